@@ -1,0 +1,201 @@
+/* Codecs: turn a tensor's gradient into frames and back, and add frames up.
+ *
+ * A codec works in phases. Every worker MEASURES its tensor (statistics, and the few numbers that
+ * workers share), the shared numbers are combined over workers (element-wise maximum), every worker
+ * ENCODES slices with them, the slice's owner REDUCES N frames to one, every worker DECODES that one.
+ *
+ *     gw_codec_parse(ctx, "ternary", &codec);
+ *     gw_encoder_create(ctx, codec, &tensor, &enc);
+ *     gw_encoder_measure(enc, g, shared, &info);           // shared: gw_encoder_shared_count() floats
+ *     ... shared[i] = max over workers ...
+ *     gw_encoder_encode(enc, g, shared, &where, begin, count, frame, capacity, &frame_bytes);
+ *     gw_reduce(ctx, frames, sizes, N, NULL, out, capacity, &out_bytes);
+ *     gw_decode(ctx, out, out_bytes, average, count);
+ *
+ * The bytes of a frame depend on the gradient, the seed, rank, step, tensor id and the codec's
+ * options, and on nothing else: not on threads, instruction set or slicing of other tensors. (The entropy
+ * stage's bytes also depend on the version of libzstd; what they decode to does not.)
+ * Frames are specified byte by byte in docs/wire-format.md. */
+#ifndef GRADWIRE_CODEC_H
+#define GRADWIRE_CODEC_H
+
+#include <gradwire/context.h>
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Limits of the wire format. */
+#define GW_MAX_WORKERS 32767u           /* sums of ternary values fit 16 bits */
+#define GW_MAX_ELEMENTS (1ull << 34)    /* elements of one tensor: the random counter's range */
+#define GW_SLICE_ALIGN 1024u            /* slices begin at multiples of this, and of the bucket */
+#define GW_MAX_NAME 128u                /* bytes of a tensor's name, with the closing 0 */
+
+/* ---- specifications ------------------------------------------------------------------------- */
+
+/* A parsed specification `NAME[:key=value,...]`: immutable, may be shared between threads. */
+typedef struct gw_codec gw_codec;
+
+/* Parses a specification. Unknown names, unknown keys, keys given twice and values out of range are
+ * GW_ERR_SPEC, and gw_last_error() names the offender and what would be right. */
+GW_API gw_status gw_codec_parse(gw_context *context, const char *spec, gw_codec **out);
+GW_API void gw_codec_destroy(gw_codec *codec);
+
+/* The codec's name ("ternary"), and its specification with every option spelled out in a fixed order;
+ * two codecs with equal canonical text behave alike. Owned by the codec. */
+GW_API const char *gw_codec_name(const gw_codec *codec);
+GW_API const char *gw_codec_canonical(const gw_codec *codec);
+
+/* True where shared numbers are one for the whole network (ternary with scope=global): then they are
+ * combined over tensors as well as workers, and all tensors must be measured before any is encoded. */
+GW_API bool gw_codec_is_global(const gw_codec *codec);
+
+/* One option of a codec, for listings. */
+typedef struct gw_codec_option {
+    const char *key;
+    const char *default_value;
+    const char *values; /* legal values in words, e.g. "0 or more; 0 switches clipping off" */
+    const char *help;   /* one line */
+} gw_codec_option;
+
+/* One codec, for listings. All strings are static. */
+typedef struct gw_codec_info {
+    const char *name;
+    const char *summary; /* one line */
+    const char *source;  /* paper */
+    const gw_codec_option *options;
+    size_t n_options;
+    uint8_t wire_id;
+    bool lossy;
+    bool unbiased;
+} gw_codec_info;
+
+/* The i-th codec of this library, NULL past the last one. Static storage, any thread. */
+GW_API const gw_codec_info *gw_codec_list(size_t i);
+
+/* ---- encoding ------------------------------------------------------------------------------- */
+
+/* What a codec needs to know of a tensor. */
+typedef struct gw_tensor {
+    const char *name;  /* e.g. "conv1.weight"; copied; shorter than GW_MAX_NAME; NULL is "" */
+    uint32_t id;       /* position in the declared order of all tensors */
+    uint64_t n_elems;  /* 0 .. GW_MAX_ELEMENTS */
+    bool last_layer;   /* belongs to the last classification layer: what skip=last leaves in float */
+} gw_tensor;
+
+/* Where in the run a draw happens: what random numbers depend on besides the tensor. */
+typedef struct gw_draw {
+    uint64_t seed;
+    uint32_t rank; /* 0 .. GW_MAX_WORKERS-1 */
+    uint32_t step;
+} gw_draw;
+
+typedef struct gw_measure {
+    bool finite;          /* false: a NaN or Inf was found, the shared numbers are not set */
+    uint64_t bad_index;   /* first element that is not finite, where finite is false */
+    double max_abs;       /* max |g_i| */
+    double sum_abs_bound; /* TernGrad's bound gap: max|g| * |g|_1 / |g|_2^2; 0 for an all-zero tensor */
+    double mean, sigma;   /* population mean and standard deviation of the whole tensor (no buckets) */
+} gw_measure;
+
+/* What is kept for one tensor on one worker: the codec (or float, where skip= or min= say so), scratch
+ * memory, and the codec's state between steps. One thread at a time. */
+typedef struct gw_encoder gw_encoder;
+
+/* Errors: GW_ERR_ARGUMENT (sizes, name), GW_ERR_MEMORY. */
+GW_API gw_status gw_encoder_create(gw_context *context, const gw_codec *codec, const gw_tensor *tensor,
+                                   gw_encoder **out);
+GW_API void gw_encoder_destroy(gw_encoder *encoder);
+
+/* How many float32 numbers of this tensor workers share (element-wise maximum): 0 for float codecs and
+ * unshared scalers; 1, or one per bucket, for ternary. */
+GW_API uint64_t gw_encoder_shared_count(const gw_encoder *encoder);
+
+/* Slices of this tensor must begin at multiples of this many elements (and any slice may end at the
+ * tensor's end). A multiple of GW_SLICE_ALIGN. */
+GW_API uint64_t gw_encoder_slice_align(const gw_encoder *encoder);
+
+/* True where the average comes back as a frame of the same codec, false where it is float32. */
+GW_API bool gw_encoder_is_float(const gw_encoder *encoder);
+
+/* The most bytes a frame of a slice of n_elems elements can take; encoding into that many bytes never
+ * fails for space. */
+GW_API size_t gw_encoder_bound(const gw_encoder *encoder, uint64_t n_elems);
+
+/* Measures g[0..n_elems). Writes this worker's shared numbers, and *info where info is not NULL.
+ * `shared` may be NULL where the count is 0. Keeps what encode needs (clip values, unshared scalers).
+ * A gradient that is not finite is not an error here: info says so; encode then refuses.
+ * Reads g once where it can. */
+GW_API gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *shared, gw_measure *info);
+
+/* Encodes elements [begin, begin+count) of the tensor g (pointer to the WHOLE tensor) that was measured
+ * last into one frame. `shared` holds the combined numbers of the whole tensor; NULL: this worker's own.
+ * A shared number below this worker's own is GW_ERR_ARGUMENT.
+ * Errors: GW_ERR_ORDER (not measured), GW_ERR_NONFINITE, GW_ERR_ARGUMENT (begin not aligned, range),
+ * GW_ERR_CAPACITY, GW_ERR_MEMORY. On error nothing useful is in dst. */
+GW_API gw_status gw_encoder_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw,
+                                   uint64_t begin, uint64_t count, void *dst, size_t dst_capacity,
+                                   size_t *frame_bytes);
+
+/* Measure and encode a whole tensor with this worker's own numbers (or `shared`), in one pass over blocks where the
+ * codec allows (bucketed, unshared scalers). Same bytes as the two calls. `info` may be NULL.
+ * GW_ERR_NONFINITE where the tensor is not finite. */
+GW_API gw_status gw_encoder_measure_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw,
+                                           void *dst, size_t dst_capacity, size_t *frame_bytes, gw_measure *info);
+
+/* ---- frames --------------------------------------------------------------------------------- */
+
+/* What a frame says of itself; all of it checked against the frame's length and checksum. */
+typedef struct gw_frame_info {
+    const char *codec;      /* name, static */
+    const char *code;       /* how values are packed: "f32", "2bit", "packed", ...; static */
+    bool entropy;           /* an entropy stage was applied */
+    bool average;           /* true: an owner's answer; false: one worker's push */
+    uint32_t workers;       /* frames added up in it; 1 for a push */
+    uint32_t rank;          /* who encoded it; 0 for an average */
+    uint32_t tensor_id;
+    uint32_t step;
+    uint64_t begin, n_elems;/* the slice */
+    uint64_t bucket;        /* elements per scaler, 0: one scaler */
+    uint64_t n_scalers;     /* ternary: scalers in the frame; else 0 */
+    size_t frame_bytes;     /* header + scalers + payload */
+    size_t payload_bytes;   /* packed symbols only */
+} gw_frame_info;
+
+/* Parses and checks the frame at the start of src (its checksum too); src may hold more after it.
+ * Errors: the GW_ERR_FRAME_* family. Takes no memory. */
+GW_API gw_status gw_frame_parse(const void *src, size_t src_bytes, gw_frame_info *info);
+
+/* The i-th scaler of a checked ternary frame, 0 where there is none. */
+GW_API float gw_frame_scaler(const void *src, size_t src_bytes, uint64_t i);
+
+/* Counts the symbols of a frame (values -1,0,1 of a push, integer sums of an average).
+ * counts NULL: only *n_nonzero and *entropy_bits (order-0 entropy, bits per element) are set; else
+ * counts must hold 2*workers+1 entries, index symbol+workers. Float frames: nonzeros counted, entropy 0. */
+GW_API gw_status gw_frame_symbols(gw_context *context, const void *src, size_t src_bytes, uint64_t *counts,
+                                  uint64_t *n_nonzero, double *entropy_bits);
+
+/* Decodes one frame into out[0..n_elems). n_elems must be the frame's. Nothing is written outside out; on error
+ * its contents are unspecified. Errors: GW_ERR_FRAME_*, GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
+GW_API gw_status gw_decode(gw_context *context, const void *src, size_t src_bytes, float *out, uint64_t n_elems);
+
+typedef struct gw_reduce_options {
+    size_t struct_bytes;   /* sizeof(gw_reduce_options) */
+    const gw_codec *codec; /* takes its pull= and entropy=; NULL: the defaults */
+} gw_reduce_options;
+
+/* The most bytes the average of these frames can take. 0 where a frame is not valid. */
+GW_API size_t gw_reduce_bound(const void *const *frames, const size_t *frame_bytes, uint32_t n_frames);
+
+/* What an owner does: adds n_frames pushes of one slice (any order; they are added in rank order) into one frame that
+ * holds the average. Ternary with shared scalers stays in integers; floats are added in float32.
+ * Frames of different slices, codecs, steps, scalers, or twice the same rank are GW_ERR_FRAME_MISMATCH, and the
+ * sentence names both. Errors further: GW_ERR_FRAME_*, GW_ERR_CAPACITY, GW_ERR_MEMORY. */
+GW_API gw_status gw_reduce(gw_context *context, const void *const *frames, const size_t *frame_bytes, uint32_t n_frames,
+                           const gw_reduce_options *options, void *dst, size_t dst_capacity, size_t *dst_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

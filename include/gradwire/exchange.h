@@ -1,0 +1,94 @@
+/* The exchange: averages the gradients of all members, group by group, beside the computation.
+ *
+ *     gw_exchange_create(ctx, &options, &ex);                   // every rank, same options but for the link
+ *     for each step:
+ *         gw_exchange_begin(ex, step);
+ *         gw_exchange_submit(ex, tensor, grad);                 // as backward finishes each tensor, any order
+ *         gw_exchange_wait(ex, &result);                        // every grad now holds the average
+ *         if (result.committed) optimizer step
+ *     gw_exchange_destroy(ex);
+ *
+ * For every group: statistics -> shared numbers (maximum over members) -> encode -> push to owners -> owners
+ * reduce -> pull -> decode into the gradient (TernGrad, algorithm 1; parameter localization). All members end a step
+ * with the same bits in every gradient. */
+#ifndef GRADWIRE_EXCHANGE_H
+#define GRADWIRE_EXCHANGE_H
+
+#include <gradwire/codec.h>
+#include <gradwire/link.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gw_exchange gw_exchange;
+
+typedef struct gw_exchange_options {
+    size_t struct_bytes;        /* sizeof(gw_exchange_options) */
+    const gw_codec *codec;      /* must outlive the exchange; NULL is not legal */
+    const gw_tensor *tensors;   /* n_tensors of them in declared order (first layer first); copied. ids must be 0..n-1 */
+    uint32_t n_tensors;
+    const uint32_t *group_of;   /* group number of each tensor, copied; groups are 0..G-1 and none is empty; NULL: a
+                                   group per tensor. A global codec's tensors all form one group whatever stands here. */
+    gw_link link;               /* borrowed: the exchange never destroys it; link.rank and link.size say who this is */
+    uint64_t seed;
+    uint32_t timeout_ms;        /* how long a member may be silent; 0: 60,000 */
+} gw_exchange_options;
+
+/* Bytes and seconds of one step on this member. Bytes count what crosses between members, this member's own share not;
+ * statistics, headers and scalers included. */
+typedef struct gw_step_result {
+    bool committed;             /* the step's verdict, the same on every member; false: a gradient was not finite */
+    uint32_t bad_tensor, bad_rank; /* where committed is false: the lowest (tensor, rank) found */
+    uint64_t bytes_up;          /* sent by this member as a worker: statistics and pushes */
+    uint64_t bytes_down;        /* received by this member as a worker: shared numbers and pulls */
+    uint64_t dense_bytes;       /* what float32 pushes would have taken by the same rule */
+    uint64_t nonzeros;          /* of this worker's pushed frames */
+    uint64_t elements;          /* of this worker's pushed frames (its own share included) */
+    double encode_seconds;      /* measure, encode, reduce, decode on this member's pipeline */
+    double wait_seconds;        /* that gw_exchange_wait blocked */
+    double bound_gap;           /* TernGrad's max|g| * |g|_1 / |g|_2^2, the largest over this worker's tensors */
+} gw_step_result;
+
+/* What one tensor's frames took in the last finished step, for reports. */
+typedef struct gw_tensor_traffic {
+    uint64_t elements;
+    uint64_t nonzeros;          /* of this worker's push */
+    uint64_t push_frame_bytes;  /* all of this worker's push frames of the tensor, its own share included, headers too */
+    uint64_t push_payload_bytes;
+    uint64_t pull_frame_bytes;  /* all average frames of the tensor */
+    uint64_t pull_payload_bytes;
+    double push_entropy_bits;   /* order-0 entropy of the pushed symbols, bits per element; float tensors: 0 */
+    double pull_entropy_bits;
+} gw_tensor_traffic;
+
+/* Starts the member's pipeline thread. Errors: GW_ERR_ARGUMENT, GW_ERR_MEMORY, GW_ERR_SYSTEM. */
+GW_API gw_status gw_exchange_create(gw_context *context, const gw_exchange_options *options, gw_exchange **out);
+
+/* Stops the pipeline. A step still under way is abandoned and the other members are told. NULL is allowed. */
+GW_API void gw_exchange_destroy(gw_exchange *exchange);
+
+/* Opens a step. Every member calls it with the same number. Errors: GW_ERR_ORDER (a step is open), or the error
+ * that ended an earlier step. begin, submit and wait of one exchange: one thread. */
+GW_API gw_status gw_exchange_begin(gw_exchange *exchange, uint32_t step);
+
+/* Hands over one tensor's gradient (n_elems floats). The buffer belongs to the exchange until gw_exchange_wait returns,
+ * which then has put the average there. Returns at once. Errors: GW_ERR_ORDER (no open step, or handed over twice),
+ * GW_ERR_ARGUMENT, or the pipeline's error. */
+GW_API gw_status gw_exchange_submit(gw_exchange *exchange, uint32_t tensor, float *gradient);
+
+/* Waits until every tensor (all must have been submitted, else GW_ERR_ORDER) holds the average. *result may be NULL.
+ * committed false is not an error: the gradients' contents are then unspecified and nothing of the codec's state changed.
+ * Errors: GW_ERR_PEER, GW_ERR_TIMEOUT (the sentence names the silent members), GW_ERR_MEMORY and what codecs return; the
+ * exchange is then unusable but for destroy. */
+GW_API gw_status gw_exchange_wait(gw_exchange *exchange, gw_step_result *result);
+
+/* Switches the per-tensor accounting of gw_exchange_traffic on or off (off at first: counting symbols costs time). Call
+ * between steps. */
+GW_API void gw_exchange_account(gw_exchange *exchange, bool on);
+GW_API gw_status gw_exchange_traffic(const gw_exchange *exchange, uint32_t tensor, gw_tensor_traffic *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

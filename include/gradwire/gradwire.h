@@ -1,0 +1,18 @@
+/* Gradwire: makes the gradients of distributed training small on the wire, and moves them.
+ *
+ *   context.h    memory, threads, kernels
+ *   codec.h      tensor -> frame -> tensor, and adding frames up
+ *   link.h       messages between members
+ *   exchange.h   the average of all members' gradients, beside backward
+ *
+ * The headers are C17 and C++-safe. Statuses and their texts: status.h. */
+#ifndef GRADWIRE_GRADWIRE_H
+#define GRADWIRE_GRADWIRE_H
+
+#include <gradwire/codec.h>
+#include <gradwire/context.h>
+#include <gradwire/exchange.h>
+#include <gradwire/link.h>
+#include <gradwire/status.h>
+
+#endif

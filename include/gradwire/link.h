@@ -1,0 +1,67 @@
+/* A link moves messages between the members of a group: ranks 0..size-1.
+ *
+ * A link is a small record of functions, so a program may bring its own. It knows nothing of codecs:
+ * it delivers whole messages, each pair's in the order sent, and says who failed. */
+#ifndef GRADWIRE_LINK_H
+#define GRADWIRE_LINK_H
+
+#include <gradwire/context.h>
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One message. `bytes` was taken by gw_message_alloc() and is owned by whoever holds the message. */
+typedef struct gw_message {
+    uint32_t from;
+    void *bytes;
+    size_t n_bytes;
+} gw_message;
+
+/* Takes memory for a message's bytes, 8-byte aligned. NULL where there is none. n_bytes 0 is legal. */
+GW_API void *gw_message_alloc(gw_context *context, size_t n_bytes);
+GW_API void gw_message_free(gw_context *context, void *bytes);
+
+/* What every link offers. All entries are required. `self` is gw_link.self. One endpoint serves one rank.
+ * send, recv and the others may be called from different threads at the same time; recv from one thread at a time. */
+typedef struct gw_link_ops {
+    const char *name; /* "local", "mpi", "tcp" */
+
+    /* Hands a message to rank `to`, which may be the sender itself. Owns `bytes` from the call on, also where it fails.
+     * Does not wait for the receiver; may block while the link's own queue is full, no longer than timeout_ms.
+     * Errors: GW_ERR_PEER (`to` failed or left), GW_ERR_CLOSED (this endpoint is closed), GW_ERR_TIMEOUT, GW_ERR_MEMORY. */
+    gw_status (*send)(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms);
+
+    /* Waits for the next message from anyone. The caller owns message->bytes. A message that has arrived is delivered
+     * before a failure is reported. Errors: GW_ERR_TIMEOUT; GW_ERR_PEER (a member failed: gw_last_error() names it and says
+     * why); GW_ERR_CLOSED. */
+    gw_status (*recv)(void *self, uint32_t timeout_ms, gw_message *message);
+
+    /* Tells every other member that this one failed and why; their recv then returns GW_ERR_PEER. Takes no memory. */
+    void (*fail)(void *self, gw_status status, const char *why);
+
+    /* Ends this endpoint in good order; a blocked recv of it returns GW_ERR_CLOSED. Others go on. May be called twice. */
+    void (*close)(void *self);
+
+    /* Frees the endpoint, closing it first. */
+    void (*destroy)(void *self);
+} gw_link_ops;
+
+/* A link's endpoint for one rank. A plain value; the holder calls ops->destroy(self) once. */
+typedef struct gw_link {
+    const gw_link_ops *ops;
+    void *self;
+    uint32_t rank;
+    uint32_t size;
+} gw_link;
+
+/* The local link: `size` ranks in one process, messages handed over without a copy.
+ * Fills endpoints[0..size). Each endpoint is destroyed by its holder, in any order.
+ * Errors: GW_ERR_ARGUMENT (size 0 or above GW_MAX_WORKERS), GW_ERR_MEMORY, GW_ERR_SYSTEM. */
+GW_API gw_status gw_link_local_create(gw_context *context, uint32_t size, gw_link *endpoints);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

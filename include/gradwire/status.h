@@ -1,0 +1,66 @@
+/* Status codes of the library, and the sentence that goes with the last error.
+ *
+ * Every function that can fail returns a gw_status and hands results back through
+ * out parameters. 0 is success and negative values are errors; positive values are
+ * reserved for "not finished yet". Numbers are fixed and never reused; each family
+ * has room to grow. */
+#ifndef GRADWIRE_STATUS_H
+#define GRADWIRE_STATUS_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(GW_STATIC) || !defined(__GNUC__)
+#define GW_API
+#else
+#define GW_API __attribute__((visibility("default")))
+#endif
+
+/* Code, number and text stand in one list so that they cannot drift apart. */
+#define GW_STATUS_MAP(X)                                                                \
+    X(GW_OK, 0, "success")                                                              \
+    /* arguments */                                                                     \
+    X(GW_ERR_ARGUMENT, -1, "an argument is outside its legal range")                    \
+    X(GW_ERR_SPEC, -2, "the codec specification is not valid")                          \
+    X(GW_ERR_CAPACITY, -3, "the output buffer is too small")                            \
+    X(GW_ERR_ORDER, -4, "the call is not legal at this point")                          \
+    /* frames */                                                                        \
+    X(GW_ERR_FRAME_CUT, -20, "the frame is cut short")                                  \
+    X(GW_ERR_FRAME_MAGIC, -21, "these bytes are not a Gradwire frame")                  \
+    X(GW_ERR_FRAME_VERSION, -22, "the frame is of a version this library cannot read")  \
+    X(GW_ERR_FRAME_CHECKSUM, -23, "the frame's checksum does not match its bytes")      \
+    X(GW_ERR_FRAME_FIELD, -24, "the frame's header claims something that cannot be")    \
+    X(GW_ERR_FRAME_PAYLOAD, -25, "the frame's payload contradicts its header")          \
+    X(GW_ERR_FRAME_MISMATCH, -26, "the frames do not belong together")                  \
+    /* memory */                                                                        \
+    X(GW_ERR_MEMORY, -40, "out of memory")                                              \
+    /* values */                                                                        \
+    X(GW_ERR_NONFINITE, -50, "the gradient holds a NaN or an infinity")                 \
+    /* transport */                                                                     \
+    X(GW_ERR_TIMEOUT, -60, "the deadline passed")                                       \
+    X(GW_ERR_PEER, -61, "another member failed or left")                                \
+    X(GW_ERR_CLOSED, -62, "the link is closed")                                         \
+    /* machine */                                                                       \
+    X(GW_ERR_SYSTEM, -80, "the operating system refused")                               \
+    X(GW_ERR_UNSUPPORTED, -81, "this build or machine does not support that")
+
+typedef enum gw_status {
+#define GW_STATUS_ENUM(name, number, text) name = (number),
+    GW_STATUS_MAP(GW_STATUS_ENUM)
+#undef GW_STATUS_ENUM
+} gw_status;
+
+/* The general text of a status code; "unknown status" for numbers not in the list.
+ * Never NULL; static storage. Any thread. */
+GW_API const char *gw_status_text(gw_status status);
+
+/* The sentence about the last error of this thread: what is wrong, where, and what would
+ * be right. Valid until the next failing call of the same thread; "" where none failed yet.
+ * A call that succeeds leaves it alone, so read it only after a failure. */
+GW_API const char *gw_last_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

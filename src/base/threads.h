@@ -1,0 +1,14 @@
+/* Codec threads: a pool that runs a function over chunk numbers. */
+#ifndef GW_BASE_THREADS_H
+#define GW_BASE_THREADS_H
+
+#include <gradwire/context.h>
+
+/* Calls run(i, user) for every i in [0, n), on the context's threads and the calling one, in any order, and returns when
+ * all are done. Where the pool is busy with another caller, the calling thread does all of it. */
+void gw_parallel_for(gw_context *context, uint64_t n, void (*run)(uint64_t i, void *user), void *user);
+
+/* How many threads gw_parallel_for may use, the calling one included. */
+uint32_t gw_thread_count(const gw_context *context);
+
+#endif
