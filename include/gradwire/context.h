@@ -47,8 +47,8 @@ GW_API void gw_context_destroy(gw_context *context);
 
 /* The instruction set that kernels use in this process: "scalar", "avx2", "avx512" or "neon".
  * Chosen once: the best the processor has, capped by the environment variable GRADWIRE_CPU
- * (scalar|avx2|avx512|neon). A cap this processor does not have, or that is none of these words,
- * falls back to "scalar". Any thread. */
+ * (scalar|avx2|avx512|neon). A cap above what this processor has leaves its best; any other word means
+ * "scalar". Any thread. */
 GW_API const char *gw_cpu_level(void);
 
 #ifdef __cplusplus

@@ -4,9 +4,10 @@
 
 #include <gradwire/context.h>
 
-/* Calls run(i, user) for every i in [0, n), on the context's threads and the calling one, in any order, and returns when
- * all are done. Where the pool is busy with another caller, the calling thread does all of it. */
-void gw_parallel_for(gw_context *context, uint64_t n, void (*run)(uint64_t i, void *user), void *user);
+/* Calls run(i, slot, user) for every i in [0, n), on the context's threads and the calling one, in any order, and returns
+ * when all are done. `slot` < gw_thread_count() tells threads apart, so that each can have scratch memory of its own. Where
+ * the pool is busy with another caller, the calling thread does all of it. */
+void gw_parallel_for(gw_context *context, uint64_t n, void (*run)(uint64_t i, uint32_t slot, void *user), void *user);
 
 /* How many threads gw_parallel_for may use, the calling one included. */
 uint32_t gw_thread_count(const gw_context *context);

@@ -1,0 +1,53 @@
+#include "base/context.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <stdlib.h>
+
+const char *gw_version(void)
+{
+#define GW_TEXT(x) #x
+#define GW_DOTTED(a, b, c) GW_TEXT(a) "." GW_TEXT(b) "." GW_TEXT(c)
+    return GW_DOTTED(GW_VERSION_MAJOR, GW_VERSION_MINOR, GW_VERSION_PATCH);
+}
+
+gw_status gw_context_create(const gw_context_options *options, gw_context **out)
+{
+    if (!out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_context_create: out is NULL");
+    *out = NULL;
+    if (options && options->struct_bytes != sizeof *options)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_context_options.struct_bytes is %zu, and must be sizeof(gw_context_options) = %zu",
+                       options->struct_bytes, sizeof *options);
+    uint32_t n_threads = options && options->n_threads ? options->n_threads : 1;
+    if (n_threads > 256)
+        return gw_fail(GW_ERR_ARGUMENT, "%u codec threads asked for; at most 256", n_threads);
+    gw_context boot = {.allocator = {NULL, NULL, NULL}};
+    if (options && options->allocator) {
+        if (!options->allocator->alloc || !options->allocator->free)
+            return gw_fail(GW_ERR_ARGUMENT, "an allocator needs both alloc and free");
+        boot.allocator = *options->allocator;
+    }
+    gw_context *context = gw_alloc(&boot, 1, sizeof *context);
+    if (!context)
+        return GW_ERR_MEMORY;
+    *context = boot;
+    if (n_threads > 1) {
+        gw_status status = gw_pool_create(context, n_threads, &context->pool);
+        if (status < 0) {
+            gw_context_destroy(context);
+            return status;
+        }
+    }
+    *out = context;
+    return GW_OK;
+}
+
+void gw_context_destroy(gw_context *context)
+{
+    if (!context)
+        return;
+    gw_pool_destroy(context, context->pool);
+    gw_context last = *context; /* the allocator outlives the memory it stands in */
+    gw_free(&last, context);
+}

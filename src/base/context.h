@@ -1,0 +1,17 @@
+/* Inside of a context. */
+#ifndef GW_BASE_CONTEXT_H
+#define GW_BASE_CONTEXT_H
+
+#include <gradwire/context.h>
+
+struct gw_pool;
+
+struct gw_context {
+    gw_allocator allocator;
+    struct gw_pool *pool; /* NULL: the calling thread alone */
+};
+
+gw_status gw_pool_create(gw_context *context, uint32_t n_threads, struct gw_pool **out);
+void gw_pool_destroy(gw_context *context, struct gw_pool *pool);
+
+#endif

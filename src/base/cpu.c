@@ -1,0 +1,60 @@
+#include "base/cpu.h"
+
+#include <gradwire/context.h>
+#include <stdbool.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[] = {"scalar", "avx2", "avx512", "neon"};
+
+enum gw_cpu gw_cpu_best(void)
+{
+#if defined(__x86_64__)
+    /* The compiler's run-time check also asks the operating system whether it saves the wide registers. */
+    __builtin_cpu_init();
+    if (!(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+          __builtin_cpu_supports("popcnt")))
+        return GW_CPU_SCALAR;
+    if (!(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+          __builtin_cpu_supports("avx512vl")))
+        return GW_CPU_AVX2;
+    return GW_CPU_AVX512;
+#elif defined(__aarch64__)
+    return GW_CPU_NEON;
+#else
+    return GW_CPU_SCALAR;
+#endif
+}
+
+static enum gw_cpu chosen;
+
+static void choose(void)
+{
+    enum gw_cpu best = gw_cpu_best();
+    const char *cap = getenv("GRADWIRE_CPU");
+    chosen = best;
+    if (!cap || !*cap)
+        return;
+    chosen = GW_CPU_SCALAR;
+    for (enum gw_cpu level = GW_CPU_AVX2; level <= GW_CPU_NEON; level++) {
+        bool have = best == GW_CPU_NEON ? level == GW_CPU_NEON : level <= best;
+        if (have && strcmp(cap, names[level]) == 0)
+            chosen = level;
+    }
+    /* A cap above what an x86 has means "no cap". */
+    if (best == GW_CPU_AVX2 && strcmp(cap, "avx512") == 0)
+        chosen = best;
+}
+
+enum gw_cpu gw_cpu(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, choose);
+    return chosen;
+}
+
+const char *gw_cpu_level(void)
+{
+    return names[gw_cpu()];
+}

@@ -1,0 +1,39 @@
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static _Thread_local char last_error[512];
+
+const char *gw_status_text(gw_status status)
+{
+    switch (status) {
+#define GW_STATUS_CASE(name, number, text) \
+    case name:                             \
+        return text;
+        GW_STATUS_MAP(GW_STATUS_CASE)
+#undef GW_STATUS_CASE
+    }
+    return "unknown status";
+}
+
+const char *gw_last_error(void)
+{
+    return last_error;
+}
+
+gw_status gw_fail(gw_status status, const char *format, ...)
+{
+    /* The arguments may point into last_error itself (a sentence built on a callee's). */
+    char sentence[sizeof last_error];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(sentence, sizeof sentence, format, args);
+    va_end(args);
+    for (size_t i = 0;; i++) {
+        last_error[i] = sentence[i];
+        if (!sentence[i])
+            break;
+    }
+    return status;
+}

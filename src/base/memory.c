@@ -1,0 +1,72 @@
+#include "base/memory.h"
+#include "base/context.h"
+#include "base/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Memory handed out begins at a multiple of 64 (a cache line, a 512-bit register); the word before it remembers what the
+ * allocator gave, which promises only ordinary alignment. */
+#define ALIGN 64
+
+static void *plain_alloc(size_t bytes, void *user)
+{
+    (void)user;
+    return malloc(bytes);
+}
+
+static void plain_free(void *memory, void *user)
+{
+    (void)user;
+    free(memory);
+}
+
+static gw_allocator allocator_of(const gw_context *context)
+{
+    if (context && context->allocator.alloc)
+        return context->allocator;
+    return (gw_allocator){plain_alloc, plain_free, NULL};
+}
+
+void *gw_alloc(gw_context *context, size_t count, size_t size)
+{
+    gw_allocator a = allocator_of(context);
+    size_t bytes, total;
+    void *base = NULL;
+    if (!__builtin_mul_overflow(count, size, &bytes) && !__builtin_add_overflow(bytes, ALIGN + sizeof(void *), &total))
+        base = a.alloc(total, a.user);
+    if (!base) {
+        gw_fail(GW_ERR_MEMORY, "no memory for %zu items of %zu bytes", count, size);
+        return NULL;
+    }
+    uintptr_t at = ((uintptr_t)base + sizeof(void *) + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1);
+    memcpy((void *)(at - sizeof(void *)), &base, sizeof base);
+    return (void *)at;
+}
+
+void *gw_calloc(gw_context *context, size_t count, size_t size)
+{
+    void *memory = gw_alloc(context, count, size);
+    if (memory)
+        memset(memory, 0, count * size);
+    return memory;
+}
+
+void gw_free(gw_context *context, void *memory)
+{
+    if (!memory)
+        return;
+    gw_allocator a = allocator_of(context);
+    void *base;
+    memcpy(&base, (char *)memory - sizeof(void *), sizeof base);
+    a.free(base, a.user);
+}
+
+char *gw_strdup(gw_context *context, const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    char *copy = gw_alloc(context, bytes, 1);
+    if (copy)
+        memcpy(copy, text, bytes);
+    return copy;
+}
