@@ -1,0 +1,396 @@
+/* gradwire bench codec: how long encode, decode and reduce take, beside memcpy of the same floats in the same run.
+ *
+ * The gradient is Gaussian, one element in a thousand 50 times larger. Worker w's gradient is the same sequence read 1024*w
+ * elements further on, so that W workers need the memory of one. Every operation is run once to touch its buffers, then
+ * R times, each run after one memcpy; medians are reported. memcpy runs on one thread whatever --threads says. */
+#include "tool.h"
+#include <base/clock.h>
+#include <base/philox.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WORKER_STRIDE 1024u /* elements between two workers' gradients */
+#define SIGMA         1e-3  /* standard deviation of the ordinary elements */
+#define OUTLIER       50.0f
+#define OUTLIER_BLOCK 1000u /* one outlier in so many elements */
+#define STREAM        31u   /* the trainer's purposes are 64..95; the benchmark draws from the last one */
+
+/* Without --codec. The explicit codes run without entropy stage and name their pull code, to show each by itself. */
+static const char *const default_specs[] = {
+    "none",
+    "bf16",
+    "ternary:code=2bit,pull=packed,entropy=off",
+    "ternary:code=base3,pull=radix,entropy=off",
+    "ternary:code=mask,pull=packed,entropy=off",
+    "ternary:code=gaps,pull=radix,entropy=off",
+    "ternary",
+    "ternary:bucket=65536,share=off,code=mask,entropy=off",
+};
+
+typedef struct bench {
+    gw_context *context;
+    uint64_t n_elems;
+    uint32_t threads, runs, workers;
+    float *gradients;     /* n_elems + WORKER_STRIDE*(workers-1): all workers' */
+    float *copy;          /* n_elems: where memcpy and decode write */
+    double *copy_seconds; /* of every memcpy so far */
+    size_t n_copies;
+    json_t *results;
+    bool tty;
+    double began;
+    size_t spec, n_specs;
+} bench;
+
+/* One codec's things. */
+typedef struct subject {
+    const char *spec;
+    gw_codec *codec;
+    gw_encoder *encoder;
+    float *own, *shared; /* this worker's numbers, the maximum over workers */
+    uint64_t shared_count;
+    void *push; /* scratch for one push frame */
+    size_t push_capacity, push_bytes;
+    void **frames; /* one push of each worker */
+    size_t *frame_bytes;
+    void *average;
+    size_t average_capacity, average_bytes;
+} subject;
+
+static const float *gradient_of(const bench *b, uint32_t worker)
+{
+    return b->gradients + (uint64_t)worker * WORKER_STRIDE;
+}
+
+/* Four standard normal numbers from one block of random words (Box and Muller). */
+static void gaussians(uint64_t block, float out[4])
+{
+    uint32_t counter[4], words[4];
+    gw_philox_counter(counter, (uint32_t)block, (uint32_t)(block >> 32), GW_PURPOSE_TRAINER + STREAM, 0, 0);
+    gw_philox(counter, 0, words);
+    for (int i = 0; i < 4; i += 2) {
+        float radius = sqrtf(-2.0f * logf(((float)(words[i] >> 8) + 0.5f) * 0x1p-24f));
+        float angle = (float)words[i + 1] * (float)(2.0 * 3.14159265358979323846 * 0x1p-32);
+        out[i] = radius * cosf(angle) * (float)SIGMA;
+        out[i + 1] = radius * sinf(angle) * (float)SIGMA;
+    }
+}
+
+static void draw_gradients(bench *b)
+{
+    uint64_t n = b->n_elems + (uint64_t)WORKER_STRIDE * (b->workers - 1);
+    float four[4] = {0};
+    for (uint64_t i = 0; i < n; i++) {
+        if (i % 4 == 0)
+            gaussians(i / 4, four);
+        b->gradients[i] = four[i % 4];
+    }
+    for (uint64_t first = 0; first < n; first += OUTLIER_BLOCK) {
+        uint32_t counter[4], words[4];
+        gw_philox_counter(counter, (uint32_t)(first / OUTLIER_BLOCK), 0, GW_PURPOSE_TRAINER + STREAM, 0, 1);
+        gw_philox(counter, 0, words);
+        uint64_t i = first + words[0] % OUTLIER_BLOCK;
+        if (i < n)
+            b->gradients[i] *= OUTLIER;
+    }
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, size_t n)
+{
+    qsort(values, n, sizeof *values, compare_doubles);
+    return n % 2 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
+}
+
+static void progress(const bench *b, const char *spec, const char *operation)
+{
+    if (!b->tty)
+        return;
+    double spent = gw_clock_seconds() - b->began;
+    char left[32] = "";
+    if (b->spec > 0)
+        snprintf(left, sizeof left, ", %.0f s left", spent / (double)b->spec * (double)(b->n_specs - b->spec));
+    fprintf(stderr, "\r\033[K%zu of %zu: %s, %s%s", b->spec + 1, b->n_specs, spec, operation, left);
+    fflush(stderr);
+}
+
+/* ---- the operations ---- */
+
+/* As the exchange does it: where nothing is shared, in one call; else measure, (the exchange of scalers,) encode. */
+static gw_status run_encode(bench *b, subject *s, uint32_t worker)
+{
+    const gw_draw draw = {.seed = 1, .rank = worker, .step = 0};
+    const float *g = gradient_of(b, worker);
+    if (s->shared_count == 0)
+        return gw_encoder_measure_encode(s->encoder, g, NULL, &draw, s->push, s->push_capacity, &s->push_bytes, NULL);
+    gw_status status = gw_encoder_measure(s->encoder, g, s->own, NULL);
+    if (status < 0)
+        return status;
+    return gw_encoder_encode(s->encoder, g, s->shared, &draw, 0, b->n_elems, s->push, s->push_capacity, &s->push_bytes);
+}
+
+static gw_status op_encode(bench *b, subject *s)
+{
+    return run_encode(b, s, 0);
+}
+
+static gw_status op_decode_push(bench *b, subject *s)
+{
+    return gw_decode(b->context, s->frames[0], s->frame_bytes[0], b->copy, b->n_elems);
+}
+
+static gw_status op_reduce(bench *b, subject *s)
+{
+    const gw_reduce_options options = {.struct_bytes = sizeof options, .codec = s->codec};
+    return gw_reduce(b->context, (const void *const *)s->frames, s->frame_bytes, b->workers, &options, s->average,
+                     s->average_capacity, &s->average_bytes);
+}
+
+static gw_status op_decode_average(bench *b, subject *s)
+{
+    return gw_decode(b->context, s->average, s->average_bytes, b->copy, b->n_elems);
+}
+
+/* Times one operation between memcpys. Returns 0, or an exit status with the message printed. */
+static int time_operation(bench *b, subject *s, gw_status (*operation)(bench *, subject *), double *seconds)
+{
+    double *samples = tool_alloc(b->runs, sizeof *samples);
+    if (!samples)
+        return TOOL_FAILED;
+    gw_status status = operation(b, s);
+    for (uint32_t run = 0; run < b->runs && status >= 0; run++) {
+        double start = gw_clock_seconds();
+        memcpy(b->copy, b->gradients, b->n_elems * sizeof(float));
+        b->copy_seconds[b->n_copies++] = gw_clock_seconds() - start;
+        start = gw_clock_seconds();
+        status = operation(b, s);
+        samples[run] = gw_clock_seconds() - start;
+    }
+    *seconds = median(samples, b->runs);
+    free(samples);
+    return status < 0 ? tool_fail_status(status, s->spec) : 0;
+}
+
+/* Adds a row; memcpy_ratio follows when all memcpys are done. */
+static int add_row(bench *b, const subject *s, const char *operation, const char *kind, double seconds,
+                   const void *frame, size_t frame_bytes)
+{
+    gw_frame_info info;
+    uint64_t nonzeros;
+    double entropy;
+    gw_status status = gw_frame_parse(frame, frame_bytes, &info);
+    if (status >= 0)
+        status = gw_frame_symbols(b->context, frame, frame_bytes, NULL, &nonzeros, &entropy);
+    if (status < 0)
+        return tool_fail_status(status, s->spec);
+    double n = (double)b->n_elems;
+    json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:b, s:f, s:f, s:f, s:f}", "codec", s->spec, "operation", operation,
+                            "frame", kind, "code", info.code, "entropy_stage", info.entropy, "seconds", seconds,
+                            "elements_per_second", n / seconds, "bits_per_element",
+                            8.0 * (double)info.payload_bytes / n, "entropy_bits_per_element", entropy);
+    return json_array_append_new(b->results, row) == 0 ? 0 : tool_fail("out of memory for the results");
+}
+
+/* The shared numbers of all workers, and a push frame of each. */
+static int push_all(bench *b, subject *s)
+{
+    gw_status status = GW_OK;
+    for (uint32_t w = 0; w < b->workers && s->shared_count > 0; w++) {
+        status = gw_encoder_measure(s->encoder, gradient_of(b, w), s->own, NULL);
+        if (status < 0)
+            return tool_fail_status(status, s->spec);
+        for (uint64_t i = 0; i < s->shared_count; i++)
+            s->shared[i] = w == 0 || s->own[i] > s->shared[i] ? s->own[i] : s->shared[i];
+    }
+    for (uint32_t w = 0; w < b->workers; w++) {
+        status = run_encode(b, s, w);
+        if (status < 0)
+            return tool_fail_status(status, s->spec);
+        if (!(s->frames[w] = tool_alloc(s->push_bytes, 1)))
+            return TOOL_FAILED;
+        memcpy(s->frames[w], s->push, s->push_bytes);
+        s->frame_bytes[w] = s->push_bytes;
+    }
+    s->average_capacity = gw_reduce_bound((const void *const *)s->frames, s->frame_bytes, b->workers);
+    s->average = tool_alloc(s->average_capacity, 1);
+    return s->average ? 0 : TOOL_FAILED;
+}
+
+static int prepare_subject(bench *b, subject *s)
+{
+    const gw_tensor tensor = {.name = "gradient", .n_elems = b->n_elems};
+    gw_status status = gw_codec_parse(b->context, s->spec, &s->codec);
+    if (status >= 0)
+        status = gw_encoder_create(b->context, s->codec, &tensor, &s->encoder);
+    if (status < 0)
+        return tool_fail_status(status, NULL);
+    s->shared_count = gw_encoder_shared_count(s->encoder);
+    s->push_capacity = gw_encoder_bound(s->encoder, b->n_elems);
+    s->own = tool_alloc(s->shared_count, sizeof(float));
+    s->shared = tool_alloc(s->shared_count, sizeof(float));
+    s->push = tool_alloc(s->push_capacity, 1);
+    s->frames = calloc(b->workers, sizeof *s->frames);
+    s->frame_bytes = calloc(b->workers, sizeof *s->frame_bytes);
+    if (!s->frames || !s->frame_bytes)
+        return tool_fail("out of memory");
+    if (!s->own || !s->shared || !s->push)
+        return TOOL_FAILED;
+    return push_all(b, s);
+}
+
+static int measure_subject(bench *b, subject *s)
+{
+    const struct {
+        const char *operation, *kind;
+        gw_status (*run)(bench *, subject *);
+    } operations[] = {{"encode", "push", op_encode},
+                      {"decode", "push", op_decode_push},
+                      {"reduce", "average", op_reduce},
+                      {"decode", "average", op_decode_average}};
+    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
+        double seconds;
+        bool push = strcmp(operations[i].kind, "push") == 0;
+        progress(b, s->spec, operations[i].operation);
+        int status = time_operation(b, s, operations[i].run, &seconds);
+        if (!status)
+            status = add_row(b, s, operations[i].operation, operations[i].kind, seconds,
+                             push ? s->frames[0] : s->average, push ? s->frame_bytes[0] : s->average_bytes);
+        if (status)
+            return status;
+    }
+    return 0;
+}
+
+static void destroy_subject(const bench *b, subject *s)
+{
+    for (uint32_t w = 0; s->frames && w < b->workers; w++)
+        free(s->frames[w]);
+    free(s->frames);
+    free(s->frame_bytes);
+    free(s->average);
+    free(s->push);
+    free(s->own);
+    free(s->shared);
+    gw_encoder_destroy(s->encoder);
+    gw_codec_destroy(s->codec);
+}
+
+/* ---- the report ---- */
+
+static int report(bench *b, bool json)
+{
+    double copy = median(b->copy_seconds, b->n_copies);
+    size_t i;
+    json_t *row;
+    json_array_foreach (b->results, i, row) {
+        double seconds = json_real_value(json_object_get(row, "seconds"));
+        json_object_set_new(row, "memcpy_ratio", json_real(seconds / copy));
+    }
+    if (json)
+        return tool_print_json(json_pack("{s:s, s:I, s:I, s:I, s:I, s:f, s:O}", "cpu", gw_cpu_level(), "threads",
+                                         (json_int_t)b->threads, "elements", (json_int_t)b->n_elems, "workers",
+                                         (json_int_t)b->workers, "runs", (json_int_t)b->runs, "memcpy_seconds", copy,
+                                         "results", b->results));
+    printf(
+        "%llu elements, kernels %s, %u thread%s, medians of %u runs; memcpy %.2f ms (%.1f GB/s read and written)\n\n",
+        (unsigned long long)b->n_elems, gw_cpu_level(), b->threads, b->threads == 1 ? "" : "s", b->runs, copy * 1e3,
+        2.0 * (double)b->n_elems * sizeof(float) / copy * 1e-9);
+    printf("%-54s %-14s %10s %8s %9s %9s %9s\n", "codec", "operation", "ms", "memcpys", "Gelem/s", "bits", "entropy");
+    json_array_foreach (b->results, i, row) {
+        char operation[32];
+        snprintf(operation, sizeof operation, "%s %s", json_string_value(json_object_get(row, "operation")),
+                 json_string_value(json_object_get(row, "frame")));
+        printf("%-54s %-14s %10.2f %8.2f %9.2f %9.4f %9.4f\n", json_string_value(json_object_get(row, "codec")),
+               operation, 1e3 * json_real_value(json_object_get(row, "seconds")),
+               json_real_value(json_object_get(row, "memcpy_ratio")),
+               1e-9 * json_real_value(json_object_get(row, "elements_per_second")),
+               json_real_value(json_object_get(row, "bits_per_element")),
+               json_real_value(json_object_get(row, "entropy_bits_per_element")));
+    }
+    printf(
+        "\nbits: payload an element; entropy: order-0 entropy of the symbols (0 for floats). reduce adds %u workers.\n",
+        b->workers);
+    return tool_finish_output();
+}
+
+/* Takes the memory and draws the gradient. Returns 0, or an exit status with the message printed. */
+static int prepare(bench *b)
+{
+    const gw_context_options options = {.struct_bytes = sizeof options, .n_threads = b->threads};
+    gw_status status = gw_context_create(&options, &b->context);
+    if (status < 0)
+        return tool_fail_status(status, NULL);
+    b->gradients = tool_alloc(b->n_elems + (uint64_t)WORKER_STRIDE * (b->workers - 1), sizeof(float));
+    b->copy = tool_alloc(b->n_elems, sizeof(float));
+    b->copy_seconds = tool_alloc((uint64_t)b->runs * 4 * b->n_specs, sizeof(double));
+    b->results = json_array();
+    if (!b->gradients || !b->copy || !b->copy_seconds || !b->results)
+        return TOOL_FAILED;
+    if (b->tty)
+        fprintf(stderr, "drawing %llu elements", (unsigned long long)b->n_elems);
+    draw_gradients(b);
+    memcpy(b->copy, b->gradients, b->n_elems * sizeof(float));
+    return 0;
+}
+
+int tool_bench_codec(int argc, char **argv)
+{
+    bench b = {.n_elems = 64ull << 20, .threads = 1, .runs = 7, .workers = 8};
+    tool_texts specs = {.n = 0};
+    bool json = false;
+    const tool_option options[] = {
+        {"--codec", "SPEC", "measure this codec; may be given several times (default: a list of all)", TOOL_TEXTS,
+         &specs, 0, 0},
+        {"--elements", "N", "elements of the gradient (default 64Mi)", TOOL_U64, &b.n_elems, 1, GW_MAX_ELEMENTS},
+        {"--threads", "T", "codec threads (default 1)", TOOL_U32, &b.threads, 1, 256},
+        {"--runs", "R", "runs, of which the median counts (default 7)", TOOL_U32, &b.runs, 1, 1000},
+        {"--workers", "W", "frames that reduce adds (default 8)", TOOL_U32, &b.workers, 1, 1024},
+        {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
+    };
+    const tool_usage usage = {
+        .synopsis = "bench codec [--codec SPEC]... [options]",
+        .about =
+            "Encodes (statistics included), decodes and reduces a gradient drawn from a Gaussian with 0.1 % outliers,\n"
+            "and copies the same floats with memcpy on one thread before every run.",
+        .example = "gradwire bench codec --codec ternary:code=mask --elements 16Mi",
+        .options = options,
+        .n_options = sizeof options / sizeof *options,
+        .max_args = 0,
+        .args = "bench codec takes no files",
+    };
+    int status = tool_parse(&usage, &argc, argv);
+    if (status != TOOL_PARSED)
+        return status;
+    if (specs.n == 0)
+        for (size_t i = 0; i < sizeof default_specs / sizeof *default_specs; i++)
+            specs.items[specs.n++] = default_specs[i];
+    b.n_specs = specs.n;
+    b.tty = isatty(STDERR_FILENO);
+    status = prepare(&b);
+    b.began = gw_clock_seconds();
+    for (b.spec = 0; b.spec < specs.n && status == 0; b.spec++) {
+        subject s = {.spec = specs.items[b.spec]};
+        progress(&b, s.spec, "preparing");
+        status = prepare_subject(&b, &s);
+        if (status == 0)
+            status = measure_subject(&b, &s);
+        destroy_subject(&b, &s);
+    }
+    if (b.tty)
+        fprintf(stderr, "\r\033[K");
+    if (status == 0)
+        status = report(&b, json);
+    json_decref(b.results);
+    free(b.copy_seconds);
+    free(b.copy);
+    free(b.gradients);
+    gw_context_destroy(b.context);
+    return status;
+}

@@ -1,0 +1,84 @@
+/* gradwire decode: a frame into a tensor. */
+#include "npy.h"
+#include "tool.h"
+#include <stdlib.h>
+#include <sys/stat.h>
+
+/* OUT.npy, OUT.f32, or something that is there already and no regular file, which gets raw values. */
+static bool legal_name(const char *path)
+{
+    struct stat about;
+    return tool_has_suffix(path, ".npy") || tool_has_suffix(path, ".f32") ||
+           (stat(path, &about) == 0 && !S_ISREG(about.st_mode));
+}
+
+static int write_tensor(tool_output *output, const char *path, const float *values, uint64_t n_elems)
+{
+    if (tool_has_suffix(path, ".npy") && tool_npy_write_header(output, &n_elems, 1) != 0)
+        return -1;
+    if (tool_output_write(output, values, n_elems * sizeof(float)) != 0)
+        return -1;
+    return tool_output_commit(output);
+}
+
+int gw_cmd_decode(int argc, char **argv)
+{
+    const char *out_path = NULL;
+    bool json = false;
+    const tool_option options[] = {
+        {"-o", "OUT", "where to write: OUT.f32 (raw little-endian float32) or OUT.npy", TOOL_TEXT, &out_path, 0, 0},
+        {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
+    };
+    const tool_usage usage = {
+        .synopsis = "decode IN.gw -o OUT.f32|OUT.npy",
+        .about = "Decodes one frame: a worker's, or an average that reduce made.",
+        .example = "gradwire decode average.gw -o average.npy",
+        .options = options,
+        .n_options = sizeof options / sizeof *options,
+        .min_args = 1,
+        .max_args = 1,
+        .args = "decode takes one frame, IN.gw",
+    };
+    int status = tool_parse(&usage, &argc, argv);
+    if (status != TOOL_PARSED)
+        return status;
+    if (!out_path)
+        return tool_wrong_use("-o is missing: where should the values go?");
+    if (!legal_name(out_path))
+        return tool_wrong_use("%s: the output's name must end in .f32 or .npy", out_path);
+
+    gw_context *context = NULL;
+    tool_frame frame = {0};
+    tool_output output = TOOL_OUTPUT_CLOSED;
+    float *values = NULL;
+    status = TOOL_FAILED;
+    gw_status result = gw_context_create(NULL, &context);
+    if (result < 0) {
+        tool_fail_status(result, NULL);
+        goto done;
+    }
+    if (tool_read_frame(argv[1], &frame) != 0)
+        goto done;
+    uint64_t n_elems = frame.info.n_elems;
+    if (!(values = tool_alloc(n_elems, sizeof(float))) || tool_output_open(&output, out_path) != 0)
+        goto done;
+    result = gw_decode(context, frame.bytes, frame.n_bytes, values, n_elems);
+    if (result < 0) {
+        tool_fail_status(result, argv[1]);
+        goto done;
+    }
+    if (write_tensor(&output, out_path, values, n_elems) != 0)
+        goto done;
+    tool_note("%s: %llu elements from %llu on, %s of %u worker%s", out_path, (unsigned long long)n_elems,
+              (unsigned long long)frame.info.begin, frame.info.average ? "the average" : "the push", frame.info.workers,
+              frame.info.workers == 1 ? "" : "s");
+    status = json ? tool_print_json(json_pack("{s:s, s:s, s:I, s:I}", "output", out_path, "codec", frame.info.codec,
+                                              "begin", (json_int_t)frame.info.begin, "elements", (json_int_t)n_elems))
+                  : TOOL_DONE;
+done:
+    tool_output_discard(&output);
+    free(values);
+    free(frame.bytes);
+    gw_context_destroy(context);
+    return status;
+}

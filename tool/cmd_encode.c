@@ -1,0 +1,207 @@
+/* gradwire encode: a worker's tensor into a frame. */
+#include "tool.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct encode_job {
+    const char *in_path, *out_path, *spec, *scaler, *state, *nonfinite;
+    gw_draw draw;
+    uint32_t tensor_id;
+    bool json;
+    gw_context *context;
+    gw_codec *codec;
+    gw_encoder *encoder;
+    tool_tensor tensor;
+    float *shared; /* given scalers, or this worker's own */
+    tool_frame frame;
+    tool_output output;
+} encode_job;
+
+/* A tensor's name for the codec's skip= patterns: the file's, without folder and suffix. */
+static void tensor_name(const char *path, char *out, size_t capacity)
+{
+    const char *slash = strrchr(path, '/');
+    snprintf(out, capacity, "%s", slash ? slash + 1 : path);
+    char *dot = strrchr(out, '.');
+    if (dot)
+        *dot = 0;
+}
+
+/* One scaler from JSON that `gradwire scaler --json` printed. */
+static int scaler_from_json(const char *path, const json_t *value, float *out)
+{
+    if (!json_is_number(value))
+        return tool_fail("%s: a scaler is no number; 'gradwire scaler --json' writes such files", path);
+    *out = (float)json_number_value(value);
+    return 0;
+}
+
+/* Fills shared[0..count) from --scaler: a number, or a file with {"scaler": s} or {"scalers": [...]}.
+ * Returns 0, or an exit status with the message printed. */
+static int load_scalers(const char *given, uint64_t count, float *shared)
+{
+    double number;
+    if (tool_parse_double(given, &number)) {
+        if (count != 1)
+            return tool_wrong_use("--scaler is one number, but this tensor has %llu buckets; give the file that "
+                                  "'gradwire scaler --json' writes",
+                                  (unsigned long long)count);
+        shared[0] = (float)number;
+        return 0;
+    }
+    json_error_t error;
+    json_t *object = json_load_file(given, 0, &error);
+    if (!object)
+        return tool_fail("--scaler %s is neither a number nor a JSON file: %s", given, error.text);
+    const json_t *one = json_object_get(object, "scaler"), *many = json_object_get(object, "scalers");
+    int status = 0;
+    if (json_is_array(many)) {
+        if (json_array_size(many) != count)
+            status = tool_fail("%s has %zu scalers, and this tensor needs %llu", given, json_array_size(many),
+                               (unsigned long long)count);
+        for (uint64_t i = 0; !status && i < count; i++)
+            status = scaler_from_json(given, json_array_get(many, i), &shared[i]);
+    } else if (count != 1) {
+        status = tool_fail("%s has no \"scalers\", and this tensor needs %llu, one a bucket", given,
+                           (unsigned long long)count);
+    } else {
+        status = scaler_from_json(given, one, &shared[0]);
+    }
+    json_decref(object);
+    return status;
+}
+
+/* Opens everything that encoding needs. Returns 0, or an exit status with the message printed. */
+static int prepare(encode_job *job)
+{
+    gw_status result = gw_context_create(NULL, &job->context);
+    if (result >= 0)
+        result = gw_codec_parse(job->context, job->spec, &job->codec);
+    if (result < 0)
+        return tool_fail_status(result, NULL);
+    if (job->state)
+        return tool_wrong_use("--state: codec %s keeps nothing between calls; leave --state away",
+                              gw_codec_name(job->codec));
+    if (tool_read_tensor(job->in_path, &job->tensor) != 0)
+        return TOOL_FAILED;
+    char name[GW_MAX_NAME];
+    tensor_name(job->in_path, name, sizeof name);
+    const gw_tensor about = {.name = name, .id = job->tensor_id, .n_elems = job->tensor.n_elems};
+    result = gw_encoder_create(job->context, job->codec, &about, &job->encoder);
+    if (result < 0)
+        return tool_fail_status(result, job->in_path);
+    uint64_t count = gw_encoder_shared_count(job->encoder);
+    if (job->scaler && count == 0)
+        return tool_wrong_use("--scaler: this tensor shares no scaler under %s; leave --scaler away",
+                              gw_codec_canonical(job->codec));
+    if (!(job->shared = tool_alloc(count, sizeof(float))))
+        return TOOL_FAILED;
+    return 0;
+}
+
+/* Fills job->frame. Returns 0, or an exit status with the message printed; TOOL_DONE with *skipped set where the tensor is
+ * not finite and may be skipped. */
+static int encode(encode_job *job, bool *skipped)
+{
+    uint64_t n = job->tensor.n_elems;
+    gw_measure measured;
+    gw_status result = gw_encoder_measure(job->encoder, job->tensor.values, job->shared, &measured);
+    if (result < 0)
+        return tool_fail_status(result, job->in_path);
+    if (!measured.finite) {
+        unsigned long long index = measured.bad_index;
+        float value = job->tensor.values[index];
+        *skipped = strcmp(job->nonfinite, "skip") == 0;
+        if (!*skipped)
+            return tool_fail("%s: element %llu is %g; a gradient must be finite", job->in_path, index, (double)value);
+        tool_note("%s: element %llu is %g: skipped, nothing is written", job->in_path, index, (double)value);
+        return 0;
+    }
+    int status = job->scaler ? load_scalers(job->scaler, gw_encoder_shared_count(job->encoder), job->shared) : 0;
+    if (status)
+        return status;
+    size_t capacity = gw_encoder_bound(job->encoder, n);
+    if (!(job->frame.bytes = tool_alloc(capacity, 1)) || tool_output_open(&job->output, job->out_path) != 0)
+        return TOOL_FAILED;
+    const float *shared = gw_encoder_shared_count(job->encoder) > 0 ? job->shared : NULL;
+    result = gw_encoder_encode(job->encoder, job->tensor.values, shared, &job->draw, 0, n, job->frame.bytes, capacity,
+                               &job->frame.n_bytes);
+    if (result >= 0)
+        result = gw_frame_parse(job->frame.bytes, job->frame.n_bytes, &job->frame.info);
+    return result < 0 ? tool_fail_status(result, job->in_path) : 0;
+}
+
+/* Writes the frame and tells about it. Returns an exit status. */
+static int deliver(encode_job *job)
+{
+    const gw_frame_info *info = &job->frame.info;
+    tool_frame_facts facts;
+    if (job->json && tool_frame_examine(job->context, job->out_path, &job->frame, &facts) != 0)
+        return TOOL_FAILED;
+    if (tool_output_write(&job->output, job->frame.bytes, job->frame.n_bytes) != 0 ||
+        tool_output_commit(&job->output) != 0)
+        return TOOL_FAILED;
+    tool_note("%s: %llu elements, %zu bytes, code %s%s", job->out_path, (unsigned long long)info->n_elems,
+              info->frame_bytes, info->code, info->entropy ? " with entropy stage" : "");
+    return job->json ? tool_print_json(tool_frame_json(&job->frame, &facts)) : TOOL_DONE;
+}
+
+int gw_cmd_encode(int argc, char **argv)
+{
+    encode_job job = {.nonfinite = "stop", .output = TOOL_OUTPUT_CLOSED};
+    const tool_option options[] = {
+        {"--codec", "SPEC", "codec and options, e.g. ternary:code=mask ('gradwire codecs' lists them)", TOOL_TEXT,
+         &job.spec, 0, 0},
+        {"-o", "OUT.gw", "where to write the frame", TOOL_TEXT, &job.out_path, 0, 0},
+        {"--seed", "S", "seed of the random draws (default 0)", TOOL_U64, &job.draw.seed, 0, 0},
+        {"--rank", "R", "this worker's rank (default 0)", TOOL_U32, &job.draw.rank, 0, GW_MAX_WORKERS - 1},
+        {"--step", "T", "the step (default 0)", TOOL_U32, &job.draw.step, 0, 0},
+        {"--tensor", "ID", "the tensor's position among all tensors (default 0)", TOOL_U32, &job.tensor_id, 0, 0},
+        {"--scaler", "X|FILE", "the shared scaler, or what 'gradwire scaler --json' wrote (default: this tensor's own)",
+         TOOL_TEXT, &job.scaler, 0, 0},
+        {"--nonfinite", "stop|skip", "at a NaN or Inf: fail (default), or write nothing and succeed", TOOL_TEXT,
+         &job.nonfinite, 0, 0},
+        {"--state", "FILE", "codec state between calls; only for codecs that keep one", TOOL_TEXT, &job.state, 0, 0},
+        {"--json", NULL, "one JSON object on standard output: what inspect says of OUT.gw", TOOL_FLAG, &job.json, 0, 0},
+    };
+    const tool_usage usage = {
+        .synopsis = "encode --codec SPEC [options] IN.f32|IN.npy -o OUT.gw",
+        .about =
+            "Encodes one worker's tensor into one frame. The frame depends on the values, the codec, seed, rank, step\n"
+            "and tensor id, and on nothing else. The tensor's name, for skip=, is the file's without its suffix.",
+        .example = "gradwire encode --codec ternary --seed 1 --rank 0 grad0.npy -o w0.gw",
+        .options = options,
+        .n_options = sizeof options / sizeof *options,
+        .min_args = 1,
+        .max_args = 1,
+        .args = "encode takes one tensor, IN.f32 or IN.npy",
+    };
+    int status = tool_parse(&usage, &argc, argv);
+    if (status != TOOL_PARSED)
+        return status;
+    if (!job.spec)
+        return tool_wrong_use("--codec is missing, e.g. --codec ternary");
+    if (!job.out_path)
+        return tool_wrong_use("-o is missing: where should the frame go?");
+    if (strcmp(job.nonfinite, "stop") != 0 && strcmp(job.nonfinite, "skip") != 0)
+        return tool_wrong_use("--nonfinite is '%s', and must be stop or skip", job.nonfinite);
+    job.in_path = argv[1];
+
+    bool skipped = false;
+    status = prepare(&job);
+    if (status == 0)
+        status = encode(&job, &skipped);
+    if (status == 0 && skipped)
+        status = job.json ? tool_print_json(json_pack("{s:b}", "skipped", 1)) : TOOL_DONE;
+    else if (status == 0)
+        status = deliver(&job);
+    tool_output_discard(&job.output);
+    gw_encoder_destroy(job.encoder);
+    free(job.shared);
+    free(job.frame.bytes);
+    free(job.tensor.values);
+    gw_codec_destroy(job.codec);
+    gw_context_destroy(job.context);
+    return status;
+}

@@ -1,0 +1,142 @@
+/* gradwire scaler: the scaler that workers share (TernGrad, eq. 4: the maximum of their own). */
+#include "tool.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Measures one worker's tensor; own numbers go to *own (freed by the caller), their count to *count.
+ * Returns 0, or an exit status with the message printed. */
+static int measure(gw_context *context, const gw_codec *codec, const char *path, uint64_t *n_elems, float **own,
+                   uint64_t *count)
+{
+    tool_tensor tensor;
+    gw_encoder *encoder = NULL;
+    gw_measure measured;
+    int status = TOOL_FAILED;
+    if (tool_read_tensor(path, &tensor) != 0)
+        return TOOL_FAILED;
+    const gw_tensor about = {.n_elems = tensor.n_elems};
+    gw_status result = gw_encoder_create(context, codec, &about, &encoder);
+    if (result < 0) {
+        tool_fail_status(result, path);
+        goto done;
+    }
+    *n_elems = tensor.n_elems;
+    *count = gw_encoder_shared_count(encoder);
+    if (*count == 0) {
+        status = tool_wrong_use("%s: workers share no scaler under %s", path, gw_codec_canonical(codec));
+        goto done;
+    }
+    if (!(*own = tool_alloc(*count, sizeof(float))))
+        goto done;
+    result = gw_encoder_measure(encoder, tensor.values, *own, &measured);
+    if (result < 0)
+        tool_fail_status(result, path);
+    else if (!measured.finite)
+        tool_fail("%s: element %llu is %g; a gradient must be finite", path, (unsigned long long)measured.bad_index,
+                  (double)tensor.values[measured.bad_index]);
+    else
+        status = 0;
+done:
+    gw_encoder_destroy(encoder);
+    free(tensor.values);
+    return status;
+}
+
+/* The element-wise maximum over the workers' files. Returns 0, or an exit status with the message printed. */
+static int combine(gw_context *context, const gw_codec *codec, char **paths, int n_paths, float **shared,
+                   uint64_t *count)
+{
+    uint64_t first_elems = 0;
+    for (int i = 0; i < n_paths; i++) {
+        float *own = NULL;
+        uint64_t n_elems = 0, n_own = 0;
+        int status = measure(context, codec, paths[i], &n_elems, &own, &n_own);
+        if (status != 0) {
+            free(own);
+            return status;
+        }
+        if (i == 0) {
+            *shared = own;
+            *count = n_own;
+            first_elems = n_elems;
+            continue;
+        }
+        /* One scaler for the whole network may combine tensors of any size. */
+        bool fits = n_own == *count && (n_elems == first_elems || gw_codec_is_global(codec));
+        for (uint64_t k = 0; fits && k < n_own; k++)
+            if (own[k] > (*shared)[k])
+                (*shared)[k] = own[k];
+        free(own);
+        if (!fits)
+            return tool_fail("%s has %llu elements and %s has %llu; workers' tensors are of one size", paths[0],
+                             (unsigned long long)first_elems, paths[i], (unsigned long long)n_elems);
+    }
+    return 0;
+}
+
+/* Whether the specification asks for buckets: read from its canonical text, where every option is spelled out. */
+static bool has_buckets(const gw_codec *codec)
+{
+    const char *option = strstr(gw_codec_canonical(codec), "bucket=");
+    return option && strtoull(option + strlen("bucket="), NULL, 10) > 0;
+}
+
+static int print_scalers(const float *shared, uint64_t count, bool buckets, bool json)
+{
+    if (!json) {
+        for (uint64_t i = 0; i < count; i++)
+            printf("%.9g\n", (double)shared[i]);
+        return tool_finish_output();
+    }
+    if (!buckets)
+        return tool_print_json(json_pack("{s:f}", "scaler", (double)shared[0]));
+    json_t *all = json_array();
+    for (uint64_t i = 0; i < count; i++)
+        json_array_append_new(all, json_real((double)shared[i]));
+    return tool_print_json(json_pack("{s:o}", "scalers", all));
+}
+
+int gw_cmd_scaler(int argc, char **argv)
+{
+    const char *spec = NULL;
+    bool json = false;
+    const tool_option options[] = {
+        {"--codec", "SPEC", "codec and options, e.g. ternary:clip=2.5", TOOL_TEXT, &spec, 0, 0},
+        {"--json", NULL, "{\"scaler\": s}, with buckets {\"scalers\": [...]}: what encode --scaler takes as a file",
+         TOOL_FLAG, &json, 0, 0},
+    };
+    const tool_usage usage = {
+        .synopsis = "scaler --codec SPEC IN.f32|IN.npy... [--json]",
+        .about = "Prints the shared scaler of these workers' tensors: the largest of their own.",
+        .example = "gradwire scaler --codec ternary grad0.npy grad1.npy --json > scaler.json",
+        .options = options,
+        .n_options = sizeof options / sizeof *options,
+        .min_args = 1,
+        .max_args = -1,
+        .args = "scaler takes the workers' tensors, IN.f32 or IN.npy",
+    };
+    int status = tool_parse(&usage, &argc, argv);
+    if (status != TOOL_PARSED)
+        return status;
+    if (!spec)
+        return tool_wrong_use("--codec is missing, e.g. --codec ternary");
+    gw_context *context = NULL;
+    gw_codec *codec = NULL;
+    float *shared = NULL;
+    uint64_t count = 0;
+    gw_status result = gw_context_create(NULL, &context);
+    if (result >= 0)
+        result = gw_codec_parse(context, spec, &codec);
+    if (result < 0)
+        status = tool_fail_status(result, NULL);
+    else
+        status = combine(context, codec, argv + 1, argc - 1, &shared, &count);
+    /* A tensor of one bucket prints as one that has buckets: the option decides, not the size. */
+    if (status == 0)
+        status = print_scalers(shared, count, has_buckets(codec), json);
+    free(shared);
+    gw_codec_destroy(codec);
+    gw_context_destroy(context);
+    return status;
+}

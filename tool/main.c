@@ -1,0 +1,106 @@
+/* The gradwire tool: finds the command and runs it. Each command is one file, cmd_NAME.c. */
+#include "tool.h"
+#include <stdio.h>
+#include <string.h>
+#include <zstd.h>
+
+/* The trainer's commands join the table when their files are there. */
+#if defined(GW_HAVE_TRAIN) && __has_include("cmd_train.c")
+#define GW_HAVE_TRAIN_COMMANDS
+#include <dnnl.h>
+#endif
+
+typedef struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+} command;
+
+static const command commands[] = {
+#ifdef GW_HAVE_TRAIN_COMMANDS
+    {"train", gw_cmd_train, "train a network on several workers, gradients coded"},
+    {"eval", gw_cmd_eval, "accuracy of a finished run"},
+    {"export", gw_cmd_export, "a finished run's parameters as .npy files"},
+#endif
+    {"codecs", gw_cmd_codecs, "codecs, their options and defaults, the kernels that run here"},
+    {"encode", gw_cmd_encode, "a tensor into a frame"},
+    {"decode", gw_cmd_decode, "a frame into a tensor"},
+    {"scaler", gw_cmd_scaler, "the shared scaler of several workers' tensors"},
+    {"reduce", gw_cmd_reduce, "workers' frames into one that holds their average"},
+    {"inspect", gw_cmd_inspect, "what a frame says of itself"},
+    {"bench", gw_cmd_bench, "speed beside memcpy, wire size beside the entropy"},
+};
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+static int print_version(void)
+{
+    printf("gradwire %s\n", gw_version());
+    printf("compiler  %s %s\n",
+#ifdef __clang__
+           "clang", __clang_version__
+#else
+           "gcc", __VERSION__
+#endif
+    );
+    printf("kernels   %s\n", gw_cpu_level());
+    printf("libzstd   %s\n", ZSTD_versionString());
+#ifdef GW_HAVE_TRAIN_COMMANDS
+    const dnnl_version_t *dnnl = dnnl_version();
+    printf("oneDNN    %d.%d.%d\n", dnnl->major, dnnl->minor, dnnl->patch);
+#else
+    printf("oneDNN    none: built without the trainer\n");
+#endif
+    return tool_finish_output();
+}
+
+static int print_help(void)
+{
+    printf("Usage: gradwire COMMAND [options]\n\n"
+           "Makes the gradients of distributed training small on the wire.\n\nCommands:\n");
+    for (int i = 0; i < N_COMMANDS; i++)
+        printf("  %-9s %s\n", commands[i].name, commands[i].summary);
+    printf("  %-9s this list, or the help of one command\n\n"
+           "gradwire COMMAND --help   options and an example\n"
+           "gradwire --version        version, compiler, kernels, libraries\n\n"
+           "Exit status: 0 done, 1 failed, 2 wrong use.\n",
+           "help");
+    return tool_finish_output();
+}
+
+static int unknown_command(const char *name)
+{
+    const char *names[N_COMMANDS + 1];
+    for (int i = 0; i < N_COMMANDS; i++)
+        names[i] = commands[i].name;
+    names[N_COMMANDS] = "help";
+    const char *nearest = tool_nearest(name, names, N_COMMANDS + 1);
+    if (nearest)
+        return tool_wrong_use("there is no command '%s'; did you mean '%s'?", name, nearest);
+    return tool_wrong_use("there is no command '%s'", name);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        return tool_wrong_use("a command is missing");
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "--version") == 0 || strcmp(name, "version") == 0)
+        return print_version();
+    bool help = strcmp(name, "help") == 0;
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || (help && argc == 2))
+        return print_help();
+    if (help)
+        name = argv[2];
+    for (int i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(name, commands[i].name) != 0)
+            continue;
+        tool_set_command(commands[i].name);
+        if (help) {
+            char *words[] = {argv[2], (char[]){"--help"}, NULL};
+            return commands[i].run(2, words);
+        }
+        return commands[i].run(argc - 1, argv + 1);
+    }
+    return unknown_command(name);
+}

@@ -1,0 +1,84 @@
+/* Sentences for people, and JSON for programs. */
+#include "tool.h"
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *command; /* NULL: the tool itself */
+
+void tool_set_command(const char *name)
+{
+    command = name;
+}
+
+static void print_sentence(const char *format, va_list arguments)
+{
+    if (command)
+        fprintf(stderr, "gradwire %s: ", command);
+    else
+        fprintf(stderr, "gradwire: ");
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+}
+
+int tool_fail(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    print_sentence(format, arguments);
+    va_end(arguments);
+    return TOOL_FAILED;
+}
+
+int tool_wrong_use(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    print_sentence(format, arguments);
+    va_end(arguments);
+    if (command)
+        fprintf(stderr, "Try 'gradwire %s --help'.\n", command);
+    else
+        fprintf(stderr, "Try 'gradwire help'.\n");
+    return TOOL_WRONG_USE;
+}
+
+int tool_fail_status(gw_status status, const char *where)
+{
+    const char *sentence = gw_last_error();
+    if (!*sentence)
+        sentence = gw_status_text(status);
+    if (status == GW_ERR_SPEC)
+        return tool_wrong_use("%s%s%s", where ? where : "", where ? ": " : "", sentence);
+    return tool_fail("%s%s%s", where ? where : "", where ? ": " : "", sentence);
+}
+
+void tool_note(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+}
+
+int tool_finish_output(void)
+{
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return tool_fail("cannot write to standard output: %s", strerror(errno));
+    return TOOL_DONE;
+}
+
+int tool_print_json(json_t *object)
+{
+    if (!object)
+        return tool_fail("out of memory for the JSON output");
+    int failed = json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    json_decref(object);
+    if (failed == 0)
+        fputc('\n', stdout);
+    if (failed != 0 && !ferror(stdout))
+        return tool_fail("out of memory for the JSON output");
+    return tool_finish_output();
+}

@@ -1,0 +1,194 @@
+/* Options from tables: parsing, help, and the nearest word to a misspelt one. */
+#include "tool.h"
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_WORD 64
+
+/* Edits (insert, delete, replace, swap of neighbours) that turn a into b. Words longer than MAX_WORD are never near. */
+static unsigned edit_distance(const char *a, const char *b)
+{
+    size_t la = strlen(a), lb = strlen(b);
+    if (la > MAX_WORD || lb > MAX_WORD)
+        return MAX_WORD;
+    unsigned d[MAX_WORD + 1][MAX_WORD + 1];
+    for (size_t i = 0; i <= la; i++)
+        d[i][0] = (unsigned)i;
+    for (size_t j = 0; j <= lb; j++)
+        d[0][j] = (unsigned)j;
+    for (size_t i = 1; i <= la; i++) {
+        for (size_t j = 1; j <= lb; j++) {
+            unsigned best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            if (d[i - 1][j] + 1 < best)
+                best = d[i - 1][j] + 1;
+            if (d[i][j - 1] + 1 < best)
+                best = d[i][j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && d[i - 2][j - 2] + 1 < best)
+                best = d[i - 2][j - 2] + 1;
+            d[i][j] = best;
+        }
+    }
+    return d[la][lb];
+}
+
+const char *tool_nearest(const char *word, const char *const *words, size_t n_words)
+{
+    const char *nearest = NULL;
+    unsigned least = 1 + (unsigned)(strlen(word) / 3);
+    for (size_t i = 0; i < n_words; i++) {
+        unsigned distance = edit_distance(word, words[i]);
+        if (distance <= least && (!nearest || distance < least)) {
+            nearest = words[i];
+            least = distance;
+        }
+    }
+    return nearest;
+}
+
+bool tool_parse_double(const char *text, double *out)
+{
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end || !isfinite(value))
+        return false;
+    *out = value;
+    return true;
+}
+
+/* Decimal digits and an optional K, M, G (thousands) or Ki, Mi, Gi (1024s). False where it is none or overflows. */
+static bool parse_u64(const char *text, uint64_t *out)
+{
+    static const struct {
+        const char *suffix;
+        uint64_t factor;
+    } units[] = {{"", 1},           {"K", 1000},        {"M", 1000000},
+                 {"G", 1000000000}, {"Ki", 1ull << 10}, {"Mi", 1ull << 20},
+                 {"Gi", 1ull << 30}};
+    if (*text < '0' || *text > '9')
+        return false;
+    char *end;
+    errno = 0;
+    uint64_t value = strtoull(text, &end, 10);
+    if (errno)
+        return false;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcmp(end, units[i].suffix) == 0)
+            return !__builtin_mul_overflow(value, units[i].factor, out);
+    return false;
+}
+
+static int print_help(const tool_usage *usage)
+{
+    printf("Usage: gradwire %s\n\n%s\n\nOptions:\n", usage->synopsis, usage->about);
+    for (size_t i = 0; i < usage->n_options; i++) {
+        const tool_option *option = &usage->options[i];
+        char left[MAX_WORD];
+        snprintf(left, sizeof left, "%s%s%s", option->name, option->value ? " " : "",
+                 option->value ? option->value : "");
+        printf("  %-22s %s\n", left, option->help);
+    }
+    printf("  %-22s %s\n\nExample:\n  %s\n", "--help", "this help", usage->example);
+    return tool_finish_output();
+}
+
+static const tool_option *find_option(const tool_usage *usage, const char *name)
+{
+    for (size_t i = 0; i < usage->n_options; i++)
+        if (strcmp(usage->options[i].name, name) == 0)
+            return &usage->options[i];
+    return NULL;
+}
+
+static int unknown_option(const tool_usage *usage, const char *name)
+{
+    const char *names[MAX_WORD] = {"--help"};
+    size_t n = 1;
+    for (size_t i = 0; i < usage->n_options && n < MAX_WORD; i++)
+        names[n++] = usage->options[i].name;
+    const char *nearest = tool_nearest(name, names, n);
+    if (nearest)
+        return tool_wrong_use("there is no option '%s'; did you mean '%s'?", name, nearest);
+    return tool_wrong_use("there is no option '%s'", name);
+}
+
+/* Stores an option's value. Returns TOOL_PARSED or an exit status. */
+static int set_option(const tool_option *option, const char *text)
+{
+    switch (option->kind) {
+    case TOOL_FLAG:
+        *(bool *)option->target = true;
+        break;
+    case TOOL_TEXT:
+        *(const char **)option->target = text;
+        break;
+    case TOOL_TEXTS: {
+        tool_texts *texts = option->target;
+        if (texts->n == TOOL_MAX_TEXTS)
+            return tool_wrong_use("%s is given more than %d times", option->name, TOOL_MAX_TEXTS);
+        texts->items[texts->n++] = text;
+        break;
+    }
+    case TOOL_U32:
+    case TOOL_U64: {
+        uint64_t limit = option->kind == TOOL_U32 ? UINT32_MAX : UINT64_MAX, value;
+        uint64_t max = option->max ? option->max : limit;
+        if (!parse_u64(text, &value) || value < option->min || value > max)
+            return tool_wrong_use("%s is '%s', and must be a whole number from %llu to %llu", option->name, text,
+                                  (unsigned long long)option->min, (unsigned long long)max);
+        if (option->kind == TOOL_U32)
+            *(uint32_t *)option->target = (uint32_t)value;
+        else
+            *(uint64_t *)option->target = value;
+        break;
+    }
+    case TOOL_DOUBLE:
+        if (!tool_parse_double(text, option->target))
+            return tool_wrong_use("%s is '%s', and must be a number", option->name, text);
+        break;
+    }
+    return TOOL_PARSED;
+}
+
+int tool_parse(const tool_usage *usage, int *argc, char **argv)
+{
+    int n_args = 0;
+    bool options_ended = false;
+    for (int i = 1; i < *argc; i++) {
+        char *word = argv[i];
+        if (options_ended || word[0] != '-' || word[1] == 0) {
+            argv[++n_args] = word;
+            continue;
+        }
+        if (strcmp(word, "--") == 0) {
+            options_ended = true;
+            continue;
+        }
+        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
+            return print_help(usage);
+        char *value = word[1] == '-' ? strchr(word, '=') : NULL;
+        if (value)
+            *value++ = 0;
+        const tool_option *option = find_option(usage, word);
+        if (!option)
+            return unknown_option(usage, word);
+        if (option->kind == TOOL_FLAG && value)
+            return tool_wrong_use("%s takes no value", word);
+        if (option->kind != TOOL_FLAG && !value) {
+            if (i + 1 == *argc)
+                return tool_wrong_use("%s needs a value: %s %s", word, word, option->value);
+            value = argv[++i];
+        }
+        int status = set_option(option, value);
+        if (status != TOOL_PARSED)
+            return status;
+    }
+    if (n_args < usage->min_args)
+        return tool_wrong_use("%s: %s", n_args == 0 ? "nothing to work on" : "too few files", usage->args);
+    if (usage->max_args >= 0 && n_args > usage->max_args)
+        return tool_wrong_use("'%s' is one word too many: %s", argv[usage->max_args + 1], usage->args);
+    *argc = n_args + 1;
+    return TOOL_PARSED;
+}

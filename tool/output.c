@@ -1,0 +1,188 @@
+/* Output files that are whole or absent. */
+#include "tool.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What the signal handler removes; "" where nothing is open. Written only while the signals are blocked. */
+static char doomed[PATH_MAX];
+
+static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
+enum { N_ENDING = sizeof ending_signals / sizeof *ending_signals };
+static struct sigaction saved_actions[N_ENDING];
+
+/* Installed with SA_RESETHAND: the signal raised here ends the process as if there had been no handler. */
+static void remove_and_end(int number)
+{
+    unlink(doomed);
+    raise(number);
+}
+
+static void block_signals(sigset_t *before)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    for (int i = 0; i < N_ENDING; i++)
+        sigaddset(&set, ending_signals[i]);
+    pthread_sigmask(SIG_BLOCK, &set, before);
+}
+
+static void watch_signals(const char *temporary)
+{
+    snprintf(doomed, sizeof doomed, "%s", temporary);
+    for (int i = 0; i < N_ENDING; i++) {
+        sigaction(ending_signals[i], NULL, &saved_actions[i]);
+        if (saved_actions[i].sa_handler == SIG_IGN)
+            continue; /* nohup: stays ignored */
+        struct sigaction action = {.sa_handler = remove_and_end, .sa_flags = (int)SA_RESETHAND};
+        sigemptyset(&action.sa_mask);
+        sigaction(ending_signals[i], &action, NULL);
+    }
+}
+
+static void unwatch_signals(void)
+{
+    for (int i = 0; i < N_ENDING; i++)
+        sigaction(ending_signals[i], &saved_actions[i], NULL);
+    doomed[0] = 0;
+}
+
+static void release(tool_output *output)
+{
+    free(output->path);
+    free(output->temporary);
+    *output = TOOL_OUTPUT_CLOSED;
+}
+
+/* FOLDER/.NAME.PID.tmp for FOLDER/NAME. NULL where it does not fit or memory is short. */
+static char *temporary_name(const char *path)
+{
+    char name[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    int folder = slash ? (int)(slash - path + 1) : 0;
+    int n = snprintf(name, sizeof name, "%.*s.%s.%ld.tmp", folder, path, path + folder, (long)getpid());
+    return n < (int)sizeof name ? strdup(name) : NULL;
+}
+
+int tool_output_open(tool_output *output, const char *path)
+{
+    *output = TOOL_OUTPUT_CLOSED;
+    struct stat about;
+    bool exists = stat(path, &about) == 0;
+    if (exists && S_ISDIR(about.st_mode)) {
+        tool_fail("cannot write %s: it is a folder; name a file in it", path);
+        return -1;
+    }
+    if (exists && !S_ISREG(about.st_mode)) {
+        output->fd = open(path, O_WRONLY | O_CLOEXEC);
+        output->path = strdup(path);
+        if (output->fd < 0 || !output->path) {
+            tool_fail("cannot write %s: %s", path, strerror(errno));
+            tool_output_discard(output);
+            return -1;
+        }
+        return 0;
+    }
+    /* The name behind a symbolic link is replaced, not the link. */
+    output->path = exists ? realpath(path, NULL) : strdup(path);
+    output->temporary = output->path ? temporary_name(output->path) : NULL;
+    if (!output->temporary) {
+        tool_fail("cannot write %s: its name is too long", path);
+        release(output);
+        return -1;
+    }
+    sigset_t before;
+    block_signals(&before);
+    output->fd = open(output->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+    int error = errno;
+    if (output->fd >= 0)
+        watch_signals(output->temporary);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (output->fd < 0) {
+        tool_fail("cannot write %s: %s", path, strerror(error));
+        release(output);
+        return -1;
+    }
+    return 0;
+}
+
+int tool_output_write(tool_output *output, const void *bytes, size_t n_bytes)
+{
+    const char *from = bytes;
+    while (n_bytes > 0) {
+        /* Linux writes at most 2 GiB at a time. */
+        ssize_t written = write(output->fd, from, n_bytes < (1u << 30) ? n_bytes : (1u << 30));
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0) {
+            tool_fail("cannot write %s: %s; nothing is left of it", output->path, strerror(errno));
+            tool_output_discard(output);
+            return -1;
+        }
+        from += written;
+        n_bytes -= (size_t)written;
+    }
+    return 0;
+}
+
+/* Makes a rename durable. File systems that cannot sync folders say EINVAL; they are left alone. */
+static int sync_folder(const char *path)
+{
+    char copy[PATH_MAX];
+    snprintf(copy, sizeof copy, "%s", path);
+    int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == EACCES ? 0 : -1; /* a folder that may be written but not read */
+    int failed = fsync(fd) != 0 && errno != EINVAL;
+    close(fd);
+    return failed ? -1 : 0;
+}
+
+int tool_output_commit(tool_output *output)
+{
+    bool direct = !output->temporary;
+    /* /dev/null and pipes cannot be synced; write() has told their errors. */
+    bool failed = !direct && fsync(output->fd) != 0;
+    if (!failed) {
+        failed = close(output->fd) != 0;
+        output->fd = -1;
+    }
+    if (!failed && !direct) {
+        sigset_t before;
+        block_signals(&before);
+        failed = rename(output->temporary, output->path) != 0;
+        if (!failed)
+            unwatch_signals();
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        if (!failed) {
+            free(output->temporary);
+            output->temporary = NULL;
+            failed = sync_folder(output->path) != 0;
+        }
+    }
+    if (failed)
+        tool_fail("cannot write %s: %s", output->path, strerror(errno));
+    tool_output_discard(output);
+    return failed ? -1 : 0;
+}
+
+void tool_output_discard(tool_output *output)
+{
+    if (output->fd >= 0)
+        close(output->fd);
+    if (output->temporary) {
+        sigset_t before;
+        block_signals(&before);
+        unlink(output->temporary);
+        unwatch_signals();
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
+    release(output);
+}

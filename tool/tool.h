@@ -1,0 +1,173 @@
+/* What all commands of the tool share: messages, options, files, JSON.
+ *
+ * A command is one file, cmd_NAME.c, with one function gw_cmd_NAME(argc, argv), argv[0] being the command's name, and one
+ * line in the table in main.c. It returns the exit status. The order in a command: parse options (tool_parse), read
+ * inputs, open the output (tool_output_open), work, commit. */
+#ifndef GRADWIRE_TOOL_H
+#define GRADWIRE_TOOL_H
+
+#include <gradwire/gradwire.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Exit statuses. */
+enum { TOOL_DONE = 0, TOOL_FAILED = 1, TOOL_WRONG_USE = 2 };
+
+int gw_cmd_train(int argc, char **argv);
+int gw_cmd_eval(int argc, char **argv);
+int gw_cmd_export(int argc, char **argv);
+int gw_cmd_codecs(int argc, char **argv);
+int gw_cmd_encode(int argc, char **argv);
+int gw_cmd_decode(int argc, char **argv);
+int gw_cmd_scaler(int argc, char **argv);
+int gw_cmd_reduce(int argc, char **argv);
+int gw_cmd_inspect(int argc, char **argv);
+int gw_cmd_bench(int argc, char **argv);
+
+/* `gradwire bench codec`, in bench_codec.c. */
+int tool_bench_codec(int argc, char **argv);
+
+/* ---- messages: message.c ---- */
+
+/* Messages begin with "gradwire NAME: " from here on; NULL: "gradwire: ". The name is not copied. */
+void tool_set_command(const char *name);
+
+/* Prints one sentence to standard error and returns TOOL_FAILED. */
+int tool_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The same for wrong use: adds where help is found and returns TOOL_WRONG_USE. */
+int tool_wrong_use(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* After a failed call of the library: "WHERE: gw_last_error()" (`where` may be NULL). Returns TOOL_WRONG_USE for a bad
+ * codec specification, else TOOL_FAILED. */
+int tool_fail_status(gw_status status, const char *where);
+
+/* A sentence for people on standard error, without a prefix. */
+void tool_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Writes one JSON object and a line end to standard output and releases it. Floats are written with 17 digits, so they
+ * read back as the same number. Returns an exit status. NULL (jansson had no memory) fails. */
+int tool_print_json(json_t *object);
+
+/* Flushes standard output: the last act of a command that printed text there. Returns an exit status. */
+int tool_finish_output(void);
+
+/* ---- options: options.c ---- */
+
+typedef enum tool_kind {
+    TOOL_FLAG,   /* bool * */
+    TOOL_TEXT,   /* const char ** */
+    TOOL_TEXTS,  /* tool_texts *: may be given again and again */
+    TOOL_U32,    /* uint32_t *, within [min, max] */
+    TOOL_U64,    /* uint64_t *, within [min, max]; 64Ki, 2M and the like are understood */
+    TOOL_DOUBLE, /* double *: any finite number; the command checks its range */
+} tool_kind;
+
+#define TOOL_MAX_TEXTS 64
+
+typedef struct tool_texts {
+    const char *items[TOOL_MAX_TEXTS];
+    size_t n;
+} tool_texts;
+
+typedef struct tool_option {
+    const char *name;  /* "--codec", "-o" */
+    const char *value; /* what stands for the value in help: "SPEC"; NULL for a flag */
+    const char *help;  /* one line */
+    tool_kind kind;
+    void *target;      /* keeps its value where the option is not given: the default */
+    uint64_t min, max; /* integers only; max 0: no limit but the type's */
+} tool_option;
+
+typedef struct tool_usage {
+    const char *synopsis; /* "encode --codec SPEC [options] IN -o OUT.gw" */
+    const char *about;    /* paragraphs */
+    const char *example;  /* one or more whole command lines */
+    const tool_option *options;
+    size_t n_options;
+    int min_args, max_args; /* operands (words that are no options); max -1: any number */
+    const char *args;       /* what they are, for messages: "one input file" */
+} tool_usage;
+
+#define TOOL_PARSED (-1)
+
+/* Parses argv[1..argc-1]. --name VALUE and --name=VALUE are the same, "--" ends the options, --help prints help from
+ * the table. Operands end up in argv[1..*argc-1] in their order. Returns TOOL_PARSED, or the exit status to leave with. */
+int tool_parse(const tool_usage *usage, int *argc, char **argv);
+
+/* The word of `words` nearest to `word`, NULL where none is near enough to be meant. */
+const char *tool_nearest(const char *word, const char *const *words, size_t n_words);
+
+/* Parses all of `text` as a finite number; false where it is none. */
+bool tool_parse_double(const char *text, double *out);
+
+/* ---- output files: output.c ---- */
+
+/* A file that appears under its name only when it is complete: written beside it under a temporary name, synced,
+ * renamed, the folder synced. SIGINT, SIGTERM and SIGHUP remove the temporary file on their way. An existing file that is
+ * not regular (/dev/null, a pipe) is written directly. One output is open at a time. */
+typedef struct tool_output {
+    int fd;
+    char *path;      /* the final name, links followed */
+    char *temporary; /* NULL where written directly */
+} tool_output;
+
+#define TOOL_OUTPUT_CLOSED ((tool_output){.fd = -1})
+
+/* These three return 0, or -1 with the message printed and nothing left behind. */
+int tool_output_open(tool_output *output, const char *path);
+int tool_output_write(tool_output *output, const void *bytes, size_t n_bytes);
+int tool_output_commit(tool_output *output);
+
+/* Removes the temporary file. Does nothing after a commit or a failure, or to TOOL_OUTPUT_CLOSED. */
+void tool_output_discard(tool_output *output);
+
+/* ---- input files: input.c, npy.c, frame_file.c ---- */
+
+/* 64-byte aligned memory, or NULL with the message printed. Released with free(). */
+void *tool_alloc(uint64_t count, size_t size);
+
+/* Opens a regular file and tells its length. Returns the descriptor, or -1 with the message printed. */
+int tool_open_file(const char *path, uint64_t *bytes);
+
+/* Reads exactly n_bytes. Returns 0, or -1 with the message printed. */
+int tool_read_exact(int fd, const char *path, void *dst, uint64_t n_bytes);
+
+/* A whole file in memory that the caller frees. NULL with the message printed. */
+void *tool_read_file(const char *path, size_t *bytes);
+
+/* One tensor from IN.f32 (raw little-endian float32) or IN.npy ('<f4', C order). */
+typedef struct tool_tensor {
+    float *values; /* freed by the caller */
+    uint64_t n_elems;
+} tool_tensor;
+
+/* Sizes are checked against the file's length before memory is taken. Returns 0, or -1 with the message printed. */
+int tool_read_tensor(const char *path, tool_tensor *out);
+
+/* True where `path` ends in `suffix`. */
+bool tool_has_suffix(const char *path, const char *suffix);
+
+/* One frame from a file, checked: its checksum too, and that nothing follows it. */
+typedef struct tool_frame {
+    void *bytes; /* freed by the caller */
+    size_t n_bytes;
+    gw_frame_info info;
+} tool_frame;
+
+/* Returns 0, or -1 with the message printed. */
+int tool_read_frame(const char *path, tool_frame *out);
+
+/* What `inspect --json` says of a checked frame. Returns 0, or -1 with the message printed. */
+typedef struct tool_frame_facts {
+    uint64_t nonzeros;
+    double entropy_bits, bits_per_element;
+    bool finite;
+} tool_frame_facts;
+
+int tool_frame_examine(gw_context *context, const char *path, const tool_frame *frame, tool_frame_facts *out);
+json_t *tool_frame_json(const tool_frame *frame, const tool_frame_facts *facts);
+
+#endif
