@@ -21,7 +21,10 @@ typedef struct gw_message {
 
 /* Takes memory for a message's bytes, 8-byte aligned. NULL where there is none. n_bytes 0 is legal. */
 GW_API void *gw_message_alloc(gw_context *context, size_t n_bytes);
-GW_API void gw_message_free(gw_context *context, void *bytes);
+
+/* Gives it back to the allocator it came from, whoever holds it by then: members of one process may have contexts of their
+ * own. The context may be gone already; its allocator's `user` must not. NULL is allowed. */
+GW_API void gw_message_free(void *bytes);
 
 /* What every link offers. All entries are required. `self` is gw_link.self. One endpoint serves one rank.
  * send, recv and the others may be called from different threads at the same time; recv from one thread at a time. */

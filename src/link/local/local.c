@@ -1,0 +1,240 @@
+/* The local link: ranks are threads of one process.
+ *
+ * A hub holds one endpoint for each rank; an endpoint is an inbox (a queue under a lock). Sending hangs the message's own memory
+ * into the receiver's inbox: nothing is copied and nothing is taken. The receiver takes its whole inbox at once, so that a burst
+ * of messages costs it one lock, and a sender wakes it only where it sleeps. The hub goes with its last endpoint. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "link/message.h"
+
+#include <gradwire/codec.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+#define NOBODY UINT32_MAX
+
+struct hub;
+
+/* One rank. Aligned so that neighbours do not share a cache line. */
+struct endpoint {
+    /* The receiving thread's own. */
+    _Alignas(64) struct gw_message_queue ready; /* taken from the inbox, not handed out yet */
+    struct hub *hub;
+    uint32_t rank;
+
+    atomic_bool closed; /* written under the lock, read without it by recv's fast path */
+
+    /* Under the lock. */
+    _Alignas(64) pthread_mutex_t lock;
+    pthread_cond_t arrived;
+    struct gw_message_queue inbox;
+    bool sleeping;        /* recv waits on `arrived` and nobody has woken it yet */
+    uint32_t failed_peer; /* the first member that told us it failed, or NOBODY */
+
+    /* What this member said when it failed: written once, before anybody is told. */
+    gw_status failure;
+    char why[320];
+};
+
+struct hub {
+    gw_context *context;
+    uint32_t size;
+    atomic_uint holders; /* endpoints not destroyed yet */
+    struct endpoint endpoints[];
+};
+
+static void wake(struct endpoint *endpoint)
+{
+    if (endpoint->sleeping) {
+        endpoint->sleeping = false;
+        pthread_cond_signal(&endpoint->arrived);
+    }
+}
+
+static gw_status local_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms)
+{
+    struct endpoint *me = self;
+    struct hub *hub = me->hub;
+    (void)timeout_ms; /* the inbox has no end */
+    if (to >= hub->size) {
+        gw_message_free(bytes);
+        return gw_fail(GW_ERR_ARGUMENT, "rank %u sent to rank %u; ranks are 0 to %u", me->rank, to, hub->size - 1);
+    }
+    if (atomic_load_explicit(&me->closed, memory_order_relaxed)) {
+        gw_message_free(bytes);
+        return gw_fail(GW_ERR_CLOSED, "rank %u sent on a link that it has closed", me->rank);
+    }
+    struct endpoint *peer = &hub->endpoints[to];
+    gw_message message = {.from = me->rank, .bytes = bytes, .n_bytes = n_bytes};
+    gw_status status = GW_OK;
+    pthread_mutex_lock(&peer->lock);
+    if (peer->failure < 0 && peer != me) {
+        status = gw_fail(GW_ERR_PEER, "rank %u failed: %s", to, peer->why);
+    } else if (atomic_load_explicit(&peer->closed, memory_order_relaxed)) {
+        status = gw_fail(GW_ERR_PEER, "rank %u left the link", to);
+    } else {
+        gw_message_queue_put(&peer->inbox, &message);
+        wake(peer);
+    }
+    pthread_mutex_unlock(&peer->lock);
+    if (status < 0)
+        gw_message_free(bytes);
+    return status;
+}
+
+/* Sleeps until there is something to say, then moves the inbox to `ready` or says why not. */
+static gw_status await(struct endpoint *me, uint32_t timeout_ms, uint32_t *failed_peer)
+{
+    struct timespec deadline;
+    bool slept = false, late = timeout_ms == 0;
+    for (;;) {
+        if (atomic_load_explicit(&me->closed, memory_order_relaxed))
+            return GW_ERR_CLOSED;
+        if (me->inbox.head) {
+            me->ready = me->inbox;
+            me->inbox = (struct gw_message_queue){NULL, NULL};
+            return GW_OK;
+        }
+        if (me->failed_peer != NOBODY) {
+            *failed_peer = me->failed_peer;
+            return GW_ERR_PEER;
+        }
+        if (late)
+            return GW_ERR_TIMEOUT;
+        if (!slept)
+            deadline = gw_clock_deadline(timeout_ms);
+        slept = true;
+        me->sleeping = true;
+        late = pthread_cond_timedwait(&me->arrived, &me->lock, &deadline) == ETIMEDOUT; /* then look a last time */
+        me->sleeping = false;
+    }
+}
+
+static gw_status local_recv(void *self, uint32_t timeout_ms, gw_message *message)
+{
+    struct endpoint *me = self;
+    if (!me->ready.head || atomic_load_explicit(&me->closed, memory_order_relaxed)) {
+        uint32_t failed_peer = NOBODY;
+        pthread_mutex_lock(&me->lock);
+        gw_status status = await(me, timeout_ms, &failed_peer);
+        pthread_mutex_unlock(&me->lock);
+        if (status == GW_ERR_PEER)
+            return gw_fail(status, "rank %u failed: %s", failed_peer, me->hub->endpoints[failed_peer].why);
+        if (status == GW_ERR_TIMEOUT)
+            return gw_fail(status, "rank %u got no message within %u ms", me->rank, timeout_ms);
+        if (status < 0)
+            return gw_fail(status, "rank %u received on a link that it has closed", me->rank);
+    }
+    gw_message_queue_take(&me->ready, message);
+    return GW_OK;
+}
+
+static void local_fail(void *self, gw_status status, const char *why)
+{
+    struct endpoint *me = self;
+    struct hub *hub = me->hub;
+    pthread_mutex_lock(&me->lock);
+    bool first = me->failure >= 0;
+    if (first) {
+        snprintf(me->why, sizeof me->why, "%s", why && why[0] ? why : gw_status_text(status));
+        me->failure = status < 0 ? status : GW_ERR_PEER;
+    }
+    pthread_mutex_unlock(&me->lock);
+    for (uint32_t r = 0; first && r < hub->size; r++) {
+        struct endpoint *peer = &hub->endpoints[r];
+        if (peer == me)
+            continue;
+        pthread_mutex_lock(&peer->lock);
+        if (peer->failed_peer == NOBODY)
+            peer->failed_peer = me->rank;
+        wake(peer);
+        pthread_mutex_unlock(&peer->lock);
+    }
+}
+
+static void local_close(void *self)
+{
+    struct endpoint *me = self;
+    pthread_mutex_lock(&me->lock);
+    atomic_store_explicit(&me->closed, true, memory_order_relaxed);
+    struct gw_message_queue undelivered = me->inbox;
+    me->inbox = (struct gw_message_queue){NULL, NULL};
+    wake(me);
+    pthread_mutex_unlock(&me->lock);
+    gw_message_queue_clear(&undelivered);
+}
+
+/* Destroys the locks of the first n endpoints and the hub itself. */
+static void hub_free(struct hub *hub, uint32_t n)
+{
+    for (uint32_t r = 0; r < n; r++) {
+        pthread_cond_destroy(&hub->endpoints[r].arrived);
+        pthread_mutex_destroy(&hub->endpoints[r].lock);
+    }
+    gw_free(hub->context, hub);
+}
+
+static void local_destroy(void *self)
+{
+    struct endpoint *me = self;
+    struct hub *hub = me->hub;
+    local_close(me);
+    gw_message_queue_clear(&me->ready);
+    if (atomic_fetch_sub_explicit(&hub->holders, 1, memory_order_acq_rel) == 1)
+        hub_free(hub, hub->size);
+}
+
+static const gw_link_ops local_ops = {
+    .name = "local",
+    .send = local_send,
+    .recv = local_recv,
+    .fail = local_fail,
+    .close = local_close,
+    .destroy = local_destroy,
+};
+
+static bool endpoint_init(struct endpoint *endpoint, struct hub *hub, uint32_t rank)
+{
+    endpoint->hub = hub;
+    endpoint->rank = rank;
+    endpoint->failed_peer = NOBODY;
+    atomic_init(&endpoint->closed, false);
+    if (pthread_mutex_init(&endpoint->lock, NULL))
+        return false;
+    pthread_condattr_t monotonic;
+    bool ok = !pthread_condattr_init(&monotonic);
+    if (ok) {
+        ok = !pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) && !pthread_cond_init(&endpoint->arrived, &monotonic);
+        pthread_condattr_destroy(&monotonic);
+    }
+    if (!ok)
+        pthread_mutex_destroy(&endpoint->lock);
+    return ok;
+}
+
+gw_status gw_link_local_create(gw_context *context, uint32_t size, gw_link *endpoints)
+{
+    if (!endpoints)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_link_local_create: endpoints is NULL");
+    if (size == 0 || size > GW_MAX_WORKERS)
+        return gw_fail(GW_ERR_ARGUMENT, "a link of %u members asked for; 1 to %u are possible", size, GW_MAX_WORKERS);
+    struct hub *hub = gw_calloc(context, 1, sizeof *hub + (size_t)size * sizeof hub->endpoints[0]);
+    if (!hub)
+        return GW_ERR_MEMORY;
+    hub->context = context;
+    hub->size = size;
+    atomic_init(&hub->holders, size);
+    for (uint32_t r = 0; r < size; r++) {
+        if (!endpoint_init(&hub->endpoints[r], hub, r)) {
+            hub_free(hub, r);
+            return gw_fail(GW_ERR_SYSTEM, "no lock for rank %u of the local link", r);
+        }
+    }
+    for (uint32_t r = 0; r < size; r++)
+        endpoints[r] = (gw_link){.ops = &local_ops, .self = &hub->endpoints[r], .rank = r, .size = size};
+    return GW_OK;
+}

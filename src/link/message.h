@@ -1,0 +1,65 @@
+/* What stands in front of a message's bytes: the room a queue needs, so that sending takes no memory. */
+#ifndef GW_LINK_MESSAGE_H
+#define GW_LINK_MESSAGE_H
+
+#include <gradwire/link.h>
+
+struct gw_message_node {
+    struct gw_message_node *next;
+    size_t n_bytes;
+    gw_allocator allocator; /* where the memory came from */
+    uint32_t from;
+};
+
+#define GW_MESSAGE_HEAD 64 /* bytes before the message's own; keeps those on a cache line of their own */
+_Static_assert(sizeof(struct gw_message_node) <= GW_MESSAGE_HEAD, "the node must fit in front of the message");
+
+static inline struct gw_message_node *gw_message_node_of(void *bytes)
+{
+    return (struct gw_message_node *)((char *)bytes - GW_MESSAGE_HEAD);
+}
+
+static inline void *gw_message_bytes_of(struct gw_message_node *node)
+{
+    return (char *)node + GW_MESSAGE_HEAD;
+}
+
+/* First in, first out. All zero is empty. No lock of its own. */
+struct gw_message_queue {
+    struct gw_message_node *head, *tail;
+};
+
+static inline void gw_message_queue_put(struct gw_message_queue *queue, const gw_message *message)
+{
+    struct gw_message_node *node = gw_message_node_of(message->bytes);
+    node->next = NULL;
+    node->n_bytes = message->n_bytes;
+    node->from = message->from;
+    if (queue->tail)
+        queue->tail->next = node;
+    else
+        queue->head = node;
+    queue->tail = node;
+}
+
+/* false where the queue is empty. */
+static inline bool gw_message_queue_take(struct gw_message_queue *queue, gw_message *message)
+{
+    struct gw_message_node *node = queue->head;
+    if (!node)
+        return false;
+    queue->head = node->next;
+    if (!queue->head)
+        queue->tail = NULL;
+    *message = (gw_message){.from = node->from, .bytes = gw_message_bytes_of(node), .n_bytes = node->n_bytes};
+    return true;
+}
+
+static inline void gw_message_queue_clear(struct gw_message_queue *queue)
+{
+    gw_message message;
+    while (gw_message_queue_take(queue, &message))
+        gw_message_free(message.bytes);
+}
+
+#endif
