@@ -1,0 +1,8 @@
+/* The local link against what every link must do. */
+#include "link_conformance.h"
+
+int main(void)
+{
+    static const struct link_factory factory = {"local", gw_link_local_create};
+    return link_conformance(&factory);
+}

@@ -1,0 +1,442 @@
+/* What every link must do, over a factory of endpoints that live in one process. A new link gets all of it with one line:
+ *
+ *     static const struct link_factory factory = {"local", gw_link_local_create};
+ *     int main(void) { return link_conformance(&factory); }
+ */
+#ifndef GW_TESTS_LINK_CONFORMANCE_H
+#define GW_TESTS_LINK_CONFORMANCE_H
+
+#include <gradwire/codec.h>
+#include <gradwire/link.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#undef fail /* cmocka's; a link has a member of that name */
+#include <pthread.h>
+#include <time.h>
+
+struct link_factory {
+    const char *name;
+    gw_status (*create)(gw_context *context, uint32_t size, gw_link *endpoints);
+};
+
+#define LINK_LONG_MS 60000u /* a deadline that only a hang reaches */
+#define LINK_MAX_RANKS 64u
+
+/* ---- a context that counts ----------------------------------------------------------------------- */
+
+static atomic_long link_test_live; /* blocks taken and not given back */
+
+static void *link_test_alloc(size_t bytes, void *user)
+{
+    (void)user;
+    void *memory = malloc(bytes);
+    if (memory)
+        atomic_fetch_add(&link_test_live, 1);
+    return memory;
+}
+
+static void link_test_free(void *memory, void *user)
+{
+    (void)user;
+    if (memory)
+        atomic_fetch_sub(&link_test_live, 1);
+    free(memory);
+}
+
+static gw_context *link_test_context(void)
+{
+    gw_allocator allocator = {link_test_alloc, link_test_free, NULL};
+    gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator};
+    gw_context *context;
+    assert_int_equal(gw_context_create(&options, &context), GW_OK);
+    return context;
+}
+
+/* Destroys the endpoints and the context; nothing may be left behind. */
+static void link_test_end(gw_context *context, gw_link *links, uint32_t n)
+{
+    for (uint32_t r = 0; r < n; r++)
+        links[r].ops->destroy(links[r].self);
+    gw_context_destroy(context);
+    assert_int_equal(atomic_load(&link_test_live), 0);
+}
+
+static const struct link_factory *link_test_factory;
+
+static gw_context *link_test_begin(gw_link *links, uint32_t n)
+{
+    gw_context *context = link_test_context();
+    assert_int_equal(link_test_factory->create(context, n, links), GW_OK);
+    for (uint32_t r = 0; r < n; r++) {
+        assert_int_equal(links[r].rank, r);
+        assert_int_equal(links[r].size, n);
+        assert_string_equal(links[r].ops->name, link_test_factory->name);
+    }
+    return context;
+}
+
+/* A message of n bytes that starts with two numbers where there is room; the rest follows from them. */
+static void *link_test_message(gw_context *context, size_t n_bytes, uint32_t a, uint32_t b)
+{
+    uint32_t head[2] = {a, b};
+    unsigned char *bytes = gw_message_alloc(context, n_bytes);
+    if (!bytes)
+        return NULL;
+    for (size_t i = 0; i < n_bytes; i++)
+        bytes[i] = i < sizeof head ? ((unsigned char *)head)[i] : (unsigned char)(a * 7 + b * 13 + i * 31);
+    return bytes;
+}
+
+static bool link_test_message_is(const gw_message *message, size_t n_bytes, uint32_t a, uint32_t b)
+{
+    uint32_t head[2] = {a, b};
+    const unsigned char *bytes = message->bytes;
+    if (message->n_bytes != n_bytes || (uintptr_t)bytes % 8)
+        return false;
+    for (size_t i = 0; i < n_bytes; i++) {
+        unsigned char want = i < sizeof head ? ((unsigned char *)head)[i] : (unsigned char)(a * 7 + b * 13 + i * 31);
+        if (bytes[i] != want)
+            return false;
+    }
+    return true;
+}
+
+static void link_test_send(gw_context *context, gw_link *link, uint32_t to, size_t n_bytes, uint32_t a, uint32_t b)
+{
+    void *bytes = link_test_message(context, n_bytes, a, b);
+    assert_non_null(bytes);
+    assert_int_equal(link->ops->send(link->self, to, bytes, n_bytes, LINK_LONG_MS), GW_OK);
+}
+
+static void link_test_expect(gw_link *link, uint32_t from, size_t n_bytes, uint32_t a, uint32_t b)
+{
+    gw_message message;
+    assert_int_equal(link->ops->recv(link->self, LINK_LONG_MS, &message), GW_OK);
+    assert_int_equal(message.from, from);
+    assert_true(link_test_message_is(&message, n_bytes, a, b));
+    gw_message_free(message.bytes);
+}
+
+/* ---- the cases -------------------------------------------------------------------------------------- */
+
+static void link_sizes_are_checked(void **state)
+{
+    (void)state;
+    gw_context *context = link_test_context();
+    gw_link links[2];
+    assert_int_equal(link_test_factory->create(context, 0, links), GW_ERR_ARGUMENT);
+    assert_int_equal(link_test_factory->create(context, GW_MAX_WORKERS + 1, links), GW_ERR_ARGUMENT);
+    assert_int_equal(link_test_factory->create(context, 2, NULL), GW_ERR_ARGUMENT);
+    link_test_end(context, links, 0);
+}
+
+static void link_order_per_pair(void **state)
+{
+    (void)state;
+    gw_link links[3];
+    gw_context *context = link_test_begin(links, 3);
+    for (uint32_t i = 0; i < 500; i++)
+        for (uint32_t from = 1; from < 3; from++)
+            link_test_send(context, &links[from], 0, 8 + i % 50, from, i);
+    uint32_t next[3] = {0};
+    for (uint32_t i = 0; i < 1000; i++) {
+        gw_message message;
+        assert_int_equal(links[0].ops->recv(links[0].self, LINK_LONG_MS, &message), GW_OK);
+        assert_in_range(message.from, 1, 2);
+        uint32_t want = next[message.from]++;
+        assert_true(link_test_message_is(&message, 8 + want % 50, message.from, want));
+        gw_message_free(message.bytes);
+    }
+    link_test_end(context, links, 3);
+}
+
+static void link_self_send(void **state)
+{
+    (void)state;
+    gw_link links[2];
+    gw_context *context = link_test_begin(links, 2);
+    link_test_send(context, &links[1], 1, 100, 4, 5);
+    link_test_send(context, &links[1], 1, 9, 6, 7);
+    link_test_expect(&links[1], 1, 100, 4, 5);
+    link_test_expect(&links[1], 1, 9, 6, 7);
+    link_test_end(context, links, 2);
+}
+
+static void link_group_of_one(void **state)
+{
+    (void)state;
+    gw_link links[1];
+    gw_context *context = link_test_begin(links, 1);
+    gw_message message;
+    assert_int_equal(links[0].ops->recv(links[0].self, 1, &message), GW_ERR_TIMEOUT);
+    link_test_send(context, &links[0], 0, 64, 1, 2);
+    links[0].ops->fail(links[0].self, GW_ERR_MEMORY, "nobody is there to hear this");
+    link_test_expect(&links[0], 0, 64, 1, 2);
+    link_test_end(context, links, 1);
+}
+
+static void link_any_size(void **state)
+{
+    (void)state;
+    gw_link links[2];
+    gw_context *context = link_test_begin(links, 2);
+    static const size_t sizes[] = {0, 1, 7, 8, 9, 63, 64, 65, 4096, 65537, 5u << 20};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        link_test_send(context, &links[0], 1, sizes[i], (uint32_t)i, 3);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        link_test_expect(&links[1], 0, sizes[i], (uint32_t)i, 3);
+    link_test_end(context, links, 2);
+}
+
+static void link_unknown_rank(void **state)
+{
+    (void)state;
+    gw_link links[2];
+    gw_context *context = link_test_begin(links, 2);
+    void *bytes = gw_message_alloc(context, 8);
+    assert_int_equal(links[0].ops->send(links[0].self, 2, bytes, 8, LINK_LONG_MS), GW_ERR_ARGUMENT);
+    assert_non_null(strstr(gw_last_error(), "rank 2"));
+    link_test_end(context, links, 2);
+}
+
+static void link_timeout(void **state)
+{
+    (void)state;
+    gw_link links[2];
+    gw_context *context = link_test_begin(links, 2);
+    gw_message message;
+    assert_int_equal(links[0].ops->recv(links[0].self, 0, &message), GW_ERR_TIMEOUT);
+    assert_int_equal(links[0].ops->recv(links[0].self, 20, &message), GW_ERR_TIMEOUT);
+    assert_string_not_equal(gw_last_error(), "");
+    /* A timeout is not an end. */
+    link_test_send(context, &links[1], 0, 16, 8, 9);
+    link_test_expect(&links[0], 1, 16, 8, 9);
+    link_test_end(context, links, 2);
+}
+
+static void link_fail_names_who_and_why(void **state)
+{
+    (void)state;
+    gw_link links[3];
+    gw_context *context = link_test_begin(links, 3);
+    gw_message message;
+    link_test_send(context, &links[2], 0, 32, 1, 1);
+    link_test_send(context, &links[2], 0, 32, 2, 2);
+    links[2].ops->fail(links[2].self, GW_ERR_MEMORY, "no memory for a walrus");
+    links[2].ops->fail(links[2].self, GW_ERR_SYSTEM, "a second reason is not heard");
+    /* What had been sent before arrives before. */
+    link_test_expect(&links[0], 2, 32, 1, 1);
+    link_test_expect(&links[0], 2, 32, 2, 2);
+    for (uint32_t r = 0; r < 2; r++) {
+        for (int again = 0; again < 2; again++) {
+            assert_int_equal(links[r].ops->recv(links[r].self, LINK_LONG_MS, &message), GW_ERR_PEER);
+            assert_non_null(strstr(gw_last_error(), "rank 2"));
+            assert_non_null(strstr(gw_last_error(), "no memory for a walrus"));
+        }
+    }
+    void *bytes = gw_message_alloc(context, 8);
+    assert_int_equal(links[0].ops->send(links[0].self, 2, bytes, 8, LINK_LONG_MS), GW_ERR_PEER);
+    assert_non_null(strstr(gw_last_error(), "rank 2"));
+    /* The others still hear each other. */
+    link_test_send(context, &links[1], 0, 8, 5, 6);
+    link_test_expect(&links[0], 1, 8, 5, 6);
+    link_test_end(context, links, 3);
+}
+
+static void link_long_reason_is_cut(void **state)
+{
+    (void)state;
+    gw_link links[2];
+    gw_context *context = link_test_begin(links, 2);
+    char why[5000];
+    memset(why, 'x', sizeof why - 1);
+    why[sizeof why - 1] = 0;
+    links[1].ops->fail(links[1].self, GW_ERR_SYSTEM, why);
+    gw_message message;
+    assert_int_equal(links[0].ops->recv(links[0].self, LINK_LONG_MS, &message), GW_ERR_PEER);
+    assert_non_null(strstr(gw_last_error(), "rank 1"));
+    assert_non_null(strstr(gw_last_error(), "xxxx"));
+    link_test_end(context, links, 2);
+}
+
+static void link_send_to_one_that_left(void **state)
+{
+    (void)state;
+    gw_link links[2];
+    gw_context *context = link_test_begin(links, 2);
+    links[1].ops->close(links[1].self);
+    links[1].ops->close(links[1].self);
+    void *bytes = gw_message_alloc(context, 8);
+    assert_int_equal(links[0].ops->send(links[0].self, 1, bytes, 8, LINK_LONG_MS), GW_ERR_PEER);
+    assert_non_null(strstr(gw_last_error(), "rank 1"));
+    /* The one that left gets nothing more and sends nothing more. */
+    gw_message message;
+    assert_int_equal(links[1].ops->recv(links[1].self, LINK_LONG_MS, &message), GW_ERR_CLOSED);
+    bytes = gw_message_alloc(context, 8);
+    assert_int_equal(links[1].ops->send(links[1].self, 0, bytes, 8, LINK_LONG_MS), GW_ERR_CLOSED);
+    link_test_end(context, links, 2);
+}
+
+/* ---- with threads; they hand what they saw to the main thread, which alone may assert ------------------ */
+
+struct link_test_thread {
+    pthread_t thread;
+    gw_context *context;
+    gw_link link;
+    uint32_t n_messages;
+    gw_status seen;
+    char sentence[256];
+    bool ok;
+};
+
+static void link_test_pause(long milliseconds)
+{
+    struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000};
+    nanosleep(&time, NULL);
+}
+
+static void *link_test_receiver(void *argument)
+{
+    struct link_test_thread *t = argument;
+    gw_message message;
+    t->seen = t->link.ops->recv(t->link.self, LINK_LONG_MS, &message);
+    if (t->seen == GW_OK)
+        gw_message_free(message.bytes);
+    else
+        snprintf(t->sentence, sizeof t->sentence, "%s", gw_last_error());
+    return NULL;
+}
+
+static void link_wakes(void **state)
+{
+    (void)state;
+    /* What wakes a receiver that already sleeps: a message, its own close, another's failure. */
+    for (int what = 0; what < 3; what++) {
+        gw_link links[2];
+        gw_context *context = link_test_begin(links, 2);
+        struct link_test_thread t = {.link = links[0]};
+        assert_int_equal(pthread_create(&t.thread, NULL, link_test_receiver, &t), 0);
+        link_test_pause(20); /* most likely asleep by then; right either way */
+        if (what == 0)
+            link_test_send(context, &links[1], 0, 8, 1, 1);
+        else if (what == 1)
+            links[0].ops->close(links[0].self);
+        else
+            links[1].ops->fail(links[1].self, GW_ERR_SYSTEM, "the dog ate it");
+        pthread_join(t.thread, NULL);
+        assert_int_equal(t.seen, what == 0 ? GW_OK : what == 1 ? GW_ERR_CLOSED : GW_ERR_PEER);
+        if (what == 2) {
+            assert_non_null(strstr(t.sentence, "rank 1"));
+            assert_non_null(strstr(t.sentence, "the dog ate it"));
+        }
+        link_test_end(context, links, 2);
+    }
+}
+
+static void *link_test_chatter(void *argument)
+{
+    struct link_test_thread *t = argument;
+    const uint32_t n = t->link.size, rank = t->link.rank;
+    uint32_t next[LINK_MAX_RANKS] = {0};
+    uint64_t to_come = (uint64_t)n * t->n_messages;
+    t->ok = true;
+    for (uint32_t i = 0; i < t->n_messages; i++) {
+        for (uint32_t j = 0; j < n; j++) {
+            uint32_t to = (rank + j) % n;
+            size_t n_bytes = 8 + (rank * 31 + i * 17) % 200;
+            void *bytes = link_test_message(t->context, n_bytes, rank, i);
+            if (!bytes || t->link.ops->send(t->link.self, to, bytes, n_bytes, LINK_LONG_MS) < 0)
+                t->ok = false;
+        }
+        /* Take some of what has come, so that sends and receives mix. */
+        gw_message message;
+        while (to_come && t->ok) {
+            gw_status status = t->link.ops->recv(t->link.self, i + 1 == t->n_messages ? LINK_LONG_MS : 0, &message);
+            if (status == GW_ERR_TIMEOUT && i + 1 < t->n_messages)
+                break;
+            if (status < 0) {
+                t->ok = false;
+                break;
+            }
+            uint32_t k = next[message.from]++;
+            if (!link_test_message_is(&message, 8 + (message.from * 31 + k * 17) % 200, message.from, k))
+                t->ok = false;
+            gw_message_free(message.bytes);
+            to_come--;
+        }
+    }
+    return NULL;
+}
+
+static void link_many_to_many(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[] = {1, 2, 7, LINK_MAX_RANKS};
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+        uint32_t n = sizes[s];
+        gw_link links[LINK_MAX_RANKS];
+        struct link_test_thread threads[LINK_MAX_RANKS];
+        gw_context *context = link_test_begin(links, n);
+        for (uint32_t r = 0; r < n; r++) {
+            threads[r] = (struct link_test_thread){.context = context, .link = links[r], .n_messages = n > 10 ? 20 : 300};
+            assert_int_equal(pthread_create(&threads[r].thread, NULL, link_test_chatter, &threads[r]), 0);
+        }
+        for (uint32_t r = 0; r < n; r++)
+            pthread_join(threads[r].thread, NULL);
+        for (uint32_t r = 0; r < n; r++)
+            assert_true(threads[r].ok);
+        link_test_end(context, links, n);
+    }
+}
+
+/* Endpoints go in any order, with messages nobody took: neither leaks nor disturbs the others. */
+static void link_destroy_in_any_order(void **state)
+{
+    (void)state;
+    static const uint32_t orders[][3] = {{0, 1, 2}, {2, 1, 0}, {1, 0, 2}};
+    for (size_t o = 0; o < 3; o++) {
+        gw_link links[3];
+        gw_context *context = link_test_begin(links, 3);
+        gw_message message;
+        for (uint32_t from = 0; from < 3; from++)
+            for (uint32_t to = 0; to < 3; to++)
+                for (uint32_t i = 0; i < 3; i++)
+                    link_test_send(context, &links[from], to, 50, from, i);
+        /* One of rank 1's is taken, the rest may have been taken out of its inbox by that. */
+        assert_int_equal(links[1].ops->recv(links[1].self, LINK_LONG_MS, &message), GW_OK);
+        gw_message_free(message.bytes);
+        links[orders[o][0]].ops->destroy(links[orders[o][0]].self);
+        void *bytes = gw_message_alloc(context, 8);
+        gw_link *left = &links[orders[o][1]];
+        assert_int_equal(left->ops->send(left->self, orders[o][0], bytes, 8, LINK_LONG_MS), GW_ERR_PEER);
+        link_test_send(context, left, orders[o][2], 8, 0, 0);
+        links[orders[o][1]].ops->destroy(links[orders[o][1]].self);
+        links[orders[o][2]].ops->destroy(links[orders[o][2]].self);
+        link_test_end(context, links, 0);
+    }
+}
+
+static int link_conformance(const struct link_factory *factory)
+{
+    link_test_factory = factory;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(link_sizes_are_checked),   cmocka_unit_test(link_order_per_pair),
+        cmocka_unit_test(link_self_send),           cmocka_unit_test(link_group_of_one),
+        cmocka_unit_test(link_any_size),            cmocka_unit_test(link_unknown_rank),
+        cmocka_unit_test(link_timeout),             cmocka_unit_test(link_fail_names_who_and_why),
+        cmocka_unit_test(link_long_reason_is_cut),  cmocka_unit_test(link_send_to_one_that_left),
+        cmocka_unit_test(link_wakes),               cmocka_unit_test(link_many_to_many),
+        cmocka_unit_test(link_destroy_in_any_order),
+    };
+    return cmocka_run_group_tests_name(factory->name, tests, NULL, NULL);
+}
+
+#endif
