@@ -4,8 +4,8 @@
  * elements further on, so that W workers need the memory of one. Every operation is run once to touch its buffers, then
  * R times, each run after one memcpy; medians are reported. memcpy runs on one thread whatever --threads says. */
 #include "tool.h"
-#include <base/clock.h>
-#include <base/philox.h>
+#include "base/clock.h"
+#include "base/philox.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 #define WORKER_STRIDE 1024u /* elements between two workers' gradients */
-#define SIGMA         1e-3  /* standard deviation of the ordinary elements */
-#define OUTLIER       50.0f
+#define SIGMA 1e-3          /* standard deviation of the ordinary elements */
+#define OUTLIER 50.0f
 #define OUTLIER_BLOCK 1000u /* one outlier in so many elements */
-#define STREAM        31u   /* the trainer's purposes are 64..95; the benchmark draws from the last one */
+#define STREAM 31u          /* the trainer's purposes are 64..95; the benchmark draws from the last one */
 
 /* Without --codec. The explicit codes run without entropy stage and name their pull code, to show each by itself. */
 static const char *const default_specs[] = {

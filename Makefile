@@ -1,0 +1,67 @@
+# The commands of the house. CMake does the building; see CMakePresets.json.
+#
+#   DATA=DIR      where MNIST lies, for `make run` and the tests that need it
+#   SECONDS=S     how long each fuzzer runs
+#   PREFIX=DIR    where `make install` puts things
+
+SHELL := /bin/bash
+PREFIX ?= /usr/local
+JOBS ?= $(shell nproc)
+# bash would count seconds in a variable of this name, so it is handed on under another.
+FUZZ_SECONDS := $(if $(filter command line environment,$(origin SECONDS)),$(SECONDS),60)
+
+.PHONY: help run check asan tsan fuzz bench format install clean
+
+help:
+	@echo "make run      train LeNet on four workers with float and with ternary gradients, and compare"
+	@echo "make check    build everything and run all tests"
+	@echo "make asan     the tests under AddressSanitizer and UndefinedBehaviorSanitizer"
+	@echo "make tsan     the tests under ThreadSanitizer, without the trainer"
+	@echo "make fuzz     run the fuzzers, SECONDS=60 each"
+	@echo "make bench    speed of the codecs beside memcpy"
+	@echo "make format   clang-format over all sources"
+	@echo "make install  library, headers, tool and man page to PREFIX=$(PREFIX)"
+	@echo "make clean    remove build/"
+	@echo
+	@echo "run, check and fuzz first install the Debian packages that are missing (scripts/install-deps.sh)."
+
+run:
+	@scripts/install-deps.sh build
+	@cmake --preset release -DGW_BUILD_TESTS=OFF >/dev/null
+	@cmake --build --preset release -j $(JOBS) --target gradwire_tool
+	@scripts/run.sh build/release/gradwire
+
+check:
+	scripts/install-deps.sh build check
+	cmake --preset release -DGW_BUILD_TESTS=ON
+	cmake --build --preset release -j $(JOBS)
+	ctest --test-dir build/release --output-on-failure -j $(JOBS)
+
+asan tsan:
+	scripts/install-deps.sh build check
+	cmake --preset $@ -DGW_BUILD_TESTS=ON
+	cmake --build --preset $@ -j $(JOBS)
+	ctest --test-dir build/$@ --output-on-failure -j $(JOBS)
+
+fuzz:
+	scripts/install-deps.sh build fuzz
+	cmake --preset fuzz
+	cmake --build --preset fuzz -j $(JOBS)
+	scripts/fuzz.sh build/fuzz $(FUZZ_SECONDS)
+
+bench:
+	@scripts/install-deps.sh build
+	@cmake --preset release -DGW_BUILD_TESTS=OFF >/dev/null
+	@cmake --build --preset release -j $(JOBS) --target gradwire_tool
+	build/release/gradwire bench codec
+
+format:
+	git ls-files '*.c' '*.h' | xargs clang-format -i
+
+install:
+	cmake --preset release -DGW_BUILD_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) -DCMAKE_INSTALL_LIBDIR=lib
+	cmake --build --preset release -j $(JOBS)
+	cmake --install build/release
+
+clean:
+	rm -rf build

@@ -1,0 +1,37 @@
+/* Runs every file of a folder through all three entries. Usage: fuzz_corpus FOLDER */
+#include "entries.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MAX_BYTES (1u << 20)
+
+int main(int argc, char **argv)
+{
+    static uint8_t bytes[MAX_BYTES];
+    DIR *folder = argc == 2 ? opendir(argv[1]) : NULL;
+    if (!folder) {
+        fprintf(stderr, "usage: fuzz_corpus FOLDER\n");
+        return 2;
+    }
+    int n_files = 0;
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/%s", argv[1], entry->d_name);
+        FILE *file = entry->d_name[0] == '.' ? NULL : fopen(path, "rb");
+        if (!file)
+            continue;
+        size_t size = fread(bytes, 1, sizeof bytes, file);
+        fclose(file);
+        printf("%s\n", entry->d_name);
+        fflush(stdout); /* the last name printed is the one that fails */
+        gw_fuzz_decode(bytes, size);
+        gw_fuzz_inspect(bytes, size);
+        gw_fuzz_reduce(bytes, size);
+        n_files++;
+    }
+    closedir(folder);
+    printf("%d files\n", n_files);
+    return n_files > 0 ? 0 : 1;
+}

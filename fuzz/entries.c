@@ -1,0 +1,199 @@
+/* The three doors through which bytes from strangers come in: decode, inspect, reduce.
+ *
+ * Frames carry a checksum, so nearly every mutation of one would end there. The mode byte says what is repaired before the
+ * library sees the frame; mutations then reach what lies behind the checksum. */
+#include "entries.h"
+#include "wire/bytes.h"
+#include "wire/frame.h"
+
+#include <gradwire/gradwire.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum mode {
+    MODE_SEAL = 1,    /* magic, version, payload length and checksum are made right */
+    MODE_AGREE = 2,   /* reduce: frames 1.. take the first one's slice and codec, and ranks 0, 1, 2, ... */
+    MODE_SCALERS = 4, /* reduce: frames 1.. take the first one's scalers */
+};
+
+/* A frame of a few bytes may rightly stand for 2^34 zeros; decoding those would only cost time. */
+#define MAX_ELEMENTS (1u << 20)
+#define MAX_FRAMES 8
+
+/* Offsets of header fields (docs/wire-format.md). */
+enum {
+    AT_CODEC = 3,
+    AT_CODE = 4,
+    AT_FLAGS = 5,
+    AT_WORKERS = 6,
+    AT_RANK = 8,
+    AT_TENSOR = 12,
+    AT_BUCKET = 20,
+    AT_COUNT = 32,
+    AT_PAYLOAD_BYTES = 40
+};
+
+static void promise(int kept)
+{
+    if (!kept)
+        abort();
+}
+
+/* One for the whole process. */
+static gw_context *context(void)
+{
+    static gw_context *only;
+    if (!only)
+        promise(gw_context_create(NULL, &only) == GW_OK);
+    return only;
+}
+
+static size_t head_bytes(const uint8_t *frame)
+{
+    return gw_frame_head_bytes(
+        gw_frame_n_scalers(frame[AT_CODEC], gw_get32(frame + AT_BUCKET), gw_get64(frame + AT_COUNT)));
+}
+
+static void seal(uint8_t *frame, size_t size)
+{
+    if (size < GW_HEADER_BYTES)
+        return;
+    frame[0] = 'G';
+    frame[1] = 'W';
+    frame[2] = GW_FRAME_VERSION;
+    size_t head = head_bytes(frame);
+    if (head <= size)
+        gw_put64(frame + AT_PAYLOAD_BYTES, size - head);
+    gw_frame_reseal(frame, size);
+}
+
+/* A copy that ends where the memory ends, so that sanitizers see a read past it. */
+static uint8_t *exact_copy(const uint8_t *data, size_t size)
+{
+    uint8_t *copy = malloc(size ? size : 1);
+    promise(copy != NULL);
+    memcpy(copy, data, size);
+    return copy;
+}
+
+/* Decodes a frame that was parsed. A frame that decodes can also be counted, and the counts add up. */
+static void decode_checked(const uint8_t *frame, size_t size, const gw_frame_info *info)
+{
+    if (info->n_elems > MAX_ELEMENTS)
+        return;
+    float *out = malloc(info->n_elems ? info->n_elems * sizeof *out : 1);
+    uint64_t *counts = malloc((2 * (size_t)info->workers + 1) * sizeof *counts);
+    promise(out && counts);
+    gw_status decoded = gw_decode(context(), frame, size, out, info->n_elems);
+    uint64_t n_nonzero = 0;
+    double bits = 0;
+    gw_status counted = gw_frame_symbols(context(), frame, size, counts, &n_nonzero, &bits);
+    promise((decoded == GW_OK) == (counted == GW_OK));
+    if (counted == GW_OK)
+        promise(n_nonzero <= info->n_elems && bits >= 0);
+    free(out);
+    free(counts);
+}
+
+int gw_fuzz_decode(const uint8_t *data, size_t size)
+{
+    if (size < 1)
+        return 0;
+    uint8_t *frame = exact_copy(data + 1, size - 1);
+    if (data[0] & MODE_SEAL)
+        seal(frame, size - 1);
+    gw_frame_info info;
+    if (gw_frame_parse(frame, size - 1, &info) == GW_OK) {
+        promise(info.frame_bytes <= size - 1 && info.payload_bytes <= info.frame_bytes);
+        decode_checked(frame, size - 1, &info);
+    } else {
+        float nothing;
+        promise(gw_decode(context(), frame, size - 1, &nothing, 1) < 0);
+        promise(*gw_last_error() != 0);
+    }
+    free(frame);
+    return 0;
+}
+
+int gw_fuzz_inspect(const uint8_t *data, size_t size)
+{
+    if (size < 1)
+        return 0;
+    uint8_t *frame = exact_copy(data + 1, size - 1);
+    if (data[0] & MODE_SEAL)
+        seal(frame, size - 1);
+    gw_frame_info info;
+    if (gw_frame_parse(frame, size - 1, &info) == GW_OK) {
+        promise(info.codec && info.code);
+        gw_frame_scaler(frame, size - 1, 0);
+        gw_frame_scaler(frame, size - 1, info.n_scalers - 1);
+        promise(gw_frame_scaler(frame, size - 1, info.n_scalers) == 0);
+        if (info.n_elems <= MAX_ELEMENTS)
+            gw_frame_symbols(context(), frame, size - 1, NULL, NULL, NULL);
+    }
+    free(frame);
+    return 0;
+}
+
+/* Makes a frame one that could stand beside `first` as worker `rank`'s. */
+static void make_agree(uint8_t *frame, size_t size, const uint8_t *first, size_t first_size, uint32_t rank,
+                       uint8_t mode)
+{
+    if (size < GW_HEADER_BYTES || first_size < GW_HEADER_BYTES)
+        return;
+    frame[AT_CODEC] = first[AT_CODEC];
+    memcpy(frame + AT_TENSOR, first + AT_TENSOR, AT_PAYLOAD_BYTES - AT_TENSOR);
+    gw_put32(frame + AT_RANK, rank);
+    size_t head = head_bytes(first);
+    if (mode & MODE_SCALERS && head <= size && head <= first_size)
+        memcpy(frame + GW_HEADER_BYTES, first + GW_HEADER_BYTES, head - GW_HEADER_BYTES);
+}
+
+/* The average of frames that could be added must itself be a good frame. */
+static void reduce_checked(uint8_t *const *frames, const size_t *sizes, uint32_t n)
+{
+    gw_frame_info info;
+    for (uint32_t i = 0; i < n; i++)
+        if (gw_frame_parse(frames[i], sizes[i], &info) == GW_OK && info.n_elems > MAX_ELEMENTS)
+            return;
+    size_t capacity = gw_reduce_bound((const void *const *)frames, sizes, n), bytes = 0;
+    uint8_t *average = malloc(capacity ? capacity : 1);
+    promise(average != NULL);
+    gw_status status = gw_reduce(context(), (const void *const *)frames, sizes, n, NULL, average, capacity, &bytes);
+    promise(status != GW_ERR_CAPACITY);
+    if (status == GW_OK) {
+        promise(bytes <= capacity && gw_frame_parse(average, bytes, &info) == GW_OK);
+        promise(info.average && info.workers == n && info.frame_bytes == bytes);
+        float *out = malloc(info.n_elems ? info.n_elems * sizeof *out : 1);
+        promise(out && gw_decode(context(), average, bytes, out, info.n_elems) == GW_OK);
+        free(out);
+    }
+    free(average);
+}
+
+int gw_fuzz_reduce(const uint8_t *data, size_t size)
+{
+    if (size < 1)
+        return 0;
+    uint8_t mode = data[0], *frames[MAX_FRAMES];
+    size_t sizes[MAX_FRAMES], at = 1;
+    uint32_t n = 0;
+    while (n < MAX_FRAMES && size - at >= 2) {
+        size_t length = data[at] | (size_t)data[at + 1] << 8;
+        at += 2;
+        length = length < size - at ? length : size - at;
+        frames[n] = exact_copy(data + at, length);
+        sizes[n] = length;
+        if (mode & MODE_AGREE && n > 0)
+            make_agree(frames[n], length, frames[0], sizes[0], n, mode);
+        if (mode & MODE_SEAL)
+            seal(frames[n], length);
+        at += length;
+        n++;
+    }
+    if (n > 0)
+        reduce_checked(frames, sizes, n);
+    for (uint32_t i = 0; i < n; i++)
+        free(frames[i]);
+    return 0;
+}

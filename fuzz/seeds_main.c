@@ -1,0 +1,116 @@
+/* Writes real frames as seeds for the fuzzers: every codec and code, pushes and averages, small slices.
+ * Usage: fuzz_seeds FOLDER */
+#include "base/philox.h"
+
+#include <gradwire/gradwire.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MAX_ELEMENTS 3000u
+#define WORKERS 3u
+#define MAX_FRAME 65536u
+
+static const char *const specs[] = {
+    "none",
+    "bf16",
+    "f16",
+    "ternary:code=2bit,pull=packed",
+    "ternary:code=2bit,pull=packed,entropy=on",
+    "ternary:code=base3,pull=radix",
+    "ternary:code=base3,pull=radix,entropy=on",
+    "ternary:code=mask,entropy=off",
+    "ternary:code=mask,entropy=on",
+    "ternary:code=gaps,clip=0,entropy=off",
+    "ternary:code=gaps,clip=0,entropy=on",
+    "ternary:bucket=1024,code=mask",
+    "ternary:bucket=1024,share=off,code=2bit",
+};
+static const uint64_t sizes[] = {0, 1, 100, MAX_ELEMENTS};
+
+static void check(gw_status status)
+{
+    if (status < 0) {
+        fprintf(stderr, "fuzz_seeds: %s\n", gw_last_error());
+        exit(1);
+    }
+}
+
+/* Mode 1 (seal), so that mutations of the seeds get past the checksum. */
+static void write_seed(const char *folder, const char *name, size_t i, size_t k, const void *bytes, size_t n_bytes)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s-%zu-%zu", folder, name, i, k);
+    FILE *file = fopen(path, "wb");
+    if (!file || fputc(name[0] == 'r' ? 7 : 1, file) == EOF || fwrite(bytes, 1, n_bytes, file) != n_bytes ||
+        fclose(file) != 0) {
+        perror(path);
+        exit(1);
+    }
+}
+
+/* A few large elements among small ones: all codes have something to do. */
+static void draw(float *g, uint64_t n, uint32_t rank)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t counter[4] = {(uint32_t)i, rank, 0, 0}, words[4];
+        gw_philox(counter, 7, words);
+        g[i] = (float)(int32_t)words[0] * 0x1p-31f * (words[1] % 50 == 0 ? 1.0f : 0.01f);
+    }
+}
+
+static void write_seeds(const char *folder, gw_context *context, size_t i, size_t k)
+{
+    static float gradients[WORKERS][MAX_ELEMENTS], shared[MAX_ELEMENTS], own[MAX_ELEMENTS];
+    static uint8_t frames[WORKERS][MAX_FRAME], average[WORKERS * MAX_FRAME], joined[WORKERS * MAX_FRAME];
+    const void *pointers[WORKERS];
+    size_t bytes[WORKERS], average_bytes, at = 0;
+    const gw_tensor tensor = {.name = "seed", .n_elems = sizes[k]};
+    gw_codec *codec;
+    gw_encoder *encoder;
+    check(gw_codec_parse(context, specs[i], &codec));
+    check(gw_encoder_create(context, codec, &tensor, &encoder));
+    uint64_t count = gw_encoder_shared_count(encoder);
+    memset(shared, 0, sizeof shared);
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        draw(gradients[w], sizes[k], w);
+        check(gw_encoder_measure(encoder, gradients[w], own, NULL));
+        for (uint64_t s = 0; s < count; s++)
+            shared[s] = own[s] > shared[s] ? own[s] : shared[s];
+    }
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        const gw_draw where = {.seed = 1, .rank = w, .step = 2};
+        check(gw_encoder_measure(encoder, gradients[w], own, NULL));
+        check(gw_encoder_encode(encoder, gradients[w], count ? shared : NULL, &where, 0, sizes[k], frames[w], MAX_FRAME,
+                                &bytes[w]));
+        pointers[w] = frames[w];
+        joined[at++] = (uint8_t)bytes[w];
+        joined[at++] = (uint8_t)(bytes[w] >> 8);
+        memcpy(joined + at, frames[w], bytes[w]);
+        at += bytes[w];
+    }
+    const gw_reduce_options options = {.struct_bytes = sizeof options, .codec = codec};
+    check(gw_reduce(context, pointers, bytes, WORKERS, &options, average, sizeof average, &average_bytes));
+    write_seed(folder, "push", i, k, frames[0], bytes[0]);
+    write_seed(folder, "average", i, k, average, average_bytes);
+    write_seed(folder, "reduce", i, k, joined, at);
+    gw_encoder_destroy(encoder);
+    gw_codec_destroy(codec);
+}
+
+int main(int argc, char **argv)
+{
+    gw_context *context;
+    if (argc != 2) {
+        fprintf(stderr, "usage: fuzz_seeds FOLDER\n");
+        return 2;
+    }
+    mkdir(argv[1], 0777);
+    check(gw_context_create(NULL, &context));
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+            write_seeds(argv[1], context, i, k);
+    gw_context_destroy(context);
+    return 0;
+}

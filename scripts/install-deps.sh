@@ -1,0 +1,42 @@
+#!/bin/bash
+# Installs the Debian packages that are missing for the named sets (build, check, fuzz) and nothing else.
+# As root, or with sudo where it asks no password; otherwise it prints the command and fails.
+set -euo pipefail
+
+build=(cmake ninja-build gcc libc6-dev make pkg-config libzstd-dev libxxhash-dev libdnnl-dev zlib1g-dev liblzma-dev
+       libjansson-dev)
+check=(g++ libcmocka-dev python3 mandoc gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
+fuzz=(clang)
+
+wanted=()
+for set in "$@"; do
+    case $set in
+    build) wanted+=("${build[@]}") ;;
+    check) wanted+=("${check[@]}") ;;
+    fuzz) wanted+=("${fuzz[@]}") ;;
+    *)
+        echo "install-deps.sh: there is no set '$set'; there are build, check and fuzz" >&2
+        exit 2
+        ;;
+    esac
+done
+
+missing=()
+for package in "${wanted[@]}"; do
+    status=$(dpkg-query --show --showformat='${Status}\n' "$package" 2>/dev/null || true)
+    grep -q '^install ok installed$' <<<"$status" || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+echo "Missing packages: ${missing[*]}" >&2
+if [ "$(id -u)" = 0 ]; then
+    as_root=(env)
+elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+    as_root=(sudo -n env)
+else
+    echo "Please run this as root, then try again:" >&2
+    echo "    apt-get install --no-install-recommends ${missing[*]}" >&2
+    exit 1
+fi
+"${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get update -q
+"${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"

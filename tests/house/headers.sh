@@ -1,0 +1,13 @@
+#!/bin/bash
+# Every public header compiles by itself, as C17 and as C++17, without warnings. Usage: headers.sh INCLUDE_DIR
+set -euo pipefail
+include=$1
+flags=(-I"$include" -fsyntax-only -Wall -Wextra -Wpedantic -Werror)
+for header in "$include"/gradwire/*.h; do
+    line="#include <gradwire/${header##*/}>"
+    echo "$line"
+    gcc -std=c17 -Wstrict-prototypes "${flags[@]}" -x c - <<<"$line"
+    if command -v g++ >/dev/null; then
+        g++ -std=c++17 "${flags[@]}" -x c++ - <<<"$line"
+    fi
+done

@@ -1,0 +1,34 @@
+#!/bin/bash
+# Installs into a staging folder and builds a small program there with what pkg-config says, against the shared library and
+# against the static one. Usage: install.sh BUILD_DIR
+set -euo pipefail
+build=$1
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+cmake --install "$build" --prefix "$stage" >/dev/null
+
+pc=$(find "$stage" -name gradwire.pc)
+# gradwire.pc names the configured prefix; the staging folder stands in for it.
+pkg() { PKG_CONFIG_PATH=$(dirname "$pc") pkg-config --define-variable=prefix="$stage" "$@" gradwire; }
+libdir=$(pkg --variable=libdir)
+
+cat >"$stage/program.c" <<'PROGRAM'
+#include <gradwire/gradwire.h>
+#include <stdio.h>
+int main(void) { return printf("gradwire %s, kernels %s\n", gw_version(), gw_cpu_level()) < 0; }
+PROGRAM
+# shellcheck disable=SC2046 # the flags are words
+gcc -std=c17 "$stage/program.c" $(pkg --cflags --libs) -o "$stage/shared"
+LD_LIBRARY_PATH=$libdir "$stage/shared"
+# shellcheck disable=SC2046
+gcc -std=c17 "$stage/program.c" $(pkg --cflags) "$libdir/libgradwire.a" $(pkg --static --libs-only-l | sed 's/-lgradwire//') \
+    -o "$stage/static"
+"$stage/static"
+
+version=$(pkg --modversion)
+[ "$("$stage/static")" = "$("$stage/shared")" ]
+case $("$stage/static") in "gradwire $version,"*) ;; *) echo "the library and gradwire.pc differ in version"; exit 1 ;; esac
+if [ -x "$stage/bin/gradwire" ]; then
+    "$stage/bin/gradwire" --version
+    [ -f "$stage/share/man/man1/gradwire.1" ]
+fi
