@@ -365,6 +365,7 @@ int tool_bench_codec(int argc, char **argv)
         .max_args = 0,
         .args = "bench codec takes no files",
     };
+    tool_set_command("bench codec");
     int status = tool_parse(&usage, &argc, argv);
     if (status != TOOL_PARSED)
         return status;

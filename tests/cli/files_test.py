@@ -1,0 +1,203 @@
+"""Files: damaged input, .npy, outputs that cannot be written, interruption."""
+
+import os
+import signal
+import struct
+import subprocess
+import time
+
+import harness
+
+
+def npy(values, descr="<f4", order=False, shape=None, version=1, header=None):
+    shape = (len(values),) if shape is None else shape
+    text = header or f"{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}"
+    lead = 10 if version == 1 else 12
+    text += " " * (-(lead + len(text) + 1) % 64) + "\n"
+    length = struct.pack("<H" if version == 1 else "<I", len(text))
+    return b"\x93NUMPY" + bytes([version, 0]) + length + text.encode() + struct.pack(f"<{len(values)}f", *values)
+
+
+class Files(harness.Case):
+    def frame(self, spec="ternary", n=3000, name="g", *more):
+        source = self.write_f32(name + ".f32", harness.gaussians(n, 1))
+        self.ok("encode", "--codec", spec, source, "-o", self.path(name + ".gw"), *more)
+        return self.path(name + ".gw")
+
+    # ---- damaged frames ----
+
+    def test_cut_frame(self):
+        for spec in ["none", "ternary:code=2bit,entropy=off", "ternary:code=gaps"]:
+            whole = self.read_bytes(self.frame(spec))
+            for n in [0, 1, 3, 20, 55, 56, 57, len(whole) // 2, len(whole) - 1]:
+                cut = self.write_bytes("cut.gw", whole[:n])
+                self.refused(1, "inspect", cut, says="cut.gw: ")
+                self.refused(1, "decode", cut, "-o", self.path("cut.f32"), says="cut.gw: ")
+                self.refused(1, "reduce", cut, "-o", self.path("r.gw"), says="cut.gw: ")
+        for name in ["cut.f32", "r.gw"]:
+            self.assertFalse(os.path.exists(self.path(name)))
+
+    def test_altered_frame(self):
+        for spec in ["none", "ternary", "ternary:code=mask,entropy=off"]:
+            whole = self.read_bytes(self.frame(spec, n=300))
+            for at in range(len(whole)):
+                altered = bytearray(whole)
+                altered[at] ^= 1 << at % 8
+                if at % 7 == 0 or at < 60:
+                    self.refused(1, "inspect", self.write_bytes("altered.gw", altered), says="altered.gw: ")
+
+    def test_newer_version(self):
+        altered = bytearray(self.read_bytes(self.frame()))
+        altered[2] += 1
+        self.refused(1, "inspect", self.write_bytes("new.gw", altered), says="version")
+
+    def test_more_than_a_frame(self):
+        path = self.write_bytes("two.gw", self.read_bytes(self.frame()) * 2)
+        self.refused(1, "decode", path, "-o", self.path("x.f32"), says="a file holds one frame")
+
+    def test_not_a_frame(self):
+        self.refused(1, "inspect", self.write_bytes("text.gw", b"hello, world" * 20), says="text.gw: ")
+        self.refused(1, "inspect", self.path("absent.gw"), says="No such file")
+        self.refused(1, "inspect", self.folder, says="it is a folder")
+        self.refused(1, "inspect", "/dev/null", says="must be a file")
+
+    def test_mixed_frames(self):
+        base = self.frame("ternary", 3000, "a", "--scaler", 1)
+        out = self.path("r.gw")
+        for name, spec, n, more in [
+            ("codec", "none", 3000, []),
+            ("size", "ternary", 2999, ["--scaler", 1]),
+            ("step", "ternary", 3000, ["--scaler", 1, "--step", 1]),
+            ("tensor", "ternary", 3000, ["--scaler", 1, "--tensor", 1]),
+            ("scaler", "ternary", 3000, ["--scaler", 2]),
+            ("bucket", "ternary:bucket=4096", 3000, []),
+            ("share", "ternary:share=off", 3000, []),
+        ]:
+            other = self.frame(spec, n, name, "--rank", 1, *more)
+            self.refused(1, "reduce", base, other, "-o", out, says="rank")
+        self.refused(1, "reduce", base, base, "-o", out, says="rank")
+        average = self.path("average.gw")
+        self.ok("reduce", base, "-o", average)
+        self.refused(1, "reduce", average, "-o", out, says="average")
+        self.assertFalse(os.path.exists(out))
+
+    # ---- tensors ----
+
+    def test_f32_of_odd_length(self):
+        path = self.write_bytes("odd.f32", b"12345")
+        self.refused(1, "encode", "--codec", "none", path, "-o", self.path("x.gw"), says=["5 bytes", "4 bytes each"])
+        path = self.write_bytes("g.txt", b"1234")
+        self.refused(1, "encode", "--codec", "none", path, "-o", self.path("x.gw"), says=".f32")
+
+    def test_npy_both_ways(self):
+        values = [float(v) for v in range(-12, 12)]
+        for version in [1, 2, 3]:
+            for shape in [(24,), (4, 6), (2, 3, 4), (24, 1)]:
+                source = self.write_bytes("in.npy", npy(values, shape=shape, version=version))
+                self.ok("encode", "--codec", "none", source, "-o", self.path("x.gw"))
+                self.ok("decode", self.path("x.gw"), "-o", self.path("out.npy"))
+                self.ok("decode", self.path("x.gw"), "-o", self.path("out.f32"))
+                self.assertEqual(self.read_f32(self.path("out.f32")), values)
+                self.assertEqual(self.read_bytes(self.path("out.npy")), npy(values))
+        scalar = self.write_bytes("in.npy", npy([5.0], shape=()))
+        self.ok("encode", "--codec", "none", scalar, "-o", self.path("x.gw"))
+        empty = self.write_bytes("in.npy", npy([], shape=(3, 0)))
+        self.ok("encode", "--codec", "none", empty, "-o", self.path("x.gw"))
+        fortran = self.write_bytes("in.npy", npy([1.0, 2.0], order=True))
+        self.ok("encode", "--codec", "none", fortran, "-o", self.path("x.gw"))
+
+    def test_npy_refusals(self):
+        values = [1.0, 2.0]
+        whole = npy(values)
+        for says, data in [
+            ("'<f8'", npy(values, descr="<f8")),
+            ("'>f4'", npy(values, descr=">f4")),
+            ("Fortran order", npy(values, order=True, shape=(2, 1))),
+            ("magic", b"NUMPY" + whole[5:]),
+            ("version 4", whole[:6] + b"\x04" + whole[7:]),
+            ("cut short", whole[:8]),
+            ("header claims", whole[:20]),
+            ("2 float32 elements, but 4 bytes", whole[:-4]),
+            ("2 float32 elements, but 12 bytes", whole + b"abcd"),
+            ("not one that NumPy writes", npy(values, header="{'descr': '<f4', 'shape': (2,)}")),
+            ("not one that NumPy writes", npy(values, shape="(99999999999, 99999999999,)")),
+            ("elements, but 8 bytes", npy(values, shape="(4611686018427387904,)")),
+            ("not one that NumPy writes", npy(values, header="{'descr': '<f4'")),
+            ("not one that NumPy writes", npy(values, header="{" + "'" * 40)),
+            ("not one that NumPy writes", npy(values, shape="(-2,)")),
+        ]:
+            path = self.write_bytes("bad.npy", data)
+            self.refused(1, "encode", "--codec", "none", path, "-o", self.path("x.gw"), says=[says, "bad.npy"])
+
+    # ---- outputs ----
+
+    def test_unwritable_outputs(self):
+        frame = self.frame()
+        self.write_bytes("plain", b"")
+        self.refused(1, "decode", frame, "-o", self.path("plain/out.f32"), says=["plain/out.f32", "Not a directory"])
+        self.refused(1, "decode", frame, "-o", self.path("absent/out.f32"), says="No such file or directory")
+        os.mkdir(self.path("folder.f32"))
+        self.refused(1, "decode", frame, "-o", self.path("folder.f32"), says="it is a folder")
+        self.refused(1, "encode", "--codec", "none", self.path("g.f32"), "-o", self.folder, says="it is a folder")
+        self.refused(1, "reduce", frame, "-o", self.path("plain/out.gw"), says="Not a directory")
+        self.refused(2, "decode", frame, "-o", self.path("out.csv"), says=".f32 or .npy")
+
+    def test_disk_full(self):
+        frame = self.frame("none")
+        self.refused(1, "decode", frame, "-o", "/dev/full", says="No space left on device")
+        self.refused(1, "encode", "--codec", "none", self.path("g.f32"), "-o", "/dev/full", says="No space left")
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([harness.TOOL, "codecs"], stdout=full, stderr=subprocess.PIPE, check=False)
+        self.assertEqual(done.returncode, 1)
+
+    def test_full_file_system(self):
+        small = self.path("small")
+        os.mkdir(small)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", small], stderr=subprocess.DEVNULL,
+                                 check=False).returncode == 0
+        if not mounted:
+            self.skipTest("no right to mount a small file system")
+        try:
+            self.write_bytes("small/kept.gw", b"the old content")
+            source = self.write_f32("big.f32", harness.gaussians(50000, 1))
+            self.refused(1, "encode", "--codec", "none", source, "-o", self.path("small/kept.gw"), says="No space left")
+            self.assertEqual(os.listdir(small), ["kept.gw"])
+            self.assertEqual(self.read_bytes(self.path("small/kept.gw")), b"the old content")
+        finally:
+            subprocess.run(["umount", small], check=True)
+
+    def test_replaces_whole_or_not(self):
+        frame = self.frame()
+        out = self.write_bytes("out.f32", b"old")
+        os.symlink(out, self.path("link.f32"))
+        self.ok("decode", frame, "-o", self.path("link.f32"))
+        self.assertTrue(os.path.islink(self.path("link.f32")))
+        self.assertEqual(len(self.read_bytes(out)), 12000)
+        self.ok("decode", frame, "-o", "/dev/null")
+        self.assertFalse(os.path.isfile("/dev/null"))
+
+    def test_interrupted(self):
+        """A signal during a long encode leaves neither the frame nor a temporary file."""
+        source = self.path("big.f32")
+        with open(source, "wb") as file:
+            file.write(struct.pack("<1000000f", *harness.gaussians(1000000, 1)) * 40)
+        for number in [signal.SIGINT, signal.SIGTERM]:
+            seen = False
+            for _ in range(20):
+                process = subprocess.Popen([harness.TOOL, "encode", "--codec", "none", source, "-o", self.path("big.gw")],
+                                           stderr=subprocess.DEVNULL)
+                # Stop it while the temporary file is there, which is when something could be left behind.
+                while process.poll() is None and not any(n.endswith(".tmp") for n in os.listdir(self.folder)):
+                    time.sleep(0.001)
+                process.send_signal(number)
+                process.wait()
+                if process.returncode == -number:
+                    seen = True
+                    break
+                os.remove(self.path("big.gw"))
+            self.assertTrue(seen, "the encode always ended before the signal")
+            self.assertEqual(sorted(os.listdir(self.folder)), ["big.f32"])
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,106 @@
+"""Runs the tool from outside: what it prints, writes and returns. Only the standard library is needed."""
+
+import json
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOOL = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
+
+CODECS = [
+    "none",
+    "bf16",
+    "f16",
+    "ternary",
+    "ternary:code=2bit,pull=packed,entropy=off",
+    "ternary:code=2bit,entropy=on",
+    "ternary:code=base3,pull=radix,entropy=off",
+    "ternary:code=base3,pull=radix,entropy=on",
+    "ternary:code=mask,entropy=off",
+    "ternary:code=mask,entropy=on",
+    "ternary:code=gaps,entropy=off",
+    "ternary:code=gaps,entropy=on",
+    "ternary:clip=0",
+    "ternary:share=off",
+    "ternary:bucket=4096",
+    "ternary:bucket=4096,share=off",
+    "ternary:scope=global",
+    "ternary:min=1000000",
+]
+
+
+class Case(unittest.TestCase):
+    """A test with a folder of its own, which must hold no temporary file at the end."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="gradwire-cli-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def tearDown(self):
+        left = [name for name in os.listdir(self.folder) if name.endswith(".tmp")]
+        self.assertEqual(left, [], "temporary files are left")
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def run_tool(self, *words, **options):
+        return subprocess.run([TOOL, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              timeout=240, **options)
+
+    def ok(self, *words):
+        """Runs the tool, which must succeed; returns what it printed on standard output."""
+        done = self.run_tool(*words)
+        self.assertEqual(done.returncode, 0, f"{words}: {done.stderr}")
+        return done.stdout
+
+    def ok_json(self, *words):
+        """The one JSON object that a command prints with --json."""
+        value = json.loads(self.ok(*words, "--json"))
+        self.assertIsInstance(value, dict)
+        return value
+
+    def refused(self, status, *words, says=()):
+        """Runs the tool, which must return `status` and say these words on standard error and nothing elsewhere."""
+        done = self.run_tool(*words)
+        self.assertEqual(done.returncode, status, f"{words}: {done.stdout}{done.stderr}")
+        self.assertEqual(done.stdout, "", f"{words}")
+        for part in [says] if isinstance(says, str) else says:
+            self.assertIn(part, done.stderr, f"{words}")
+        return done.stderr
+
+    def write_f32(self, name, values):
+        path = self.path(name)
+        with open(path, "wb") as file:
+            file.write(struct.pack(f"<{len(values)}f", *values))
+        return path
+
+    def read_f32(self, path):
+        with open(path, "rb") as file:
+            data = file.read()
+        return list(struct.unpack(f"<{len(data) // 4}f", data))
+
+    def write_bytes(self, name, data):
+        path = self.path(name)
+        with open(path, "wb") as file:
+            file.write(data)
+        return path
+
+    def read_bytes(self, path):
+        with open(path, "rb") as file:
+            return file.read()
+
+
+def gaussians(n, seed):
+    source = random.Random(seed)
+    return [source.gauss(0, 1e-3) for _ in range(n)]
+
+
+def main():
+    if not TOOL:
+        sys.exit("usage: TEST.py GRADWIRE_TOOL")
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:])

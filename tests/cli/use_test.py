@@ -1,0 +1,133 @@
+"""Help, version, wrong use: exit statuses and sentences."""
+
+import harness
+
+COMMANDS = ["codecs", "encode", "decode", "scaler", "reduce", "inspect", "bench"]
+
+
+class Use(harness.Case):
+    def test_help(self):
+        text = self.ok("help")
+        for command in COMMANDS:
+            self.assertIn(command, text)
+            page = self.ok(command, "--help")
+            self.assertIn("Example:", page, command)
+            self.assertEqual(page, self.ok("help", command))
+        self.assertEqual(text, self.ok("--help"))
+        for command in ["train", "eval", "export"]:
+            if f"\n  {command} " in text:
+                self.assertIn("Example:", self.ok(command, "--help"), command)
+
+    def test_version(self):
+        lines = self.ok("--version").splitlines()
+        self.assertTrue(lines[0].startswith("gradwire 0."))
+        words = {line.split()[0]: line.split()[1:] for line in lines}
+        for part in ["compiler", "kernels", "libzstd", "oneDNN"]:
+            self.assertTrue(words[part], part)
+        self.assertIn(words["kernels"][0], ["scalar", "avx2", "avx512", "neon"])
+
+    def test_no_or_unknown_command(self):
+        self.refused(2, says="a command is missing")
+        self.refused(2, "encod", says=["no command 'encod'", "did you mean 'encode'?"])
+        self.refused(2, "frobnicate", says="no command 'frobnicate'")
+        self.refused(2, "help", "inspekt", says="did you mean 'inspect'?")
+
+    def test_unknown_option(self):
+        self.refused(2, "encode", "--codek", "none", says=["no option '--codek'", "did you mean '--codec'?"])
+        self.refused(2, "inspect", "--xyzzy", says="no option '--xyzzy'")
+
+    def test_option_values(self):
+        a = self.write_f32("a.f32", [1.0])
+        out = self.path("a.gw")
+        encode = ["encode", a, "-o", out, "--codec", "none"]
+        self.refused(2, *encode, "--rank", "-1", says=["--rank is '-1'", "from 0 to 32766"])
+        self.refused(2, *encode, "--rank", "32767", says="from 0 to 32766")
+        self.refused(2, *encode, "--step", "4294967296", says="from 0 to 4294967295")
+        self.refused(2, *encode, "--seed", "1.5", says="whole number")
+        self.refused(2, *encode, "--seed", "18446744073709551616", says="whole number")
+        self.refused(2, *encode, "--json=yes", says="--json takes no value")
+        self.refused(2, *encode, "--seed", says="--seed needs a value")
+        self.refused(2, *encode, "--nonfinite", "maybe", says="stop or skip")
+        self.refused(2, *encode, "--state", self.path("s"), says="keeps nothing between calls")
+        self.ok(*encode, "--seed=18446744073709551615")
+
+    def test_missing_words(self):
+        a = self.write_f32("a.f32", [1.0])
+        self.refused(2, "encode", a, "-o", self.path("a.gw"), says="--codec is missing")
+        self.refused(2, "encode", a, "--codec", "none", says="-o is missing")
+        self.refused(2, "encode", "--codec", "none", "-o", self.path("a.gw"), says="nothing to work on")
+        self.refused(2, "encode", a, a, "--codec", "none", "-o", self.path("a.gw"), says="one word too many")
+        self.refused(2, "decode", a, says="-o is missing")
+        self.refused(2, "reduce", "-o", self.path("a.gw"), says="nothing to work on")
+        self.refused(2, "scaler", a, says="--codec is missing")
+        self.refused(2, "bench", says="bench codec")
+        self.refused(2, "bench", "codecs", says="there is 'codec'")
+
+    def test_codec_specifications(self):
+        a = self.write_f32("a.f32", [1.0, 2.0])
+        for spec, says in [
+            ("ternery", "ternery"),
+            ("", "codec"),
+            ("ternary:clop=2", "clop"),
+            ("ternary:clip=-1", "clip"),
+            ("ternary:clip=two", "clip"),
+            ("ternary:clip=1,clip=2", "clip"),
+            ("ternary:code=3bit", "code"),
+            ("ternary:bucket=-5", "bucket"),
+            ("none:clip=1", "clip"),
+        ]:
+            sentence = self.refused(2, "encode", "--codec", spec, a, "-o", self.path("a.gw"), says=says)
+            self.assertTrue(sentence.startswith("gradwire encode: "), sentence)
+            self.refused(2, "scaler", "--codec", spec, a, says=says)
+
+    def test_codecs(self):
+        listing = self.ok_json("codecs")
+        self.assertIn(listing["kernels"], ["scalar", "avx2", "avx512", "neon"])
+        names = [codec["name"] for codec in listing["codecs"]]
+        for name in ["none", "bf16", "f16", "ternary"]:
+            self.assertIn(name, names)
+        ternary = listing["codecs"][names.index("ternary")]
+        defaults = {option["key"]: option["default"] for option in ternary["options"]}
+        for key, value in [("clip", "2.5"), ("share", "on"), ("bucket", "0"), ("scope", "layer"), ("min", "0"),
+                           ("code", "auto"), ("pull", "auto"), ("entropy", "auto")]:
+            self.assertEqual(defaults[key], value, key)
+        text = self.ok("codecs")
+        for name in names:
+            self.assertIn(name, text)
+
+    def test_bench(self):
+        bench = self.ok_json("bench", "codec", "--elements", "10K", "--runs", "2", "--workers", "3")
+        self.assertEqual(bench["elements"], 10000)
+        self.assertEqual(bench["threads"], 1)
+        self.assertGreater(bench["memcpy_seconds"], 0)
+        self.assertIn(bench["cpu"], ["scalar", "avx2", "avx512", "neon"])
+        codecs = {row["codec"] for row in bench["results"]}
+        for part in ["none", "bf16", "ternary"]:
+            self.assertIn(part, codecs)
+        for code in ["2bit", "base3", "mask", "gaps"]:
+            self.assertTrue(any(f"code={code}" in codec for codec in codecs), code)
+        for row in bench["results"]:
+            self.assertIn(row["operation"], ["encode", "decode", "reduce"])
+            self.assertGreater(row["elements_per_second"], 0)
+            self.assertAlmostEqual(row["memcpy_ratio"], row["seconds"] / bench["memcpy_seconds"], places=9)
+            if row["codec"] == "none":
+                self.assertEqual(row["bits_per_element"], 32)
+        text = self.ok("bench", "codec", "--elements", "5K", "--runs", "1", "--codec", "ternary:code=mask", "--codec", "f16")
+        self.assertIn("ternary:code=mask", text)
+        self.assertNotIn("bf16", text)
+
+    def test_levels_agree(self):
+        """The instruction set changes no byte."""
+        a = self.write_f32("a.f32", harness.gaussians(5000, 3))
+        frames = []
+        for level in ["scalar", "avx2", "avx512"]:
+            out = self.path(level + ".gw")
+            done = self.run_tool("encode", "--codec", "ternary:code=mask", a, "-o", out, env={"GRADWIRE_CPU": level})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            frames.append(self.read_bytes(out))
+        self.assertEqual(frames[0], frames[1])
+        self.assertEqual(frames[0], frames[2])
+
+
+if __name__ == "__main__":
+    harness.main()
