@@ -1,0 +1,252 @@
+/* The caller's side of the exchange: create, begin, submit, wait, destroy. The work is the pipeline's (exchange/pipeline.c);
+ * the two meet under one lock, and one WAKE message, taken once, tells the pipeline to look there. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "exchange/state.h"
+
+#include <string.h>
+
+/* ---- create and destroy ------------------------------------------------------------------------------ */
+
+static gw_status check_options(const gw_exchange_options *o)
+{
+    if (o->struct_bytes != sizeof *o)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.struct_bytes is %zu, and must be sizeof(gw_exchange_options) = %zu",
+                       o->struct_bytes, sizeof *o);
+    if (!o->codec)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.codec is NULL; parse \"none\" for plain float32");
+    if (!o->tensors || o->n_tensors == 0)
+        return gw_fail(GW_ERR_ARGUMENT, "an exchange needs at least one tensor");
+    for (uint32_t t = 0; t < o->n_tensors; t++)
+        if (o->tensors[t].id != t)
+            return gw_fail(GW_ERR_ARGUMENT, "tensor %u of the exchange has id %u; ids are 0, 1, 2, ... in the declared order", t,
+                           o->tensors[t].id);
+    if (!o->link.ops || o->link.size == 0 || o->link.size > GW_MAX_WORKERS || o->link.rank >= o->link.size)
+        return gw_fail(GW_ERR_ARGUMENT, "the link says rank %u of %u; sizes are 1 to %u and ranks below the size", o->link.rank,
+                       o->link.size, GW_MAX_WORKERS);
+    return GW_OK;
+}
+
+/* Frees what create has taken; lock and thread are gone or were never there. */
+static void release(struct gw_exchange *ex)
+{
+    gw_message_queue_clear(&ex->early);
+    gw_message_free(ex->wake);
+    gw_layout_fini(ex);
+    for (uint32_t t = 0; ex->tensors && t < ex->n_tensors; t++)
+        gw_encoder_destroy(ex->tensors[t].encoder);
+    gw_free(ex->context, ex->counting);
+    gw_free(ex->context, ex->traffic);
+    gw_free(ex->context, ex->taken);
+    gw_free(ex->context, ex->submitted);
+    gw_free(ex->context, ex->handed_over);
+    gw_free(ex->context, ex->tensors);
+    gw_free(ex->context, ex);
+}
+
+static gw_status fill(struct gw_exchange *ex, const gw_exchange_options *o)
+{
+    ex->tensors = gw_calloc(ex->context, o->n_tensors, sizeof *ex->tensors);
+    ex->handed_over = gw_calloc(ex->context, o->n_tensors, sizeof *ex->handed_over);
+    ex->submitted = gw_alloc(ex->context, o->n_tensors, sizeof *ex->submitted);
+    ex->taken = gw_alloc(ex->context, o->n_tensors, sizeof *ex->taken);
+    ex->traffic = gw_calloc(ex->context, o->n_tensors, sizeof *ex->traffic);
+    ex->counting = gw_calloc(ex->context, o->n_tensors, sizeof *ex->counting);
+    ex->wake = gw_message_alloc(ex->context, MESSAGE_HEADER);
+    if (!ex->tensors || !ex->handed_over || !ex->submitted || !ex->taken || !ex->traffic || !ex->counting || !ex->wake)
+        return GW_ERR_MEMORY;
+    message_header_write(ex->wake, &(struct message_header){.type = MESSAGE_WAKE, .version = MESSAGE_VERSION});
+    for (uint32_t t = 0; t < o->n_tensors; t++) {
+        struct tensor *tensor = &ex->tensors[t];
+        GW_TRY(gw_encoder_create(ex->context, o->codec, &o->tensors[t], &tensor->encoder));
+        tensor->n_elems = o->tensors[t].n_elems;
+        tensor->n_shared = gw_encoder_shared_count(tensor->encoder);
+    }
+    return gw_layout_init(ex, o->group_of);
+}
+
+/* Lock, condition and, last, the thread. */
+static gw_status start(struct gw_exchange *ex)
+{
+    if (pthread_mutex_init(&ex->lock, NULL))
+        return gw_fail(GW_ERR_SYSTEM, "no lock for the exchange");
+    if (pthread_cond_init(&ex->changed, NULL)) {
+        pthread_mutex_destroy(&ex->lock);
+        return gw_fail(GW_ERR_SYSTEM, "no condition variable for the exchange");
+    }
+    if (pthread_create(&ex->thread, NULL, gw_pipeline_main, ex)) {
+        pthread_cond_destroy(&ex->changed);
+        pthread_mutex_destroy(&ex->lock);
+        return gw_fail(GW_ERR_SYSTEM, "the exchange's thread could not be started");
+    }
+    return GW_OK;
+}
+
+gw_status gw_exchange_create(gw_context *context, const gw_exchange_options *options, gw_exchange **out)
+{
+    if (!out || !options)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_create: options or out is NULL");
+    *out = NULL;
+    GW_TRY(check_options(options));
+    gw_status status = GW_ERR_MEMORY;
+    struct gw_exchange *ex = gw_calloc(context, 1, sizeof *ex);
+    if (ex) {
+        ex->context = context;
+        ex->codec = options->codec;
+        ex->link = options->link;
+        ex->seed = options->seed;
+        ex->timeout_ms = options->timeout_ms ? options->timeout_ms : 60000;
+        ex->global = gw_codec_is_global(options->codec);
+        ex->n_tensors = options->n_tensors;
+        status = fill(ex, options);
+        if (status == GW_OK)
+            status = start(ex);
+        if (status < 0)
+            release(ex);
+    }
+    if (status < 0) {
+        /* Wrong arguments may be put right; a member that has no memory leaves the others waiting. */
+        if (status != GW_ERR_ARGUMENT)
+            options->link.ops->fail(options->link.self, status, gw_last_error());
+        return status;
+    }
+    *out = ex;
+    return GW_OK;
+}
+
+/* Calls the pipeline's attention; `wake` was taken out of ex->wake, NULL: a call is already under way. */
+static gw_status call(struct gw_exchange *ex, void *wake)
+{
+    return wake ? gw_pipeline_wake(ex, wake) : GW_OK;
+}
+
+static void *take_wake(struct gw_exchange *ex)
+{
+    void *wake = ex->wake;
+    ex->wake = NULL;
+    return wake;
+}
+
+void gw_exchange_destroy(gw_exchange *ex)
+{
+    if (!ex)
+        return;
+    pthread_mutex_lock(&ex->lock);
+    bool abandoned = ex->open && !ex->done && ex->status >= 0;
+    bool ended = ex->status < 0;
+    ex->stop = true;
+    void *wake = ended ? NULL : take_wake(ex);
+    pthread_mutex_unlock(&ex->lock);
+
+    if (abandoned)
+        ex->link.ops->fail(ex->link.self, GW_ERR_CLOSED, "it gave up in the middle of a step");
+    if (call(ex, wake) < 0)
+        ex->link.ops->close(ex->link.self); /* no message reaches the pipeline any more, but this does */
+    pthread_join(ex->thread, NULL);
+    pthread_cond_destroy(&ex->changed);
+    pthread_mutex_destroy(&ex->lock);
+    release(ex);
+}
+
+/* ---- a step ------------------------------------------------------------------------------------------ */
+
+/* The pipeline's error in this thread, GW_OK where it runs. Under the lock. */
+static gw_status pipeline_status(const struct gw_exchange *ex)
+{
+    return ex->status < 0 ? gw_fail(ex->status, "%s", ex->sentence) : GW_OK;
+}
+
+gw_status gw_exchange_begin(gw_exchange *ex, uint32_t step)
+{
+    if (!ex)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_begin: the exchange is NULL");
+    pthread_mutex_lock(&ex->lock);
+    gw_status status = pipeline_status(ex);
+    if (status == GW_OK && ex->open)
+        status = gw_fail(GW_ERR_ORDER, "step %u begins before the step before it was waited for", step);
+    if (status == GW_OK) {
+        /* The pipeline need not wake for this: it cannot do anything before the first tensor, and early messages wait. */
+        ex->begun = true;
+        ex->begun_step = step;
+        ex->begun_account = ex->account_next;
+        ex->done = false;
+        ex->open = true;
+        ex->n_handed_over = 0;
+        memset(ex->handed_over, 0, ex->n_tensors * sizeof *ex->handed_over);
+    }
+    pthread_mutex_unlock(&ex->lock);
+    return status;
+}
+
+gw_status gw_exchange_submit(gw_exchange *ex, uint32_t t, float *gradient)
+{
+    if (!ex)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_submit: the exchange is NULL");
+    if (t >= ex->n_tensors)
+        return gw_fail(GW_ERR_ARGUMENT, "tensor %u was submitted; tensors are 0 to %u", t, ex->n_tensors - 1);
+    if (!gradient && ex->tensors[t].n_elems > 0)
+        return gw_fail(GW_ERR_ARGUMENT, "tensor %u was submitted without a gradient (NULL)", t);
+    if (!ex->open)
+        return gw_fail(GW_ERR_ORDER, "tensor %u was submitted before gw_exchange_begin", t);
+    if (ex->handed_over[t])
+        return gw_fail(GW_ERR_ORDER, "tensor %u was submitted twice in one step", t);
+    void *wake = NULL;
+    pthread_mutex_lock(&ex->lock);
+    gw_status status = pipeline_status(ex);
+    if (status == GW_OK) {
+        ex->handed_over[t] = true;
+        ex->n_handed_over++;
+        ex->tensors[t].gradient = gradient;
+        ex->submitted[ex->n_submitted++] = t;
+        wake = take_wake(ex);
+    }
+    pthread_mutex_unlock(&ex->lock);
+    return status < 0 ? status : call(ex, wake);
+}
+
+gw_status gw_exchange_wait(gw_exchange *ex, gw_step_result *result)
+{
+    if (!ex)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_wait: the exchange is NULL");
+    if (!ex->open)
+        return gw_fail(GW_ERR_ORDER, "gw_exchange_wait before gw_exchange_begin");
+    double start = gw_clock_seconds();
+    pthread_mutex_lock(&ex->lock);
+    gw_status status = pipeline_status(ex);
+    if (status == GW_OK && ex->n_handed_over < ex->n_tensors)
+        status = gw_fail(GW_ERR_ORDER, "gw_exchange_wait after %u of %u tensors were submitted", ex->n_handed_over, ex->n_tensors);
+    if (status == GW_OK) {
+        while (!ex->done && ex->status >= 0)
+            pthread_cond_wait(&ex->changed, &ex->lock); /* the pipeline has the deadlines */
+        status = ex->done ? GW_OK : pipeline_status(ex);
+    }
+    if (status == GW_OK) {
+        ex->open = false;
+        if (result) {
+            *result = ex->result;
+            result->wait_seconds = gw_clock_seconds() - start;
+        }
+    }
+    pthread_mutex_unlock(&ex->lock);
+    return status;
+}
+
+/* ---- accounts ---------------------------------------------------------------------------------------- */
+
+void gw_exchange_account(gw_exchange *ex, bool on)
+{
+    if (ex)
+        ex->account_next = on;
+}
+
+gw_status gw_exchange_traffic(const gw_exchange *exchange, uint32_t tensor, gw_tensor_traffic *out)
+{
+    if (!exchange || !out || tensor >= exchange->n_tensors)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_traffic: tensor %u, or a NULL", tensor);
+    struct gw_exchange *ex = (struct gw_exchange *)exchange; /* its lock is no part of what the caller sees */
+    pthread_mutex_lock(&ex->lock);
+    *out = ex->traffic[tensor];
+    pthread_mutex_unlock(&ex->lock);
+    return GW_OK;
+}

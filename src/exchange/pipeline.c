@@ -1,0 +1,588 @@
+/* The pipeline: one thread a member that turns messages into messages.
+ *
+ * A tensor goes SUBMIT -> measured; a group whose tensors are all measured goes STATS -> (coordinator) SHARED -> encoded, PUSH ->
+ * (owners) reduced, PULL -> decoded, done; a group without shared numbers goes straight to PUSH. Each member is worker,
+ * coordinator of some groups and owner of some slices at once; what it sends to itself travels through the link as well. A handler
+ * never waits: the only place where the thread sleeps is the link's recv. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/float_env.h"
+#include "base/memory.h"
+#include "exchange/state.h"
+
+#include <float.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define FOREVER UINT32_MAX
+
+/* ---- verdicts ---------------------------------------------------------------------------------------- */
+
+static void verdict_add(struct verdict *sum, struct verdict one)
+{
+    if (one.bad && (!sum->bad || one.tensor < sum->tensor || (one.tensor == sum->tensor && one.rank < sum->rank)))
+        *sum = one;
+}
+
+static gw_status verdict_read(const struct gw_exchange *ex, const gw_message *message, struct verdict *verdict)
+{
+    if (!(message_header_read(message->bytes).flags & MESSAGE_FLAG_BAD)) {
+        *verdict = (struct verdict){.bad = false};
+        return GW_OK;
+    }
+    const char *body = message_body(message->bytes);
+    if (message->n_bytes != MESSAGE_BAD_BYTES)
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u's verdict takes %zu bytes, and must take %d", message->from,
+                       message->n_bytes, MESSAGE_BAD_BYTES);
+    *verdict = (struct verdict){.bad = true, .tensor = gw_get32(body), .rank = gw_get32(body + 4)};
+    if (verdict->tensor >= ex->n_tensors || verdict->rank >= ex->link.size)
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u says that tensor %u of rank %u is not finite; there are %u tensors and %u ranks",
+                       message->from, verdict->tensor, verdict->rank, ex->n_tensors, ex->link.size);
+    return GW_OK;
+}
+
+/* ---- sending ----------------------------------------------------------------------------------------- */
+
+static void *message_new(struct gw_exchange *ex, enum message_type type, const struct group *group, size_t n_bytes)
+{
+    void *bytes = gw_message_alloc(ex->context, n_bytes);
+    if (bytes)
+        message_header_write(bytes, &(struct message_header){.type = (uint8_t)type,
+                                                             .version = MESSAGE_VERSION,
+                                                             .group = group->index,
+                                                             .nth_step = ex->nth_step,
+                                                             .step = ex->step});
+    return bytes;
+}
+
+/* A message that says what is not finite in place of its ordinary body. */
+static void *message_bad(struct gw_exchange *ex, enum message_type type, const struct group *group, struct verdict verdict)
+{
+    uint8_t *bytes = message_new(ex, type, group, MESSAGE_BAD_BYTES);
+    if (bytes) {
+        bytes[1] = MESSAGE_FLAG_BAD;
+        gw_put32(bytes + MESSAGE_HEADER, verdict.tensor);
+        gw_put32(bytes + MESSAGE_HEADER + 4, verdict.rank);
+    }
+    return bytes;
+}
+
+/* Sends bytes, which may be NULL for want of memory. */
+static gw_status send_to(struct gw_exchange *ex, uint32_t to, void *bytes, size_t n_bytes)
+{
+    return bytes ? ex->link.ops->send(ex->link.self, to, bytes, n_bytes, ex->timeout_ms) : GW_ERR_MEMORY;
+}
+
+static gw_status send_as_worker(struct gw_exchange *ex, uint32_t to, void *bytes, size_t n_bytes)
+{
+    if (to != ex->link.rank)
+        ex->tally.bytes_up += n_bytes;
+    return send_to(ex, to, bytes, n_bytes);
+}
+
+/* Sends the same to every member. Those after this one come first and it itself last, so that not all members send to
+ * rank 0 at once. */
+static gw_status send_to_all(struct gw_exchange *ex, void *bytes, size_t n_bytes)
+{
+    if (!bytes)
+        return GW_ERR_MEMORY;
+    for (uint32_t i = 1; i < ex->link.size; i++) {
+        void *copy = gw_message_alloc(ex->context, n_bytes);
+        if (copy)
+            memcpy(copy, bytes, n_bytes);
+        gw_status status = send_to(ex, (ex->link.rank + i) % ex->link.size, copy, n_bytes);
+        if (status < 0) {
+            gw_message_free(bytes);
+            return status;
+        }
+    }
+    return send_to(ex, ex->link.rank, bytes, n_bytes);
+}
+
+gw_status gw_pipeline_wake(struct gw_exchange *ex, void *wake)
+{
+    return ex->link.ops->send(ex->link.self, ex->link.rank, wake, MESSAGE_HEADER, ex->timeout_ms);
+}
+
+/* ---- worker ------------------------------------------------------------------------------------------ */
+
+static void finish_step(struct gw_exchange *ex)
+{
+    ex->running = false;
+    ex->tally.committed = !ex->verdict.bad;
+    ex->tally.bad_tensor = ex->verdict.tensor;
+    ex->tally.bad_rank = ex->verdict.rank;
+    ex->tally.dense_bytes = ex->dense_bytes;
+    pthread_mutex_lock(&ex->lock);
+    ex->result = ex->tally;
+    if (ex->account)
+        memcpy(ex->traffic, ex->counting, ex->n_tensors * sizeof *ex->traffic);
+    ex->done = true;
+    pthread_cond_signal(&ex->changed);
+    pthread_mutex_unlock(&ex->lock);
+}
+
+static void finish_group(struct gw_exchange *ex, struct group *group)
+{
+    group->state = GROUP_DONE;
+    verdict_add(&ex->verdict, group->verdict);
+    ex->n_in_flight--;
+    if (++ex->n_done == ex->n_groups)
+        finish_step(ex);
+}
+
+/* Adds a frame to the accounts of its tensor. */
+static gw_status account_frame(struct gw_exchange *ex, const void *frame, const gw_frame_info *info)
+{
+    gw_tensor_traffic *traffic = &ex->counting[info->tensor_id];
+    uint64_t nonzeros;
+    double entropy_bits;
+    GW_TRY(gw_frame_symbols(ex->context, frame, info->frame_bytes, NULL, &nonzeros, &entropy_bits));
+    double share = (double)info->n_elems / (double)ex->tensors[info->tensor_id].n_elems;
+    if (info->average) {
+        traffic->pull_frame_bytes += info->frame_bytes;
+        traffic->pull_payload_bytes += info->payload_bytes;
+        traffic->pull_entropy_bits += share * entropy_bits;
+    } else {
+        traffic->push_frame_bytes += info->frame_bytes;
+        traffic->push_payload_bytes += info->payload_bytes;
+        traffic->push_entropy_bits += share * entropy_bits;
+        traffic->nonzeros += nonzeros;
+        ex->tally.nonzeros += nonzeros;
+        ex->tally.elements += info->n_elems;
+    }
+    return GW_OK;
+}
+
+/* Encodes the slices of a run behind the header in `bytes`. `shared` holds the group's combined numbers; NULL: it has none. */
+static gw_status encode_run(struct gw_exchange *ex, const struct group *group, const struct run *run, const float *shared,
+                            char *bytes, size_t *n_bytes)
+{
+    gw_draw draw = {.seed = ex->seed, .rank = ex->link.rank, .step = ex->step};
+    size_t used = MESSAGE_HEADER;
+    for (size_t s = run->first; s < run->first + run->n; s++) {
+        const struct gw_slice *slice = &group->slices[s];
+        struct tensor *tensor = &ex->tensors[slice->tensor];
+        const float *numbers = shared && tensor->n_shared ? shared + tensor->shared_at : NULL;
+        size_t frame_bytes;
+        GW_TRY(gw_encoder_encode(tensor->encoder, tensor->gradient, numbers, &draw, slice->begin, slice->count, bytes + used,
+                                 run->push_bound - used, &frame_bytes));
+        if (ex->account) {
+            gw_frame_info info;
+            GW_TRY(gw_frame_parse(bytes + used, frame_bytes, &info));
+            GW_TRY(account_frame(ex, bytes + used, &info));
+        }
+        used += frame_bytes;
+    }
+    *n_bytes = used;
+    return GW_OK;
+}
+
+/* Sends this worker's frames, or its verdict where that is bad, to the owners of the group. */
+static gw_status push_group(struct gw_exchange *ex, struct group *group, const float *shared)
+{
+    group->state = GROUP_WAITS_PULLS;
+    uint32_t first = 0; /* owners after this member come first */
+    while (first < group->n_runs && group->runs[first].owner <= ex->link.rank)
+        first++;
+    for (uint32_t i = 0; i < group->n_runs; i++) {
+        struct run *run = &group->runs[(first + i) % group->n_runs];
+        if (group->verdict.bad) {
+            void *bad = message_bad(ex, MESSAGE_PUSH, group, group->verdict);
+            GW_TRY(send_as_worker(ex, run->owner, bad, MESSAGE_BAD_BYTES));
+            continue;
+        }
+        size_t n_bytes;
+        void *bytes = message_new(ex, MESSAGE_PUSH, group, run->push_bound);
+        if (!bytes)
+            return GW_ERR_MEMORY;
+        double start = gw_clock_seconds();
+        gw_status status = encode_run(ex, group, run, shared, bytes, &n_bytes);
+        ex->tally.encode_seconds += gw_clock_seconds() - start;
+        if (status < 0) {
+            gw_message_free(bytes);
+            return status;
+        }
+        GW_TRY(send_as_worker(ex, run->owner, bytes, n_bytes));
+    }
+    if (group->n_runs == 0)
+        finish_group(ex, group);
+    return GW_OK;
+}
+
+/* The largest of n numbers. */
+static float largest_of(const float *numbers, uint64_t n)
+{
+    float largest = 0;
+    for (uint64_t i = 0; i < n; i++)
+        if (numbers[i] > largest)
+            largest = numbers[i];
+    return largest;
+}
+
+static gw_status send_stats(struct gw_exchange *ex, struct group *group)
+{
+    group->state = GROUP_WAITS_SHARED;
+    if (group->verdict.bad)
+        return send_as_worker(ex, group->coordinator, message_bad(ex, MESSAGE_STATS, group, group->verdict), MESSAGE_BAD_BYTES);
+    size_t n_bytes = MESSAGE_HEADER + (size_t)group->n_sent * sizeof(float);
+    void *bytes = message_new(ex, MESSAGE_STATS, group, n_bytes);
+    if (!bytes)
+        return GW_ERR_MEMORY;
+    if (ex->global)
+        gw_put_float(message_body(bytes), largest_of(group->own, group->n_shared));
+    else
+        memcpy(message_body(bytes), group->own, (size_t)group->n_sent * sizeof(float));
+    return send_as_worker(ex, group->coordinator, bytes, n_bytes);
+}
+
+static gw_status handle_submit(struct gw_exchange *ex, uint32_t t)
+{
+    struct tensor *tensor = &ex->tensors[t];
+    struct group *group = &ex->groups[tensor->group];
+    gw_measure info;
+    double start = gw_clock_seconds();
+    gw_status status = gw_encoder_measure(tensor->encoder, tensor->gradient, group->own + tensor->shared_at, &info);
+    ex->tally.encode_seconds += gw_clock_seconds() - start;
+    GW_TRY(status);
+    if (!info.finite)
+        verdict_add(&group->verdict, (struct verdict){.bad = true, .tensor = t, .rank = ex->link.rank});
+    else if (info.sum_abs_bound > ex->tally.bound_gap)
+        ex->tally.bound_gap = info.sum_abs_bound;
+    if (++group->n_measured < group->n_tensors)
+        return GW_OK;
+    ex->n_in_flight++;
+    return group->n_sent ? send_stats(ex, group) : push_group(ex, group, NULL);
+}
+
+static gw_status handle_shared(struct gw_exchange *ex, struct group *group, const gw_message *message)
+{
+    if (message->from != group->coordinator || group->state != GROUP_WAITS_SHARED)
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent shared numbers of group %u out of turn", message->from, group->index);
+    struct verdict verdict;
+    GW_TRY(verdict_read(ex, message, &verdict));
+    if (message->from != ex->link.rank)
+        ex->tally.bytes_down += message->n_bytes;
+    if (verdict.bad) {
+        group->verdict = verdict;
+        finish_group(ex, group);
+        return GW_OK;
+    }
+    if (message->n_bytes != MESSAGE_HEADER + group->n_sent * sizeof(float))
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u's shared numbers of group %u take %zu bytes, and must take %" PRIu64,
+                       message->from, group->index, message->n_bytes, MESSAGE_HEADER + group->n_sent * sizeof(float));
+    const float *shared = message_body(message->bytes);
+    if (ex->global) {
+        for (uint64_t i = 0; i < group->n_shared; i++)
+            group->own[i] = shared[0];
+        shared = group->own;
+    }
+    return push_group(ex, group, shared);
+}
+
+/* The run of an owner, NULL where it has no slice of the group. */
+static struct run *run_of(const struct group *group, uint32_t owner)
+{
+    uint32_t low = 0, high = group->n_runs;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (group->runs[middle].owner < owner)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < group->n_runs && group->runs[low].owner == owner ? &group->runs[low] : NULL;
+}
+
+static gw_status decode_run(struct gw_exchange *ex, const struct group *group, const struct run *run, const gw_message *message)
+{
+    const char *at = message_body(message->bytes);
+    size_t left = message->n_bytes - MESSAGE_HEADER;
+    for (size_t s = run->first; s < run->first + run->n; s++) {
+        const struct gw_slice *slice = &group->slices[s];
+        gw_frame_info info;
+        gw_status status = gw_slice_check(slice, ex->step, 0, ex->link.size, at, left, &info);
+        if (status == GW_OK)
+            status = gw_decode(ex->context, at, info.frame_bytes, ex->tensors[slice->tensor].gradient + slice->begin, slice->count);
+        if (status == GW_OK && ex->account)
+            status = account_frame(ex, at, &info);
+        if (status < 0)
+            return gw_fail(status, "rank %u's average of tensor %u: %s", message->from, slice->tensor, gw_last_error());
+        at += info.frame_bytes;
+        left -= info.frame_bytes;
+    }
+    if (left > 0)
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u's averages of group %u have %zu bytes after the last frame", message->from,
+                       group->index, left);
+    return GW_OK;
+}
+
+static gw_status handle_pull(struct gw_exchange *ex, struct group *group, const gw_message *message)
+{
+    struct run *run = run_of(group, message->from);
+    if (!run || run->pulled || group->state != GROUP_WAITS_PULLS)
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent averages of group %u out of turn", message->from, group->index);
+    struct verdict verdict;
+    GW_TRY(verdict_read(ex, message, &verdict));
+    if (message->from != ex->link.rank)
+        ex->tally.bytes_down += message->n_bytes;
+    if (!verdict.bad) {
+        double start = gw_clock_seconds();
+        gw_status status = decode_run(ex, group, run, message);
+        ex->tally.encode_seconds += gw_clock_seconds() - start;
+        GW_TRY(status);
+    }
+    verdict_add(&group->verdict, verdict);
+    run->pulled = true;
+    if (++group->n_pulled == group->n_runs)
+        finish_group(ex, group);
+    return GW_OK;
+}
+
+/* ---- coordinator ------------------------------------------------------------------------------------- */
+
+static gw_status handle_stats(struct gw_exchange *ex, struct group *group, const gw_message *message)
+{
+    if (!group->largest || group->have_stats[message->from])
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent statistics of group %u out of turn", message->from, group->index);
+    struct verdict verdict;
+    GW_TRY(verdict_read(ex, message, &verdict));
+    verdict_add(&group->stats_verdict, verdict);
+    if (!verdict.bad) {
+        size_t n_bytes = MESSAGE_HEADER + (size_t)group->n_sent * sizeof(float);
+        if (message->n_bytes != n_bytes)
+            return gw_fail(GW_ERR_FRAME_FIELD, "rank %u's statistics of group %u take %zu bytes, and must take %zu", message->from,
+                           group->index, message->n_bytes, n_bytes);
+        const float *numbers = message_body(message->bytes);
+        for (uint64_t i = 0; i < group->n_sent; i++) {
+            if (!(numbers[i] >= 0 && numbers[i] <= FLT_MAX))
+                return gw_fail(GW_ERR_FRAME_FIELD, "rank %u's statistics of group %u hold %g; finite numbers from 0 up are possible",
+                               message->from, group->index, (double)numbers[i]);
+            if (numbers[i] > group->largest[i])
+                group->largest[i] = numbers[i];
+        }
+    }
+    group->have_stats[message->from] = true;
+    if (++group->n_stats < ex->link.size)
+        return GW_OK;
+    if (group->stats_verdict.bad)
+        return send_to_all(ex, message_bad(ex, MESSAGE_SHARED, group, group->stats_verdict), MESSAGE_BAD_BYTES);
+    size_t n_bytes = MESSAGE_HEADER + (size_t)group->n_sent * sizeof(float);
+    void *bytes = message_new(ex, MESSAGE_SHARED, group, n_bytes);
+    if (bytes)
+        memcpy(message_body(bytes), group->largest, (size_t)group->n_sent * sizeof(float));
+    return send_to_all(ex, bytes, n_bytes);
+}
+
+/* ---- owner ------------------------------------------------------------------------------------------- */
+
+/* The averages of this owner's slices, to every member. */
+static gw_status send_averages(struct gw_exchange *ex, struct group *group)
+{
+    size_t used, capacity = gw_round_bound(group->round);
+    void *bytes = message_new(ex, MESSAGE_PULL, group, MESSAGE_HEADER + capacity);
+    if (!bytes)
+        return GW_ERR_MEMORY;
+    double start = gw_clock_seconds();
+    gw_status status = gw_round_reduce(group->round, message_body(bytes), capacity, &used);
+    ex->tally.encode_seconds += gw_clock_seconds() - start;
+    if (status < 0) {
+        gw_message_free(bytes);
+        return status;
+    }
+    return send_to_all(ex, bytes, MESSAGE_HEADER + used);
+}
+
+/* Keeps message->bytes, and sets it NULL, where all is well. */
+static gw_status handle_push(struct gw_exchange *ex, struct group *group, gw_message *message)
+{
+    if (!group->round || group->pushes[message->from].bytes)
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u pushed group %u out of turn", message->from, group->index);
+    struct verdict verdict;
+    GW_TRY(verdict_read(ex, message, &verdict));
+    verdict_add(&group->push_verdict, verdict);
+    if (!verdict.bad)
+        GW_TRY(gw_round_put(group->round, message->from, ex->step, message_body(message->bytes), message->n_bytes - MESSAGE_HEADER));
+    group->pushes[message->from] = *message;
+    message->bytes = NULL;
+    if (++group->n_pushes < ex->link.size)
+        return GW_OK;
+
+    gw_status status;
+    if (group->push_verdict.bad)
+        status = send_to_all(ex, message_bad(ex, MESSAGE_PULL, group, group->push_verdict), MESSAGE_BAD_BYTES);
+    else
+        status = send_averages(ex, group);
+    gw_round_reset(group->round);
+    for (uint32_t r = 0; r < ex->link.size; r++) {
+        gw_message_free(group->pushes[r].bytes);
+        group->pushes[r].bytes = NULL;
+    }
+    return status;
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------------- */
+
+static gw_status handle(struct gw_exchange *ex, gw_message *message);
+
+static gw_status begin_step(struct gw_exchange *ex, uint32_t step, bool account)
+{
+    ex->step = step;
+    ex->nth_step++;
+    ex->running = true;
+    ex->account = account;
+    ex->n_in_flight = ex->n_done = 0;
+    ex->verdict = (struct verdict){.bad = false};
+    ex->tally = (gw_step_result){.committed = false};
+    if (account) {
+        memset(ex->counting, 0, ex->n_tensors * sizeof *ex->counting);
+        for (uint32_t t = 0; t < ex->n_tensors; t++)
+            ex->counting[t].elements = ex->tensors[t].n_elems;
+    }
+    for (uint32_t g = 0; g < ex->n_groups; g++) {
+        struct group *group = &ex->groups[g];
+        group->state = GROUP_MEASURING;
+        group->n_measured = group->n_pulled = group->n_stats = group->n_pushes = 0;
+        group->verdict = group->stats_verdict = group->push_verdict = (struct verdict){.bad = false};
+        for (uint32_t i = 0; i < group->n_runs; i++)
+            group->runs[i].pulled = false;
+        if (group->largest) {
+            memset(group->largest, 0, (size_t)group->n_sent * sizeof *group->largest);
+            memset(group->have_stats, 0, ex->link.size * sizeof *group->have_stats);
+        }
+    }
+    struct gw_message_queue early = ex->early;
+    ex->early = (struct gw_message_queue){NULL, NULL};
+    gw_status status = GW_OK;
+    gw_message message;
+    while (status == GW_OK && gw_message_queue_take(&early, &message)) {
+        status = handle(ex, &message);
+        gw_message_free(message.bytes);
+    }
+    gw_message_queue_clear(&early);
+    return status;
+}
+
+/* Looks at what the caller left. The message is kept for the next time. */
+static gw_status handle_wake(struct gw_exchange *ex, gw_message *message, bool *stop)
+{
+    pthread_mutex_lock(&ex->lock);
+    ex->wake = message->bytes;
+    *stop = ex->stop;
+    bool begun = ex->begun, account = ex->begun_account;
+    uint32_t step = ex->begun_step, n = ex->n_submitted;
+    memcpy(ex->taken, ex->submitted, n * sizeof *ex->taken);
+    ex->n_submitted = 0;
+    ex->begun = false;
+    pthread_mutex_unlock(&ex->lock);
+    message->bytes = NULL;
+
+    if (*stop)
+        return GW_OK;
+    if (begun)
+        GW_TRY(begin_step(ex, step, account));
+    for (uint32_t i = 0; i < n; i++)
+        GW_TRY(handle_submit(ex, ex->taken[i]));
+    return GW_OK;
+}
+
+/* A message of another member's pipeline, or of this one's to itself. Sets message->bytes NULL where it keeps them. */
+static gw_status handle(struct gw_exchange *ex, gw_message *message)
+{
+    uint32_t from = message->from;
+    if (from >= ex->link.size)
+        return gw_fail(GW_ERR_FRAME_FIELD, "a message came from rank %u; ranks are 0 to %u", from, ex->link.size - 1);
+    if (message->n_bytes < MESSAGE_HEADER)
+        return gw_fail(GW_ERR_FRAME_CUT, "rank %u sent a message of %zu bytes; the header alone takes %d", from, message->n_bytes,
+                       MESSAGE_HEADER);
+    struct message_header h = message_header_read(message->bytes);
+    if (h.version != MESSAGE_VERSION)
+        return gw_fail(GW_ERR_FRAME_VERSION, "rank %u sends messages of version %u; this library reads version %d", from, h.version,
+                       MESSAGE_VERSION);
+    if (h.type < MESSAGE_STATS || h.type > MESSAGE_PULL || h.flags > MESSAGE_FLAG_BAD || h.group >= ex->n_groups)
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message of type %u, flags %u, group %u, which cannot be", from, h.type,
+                       h.flags, h.group);
+    if (h.nth_step == ex->nth_step + 1) { /* a member that is done here may be one step ahead */
+        gw_message_queue_put(&ex->early, message);
+        message->bytes = NULL;
+        return GW_OK;
+    }
+    if (h.nth_step != ex->nth_step || !ex->running)
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message of its %uth step; this member has begun %u", from, h.nth_step,
+                       ex->nth_step);
+    if (h.step != ex->step)
+        return gw_fail(GW_ERR_ORDER, "rank %u has begun step %u, and this member step %u; all members must begin the same", from,
+                       h.step, ex->step);
+    struct group *group = &ex->groups[h.group];
+    switch (h.type) {
+    case MESSAGE_STATS:
+        return handle_stats(ex, group, message);
+    case MESSAGE_SHARED:
+        return handle_shared(ex, group, message);
+    case MESSAGE_PUSH:
+        return handle_push(ex, group, message);
+    default:
+        return handle_pull(ex, group, message);
+    }
+}
+
+static bool is_wake(const struct gw_exchange *ex, const gw_message *message)
+{
+    return message->from == ex->link.rank && message->n_bytes == MESSAGE_HEADER &&
+           message_header_read(message->bytes).type == MESSAGE_WAKE;
+}
+
+/* Receives and handles one message. */
+static gw_status turn(struct gw_exchange *ex, bool *stop)
+{
+    gw_message message;
+    gw_status status;
+    bool waited = false; /* one deadline has passed in silence */
+    for (;;) {
+        status = ex->link.ops->recv(ex->link.self, ex->n_in_flight ? ex->timeout_ms : FOREVER, &message);
+        if (status != GW_ERR_TIMEOUT)
+            break;
+        /* A member that owes something itself is named at the first deadline. One that may be waiting for another in turn
+         * gets a second one, in which whoever waits for the silent member directly will have told us its name. */
+        if (ex->n_in_flight && gw_silent_members(ex, waited))
+            return GW_ERR_TIMEOUT;
+        waited = true;
+    }
+    if (status < 0) {
+        ex->others_know = status == GW_ERR_PEER; /* a member that failed has told everybody */
+        return status;
+    }
+    if (is_wake(ex, &message))
+        return handle_wake(ex, &message, stop);
+    status = handle(ex, &message);
+    gw_message_free(message.bytes);
+    return status;
+}
+
+/* Leaves the error for the caller and tells the other members. */
+static void end_with(struct gw_exchange *ex, gw_status status)
+{
+    char sentence[sizeof ex->sentence];
+    snprintf(sentence, sizeof sentence, "%s", gw_last_error());
+    if (!ex->others_know)
+        ex->link.ops->fail(ex->link.self, status, sentence);
+    pthread_mutex_lock(&ex->lock);
+    ex->status = status;
+    memcpy(ex->sentence, sentence, sizeof sentence);
+    pthread_cond_signal(&ex->changed);
+    pthread_mutex_unlock(&ex->lock);
+}
+
+void *gw_pipeline_main(void *exchange)
+{
+    struct gw_exchange *ex = exchange;
+    gw_status status = GW_OK;
+    bool stop = false;
+    gw_float_enter(); /* this thread is the library's own: nothing to put back */
+    while (status == GW_OK && !stop)
+        status = turn(ex, &stop);
+    if (status < 0)
+        end_with(ex, status);
+    return NULL;
+}

@@ -1,0 +1,81 @@
+/* Who is waited for, in words. */
+#include "base/error.h"
+#include "exchange/state.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MOST_NAMED 8
+
+/* A list of ranks: "rank 3", "ranks 1 and 4", "ranks 0, 1, 2 and 9 more". */
+struct names {
+    char text[160];
+    uint32_t n;
+    uint32_t ranks[MOST_NAMED];
+};
+
+static void names_add(struct names *names, uint32_t rank)
+{
+    if (names->n < MOST_NAMED)
+        names->ranks[names->n] = rank;
+    names->n++;
+}
+
+static const char *names_text(struct names *names)
+{
+    uint32_t shown = names->n < MOST_NAMED ? names->n : MOST_NAMED;
+    size_t used = (size_t)snprintf(names->text, sizeof names->text, names->n == 1 ? "rank" : "ranks");
+    for (uint32_t i = 0; i < shown; i++) {
+        const char *before = i == 0 ? " " : i + 1 == names->n ? " and " : ", ";
+        used += (size_t)snprintf(names->text + used, sizeof names->text - used, "%s%u", before, names->ranks[i]);
+    }
+    if (names->n > shown)
+        snprintf(names->text + used, sizeof names->text - used, " and %u more", names->n - shown);
+    return names->text;
+}
+
+static bool say(const struct gw_exchange *ex, const struct group *group, const char *what, struct names *names)
+{
+    if (names->n == 0)
+        return false;
+    gw_fail(GW_ERR_TIMEOUT, "step %u, group %u: no %s from %s within %u ms", ex->step, group->index, what, names_text(names),
+            ex->timeout_ms);
+    return true;
+}
+
+bool gw_silent_members(const struct gw_exchange *ex, bool any)
+{
+    for (uint32_t g = 0; g < ex->n_groups; g++) { /* what a member owes by itself */
+        const struct group *group = &ex->groups[g];
+        struct names names = {.n = 0};
+        if (group->state == GROUP_WAITS_SHARED && group->largest) {
+            for (uint32_t r = 0; r < ex->link.size; r++)
+                if (!group->have_stats[r])
+                    names_add(&names, r);
+            if (say(ex, group, "statistics", &names))
+                return true;
+        }
+        if (group->state == GROUP_WAITS_PULLS && group->round && group->n_pushes < ex->link.size) {
+            for (uint32_t r = 0; r < ex->link.size; r++)
+                if (!group->pushes[r].bytes)
+                    names_add(&names, r);
+            if (say(ex, group, "gradients", &names))
+                return true;
+        }
+    }
+    for (uint32_t g = 0; any && g < ex->n_groups; g++) { /* what a member owes once it has heard from others */
+        const struct group *group = &ex->groups[g];
+        struct names names = {.n = 0};
+        if (group->state == GROUP_WAITS_SHARED) {
+            names_add(&names, group->coordinator);
+            return say(ex, group, "shared numbers", &names);
+        }
+        if (group->state == GROUP_WAITS_PULLS) {
+            for (uint32_t i = 0; i < group->n_runs; i++)
+                if (!group->runs[i].pulled)
+                    names_add(&names, group->runs[i].owner);
+            return say(ex, group, "averages", &names);
+        }
+    }
+    return false;
+}

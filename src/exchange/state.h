@@ -1,0 +1,137 @@
+/* Inside of an exchange: what the caller's thread and the pipeline's share, and what is the pipeline's own. */
+#ifndef GW_EXCHANGE_STATE_H
+#define GW_EXCHANGE_STATE_H
+
+#include "exchange/message.h"
+#include "link/message.h"
+#include "owner/round.h"
+
+#include <gradwire/exchange.h>
+
+#include <pthread.h>
+
+/* Whether all gradients looked at so far are finite, and if not, the lowest (tensor, rank). */
+struct verdict {
+    bool bad;
+    uint32_t tensor, rank;
+};
+
+struct tensor {
+    gw_encoder *encoder;
+    uint64_t n_elems;
+    uint64_t n_shared; /* its shared numbers, at shared_at of the group's */
+    uint64_t shared_at;
+    uint32_t group;
+    float *gradient; /* the caller's, from submit to the end of the step */
+};
+
+/* One owner's slices of a group: what travels in one PUSH and one PULL. */
+struct run {
+    uint32_t owner;
+    size_t first, n;    /* in the group's slices */
+    size_t push_bound;  /* bytes of a PUSH, header included */
+    uint64_t n_elems;
+    bool pulled;
+};
+
+/* Where this member, as a worker, stands with a group. */
+enum group_state { GROUP_MEASURING, GROUP_WAITS_SHARED, GROUP_WAITS_PULLS, GROUP_DONE };
+
+struct group {
+    uint32_t index;
+    uint32_t n_tensors;
+    uint32_t *tensors;       /* ascending */
+    struct gw_slice *slices; /* by owner, tensor, begin */
+    struct run *runs;        /* by owner; owners without a slice have none */
+    uint32_t n_runs;
+    uint64_t n_shared;       /* numbers of all its tensors */
+    uint64_t n_sent;         /* numbers in STATS and SHARED: n_shared, or 1 of a global codec */
+    uint32_t coordinator;
+
+    /* As a worker. */
+    enum group_state state;
+    uint32_t n_measured, n_pulled;
+    struct verdict verdict; /* this worker's own at first, then the group's */
+    float *own;             /* n_shared numbers, as measured */
+
+    /* As the coordinator, else NULL. */
+    float *largest;   /* n_sent */
+    bool *have_stats; /* of each rank */
+    uint32_t n_stats;
+    struct verdict stats_verdict;
+
+    /* As an owner, else NULL. */
+    struct gw_round *round;
+    gw_message *pushes; /* of each rank; bytes NULL: not there yet */
+    uint32_t n_pushes;
+    struct verdict push_verdict;
+};
+
+struct gw_exchange {
+    /* Fixed at create. */
+    gw_context *context;
+    const gw_codec *codec;
+    gw_link link;
+    uint64_t seed;
+    uint32_t timeout_ms;
+    bool global; /* one shared number for all tensors */
+    uint32_t n_tensors, n_groups;
+    struct tensor *tensors;
+    struct group *groups;
+    struct gw_slice *slices;
+    uint64_t dense_bytes; /* float32 of all slices that others own */
+    pthread_t thread;
+
+    /* The caller's own. */
+    bool open;        /* between begin and wait */
+    bool *handed_over; /* of each tensor, this step */
+    uint32_t n_handed_over;
+    bool account_next;
+
+    /* Under the lock. */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    void *wake;            /* the one WAKE message; NULL while it is under way */
+    bool stop;
+    bool begun;            /* a step was begun that the pipeline has not seen */
+    bool begun_account;
+    uint32_t begun_step;
+    uint32_t *submitted;   /* tensors that the pipeline has not seen */
+    uint32_t n_submitted;
+    bool done;             /* the step's result stands */
+    struct verdict step_verdict;
+    gw_step_result result;
+    gw_status status;      /* below 0: the pipeline has ended, and why: */
+    char sentence[512];
+    gw_tensor_traffic *traffic;
+
+    /* The pipeline's own. */
+    uint32_t step, nth_step;
+    bool running;                  /* the step is not done */
+    bool others_know;              /* the error that ends the pipeline is no news to them */
+    bool account;
+    uint32_t n_in_flight;          /* groups that wait for other members */
+    uint32_t n_done;
+    struct gw_message_queue early; /* messages of a step that this member has not begun */
+    uint32_t *taken;               /* tensors under way from `submitted` to being measured */
+    struct verdict verdict;
+    gw_step_result tally;
+    gw_tensor_traffic *counting;
+};
+
+/* Works out groups, slices, runs and what this member is to each of them (exchange/layout.c). The tensors' encoders stand.
+ * What it has taken so far is freed by gw_layout_fini, after an error too. */
+gw_status gw_layout_init(struct gw_exchange *exchange, const uint32_t *group_of);
+void gw_layout_fini(struct gw_exchange *exchange);
+
+/* The pipeline thread: runs until told to stop, or until an error, which it leaves in the exchange and tells the other members. */
+void *gw_pipeline_main(void *exchange);
+
+/* Sends the WAKE message that was taken out of exchange->wake. */
+gw_status gw_pipeline_wake(struct gw_exchange *exchange, void *wake);
+
+/* Says whom the pipeline waits for: stores GW_ERR_TIMEOUT and its sentence, and returns true, where members are missing that owe
+ * something themselves. Where all that is missing is owed by members who may be waiting in turn, it does so only for `any`. */
+bool gw_silent_members(const struct gw_exchange *exchange, bool any);
+
+#endif

@@ -1,0 +1,136 @@
+#include "owner/slices.h"
+#include "base/memory.h"
+#include "wire/bytes.h"
+
+#include <stdlib.h>
+
+/* An owner while slices are dealt. */
+struct load {
+    uint64_t elems;  /* dealt to it so far */
+    uint32_t rank;
+    uint64_t blocks; /* of the tensor that is being dealt; a block is `align` elements */
+};
+
+static int by_load(const void *a, const void *b)
+{
+    const struct load *x = a, *y = b;
+    if (x->elems != y->elems)
+        return x->elems < y->elems ? -1 : 1;
+    return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct load *x = a, *y = b;
+    return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+/* How many owners share a tensor. */
+static uint32_t pieces_of(uint64_t n_elems, uint64_t align, uint32_t n_owners)
+{
+    if (n_elems == 0)
+        return 0;
+    uint64_t shortest = gw_div_up(GW_SLICE_MIN, align) * align;
+    uint64_t pieces = n_elems / shortest;
+    return pieces < 1 ? 1 : pieces < n_owners ? (uint32_t)pieces : n_owners;
+}
+
+/* Near-equal runs of blocks for the `pieces` least loaded. loads is sorted by load. */
+static void deal_equal(struct load *loads, uint32_t pieces, uint64_t n_blocks)
+{
+    for (uint32_t i = 0; i < pieces; i++)
+        loads[i].blocks = n_blocks / pieces + (i < n_blocks % pieces);
+}
+
+/* Fills all owners up to one level, as water does. loads is sorted by load. */
+static void deal_level(struct load *loads, uint32_t n_owners, uint64_t n_blocks, uint64_t align)
+{
+    unsigned __int128 sum = (unsigned __int128)n_blocks * align;
+    uint64_t level = 0, left = n_blocks;
+    uint32_t wet = 0;
+    while (wet < n_owners && (wet == 0 || loads[wet].elems < level)) {
+        sum += loads[wet++].elems;
+        level = (uint64_t)(sum / wet);
+    }
+    for (uint32_t i = 0; i < wet; i++) {
+        loads[i].blocks = (level - loads[i].elems) / align;
+        loads[i].elems += loads[i].blocks * align;
+        left -= loads[i].blocks;
+    }
+    /* Fewer than `wet` blocks are left over by rounding down: one each for the lowest. */
+    qsort(loads, n_owners, sizeof *loads, by_load);
+    for (uint32_t i = 0; i < n_owners; i++) {
+        loads[i].elems -= loads[i].blocks * align; /* counted again by the caller, the short last block exactly */
+        loads[i].blocks += i < left;
+    }
+}
+
+/* Turns blocks into slices in rank order, and adds them to the loads. */
+static size_t cut(struct load *loads, uint32_t n_owners, uint32_t tensor, uint64_t n_elems, uint64_t align,
+                  struct gw_slice *slices)
+{
+    size_t n = 0;
+    uint64_t begin = 0;
+    qsort(loads, n_owners, sizeof *loads, by_rank);
+    for (uint32_t i = 0; i < n_owners; i++) {
+        uint64_t count = loads[i].blocks * align;
+        loads[i].blocks = 0;
+        if (count > n_elems - begin)
+            count = n_elems - begin;
+        if (count == 0)
+            continue;
+        slices[n++] = (struct gw_slice){.tensor = tensor, .owner = loads[i].rank, .begin = begin, .count = count};
+        loads[i].elems += count;
+        begin += count;
+    }
+    return n;
+}
+
+gw_status gw_slices_plan(gw_context *context, const uint64_t *n_elems, const uint64_t *align, uint32_t n_tensors,
+                         uint32_t n_owners, struct gw_slice **slices, size_t *n_slices)
+{
+    size_t most = 0;
+    for (uint32_t t = 0; t < n_tensors; t++)
+        most += pieces_of(n_elems[t], align[t], n_owners);
+    size_t *first = gw_alloc(context, (size_t)n_tensors + 1, sizeof *first); /* room of each tensor in `all` */
+    size_t *used = gw_calloc(context, n_tensors, sizeof *used);
+    struct load *loads = gw_calloc(context, n_owners, sizeof *loads);
+    struct gw_slice *all = gw_alloc(context, most, sizeof *all);
+    gw_status status = GW_ERR_MEMORY;
+    if (!first || !used || !loads || !all) {
+        gw_free(context, all);
+        goto out;
+    }
+    first[0] = 0;
+    for (uint32_t t = 0; t < n_tensors; t++)
+        first[t + 1] = first[t] + pieces_of(n_elems[t], align[t], n_owners);
+    for (uint32_t i = 0; i < n_owners; i++)
+        loads[i].rank = i;
+
+    for (int full = 0; full < 2; full++) { /* short tensors, then those that every owner has a part of */
+        for (uint32_t t = 0; t < n_tensors; t++) {
+            uint32_t pieces = pieces_of(n_elems[t], align[t], n_owners);
+            if (pieces == 0 || (pieces == n_owners) != full)
+                continue;
+            uint64_t n_blocks = gw_div_up(n_elems[t], align[t]);
+            qsort(loads, n_owners, sizeof *loads, by_load);
+            if (full)
+                deal_level(loads, n_owners, n_blocks, align[t]);
+            else
+                deal_equal(loads, pieces, n_blocks);
+            used[t] = cut(loads, n_owners, t, n_elems[t], align[t], all + first[t]);
+        }
+    }
+    size_t n = 0;
+    for (uint32_t t = 0; t < n_tensors; t++)
+        for (size_t i = 0; i < used[t]; i++)
+            all[n++] = all[first[t] + i];
+    *slices = all;
+    *n_slices = n;
+    status = GW_OK;
+out:
+    gw_free(context, loads);
+    gw_free(context, used);
+    gw_free(context, first);
+    return status;
+}
