@@ -1,0 +1,64 @@
+#!/bin/bash
+# Trains LeNet on four workers, once with float32 and once with ternary gradients, and compares the two.
+# Usage: scripts/run.sh GRADWIRE_TOOL. Environment: DATA (folder with MNIST), STEPS, SEED, RUNS (where the runs go).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tool=$1
+steps=${STEPS:-3000}
+seed=${SEED:-1}
+runs=${RUNS:-runs}
+
+find_data() {
+    local folder
+    for folder in ${DATA:+"$DATA"} data/mnist shared/data/mnist ../shared/data/mnist; do
+        if compgen -G "$folder/train-images*ubyte*" >/dev/null; then
+            echo "$folder"
+            return
+        fi
+    done
+    if [ -n "${DATA:-}" ]; then
+        echo "run.sh: DATA is $DATA, and has no file train-images-idx3-ubyte, plain or .gz" >&2
+        exit 1
+    fi
+    echo digits
+}
+
+# field FILE NAME: a number from a summary.
+field() {
+    sed -n "s/.*\"$2\": *\([-+0-9.eE]*\|true\|false\).*/\1/p" "$1" | head -n 1
+}
+
+data=$(find_data)
+if [ "$data" = digits ]; then
+    echo "No MNIST found (DATA=DIR names its folder): training on the built-in drawn digits." >&2
+fi
+for codec in none ternary; do
+    echo "LeNet, 4 workers, $steps steps, codec $codec" >&2
+    rm -rf "$runs/run-$codec"
+    "$tool" train --net lenet --data "$data" --workers 4 --codec "$codec" --batch 64 --steps "$steps" --seed "$seed" \
+        --out "$runs/run-$codec"
+done
+
+float=$runs/run-none/summary.json
+ternary=$runs/run-ternary/summary.json
+row() { # row NAME FIELD PRINTF_FORMAT SCALE [ratio]
+    awk -v name="$1" -v a="$(field "$float" "$2")" -v b="$(field "$ternary" "$2")" -v format="$3" -v scale="$4" \
+        -v ratio="${5:-}" 'BEGIN {
+            printf "%-16s %14s %14s", name, sprintf(format, a * scale), sprintf(format, b * scale)
+            if (ratio != "" && b > 0) printf "   %.1f times smaller", a / b
+            printf "\n"
+        }'
+}
+echo
+echo "LeNet on ${data##*/}, 4 workers, batch 64, $steps steps, $(nproc) cores"
+printf '%-16s %14s %14s\n' "" float ternary
+row "test accuracy" test_accuracy '%.2f %%' 100
+row "bytes up" bytes_up '%.1f MB' 1e-6 ratio
+row "bytes down" bytes_down '%.1f MB' 1e-6 ratio
+row "step time" step_ms '%.2f ms' 1
+for summary in "$float" "$ternary"; do
+    if [ "$(field "$summary" replicas_identical)" != true ]; then
+        echo "run.sh: the replicas of $summary are not identical" >&2
+        exit 1
+    fi
+done
