@@ -4,9 +4,7 @@
 #include <string.h>
 #include <zstd.h>
 
-/* The trainer's commands join the table when their files are there. */
-#if defined(GW_HAVE_TRAIN) && __has_include("cmd_train.c")
-#define GW_HAVE_TRAIN_COMMANDS
+#ifdef GW_HAVE_TRAIN
 #include <dnnl.h>
 #endif
 
@@ -17,7 +15,7 @@ typedef struct command {
 } command;
 
 static const command commands[] = {
-#ifdef GW_HAVE_TRAIN_COMMANDS
+#ifdef GW_HAVE_TRAIN
     {"train", gw_cmd_train, "train a network on several workers, gradients coded"},
     {"eval", gw_cmd_eval, "accuracy of a finished run"},
     {"export", gw_cmd_export, "a finished run's parameters as .npy files"},
@@ -44,7 +42,7 @@ static int print_version(void)
     );
     printf("kernels   %s\n", gw_cpu_level());
     printf("libzstd   %s\n", ZSTD_versionString());
-#ifdef GW_HAVE_TRAIN_COMMANDS
+#ifdef GW_HAVE_TRAIN
     const dnnl_version_t *dnnl = dnnl_version();
     printf("oneDNN    %d.%d.%d\n", dnnl->major, dnnl->minor, dnnl->patch);
 #else
