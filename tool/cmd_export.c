@@ -1,0 +1,60 @@
+/* gradwire export: a run's parameters as .npy files, one for each tensor. */
+#include "checkpoint.h"
+#include "file.h"
+#include "npy.h"
+
+#include <stdio.h>
+
+/* Writes DIR/PREFIXNAME.npy for every tensor. Returns an exit status. */
+static int export_tensors(const struct gw_network *net, const float *values, const char *prefix, const char *folder)
+{
+    for (uint32_t t = 0; values && t < net->n_tensors; t++) {
+        const struct gw_param *p = &net->tensors[t];
+        char path[4096];
+        if (snprintf(path, sizeof path, "%s/%s%s.npy", folder, prefix, p->name) >= (int)sizeof path)
+            return tool_fail("the folder's name is too long");
+        if (gw_npy_write(path, values + p->offset, p->dims, p->rank) != 0)
+            return TOOL_FAILED;
+    }
+    return TOOL_DONE;
+}
+
+int gw_cmd_export(int argc, char **argv)
+{
+    const char *from = NULL, *folder = NULL;
+    const tool_option options[] = {
+        {"--from", "RUN", "a run's folder, or a parameter file", TOOL_TEXT, &from, 0, 0},
+        {"-o", "DIR", "folder for the files; made where it is missing", TOOL_TEXT, &folder, 0, 0},
+    };
+    const tool_usage usage = {
+        .synopsis = "export --from RUN -o DIR",
+        .about = "Writes every tensor of a run's parameters as DIR/NAME.npy (conv1.weight.npy, ...), optimizer state of a\n"
+                 "checkpoint as momentum.NAME.npy, and the moving average as ema.NAME.npy.",
+        .example = "gradwire export --from runs/ternary -o parameters",
+        .options = options,
+        .n_options = sizeof options / sizeof *options,
+        .args = "export takes options only",
+    };
+    int exit_status = tool_parse(&usage, &argc, argv);
+    if (exit_status != TOOL_PARSED)
+        return exit_status;
+    if (!from || !folder)
+        return tool_wrong_use("%s is missing", !from ? "--from RUN" : "-o DIR");
+    static struct gw_checkpoint c;
+    gw_status status = gw_checkpoint_read(from, &c);
+    if (status == GW_OK)
+        status = gw_folder_create(folder);
+    if (status != GW_OK) {
+        gw_checkpoint_free(&c);
+        return tool_fail_status(status, NULL);
+    }
+    exit_status = export_tensors(&c.network, c.params, "", folder);
+    if (exit_status == TOOL_DONE)
+        exit_status = export_tensors(&c.network, c.momentum, "momentum.", folder);
+    if (exit_status == TOOL_DONE)
+        exit_status = export_tensors(&c.network, c.ema, "ema.", folder);
+    if (exit_status == TOOL_DONE)
+        tool_note("%u tensors of %s written to %s", c.network.n_tensors, c.network.name, folder);
+    gw_checkpoint_free(&c);
+    return exit_status;
+}

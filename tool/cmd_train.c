@@ -1,0 +1,190 @@
+/* gradwire train: reads the options, shows progress, prints the summary. The training itself is train/. */
+#include "base/clock.h"
+#include "tool.h"
+#include "train.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal_number)
+{
+    (void)signal_number;
+    interrupted = 1;
+}
+
+/* The first Ctrl-C asks for a clean stop, a second one ends the program at once. */
+static void catch_interrupts(void)
+{
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+static bool stop_wanted(void *user)
+{
+    (void)user;
+    return interrupted;
+}
+
+/* ---- progress ------------------------------------------------------------------------------- */
+
+struct display {
+    bool terminal;
+    double last, first; /* times of the last line and of the first step */
+    bool shown;
+};
+
+static void time_text(double seconds, char *text, size_t capacity)
+{
+    unsigned long s = (unsigned long)(seconds + 0.5);
+    if (s < 3600)
+        snprintf(text, capacity, "%lu:%02lu", s / 60, s % 60);
+    else
+        snprintf(text, capacity, "%lu:%02lu:%02lu", s / 3600, s / 60 % 60, s % 60);
+}
+
+/* On a terminal one line that is rewritten; elsewhere a line at first and then every ten seconds. */
+static void show_progress(const struct gw_train_progress *p, void *user)
+{
+    struct display *d = user;
+    double now = gw_clock_seconds(), pause = d->terminal ? 0.1 : 10;
+    bool last = p->step == p->steps;
+    if (d->shown && now - d->last < pause && !last)
+        return;
+    d->shown = true;
+    d->last = now;
+    char left[32], saved[48] = "";
+    time_text(p->seconds_left, left, sizeof left);
+    if (p->times_smaller > 0)
+        snprintf(saved, sizeof saved, "  bytes %.1f times fewer", p->times_smaller);
+    fprintf(stderr, "%sstep %llu/%llu  loss %.4f  %s %.2f %%  %.0f images/s%s  %s left%s", d->terminal ? "\r" : "",
+            (unsigned long long)p->step, (unsigned long long)p->steps, p->loss, p->accuracy_is_test ? "test" : "train",
+            100 * p->accuracy, p->images_per_second, saved, left, d->terminal && !last ? "\033[K" : d->terminal ? "\033[K\n" : "\n");
+    fflush(stderr);
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+static void size_text(uint64_t bytes, char *text, size_t capacity)
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+    double value = (double)bytes;
+    int unit = 0;
+    for (; value >= 1000 && unit < 5; unit++)
+        value /= 1000;
+    snprintf(text, capacity, unit ? "%.2f %s" : "%.0f %s", value, units[unit]);
+}
+
+static void print_layers(const struct gw_train_summary *s)
+{
+    tool_note("%-16s %10s %9s   %-24s   %s", "", "", "", "push, bits/element", "pull, bits/element");
+    tool_note("%-16s %10s %9s   %7s %8s %7s   %7s %8s %7s", "tensor", "elements", "nonzero", "frame", "payload", "entropy",
+              "frame", "payload", "entropy");
+    for (uint32_t t = 0; t < s->n_tensors; t++) {
+        const struct gw_train_tensor *x = &s->tensors[t];
+        tool_note("%-16s %10llu %8.2f%%   %7.3f %8.3f %7.3f   %7.3f %8.3f %7.3f", x->name, (unsigned long long)x->elements,
+                  100 * x->nonzero_share, x->push_bits, x->push_payload_bits, x->push_entropy, x->pull_bits,
+                  x->pull_payload_bits, x->pull_entropy);
+    }
+}
+
+static void print_summary(const struct gw_train_summary *s, const char *out)
+{
+    char up[32], down[32], dense[32];
+    size_text(s->bytes_up, up, sizeof up);
+    size_text(s->bytes_down, down, sizeof down);
+    size_text(s->dense_bytes, dense, sizeof dense);
+    tool_note("%s, %s, %u worker%s, batch %u, %llu steps in %.1f s: %.0f images/s, %.2f ms a step (compute %.2f, codec %.2f, "
+              "waiting %.2f)", s->net, s->codec, s->workers, s->workers == 1 ? "" : "s", s->batch,
+              (unsigned long long)s->steps, s->seconds, s->images_per_second, s->step_ms, s->compute_ms, s->encode_ms,
+              s->wait_ms);
+    tool_note("test accuracy %.2f %%, train accuracy %.2f %%, train loss %.4f", 100 * s->test_accuracy,
+              100 * s->train_accuracy, s->train_loss);
+    if (s->skipped_steps)
+        tool_note("%llu steps were dropped: a gradient held a NaN or an infinity", (unsigned long long)s->skipped_steps);
+    if (s->bytes_up)
+        tool_note("up %s (%.2f times smaller than float32's %s), down %s (%.2f times)", up,
+                  (double)s->dense_bytes / (double)s->bytes_up, dense, down, (double)s->dense_bytes / (double)s->bytes_down);
+    tool_note("parameters %s: %s", s->parameter_hash, s->workers == 1      ? "one replica"
+                                                      : s->replicas_identical ? "all replicas identical"
+                                                                              : "THE REPLICAS DIFFER");
+    if (out)
+        tool_note("written to %s", out);
+}
+
+/* ---- the command ---------------------------------------------------------------------------- */
+
+int gw_cmd_train(int argc, char **argv)
+{
+    struct gw_train_options o = GW_TRAIN_DEFAULTS;
+    const char *link = "local", *nonfinite = "skip";
+    bool json = false, verbose = false;
+    const tool_option options[] = {
+        {"--net", "NET", "lenet, or mlp:784-300-10 with any widths", TOOL_TEXT, &o.net, 0, 0},
+        {"--data", "DIR", "folder with MNIST's files (plain, gz, xz), or digits: drawn, no files needed", TOOL_TEXT, &o.data, 0, 0},
+        {"--workers", "N", "workers, each a thread with its own replica", TOOL_U32, &o.workers, 1, 1024},
+        {"--codec", "SPEC", "how gradients travel (gradwire codecs)", TOOL_TEXT, &o.codec, 0, 0},
+        {"--batch", "TOTAL", "samples of a step, all workers together", TOOL_U32, &o.batch, 1, UINT32_MAX},
+        {"--steps", "K", "length in steps", TOOL_U64, &o.steps, 1, UINT32_MAX},
+        {"--epochs", "K", "length in epochs", TOOL_U64, &o.epochs, 1, 1000000},
+        {"--optimizer", "O", "sgd or momentum", TOOL_TEXT, &o.optimizer, 0, 0},
+        {"--lr", "X", "learning rate of the first step", TOOL_DOUBLE, &o.lr, 0, 0},
+        {"--momentum", "X", "momentum", TOOL_DOUBLE, &o.momentum, 0, 0},
+        {"--schedule", "S", "const, poly:P or step:E1,E2,...", TOOL_TEXT, &o.schedule, 0, 0},
+        {"--weight-decay", "X", "added to the average gradient, biases included", TOOL_DOUBLE, &o.weight_decay, 0, 0},
+        {"--ema", "D", "evaluate a moving average of the parameters, decay min(D, (1+t)/(10+t))", TOOL_DOUBLE, &o.ema, 0, 0},
+        {"--seed", "S", "first parameters, order of samples, draws", TOOL_U64, &o.seed, 0, 0},
+        {"--plan", "PLAN", "none: a group of tensors per layer; single: one group", TOOL_TEXT, &o.plan, 0, 0},
+        {"--nonfinite", "skip|stop", "at a NaN or infinity: drop the step, or end the run", TOOL_TEXT, &nonfinite, 0, 0},
+        {"--threads", "K", "computing threads of each worker", TOOL_U32, &o.threads, 1, 256},
+        {"--codec-threads", "K", "codec threads", TOOL_U32, &o.codec_threads, 1, 256},
+        {"--timeout", "S", "seconds a worker may be silent", TOOL_U32, &o.timeout_s, 1, 86400},
+        {"--link", "local", "how workers reach each other: threads of this process", TOOL_TEXT, &link, 0, 0},
+        {"--out", "DIR", "folder for metrics, summary, TensorBoard events, parameters", TOOL_TEXT, &o.out, 0, 0},
+        {"--checkpoint-every", "K", "save parameters and optimizer every K steps (with --out)", TOOL_U64, &o.checkpoint_every, 1, 0},
+        {"--verbose", NULL, "a table per tensor at the end, for every codec", TOOL_FLAG, &verbose, 0, 0},
+        {"--json", NULL, "the summary as one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
+    };
+    const tool_usage usage = {
+        .synopsis = "train [--net NET] [--data DIR|digits] [options]",
+        .about = "Trains a network on several workers whose gradients travel through a codec. Every worker takes its share of\n"
+                 "each batch; the batch of a step is the same for any number of workers. Batches left over at an epoch's end\n"
+                 "are dropped. Defaults: lenet on drawn digits, 1 worker, codec none, batch 64, 5 epochs, momentum 0.9 at rate\n"
+                 "0.01, schedule poly:0.5, weight decay 0.0005, seed 1. Nothing is written without --out.",
+        .example = "gradwire train --net lenet --data digits --workers 4 --codec ternary --epochs 3",
+        .options = options,
+        .n_options = sizeof options / sizeof *options,
+        .args = "train takes options only",
+    };
+    int exit_status = tool_parse(&usage, &argc, argv);
+    if (exit_status != TOOL_PARSED)
+        return exit_status;
+    if (strcmp(link, "local") != 0)
+        return tool_wrong_use("the link \"%s\" is not in this build; right is local", link);
+    if (strcmp(nonfinite, "skip") != 0 && strcmp(nonfinite, "stop") != 0)
+        return tool_wrong_use("--nonfinite is \"%s\", and must be skip or stop", nonfinite);
+    o.stop_at_nonfinite = strcmp(nonfinite, "stop") == 0;
+
+    struct display display = {.terminal = isatty(STDERR_FILENO)};
+    const struct gw_train_callbacks callbacks = {.progress = show_progress, .stop = stop_wanted, .user = &display};
+    static struct gw_train_summary summary;
+    catch_interrupts();
+    gw_status status = gw_train_run(&o, &callbacks, &summary);
+    if (status != GW_OK && display.shown && display.terminal)
+        fputc('\n', stderr);
+    if (status == GW_ERR_ARGUMENT)
+        return tool_wrong_use("%s", gw_last_error());
+    if (status != GW_OK)
+        return tool_fail_status(status, NULL);
+    bool dense = strcmp(o.codec, "none") == 0 || strcmp(o.codec, "bf16") == 0 || strcmp(o.codec, "f16") == 0;
+    if (verbose || !dense)
+        print_layers(&summary);
+    print_summary(&summary, o.out);
+    if (json && (exit_status = tool_print_json(gw_train_summary_json(&summary))) != TOOL_DONE)
+        return exit_status;
+    return summary.replicas_identical ? TOOL_DONE : tool_fail("the replicas differ at the end; this is a bug, please report it");
+}

@@ -1,0 +1,230 @@
+#include "checkpoint.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "file.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+static const char magic[8] = {'G', 'W', 'P', 'A', 'R', 'A', 'M', '1'};
+static const char *const kinds[3] = {"", "momentum.", "ema."};
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+struct writer {
+    FILE *stream;
+    XXH3_state_t *hash;
+};
+
+static void put(struct writer *w, const void *bytes, size_t n_bytes)
+{
+    fwrite(bytes, 1, n_bytes, w->stream);
+    XXH3_64bits_update(w->hash, bytes, n_bytes);
+}
+
+static void put_number(struct writer *w, uint64_t value, size_t n_bytes)
+{
+    uint8_t bytes[8];
+    for (size_t i = 0; i < n_bytes; i++)
+        bytes[i] = (uint8_t)(value >> 8 * i);
+    put(w, bytes, n_bytes);
+}
+
+static void put_text(struct writer *w, const char *a, const char *b)
+{
+    put_number(w, strlen(a) + strlen(b), 4);
+    put(w, a, strlen(a));
+    put(w, b, strlen(b));
+}
+
+gw_status gw_checkpoint_write(const char *folder, const char *name, const struct gw_checkpoint *c)
+{
+    const struct gw_network *net = &c->network;
+    const float *arrays[3] = {c->params, c->momentum, c->ema};
+    struct gw_file file;
+    GW_TRY(gw_file_open(folder, name, &file));
+    struct writer w = {file.stream, XXH3_createState()};
+    if (!w.hash) {
+        gw_file_discard(&file, false);
+        return gw_fail(GW_ERR_MEMORY, "out of memory while writing %s", file.path);
+    }
+    XXH3_64bits_reset(w.hash);
+    uint32_t n_kinds = 1 + (c->momentum != NULL) + (c->ema != NULL);
+    put(&w, magic, sizeof magic);
+    put_number(&w, c->step, 8);
+    put_number(&w, (uint64_t)net->n_tensors * n_kinds, 4);
+    put_text(&w, net->name, "");
+    for (int k = 0; k < 3; k++)
+        for (uint32_t t = 0; arrays[k] && t < net->n_tensors; t++) {
+            const struct gw_param *p = &net->tensors[t];
+            put_text(&w, kinds[k], p->name);
+            put_number(&w, (uint64_t)p->rank, 4);
+            for (int i = 0; i < p->rank; i++)
+                put_number(&w, p->dims[i], 8);
+        }
+    for (int k = 0; k < 3; k++)
+        for (uint32_t t = 0; arrays[k] && t < net->n_tensors; t++)
+            put(&w, arrays[k] + net->tensors[t].offset, net->tensors[t].n_elems * sizeof(float));
+    put_number(&w, XXH3_64bits_digest(w.hash), 8);
+    XXH3_freeState(w.hash);
+    return gw_file_commit(&file);
+}
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+struct reader {
+    const char *path;
+    const uint8_t *at, *end;
+};
+
+static gw_status cut(const struct reader *r)
+{
+    return gw_fail(GW_ERR_ARGUMENT, "%s is cut short", r->path);
+}
+
+static gw_status get_number(struct reader *r, size_t n_bytes, uint64_t *value)
+{
+    if ((size_t)(r->end - r->at) < n_bytes)
+        return cut(r);
+    *value = 0;
+    for (size_t i = 0; i < n_bytes; i++)
+        *value |= (uint64_t)*r->at++ << 8 * i;
+    return GW_OK;
+}
+
+static gw_status get_text(struct reader *r, char *text, size_t capacity)
+{
+    uint64_t n = 0;
+    GW_TRY(get_number(r, 4, &n));
+    if ((uint64_t)(r->end - r->at) < n)
+        return cut(r);
+    if (n >= capacity || memchr(r->at, 0, n))
+        return gw_fail(GW_ERR_ARGUMENT, "%s holds a name that cannot be", r->path);
+    memcpy(text, r->at, n);
+    text[n] = 0;
+    r->at += n;
+    return GW_OK;
+}
+
+/* The list of tensors must be the network's, once for each kind. Finds out which kinds there are. */
+static gw_status read_list(struct reader *r, const struct gw_network *net, bool present[3])
+{
+    for (int k = 0; k < 3; k++) {
+        struct reader here = *r;
+        char name[64];
+        if (k > 0 && (get_text(&here, name, sizeof name) != GW_OK || strncmp(name, kinds[k], strlen(kinds[k])) != 0))
+            continue;
+        present[k] = true;
+        for (uint32_t t = 0; t < net->n_tensors; t++) {
+            const struct gw_param *p = &net->tensors[t];
+            uint64_t rank = 0, dim = 0;
+            GW_TRY(get_text(r, name, sizeof name));
+            GW_TRY(get_number(r, 4, &rank));
+            bool same = strncmp(name, kinds[k], strlen(kinds[k])) == 0 && strcmp(name + strlen(kinds[k]), p->name) == 0 &&
+                        rank == (uint64_t)p->rank;
+            for (int i = 0; same && i < p->rank; i++) {
+                GW_TRY(get_number(r, 8, &dim));
+                same = dim == p->dims[i];
+            }
+            if (!same)
+                return gw_fail(GW_ERR_ARGUMENT, "%s: its tensor %s is not that of %s (%s%s)", r->path, name, net->name,
+                               kinds[k], p->name);
+        }
+    }
+    return GW_OK;
+}
+
+static gw_status parse(struct reader *r, struct gw_checkpoint *c)
+{
+    uint64_t n_tensors = 0;
+    char net[64];
+    size_t n_bytes = (size_t)(r->end - r->at);
+    if (n_bytes < sizeof magic + 8 || memcmp(r->at, magic, sizeof magic) != 0)
+        return gw_fail(GW_ERR_ARGUMENT, "%s is no parameter file of Gradwire (it must start with %.8s)", r->path, magic);
+    struct reader tail = {r->path, r->end - 8, r->end};
+    uint64_t checksum = 0;
+    GW_TRY(get_number(&tail, 8, &checksum));
+    if (checksum != XXH3_64bits(r->at, n_bytes - 8))
+        return gw_fail(GW_ERR_ARGUMENT, "%s is damaged or cut short: its checksum does not match its bytes", r->path);
+    r->end -= 8;
+    r->at += sizeof magic;
+    GW_TRY(get_number(r, 8, &c->step));
+    GW_TRY(get_number(r, 4, &n_tensors));
+    GW_TRY(get_text(r, net, sizeof net));
+    GW_TRY(gw_network_create(net, &c->network));
+    bool present[3] = {false};
+    GW_TRY(read_list(r, &c->network, present));
+    uint64_t n_kinds = (uint64_t)present[0] + present[1] + present[2];
+    if (n_tensors != n_kinds * c->network.n_tensors ||
+        (uint64_t)(r->end - r->at) != n_kinds * c->network.n_params * sizeof(float))
+        return gw_fail(GW_ERR_ARGUMENT, "%s: its length does not fit its %llu tensors", r->path,
+                       (unsigned long long)n_tensors);
+    float **arrays[3] = {&c->params, &c->momentum, &c->ema};
+    for (int k = 0; k < 3; k++) {
+        if (!present[k])
+            continue;
+        float *to = *arrays[k] = gw_calloc(NULL, c->network.n_storage, sizeof(float));
+        if (!to)
+            return GW_ERR_MEMORY;
+        for (uint32_t t = 0; t < c->network.n_tensors; t++) {
+            size_t bytes = c->network.tensors[t].n_elems * sizeof(float);
+            memcpy(to + c->network.tensors[t].offset, r->at, bytes);
+            r->at += bytes;
+        }
+    }
+    return GW_OK;
+}
+
+/* The whole file; its length is what the file system says, so memory is no more than that. */
+static gw_status slurp(const char *path, uint8_t **bytes, size_t *n_bytes)
+{
+    struct stat st;
+    FILE *stream = fopen(path, "rbe");
+    if (!stream)
+        return gw_fail(GW_ERR_SYSTEM, "%s cannot be opened: %s", path, strerror(errno));
+    gw_status status = GW_OK;
+    if (fstat(fileno(stream), &st) != 0 || !S_ISREG(st.st_mode))
+        status = gw_fail(GW_ERR_SYSTEM, "%s is no regular file", path);
+    *n_bytes = status == GW_OK ? (size_t)st.st_size : 0;
+    *bytes = status == GW_OK ? gw_alloc(NULL, *n_bytes, 1) : NULL;
+    if (status == GW_OK && !*bytes)
+        status = GW_ERR_MEMORY;
+    if (status == GW_OK && fread(*bytes, 1, *n_bytes, stream) != *n_bytes)
+        status = gw_fail(GW_ERR_SYSTEM, "%s cannot be read: %s", path, strerror(errno));
+    fclose(stream);
+    if (status != GW_OK) {
+        gw_free(NULL, *bytes);
+        *bytes = NULL;
+    }
+    return status;
+}
+
+gw_status gw_checkpoint_read(const char *from, struct gw_checkpoint *c)
+{
+    char path[4096];
+    struct stat st;
+    uint8_t *bytes = NULL;
+    size_t n_bytes = 0;
+    *c = (struct gw_checkpoint){0};
+    bool folder = stat(from, &st) == 0 && S_ISDIR(st.st_mode);
+    snprintf(path, sizeof path, "%s%s", from, folder ? "/" GW_PARAMETER_FILE : "");
+    if (folder && stat(path, &st) != 0)
+        return gw_fail(GW_ERR_ARGUMENT, "%s holds no %s; a finished run made with --out has one", from, GW_PARAMETER_FILE);
+    GW_TRY(slurp(path, &bytes, &n_bytes));
+    struct reader r = {path, bytes, bytes + n_bytes};
+    gw_status status = parse(&r, c);
+    gw_free(NULL, bytes);
+    if (status != GW_OK)
+        gw_checkpoint_free(c);
+    return status;
+}
+
+void gw_checkpoint_free(struct gw_checkpoint *c)
+{
+    gw_free(NULL, c->params);
+    gw_free(NULL, c->momentum);
+    gw_free(NULL, c->ema);
+    c->params = c->momentum = c->ema = NULL;
+}

@@ -1,0 +1,33 @@
+/* Parameter files (.gwp): the tensors of a network under their names, and what belongs to them. The final parameters of a
+ * run and its checkpoints have this form; optimizer state and averages are further tensors, "momentum.NAME", "ema.NAME".
+ *
+ * All numbers little-endian:
+ *     8 bytes   "GWPARAM1"
+ *     8         step: updates made so far
+ *     4         number of tensors
+ *     4 + n     network: length, text
+ *     each tensor: 4 + n name, 4 rank (1 to 4), 8 for each dimension
+ *     each tensor: its elements, float32
+ *     8         XXH3 (64 bit) of everything before */
+#ifndef GW_TRAIN_CHECKPOINT_H
+#define GW_TRAIN_CHECKPOINT_H
+
+#include "network.h"
+
+struct gw_checkpoint {
+    struct gw_network network;
+    uint64_t step;
+    float *params, *momentum, *ema; /* flat arrays of the network; NULL where not there; params always is */
+};
+
+/* Writes FOLDER/NAME, whole or not at all. momentum and ema may be NULL. */
+gw_status gw_checkpoint_write(const char *folder, const char *name, const struct gw_checkpoint *checkpoint);
+
+/* `from` is a file, or a folder that holds parameters.gwp. What is cut, altered or does not fit the network it names is
+ * refused before memory is taken for it. */
+gw_status gw_checkpoint_read(const char *from, struct gw_checkpoint *checkpoint);
+void gw_checkpoint_free(struct gw_checkpoint *checkpoint);
+
+#define GW_PARAMETER_FILE "parameters.gwp"
+
+#endif

@@ -1,0 +1,128 @@
+/* Reads a whole data file into memory: plain, gzip or xz. */
+#include "base/error.h"
+#include "base/memory.h"
+#include "data.h"
+
+#include <errno.h>
+#include <lzma.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+enum { CHUNK = 1 << 20 };
+
+struct growing {
+    uint8_t *bytes;
+    size_t n, capacity, max;
+    const char *path;
+};
+
+/* Makes room for at least one more chunk. */
+static gw_status grow(struct growing *g)
+{
+    if (g->capacity - g->n >= CHUNK)
+        return GW_OK;
+    if (g->n > g->max)
+        return gw_fail(GW_ERR_ARGUMENT, "%s holds more than %zu bytes; that is no file of this data set", g->path, g->max);
+    size_t capacity = g->capacity * 2 + CHUNK;
+    uint8_t *bytes = gw_alloc(NULL, capacity, 1);
+    if (!bytes)
+        return GW_ERR_MEMORY;
+    if (g->n)
+        memcpy(bytes, g->bytes, g->n);
+    gw_free(NULL, g->bytes);
+    g->bytes = bytes, g->capacity = capacity;
+    return GW_OK;
+}
+
+/* zlib reads files that are not compressed as they are, so this serves plain files too. */
+static gw_status read_gzip(struct growing *g)
+{
+    gzFile file = gzopen(g->path, "rb");
+    if (!file)
+        return gw_fail(GW_ERR_SYSTEM, "%s cannot be opened: %s", g->path, strerror(errno));
+    gw_status status = GW_OK;
+    int got = 1;
+    while (got > 0 && (status = grow(g)) == GW_OK) {
+        got = gzread(file, g->bytes + g->n, CHUNK);
+        if (got > 0)
+            g->n += (size_t)got;
+    }
+    if (status == GW_OK) {
+        int number;
+        const char *why = gzerror(file, &number);
+        if (number == Z_ERRNO)
+            status = gw_fail(GW_ERR_SYSTEM, "%s cannot be read: %s", g->path, strerror(errno));
+        else if (number == Z_BUF_ERROR)
+            status = gw_fail(GW_ERR_ARGUMENT, "%s is cut short: the compressed data end too early; fetch the file again", g->path);
+        else if (got < 0)
+            status = gw_fail(GW_ERR_ARGUMENT, "%s is damaged (%s); fetch the file again", g->path, why);
+    }
+    gzclose(file);
+    return status;
+}
+
+static gw_status read_xz_stream(struct growing *g, FILE *file, lzma_stream *xz)
+{
+    uint8_t in[65536];
+    lzma_action action = LZMA_RUN;
+    for (;;) {
+        if (xz->avail_in == 0 && action == LZMA_RUN) {
+            xz->next_in = in;
+            xz->avail_in = fread(in, 1, sizeof in, file);
+            if (ferror(file))
+                return gw_fail(GW_ERR_SYSTEM, "%s cannot be read: %s", g->path, strerror(errno));
+            if (xz->avail_in == 0)
+                action = LZMA_FINISH;
+        }
+        GW_TRY(grow(g));
+        xz->next_out = g->bytes + g->n;
+        xz->avail_out = CHUNK;
+        lzma_ret ret = lzma_code(xz, action);
+        g->n += CHUNK - xz->avail_out;
+        if (ret == LZMA_STREAM_END)
+            return GW_OK;
+        if (ret == LZMA_BUF_ERROR)
+            return gw_fail(GW_ERR_ARGUMENT, "%s is cut short: the compressed data end too early; fetch the file again", g->path);
+        if (ret != LZMA_OK)
+            return gw_fail(GW_ERR_ARGUMENT, "%s is damaged (xz error %d); fetch the file again", g->path, (int)ret);
+    }
+}
+
+static gw_status read_xz(struct growing *g)
+{
+    FILE *file = fopen(g->path, "rb");
+    if (!file)
+        return gw_fail(GW_ERR_SYSTEM, "%s cannot be opened: %s", g->path, strerror(errno));
+    lzma_stream xz = LZMA_STREAM_INIT;
+    gw_status status;
+    if (lzma_stream_decoder(&xz, UINT64_MAX, LZMA_CONCATENATED) != LZMA_OK)
+        status = gw_fail(GW_ERR_MEMORY, "%s: the xz decoder got no memory", g->path);
+    else
+        status = read_xz_stream(g, file, &xz);
+    lzma_end(&xz);
+    fclose(file);
+    return status;
+}
+
+gw_status gw_data_file(const char *folder, const char *name, size_t max_bytes, char *path, size_t path_capacity,
+                       uint8_t **bytes, size_t *n_bytes)
+{
+    static const char *const endings[] = {"", ".gz", ".xz"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        snprintf(path, path_capacity, "%s/%s%s", folder, name, endings[i]);
+        if (access(path, F_OK) != 0)
+            continue;
+        struct growing g = {.max = max_bytes, .path = path};
+        gw_status status = i == 2 ? read_xz(&g) : read_gzip(&g);
+        if (status != GW_OK) {
+            gw_free(NULL, g.bytes);
+            return status;
+        }
+        *bytes = g.bytes, *n_bytes = g.n;
+        return GW_OK;
+    }
+    return gw_fail(GW_ERR_ARGUMENT, "%s has no file %s (nor %s.gz, %s.xz); the folder must hold the data set's files under "
+                   "their original names, or use --data digits, which needs no files", folder, name, name, name);
+}

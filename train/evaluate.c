@@ -1,0 +1,28 @@
+#include "evaluate.h"
+#include "base/error.h"
+
+void gw_batch_load(const struct gw_samples *samples, size_t sample_bytes, const uint32_t *order, uint32_t first, uint32_t n,
+                   float *input, uint8_t *labels)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        size_t sample = order ? order[i] : first + i;
+        const uint8_t *restrict from = samples->pixels + sample * sample_bytes;
+        float *restrict to = input + i * sample_bytes;
+        for (size_t k = 0; k < sample_bytes; k++)
+            to[k] = (float)from[k] * GW_PIXEL_SCALE;
+        labels[i] = samples->labels[sample];
+    }
+}
+
+gw_status gw_evaluate(struct gw_model *model, const struct gw_pass *pass, const struct gw_data *data, uint32_t begin,
+                      uint32_t end, uint32_t *correct, double *loss)
+{
+    uint8_t labels[GW_EVAL_BATCH];
+    for (uint32_t at = begin; at < end; at += GW_EVAL_BATCH) {
+        uint32_t n = end - at < GW_EVAL_BATCH ? end - at : GW_EVAL_BATCH;
+        gw_batch_load(&data->test, gw_data_sample_bytes(data), NULL, at, n, gw_model_input(model), labels);
+        GW_TRY(gw_model_forward(model, pass));
+        gw_model_loss(model, labels, n, 0, loss, correct);
+    }
+    return GW_OK;
+}

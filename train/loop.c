@@ -1,0 +1,263 @@
+/* A run from its options to its summary: loads, checks, starts the workers, adds up, saves. */
+#include "base/error.h"
+#include "base/memory.h"
+#include "checkpoint.h"
+#include "evaluate.h"
+#include "team.h"
+
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- before --------------------------------------------------------------------------------- */
+
+static gw_status check_options(const struct gw_train_options *o)
+{
+    if (o->workers == 0 || o->workers > 1024)
+        return gw_fail(GW_ERR_ARGUMENT, "--workers is %u, and must be 1 to 1024", o->workers);
+    if (o->batch < o->workers)
+        return gw_fail(GW_ERR_ARGUMENT, "--batch is %u and --workers %u: every worker needs a sample, so the batch must be at "
+                       "least as large as the number of workers", o->batch, o->workers);
+    if (o->steps == 0 && o->epochs == 0)
+        return gw_fail(GW_ERR_ARGUMENT, "--steps or --epochs must be 1 or more");
+    if (!(o->lr >= 0) || !isfinite(o->lr))
+        return gw_fail(GW_ERR_ARGUMENT, "--lr is %g, and must be 0 or more", o->lr);
+    if (!(o->momentum >= 0 && o->momentum < 1))
+        return gw_fail(GW_ERR_ARGUMENT, "--momentum is %g, and must be 0 or more and less than 1", o->momentum);
+    if (!(o->weight_decay >= 0) || !isfinite(o->weight_decay))
+        return gw_fail(GW_ERR_ARGUMENT, "--weight-decay is %g, and must be 0 or more", o->weight_decay);
+    if (!(o->ema >= 0 && o->ema < 1))
+        return gw_fail(GW_ERR_ARGUMENT, "--ema is %g, and must be 0 (none) or more and less than 1", o->ema);
+    if (o->threads == 0 || o->threads > 256)
+        return gw_fail(GW_ERR_ARGUMENT, "--threads is %u, and must be 1 to 256", o->threads);
+    if (o->timeout_s == 0 || o->timeout_s > 86400)
+        return gw_fail(GW_ERR_ARGUMENT, "--timeout is %u, and must be 1 to 86400 seconds", o->timeout_s);
+    if (o->checkpoint_every && !o->out)
+        return gw_fail(GW_ERR_ARGUMENT, "--checkpoint-every needs --out DIR, the folder checkpoints go to");
+    return GW_OK;
+}
+
+static gw_status declare_tensors(struct gw_team *team)
+{
+    bool single = strcmp(team->options->plan, "single") == 0;
+    if (!single && strcmp(team->options->plan, "none") != 0)
+        return gw_fail(GW_ERR_ARGUMENT, "the plan \"%s\" is not known to this version; right are none (a group per layer) and "
+                       "single (one group)", team->options->plan);
+    for (uint32_t t = 0; t < team->network.n_tensors; t++) {
+        const struct gw_param *p = &team->network.tensors[t];
+        team->tensors[t] = (gw_tensor){.name = p->name, .id = t, .n_elems = p->n_elems, .last_layer = p->last_layer};
+        team->group_of[t] = single ? 0 : p->layer;
+        snprintf(team->traffic[t].name, sizeof team->traffic[t].name, "%s", p->name);
+        team->traffic[t].elements = p->n_elems;
+    }
+    return GW_OK;
+}
+
+/* Everything that can be wrong with the options is found before data are read, and the folder is known to be writable
+ * before any time is spent. */
+static gw_status prepare(struct gw_team *team)
+{
+    const struct gw_train_options *o = team->options;
+    GW_TRY(check_options(o));
+    GW_TRY(gw_network_create(o->net, &team->network));
+    GW_TRY(gw_optimizer_parse(o->optimizer, &team->optimizer));
+    GW_TRY(gw_schedule_parse(o->schedule, &team->schedule));
+    GW_TRY(declare_tensors(team));
+    gw_context_options context = {.struct_bytes = sizeof context, .n_threads = o->codec_threads};
+    GW_TRY(gw_context_create(&context, &team->context));
+    GW_TRY(gw_codec_parse(team->context, o->codec, &team->codec));
+    GW_TRY(gw_metrics_open(&team->metrics, o->out));
+
+    GW_TRY(gw_data_load(o->data, &team->data));
+    GW_TRY(gw_network_fits(&team->network, (struct gw_shape){team->data.channels, team->data.height, team->data.width},
+                           team->data.classes));
+    if (o->batch > team->data.train.n)
+        return gw_fail(GW_ERR_ARGUMENT, "--batch is %u, and the training set has %u samples", o->batch, team->data.train.n);
+    team->steps_per_epoch = team->data.train.n / o->batch;
+    team->steps = o->steps ? o->steps : o->epochs * team->steps_per_epoch;
+    if (team->steps > UINT32_MAX)
+        return gw_fail(GW_ERR_ARGUMENT, "a run has at most %u steps", UINT32_MAX);
+
+    GW_TRY(gw_dnn_check(dnnl_engine_create(&team->engine, dnnl_cpu, 0), "an engine"));
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    team->evaluators = processors > 0 && processors < o->workers ? (uint32_t)processors : o->workers;
+    uint64_t window = team->steps >= team->steps_per_epoch ? team->steps_per_epoch : 100;
+    team->metrics.window_begin = team->steps > window ? team->steps - window : 0;
+    team->metrics.steps = team->steps, team->metrics.steps_per_epoch = team->steps_per_epoch;
+    team->metrics.batch = o->batch, team->metrics.workers = o->workers, team->metrics.test_samples = team->data.test.n;
+
+    team->records = gw_calloc(NULL, (size_t)GW_TEAM_RING * o->workers, sizeof *team->records);
+    team->workers = gw_calloc(NULL, o->workers, sizeof *team->workers);
+    team->links = gw_calloc(NULL, o->workers, sizeof *team->links);
+    if (!team->records || !team->workers || !team->links)
+        return GW_ERR_MEMORY;
+    GW_TRY(gw_link_local_create(team->context, o->workers, team->links));
+    team->n_links = o->workers;
+    return GW_OK;
+}
+
+/* ---- during --------------------------------------------------------------------------------- */
+
+gw_status gw_team_collect(struct gw_team *team, uint64_t t)
+{
+    GW_TRY(gw_metrics_step(&team->metrics, t, &team->records[(t % GW_TEAM_RING) * team->options->workers]));
+    if (team->callbacks && team->callbacks->progress) {
+        struct gw_train_progress progress;
+        gw_metrics_progress(&team->metrics, &progress);
+        team->callbacks->progress(&progress, team->callbacks->user);
+    }
+    return GW_OK;
+}
+
+static gw_status run_workers(struct gw_team *team)
+{
+    for (uint32_t i = 0; i < team->options->workers; i++) {
+        struct gw_worker *w = &team->workers[i];
+        w->team = team, w->rank = i;
+        w->started = pthread_create(&w->thread, NULL, gw_worker_main, w) == 0;
+        if (!w->started) {
+            char text[128];
+            snprintf(text, sizeof text, "the thread of worker %u could not be started", i);
+            team->links[i].ops->fail(team->links[i].self, GW_ERR_SYSTEM, text);
+            pthread_mutex_lock(&team->failure_lock);
+            team->failure = GW_ERR_SYSTEM;
+            snprintf(team->failure_text, sizeof team->failure_text, "%s", text);
+            pthread_mutex_unlock(&team->failure_lock);
+            break;
+        }
+    }
+    for (uint32_t i = 0; i < team->options->workers; i++)
+        if (team->workers[i].started)
+            pthread_join(team->workers[i].thread, NULL);
+    if (team->failure != GW_OK)
+        return gw_fail(team->failure, "%s", team->failure_text);
+    return gw_team_collect(team, team->metrics.n_steps); /* rank 0 is one step behind */
+}
+
+/* ---- after ---------------------------------------------------------------------------------- */
+
+static void summarise(const struct gw_team *team, struct gw_train_summary *s)
+{
+    const struct gw_train_options *o = team->options;
+    *s = (struct gw_train_summary){.workers = o->workers, .batch = o->batch, .seed = o->seed,
+                                   .parameters = team->network.n_params, .replicas_identical = true,
+                                   .n_tensors = team->network.n_tensors};
+    snprintf(s->net, sizeof s->net, "%s", o->net);
+    snprintf(s->codec, sizeof s->codec, "%s", o->codec);
+    snprintf(s->data, sizeof s->data, "%s", o->data);
+    snprintf(s->parameter_hash, sizeof s->parameter_hash, "%016llx", (unsigned long long)team->workers[0].hash);
+    for (uint32_t i = 1; i < o->workers; i++)
+        s->replicas_identical &= team->workers[i].hash == team->workers[0].hash;
+    gw_metrics_summary(&team->metrics, s);
+    double n = team->n_accounted ? team->n_accounted : 1;
+    for (uint32_t t = 0; t < s->n_tensors; t++) {
+        struct gw_train_tensor *x = &s->tensors[t];
+        *x = team->traffic[t];
+        x->nonzero_share /= n;
+        x->push_bits /= n, x->push_payload_bits /= n, x->push_entropy /= n;
+        x->pull_bits /= n, x->pull_payload_bits /= n, x->pull_entropy /= n;
+    }
+}
+
+static gw_status save(struct gw_team *team, const struct gw_train_summary *summary)
+{
+    const char *out = team->options->out;
+    if (!out)
+        return GW_OK;
+    struct gw_checkpoint final = {.network = team->network, .step = team->steps, .params = team->workers[0].params,
+                                  .ema = team->workers[0].ema};
+    GW_TRY(gw_checkpoint_write(out, GW_PARAMETER_FILE, &final));
+    GW_TRY(gw_metrics_commit(&team->metrics));
+    return gw_metrics_write_summary(out, summary); /* last: a folder with a summary is complete */
+}
+
+static void tear_down(struct gw_team *team)
+{
+    gw_metrics_abandon(&team->metrics);
+    for (uint32_t i = 0; team->workers && i < team->options->workers; i++)
+        gw_worker_free(&team->workers[i]);
+    for (uint32_t i = 0; i < team->n_links; i++)
+        team->links[i].ops->destroy(team->links[i].self);
+    gw_codec_destroy(team->codec);
+    gw_context_destroy(team->context);
+    if (team->engine)
+        dnnl_engine_destroy(team->engine);
+    gw_data_free(&team->data);
+    gw_free(NULL, team->records);
+    gw_free(NULL, team->workers);
+    gw_free(NULL, team->links);
+    pthread_mutex_destroy(&team->failure_lock);
+    gw_free(NULL, team);
+}
+
+gw_status gw_train_run(const struct gw_train_options *options, const struct gw_train_callbacks *callbacks,
+                       struct gw_train_summary *summary)
+{
+    struct gw_team *team = gw_calloc(NULL, 1, sizeof *team);
+    if (!team)
+        return GW_ERR_MEMORY;
+    team->options = options, team->callbacks = callbacks;
+    atomic_init(&team->stop_at, UINT64_MAX);
+    pthread_mutex_init(&team->failure_lock, NULL);
+
+    gw_status status = prepare(team);
+    if (status == GW_OK)
+        status = run_workers(team);
+    if (status == GW_OK && team->stopped)
+        status = gw_fail(GW_ERR_CLOSED, "stopped after %llu of %llu steps, as asked; nothing was saved but checkpoints",
+                         (unsigned long long)team->metrics.n_steps, (unsigned long long)team->steps);
+    if (status == GW_OK) {
+        summarise(team, summary);
+        status = save(team, summary);
+    }
+    tear_down(team);
+    return status;
+}
+
+/* ---- evaluation of saved parameters --------------------------------------------------------- */
+
+static gw_status evaluate_saved(const struct gw_checkpoint *c, const struct gw_data *data, struct gw_eval_result *result)
+{
+    dnnl_engine_t engine;
+    struct gw_model *model = NULL;
+    const struct gw_pass pass = {.version = 1};
+    uint32_t correct = 0;
+    double loss = 0;
+    GW_TRY(gw_network_fits(&c->network, (struct gw_shape){data->channels, data->height, data->width}, data->classes));
+    GW_TRY(gw_dnn_check(dnnl_engine_create(&engine, dnnl_cpu, 0), "an engine"));
+    gw_status status = gw_model_create(&c->network, engine, GW_EVAL_BATCH, c->ema ? c->ema : c->params, NULL, &model);
+    if (status == GW_OK)
+        status = gw_evaluate(model, &pass, data, 0, data->test.n, &correct, &loss);
+    gw_model_destroy(model);
+    dnnl_engine_destroy(engine);
+    result->samples = data->test.n;
+    result->test_accuracy = (double)correct / data->test.n;
+    result->test_loss = loss / data->test.n;
+    return status;
+}
+
+gw_status gw_train_eval(const char *net, const char *data_source, const char *from, uint32_t threads,
+                        struct gw_eval_result *result)
+{
+    struct gw_checkpoint *c = gw_calloc(NULL, 1, sizeof *c);
+    struct gw_data data;
+    if (!c)
+        return GW_ERR_MEMORY;
+    omp_set_num_threads((int)threads);
+    gw_status status = gw_checkpoint_read(from, c);
+    if (status == GW_OK && net && strcmp(net, c->network.name) != 0)
+        status = gw_fail(GW_ERR_ARGUMENT, "--net is %s, and %s holds the parameters of %s", net, from, c->network.name);
+    if (status == GW_OK) {
+        snprintf(result->net, sizeof result->net, "%s", c->network.name);
+        result->step = c->step;
+        status = gw_data_load(data_source, &data);
+    }
+    if (status == GW_OK) {
+        status = evaluate_saved(c, &data, result);
+        gw_data_free(&data);
+    }
+    gw_checkpoint_free(c);
+    gw_free(NULL, c);
+    return status;
+}

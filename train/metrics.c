@@ -1,0 +1,225 @@
+#include "metrics.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "tensorboard.h"
+
+#include <math.h>
+#include <string.h>
+
+#define EVENT_FILE "events.out.tfevents.0.gradwire"
+
+static double wall_time(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+gw_status gw_metrics_open(struct gw_metrics *m, const char *out)
+{
+    m->test_accuracy = -1;
+    if (!out)
+        return GW_OK;
+    GW_TRY(gw_folder_create(out));
+    GW_TRY(gw_file_open(out, "metrics.jsonl", &m->lines));
+    GW_TRY(gw_file_open(out, EVENT_FILE, &m->events));
+    gw_tensorboard_begin(m->events.stream, wall_time());
+    return GW_OK;
+}
+
+/* JSON has no NaN and no infinity. */
+static void put(FILE *file, const char *key, double value)
+{
+    if (isfinite(value))
+        fprintf(file, ", \"%s\": %.17g", key, value);
+    else
+        fprintf(file, ", \"%s\": null", key);
+}
+
+/* One step, all workers together. */
+struct totals {
+    double loss, accuracy, compute_seconds, encode_seconds, wait_seconds, bound_gap;
+    uint64_t bytes_up, bytes_down, dense_bytes, nonzeros, elements;
+    uint32_t correct, test_correct;
+};
+
+static struct totals add_up(const struct gw_step_record *records, uint32_t workers, uint32_t batch)
+{
+    struct totals s = {0};
+    for (uint32_t i = 0; i < workers; i++) {
+        const struct gw_step_record *r = &records[i];
+        s.loss += r->loss;
+        s.correct += r->correct;
+        s.test_correct += r->test_correct;
+        s.compute_seconds += r->compute_seconds / workers;
+        s.encode_seconds += r->result.encode_seconds / workers;
+        s.wait_seconds += r->result.wait_seconds / workers;
+        s.bytes_up += r->result.bytes_up;
+        s.bytes_down += r->result.bytes_down;
+        s.dense_bytes += r->result.dense_bytes;
+        s.nonzeros += r->result.nonzeros;
+        s.elements += r->result.elements;
+        s.bound_gap = fmax(s.bound_gap, r->result.bound_gap);
+    }
+    s.loss /= batch;
+    s.accuracy = (double)s.correct / batch;
+    return s;
+}
+
+static void write_line(struct gw_metrics *m, uint64_t step, const struct totals *s, const struct gw_step_record *first)
+{
+    FILE *f = m->lines.stream;
+    fprintf(f, "{\"step\": %llu, \"epoch\": %llu", (unsigned long long)step, (unsigned long long)(step / m->steps_per_epoch));
+    put(f, "loss", s->loss);
+    put(f, "accuracy", s->accuracy);
+    put(f, "lr", first->lr);
+    put(f, "step_ms", 1e3 * first->step_seconds);
+    put(f, "compute_ms", 1e3 * s->compute_seconds);
+    put(f, "encode_ms", 1e3 * s->encode_seconds);
+    put(f, "wait_ms", 1e3 * s->wait_seconds);
+    fprintf(f, ", \"bytes_up\": %llu, \"bytes_down\": %llu", (unsigned long long)s->bytes_up, (unsigned long long)s->bytes_down);
+    put(f, "nonzero_share", s->elements ? (double)s->nonzeros / (double)s->elements : 0);
+    put(f, "bound_gap", s->bound_gap);
+    fprintf(f, ", \"committed\": %s", first->result.committed ? "true" : "false");
+    if (first->evaluated)
+        put(f, "test_accuracy", m->test_accuracy);
+    fputs("}\n", f);
+}
+
+static void write_events(struct gw_metrics *m, uint64_t step, const struct totals *s, const struct gw_step_record *first)
+{
+    FILE *f = m->events.stream;
+    double now = wall_time();
+    gw_tensorboard_scalar(f, now, step, "loss", (float)s->loss);
+    gw_tensorboard_scalar(f, now, step, "lr", (float)first->lr);
+    gw_tensorboard_scalar(f, now, step, "accuracy/train", (float)s->accuracy);
+    gw_tensorboard_scalar(f, now, step, "bytes/up", (float)s->bytes_up);
+    gw_tensorboard_scalar(f, now, step, "bytes/down", (float)s->bytes_down);
+    if (first->evaluated)
+        gw_tensorboard_scalar(f, now, step, "accuracy/test", (float)m->test_accuracy);
+}
+
+gw_status gw_metrics_step(struct gw_metrics *m, uint64_t step, const struct gw_step_record *records)
+{
+    const struct gw_step_record *first = &records[0];
+    struct totals s = add_up(records, m->workers, m->batch);
+    m->n_steps++;
+    m->bytes_up += s.bytes_up, m->bytes_down += s.bytes_down, m->dense_bytes += s.dense_bytes;
+    m->step_seconds += first->step_seconds;
+    m->compute_seconds += s.compute_seconds, m->encode_seconds += s.encode_seconds, m->wait_seconds += s.wait_seconds;
+    if (!first->result.committed)
+        m->n_skipped++;
+    else {
+        double take = fmax(0.02, 1.0 / (double)(m->n_steps - m->n_skipped)); /* the mean at first, then the last 50 steps or so */
+        m->running_loss += take * (s.loss - m->running_loss);
+        m->running_accuracy += take * (s.accuracy - m->running_accuracy);
+        if (step >= m->window_begin) {
+            m->window_loss += s.loss, m->window_accuracy += s.accuracy;
+            m->window_steps++;
+        }
+    }
+    if (first->evaluated)
+        m->test_accuracy = (double)s.test_correct / m->test_samples;
+    if (!m->lines.stream)
+        return GW_OK;
+    write_line(m, step, &s, first);
+    write_events(m, step, &s, first);
+    double now = gw_clock_seconds();
+    if (now - m->last_flush > 1) { /* so that others can watch the run */
+        fflush(m->lines.stream);
+        fflush(m->events.stream);
+        m->last_flush = now;
+    }
+    GW_TRY(gw_file_check(&m->lines));
+    return gw_file_check(&m->events);
+}
+
+void gw_metrics_progress(const struct gw_metrics *m, struct gw_train_progress *p)
+{
+    *p = (struct gw_train_progress){.step = m->n_steps, .steps = m->steps, .loss = m->running_loss};
+    p->accuracy_is_test = m->test_accuracy >= 0;
+    p->accuracy = p->accuracy_is_test ? m->test_accuracy : m->running_accuracy;
+    p->images_per_second = (double)m->n_steps * m->batch / m->step_seconds;
+    p->seconds_left = m->step_seconds / (double)m->n_steps * (double)(m->steps - m->n_steps);
+    p->times_smaller = m->bytes_up ? (double)m->dense_bytes / (double)m->bytes_up : 0;
+}
+
+void gw_metrics_summary(const struct gw_metrics *m, struct gw_train_summary *s)
+{
+    double n = (double)m->n_steps, window = (double)m->window_steps;
+    s->steps = m->n_steps;
+    s->skipped_steps = m->n_skipped;
+    s->train_loss = m->window_loss / window; /* NaN where every step of the window was dropped */
+    s->train_accuracy = m->window_accuracy / window;
+    s->test_accuracy = m->test_accuracy;
+    s->bytes_up = m->bytes_up, s->bytes_down = m->bytes_down, s->dense_bytes = m->dense_bytes;
+    s->images_per_second = n * m->batch / m->step_seconds;
+    s->seconds = m->step_seconds;
+    s->step_ms = 1e3 * m->step_seconds / n;
+    s->compute_ms = 1e3 * m->compute_seconds / n;
+    s->encode_ms = 1e3 * m->encode_seconds / n;
+    s->wait_ms = 1e3 * m->wait_seconds / n;
+}
+
+gw_status gw_metrics_commit(struct gw_metrics *m)
+{
+    if (!m->lines.stream)
+        return GW_OK;
+    GW_TRY(gw_file_commit(&m->lines));
+    return gw_file_commit(&m->events);
+}
+
+void gw_metrics_abandon(struct gw_metrics *m)
+{
+    gw_file_discard(&m->lines, m->n_steps > 0);
+    gw_file_discard(&m->events, m->n_steps > 0);
+}
+
+static json_t *real_or_null(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+json_t *gw_train_summary_json(const struct gw_train_summary *s)
+{
+    json_t *o = json_pack(
+        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:s}",
+        "net", s->net, "codec", s->codec, "data", s->data, "workers", (json_int_t)s->workers, "batch", (json_int_t)s->batch,
+        "steps", (json_int_t)s->steps, "skipped_steps", (json_int_t)s->skipped_steps, "seed", (json_int_t)s->seed,
+        "parameters", (json_int_t)s->parameters, "test_accuracy", real_or_null(s->test_accuracy), "train_accuracy",
+        real_or_null(s->train_accuracy), "train_loss", real_or_null(s->train_loss), "bytes_up", (json_int_t)s->bytes_up,
+        "bytes_down", (json_int_t)s->bytes_down, "dense_bytes", (json_int_t)s->dense_bytes, "images_per_second",
+        real_or_null(s->images_per_second), "seconds", real_or_null(s->seconds), "step_ms", real_or_null(s->step_ms),
+        "compute_ms", real_or_null(s->compute_ms), "encode_ms", real_or_null(s->encode_ms), "wait_ms",
+        real_or_null(s->wait_ms), "replicas_identical", s->replicas_identical, "parameter_hash", s->parameter_hash);
+    json_t *layers = json_array();
+    for (uint32_t t = 0; t < s->n_tensors; t++) {
+        const struct gw_train_tensor *x = &s->tensors[t];
+        json_array_append_new(layers, json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "name", x->name, "elements",
+                                                (json_int_t)x->elements, "nonzero_share", x->nonzero_share, "push_bits",
+                                                x->push_bits, "push_payload_bits", x->push_payload_bits, "push_entropy_bits",
+                                                x->push_entropy, "pull_bits", x->pull_bits, "pull_payload_bits",
+                                                x->pull_payload_bits, "pull_entropy_bits", x->pull_entropy));
+    }
+    if (!o || json_object_set_new(o, "layers", layers) != 0) {
+        json_decref(o);
+        return NULL;
+    }
+    return o;
+}
+
+gw_status gw_metrics_write_summary(const char *out, const struct gw_train_summary *summary)
+{
+    json_t *object = gw_train_summary_json(summary);
+    if (!object)
+        return gw_fail(GW_ERR_MEMORY, "out of memory for the summary");
+    struct gw_file file;
+    gw_status status = gw_file_open(out, "summary.json", &file);
+    if (status == GW_OK) {
+        json_dumpf(object, file.stream, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+        fputc('\n', file.stream);
+        status = gw_file_commit(&file);
+    }
+    json_decref(object);
+    return status;
+}

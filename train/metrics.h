@@ -1,0 +1,52 @@
+/* What a run tells about itself: a line a step, TensorBoard scalars, the running sums of the summary. */
+#ifndef GW_TRAIN_METRICS_H
+#define GW_TRAIN_METRICS_H
+
+#include "file.h"
+#include "train.h"
+
+/* What one worker knows of one step. */
+struct gw_step_record {
+    double loss;              /* sum over its samples */
+    uint32_t correct, samples;
+    double step_seconds, compute_seconds;
+    gw_step_result result;
+    double lr;
+    bool evaluated;           /* its share of the test set was looked at after this step */
+    uint32_t test_correct;
+};
+
+struct gw_metrics {
+    struct gw_file lines, events;
+    double last_flush;
+    uint64_t steps, steps_per_epoch; /* planned */
+    uint64_t window_begin;           /* train_loss and train_accuracy are means from this step on */
+    uint32_t batch, workers, test_samples;
+
+    /* sums so far */
+    uint64_t n_steps, n_skipped;
+    uint64_t bytes_up, bytes_down, dense_bytes;
+    double step_seconds, compute_seconds, encode_seconds, wait_seconds;
+    double window_loss, window_accuracy;
+    uint64_t window_steps;
+    double running_loss, running_accuracy;
+    double test_accuracy; /* of the last evaluation; below 0: none yet */
+};
+
+/* Opens the files where out is not NULL. */
+gw_status gw_metrics_open(struct gw_metrics *metrics, const char *out);
+
+/* Adds up one step's records, worker by worker, and writes its line. */
+gw_status gw_metrics_step(struct gw_metrics *metrics, uint64_t step, const struct gw_step_record *records);
+
+void gw_metrics_progress(const struct gw_metrics *metrics, struct gw_train_progress *progress);
+void gw_metrics_summary(const struct gw_metrics *metrics, struct gw_train_summary *summary);
+
+/* Gives the files their final names; or, where a run ended early, leaves them as .partial. */
+gw_status gw_metrics_commit(struct gw_metrics *metrics);
+void gw_metrics_abandon(struct gw_metrics *metrics);
+
+/* Writes OUT/summary.json. */
+gw_status gw_metrics_write_summary(const char *out, const struct gw_train_summary *summary);
+
+#endif

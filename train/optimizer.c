@@ -1,0 +1,52 @@
+#include "optimizer.h"
+#include "base/error.h"
+
+#include <string.h>
+
+/* One multiplication and addition after the other in every variant (no fused ones), so all give the same bits. */
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#define VECTORISED __attribute__((target_clones("arch=x86-64-v4", "avx2", "default"), optimize("O3")))
+#else
+#define VECTORISED
+#endif
+
+gw_status gw_optimizer_parse(const char *text, enum gw_optimizer_kind *kind)
+{
+    if (strcmp(text, "sgd") == 0)
+        *kind = GW_OPTIMIZER_SGD;
+    else if (strcmp(text, "momentum") == 0)
+        *kind = GW_OPTIMIZER_MOMENTUM;
+    else
+        return gw_fail(GW_ERR_ARGUMENT, "the optimizer \"%s\" is unknown; right are sgd and momentum", text);
+    return GW_OK;
+}
+
+VECTORISED
+void gw_optimizer_sgd(size_t n, float *restrict w, const float *restrict g, float lr, float decay)
+{
+    for (size_t i = 0; i < n; i++)
+        w[i] -= lr * (g[i] + decay * w[i]);
+}
+
+VECTORISED
+void gw_optimizer_momentum(size_t n, float *restrict w, float *restrict v, const float *restrict g, float lr,
+                           float momentum, float decay)
+{
+    for (size_t i = 0; i < n; i++) {
+        v[i] = momentum * v[i] + lr * (g[i] + decay * w[i]);
+        w[i] -= v[i];
+    }
+}
+
+VECTORISED
+static void blend(size_t n, float *restrict e, const float *restrict w, float keep, float take)
+{
+    for (size_t i = 0; i < n; i++)
+        e[i] = keep * e[i] + take * w[i];
+}
+
+void gw_optimizer_ema(size_t n, float *e, const float *w, double decay, uint64_t t)
+{
+    double warm = (1 + (double)t) / (10 + (double)t), d = warm < decay ? warm : decay;
+    blend(n, e, w, (float)d, (float)(1 - d));
+}

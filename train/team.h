@@ -1,0 +1,78 @@
+/* What the workers of a run share, and one worker. Inner header of the trainer's loop.
+ *
+ * Workers meet in the exchange and nowhere else: what one writes before it submits a step's gradients, all may read after
+ * they waited for that step. So the rate of a step and the decision to stop come from rank 0, and rank 0 reads the others'
+ * records of step t once step t+1 is through. */
+#ifndef GW_TRAIN_TEAM_H
+#define GW_TRAIN_TEAM_H
+
+#include "data.h"
+#include "metrics.h"
+#include "model.h"
+#include "optimizer.h"
+#include "schedule.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* Records of this many steps are kept: a worker is at most one step ahead of another. */
+enum { GW_TEAM_RING = 4 };
+
+/* Steps whose frames are counted symbol by symbol, spread over the run, the last one included. */
+enum { GW_TEAM_ACCOUNTED = 10 };
+
+struct gw_team {
+    const struct gw_train_options *options;
+    const struct gw_train_callbacks *callbacks;
+    struct gw_network network;
+    struct gw_data data;
+    struct gw_schedule schedule;
+    enum gw_optimizer_kind optimizer;
+    dnnl_engine_t engine;
+    gw_context *context;
+    gw_codec *codec;
+    gw_tensor tensors[GW_MAX_TENSORS];
+    uint32_t group_of[GW_MAX_TENSORS];
+    gw_link *links;
+    uint32_t n_links;
+    struct gw_worker *workers;
+    uint32_t evaluators; /* workers 0..evaluators-1 share the test set: as many as there are processors */
+    uint64_t steps, steps_per_epoch;
+
+    double lr[GW_TEAM_RING];                 /* written by rank 0 */
+    struct gw_step_record *records;          /* [GW_TEAM_RING][workers] */
+    _Atomic uint64_t stop_at;                /* no step from this one on */
+    bool stopped;                            /* by the user; written by rank 0 */
+    struct gw_metrics metrics;               /* rank 0's */
+    struct gw_train_tensor traffic[GW_MAX_TENSORS]; /* sums over accounted steps, rank 0's */
+    uint32_t n_accounted;
+
+    pthread_mutex_t failure_lock;
+    gw_status failure; /* the first error that is not merely another worker's */
+    char failure_text[1024];
+};
+
+struct gw_worker {
+    struct gw_team *team;
+    uint32_t rank;
+    pthread_t thread;
+    bool started;
+    gw_exchange *exchange;
+    float *params, *grads, *velocity, *ema; /* flat; velocity and ema only where used */
+    uint32_t *order;                        /* of this epoch */
+    uint32_t begin, count;                  /* its share of a batch */
+    uint8_t *labels;                        /* of its share */
+    struct gw_model *model, *test_model;
+    uint64_t version;                       /* of the parameters */
+    gw_status submit_status;
+    uint64_t hash;                          /* of the parameters at the end */
+};
+
+/* Adds step t up and shows progress: rank 0, or the main thread after all are joined. */
+gw_status gw_team_collect(struct gw_team *team, uint64_t t);
+
+/* A worker's thread. */
+void *gw_worker_main(void *worker);
+void gw_worker_free(struct gw_worker *worker);
+
+#endif

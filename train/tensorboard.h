@@ -1,0 +1,17 @@
+/* TensorBoard event files: TFRecord framing around a few fields of its Event message. */
+#ifndef GW_TRAIN_TENSORBOARD_H
+#define GW_TRAIN_TENSORBOARD_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* CRC-32C (Castagnoli), as TFRecord uses it. */
+uint32_t gw_crc32c(const void *bytes, size_t n_bytes);
+
+/* The file's first record. Write errors stay in the stream's error mark. */
+void gw_tensorboard_begin(FILE *file, double wall_time);
+
+void gw_tensorboard_scalar(FILE *file, double wall_time, uint64_t step, const char *tag, float value);
+
+#endif

@@ -1,0 +1,98 @@
+/* The reference trainer: real training on oneDNN, gradients averaged through Gradwire's exchange.
+ *
+ *     struct gw_train_options options = GW_TRAIN_DEFAULTS;
+ *     options.workers = 4, options.codec = "ternary";
+ *     status = gw_train_run(&options, &callbacks, &summary);
+ *
+ * Every worker is a thread with its own replica of the parameters; only gradients travel. Errors are a status and a
+ * sentence in gw_last_error(), as in the library: GW_ERR_ARGUMENT and GW_ERR_SPEC are wrong use. */
+#ifndef GW_TRAIN_TRAIN_H
+#define GW_TRAIN_TRAIN_H
+
+#include "network.h"
+
+#include <gradwire/gradwire.h>
+#include <jansson.h>
+
+struct gw_train_options {
+    const char *net;         /* network.h */
+    const char *data;        /* data.h */
+    const char *codec;       /* a codec specification */
+    const char *optimizer;   /* sgd | momentum */
+    const char *schedule;    /* schedule.h */
+    const char *plan;        /* none: a group per layer; single: one group */
+    const char *out;         /* the run's folder; NULL: nothing is written */
+    uint32_t workers, batch; /* batch: of all workers together */
+    uint64_t steps, epochs;  /* how long; steps 0: epochs */
+    double lr, momentum, weight_decay;
+    double ema;              /* decay of the parameters' moving average; 0: none */
+    uint64_t seed;
+    uint32_t threads;        /* computing threads of each worker */
+    uint32_t codec_threads;
+    uint32_t timeout_s;      /* how long a worker may be silent */
+    uint64_t checkpoint_every; /* steps; 0: never */
+    bool stop_at_nonfinite;  /* else the step is dropped */
+};
+
+#define GW_TRAIN_DEFAULTS                                                                                              \
+    ((struct gw_train_options){.net = "lenet", .data = "digits", .codec = "none", .optimizer = "momentum",            \
+                               .schedule = "poly:0.5", .plan = "none", .workers = 1, .batch = 64, .epochs = 5,        \
+                               .lr = 0.01, .momentum = 0.9, .weight_decay = 0.0005, .seed = 1, .threads = 1,          \
+                               .codec_threads = 1, .timeout_s = 60})
+
+/* One tensor's frames on rank 0, the mean over some steps spread over the run. */
+struct gw_train_tensor {
+    char name[48];
+    uint64_t elements;
+    double nonzero_share;
+    double push_bits, push_entropy; /* bits per element; frames whole, and the symbols' order-0 entropy */
+    double pull_bits, pull_entropy;
+    double push_payload_bits, pull_payload_bits; /* without headers and scalers */
+};
+
+struct gw_train_summary {
+    char net[64], codec[512], data[256], parameter_hash[17];
+    uint32_t workers, batch;
+    uint64_t steps, epochs_begun, skipped_steps, seed, parameters;
+    double test_accuracy, train_accuracy, train_loss; /* accuracies in [0, 1] */
+    uint64_t bytes_up, bytes_down, dense_bytes;
+    double images_per_second, seconds;
+    double step_ms, compute_ms, encode_ms, wait_ms; /* means over steps; all but step_ms over workers too */
+    bool replicas_identical;
+    uint32_t n_tensors;
+    struct gw_train_tensor tensors[GW_MAX_TENSORS];
+};
+
+struct gw_train_progress {
+    uint64_t step, steps; /* done, of how many */
+    double loss;          /* running mean */
+    double accuracy;      /* of the test set where it was looked at, else of the last training batches */
+    bool accuracy_is_test;
+    double images_per_second, seconds_left;
+    double times_smaller; /* dense bytes over bytes up; 0 with one worker */
+};
+
+struct gw_train_callbacks {
+    void (*progress)(const struct gw_train_progress *progress, void *user); /* after every step; from a worker's thread */
+    bool (*stop)(void *user); /* asked before every step: true ends the run at the next one */
+    void *user;
+};
+
+/* GW_OK; or an error. A run that `stop` ended is GW_ERR_CLOSED. callbacks NULL: none. */
+gw_status gw_train_run(const struct gw_train_options *options, const struct gw_train_callbacks *callbacks,
+                       struct gw_train_summary *summary);
+
+/* The summary as DESIGN's summary.json; NULL where there is no memory. */
+json_t *gw_train_summary_json(const struct gw_train_summary *summary);
+
+/* Share of the test set that saved parameters get right (the moving average's where it was saved). `from` is a run's folder
+ * or a parameter file. net NULL: the file's network. */
+struct gw_eval_result {
+    char net[64];
+    uint64_t step;
+    uint32_t samples;
+    double test_accuracy, test_loss;
+};
+gw_status gw_train_eval(const char *net, const char *data, const char *from, uint32_t threads, struct gw_eval_result *result);
+
+#endif

@@ -1,0 +1,244 @@
+/* One worker: its replica of the parameters, its share of every batch, its end of the exchange. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "checkpoint.h"
+#include "evaluate.h"
+#include "order.h"
+#include "team.h"
+
+#include <omp.h>
+#include <string.h>
+#include <xxhash.h>
+
+static bool evaluates(const struct gw_worker *w)
+{
+    return w->rank < w->team->evaluators;
+}
+
+static gw_status set_up(struct gw_worker *w)
+{
+    struct gw_team *team = w->team;
+    const struct gw_train_options *o = team->options;
+    const struct gw_network *net = &team->network;
+    gw_order_share(o->batch, o->workers, w->rank, &w->begin, &w->count);
+    w->params = gw_calloc(NULL, net->n_storage, sizeof(float));
+    w->grads = gw_calloc(NULL, net->n_storage, sizeof(float));
+    w->order = gw_alloc(NULL, team->data.train.n, sizeof(uint32_t));
+    w->labels = gw_alloc(NULL, w->count, 1);
+    if (!w->params || !w->grads || !w->order || !w->labels)
+        return GW_ERR_MEMORY;
+    if (team->optimizer == GW_OPTIMIZER_MOMENTUM && !(w->velocity = gw_calloc(NULL, net->n_storage, sizeof(float))))
+        return GW_ERR_MEMORY;
+    gw_network_init(net, o->seed, w->params);
+    float *shown = w->params; /* what evaluation looks at */
+    if (evaluates(w) && o->ema > 0) {
+        if (!(shown = w->ema = gw_alloc(NULL, net->n_storage, sizeof(float))))
+            return GW_ERR_MEMORY;
+        memcpy(w->ema, w->params, net->n_storage * sizeof(float));
+    }
+    w->version = 1;
+    GW_TRY(gw_model_create(net, team->engine, w->count, w->params, w->grads, &w->model));
+    if (evaluates(w))
+        GW_TRY(gw_model_create(net, team->engine, GW_EVAL_BATCH, shown, NULL, &w->test_model));
+
+    gw_exchange_options exchange = {.struct_bytes = sizeof exchange, .codec = team->codec, .tensors = team->tensors,
+                                    .n_tensors = net->n_tensors, .group_of = team->group_of, .link = team->links[w->rank],
+                                    .seed = o->seed, .timeout_ms = o->timeout_s * 1000};
+    return gw_exchange_create(team->context, &exchange, &w->exchange);
+}
+
+/* Backward has a tensor's gradient: hand it over. */
+static void submit(void *user, uint32_t tensor)
+{
+    struct gw_worker *w = user;
+    if (w->submit_status == GW_OK)
+        w->submit_status = gw_exchange_submit(w->exchange, tensor, w->grads + w->team->network.tensors[tensor].offset);
+}
+
+static gw_status compute(struct gw_worker *w, uint64_t t, struct gw_step_record *record)
+{
+    struct gw_team *team = w->team;
+    const struct gw_train_options *o = team->options;
+    const struct gw_pass pass = {.version = w->version, .ready = submit, .user = w};
+    uint64_t in_epoch = t % team->steps_per_epoch;
+    if (in_epoch == 0)
+        gw_order_shuffle(o->seed, t / team->steps_per_epoch, team->data.train.n, w->order);
+    gw_batch_load(&team->data.train, gw_data_sample_bytes(&team->data), w->order + in_epoch * o->batch + w->begin, 0, w->count,
+                  gw_model_input(w->model), w->labels);
+    GW_TRY(gw_model_forward(w->model, &pass));
+    /* The exchange gives the mean over N workers; it is the batch's gradient where each worker's sum of gradients over its
+     * b_i samples is scaled by N/B: its mean gradient by N*b_i/B. */
+    record->samples = w->count;
+    gw_model_loss(w->model, w->labels, w->count, (float)o->workers / (float)o->batch, &record->loss, &record->correct);
+    w->submit_status = GW_OK;
+    GW_TRY(gw_model_backward(w->model, &pass));
+    return w->submit_status;
+}
+
+static void update(struct gw_worker *w, uint64_t t, double lr)
+{
+    const struct gw_team *team = w->team;
+    const struct gw_train_options *o = team->options;
+    size_t n = team->network.n_storage;
+    if (team->optimizer == GW_OPTIMIZER_MOMENTUM)
+        gw_optimizer_momentum(n, w->params, w->velocity, w->grads, (float)lr, (float)o->momentum, (float)o->weight_decay);
+    else
+        gw_optimizer_sgd(n, w->params, w->grads, (float)lr, (float)o->weight_decay);
+    if (w->ema)
+        gw_optimizer_ema(n, w->ema, w->params, o->ema, t);
+    w->version++;
+}
+
+static gw_status evaluate(struct gw_worker *w, struct gw_step_record *record)
+{
+    const struct gw_team *team = w->team;
+    const struct gw_pass pass = {.version = w->version};
+    uint32_t begin, count;
+    double loss = 0;
+    gw_order_share(team->data.test.n, team->evaluators, w->rank, &begin, &count);
+    return gw_evaluate(w->test_model, &pass, &team->data, begin, begin + count, &record->test_correct, &loss);
+}
+
+/* Rank 0 after an accounted step: adds up what each tensor's frames took. */
+static gw_status account(struct gw_worker *w)
+{
+    struct gw_team *team = w->team;
+    for (uint32_t i = 0; i < team->network.n_tensors; i++) {
+        struct gw_train_tensor *sum = &team->traffic[i];
+        gw_tensor_traffic x;
+        GW_TRY(gw_exchange_traffic(w->exchange, i, &x));
+        double n = (double)team->network.tensors[i].n_elems;
+        sum->nonzero_share += (double)x.nonzeros / n;
+        sum->push_bits += 8 * (double)x.push_frame_bytes / n;
+        sum->push_payload_bits += 8 * (double)x.push_payload_bytes / n;
+        sum->push_entropy += x.push_entropy_bits;
+        sum->pull_bits += 8 * (double)x.pull_frame_bytes / n;
+        sum->pull_payload_bits += 8 * (double)x.pull_payload_bytes / n;
+        sum->pull_entropy += x.pull_entropy_bits;
+    }
+    team->n_accounted++;
+    return GW_OK;
+}
+
+static gw_status save_checkpoint(const struct gw_worker *w, uint64_t steps_done)
+{
+    char name[64];
+    snprintf(name, sizeof name, "checkpoint-%08llu.gwp", (unsigned long long)steps_done);
+    struct gw_checkpoint c = {.network = w->team->network, .step = steps_done, .params = w->params, .momentum = w->velocity,
+                              .ema = w->ema};
+    return gw_checkpoint_write(w->team->options->out, name, &c);
+}
+
+/* What only rank 0 does before a step: the rate, and whether this step is the last. */
+static void lead(struct gw_team *team, uint64_t t)
+{
+    team->lr[t % GW_TEAM_RING] =
+        gw_schedule_rate(&team->schedule, team->options->lr, t, team->steps, team->steps_per_epoch);
+    if (team->callbacks && team->callbacks->stop && !team->stopped && team->callbacks->stop(team->callbacks->user)) {
+        team->stopped = true;
+        atomic_store(&team->stop_at, t + 1); /* the others see it after waiting for step t */
+    }
+}
+
+static gw_status step(struct gw_worker *w, uint64_t t)
+{
+    struct gw_team *team = w->team;
+    const struct gw_train_options *o = team->options;
+    struct gw_step_record *record = &team->records[(t % GW_TEAM_RING) * o->workers + w->rank];
+    *record = (struct gw_step_record){0};
+    bool accounted = w->rank == 0 && t * GW_TEAM_ACCOUNTED / team->steps != (t + 1) * GW_TEAM_ACCOUNTED / team->steps;
+    double begin = gw_clock_seconds();
+
+    if (w->rank == 0)
+        lead(team, t);
+    if (accounted)
+        gw_exchange_account(w->exchange, true);
+    GW_TRY(gw_exchange_begin(w->exchange, (uint32_t)t));
+    GW_TRY(compute(w, t, record));
+    record->compute_seconds = gw_clock_seconds() - begin;
+    GW_TRY(gw_exchange_wait(w->exchange, &record->result));
+    record->lr = team->lr[t % GW_TEAM_RING];
+    if (record->result.committed)
+        update(w, t, record->lr);
+    else if (o->stop_at_nonfinite)
+        return gw_fail(GW_ERR_NONFINITE, "step %llu: the gradient of %s on worker %u holds a NaN or an infinity; a smaller "
+                       "--lr may help, and --nonfinite skip drops such steps", (unsigned long long)t,
+                       team->network.tensors[record->result.bad_tensor].name, record->result.bad_rank);
+    record->step_seconds = gw_clock_seconds() - begin;
+
+    if (accounted) {
+        if (record->result.committed)
+            GW_TRY(account(w));
+        gw_exchange_account(w->exchange, false);
+    }
+    if ((t + 1) % team->steps_per_epoch == 0 || t + 1 == team->steps) {
+        record->evaluated = true;
+        if (evaluates(w))
+            GW_TRY(evaluate(w, record));
+    }
+    if (w->rank > 0)
+        return GW_OK;
+    if (o->checkpoint_every && (t + 1) % o->checkpoint_every == 0)
+        GW_TRY(save_checkpoint(w, t + 1));
+    return t > 0 ? gw_team_collect(team, t - 1) : GW_OK;
+}
+
+/* XXH3 of every tensor in declared order, each seeded with the hash of those before. */
+static uint64_t hash_parameters(const struct gw_worker *w)
+{
+    const struct gw_network *net = &w->team->network;
+    uint64_t hash = 0;
+    for (uint32_t t = 0; t < net->n_tensors; t++)
+        hash = XXH3_64bits_withSeed(w->params + net->tensors[t].offset, net->tensors[t].n_elems * sizeof(float), hash);
+    return hash;
+}
+
+/* Keeps the sentence of the first real error, and tells the others, who would wait for this worker until their deadline. */
+static void report_failure(struct gw_worker *w, gw_status status)
+{
+    struct gw_team *team = w->team;
+    const gw_link *link = &team->links[w->rank];
+    char text[sizeof team->failure_text];
+    snprintf(text, sizeof text, "%s", *gw_last_error() ? gw_last_error() : gw_status_text(status));
+    pthread_mutex_lock(&team->failure_lock);
+    bool had_cause = team->failure != GW_OK && team->failure != GW_ERR_PEER && team->failure != GW_ERR_CLOSED;
+    if (!had_cause && (team->failure == GW_OK || status != GW_ERR_PEER)) {
+        team->failure = status;
+        memcpy(team->failure_text, text, sizeof text);
+    }
+    pthread_mutex_unlock(&team->failure_lock);
+    if (status != GW_ERR_PEER && status != GW_ERR_NONFINITE) /* all workers stop at a step that is not finite */
+        link->ops->fail(link->self, status, text);
+}
+
+void *gw_worker_main(void *user)
+{
+    struct gw_worker *w = user;
+    struct gw_team *team = w->team;
+    omp_set_num_threads((int)team->options->threads); /* libgomp keeps this number for each thread apart */
+    gw_status status = set_up(w);
+    for (uint64_t t = 0; status == GW_OK && t < team->steps && t < atomic_load(&team->stop_at); t++)
+        status = step(w, t);
+    if (status == GW_OK)
+        w->hash = hash_parameters(w);
+    else
+        report_failure(w, status);
+
+    /* oneDNN's scratch memory belongs to the thread that made a primitive. */
+    gw_model_destroy(w->model);
+    gw_model_destroy(w->test_model);
+    w->model = w->test_model = NULL;
+    return NULL;
+}
+
+void gw_worker_free(struct gw_worker *w)
+{
+    gw_exchange_destroy(w->exchange);
+    gw_free(NULL, w->params);
+    gw_free(NULL, w->grads);
+    gw_free(NULL, w->velocity);
+    gw_free(NULL, w->ema);
+    gw_free(NULL, w->order);
+    gw_free(NULL, w->labels);
+}
