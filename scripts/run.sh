@@ -10,28 +10,29 @@ runs=${RUNS:-runs}
 
 find_data() {
     local folder
-    for folder in ${DATA:+"$DATA"} data/mnist shared/data/mnist ../shared/data/mnist; do
+    for folder in ${DATA:-data/mnist shared/data/mnist ../shared/data/mnist}; do
         if compgen -G "$folder/train-images*ubyte*" >/dev/null; then
             echo "$folder"
             return
         fi
     done
     if [ -n "${DATA:-}" ]; then
-        echo "run.sh: DATA is $DATA, and has no file train-images-idx3-ubyte, plain or .gz" >&2
+        echo "run.sh: DATA is $DATA, and there is no train-images-idx3-ubyte, plain or packed" >&2
         exit 1
     fi
     echo digits
 }
 
-# field FILE NAME: a number from a summary.
+# field FILE NAME: a number or word from a summary.
 field() {
-    sed -n "s/.*\"$2\": *\([-+0-9.eE]*\|true\|false\).*/\1/p" "$1" | head -n 1
+    sed -n "s/.*\"$2\": *\([^,} ]*\).*/\1/p" "$1" | head -n 1
 }
 
 data=$(find_data)
 if [ "$data" = digits ]; then
     echo "No MNIST found (DATA=DIR names its folder): training on the built-in drawn digits." >&2
 fi
+mkdir -p "$runs"
 for codec in none ternary; do
     echo "LeNet, 4 workers, $steps steps, codec $codec" >&2
     rm -rf "$runs/run-$codec"
