@@ -1,0 +1,97 @@
+/* Inside of codecs: the record every codec fills, and the objects the public calls hand to it. */
+#ifndef GW_CODEC_CODEC_H
+#define GW_CODEC_CODEC_H
+
+#include "wire/frame.h"
+
+#include <gradwire/codec.h>
+
+/* ---- options -------------------------------------------------------------------------------- */
+
+enum gw_option_kind { GW_OPTION_NUMBER, GW_OPTION_COUNT, GW_OPTION_WORD, GW_OPTION_TEXT };
+
+/* How one option is read into a codec's options struct. `info` is what listings show. */
+struct gw_option_rule {
+    enum gw_option_kind kind;
+    size_t offset;            /* in the options struct: double, uint64_t, int or char[GW_OPTION_TEXT_BYTES] */
+    double min, max;          /* NUMBER, COUNT */
+    const char *const *words; /* WORD: NULL-ended; the index is stored */
+};
+#define GW_OPTION_TEXT_BYTES 96
+
+/* ---- the record ----------------------------------------------------------------------------- */
+
+struct gw_codec_record {
+    gw_codec_info info;
+    const struct gw_option_rule *rules; /* info.n_options of them, in the same order */
+    size_t options_bytes;
+    const char *const *code_names;      /* NULL-ended; index = the frame's code */
+
+    /* Refuses combinations of options. NULL: all are legal. */
+    gw_status (*check_options)(const void *options);
+    /* True where this tensor is left in float (skip=, min=). NULL: never. */
+    bool (*leaves_float)(const void *options, const gw_tensor *tensor);
+    bool (*is_global)(const void *options); /* NULL: never */
+
+    /* Encoder: see the public functions of the same names. */
+    gw_status (*open)(gw_encoder *encoder);
+    void (*close)(gw_encoder *encoder);
+    uint64_t (*shared_count)(const gw_encoder *encoder);
+    uint32_t (*bucket)(const gw_encoder *encoder);
+    bool (*average_is_float)(const gw_encoder *encoder);
+    size_t (*payload_bound)(const gw_encoder *encoder, uint64_t n_elems);
+    gw_status (*measure)(gw_encoder *encoder, const float *g, float *shared, gw_measure *info);
+    /* Fills the payload (and scalers) behind the header at dst and the fields of *frame that are the codec's own. dst has
+     * room for the bound. fused: measure first, block by block. */
+    gw_status (*encode)(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw, uint8_t *dst,
+                        struct gw_frame *frame);
+    /* NULL where measure and encode are not better done together. Else returns false where options or `shared` do not
+     * allow it. Same effects as measure then encode of the whole tensor. */
+    bool (*can_fuse)(const gw_encoder *encoder);
+    gw_status (*measure_encode)(gw_encoder *encoder, const float *g, const gw_draw *draw, uint8_t *dst,
+                                struct gw_frame *frame, gw_measure *info);
+
+    /* Frames. The frame has passed gw_frame_read. */
+    gw_status (*check_frame)(const struct gw_frame *frame);
+    gw_status (*decode)(gw_context *context, const struct gw_frame *frame, float *out);
+    gw_status (*symbols)(gw_context *context, const struct gw_frame *frame, uint64_t *counts);
+    /* frames: n of them, agreeing in slice, codec, step; sorted by rank. */
+    size_t (*reduce_bound)(const struct gw_frame *first, uint32_t n);
+    gw_status (*reduce)(gw_context *context, const struct gw_frame *frames, uint32_t n, const void *options, uint8_t *dst,
+                        struct gw_frame *average);
+};
+
+/* All codecs, NULL-ended. A new codec is one folder and one line there. */
+extern const struct gw_codec_record *const gw_codec_records[];
+extern const struct gw_codec_record gw_codec_none, gw_codec_bf16, gw_codec_f16, gw_codec_ternary;
+
+const struct gw_codec_record *gw_codec_record_by_id(uint8_t wire_id);
+
+struct gw_codec {
+    gw_context *context;
+    const struct gw_codec_record *record;
+    void *options;
+    char *canonical;
+};
+
+struct gw_encoder {
+    gw_context *context;
+    const struct gw_codec_record *record; /* `none` for tensors left in float */
+    const void *options;                  /* the codec's; NULL where record is not the codec's */
+    void *own_options;
+    gw_tensor tensor;
+    char name[GW_MAX_NAME];
+    bool measured, finite;
+    gw_measure info;
+    void *state; /* the record's */
+};
+
+/* Reads options (parse.c). Fills record->options_bytes bytes with defaults, then with `text` ("k=v,k=v" or NULL). */
+gw_status gw_options_parse(const struct gw_codec_record *record, const char *text, void *options);
+/* "name:key=value,..." with every option; a NULL dst counts. Returns the length without the closing 0. */
+size_t gw_options_print(const struct gw_codec_record *record, const void *options, char *dst, size_t capacity);
+
+/* True where `pattern` matches the tensor: "last", or a glob with * and ?; several are joined by '+'. */
+bool gw_pattern_matches(const char *pattern, const gw_tensor *tensor);
+
+#endif

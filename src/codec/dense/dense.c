@@ -1,0 +1,179 @@
+/* none, bf16 and f16: every value is sent, in 32 or 16 bits. The baselines of all comparisons.
+ *
+ * The owner adds in rank order in float32, divides by N once, and rounds the average to the codec's width. Rounding is
+ * to nearest, ties to even; values beyond the largest finite number of the width become that number, so that a finite
+ * gradient stays finite. */
+#include "base/error.h"
+#include "codec/codec.h"
+#include "codec/measure.h"
+#include "wire/bytes.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Elements worked on at a time by the owner: sums stay in the cache. */
+#define BLOCK 4096
+
+static uint16_t to_bf16(float x)
+{
+    uint32_t bits = gw_float_bits(x), magnitude = bits & 0x7FFFFFFFu;
+    uint32_t rounded = (magnitude + 0x7FFFu + (magnitude >> 16 & 1)) >> 16;
+    if (rounded > 0x7F7F)
+        rounded = 0x7F7F;
+    return (uint16_t)(rounded | (bits >> 16 & 0x8000u));
+}
+
+static float from_bf16(uint16_t x)
+{
+    return gw_bits_float((uint32_t)x << 16);
+}
+
+static uint16_t to_f16(float x)
+{
+    uint32_t bits = gw_float_bits(x), magnitude = bits & 0x7FFFFFFFu, sign = bits >> 16 & 0x8000u;
+    /* Denormal halves: adding 0.5 puts the half's last place at the float's; the addition itself rounds to even. */
+    uint32_t small = gw_float_bits(gw_bits_float(magnitude) + 0.5f) - 0x3F000000u;
+    /* Normal ones: move the exponent's bias (127 to 15), round the 13 bits that go. */
+    uint32_t normal = (magnitude - (112u << 23) + 0xFFFu + (magnitude >> 13 & 1)) >> 13;
+    uint32_t half = magnitude < 0x38800000u ? small : normal;
+    half = magnitude > 0x477FE000u ? 0x7BFFu : half; /* above 65504 */
+    return (uint16_t)(half | sign);
+}
+
+static float from_f16(uint16_t x)
+{
+    uint32_t magnitude = x & 0x7FFFu;
+    /* Scaling by 2^112 re-biases the exponent and normalises denormals exactly. */
+    float value = gw_bits_float(magnitude << 13) * 0x1p112f;
+    value = magnitude >= 0x7C00u ? gw_bits_float(0x7F800000u | magnitude << 13) : value;
+    return gw_bits_float(gw_float_bits(value) | (uint32_t)(x & 0x8000u) << 16);
+}
+
+static size_t width(uint8_t codec)
+{
+    return codec == GW_WIRE_NONE ? 4 : 2;
+}
+
+static void pack(uint8_t codec, const float *src, uint64_t n, uint8_t *dst)
+{
+    if (codec == GW_WIRE_NONE) {
+        if (n)
+            memcpy(dst, src, 4 * n);
+        return;
+    }
+    for (uint64_t i = 0; i < n; i++)
+        gw_put16(dst + 2 * i, codec == GW_WIRE_BF16 ? to_bf16(src[i]) : to_f16(src[i]));
+}
+
+static void unpack(uint8_t codec, const uint8_t *src, uint64_t n, float *dst)
+{
+    if (codec == GW_WIRE_NONE) {
+        if (n)
+            memcpy(dst, src, 4 * n);
+        return;
+    }
+    for (uint64_t i = 0; i < n; i++)
+        dst[i] = codec == GW_WIRE_BF16 ? from_bf16(gw_get16(src + 2 * i)) : from_f16(gw_get16(src + 2 * i));
+}
+
+static bool average_is_float(const gw_encoder *encoder)
+{
+    (void)encoder;
+    return true;
+}
+
+static size_t payload_bound(const gw_encoder *encoder, uint64_t n_elems)
+{
+    return width(encoder->record->info.wire_id) * (size_t)n_elems;
+}
+
+static gw_status measure(gw_encoder *encoder, const float *g, float *shared, gw_measure *info)
+{
+    (void)shared;
+    gw_measure_tensor(encoder->context, g, encoder->tensor.n_elems, info);
+    return GW_OK;
+}
+
+static gw_status encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw, uint8_t *dst,
+                        struct gw_frame *frame)
+{
+    (void)shared;
+    (void)draw;
+    frame->payload_bytes = payload_bound(encoder, frame->count);
+    pack(frame->codec, g + frame->begin, frame->count, dst + GW_HEADER_BYTES);
+    return GW_OK;
+}
+
+static gw_status check_frame(const struct gw_frame *frame)
+{
+    if (frame->flags & ~GW_FLAG_AVERAGE || frame->bucket)
+        return gw_fail(GW_ERR_FRAME_FIELD, "a float frame has flags 0x%02x and bucket %u; it has neither", frame->flags,
+                       frame->bucket);
+    if (frame->payload_bytes != width(frame->codec) * frame->count)
+        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a float frame of %llu elements has %zu payload bytes, not %llu",
+                       (unsigned long long)frame->count, frame->payload_bytes,
+                       (unsigned long long)(width(frame->codec) * frame->count));
+    return GW_OK;
+}
+
+static gw_status decode(gw_context *context, const struct gw_frame *frame, float *out)
+{
+    (void)context;
+    unpack(frame->codec, frame->payload, frame->count, out);
+    return GW_OK;
+}
+
+static gw_status symbols(gw_context *context, const struct gw_frame *frame, uint64_t *counts)
+{
+    (void)context;
+    float block[256];
+    for (uint64_t i = 0; i < frame->count; i += 256) {
+        uint64_t n = frame->count - i < 256 ? frame->count - i : 256;
+        unpack(frame->codec, frame->payload + width(frame->codec) * i, n, block);
+        for (uint64_t j = 0; j < n; j++)
+            counts[frame->workers + (block[j] > 0) - (block[j] < 0)]++;
+    }
+    return GW_OK;
+}
+
+static size_t reduce_bound(const struct gw_frame *first, uint32_t n)
+{
+    (void)n;
+    return GW_HEADER_BYTES + width(first->codec) * (size_t)first->count;
+}
+
+static gw_status reduce(gw_context *context, const struct gw_frame *frames, uint32_t n, const void *options, uint8_t *dst,
+                        struct gw_frame *average)
+{
+    (void)context;
+    (void)options;
+    float sum[BLOCK], one[BLOCK];
+    size_t bytes = width(average->codec);
+    for (uint64_t i = 0; i < average->count; i += BLOCK) {
+        uint64_t m = average->count - i < BLOCK ? average->count - i : BLOCK;
+        unpack(average->codec, frames[0].payload + bytes * i, m, sum);
+        for (uint32_t r = 1; r < n; r++) {
+            unpack(average->codec, frames[r].payload + bytes * i, m, one);
+            for (uint64_t j = 0; j < m; j++)
+                sum[j] += one[j];
+        }
+        if (n > 1)
+            for (uint64_t j = 0; j < m; j++)
+                sum[j] /= (float)n;
+        pack(average->codec, sum, m, dst + GW_HEADER_BYTES + bytes * i);
+    }
+    average->payload_bytes = bytes * (size_t)average->count;
+    return GW_OK;
+}
+
+#define DENSE_RECORD(variable, text, number, words, loses, code)                                                        \
+    static const char *const variable##_codes[] = {code, NULL};                                                         \
+    const struct gw_codec_record variable = {                                                                           \
+        .info = {.name = text, .summary = words, .source = "", .wire_id = number, .lossy = loses, .unbiased = !(loses)}, \
+        .code_names = variable##_codes, .average_is_float = average_is_float, .payload_bound = payload_bound,           \
+        .measure = measure, .encode = encode, .check_frame = check_frame, .decode = decode, .symbols = symbols,         \
+        .reduce_bound = reduce_bound, .reduce = reduce}
+
+DENSE_RECORD(gw_codec_none, "none", GW_WIRE_NONE, "float32 as it is: the baseline", false, "f32");
+DENSE_RECORD(gw_codec_bf16, "bf16", GW_WIRE_BF16, "rounded to bfloat16, 2 times smaller", true, "bf16");
+DENSE_RECORD(gw_codec_f16, "f16", GW_WIRE_F16, "rounded to IEEE half, 2 times smaller", true, "f16");

@@ -1,0 +1,197 @@
+/* The public side of encoders: arguments are checked here, once for all codecs. */
+#include "base/error.h"
+#include "base/float_env.h"
+#include "base/memory.h"
+#include "codec/codec.h"
+
+#include <string.h>
+
+gw_status gw_encoder_create(gw_context *context, const gw_codec *codec, const gw_tensor *tensor, gw_encoder **out)
+{
+    if (!codec || !tensor || !out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_encoder_create: codec, tensor or out is NULL");
+    *out = NULL;
+    const char *name = tensor->name ? tensor->name : "";
+    if (strlen(name) >= GW_MAX_NAME)
+        return gw_fail(GW_ERR_ARGUMENT, "a tensor's name has %zu bytes; at most %u are possible", strlen(name), GW_MAX_NAME - 1);
+    if (tensor->n_elems > GW_MAX_ELEMENTS)
+        return gw_fail(GW_ERR_ARGUMENT, "tensor '%s' has %llu elements; at most %llu are possible", name,
+                       (unsigned long long)tensor->n_elems, GW_MAX_ELEMENTS);
+    gw_encoder *encoder = gw_calloc(context, 1, sizeof *encoder);
+    if (!encoder)
+        return GW_ERR_MEMORY;
+    encoder->context = context;
+    encoder->tensor = *tensor;
+    strcpy(encoder->name, name);
+    encoder->tensor.name = encoder->name;
+    const struct gw_codec_record *record = codec->record;
+    bool left = record->leaves_float && record->leaves_float(codec->options, &encoder->tensor);
+    encoder->record = left ? &gw_codec_none : record;
+    if (!left) {
+        encoder->own_options = gw_alloc(context, 1, record->options_bytes);
+        if (!encoder->own_options) {
+            gw_free(context, encoder);
+            return GW_ERR_MEMORY;
+        }
+        memcpy(encoder->own_options, codec->options, record->options_bytes);
+        encoder->options = encoder->own_options;
+    }
+    gw_status status = encoder->record->open ? encoder->record->open(encoder) : GW_OK;
+    if (status < 0) {
+        gw_encoder_destroy(encoder);
+        return status;
+    }
+    *out = encoder;
+    return GW_OK;
+}
+
+void gw_encoder_destroy(gw_encoder *encoder)
+{
+    if (!encoder)
+        return;
+    if (encoder->record->close)
+        encoder->record->close(encoder);
+    gw_free(encoder->context, encoder->own_options);
+    gw_free(encoder->context, encoder);
+}
+
+uint64_t gw_encoder_shared_count(const gw_encoder *encoder)
+{
+    return encoder->record->shared_count ? encoder->record->shared_count(encoder) : 0;
+}
+
+static uint32_t bucket_of(const gw_encoder *encoder)
+{
+    return encoder->record->bucket ? encoder->record->bucket(encoder) : 0;
+}
+
+uint64_t gw_encoder_slice_align(const gw_encoder *encoder)
+{
+    uint64_t bucket = bucket_of(encoder), align = GW_SLICE_ALIGN;
+    if (!bucket)
+        return align;
+    uint64_t a = align, b = bucket; /* least common multiple */
+    while (b) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return align / a * bucket;
+}
+
+bool gw_encoder_is_float(const gw_encoder *encoder)
+{
+    return encoder->record->average_is_float(encoder);
+}
+
+size_t gw_encoder_bound(const gw_encoder *encoder, uint64_t n_elems)
+{
+    uint64_t scalers = gw_frame_n_scalers(encoder->record->info.wire_id, bucket_of(encoder), n_elems);
+    return gw_frame_head_bytes(scalers) + encoder->record->payload_bound(encoder, n_elems);
+}
+
+gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *shared, gw_measure *info)
+{
+    if (!encoder || (!g && encoder->tensor.n_elems) || (!shared && gw_encoder_shared_count(encoder)))
+        return gw_fail(GW_ERR_ARGUMENT, "gw_encoder_measure: encoder, g or shared is NULL");
+    gw_float_env env = gw_float_enter();
+    encoder->measured = false;
+    encoder->info = (gw_measure){.finite = true};
+    gw_status status = encoder->record->measure(encoder, g, shared, &encoder->info);
+    gw_float_leave(env);
+    GW_TRY(status);
+    encoder->measured = true;
+    encoder->finite = encoder->info.finite;
+    if (info)
+        *info = encoder->info;
+    return GW_OK;
+}
+
+/* Fills what is common and seals. */
+static void begin_frame(const gw_encoder *encoder, const gw_draw *draw, uint64_t begin, uint64_t count, struct gw_frame *frame)
+{
+    *frame = (struct gw_frame){.codec = encoder->record->info.wire_id, .workers = 1, .rank = draw->rank,
+                               .tensor_id = encoder->tensor.id, .step = draw->step, .bucket = bucket_of(encoder),
+                               .begin = begin, .count = count};
+    frame->n_scalers = gw_frame_n_scalers(frame->codec, frame->bucket, count);
+}
+
+static gw_status check_encode(const gw_encoder *encoder, const float *g, const gw_draw *draw, uint64_t begin, uint64_t count,
+                              const void *dst, size_t dst_capacity, const size_t *frame_bytes)
+{
+    if (!encoder || !draw || !dst || !frame_bytes || (!g && encoder->tensor.n_elems))
+        return gw_fail(GW_ERR_ARGUMENT, "gw_encoder_encode: encoder, g, draw, dst or frame_bytes is NULL");
+    if (draw->rank >= GW_MAX_WORKERS)
+        return gw_fail(GW_ERR_ARGUMENT, "rank is %u, and must be below %u", draw->rank, GW_MAX_WORKERS);
+    uint64_t n = encoder->tensor.n_elems;
+    if (begin > n || count > n - begin || begin % gw_encoder_slice_align(encoder) ||
+        (begin + count != n && count % gw_encoder_slice_align(encoder)))
+        return gw_fail(GW_ERR_ARGUMENT, "slice [%llu, %llu) of tensor '%s' must begin and end at multiples of %llu or at its end, %llu",
+                       (unsigned long long)begin, (unsigned long long)(begin + count), encoder->name,
+                       (unsigned long long)gw_encoder_slice_align(encoder), (unsigned long long)n);
+    size_t bound = gw_encoder_bound(encoder, count);
+    if (dst_capacity < bound)
+        return gw_fail(GW_ERR_CAPACITY, "a frame of %llu elements may take %zu bytes; the buffer has %zu",
+                       (unsigned long long)count, bound, dst_capacity);
+    return GW_OK;
+}
+
+static gw_status not_finite(const gw_encoder *encoder)
+{
+    return gw_fail(GW_ERR_NONFINITE, "tensor '%s' holds a NaN or an infinity at element %llu", encoder->name,
+                   (unsigned long long)encoder->info.bad_index);
+}
+
+gw_status gw_encoder_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw, uint64_t begin,
+                            uint64_t count, void *dst, size_t dst_capacity, size_t *frame_bytes)
+{
+    GW_TRY(check_encode(encoder, g, draw, begin, count, dst, dst_capacity, frame_bytes));
+    if (!encoder->measured)
+        return gw_fail(GW_ERR_ORDER, "tensor '%s' was not measured; call gw_encoder_measure first", encoder->name);
+    if (!encoder->finite)
+        return not_finite(encoder);
+    struct gw_frame frame;
+    begin_frame(encoder, draw, begin, count, &frame);
+    gw_float_env env = gw_float_enter();
+    gw_status status = encoder->record->encode(encoder, g, shared, draw, dst, &frame);
+    gw_float_leave(env);
+    GW_TRY(status);
+    gw_frame_seal(dst, &frame);
+    *frame_bytes = frame.frame_bytes;
+    return GW_OK;
+}
+
+gw_status gw_encoder_measure_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw, void *dst,
+                                    size_t dst_capacity, size_t *frame_bytes, gw_measure *info)
+{
+    uint64_t n = encoder ? encoder->tensor.n_elems : 0;
+    GW_TRY(check_encode(encoder, g, draw, 0, n, dst, dst_capacity, frame_bytes));
+    if (shared || !encoder->record->can_fuse || !encoder->record->can_fuse(encoder)) {
+        uint64_t n_shared = gw_encoder_shared_count(encoder);
+        float *own = gw_alloc(encoder->context, n_shared, sizeof *own);
+        if (!own)
+            return GW_ERR_MEMORY;
+        gw_status status = gw_encoder_measure(encoder, g, own, info);
+        if (status == GW_OK)
+            status = gw_encoder_encode(encoder, g, shared ? shared : own, draw, 0, n, dst, dst_capacity, frame_bytes);
+        gw_free(encoder->context, own);
+        return status;
+    }
+    struct gw_frame frame;
+    begin_frame(encoder, draw, 0, n, &frame);
+    encoder->measured = false;
+    encoder->info = (gw_measure){.finite = true};
+    gw_float_env env = gw_float_enter();
+    gw_status status = encoder->record->measure_encode(encoder, g, draw, dst, &frame, &encoder->info);
+    gw_float_leave(env);
+    GW_TRY(status);
+    encoder->measured = true;
+    encoder->finite = encoder->info.finite;
+    if (info)
+        *info = encoder->info;
+    if (!encoder->finite)
+        return not_finite(encoder);
+    gw_frame_seal(dst, &frame);
+    *frame_bytes = frame.frame_bytes;
+    return GW_OK;
+}

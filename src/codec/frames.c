@@ -1,0 +1,173 @@
+/* The public side of frames: parse, decode, count, reduce. */
+#include "base/error.h"
+#include "base/float_env.h"
+#include "base/memory.h"
+#include "codec/codec.h"
+#include "wire/bytes.h"
+
+#include <math.h>
+#include <string.h>
+
+static gw_status read_frame(const void *src, size_t src_bytes, struct gw_frame *frame, const struct gw_codec_record **record)
+{
+    if (!src)
+        return gw_fail(GW_ERR_ARGUMENT, "the frame is NULL");
+    GW_TRY(gw_frame_read(src, src_bytes, frame));
+    *record = gw_codec_record_by_id(frame->codec);
+    if (!*record)
+        return gw_fail(GW_ERR_FRAME_FIELD, "the frame's codec number %u is not known to this library", frame->codec);
+    size_t n_codes = 0;
+    while ((*record)->code_names[n_codes])
+        n_codes++;
+    if (frame->code >= n_codes)
+        return gw_fail(GW_ERR_FRAME_FIELD, "the frame's code %u is none of %s's %zu", frame->code, (*record)->info.name, n_codes);
+    return (*record)->check_frame(frame);
+}
+
+gw_status gw_frame_parse(const void *src, size_t src_bytes, gw_frame_info *info)
+{
+    struct gw_frame frame;
+    const struct gw_codec_record *record;
+    if (!info)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_frame_parse: info is NULL");
+    GW_TRY(read_frame(src, src_bytes, &frame, &record));
+    *info = (gw_frame_info){.codec = record->info.name, .code = record->code_names[frame.code],
+                            .entropy = frame.flags & GW_FLAG_ENTROPY, .average = frame.flags & GW_FLAG_AVERAGE,
+                            .workers = frame.workers, .rank = frame.rank, .tensor_id = frame.tensor_id, .step = frame.step,
+                            .begin = frame.begin, .n_elems = frame.count, .bucket = frame.bucket,
+                            .n_scalers = frame.n_scalers, .frame_bytes = frame.frame_bytes,
+                            .payload_bytes = frame.payload_bytes};
+    return GW_OK;
+}
+
+float gw_frame_scaler(const void *src, size_t src_bytes, uint64_t i)
+{
+    struct gw_frame frame;
+    if (gw_frame_read(src, src_bytes, &frame) < 0 || i >= frame.n_scalers)
+        return 0;
+    return gw_get_float(frame.scalers + 4 * i);
+}
+
+gw_status gw_decode(gw_context *context, const void *src, size_t src_bytes, float *out, uint64_t n_elems)
+{
+    struct gw_frame frame;
+    const struct gw_codec_record *record;
+    GW_TRY(read_frame(src, src_bytes, &frame, &record));
+    if (frame.count != n_elems || (!out && n_elems))
+        return gw_fail(GW_ERR_ARGUMENT, "the frame holds %llu elements; room for %llu was given",
+                       (unsigned long long)frame.count, (unsigned long long)(out ? n_elems : 0));
+    gw_float_env env = gw_float_enter();
+    gw_status status = record->decode(context, &frame, out);
+    gw_float_leave(env);
+    return status;
+}
+
+gw_status gw_frame_symbols(gw_context *context, const void *src, size_t src_bytes, uint64_t *counts, uint64_t *n_nonzero,
+                           double *entropy_bits)
+{
+    struct gw_frame frame;
+    const struct gw_codec_record *record;
+    GW_TRY(read_frame(src, src_bytes, &frame, &record));
+    uint64_t n_symbols = 2 * (uint64_t)frame.workers + 1;
+    uint64_t *own = NULL;
+    if (!counts) {
+        own = counts = gw_alloc(context, n_symbols, sizeof *counts);
+        if (!own)
+            return GW_ERR_MEMORY;
+    }
+    memset(counts, 0, n_symbols * sizeof *counts);
+    gw_status status = record->symbols(context, &frame, counts);
+    if (status == GW_OK) {
+        if (n_nonzero)
+            *n_nonzero = frame.count - counts[frame.workers];
+        if (entropy_bits) {
+            double bits = 0;
+            for (uint64_t i = 0; i < n_symbols && record->info.wire_id == GW_WIRE_TERNARY; i++)
+                if (counts[i])
+                    bits -= (double)counts[i] * log2((double)counts[i] / (double)frame.count);
+            *entropy_bits = frame.count ? bits / (double)frame.count : 0;
+        }
+    }
+    gw_free(context, own);
+    return status;
+}
+
+size_t gw_reduce_bound(const void *const *frames, const size_t *frame_bytes, uint32_t n_frames)
+{
+    struct gw_frame frame;
+    const struct gw_codec_record *record;
+    if (!n_frames || !frames || !frame_bytes || read_frame(frames[0], frame_bytes[0], &frame, &record) < 0)
+        return 0;
+    return record->reduce_bound(&frame, n_frames);
+}
+
+/* What must agree between the pushes of one slice. */
+static gw_status check_agree(const struct gw_frame *a, const struct gw_frame *b)
+{
+#define AGREE(field, what)                                                                                              \
+    if (a->field != b->field)                                                                                           \
+        return gw_fail(GW_ERR_FRAME_MISMATCH, "the frames of ranks %u and %u disagree in %s: %llu and %llu", a->rank,    \
+                       b->rank, what, (unsigned long long)a->field, (unsigned long long)b->field)
+    AGREE(codec, "codec");
+    AGREE(tensor_id, "tensor");
+    AGREE(step, "step");
+    AGREE(begin, "the slice's begin");
+    AGREE(count, "the number of elements");
+    AGREE(bucket, "bucket");
+#undef AGREE
+    if ((a->flags ^ b->flags) & GW_FLAG_PRIVATE)
+        return gw_fail(GW_ERR_FRAME_MISMATCH, "of the frames of ranks %u and %u one has a shared scaler, the other its own",
+                       a->rank, b->rank);
+    if (a->rank == b->rank)
+        return gw_fail(GW_ERR_FRAME_MISMATCH, "two frames come from the same rank, %u", a->rank);
+    return GW_OK;
+}
+
+gw_status gw_reduce(gw_context *context, const void *const *frames, const size_t *frame_bytes, uint32_t n_frames,
+                    const gw_reduce_options *options, void *dst, size_t dst_capacity, size_t *dst_bytes)
+{
+    if (!frames || !frame_bytes || !dst || !dst_bytes || n_frames < 1 || n_frames > GW_MAX_WORKERS)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_reduce: 1 to %u frames and an output are needed", GW_MAX_WORKERS);
+    if (options && options->struct_bytes != sizeof *options)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_reduce_options.struct_bytes is %zu, and must be %zu", options->struct_bytes,
+                       sizeof *options);
+    struct gw_frame *sorted = gw_alloc(context, n_frames, sizeof *sorted);
+    if (!sorted)
+        return GW_ERR_MEMORY;
+    const struct gw_codec_record *record = NULL;
+    gw_status status = GW_OK;
+    for (uint32_t i = 0; i < n_frames && status == GW_OK; i++) {
+        struct gw_frame frame;
+        status = read_frame(frames[i], frame_bytes[i], &frame, &record);
+        if (status == GW_OK && frame.flags & GW_FLAG_AVERAGE)
+            status = gw_fail(GW_ERR_FRAME_MISMATCH, "frame %u of %u is an average already, and cannot be added up again", i + 1,
+                             n_frames);
+        uint32_t at = i; /* insertion keeps rank order; frames mostly come sorted */
+        for (; at > 0 && status == GW_OK && sorted[at - 1].rank > frame.rank; at--)
+            sorted[at] = sorted[at - 1];
+        if (status == GW_OK)
+            sorted[at] = frame;
+    }
+    for (uint32_t i = 1; i < n_frames && status == GW_OK; i++)
+        status = check_agree(&sorted[i - 1], &sorted[i]);
+    if (status == GW_OK && dst_capacity < record->reduce_bound(&sorted[0], n_frames))
+        status = gw_fail(GW_ERR_CAPACITY, "the average may take %zu bytes; the buffer has %zu",
+                         record->reduce_bound(&sorted[0], n_frames), dst_capacity);
+    if (status == GW_OK) {
+        struct gw_frame average = sorted[0];
+        average.rank = 0;
+        average.workers = n_frames;
+        average.flags = GW_FLAG_AVERAGE;
+        average.code = 0;
+        const void *own = options && options->codec && options->codec->record == record ? options->codec->options : NULL;
+        gw_float_env env = gw_float_enter();
+        status = record->reduce(context, sorted, n_frames, own, dst, &average);
+        gw_float_leave(env);
+        if (status == GW_OK) {
+            gw_frame_seal(dst, &average);
+            *dst_bytes = average.frame_bytes;
+        }
+    }
+    gw_free(context, sorted);
+    return status;
+}

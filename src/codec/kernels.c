@@ -1,0 +1,185 @@
+/* The readable kernels, and what all kernels share. */
+#include "codec/kernels.h"
+#include "base/philox.h"
+#include "wire/bytes.h"
+
+#include <float.h>
+#include <math.h>
+
+/* ---- shared helpers --------------------------------------------------------------------------- */
+
+bool gw_stats_needs_wide(uint32_t max_bits)
+{
+    /* 2^60 squared, times 1024, is far below FLT_MAX; 2^-50 squared is far above what float32 loses. */
+    return (max_bits > 0x5D800000u || (max_bits < 0x26800000u && max_bits)) && max_bits < 0x7F800000u;
+}
+
+struct gw_stats gw_stats_wide(const float *g, uint32_t n)
+{
+    struct gw_stats stats = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        double x = g[i];
+        uint32_t bits = gw_float_bits(g[i]) & 0x7FFFFFFFu;
+        stats.max_bits = bits > stats.max_bits ? bits : stats.max_bits;
+        stats.sum += x;
+        stats.sum_abs += fabs(x);
+        stats.sum_squares += x * x;
+    }
+    return stats;
+}
+
+double gw_stats_fold(const float lanes[GW_STATS_LANES])
+{
+    double wide[GW_STATS_LANES];
+    for (int i = 0; i < GW_STATS_LANES; i++)
+        wide[i] = lanes[i];
+    for (int half = GW_STATS_LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++)
+            wide[i] += wide[i + half];
+    return wide[0];
+}
+
+/* The threshold as an integer in [0, 2^32]. Scaling by 2^32/s costs one float32 product; truncation is exact. */
+static uint64_t threshold(const struct gw_ternary_draw *draw, float g)
+{
+    float magnitude = fabsf(g);
+    float clipped = magnitude < draw->clip ? magnitude : draw->clip;
+    float x = clipped * draw->to_threshold;
+    return x >= 0x1p32f ? 1ull << 32 : (uint64_t)x;
+}
+
+bool gw_draw_tie(const struct gw_ternary_draw *draw, uint64_t element, float g, uint32_t drawn)
+{
+    /* docs/wire-format.md, "Random numbers": tie bits. */
+    uint32_t counter[4], words[4];
+    gw_philox_counter(counter, (uint32_t)(element / 8), draw->step, GW_PURPOSE_TERNARY_TIE, draw->rank, draw->tensor_id);
+    gw_philox(counter, draw->seed, words);
+    uint32_t more = words[element % 8 / 2] >> (16 * (element % 2)) & 0xFFFFu;
+    return ((uint64_t)drawn << 16 | more) < threshold(draw, g);
+}
+
+bool gw_draw_element(const struct gw_ternary_draw *draw, uint64_t element, float g)
+{
+    uint32_t counter[4], words[4];
+    uint32_t block = (uint32_t)(16 * (element / 128) + element % 32 / 2);
+    gw_philox_counter(counter, block, draw->step, GW_PURPOSE_TERNARY, draw->rank, draw->tensor_id);
+    gw_philox(counter, draw->seed, words);
+    uint32_t drawn = words[element % 128 / 32] >> (16 * (element % 2)) & 0xFFFFu;
+    uint64_t t = threshold(draw, g);
+    uint32_t upper = t >> 16 > 0xFFFFu ? 0xFFFFu : (uint32_t)(t >> 16);
+    return drawn == upper ? gw_draw_tie(draw, element, g, drawn) : drawn < upper;
+}
+
+const struct gw_kernels *gw_kernels_for(enum gw_cpu cpu)
+{
+    switch (cpu) {
+    case GW_CPU_SCALAR:
+        return &gw_kernels_ref;
+#if defined(__x86_64__)
+    case GW_CPU_AVX2:
+        return &gw_kernels_avx2;
+    case GW_CPU_AVX512:
+        return &gw_kernels_avx512;
+#elif defined(__aarch64__)
+    case GW_CPU_NEON:
+        return &gw_kernels_neon;
+#endif
+    default:
+        return NULL;
+    }
+}
+
+const struct gw_kernels *gw_kernels_now(void)
+{
+    return gw_kernels_for(gw_cpu());
+}
+
+/* ---- the reference ---------------------------------------------------------------------------- */
+
+static struct gw_stats stats_block_ref(const float *g, uint32_t n)
+{
+    float sum[GW_STATS_LANES] = {0}, sum_abs[GW_STATS_LANES] = {0}, squares[GW_STATS_LANES] = {0};
+    struct gw_stats stats = {0};
+    for (uint32_t row = 0; row < n; row += GW_STATS_LANES) {
+        for (uint32_t lane = 0; lane < GW_STATS_LANES; lane++) {
+            float x = row + lane < n ? g[row + lane] : 0;
+            uint32_t bits = gw_float_bits(x) & 0x7FFFFFFFu;
+            stats.max_bits = bits > stats.max_bits ? bits : stats.max_bits;
+            sum[lane] += x;
+            sum_abs[lane] += gw_bits_float(bits);
+            squares[lane] += x * x;
+        }
+    }
+    stats.sum = gw_stats_fold(sum);
+    stats.sum_abs = gw_stats_fold(sum_abs);
+    stats.sum_squares = gw_stats_fold(squares);
+    return stats;
+}
+
+static void draw_ref(const struct gw_ternary_draw *draw, const float *g, uint64_t group, uint64_t n_groups, uint64_t *nonzero,
+                     uint64_t *sign)
+{
+    for (uint64_t w = 0; w < 2 * n_groups; w++) {
+        nonzero[w] = sign[w] = 0;
+        for (uint64_t i = 0; i < 64; i++) {
+            float x = g[64 * w + i];
+            nonzero[w] |= (uint64_t)gw_draw_element(draw, GW_DRAW_GROUP * group + 64 * w + i, x) << i;
+            sign[w] |= (uint64_t)(gw_float_bits(x) >> 31) << i;
+        }
+    }
+}
+
+#define GW_GATHER(nonzero, sign) gather_bits_ref(nonzero, sign)
+#define GW_SCATTER(bits, nonzero) scatter_bits_ref(bits, nonzero)
+
+/* pext and pdep, a bit at a time. */
+static uint64_t gather_bits_ref(uint64_t nonzero, uint64_t sign)
+{
+    uint64_t out = 0;
+    for (unsigned k = 0; nonzero; nonzero &= nonzero - 1, k++)
+        out |= (sign >> __builtin_ctzll(nonzero) & 1) << k;
+    return out;
+}
+
+static uint64_t scatter_bits_ref(uint64_t bits, uint64_t nonzero)
+{
+    uint64_t out = 0;
+    for (; nonzero; nonzero &= nonzero - 1, bits >>= 1)
+        out |= (bits & 1) << __builtin_ctzll(nonzero);
+    return out;
+}
+
+static void expand_ref(const uint64_t *nonzero, const uint64_t *sign, uint64_t n, float s, bool stream, float *out)
+{
+    (void)stream;
+    for (uint64_t i = 0; i < n; i++) {
+        bool on = nonzero[i / 64] >> (i % 64) & 1, negative = sign[i / 64] >> (i % 64) & 1;
+        out[i] = on ? negative ? -s : s : 0;
+    }
+}
+
+static uint32_t decode_planes_ref(const uint8_t *src, uint32_t n_planes, uint64_t n_groups, uint32_t offset, float q,
+                                  bool stream, float *out)
+{
+    (void)stream;
+    uint32_t largest = 0;
+    for (uint64_t w = 0; w < n_groups; w++) {
+        for (uint32_t i = 0; i < 64; i++) {
+            uint32_t digit = 0;
+            for (uint32_t j = 0; j < n_planes; j++)
+                digit |= (uint32_t)(gw_get64(src + 8 * (w * n_planes + j)) >> i & 1) << j;
+            largest = digit > largest ? digit : largest;
+            out[64 * w + i] = (float)((int32_t)digit - (int32_t)offset) * q;
+        }
+    }
+    return largest;
+}
+
+#define GW_SUFFIX(name) name##_ref
+#define GW_TARGET
+#include "codec/kernels_bits.h"
+
+const struct gw_kernels gw_kernels_ref = {
+    "scalar",   stats_block_ref, draw_ref, gather_signs_ref, scatter_signs_ref, expand_ref, add_digits_ref,
+    decode_planes_ref,
+};

@@ -1,0 +1,79 @@
+/* The loops that run once per element, one set per instruction set. All sets give the same bits; `ref` is the readable one that
+ * the others are tested against. */
+#ifndef GW_CODEC_KERNELS_H
+#define GW_CODEC_KERNELS_H
+
+#include "base/cpu.h"
+#include "codec/measure.h"
+
+/* A ternary draw. Element e is drawn nonzero where its random bits are below |f(g_e)| * to_threshold (TernGrad eq. 3). */
+struct gw_ternary_draw {
+    float clip;         /* f(g) = g limited to +-clip; FLT_MAX: no clipping (eq. 21) */
+    float to_threshold; /* 2^32 / s, rounded so that s * to_threshold >= 2^32 */
+    uint64_t seed;
+    uint32_t step, rank, tensor_id;
+};
+
+/* Elements whose random bits come from the same 16 Philox blocks. */
+#define GW_DRAW_GROUP 128
+
+struct gw_kernels {
+    const char *name;
+
+    /* Lanes of one block of n <= GW_STATS_BLOCK elements, added up (measure.h); *max_bits and the three sums are set. */
+    struct gw_stats (*stats_block)(const float *g, uint32_t n);
+
+    /* Draws `n_groups` whole groups from element 128 * group on; g points to that element. Writes two words of each bitmap
+     * for a group, bit i for element i: nonzero, and sign (of every element, 1 = negative). */
+    void (*draw)(const struct gw_ternary_draw *draw, const float *g, uint64_t group, uint64_t n_groups, uint64_t *nonzero,
+                 uint64_t *sign);
+
+    /* Packs the sign bits of the nonzero elements of n_words words densely into dst, which has room for just that many bits,
+     * rounded up to bytes (padded with 0). Returns how many bits. */
+    uint64_t (*gather_signs)(const uint64_t *nonzero, const uint64_t *sign, uint64_t n_words, uint8_t *dst);
+
+    /* The reverse: sets sign bits where nonzero bits are, 0 elsewhere. src_bytes bytes may be read. */
+    void (*scatter_signs)(const uint64_t *nonzero, uint64_t n_words, const uint8_t *src, size_t src_bytes, uint64_t *sign);
+
+    /* out[i] = nonzero ? (sign ? -s : s) : 0; sign only where nonzero. `stream`: out is larger than the cache; stores may go around it. */
+    void (*expand)(const uint64_t *nonzero, const uint64_t *sign, uint64_t n, float s, bool stream, float *out);
+
+    /* Adds a ternary bitmap pair to `n_planes` bit planes that hold sums: digit += value + 1. Plane j of word w stands in
+     * planes[j * n_words + w]. sign only where nonzero. */
+    void (*add_digits)(const uint64_t *nonzero, const uint64_t *sign, uint64_t n_words, uint64_t *planes, uint32_t n_planes);
+
+    /* out[i] = (digit_i - offset) * q over whole groups of 64: plane j of group w stands in src[8 * (w * n_planes + j)]. Returns
+     * the largest digit met. */
+    uint32_t (*decode_planes)(const uint8_t *src, uint32_t n_planes, uint64_t n_groups, uint32_t offset, float q, bool stream,
+                              float *out);
+};
+
+extern const struct gw_kernels gw_kernels_ref;
+#if defined(__x86_64__)
+extern const struct gw_kernels gw_kernels_avx2, gw_kernels_avx512;
+#elif defined(__aarch64__)
+extern const struct gw_kernels gw_kernels_neon;
+#endif
+
+/* Those of one instruction set; NULL where this build has none. */
+const struct gw_kernels *gw_kernels_for(enum gw_cpu cpu);
+
+/* Those of gw_cpu(). */
+const struct gw_kernels *gw_kernels_now(void);
+
+/* ---- helpers that kernels share ------------------------------------------------------------- */
+
+/* The sums of a block too large or too small for float32 squares. */
+bool gw_stats_needs_wide(uint32_t max_bits);
+struct gw_stats gw_stats_wide(const float *g, uint32_t n);
+
+/* Adds 32 lanes in the fixed order. */
+double gw_stats_fold(const float lanes[GW_STATS_LANES]);
+
+/* One element's draw, decided bit by bit; what every kernel does on a tie, and ref always. */
+bool gw_draw_element(const struct gw_ternary_draw *draw, uint64_t element, float g);
+
+/* The tie-break: the first 16 random bits equal the threshold's upper 16. */
+bool gw_draw_tie(const struct gw_ternary_draw *draw, uint64_t element, float g, uint32_t drawn);
+
+#endif

@@ -1,0 +1,82 @@
+#include "codec/measure.h"
+#include "base/memory.h"
+#include "base/threads.h"
+#include "codec/kernels.h"
+#include "wire/bytes.h"
+#include "wire/frame.h"
+
+#include <math.h>
+#include <stdatomic.h>
+
+struct gw_stats gw_stats_chunk(const float *g, uint64_t n)
+{
+    const struct gw_kernels *kernels = gw_kernels_now();
+    struct gw_stats total = {0};
+    for (uint64_t i = 0; i < n; i += GW_STATS_BLOCK) {
+        uint32_t m = (uint32_t)(n - i < GW_STATS_BLOCK ? n - i : GW_STATS_BLOCK);
+        struct gw_stats block = kernels->stats_block(g + i, m);
+        if (gw_stats_needs_wide(block.max_bits))
+            block = gw_stats_wide(g + i, m);
+        gw_stats_add(&total, &block);
+    }
+    return total;
+}
+
+/* Chunks of one wave are measured in parallel and added up in order. */
+#define WAVE 64
+
+struct wave {
+    const float *g;
+    uint64_t n, first;
+    struct gw_stats chunk[WAVE];
+};
+
+static void measure_chunk(uint64_t i, uint32_t slot, void *user)
+{
+    (void)slot;
+    struct wave *wave = user;
+    uint64_t at = (wave->first + i) * GW_CHUNK;
+    wave->chunk[i] = gw_stats_chunk(wave->g + at, wave->n - at < GW_CHUNK ? wave->n - at : GW_CHUNK);
+}
+
+struct gw_stats gw_stats_run(gw_context *context, const float *g, uint64_t n)
+{
+    struct gw_stats total = {0};
+    struct wave wave = {.g = g, .n = n};
+    uint64_t n_chunks = gw_div_up(n, GW_CHUNK);
+    for (; wave.first < n_chunks; wave.first += WAVE) {
+        uint64_t m = n_chunks - wave.first < WAVE ? n_chunks - wave.first : WAVE;
+        gw_parallel_for(context, m, measure_chunk, &wave);
+        for (uint64_t i = 0; i < m; i++)
+            gw_stats_add(&total, &wave.chunk[i]);
+    }
+    return total;
+}
+
+double gw_stats_sigma(const struct gw_stats *stats, uint64_t n)
+{
+    if (!n)
+        return 0;
+    double mean = stats->sum / (double)n, variance = stats->sum_squares / (double)n - mean * mean;
+    return variance > 0 ? sqrt(variance) : 0;
+}
+
+void gw_measure_from_stats(const struct gw_stats *stats, const float *g, uint64_t n, gw_measure *info)
+{
+    *info = (gw_measure){.finite = stats->max_bits < 0x7F800000u};
+    if (!info->finite) {
+        while (info->bad_index < n && isfinite(g[info->bad_index]))
+            info->bad_index++;
+        return;
+    }
+    info->max_abs = gw_bits_float(stats->max_bits);
+    info->mean = n ? stats->sum / (double)n : 0;
+    info->sigma = gw_stats_sigma(stats, n);
+    info->sum_abs_bound = stats->sum_squares > 0 ? info->max_abs * stats->sum_abs / stats->sum_squares : 0;
+}
+
+void gw_measure_tensor(gw_context *context, const float *g, uint64_t n, gw_measure *info)
+{
+    struct gw_stats stats = gw_stats_run(context, g, n);
+    gw_measure_from_stats(&stats, g, n, info);
+}

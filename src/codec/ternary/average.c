@@ -1,0 +1,229 @@
+/* One chunk of sums to bytes and back: docs/wire-format.md, "Average codes". A sum S of N ternary values is the digit S + N,
+ * 0..2N; while summing, digits stand as bit planes. */
+#include "base/error.h"
+#include "base/memory.h"
+#include "codec/ternary/ternary.h"
+#include "wire/bytes.h"
+#include "wire/entropy.h"
+
+struct ternary_sums ternary_sums_of(uint32_t workers)
+{
+    struct ternary_sums sums = {.workers = workers, .n_planes = 32 - (uint32_t)__builtin_clz(2 * workers)};
+    sums.tight = gw_radix_tight(2 * workers + 1);
+    sums.bytewise = gw_radix_bytewise(2 * workers + 1);
+    sums.value_tight = gw_radix_tight(2 * workers);
+    sums.value_bytewise = gw_radix_bytewise(2 * workers);
+    return sums;
+}
+
+static size_t packed_size(const struct ternary_sums *sums, uint32_t n)
+{
+    return sums->n_planes * ((size_t)(n / 64) * 8 + gw_div_up(n % 64, 8));
+}
+
+size_t ternary_sum_fixed_size(const struct ternary_sums *sums, enum ternary_code code, uint8_t flags, uint32_t n)
+{
+    return code == CODE_PACKED ? packed_size(sums, n)
+                               : gw_radix_bytes(flags & GW_FLAG_ENTROPY ? &sums->bytewise : &sums->tight, n);
+}
+
+size_t ternary_sum_chunk_bound(const struct ternary_sums *sums, uint32_t n)
+{
+    size_t packed = packed_size(sums, n), bytewise = gw_radix_bytes(&sums->bytewise, n);
+    /* gaps: positions at most 2 bits an element, values of all */
+    size_t gaps = GW_GAPS_HEAD + 1 + gw_div_up(n, 4) + gw_radix_bytes(&sums->value_bytewise, n);
+    size_t most = packed > bytewise ? packed : bytewise;
+    return most > gaps ? most : gaps;
+}
+
+gw_status ternary_sum_scratch_init(gw_context *context, const struct ternary_sums *sums, struct ternary_sum_scratch *scratch)
+{
+    *scratch = (struct ternary_sum_scratch){0};
+    scratch->digits = gw_alloc(context, GW_CHUNK, sizeof *scratch->digits);
+    scratch->values = gw_alloc(context, GW_CHUNK, sizeof *scratch->values);
+    scratch->nonzero = gw_alloc(context, CHUNK_WORDS, sizeof *scratch->nonzero);
+    gw_status status = GW_ERR_MEMORY;
+    if (scratch->digits && scratch->values && scratch->nonzero)
+        status = ternary_stage_init(context, ternary_sum_chunk_bound(sums, GW_CHUNK), &scratch->stage);
+    if (status < 0)
+        ternary_sum_scratch_fini(context, scratch);
+    return status;
+}
+
+void ternary_sum_scratch_fini(gw_context *context, struct ternary_sum_scratch *scratch)
+{
+    gw_free(context, scratch->digits);
+    gw_free(context, scratch->values);
+    gw_free(context, scratch->nonzero);
+    ternary_stage_fini(context, &scratch->stage);
+    *scratch = (struct ternary_sum_scratch){0};
+}
+
+/* Bit i of `byte` to the lowest bit of byte i. */
+static uint64_t bits_to_bytes(uint64_t byte)
+{
+    uint64_t one_each = byte * 0x0101010101010101ull & 0x8040201008040201ull;
+    return (one_each + 0x7F7F7F7F7F7F7F7Full) >> 7 & 0x0101010101010101ull;
+}
+
+void ternary_sum_digits(const struct ternary_sums *sums, const uint64_t *planes, uint32_t n, uint16_t *digits)
+{
+    uint32_t n_words = (n + 63) / 64;
+    for (uint32_t i = 0; i < n; i += 8) {
+        uint32_t w = i / 64, shift = i % 64;
+        uint64_t low = 0, high = 0;
+        for (uint32_t j = 0; j < sums->n_planes; j++) {
+            uint64_t bytes = bits_to_bytes(planes[j * n_words + w] >> shift & 255);
+            if (j < 8)
+                low |= bytes << j;
+            else
+                high |= bytes << (j - 8);
+        }
+        uint32_t m = n - i < 8 ? n - i : 8;
+        for (uint32_t k = 0; k < m; k++)
+            digits[i + k] = (uint16_t)((low >> 8 * k & 255) | (high >> 8 * k & 255) << 8);
+    }
+}
+
+static size_t pack_planes(const struct ternary_sums *sums, const uint64_t *planes, uint32_t n, uint8_t *dst)
+{
+    uint32_t n_words = (n + 63) / 64;
+    uint8_t *at = dst;
+    for (uint32_t w = 0; w < n_words; w++) {
+        size_t bytes = n - 64 * w < 64 ? gw_div_up(n - 64 * w, 8) : 8;
+        /* Padding of the last word is 0 whatever the adders left there. */
+        uint64_t used = n - 64 * w < 64 ? (1ull << (n - 64 * w)) - 1 : ~0ull;
+        for (uint32_t j = 0; j < sums->n_planes; j++, at += bytes) {
+            uint64_t plane = planes[j * n_words + w] & used;
+            memcpy(at, &plane, bytes);
+        }
+    }
+    return (size_t)(at - dst);
+}
+
+/* Nonzero sums: +1, -1, +2, -2, ... are 0, 1, 2, 3, ... */
+static uint16_t value_of_digit(uint32_t digit, uint32_t workers)
+{
+    return (uint16_t)(digit > workers ? 2 * (digit - workers) - 2 : 2 * (workers - digit) - 1);
+}
+
+static uint16_t digit_of_value(uint32_t value, uint32_t workers)
+{
+    return (uint16_t)(value % 2 ? workers - value / 2 - 1 : workers + value / 2 + 1);
+}
+
+/* Marks and lists the nonzero sums. Returns how many. */
+static uint32_t split_gaps(const struct ternary_sums *sums, const uint16_t *digits, uint32_t n, uint64_t *nonzero,
+                           uint16_t *values)
+{
+    uint32_t count = 0;
+    for (uint32_t w = 0; w < (n + 63) / 64; w++) {
+        uint64_t bits = 0;
+        uint32_t m = n - 64 * w < 64 ? n - 64 * w : 64;
+        for (uint32_t i = 0; i < m; i++) {
+            uint32_t digit = digits[64 * w + i];
+            uint64_t on = digit != sums->workers;
+            bits |= on << i;
+            values[count] = value_of_digit(digit, sums->workers); /* overwritten by the next where the sum is 0 */
+            count += (uint32_t)on;
+        }
+        nonzero[w] = bits;
+    }
+    return count;
+}
+
+uint32_t ternary_sum_pack(const struct ternary_sums *sums, enum ternary_code code, bool entropy, const uint64_t *planes,
+                          uint32_t n, struct ternary_sum_scratch *scratch, uint8_t *dst)
+{
+    struct ternary_stage *stage = &scratch->stage;
+    uint8_t *to = entropy ? stage->plain : dst;
+    size_t head = 0, plain;
+    if (code == CODE_PACKED) {
+        plain = pack_planes(sums, planes, n, to);
+    } else {
+        const struct gw_radix *radix = entropy ? &sums->bytewise : &sums->tight;
+        const uint16_t *symbols = scratch->digits;
+        uint32_t count = n;
+        ternary_sum_digits(sums, planes, n, scratch->digits);
+        if (code == CODE_GAPS) {
+            /* Positions are near their entropy already; only the values go through the entropy stage. */
+            count = split_gaps(sums, scratch->digits, n, scratch->nonzero, scratch->values);
+            struct gw_gaps_plan plan = gw_gaps_measure(scratch->nonzero, n, count);
+            gw_gaps_write(&plan, scratch->nonzero, n, dst);
+            head = plan.bytes;
+            radix = entropy ? &sums->value_bytewise : &sums->value_tight;
+            symbols = scratch->values;
+            to += entropy ? 0 : head;
+        }
+        gw_radix_write(radix, symbols, count, to);
+        plain = gw_radix_bytes(radix, count);
+    }
+    if (!entropy)
+        return (uint32_t)(head + plain);
+    size_t packed = plain ? gw_entropy_compress(stage->workspace, stage->workspace_bytes, to, plain, dst + head, plain - 1) : 0;
+    if (packed)
+        return (uint32_t)(head + packed) | CHUNK_ZSTD;
+    memcpy(dst + head, to, plain);
+    return (uint32_t)(head + plain);
+}
+
+static gw_status check_size(const struct ternary_sums *sums, enum ternary_code code, size_t got, size_t want, uint32_t n)
+{
+    if (got == want)
+        return GW_OK;
+    return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u sums of %u workers has %zu bytes of %s codes; its values take %zu", n,
+                   sums->workers, got, ternary_code_names[code], want);
+}
+
+gw_status ternary_sum_unpack(const struct ternary_sums *sums, enum ternary_code code, uint8_t flags, const uint8_t *src,
+                             size_t src_bytes, bool zstd, uint32_t n, struct ternary_sum_scratch *scratch, uint16_t *digits)
+{
+    bool entropy = flags & GW_FLAG_ENTROPY;
+    uint32_t count = n;
+    if (code == CODE_GAPS) {
+        size_t head;
+        GW_TRY(gw_gaps_read(src, src_bytes, n, scratch->nonzero, &count, &head));
+        src += head;
+        src_bytes -= head;
+    }
+    if (zstd) {
+        struct ternary_stage *stage = &scratch->stage;
+        GW_TRY(gw_entropy_decompress(stage->workspace, src, src_bytes, stage->plain, ternary_sum_chunk_bound(sums, GW_CHUNK),
+                                     &src_bytes));
+        src = stage->plain;
+    }
+    if (code == CODE_PACKED) {
+        GW_TRY(check_size(sums, code, src_bytes, packed_size(sums, n), n));
+        for (uint32_t w = 0; w < (n + 63) / 64; w++) {
+            uint32_t m = n - 64 * w < 64 ? n - 64 * w : 64;
+            size_t bytes = gw_div_up(m, 8);
+            for (uint32_t i = 0; i < 8 * bytes; i++) {
+                uint32_t digit = 0;
+                for (uint32_t j = 0; j < sums->n_planes; j++)
+                    digit |= (uint32_t)(src[j * bytes + i / 8] >> (i % 8) & 1) << j;
+                if (i < m ? digit > 2 * sums->workers : digit != 0)
+                    return gw_fail(GW_ERR_FRAME_PAYLOAD, "a packed sum is %u above its lowest; %u workers reach %u", digit,
+                                   sums->workers, 2 * sums->workers);
+                if (i < m)
+                    digits[64 * w + i] = (uint16_t)digit;
+            }
+            src += sums->n_planes * bytes;
+        }
+        return GW_OK;
+    }
+    if (code == CODE_RADIX) {
+        const struct gw_radix *radix = entropy ? &sums->bytewise : &sums->tight;
+        GW_TRY(check_size(sums, code, src_bytes, gw_radix_bytes(radix, n), n));
+        return gw_radix_read(radix, src, n, digits);
+    }
+    const struct gw_radix *radix = entropy ? &sums->value_bytewise : &sums->value_tight;
+    GW_TRY(check_size(sums, code, src_bytes, gw_radix_bytes(radix, count), n));
+    GW_TRY(gw_radix_read(radix, src, count, scratch->values));
+    const uint16_t *value = scratch->values;
+    for (uint32_t i = 0; i < n; i++)
+        digits[i] = (uint16_t)sums->workers;
+    for (uint32_t w = 0; w < (n + 63) / 64; w++)
+        for (uint64_t bits = scratch->nonzero[w]; bits; bits &= bits - 1)
+            digits[64 * w + (uint32_t)__builtin_ctzll(bits)] = digit_of_value(*value++, sums->workers);
+    return GW_OK;
+}

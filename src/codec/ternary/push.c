@@ -1,0 +1,277 @@
+/* One chunk of ternary values to bytes and back: docs/wire-format.md, "Push codes". */
+#include "base/error.h"
+#include "base/memory.h"
+#include "codec/ternary/ternary.h"
+#include "wire/bytes.h"
+#include "wire/entropy.h"
+
+#include <pthread.h>
+
+uint32_t ternary_count(const uint64_t *words, uint32_t n)
+{
+    uint32_t count = 0;
+    for (uint32_t w = 0; w < (n + 63) / 64; w++)
+        count += (uint32_t)__builtin_popcountll(words[w]);
+    return count;
+}
+
+size_t ternary_push_chunk_bound(uint32_t n)
+{
+    /* 2bit: n/4. mask and gaps at worst 2 bits an element too (gaps with k = 0: a bit for each zero, two for each
+     * nonzero), each of their two parts rounded up to bytes, and the gaps' head. */
+    return gw_div_up(n, 4) + GW_GAPS_HEAD + 2;
+}
+
+/* Bits 0..31 to bits 0, 2, 4, ... 62. */
+static uint64_t spread(uint64_t x)
+{
+    x &= 0xFFFFFFFFull;
+    x = (x | x << 16) & 0x0000FFFF0000FFFFull;
+    x = (x | x << 8) & 0x00FF00FF00FF00FFull;
+    x = (x | x << 4) & 0x0F0F0F0F0F0F0F0Full;
+    x = (x | x << 2) & 0x3333333333333333ull;
+    return (x | x << 1) & 0x5555555555555555ull;
+}
+
+static uint64_t unspread(uint64_t x)
+{
+    x &= 0x5555555555555555ull;
+    x = (x | x >> 1) & 0x3333333333333333ull;
+    x = (x | x >> 2) & 0x0F0F0F0F0F0F0F0Full;
+    x = (x | x >> 4) & 0x00FF00FF00FF00FFull;
+    x = (x | x >> 8) & 0x0000FFFF0000FFFFull;
+    return (x | x >> 16) & 0xFFFFFFFFull;
+}
+
+/* 2bit: 00 = -1, 01 = 0, 10 = +1 (Paddle#6599): the low bit is "zero", the high bit "positive". */
+static void pack_2bit(const struct ternary_bits *bits, uint32_t n, uint8_t *dst)
+{
+    size_t left = (size_t)gw_div_up(n, 4);
+    for (uint32_t half = 0; left; half++) {
+        uint32_t shift = 32 * (half % 2);
+        uint64_t nonzero = bits->nonzero[half / 2] >> shift, sign = bits->sign[half / 2] >> shift;
+        uint64_t word = spread(~nonzero) | spread(nonzero & ~sign) << 1;
+        size_t bytes = left < 8 ? left : 8;
+        memcpy(dst, &word, bytes);
+        dst += bytes;
+        left -= bytes;
+    }
+}
+
+static gw_status unpack_2bit(const uint8_t *src, uint32_t n, struct ternary_bits *bits)
+{
+    size_t left = (size_t)gw_div_up(n, 4);
+    for (uint32_t half = 0; half < 2 * ((n + 63) / 64); half++) {
+        uint64_t word = 0x5555555555555555ull;
+        size_t bytes = left < 8 ? left : 8;
+        memcpy(&word, src, bytes);
+        src += bytes;
+        left -= bytes;
+        uint64_t zero = word & 0x5555555555555555ull, positive = word >> 1 & 0x5555555555555555ull;
+        if (zero & positive)
+            return gw_fail(GW_ERR_FRAME_PAYLOAD, "a 2-bit code is 11, which stands for nothing");
+        uint64_t nonzero = ~unspread(zero) & 0xFFFFFFFFull, sign = nonzero & ~unspread(positive);
+        if (half % 2 == 0)
+            bits->nonzero[half / 2] = bits->sign[half / 2] = 0;
+        bits->nonzero[half / 2] |= nonzero << 32 * (half % 2);
+        bits->sign[half / 2] |= sign << 32 * (half % 2);
+    }
+    return GW_OK;
+}
+
+/* base3: digits value + 1, five to a byte, the first the lowest: 121 is five zeros. */
+static struct {
+    uint8_t weight[32];                  /* the sum of 3^i over the set bits */
+    uint8_t nonzero[256], sign[256];     /* 0xFF in nonzero: no such byte */
+} base3;
+
+static void base3_fill(void)
+{
+    static const uint8_t powers[5] = {1, 3, 9, 27, 81};
+    for (int set = 0; set < 32; set++)
+        for (int i = 0; i < 5; i++)
+            base3.weight[set] += set >> i & 1 ? powers[i] : 0;
+    for (int byte = 0; byte < 256; byte++) {
+        if (byte > 242) {
+            base3.nonzero[byte] = 0xFF;
+            continue;
+        }
+        for (int i = 0, rest = byte; i < 5; i++, rest /= 3) {
+            base3.nonzero[byte] |= (rest % 3 != 1) << i;
+            base3.sign[byte] |= (rest % 3 == 0) << i;
+        }
+    }
+}
+
+static void base3_ready(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, base3_fill);
+}
+
+/* Five bits from bit `at` on; words past the chunk's end are not read. */
+static uint32_t five(const uint64_t *words, uint32_t at, uint32_t n_words)
+{
+    uint32_t w = at / 64, shift = at % 64;
+    uint64_t bits = words[w] >> shift;
+    if (shift > 59 && w + 1 < n_words)
+        bits |= words[w + 1] << (64 - shift);
+    return bits & 31;
+}
+
+static void pack_base3(const struct ternary_bits *bits, uint32_t n, uint8_t *dst)
+{
+    base3_ready();
+    uint32_t n_words = (n + 63) / 64;
+    for (uint32_t i = 0; i < n; i += 5) {
+        uint32_t nonzero = five(bits->nonzero, i, n_words), sign = five(bits->sign, i, n_words);
+        *dst++ = (uint8_t)(121 + base3.weight[nonzero & ~sign] - base3.weight[sign & nonzero]);
+    }
+}
+
+static gw_status unpack_base3(const uint8_t *src, uint32_t n, struct ternary_bits *bits)
+{
+    base3_ready();
+    uint32_t n_words = (n + 63) / 64;
+    memset(bits->nonzero, 0, 8 * n_words);
+    memset(bits->sign, 0, 8 * n_words);
+    for (uint32_t i = 0; i < n; i += 5) {
+        uint64_t nonzero = base3.nonzero[*src], sign = base3.sign[*src];
+        if (nonzero == 0xFF)
+            return gw_fail(GW_ERR_FRAME_PAYLOAD, "a base-3 byte is %u; the highest possible is 242", *src);
+        src++;
+        uint32_t w = i / 64, shift = i % 64;
+        bits->nonzero[w] |= nonzero << shift;
+        bits->sign[w] |= sign << shift;
+        if (shift > 59 && w + 1 < n_words) {
+            bits->nonzero[w + 1] |= nonzero >> (64 - shift);
+            bits->sign[w + 1] |= sign >> (64 - shift);
+        } else if (shift > 59 && nonzero >> (64 - shift)) {
+            return gw_fail(GW_ERR_FRAME_PAYLOAD, "a base-3 byte holds values past the last element");
+        }
+    }
+    return GW_OK;
+}
+
+size_t ternary_push_size(enum ternary_code code, const struct ternary_bits *bits, uint32_t n, uint32_t count)
+{
+    switch (code) {
+    case CODE_2BIT:
+        return gw_div_up(n, 4);
+    case CODE_BASE3:
+        return gw_div_up(n, 5);
+    case CODE_MASK:
+        return gw_div_up(n, 8) + gw_div_up(count, 8);
+    default:
+        return gw_gaps_measure(bits->nonzero, n, count).bytes + gw_div_up(count, 8);
+    }
+}
+
+/* Returns the size. */
+static size_t pack_plain(enum ternary_code code, const struct ternary_bits *bits, uint32_t n, uint32_t count, uint8_t *dst)
+{
+    size_t head;
+    switch (code) {
+    case CODE_2BIT:
+        pack_2bit(bits, n, dst);
+        return gw_div_up(n, 4);
+    case CODE_BASE3:
+        pack_base3(bits, n, dst);
+        return gw_div_up(n, 5);
+    case CODE_MASK:
+        head = gw_div_up(n, 8);
+        memcpy(dst, bits->nonzero, head);
+        break;
+    default: {
+        struct gw_gaps_plan plan = gw_gaps_measure(bits->nonzero, n, count);
+        gw_gaps_write(&plan, bits->nonzero, n, dst);
+        head = plan.bytes;
+    }
+    }
+    gw_kernels_now()->gather_signs(bits->nonzero, bits->sign, (n + 63) / 64, dst + head);
+    return head + gw_div_up(count, 8);
+}
+
+uint32_t ternary_push_pack(enum ternary_code code, const struct ternary_bits *bits, uint32_t n, uint32_t count,
+                           const struct ternary_stage *stage, uint8_t *dst)
+{
+    if (!stage)
+        return (uint32_t)pack_plain(code, bits, n, count, dst);
+    size_t plain = pack_plain(code, bits, n, count, stage->plain);
+    size_t packed = plain ? gw_entropy_compress(stage->workspace, stage->workspace_bytes, stage->plain, plain, dst, plain - 1) : 0;
+    if (packed)
+        return (uint32_t)packed | CHUNK_ZSTD;
+    memcpy(dst, stage->plain, plain);
+    return (uint32_t)plain;
+}
+
+/* True where every bit past n in the last word is 0. */
+static bool tail_is_clear(const uint64_t *words, uint32_t n)
+{
+    return n % 64 == 0 || words[n / 64] >> (n % 64) == 0;
+}
+
+gw_status ternary_push_unpack(enum ternary_code code, const uint8_t *src, size_t src_bytes, bool zstd, uint32_t n,
+                              const struct ternary_stage *stage, struct ternary_bits *bits)
+{
+    if (zstd) {
+        GW_TRY(gw_entropy_decompress(stage->workspace, src, src_bytes, stage->plain, ternary_push_chunk_bound(n), &src_bytes));
+        src = stage->plain;
+    }
+    uint32_t n_words = (n + 63) / 64, count;
+    size_t head = code == CODE_2BIT ? gw_div_up(n, 4) : code == CODE_BASE3 ? gw_div_up(n, 5) : gw_div_up(n, 8);
+    if (code != CODE_GAPS && src_bytes < head)
+        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u elements has %zu bytes of %s codes; it takes at least %zu", n,
+                       src_bytes, ternary_code_names[code], head);
+    switch (code) {
+    case CODE_2BIT:
+        GW_TRY(unpack_2bit(src, n, bits));
+        break;
+    case CODE_BASE3:
+        GW_TRY(unpack_base3(src, n, bits));
+        break;
+    case CODE_MASK:
+        if (n_words)
+            bits->nonzero[n_words - 1] = 0;
+        memcpy(bits->nonzero, src, head);
+        break;
+    default:
+        GW_TRY(gw_gaps_read(src, src_bytes, n, bits->nonzero, &count, &head));
+    }
+    if (!tail_is_clear(bits->nonzero, n))
+        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk's padding holds values past its %u elements", n);
+    size_t total = head;
+    if (code == CODE_MASK || code == CODE_GAPS) {
+        count = ternary_count(bits->nonzero, n);
+        total += gw_div_up(count, 8);
+        if (src_bytes == total) {
+            gw_kernels_now()->scatter_signs(bits->nonzero, n_words, src + head, src_bytes - head, bits->sign);
+            if (count % 8 && src[total - 1] >> (count % 8))
+                return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk's sign bits are padded with bits that are not 0");
+        }
+    }
+    if (src_bytes != total)
+        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u elements has %zu bytes of %s codes; its values take %zu", n, src_bytes,
+                       ternary_code_names[code], total);
+    return GW_OK;
+}
+
+gw_status ternary_stage_init(gw_context *context, size_t plain_bytes, struct ternary_stage *stage)
+{
+    size_t compress = gw_entropy_workspace(plain_bytes), decompress = gw_entropy_decode_workspace();
+    stage->workspace_bytes = compress > decompress ? compress : decompress;
+    stage->workspace = gw_alloc(context, stage->workspace_bytes, 1);
+    stage->plain = gw_alloc(context, plain_bytes, 1);
+    if (!stage->workspace || !stage->plain) {
+        ternary_stage_fini(context, stage);
+        return GW_ERR_MEMORY;
+    }
+    return GW_OK;
+}
+
+void ternary_stage_fini(gw_context *context, struct ternary_stage *stage)
+{
+    gw_free(context, stage->workspace);
+    gw_free(context, stage->plain);
+    *stage = (struct ternary_stage){0};
+}

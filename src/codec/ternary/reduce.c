@@ -1,0 +1,636 @@
+/* Ternary frames after the wire: checks, decoding, counting, and the owner's sum (DESIGN 4.1, step 4): with shared scalers
+ * S = sum of the ternary values in integers, and the average is S * (s/N). */
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/threads.h"
+#include "codec/ternary/ternary.h"
+#include "wire/bytes.h"
+
+#include <math.h>
+
+/* Decoded tensors above this do not stay in any cache: stores go around it. */
+#define STREAM_ELEMENTS (4u << 20)
+
+static uint32_t chunk_elems(const struct gw_frame *frame, uint64_t c)
+{
+    uint64_t left = frame->count - c * GW_CHUNK;
+    return (uint32_t)(left < GW_CHUNK ? left : GW_CHUNK);
+}
+
+static uint64_t n_chunks_of(const struct gw_frame *frame)
+{
+    return gw_div_up(frame->count, GW_CHUNK);
+}
+
+/* The size of a chunk whose code has no table. */
+static size_t fixed_size(const struct gw_frame *frame, const struct ternary_sums *sums, uint32_t n)
+{
+    if (frame->flags & GW_FLAG_AVERAGE)
+        return ternary_sum_fixed_size(sums, frame->code, frame->flags, n);
+    return frame->code == CODE_2BIT ? gw_div_up(n, 4) : gw_div_up(n, 5);
+}
+
+gw_status ternary_check_frame(const struct gw_frame *frame)
+{
+    bool average = frame->flags & GW_FLAG_AVERAGE;
+    if (average ? frame->code < CODE_GAPS : frame->code > CODE_GAPS)
+        return gw_fail(GW_ERR_FRAME_FIELD, "%s frame has code %s, which is not for it", average ? "an average" : "a push",
+                       ternary_code_names[frame->code]);
+    if (average && frame->flags & GW_FLAG_PRIVATE)
+        return gw_fail(GW_ERR_FRAME_FIELD, "an average frame cannot hold a worker's own scalers");
+    for (uint64_t i = 0; i < frame->n_scalers; i++) {
+        float s = gw_get_float(frame->scalers + 4 * i);
+        if (!(s >= 0) || !isfinite(s))
+            return gw_fail(GW_ERR_FRAME_PAYLOAD, "scaler %llu of the frame is %g; it must be finite and not negative",
+                           (unsigned long long)i, (double)s);
+    }
+    uint64_t n_chunks = n_chunks_of(frame), total = 0;
+    if (code_has_table(frame->code, frame->flags)) {
+        if (frame->payload_bytes / 4 < n_chunks)
+            return gw_fail(GW_ERR_FRAME_PAYLOAD, "the payload has %zu bytes; the sizes of %llu chunks alone take more",
+                           frame->payload_bytes, (unsigned long long)n_chunks);
+        total = 4 * n_chunks;
+        for (uint64_t c = 0; c < n_chunks; c++) {
+            uint32_t entry = gw_get32(frame->payload + 4 * c);
+            if (entry & CHUNK_ZSTD && !(frame->flags & GW_FLAG_ENTROPY))
+                return gw_fail(GW_ERR_FRAME_PAYLOAD, "chunk %llu is marked as compressed in a frame that is not",
+                               (unsigned long long)c);
+            total += entry & ~CHUNK_ZSTD;
+        }
+    } else if (n_chunks) {
+        struct ternary_sums sums = ternary_sums_of(frame->workers);
+        total = (n_chunks - 1) * fixed_size(frame, &sums, GW_CHUNK) + fixed_size(frame, &sums, chunk_elems(frame, n_chunks - 1));
+    }
+    if (total != frame->payload_bytes)
+        return gw_fail(GW_ERR_FRAME_PAYLOAD, "the payload has %zu bytes; its chunks take %llu", frame->payload_bytes,
+                       (unsigned long long)total);
+    return GW_OK;
+}
+
+/* ---- where chunks stand ---------------------------------------------------------------------- */
+
+/* Offsets of chunks in the payload, n_chunks + 1 of them. NULL: no memory. */
+static size_t *chunk_offsets(gw_context *context, const struct gw_frame *frame)
+{
+    uint64_t n_chunks = n_chunks_of(frame);
+    size_t *offsets = gw_alloc(context, n_chunks + 1, sizeof *offsets);
+    if (!offsets)
+        return NULL;
+    bool table = code_has_table(frame->code, frame->flags);
+    struct ternary_sums sums = ternary_sums_of(frame->workers);
+    size_t whole = table ? 0 : fixed_size(frame, &sums, GW_CHUNK);
+    offsets[0] = table ? 4 * n_chunks : 0;
+    for (uint64_t c = 0; c < n_chunks; c++) {
+        size_t bytes = table ? gw_get32(frame->payload + 4 * c) & ~CHUNK_ZSTD
+                       : chunk_elems(frame, c) == GW_CHUNK ? whole : fixed_size(frame, &sums, chunk_elems(frame, c));
+        offsets[c + 1] = offsets[c] + bytes;
+    }
+    return offsets;
+}
+
+static bool chunk_is_zstd(const struct gw_frame *frame, uint64_t c)
+{
+    return code_has_table(frame->code, frame->flags) && gw_get32(frame->payload + 4 * c) & CHUNK_ZSTD;
+}
+
+static gw_status unpack_push(const struct gw_frame *frame, const size_t *offsets, uint64_t c, const struct ternary_stage *stage,
+                             struct ternary_bits *bits)
+{
+    return ternary_push_unpack(frame->code, frame->payload + offsets[c], offsets[c + 1] - offsets[c], chunk_is_zstd(frame, c),
+                               chunk_elems(frame, c), stage, bits);
+}
+
+/* ---- decode and count ------------------------------------------------------------------------ */
+
+/* What one thread works in. */
+struct slot {
+    struct ternary_bits *bits;
+    struct ternary_stage stage;         /* pushes */
+    struct ternary_sum_scratch scratch; /* averages */
+    float *values;                      /* reduce of private scalers: a chunk */
+    uint64_t *planes;                   /* reduce: a chunk */
+    uint8_t *packed;                    /* reduce: a chunk's candidate bytes */
+    uint64_t *counts;                   /* symbols, or the digits' histogram */
+    uint64_t *tried;                    /* reduce: bytes of each candidate */
+    gw_status status;
+    char why[256];
+};
+
+/* A loop over chunks on the context's threads. */
+struct job {
+    gw_context *context;
+    const struct gw_frame *frame;  /* the pushes, or the one frame */
+    uint32_t n_frames;
+    size_t **offsets;              /* of each frame */
+    struct ternary_sums sums;      /* of an average */
+    struct slot *slots;
+    uint32_t n_slots;
+    /* decode */
+    float *out;
+    /* reduce */
+    struct gw_frame *average;
+    uint8_t *payload;
+    uint64_t *all_planes;          /* pull=auto: the planes of every chunk; else NULL */
+    uint32_t *entries;
+    size_t *at;
+    uint64_t first;
+    int phase;
+};
+
+static void job_fini(struct job *job)
+{
+    for (uint32_t i = 0; job->slots && i < job->n_slots; i++) {
+        struct slot *slot = &job->slots[i];
+        gw_free(job->context, slot->bits);
+        gw_free(job->context, slot->values);
+        gw_free(job->context, slot->planes);
+        gw_free(job->context, slot->packed);
+        gw_free(job->context, slot->counts);
+        gw_free(job->context, slot->tried);
+        ternary_stage_fini(job->context, &slot->stage);
+        ternary_sum_scratch_fini(job->context, &slot->scratch);
+    }
+    gw_free(job->context, job->slots);
+    for (uint32_t i = 0; job->offsets && i < job->n_frames; i++)
+        gw_free(job->context, job->offsets[i]);
+    gw_free(job->context, job->offsets);
+    gw_free(job->context, job->all_planes);
+    gw_free(job->context, job->entries);
+    gw_free(job->context, job->at);
+}
+
+/* Offsets of all frames, and slots with bitmaps and, where any frame needs it, an entropy stage. */
+static gw_status job_init(struct job *job, gw_context *context, const struct gw_frame *frames, uint32_t n_frames)
+{
+    *job = (struct job){.context = context, .frame = frames, .n_frames = n_frames};
+    uint64_t n_chunks = n_chunks_of(frames);
+    uint32_t threads = gw_thread_count(context);
+    job->n_slots = n_chunks < threads ? (uint32_t)(n_chunks ? n_chunks : 1) : threads;
+    job->n_slots = threads > 1 && n_chunks > 1 ? threads : 1;
+    job->slots = gw_calloc(context, job->n_slots, sizeof *job->slots);
+    job->offsets = gw_calloc(context, n_frames, sizeof *job->offsets);
+    if (!job->slots || !job->offsets)
+        return GW_ERR_MEMORY;
+    bool stage = false;
+    for (uint32_t i = 0; i < n_frames; i++) {
+        stage |= !(frames[i].flags & GW_FLAG_AVERAGE) && frames[i].flags & GW_FLAG_ENTROPY;
+        job->offsets[i] = chunk_offsets(context, &frames[i]);
+        if (!job->offsets[i])
+            return GW_ERR_MEMORY;
+    }
+    for (uint32_t i = 0; i < job->n_slots; i++) {
+        job->slots[i].bits = gw_alloc(context, 1, sizeof *job->slots[i].bits);
+        if (!job->slots[i].bits)
+            return GW_ERR_MEMORY;
+        if (stage)
+            GW_TRY(ternary_stage_init(context, ternary_push_chunk_bound(GW_CHUNK), &job->slots[i].stage));
+    }
+    return GW_OK;
+}
+
+static gw_status job_scratch(struct job *job, uint32_t workers)
+{
+    job->sums = ternary_sums_of(workers);
+    for (uint32_t i = 0; i < job->n_slots; i++)
+        GW_TRY(ternary_sum_scratch_init(job->context, &job->sums, &job->slots[i].scratch));
+    return GW_OK;
+}
+
+/* Sentences belong to the thread that failed; the caller's thread repeats the first slot's. */
+static void keep_error(struct slot *slot, gw_status status)
+{
+    if (status == GW_OK || slot->status < 0)
+        return;
+    slot->status = status;
+    const char *why = gw_last_error();
+    size_t n = strlen(why) < sizeof slot->why - 1 ? strlen(why) : sizeof slot->why - 1;
+    memcpy(slot->why, why, n);
+    slot->why[n] = 0;
+}
+
+static gw_status job_run(struct job *job, uint64_t n, void (*run)(uint64_t, uint32_t, void *))
+{
+    if (job->n_slots > 1)
+        gw_parallel_for(job->context, n, run, job);
+    else
+        for (uint64_t i = 0; i < n; i++)
+            run(i, 0, job);
+    for (uint32_t i = 0; i < job->n_slots; i++)
+        if (job->slots[i].status < 0)
+            return gw_fail(job->slots[i].status, "%s", job->slots[i].why);
+    return GW_OK;
+}
+
+static float scaler_at(const struct gw_frame *frame, uint64_t i)
+{
+    return gw_get_float(frame->scalers + 4 * (frame->bucket ? i / frame->bucket : 0));
+}
+
+/* Bitmaps of the chunk that begins at element `base` of the slice, to floats. */
+static void expand_chunk(const struct gw_frame *frame, const struct ternary_bits *bits, uint64_t base, uint32_t n, bool stream,
+                         float *out)
+{
+    const struct gw_kernels *kernels = gw_kernels_now();
+    if (!frame->bucket || frame->bucket % 64 == 0) {
+        for (uint64_t i = 0; i < n;) {
+            uint64_t stop = frame->bucket ? (base + i) / frame->bucket * frame->bucket + frame->bucket - base : n;
+            stop = stop < n ? stop : n;
+            kernels->expand(bits->nonzero + i / 64, bits->sign + i / 64, stop - i, scaler_at(frame, base + i), stream, out + i);
+            i = stop;
+        }
+        return;
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        float s = scaler_at(frame, base + i);
+        bool on = bits->nonzero[i / 64] >> (i % 64) & 1, negative = bits->sign[i / 64] >> (i % 64) & 1;
+        out[i] = on ? negative ? -s : s : 0;
+    }
+}
+
+static void decode_push(uint64_t c, uint32_t index, void *user)
+{
+    struct job *job = user;
+    struct slot *slot = &job->slots[index];
+    const struct gw_frame *frame = job->frame;
+    if (slot->status < 0)
+        return;
+    gw_status status = unpack_push(frame, job->offsets[0], c, &slot->stage, slot->bits);
+    if (status == GW_OK)
+        expand_chunk(frame, slot->bits, c * GW_CHUNK, chunk_elems(frame, c), frame->count >= STREAM_ELEMENTS,
+                     job->out + c * GW_CHUNK);
+    keep_error(slot, status);
+}
+
+/* S * (s/N), s/N rounded once. */
+static float quantum(const struct gw_frame *frame, uint64_t i)
+{
+    return scaler_at(frame, i) / (float)frame->workers;
+}
+
+static gw_status unpack_average(struct job *job, uint64_t c, struct slot *slot)
+{
+    const struct gw_frame *frame = job->frame;
+    const size_t *offsets = job->offsets[0];
+    return ternary_sum_unpack(&job->sums, frame->code, frame->flags, frame->payload + offsets[c], offsets[c + 1] - offsets[c],
+                              chunk_is_zstd(frame, c), chunk_elems(frame, c), &slot->scratch, slot->scratch.digits);
+}
+
+static void decode_average(uint64_t c, uint32_t index, void *user)
+{
+    struct job *job = user;
+    struct slot *slot = &job->slots[index];
+    const struct gw_frame *frame = job->frame;
+    uint64_t base = c * GW_CHUNK, done = 0;
+    uint32_t n = chunk_elems(frame, c), workers = frame->workers;
+    float *out = job->out + base;
+    if (slot->status < 0)
+        return;
+    if (frame->code == CODE_PACKED && !frame->bucket && !chunk_is_zstd(frame, c)) {
+        /* Whole groups of 64 straight from the wire. */
+        const uint8_t *src = frame->payload + job->offsets[0][c];
+        uint32_t most = gw_kernels_now()->decode_planes(src, job->sums.n_planes, n / 64, workers, quantum(frame, 0),
+                                                        frame->count >= STREAM_ELEMENTS, out);
+        if (most > 2 * workers) {
+            keep_error(slot, gw_fail(GW_ERR_FRAME_PAYLOAD, "a packed sum is %u above its lowest; %u workers reach %u", most,
+                                     workers, 2 * workers));
+            return;
+        }
+        done = n / 64 * 64;
+        if (done == n)
+            return;
+    }
+    gw_status status = unpack_average(job, c, slot);
+    if (status < 0) {
+        keep_error(slot, status);
+        return;
+    }
+    const uint16_t *digits = slot->scratch.digits;
+    while (done < n) {
+        uint64_t stop = frame->bucket ? (base + done) / frame->bucket * frame->bucket + frame->bucket - base : n;
+        float q = quantum(frame, base + done);
+        for (stop = stop < n ? stop : n; done < stop; done++)
+            out[done] = (float)((int32_t)digits[done] - (int32_t)workers) * q;
+    }
+}
+
+gw_status ternary_decode(gw_context *context, const struct gw_frame *frame, float *out)
+{
+    struct job job;
+    bool average = frame->flags & GW_FLAG_AVERAGE;
+    gw_status status = job_init(&job, context, frame, 1);
+    if (status == GW_OK && average)
+        status = job_scratch(&job, frame->workers);
+    job.out = out;
+    if (status == GW_OK)
+        status = job_run(&job, n_chunks_of(frame), average ? decode_average : decode_push);
+    job_fini(&job);
+    return status;
+}
+
+gw_status ternary_symbols(gw_context *context, const struct gw_frame *frame, uint64_t *counts)
+{
+    struct job job;
+    bool average = frame->flags & GW_FLAG_AVERAGE;
+    gw_status status = job_init(&job, context, frame, 1);
+    if (status == GW_OK && average)
+        status = job_scratch(&job, frame->workers);
+    struct slot *slot = status == GW_OK ? &job.slots[0] : NULL;
+    for (uint64_t c = 0; c < n_chunks_of(frame) && status == GW_OK; c++) {
+        uint32_t n = chunk_elems(frame, c);
+        if (average) {
+            status = unpack_average(&job, c, slot);
+            for (uint32_t i = 0; i < n && status == GW_OK; i++)
+                counts[slot->scratch.digits[i]]++;
+        } else {
+            status = unpack_push(frame, job.offsets[0], c, &slot->stage, slot->bits);
+            if (status == GW_OK) {
+                uint32_t nonzero = ternary_count(slot->bits->nonzero, n), negative = ternary_count(slot->bits->sign, n);
+                counts[0] += negative;
+                counts[1] += n - nonzero;
+                counts[2] += nonzero - negative;
+            }
+        }
+    }
+    job_fini(&job);
+    return status;
+}
+
+/* ---- the owner's sum ------------------------------------------------------------------------- */
+
+size_t ternary_reduce_bound(const struct gw_frame *first, uint32_t n)
+{
+    if (first->flags & GW_FLAG_PRIVATE)
+        return GW_HEADER_BYTES + 4 * (size_t)first->count;
+    struct ternary_sums sums = ternary_sums_of(n);
+    uint64_t n_chunks = n_chunks_of(first);
+    size_t bytes = gw_frame_head_bytes(first->n_scalers) + 4 * n_chunks;
+    if (n_chunks)
+        bytes += (n_chunks - 1) * ternary_sum_chunk_bound(&sums, GW_CHUNK) +
+                 ternary_sum_chunk_bound(&sums, chunk_elems(first, n_chunks - 1));
+    return bytes;
+}
+
+/* Own scalers: floats are added in rank order, divided by N once, and sent as float32. */
+static void add_private(uint64_t c, uint32_t index, void *user)
+{
+    struct job *job = user;
+    struct slot *slot = &job->slots[index];
+    uint32_t n = chunk_elems(job->frame, c);
+    float one[64], *sum = slot->values;
+    if (slot->status < 0)
+        return;
+    for (uint32_t r = 0; r < job->n_frames; r++) {
+        gw_status status = unpack_push(&job->frame[r], job->offsets[r], c, &slot->stage, slot->bits);
+        if (status < 0) {
+            keep_error(slot, status);
+            return;
+        }
+        if (r == 0) {
+            expand_chunk(&job->frame[0], slot->bits, c * GW_CHUNK, n, false, sum);
+            continue;
+        }
+        /* Zeros are added too: x + 0 is x, and a sum of -0 and 0 is the same 0 on every machine. */
+        for (uint32_t i = 0; i < n; i += 64) {
+            uint32_t m = n - i < 64 ? n - i : 64;
+            for (uint32_t k = 0; k < m; k++) {
+                float s = scaler_at(&job->frame[r], c * GW_CHUNK + i + k);
+                bool on = slot->bits->nonzero[i / 64] >> k & 1, negative = slot->bits->sign[i / 64] >> k & 1;
+                one[k] = on ? negative ? -s : s : 0;
+            }
+            for (uint32_t k = 0; k < m; k++)
+                sum[i + k] += one[k];
+        }
+    }
+    for (uint32_t i = 0; i < n; i++)
+        sum[i] /= (float)job->n_frames;
+    memcpy(job->payload + 4 * c * GW_CHUNK, sum, 4 * (size_t)n);
+}
+
+static gw_status reduce_private(struct job *job)
+{
+    for (uint32_t i = 0; i < job->n_slots; i++) {
+        job->slots[i].values = gw_alloc(job->context, GW_CHUNK, sizeof(float));
+        if (!job->slots[i].values)
+            return GW_ERR_MEMORY;
+    }
+    job->average->codec = GW_WIRE_NONE;
+    job->average->code = 0;
+    job->average->bucket = 0;
+    job->average->payload_bytes = 4 * (size_t)job->average->count;
+    return job_run(job, n_chunks_of(job->frame), add_private);
+}
+
+/* Candidates of pull=auto: plain ones have sizes known without packing, but for gaps. */
+enum { TRY_RADIX_STAGED, TRY_GAPS, TRY_GAPS_STAGED, N_TRIES };
+
+static const struct {
+    enum ternary_code code;
+    bool entropy;
+} tries[N_TRIES] = {{CODE_RADIX, true}, {CODE_GAPS, false}, {CODE_GAPS, true}};
+
+static gw_status sum_chunk(struct job *job, uint64_t c, struct slot *slot, uint64_t *planes)
+{
+    const struct gw_kernels *kernels = gw_kernels_now();
+    uint32_t n = chunk_elems(job->frame, c), n_words = (n + 63) / 64;
+    memset(planes, 0, 8 * (size_t)n_words * job->sums.n_planes);
+    for (uint32_t r = 0; r < job->n_frames; r++) {
+        GW_TRY(unpack_push(&job->frame[r], job->offsets[r], c, &slot->stage, slot->bits));
+        kernels->add_digits(slot->bits->nonzero, slot->bits->sign, n_words, planes, job->sums.n_planes);
+    }
+    return GW_OK;
+}
+
+static uint64_t *planes_of(struct job *job, uint64_t c, struct slot *slot)
+{
+    return job->all_planes ? job->all_planes + c * CHUNK_WORDS * job->sums.n_planes : slot->planes;
+}
+
+/* Sums a chunk; for pull=auto also counts its digits. */
+static void add_chunk(uint64_t c, uint32_t index, void *user)
+{
+    struct job *job = user;
+    struct slot *slot = &job->slots[index];
+    if (slot->status < 0)
+        return;
+    uint64_t *planes = planes_of(job, c, slot);
+    keep_error(slot, sum_chunk(job, c, slot, planes));
+    if (slot->status < 0)
+        return;
+    ternary_sum_digits(&job->sums, planes, chunk_elems(job->frame, c), slot->scratch.digits);
+    for (uint32_t i = 0; i < chunk_elems(job->frame, c); i++)
+        slot->counts[slot->scratch.digits[i]]++;
+}
+
+/* Sizes of one chunk in the candidates from `phase` on. */
+static void try_chunk(uint64_t c, uint32_t index, void *user)
+{
+    struct job *job = user;
+    struct slot *slot = &job->slots[index];
+    int only = job->phase;
+    for (int t = 0; t < N_TRIES; t++)
+        if ((only == TRY_GAPS) == (t == TRY_GAPS))
+            slot->tried[t] += ternary_sum_pack(&job->sums, tries[t].code, tries[t].entropy, planes_of(job, c, slot),
+                                               chunk_elems(job->frame, c), &slot->scratch, slot->packed) & ~CHUNK_ZSTD;
+}
+
+static void pack_chunk(uint64_t c, uint32_t index, void *user)
+{
+    struct job *job = user;
+    struct slot *slot = &job->slots[index];
+    uint8_t *dst = job->at ? slot->packed : job->payload;
+    job->entries[c] = ternary_sum_pack(&job->sums, job->average->code, job->average->flags & GW_FLAG_ENTROPY,
+                                       planes_of(job, c, slot), chunk_elems(job->frame, c), &slot->scratch,
+                                       job->at ? job->payload + job->at[c] : dst);
+}
+
+static uint64_t tried_bytes(const struct job *job, int t)
+{
+    uint64_t bytes = 4 * n_chunks_of(job->frame);
+    for (uint32_t i = 0; i < job->n_slots; i++)
+        bytes += job->slots[i].tried[t];
+    return bytes;
+}
+
+/* pull=auto: the smallest of packed, radix and gaps, and, where that is not near the symbols' entropy, of radix and gaps with
+ * the entropy stage. */
+static gw_status choose_pull(struct job *job, int entropy)
+{
+    uint64_t n_chunks = n_chunks_of(job->frame), n = job->frame->count, size[2] = {0, 0};
+    uint32_t n_digits = 2 * job->n_frames + 1;
+    double least = 0;
+    for (uint32_t d = 0; d < n_digits; d++) {
+        uint64_t count = 0;
+        for (uint32_t i = 0; i < job->n_slots; i++)
+            count += job->slots[i].counts[d];
+        if (count)
+            least -= (double)count * log2((double)count / (double)n) / 8;
+    }
+    for (uint64_t c = 0; c < n_chunks; c++) {
+        size[0] += ternary_sum_fixed_size(&job->sums, CODE_PACKED, 0, chunk_elems(job->frame, c));
+        size[1] += ternary_sum_fixed_size(&job->sums, CODE_RADIX, 0, chunk_elems(job->frame, c));
+    }
+    uint64_t best = size[0];
+    job->average->code = CODE_PACKED;
+    if (size[1] < best) {
+        best = size[1];
+        job->average->code = CODE_RADIX;
+    }
+    job->phase = TRY_GAPS;
+    GW_TRY(job_run(job, n_chunks, try_chunk));
+    if (tried_bytes(job, TRY_GAPS) < best) {
+        best = tried_bytes(job, TRY_GAPS);
+        job->average->code = CODE_GAPS;
+    }
+    double table = 4 * (double)n_chunks;
+    if (entropy == ENTROPY_OFF || (entropy == ENTROPY_AUTO && (double)best <= ENTROPY_WORTH_TRYING * least + table))
+        return GW_OK;
+    job->phase = TRY_RADIX_STAGED;
+    GW_TRY(job_run(job, n_chunks, try_chunk));
+    int staged = tried_bytes(job, TRY_RADIX_STAGED) <= tried_bytes(job, TRY_GAPS_STAGED) ? TRY_RADIX_STAGED : TRY_GAPS_STAGED;
+    if (entropy == ENTROPY_ON || tried_bytes(job, staged) < best) {
+        job->average->code = (uint8_t)tries[staged].code;
+        job->average->flags |= GW_FLAG_ENTROPY;
+    }
+    return GW_OK;
+}
+
+/* A named pull code on one thread: each chunk is summed and packed while it is in the cache. */
+static gw_status reduce_serial(struct job *job, size_t *payload_bytes)
+{
+    uint64_t n_chunks = n_chunks_of(job->frame);
+    bool table = code_has_table(job->average->code, job->average->flags);
+    uint8_t *payload = job->payload;
+    size_t at = table ? 4 * n_chunks : 0;
+    for (uint64_t c = 0; c < n_chunks; c++) {
+        GW_TRY(sum_chunk(job, c, &job->slots[0], job->slots[0].planes));
+        job->payload = payload + at;
+        pack_chunk(c, 0, job);
+        at += job->entries[c] & ~CHUNK_ZSTD;
+    }
+    job->payload = payload;
+    *payload_bytes = at;
+    return GW_OK;
+}
+
+static void size_chunk(uint64_t c, uint32_t index, void *user)
+{
+    struct job *job = user;
+    struct slot *slot = &job->slots[index];
+    job->entries[c] = ternary_sum_pack(&job->sums, job->average->code, job->average->flags & GW_FLAG_ENTROPY,
+                                       planes_of(job, c, slot), chunk_elems(job->frame, c), &slot->scratch, slot->packed);
+}
+
+static gw_status reduce_shared(struct job *job, const struct ternary_options *options)
+{
+    uint64_t n_chunks = n_chunks_of(job->frame);
+    int pull = options ? options->pull : 0, entropy = options ? options->entropy : ENTROPY_AUTO;
+    GW_TRY(job_scratch(job, job->n_frames));
+    bool keep = pull == 0 || job->n_slots > 1;
+    size_t plane_words = (size_t)CHUNK_WORDS * job->sums.n_planes;
+    job->entries = gw_alloc(job->context, n_chunks, sizeof *job->entries);
+    if (!job->entries)
+        return GW_ERR_MEMORY;
+    if (keep) {
+        job->all_planes = gw_alloc(job->context, n_chunks, plane_words * 8);
+        job->at = gw_alloc(job->context, n_chunks, sizeof *job->at);
+        if (!job->all_planes || !job->at)
+            return GW_ERR_MEMORY;
+    }
+    for (uint32_t i = 0; i < job->n_slots; i++) {
+        struct slot *slot = &job->slots[i];
+        slot->planes = keep ? NULL : gw_alloc(job->context, plane_words, 8);
+        slot->packed = gw_alloc(job->context, ternary_sum_chunk_bound(&job->sums, GW_CHUNK), 1);
+        slot->counts = gw_calloc(job->context, 1u << job->sums.n_planes, sizeof *slot->counts);
+        slot->tried = gw_calloc(job->context, N_TRIES, sizeof *slot->tried);
+        if ((!keep && !slot->planes) || !slot->packed || !slot->counts || !slot->tried)
+            return GW_ERR_MEMORY;
+    }
+    if (pull) {
+        job->average->code = (uint8_t)ternary_pull_codes[pull];
+        if (entropy == ENTROPY_ON)
+            job->average->flags |= GW_FLAG_ENTROPY;
+    }
+    size_t at = 0;
+    if (!keep) {
+        GW_TRY(reduce_serial(job, &at));
+    } else {
+        GW_TRY(job_run(job, n_chunks, add_chunk));
+        if (!pull)
+            GW_TRY(choose_pull(job, entropy));
+        GW_TRY(job_run(job, n_chunks, size_chunk));
+        at = code_has_table(job->average->code, job->average->flags) ? 4 * n_chunks : 0;
+        for (uint64_t c = 0; c < n_chunks; c++) {
+            job->at[c] = at;
+            at += job->entries[c] & ~CHUNK_ZSTD;
+        }
+        GW_TRY(job_run(job, n_chunks, pack_chunk));
+    }
+    if (code_has_table(job->average->code, job->average->flags))
+        for (uint64_t c = 0; c < n_chunks; c++)
+            gw_put32(job->payload + 4 * c, job->entries[c]);
+    job->average->payload_bytes = at;
+    return GW_OK;
+}
+
+gw_status ternary_reduce(gw_context *context, const struct gw_frame *frames, uint32_t n, const void *options, uint8_t *dst,
+                         struct gw_frame *average)
+{
+    const struct gw_frame *first = &frames[0];
+    bool private = first->flags & GW_FLAG_PRIVATE;
+    for (uint32_t r = 1; r < n && !private; r++)
+        for (uint64_t i = 0; i < first->n_scalers; i++)
+            if (gw_get32(first->scalers + 4 * i) != gw_get32(frames[r].scalers + 4 * i))
+                return gw_fail(GW_ERR_FRAME_MISMATCH, "the frames of ranks %u and %u disagree in scaler %llu: %g and %g",
+                               first->rank, frames[r].rank, (unsigned long long)i, (double)gw_get_float(first->scalers + 4 * i),
+                               (double)gw_get_float(frames[r].scalers + 4 * i));
+    struct job job;
+    gw_status status = job_init(&job, context, frames, n);
+    job.average = average;
+    job.payload = dst + (private ? GW_HEADER_BYTES : gw_frame_head_bytes(first->n_scalers));
+    if (!private && first->n_scalers)
+        memcpy(dst + GW_HEADER_BYTES, first->scalers, 4 * (size_t)first->n_scalers);
+    if (status == GW_OK)
+        status = private ? reduce_private(&job) : reduce_shared(&job, options);
+    job_fini(&job);
+    return status;
+}

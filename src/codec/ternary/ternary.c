@@ -1,0 +1,89 @@
+/* Options of the ternary codec, and its record. */
+#include "codec/ternary/ternary.h"
+#include "base/error.h"
+
+#include <stddef.h>
+
+const char *const ternary_code_names[] = {"2bit", "base3", "mask", "gaps", "packed", "radix", NULL};
+const enum ternary_code ternary_pull_codes[] = {N_CODES, CODE_PACKED, CODE_RADIX, CODE_GAPS};
+
+static const char *const on_off[] = {"on", "off", NULL};
+static const char *const scopes[] = {"layer", "global", NULL};
+static const char *const codes[] = {"auto", "2bit", "base3", "mask", "gaps", NULL};
+static const char *const pulls[] = {"auto", "packed", "radix", "gaps", NULL};
+static const char *const entropies[] = {"auto", "on", "off", NULL};
+
+static const gw_codec_option options[] = {
+    {"clip", "2.5", "0 or more; 0 switches clipping off", "gradients are limited to this many standard deviations (eq. 21)"},
+    {"share", "on", "on|off", "workers share the largest scaler (eq. 4); off: each its own, and the average is float"},
+    {"bucket", "0", "0 or a number of elements up to 2^30; 0 is one scaler for a tensor", "each bucket has its own sigma and scaler"},
+    {"scope", "layer", "layer|global", "global: one scaler for the whole network"},
+    {"skip", "", "tensor names with * and ?, or last; several joined by +", "tensors left in float32; last is the last layer"},
+    {"min", "0", "a number of elements", "tensors with fewer elements are left in float32"},
+    {"code", "auto", "auto|2bit|base3|mask|gaps", "how pushed values are packed; auto takes the smallest"},
+    {"pull", "auto", "auto|packed|radix|gaps", "how sums are packed; auto takes the smallest"},
+    {"entropy", "auto", "auto|on|off", "compress packed values with zstd"},
+};
+
+#define AT(field) offsetof(struct ternary_options, field)
+static const struct gw_option_rule rules[] = {
+    {GW_OPTION_NUMBER, AT(clip), 0, 1e30, NULL},    {GW_OPTION_WORD, AT(share), 0, 0, on_off},
+    {GW_OPTION_COUNT, AT(bucket), 0, 1 << 30, NULL}, {GW_OPTION_WORD, AT(scope), 0, 0, scopes},
+    {GW_OPTION_TEXT, AT(skip), 0, 0, NULL},         {GW_OPTION_COUNT, AT(min), 0, 1e18, NULL},
+    {GW_OPTION_WORD, AT(code), 0, 0, codes},        {GW_OPTION_WORD, AT(pull), 0, 0, pulls},
+    {GW_OPTION_WORD, AT(entropy), 0, 0, entropies},
+};
+
+static gw_status check_options(const void *raw)
+{
+    const struct ternary_options *o = raw;
+    if (o->scope == SCOPE_GLOBAL && o->bucket)
+        return gw_fail(GW_ERR_SPEC, "ternary: scope=global has one scaler for the whole network; bucket=%llu cannot go with it",
+                       (unsigned long long)o->bucket);
+    if (o->scope == SCOPE_GLOBAL && o->share == SHARE_OFF)
+        return gw_fail(GW_ERR_SPEC, "ternary: scope=global shares its scaler; share=off cannot go with it");
+    return GW_OK;
+}
+
+static bool leaves_float(const void *raw, const gw_tensor *tensor)
+{
+    const struct ternary_options *o = raw;
+    return tensor->n_elems < o->min || gw_pattern_matches(o->skip, tensor);
+}
+
+static bool is_global(const void *raw)
+{
+    return ((const struct ternary_options *)raw)->scope == SCOPE_GLOBAL;
+}
+
+static bool average_is_float(const gw_encoder *encoder)
+{
+    return ((const struct ternary_options *)encoder->options)->share == SHARE_OFF;
+}
+
+const struct gw_codec_record gw_codec_ternary = {
+    .info = {.name = "ternary", .summary = "gradients as -1, 0, +1 times a scaler, drawn without bias",
+             .source = "TernGrad: Wen et al., NIPS 2017", .options = options,
+             .n_options = sizeof options / sizeof *options, .wire_id = GW_WIRE_TERNARY, .lossy = true, .unbiased = true},
+    .rules = rules,
+    .options_bytes = sizeof(struct ternary_options),
+    .code_names = ternary_code_names,
+    .check_options = check_options,
+    .leaves_float = leaves_float,
+    .is_global = is_global,
+    .open = ternary_open,
+    .close = ternary_close,
+    .shared_count = ternary_shared_count,
+    .bucket = ternary_bucket,
+    .average_is_float = average_is_float,
+    .payload_bound = ternary_payload_bound,
+    .measure = ternary_measure,
+    .encode = ternary_encode,
+    .can_fuse = ternary_can_fuse,
+    .measure_encode = ternary_measure_encode,
+    .check_frame = ternary_check_frame,
+    .decode = ternary_decode,
+    .symbols = ternary_symbols,
+    .reduce_bound = ternary_reduce_bound,
+    .reduce = ternary_reduce,
+};

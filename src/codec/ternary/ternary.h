@@ -1,0 +1,142 @@
+/* The ternary codec (TernGrad: Wen et al., "TernGrad: Ternary Gradients to Reduce Communication in Distributed Deep Learning",
+ * NIPS 2017). In reading order:
+ *   ternary.c   options and the record
+ *   encoder.c   clip, scaler, draw: a gradient becomes bitmaps "nonzero" and "sign"
+ *   push.c      bitmaps <-> the codes 2bit, base3, mask, gaps
+ *   average.c   sums of N workers <-> the codes packed, radix, gaps
+ *   reduce.c    N pushes -> one average, and decoding of both
+ */
+#ifndef GW_CODEC_TERNARY_H
+#define GW_CODEC_TERNARY_H
+
+#include "codec/codec.h"
+#include "codec/kernels.h"
+#include "wire/gaps.h"
+#include "wire/radix.h"
+
+/* Codes on the wire; pushes use the first four, averages the last three. */
+enum ternary_code { CODE_2BIT, CODE_BASE3, CODE_MASK, CODE_GAPS, CODE_PACKED, CODE_RADIX, N_CODES };
+extern const char *const ternary_code_names[];
+
+enum { SHARE_ON, SHARE_OFF };
+enum { SCOPE_LAYER, SCOPE_GLOBAL };
+enum { ENTROPY_AUTO, ENTROPY_ON, ENTROPY_OFF };
+/* code=: 0 is auto, else 1 + the wire code; pull=: 0 is auto, else an index into ternary_pull_codes. */
+extern const enum ternary_code ternary_pull_codes[];
+
+struct ternary_options {
+    double clip;
+    int share;
+    uint64_t bucket;
+    int scope;
+    char skip[GW_OPTION_TEXT_BYTES];
+    uint64_t min;
+    int code, pull, entropy;
+};
+
+#define CHUNK_WORDS (GW_CHUNK / 64)
+
+/* One chunk's ternary values: bit i for element i, sign (1 = negative) only where nonzero. */
+struct ternary_bits {
+    uint64_t nonzero[CHUNK_WORDS], sign[CHUNK_WORDS];
+};
+
+/* ---- chunk tables ------------------------------------------------------------------------------ */
+
+/* Codes whose chunks differ in size have a table of 32-bit sizes before the chunks; the top bit says that zstd was used. */
+#define CHUNK_ZSTD 0x80000000u
+
+static inline bool code_has_table(uint8_t code, uint8_t flags)
+{
+    return code == CODE_MASK || code == CODE_GAPS || (flags & GW_FLAG_ENTROPY);
+}
+
+/* auto tries the entropy stage only where the best plain code is more than this above the symbols' order-0 entropy. */
+#define ENTROPY_WORTH_TRYING 1.02
+
+/* ---- push.c ------------------------------------------------------------------------------------ */
+
+/* The most bytes one chunk of n elements takes in any push code, entropy stage or not. */
+size_t ternary_push_chunk_bound(uint32_t n);
+
+/* What the entropy stage works in: zstd's own workspace and the plain bytes. */
+struct ternary_stage {
+    void *workspace;
+    size_t workspace_bytes;
+    uint8_t *plain;
+};
+gw_status ternary_stage_init(gw_context *context, size_t plain_bytes, struct ternary_stage *stage);
+void ternary_stage_fini(gw_context *context, struct ternary_stage *stage);
+
+/* Exact size of a chunk in a plain code. */
+size_t ternary_push_size(enum ternary_code code, const struct ternary_bits *bits, uint32_t n, uint32_t count);
+
+/* Packs one chunk; `count` nonzeros. stage NULL: no entropy stage. Returns the table entry (size and flag). */
+uint32_t ternary_push_pack(enum ternary_code code, const struct ternary_bits *bits, uint32_t n, uint32_t count,
+                           const struct ternary_stage *stage, uint8_t *dst);
+
+/* Unpacks one chunk of src_bytes bytes. `stage` is needed where `zstd` is true. */
+gw_status ternary_push_unpack(enum ternary_code code, const uint8_t *src, size_t src_bytes, bool zstd, uint32_t n,
+                              const struct ternary_stage *stage, struct ternary_bits *bits);
+
+uint32_t ternary_count(const uint64_t *words, uint32_t n);
+
+/* ---- average.c --------------------------------------------------------------------------------- */
+
+/* How sums of `workers` ternary values, digits 0..2*workers (value + workers), are packed. */
+struct ternary_sums {
+    uint32_t workers, n_planes;
+    struct gw_radix tight, bytewise;         /* base 2N+1 */
+    struct gw_radix value_tight, value_bytewise; /* base 2N: nonzero sums, for gaps */
+};
+struct ternary_sums ternary_sums_of(uint32_t workers);
+
+/* Memory one thread needs to pack or unpack sums of a chunk. */
+struct ternary_sum_scratch {
+    uint16_t *digits;   /* GW_CHUNK */
+    uint16_t *values;   /* GW_CHUNK */
+    uint64_t *nonzero;  /* CHUNK_WORDS */
+    struct ternary_stage stage;
+};
+gw_status ternary_sum_scratch_init(gw_context *context, const struct ternary_sums *sums, struct ternary_sum_scratch *scratch);
+void ternary_sum_scratch_fini(gw_context *context, struct ternary_sum_scratch *scratch);
+
+size_t ternary_sum_chunk_bound(const struct ternary_sums *sums, uint32_t n);
+/* Plain size where it follows from n alone (packed, radix). */
+size_t ternary_sum_fixed_size(const struct ternary_sums *sums, enum ternary_code code, uint8_t flags, uint32_t n);
+
+/* Bit planes of a chunk (plane j of word w in planes[j * n_words + w], n_words = ceil(n/64)) to bytes. Returns the table
+ * entry. */
+uint32_t ternary_sum_pack(const struct ternary_sums *sums, enum ternary_code code, bool entropy, const uint64_t *planes,
+                          uint32_t n, struct ternary_sum_scratch *scratch, uint8_t *dst);
+
+void ternary_sum_digits(const struct ternary_sums *sums, const uint64_t *planes, uint32_t n, uint16_t *digits);
+
+/* One chunk to digits, all checked to be at most 2N. */
+gw_status ternary_sum_unpack(const struct ternary_sums *sums, enum ternary_code code, uint8_t flags, const uint8_t *src,
+                             size_t src_bytes, bool zstd, uint32_t n, struct ternary_sum_scratch *scratch, uint16_t *digits);
+
+/* ---- encoder.c --------------------------------------------------------------------------------- */
+
+gw_status ternary_open(gw_encoder *encoder);
+void ternary_close(gw_encoder *encoder);
+uint64_t ternary_shared_count(const gw_encoder *encoder);
+uint32_t ternary_bucket(const gw_encoder *encoder);
+size_t ternary_payload_bound(const gw_encoder *encoder, uint64_t n_elems);
+gw_status ternary_measure(gw_encoder *encoder, const float *g, float *shared, gw_measure *info);
+gw_status ternary_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw, uint8_t *dst,
+                         struct gw_frame *frame);
+bool ternary_can_fuse(const gw_encoder *encoder);
+gw_status ternary_measure_encode(gw_encoder *encoder, const float *g, const gw_draw *draw, uint8_t *dst,
+                                 struct gw_frame *frame, gw_measure *info);
+
+/* ---- reduce.c ---------------------------------------------------------------------------------- */
+
+gw_status ternary_check_frame(const struct gw_frame *frame);
+gw_status ternary_decode(gw_context *context, const struct gw_frame *frame, float *out);
+gw_status ternary_symbols(gw_context *context, const struct gw_frame *frame, uint64_t *counts);
+size_t ternary_reduce_bound(const struct gw_frame *first, uint32_t n);
+gw_status ternary_reduce(gw_context *context, const struct gw_frame *frames, uint32_t n, const void *options, uint8_t *dst,
+                         struct gw_frame *average);
+
+#endif

@@ -1,0 +1,67 @@
+/* Little-endian fields, read and written byte by byte's order whatever the machine's, and never by casting a struct. */
+#ifndef GW_WIRE_BYTES_H
+#define GW_WIRE_BYTES_H
+
+#include <stdint.h>
+#include <string.h>
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the kernels store words as they stand in registers: a little-endian machine is needed"
+#endif
+
+#define GW_DEFINE_FIELD(bits)                                       \
+    static inline uint##bits##_t gw_get##bits(const void *at)       \
+    {                                                               \
+        uint##bits##_t value;                                       \
+        memcpy(&value, at, sizeof value);                           \
+        return value;                                               \
+    }                                                               \
+    static inline void gw_put##bits(void *at, uint##bits##_t value) \
+    {                                                               \
+        memcpy(at, &value, sizeof value);                           \
+    }
+GW_DEFINE_FIELD(16)
+GW_DEFINE_FIELD(32)
+GW_DEFINE_FIELD(64)
+#undef GW_DEFINE_FIELD
+
+static inline float gw_get_float(const void *at)
+{
+    float value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+static inline void gw_put_float(void *at, float value)
+{
+    memcpy(at, &value, sizeof value);
+}
+
+static inline uint32_t gw_float_bits(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static inline float gw_bits_float(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Up to 8 bytes as a 64-bit word, missing ones 0. */
+static inline uint64_t gw_get_partial(const void *at, size_t n_bytes)
+{
+    uint64_t value = 0;
+    memcpy(&value, at, n_bytes < 8 ? n_bytes : 8);
+    return value;
+}
+
+static inline uint64_t gw_div_up(uint64_t a, uint64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+#endif

@@ -1,0 +1,52 @@
+/* The frame's header: docs/wire-format.md, section "Header". */
+#ifndef GW_WIRE_FRAME_H
+#define GW_WIRE_FRAME_H
+
+#include <gradwire/codec.h>
+
+#define GW_FRAME_VERSION 1
+#define GW_HEADER_BYTES 56
+#define GW_CHUNK 65536u /* elements packed together; the last chunk of a slice may be shorter */
+
+/* Codec ids on the wire: 1..63 built in, 64..191 kept for the project, 192..255 private experiments. Never reused. */
+enum gw_wire_id { GW_WIRE_NONE = 1, GW_WIRE_BF16 = 2, GW_WIRE_F16 = 3, GW_WIRE_TERNARY = 4 };
+
+enum gw_frame_flag {
+    GW_FLAG_ENTROPY = 1, /* chunks may be compressed by zstd */
+    GW_FLAG_AVERAGE = 2, /* an owner's answer */
+    GW_FLAG_PRIVATE = 4, /* ternary: scalers are this worker's own (share=off) */
+    GW_FLAGS_KNOWN = 7
+};
+
+struct gw_frame {
+    uint8_t codec, code, flags;
+    uint32_t workers; /* 1..GW_MAX_WORKERS */
+    uint32_t rank, tensor_id, step;
+    uint32_t bucket;
+    uint64_t begin, count;
+    uint64_t n_scalers;
+    const uint8_t *scalers; /* n_scalers float32 */
+    const uint8_t *payload;
+    size_t payload_bytes;
+    size_t frame_bytes;
+};
+
+/* How many scalers stand between header and payload, a function of other fields. */
+uint64_t gw_frame_n_scalers(uint8_t codec, uint32_t bucket, uint64_t count);
+
+static inline size_t gw_frame_head_bytes(uint64_t n_scalers)
+{
+    return GW_HEADER_BYTES + 4 * (size_t)n_scalers;
+}
+
+/* Writes the header before scalers and payload that already stand in dst, and seals both with the checksum. Sets
+ * frame->frame_bytes. The payload pointer of `frame` is not used. */
+void gw_frame_seal(void *dst, struct gw_frame *frame);
+
+/* Recomputes the checksum of a frame whose other bytes were changed; for tests and fuzzers. */
+void gw_frame_reseal(void *dst, size_t frame_bytes);
+
+/* Reads and checks everything that does not depend on the codec: length, magic, version, flags, limits, checksum. */
+gw_status gw_frame_read(const void *src, size_t src_bytes, struct gw_frame *frame);
+
+#endif
