@@ -18,7 +18,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-#undef fail /* cmocka's; a link has a member of that name */
 #include <pthread.h>
 #include <time.h>
 
@@ -178,7 +177,7 @@ static void link_group_of_one(void **state)
     gw_message message;
     assert_int_equal(links[0].ops->recv(links[0].self, 1, &message), GW_ERR_TIMEOUT);
     link_test_send(context, &links[0], 0, 64, 1, 2);
-    links[0].ops->fail(links[0].self, GW_ERR_MEMORY, "nobody is there to hear this");
+    (links[0].ops->fail)(links[0].self, GW_ERR_MEMORY, "nobody is there to hear this");
     link_test_expect(&links[0], 0, 64, 1, 2);
     link_test_end(context, links, 1);
 }
@@ -230,8 +229,8 @@ static void link_fail_names_who_and_why(void **state)
     gw_message message;
     link_test_send(context, &links[2], 0, 32, 1, 1);
     link_test_send(context, &links[2], 0, 32, 2, 2);
-    links[2].ops->fail(links[2].self, GW_ERR_MEMORY, "no memory for a walrus");
-    links[2].ops->fail(links[2].self, GW_ERR_SYSTEM, "a second reason is not heard");
+    (links[2].ops->fail)(links[2].self, GW_ERR_MEMORY, "no memory for a walrus");
+    (links[2].ops->fail)(links[2].self, GW_ERR_SYSTEM, "a second reason is not heard");
     /* What had been sent before arrives before. */
     link_test_expect(&links[0], 2, 32, 1, 1);
     link_test_expect(&links[0], 2, 32, 2, 2);
@@ -259,7 +258,7 @@ static void link_long_reason_is_cut(void **state)
     char why[5000];
     memset(why, 'x', sizeof why - 1);
     why[sizeof why - 1] = 0;
-    links[1].ops->fail(links[1].self, GW_ERR_SYSTEM, why);
+    (links[1].ops->fail)(links[1].self, GW_ERR_SYSTEM, why);
     gw_message message;
     assert_int_equal(links[0].ops->recv(links[0].self, LINK_LONG_MS, &message), GW_ERR_PEER);
     assert_non_null(strstr(gw_last_error(), "rank 1"));
@@ -330,7 +329,7 @@ static void link_wakes(void **state)
         else if (what == 1)
             links[0].ops->close(links[0].self);
         else
-            links[1].ops->fail(links[1].self, GW_ERR_SYSTEM, "the dog ate it");
+            (links[1].ops->fail)(links[1].self, GW_ERR_SYSTEM, "the dog ate it");
         pthread_join(t.thread, NULL);
         assert_int_equal(t.seen, what == 0 ? GW_OK : what == 1 ? GW_ERR_CLOSED : GW_ERR_PEER);
         if (what == 2) {

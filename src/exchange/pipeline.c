@@ -27,10 +27,9 @@ static void verdict_add(struct verdict *sum, struct verdict one)
 
 static gw_status verdict_read(const struct gw_exchange *ex, const gw_message *message, struct verdict *verdict)
 {
-    if (!(message_header_read(message->bytes).flags & MESSAGE_FLAG_BAD)) {
-        *verdict = (struct verdict){.bad = false};
+    *verdict = (struct verdict){.bad = false};
+    if (!(message_header_read(message->bytes).flags & MESSAGE_FLAG_BAD))
         return GW_OK;
-    }
     const char *body = message_body(message->bytes);
     if (message->n_bytes != MESSAGE_BAD_BYTES)
         return gw_fail(GW_ERR_FRAME_FIELD, "rank %u's verdict takes %zu bytes, and must take %d", message->from,
@@ -509,7 +508,7 @@ static gw_status handle(struct gw_exchange *ex, gw_message *message)
         return GW_OK;
     }
     if (h.nth_step != ex->nth_step || !ex->running)
-        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message of its %uth step; this member has begun %u", from, h.nth_step,
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message of step number %u of the exchange; this member has begun %u", from, h.nth_step,
                        ex->nth_step);
     if (h.step != ex->step)
         return gw_fail(GW_ERR_ORDER, "rank %u has begun step %u, and this member step %u; all members must begin the same", from,

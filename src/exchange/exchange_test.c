@@ -1,0 +1,451 @@
+/* The exchange over the local link: against the codec's own functions on whole tensors, in any order of submission and arrival,
+ * with any grouping; what is not finite; and what ends an exchange. */
+#include "exchange_world.h"
+
+static const uint64_t mixed_sizes[] = {5000, 0, 1, 33001, 7, 70001, 1024};
+static const uint32_t one_group[] = {0, 0, 0, 0, 0, 0, 0};
+static const uint32_t three_groups[] = {2, 0, 1, 1, 0, 2, 2};
+
+#define N_MIXED (sizeof mixed_sizes / sizeof mixed_sizes[0])
+
+static const char *const specs[] = {
+    "none",
+    "bf16",
+    "f16",
+    "ternary",
+    "ternary:code=2bit,pull=packed,entropy=off",
+    "ternary:code=base3,pull=radix,entropy=on",
+    "ternary:code=mask,clip=0",
+    "ternary:code=gaps",
+    "ternary:share=off",
+    "ternary:scope=global",
+    "ternary:bucket=2048",
+    "ternary:bucket=2048,share=off",
+    "ternary:min=2000,skip=last",
+};
+
+/* ---- results ----------------------------------------------------------------------------------------- */
+
+static void averages_equal_the_codecs_own(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[] = {1, 2, 3, 4, 7};
+    static const uint32_t *const groupings[] = {NULL, one_group, three_groups};
+    uint32_t turn = 0;
+    for (size_t s = 0; s < sizeof specs / sizeof specs[0]; s++) {
+        for (size_t n = 0; n < sizeof sizes / sizeof sizes[0]; n++, turn++) {
+            struct world world = {.spec = specs[s], .n = sizes[n], .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 2,
+                                  .group_of = groupings[turn % 3], .seed = 77 + turn, .shuffle = turn % 2, .chaos = turn % 4 == 3};
+            world_run(&world);
+            world_check_ok(&world);
+            world_check_averages(&world);
+            world_end(&world);
+        }
+    }
+}
+
+/* The reference above rests on gw_reduce; this one on nothing. */
+static void floats_are_the_mean(void **state)
+{
+    (void)state;
+    struct world world = {.spec = "none", .n = 3, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 1, .seed = 5};
+    world_run(&world);
+    world_check_ok(&world);
+    for (uint32_t t = 0; t < world.n_tensors; t++) {
+        for (uint64_t i = 0; i < world.sizes[t]; i++) {
+            double mean = 0;
+            for (uint32_t r = 0; r < world.n; r++)
+                mean += world_gradient(&world, r, 0, t, i) / 3.0;
+            assert_true(fabs(world.members[0].average[0][t][i] - mean) <= 1e-6 * (1 + fabs(mean)));
+        }
+    }
+    world_end(&world);
+}
+
+/* Same bits in every order of submission and arrival and with every grouping, with members that dawdle. */
+static void bits_do_not_depend_on_order_or_groups(void **state)
+{
+    (void)state;
+    static const uint32_t *const groupings[] = {NULL, one_group, three_groups};
+    for (uint32_t turn = 0; turn < 12; turn++) {
+        struct world world = {.spec = "ternary", .n = 4, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 4,
+                              .group_of = groupings[turn % 3], .seed = 11, .order_seed = turn, .shuffle = true, .dawdle = true,
+                              .chaos = turn % 2};
+        world_run(&world);
+        world_check_ok(&world);
+        world_check_averages(&world);
+        world_end(&world);
+    }
+}
+
+static void many_members(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {500, 20, 25000, 50, 400000, 500, 5000, 10}; /* lenet */
+    struct world world = {.spec = "ternary", .n = 64, .sizes = sizes, .n_tensors = 8, .n_steps = 2, .seed = 3};
+    world_run(&world);
+    world_check_ok(&world);
+    world_check_averages(&world);
+    world_end(&world);
+}
+
+static void nothing_but_empty_tensors(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {0, 0};
+    static const char *const some[] = {"none", "ternary"};
+    for (int s = 0; s < 2; s++) {
+        struct world world = {.spec = some[s], .n = 3, .sizes = sizes, .n_tensors = 2, .n_steps = 3};
+        world_run(&world);
+        world_check_ok(&world);
+        world_end(&world);
+    }
+}
+
+/* ---- not finite -------------------------------------------------------------------------------------- */
+
+static void a_step_with_nan_is_dropped_by_all(void **state)
+{
+    (void)state;
+    static const char *const some[] = {"none", "ternary", "ternary:share=off", "ternary:scope=global", "bf16"};
+    static const struct poison poisons[] = {{1, 2, 5, 60000}, {1, 1, 5, 3}, {1, 0, 6, 0}, {3, 3, 2, 0}};
+    for (size_t s = 0; s < sizeof some / sizeof some[0]; s++) {
+        for (int grouped = 0; grouped < 2; grouped++) {
+            struct world world = {.spec = some[s], .n = 4, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 5, .seed = 8,
+                                  .group_of = grouped ? three_groups : NULL, .poisons = poisons, .n_poisons = 4, .shuffle = true};
+            world_run(&world);
+            for (uint32_t r = 0; r < world.n; r++) {
+                assert_int_equal(world.members[r].status, GW_OK);
+                for (uint32_t step = 0; step < world.n_steps; step++)
+                    assert_int_equal(world.members[r].results[step].committed, step != 1 && step != 3);
+                /* The lowest tensor first, then the lowest rank. */
+                assert_int_equal(world.members[r].results[1].bad_tensor, 5);
+                assert_int_equal(world.members[r].results[1].bad_rank, 1);
+                assert_int_equal(world.members[r].results[3].bad_tensor, 2);
+                assert_int_equal(world.members[r].results[3].bad_rank, 3);
+            }
+            world_check_averages(&world);
+            world_end(&world);
+        }
+    }
+}
+
+/* ---- accounts ---------------------------------------------------------------------------------------- */
+
+static void bytes_are_what_crossed(void **state)
+{
+    (void)state;
+    static const char *const some[] = {"none", "ternary", "ternary:share=off"};
+    for (size_t s = 0; s < sizeof some / sizeof some[0]; s++) {
+        for (int account = 0; account < 2; account++) {
+            struct world world = {.spec = some[s], .n = 3, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 3, .seed = 2,
+                                  .account = account};
+            world_run(&world);
+            world_check_ok(&world);
+            uint64_t counted = 0, dense = 0, elements = 0;
+            for (uint32_t r = 0; r < world.n; r++) {
+                for (uint32_t step = 0; step < world.n_steps; step++) {
+                    const gw_step_result *result = &world.members[r].results[step];
+                    counted += result->bytes_up + result->bytes_down;
+                    dense += result->dense_bytes;
+                    elements += result->elements;
+                    assert_true(account ? result->nonzeros > 0 : result->nonzeros == 0);
+                    assert_true(result->bound_gap > 1);
+                    assert_true(result->encode_seconds >= 0 && result->wait_seconds >= 0);
+                }
+            }
+            uint64_t all = 0;
+            for (uint32_t t = 0; t < world.n_tensors; t++)
+                all += world.sizes[t];
+            assert_int_equal(counted, atomic_load(&world.crossed));
+            /* Every element has one owner, and N - 1 others send it there. */
+            assert_int_equal(dense, 4 * all * (world.n - 1) * world.n_steps);
+            assert_int_equal(elements, account ? all * world.n * world.n_steps : 0);
+            for (uint32_t r = 0; r < world.n && account; r++) {
+                uint64_t nonzeros = 0;
+                for (uint32_t t = 0; t < world.n_tensors; t++) {
+                    const gw_tensor_traffic *traffic = &world.members[r].traffic[t];
+                    assert_int_equal(traffic->elements, world.sizes[t]);
+                    nonzeros += traffic->nonzeros;
+                    if (!traffic->elements)
+                        continue;
+                    assert_true(traffic->push_frame_bytes > traffic->push_payload_bytes);
+                    assert_true(traffic->pull_frame_bytes > traffic->pull_payload_bytes);
+                    assert_true(traffic->push_payload_bytes * 8.0 >= traffic->push_entropy_bits * 0.99 * (double)traffic->elements);
+                    assert_true(traffic->elements < 10000 || s == 0 || traffic->push_entropy_bits > 0.1);
+                    assert_true(traffic->elements < 10000 || s != 1 || traffic->pull_entropy_bits > 0.1);
+                    if (s == 0)
+                        assert_int_equal(traffic->push_payload_bytes, 4 * traffic->elements);
+                }
+                assert_int_equal(nonzeros, world.members[r].results[2].nonzeros);
+            }
+            world_end(&world);
+        }
+    }
+}
+
+/* ---- wrong use --------------------------------------------------------------------------------------- */
+
+static void options_are_checked(void **state)
+{
+    (void)state;
+    gw_link link;
+    gw_codec *codec;
+    gw_exchange *ex;
+    assert_int_equal(gw_codec_parse(NULL, "none", &codec), GW_OK);
+    assert_int_equal(gw_link_local_create(NULL, 1, &link), GW_OK);
+    gw_tensor tensors[] = {{.id = 0, .n_elems = 5}, {.id = 1, .n_elems = 5}};
+    uint32_t gap[] = {0, 2}, hole[] = {1, 1};
+    const gw_exchange_options good = {.struct_bytes = sizeof good, .codec = codec, .tensors = tensors, .n_tensors = 2, .link = link};
+    gw_exchange_options bad[8] = {good, good, good, good, good, good, good, good};
+    gw_tensor swapped[] = {{.id = 1}, {.id = 0}};
+    bad[0].struct_bytes--;
+    bad[1].codec = NULL;
+    bad[2].tensors = NULL;
+    bad[3].n_tensors = 0;
+    bad[4].tensors = swapped;
+    bad[5].group_of = gap;
+    bad[6].group_of = hole;
+    bad[7].link.rank = 1;
+    for (int i = 0; i < 8; i++) {
+        ex = (gw_exchange *)&ex;
+        assert_int_equal(gw_exchange_create(NULL, &bad[i], &ex), GW_ERR_ARGUMENT);
+        assert_null(ex);
+    }
+    assert_int_equal(gw_exchange_create(NULL, NULL, &ex), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_create(NULL, &good, NULL), GW_ERR_ARGUMENT);
+
+    /* Wrong order is refused and does no harm. */
+    float a[5] = {1, 2, 3, 4, 5}, b[5] = {0};
+    gw_tensor_traffic traffic;
+    assert_int_equal(gw_exchange_create(NULL, &good, &ex), GW_OK);
+    assert_int_equal(gw_exchange_submit(ex, 0, a), GW_ERR_ORDER);
+    assert_int_equal(gw_exchange_wait(ex, NULL), GW_ERR_ORDER);
+    assert_int_equal(gw_exchange_begin(ex, 9), GW_OK);
+    assert_int_equal(gw_exchange_begin(ex, 10), GW_ERR_ORDER);
+    assert_int_equal(gw_exchange_submit(ex, 2, a), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_submit(ex, 0, NULL), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_submit(ex, 0, a), GW_OK);
+    assert_int_equal(gw_exchange_submit(ex, 0, a), GW_ERR_ORDER);
+    assert_int_equal(gw_exchange_wait(ex, NULL), GW_ERR_ORDER);
+    assert_int_equal(gw_exchange_submit(ex, 1, b), GW_OK);
+    assert_int_equal(gw_exchange_wait(ex, NULL), GW_OK);
+    assert_true(a[0] == 1 && a[4] == 5 && b[0] == 0);
+    assert_int_equal(gw_exchange_wait(ex, NULL), GW_ERR_ORDER);
+    assert_int_equal(gw_exchange_traffic(ex, 2, &traffic), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_traffic(ex, 0, NULL), GW_ERR_ARGUMENT);
+    gw_exchange_destroy(ex);
+    gw_exchange_destroy(NULL);
+    link.ops->destroy(link.self);
+    gw_codec_destroy(codec);
+}
+
+/* A second exchange on the same links finds them clean. */
+static void links_serve_again(void **state)
+{
+    (void)state;
+    struct world world = {.spec = "ternary", .n = 3, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 3, .seed = 4, .rounds = 3};
+    world_run(&world);
+    world_check_ok(&world);
+    world_check_averages(&world);
+    world_end(&world);
+}
+
+/* ---- members that fail ------------------------------------------------------------------------------- */
+
+static void a_member_that_goes_is_named(void **state)
+{
+    (void)state;
+    static const char *const some[] = {"none", "ternary"};
+    for (int s = 0; s < 2; s++) {
+        for (uint32_t after = 0; after < N_MIXED; after += 3) { /* tensors submitted before it goes */
+            struct world world = {.spec = some[s], .n = 4, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 3, .seed = 6,
+                                  .quitter = 2, .quits_step = 1, .quits_after = after, .quits = QUIT_DESTROY};
+            world_run(&world);
+            for (uint32_t r = 0; r < world.n; r++) {
+                if (r == 2)
+                    continue;
+                assert_int_equal(world.members[r].status, GW_ERR_PEER);
+                assert_non_null(strstr(world.members[r].sentence, "rank 2"));
+                assert_int_equal(world.members[r].steps_done, 1);
+                assert_int_equal(world.members[r].again, GW_ERR_PEER);
+            }
+            world_end(&world);
+        }
+    }
+}
+
+static void a_silent_member_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec;
+        uint32_t quitter, after;
+        const uint32_t *group_of;
+    } cases[] = {
+        {"none", 2, 0, NULL},        /* the others wait for its gradients */
+        {"ternary", 1, 4, NULL},     /* ... for its statistics */
+        {"ternary", 0, 0, one_group} /* it is the only coordinator */
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        struct world world = {.spec = cases[c].spec, .n = 3, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 2, .seed = 6,
+                              .quitter = cases[c].quitter, .quits_step = 1, .quits_after = cases[c].after, .quits = QUIT_SILENT,
+                              .group_of = cases[c].group_of, .timeout_ms = 500};
+        char name[16];
+        snprintf(name, sizeof name, "rank %u", cases[c].quitter);
+        world_run(&world);
+        for (uint32_t r = 0; r < world.n; r++) {
+            const struct member *member = &world.members[r];
+            assert_true(member->status == GW_ERR_PEER || (member->status == GW_ERR_TIMEOUT && r != world.quitter));
+            if (r != world.quitter)
+                assert_non_null(strstr(member->sentence, name));
+        }
+        world_end(&world);
+    }
+}
+
+/* Members that begin different steps say so. */
+static void different_steps_are_an_error(void **state)
+{
+    (void)state;
+    struct world world = {.spec = "ternary", .n = 3, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 2, .seed = 6,
+                          .quitter = 1, .quits_step = 1, .quits = QUIT_WRONG_STEP};
+    world_run(&world);
+    bool said = false;
+    for (uint32_t r = 0; r < world.n; r++) {
+        assert_true(world.members[r].status < 0);
+        said = said || (world.members[r].status == GW_ERR_ORDER && strstr(world.members[r].sentence, "step 1001"));
+    }
+    assert_true(said);
+    world_end(&world);
+}
+
+/* ---- a member that talks nonsense -------------------------------------------------------------------- */
+
+/* Rank 0 of two is an exchange of one tensor of 3000 elements; rank 1 is a bare link that says what the case says. */
+struct nonsense {
+    const char *what; /* also the words that must stand in the sentence, after ": " */
+    struct message_header header;
+    uint32_t n_body;
+    uint32_t fill; /* every word of the body */
+    int copies;
+    size_t cut; /* send only that many bytes; 0: all */
+};
+
+static gw_status meet_nonsense(const char *spec, const struct nonsense *n, char *sentence, size_t capacity)
+{
+    atomic_store(&world_live, 0);
+    gw_context *context = world_context();
+    gw_link links[2];
+    gw_codec *codec;
+    gw_exchange *ex;
+    gw_tensor tensor = {.id = 0, .n_elems = 3000};
+    float *gradient = calloc(3000, sizeof *gradient);
+    gradient[5] = 1;
+    assert_int_equal(gw_link_local_create(context, 2, links), GW_OK);
+    assert_int_equal(gw_codec_parse(context, spec, &codec), GW_OK);
+    gw_exchange_options options = {.struct_bytes = sizeof options, .codec = codec, .tensors = &tensor, .n_tensors = 1, .link = links[0]};
+    assert_int_equal(gw_exchange_create(context, &options, &ex), GW_OK);
+    assert_int_equal(gw_exchange_begin(ex, 7), GW_OK);
+    for (int copy = 0; copy < n->copies; copy++) {
+        size_t n_bytes = MESSAGE_HEADER + n->n_body;
+        char *bytes = gw_message_alloc(context, n_bytes);
+        message_header_write(bytes, &n->header);
+        for (uint32_t i = 0; i + 4 <= n->n_body; i += 4)
+            gw_put32(bytes + MESSAGE_HEADER + i, n->fill);
+        assert_int_equal(links[1].ops->send(links[1].self, 0, bytes, n->cut ? n->cut : n_bytes, 1000), GW_OK);
+    }
+    gw_status status = gw_exchange_submit(ex, 0, gradient);
+    if (status == GW_OK)
+        status = gw_exchange_wait(ex, NULL);
+    snprintf(sentence, capacity, "%s", gw_last_error());
+    gw_exchange_destroy(ex);
+    gw_codec_destroy(codec);
+    world_links_destroy(links, 2);
+    gw_context_destroy(context);
+    free(gradient);
+    assert_int_equal(atomic_load(&world_live), 0);
+    return status;
+}
+
+static void nonsense_is_refused(void **state)
+{
+    (void)state;
+    const uint32_t one = 0x3F800000, nan = 0x7FC00000, minus = 0xBF800000;
+    const struct nonsense cases[] = {
+        {"none: 3 bytes", {MESSAGE_PUSH, 0, 1, 0, 1, 7}, 0, 0, 1, 3},
+        {"none: version 2", {MESSAGE_PUSH, 0, 2, 0, 1, 7}, 0, 0, 1, 0},
+        {"none: type 9", {9, 0, 1, 0, 1, 7}, 0, 0, 1, 0},
+        {"none: type 5", {MESSAGE_WAKE, 0, 1, 0, 1, 7}, 0, 0, 1, 0},
+        {"none: flags 2", {MESSAGE_PUSH, 2, 1, 0, 1, 7}, 0, 0, 1, 0},
+        {"none: group 1", {MESSAGE_PUSH, 0, 1, 1, 1, 7}, 0, 0, 1, 0},
+        {"none: number 3 of the exchange", {MESSAGE_PUSH, 0, 1, 0, 3, 7}, 0, 0, 1, 0},
+        {"none: step 8", {MESSAGE_PUSH, 0, 1, 0, 1, 8}, 0, 0, 1, 0},
+        {"none: rank 1's push of tensor 0", {MESSAGE_PUSH, 0, 1, 0, 1, 7}, 0, 0, 1, 0},
+        {"none: rank 1's push of tensor 0", {MESSAGE_PUSH, 0, 1, 0, 1, 7}, 4096, 0x12345678, 1, 0},
+        {"none: verdict takes 16 bytes", {MESSAGE_PUSH, 1, 1, 0, 1, 7}, 0, 0, 1, 0},
+        {"none: tensor 9 of rank 9", {MESSAGE_PUSH, 1, 1, 0, 1, 7}, 8, 9, 1, 0},
+        {"none: pushed group 0 out of turn", {MESSAGE_PUSH, 1, 1, 0, 1, 7}, 8, 0, 2, 0},
+        {"none: statistics of group 0 out of turn", {MESSAGE_STATS, 0, 1, 0, 1, 7}, 4, one, 1, 0},
+        {"none: shared numbers of group 0 out of turn", {MESSAGE_SHARED, 0, 1, 0, 1, 7}, 4, one, 1, 0},
+        {"none: averages of group 0 out of turn", {MESSAGE_PULL, 0, 1, 0, 1, 7}, 4, one, 1, 0},
+        {"ternary: take 24 bytes, and must take 20", {MESSAGE_STATS, 0, 1, 0, 1, 7}, 8, one, 1, 0},
+        {"ternary: take 16 bytes, and must take 20", {MESSAGE_STATS, 0, 1, 0, 1, 7}, 0, one, 1, 0},
+        {"ternary: hold nan", {MESSAGE_STATS, 0, 1, 0, 1, 7}, 4, nan, 1, 0},
+        {"ternary: hold -1", {MESSAGE_STATS, 0, 1, 0, 1, 7}, 4, minus, 1, 0},
+        {"ternary: statistics of group 0 out of turn", {MESSAGE_STATS, 0, 1, 0, 1, 7}, 4, one, 2, 0},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        char sentence[512], spec[32];
+        const char *words = strstr(cases[c].what, ": ") + 2;
+        snprintf(spec, sizeof spec, "%.*s", (int)(words - 2 - cases[c].what), cases[c].what);
+        gw_status status = meet_nonsense(spec, &cases[c], sentence, sizeof sentence);
+        if (status >= 0 || !strstr(sentence, words) || !strstr(sentence, "rank 1"))
+            fail_msg("%s: status %d, \"%s\"", cases[c].what, status, sentence);
+    }
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------ */
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {20000, 300};
+    static const char *const some[] = {"none", "ternary", "ternary:bucket=1024,share=off"};
+    for (size_t s = 0; s < sizeof some / sizeof some[0]; s++) {
+        for (uint32_t victim = 0; victim < 2; victim++) {
+            bool survived = false;
+            for (long k = 1; !survived; k++) {
+                struct world world = {.spec = some[s], .n = 3, .sizes = sizes, .n_tensors = 2, .n_steps = 1, .seed = 6,
+                                      .victim = victim, .fails_at = k};
+                world_run(&world);
+                survived = atomic_load(&world.members[victim].failing.left) > 0;
+                for (uint32_t r = 0; r < world.n; r++) {
+                    const struct member *member = &world.members[r];
+                    if (survived)
+                        assert_int_equal(member->status, GW_OK);
+                    else if (r == victim)
+                        assert_int_equal(member->status, GW_ERR_MEMORY);
+                    else
+                        assert_true(member->status == GW_OK || member->status == GW_ERR_PEER);
+                }
+                world_end(&world); /* asserts that nothing leaks */
+                assert_true(k < 2000);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(averages_equal_the_codecs_own), cmocka_unit_test(floats_are_the_mean),
+        cmocka_unit_test(bits_do_not_depend_on_order_or_groups), cmocka_unit_test(many_members),
+        cmocka_unit_test(nothing_but_empty_tensors), cmocka_unit_test(a_step_with_nan_is_dropped_by_all),
+        cmocka_unit_test(bytes_are_what_crossed), cmocka_unit_test(options_are_checked),
+        cmocka_unit_test(links_serve_again), cmocka_unit_test(a_member_that_goes_is_named),
+        cmocka_unit_test(a_silent_member_is_named), cmocka_unit_test(different_steps_are_an_error),
+        cmocka_unit_test(nonsense_is_refused), cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

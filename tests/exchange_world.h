@@ -1,0 +1,489 @@
+/* A world of members for tests of the exchange: threads over the local link, each running steps on gradients that follow from a
+ * seed, and the same averages worked out plainly for comparison. Threads write down what they saw; only the main thread asserts. */
+#ifndef GW_TESTS_EXCHANGE_WORLD_H
+#define GW_TESTS_EXCHANGE_WORLD_H
+
+#include "exchange/message.h"
+#include "link/message.h"
+
+#include <gradwire/exchange.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <limits.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- memory that counts, and fails once ---------------------------------------------------------------- */
+
+static atomic_long world_live; /* blocks taken and not given back, in all contexts */
+
+struct failing {
+    atomic_long left; /* allocations until the one that fails */
+};
+
+static void *world_alloc(size_t bytes, void *user)
+{
+    struct failing *failing = user;
+    if (failing && atomic_fetch_sub(&failing->left, 1) == 1)
+        return NULL;
+    void *memory = malloc(bytes);
+    if (memory)
+        atomic_fetch_add(&world_live, 1);
+    return memory;
+}
+
+static void world_free(void *memory, void *user)
+{
+    (void)user;
+    if (memory)
+        atomic_fetch_sub(&world_live, 1);
+    free(memory);
+}
+
+static gw_context *world_context_of(struct failing *failing)
+{
+    gw_allocator allocator = {world_alloc, world_free, failing};
+    gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator};
+    gw_context *context;
+    assert_int_equal(gw_context_create(&options, &context), GW_OK);
+    return context;
+}
+
+static gw_context *world_context(void)
+{
+    return world_context_of(NULL);
+}
+
+static void world_links_destroy(gw_link *links, uint32_t n)
+{
+    for (uint32_t r = 0; r < n; r++)
+        links[r].ops->destroy(links[r].self);
+}
+
+/* ---- the world ----------------------------------------------------------------------------------------- */
+
+#define WORLD_MAX_STEPS 5u
+
+struct world;
+
+/* A gradient that is not finite. */
+struct poison {
+    uint32_t step, rank, tensor;
+    uint64_t index;
+};
+
+enum quits { QUIT_NOT, QUIT_DESTROY, QUIT_SILENT, QUIT_WRONG_STEP };
+
+struct member {
+    struct world *world;
+    uint32_t rank;
+    pthread_t thread;
+    struct failing failing;
+    gw_context *context;
+    gw_link link; /* what the exchange gets */
+
+    /* A link around the local one: counts what crosses, and with world.chaos delivers in any order that keeps each pair's. */
+    gw_link inner;
+    struct gw_message_queue *arrived; /* of each sender */
+    uint64_t chaos_state;
+
+    /* What the thread saw. */
+    gw_status status; /* the first that was not GW_OK */
+    char sentence[512];
+    gw_status again; /* of a gw_exchange_begin after that */
+    uint32_t steps_done;
+    gw_step_result results[WORLD_MAX_STEPS];
+    uint64_t hash[WORLD_MAX_STEPS];      /* of all averages of a step */
+    float **average[WORLD_MAX_STEPS];    /* rank 0 only: of each tensor */
+    gw_tensor_traffic *traffic;          /* of the last step, where world.account */
+};
+
+struct world {
+    /* What the test asks for; all else 0. */
+    const char *spec;
+    uint32_t n; /* members */
+    const uint64_t *sizes;
+    uint32_t n_tensors, n_steps;
+    const uint32_t *group_of;
+    uint64_t seed;       /* of gradients and draws */
+    uint64_t order_seed; /* of shuffles and pauses */
+    bool shuffle, dawdle, chaos, account;
+    uint32_t rounds; /* exchanges one after the other on the same links; 0 is 1 */
+    uint32_t timeout_ms;
+    const struct poison *poisons;
+    uint32_t n_poisons;
+    enum quits quits; /* `quitter` does, in step quits_step, once it has submitted quits_after tensors */
+    uint32_t quitter, quits_step, quits_after;
+    uint32_t victim; /* whose fails_at-th allocation fails, from gw_exchange_create on; 0: none */
+    long fails_at;
+
+    /* The rest. */
+    gw_context *context;
+    gw_codec *codec;
+    gw_tensor *tensors;
+    struct member *members;
+    atomic_ullong crossed; /* bytes between different members */
+    atomic_uint n_finished;
+    pthread_barrier_t round_over;
+};
+
+static uint64_t world_mix(uint64_t x)
+{
+    x += 0x9E3779B97F4A7C15u; /* splitmix64 */
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+}
+
+/* Element i of a gradient: bell-shaped with a few outliers, of a size that differs between tensors. */
+static float world_gradient(const struct world *w, uint32_t rank, uint32_t step, uint32_t tensor, uint64_t i)
+{
+    uint64_t x = world_mix(i ^ world_mix(w->seed ^ world_mix((uint64_t)rank << 40 ^ (uint64_t)step << 20 ^ tensor)));
+    int32_t sum = (int32_t)(x & 0xFFFF) + (int32_t)(x >> 16 & 0xFFFF) + (int32_t)(x >> 32 & 0xFFFF) - 98304;
+    float g = (float)sum * 1e-6f * (float)(1 + tensor);
+    return x >> 56 == 77 ? 20 * g : g;
+}
+
+static bool world_poisoned(const struct world *w, uint32_t step)
+{
+    for (uint32_t p = 0; p < w->n_poisons; p++)
+        if (w->poisons[p].step == step)
+            return true;
+    return false;
+}
+
+static void world_fill(const struct world *w, uint32_t rank, uint32_t step, uint32_t tensor, float *g)
+{
+    for (uint64_t i = 0; i < w->sizes[tensor]; i++)
+        g[i] = world_gradient(w, rank, step, tensor, i);
+    for (uint32_t p = 0; p < w->n_poisons; p++)
+        if (w->poisons[p].step == step && w->poisons[p].rank == rank && w->poisons[p].tensor == tensor)
+            g[w->poisons[p].index] = rank % 2 ? NAN : INFINITY;
+}
+
+static void world_pause(long microseconds)
+{
+    struct timespec time = {0, microseconds * 1000};
+    nanosleep(&time, NULL);
+}
+
+/* ---- the link around the link -------------------------------------------------------------------------- */
+
+static gw_status world_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms)
+{
+    struct member *m = self;
+    if (to != m->rank)
+        atomic_fetch_add(&m->world->crossed, n_bytes);
+    return m->inner.ops->send(m->inner.self, to, bytes, n_bytes, timeout_ms);
+}
+
+static gw_status world_recv(void *self, uint32_t timeout_ms, gw_message *message)
+{
+    struct member *m = self;
+    if (!m->world->chaos)
+        return m->inner.ops->recv(m->inner.self, timeout_ms, message);
+    for (uint32_t wait = 0;; wait = timeout_ms) {
+        gw_status status;
+        while ((status = m->inner.ops->recv(m->inner.self, wait, message)) == GW_OK) {
+            gw_message_queue_put(&m->arrived[message->from], message);
+            wait = 0;
+        }
+        uint32_t first = (uint32_t)((m->chaos_state = world_mix(m->chaos_state)) % m->world->n);
+        for (uint32_t i = 0; i < m->world->n; i++)
+            if (gw_message_queue_take(&m->arrived[(first + i) % m->world->n], message))
+                return GW_OK;
+        if (status != GW_ERR_TIMEOUT || wait == timeout_ms)
+            return status;
+    }
+}
+
+static void world_fail(void *self, gw_status status, const char *why)
+{
+    struct member *m = self;
+    (m->inner.ops->fail)(m->inner.self, status, why);
+}
+
+static void world_close(void *self)
+{
+    struct member *m = self;
+    m->inner.ops->close(m->inner.self);
+}
+
+static void world_destroy(void *self)
+{
+    struct member *m = self;
+    for (uint32_t r = 0; r < m->world->n; r++)
+        gw_message_queue_clear(&m->arrived[r]);
+    free(m->arrived);
+    m->inner.ops->destroy(m->inner.self);
+}
+
+static const gw_link_ops world_ops = {"world", world_send, world_recv, world_fail, world_close, world_destroy};
+
+/* ---- a member's thread ---------------------------------------------------------------------------------- */
+
+/* True where all is well; else writes down what is wrong, once. */
+static bool world_good(struct member *m, gw_status status)
+{
+    if (status < 0 && m->status == GW_OK) {
+        m->status = status;
+        snprintf(m->sentence, sizeof m->sentence, "%s", gw_last_error());
+    }
+    return status == GW_OK;
+}
+
+static void world_order(const struct world *w, uint32_t rank, uint32_t step, uint32_t *order)
+{
+    uint64_t state = world_mix(w->order_seed ^ (uint64_t)rank << 32 ^ step);
+    for (uint32_t t = 0; t < w->n_tensors; t++)
+        order[t] = w->n_tensors - 1 - t; /* as backward does */
+    for (uint32_t t = w->n_tensors; w->shuffle && t > 1; t--) {
+        uint32_t other = (uint32_t)((state = world_mix(state)) % t), swap = order[t - 1];
+        order[t - 1] = order[other];
+        order[other] = swap;
+    }
+}
+
+static bool world_step(struct member *m, gw_exchange *ex, uint32_t step, float **gradients)
+{
+    struct world *w = m->world;
+    bool quits = w->quits && m->rank == w->quitter && step == w->quits_step;
+    uint32_t order[64];
+    world_order(w, m->rank, step, order);
+    if (!world_good(m, gw_exchange_begin(ex, quits && w->quits == QUIT_WRONG_STEP ? step + 1000 : step)))
+        return false;
+    for (uint32_t i = 0; i < w->n_tensors; i++) {
+        if (quits && i == w->quits_after && w->quits == QUIT_DESTROY)
+            return false;
+        if (quits && i == w->quits_after && w->quits == QUIT_SILENT)
+            while (atomic_load(&w->n_finished) < w->n - 1)
+                world_pause(1000);
+        if (w->dawdle)
+            world_pause((long)(world_mix(w->order_seed ^ m->rank * 77 ^ step * 7 ^ i) % 300));
+        world_fill(w, m->rank, step, order[i], gradients[order[i]]);
+        if (!world_good(m, gw_exchange_submit(ex, order[i], gradients[order[i]])))
+            return false;
+    }
+    if (!world_good(m, gw_exchange_wait(ex, &m->results[step])))
+        return false;
+    m->hash[step] = 0;
+    for (uint32_t t = 0; t < w->n_tensors && m->results[step].committed; t++) {
+        for (uint64_t i = 0; i < w->sizes[t]; i++) {
+            uint32_t bits;
+            memcpy(&bits, &gradients[t][i], sizeof bits);
+            m->hash[step] = world_mix(m->hash[step] ^ bits);
+        }
+        if (m->rank == 0 && w->sizes[t])
+            memcpy(m->average[step][t], gradients[t], w->sizes[t] * sizeof(float));
+    }
+    m->steps_done++;
+    return true;
+}
+
+static void world_round(struct member *m, float **gradients)
+{
+    struct world *w = m->world;
+    gw_exchange_options options = {.struct_bytes = sizeof options, .codec = w->codec, .tensors = w->tensors,
+                                   .n_tensors = w->n_tensors, .group_of = w->group_of, .link = m->link, .seed = w->seed,
+                                   .timeout_ms = w->timeout_ms};
+    gw_exchange *ex;
+    m->steps_done = 0;
+    if (!world_good(m, gw_exchange_create(m->context, &options, &ex)))
+        return;
+    gw_exchange_account(ex, w->account);
+    for (uint32_t step = 0; step < w->n_steps; step++)
+        if (!world_step(m, ex, step, gradients))
+            break;
+    if (m->status < 0)
+        m->again = gw_exchange_begin(ex, 99);
+    for (uint32_t t = 0; w->account && t < w->n_tensors; t++)
+        world_good(m, gw_exchange_traffic(ex, t, &m->traffic[t]));
+    gw_exchange_destroy(ex);
+}
+
+static void *world_member(void *argument)
+{
+    struct member *m = argument;
+    struct world *w = m->world;
+    float **gradients = calloc(w->n_tensors, sizeof *gradients);
+    for (uint32_t t = 0; t < w->n_tensors; t++)
+        gradients[t] = malloc((w->sizes[t] + 1) * sizeof(float));
+    if (w->fails_at && w->victim == m->rank)
+        atomic_store(&m->failing.left, w->fails_at);
+    for (uint32_t round = 0; round < (w->rounds ? w->rounds : 1); round++) {
+        world_round(m, gradients);
+        if (w->rounds)
+            pthread_barrier_wait(&w->round_over);
+    }
+    for (uint32_t t = 0; t < w->n_tensors; t++)
+        free(gradients[t]);
+    free(gradients);
+    atomic_fetch_add(&w->n_finished, 1);
+    return NULL;
+}
+
+/* ---- running and checking --------------------------------------------------------------------------------- */
+
+static void world_run(struct world *w)
+{
+    gw_link *links = calloc(w->n, sizeof *links);
+    atomic_store(&world_live, 0); /* a test that failed leaves things behind */
+    w->context = world_context();
+    w->members = calloc(w->n, sizeof *w->members);
+    w->tensors = calloc(w->n_tensors, sizeof *w->tensors);
+    assert_int_equal(gw_codec_parse(w->context, w->spec, &w->codec), GW_OK);
+    assert_int_equal(gw_link_local_create(w->context, w->n, links), GW_OK);
+    pthread_barrier_init(&w->round_over, NULL, w->n);
+    for (uint32_t t = 0; t < w->n_tensors; t++)
+        w->tensors[t] = (gw_tensor){.id = t, .n_elems = w->sizes[t], .last_layer = t + 1 == w->n_tensors};
+    for (uint32_t r = 0; r < w->n; r++) {
+        struct member *m = &w->members[r];
+        *m = (struct member){.world = w, .rank = r, .inner = links[r], .chaos_state = w->order_seed + r};
+        atomic_init(&m->failing.left, LONG_MAX);
+        m->context = world_context_of(&m->failing);
+        m->link = (gw_link){.ops = &world_ops, .self = m, .rank = r, .size = w->n};
+        m->arrived = calloc(w->n, sizeof *m->arrived);
+        m->traffic = calloc(w->n_tensors, sizeof *m->traffic);
+        for (uint32_t step = 0; step < w->n_steps && r == 0; step++) {
+            m->average[step] = calloc(w->n_tensors, sizeof **m->average);
+            for (uint32_t t = 0; t < w->n_tensors; t++)
+                m->average[step][t] = calloc(w->sizes[t] + 1, sizeof(float));
+        }
+    }
+    for (uint32_t r = 0; r < w->n; r++)
+        assert_int_equal(pthread_create(&w->members[r].thread, NULL, world_member, &w->members[r]), 0);
+    for (uint32_t r = 0; r < w->n; r++)
+        pthread_join(w->members[r].thread, NULL);
+    free(links);
+}
+
+/* Gives everything back; nothing that came from an allocator may be left. */
+static void world_end(struct world *w)
+{
+    for (uint32_t r = 0; r < w->n; r++) {
+        struct member *m = &w->members[r];
+        atomic_store(&m->failing.left, LONG_MAX);
+        m->link.ops->destroy(m->link.self);
+        gw_context_destroy(m->context);
+        free(m->traffic);
+        for (uint32_t step = 0; step < w->n_steps && r == 0; step++) {
+            for (uint32_t t = 0; t < w->n_tensors; t++)
+                free(m->average[step][t]);
+            free(m->average[step]);
+        }
+    }
+    pthread_barrier_destroy(&w->round_over);
+    gw_codec_destroy(w->codec);
+    gw_context_destroy(w->context);
+    free(w->tensors);
+    free(w->members);
+    assert_int_equal(atomic_load(&world_live), 0);
+}
+
+static void world_check_ok(const struct world *w)
+{
+    for (uint32_t r = 0; r < w->n; r++) {
+        const struct member *m = &w->members[r];
+        if (m->status < 0)
+            fail_msg("%s, %u members: rank %u: %s", w->spec, w->n, r, m->sentence);
+        assert_int_equal(m->steps_done, w->n_steps);
+        for (uint32_t step = 0; step < w->n_steps; step++)
+            assert_true(m->results[step].committed);
+    }
+}
+
+/* The averages of one step, worked out with the codec's own functions on whole tensors. */
+static void world_reference(const struct world *w, uint32_t step, float **averages)
+{
+    gw_encoder **encoders = calloc((size_t)w->n * w->n_tensors, sizeof *encoders);
+    float **gradients = calloc((size_t)w->n * w->n_tensors, sizeof *gradients);
+    float **shared = calloc(w->n_tensors, sizeof *shared); /* of each tensor, the largest of all members */
+    float largest = 0;
+    for (uint32_t t = 0; t < w->n_tensors; t++) {
+        float *own = NULL;
+        for (uint32_t r = 0; r < w->n; r++) {
+            size_t at = (size_t)t * w->n + r;
+            assert_int_equal(gw_encoder_create(w->context, w->codec, &w->tensors[t], &encoders[at]), GW_OK);
+            uint64_t n_shared = gw_encoder_shared_count(encoders[at]);
+            if (r == 0) {
+                shared[t] = calloc(n_shared + 1, sizeof(float));
+                own = calloc(n_shared + 1, sizeof(float));
+            }
+            gradients[at] = malloc((w->sizes[t] + 1) * sizeof(float));
+            world_fill(w, r, step, t, gradients[at]);
+            assert_int_equal(gw_encoder_measure(encoders[at], gradients[at], own, NULL), GW_OK);
+            for (uint64_t i = 0; i < n_shared; i++) {
+                shared[t][i] = fmaxf(shared[t][i], own[i]);
+                largest = fmaxf(largest, own[i]);
+            }
+        }
+        free(own);
+    }
+    for (uint32_t t = 0; t < w->n_tensors; t++) {
+        const void **frames = calloc(w->n, sizeof *frames);
+        size_t *sizes = calloc(w->n, sizeof *sizes);
+        uint64_t n_shared = gw_encoder_shared_count(encoders[(size_t)t * w->n]);
+        for (uint64_t i = 0; i < n_shared && gw_codec_is_global(w->codec); i++)
+            shared[t][i] = largest;
+        for (uint32_t r = 0; r < w->n; r++) {
+            size_t at = (size_t)t * w->n + r, capacity = gw_encoder_bound(encoders[at], w->sizes[t]);
+            gw_draw draw = {.seed = w->seed, .rank = r, .step = step};
+            void *frame = malloc(capacity);
+            assert_int_equal(gw_encoder_encode(encoders[at], gradients[at], n_shared ? shared[t] : NULL, &draw, 0, w->sizes[t],
+                                               frame, capacity, &sizes[r]), GW_OK);
+            frames[r] = frame;
+        }
+        gw_reduce_options options = {.struct_bytes = sizeof options, .codec = w->codec};
+        size_t used, capacity = gw_reduce_bound(frames, sizes, w->n);
+        void *average = malloc(capacity);
+        assert_int_equal(gw_reduce(w->context, frames, sizes, w->n, &options, average, capacity, &used), GW_OK);
+        assert_int_equal(gw_decode(w->context, average, used, averages[t], w->sizes[t]), GW_OK);
+        free(average);
+        for (uint32_t r = 0; r < w->n; r++) {
+            free((void *)frames[r]);
+            gw_encoder_destroy(encoders[(size_t)t * w->n + r]);
+            free(gradients[(size_t)t * w->n + r]);
+        }
+        free(frames);
+        free(sizes);
+        free(shared[t]);
+    }
+    free(shared);
+    free(gradients);
+    free(encoders);
+}
+
+/* All members hold the same bits, and those are the reference's, in every step that was committed. */
+static void world_check_averages(const struct world *w)
+{
+    float **want = calloc(w->n_tensors, sizeof *want);
+    for (uint32_t t = 0; t < w->n_tensors; t++)
+        want[t] = calloc(w->sizes[t] + 1, sizeof(float));
+    for (uint32_t step = 0; step < w->n_steps; step++) {
+        if (world_poisoned(w, step))
+            continue;
+        for (uint32_t r = 1; r < w->n; r++)
+            if (w->members[r].hash[step] != w->members[0].hash[step])
+                fail_msg("%s, step %u: ranks 0 and %u of %u hold different averages", w->spec, step, r, w->n);
+        world_reference(w, step, want);
+        for (uint32_t t = 0; t < w->n_tensors; t++)
+            if (memcmp(want[t], w->members[0].average[step][t], w->sizes[t] * sizeof(float)))
+                fail_msg("%s, %u members, step %u: the average of tensor %u is not what the codec itself gives", w->spec, w->n,
+                         step, t);
+    }
+    for (uint32_t t = 0; t < w->n_tensors; t++)
+        free(want[t]);
+    free(want);
+}
+
+#endif
