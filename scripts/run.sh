@@ -9,8 +9,11 @@ seed=${SEED:-1}
 runs=${RUNS:-runs}
 
 find_data() {
-    local folder
-    for folder in ${DATA:-data/mnist shared/data/mnist ../shared/data/mnist}; do
+    local folder folders=(data/mnist shared/data/mnist ../shared/data/mnist)
+    if [ -n "${DATA:-}" ]; then
+        folders=("$DATA")
+    fi
+    for folder in "${folders[@]}"; do
         if compgen -G "$folder/train-images*ubyte*" >/dev/null; then
             echo "$folder"
             return

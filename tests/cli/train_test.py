@@ -1,0 +1,146 @@
+"""train, eval and export from outside: small runs on drawn digits, data files that are wrong, interruption."""
+
+import gzip
+import json
+import os
+import signal
+import struct
+import subprocess
+import time
+
+import harness
+
+SMALL = ["--net", "mlp:784-16-10", "--data", "digits", "--steps", "30"]
+
+
+def images(n, magic=0x803, side=28, claimed=None):
+    return struct.pack(">IIII", magic, n if claimed is None else claimed, side, side) + bytes(n * side * side)
+
+
+def labels(n, magic=0x801, label=3):
+    return struct.pack(">II", magic, n) + bytes([label]) * n
+
+
+class Train(harness.Case):
+    def setUp(self):
+        super().setUp()
+        if "\n  train " not in self.ok("help"):
+            self.skipTest("the tool is built without the trainer")
+
+    def data(self, **changed):
+        """A folder with MNIST's file names, of 64 black images."""
+        files = {
+            "train-images-idx3-ubyte": images(64),
+            "train-labels-idx1-ubyte": labels(64),
+            "t10k-images-idx3-ubyte": images(64),
+            "t10k-labels-idx1-ubyte": labels(64),
+        }
+        for name, content in changed.items():
+            files[[key for key in files if key.startswith(name.replace("_", "-"))][0]] = content
+        folder = self.path("data")
+        os.makedirs(folder, exist_ok=True)
+        for name, content in files.items():
+            path = os.path.join(folder, name)
+            if content is not None:
+                self.write_bytes(path, content)
+            elif os.path.exists(path):
+                os.remove(path)
+        return folder
+
+    def test_run_folder(self):
+        out = self.path("run")
+        printed = self.ok_json("train", *SMALL, "--workers", 3, "--codec", "ternary", "--seed", 5, "--out", out)
+        with open(os.path.join(out, "summary.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file), printed)
+        for field, value in [("net", "mlp:784-16-10"), ("workers", 3), ("steps", 30), ("seed", 5),
+                             ("replicas_identical", True)]:
+            self.assertEqual(printed[field], value)
+        self.assertGreater(printed["dense_bytes"], 10 * printed["bytes_up"])
+        with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as file:
+            steps = [json.loads(line) for line in file]
+        self.assertEqual(len(steps), 30)
+        for field in ["step", "epoch", "loss", "lr", "step_ms", "compute_ms", "encode_ms", "wait_ms", "bytes_up", "bytes_down"]:
+            self.assertIn(field, steps[0])
+        result = self.ok_json("eval", "--data", "digits", "--from", out)
+        self.assertEqual(result["test_accuracy"], printed["test_accuracy"])
+        self.ok("export", "--from", out, "-o", self.path("parameters"))
+        self.assertIn("fc1.weight.npy", os.listdir(self.path("parameters")))
+        self.ok("encode", "--codec", "none", self.path("parameters/fc1.weight.npy"), "-o", self.path("w.gw"))
+        self.assertEqual(self.ok_json("inspect", self.path("w.gw"))["elements"], 784 * 16)
+
+    def test_same_parameters_whatever_runs(self):
+        """Kernels, codes, entropy stages, threads and plans change no parameter."""
+        hashes = set()
+        for level, codec, more in [
+            ("scalar", "ternary", []),
+            ("avx2", "ternary", []),
+            ("avx512", "ternary:code=2bit,pull=packed,entropy=off", []),
+            ("avx512", "ternary:code=base3,pull=radix,entropy=on", ["--plan", "single"]),
+            ("avx512", "ternary:code=mask,entropy=on", ["--codec-threads", "2"]),
+            ("avx512", "ternary:code=gaps,entropy=off", []),
+        ]:
+            done = self.run_tool("train", *SMALL, "--workers", 2, "--codec", codec, "--json", *more,
+                                 env={**os.environ, "GRADWIRE_CPU": level})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            hashes.add(json.loads(done.stdout)["parameter_hash"])
+        self.assertEqual(len(hashes), 1)
+
+    def test_wrong_use(self):
+        for words, says in [
+            (["--workers", "65"], ["65", "64"]),
+            (["--net", "lenett"], "lenett"),
+            (["--codec", "ternery"], "ternery"),
+            (["--codec", "ternary:clip=-1"], "clip"),
+            (["--optimizer", "adamm"], "adamm"),
+            (["--schedule", "poly"], "poly"),
+            (["--lr", "fast"], "--lr is 'fast'"),
+            (["--link", "carrier-pigeon"], "carrier-pigeon"),
+            (["--workers", "0"], "--workers is '0'"),
+        ]:
+            self.refused(2, "train", *SMALL, *words, says=says)
+
+    def refused_data(self, says, **changed):
+        done = self.run_tool("train", "--net", "lenet", "--steps", 1, "--data", self.data(**changed))
+        self.assertIn(done.returncode, (1, 2))
+        for part in says:
+            self.assertIn(part, done.stderr)
+
+    def test_data(self):
+        self.ok("train", "--net", "lenet", "--steps", 1, "--data", self.data())
+        self.refused_data(["train-images", "cut short"], train_images=images(64)[:-1])
+        self.refused_data(["train-images", "cut short"], train_images=images(2)[:9])
+        self.refused_data(["train-images", "too long"], train_images=images(64) + b"x")
+        self.refused_data(["train-images", "cut short"], train_images=images(1, claimed=0xFFFFFFFF))
+        self.refused_data(["train-images", "0x"], train_images=images(64, magic=0x801))
+        self.refused_data(["t10k-labels", "label 10 of sample 0", "0 to 9"], t10k_labels=labels(64, label=10))
+        self.refused_data(["63", "64"], train_labels=labels(63))
+        self.refused_data(["t10k-images"], t10k_images=None)
+        packed = self.path("data/t10k-images-idx3-ubyte.gz")
+        self.write_bytes(packed, gzip.compress(images(64)))
+        self.ok("train", "--net", "lenet", "--steps", 1, "--data", self.path("data"))
+        self.write_bytes(packed, gzip.compress(images(64))[:-9])
+        self.refused_data(["t10k-images"], t10k_images=None)
+        self.refused_data(["64"], train_images=images(10), train_labels=labels(10))
+
+    def test_unwritable_out(self):
+        self.write_bytes("plain", b"")
+        self.refused(1, "train", *SMALL, "--out", self.path("plain/run"), says="plain/run")
+        self.refused(1, "eval", "--data", "digits", "--from", self.path("absent"), says="absent")
+        self.refused(1, "export", "--from", self.path("absent"), "-o", self.path("p"), says="absent")
+
+    def test_interrupted(self):
+        out = self.path("run")
+        process = subprocess.Popen([harness.TOOL, "train", "--net", "lenet", "--data", "digits", "--workers", "2", "--steps",
+                                    "100000", "--out", out], stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while not os.path.exists(out) or not any(os.path.getsize(os.path.join(out, name)) for name in os.listdir(out)):
+            self.assertLess(time.monotonic(), deadline, "the run wrote nothing in a minute")
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        self.assertNotEqual(process.wait(timeout=60), 0)
+        for name in ["summary.json", "metrics.jsonl", "parameters.gwp"]:
+            self.assertNotIn(name, os.listdir(out))
+
+
+if __name__ == "__main__":
+    harness.main()
