@@ -30,9 +30,11 @@ typedef struct gw_exchange_options {
     uint32_t n_tensors;
     const uint32_t *group_of;   /* group number of each tensor, copied; groups are 0..G-1 and none is empty; NULL: a
                                    group per tensor. A global codec's tensors all form one group whatever stands here. */
-    gw_link link;               /* borrowed: the exchange never destroys it; link.rank and link.size say who this is */
+    gw_link link;               /* borrowed: the exchange never destroys it; link.rank and link.size say who this is. One
+                                   exchange at a time uses a link; another may follow once every member has destroyed this */
     uint64_t seed;
-    uint32_t timeout_ms;        /* how long a member may be silent; 0: 60,000 */
+    uint32_t timeout_ms;        /* how long a member that others wait for may be silent; 0: 60,000. Where it is waited for
+                                   through another member it is named after twice this at the latest */
 } gw_exchange_options;
 
 /* Bytes and seconds of one step on this member. Bytes count what crosses between members, this member's own share not;
@@ -43,8 +45,8 @@ typedef struct gw_step_result {
     uint64_t bytes_up;          /* sent by this member as a worker: statistics and pushes */
     uint64_t bytes_down;        /* received by this member as a worker: shared numbers and pulls */
     uint64_t dense_bytes;       /* what float32 pushes would have taken by the same rule */
-    uint64_t nonzeros;          /* of this worker's pushed frames */
-    uint64_t elements;          /* of this worker's pushed frames (its own share included) */
+    uint64_t nonzeros;          /* of this worker's pushed frames; 0 where gw_exchange_account is off (counting costs time) */
+    uint64_t elements;          /* of this worker's pushed frames (its own share included); 0 likewise */
     double encode_seconds;      /* measure, encode, reduce, decode on this member's pipeline */
     double wait_seconds;        /* that gw_exchange_wait blocked */
     double bound_gap;           /* TernGrad's max|g| * |g|_1 / |g|_2^2, the largest over this worker's tensors */
@@ -58,11 +60,13 @@ typedef struct gw_tensor_traffic {
     uint64_t push_payload_bytes;
     uint64_t pull_frame_bytes;  /* all average frames of the tensor */
     uint64_t pull_payload_bytes;
-    double push_entropy_bits;   /* order-0 entropy of the pushed symbols, bits per element; float tensors: 0 */
+    double push_entropy_bits;   /* order-0 entropy of the pushed symbols, bits per element, the mean of the slices' own; float
+                                   tensors: 0 */
     double pull_entropy_bits;
 } gw_tensor_traffic;
 
-/* Starts the member's pipeline thread. Errors: GW_ERR_ARGUMENT, GW_ERR_MEMORY, GW_ERR_SYSTEM. */
+/* Starts the member's pipeline thread. Errors: GW_ERR_ARGUMENT, GW_ERR_MEMORY, GW_ERR_SYSTEM; of the latter two the other
+ * members are told. */
 GW_API gw_status gw_exchange_create(gw_context *context, const gw_exchange_options *options, gw_exchange **out);
 
 /* Stops the pipeline. A step still under way is abandoned and the other members are told. NULL is allowed. */
@@ -83,7 +87,7 @@ GW_API gw_status gw_exchange_submit(gw_exchange *exchange, uint32_t tensor, floa
  * exchange is then unusable but for destroy. */
 GW_API gw_status gw_exchange_wait(gw_exchange *exchange, gw_step_result *result);
 
-/* Switches the per-tensor accounting of gw_exchange_traffic on or off (off at first: counting symbols costs time). Call
+/* Switches the accounting of nonzeros and of gw_exchange_traffic on or off (off at first: counting symbols costs time). Call
  * between steps. */
 GW_API void gw_exchange_account(gw_exchange *exchange, bool on);
 GW_API gw_status gw_exchange_traffic(const gw_exchange *exchange, uint32_t tensor, gw_tensor_traffic *out);

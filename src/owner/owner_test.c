@@ -1,0 +1,326 @@
+/* Who owns what, and an owner's round. */
+#include "base/memory.h"
+#include "owner/round.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- slices ------------------------------------------------------------------------------------------ */
+
+#define MOST 64u
+
+struct network {
+    uint32_t n_tensors;
+    uint64_t n_elems[MOST], align[MOST];
+};
+
+static const struct network lenet = {8, {500, 20, 25000, 50, 400000, 500, 5000, 10}, {1024, 1024, 1024, 1024, 1024, 1024, 1024, 1024}};
+
+/* Plans, checks what must hold of every plan, and gives back the owners' loads. */
+static void plan(const struct network *network, uint32_t n_owners, uint64_t *loads)
+{
+    struct gw_slice *slices;
+    size_t n, s = 0;
+    assert_int_equal(gw_slices_plan(NULL, network->n_elems, network->align, network->n_tensors, n_owners, &slices, &n), GW_OK);
+    memset(loads, 0, n_owners * sizeof *loads);
+    for (uint32_t t = 0; t < network->n_tensors; t++) {
+        uint64_t covered = 0;
+        for (; s < n && slices[s].tensor == t; s++) {
+            assert_true(slices[s].owner < n_owners);
+            assert_true(covered == 0 || slices[s].owner > slices[s - 1].owner); /* one slice per owner, owners in order */
+            assert_int_equal(slices[s].begin, covered);
+            assert_int_equal(slices[s].begin % network->align[t], 0);
+            assert_true(slices[s].count > 0);
+            covered += slices[s].count;
+            loads[slices[s].owner] += slices[s].count;
+        }
+        assert_int_equal(covered, network->n_elems[t]);
+    }
+    assert_int_equal(s, n);
+    gw_free(NULL, slices);
+}
+
+static uint64_t spread(const uint64_t *loads, uint32_t n_owners)
+{
+    uint64_t least = loads[0], most = loads[0];
+    for (uint32_t r = 1; r < n_owners; r++) {
+        least = loads[r] < least ? loads[r] : least;
+        most = loads[r] > most ? loads[r] : most;
+    }
+    return most - least;
+}
+
+/* Where a long tensor comes last, owners end within two blocks of each other, whatever the short ones did: one of rounding, and
+ * one that the tensor's end cuts short. */
+static void loads_are_level(void **state)
+{
+    (void)state;
+    uint64_t loads[MOST];
+    for (uint32_t n = 1; n <= 40; n++) {
+        plan(&lenet, n, loads);
+        assert_true(spread(loads, n) < 2 * 1024);
+    }
+    /* Too many for a slice of fc1 each: nobody has more than two of the shortest slices. */
+    for (uint32_t n = 49; n <= MOST; n++) {
+        plan(&lenet, n, loads);
+        assert_true(spread(loads, n) <= 2 * (GW_SLICE_MIN + 1024));
+    }
+}
+
+static void short_tensors_are_whole_and_dealt_in_order(void **state)
+{
+    (void)state;
+    const uint64_t n_elems[] = {100, 200, 50, 0, 1, GW_SLICE_MIN}, align[] = {1024, 1024, 1024, 1024, 1024, 1024};
+    const uint32_t owners[] = {0, 1, 2, 2, 2}; /* least loaded, the lowest on ties: 100 | 200 | 50, then 51, ... */
+    struct gw_slice *slices;
+    size_t n;
+    assert_int_equal(gw_slices_plan(NULL, n_elems, align, 6, 3, &slices, &n), GW_OK);
+    assert_int_equal(n, 5);
+    for (size_t s = 0; s < n; s++) {
+        assert_int_equal(slices[s].owner, owners[s]);
+        assert_int_equal(slices[s].count, n_elems[slices[s].tensor]);
+    }
+    gw_free(NULL, slices);
+}
+
+static void medium_tensors_go_to_the_least_loaded(void **state)
+{
+    (void)state;
+    const uint64_t n_elems[] = {8000, 2 * GW_SLICE_MIN + 1}, align[] = {1024, 1024};
+    struct gw_slice *slices;
+    size_t n;
+    assert_int_equal(gw_slices_plan(NULL, n_elems, align, 2, 4, &slices, &n), GW_OK);
+    assert_int_equal(n, 3);
+    assert_int_equal(slices[0].owner, 0);
+    assert_int_equal(slices[1].owner, 1);
+    assert_int_equal(slices[2].owner, 2);
+    assert_true(slices[1].count >= GW_SLICE_MIN && slices[2].count >= GW_SLICE_MIN - 1024);
+    gw_free(NULL, slices);
+}
+
+/* Any sizes, any alignments: what must hold of every plan holds. */
+static void any_network(void **state)
+{
+    (void)state;
+    uint64_t x = 88172645463325252u; /* xorshift64, its usual start */
+    for (int turn = 0; turn < 400; turn++) {
+        struct network network = {.n_tensors = 1 + turn % 20};
+        uint64_t loads[MOST];
+        for (uint32_t t = 0; t < network.n_tensors; t++) {
+            x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+            network.n_elems[t] = x % (1u << (x >> 40) % 22);
+            network.align[t] = 1024 * (1 + (x >> 50) % 3);
+        }
+        if (turn == 7)
+            network.n_elems[0] = GW_MAX_ELEMENTS;
+        plan(&network, 1 + (uint32_t)(x >> 32) % MOST, loads);
+    }
+}
+
+/* ---- a round ----------------------------------------------------------------------------------------- */
+
+#define WORKERS 3u
+#define ELEMS 5000u
+
+struct pushes {
+    gw_codec *codec;
+    struct gw_slice slices[2];
+    char *bytes[WORKERS]; /* two frames */
+    size_t n_bytes[WORKERS];
+    float sum[ELEMS];
+};
+
+static int pushes_setup(void **state)
+{
+    struct pushes *p = calloc(1, sizeof *p);
+    gw_tensor tensor = {.id = 4, .n_elems = ELEMS};
+    p->slices[0] = (struct gw_slice){.tensor = 4, .begin = 0, .count = 2048};
+    p->slices[1] = (struct gw_slice){.tensor = 4, .begin = 2048, .count = ELEMS - 2048};
+    assert_int_equal(gw_codec_parse(NULL, "none", &p->codec), GW_OK);
+    for (uint32_t r = 0; r < WORKERS; r++) {
+        float g[ELEMS];
+        gw_encoder *encoder;
+        gw_draw draw = {.rank = r, .step = 6};
+        for (uint32_t i = 0; i < ELEMS; i++)
+            p->sum[i] += g[i] = (float)(i % 100 + r);
+        assert_int_equal(gw_encoder_create(NULL, p->codec, &tensor, &encoder), GW_OK);
+        size_t capacity = gw_encoder_bound(encoder, 2048) + gw_encoder_bound(encoder, ELEMS - 2048);
+        p->bytes[r] = malloc(capacity);
+        assert_int_equal(gw_encoder_measure(encoder, g, NULL, NULL), GW_OK);
+        for (int s = 0; s < 2; s++) {
+            size_t frame_bytes;
+            assert_int_equal(gw_encoder_encode(encoder, g, NULL, &draw, p->slices[s].begin, p->slices[s].count,
+                                               p->bytes[r] + p->n_bytes[r], capacity - p->n_bytes[r], &frame_bytes), GW_OK);
+            p->n_bytes[r] += frame_bytes;
+        }
+        gw_encoder_destroy(encoder);
+    }
+    *state = p;
+    return 0;
+}
+
+static int pushes_teardown(void **state)
+{
+    struct pushes *p = *state;
+    for (uint32_t r = 0; r < WORKERS; r++)
+        free(p->bytes[r]);
+    gw_codec_destroy(p->codec);
+    free(p);
+    return 0;
+}
+
+static void a_round_averages_in_any_order(void **state)
+{
+    struct pushes *p = *state;
+    struct gw_round *round;
+    assert_int_equal(gw_round_create(NULL, p->codec, p->slices, 2, WORKERS, &round), GW_OK);
+    for (uint32_t first = 0; first < WORKERS; first++) { /* a round after a round */
+        char averages[64 * 1024];
+        float out[ELEMS];
+        size_t n_bytes, at = 0;
+        for (uint32_t i = 0; i < WORKERS; i++) {
+            uint32_t r = (first + i) % WORKERS;
+            assert_int_equal(gw_round_bound(round), 0);
+            assert_int_equal(gw_round_reduce(round, averages, sizeof averages, &n_bytes), GW_ERR_ORDER);
+            assert_int_equal(gw_round_put(round, r, 6, p->bytes[r], p->n_bytes[r]), GW_OK);
+        }
+        assert_in_range(gw_round_bound(round), 4 * ELEMS, sizeof averages);
+        assert_int_equal(gw_round_reduce(round, averages, 100, &n_bytes), GW_ERR_CAPACITY);
+        assert_int_equal(gw_round_reduce(round, averages, gw_round_bound(round), &n_bytes), GW_OK);
+        for (int s = 0; s < 2; s++) {
+            gw_frame_info info;
+            assert_int_equal(gw_slice_check(&p->slices[s], 6, 0, WORKERS, averages + at, n_bytes - at, &info), GW_OK);
+            assert_int_equal(gw_decode(NULL, averages + at, info.frame_bytes, out + p->slices[s].begin, info.n_elems), GW_OK);
+            at += info.frame_bytes;
+        }
+        assert_int_equal(at, n_bytes);
+        for (uint32_t i = 0; i < ELEMS; i++)
+            assert_float_equal(out[i], p->sum[i] / WORKERS, 1e-5f * p->sum[i]);
+        gw_round_reset(round);
+    }
+    gw_round_destroy(round);
+    gw_round_destroy(NULL);
+}
+
+static void a_round_refuses(void **state, uint32_t rank, uint32_t step, const void *bytes, size_t n_bytes, gw_status want,
+                            const char *words)
+{
+    struct pushes *p = *state;
+    struct gw_round *round;
+    assert_int_equal(gw_round_create(NULL, p->codec, p->slices, 2, WORKERS, &round), GW_OK);
+    assert_int_equal(gw_round_put(round, rank, step, bytes, n_bytes), want);
+    assert_non_null(strstr(gw_last_error(), "rank"));
+    assert_non_null(strstr(gw_last_error(), words));
+    gw_round_destroy(round);
+}
+
+static void a_round_checks_every_frame(void **state)
+{
+    struct pushes *p = *state;
+    char *swapped = malloc(p->n_bytes[0]), *longer = calloc(1, p->n_bytes[0] + 1), *altered = malloc(p->n_bytes[0]);
+    gw_frame_info info;
+    assert_int_equal(gw_frame_parse(p->bytes[0], p->n_bytes[0], &info), GW_OK);
+    size_t first = info.frame_bytes, second = p->n_bytes[0] - first;
+    memcpy(swapped, p->bytes[0] + first, second);
+    memcpy(swapped + second, p->bytes[0], first);
+    memcpy(longer, p->bytes[0], p->n_bytes[0]);
+    memcpy(altered, p->bytes[0], p->n_bytes[0]);
+    altered[first + 100] ^= 1;
+    a_round_refuses(state, 1, 6, p->bytes[0], p->n_bytes[0], GW_ERR_FRAME_MISMATCH, "encoded by rank 0");
+    a_round_refuses(state, 0, 7, p->bytes[0], p->n_bytes[0], GW_ERR_FRAME_MISMATCH, "step 6");
+    a_round_refuses(state, 0, 6, swapped, p->n_bytes[0], GW_ERR_FRAME_MISMATCH, "elements from 2048");
+    a_round_refuses(state, 0, 6, longer, p->n_bytes[0] + 1, GW_ERR_FRAME_FIELD, "1 bytes after");
+    a_round_refuses(state, 0, 6, p->bytes[0], first, GW_ERR_FRAME_CUT, "tensor 4");
+    a_round_refuses(state, 0, 6, altered, p->n_bytes[0], GW_ERR_FRAME_CHECKSUM, "tensor 4");
+    struct gw_slice other = p->slices[0];
+    assert_int_equal(gw_slice_check(&p->slices[0], 6, 0, WORKERS, p->bytes[0], first, &info), GW_ERR_FRAME_MISMATCH);
+    assert_non_null(strstr(gw_last_error(), "not an average"));
+    other.tensor = 5;
+    assert_int_equal(gw_slice_check(&other, 6, 0, 0, p->bytes[0], first, &info), GW_ERR_FRAME_MISMATCH);
+    assert_non_null(strstr(gw_last_error(), "not tensor 5"));
+    free(altered);
+    free(longer);
+    free(swapped);
+}
+
+static void an_average_is_of_all_workers(void **state)
+{
+    struct pushes *p = *state;
+    struct gw_round *round;
+    char averages[64 * 1024];
+    size_t n_bytes;
+    gw_frame_info info;
+    assert_int_equal(gw_round_create(NULL, p->codec, p->slices, 2, 2, &round), GW_OK);
+    for (uint32_t r = 0; r < 2; r++)
+        assert_int_equal(gw_round_put(round, r, 6, p->bytes[r], p->n_bytes[r]), GW_OK);
+    assert_int_equal(gw_round_reduce(round, averages, sizeof averages, &n_bytes), GW_OK);
+    assert_int_equal(gw_slice_check(&p->slices[0], 6, 0, 3, averages, n_bytes, &info), GW_ERR_FRAME_MISMATCH);
+    assert_non_null(strstr(gw_last_error(), "2 workers"));
+    assert_int_equal(gw_slice_check(&p->slices[0], 6, 0, 0, averages, n_bytes, &info), GW_ERR_FRAME_MISMATCH);
+    assert_non_null(strstr(gw_last_error(), "an average"));
+    gw_round_destroy(round);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------ */
+
+static long allocations_left, live;
+
+static void *failing_alloc(size_t bytes, void *user)
+{
+    (void)user;
+    if (--allocations_left == 0)
+        return NULL;
+    live++;
+    return malloc(bytes);
+}
+
+static void failing_free(void *memory, void *user)
+{
+    (void)user;
+    live -= memory != NULL;
+    free(memory);
+}
+
+static void slices_survive_want_of_memory(void **state)
+{
+    (void)state;
+    gw_allocator allocator = {failing_alloc, failing_free, NULL};
+    gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator};
+    gw_status status = GW_ERR_MEMORY;
+    for (long k = 1; status != GW_OK; k++) {
+        gw_context *context;
+        struct gw_slice *slices;
+        size_t n;
+        allocations_left = live = 0;
+        assert_int_equal(gw_context_create(&options, &context), GW_OK);
+        allocations_left = k;
+        status = gw_slices_plan(context, lenet.n_elems, lenet.align, lenet.n_tensors, 4, &slices, &n);
+        if (status == GW_OK)
+            gw_free(context, slices);
+        else
+            assert_int_equal(status, GW_ERR_MEMORY);
+        gw_context_destroy(context);
+        assert_int_equal(live, 0);
+        assert_true(k < 100);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(loads_are_level),
+        cmocka_unit_test(short_tensors_are_whole_and_dealt_in_order),
+        cmocka_unit_test(medium_tensors_go_to_the_least_loaded),
+        cmocka_unit_test(any_network),
+        cmocka_unit_test(slices_survive_want_of_memory),
+        cmocka_unit_test(a_round_averages_in_any_order),
+        cmocka_unit_test(a_round_checks_every_frame),
+        cmocka_unit_test(an_average_is_of_all_workers),
+    };
+    return cmocka_run_group_tests(tests, pushes_setup, pushes_teardown);
+}
