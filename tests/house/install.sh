@@ -19,7 +19,8 @@ int main(void) { return printf("gradwire %s, kernels %s\n", gw_version(), gw_cpu
 PROGRAM
 # shellcheck disable=SC2046 # the flags are words
 gcc -std=c17 "$stage/program.c" $(pkg --cflags --libs) -o "$stage/shared"
-LD_LIBRARY_PATH=$libdir "$stage/shared"
+export LD_LIBRARY_PATH=$libdir
+"$stage/shared"
 # shellcheck disable=SC2046
 gcc -std=c17 "$stage/program.c" $(pkg --cflags) "$libdir/libgradwire.a" $(pkg --static --libs-only-l | sed 's/-lgradwire//') \
     -o "$stage/static"
