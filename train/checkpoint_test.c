@@ -1,0 +1,166 @@
+/* Parameter files: what is written comes back, and nothing damaged does. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "checkpoint.h"
+#include "tensorboard.h"
+
+#include <gradwire/status.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char folder[4096], path[4200];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "%s/checkpoint_test.XXXXXX", GW_BINARY_DIR);
+    if (!mkdtemp(folder))
+        return -1;
+    snprintf(path, sizeof path, "%s/%s", folder, GW_PARAMETER_FILE);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    unlink(path);
+    return rmdir(folder); /* fails where a .partial file was left */
+}
+
+static float *numbers(const struct gw_network *net, float first)
+{
+    float *values = gw_calloc(NULL, net->n_storage, sizeof *values);
+    for (uint32_t t = 0; t < net->n_tensors; t++)
+        for (uint64_t i = 0; i < net->tensors[t].n_elems; i++)
+            values[net->tensors[t].offset + i] = first++;
+    return values;
+}
+
+static void check_round_trip(bool momentum, bool ema)
+{
+    static struct gw_checkpoint c, back;
+    c = (struct gw_checkpoint){.step = 12345678901};
+    assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
+    c.params = numbers(&c.network, 1);
+    c.momentum = momentum ? numbers(&c.network, 1000) : NULL;
+    c.ema = ema ? numbers(&c.network, 2000) : NULL;
+    assert_int_equal(gw_checkpoint_write(folder, GW_PARAMETER_FILE, &c), GW_OK);
+    const char *from[] = {folder, path};
+    for (int i = 0; i < 2; i++) {
+        size_t bytes = c.network.n_storage * sizeof(float);
+        assert_int_equal(gw_checkpoint_read(from[i], &back), GW_OK);
+        assert_string_equal(back.network.name, "mlp:5-3-2");
+        assert_true(back.step == c.step);
+        assert_memory_equal(back.params, c.params, bytes);
+        assert_int_equal(back.momentum != NULL, momentum);
+        assert_int_equal(back.ema != NULL, ema);
+        if (momentum)
+            assert_memory_equal(back.momentum, c.momentum, bytes);
+        if (ema)
+            assert_memory_equal(back.ema, c.ema, bytes);
+        gw_checkpoint_free(&back);
+    }
+    gw_checkpoint_free(&c);
+}
+
+static void what_is_written_comes_back(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        check_round_trip(i & 1, i & 2);
+}
+
+static void put_file(const uint8_t *bytes, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void check_refused(void)
+{
+    static struct gw_checkpoint back;
+    assert_true(gw_checkpoint_read(path, &back) < 0);
+    assert_non_null(strstr(gw_last_error(), path));
+    assert_null(back.params);
+}
+
+static void damage_is_refused(void **state)
+{
+    (void)state;
+    check_round_trip(true, false);
+    static uint8_t whole[4096], bad[4097];
+    FILE *f = fopen(path, "rb");
+    size_t n = fread(whole, 1, sizeof whole, f);
+    fclose(f);
+    for (size_t i = 0; i < n; i++) {
+        memcpy(bad, whole, n);
+        bad[i] ^= 0x40;
+        put_file(bad, n);
+        check_refused();
+        put_file(whole, i);
+        check_refused();
+    }
+    memcpy(bad, whole, n);
+    bad[n] = 0;
+    put_file(bad, n + 1);
+    check_refused();
+}
+
+static void folders_that_cannot_be_written_are_named(void **state)
+{
+    (void)state;
+    static struct gw_checkpoint c;
+    assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
+    c.params = numbers(&c.network, 1);
+    assert_true(gw_checkpoint_write("/nowhere/at/all", GW_PARAMETER_FILE, &c) < 0);
+    assert_non_null(strstr(gw_last_error(), "/nowhere/at/all"));
+    gw_checkpoint_free(&c);
+    assert_true(gw_checkpoint_read(folder, &c) < 0);
+    assert_non_null(strstr(gw_last_error(), GW_PARAMETER_FILE));
+}
+
+/* RFC 3720, B.4, and the usual "123456789". */
+static void crc32c_has_its_known_answers(void **state)
+{
+    (void)state;
+    uint8_t zeros[32] = {0}, ones[32];
+    memset(ones, 0xff, sizeof ones);
+    assert_int_equal(gw_crc32c(zeros, 32), 0x8a9136aa);
+    assert_int_equal(gw_crc32c(ones, 32), 0x62a8ab43);
+    assert_int_equal(gw_crc32c("123456789", 9), 0xe3069283);
+}
+
+/* The first record of every event file TensorBoard ever wrote, but for the time. */
+static void event_file_begins_as_tensorboards(void **state)
+{
+    (void)state;
+    uint8_t bytes[64];
+    FILE *f = tmpfile();
+    gw_tensorboard_begin(f, 0);
+    rewind(f);
+    assert_int_equal(fread(bytes, 1, sizeof bytes, f), 8 + 4 + 24 + 4);
+    fclose(f);
+    static const uint8_t length[12] = {24, 0, 0, 0, 0, 0, 0, 0, 0xa3, 0x7f, 0x4b, 0x22};
+    assert_memory_equal(bytes, length, 12); /* the masked checksum of 24 is in all those files */
+    assert_int_equal(bytes[12], 0x09);
+    assert_memory_equal(bytes + 21, "\x1a\x0d" "brain.Event:2", 15);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_is_written_comes_back, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(damage_is_refused, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(folders_that_cannot_be_written_are_named, make_folder, remove_folder),
+        cmocka_unit_test(crc32c_has_its_known_answers),
+        cmocka_unit_test(event_file_begins_as_tensorboards),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
