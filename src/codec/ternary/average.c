@@ -21,10 +21,9 @@ static size_t packed_size(const struct ternary_sums *sums, uint32_t n)
     return sums->n_planes * ((size_t)(n / 64) * 8 + gw_div_up(n % 64, 8));
 }
 
-size_t ternary_sum_fixed_size(const struct ternary_sums *sums, enum ternary_code code, uint8_t flags, uint32_t n)
+size_t ternary_sum_fixed_size(const struct ternary_sums *sums, enum ternary_code code, uint32_t n)
 {
-    return code == CODE_PACKED ? packed_size(sums, n)
-                               : gw_radix_bytes(flags & GW_FLAG_ENTROPY ? &sums->bytewise : &sums->tight, n);
+    return code == CODE_PACKED ? packed_size(sums, n) : gw_radix_bytes(&sums->tight, n);
 }
 
 size_t ternary_sum_chunk_bound(const struct ternary_sums *sums, uint32_t n)
@@ -42,8 +41,9 @@ gw_status ternary_sum_scratch_init(gw_context *context, const struct ternary_sum
     scratch->digits = gw_alloc(context, GW_CHUNK, sizeof *scratch->digits);
     scratch->values = gw_alloc(context, GW_CHUNK, sizeof *scratch->values);
     scratch->nonzero = gw_alloc(context, CHUNK_WORDS, sizeof *scratch->nonzero);
+    scratch->counts = gw_alloc(context, 2 * (size_t)sums->workers + 1, sizeof *scratch->counts);
     gw_status status = GW_ERR_MEMORY;
-    if (scratch->digits && scratch->values && scratch->nonzero)
+    if (scratch->digits && scratch->values && scratch->nonzero && scratch->counts)
         status = ternary_stage_init(context, ternary_sum_chunk_bound(sums, GW_CHUNK), &scratch->stage);
     if (status < 0)
         ternary_sum_scratch_fini(context, scratch);
@@ -55,6 +55,7 @@ void ternary_sum_scratch_fini(gw_context *context, struct ternary_sum_scratch *s
     gw_free(context, scratch->digits);
     gw_free(context, scratch->values);
     gw_free(context, scratch->nonzero);
+    gw_free(context, scratch->counts);
     ternary_stage_fini(context, &scratch->stage);
     *scratch = (struct ternary_sum_scratch){0};
 }
@@ -112,59 +113,112 @@ static uint16_t digit_of_value(uint32_t value, uint32_t workers)
     return (uint16_t)(value % 2 ? workers - value / 2 - 1 : workers + value / 2 + 1);
 }
 
-/* Marks and lists the nonzero sums. Returns how many. */
-static uint32_t split_gaps(const struct ternary_sums *sums, const uint16_t *digits, uint32_t n, uint64_t *nonzero,
-                           uint16_t *values)
+/* Marks the nonzero sums: those whose planes differ from the digit `workers`. Returns how many. */
+static uint32_t mark_nonzero(const struct ternary_sums *sums, const uint64_t *planes, uint32_t n, uint64_t *nonzero)
 {
-    uint32_t count = 0;
-    for (uint32_t w = 0; w < (n + 63) / 64; w++) {
-        uint64_t bits = 0;
-        uint32_t m = n - 64 * w < 64 ? n - 64 * w : 64;
-        for (uint32_t i = 0; i < m; i++) {
-            uint32_t digit = digits[64 * w + i];
-            uint64_t on = digit != sums->workers;
-            bits |= on << i;
-            values[count] = value_of_digit(digit, sums->workers); /* overwritten by the next where the sum is 0 */
-            count += (uint32_t)on;
-        }
-        nonzero[w] = bits;
+    uint32_t n_words = (n + 63) / 64;
+    memset(nonzero, 0, n_words * sizeof *nonzero);
+    for (uint32_t j = 0; j < sums->n_planes; j++) {
+        uint64_t zero = sums->workers >> j & 1 ? ~0ull : 0;
+        for (uint32_t w = 0; w < n_words; w++)
+            nonzero[w] |= planes[j * n_words + w] ^ zero;
     }
-    return count;
+    if (n % 64)
+        nonzero[n_words - 1] &= (1ull << (n % 64)) - 1;
+    return ternary_count(nonzero, n);
 }
 
-uint32_t ternary_sum_pack(const struct ternary_sums *sums, enum ternary_code code, bool entropy, const uint64_t *planes,
+static void list_values(const struct ternary_sums *sums, const uint16_t *digits, uint32_t n, const uint64_t *nonzero,
+                        uint16_t *values)
+{
+    for (uint32_t w = 0; w < (n + 63) / 64; w++)
+        for (uint64_t bits = nonzero[w]; bits; bits &= bits - 1)
+            *values++ = value_of_digit(digits[64 * w + (uint32_t)__builtin_ctzll(bits)], sums->workers);
+}
+
+/* Digits bytewise through the entropy stage. 0 where that does not get below `limit` bytes. */
+static size_t stage_digits(const struct gw_radix *bytewise, const uint16_t *digits, uint32_t n, const struct ternary_stage *stage,
+                           size_t limit, uint8_t *dst)
+{
+    gw_radix_write(bytewise, digits, n, stage->plain);
+    return ternary_stage_pack(stage, gw_radix_bytes(bytewise, n), limit, dst);
+}
+
+uint32_t ternary_sum_pack(const struct ternary_sums *sums, enum ternary_code code, int entropy, const uint64_t *planes,
                           uint32_t n, struct ternary_sum_scratch *scratch, uint8_t *dst)
 {
-    struct ternary_stage *stage = &scratch->stage;
-    uint8_t *to = entropy ? stage->plain : dst;
-    size_t head = 0, plain;
-    if (code == CODE_PACKED) {
-        plain = pack_planes(sums, planes, n, to);
-    } else {
-        const struct gw_radix *radix = entropy ? &sums->bytewise : &sums->tight;
-        const uint16_t *symbols = scratch->digits;
-        uint32_t count = n;
+    const struct ternary_stage *stage = &scratch->stage;
+    bool automatic = code == CODE_MIXED;
+    struct gw_gaps_plan plan = {0};
+    size_t values_bytes = 0;
+    if (code != CODE_PACKED)
         ternary_sum_digits(sums, planes, n, scratch->digits);
-        if (code == CODE_GAPS) {
-            /* Positions are near their entropy already; only the values go through the entropy stage. */
-            count = split_gaps(sums, scratch->digits, n, scratch->nonzero, scratch->values);
-            struct gw_gaps_plan plan = gw_gaps_measure(scratch->nonzero, n, count);
-            gw_gaps_write(&plan, scratch->nonzero, n, dst);
-            head = plan.bytes;
-            radix = entropy ? &sums->value_bytewise : &sums->value_tight;
-            symbols = scratch->values;
-            to += entropy ? 0 : head;
-        }
-        gw_radix_write(radix, symbols, count, to);
-        plain = gw_radix_bytes(radix, count);
+    if (code == CODE_GAPS || automatic) {
+        uint32_t count = mark_nonzero(sums, planes, n, scratch->nonzero);
+        plan = gw_gaps_measure(scratch->nonzero, n, count);
+        values_bytes = gw_radix_bytes(&sums->value_tight, count);
     }
-    if (!entropy)
-        return (uint32_t)(head + plain);
-    size_t packed = plain ? gw_entropy_compress(stage->workspace, stage->workspace_bytes, to, plain, dst + head, plain - 1) : 0;
-    if (packed)
-        return (uint32_t)(head + packed) | CHUNK_ZSTD;
-    memcpy(dst + head, to, plain);
-    return (uint32_t)(head + plain);
+    size_t best = 0;
+    if (automatic) {
+        size_t packed = ternary_sum_fixed_size(sums, CODE_PACKED, n), radix = ternary_sum_fixed_size(sums, CODE_RADIX, n);
+        size_t gaps = plan.bytes + values_bytes;
+        code = packed <= radix && packed <= gaps ? CODE_PACKED : radix <= gaps ? CODE_RADIX : CODE_GAPS;
+        best = code == CODE_PACKED ? packed : code == CODE_RADIX ? radix : gaps;
+        if (entropy == ENTROPY_AUTO) {
+            memset(scratch->counts, 0, (2 * (size_t)sums->workers + 1) * sizeof *scratch->counts);
+            for (uint32_t i = 0; i < n; i++)
+                scratch->counts[scratch->digits[i]]++;
+            double least = ternary_entropy_bytes(scratch->counts, 2 * sums->workers + 1, n);
+            if ((double)best <= ENTROPY_WORTH_TRYING * least)
+                entropy = ENTROPY_OFF;
+        }
+        if (entropy != ENTROPY_OFF) {
+            size_t staged = stage_digits(&sums->bytewise, scratch->digits, n, stage, best, dst);
+            size_t limit = staged ? staged : best, values = 0;
+            if (plan.bytes < limit) {
+                list_values(sums, scratch->digits, n, scratch->nonzero, scratch->values);
+                values = stage_digits(&sums->value_bytewise, scratch->values, plan.count, stage, limit - plan.bytes, stage->packed);
+            }
+            if (values) {
+                gw_gaps_write(&plan, scratch->nonzero, n, dst);
+                memcpy(dst + plan.bytes, stage->packed, values);
+                return (uint32_t)(plan.bytes + values) | CODE_GAPS << 28 | ENTRY_ZSTD;
+            }
+            if (staged)
+                return (uint32_t)staged | CODE_RADIX << 28 | ENTRY_ZSTD;
+        }
+    }
+    uint32_t entry_code = (uint32_t)code << 28;
+    if (code == CODE_PACKED) {
+        bool staged = entropy == ENTROPY_ON && !automatic;
+        size_t plain = pack_planes(sums, planes, n, staged ? stage->plain : dst), packed = 0;
+        if (staged) {
+            packed = ternary_stage_pack(stage, plain, plain, dst);
+            if (!packed)
+                memcpy(dst, stage->plain, plain);
+        }
+        return packed ? (uint32_t)packed | entry_code | ENTRY_ZSTD : (uint32_t)plain | entry_code;
+    }
+    const struct gw_radix *tight = &sums->tight, *bytewise = &sums->bytewise;
+    const uint16_t *symbols = scratch->digits;
+    uint32_t n_symbols = n;
+    if (code == CODE_GAPS) {
+        /* Positions are near their entropy already; only the values go through the entropy stage. */
+        list_values(sums, scratch->digits, n, scratch->nonzero, scratch->values);
+        gw_gaps_write(&plan, scratch->nonzero, n, dst);
+        tight = &sums->value_tight;
+        bytewise = &sums->value_bytewise;
+        symbols = scratch->values;
+        n_symbols = plan.count;
+    }
+    size_t plain = gw_radix_bytes(tight, n_symbols);
+    if (entropy == ENTROPY_ON && !automatic) {
+        size_t packed = stage_digits(bytewise, symbols, n_symbols, stage, plain, dst + plan.bytes);
+        if (packed)
+            return (uint32_t)(plan.bytes + packed) | entry_code | ENTRY_ZSTD;
+    }
+    gw_radix_write(tight, symbols, n_symbols, dst + plan.bytes);
+    return (uint32_t)(plan.bytes + plain) | entry_code;
 }
 
 static gw_status check_size(const struct ternary_sums *sums, enum ternary_code code, size_t got, size_t want, uint32_t n)
@@ -175,10 +229,9 @@ static gw_status check_size(const struct ternary_sums *sums, enum ternary_code c
                    sums->workers, got, ternary_code_names[code], want);
 }
 
-gw_status ternary_sum_unpack(const struct ternary_sums *sums, enum ternary_code code, uint8_t flags, const uint8_t *src,
-                             size_t src_bytes, bool zstd, uint32_t n, struct ternary_sum_scratch *scratch, uint16_t *digits)
+gw_status ternary_sum_unpack(const struct ternary_sums *sums, enum ternary_code code, const uint8_t *src, size_t src_bytes,
+                             bool zstd, uint32_t n, struct ternary_sum_scratch *scratch, uint16_t *digits)
 {
-    bool entropy = flags & GW_FLAG_ENTROPY;
     uint32_t count = n;
     if (code == CODE_GAPS) {
         size_t head;
@@ -212,11 +265,11 @@ gw_status ternary_sum_unpack(const struct ternary_sums *sums, enum ternary_code 
         return GW_OK;
     }
     if (code == CODE_RADIX) {
-        const struct gw_radix *radix = entropy ? &sums->bytewise : &sums->tight;
+        const struct gw_radix *radix = zstd ? &sums->bytewise : &sums->tight;
         GW_TRY(check_size(sums, code, src_bytes, gw_radix_bytes(radix, n), n));
         return gw_radix_read(radix, src, n, digits);
     }
-    const struct gw_radix *radix = entropy ? &sums->value_bytewise : &sums->value_tight;
+    const struct gw_radix *radix = zstd ? &sums->value_bytewise : &sums->value_tight;
     GW_TRY(check_size(sums, code, src_bytes, gw_radix_bytes(radix, count), n));
     GW_TRY(gw_radix_read(radix, src, count, scratch->values));
     const uint16_t *value = scratch->values;

@@ -8,15 +8,13 @@
 #include <float.h>
 #include <math.h>
 
-/* Chunks drawn in parallel before they are packed, where more than one thread works. */
+/* Chunks encoded in parallel before they are put together, where more than one thread works. */
 #define WAVE 64
 
-/* One drawn chunk on its way into the frame. */
-struct drawn {
-    uint32_t count;               /* nonzeros */
-    uint32_t gaps_bytes;          /* exact size as gaps; auto only */
-    uint32_t entry;               /* table entry: size and flag */
-    size_t at;                    /* in the payload */
+/* What one thread encodes a chunk in. */
+struct slot {
+    struct ternary_bits bits;
+    struct ternary_stage stage; /* where the options can need an entropy stage */
 };
 
 struct ternary_state {
@@ -24,13 +22,10 @@ struct ternary_state {
     float *clip;            /* c * sigma of each bucket; FLT_MAX: not clipped */
     float *own;             /* s of each bucket, this worker's */
     struct gw_stats *stats; /* of each bucket, while measuring */
-    /* Scratch, grown when first needed and kept. */
-    struct ternary_bits *bits; /* n_bits chunks */
-    struct drawn *drawn;
-    uint64_t n_bits;
-    struct ternary_stage *stages; /* one a thread */
-    uint8_t **packed;             /* one chunk a thread: where auto tries the entropy stage */
-    uint32_t n_stages;
+    struct slot *slots;     /* one a thread; taken at the first encode and kept */
+    uint32_t n_slots;
+    uint8_t *wave;          /* bytes of a wave's chunks, where there is more than one thread */
+    size_t wave_stride;
 };
 
 static const struct ternary_options *options_of(const gw_encoder *encoder)
@@ -76,14 +71,10 @@ void ternary_close(gw_encoder *encoder)
     struct ternary_state *state = encoder->state;
     if (!state)
         return;
-    for (uint32_t i = 0; i < state->n_stages; i++) {
-        ternary_stage_fini(encoder->context, &state->stages[i]);
-        gw_free(encoder->context, state->packed[i]);
-    }
-    gw_free(encoder->context, state->stages);
-    gw_free(encoder->context, state->packed);
-    gw_free(encoder->context, state->bits);
-    gw_free(encoder->context, state->drawn);
+    for (uint32_t i = 0; i < state->n_slots; i++)
+        ternary_stage_fini(encoder->context, &state->slots[i].stage);
+    gw_free(encoder->context, state->slots);
+    gw_free(encoder->context, state->wave);
     gw_free(encoder->context, state->stats);
     gw_free(encoder->context, state->own);
     gw_free(encoder->context, state->clip);
@@ -125,7 +116,7 @@ struct measuring {
 static void measure_bucket(uint64_t b, uint32_t slot, void *user)
 {
     (void)slot;
-    struct measuring *m = user;
+    const struct measuring *m = user;
     struct ternary_state *state = m->encoder->state;
     /* NULL: buckets are spread over the threads already. */
     state->stats[b] = gw_stats_run(NULL, m->g + bucket_begin(m->encoder, b), bucket_count(m->encoder, b));
@@ -211,10 +202,12 @@ struct encoding {
     const float *scalers; /* of the whole tensor, a bucket each */
     const gw_draw *draw;
     const struct gw_frame *frame;
-    uint8_t *payload;
-    uint64_t first;       /* chunk of the slice that bits[0] holds */
+    enum ternary_code code;
+    uint64_t first;       /* chunk of the slice that a wave begins with */
     bool measure;         /* buckets of a chunk are measured just before it is drawn */
-    bool want_gaps;
+    uint32_t entries[WAVE];
+    uint8_t *to;          /* where chunk first + i of a wave goes: to + i * stride */
+    size_t stride;
 };
 
 static uint32_t chunk_elems(const struct gw_frame *frame, uint64_t c)
@@ -223,12 +216,11 @@ static uint32_t chunk_elems(const struct gw_frame *frame, uint64_t c)
     return (uint32_t)(left < GW_CHUNK ? left : GW_CHUNK);
 }
 
-static void draw_chunk(uint64_t i, uint32_t slot, void *user)
+static void encode_chunk(uint64_t i, uint32_t index, void *user)
 {
-    (void)slot;
     struct encoding *e = user;
     struct ternary_state *state = e->encoder->state;
-    struct ternary_bits *bits = &state->bits[i];
+    struct ternary_bits *bits = &state->slots[index].bits;
     uint64_t c = e->first + i, begin = e->frame->begin + c * GW_CHUNK, n = chunk_elems(e->frame, c), end = begin + n;
     uint64_t bucket = ternary_bucket(e->encoder), n_words = (n + 63) / 64;
     memset(bits->nonzero, 0, n_words * 8);
@@ -240,142 +232,44 @@ static void draw_chunk(uint64_t i, uint32_t slot, void *user)
         uint64_t stop = bucket && (b + 1) * bucket < end ? (b + 1) * bucket : end;
         if (e->measure) {
             struct measuring m = {e->encoder, e->g};
-            measure_bucket(b, slot, &m);
-            if (state->stats[b].max_bits >= 0x7F800000u) { /* found out after the whole pass */
-                at = stop;
-                continue;
-            }
+            measure_bucket(b, index, &m);
         }
-        draw.clip = state->clip[b];
-        draw_range(&draw, e->g, e->scalers[b], at, stop, begin, bits);
+        if (state->stats[b].max_bits < 0x7F800000u) { /* else found out after the whole pass */
+            draw.clip = state->clip[b];
+            draw_range(&draw, e->g, e->scalers[b], at, stop, begin, bits);
+        }
         at = stop;
     }
-    struct drawn *drawn = &state->drawn[i];
-    drawn->count = ternary_count(bits->nonzero, (uint32_t)n);
-    drawn->gaps_bytes = e->want_gaps ? (uint32_t)ternary_push_size(CODE_GAPS, bits, (uint32_t)n, drawn->count) : 0;
+    uint32_t count = ternary_count(bits->nonzero, (uint32_t)n);
+    e->entries[i] = ternary_push_pack(e->code, options_of(e->encoder)->entropy, bits, (uint32_t)n, count,
+                                      &state->slots[index].stage, e->to + i * e->stride);
 }
 
 /* ---- pack ------------------------------------------------------------------------------------ */
 
-static gw_status grow_bits(gw_encoder *encoder, uint64_t n)
+/* Takes scratch at the first call; a call that ran out of memory can be repeated. */
+static gw_status take_scratch(gw_encoder *encoder)
 {
     struct ternary_state *state = encoder->state;
-    if (n <= state->n_bits)
-        return GW_OK;
-    gw_free(encoder->context, state->bits);
-    gw_free(encoder->context, state->drawn);
-    state->n_bits = 0;
-    state->bits = gw_alloc(encoder->context, n, sizeof *state->bits);
-    state->drawn = gw_alloc(encoder->context, n, sizeof *state->drawn);
-    if (!state->bits || !state->drawn)
+    const struct ternary_options *o = options_of(encoder);
+    uint64_t n = encoder->tensor.n_elems;
+    uint32_t n_threads = n > GW_CHUNK ? gw_thread_count(encoder->context) : 1;
+    size_t most = ternary_push_chunk_bound((uint32_t)(n < GW_CHUNK ? n : GW_CHUNK));
+    bool stage = o->entropy == ENTROPY_ON || (o->entropy == ENTROPY_AUTO && ternary_push_codes[o->code] == CODE_MIXED);
+    if (!state->slots)
+        state->slots = gw_calloc(encoder->context, n_threads, sizeof *state->slots);
+    if (!state->slots)
         return GW_ERR_MEMORY;
-    state->n_bits = n;
-    return GW_OK;
-}
-
-static gw_status grow_stages(gw_encoder *encoder, uint64_t n_elems)
-{
-    struct ternary_state *state = encoder->state;
-    uint32_t n = gw_thread_count(encoder->context);
-    size_t most = ternary_push_chunk_bound((uint32_t)(n_elems < GW_CHUNK ? n_elems : GW_CHUNK));
-    if (state->n_stages)
-        return GW_OK;
-    /* A slice of this tensor may be longer next time: room for a whole chunk, or the whole tensor. */
-    uint64_t whole = encoder->tensor.n_elems < GW_CHUNK ? encoder->tensor.n_elems : GW_CHUNK;
-    most = ternary_push_chunk_bound((uint32_t)whole);
-    if (!state->stages)
-        state->stages = gw_calloc(encoder->context, n, sizeof *state->stages);
-    if (!state->packed)
-        state->packed = gw_calloc(encoder->context, n, sizeof *state->packed);
-    if (!state->stages || !state->packed)
-        return GW_ERR_MEMORY;
-    for (; state->n_stages < n; state->n_stages++) {
-        struct ternary_stage *stage = &state->stages[state->n_stages];
-        uint8_t **packed = &state->packed[state->n_stages];
-        *packed = gw_alloc(encoder->context, most, 1);
-        if (!*packed)
+    for (; state->n_slots < n_threads; state->n_slots++)
+        if (stage)
+            GW_TRY(ternary_stage_init(encoder->context, most, &state->slots[state->n_slots].stage));
+    if (n_threads > 1 && !state->wave) {
+        state->wave_stride = most;
+        state->wave = gw_alloc(encoder->context, WAVE, most);
+        if (!state->wave)
             return GW_ERR_MEMORY;
-        gw_status status = ternary_stage_init(encoder->context, most, stage);
-        if (status < 0) {
-            gw_free(encoder->context, *packed);
-            *packed = NULL;
-            return status;
-        }
     }
     return GW_OK;
-}
-
-/* Packs one drawn chunk where its size says. With an entropy stage sizes are found by size_chunk before. */
-static void pack_chunk(uint64_t i, uint32_t slot, void *user)
-{
-    struct encoding *e = user;
-    struct ternary_state *state = e->encoder->state;
-    struct drawn *drawn = &state->drawn[i];
-    bool entropy = e->frame->flags & GW_FLAG_ENTROPY;
-    drawn->entry = ternary_push_pack(e->frame->code, &state->bits[i], chunk_elems(e->frame, e->first + i), drawn->count,
-                                     entropy ? &state->stages[slot] : NULL, e->payload + drawn->at);
-}
-
-static void size_chunk(uint64_t i, uint32_t slot, void *user)
-{
-    struct encoding *e = user;
-    struct ternary_state *state = e->encoder->state;
-    struct drawn *drawn = &state->drawn[i];
-    uint32_t n = chunk_elems(e->frame, e->first + i);
-    if (e->frame->flags & GW_FLAG_ENTROPY)
-        drawn->entry = ternary_push_pack(e->frame->code, &state->bits[i], n, drawn->count, &state->stages[slot],
-                                         state->packed[slot]);
-    else if (e->frame->code == CODE_GAPS && e->want_gaps)
-        drawn->entry = drawn->gaps_bytes;
-    else
-        drawn->entry = (uint32_t)ternary_push_size(e->frame->code, &state->bits[i], n, drawn->count);
-}
-
-/* Order-0 entropy of the values drawn, in bytes. */
-static double entropy_bytes(uint64_t n, uint64_t zeros, uint64_t negatives)
-{
-    double counts[3] = {(double)zeros, (double)negatives, (double)(n - zeros - negatives)}, bits = 0;
-    for (int i = 0; i < 3; i++)
-        if (counts[i] > 0)
-            bits -= counts[i] * log2(counts[i] / (double)n);
-    return bits / 8;
-}
-
-/* code=auto: the smallest for this slice, from exact sizes; the entropy stage (over 2bit) is tried where the best plain code
- * is not near the entropy already. Every chunk is drawn. */
-static void choose_code(struct encoding *e, struct gw_frame *frame, uint64_t n_chunks, int entropy)
-{
-    struct ternary_state *state = e->encoder->state;
-    uint64_t n_nonzero = 0, negatives = 0, table = 4 * n_chunks;
-    uint64_t size[4] = {0, 0, table, table};
-    for (uint64_t c = 0; c < n_chunks; c++) {
-        const struct drawn *drawn = &state->drawn[c];
-        uint32_t n = chunk_elems(frame, c);
-        n_nonzero += drawn->count;
-        for (uint32_t w = 0; w < (n + 63) / 64; w++)
-            negatives += (uint64_t)__builtin_popcountll(state->bits[c].nonzero[w] & state->bits[c].sign[w]);
-        size[CODE_2BIT] += gw_div_up(n, 4);
-        size[CODE_BASE3] += gw_div_up(n, 5);
-        size[CODE_MASK] += gw_div_up(n, 8) + gw_div_up(drawn->count, 8);
-        size[CODE_GAPS] += drawn->gaps_bytes;
-    }
-    uint8_t best = CODE_2BIT;
-    for (uint8_t code = CODE_BASE3; code <= CODE_GAPS; code++)
-        best = size[code] < size[best] ? code : best;
-    double least = entropy_bytes(frame->count, frame->count - n_nonzero, negatives);
-    frame->code = best;
-    if (entropy == ENTROPY_OFF || (entropy == ENTROPY_AUTO && (double)size[best] <= ENTROPY_WORTH_TRYING * least + (double)table))
-        return;
-    frame->code = CODE_2BIT;
-    frame->flags |= GW_FLAG_ENTROPY;
-    gw_parallel_for(e->encoder->context, n_chunks, size_chunk, e);
-    uint64_t staged = table;
-    for (uint64_t c = 0; c < n_chunks; c++)
-        staged += state->drawn[c].entry & ~CHUNK_ZSTD;
-    if (entropy == ENTROPY_AUTO && size[best] <= staged) {
-        frame->code = best;
-        frame->flags &= (uint8_t)~GW_FLAG_ENTROPY;
-    }
 }
 
 static gw_status encode(gw_encoder *encoder, const float *g, const float *scalers, const gw_draw *where, bool fused, uint8_t *dst,
@@ -383,52 +277,39 @@ static gw_status encode(gw_encoder *encoder, const float *g, const float *scaler
 {
     const struct ternary_options *o = options_of(encoder);
     struct ternary_state *state = encoder->state;
-    uint64_t n_chunks = gw_div_up(frame->count, GW_CHUNK);
-    uint64_t wave = o->code == 0 ? n_chunks : gw_thread_count(encoder->context) > 1 ? WAVE : 1;
-    wave = wave < n_chunks ? wave : n_chunks;
-    GW_TRY(grow_bits(encoder, wave));
-    if (o->entropy != ENTROPY_OFF && (o->entropy == ENTROPY_ON || o->code == 0))
-        GW_TRY(grow_stages(encoder, frame->count));
-    if (o->share == SHARE_OFF)
-        frame->flags |= GW_FLAG_PRIVATE;
-    uint8_t *scalers_at = dst + GW_HEADER_BYTES;
+    GW_TRY(take_scratch(encoder));
+    uint64_t n_chunks = gw_div_up(frame->count, GW_CHUNK), wave = state->wave ? WAVE : 1;
     struct encoding e = {.encoder = encoder, .g = g, .scalers = scalers, .draw = where, .frame = frame, .measure = fused,
-                         .payload = dst + gw_frame_head_bytes(frame->n_scalers), .want_gaps = o->code == 0};
-    if (o->code) {
-        frame->code = (uint8_t)(o->code - 1);
-        /* With a code named, auto leaves the entropy stage to the codes it was measured to help. */
-        if (o->entropy == ENTROPY_ON)
-            frame->flags |= GW_FLAG_ENTROPY;
-    }
-    bool serial = wave == 1 && o->code;
-    size_t at = 0;
+                         .code = ternary_push_codes[o->code], .stride = state->wave_stride};
+    uint8_t *payload = dst + gw_frame_head_bytes(frame->n_scalers);
+    /* With a code named, entropy=auto leaves it plain: zstd was measured to help auto's choice only. */
+    bool named = e.code != CODE_MIXED;
+    bool table = !named || code_has_table((uint8_t)e.code, o->entropy == ENTROPY_ON ? GW_FLAG_ENTROPY : 0);
+    size_t at = table ? 4 * n_chunks : 0;
+    uint32_t any_zstd = named && o->entropy == ENTROPY_ON ? ENTRY_ZSTD : 0;
     for (; e.first < n_chunks; e.first += wave) {
         uint64_t n = n_chunks - e.first < wave ? n_chunks - e.first : wave;
-        gw_parallel_for(encoder->context, n, draw_chunk, &e);
-        if (!o->code)
-            choose_code(&e, frame, n_chunks, o->entropy);
-        bool table = code_has_table(frame->code, frame->flags);
-        if (e.first == 0 && table)
-            at = 4 * n_chunks;
-        if (!serial) {
-            gw_parallel_for(encoder->context, n, size_chunk, &e);
-            for (uint64_t i = 0; i < n; i++) {
-                state->drawn[i].at = at;
-                at += state->drawn[i].entry & ~CHUNK_ZSTD;
-            }
-        } else {
-            state->drawn[0].at = at;
+        e.to = wave == 1 ? payload + at : state->wave;
+        if (wave == 1)
+            encode_chunk(0, 0, &e);
+        else
+            gw_parallel_for(encoder->context, n, encode_chunk, &e);
+        for (uint64_t i = 0; i < n; i++) {
+            size_t bytes = ENTRY_SIZE(e.entries[i]);
+            if (wave != 1)
+                memcpy(payload + at, state->wave + i * e.stride, bytes);
+            at += bytes;
+            any_zstd |= e.entries[i] & ENTRY_ZSTD;
+            if (table)
+                gw_put32(payload + 4 * (e.first + i), ternary_entry(e.entries[i], named || n_chunks == 1));
         }
-        gw_parallel_for(encoder->context, n, pack_chunk, &e);
-        if (serial)
-            at += state->drawn[0].entry & ~CHUNK_ZSTD;
-        for (uint64_t i = 0; i < n && table; i++)
-            gw_put32(e.payload + 4 * (e.first + i), state->drawn[i].entry);
     }
+    frame->payload_bytes = ternary_settle(frame, e.code, n_chunks, e.entries[0], any_zstd, payload, at);
+    if (o->share == SHARE_OFF)
+        frame->flags |= GW_FLAG_PRIVATE;
     uint64_t b0 = frame->bucket ? frame->begin / frame->bucket : 0;
     if (frame->n_scalers)
-        memcpy(scalers_at, scalers + b0, 4 * frame->n_scalers);
-    frame->payload_bytes = at;
+        memcpy(dst + GW_HEADER_BYTES, scalers + b0, 4 * frame->n_scalers);
     return GW_OK;
 }
 

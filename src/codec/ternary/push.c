@@ -5,6 +5,7 @@
 #include "wire/bytes.h"
 #include "wire/entropy.h"
 
+#include <math.h>
 #include <pthread.h>
 
 uint32_t ternary_count(const uint64_t *words, uint32_t n)
@@ -153,24 +154,11 @@ static gw_status unpack_base3(const uint8_t *src, uint32_t n, struct ternary_bit
     return GW_OK;
 }
 
-size_t ternary_push_size(enum ternary_code code, const struct ternary_bits *bits, uint32_t n, uint32_t count)
+/* Returns the size. `plan` is what gw_gaps_measure said, for CODE_GAPS. */
+static size_t pack_plain(enum ternary_code code, const struct ternary_bits *bits, uint32_t n, uint32_t count,
+                         const struct gw_gaps_plan *plan, uint8_t *dst)
 {
-    switch (code) {
-    case CODE_2BIT:
-        return gw_div_up(n, 4);
-    case CODE_BASE3:
-        return gw_div_up(n, 5);
-    case CODE_MASK:
-        return gw_div_up(n, 8) + gw_div_up(count, 8);
-    default:
-        return gw_gaps_measure(bits->nonzero, n, count).bytes + gw_div_up(count, 8);
-    }
-}
-
-/* Returns the size. */
-static size_t pack_plain(enum ternary_code code, const struct ternary_bits *bits, uint32_t n, uint32_t count, uint8_t *dst)
-{
-    size_t head;
+    size_t head = gw_div_up(n, 8);
     switch (code) {
     case CODE_2BIT:
         pack_2bit(bits, n, dst);
@@ -179,30 +167,81 @@ static size_t pack_plain(enum ternary_code code, const struct ternary_bits *bits
         pack_base3(bits, n, dst);
         return gw_div_up(n, 5);
     case CODE_MASK:
-        head = gw_div_up(n, 8);
         memcpy(dst, bits->nonzero, head);
         break;
-    default: {
-        struct gw_gaps_plan plan = gw_gaps_measure(bits->nonzero, n, count);
-        gw_gaps_write(&plan, bits->nonzero, n, dst);
-        head = plan.bytes;
-    }
+    default:
+        gw_gaps_write(plan, bits->nonzero, n, dst);
+        head = plan->bytes;
     }
     gw_kernels_now()->gather_signs(bits->nonzero, bits->sign, (n + 63) / 64, dst + head);
     return head + gw_div_up(count, 8);
 }
 
-uint32_t ternary_push_pack(enum ternary_code code, const struct ternary_bits *bits, uint32_t n, uint32_t count,
+size_t ternary_settle(struct gw_frame *frame, enum ternary_code code, uint64_t n_chunks, uint32_t first_entry, bool any_zstd,
+                      uint8_t *payload, size_t n_bytes)
+{
+    if (any_zstd)
+        frame->flags |= GW_FLAG_ENTROPY;
+    frame->code = (uint8_t)code;
+    if (code != CODE_MIXED || n_chunks > 1)
+        return n_bytes;
+    bool average = frame->flags & GW_FLAG_AVERAGE;
+    frame->code = n_chunks ? (uint8_t)ENTRY_CODE(first_entry) : average ? CODE_PACKED : CODE_2BIT;
+    if (!n_chunks || code_has_table(frame->code, frame->flags))
+        return n_bytes;
+    memmove(payload, payload + 4, n_bytes - 4);
+    return n_bytes - 4;
+}
+
+double ternary_entropy_bytes(const uint32_t *counts, uint32_t n_symbols, uint32_t n)
+{
+    double bits = 0;
+    for (uint32_t i = 0; i < n_symbols; i++)
+        if (counts[i])
+            bits -= counts[i] * log2((double)counts[i] / n);
+    return bits / 8;
+}
+
+size_t ternary_stage_pack(const struct ternary_stage *stage, size_t n, size_t limit, uint8_t *dst)
+{
+    return limit > 1 ? gw_entropy_compress(stage->workspace, stage->workspace_bytes, stage->plain, n, dst, limit - 1) : 0;
+}
+
+uint32_t ternary_push_pack(enum ternary_code code, int entropy, const struct ternary_bits *bits, uint32_t n, uint32_t count,
                            const struct ternary_stage *stage, uint8_t *dst)
 {
-    if (!stage)
-        return (uint32_t)pack_plain(code, bits, n, count, dst);
-    size_t plain = pack_plain(code, bits, n, count, stage->plain);
-    size_t packed = plain ? gw_entropy_compress(stage->workspace, stage->workspace_bytes, stage->plain, plain, dst, plain - 1) : 0;
-    if (packed)
-        return (uint32_t)packed | CHUNK_ZSTD;
-    memcpy(dst, stage->plain, plain);
-    return (uint32_t)plain;
+    struct gw_gaps_plan plan = {0};
+    if (code == CODE_GAPS || code == CODE_MIXED)
+        plan = gw_gaps_measure(bits->nonzero, n, count);
+    if (code == CODE_MIXED) {
+        size_t signs = gw_div_up(count, 8);
+        size_t size[4] = {gw_div_up(n, 4), gw_div_up(n, 5), gw_div_up(n, 8) + signs, plan.bytes + signs};
+        code = CODE_2BIT;
+        for (enum ternary_code c = CODE_BASE3; c <= CODE_GAPS; c++)
+            code = size[c] < size[code] ? c : code;
+        if (entropy == ENTROPY_AUTO) {
+            uint32_t negative = 0;
+            for (uint32_t w = 0; w < (n + 63) / 64; w++)
+                negative += (uint32_t)__builtin_popcountll(bits->nonzero[w] & bits->sign[w]);
+            uint32_t counts[3] = {negative, n - count, count - negative};
+            if ((double)size[code] <= ENTROPY_WORTH_TRYING * ternary_entropy_bytes(counts, 3, n))
+                entropy = ENTROPY_OFF;
+        }
+        if (entropy != ENTROPY_OFF) {
+            /* Four whole values in each byte: what zstd's Huffman stage likes best. */
+            size_t packed = ternary_stage_pack(stage, pack_plain(CODE_2BIT, bits, n, count, NULL, stage->plain), size[code], dst);
+            if (packed)
+                return (uint32_t)packed | CODE_2BIT << 28 | ENTRY_ZSTD;
+        }
+    } else if (entropy == ENTROPY_ON) {
+        size_t plain = pack_plain(code, bits, n, count, &plan, stage->plain);
+        size_t packed = ternary_stage_pack(stage, plain, plain, dst);
+        if (packed)
+            return (uint32_t)packed | (uint32_t)code << 28 | ENTRY_ZSTD;
+        memcpy(dst, stage->plain, plain);
+        return (uint32_t)plain | (uint32_t)code << 28;
+    }
+    return (uint32_t)pack_plain(code, bits, n, count, &plan, dst) | (uint32_t)code << 28;
 }
 
 /* True where every bit past n in the last word is 0. */
@@ -262,7 +301,8 @@ gw_status ternary_stage_init(gw_context *context, size_t plain_bytes, struct ter
     stage->workspace_bytes = compress > decompress ? compress : decompress;
     stage->workspace = gw_alloc(context, stage->workspace_bytes, 1);
     stage->plain = gw_alloc(context, plain_bytes, 1);
-    if (!stage->workspace || !stage->plain) {
+    stage->packed = gw_alloc(context, plain_bytes, 1);
+    if (!stage->workspace || !stage->plain || !stage->packed) {
         ternary_stage_fini(context, stage);
         return GW_ERR_MEMORY;
     }
@@ -273,5 +313,6 @@ void ternary_stage_fini(gw_context *context, struct ternary_stage *stage)
 {
     gw_free(context, stage->workspace);
     gw_free(context, stage->plain);
+    gw_free(context, stage->packed);
     *stage = (struct ternary_stage){0};
 }

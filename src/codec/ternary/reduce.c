@@ -11,6 +11,9 @@
 /* Decoded tensors above this do not stay in any cache: stores go around it. */
 #define STREAM_ELEMENTS (4u << 20)
 
+/* Chunks added up in parallel before they are put together, where more than one thread works. */
+#define WAVE 64
+
 static uint32_t chunk_elems(const struct gw_frame *frame, uint64_t c)
 {
     uint64_t left = frame->count - c * GW_CHUNK;
@@ -26,14 +29,19 @@ static uint64_t n_chunks_of(const struct gw_frame *frame)
 static size_t fixed_size(const struct gw_frame *frame, const struct ternary_sums *sums, uint32_t n)
 {
     if (frame->flags & GW_FLAG_AVERAGE)
-        return ternary_sum_fixed_size(sums, frame->code, frame->flags, n);
+        return ternary_sum_fixed_size(sums, frame->code, n);
     return frame->code == CODE_2BIT ? gw_div_up(n, 4) : gw_div_up(n, 5);
+}
+
+static bool code_is_legal(uint32_t code, bool average)
+{
+    return average ? code >= CODE_GAPS && code <= CODE_RADIX : code <= CODE_GAPS;
 }
 
 gw_status ternary_check_frame(const struct gw_frame *frame)
 {
     bool average = frame->flags & GW_FLAG_AVERAGE;
-    if (average ? frame->code < CODE_GAPS : frame->code > CODE_GAPS)
+    if (!code_is_legal(frame->code, average) && frame->code != CODE_MIXED)
         return gw_fail(GW_ERR_FRAME_FIELD, "%s frame has code %s, which is not for it", average ? "an average" : "a push",
                        ternary_code_names[frame->code]);
     if (average && frame->flags & GW_FLAG_PRIVATE)
@@ -52,10 +60,13 @@ gw_status ternary_check_frame(const struct gw_frame *frame)
         total = 4 * n_chunks;
         for (uint64_t c = 0; c < n_chunks; c++) {
             uint32_t entry = gw_get32(frame->payload + 4 * c);
-            if (entry & CHUNK_ZSTD && !(frame->flags & GW_FLAG_ENTROPY))
+            if (entry & ENTRY_ZSTD && !(frame->flags & GW_FLAG_ENTROPY))
                 return gw_fail(GW_ERR_FRAME_PAYLOAD, "chunk %llu is marked as compressed in a frame that is not",
                                (unsigned long long)c);
-            total += entry & ~CHUNK_ZSTD;
+            if (frame->code == CODE_MIXED ? !code_is_legal(ENTRY_CODE(entry), average) : ENTRY_CODE(entry) != 0)
+                return gw_fail(GW_ERR_FRAME_PAYLOAD, "chunk %llu has code %u, which is not for it", (unsigned long long)c,
+                               ENTRY_CODE(entry));
+            total += ENTRY_SIZE(entry);
         }
     } else if (n_chunks) {
         struct ternary_sums sums = ternary_sums_of(frame->workers);
@@ -81,7 +92,7 @@ static size_t *chunk_offsets(gw_context *context, const struct gw_frame *frame)
     size_t whole = table ? 0 : fixed_size(frame, &sums, GW_CHUNK);
     offsets[0] = table ? 4 * n_chunks : 0;
     for (uint64_t c = 0; c < n_chunks; c++) {
-        size_t bytes = table ? gw_get32(frame->payload + 4 * c) & ~CHUNK_ZSTD
+        size_t bytes = table ? ENTRY_SIZE(gw_get32(frame->payload + 4 * c))
                        : chunk_elems(frame, c) == GW_CHUNK ? whole : fixed_size(frame, &sums, chunk_elems(frame, c));
         offsets[c + 1] = offsets[c] + bytes;
     }
@@ -90,14 +101,19 @@ static size_t *chunk_offsets(gw_context *context, const struct gw_frame *frame)
 
 static bool chunk_is_zstd(const struct gw_frame *frame, uint64_t c)
 {
-    return code_has_table(frame->code, frame->flags) && gw_get32(frame->payload + 4 * c) & CHUNK_ZSTD;
+    return code_has_table(frame->code, frame->flags) && gw_get32(frame->payload + 4 * c) & ENTRY_ZSTD;
+}
+
+static enum ternary_code chunk_code(const struct gw_frame *frame, uint64_t c)
+{
+    return frame->code == CODE_MIXED ? ENTRY_CODE(gw_get32(frame->payload + 4 * c)) : frame->code;
 }
 
 static gw_status unpack_push(const struct gw_frame *frame, const size_t *offsets, uint64_t c, const struct ternary_stage *stage,
                              struct ternary_bits *bits)
 {
-    return ternary_push_unpack(frame->code, frame->payload + offsets[c], offsets[c + 1] - offsets[c], chunk_is_zstd(frame, c),
-                               chunk_elems(frame, c), stage, bits);
+    return ternary_push_unpack(chunk_code(frame, c), frame->payload + offsets[c], offsets[c + 1] - offsets[c],
+                               chunk_is_zstd(frame, c), chunk_elems(frame, c), stage, bits);
 }
 
 /* ---- decode and count ------------------------------------------------------------------------ */
@@ -109,9 +125,6 @@ struct slot {
     struct ternary_sum_scratch scratch; /* averages */
     float *values;                      /* reduce of private scalers: a chunk */
     uint64_t *planes;                   /* reduce: a chunk */
-    uint8_t *packed;                    /* reduce: a chunk's candidate bytes */
-    uint64_t *counts;                   /* symbols, or the digits' histogram */
-    uint64_t *tried;                    /* reduce: bytes of each candidate */
     gw_status status;
     char why[256];
 };
@@ -125,16 +138,13 @@ struct job {
     struct ternary_sums sums;      /* of an average */
     struct slot *slots;
     uint32_t n_slots;
-    /* decode */
-    float *out;
+    float *out;                    /* decode; private scalers' sums */
     /* reduce */
-    struct gw_frame *average;
-    uint8_t *payload;
-    uint64_t *all_planes;          /* pull=auto: the planes of every chunk; else NULL */
-    uint32_t *entries;
-    size_t *at;
-    uint64_t first;
-    int phase;
+    const struct ternary_options *options;
+    uint64_t first;                /* chunk that a wave begins with */
+    uint32_t entries[WAVE];
+    uint8_t *to, *wave;            /* chunk first + i goes to to + i * stride; wave: a wave's bytes */
+    size_t stride;
 };
 
 static void job_fini(struct job *job)
@@ -144,9 +154,6 @@ static void job_fini(struct job *job)
         gw_free(job->context, slot->bits);
         gw_free(job->context, slot->values);
         gw_free(job->context, slot->planes);
-        gw_free(job->context, slot->packed);
-        gw_free(job->context, slot->counts);
-        gw_free(job->context, slot->tried);
         ternary_stage_fini(job->context, &slot->stage);
         ternary_sum_scratch_fini(job->context, &slot->scratch);
     }
@@ -154,9 +161,7 @@ static void job_fini(struct job *job)
     for (uint32_t i = 0; job->offsets && i < job->n_frames; i++)
         gw_free(job->context, job->offsets[i]);
     gw_free(job->context, job->offsets);
-    gw_free(job->context, job->all_planes);
-    gw_free(job->context, job->entries);
-    gw_free(job->context, job->at);
+    gw_free(job->context, job->wave);
 }
 
 /* Offsets of all frames, and slots with bitmaps and, where any frame needs it, an entropy stage. */
@@ -165,8 +170,7 @@ static gw_status job_init(struct job *job, gw_context *context, const struct gw_
     *job = (struct job){.context = context, .frame = frames, .n_frames = n_frames};
     uint64_t n_chunks = n_chunks_of(frames);
     uint32_t threads = gw_thread_count(context);
-    job->n_slots = n_chunks < threads ? (uint32_t)(n_chunks ? n_chunks : 1) : threads;
-    job->n_slots = threads > 1 && n_chunks > 1 ? threads : 1;
+    job->n_slots = n_chunks > 1 ? threads : 1;
     job->slots = gw_calloc(context, job->n_slots, sizeof *job->slots);
     job->offsets = gw_calloc(context, n_frames, sizeof *job->offsets);
     if (!job->slots || !job->offsets)
@@ -271,7 +275,7 @@ static gw_status unpack_average(struct job *job, uint64_t c, struct slot *slot)
 {
     const struct gw_frame *frame = job->frame;
     const size_t *offsets = job->offsets[0];
-    return ternary_sum_unpack(&job->sums, frame->code, frame->flags, frame->payload + offsets[c], offsets[c + 1] - offsets[c],
+    return ternary_sum_unpack(&job->sums, chunk_code(frame, c), frame->payload + offsets[c], offsets[c + 1] - offsets[c],
                               chunk_is_zstd(frame, c), chunk_elems(frame, c), &slot->scratch, slot->scratch.digits);
 }
 
@@ -285,7 +289,7 @@ static void decode_average(uint64_t c, uint32_t index, void *user)
     float *out = job->out + base;
     if (slot->status < 0)
         return;
-    if (frame->code == CODE_PACKED && !frame->bucket && !chunk_is_zstd(frame, c)) {
+    if (chunk_code(frame, c) == CODE_PACKED && !frame->bucket && !chunk_is_zstd(frame, c)) {
         /* Whole groups of 64 straight from the wire. */
         const uint8_t *src = frame->payload + job->offsets[0][c];
         uint32_t most = gw_kernels_now()->decode_planes(src, job->sums.n_planes, n / 64, workers, quantum(frame, 0),
@@ -403,212 +407,81 @@ static void add_private(uint64_t c, uint32_t index, void *user)
     }
     for (uint32_t i = 0; i < n; i++)
         sum[i] /= (float)job->n_frames;
-    memcpy(job->payload + 4 * c * GW_CHUNK, sum, 4 * (size_t)n);
+    memcpy(job->to + 4 * c * GW_CHUNK, sum, 4 * (size_t)n);
 }
 
-static gw_status reduce_private(struct job *job)
+static gw_status reduce_private(struct job *job, uint8_t *payload, struct gw_frame *average)
 {
     for (uint32_t i = 0; i < job->n_slots; i++) {
         job->slots[i].values = gw_alloc(job->context, GW_CHUNK, sizeof(float));
         if (!job->slots[i].values)
             return GW_ERR_MEMORY;
     }
-    job->average->codec = GW_WIRE_NONE;
-    job->average->code = 0;
-    job->average->bucket = 0;
-    job->average->payload_bytes = 4 * (size_t)job->average->count;
+    average->codec = GW_WIRE_NONE;
+    average->bucket = 0;
+    average->payload_bytes = 4 * (size_t)average->count;
+    job->to = payload;
     return job_run(job, n_chunks_of(job->frame), add_private);
 }
 
-/* Candidates of pull=auto: plain ones have sizes known without packing, but for gaps. */
-enum { TRY_RADIX_STAGED, TRY_GAPS, TRY_GAPS_STAGED, N_TRIES };
-
-static const struct {
-    enum ternary_code code;
-    bool entropy;
-} tries[N_TRIES] = {{CODE_RADIX, true}, {CODE_GAPS, false}, {CODE_GAPS, true}};
-
-static gw_status sum_chunk(struct job *job, uint64_t c, struct slot *slot, uint64_t *planes)
+/* Shared scalers: integers, as bit planes. */
+static void add_shared(uint64_t i, uint32_t index, void *user)
 {
+    struct job *job = user;
+    struct slot *slot = &job->slots[index];
     const struct gw_kernels *kernels = gw_kernels_now();
+    uint64_t c = job->first + i;
     uint32_t n = chunk_elems(job->frame, c), n_words = (n + 63) / 64;
-    memset(planes, 0, 8 * (size_t)n_words * job->sums.n_planes);
+    if (slot->status < 0)
+        return;
+    memset(slot->planes, 0, 8 * (size_t)n_words * job->sums.n_planes);
     for (uint32_t r = 0; r < job->n_frames; r++) {
-        GW_TRY(unpack_push(&job->frame[r], job->offsets[r], c, &slot->stage, slot->bits));
-        kernels->add_digits(slot->bits->nonzero, slot->bits->sign, n_words, planes, job->sums.n_planes);
-    }
-    return GW_OK;
-}
-
-static uint64_t *planes_of(struct job *job, uint64_t c, struct slot *slot)
-{
-    return job->all_planes ? job->all_planes + c * CHUNK_WORDS * job->sums.n_planes : slot->planes;
-}
-
-/* Sums a chunk; for pull=auto also counts its digits. */
-static void add_chunk(uint64_t c, uint32_t index, void *user)
-{
-    struct job *job = user;
-    struct slot *slot = &job->slots[index];
-    if (slot->status < 0)
-        return;
-    uint64_t *planes = planes_of(job, c, slot);
-    keep_error(slot, sum_chunk(job, c, slot, planes));
-    if (slot->status < 0)
-        return;
-    ternary_sum_digits(&job->sums, planes, chunk_elems(job->frame, c), slot->scratch.digits);
-    for (uint32_t i = 0; i < chunk_elems(job->frame, c); i++)
-        slot->counts[slot->scratch.digits[i]]++;
-}
-
-/* Sizes of one chunk in the candidates from `phase` on. */
-static void try_chunk(uint64_t c, uint32_t index, void *user)
-{
-    struct job *job = user;
-    struct slot *slot = &job->slots[index];
-    int only = job->phase;
-    for (int t = 0; t < N_TRIES; t++)
-        if ((only == TRY_GAPS) == (t == TRY_GAPS))
-            slot->tried[t] += ternary_sum_pack(&job->sums, tries[t].code, tries[t].entropy, planes_of(job, c, slot),
-                                               chunk_elems(job->frame, c), &slot->scratch, slot->packed) & ~CHUNK_ZSTD;
-}
-
-static void pack_chunk(uint64_t c, uint32_t index, void *user)
-{
-    struct job *job = user;
-    struct slot *slot = &job->slots[index];
-    uint8_t *dst = job->at ? slot->packed : job->payload;
-    job->entries[c] = ternary_sum_pack(&job->sums, job->average->code, job->average->flags & GW_FLAG_ENTROPY,
-                                       planes_of(job, c, slot), chunk_elems(job->frame, c), &slot->scratch,
-                                       job->at ? job->payload + job->at[c] : dst);
-}
-
-static uint64_t tried_bytes(const struct job *job, int t)
-{
-    uint64_t bytes = 4 * n_chunks_of(job->frame);
-    for (uint32_t i = 0; i < job->n_slots; i++)
-        bytes += job->slots[i].tried[t];
-    return bytes;
-}
-
-/* pull=auto: the smallest of packed, radix and gaps, and, where that is not near the symbols' entropy, of radix and gaps with
- * the entropy stage. */
-static gw_status choose_pull(struct job *job, int entropy)
-{
-    uint64_t n_chunks = n_chunks_of(job->frame), n = job->frame->count, size[2] = {0, 0};
-    uint32_t n_digits = 2 * job->n_frames + 1;
-    double least = 0;
-    for (uint32_t d = 0; d < n_digits; d++) {
-        uint64_t count = 0;
-        for (uint32_t i = 0; i < job->n_slots; i++)
-            count += job->slots[i].counts[d];
-        if (count)
-            least -= (double)count * log2((double)count / (double)n) / 8;
-    }
-    for (uint64_t c = 0; c < n_chunks; c++) {
-        size[0] += ternary_sum_fixed_size(&job->sums, CODE_PACKED, 0, chunk_elems(job->frame, c));
-        size[1] += ternary_sum_fixed_size(&job->sums, CODE_RADIX, 0, chunk_elems(job->frame, c));
-    }
-    uint64_t best = size[0];
-    job->average->code = CODE_PACKED;
-    if (size[1] < best) {
-        best = size[1];
-        job->average->code = CODE_RADIX;
-    }
-    job->phase = TRY_GAPS;
-    GW_TRY(job_run(job, n_chunks, try_chunk));
-    if (tried_bytes(job, TRY_GAPS) < best) {
-        best = tried_bytes(job, TRY_GAPS);
-        job->average->code = CODE_GAPS;
-    }
-    double table = 4 * (double)n_chunks;
-    if (entropy == ENTROPY_OFF || (entropy == ENTROPY_AUTO && (double)best <= ENTROPY_WORTH_TRYING * least + table))
-        return GW_OK;
-    job->phase = TRY_RADIX_STAGED;
-    GW_TRY(job_run(job, n_chunks, try_chunk));
-    int staged = tried_bytes(job, TRY_RADIX_STAGED) <= tried_bytes(job, TRY_GAPS_STAGED) ? TRY_RADIX_STAGED : TRY_GAPS_STAGED;
-    if (entropy == ENTROPY_ON || tried_bytes(job, staged) < best) {
-        job->average->code = (uint8_t)tries[staged].code;
-        job->average->flags |= GW_FLAG_ENTROPY;
-    }
-    return GW_OK;
-}
-
-/* A named pull code on one thread: each chunk is summed and packed while it is in the cache. */
-static gw_status reduce_serial(struct job *job, size_t *payload_bytes)
-{
-    uint64_t n_chunks = n_chunks_of(job->frame);
-    bool table = code_has_table(job->average->code, job->average->flags);
-    uint8_t *payload = job->payload;
-    size_t at = table ? 4 * n_chunks : 0;
-    for (uint64_t c = 0; c < n_chunks; c++) {
-        GW_TRY(sum_chunk(job, c, &job->slots[0], job->slots[0].planes));
-        job->payload = payload + at;
-        pack_chunk(c, 0, job);
-        at += job->entries[c] & ~CHUNK_ZSTD;
-    }
-    job->payload = payload;
-    *payload_bytes = at;
-    return GW_OK;
-}
-
-static void size_chunk(uint64_t c, uint32_t index, void *user)
-{
-    struct job *job = user;
-    struct slot *slot = &job->slots[index];
-    job->entries[c] = ternary_sum_pack(&job->sums, job->average->code, job->average->flags & GW_FLAG_ENTROPY,
-                                       planes_of(job, c, slot), chunk_elems(job->frame, c), &slot->scratch, slot->packed);
-}
-
-static gw_status reduce_shared(struct job *job, const struct ternary_options *options)
-{
-    uint64_t n_chunks = n_chunks_of(job->frame);
-    int pull = options ? options->pull : 0, entropy = options ? options->entropy : ENTROPY_AUTO;
-    GW_TRY(job_scratch(job, job->n_frames));
-    bool keep = pull == 0 || job->n_slots > 1;
-    size_t plane_words = (size_t)CHUNK_WORDS * job->sums.n_planes;
-    job->entries = gw_alloc(job->context, n_chunks, sizeof *job->entries);
-    if (!job->entries)
-        return GW_ERR_MEMORY;
-    if (keep) {
-        job->all_planes = gw_alloc(job->context, n_chunks, plane_words * 8);
-        job->at = gw_alloc(job->context, n_chunks, sizeof *job->at);
-        if (!job->all_planes || !job->at)
-            return GW_ERR_MEMORY;
-    }
-    for (uint32_t i = 0; i < job->n_slots; i++) {
-        struct slot *slot = &job->slots[i];
-        slot->planes = keep ? NULL : gw_alloc(job->context, plane_words, 8);
-        slot->packed = gw_alloc(job->context, ternary_sum_chunk_bound(&job->sums, GW_CHUNK), 1);
-        slot->counts = gw_calloc(job->context, 1u << job->sums.n_planes, sizeof *slot->counts);
-        slot->tried = gw_calloc(job->context, N_TRIES, sizeof *slot->tried);
-        if ((!keep && !slot->planes) || !slot->packed || !slot->counts || !slot->tried)
-            return GW_ERR_MEMORY;
-    }
-    if (pull) {
-        job->average->code = (uint8_t)ternary_pull_codes[pull];
-        if (entropy == ENTROPY_ON)
-            job->average->flags |= GW_FLAG_ENTROPY;
-    }
-    size_t at = 0;
-    if (!keep) {
-        GW_TRY(reduce_serial(job, &at));
-    } else {
-        GW_TRY(job_run(job, n_chunks, add_chunk));
-        if (!pull)
-            GW_TRY(choose_pull(job, entropy));
-        GW_TRY(job_run(job, n_chunks, size_chunk));
-        at = code_has_table(job->average->code, job->average->flags) ? 4 * n_chunks : 0;
-        for (uint64_t c = 0; c < n_chunks; c++) {
-            job->at[c] = at;
-            at += job->entries[c] & ~CHUNK_ZSTD;
+        gw_status status = unpack_push(&job->frame[r], job->offsets[r], c, &slot->stage, slot->bits);
+        if (status < 0) {
+            keep_error(slot, status);
+            return;
         }
-        GW_TRY(job_run(job, n_chunks, pack_chunk));
+        kernels->add_digits(slot->bits->nonzero, slot->bits->sign, n_words, slot->planes, job->sums.n_planes);
     }
-    if (code_has_table(job->average->code, job->average->flags))
-        for (uint64_t c = 0; c < n_chunks; c++)
-            gw_put32(job->payload + 4 * c, job->entries[c]);
-    job->average->payload_bytes = at;
+    job->entries[i] = ternary_sum_pack(&job->sums, ternary_pull_codes[job->options->pull], job->options->entropy, slot->planes, n,
+                                       &slot->scratch, job->to + i * job->stride);
+}
+
+static gw_status reduce_shared(struct job *job, uint8_t *payload, struct gw_frame *average)
+{
+    enum ternary_code code = ternary_pull_codes[job->options->pull];
+    uint64_t n_chunks = n_chunks_of(job->frame), wave = job->n_slots > 1 ? WAVE : 1;
+    GW_TRY(job_scratch(job, job->n_frames));
+    for (uint32_t i = 0; i < job->n_slots; i++) {
+        job->slots[i].planes = gw_alloc(job->context, CHUNK_WORDS, 8 * job->sums.n_planes);
+        if (!job->slots[i].planes)
+            return GW_ERR_MEMORY;
+    }
+    if (wave > 1) {
+        job->stride = ternary_sum_chunk_bound(&job->sums, GW_CHUNK);
+        job->wave = gw_alloc(job->context, WAVE, job->stride);
+        if (!job->wave)
+            return GW_ERR_MEMORY;
+    }
+    bool named = code != CODE_MIXED, staged = named && job->options->entropy == ENTROPY_ON;
+    bool table = !named || code_has_table((uint8_t)code, staged ? GW_FLAG_ENTROPY : 0);
+    uint32_t any_zstd = staged ? ENTRY_ZSTD : 0;
+    size_t at = table ? 4 * n_chunks : 0;
+    for (; job->first < n_chunks; job->first += wave) {
+        uint64_t n = n_chunks - job->first < wave ? n_chunks - job->first : wave;
+        job->to = wave > 1 ? job->wave : payload + at;
+        GW_TRY(job_run(job, n, add_shared));
+        for (uint64_t i = 0; i < n; i++) {
+            size_t bytes = ENTRY_SIZE(job->entries[i]);
+            if (wave > 1)
+                memcpy(payload + at, job->wave + i * job->stride, bytes);
+            at += bytes;
+            any_zstd |= job->entries[i] & ENTRY_ZSTD;
+            if (table)
+                gw_put32(payload + 4 * (job->first + i), ternary_entry(job->entries[i], named || n_chunks == 1));
+        }
+    }
+    average->payload_bytes = ternary_settle(average, code, n_chunks, job->entries[0], any_zstd, payload, at);
     return GW_OK;
 }
 
@@ -625,12 +498,13 @@ gw_status ternary_reduce(gw_context *context, const struct gw_frame *frames, uin
                                (double)gw_get_float(frames[r].scalers + 4 * i));
     struct job job;
     gw_status status = job_init(&job, context, frames, n);
-    job.average = average;
-    job.payload = dst + (private ? GW_HEADER_BYTES : gw_frame_head_bytes(first->n_scalers));
+    static const struct ternary_options defaults; /* auto, auto */
+    job.options = options ? options : &defaults;
+    uint8_t *payload = dst + (private ? GW_HEADER_BYTES : gw_frame_head_bytes(first->n_scalers));
     if (!private && first->n_scalers)
         memcpy(dst + GW_HEADER_BYTES, first->scalers, 4 * (size_t)first->n_scalers);
     if (status == GW_OK)
-        status = private ? reduce_private(&job) : reduce_shared(&job, options);
+        status = private ? reduce_private(&job, payload, average) : reduce_shared(&job, payload, average);
     job_fini(&job);
     return status;
 }

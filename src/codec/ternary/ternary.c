@@ -4,8 +4,9 @@
 
 #include <stddef.h>
 
-const char *const ternary_code_names[] = {"2bit", "base3", "mask", "gaps", "packed", "radix", NULL};
-const enum ternary_code ternary_pull_codes[] = {N_CODES, CODE_PACKED, CODE_RADIX, CODE_GAPS};
+const char *const ternary_code_names[] = {"2bit", "base3", "mask", "gaps", "packed", "radix", "mixed", NULL};
+const enum ternary_code ternary_push_codes[] = {CODE_MIXED, CODE_2BIT, CODE_BASE3, CODE_MASK, CODE_GAPS};
+const enum ternary_code ternary_pull_codes[] = {CODE_MIXED, CODE_PACKED, CODE_RADIX, CODE_GAPS};
 
 static const char *const on_off[] = {"on", "off", NULL};
 static const char *const scopes[] = {"layer", "global", NULL};

@@ -14,15 +14,16 @@
 #include "wire/gaps.h"
 #include "wire/radix.h"
 
-/* Codes on the wire; pushes use the first four, averages the last three. */
-enum ternary_code { CODE_2BIT, CODE_BASE3, CODE_MASK, CODE_GAPS, CODE_PACKED, CODE_RADIX, N_CODES };
+/* Codes on the wire; pushes use the first four, averages gaps and the two after it. In a mixed frame every chunk has a code
+ * of its own: what auto makes of slices of more than one chunk. */
+enum ternary_code { CODE_2BIT, CODE_BASE3, CODE_MASK, CODE_GAPS, CODE_PACKED, CODE_RADIX, CODE_MIXED };
 extern const char *const ternary_code_names[];
 
 enum { SHARE_ON, SHARE_OFF };
 enum { SCOPE_LAYER, SCOPE_GLOBAL };
 enum { ENTROPY_AUTO, ENTROPY_ON, ENTROPY_OFF };
-/* code=: 0 is auto, else 1 + the wire code; pull=: 0 is auto, else an index into ternary_pull_codes. */
-extern const enum ternary_code ternary_pull_codes[];
+/* What code= and pull= stand for, auto being CODE_MIXED. */
+extern const enum ternary_code ternary_push_codes[], ternary_pull_codes[];
 
 struct ternary_options {
     double clip;
@@ -43,36 +44,54 @@ struct ternary_bits {
 
 /* ---- chunk tables ------------------------------------------------------------------------------ */
 
-/* Codes whose chunks differ in size have a table of 32-bit sizes before the chunks; the top bit says that zstd was used. */
-#define CHUNK_ZSTD 0x80000000u
+/* Where chunks differ in size a table of 32-bit entries stands before them: size in the low 28 bits, in mixed frames the
+ * code in the next three, and the top bit says that zstd was used. */
+#define ENTRY_SIZE(entry) ((entry) & 0x0FFFFFFFu)
+#define ENTRY_CODE(entry) ((entry) >> 28 & 7u)
+#define ENTRY_ZSTD 0x80000000u
 
 static inline bool code_has_table(uint8_t code, uint8_t flags)
 {
-    return code == CODE_MASK || code == CODE_GAPS || (flags & GW_FLAG_ENTROPY);
+    return code == CODE_MASK || code == CODE_GAPS || code == CODE_MIXED || (flags & GW_FLAG_ENTROPY);
 }
+
+/* An entry as it is written: without its code where the header says it. */
+static inline uint32_t ternary_entry(uint32_t entry, bool header_has_code)
+{
+    return header_has_code ? entry & ~(7u << 28) : entry;
+}
+
+/* Sets the frame's code and entropy flag once all chunks stand in the payload of n_bytes bytes, table first where there
+ * may be one. A single chunk needs no mixing, and its code perhaps no table. Returns the payload's size. */
+size_t ternary_settle(struct gw_frame *frame, enum ternary_code code, uint64_t n_chunks, uint32_t first_entry, bool any_zstd,
+                      uint8_t *payload, size_t n_bytes);
 
 /* auto tries the entropy stage only where the best plain code is more than this above the symbols' order-0 entropy. */
 #define ENTROPY_WORTH_TRYING 1.02
+
+/* Order-0 entropy of symbols that occur so often, in bytes. */
+double ternary_entropy_bytes(const uint32_t *counts, uint32_t n_symbols, uint32_t n);
 
 /* ---- push.c ------------------------------------------------------------------------------------ */
 
 /* The most bytes one chunk of n elements takes in any push code, entropy stage or not. */
 size_t ternary_push_chunk_bound(uint32_t n);
 
-/* What the entropy stage works in: zstd's own workspace and the plain bytes. */
+/* What the entropy stage works in: zstd's own workspace, the plain bytes, and a second place for compressed ones. */
 struct ternary_stage {
     void *workspace;
     size_t workspace_bytes;
-    uint8_t *plain;
+    uint8_t *plain, *packed;
 };
 gw_status ternary_stage_init(gw_context *context, size_t plain_bytes, struct ternary_stage *stage);
 void ternary_stage_fini(gw_context *context, struct ternary_stage *stage);
 
-/* Exact size of a chunk in a plain code. */
-size_t ternary_push_size(enum ternary_code code, const struct ternary_bits *bits, uint32_t n, uint32_t count);
+/* Compresses n bytes of stage->plain into dst. 0 where the result would not be below `limit` bytes. */
+size_t ternary_stage_pack(const struct ternary_stage *stage, size_t n, size_t limit, uint8_t *dst);
 
-/* Packs one chunk; `count` nonzeros. stage NULL: no entropy stage. Returns the table entry (size and flag). */
-uint32_t ternary_push_pack(enum ternary_code code, const struct ternary_bits *bits, uint32_t n, uint32_t count,
+/* Packs one chunk with `count` nonzeros. code CODE_MIXED: the smallest. `stage` is not used with ENTROPY_OFF. Returns the
+ * entry, its code set. */
+uint32_t ternary_push_pack(enum ternary_code code, int entropy, const struct ternary_bits *bits, uint32_t n, uint32_t count,
                            const struct ternary_stage *stage, uint8_t *dst);
 
 /* Unpacks one chunk of src_bytes bytes. `stage` is needed where `zstd` is true. */
@@ -96,6 +115,7 @@ struct ternary_sum_scratch {
     uint16_t *digits;   /* GW_CHUNK */
     uint16_t *values;   /* GW_CHUNK */
     uint64_t *nonzero;  /* CHUNK_WORDS */
+    uint32_t *counts;   /* 2 * workers + 1 */
     struct ternary_stage stage;
 };
 gw_status ternary_sum_scratch_init(gw_context *context, const struct ternary_sums *sums, struct ternary_sum_scratch *scratch);
@@ -103,18 +123,18 @@ void ternary_sum_scratch_fini(gw_context *context, struct ternary_sum_scratch *s
 
 size_t ternary_sum_chunk_bound(const struct ternary_sums *sums, uint32_t n);
 /* Plain size where it follows from n alone (packed, radix). */
-size_t ternary_sum_fixed_size(const struct ternary_sums *sums, enum ternary_code code, uint8_t flags, uint32_t n);
+size_t ternary_sum_fixed_size(const struct ternary_sums *sums, enum ternary_code code, uint32_t n);
 
-/* Bit planes of a chunk (plane j of word w in planes[j * n_words + w], n_words = ceil(n/64)) to bytes. Returns the table
- * entry. */
-uint32_t ternary_sum_pack(const struct ternary_sums *sums, enum ternary_code code, bool entropy, const uint64_t *planes,
+/* Bit planes of a chunk (plane j of word w in planes[j * n_words + w], n_words = ceil(n/64)) to bytes. code CODE_MIXED: the
+ * smallest. Returns the entry, its code set. */
+uint32_t ternary_sum_pack(const struct ternary_sums *sums, enum ternary_code code, int entropy, const uint64_t *planes,
                           uint32_t n, struct ternary_sum_scratch *scratch, uint8_t *dst);
 
 void ternary_sum_digits(const struct ternary_sums *sums, const uint64_t *planes, uint32_t n, uint16_t *digits);
 
 /* One chunk to digits, all checked to be at most 2N. */
-gw_status ternary_sum_unpack(const struct ternary_sums *sums, enum ternary_code code, uint8_t flags, const uint8_t *src,
-                             size_t src_bytes, bool zstd, uint32_t n, struct ternary_sum_scratch *scratch, uint16_t *digits);
+gw_status ternary_sum_unpack(const struct ternary_sums *sums, enum ternary_code code, const uint8_t *src, size_t src_bytes,
+                             bool zstd, uint32_t n, struct ternary_sum_scratch *scratch, uint16_t *digits);
 
 /* ---- encoder.c --------------------------------------------------------------------------------- */
 
