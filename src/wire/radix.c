@@ -12,7 +12,7 @@ static uint32_t digits_in(uint32_t base, uint32_t bytes)
     wide limit = bytes == 16 ? ~(wide)0 : ((wide)1 << 8 * bytes) - 1;
     wide largest = 0; /* base^digits - 1 */
     for (;;) {
-        if (largest > (limit - (base - 1)) / base) /* largest * base + base - 1 > limit */
+        if (limit < base - 1 || largest > (limit - (base - 1)) / base) /* largest * base + base - 1 > limit */
             return digits;
         largest = largest * base + (base - 1);
         digits++;
