@@ -202,6 +202,7 @@ uint32_t ternary_sum_pack(const struct ternary_sums *sums, enum ternary_code cod
     const struct gw_radix *tight = &sums->tight, *bytewise = &sums->bytewise;
     const uint16_t *symbols = scratch->digits;
     uint32_t n_symbols = n;
+    size_t head = 0;
     if (code == CODE_GAPS) {
         /* Positions are near their entropy already; only the values go through the entropy stage. */
         list_values(sums, scratch->digits, n, scratch->nonzero, scratch->values);
@@ -210,15 +211,16 @@ uint32_t ternary_sum_pack(const struct ternary_sums *sums, enum ternary_code cod
         bytewise = &sums->value_bytewise;
         symbols = scratch->values;
         n_symbols = plan.count;
+        head = plan.bytes;
     }
     size_t plain = gw_radix_bytes(tight, n_symbols);
     if (entropy == ENTROPY_ON && !automatic) {
-        size_t packed = stage_digits(bytewise, symbols, n_symbols, stage, plain, dst + plan.bytes);
+        size_t packed = stage_digits(bytewise, symbols, n_symbols, stage, plain, dst + head);
         if (packed)
-            return (uint32_t)(plan.bytes + packed) | entry_code | ENTRY_ZSTD;
+            return (uint32_t)(head + packed) | entry_code | ENTRY_ZSTD;
     }
-    gw_radix_write(tight, symbols, n_symbols, dst + plan.bytes);
-    return (uint32_t)(plan.bytes + plain) | entry_code;
+    gw_radix_write(tight, symbols, n_symbols, dst + head);
+    return (uint32_t)(head + plain) | entry_code;
 }
 
 static gw_status check_size(const struct ternary_sums *sums, enum ternary_code code, size_t got, size_t want, uint32_t n)
