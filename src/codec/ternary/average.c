@@ -105,7 +105,8 @@ static size_t pack_planes(const struct ternary_sums *sums, const uint64_t *plane
 /* Nonzero sums: +1, -1, +2, -2, ... are 0, 1, 2, 3, ... */
 static uint16_t value_of_digit(uint32_t digit, uint32_t workers)
 {
-    return (uint16_t)(digit > workers ? 2 * (digit - workers) - 2 : 2 * (workers - digit) - 1);
+    int32_t sum = (int32_t)digit - (int32_t)workers, negative = sum < 0;
+    return (uint16_t)(2 * (negative ? -sum : sum) - 2 + negative); /* no branch: signs are as good as random */
 }
 
 static uint16_t digit_of_value(uint32_t value, uint32_t workers)
@@ -157,6 +158,7 @@ uint32_t ternary_sum_pack(const struct ternary_sums *sums, enum ternary_code cod
         uint32_t count = mark_nonzero(sums, planes, n, scratch->nonzero);
         plan = gw_gaps_measure(scratch->nonzero, n, count);
         values_bytes = gw_radix_bytes(&sums->value_tight, count);
+        list_values(sums, scratch->digits, n, scratch->nonzero, scratch->values);
     }
     size_t best = 0;
     if (automatic) {
@@ -165,20 +167,20 @@ uint32_t ternary_sum_pack(const struct ternary_sums *sums, enum ternary_code cod
         code = packed <= radix && packed <= gaps ? CODE_PACKED : radix <= gaps ? CODE_RADIX : CODE_GAPS;
         best = code == CODE_PACKED ? packed : code == CODE_RADIX ? radix : gaps;
         if (entropy == ENTROPY_AUTO) {
-            memset(scratch->counts, 0, (2 * (size_t)sums->workers + 1) * sizeof *scratch->counts);
-            for (uint32_t i = 0; i < n; i++)
-                scratch->counts[scratch->digits[i]]++;
-            double least = ternary_entropy_bytes(scratch->counts, 2 * sums->workers + 1, n);
+            uint32_t *counts = scratch->counts;
+            memset(counts, 0, (2 * (size_t)sums->workers + 1) * sizeof *counts);
+            for (uint32_t i = 0; i < plan.count; i++)
+                counts[scratch->values[i]]++;
+            counts[2 * sums->workers] = n - plan.count; /* the zeros */
+            double least = ternary_entropy_bytes(counts, 2 * sums->workers + 1, n);
             if ((double)best <= ENTROPY_WORTH_TRYING * least)
                 entropy = ENTROPY_OFF;
         }
         if (entropy != ENTROPY_OFF) {
             size_t staged = stage_digits(&sums->bytewise, scratch->digits, n, stage, best, dst);
             size_t limit = staged ? staged : best, values = 0;
-            if (plan.bytes < limit) {
-                list_values(sums, scratch->digits, n, scratch->nonzero, scratch->values);
+            if (plan.bytes < limit)
                 values = stage_digits(&sums->value_bytewise, scratch->values, plan.count, stage, limit - plan.bytes, stage->packed);
-            }
             if (values) {
                 gw_gaps_write(&plan, scratch->nonzero, n, dst);
                 memcpy(dst + plan.bytes, stage->packed, values);
@@ -205,7 +207,6 @@ uint32_t ternary_sum_pack(const struct ternary_sums *sums, enum ternary_code cod
     size_t head = 0;
     if (code == CODE_GAPS) {
         /* Positions are near their entropy already; only the values go through the entropy stage. */
-        list_values(sums, scratch->digits, n, scratch->nonzero, scratch->values);
         gw_gaps_write(&plan, scratch->nonzero, n, dst);
         tight = &sums->value_tight;
         bytewise = &sums->value_bytewise;
