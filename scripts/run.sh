@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tool=$1
-steps=${STEPS:-3000}
+steps=${STEPS:-2500}
 seed=${SEED:-1}
 runs=${RUNS:-runs}
 
