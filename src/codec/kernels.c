@@ -123,8 +123,9 @@ static void draw_ref(const struct gw_ternary_draw *draw, const float *g, uint64_
         nonzero[w] = sign[w] = 0;
         for (uint64_t i = 0; i < 64; i++) {
             float x = g[64 * w + i];
-            nonzero[w] |= (uint64_t)gw_draw_element(draw, GW_DRAW_GROUP * group + 64 * w + i, x) << i;
-            sign[w] |= (uint64_t)(gw_float_bits(x) >> 31) << i;
+            bool drawn = gw_draw_element(draw, GW_DRAW_GROUP * group + 64 * w + i, x);
+            nonzero[w] |= (uint64_t)drawn << i;
+            sign[w] |= (uint64_t)(drawn && gw_float_bits(x) >> 31) << i;
         }
     }
 }
@@ -180,6 +181,6 @@ static uint32_t decode_planes_ref(const uint8_t *src, uint32_t n_planes, uint64_
 #include "codec/kernels_bits.h"
 
 const struct gw_kernels gw_kernels_ref = {
-    "scalar",   stats_block_ref, draw_ref, gather_signs_ref, scatter_signs_ref, expand_ref, add_digits_ref,
+    "scalar",   stats_block_ref, draw_ref, gather_signs_ref, scatter_signs_ref, count_ref, expand_ref, add_digits_ref,
     decode_planes_ref,
 };

@@ -24,7 +24,7 @@ struct gw_kernels {
     struct gw_stats (*stats_block)(const float *g, uint32_t n);
 
     /* Draws `n_groups` whole groups from element 128 * group on; g points to that element. Writes two words of each bitmap
-     * for a group, bit i for element i: nonzero, and sign (of every element, 1 = negative). */
+     * for a group, bit i for element i: nonzero, and sign (1 = negative, only where nonzero). */
     void (*draw)(const struct gw_ternary_draw *draw, const float *g, uint64_t group, uint64_t n_groups, uint64_t *nonzero,
                  uint64_t *sign);
 
@@ -32,8 +32,12 @@ struct gw_kernels {
      * rounded up to bytes (padded with 0). Returns how many bits. */
     uint64_t (*gather_signs)(const uint64_t *nonzero, const uint64_t *sign, uint64_t n_words, uint8_t *dst);
 
-    /* The reverse: sets sign bits where nonzero bits are, 0 elsewhere. src_bytes bytes may be read. */
-    void (*scatter_signs)(const uint64_t *nonzero, uint64_t n_words, const uint8_t *src, size_t src_bytes, uint64_t *sign);
+    /* The reverse: sets sign bits where nonzero bits are, 0 elsewhere. src_bytes bytes may be read; bits missing there are 0.
+     * Returns how many bits the nonzeros take. */
+    uint64_t (*scatter_signs)(const uint64_t *nonzero, uint64_t n_words, const uint8_t *src, size_t src_bytes, uint64_t *sign);
+
+    /* How many bits are set. */
+    uint64_t (*count)(const uint64_t *words, uint64_t n_words);
 
     /* out[i] = nonzero ? (sign ? -s : s) : 0; sign only where nonzero. `stream`: out is larger than the cache; stores may go around it. */
     void (*expand)(const uint64_t *nonzero, const uint64_t *sign, uint64_t n, float s, bool stream, float *out);

@@ -144,8 +144,8 @@ TARGET static void draw_avx2(const struct gw_ternary_draw *draw, const float *g,
         }
         nonzero[2 * i] = (uint64_t)nz[1] << 32 | nz[0];
         nonzero[2 * i + 1] = (uint64_t)nz[3] << 32 | nz[2];
-        sign[2 * i] = (uint64_t)sg[1] << 32 | sg[0];
-        sign[2 * i + 1] = (uint64_t)sg[3] << 32 | sg[2];
+        sign[2 * i] = nonzero[2 * i] & ((uint64_t)sg[1] << 32 | sg[0]);
+        sign[2 * i + 1] = nonzero[2 * i + 1] & ((uint64_t)sg[3] << 32 | sg[2]);
     }
 }
 
@@ -213,7 +213,7 @@ TARGET static uint32_t decode_planes_avx2(const uint8_t *src, uint32_t n_planes,
 #include "codec/kernels_bits.h"
 
 const struct gw_kernels gw_kernels_avx2 = {
-    "avx2",          stats_block_avx2, draw_avx2, gather_signs_avx2, scatter_signs_avx2, expand_avx2,
+    "avx2",          stats_block_avx2, draw_avx2, gather_signs_avx2, scatter_signs_avx2, count_avx2, expand_avx2,
     add_digits_avx2, decode_planes_avx2,
 };
 #endif

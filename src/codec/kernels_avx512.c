@@ -145,8 +145,8 @@ TARGET static void draw_avx512(const struct gw_ternary_draw *draw, const float *
         }
         nonzero[2 * i] = (uint64_t)nz[1] << 32 | nz[0];
         nonzero[2 * i + 1] = (uint64_t)nz[3] << 32 | nz[2];
-        sign[2 * i] = (uint64_t)sg[1] << 32 | sg[0];
-        sign[2 * i + 1] = (uint64_t)sg[3] << 32 | sg[2];
+        sign[2 * i] = nonzero[2 * i] & ((uint64_t)sg[1] << 32 | sg[0]);
+        sign[2 * i + 1] = nonzero[2 * i + 1] & ((uint64_t)sg[3] << 32 | sg[2]);
     }
 }
 
@@ -214,7 +214,7 @@ TARGET static uint32_t decode_planes_avx512(const uint8_t *src, uint32_t n_plane
 #include "codec/kernels_bits.h"
 
 const struct gw_kernels gw_kernels_avx512 = {
-    "avx512",          stats_block_avx512, draw_avx512,      gather_signs_avx512, scatter_signs_avx512, expand_avx512,
+    "avx512",          stats_block_avx512, draw_avx512,      gather_signs_avx512, scatter_signs_avx512, count_avx512, expand_avx512,
     add_digits_avx512, decode_planes_avx512,
 };
 #endif

@@ -19,8 +19,16 @@ GW_TARGET static uint64_t GW_SUFFIX(gather_signs)(const uint64_t *nonzero, const
     return n_bits;
 }
 
-GW_TARGET static void GW_SUFFIX(scatter_signs)(const uint64_t *nonzero, uint64_t n_words, const uint8_t *src, size_t src_bytes,
-                                               uint64_t *sign)
+GW_TARGET static uint64_t GW_SUFFIX(count)(const uint64_t *words, uint64_t n_words)
+{
+    uint64_t count = 0;
+    for (uint64_t w = 0; w < n_words; w++)
+        count += (uint64_t)__builtin_popcountll(words[w]);
+    return count;
+}
+
+GW_TARGET static uint64_t GW_SUFFIX(scatter_signs)(const uint64_t *nonzero, uint64_t n_words, const uint8_t *src,
+                                                   size_t src_bytes, uint64_t *sign)
 {
     uint64_t at = 0; /* bit */
     for (uint64_t w = 0; w < n_words; w++) {
@@ -37,6 +45,7 @@ GW_TARGET static void GW_SUFFIX(scatter_signs)(const uint64_t *nonzero, uint64_t
         sign[w] = GW_SCATTER(bits, nonzero[w]);
         at += (uint64_t)__builtin_popcountll(nonzero[w]);
     }
+    return at;
 }
 
 GW_TARGET static void GW_SUFFIX(add_digits)(const uint64_t *restrict nonzero, const uint64_t *restrict sign, uint64_t n_words,

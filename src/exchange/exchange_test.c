@@ -283,14 +283,15 @@ static void a_silent_member_is_named(void **state)
         uint32_t quitter, after;
         const uint32_t *group_of;
     } cases[] = {
-        {"none", 2, 0, NULL},        /* the others wait for its gradients */
-        {"ternary", 1, 4, NULL},     /* ... for its statistics */
-        {"ternary", 0, 0, one_group} /* it is the only coordinator */
+        {"none", 2, 0, NULL},         /* the others wait for its gradients */
+        {"ternary", 1, 4, NULL},      /* ... for its statistics */
+        {"ternary", 1, 0, one_group}, /* ... rank 2 for the coordinator, who waits for it */
+        {"ternary", 0, 0, one_group}, /* it is the only coordinator */
     };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         struct world world = {.spec = cases[c].spec, .n = 3, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 2, .seed = 6,
                               .quitter = cases[c].quitter, .quits_step = 1, .quits_after = cases[c].after, .quits = QUIT_SILENT,
-                              .group_of = cases[c].group_of, .timeout_ms = 500};
+                              .group_of = cases[c].group_of, .timeout_ms = 1000};
         char name[16];
         snprintf(name, sizeof name, "rank %u", cases[c].quitter);
         world_run(&world);
@@ -380,7 +381,7 @@ static void nonsense_is_refused(void **state)
         {"none: flags 2", {MESSAGE_PUSH, 2, 1, 0, 1, 7}, 0, 0, 1, 0},
         {"none: group 1", {MESSAGE_PUSH, 0, 1, 1, 1, 7}, 0, 0, 1, 0},
         {"none: number 3 of the exchange", {MESSAGE_PUSH, 0, 1, 0, 3, 7}, 0, 0, 1, 0},
-        {"none: step 8", {MESSAGE_PUSH, 0, 1, 0, 1, 8}, 0, 0, 1, 0},
+        {"none: step 8", {MESSAGE_PUSH, 0, 1, 0, 1, 8}, 0, 0, 2, 0},
         {"none: rank 1's push of tensor 0", {MESSAGE_PUSH, 0, 1, 0, 1, 7}, 0, 0, 1, 0},
         {"none: rank 1's push of tensor 0", {MESSAGE_PUSH, 0, 1, 0, 1, 7}, 4096, 0x12345678, 1, 0},
         {"none: verdict takes 16 bytes", {MESSAGE_PUSH, 1, 1, 0, 1, 7}, 0, 0, 1, 0},

@@ -10,10 +10,7 @@
 
 uint32_t ternary_count(const uint64_t *words, uint32_t n)
 {
-    uint32_t count = 0;
-    for (uint32_t w = 0; w < (n + 63) / 64; w++)
-        count += (uint32_t)__builtin_popcountll(words[w]);
-    return count;
+    return (uint32_t)gw_kernels_now()->count(words, (n + 63) / 64);
 }
 
 size_t ternary_push_chunk_bound(uint32_t n)
@@ -220,9 +217,7 @@ uint32_t ternary_push_pack(enum ternary_code code, int entropy, const struct ter
         for (enum ternary_code c = CODE_BASE3; c <= CODE_GAPS; c++)
             code = size[c] < size[code] ? c : code;
         if (entropy == ENTROPY_AUTO) {
-            uint32_t negative = 0;
-            for (uint32_t w = 0; w < (n + 63) / 64; w++)
-                negative += (uint32_t)__builtin_popcountll(bits->nonzero[w] & bits->sign[w]);
+            uint32_t negative = ternary_count(bits->sign, n);
             uint32_t counts[3] = {negative, n - count, count - negative};
             if ((double)size[code] <= ENTROPY_WORTH_TRYING * ternary_entropy_bytes(counts, 3, n))
                 entropy = ENTROPY_OFF;
@@ -281,13 +276,11 @@ gw_status ternary_push_unpack(enum ternary_code code, const uint8_t *src, size_t
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk's padding holds values past its %u elements", n);
     size_t total = head;
     if (code == CODE_MASK || code == CODE_GAPS) {
-        count = ternary_count(bits->nonzero, n);
+        /* Reading stops at src_bytes, so the signs can be counted while they are read. */
+        count = (uint32_t)gw_kernels_now()->scatter_signs(bits->nonzero, n_words, src + head, src_bytes - head, bits->sign);
         total += gw_div_up(count, 8);
-        if (src_bytes == total) {
-            gw_kernels_now()->scatter_signs(bits->nonzero, n_words, src + head, src_bytes - head, bits->sign);
-            if (count % 8 && src[total - 1] >> (count % 8))
-                return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk's sign bits are padded with bits that are not 0");
-        }
+        if (src_bytes == total && count % 8 && src[total - 1] >> (count % 8))
+            return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk's sign bits are padded with bits that are not 0");
     }
     if (src_bytes != total)
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u elements has %zu bytes of %s codes; its values take %zu", n, src_bytes,

@@ -424,6 +424,20 @@ static gw_status reduce_private(struct job *job, uint8_t *payload, struct gw_fra
     return job_run(job, n_chunks_of(job->frame), add_private);
 }
 
+/* Pushes are read a chunk at a time in turn, too short a run for the processor's own prefetcher: the next one is asked for
+ * while this one is added. */
+static void ask_for_next(const struct job *job, uint32_t r, uint64_t c)
+{
+    if (++r == job->n_frames) {
+        r = 0;
+        c++;
+    }
+    if (c >= n_chunks_of(job->frame))
+        return;
+    for (size_t at = job->offsets[r][c]; at < job->offsets[r][c + 1]; at += 64)
+        __builtin_prefetch(job->frame[r].payload + at, 0, 2);
+}
+
 /* Shared scalers: integers, as bit planes. */
 static void add_shared(uint64_t i, uint32_t index, void *user)
 {
@@ -436,6 +450,7 @@ static void add_shared(uint64_t i, uint32_t index, void *user)
         return;
     memset(slot->planes, 0, 8 * (size_t)n_words * job->sums.n_planes);
     for (uint32_t r = 0; r < job->n_frames; r++) {
+        ask_for_next(job, r, c);
         gw_status status = unpack_push(&job->frame[r], job->offsets[r], c, &slot->stage, slot->bits);
         if (status < 0) {
             keep_error(slot, status);
