@@ -130,26 +130,6 @@ static void draw_ref(const struct gw_ternary_draw *draw, const float *g, uint64_
     }
 }
 
-#define GW_GATHER(nonzero, sign) gather_bits_ref(nonzero, sign)
-#define GW_SCATTER(bits, nonzero) scatter_bits_ref(bits, nonzero)
-
-/* pext and pdep, a bit at a time. */
-static uint64_t gather_bits_ref(uint64_t nonzero, uint64_t sign)
-{
-    uint64_t out = 0;
-    for (unsigned k = 0; nonzero; nonzero &= nonzero - 1, k++)
-        out |= (sign >> __builtin_ctzll(nonzero) & 1) << k;
-    return out;
-}
-
-static uint64_t scatter_bits_ref(uint64_t bits, uint64_t nonzero)
-{
-    uint64_t out = 0;
-    for (; nonzero; nonzero &= nonzero - 1, bits >>= 1)
-        out |= (bits & 1) << __builtin_ctzll(nonzero);
-    return out;
-}
-
 static void expand_ref(const uint64_t *nonzero, const uint64_t *sign, uint64_t n, float s, bool stream, float *out)
 {
     (void)stream;
@@ -178,6 +158,8 @@ static uint32_t decode_planes_ref(const uint8_t *src, uint32_t n_planes, uint64_
 
 #define GW_SUFFIX(name) name##_ref
 #define GW_TARGET
+#define GW_GATHER(nonzero, sign) gw_gather_bits(nonzero, sign)
+#define GW_SCATTER(bits, nonzero) gw_scatter_bits(bits, nonzero)
 #include "codec/kernels_bits.h"
 
 const struct gw_kernels gw_kernels_ref = {

@@ -74,6 +74,23 @@ struct gw_stats gw_stats_wide(const float *g, uint32_t n);
 /* Adds 32 lanes in the fixed order. */
 double gw_stats_fold(const float lanes[GW_STATS_LANES]);
 
+/* What x86's pext and pdep do, a bit at a time: the bits of `sign` where `nonzero` has ones, packed; and the reverse. */
+static inline uint64_t gw_gather_bits(uint64_t nonzero, uint64_t sign)
+{
+    uint64_t out = 0;
+    for (unsigned k = 0; nonzero; nonzero &= nonzero - 1, k++)
+        out |= (sign >> __builtin_ctzll(nonzero) & 1) << k;
+    return out;
+}
+
+static inline uint64_t gw_scatter_bits(uint64_t bits, uint64_t nonzero)
+{
+    uint64_t out = 0;
+    for (; nonzero; nonzero &= nonzero - 1, bits >>= 1)
+        out |= (bits & 1) << __builtin_ctzll(nonzero);
+    return out;
+}
+
 /* One element's draw, decided bit by bit; what every kernel does on a tie, and ref always. */
 bool gw_draw_element(const struct gw_ternary_draw *draw, uint64_t element, float g);
 
