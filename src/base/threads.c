@@ -1,6 +1,7 @@
 #include "base/threads.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/float_env.h"
 #include "base/memory.h"
 
 #include <pthread.h>
@@ -42,6 +43,7 @@ static void *member_main(void *arg)
     struct member *self = arg;
     struct gw_pool *pool = self->pool;
     uint64_t seen = 0;
+    gw_float_enter(); /* a thread begins with the modes of the one that started it, the host's */
     pthread_mutex_lock(&pool->lock);
     for (;;) {
         while (pool->round == seen && !pool->stop)
