@@ -3,23 +3,34 @@
 #include "tool.h"
 #include "train.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static volatile sig_atomic_t interrupted;
+static struct timespec first_interrupt;
 
+/* The first Ctrl-C asks for a clean stop, a second one ends the program at once. Signals that follow within a second are
+ * the same wish, sent to the process and again to its group (timeout does so). */
 static void on_interrupt(int signal_number)
 {
-    (void)signal_number;
-    interrupted = 1;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (!interrupted) {
+        first_interrupt = now;
+        interrupted = 1;
+    } else if (now.tv_sec - first_interrupt.tv_sec > 1) {
+        signal(signal_number, SIG_DFL);
+        raise(signal_number);
+    }
 }
 
-/* The first Ctrl-C asks for a clean stop, a second one ends the program at once. */
 static void catch_interrupts(void)
 {
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
 }
@@ -57,13 +68,16 @@ static void show_progress(const struct gw_train_progress *p, void *user)
         return;
     d->shown = true;
     d->last = now;
-    char left[32], saved[48] = "";
+    char left[32], saved[48] = "", dropped[48] = "";
     time_text(p->seconds_left, left, sizeof left);
     if (p->times_smaller > 0)
         snprintf(saved, sizeof saved, "  bytes %.1f times fewer", p->times_smaller);
-    fprintf(stderr, "%sstep %llu/%llu  loss %.4f  %s %.2f %%  %.0f images/s%s  %s left%s", d->terminal ? "\r" : "",
+    if (p->skipped_steps)
+        snprintf(dropped, sizeof dropped, "  %llu steps dropped", (unsigned long long)p->skipped_steps);
+    fprintf(stderr, "%sstep %llu/%llu  loss %.4f  %s %.2f %%  %.0f images/s%s%s  %s left%s", d->terminal ? "\r" : "",
             (unsigned long long)p->step, (unsigned long long)p->steps, p->loss, p->accuracy_is_test ? "test" : "train",
-            100 * p->accuracy, p->images_per_second, saved, left, d->terminal && !last ? "\033[K" : d->terminal ? "\033[K\n" : "\n");
+            100 * p->accuracy, p->images_per_second, saved, dropped,
+            left, d->terminal && !last ? "\033[K" : d->terminal ? "\033[K\n" : "\n");
     fflush(stderr);
 }
 
@@ -102,10 +116,13 @@ static void print_summary(const struct gw_train_summary *s, const char *out)
               "waiting %.2f)", s->net, s->codec, s->workers, s->workers == 1 ? "" : "s", s->batch,
               (unsigned long long)s->steps, s->seconds, s->images_per_second, s->step_ms, s->compute_ms, s->encode_ms,
               s->wait_ms);
-    tool_note("test accuracy %.2f %%, train accuracy %.2f %%, train loss %.4f", 100 * s->test_accuracy,
-              100 * s->train_accuracy, s->train_loss);
+    if (isnan(s->train_loss))
+        tool_note("test accuracy %.2f %%; every one of the last steps was dropped", 100 * s->test_accuracy);
+    else
+        tool_note("test accuracy %.2f %%, train accuracy %.2f %%, train loss %.4f", 100 * s->test_accuracy,
+                  100 * s->train_accuracy, s->train_loss);
     if (s->skipped_steps)
-        tool_note("%llu steps were dropped: a gradient held a NaN or an infinity", (unsigned long long)s->skipped_steps);
+        tool_note("%llu steps were dropped: a gradient held a NaN or an infinity; a smaller --lr may help", (unsigned long long)s->skipped_steps);
     if (s->bytes_up)
         tool_note("up %s (%.2f times smaller than float32's %s), down %s (%.2f times)", up,
                   (double)s->dense_bytes / (double)s->bytes_up, dense, down, (double)s->dense_bytes / (double)s->bytes_down);

@@ -39,7 +39,7 @@ static void put(FILE *file, const char *key, double value)
 /* One step, all workers together. */
 struct totals {
     double loss, accuracy, compute_seconds, encode_seconds, wait_seconds, bound_gap;
-    uint64_t bytes_up, bytes_down, dense_bytes, nonzeros, elements;
+    uint64_t bytes_up, bytes_down, dense_bytes;
     uint32_t correct, test_correct;
 };
 
@@ -57,8 +57,6 @@ static struct totals add_up(const struct gw_step_record *records, uint32_t worke
         s.bytes_up += r->result.bytes_up;
         s.bytes_down += r->result.bytes_down;
         s.dense_bytes += r->result.dense_bytes;
-        s.nonzeros += r->result.nonzeros;
-        s.elements += r->result.elements;
         s.bound_gap = fmax(s.bound_gap, r->result.bound_gap);
     }
     s.loss /= batch;
@@ -78,7 +76,7 @@ static void write_line(struct gw_metrics *m, uint64_t step, const struct totals 
     put(f, "encode_ms", 1e3 * s->encode_seconds);
     put(f, "wait_ms", 1e3 * s->wait_seconds);
     fprintf(f, ", \"bytes_up\": %llu, \"bytes_down\": %llu", (unsigned long long)s->bytes_up, (unsigned long long)s->bytes_down);
-    put(f, "nonzero_share", s->elements ? (double)s->nonzeros / (double)s->elements : 0);
+    put(f, "nonzero_share", first->accounted ? (double)first->result.nonzeros / (double)first->result.elements : NAN);
     put(f, "bound_gap", s->bound_gap);
     fprintf(f, ", \"committed\": %s", first->result.committed ? "true" : "false");
     if (first->evaluated)
@@ -141,6 +139,7 @@ void gw_metrics_progress(const struct gw_metrics *m, struct gw_train_progress *p
     p->accuracy = p->accuracy_is_test ? m->test_accuracy : m->running_accuracy;
     p->images_per_second = (double)m->n_steps * m->batch / m->step_seconds;
     p->seconds_left = m->step_seconds / (double)m->n_steps * (double)(m->steps - m->n_steps);
+    p->skipped_steps = m->n_skipped;
     p->times_smaller = m->bytes_up ? (double)m->dense_bytes / (double)m->bytes_up : 0;
 }
 

@@ -12,6 +12,7 @@ struct gw_step_record {
     double step_seconds, compute_seconds;
     gw_step_result result;
     double lr;
+    bool accounted;           /* its frames were counted symbol by symbol (rank 0, some steps) */
     bool evaluated;           /* its share of the test set was looked at after this step */
     uint32_t test_correct;
 };

@@ -19,7 +19,7 @@
 enum { GW_TEAM_RING = 4 };
 
 /* Steps whose frames are counted symbol by symbol, spread over the run, the last one included. */
-enum { GW_TEAM_ACCOUNTED = 10 };
+enum { GW_TEAM_ACCOUNTED = 100 };
 
 struct gw_team {
     const struct gw_train_options *options;

@@ -69,6 +69,7 @@ struct gw_train_progress {
     double accuracy;      /* of the test set where it was looked at, else of the last training batches */
     bool accuracy_is_test;
     double images_per_second, seconds_left;
+    uint64_t skipped_steps;
     double times_smaller; /* dense bytes over bytes up; 0 with one worker */
 };
 

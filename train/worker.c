@@ -147,12 +147,13 @@ static gw_status step(struct gw_worker *w, uint64_t t)
     const struct gw_train_options *o = team->options;
     struct gw_step_record *record = &team->records[(t % GW_TEAM_RING) * o->workers + w->rank];
     *record = (struct gw_step_record){0};
-    bool accounted = w->rank == 0 && t * GW_TEAM_ACCOUNTED / team->steps != (t + 1) * GW_TEAM_ACCOUNTED / team->steps;
+    record->accounted =
+        w->rank == 0 && t * GW_TEAM_ACCOUNTED / team->steps != (t + 1) * GW_TEAM_ACCOUNTED / team->steps;
     double begin = gw_clock_seconds();
 
     if (w->rank == 0)
         lead(team, t);
-    if (accounted)
+    if (record->accounted)
         gw_exchange_account(w->exchange, true);
     GW_TRY(gw_exchange_begin(w->exchange, (uint32_t)t));
     GW_TRY(compute(w, t, record));
@@ -167,9 +168,11 @@ static gw_status step(struct gw_worker *w, uint64_t t)
                        team->network.tensors[record->result.bad_tensor].name, record->result.bad_rank);
     record->step_seconds = gw_clock_seconds() - begin;
 
-    if (accounted) {
+    if (record->accounted) {
         if (record->result.committed)
             GW_TRY(account(w));
+        else
+            record->accounted = false; /* a dropped step sent no frames */
         gw_exchange_account(w->exchange, false);
     }
     if ((t + 1) % team->steps_per_epoch == 0 || t + 1 == team->steps) {
