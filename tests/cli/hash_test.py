@@ -1,0 +1,51 @@
+"""One seed, one parameter hash: whatever packs the frames, on any number of codec threads, any kernels, merged or not."""
+
+import os
+
+import harness
+
+# 784 x 100 weights are more than one chunk; the biases are far less.
+RUN = ["--net", "mlp:784-100-10", "--data", "digits", "--workers", "4", "--batch", "32", "--steps", "12", "--seed", "3"]
+PACKINGS = [f"code={code},pull={pull},entropy={entropy}"
+            for code, pull in (("auto", "auto"), ("2bit", "packed"), ("base3", "radix"), ("mask", "gaps"), ("gaps", "packed"))
+            for entropy in ("auto", "on", "off")]
+
+
+class Hash(harness.Case):
+    def setUp(self):
+        super().setUp()
+        if "\n  train " not in self.ok("help"):
+            self.skipTest("the tool is built without the trainer")
+
+    def hash_of(self, codec, *words, **environment):
+        done = self.run_tool("train", *RUN, "--codec", codec, *words, "--json", env={**os.environ, **environment})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        summary = harness.json.loads(done.stdout)
+        self.assertTrue(summary["replicas_identical"])
+        return summary["parameter_hash"]
+
+    def same(self, codec):
+        """The hash of a codec, which threads, kernels and merging must not change."""
+        expected = self.hash_of(codec)
+        for words in (["--codec-threads", "2"], ["--plan", "single"], ["--plan", "single", "--codec-threads", "3"]):
+            self.assertEqual(self.hash_of(codec, *words), expected, words)
+        for level in ("scalar", "avx2", "avx512", "neon"):
+            self.assertEqual(self.hash_of(codec, GRADWIRE_CPU=level), expected, level)
+        return expected
+
+    def test_packing_changes_nothing(self):
+        hashes = {packing: self.hash_of("ternary:" + packing) for packing in PACKINGS}
+        self.assertEqual(len(set(hashes.values())), 1, hashes)
+        self.assertEqual(self.same("ternary"), hashes[PACKINGS[0]])
+
+    def test_other_scalers_and_codecs(self):
+        hashes = [self.same(codec) for codec in ("none", "bf16", "ternary:share=off", "ternary:bucket=512", "ternary:clip=0",
+                                                 "ternary:scope=global")]
+        self.assertEqual(len(set(hashes)), len(hashes), "different codecs gave the same parameters")
+
+    def test_seed_changes_everything(self):
+        self.assertNotEqual(self.hash_of("ternary"), self.hash_of("ternary", "--seed", "4"))
+
+
+if __name__ == "__main__":
+    harness.main()
