@@ -32,6 +32,7 @@ static gw_status check_options(const gw_exchange_options *o)
 static void release(struct gw_exchange *ex)
 {
     gw_message_queue_clear(&ex->early);
+    gw_buffers_clear(&ex->buffers);
     gw_message_free(ex->wake);
     gw_layout_fini(ex);
     for (uint32_t t = 0; ex->tensors && t < ex->n_tensors; t++)
@@ -99,6 +100,7 @@ gw_status gw_exchange_create(gw_context *context, const gw_exchange_options *opt
         ex->timeout_ms = options->timeout_ms ? options->timeout_ms : 60000;
         ex->global = gw_codec_is_global(options->codec);
         ex->n_tensors = options->n_tensors;
+        ex->buffers = (struct gw_buffers){.context = context, .most = 2 * options->link.size}; /* a group's pushes and pulls */
         status = fill(ex, options);
         if (status == GW_OK)
             status = start(ex);

@@ -45,7 +45,7 @@ static gw_status verdict_read(const struct gw_exchange *ex, const gw_message *me
 
 static void *message_new(struct gw_exchange *ex, enum message_type type, const struct group *group, size_t n_bytes)
 {
-    void *bytes = gw_message_alloc(ex->context, n_bytes);
+    void *bytes = gw_buffers_take(&ex->buffers, n_bytes);
     if (bytes)
         message_header_write(bytes, &(struct message_header){.type = (uint8_t)type,
                                                              .version = MESSAGE_VERSION,
@@ -87,7 +87,7 @@ static gw_status send_to_all(struct gw_exchange *ex, void *bytes, size_t n_bytes
     if (!bytes)
         return GW_ERR_MEMORY;
     for (uint32_t i = 1; i < ex->link.size; i++) {
-        void *copy = gw_message_alloc(ex->context, n_bytes);
+        void *copy = gw_buffers_take(&ex->buffers, n_bytes);
         if (copy)
             memcpy(copy, bytes, n_bytes);
         gw_status status = send_to(ex, (ex->link.rank + i) % ex->link.size, copy, n_bytes);
@@ -415,7 +415,7 @@ static gw_status handle_push(struct gw_exchange *ex, struct group *group, gw_mes
         status = send_averages(ex, group);
     gw_round_reset(group->round);
     for (uint32_t r = 0; r < ex->link.size; r++) {
-        gw_message_free(group->pushes[r].bytes);
+        gw_buffers_give(&ex->buffers, group->pushes[r].bytes);
         group->pushes[r].bytes = NULL;
     }
     return status;
@@ -457,7 +457,7 @@ static gw_status begin_step(struct gw_exchange *ex, uint32_t step, bool account)
     gw_message message;
     while (status == GW_OK && gw_message_queue_take(&early, &message)) {
         status = handle(ex, &message);
-        gw_message_free(message.bytes);
+        gw_buffers_give(&ex->buffers, message.bytes);
     }
     gw_message_queue_clear(&early);
     return status;
@@ -555,7 +555,7 @@ static gw_status turn(struct gw_exchange *ex, bool *stop)
     if (is_wake(ex, &message))
         return handle_wake(ex, &message, stop);
     status = handle(ex, &message);
-    gw_message_free(message.bytes);
+    gw_buffers_give(&ex->buffers, message.bytes);
     return status;
 }
 

@@ -2,6 +2,7 @@
 #ifndef GW_EXCHANGE_STATE_H
 #define GW_EXCHANGE_STATE_H
 
+#include "exchange/buffers.h"
 #include "exchange/message.h"
 #include "link/message.h"
 #include "owner/round.h"
@@ -112,6 +113,7 @@ struct gw_exchange {
     bool account;
     uint32_t n_in_flight;          /* groups that wait for other members */
     uint32_t n_done;
+    struct gw_buffers buffers;
     struct gw_message_queue early; /* messages of a step that this member has not begun */
     uint32_t *taken;               /* tensors under way from `submitted` to being measured */
     struct verdict verdict;

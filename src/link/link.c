@@ -14,6 +14,7 @@ void *gw_message_alloc(gw_context *context, size_t n_bytes)
     struct gw_message_node *node = gw_alloc(context, total, 1);
     if (!node)
         return NULL;
+    node->capacity = n_bytes;
     node->allocator = context ? context->allocator : (gw_allocator){NULL, NULL, NULL};
     return gw_message_bytes_of(node);
 }

@@ -7,6 +7,7 @@
 struct gw_message_node {
     struct gw_message_node *next;
     size_t n_bytes;
+    size_t capacity;        /* bytes that were taken */
     gw_allocator allocator; /* where the memory came from */
     uint32_t from;
 };

@@ -1,0 +1,54 @@
+#include "exchange/buffers.h"
+
+#define SMALLEST ((size_t)16 << 10)
+
+/* The class of messages of this capacity, and the capacity of all its messages, at most a quarter above. GW_BUFFERS_CLASSES for
+ * what is too small or too large to be kept. */
+static uint32_t class_of(size_t capacity, size_t *rounded)
+{
+    *rounded = capacity;
+    if (capacity < SMALLEST)
+        return GW_BUFFERS_CLASSES;
+    size_t quarter = SMALLEST / 4;
+    for (uint32_t class = 0; class < GW_BUFFERS_CLASSES; class += 4, quarter *= 2) {
+        for (uint32_t i = 0; i < 4; i++) { /* 4, 5, 6, 7 quarters */
+            *rounded = (4 + i) * quarter;
+            if (capacity <= *rounded)
+                return class + i;
+        }
+    }
+    *rounded = capacity;
+    return GW_BUFFERS_CLASSES;
+}
+
+void *gw_buffers_take(struct gw_buffers *buffers, size_t n_bytes)
+{
+    size_t rounded;
+    gw_message message;
+    uint32_t class = class_of(n_bytes, &rounded);
+    if (class < GW_BUFFERS_CLASSES && gw_message_queue_take(&buffers->classes[class].kept, &message)) {
+        buffers->classes[class].n--;
+        return message.bytes;
+    }
+    return gw_message_alloc(buffers->context, rounded);
+}
+
+void gw_buffers_give(struct gw_buffers *buffers, void *bytes)
+{
+    if (!bytes)
+        return;
+    size_t capacity = gw_message_node_of(bytes)->capacity, rounded;
+    uint32_t class = class_of(capacity, &rounded);
+    if (class == GW_BUFFERS_CLASSES || capacity != rounded || buffers->classes[class].n == buffers->most) {
+        gw_message_free(bytes);
+        return;
+    }
+    gw_message_queue_put(&buffers->classes[class].kept, &(gw_message){.bytes = bytes});
+    buffers->classes[class].n++;
+}
+
+void gw_buffers_clear(struct gw_buffers *buffers)
+{
+    for (uint32_t class = 0; class < GW_BUFFERS_CLASSES; class++)
+        gw_message_queue_clear(&buffers->classes[class].kept);
+}
