@@ -108,3 +108,12 @@ gw_status gw_reorder_out_of(dnnl_engine_t engine, const dnnl_memory_desc_t *made
     GW_TRY(gw_blob_create(engine, made, NULL, from));
     return create_reorder(engine, from, to, reorder);
 }
+
+#ifdef __SANITIZE_THREAD__
+/* oneDNN is not compiled for the thread sanitizer, which so cannot see how its primitive cache is locked. */
+__attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
+const char *__tsan_default_suppressions(void)
+{
+    return "race:libdnnl.so\n";
+}
+#endif

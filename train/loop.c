@@ -48,7 +48,7 @@ static gw_status declare_tensors(struct gw_team *team)
         const struct gw_param *p = &team->network.tensors[t];
         team->tensors[t] = (gw_tensor){.name = p->name, .id = t, .n_elems = p->n_elems, .last_layer = p->last_layer};
         team->group_of[t] = single ? 0 : p->layer;
-        snprintf(team->traffic[t].name, sizeof team->traffic[t].name, "%s", p->name);
+        memcpy(team->traffic[t].name, p->name, sizeof p->name);
         team->traffic[t].elements = p->n_elems;
     }
     return GW_OK;

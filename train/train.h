@@ -42,7 +42,7 @@ struct gw_train_options {
 
 /* One tensor's frames on rank 0, the mean over some steps spread over the run. */
 struct gw_train_tensor {
-    char name[48];
+    char name[sizeof((struct gw_param *)0)->name];
     uint64_t elements;
     double nonzero_share;
     double push_bits, push_entropy; /* bits per element; frames whole, and the symbols' order-0 entropy */
