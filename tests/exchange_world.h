@@ -96,6 +96,7 @@ struct member {
     gw_link inner;
     struct gw_message_queue *arrived; /* of each sender */
     uint64_t chaos_state;
+    uint32_t n_received; /* from others */
 
     /* What the thread saw. */
     gw_status status; /* the first that was not GW_OK */
@@ -124,8 +125,10 @@ struct world {
     uint32_t n_poisons;
     enum quits quits; /* `quitter` does, in step quits_step, once it has submitted quits_after tensors */
     uint32_t quitter, quits_step, quits_after;
+    long late_us; /* rank 0 begins step quits_step that much later than the others */
     uint32_t victim; /* whose fails_at-th allocation fails, from gw_exchange_create on; 0: none */
     long fails_at;
+    uint32_t spoils_at; /* the message that rank 0 receives from another arrives altered, 1 the first; 0: none */
 
     /* The rest. */
     gw_context *context;
@@ -187,11 +190,28 @@ static gw_status world_send(void *self, uint32_t to, void *bytes, size_t n_bytes
     return m->inner.ops->send(m->inner.self, to, bytes, n_bytes, timeout_ms);
 }
 
+/* Flips a bit of what has arrived, or cuts it. */
+static void world_spoil(struct member *m, gw_message *message)
+{
+    if (m->rank != 0 || message->from == 0 || ++m->n_received != m->world->spoils_at)
+        return;
+    uint64_t x = world_mix(m->world->order_seed);
+    size_t within = x & 1 && message->n_bytes > 64 ? 64 : message->n_bytes; /* headers more often than their share */
+    if (x >> 1 & 3)
+        ((uint8_t *)message->bytes)[(x >> 16) % within] ^= (uint8_t)(1u << (x >> 8 & 7));
+    else
+        message->n_bytes = (x >> 16) % within;
+}
+
 static gw_status world_recv(void *self, uint32_t timeout_ms, gw_message *message)
 {
     struct member *m = self;
-    if (!m->world->chaos)
-        return m->inner.ops->recv(m->inner.self, timeout_ms, message);
+    if (!m->world->chaos) {
+        gw_status status = m->inner.ops->recv(m->inner.self, timeout_ms, message);
+        if (status == GW_OK)
+            world_spoil(m, message);
+        return status;
+    }
     for (uint32_t wait = 0;; wait = timeout_ms) {
         gw_status status;
         while ((status = m->inner.ops->recv(m->inner.self, wait, message)) == GW_OK) {
@@ -260,6 +280,8 @@ static bool world_step(struct member *m, gw_exchange *ex, uint32_t step, float *
     bool quits = w->quits && m->rank == w->quitter && step == w->quits_step;
     uint32_t order[64];
     world_order(w, m->rank, step, order);
+    if (m->rank == 0 && step == w->quits_step && w->late_us)
+        world_pause(w->late_us);
     if (!world_good(m, gw_exchange_begin(ex, quits && w->quits == QUIT_WRONG_STEP ? step + 1000 : step)))
         return false;
     for (uint32_t i = 0; i < w->n_tensors; i++) {

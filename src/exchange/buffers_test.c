@@ -44,8 +44,10 @@ static void large_ones_are_used_again(void **state)
         char *first = gw_buffers_take(&buffers, n_bytes);
         assert_non_null(first);
         memset(first, 1, n_bytes);
-        gw_buffers_give(&buffers, first);
-        assert_ptr_equal(gw_buffers_take(&buffers, n_bytes - 1), first);
+        for (int again = 0; again < 5; again++) {
+            gw_buffers_give(&buffers, first);
+            assert_ptr_equal(gw_buffers_take(&buffers, n_bytes - 1), first);
+        }
         assert_in_range(gw_message_node_of(first)->capacity, n_bytes, n_bytes + n_bytes / 4);
         gw_buffers_give(&buffers, first);
         void *other = gw_buffers_take(&buffers, 2 * n_bytes); /* kept by size */

@@ -282,16 +282,17 @@ static void a_silent_member_is_named(void **state)
         const char *spec;
         uint32_t quitter, after;
         const uint32_t *group_of;
+        long late_us;
     } cases[] = {
-        {"none", 2, 0, NULL},         /* the others wait for its gradients */
-        {"ternary", 1, 4, NULL},      /* ... for its statistics */
-        {"ternary", 1, 0, one_group}, /* ... rank 2 for the coordinator, who waits for it */
-        {"ternary", 0, 0, one_group}, /* it is the only coordinator */
+        {"none", 2, 0, NULL, 0},              /* the others wait for its gradients */
+        {"ternary", 1, 4, NULL, 0},           /* ... for its statistics */
+        {"ternary", 1, 0, one_group, 400000}, /* rank 2 has waited for the coordinator long before that waits for rank 1 */
+        {"ternary", 0, 0, one_group, 0},      /* it is the only coordinator */
     };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         struct world world = {.spec = cases[c].spec, .n = 3, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 2, .seed = 6,
                               .quitter = cases[c].quitter, .quits_step = 1, .quits_after = cases[c].after, .quits = QUIT_SILENT,
-                              .group_of = cases[c].group_of, .timeout_ms = 1000};
+                              .group_of = cases[c].group_of, .timeout_ms = 1000, .late_us = cases[c].late_us};
         char name[16];
         snprintf(name, sizeof name, "rank %u", cases[c].quitter);
         world_run(&world);
@@ -406,6 +407,30 @@ static void nonsense_is_refused(void **state)
     }
 }
 
+/* One altered message, any of them: members end with a status each, and where all go on they agree. */
+static void an_altered_message_does_no_harm(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {20000, 300};
+    static const char *const some[] = {"none", "ternary", "ternary:bucket=1024,share=off"};
+    uint32_t refused = 0, turns = 0;
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        for (size_t s = 0; s < sizeof some / sizeof some[0]; s++, turns++) {
+            struct world world = {.spec = some[s], .n = 3, .sizes = sizes, .n_tensors = 2, .n_steps = 2, .seed = 6,
+                                  .order_seed = 1000 * s + seed, .spoils_at = 1 + (uint32_t)seed % 10, .timeout_ms = 400};
+            world_run(&world);
+            bool ended = false;
+            for (uint32_t r = 0; r < world.n; r++)
+                ended = ended || world.members[r].status < 0;
+            for (uint32_t r = 1; r < world.n && !ended; r++)
+                assert_int_equal(world.members[r].hash[1], world.members[0].hash[1]);
+            refused += ended;
+            world_end(&world);
+        }
+    }
+    assert_true(refused > turns / 2);
+}
+
 /* ---- memory ------------------------------------------------------------------------------------------ */
 
 static void every_allocation_may_fail(void **state)
@@ -446,7 +471,8 @@ int main(void)
         cmocka_unit_test(bytes_are_what_crossed), cmocka_unit_test(options_are_checked),
         cmocka_unit_test(links_serve_again), cmocka_unit_test(a_member_that_goes_is_named),
         cmocka_unit_test(a_silent_member_is_named), cmocka_unit_test(different_steps_are_an_error),
-        cmocka_unit_test(nonsense_is_refused), cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(nonsense_is_refused), cmocka_unit_test(an_altered_message_does_no_harm),
+        cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
