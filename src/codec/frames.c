@@ -43,7 +43,7 @@ gw_status gw_frame_parse(const void *src, size_t src_bytes, gw_frame_info *info)
 float gw_frame_scaler(const void *src, size_t src_bytes, uint64_t i)
 {
     struct gw_frame frame;
-    if (gw_frame_read(src, src_bytes, &frame) < 0 || i >= frame.n_scalers)
+    if (gw_frame_read_header(src, src_bytes, &frame) < 0 || i >= frame.n_scalers)
         return 0;
     return gw_get_float(frame.scalers + 4 * i);
 }

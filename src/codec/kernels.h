@@ -17,6 +17,14 @@ struct gw_ternary_draw {
 /* Elements whose random bits come from the same 16 Philox blocks. */
 #define GW_DRAW_GROUP 128
 
+/* A chunk's ternary values. */
+struct gw_bitmaps {
+    const uint64_t *nonzero, *sign;
+};
+
+/* Bitmap pairs added in one pass over the planes. */
+#define GW_ADD_FRAMES 8
+
 struct gw_kernels {
     const char *name;
 
@@ -42,9 +50,9 @@ struct gw_kernels {
     /* out[i] = nonzero ? (sign ? -s : s) : 0; sign only where nonzero. `stream`: out is larger than the cache; stores may go around it. */
     void (*expand)(const uint64_t *nonzero, const uint64_t *sign, uint64_t n, float s, bool stream, float *out);
 
-    /* Adds a ternary bitmap pair to `n_planes` bit planes that hold sums: digit += value + 1. Plane j of word w stands in
-     * planes[j * n_words + w]. sign only where nonzero. */
-    void (*add_digits)(const uint64_t *nonzero, const uint64_t *sign, uint64_t n_words, uint64_t *planes, uint32_t n_planes);
+    /* Adds n_frames (at most GW_ADD_FRAMES) ternary bitmap pairs to `n_planes` bit planes that hold sums: digit += value + 1 for
+     * each. Plane j of word w stands in planes[j * n_words + w]. sign only where nonzero. */
+    void (*add_digits)(const struct gw_bitmaps *frames, uint32_t n_frames, uint64_t n_words, uint64_t *planes, uint32_t n_planes);
 
     /* out[i] = (digit_i - offset) * q over whole groups of 64: plane j of group w stands in src[8 * (w * n_planes + j)]. Returns
      * the largest digit met. */

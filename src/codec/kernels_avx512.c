@@ -208,6 +208,8 @@ TARGET static uint32_t decode_planes_avx512(const uint8_t *src, uint32_t n_plane
 }
 
 #define GW_SUFFIX(name) name##_avx512
+#define GW_XOR3(a, b, c) ((words8_avx512)_mm512_ternarylogic_epi64((__m512i)(a), (__m512i)(b), (__m512i)(c), 0x96))
+#define GW_MAJORITY(a, b, c) ((words8_avx512)_mm512_ternarylogic_epi64((__m512i)(a), (__m512i)(b), (__m512i)(c), 0xE8))
 #define GW_TARGET TARGET
 #define GW_GATHER(nonzero, sign) _pext_u64(sign, nonzero)
 #define GW_SCATTER(bits, nonzero) _pdep_u64(bits, nonzero)

@@ -31,44 +31,91 @@ GW_TARGET static uint64_t GW_SUFFIX(scatter_signs)(const uint64_t *nonzero, uint
                                                    size_t src_bytes, uint64_t *sign)
 {
     uint64_t at = 0; /* bit */
-    for (uint64_t w = 0; w < n_words; w++) {
-        size_t byte = (size_t)(at >> 3);
-        unsigned shift = at & 7;
-        uint64_t bits;
-        if (byte + 9 <= src_bytes)
-            bits = gw_get64(src + byte) >> shift | (uint64_t)src[byte + 8] << 1 << (63 - shift);
-        else if (byte < src_bytes)
-            bits = gw_get_partial(src + byte, src_bytes - byte) >> shift |
-                   (src_bytes - byte > 8 ? (uint64_t)src[byte + 8] << 1 << (63 - shift) : 0);
-        else
-            bits = 0;
+    uint64_t n_safe = src_bytes >= 9 ? 8 * (src_bytes - 9) + 1 : 0, w = 0;
+    for (; w < n_words && at < n_safe; w++) {
+        uint64_t count = (uint64_t)__builtin_popcountll(nonzero[w]);
+        uint64_t bits = gw_get64(src + (at >> 3)) >> (at & 7);
+        /* Eight bytes from any bit on hold at least 57 whole bits, which is enough but for the fullest words. */
+        if (__builtin_expect(count > 57, 0))
+            bits |= (uint64_t)src[(at >> 3) + 8] << 1 << (63 - (at & 7));
+        sign[w] = GW_SCATTER(bits, nonzero[w]);
+        at += count;
+    }
+    for (; w < n_words; w++) {
+        size_t byte = (size_t)(at >> 3), left = byte < src_bytes ? src_bytes - byte : 0;
+        uint64_t bits = gw_get_partial(src + (left ? byte : 0), left) >> (at & 7);
+        if (left > 8 && (at & 7))
+            bits |= (uint64_t)src[byte + 8] << (64 - (at & 7));
         sign[w] = GW_SCATTER(bits, nonzero[w]);
         at += (uint64_t)__builtin_popcountll(nonzero[w]);
     }
     return at;
 }
 
-GW_TARGET static void GW_SUFFIX(add_digits)(const uint64_t *restrict nonzero, const uint64_t *restrict sign, uint64_t n_words,
-                                            uint64_t *restrict planes, uint32_t n_planes)
+/* Eight words at a time: a 512-bit register, or what the instruction set makes of it. */
+typedef uint64_t GW_SUFFIX(words8) __attribute__((vector_size(64)));
+
+/* One-bit adders on every bit. An instruction set with three-operand logic brings its own GW_XOR3 and GW_MAJORITY. */
+#ifndef GW_XOR3
+#define GW_XOR3(a, b, c) ((a) ^ (b) ^ (c))
+#define GW_MAJORITY(a, b, c) (((a) & (b)) | ((c) & ((a) ^ (b))))
+#endif
+
+/* Counts eight bits into four: four full adders and three half adders. */
+#define GW_COUNT8(in, out)                                                          \
+    do {                                                                            \
+        GW_SUFFIX(words8) s0_ = GW_XOR3(in[0], in[1], in[2]);                       \
+        GW_SUFFIX(words8) c0_ = GW_MAJORITY(in[0], in[1], in[2]);                   \
+        GW_SUFFIX(words8) s1_ = GW_XOR3(in[3], in[4], in[5]);                       \
+        GW_SUFFIX(words8) c1_ = GW_MAJORITY(in[3], in[4], in[5]);                   \
+        GW_SUFFIX(words8) s2_ = in[6] ^ in[7], c2_ = in[6] & in[7];                 \
+        GW_SUFFIX(words8) c3_ = GW_MAJORITY(s0_, s1_, s2_);                         \
+        GW_SUFFIX(words8) t_ = GW_XOR3(c0_, c1_, c2_), d_ = GW_MAJORITY(c0_, c1_, c2_); \
+        out[0] = GW_XOR3(s0_, s1_, s2_);                                            \
+        out[1] = t_ ^ c3_;                                                          \
+        out[2] = d_ ^ (t_ & c3_);                                                   \
+        out[3] = d_ & (t_ & c3_);                                                   \
+    } while (0)
+
+GW_TARGET static void GW_SUFFIX(add_digits)(const struct gw_bitmaps *frames, uint32_t n_frames, uint64_t n_words,
+                                            uint64_t *planes, uint32_t n_planes)
 {
-    /* value + 1 is the sum of two bits, "positive" and "not negative": one full adder into plane 0, half adders above. */
-    uint64_t carry[64];
-    for (uint64_t first = 0; first < n_words; first += 64) {
-        uint64_t n = n_words - first < 64 ? n_words - first : 64;
-        uint64_t *plane = planes + first;
-        for (uint64_t w = 0; w < n; w++) {
-            uint64_t negative = sign[first + w], positive = nonzero[first + w] & ~negative, old = plane[w];
-            uint64_t odd = positive ^ ~negative;
-            plane[w] = old ^ odd;
-            carry[w] = (positive & ~negative) | (old & odd);
+    for (uint64_t w = 0; w < n_words; w += 8) {
+        size_t bytes = n_words - w < 8 ? 8 * (size_t)(n_words - w) : 64;
+#define GW_MOVE(to, from) (bytes == 64 ? memcpy(to, from, 64) : memcpy(to, from, bytes))
+        /* value + 1 in two bits: 1 where zero, 2 where positive. */
+        GW_SUFFIX(words8) zero[GW_ADD_FRAMES] = {{0}}, positive[GW_ADD_FRAMES] = {{0}}, ones[4], twos[4], add[5], carry = {0};
+        for (uint32_t r = 0; r < n_frames; r++) {
+            GW_SUFFIX(words8) on = {0}, negative = {0};
+            GW_MOVE(&on, frames[r].nonzero + w);
+            GW_MOVE(&negative, frames[r].sign + w);
+            zero[r] = ~on;
+            positive[r] = on & ~negative;
         }
-        for (uint32_t j = 1; j < n_planes; j++) {
-            plane += n_words;
-            for (uint64_t w = 0; w < n; w++) {
-                uint64_t old = plane[w];
-                plane[w] = old ^ carry[w];
-                carry[w] &= old;
+        GW_COUNT8(zero, ones);
+        GW_COUNT8(positive, twos);
+        add[0] = ones[0];
+        carry = ones[1] & twos[0];
+        add[1] = ones[1] ^ twos[0];
+        add[2] = GW_XOR3(ones[2], twos[1], carry);
+        carry = GW_MAJORITY(ones[2], twos[1], carry);
+        add[3] = GW_XOR3(ones[3], twos[2], carry);
+        carry = GW_MAJORITY(ones[3], twos[2], carry);
+        add[4] = twos[3] ^ carry; /* eight frames make at most 16 */
+        carry ^= carry;
+        uint64_t *plane = planes + w;
+        for (uint32_t j = 0; j < n_planes; j++, plane += n_words) {
+            GW_SUFFIX(words8) old = {0}, sum;
+            GW_MOVE(&old, plane);
+            if (j < 5) {
+                sum = GW_XOR3(old, add[j], carry);
+                carry = GW_MAJORITY(old, add[j], carry);
+            } else {
+                sum = old ^ carry;
+                carry &= old;
             }
+            GW_MOVE(plane, &sum);
         }
+#undef GW_MOVE
     }
 }

@@ -60,7 +60,7 @@ void gw_frame_seal(void *dst, struct gw_frame *frame)
     gw_frame_reseal(dst, frame->frame_bytes);
 }
 
-gw_status gw_frame_read(const void *src, size_t src_bytes, struct gw_frame *frame)
+gw_status gw_frame_read_header(const void *src, size_t src_bytes, struct gw_frame *frame)
 {
     const uint8_t *h = src;
     if (src_bytes >= 2 && (h[0] != 'G' || h[1] != 'W'))
@@ -101,7 +101,13 @@ gw_status gw_frame_read(const void *src, size_t src_bytes, struct gw_frame *fram
     frame->frame_bytes = head + frame->payload_bytes;
     frame->scalers = h + GW_HEADER_BYTES;
     frame->payload = h + head;
-    if (gw_get64(h + 48) != checksum(h, frame->frame_bytes))
+    return GW_OK;
+}
+
+gw_status gw_frame_read(const void *src, size_t src_bytes, struct gw_frame *frame)
+{
+    GW_TRY(gw_frame_read_header(src, src_bytes, frame));
+    if (gw_get64((const uint8_t *)src + 48) != checksum(src, frame->frame_bytes))
         return gw_fail(GW_ERR_FRAME_CHECKSUM, "the frame was altered: its checksum does not match its %zu bytes",
                        frame->frame_bytes);
     return GW_OK;

@@ -49,4 +49,7 @@ void gw_frame_reseal(void *dst, size_t frame_bytes);
 /* Reads and checks everything that does not depend on the codec: length, magic, version, flags, limits, checksum. */
 gw_status gw_frame_read(const void *src, size_t src_bytes, struct gw_frame *frame);
 
+/* The same but for the checksum: for frames that were checked before. */
+gw_status gw_frame_read_header(const void *src, size_t src_bytes, struct gw_frame *frame);
+
 #endif

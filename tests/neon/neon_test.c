@@ -84,8 +84,12 @@ int main(void)
         uint64_t planes[2][WORDS * 16] = {{0}};
         for (uint32_t i = 0; i < n_planes * WORDS; i++)
             planes[0][i] = planes[1][i] = next();
-        neon->add_digits(nz[1], sg[1], WORDS, planes[0], n_planes);
-        ref->add_digits(nz[1], sg[1], WORDS, planes[1], n_planes);
+        struct gw_bitmaps frames[GW_ADD_FRAMES];
+        for (int r = 0; r < GW_ADD_FRAMES; r++) /* sets that overlap the last frame's in part */
+            frames[r] = (struct gw_bitmaps){nz[1] + r % 3, sg[1] + r % 3};
+        uint32_t n_frames = 1 + (uint32_t)(next() % GW_ADD_FRAMES);
+        neon->add_digits(frames, n_frames, WORDS - 2, planes[0], n_planes);
+        ref->add_digits(frames, n_frames, WORDS - 2, planes[1], n_planes);
         check(!memcmp(planes[0], planes[1], sizeof planes[0]), "add_digits", n_planes);
         uint32_t offset = (uint32_t)(next() % (1u << (n_planes - 1)));
         uint32_t most_a = neon->decode_planes((const uint8_t *)planes[0], n_planes, WORDS, offset, 0.3f, false, a);

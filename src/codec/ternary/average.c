@@ -89,10 +89,10 @@ void ternary_sum_digits(const struct ternary_sums *sums, const uint64_t *planes,
 static size_t pack_planes(const struct ternary_sums *sums, const uint64_t *planes, uint32_t n, uint8_t *dst)
 {
     uint32_t n_words = (n + 63) / 64, whole = n / 64, n_planes = sums->n_planes;
-    for (uint32_t j = 0; j < n_planes; j++)
-        for (uint32_t w = 0; w < whole; w++)
-            gw_put64(dst + 8 * ((size_t)w * n_planes + j), planes[j * n_words + w]);
-    uint8_t *at = dst + 8 * (size_t)whole * n_planes;
+    uint8_t *at = dst;
+    for (uint32_t w = 0; w < whole; w++)
+        for (uint32_t j = 0; j < n_planes; j++, at += 8)
+            gw_put64(at, planes[j * n_words + w]);
     size_t bytes = gw_div_up(n % 64, 8);
     for (uint32_t j = 0; j < n_planes && bytes; j++, at += bytes) {
         /* Padding is 0 whatever the adders left there. */

@@ -120,10 +120,10 @@ static gw_status unpack_push(const struct gw_frame *frame, const size_t *offsets
 
 /* What one thread works in. */
 struct slot {
-    struct ternary_bits *bits;
+    struct ternary_bits *bits;          /* reduce: of GW_ADD_FRAMES frames; else one */
     struct ternary_stage stage;         /* pushes */
     struct ternary_sum_scratch scratch; /* averages */
-    float *values;                      /* reduce of private scalers: a chunk */
+    float *values;                      /* reduce of private scalers: two chunks */
     uint64_t *planes;                   /* reduce: a chunk */
     gw_status status;
     char why[256];
@@ -183,7 +183,7 @@ static gw_status job_init(struct job *job, gw_context *context, const struct gw_
             return GW_ERR_MEMORY;
     }
     for (uint32_t i = 0; i < job->n_slots; i++) {
-        job->slots[i].bits = gw_alloc(context, 1, sizeof *job->slots[i].bits);
+        job->slots[i].bits = gw_alloc(context, n_frames < GW_ADD_FRAMES ? n_frames : GW_ADD_FRAMES, sizeof *job->slots[i].bits);
         if (!job->slots[i].bits)
             return GW_ERR_MEMORY;
         if (stage)
@@ -291,6 +291,12 @@ static void decode_average(uint64_t c, uint32_t index, void *user)
         return;
     if (chunk_code(frame, c) == CODE_PACKED && !frame->bucket && !chunk_is_zstd(frame, c)) {
         /* Whole groups of 64 straight from the wire. */
+        size_t bytes = job->offsets[0][c + 1] - job->offsets[0][c], want = ternary_sum_fixed_size(&job->sums, CODE_PACKED, n);
+        if (bytes != want) {
+            keep_error(slot, gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u packed sums has %zu bytes; its values take %zu", n, bytes,
+                                     want));
+            return;
+        }
         const uint8_t *src = frame->payload + job->offsets[0][c];
         uint32_t most = gw_kernels_now()->decode_planes(src, job->sums.n_planes, n / 64, workers, quantum(frame, 0),
                                                         frame->count >= STREAM_ELEMENTS, out);
@@ -380,7 +386,7 @@ static void add_private(uint64_t c, uint32_t index, void *user)
     struct job *job = user;
     struct slot *slot = &job->slots[index];
     uint32_t n = chunk_elems(job->frame, c);
-    float one[64], *sum = slot->values;
+    float *sum = slot->values, *one = slot->values + GW_CHUNK;
     if (slot->status < 0)
         return;
     for (uint32_t r = 0; r < job->n_frames; r++) {
@@ -389,21 +395,10 @@ static void add_private(uint64_t c, uint32_t index, void *user)
             keep_error(slot, status);
             return;
         }
-        if (r == 0) {
-            expand_chunk(&job->frame[0], slot->bits, c * GW_CHUNK, n, false, sum);
-            continue;
-        }
+        expand_chunk(&job->frame[r], slot->bits, c * GW_CHUNK, n, false, r ? one : sum);
         /* Zeros are added too: x + 0 is x, and a sum of -0 and 0 is the same 0 on every machine. */
-        for (uint32_t i = 0; i < n; i += 64) {
-            uint32_t m = n - i < 64 ? n - i : 64;
-            for (uint32_t k = 0; k < m; k++) {
-                float s = scaler_at(&job->frame[r], c * GW_CHUNK + i + k);
-                bool on = slot->bits->nonzero[i / 64] >> k & 1, negative = slot->bits->sign[i / 64] >> k & 1;
-                one[k] = on ? negative ? -s : s : 0;
-            }
-            for (uint32_t k = 0; k < m; k++)
-                sum[i + k] += one[k];
-        }
+        for (uint32_t i = 0; r && i < n; i++)
+            sum[i] += one[i];
     }
     for (uint32_t i = 0; i < n; i++)
         sum[i] /= (float)job->n_frames;
@@ -413,7 +408,7 @@ static void add_private(uint64_t c, uint32_t index, void *user)
 static gw_status reduce_private(struct job *job, uint8_t *payload, struct gw_frame *average)
 {
     for (uint32_t i = 0; i < job->n_slots; i++) {
-        job->slots[i].values = gw_alloc(job->context, GW_CHUNK, sizeof(float));
+        job->slots[i].values = gw_alloc(job->context, 2 * GW_CHUNK, sizeof(float));
         if (!job->slots[i].values)
             return GW_ERR_MEMORY;
     }
@@ -449,14 +444,19 @@ static void add_shared(uint64_t i, uint32_t index, void *user)
     if (slot->status < 0)
         return;
     memset(slot->planes, 0, 8 * (size_t)n_words * job->sums.n_planes);
+    struct gw_bitmaps batch[GW_ADD_FRAMES];
     for (uint32_t r = 0; r < job->n_frames; r++) {
+        struct ternary_bits *bits = &slot->bits[r % GW_ADD_FRAMES];
         ask_for_next(job, r, c);
-        gw_status status = unpack_push(&job->frame[r], job->offsets[r], c, &slot->stage, slot->bits);
+        gw_status status = unpack_push(&job->frame[r], job->offsets[r], c, &slot->stage, bits);
         if (status < 0) {
             keep_error(slot, status);
             return;
         }
-        kernels->add_digits(slot->bits->nonzero, slot->bits->sign, n_words, slot->planes, job->sums.n_planes);
+        uint32_t n_batch = r % GW_ADD_FRAMES + 1;
+        batch[n_batch - 1] = (struct gw_bitmaps){bits->nonzero, bits->sign};
+        if (n_batch == GW_ADD_FRAMES || r + 1 == job->n_frames)
+            kernels->add_digits(batch, n_batch, n_words, slot->planes, job->sums.n_planes);
     }
     job->entries[i] = ternary_sum_pack(&job->sums, ternary_pull_codes[job->options->pull], job->options->entropy, slot->planes, n,
                                        &slot->scratch, job->to + i * job->stride);

@@ -39,7 +39,7 @@ struct ternary_options {
 
 /* One chunk's ternary values: bit i for element i, sign (1 = negative) only where nonzero. */
 struct ternary_bits {
-    uint64_t nonzero[CHUNK_WORDS], sign[CHUNK_WORDS];
+    uint64_t nonzero[CHUNK_WORDS + 8], sign[CHUNK_WORDS + 8]; /* a cache line more: powers of two would share cache sets */
 };
 
 /* ---- chunk tables ------------------------------------------------------------------------------ */

@@ -1,0 +1,717 @@
+/* Frames, bits, gaps, radix and the entropy stage: round trips, and what must be refused. */
+#include "base/memory.h"
+#include "checks.h"
+#include "wire/bits.h"
+#include "wire/entropy.h"
+#include "wire/frame.h"
+#include "wire/gaps.h"
+#include "wire/radix.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zstd.h>
+
+/* ---- fields and bits --------------------------------------------------------------------------------- */
+
+static void fields_are_little_endian(void **state)
+{
+    (void)state;
+    uint8_t bytes[9] = {0};
+    gw_put16(bytes + 1, 0x1122);
+    assert_memory_equal(bytes, "\0\x22\x11\0", 4);
+    gw_put32(bytes + 1, 0x11223344u);
+    assert_memory_equal(bytes, "\0\x44\x33\x22\x11\0", 6);
+    gw_put64(bytes + 1, 0x1122334455667788ull);
+    assert_memory_equal(bytes, "\0\x88\x77\x66\x55\x44\x33\x22\x11", 9);
+    assert_int_equal(gw_get16(bytes + 1), 0x7788);
+    assert_int_equal(gw_get32(bytes + 1), 0x55667788);
+    assert_true(gw_get64(bytes + 1) == 0x1122334455667788ull);
+    gw_put_float(bytes + 1, -1.5f);
+    assert_memory_equal(bytes, "\0\0\0\xC0\xBF", 5);
+    assert_true(gw_get_float(bytes + 1) == -1.5f);
+    assert_int_equal(gw_float_bits(1.0f), 0x3F800000);
+    assert_true(gw_bits_float(0x40490000u) == 3.140625f);
+    const uint8_t nine[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    assert_true(gw_get_partial(nine, 0) == 0);
+    assert_true(gw_get_partial(nine, 3) == 0x030201);
+    assert_true(gw_get_partial(nine, 8) == 0x0807060504030201ull);
+    assert_true(gw_get_partial(nine, 9) == 0x0807060504030201ull);
+    assert_true(gw_div_up(0, 8) == 0 && gw_div_up(1, 8) == 1 && gw_div_up(8, 8) == 1 && gw_div_up(9, 8) == 2);
+    assert_true(gw_div_up(UINT64_MAX, 2) == 1ull << 63);
+}
+
+/* Random pieces of 0..56 bits, against bits set one by one. */
+static void bits_come_back(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        struct numbers numbers = numbers_from(seed);
+        uint32_t n_pieces = numbers_below(&numbers, 60);
+        uint64_t pieces[60], n_bits = 0;
+        unsigned sizes[60];
+        uint8_t plain[60 * 7 + 1] = {0};
+        for (uint32_t i = 0; i < n_pieces; i++) {
+            sizes[i] = numbers_below(&numbers, 57);
+            pieces[i] = ((uint64_t)numbers_word(&numbers) << 32 | numbers_word(&numbers)) & ((1ull << sizes[i]) - 1);
+            for (unsigned b = 0; b < sizes[i]; b++, n_bits++)
+                plain[n_bits / 8] |= (uint8_t)((pieces[i] >> b & 1) << (n_bits % 8));
+        }
+        size_t n_bytes = (size_t)gw_div_up(n_bits, 8);
+        uint8_t *written = malloc(n_bytes + 1); /* its own block: a sanitizer sees bytes past it */
+        assert_non_null(written);
+        struct gw_bit_writer writer = {.at = written, .end = written + n_bytes};
+        for (uint32_t i = 0; i < n_pieces; i++)
+            gw_bits_put(&writer, pieces[i], sizes[i]);
+        CHECK(gw_bits_finish(&writer) == written + n_bytes, "seed %llu", (unsigned long long)seed);
+        CHECK(memcmp(written, plain, n_bytes) == 0, "seed %llu", (unsigned long long)seed);
+
+        struct gw_bit_reader reader = {.src = written, .n_bits = 8 * (uint64_t)n_bytes};
+        for (uint32_t i = 0; i < n_pieces; i++) {
+            CHECK((gw_bits_peek(&reader) & ((1ull << sizes[i]) - 1)) == pieces[i], "seed %llu, piece %u",
+                  (unsigned long long)seed, i);
+            reader.at += sizes[i];
+        }
+        reader.at = reader.n_bits;
+        assert_true(gw_bits_peek(&reader) == 0);
+        reader.at += 1000;
+        assert_true(gw_bits_peek(&reader) == 0);
+        free(written);
+    }
+}
+
+static void a_full_writer_stops(void **state)
+{
+    (void)state;
+    uint8_t bytes[12];
+    memset(bytes, 0xEE, sizeof bytes);
+    struct gw_bit_writer writer = {.at = bytes, .end = bytes + 10};
+    for (int i = 0; i < 40; i++)
+        gw_bits_put(&writer, 0, 7);
+    assert_ptr_equal(gw_bits_finish(&writer), bytes + 10);
+    assert_int_equal(bytes[9], 0);
+    assert_int_equal(bytes[10], 0xEE);
+}
+
+/* ---- frames ------------------------------------------------------------------------------------------ */
+
+#define FRAME_BYTES (GW_HEADER_BYTES + 2 * 4 + 11)
+
+/* A ternary frame of 90 elements in buckets of 64; its payload means nothing, which the header does not look at. */
+static void make_frame(uint8_t dst[FRAME_BYTES], struct gw_frame *frame)
+{
+    *frame = (struct gw_frame){.codec = GW_WIRE_TERNARY, .code = 3, .flags = GW_FLAG_ENTROPY, .workers = 1, .rank = 5,
+                               .tensor_id = 0xA1B2C3D4u, .step = 0x01020304u, .bucket = 64, .begin = 1024 * 64, .count = 90,
+                               .payload_bytes = 11};
+    for (int i = GW_HEADER_BYTES; i < FRAME_BYTES; i++)
+        dst[i] = (uint8_t)(3 * i);
+    gw_frame_seal(dst, frame);
+    assert_int_equal(frame->frame_bytes, FRAME_BYTES);
+}
+
+static void a_header_comes_back(void **state)
+{
+    (void)state;
+    uint8_t bytes[FRAME_BYTES + 5] = {0};
+    struct gw_frame frame, read;
+    make_frame(bytes, &frame);
+    assert_int_equal(gw_frame_read(bytes, FRAME_BYTES, &read), GW_OK);
+    assert_int_equal(read.codec, GW_WIRE_TERNARY);
+    assert_int_equal(read.code, 3);
+    assert_int_equal(read.flags, GW_FLAG_ENTROPY);
+    assert_int_equal(read.workers, 1);
+    assert_int_equal(read.rank, 5);
+    assert_int_equal(read.tensor_id, 0xA1B2C3D4u);
+    assert_int_equal(read.step, 0x01020304u);
+    assert_int_equal(read.bucket, 64);
+    assert_int_equal(read.begin, 1024 * 64);
+    assert_int_equal(read.count, 90);
+    assert_int_equal(read.n_scalers, 2);
+    assert_int_equal(read.payload_bytes, 11);
+    assert_int_equal(read.frame_bytes, FRAME_BYTES);
+    assert_ptr_equal(read.scalers, bytes + GW_HEADER_BYTES);
+    assert_ptr_equal(read.payload, bytes + GW_HEADER_BYTES + 8);
+    /* What follows is not the frame's. */
+    assert_int_equal(gw_frame_read(bytes, FRAME_BYTES + 5, &read), GW_OK);
+    assert_int_equal(read.frame_bytes, FRAME_BYTES);
+
+    /* Fields stand where docs/wire-format.md says. */
+    assert_memory_equal(bytes, "GW\1\4\3\1\1\0\5\0\0\0\xD4\xC3\xB2\xA1\4\3\2\1\x40\0\0\0\0\0\1\0\0\0\0\0\x5A\0\0\0\0\0\0\0\x0B\0\0\0\0\0\0\0",
+                        48);
+}
+
+static void scalers_follow_from_other_fields(void **state)
+{
+    (void)state;
+    assert_int_equal(gw_frame_n_scalers(GW_WIRE_NONE, 0, 100), 0);
+    assert_int_equal(gw_frame_n_scalers(GW_WIRE_F16, 10, 100), 0);
+    assert_int_equal(gw_frame_n_scalers(GW_WIRE_TERNARY, 0, 0), 1);
+    assert_int_equal(gw_frame_n_scalers(GW_WIRE_TERNARY, 0, 100), 1);
+    assert_int_equal(gw_frame_n_scalers(GW_WIRE_TERNARY, 100, 0), 0);
+    assert_int_equal(gw_frame_n_scalers(GW_WIRE_TERNARY, 100, 100), 1);
+    assert_int_equal(gw_frame_n_scalers(GW_WIRE_TERNARY, 100, 101), 2);
+    assert_true(gw_frame_n_scalers(GW_WIRE_TERNARY, 1, GW_MAX_ELEMENTS) == GW_MAX_ELEMENTS);
+}
+
+static void a_cut_frame_is_refused_at_every_length(void **state)
+{
+    (void)state;
+    uint8_t bytes[FRAME_BYTES];
+    struct gw_frame frame;
+    make_frame(bytes, &frame);
+    for (size_t n = 0; n < FRAME_BYTES; n++) {
+        uint8_t *cut = malloc(n + 1);
+        assert_non_null(cut);
+        memcpy(cut + 1, bytes, n); /* ends where the block ends */
+        CHECK(gw_frame_read(cut + 1, n, &frame) == GW_ERR_FRAME_CUT, "%zu of %d bytes", n, FRAME_BYTES);
+        assert_non_null(strstr(gw_last_error(), "the frame is cut"));
+        free(cut);
+    }
+}
+
+static void every_altered_byte_is_refused(void **state)
+{
+    (void)state;
+    uint8_t bytes[FRAME_BYTES];
+    struct gw_frame frame;
+    for (size_t at = 0; at < FRAME_BYTES; at++)
+        for (unsigned flip = 1; flip < 256; flip++) {
+            make_frame(bytes, &frame);
+            bytes[at] ^= (uint8_t)flip;
+            gw_status status = gw_frame_read(bytes, FRAME_BYTES, &frame);
+            gw_status expected = at < 2 ? GW_ERR_FRAME_MAGIC : at == 2 ? GW_ERR_FRAME_VERSION : GW_ERR_FRAME_CHECKSUM;
+            /* In the header a check of the field itself may come first. */
+            CHECK(status == expected ||
+                      (at > 2 && at < 48 && (status == GW_ERR_FRAME_FIELD || status == GW_ERR_FRAME_CUT)),
+                  "byte %zu xor %02x gives %d", at, flip, status);
+        }
+}
+
+/* Seals `frame`, whatever it claims, over a buffer of `n_bytes`, and reads it back. */
+static gw_status claim(struct gw_frame frame, size_t n_bytes)
+{
+    uint8_t bytes[FRAME_BYTES + 64] = {0};
+    struct gw_frame read;
+    uint64_t payload = frame.payload_bytes;
+    frame.payload_bytes = 0;
+    frame.count = frame.count < 64 ? frame.count : 64; /* seal hashes what there is */
+    struct gw_frame honest = frame;
+    gw_frame_seal(bytes, &honest);
+    gw_put64(bytes + 40, payload);
+    gw_frame_reseal(bytes, n_bytes);
+    return gw_frame_read(bytes, n_bytes, &read);
+}
+
+static const struct gw_frame plain = {.codec = GW_WIRE_NONE, .workers = 1, .payload_bytes = 8};
+
+#define WITH(...) claim((struct gw_frame){.codec = GW_WIRE_NONE, .workers = 1, .payload_bytes = 8, __VA_ARGS__}, GW_HEADER_BYTES + 8)
+
+static void fields_outside_their_limits_are_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(claim(plain, GW_HEADER_BYTES + 8), GW_OK);
+    for (unsigned flags = 0; flags < 256; flags++)
+        assert_int_equal(WITH(.flags = (uint8_t)flags), flags <= 7 ? GW_OK : GW_ERR_FRAME_FIELD);
+    assert_non_null(strstr(gw_last_error(), "unknown flags 0xff"));
+
+    assert_int_equal(WITH(.flags = GW_FLAG_AVERAGE, .workers = 0), GW_ERR_FRAME_FIELD);
+    assert_int_equal(WITH(.flags = GW_FLAG_AVERAGE, .workers = GW_MAX_WORKERS), GW_OK);
+    assert_int_equal(WITH(.flags = GW_FLAG_AVERAGE, .workers = GW_MAX_WORKERS + 1), GW_ERR_FRAME_FIELD);
+    assert_non_null(strstr(gw_last_error(), "32768 workers; 1 to 32767"));
+    assert_int_equal(WITH(.workers = 2), GW_ERR_FRAME_FIELD);
+    assert_non_null(strstr(gw_last_error(), "a push frame claims 2 workers"));
+
+    assert_int_equal(WITH(.rank = GW_MAX_WORKERS - 1), GW_OK);
+    assert_int_equal(WITH(.rank = GW_MAX_WORKERS), GW_ERR_FRAME_FIELD);
+    assert_int_equal(WITH(.rank = UINT32_MAX), GW_ERR_FRAME_FIELD);
+
+    assert_int_equal(WITH(.begin = 1024), GW_OK);
+    assert_int_equal(WITH(.begin = 1023), GW_ERR_FRAME_FIELD);
+    assert_int_equal(WITH(.begin = 1024 * 3, .bucket = 3), GW_OK);
+    assert_int_equal(WITH(.begin = 1024 * 4, .bucket = 3), GW_ERR_FRAME_FIELD);
+    assert_int_equal(WITH(.begin = GW_MAX_ELEMENTS), GW_OK);
+    assert_int_equal(WITH(.begin = GW_MAX_ELEMENTS, .count = 1), GW_ERR_FRAME_FIELD);
+    assert_int_equal(WITH(.begin = UINT64_MAX - 1023), GW_ERR_FRAME_FIELD);
+
+    uint8_t bytes[FRAME_BYTES];
+    struct gw_frame frame;
+    for (unsigned version = 0; version < 256; version++) {
+        make_frame(bytes, &frame);
+        bytes[2] = (uint8_t)version;
+        gw_frame_reseal(bytes, FRAME_BYTES);
+        assert_int_equal(gw_frame_read(bytes, FRAME_BYTES, &frame), version == 1 ? GW_OK : GW_ERR_FRAME_VERSION);
+    }
+    assert_non_null(strstr(gw_last_error(), "version 255; this library reads version 1"));
+}
+
+/* An allocator that nobody should have come to. */
+static atomic_int asked;
+
+static void *count_asking(size_t bytes, void *user)
+{
+    (void)user;
+    asked++;
+    return malloc(bytes);
+}
+
+static void give_back(void *memory, void *user)
+{
+    (void)user;
+    free(memory);
+}
+
+/* Frames of 200 bytes that claim any number of elements, in every codec and code: refused before memory is taken for them. */
+static void claims_of_much_with_little_take_no_memory(void **state)
+{
+    (void)state;
+    const gw_allocator allocator = {count_asking, give_back, NULL};
+    const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator};
+    gw_context *context;
+    assert_int_equal(gw_context_create(&options, &context), GW_OK);
+    static float out[1];
+    const uint64_t counts[] = {100000, 1 << 24, 1ull << 31, 1ull << 32, (1ull << 34) - 1024, 1ull << 34, 1ull << 35, 1ull << 62,
+                               UINT64_MAX - 1024, UINT64_MAX};
+    const uint64_t payloads[] = {0, 1, 100, 144, 1 << 24, 1ull << 33, 1ull << 63, UINT64_MAX - 59, UINT64_MAX - 55, UINT64_MAX};
+    const uint32_t buckets[] = {0, 1, 1024, 1u << 30, UINT32_MAX};
+    asked = 0;
+    for (unsigned codec = 0; codec < 6; codec++)
+        for (unsigned code = 0; code < 9; code++)
+            for (unsigned flags = 0; flags < 8; flags++)
+                for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+                    for (size_t p = 0; p < sizeof payloads / sizeof *payloads; p++)
+                        for (size_t b = 0; b < sizeof buckets / sizeof *buckets; b++) {
+                            uint8_t bytes[200] = {'G', 'W', 1, (uint8_t)codec, (uint8_t)code, (uint8_t)flags, 1};
+                            gw_put32(bytes + 20, buckets[b]);
+                            gw_put64(bytes + 32, counts[c]);
+                            gw_put64(bytes + 40, payloads[p]);
+                            gw_frame_reseal(bytes, 200);
+                            gw_frame_info info;
+                            gw_status status = gw_frame_parse(bytes, 200, &info);
+                            CHECK(status < 0 && status != GW_ERR_MEMORY,
+                                  "codec %u code %u flags %u: %llu elements, %llu bytes, bucket %u give %d", codec, code, flags,
+                                  (unsigned long long)counts[c], (unsigned long long)payloads[p], buckets[b], status);
+                            assert_true(gw_decode(context, bytes, 200, out, counts[c]) < 0);
+                            const void *frames[] = {bytes};
+                            const size_t sizes[] = {200};
+                            assert_int_equal(gw_reduce_bound(frames, sizes, 1), 0);
+                        }
+    assert_int_equal(asked, 0);
+    gw_context_destroy(context);
+}
+
+/* ---- gaps -------------------------------------------------------------------------------------------- */
+
+#define CHUNK_WORDS (GW_CHUNK / 64)
+
+/* The size of the positions with parameter k, bit by bit. */
+static uint64_t gap_bits(const uint64_t *nz, uint32_t n, uint32_t k)
+{
+    uint64_t bits = 0;
+    uint32_t gap = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (nz[i / 64] >> (i % 64) & 1) {
+            bits += (gap >> k) + 1 + k;
+            gap = 0;
+        } else {
+            gap++;
+        }
+    }
+    return bits;
+}
+
+static void gaps_round_trip(const uint64_t *nz, uint32_t n, bool best, uint64_t seed)
+{
+    static uint64_t back[CHUNK_WORDS + 1];
+    uint32_t count = 0, read_count = 0;
+    for (uint32_t w = 0; w < (n + 63) / 64; w++)
+        count += (uint32_t)__builtin_popcountll(nz[w]);
+    struct gw_gaps_plan plan = gw_gaps_measure(nz, n, count);
+    CHECK(plan.count == count && plan.k <= GW_GAPS_MAX_K, "seed %llu, %u of %u", (unsigned long long)seed, count, n);
+    CHECK(plan.bytes == GW_GAPS_HEAD + gw_div_up(gap_bits(nz, n, plan.k), 8), "seed %llu, %u of %u, k %u",
+          (unsigned long long)seed, count, n, plan.k);
+    if (best && count)
+        for (uint32_t k = 0; k <= GW_GAPS_MAX_K; k++)
+            CHECK(gap_bits(nz, n, plan.k) <= gap_bits(nz, n, k), "seed %llu, %u of %u: k %u is better than %u",
+                  (unsigned long long)seed, count, n, k, plan.k);
+    uint8_t *bytes = malloc(plan.bytes);
+    assert_non_null(bytes);
+    gw_gaps_write(&plan, nz, n, bytes);
+    memset(back, 0xEE, sizeof back);
+    size_t used = 0;
+    gw_status status = gw_gaps_read(bytes, plan.bytes, n, back, &read_count, &used);
+    CHECK(status == GW_OK && read_count == count && used == plan.bytes, "seed %llu, %u of %u: status %d, %u read, %zu of %zu bytes",
+          (unsigned long long)seed, count, n, status, read_count, used, plan.bytes);
+    CHECK(memcmp(back, nz, 8 * ((n + 63) / 64)) == 0, "seed %llu, %u of %u", (unsigned long long)seed, count, n);
+    CHECK(back[(n + 63) / 64] == 0xEEEEEEEEEEEEEEEEull, "written past %u elements", n);
+
+    /* Cut anywhere, the stream is refused (its last byte always holds a bit that counts). */
+    for (size_t cut = 0; cut < plan.bytes && plan.bytes < 300; cut++)
+        CHECK(gw_gaps_read(bytes, cut, n, back, &read_count, &used) == GW_ERR_FRAME_PAYLOAD, "seed %llu: %zu of %zu bytes",
+              (unsigned long long)seed, cut, plan.bytes);
+    free(bytes);
+}
+
+static void fill_bits(uint64_t *nz, uint32_t n, double share, uint64_t seed)
+{
+    struct numbers numbers = numbers_from(seed);
+    memset(nz, 0, CHUNK_WORDS * sizeof *nz);
+    for (uint32_t i = 0; i < n; i++)
+        if ((double)numbers_word(&numbers) < share * 0x1p32)
+            nz[i / 64] |= 1ull << (i % 64);
+}
+
+static void gaps_come_back(void **state)
+{
+    (void)state;
+    static uint64_t nz[CHUNK_WORDS];
+    const double shares[] = {0, 1e-5, 1e-4, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9, 0.99, 0.999, 1};
+    const uint32_t lengths[] = {0,    1,    2,    63,   64,   65,   127,   128,   129,   1000,  1023,
+                                1024, 1025, 4096, 9999, 32767, 32768, 65471, 65472, 65473, 65535, 65536};
+    uint64_t seed = 1;
+    for (size_t s = 0; s < sizeof shares / sizeof *shares; s++)
+        for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++, seed++) {
+            fill_bits(nz, lengths[l], shares[s], seed);
+            /* Enough of them that three ks around the best of the geometric distribution hold the best of all. */
+            gaps_round_trip(nz, lengths[l], shares[s] * lengths[l] > 50, seed);
+        }
+}
+
+static void lonely_and_crowded_gaps_come_back(void **state)
+{
+    (void)state;
+    static uint64_t nz[CHUNK_WORDS];
+    const uint32_t places[] = {0, 1, 31, 32, 33, 39, 40, 41, 63, 64, 79, 80, 81, 4095, 65534, 65535};
+    for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
+        memset(nz, 0, sizeof nz);
+        nz[places[p] / 64] |= 1ull << (places[p] % 64);
+        gaps_round_trip(nz, places[p] + 1, false, 0);
+        gaps_round_trip(nz, GW_CHUNK, false, 0);
+        /* A crowd, and one far away: its unary part is as long as the chunk. */
+        for (uint32_t i = 0; i < 16; i++)
+            nz[i] = ~0ull;
+        gaps_round_trip(nz, GW_CHUNK, false, 0);
+    }
+}
+
+/* Reads n elements from a stream given as head and bits; the stream ends where its block ends. */
+static gw_status read_gaps(uint32_t k, uint32_t count, const void *bits, size_t n_bytes, uint32_t n)
+{
+    static uint64_t nz[CHUNK_WORDS];
+    uint8_t *bytes = malloc(GW_GAPS_HEAD + n_bytes);
+    assert_non_null(bytes);
+    gw_put32(bytes, k | count << 8);
+    memcpy(bytes + GW_GAPS_HEAD, bits, n_bytes);
+    uint32_t got;
+    size_t used;
+    gw_status status = gw_gaps_read(bytes, GW_GAPS_HEAD + n_bytes, n, nz, &got, &used);
+    free(bytes);
+    return status;
+}
+
+static void hostile_gaps_are_refused(void **state)
+{
+    (void)state;
+    static const uint8_t zeros[20000], ones[20000] = {[0 ... 19999] = 0xFF};
+    assert_int_equal(read_gaps(0, 0, "", 0, 0), GW_OK);
+    assert_int_equal(read_gaps(0, 1, "\1", 1, 0), GW_ERR_FRAME_PAYLOAD);                 /* more than elements */
+    assert_int_equal(read_gaps(0, 65, ones, 9, 64), GW_ERR_FRAME_PAYLOAD);
+    assert_int_equal(read_gaps(0, 0xFFFFFF, ones, 20000, 65536), GW_ERR_FRAME_PAYLOAD);
+    assert_int_equal(read_gaps(16, 1, "\x01\x00\x00", 3, 65536), GW_OK);
+    assert_int_equal(read_gaps(17, 1, "\x01\x00\x00", 3, 65536), GW_ERR_FRAME_PAYLOAD);  /* k */
+    assert_int_equal(read_gaps(255, 1, ones, 100, 65536), GW_ERR_FRAME_PAYLOAD);
+    assert_int_equal(read_gaps(0, 1, "\x80", 1, 8), GW_OK);                              /* seven zeros, a one */
+    assert_int_equal(read_gaps(0, 1, "\x80", 1, 7), GW_ERR_FRAME_PAYLOAD);               /* past the end */
+    assert_int_equal(read_gaps(0, 2, "\x80\x01", 2, 9), GW_OK);
+    assert_int_equal(read_gaps(0, 2, "\x80\x01", 2, 8), GW_ERR_FRAME_PAYLOAD);
+    assert_int_equal(read_gaps(0, 1, "\x01", 1, 8), GW_OK);
+    assert_int_equal(read_gaps(0, 1, "\x03", 1, 8), GW_ERR_FRAME_PAYLOAD);               /* padding */
+    assert_int_equal(read_gaps(0, 1, "\x81", 1, 8), GW_ERR_FRAME_PAYLOAD);
+    assert_int_equal(read_gaps(3, 1, "\x01", 1, 8), GW_OK);
+    assert_int_equal(read_gaps(9, 1, "\x01", 1, 600), GW_ERR_FRAME_PAYLOAD);             /* low bits are cut */
+    assert_int_equal(read_gaps(0, 3, "\x03", 1, 3), GW_ERR_FRAME_PAYLOAD);               /* the third is missing */
+    for (uint32_t k = 0; k <= GW_GAPS_MAX_K; k++) {
+        assert_int_equal(read_gaps(k, 1, zeros, 20000, 65536), GW_ERR_FRAME_PAYLOAD);    /* unary without end */
+        assert_int_equal(read_gaps(k, 65536, zeros, 20000, 65536), GW_ERR_FRAME_PAYLOAD);
+        assert_int_equal(read_gaps(k, 65536, "", 0, 65536), GW_ERR_FRAME_PAYLOAD);
+    }
+    assert_int_equal(read_gaps(0, 65536, ones, 8192, 65536), GW_OK);
+}
+
+/* Random bytes: refused, or read as positions that fit. */
+static void random_gaps_do_no_harm(void **state)
+{
+    (void)state;
+    static uint64_t nz[CHUNK_WORDS + 1];
+    uint32_t accepted = 0;
+    for (uint64_t seed = 1; seed <= 20000; seed++) {
+        struct numbers numbers = numbers_from(seed);
+        uint32_t n_bytes = numbers_below(&numbers, 60), n = 1 + numbers_below(&numbers, numbers_below(&numbers, 2) ? 65536 : 300);
+        uint8_t *bytes = malloc(GW_GAPS_HEAD + n_bytes);
+        assert_non_null(bytes);
+        gw_put32(bytes, numbers_below(&numbers, 18) | numbers_below(&numbers, 20) << 8);
+        uint32_t bias = numbers_below(&numbers, 4); /* with many zeros, with many ones */
+        for (uint32_t i = 0; i < n_bytes; i++) {
+            uint32_t a = numbers_word(&numbers), b = numbers_word(&numbers);
+            bytes[GW_GAPS_HEAD + i] = (uint8_t)(bias == 0 ? a & b & b >> 8 : bias == 1 ? a | b : a);
+        }
+        nz[(n + 63) / 64] = 0xEEEEEEEEEEEEEEEEull;
+        uint32_t count, found = 0;
+        size_t used;
+        if (gw_gaps_read(bytes, GW_GAPS_HEAD + n_bytes, n, nz, &count, &used) == GW_OK) {
+            accepted++;
+            for (uint32_t w = 0; w < (n + 63) / 64; w++)
+                found += (uint32_t)__builtin_popcountll(nz[w]);
+            CHECK(found == count && used <= GW_GAPS_HEAD + n_bytes, "seed %llu", (unsigned long long)seed);
+            CHECK(n % 64 == 0 || nz[n / 64] >> (n % 64) == 0, "seed %llu", (unsigned long long)seed);
+        }
+        CHECK(nz[(n + 63) / 64] == 0xEEEEEEEEEEEEEEEEull, "seed %llu", (unsigned long long)seed);
+        free(bytes);
+    }
+    assert_in_range(accepted, 1000, 19000); /* both happened */
+}
+
+/* ---- radix ------------------------------------------------------------------------------------------- */
+
+__extension__ typedef unsigned __int128 wide;
+
+/* base^digits - 1 <= 256^bytes - 1, plainly; UINT32_MAX where base^digits needs more than 16 bytes. */
+static uint32_t bytes_needed(uint32_t base, uint32_t digits)
+{
+    wide largest = 0;
+    for (uint32_t d = 0; d < digits; d++) {
+        if (largest > (~(wide)0 - (base - 1)) / base)
+            return UINT32_MAX;
+        largest = largest * base + (base - 1);
+    }
+    uint32_t bytes = 0;
+    for (; largest; largest >>= 8)
+        bytes++;
+    return bytes;
+}
+
+static void radix_round_trip(const struct gw_radix *radix, uint32_t n, uint64_t seed)
+{
+    static uint16_t digits[2600], back[2601];
+    struct numbers numbers = numbers_from(seed);
+    uint32_t kind = numbers_below(&numbers, 4);
+    for (uint32_t i = 0; i < n; i++)
+        digits[i] = (uint16_t)(kind == 0 ? radix->base - 1 : kind == 1 ? 0 : numbers_below(&numbers, radix->base));
+    size_t n_bytes = gw_radix_bytes(radix, n);
+    CHECK(n_bytes == n / radix->digits * radix->bytes + bytes_needed(radix->base, n % radix->digits), "base %u, %u digits",
+          radix->base, n);
+    uint8_t *bytes = malloc(n_bytes + 1); /* its own block: a sanitizer sees bytes past it */
+    assert_non_null(bytes);
+    gw_radix_write(radix, digits, n, bytes);
+
+    /* Against the definition: digit j of a word counts base^j. */
+    const uint8_t *at = bytes;
+    for (uint32_t i = 0; i < n; i += radix->digits) {
+        uint32_t d = n - i < radix->digits ? n - i : radix->digits, width = bytes_needed(radix->base, d);
+        wide word = 0, place = 1;
+        for (uint32_t j = 0; j < d; j++, place *= radix->base)
+            word += place * digits[i + j];
+        CHECK(memcmp(at, &word, width) == 0, "base %u, %u digits, seed %llu: word at %u", radix->base, n, (unsigned long long)seed, i);
+        at += width;
+    }
+
+    back[n] = 0xEEEE;
+    CHECK(gw_radix_read(radix, bytes, n, back) == GW_OK, "base %u, %u digits, seed %llu", radix->base, n, (unsigned long long)seed);
+    CHECK(memcmp(back, digits, n * sizeof *digits) == 0 && back[n] == 0xEEEE, "base %u, %u digits, seed %llu", radix->base, n,
+          (unsigned long long)seed);
+    free(bytes);
+}
+
+static void radix_of_base(uint32_t base)
+{
+    struct gw_radix tight = gw_radix_tight(base), bytewise = gw_radix_bytewise(base);
+    assert_int_equal(tight.base, base);
+    assert_int_equal(bytewise.base, base);
+    /* tight is the best of all words up to 16 bytes, and the shortest of equals */
+    for (uint32_t bytes = 1; bytes <= 16; bytes++) {
+        uint32_t digits = 0;
+        while (bytes_needed(base, digits + 1) <= bytes)
+            digits++;
+        CHECK(tight.bytes * digits <= bytes * tight.digits, "base %u: %u in %u, and %u in %u is better", base, tight.digits,
+              tight.bytes, digits, bytes);
+        CHECK(bytes >= tight.bytes || tight.bytes * digits < bytes * tight.digits, "base %u: %u bytes are as good", base, bytes);
+        if (bytes == tight.bytes)
+            assert_int_equal(digits, tight.digits);
+        if (bytes == 1 && digits)
+            assert_true(bytewise.digits == digits && bytewise.bytes == 1);
+    }
+    if (base > 256)
+        assert_true(bytewise.digits == 1 && bytewise.bytes == 2);
+    for (uint32_t n = 0; n <= 2 * tight.digits + 1; n++)
+        radix_round_trip(&tight, n, base * 1000ull + n);
+    for (uint32_t n = 0; n <= 2 * bytewise.digits + 1; n++)
+        radix_round_trip(&bytewise, n, base * 1000ull + n);
+    for (uint32_t n = 509; n <= 520; n++) /* from 512 on bytes are read by table */
+        radix_round_trip(&bytewise, n, base * 1000ull + n);
+    radix_round_trip(&tight, 2599, base);
+    radix_round_trip(&bytewise, 2599, base);
+}
+
+static void radix_comes_back_in_every_base(void **state)
+{
+    (void)state;
+    for (uint32_t base = 2; base <= 600; base++)
+        radix_of_base(base);
+    const uint32_t larger[] = {1023, 1024, 1025, 2047, 4095, 4096, 4097, 8193, 16383, 16385, 32767, 32768, 32769, 65533, 65534, 65535};
+    for (size_t i = 0; i < sizeof larger / sizeof *larger; i++)
+        radix_of_base(larger[i]);
+}
+
+/* DESIGN 4.1: within 3 % of log2(2N+1) for every number of workers one is likely to see. */
+static void radix_wastes_little(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 512; n++) {
+        struct gw_radix radix = gw_radix_tight(2 * n + 1);
+        double bits = 8.0 * radix.bytes / radix.digits;
+        CHECK(bits <= 1.03 * log2(2 * n + 1), "%u workers: %g bits a digit, the least is %g", n, bits, log2(2 * n + 1));
+    }
+    struct gw_radix three = gw_radix_tight(3);
+    assert_int_equal(three.digits, 5);
+    assert_int_equal(three.bytes, 1);
+}
+
+/* Words one above the largest are refused: in full words, in the last one, and where bytes are read by table. */
+static void radix_words_that_are_too_large_are_refused(void **state)
+{
+    (void)state;
+    static uint8_t bytes[20000];
+    static uint16_t digits[2600];
+    const uint32_t bases[] = {3, 5, 6, 7, 9, 15, 17, 129, 255, 257, 401, 1025, 65534, 65535};
+    for (size_t i = 0; i < sizeof bases / sizeof *bases; i++)
+        for (int bytewise = 0; bytewise < 2; bytewise++)
+            for (int many = 0; many < 2; many++) {
+                struct gw_radix radix = bytewise ? gw_radix_bytewise(bases[i]) : gw_radix_tight(bases[i]);
+                uint32_t n_words = many ? 700 : 2, n = n_words * radix.digits;
+                n = n < 2600 ? n : 2600 / radix.digits * radix.digits;
+                n_words = n / radix.digits;
+                wide beyond = 1;
+                for (uint32_t d = 0; d < radix.digits; d++)
+                    beyond *= radix.base;
+                for (uint32_t word = 0; word < n_words; word += n_words - 1) {
+                    memset(bytes, 0, sizeof bytes);
+                    wide largest = beyond - 1;
+                    memcpy(bytes + word * radix.bytes, &largest, radix.bytes);
+                    CHECK(gw_radix_read(&radix, bytes, n, digits) == GW_OK, "base %u, word %u of %u", bases[i], word, n_words);
+                    memcpy(bytes + word * radix.bytes, &beyond, radix.bytes);
+                    CHECK(gw_radix_read(&radix, bytes, n, digits) == GW_ERR_FRAME_PAYLOAD, "base %u, word %u of %u", bases[i],
+                          word, n_words);
+                }
+                /* a last word of one digit */
+                memset(bytes, 0, sizeof bytes);
+                uint32_t width = bytes_needed(radix.base, 1);
+                memcpy(bytes + n_words * radix.bytes, &radix.base, width);
+                if (radix.digits > 1 && radix.base < 1u << 8 * width) {
+                    CHECK(gw_radix_read(&radix, bytes, n + 1, digits) == GW_ERR_FRAME_PAYLOAD, "base %u, tail", bases[i]);
+                    bytes[n_words * radix.bytes]--;
+                    CHECK(gw_radix_read(&radix, bytes, n + 1, digits) == GW_OK, "base %u, tail", bases[i]);
+                }
+            }
+}
+
+/* ---- the entropy stage ------------------------------------------------------------------------------- */
+
+static void entropy_stage_comes_back(void **state)
+{
+    (void)state;
+    static uint8_t plain_bytes[GW_CHUNK * 2], packed[sizeof plain_bytes + 1000], back[sizeof plain_bytes + 1];
+    const size_t lengths[] = {1, 2, 10, 100, 1000, 16384, 16385, 65536, 131072};
+    /* A workspace for a length serves all lengths below it: chunks get shorter, scratch stays. */
+    size_t workspace_bytes = gw_entropy_workspace(sizeof plain_bytes);
+    void *workspace = gw_alloc(NULL, workspace_bytes, 1), *for_reading = gw_alloc(NULL, gw_entropy_decode_workspace(), 1);
+    assert_non_null(workspace);
+    assert_non_null(for_reading);
+    for (int kind = 0; kind < 3; kind++) /* equal bytes, a few values, noise */
+        for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
+            size_t n = lengths[l], got = 0;
+            struct numbers numbers = numbers_from(n);
+            for (size_t i = 0; i < n; i++) {
+                uint32_t word = numbers_word(&numbers);
+                plain_bytes[i] = (uint8_t)(kind == 0 ? 85 : kind == 1 ? 85 ^ (word & word >> 8 & word >> 16 & 0xFF) : word);
+            }
+            size_t own_bytes = gw_entropy_workspace(n);
+            assert_true(own_bytes <= workspace_bytes);
+            size_t bytes = gw_entropy_compress(workspace, workspace_bytes, plain_bytes, n, packed, n + 1000);
+            CHECK(bytes > 0, "%zu bytes of kind %d", n, kind);
+            CHECK(kind != 1 || n < 16384 || bytes < 3 * n / 4, "%zu bytes of kind %d take %zu", n, kind, bytes);
+            CHECK(gw_entropy_decompress(for_reading, packed, bytes, back, n, &got) == GW_OK && got == n, "%zu bytes of kind %d",
+                  n, kind);
+            assert_memory_equal(back, plain_bytes, n);
+
+            /* No room: 0 and nothing past the room. */
+            packed[bytes - 1] = 0xEE;
+            assert_int_equal(gw_entropy_compress(workspace, workspace_bytes, plain_bytes, n, packed, bytes - 1), 0);
+            assert_int_equal(packed[bytes - 1], 0xEE);
+            assert_int_equal(gw_entropy_compress(workspace, workspace_bytes, plain_bytes, n, packed, bytes), bytes);
+
+            /* Less room than content, a cut frame, bytes behind it: refused, nothing past the room. */
+            back[n - 1] = 0xEE;
+            assert_int_equal(gw_entropy_decompress(for_reading, packed, bytes, back, n - 1, &got), GW_ERR_FRAME_PAYLOAD);
+            assert_int_equal(back[n - 1], 0xEE);
+            for (size_t cut = 0; cut < bytes; cut += cut < 40 ? 1 : 997)
+                CHECK(gw_entropy_decompress(for_reading, packed, cut, back, n, &got) == GW_ERR_FRAME_PAYLOAD || got < n,
+                      "%zu of %zu bytes", cut, bytes);
+            packed[bytes] = 0;
+            assert_int_equal(gw_entropy_decompress(for_reading, packed, bytes + 1, back, n, &got), GW_ERR_FRAME_PAYLOAD);
+        }
+    assert_int_equal(gw_entropy_compress(workspace, workspace_bytes, plain_bytes, 0, packed, 100), 0);
+    assert_int_equal(gw_entropy_compress(workspace, 100, plain_bytes, 1000, packed, 2000), 0); /* too little to work in */
+    gw_free(NULL, workspace);
+    gw_free(NULL, for_reading);
+}
+
+/* What others' zstd may have written: larger than allowed, with a window larger than the workspace. */
+static void hostile_zstd_is_refused(void **state)
+{
+    (void)state;
+    static uint8_t content[1 << 20], back[1000];
+    size_t room = ZSTD_compressBound(sizeof content), got;
+    uint8_t *packed = malloc(room);
+    assert_non_null(packed);
+    void *workspace = gw_alloc(NULL, gw_entropy_decode_workspace(), 1);
+    assert_non_null(workspace);
+    size_t bytes = ZSTD_compress(packed, room, content, sizeof content, 19); /* 1 MiB of zeros in a few bytes */
+    assert_true(!ZSTD_isError(bytes) && bytes < 200);
+    assert_int_equal(gw_entropy_decompress(workspace, packed, bytes, back, sizeof back, &got), GW_ERR_FRAME_PAYLOAD);
+    assert_non_null(strstr(gw_last_error(), "does not decompress"));
+    for (uint64_t seed = 1; seed <= 3000; seed++) {
+        struct numbers numbers = numbers_from(seed);
+        bytes = ZSTD_compress(packed, room, content, 900, 1);
+        for (uint32_t i = 0; i <= seed % 4; i++)
+            packed[4 + numbers_below(&numbers, (uint32_t)bytes - 4)] = (uint8_t)numbers_word(&numbers);
+        if (gw_entropy_decompress(workspace, packed, bytes, back, sizeof back, &got) == GW_OK)
+            assert_true(got <= sizeof back);
+    }
+    free(packed);
+    gw_free(NULL, workspace);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fields_are_little_endian),
+        cmocka_unit_test(bits_come_back),
+        cmocka_unit_test(a_full_writer_stops),
+        cmocka_unit_test(a_header_comes_back),
+        cmocka_unit_test(scalers_follow_from_other_fields),
+        cmocka_unit_test(a_cut_frame_is_refused_at_every_length),
+        cmocka_unit_test(every_altered_byte_is_refused),
+        cmocka_unit_test(fields_outside_their_limits_are_refused),
+        cmocka_unit_test(claims_of_much_with_little_take_no_memory),
+        cmocka_unit_test(gaps_come_back),
+        cmocka_unit_test(lonely_and_crowded_gaps_come_back),
+        cmocka_unit_test(hostile_gaps_are_refused),
+        cmocka_unit_test(random_gaps_do_no_harm),
+        cmocka_unit_test(radix_comes_back_in_every_base),
+        cmocka_unit_test(radix_wastes_little),
+        cmocka_unit_test(radix_words_that_are_too_large_are_refused),
+        cmocka_unit_test(entropy_stage_comes_back),
+        cmocka_unit_test(hostile_zstd_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
