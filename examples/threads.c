@@ -31,8 +31,12 @@ static void *work(void *argument)
 {
     struct worker *w = argument;
     gw_tensor tensor = {.name = "weights", .id = 0, .n_elems = ELEMENTS};
-    gw_exchange_options options = {.struct_bytes = sizeof options, .codec = w->codec, .tensors = &tensor, .n_tensors = 1,
-                                   .link = w->link, .seed = 1};
+    gw_exchange_options options = {.struct_bytes = sizeof options,
+                                   .codec = w->codec,
+                                   .tensors = &tensor,
+                                   .n_tensors = 1,
+                                   .link = w->link,
+                                   .seed = 1};
     gw_exchange *exchange;
     w->status = gw_exchange_create(w->context, &options, &exchange);
     for (unsigned step = 0; step < STEPS && w->status == GW_OK; step++) {
@@ -74,11 +78,11 @@ int main(void)
         if (pthread_create(&threads[r], NULL, work, &workers[r]))
             return 1;
     }
-    int failed = 0;
-    double worst = 0, same = 1;
+    bool failed = false, same = true;
+    double worst = 0;
     for (int r = 0; r < WORKERS; r++) {
         pthread_join(threads[r], NULL);
-        failed |= workers[r].status < 0;
+        failed = failed || workers[r].status < 0;
     }
     for (unsigned i = 0; i < ELEMENTS; i++) {
         double average = 0;
@@ -88,7 +92,8 @@ int main(void)
         }
         worst = fmax(worst, fabs(workers[0].sum[i] / STEPS - average));
     }
-    printf("%d steps of %d elements: %.1f times fewer bytes up than float32, all members equal: %s, largest error of the mean %.2f\n",
+    printf("%d steps of %d elements: %.1f times fewer bytes up than float32, all members equal: %s, largest error of "
+           "the mean %.2f\n",
            STEPS, ELEMENTS, (double)workers[0].dense_bytes / (double)workers[0].bytes_up, same ? "yes" : "no", worst);
     for (int r = 0; r < WORKERS; r++)
         links[r].ops->destroy(links[r].self);

@@ -104,9 +104,9 @@ struct member {
     gw_status again; /* of a gw_exchange_begin after that */
     uint32_t steps_done;
     gw_step_result results[WORLD_MAX_STEPS];
-    uint64_t hash[WORLD_MAX_STEPS];      /* of all averages of a step */
-    float **average[WORLD_MAX_STEPS];    /* rank 0 only: of each tensor */
-    gw_tensor_traffic *traffic;          /* of the last step, where world.account */
+    uint64_t hash[WORLD_MAX_STEPS];   /* of all averages of a step */
+    float **average[WORLD_MAX_STEPS]; /* rank 0 only: of each tensor */
+    gw_tensor_traffic *traffic;       /* of the last step, where world.account */
 };
 
 struct world {
@@ -125,7 +125,7 @@ struct world {
     uint32_t n_poisons;
     enum quits quits; /* `quitter` does, in step quits_step, once it has submitted quits_after tensors */
     uint32_t quitter, quits_step, quits_after;
-    long late_us; /* rank 0 begins step quits_step that much later than the others */
+    long late_us;    /* rank 0 begins step quits_step that much later than the others */
     uint32_t victim; /* whose fails_at-th allocation fails, from gw_exchange_create on; 0: none */
     long fails_at;
     uint32_t spoils_at; /* the message that rank 0 receives from another arrives altered, 1 the first; 0: none */
@@ -315,8 +315,13 @@ static bool world_step(struct member *m, gw_exchange *ex, uint32_t step, float *
 static void world_round(struct member *m, float **gradients)
 {
     struct world *w = m->world;
-    gw_exchange_options options = {.struct_bytes = sizeof options, .codec = w->codec, .tensors = w->tensors,
-                                   .n_tensors = w->n_tensors, .group_of = w->group_of, .link = m->link, .seed = w->seed,
+    gw_exchange_options options = {.struct_bytes = sizeof options,
+                                   .codec = w->codec,
+                                   .tensors = w->tensors,
+                                   .n_tensors = w->n_tensors,
+                                   .group_of = w->group_of,
+                                   .link = m->link,
+                                   .seed = w->seed,
                                    .timeout_ms = w->timeout_ms};
     gw_exchange *ex;
     m->steps_done = 0;
@@ -461,8 +466,9 @@ static void world_reference(const struct world *w, uint32_t step, float **averag
             size_t at = (size_t)t * w->n + r, capacity = gw_encoder_bound(encoders[at], w->sizes[t]);
             gw_draw draw = {.seed = w->seed, .rank = r, .step = step};
             void *frame = malloc(capacity);
-            assert_int_equal(gw_encoder_encode(encoders[at], gradients[at], n_shared ? shared[t] : NULL, &draw, 0, w->sizes[t],
-                                               frame, capacity, &sizes[r]), GW_OK);
+            assert_int_equal(gw_encoder_encode(encoders[at], gradients[at], n_shared ? shared[t] : NULL, &draw, 0,
+                                               w->sizes[t], frame, capacity, &sizes[r]),
+                             GW_OK);
             frames[r] = frame;
         }
         gw_reduce_options options = {.struct_bytes = sizeof options, .codec = w->codec};
@@ -500,8 +506,8 @@ static void world_check_averages(const struct world *w)
         world_reference(w, step, want);
         for (uint32_t t = 0; t < w->n_tensors; t++)
             if (memcmp(want[t], w->members[0].average[step][t], w->sizes[t] * sizeof(float)))
-                fail_msg("%s, %u members, step %u: the average of tensor %u is not what the codec itself gives", w->spec, w->n,
-                         step, t);
+                fail_msg("%s, %u members, step %u: the average of tensor %u is not what the codec itself gives",
+                         w->spec, w->n, step, t);
     }
     for (uint32_t t = 0; t < w->n_tensors; t++)
         free(want[t]);

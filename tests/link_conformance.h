@@ -385,7 +385,8 @@ static void link_many_to_many(void **state)
         struct link_test_thread threads[LINK_MAX_RANKS];
         gw_context *context = link_test_begin(links, n);
         for (uint32_t r = 0; r < n; r++) {
-            threads[r] = (struct link_test_thread){.context = context, .link = links[r], .n_messages = n > 10 ? 20 : 300};
+            threads[r] =
+                (struct link_test_thread){.context = context, .link = links[r], .n_messages = n > 10 ? 20 : 300};
             assert_int_equal(pthread_create(&threads[r].thread, NULL, link_test_chatter, &threads[r]), 0);
         }
         for (uint32_t r = 0; r < n; r++)
@@ -427,12 +428,18 @@ static int link_conformance(const struct link_factory *factory)
 {
     link_test_factory = factory;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(link_sizes_are_checked),   cmocka_unit_test(link_order_per_pair),
-        cmocka_unit_test(link_self_send),           cmocka_unit_test(link_group_of_one),
-        cmocka_unit_test(link_any_size),            cmocka_unit_test(link_unknown_rank),
-        cmocka_unit_test(link_timeout),             cmocka_unit_test(link_fail_names_who_and_why),
-        cmocka_unit_test(link_long_reason_is_cut),  cmocka_unit_test(link_send_to_one_that_left),
-        cmocka_unit_test(link_wakes),               cmocka_unit_test(link_many_to_many),
+        cmocka_unit_test(link_sizes_are_checked),
+        cmocka_unit_test(link_order_per_pair),
+        cmocka_unit_test(link_self_send),
+        cmocka_unit_test(link_group_of_one),
+        cmocka_unit_test(link_any_size),
+        cmocka_unit_test(link_unknown_rank),
+        cmocka_unit_test(link_timeout),
+        cmocka_unit_test(link_fail_names_who_and_why),
+        cmocka_unit_test(link_long_reason_is_cut),
+        cmocka_unit_test(link_send_to_one_that_left),
+        cmocka_unit_test(link_wakes),
+        cmocka_unit_test(link_many_to_many),
         cmocka_unit_test(link_destroy_in_any_order),
     };
     return cmocka_run_group_tests_name(factory->name, tests, NULL, NULL);

@@ -49,6 +49,6 @@ void gw_buffers_give(struct gw_buffers *buffers, void *bytes)
 
 void gw_buffers_clear(struct gw_buffers *buffers)
 {
-    for (uint32_t class = 0; class < GW_BUFFERS_CLASSES; class++)
+    for (uint32_t class = 0; class < GW_BUFFERS_CLASSES; class ++)
         gw_message_queue_clear(&buffers->classes[class].kept);
 }

@@ -12,7 +12,8 @@
 static gw_status check_options(const gw_exchange_options *o)
 {
     if (o->struct_bytes != sizeof *o)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.struct_bytes is %zu, and must be sizeof(gw_exchange_options) = %zu",
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "gw_exchange_options.struct_bytes is %zu, and must be sizeof(gw_exchange_options) = %zu",
                        o->struct_bytes, sizeof *o);
     if (!o->codec)
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.codec is NULL; parse \"none\" for plain float32");
@@ -20,11 +21,12 @@ static gw_status check_options(const gw_exchange_options *o)
         return gw_fail(GW_ERR_ARGUMENT, "an exchange needs at least one tensor");
     for (uint32_t t = 0; t < o->n_tensors; t++)
         if (o->tensors[t].id != t)
-            return gw_fail(GW_ERR_ARGUMENT, "tensor %u of the exchange has id %u; ids are 0, 1, 2, ... in the declared order", t,
+            return gw_fail(GW_ERR_ARGUMENT,
+                           "tensor %u of the exchange has id %u; ids are 0, 1, 2, ... in the declared order", t,
                            o->tensors[t].id);
     if (!o->link.ops || o->link.size == 0 || o->link.size > GW_MAX_WORKERS || o->link.rank >= o->link.size)
-        return gw_fail(GW_ERR_ARGUMENT, "the link says rank %u of %u; sizes are 1 to %u and ranks below the size", o->link.rank,
-                       o->link.size, GW_MAX_WORKERS);
+        return gw_fail(GW_ERR_ARGUMENT, "the link says rank %u of %u; sizes are 1 to %u and ranks below the size",
+                       o->link.rank, o->link.size, GW_MAX_WORKERS);
     return GW_OK;
 }
 
@@ -100,7 +102,8 @@ gw_status gw_exchange_create(gw_context *context, const gw_exchange_options *opt
         ex->timeout_ms = options->timeout_ms ? options->timeout_ms : 60000;
         ex->global = gw_codec_is_global(options->codec);
         ex->n_tensors = options->n_tensors;
-        ex->buffers = (struct gw_buffers){.context = context, .most = 2 * options->link.size}; /* a group's pushes and pulls */
+        ex->buffers =
+            (struct gw_buffers){.context = context, .most = 2 * options->link.size}; /* a group's pushes and pulls */
         status = fill(ex, options);
         if (status == GW_OK)
             status = start(ex);
@@ -217,7 +220,8 @@ gw_status gw_exchange_wait(gw_exchange *ex, gw_step_result *result)
     pthread_mutex_lock(&ex->lock);
     gw_status status = pipeline_status(ex);
     if (status == GW_OK && ex->n_handed_over < ex->n_tensors)
-        status = gw_fail(GW_ERR_ORDER, "gw_exchange_wait after %u of %u tensors were submitted", ex->n_handed_over, ex->n_tensors);
+        status = gw_fail(GW_ERR_ORDER, "gw_exchange_wait after %u of %u tensors were submitted", ex->n_handed_over,
+                         ex->n_tensors);
     if (status == GW_OK) {
         while (!ex->done && ex->status >= 0)
             pthread_cond_wait(&ex->changed, &ex->lock); /* the pipeline has the deadlines */

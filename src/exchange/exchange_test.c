@@ -34,8 +34,15 @@ static void averages_equal_the_codecs_own(void **state)
     uint32_t turn = 0;
     for (size_t s = 0; s < sizeof specs / sizeof specs[0]; s++) {
         for (size_t n = 0; n < sizeof sizes / sizeof sizes[0]; n++, turn++) {
-            struct world world = {.spec = specs[s], .n = sizes[n], .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 2,
-                                  .group_of = groupings[turn % 3], .seed = 77 + turn, .shuffle = turn % 2, .chaos = turn % 4 == 3};
+            struct world world = {.spec = specs[s],
+                                  .n = sizes[n],
+                                  .sizes = mixed_sizes,
+                                  .n_tensors = N_MIXED,
+                                  .n_steps = 2,
+                                  .group_of = groupings[turn % 3],
+                                  .seed = 77 + turn,
+                                  .shuffle = turn % 2,
+                                  .chaos = turn % 4 == 3};
             world_run(&world);
             world_check_ok(&world);
             world_check_averages(&world);
@@ -68,8 +75,16 @@ static void bits_do_not_depend_on_order_or_groups(void **state)
     (void)state;
     static const uint32_t *const groupings[] = {NULL, one_group, three_groups};
     for (uint32_t turn = 0; turn < 12; turn++) {
-        struct world world = {.spec = "ternary", .n = 4, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 4,
-                              .group_of = groupings[turn % 3], .seed = 11, .order_seed = turn, .shuffle = true, .dawdle = true,
+        struct world world = {.spec = "ternary",
+                              .n = 4,
+                              .sizes = mixed_sizes,
+                              .n_tensors = N_MIXED,
+                              .n_steps = 4,
+                              .group_of = groupings[turn % 3],
+                              .seed = 11,
+                              .order_seed = turn,
+                              .shuffle = true,
+                              .dawdle = true,
                               .chaos = turn % 2};
         world_run(&world);
         world_check_ok(&world);
@@ -111,8 +126,16 @@ static void a_step_with_nan_is_dropped_by_all(void **state)
     static const struct poison poisons[] = {{1, 2, 5, 60000}, {1, 1, 5, 3}, {1, 0, 6, 0}, {3, 3, 2, 0}};
     for (size_t s = 0; s < sizeof some / sizeof some[0]; s++) {
         for (int grouped = 0; grouped < 2; grouped++) {
-            struct world world = {.spec = some[s], .n = 4, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 5, .seed = 8,
-                                  .group_of = grouped ? three_groups : NULL, .poisons = poisons, .n_poisons = 4, .shuffle = true};
+            struct world world = {.spec = some[s],
+                                  .n = 4,
+                                  .sizes = mixed_sizes,
+                                  .n_tensors = N_MIXED,
+                                  .n_steps = 5,
+                                  .seed = 8,
+                                  .group_of = grouped ? three_groups : NULL,
+                                  .poisons = poisons,
+                                  .n_poisons = 4,
+                                  .shuffle = true};
             world_run(&world);
             for (uint32_t r = 0; r < world.n; r++) {
                 assert_int_equal(world.members[r].status, GW_OK);
@@ -138,7 +161,12 @@ static void bytes_are_what_crossed(void **state)
     static const char *const some[] = {"none", "ternary", "ternary:share=off"};
     for (size_t s = 0; s < sizeof some / sizeof some[0]; s++) {
         for (int account = 0; account < 2; account++) {
-            struct world world = {.spec = some[s], .n = 3, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 3, .seed = 2,
+            struct world world = {.spec = some[s],
+                                  .n = 3,
+                                  .sizes = mixed_sizes,
+                                  .n_tensors = N_MIXED,
+                                  .n_steps = 3,
+                                  .seed = 2,
                                   .account = account};
             world_run(&world);
             world_check_ok(&world);
@@ -171,7 +199,8 @@ static void bytes_are_what_crossed(void **state)
                         continue;
                     assert_true(traffic->push_frame_bytes > traffic->push_payload_bytes);
                     assert_true(traffic->pull_frame_bytes > traffic->pull_payload_bytes);
-                    assert_true(traffic->push_payload_bytes * 8.0 >= traffic->push_entropy_bits * 0.99 * (double)traffic->elements);
+                    assert_true(traffic->push_payload_bytes * 8.0 >=
+                                traffic->push_entropy_bits * 0.99 * (double)traffic->elements);
                     assert_true(traffic->elements < 10000 || s == 0 || traffic->push_entropy_bits > 0.1);
                     assert_true(traffic->elements < 10000 || s != 1 || traffic->pull_entropy_bits > 0.1);
                     if (s == 0)
@@ -196,7 +225,8 @@ static void options_are_checked(void **state)
     assert_int_equal(gw_link_local_create(NULL, 1, &link), GW_OK);
     gw_tensor tensors[] = {{.id = 0, .n_elems = 5}, {.id = 1, .n_elems = 5}};
     uint32_t gap[] = {0, 2}, hole[] = {1, 1};
-    const gw_exchange_options good = {.struct_bytes = sizeof good, .codec = codec, .tensors = tensors, .n_tensors = 2, .link = link};
+    const gw_exchange_options good = {
+        .struct_bytes = sizeof good, .codec = codec, .tensors = tensors, .n_tensors = 2, .link = link};
     gw_exchange_options bad[8] = {good, good, good, good, good, good, good, good};
     gw_tensor swapped[] = {{.id = 1}, {.id = 0}};
     bad[0].struct_bytes--;
@@ -244,7 +274,8 @@ static void options_are_checked(void **state)
 static void links_serve_again(void **state)
 {
     (void)state;
-    struct world world = {.spec = "ternary", .n = 3, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 3, .seed = 4, .rounds = 3};
+    struct world world = {
+        .spec = "ternary", .n = 3, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 3, .seed = 4, .rounds = 3};
     world_run(&world);
     world_check_ok(&world);
     world_check_averages(&world);
@@ -259,8 +290,16 @@ static void a_member_that_goes_is_named(void **state)
     static const char *const some[] = {"none", "ternary"};
     for (int s = 0; s < 2; s++) {
         for (uint32_t after = 0; after < N_MIXED; after += 3) { /* tensors submitted before it goes */
-            struct world world = {.spec = some[s], .n = 4, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 3, .seed = 6,
-                                  .quitter = 2, .quits_step = 1, .quits_after = after, .quits = QUIT_DESTROY};
+            struct world world = {.spec = some[s],
+                                  .n = 4,
+                                  .sizes = mixed_sizes,
+                                  .n_tensors = N_MIXED,
+                                  .n_steps = 3,
+                                  .seed = 6,
+                                  .quitter = 2,
+                                  .quits_step = 1,
+                                  .quits_after = after,
+                                  .quits = QUIT_DESTROY};
             world_run(&world);
             for (uint32_t r = 0; r < world.n; r++) {
                 if (r == 2)
@@ -284,15 +323,26 @@ static void a_silent_member_is_named(void **state)
         const uint32_t *group_of;
         long late_us;
     } cases[] = {
-        {"none", 2, 0, NULL, 0},              /* the others wait for its gradients */
-        {"ternary", 1, 4, NULL, 0},           /* ... for its statistics */
-        {"ternary", 1, 0, one_group, 400000}, /* rank 2 has waited for the coordinator long before that waits for rank 1 */
-        {"ternary", 0, 0, one_group, 0},      /* it is the only coordinator */
+        {"none", 2, 0, NULL, 0},    /* the others wait for its gradients */
+        {"ternary", 1, 4, NULL, 0}, /* ... for its statistics */
+        {"ternary", 1, 0, one_group,
+         400000},                        /* rank 2 has waited for the coordinator long before that waits for rank 1 */
+        {"ternary", 0, 0, one_group, 0}, /* it is the only coordinator */
     };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
-        struct world world = {.spec = cases[c].spec, .n = 3, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 2, .seed = 6,
-                              .quitter = cases[c].quitter, .quits_step = 1, .quits_after = cases[c].after, .quits = QUIT_SILENT,
-                              .group_of = cases[c].group_of, .timeout_ms = 1000, .late_us = cases[c].late_us};
+        struct world world = {.spec = cases[c].spec,
+                              .n = 3,
+                              .sizes = mixed_sizes,
+                              .n_tensors = N_MIXED,
+                              .n_steps = 2,
+                              .seed = 6,
+                              .quitter = cases[c].quitter,
+                              .quits_step = 1,
+                              .quits_after = cases[c].after,
+                              .quits = QUIT_SILENT,
+                              .group_of = cases[c].group_of,
+                              .timeout_ms = 1000,
+                              .late_us = cases[c].late_us};
         char name[16];
         snprintf(name, sizeof name, "rank %u", cases[c].quitter);
         world_run(&world);
@@ -310,8 +360,15 @@ static void a_silent_member_is_named(void **state)
 static void different_steps_are_an_error(void **state)
 {
     (void)state;
-    struct world world = {.spec = "ternary", .n = 3, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 2, .seed = 6,
-                          .quitter = 1, .quits_step = 1, .quits = QUIT_WRONG_STEP};
+    struct world world = {.spec = "ternary",
+                          .n = 3,
+                          .sizes = mixed_sizes,
+                          .n_tensors = N_MIXED,
+                          .n_steps = 2,
+                          .seed = 6,
+                          .quitter = 1,
+                          .quits_step = 1,
+                          .quits = QUIT_WRONG_STEP};
     world_run(&world);
     bool said = false;
     for (uint32_t r = 0; r < world.n; r++) {
@@ -346,7 +403,8 @@ static gw_status meet_nonsense(const char *spec, const struct nonsense *n, char 
     gradient[5] = 1;
     assert_int_equal(gw_link_local_create(context, 2, links), GW_OK);
     assert_int_equal(gw_codec_parse(context, spec, &codec), GW_OK);
-    gw_exchange_options options = {.struct_bytes = sizeof options, .codec = codec, .tensors = &tensor, .n_tensors = 1, .link = links[0]};
+    gw_exchange_options options = {
+        .struct_bytes = sizeof options, .codec = codec, .tensors = &tensor, .n_tensors = 1, .link = links[0]};
     assert_int_equal(gw_exchange_create(context, &options, &ex), GW_OK);
     assert_int_equal(gw_exchange_begin(ex, 7), GW_OK);
     for (int copy = 0; copy < n->copies; copy++) {
@@ -416,8 +474,15 @@ static void an_altered_message_does_no_harm(void **state)
     uint32_t refused = 0, turns = 0;
     for (uint64_t seed = 0; seed < 40; seed++) {
         for (size_t s = 0; s < sizeof some / sizeof some[0]; s++, turns++) {
-            struct world world = {.spec = some[s], .n = 3, .sizes = sizes, .n_tensors = 2, .n_steps = 2, .seed = 6,
-                                  .order_seed = 1000 * s + seed, .spoils_at = 1 + (uint32_t)seed % 10, .timeout_ms = 400};
+            struct world world = {.spec = some[s],
+                                  .n = 3,
+                                  .sizes = sizes,
+                                  .n_tensors = 2,
+                                  .n_steps = 2,
+                                  .seed = 6,
+                                  .order_seed = 1000 * s + seed,
+                                  .spoils_at = 1 + (uint32_t)seed % 10,
+                                  .timeout_ms = 400};
             world_run(&world);
             bool ended = false;
             for (uint32_t r = 0; r < world.n; r++)
@@ -442,8 +507,14 @@ static void every_allocation_may_fail(void **state)
         for (uint32_t victim = 0; victim < 2; victim++) {
             bool survived = false;
             for (long k = 1; !survived; k++) {
-                struct world world = {.spec = some[s], .n = 3, .sizes = sizes, .n_tensors = 2, .n_steps = 1, .seed = 6,
-                                      .victim = victim, .fails_at = k};
+                struct world world = {.spec = some[s],
+                                      .n = 3,
+                                      .sizes = sizes,
+                                      .n_tensors = 2,
+                                      .n_steps = 1,
+                                      .seed = 6,
+                                      .victim = victim,
+                                      .fails_at = k};
                 world_run(&world);
                 survived = atomic_load(&world.members[victim].failing.left) > 0;
                 for (uint32_t r = 0; r < world.n; r++) {
@@ -465,13 +536,20 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(averages_equal_the_codecs_own), cmocka_unit_test(floats_are_the_mean),
-        cmocka_unit_test(bits_do_not_depend_on_order_or_groups), cmocka_unit_test(many_members),
-        cmocka_unit_test(nothing_but_empty_tensors), cmocka_unit_test(a_step_with_nan_is_dropped_by_all),
-        cmocka_unit_test(bytes_are_what_crossed), cmocka_unit_test(options_are_checked),
-        cmocka_unit_test(links_serve_again), cmocka_unit_test(a_member_that_goes_is_named),
-        cmocka_unit_test(a_silent_member_is_named), cmocka_unit_test(different_steps_are_an_error),
-        cmocka_unit_test(nonsense_is_refused), cmocka_unit_test(an_altered_message_does_no_harm),
+        cmocka_unit_test(averages_equal_the_codecs_own),
+        cmocka_unit_test(floats_are_the_mean),
+        cmocka_unit_test(bits_do_not_depend_on_order_or_groups),
+        cmocka_unit_test(many_members),
+        cmocka_unit_test(nothing_but_empty_tensors),
+        cmocka_unit_test(a_step_with_nan_is_dropped_by_all),
+        cmocka_unit_test(bytes_are_what_crossed),
+        cmocka_unit_test(options_are_checked),
+        cmocka_unit_test(links_serve_again),
+        cmocka_unit_test(a_member_that_goes_is_named),
+        cmocka_unit_test(a_silent_member_is_named),
+        cmocka_unit_test(different_steps_are_an_error),
+        cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(an_altered_message_does_no_harm),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

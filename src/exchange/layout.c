@@ -115,7 +115,8 @@ static gw_status fill_runs(struct gw_exchange *ex, struct group *group, size_t n
         group->pushes = gw_calloc(ex->context, ex->link.size, sizeof *group->pushes);
         if (!group->pushes)
             return GW_ERR_MEMORY;
-        GW_TRY(gw_round_create(ex->context, ex->codec, group->slices + run->first, run->n, ex->link.size, &group->round));
+        GW_TRY(
+            gw_round_create(ex->context, ex->codec, group->slices + run->first, run->n, ex->link.size, &group->round));
     }
     return GW_OK;
 }

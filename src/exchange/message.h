@@ -51,7 +51,8 @@ static inline void message_header_write(void *bytes, const struct message_header
 static inline struct message_header message_header_read(const void *bytes)
 {
     const uint8_t *at = bytes;
-    return (struct message_header){at[0], at[1], gw_get16(at + 2), gw_get32(at + 4), gw_get32(at + 8), gw_get32(at + 12)};
+    return (
+        struct message_header){at[0], at[1], gw_get16(at + 2), gw_get32(at + 4), gw_get32(at + 8), gw_get32(at + 12)};
 }
 
 static inline void *message_body(void *bytes)

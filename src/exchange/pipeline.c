@@ -36,7 +36,8 @@ static gw_status verdict_read(const struct gw_exchange *ex, const gw_message *me
                        message->n_bytes, MESSAGE_BAD_BYTES);
     *verdict = (struct verdict){.bad = true, .tensor = gw_get32(body), .rank = gw_get32(body + 4)};
     if (verdict->tensor >= ex->n_tensors || verdict->rank >= ex->link.size)
-        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u says that tensor %u of rank %u is not finite; there are %u tensors and %u ranks",
+        return gw_fail(GW_ERR_FRAME_FIELD,
+                       "rank %u says that tensor %u of rank %u is not finite; there are %u tensors and %u ranks",
                        message->from, verdict->tensor, verdict->rank, ex->n_tensors, ex->link.size);
     return GW_OK;
 }
@@ -56,7 +57,8 @@ static void *message_new(struct gw_exchange *ex, enum message_type type, const s
 }
 
 /* A message that says what is not finite in place of its ordinary body. */
-static void *message_bad(struct gw_exchange *ex, enum message_type type, const struct group *group, struct verdict verdict)
+static void *message_bad(struct gw_exchange *ex, enum message_type type, const struct group *group,
+                         struct verdict verdict)
 {
     uint8_t *bytes = message_new(ex, type, group, MESSAGE_BAD_BYTES);
     if (bytes) {
@@ -155,8 +157,8 @@ static gw_status account_frame(struct gw_exchange *ex, const void *frame, const 
 }
 
 /* Encodes the slices of a run behind the header in `bytes`. `shared` holds the group's combined numbers; NULL: it has none. */
-static gw_status encode_run(struct gw_exchange *ex, const struct group *group, const struct run *run, const float *shared,
-                            char *bytes, size_t *n_bytes)
+static gw_status encode_run(struct gw_exchange *ex, const struct group *group, const struct run *run,
+                            const float *shared, char *bytes, size_t *n_bytes)
 {
     gw_draw draw = {.seed = ex->seed, .rank = ex->link.rank, .step = ex->step};
     size_t used = MESSAGE_HEADER;
@@ -165,8 +167,8 @@ static gw_status encode_run(struct gw_exchange *ex, const struct group *group, c
         struct tensor *tensor = &ex->tensors[slice->tensor];
         const float *numbers = shared && tensor->n_shared ? shared + tensor->shared_at : NULL;
         size_t frame_bytes;
-        GW_TRY(gw_encoder_encode(tensor->encoder, tensor->gradient, numbers, &draw, slice->begin, slice->count, bytes + used,
-                                 run->push_bound - used, &frame_bytes));
+        GW_TRY(gw_encoder_encode(tensor->encoder, tensor->gradient, numbers, &draw, slice->begin, slice->count,
+                                 bytes + used, run->push_bound - used, &frame_bytes));
         if (ex->account) {
             gw_frame_info info;
             GW_TRY(gw_frame_parse(bytes + used, frame_bytes, &info));
@@ -224,7 +226,8 @@ static gw_status send_stats(struct gw_exchange *ex, struct group *group)
 {
     group->state = GROUP_WAITS_SHARED;
     if (group->verdict.bad)
-        return send_as_worker(ex, group->coordinator, message_bad(ex, MESSAGE_STATS, group, group->verdict), MESSAGE_BAD_BYTES);
+        return send_as_worker(ex, group->coordinator, message_bad(ex, MESSAGE_STATS, group, group->verdict),
+                              MESSAGE_BAD_BYTES);
     size_t n_bytes = MESSAGE_HEADER + (size_t)group->n_sent * sizeof(float);
     void *bytes = message_new(ex, MESSAGE_STATS, group, n_bytes);
     if (!bytes)
@@ -258,7 +261,8 @@ static gw_status handle_submit(struct gw_exchange *ex, uint32_t t)
 static gw_status handle_shared(struct gw_exchange *ex, struct group *group, const gw_message *message)
 {
     if (message->from != group->coordinator || group->state != GROUP_WAITS_SHARED)
-        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent shared numbers of group %u out of turn", message->from, group->index);
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent shared numbers of group %u out of turn", message->from,
+                       group->index);
     struct verdict verdict;
     GW_TRY(verdict_read(ex, message, &verdict));
     if (message->from != ex->link.rank)
@@ -269,8 +273,9 @@ static gw_status handle_shared(struct gw_exchange *ex, struct group *group, cons
         return GW_OK;
     }
     if (message->n_bytes != MESSAGE_HEADER + group->n_sent * sizeof(float))
-        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u's shared numbers of group %u take %zu bytes, and must take %" PRIu64,
-                       message->from, group->index, message->n_bytes, MESSAGE_HEADER + group->n_sent * sizeof(float));
+        return gw_fail(GW_ERR_FRAME_FIELD,
+                       "rank %u's shared numbers of group %u take %zu bytes, and must take %" PRIu64, message->from,
+                       group->index, message->n_bytes, MESSAGE_HEADER + group->n_sent * sizeof(float));
     const float *shared = message_body(message->bytes);
     if (ex->global) {
         for (uint64_t i = 0; i < group->n_shared; i++)
@@ -294,7 +299,8 @@ static struct run *run_of(const struct group *group, uint32_t owner)
     return low < group->n_runs && group->runs[low].owner == owner ? &group->runs[low] : NULL;
 }
 
-static gw_status decode_run(struct gw_exchange *ex, const struct group *group, const struct run *run, const gw_message *message)
+static gw_status decode_run(struct gw_exchange *ex, const struct group *group, const struct run *run,
+                            const gw_message *message)
 {
     const char *at = message_body(message->bytes);
     size_t left = message->n_bytes - MESSAGE_HEADER;
@@ -303,7 +309,8 @@ static gw_status decode_run(struct gw_exchange *ex, const struct group *group, c
         gw_frame_info info;
         gw_status status = gw_slice_check(slice, ex->step, 0, ex->link.size, at, left, &info);
         if (status == GW_OK)
-            status = gw_decode(ex->context, at, info.frame_bytes, ex->tensors[slice->tensor].gradient + slice->begin, slice->count);
+            status = gw_decode(ex->context, at, info.frame_bytes, ex->tensors[slice->tensor].gradient + slice->begin,
+                               slice->count);
         if (status == GW_OK && ex->account)
             status = account_frame(ex, at, &info);
         if (status < 0)
@@ -312,8 +319,8 @@ static gw_status decode_run(struct gw_exchange *ex, const struct group *group, c
         left -= info.frame_bytes;
     }
     if (left > 0)
-        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u's averages of group %u have %zu bytes after the last frame", message->from,
-                       group->index, left);
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u's averages of group %u have %zu bytes after the last frame",
+                       message->from, group->index, left);
     return GW_OK;
 }
 
@@ -321,7 +328,8 @@ static gw_status handle_pull(struct gw_exchange *ex, struct group *group, const 
 {
     struct run *run = run_of(group, message->from);
     if (!run || run->pulled || group->state != GROUP_WAITS_PULLS)
-        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent averages of group %u out of turn", message->from, group->index);
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent averages of group %u out of turn", message->from,
+                       group->index);
     struct verdict verdict;
     GW_TRY(verdict_read(ex, message, &verdict));
     if (message->from != ex->link.rank)
@@ -344,19 +352,21 @@ static gw_status handle_pull(struct gw_exchange *ex, struct group *group, const 
 static gw_status handle_stats(struct gw_exchange *ex, struct group *group, const gw_message *message)
 {
     if (!group->largest || group->have_stats[message->from])
-        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent statistics of group %u out of turn", message->from, group->index);
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent statistics of group %u out of turn", message->from,
+                       group->index);
     struct verdict verdict;
     GW_TRY(verdict_read(ex, message, &verdict));
     verdict_add(&group->stats_verdict, verdict);
     if (!verdict.bad) {
         size_t n_bytes = MESSAGE_HEADER + (size_t)group->n_sent * sizeof(float);
         if (message->n_bytes != n_bytes)
-            return gw_fail(GW_ERR_FRAME_FIELD, "rank %u's statistics of group %u take %zu bytes, and must take %zu", message->from,
-                           group->index, message->n_bytes, n_bytes);
+            return gw_fail(GW_ERR_FRAME_FIELD, "rank %u's statistics of group %u take %zu bytes, and must take %zu",
+                           message->from, group->index, message->n_bytes, n_bytes);
         const float *numbers = message_body(message->bytes);
         for (uint64_t i = 0; i < group->n_sent; i++) {
             if (!(numbers[i] >= 0 && numbers[i] <= FLT_MAX))
-                return gw_fail(GW_ERR_FRAME_FIELD, "rank %u's statistics of group %u hold %g; finite numbers from 0 up are possible",
+                return gw_fail(GW_ERR_FRAME_FIELD,
+                               "rank %u's statistics of group %u hold %g; finite numbers from 0 up are possible",
                                message->from, group->index, (double)numbers[i]);
             if (numbers[i] > group->largest[i])
                 group->largest[i] = numbers[i];
@@ -402,7 +412,8 @@ static gw_status handle_push(struct gw_exchange *ex, struct group *group, gw_mes
     GW_TRY(verdict_read(ex, message, &verdict));
     verdict_add(&group->push_verdict, verdict);
     if (!verdict.bad)
-        GW_TRY(gw_round_put(group->round, message->from, ex->step, message_body(message->bytes), message->n_bytes - MESSAGE_HEADER));
+        GW_TRY(gw_round_put(group->round, message->from, ex->step, message_body(message->bytes),
+                            message->n_bytes - MESSAGE_HEADER));
     group->pushes[message->from] = *message;
     message->bytes = NULL;
     if (++group->n_pushes < ex->link.size)
@@ -493,25 +504,27 @@ static gw_status handle(struct gw_exchange *ex, gw_message *message)
     if (from >= ex->link.size)
         return gw_fail(GW_ERR_FRAME_FIELD, "a message came from rank %u; ranks are 0 to %u", from, ex->link.size - 1);
     if (message->n_bytes < MESSAGE_HEADER)
-        return gw_fail(GW_ERR_FRAME_CUT, "rank %u sent a message of %zu bytes; the header alone takes %d", from, message->n_bytes,
-                       MESSAGE_HEADER);
+        return gw_fail(GW_ERR_FRAME_CUT, "rank %u sent a message of %zu bytes; the header alone takes %d", from,
+                       message->n_bytes, MESSAGE_HEADER);
     struct message_header h = message_header_read(message->bytes);
     if (h.version != MESSAGE_VERSION)
-        return gw_fail(GW_ERR_FRAME_VERSION, "rank %u sends messages of version %u; this library reads version %d", from, h.version,
-                       MESSAGE_VERSION);
+        return gw_fail(GW_ERR_FRAME_VERSION, "rank %u sends messages of version %u; this library reads version %d",
+                       from, h.version, MESSAGE_VERSION);
     if (h.type < MESSAGE_STATS || h.type > MESSAGE_PULL || h.flags > MESSAGE_FLAG_BAD || h.group >= ex->n_groups)
-        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message of type %u, flags %u, group %u, which cannot be", from, h.type,
-                       h.flags, h.group);
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message of type %u, flags %u, group %u, which cannot be",
+                       from, h.type, h.flags, h.group);
     if (h.nth_step == ex->nth_step + 1) { /* a member that is done here may be one step ahead */
         gw_message_queue_put(&ex->early, message);
         message->bytes = NULL;
         return GW_OK;
     }
     if (h.nth_step != ex->nth_step || !ex->running)
-        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message of step number %u of the exchange; this member has begun %u", from, h.nth_step,
-                       ex->nth_step);
+        return gw_fail(GW_ERR_FRAME_FIELD,
+                       "rank %u sent a message of step number %u of the exchange; this member has begun %u", from,
+                       h.nth_step, ex->nth_step);
     if (h.step != ex->step)
-        return gw_fail(GW_ERR_ORDER, "rank %u has begun step %u, and this member step %u; all members must begin the same", from,
+        return gw_fail(GW_ERR_ORDER,
+                       "rank %u has begun step %u, and this member step %u; all members must begin the same", from,
                        h.step, ex->step);
     struct group *group = &ex->groups[h.group];
     switch (h.type) {

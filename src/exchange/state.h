@@ -29,8 +29,8 @@ struct tensor {
 /* One owner's slices of a group: what travels in one PUSH and one PULL. */
 struct run {
     uint32_t owner;
-    size_t first, n;    /* in the group's slices */
-    size_t push_bound;  /* bytes of a PUSH, header included */
+    size_t first, n;   /* in the group's slices */
+    size_t push_bound; /* bytes of a PUSH, header included */
     uint64_t n_elems;
     bool pulled;
 };
@@ -45,8 +45,8 @@ struct group {
     struct gw_slice *slices; /* by owner, tensor, begin */
     struct run *runs;        /* by owner; owners without a slice have none */
     uint32_t n_runs;
-    uint64_t n_shared;       /* numbers of all its tensors */
-    uint64_t n_sent;         /* numbers in STATS and SHARED: n_shared, or 1 of a global codec */
+    uint64_t n_shared; /* numbers of all its tensors */
+    uint64_t n_sent;   /* numbers in STATS and SHARED: n_shared, or 1 of a global codec */
     uint32_t coordinator;
 
     /* As a worker. */
@@ -84,7 +84,7 @@ struct gw_exchange {
     pthread_t thread;
 
     /* The caller's own. */
-    bool open;        /* between begin and wait */
+    bool open;         /* between begin and wait */
     bool *handed_over; /* of each tensor, this step */
     uint32_t n_handed_over;
     bool account_next;
@@ -92,26 +92,26 @@ struct gw_exchange {
     /* Under the lock. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    void *wake;            /* the one WAKE message; NULL while it is under way */
+    void *wake; /* the one WAKE message; NULL while it is under way */
     bool stop;
-    bool begun;            /* a step was begun that the pipeline has not seen */
+    bool begun; /* a step was begun that the pipeline has not seen */
     bool begun_account;
     uint32_t begun_step;
-    uint32_t *submitted;   /* tensors that the pipeline has not seen */
+    uint32_t *submitted; /* tensors that the pipeline has not seen */
     uint32_t n_submitted;
-    bool done;             /* the step's result stands */
+    bool done; /* the step's result stands */
     struct verdict step_verdict;
     gw_step_result result;
-    gw_status status;      /* below 0: the pipeline has ended, and why: */
+    gw_status status; /* below 0: the pipeline has ended, and why: */
     char sentence[512];
     gw_tensor_traffic *traffic;
 
     /* The pipeline's own. */
     uint32_t step, nth_step;
-    bool running;                  /* the step is not done */
-    bool others_know;              /* the error that ends the pipeline is no news to them */
+    bool running;     /* the step is not done */
+    bool others_know; /* the error that ends the pipeline is no news to them */
     bool account;
-    uint32_t n_in_flight;          /* groups that wait for other members */
+    uint32_t n_in_flight; /* groups that wait for other members */
     uint32_t n_done;
     struct gw_buffers buffers;
     struct gw_message_queue early; /* messages of a step that this member has not begun */

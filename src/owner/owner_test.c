@@ -19,20 +19,24 @@ struct network {
     uint64_t n_elems[MOST], align[MOST];
 };
 
-static const struct network lenet = {8, {500, 20, 25000, 50, 400000, 500, 5000, 10}, {1024, 1024, 1024, 1024, 1024, 1024, 1024, 1024}};
+static const struct network lenet = {8,
+                                     {500, 20, 25000, 50, 400000, 500, 5000, 10},
+                                     {1024, 1024, 1024, 1024, 1024, 1024, 1024, 1024}};
 
 /* Plans, checks what must hold of every plan, and gives back the owners' loads. */
 static void plan(const struct network *network, uint32_t n_owners, uint64_t *loads)
 {
     struct gw_slice *slices;
     size_t n, s = 0;
-    assert_int_equal(gw_slices_plan(NULL, network->n_elems, network->align, network->n_tensors, n_owners, &slices, &n), GW_OK);
+    assert_int_equal(gw_slices_plan(NULL, network->n_elems, network->align, network->n_tensors, n_owners, &slices, &n),
+                     GW_OK);
     memset(loads, 0, n_owners * sizeof *loads);
     for (uint32_t t = 0; t < network->n_tensors; t++) {
         uint64_t covered = 0;
         for (; s < n && slices[s].tensor == t; s++) {
             assert_true(slices[s].owner < n_owners);
-            assert_true(covered == 0 || slices[s].owner > slices[s - 1].owner); /* one slice per owner, owners in order */
+            assert_true(covered == 0 ||
+                        slices[s].owner > slices[s - 1].owner); /* one slice per owner, owners in order */
             assert_int_equal(slices[s].begin, covered);
             assert_int_equal(slices[s].begin % network->align[t], 0);
             assert_true(slices[s].count > 0);
@@ -155,7 +159,8 @@ static int pushes_setup(void **state)
         for (int s = 0; s < 2; s++) {
             size_t frame_bytes;
             assert_int_equal(gw_encoder_encode(encoder, g, NULL, &draw, p->slices[s].begin, p->slices[s].count,
-                                               p->bytes[r] + p->n_bytes[r], capacity - p->n_bytes[r], &frame_bytes), GW_OK);
+                                               p->bytes[r] + p->n_bytes[r], capacity - p->n_bytes[r], &frame_bytes),
+                             GW_OK);
             p->n_bytes[r] += frame_bytes;
         }
         gw_encoder_destroy(encoder);
@@ -195,7 +200,8 @@ static void a_round_averages_in_any_order(void **state)
         for (int s = 0; s < 2; s++) {
             gw_frame_info info;
             assert_int_equal(gw_slice_check(&p->slices[s], 6, 0, WORKERS, averages + at, n_bytes - at, &info), GW_OK);
-            assert_int_equal(gw_decode(NULL, averages + at, info.frame_bytes, out + p->slices[s].begin, info.n_elems), GW_OK);
+            assert_int_equal(gw_decode(NULL, averages + at, info.frame_bytes, out + p->slices[s].begin, info.n_elems),
+                             GW_OK);
             at += info.frame_bytes;
         }
         assert_int_equal(at, n_bytes);
@@ -207,8 +213,8 @@ static void a_round_averages_in_any_order(void **state)
     gw_round_destroy(NULL);
 }
 
-static void a_round_refuses(void **state, uint32_t rank, uint32_t step, const void *bytes, size_t n_bytes, gw_status want,
-                            const char *words)
+static void a_round_refuses(void **state, uint32_t rank, uint32_t step, const void *bytes, size_t n_bytes,
+                            gw_status want, const char *words)
 {
     struct pushes *p = *state;
     struct gw_round *round;

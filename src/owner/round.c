@@ -44,8 +44,8 @@ void gw_round_destroy(struct gw_round *round)
     gw_free(round->context, round);
 }
 
-gw_status gw_slice_check(const struct gw_slice *slice, uint32_t step, uint32_t rank, uint32_t n_workers, const void *bytes,
-                         size_t n_bytes, gw_frame_info *info)
+gw_status gw_slice_check(const struct gw_slice *slice, uint32_t step, uint32_t rank, uint32_t n_workers,
+                         const void *bytes, size_t n_bytes, gw_frame_info *info)
 {
     bool average = n_workers > 0;
     GW_TRY(gw_frame_parse(bytes, n_bytes, info));
@@ -100,7 +100,8 @@ size_t gw_round_bound(const struct gw_round *round)
     if (!is_full(round))
         return 0;
     for (size_t s = 0; s < round->n_slices; s++)
-        bound += gw_reduce_bound(round->frames + s * round->n_workers, round->sizes + s * round->n_workers, round->n_workers);
+        bound += gw_reduce_bound(round->frames + s * round->n_workers, round->sizes + s * round->n_workers,
+                                 round->n_workers);
     return bound;
 }
 

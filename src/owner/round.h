@@ -32,7 +32,7 @@ void gw_round_reset(struct gw_round *round);
 
 /* Checks that the frame at the start of `bytes` is whole and of this slice and step: a push of worker `rank`, or, where n_workers
  * is above 0, an average of that many. Sets info. Errors: the GW_ERR_FRAME_* family. */
-gw_status gw_slice_check(const struct gw_slice *slice, uint32_t step, uint32_t rank, uint32_t n_workers, const void *bytes,
-                         size_t n_bytes, gw_frame_info *info);
+gw_status gw_slice_check(const struct gw_slice *slice, uint32_t step, uint32_t rank, uint32_t n_workers,
+                         const void *bytes, size_t n_bytes, gw_frame_info *info);
 
 #endif

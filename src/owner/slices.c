@@ -6,7 +6,7 @@
 
 /* An owner while slices are dealt. */
 struct load {
-    uint64_t elems;  /* dealt to it so far */
+    uint64_t elems; /* dealt to it so far */
     uint32_t rank;
     uint64_t blocks; /* of the tensor that is being dealt; a block is `align` elements */
 };

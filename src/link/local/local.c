@@ -208,7 +208,8 @@ static bool endpoint_init(struct endpoint *endpoint, struct hub *hub, uint32_t r
     pthread_condattr_t monotonic;
     bool ok = !pthread_condattr_init(&monotonic);
     if (ok) {
-        ok = !pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) && !pthread_cond_init(&endpoint->arrived, &monotonic);
+        ok = !pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) &&
+             !pthread_cond_init(&endpoint->arrived, &monotonic);
         pthread_condattr_destroy(&monotonic);
     }
     if (!ok)
