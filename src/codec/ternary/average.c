@@ -173,7 +173,7 @@ uint32_t ternary_sum_pack(const struct ternary_sums *sums, enum ternary_code cod
                 counts[scratch->values[i]]++;
             counts[2 * sums->workers] = n - plan.count; /* the zeros */
             double least = ternary_entropy_bytes(counts, 2 * sums->workers + 1, n);
-            if ((double)best <= ENTROPY_WORTH_TRYING * least)
+            if (!ternary_worth_trying(best, least))
                 entropy = ENTROPY_OFF;
         }
         if (entropy != ENTROPY_OFF) {

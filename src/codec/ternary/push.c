@@ -219,7 +219,7 @@ uint32_t ternary_push_pack(enum ternary_code code, int entropy, const struct ter
         if (entropy == ENTROPY_AUTO) {
             uint32_t negative = ternary_count(bits->sign, n);
             uint32_t counts[3] = {negative, n - count, count - negative};
-            if ((double)size[code] <= ENTROPY_WORTH_TRYING * ternary_entropy_bytes(counts, 3, n))
+            if (!ternary_worth_trying(size[code], ternary_entropy_bytes(counts, 3, n)))
                 entropy = ENTROPY_OFF;
         }
         if (entropy != ENTROPY_OFF) {

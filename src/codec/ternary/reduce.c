@@ -33,6 +33,12 @@ static size_t fixed_size(const struct gw_frame *frame, const struct ternary_sums
     return frame->code == CODE_2BIT ? gw_div_up(n, 4) : gw_div_up(n, 5);
 }
 
+/* What fixed_size needs: nothing for pushes, whose frames are many. */
+static struct ternary_sums sums_for_sizes(const struct gw_frame *frame)
+{
+    return frame->flags & GW_FLAG_AVERAGE ? ternary_sums_of(frame->workers) : (struct ternary_sums){0};
+}
+
 static bool code_is_legal(uint32_t code, bool average)
 {
     return average ? code >= CODE_GAPS && code <= CODE_RADIX : code <= CODE_GAPS;
@@ -69,7 +75,7 @@ gw_status ternary_check_frame(const struct gw_frame *frame)
             total += ENTRY_SIZE(entry);
         }
     } else if (n_chunks) {
-        struct ternary_sums sums = ternary_sums_of(frame->workers);
+        struct ternary_sums sums = sums_for_sizes(frame);
         total = (n_chunks - 1) * fixed_size(frame, &sums, GW_CHUNK) + fixed_size(frame, &sums, chunk_elems(frame, n_chunks - 1));
     }
     if (total != frame->payload_bytes)
@@ -88,8 +94,12 @@ static size_t *chunk_offsets(gw_context *context, const struct gw_frame *frame)
     if (!offsets)
         return NULL;
     bool table = code_has_table(frame->code, frame->flags);
-    struct ternary_sums sums = ternary_sums_of(frame->workers);
-    size_t whole = table ? 0 : fixed_size(frame, &sums, GW_CHUNK);
+    struct ternary_sums sums = {0};
+    size_t whole = 0;
+    if (!table) {
+        sums = sums_for_sizes(frame);
+        whole = fixed_size(frame, &sums, GW_CHUNK);
+    }
     offsets[0] = table ? 4 * n_chunks : 0;
     for (uint64_t c = 0; c < n_chunks; c++) {
         size_t bytes = table ? ENTRY_SIZE(gw_get32(frame->payload + 4 * c))

@@ -66,8 +66,15 @@ static inline uint32_t ternary_entry(uint32_t entry, bool header_has_code)
 size_t ternary_settle(struct gw_frame *frame, enum ternary_code code, uint64_t n_chunks, uint32_t first_entry, bool any_zstd,
                       uint8_t *payload, size_t n_bytes);
 
-/* auto tries the entropy stage only where the best plain code is more than this above the symbols' order-0 entropy. */
+/* auto tries the entropy stage only where the best plain code is more than this above the symbols' order-0 entropy, and takes
+ * so many bytes: below, zstd's own tables take more than it saves. */
 #define ENTROPY_WORTH_TRYING 1.02
+#define ENTROPY_LEAST_BYTES 128
+
+static inline bool ternary_worth_trying(size_t best_bytes, double entropy_bytes)
+{
+    return best_bytes >= ENTROPY_LEAST_BYTES && (double)best_bytes > ENTROPY_WORTH_TRYING * entropy_bytes;
+}
 
 /* Order-0 entropy of symbols that occur so often, in bytes. */
 double ternary_entropy_bytes(const uint32_t *counts, uint32_t n_symbols, uint32_t n);
