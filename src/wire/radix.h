@@ -10,10 +10,11 @@
 struct gw_radix {
     uint32_t base;   /* 2 .. 65535 */
     uint32_t digits; /* per word */
-    uint32_t bytes;  /* of a word, 1..16 */
+    uint32_t bytes;  /* of a word, 1..36 */
 };
 
-/* The word of at most 16 bytes that wastes least; the shortest of those. Base 3 gives 5 digits in a byte (1.6 bits). */
+/* The word of at most 16 bytes (36 for bases above 184) that wastes least, below 3 %; the shortest of those. Base 3 gives 5
+ * digits in a byte (1.6 bits). */
 struct gw_radix gw_radix_tight(uint32_t base);
 
 /* As many digits as fit one byte, or one digit in two bytes for bases above 256: what an entropy stage likes, since each
