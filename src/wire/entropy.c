@@ -2,6 +2,7 @@
 #define ZSTD_STATIC_LINKING_ONLY
 #include "wire/entropy.h"
 #include "base/error.h"
+#include "wire/bytes.h"
 
 #include <zstd.h>
 
@@ -37,6 +38,9 @@ size_t gw_entropy_decode_workspace(void)
 
 gw_status gw_entropy_decompress(void *workspace, const void *src, size_t src_bytes, void *dst, size_t capacity, size_t *n)
 {
+    /* zstd would also take no frame at all, several, and ones that say "skip me" as nothing: other bytes for the same. */
+    if (src_bytes < 4 || gw_get32(src) != ZSTD_MAGICNUMBER || ZSTD_findFrameCompressedSize(src, src_bytes) != src_bytes)
+        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a compressed chunk does not decompress: it is not one zstd frame");
     ZSTD_DCtx *ctx = ZSTD_initStaticDCtx(workspace, ZSTD_estimateDCtxSize());
     size_t got = ZSTD_decompressDCtx(ctx, dst, capacity, src, src_bytes);
     if (ZSTD_isError(got))
