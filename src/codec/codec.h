@@ -59,6 +59,9 @@ struct gw_codec_record {
     size_t (*reduce_bound)(const struct gw_frame *first, uint32_t n);
     gw_status (*reduce)(gw_context *context, const struct gw_frame *frames, uint32_t n, const void *options, uint8_t *dst,
                         struct gw_frame *average);
+    /* reduce takes unverified frames and compares their checksums while it reads them; and it seals the average. Else all
+     * that is done around it. A frame that turns out to be altered may have been found wrong in another way first. */
+    bool reduce_verifies;
 };
 
 /* All codecs, NULL-ended. A new codec is one folder and one line there. */

@@ -6,14 +6,20 @@
 #include "wire/bytes.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-static gw_status read_frame(const void *src, size_t src_bytes, struct gw_frame *frame, const struct gw_codec_record **record)
+/* `later`: the checksum is left to a codec that compares it while it reads. */
+static gw_status read_frame_or_header(const void *src, size_t src_bytes, bool later, struct gw_frame *frame,
+                                      const struct gw_codec_record **record)
 {
     if (!src)
         return gw_fail(GW_ERR_ARGUMENT, "the frame is NULL");
-    GW_TRY(gw_frame_read(src, src_bytes, frame));
+    GW_TRY(gw_frame_read_header(src, src_bytes, frame));
     *record = gw_codec_record_by_id(frame->codec);
+    frame->unverified = later && *record && (*record)->reduce_verifies;
+    if (!frame->unverified)
+        GW_TRY(gw_frame_read(src, src_bytes, frame));
     if (!*record)
         return gw_fail(GW_ERR_FRAME_FIELD, "the frame's codec number %u is not known to this library", frame->codec);
     size_t n_codes = 0;
@@ -22,6 +28,11 @@ static gw_status read_frame(const void *src, size_t src_bytes, struct gw_frame *
     if (frame->code >= n_codes)
         return gw_fail(GW_ERR_FRAME_FIELD, "the frame's code %u is none of %s's %zu", frame->code, (*record)->info.name, n_codes);
     return (*record)->check_frame(frame);
+}
+
+static gw_status read_frame(const void *src, size_t src_bytes, struct gw_frame *frame, const struct gw_codec_record **record)
+{
+    return read_frame_or_header(src, src_bytes, false, frame, record);
 }
 
 gw_status gw_frame_parse(const void *src, size_t src_bytes, gw_frame_info *info)
@@ -138,7 +149,7 @@ gw_status gw_reduce(gw_context *context, const void *const *frames, const size_t
     gw_status status = GW_OK;
     for (uint32_t i = 0; i < n_frames && status == GW_OK; i++) {
         struct gw_frame frame;
-        status = read_frame(frames[i], frame_bytes[i], &frame, &record);
+        status = read_frame_or_header(frames[i], frame_bytes[i], true, &frame, &record);
         if (status == GW_OK && frame.flags & GW_FLAG_AVERAGE)
             status = gw_fail(GW_ERR_FRAME_MISMATCH, "frame %u of %u is an average already, and cannot be added up again", i + 1,
                              n_frames);
@@ -164,9 +175,23 @@ gw_status gw_reduce(gw_context *context, const void *const *frames, const size_t
         status = record->reduce(context, sorted, n_frames, own, dst, &average);
         gw_float_leave(env);
         if (status == GW_OK) {
-            gw_frame_seal(dst, &average);
+            if (!record->reduce_verifies)
+                gw_frame_seal(dst, &average);
             *dst_bytes = average.frame_bytes;
         }
+    }
+    /* Whatever went wrong with frames not verified yet: that one was altered is the better answer. */
+    for (uint32_t i = 0; i < n_frames && status < 0 && status != GW_ERR_MEMORY; i++) {
+        struct gw_frame frame;
+        if (!frames[i] || gw_frame_read_header(frames[i], frame_bytes[i], &frame) < 0)
+            break;
+        char why[512];
+        snprintf(why, sizeof why, "%s", gw_last_error());
+        gw_status altered = gw_frame_read(frames[i], frame_bytes[i], &frame);
+        if (altered < 0)
+            status = altered;
+        else
+            gw_fail(status, "%s", why);
     }
     gw_free(context, sorted);
     return status;

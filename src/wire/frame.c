@@ -1,3 +1,5 @@
+/* The hash state is a caller's memory here, not the library's allocation. */
+#define XXH_STATIC_LINKING_ONLY
 #include "wire/frame.h"
 #include "base/error.h"
 #include "wire/bytes.h"
@@ -27,18 +29,58 @@ uint64_t gw_frame_n_scalers(uint8_t codec, uint32_t bucket, uint64_t count)
     return bucket ? gw_div_up(count, bucket) : 1;
 }
 
-static uint64_t checksum(const uint8_t *src, size_t frame_bytes)
+static uint64_t checksum(const uint8_t *src, uint64_t body_hash)
 {
-    return XXH3_64bits_withSeed(src, 48, 0) ^
-           XXH3_64bits_withSeed(src + GW_HEADER_BYTES, frame_bytes - GW_HEADER_BYTES, 1);
+    return XXH3_64bits_withSeed(src, 48, 0) ^ body_hash;
+}
+
+static uint64_t body_hash_of(const uint8_t *src, size_t frame_bytes)
+{
+    return XXH3_64bits_withSeed(src + GW_HEADER_BYTES, frame_bytes - GW_HEADER_BYTES, 1);
+}
+
+size_t gw_hash_bytes(void)
+{
+    return sizeof(XXH3_state_t);
+}
+
+void gw_hash_begin(void *memory)
+{
+    XXH3_state_t *state = memory;
+    XXH3_INITSTATE(state);
+    XXH3_64bits_reset_withSeed(state, 1);
+}
+
+void gw_hash_add(void *memory, const void *bytes, size_t n_bytes)
+{
+    XXH3_64bits_update(memory, bytes, n_bytes);
+}
+
+uint64_t gw_hash_end(const void *memory)
+{
+    return XXH3_64bits_digest(memory);
+}
+
+gw_status gw_frame_compare(const struct gw_frame *frame, uint64_t body_hash)
+{
+    const uint8_t *h = frame->scalers - GW_HEADER_BYTES;
+    if (gw_get64(h + 48) != checksum(h, body_hash))
+        return gw_fail(GW_ERR_FRAME_CHECKSUM, "the frame was altered: its checksum does not match its %zu bytes",
+                       frame->frame_bytes);
+    return GW_OK;
+}
+
+gw_status gw_frame_verify(const struct gw_frame *frame)
+{
+    return gw_frame_compare(frame, body_hash_of(frame->scalers - GW_HEADER_BYTES, frame->frame_bytes));
 }
 
 void gw_frame_reseal(void *dst, size_t frame_bytes)
 {
-    gw_put64((uint8_t *)dst + 48, checksum(dst, frame_bytes));
+    gw_put64((uint8_t *)dst + 48, checksum(dst, body_hash_of(dst, frame_bytes)));
 }
 
-void gw_frame_seal(void *dst, struct gw_frame *frame)
+static void put_header(void *dst, struct gw_frame *frame)
 {
     uint8_t *h = dst;
     h[0] = 'G';
@@ -57,7 +99,18 @@ void gw_frame_seal(void *dst, struct gw_frame *frame)
     gw_put64(h + 40, frame->payload_bytes);
     frame->n_scalers = gw_frame_n_scalers(frame->codec, frame->bucket, frame->count);
     frame->frame_bytes = gw_frame_head_bytes(frame->n_scalers) + frame->payload_bytes;
+}
+
+void gw_frame_seal(void *dst, struct gw_frame *frame)
+{
+    put_header(dst, frame);
     gw_frame_reseal(dst, frame->frame_bytes);
+}
+
+void gw_frame_seal_with(void *dst, struct gw_frame *frame, uint64_t body_hash)
+{
+    put_header(dst, frame);
+    gw_put64((uint8_t *)dst + 48, checksum(dst, body_hash));
 }
 
 gw_status gw_frame_read_header(const void *src, size_t src_bytes, struct gw_frame *frame)
@@ -107,8 +160,5 @@ gw_status gw_frame_read_header(const void *src, size_t src_bytes, struct gw_fram
 gw_status gw_frame_read(const void *src, size_t src_bytes, struct gw_frame *frame)
 {
     GW_TRY(gw_frame_read_header(src, src_bytes, frame));
-    if (gw_get64((const uint8_t *)src + 48) != checksum(src, frame->frame_bytes))
-        return gw_fail(GW_ERR_FRAME_CHECKSUM, "the frame was altered: its checksum does not match its %zu bytes",
-                       frame->frame_bytes);
-    return GW_OK;
+    return gw_frame_verify(frame);
 }

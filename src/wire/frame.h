@@ -29,6 +29,7 @@ struct gw_frame {
     const uint8_t *payload;
     size_t payload_bytes;
     size_t frame_bytes;
+    bool unverified; /* the checksum was not compared yet: whoever reads the payload does it on the way */
 };
 
 /* How many scalers stand between header and payload, a function of other fields. */
@@ -42,6 +43,22 @@ static inline size_t gw_frame_head_bytes(uint64_t n_scalers)
 /* Writes the header before scalers and payload that already stand in dst, and seals both with the checksum. Sets
  * frame->frame_bytes. The payload pointer of `frame` is not used. */
 void gw_frame_seal(void *dst, struct gw_frame *frame);
+
+/* The same where the hash of everything behind the header is known already. */
+void gw_frame_seal_with(void *dst, struct gw_frame *frame, uint64_t body_hash);
+
+/* A hash of the bytes behind a header, taken piece by piece while they are in the cache anyway. `memory`: gw_hash_bytes() bytes,
+ * 64-byte aligned. */
+size_t gw_hash_bytes(void);
+void gw_hash_begin(void *memory);
+void gw_hash_add(void *memory, const void *bytes, size_t n_bytes);
+uint64_t gw_hash_end(const void *memory);
+
+/* Compares a frame's checksum with its header and the hash of what is behind it. */
+gw_status gw_frame_compare(const struct gw_frame *frame, uint64_t body_hash);
+
+/* The same, hashing it now. */
+gw_status gw_frame_verify(const struct gw_frame *frame);
 
 /* Recomputes the checksum of a frame whose other bytes were changed; for tests and fuzzers. */
 void gw_frame_reseal(void *dst, size_t frame_bytes);

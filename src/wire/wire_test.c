@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 #include <zstd.h>
 
 /* ---- fields and bits --------------------------------------------------------------------------------- */
@@ -137,6 +138,7 @@ static void a_header_comes_back(void **state)
     assert_int_equal(read.frame_bytes, FRAME_BYTES);
 
     /* Fields stand where docs/wire-format.md says. */
+    assert_true(gw_get64(bytes + 48) == (XXH3_64bits_withSeed(bytes, 48, 0) ^ XXH3_64bits_withSeed(bytes + 56, 19, 1)));
     assert_memory_equal(bytes, "GW\1\4\3\1\1\0\5\0\0\0\xD4\xC3\xB2\xA1\4\3\2\1\x40\0\0\0\0\0\1\0\0\0\0\0\x5A\0\0\0\0\0\0\0\x0B\0\0\0\0\0\0\0",
                         48);
 }
@@ -319,6 +321,21 @@ static uint64_t gap_bits(const uint64_t *nz, uint32_t n, uint32_t k)
     return bits;
 }
 
+/* The parameter that docs/wire-format.md, section 6, prescribes. */
+static uint32_t prescribed_k(const uint64_t *nz, uint32_t n, uint32_t count)
+{
+    if (!count)
+        return 0;
+    uint64_t a = (uint64_t)(n - count) * 45426 / (65536ull * count);
+    uint32_t k0 = 0;
+    while (a >> (k0 + 1))
+        k0++;
+    uint32_t k = k0;
+    for (uint32_t other = k0 + 1; other <= k0 + 2 && other <= 16; other++)
+        k = gap_bits(nz, n, other) < gap_bits(nz, n, k) ? other : k;
+    return k;
+}
+
 static void gaps_round_trip(const uint64_t *nz, uint32_t n, bool best, uint64_t seed)
 {
     static uint64_t back[CHUNK_WORDS + 1];
@@ -326,7 +343,7 @@ static void gaps_round_trip(const uint64_t *nz, uint32_t n, bool best, uint64_t 
     for (uint32_t w = 0; w < (n + 63) / 64; w++)
         count += (uint32_t)__builtin_popcountll(nz[w]);
     struct gw_gaps_plan plan = gw_gaps_measure(nz, n, count);
-    CHECK(plan.count == count && plan.k <= GW_GAPS_MAX_K, "seed %llu, %u of %u", (unsigned long long)seed, count, n);
+    CHECK(plan.count == count && plan.k == prescribed_k(nz, n, count), "seed %llu, %u of %u", (unsigned long long)seed, count, n);
     CHECK(plan.bytes == GW_GAPS_HEAD + gw_div_up(gap_bits(nz, n, plan.k), 8), "seed %llu, %u of %u, k %u",
           (unsigned long long)seed, count, n, plan.k);
     if (best && count)
@@ -390,6 +407,21 @@ static void lonely_and_crowded_gaps_come_back(void **state)
         for (uint32_t i = 0; i < 16; i++)
             nz[i] = ~0ull;
         gaps_round_trip(nz, GW_CHUNK, false, 0);
+    }
+}
+
+/* Gaps of a few lengths only, one in five three times as long: here k0 + 2 is best, not k0 or k0 + 1. */
+static void the_third_parameter_is_looked_at(void **state)
+{
+    (void)state;
+    static uint64_t nz[CHUNK_WORDS];
+    for (uint32_t j = 1; j <= 8; j++) {
+        memset(nz, 0, sizeof nz);
+        uint32_t count = 0, k0 = j - 1;
+        for (uint32_t i = 1u << j; i < GW_CHUNK; i += 1 + (++count % 5 ? 1u << j : 3u << j))
+            nz[i / 64] |= 1ull << (i % 64);
+        assert_int_equal(gw_gaps_measure(nz, GW_CHUNK, count).k, k0 + 2);
+        gaps_round_trip(nz, GW_CHUNK, false, j);
     }
 }
 
@@ -722,6 +754,7 @@ int main(void)
         cmocka_unit_test(claims_of_much_with_little_take_no_memory),
         cmocka_unit_test(gaps_come_back),
         cmocka_unit_test(lonely_and_crowded_gaps_come_back),
+        cmocka_unit_test(the_third_parameter_is_looked_at),
         cmocka_unit_test(hostile_gaps_are_refused),
         cmocka_unit_test(random_gaps_do_no_harm),
         cmocka_unit_test(radix_comes_back_in_every_base),

@@ -155,6 +155,8 @@ struct job {
     uint32_t entries[WAVE];
     uint8_t *to, *wave;            /* chunk first + i goes to to + i * stride; wave: a wave's bytes */
     size_t stride;
+    uint8_t *hashes;               /* on one thread: of each frame, and last of the average, taken as chunks pass by; else NULL */
+    size_t hash_stride;
 };
 
 static void job_fini(struct job *job)
@@ -172,6 +174,7 @@ static void job_fini(struct job *job)
         gw_free(job->context, job->offsets[i]);
     gw_free(job->context, job->offsets);
     gw_free(job->context, job->wave);
+    gw_free(job->context, job->hashes);
 }
 
 /* Offsets of all frames, and slots with bitmaps and, where any frame needs it, an entropy stage. */
@@ -390,6 +393,50 @@ size_t ternary_reduce_bound(const struct gw_frame *first, uint32_t n)
     return bytes;
 }
 
+/* A checksum is one more pass over bytes that come from memory. On one thread chunks are hashed in order just before they are
+ * unpacked, and the average's just after they are packed; several threads verify the frames beforehand. */
+static gw_status hashes_init(struct job *job)
+{
+    if (job->n_slots > 1) {
+        for (uint32_t r = 0; r < job->n_frames; r++)
+            GW_TRY(job->frame[r].unverified ? gw_frame_verify(&job->frame[r]) : GW_OK);
+        return GW_OK;
+    }
+    job->hash_stride = gw_div_up(gw_hash_bytes(), 64) * 64;
+    job->hashes = gw_alloc(job->context, (size_t)job->n_frames + 1, job->hash_stride);
+    if (!job->hashes)
+        return GW_ERR_MEMORY;
+    for (uint32_t r = 0; r <= job->n_frames; r++)
+        gw_hash_begin(job->hashes + r * job->hash_stride);
+    for (uint32_t r = 0; r < job->n_frames; r++) {
+        const struct gw_frame *frame = &job->frame[r];
+        gw_hash_add(job->hashes + r * job->hash_stride, frame->scalers,
+                    (size_t)(frame->payload - frame->scalers) + job->offsets[r][0]);
+    }
+    return GW_OK;
+}
+
+static void hash_chunk(struct job *job, uint32_t r, uint64_t c)
+{
+    const size_t *at = job->offsets[r] + c;
+    if (job->hashes)
+        gw_hash_add(job->hashes + r * job->hash_stride, job->frame[r].payload + at[0], at[1] - at[0]);
+}
+
+static void hash_average(struct job *job, const void *bytes, size_t n_bytes)
+{
+    if (job->hashes)
+        gw_hash_add(job->hashes + job->n_frames * job->hash_stride, bytes, n_bytes);
+}
+
+/* Every chunk was hashed: do the frames match their checksums? */
+static gw_status hashes_compare(struct job *job)
+{
+    for (uint32_t r = 0; r < job->n_frames && job->hashes; r++)
+        GW_TRY(gw_frame_compare(&job->frame[r], gw_hash_end(job->hashes + r * job->hash_stride)));
+    return GW_OK;
+}
+
 /* Own scalers: floats are added in rank order, divided by N once, and sent as float32. */
 static void add_private(uint64_t c, uint32_t index, void *user)
 {
@@ -400,6 +447,7 @@ static void add_private(uint64_t c, uint32_t index, void *user)
     if (slot->status < 0)
         return;
     for (uint32_t r = 0; r < job->n_frames; r++) {
+        hash_chunk(job, r, c);
         gw_status status = unpack_push(&job->frame[r], job->offsets[r], c, &slot->stage, slot->bits);
         if (status < 0) {
             keep_error(slot, status);
@@ -413,6 +461,16 @@ static void add_private(uint64_t c, uint32_t index, void *user)
     for (uint32_t i = 0; i < n; i++)
         sum[i] /= (float)job->n_frames;
     memcpy(job->to + 4 * c * GW_CHUNK, sum, 4 * (size_t)n);
+    hash_average(job, sum, 4 * (size_t)n);
+}
+
+/* A table stands before the chunks and is known after them, so a frame that has one is hashed at the end. */
+static void seal(struct job *job, uint8_t *dst, struct gw_frame *average, bool table)
+{
+    if (job->hashes && !table)
+        gw_frame_seal_with(dst, average, gw_hash_end(job->hashes + job->n_frames * job->hash_stride));
+    else
+        gw_frame_seal(dst, average);
 }
 
 static gw_status reduce_private(struct job *job, uint8_t *payload, struct gw_frame *average)
@@ -426,7 +484,9 @@ static gw_status reduce_private(struct job *job, uint8_t *payload, struct gw_fra
     average->bucket = 0;
     average->payload_bytes = 4 * (size_t)average->count;
     job->to = payload;
-    return job_run(job, n_chunks_of(job->frame), add_private);
+    GW_TRY(job_run(job, n_chunks_of(job->frame), add_private));
+    seal(job, payload - GW_HEADER_BYTES, average, false);
+    return GW_OK;
 }
 
 /* Pushes are read a chunk at a time in turn, too short a run for the processor's own prefetcher: the next one is asked for
@@ -458,6 +518,7 @@ static void add_shared(uint64_t i, uint32_t index, void *user)
     for (uint32_t r = 0; r < job->n_frames; r++) {
         struct ternary_bits *bits = &slot->bits[r % GW_ADD_FRAMES];
         ask_for_next(job, r, c);
+        hash_chunk(job, r, c);
         gw_status status = unpack_push(&job->frame[r], job->offsets[r], c, &slot->stage, bits);
         if (status < 0) {
             keep_error(slot, status);
@@ -500,6 +561,7 @@ static gw_status reduce_shared(struct job *job, uint8_t *payload, struct gw_fram
             size_t bytes = ENTRY_SIZE(job->entries[i]);
             if (wave > 1)
                 memcpy(payload + at, job->wave + i * job->stride, bytes);
+            hash_average(job, payload + at, bytes);
             at += bytes;
             any_zstd |= job->entries[i] & ENTRY_ZSTD;
             if (table)
@@ -507,6 +569,7 @@ static gw_status reduce_shared(struct job *job, uint8_t *payload, struct gw_fram
         }
     }
     average->payload_bytes = ternary_settle(average, code, n_chunks, job->entries[0], any_zstd, payload, at);
+    seal(job, payload - gw_frame_head_bytes(average->n_scalers), average, table);
     return GW_OK;
 }
 
@@ -526,10 +589,16 @@ gw_status ternary_reduce(gw_context *context, const struct gw_frame *frames, uin
     static const struct ternary_options defaults; /* auto, auto */
     job.options = options ? options : &defaults;
     uint8_t *payload = dst + (private ? GW_HEADER_BYTES : gw_frame_head_bytes(first->n_scalers));
-    if (!private && first->n_scalers)
+    if (status == GW_OK)
+        status = hashes_init(&job);
+    if (!private && first->n_scalers) {
         memcpy(dst + GW_HEADER_BYTES, first->scalers, 4 * (size_t)first->n_scalers);
+        hash_average(&job, first->scalers, 4 * (size_t)first->n_scalers);
+    }
     if (status == GW_OK)
         status = private ? reduce_private(&job, payload, average) : reduce_shared(&job, payload, average);
+    if (status == GW_OK)
+        status = hashes_compare(&job);
     job_fini(&job);
     return status;
 }

@@ -87,4 +87,5 @@ const struct gw_codec_record gw_codec_ternary = {
     .symbols = ternary_symbols,
     .reduce_bound = ternary_reduce_bound,
     .reduce = ternary_reduce,
+    .reduce_verifies = true,
 };

@@ -1,0 +1,599 @@
+/* Every set of kernels that this machine has, the reference among them, against plain models of what docs/wire-format.md says,
+ * bit for bit; in buffers that end or begin at a page that must not be touched. */
+#include "codec/kernels.h"
+#include "base/philox.h"
+#include "checks.h"
+#include "wire/bytes.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* ---- sets, and places for buffers -------------------------------------------------------------------- */
+
+static const struct gw_kernels *sets[5]; /* NULL-ended */
+
+static void find_sets(void)
+{
+    enum gw_cpu best = gw_cpu_best();
+    size_t n = 0;
+    for (enum gw_cpu cpu = GW_CPU_SCALAR; cpu <= GW_CPU_NEON; cpu++)
+        if (cpu == GW_CPU_SCALAR || cpu == best || (best != GW_CPU_NEON && cpu <= best))
+            sets[n++] = gw_kernels_for(cpu);
+}
+
+#define FOR_EACH_SET(k) for (const struct gw_kernels **k##_at = sets, *k; (k = *k##_at); k##_at++)
+
+/* Memory between two pages that cannot be touched. */
+#define PLACE_BYTES ((size_t)1 << 20)
+#define N_PLACES 6
+static char *places[N_PLACES];
+
+static void make_places(void)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    for (int i = 0; i < N_PLACES; i++) {
+        char *low = mmap(NULL, PLACE_BYTES + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (low == MAP_FAILED || mprotect(low + page, PLACE_BYTES, PROT_READ | PROT_WRITE) != 0) {
+            perror("guard pages");
+            exit(1);
+        }
+        places[i] = low + page;
+    }
+}
+
+/* Where in its place a buffer stands: at the lower guard, at the upper one, or somewhere with no alignment to speak of. */
+enum side { AT_BEGIN, AT_END, SKEWED, N_SIDES };
+
+/* A buffer of n items in place i, its surroundings filled with 0xEE. */
+static void *buffer(int i, enum side side, size_t n, size_t item_bytes)
+{
+    size_t bytes = n * item_bytes;
+    assert_true(bytes + 256 <= PLACE_BYTES);
+    char *at = side == AT_BEGIN ? places[i] : side == AT_END ? places[i] + PLACE_BYTES - bytes : places[i] + 64 + item_bytes;
+    if (side != AT_BEGIN)
+        memset(at - 64, 0xEE, 64);
+    if (side != AT_END)
+        memset(at + bytes, 0xEE, 64);
+    return at;
+}
+
+/* Nothing was written around the buffer. */
+static bool is_clean_around(const void *at, enum side side, size_t n, size_t item_bytes)
+{
+    const unsigned char *low = at, *high = low + n * item_bytes;
+    for (int k = 1; k <= 64; k++)
+        if ((side != AT_BEGIN && low[-k] != 0xEE) || (side != AT_END && high[k - 1] != 0xEE))
+            return false;
+    return true;
+}
+
+static const float specials[] = {0, -0.0f, 0x1p-149f, -0x1p-149f, 0x1p-127f, -0x1.fffffcp-127f, FLT_MIN, -FLT_MIN,
+                                 1e-20f, 1, -1, 1.0000001f, 65536, -3e9f, FLT_MAX, -FLT_MAX};
+#define N_SPECIALS (sizeof specials / sizeof *specials)
+
+/* Gradients of several kinds; the kind is the seed's last digit. */
+static void fill(float *g, uint64_t n, uint64_t seed)
+{
+    struct numbers numbers = numbers_from(seed);
+    for (uint64_t i = 0; i < n; i++) {
+        float x = numbers_bell(&numbers);
+        switch (seed % 10) {
+        case 0:
+            x = specials[numbers_below(&numbers, N_SPECIALS)];
+            break;
+        case 1:
+            x = -1.7f;
+            break;
+        case 2:
+            x = 0;
+            break;
+        case 3:
+            x *= 0x1p-130f; /* denormals */
+            break;
+        case 4:
+            x *= 0x1p125f;
+            break;
+        case 5:
+            x = numbers_below(&numbers, 50) ? x : specials[numbers_below(&numbers, N_SPECIALS)];
+            break;
+        case 6:
+            x *= (float)(1u << numbers_below(&numbers, 30));
+            break;
+        }
+        g[i] = x;
+    }
+}
+
+/* ---- statistics -------------------------------------------------------------------------------------- */
+
+/* docs/wire-format.md, section 9: 32 lanes in float32, added in float64 by halving. */
+static struct gw_stats plain_stats(const float *g, uint32_t n)
+{
+    float lanes[3][32] = {{0}};
+    struct gw_stats stats = {0};
+    for (uint32_t i = 0; i < (n + 31) / 32 * 32; i++) {
+        float x = i < n ? g[i] : 0;
+        uint32_t bits = gw_float_bits(x) & 0x7FFFFFFFu;
+        stats.max_bits = bits > stats.max_bits ? bits : stats.max_bits;
+        lanes[0][i % 32] += x;
+        lanes[1][i % 32] += fabsf(x);
+        lanes[2][i % 32] += x * x;
+    }
+    double sums[3];
+    for (int k = 0; k < 3; k++) {
+        double wide[32];
+        for (int i = 0; i < 32; i++)
+            wide[i] = lanes[k][i];
+        for (int half = 16; half; half /= 2)
+            for (int i = 0; i < half; i++)
+                wide[i] += wide[i + half];
+        sums[k] = wide[0];
+    }
+    stats.sum = sums[0], stats.sum_abs = sums[1], stats.sum_squares = sums[2];
+    return stats;
+}
+
+/* Equal bits; of a NaN only that it is one. */
+static bool same_double(double a, double b)
+{
+    return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b));
+}
+
+static void check_stats(const struct gw_kernels *k, const float *g, uint32_t n, const char *what, uint64_t seed)
+{
+    struct gw_stats got = k->stats_block(g, n), want = plain_stats(g, n);
+    CHECK(got.max_bits == want.max_bits, "%s, %u elements, %s %llu: max %08x, not %08x", k->name, n, what,
+          (unsigned long long)seed, got.max_bits, want.max_bits);
+    if (want.max_bits >= 0x7F800000u) /* not finite: nobody reads the sums */
+        return;
+    CHECK(same_double(got.sum, want.sum) && same_double(got.sum_abs, want.sum_abs) &&
+              same_double(got.sum_squares, want.sum_squares),
+          "%s, %u elements, %s %llu: %a %a %a, not %a %a %a", k->name, n, what, (unsigned long long)seed, got.sum, got.sum_abs,
+          got.sum_squares, want.sum, want.sum_abs, want.sum_squares);
+}
+
+static void statistics_are_the_same(void **state)
+{
+    (void)state;
+    FOR_EACH_SET(k)
+        for (uint32_t n = 0; n <= GW_STATS_BLOCK; n += n < 132 ? 1 : n < 1020 ? 59 : 1)
+            for (uint64_t seed = 10 * n; seed < 10 * n + 7; seed++)
+                for (enum side side = 0; side < N_SIDES; side++) {
+                    float *g = buffer(0, side, n, sizeof *g);
+                    fill(g, n, seed);
+                    check_stats(k, g, n, "seed", seed);
+                }
+}
+
+static void what_is_not_finite_is_seen_anywhere(void **state)
+{
+    (void)state;
+    const uint32_t bad[] = {0x7F800000u, 0xFF800000u, 0x7FC00000u, 0xFFC00000u, 0x7F800001u, 0xFFFFFFFFu};
+    const uint32_t lengths[] = {1, 31, 32, 33, 64, 1023, 1024};
+    FOR_EACH_SET(k)
+        for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
+            for (uint32_t at = 0; at < lengths[l]; at += at < 70 ? 1 : 13) {
+                float *g = buffer(0, AT_END, lengths[l], sizeof *g);
+                fill(g, lengths[l], 7);
+                memcpy(g + at, &bad[at % 6], sizeof *g);
+                check_stats(k, g, lengths[l], "bad value at", at);
+                assert_true(k->stats_block(g, lengths[l]).max_bits >= 0x7F800000u);
+            }
+}
+
+static void large_and_small_blocks_are_summed_in_float64(void **state)
+{
+    (void)state;
+    assert_false(gw_stats_needs_wide(0));
+    assert_false(gw_stats_needs_wide(gw_float_bits(1)));
+    assert_false(gw_stats_needs_wide(gw_float_bits(0x1p60f)));
+    assert_true(gw_stats_needs_wide(gw_float_bits(0x1.000002p60f)));
+    assert_true(gw_stats_needs_wide(gw_float_bits(FLT_MAX)));
+    assert_false(gw_stats_needs_wide(0x7F800000u));
+    assert_false(gw_stats_needs_wide(0x7FFFFFFFu));
+    assert_false(gw_stats_needs_wide(gw_float_bits(0x1p-50f)));
+    assert_true(gw_stats_needs_wide(gw_float_bits(0x1.fffffep-51f)));
+    assert_true(gw_stats_needs_wide(1));
+
+    const float g[] = {FLT_MAX, -FLT_MAX, FLT_MAX, 0x1p-149f};
+    struct gw_stats stats = gw_stats_wide(g, 4);
+    const double m = FLT_MAX;
+    assert_int_equal(stats.max_bits, gw_float_bits(FLT_MAX));
+    assert_true(stats.sum == m + 0x1p-149 && stats.sum_abs == 3 * m && stats.sum_squares == 3 * (m * m));
+    const float small[] = {0x1p-149f, -0x1p-149f, 0x1p-149f};
+    stats = gw_stats_wide(small, 3);
+    assert_int_equal(stats.max_bits, 1);
+    assert_true(stats.sum == 0x1p-149 && stats.sum_abs == 0x3p-149 && stats.sum_squares == 0x3p-298);
+}
+
+/* ---- the draw ---------------------------------------------------------------------------------------- */
+
+/* Section 8: the 16 bits of element e, and 16 more for ties. */
+static uint32_t random_bits(const struct gw_ternary_draw *draw, uint64_t e)
+{
+    const uint32_t counter[4] = {(uint32_t)(16 * (e / 128) + (e % 32) / 2), draw->step, 1u << 24 | draw->rank, draw->tensor_id};
+    uint32_t words[4];
+    gw_philox(counter, draw->seed, words);
+    return words[(e % 128) / 32] >> (e % 2 ? 16 : 0) & 0xFFFFu;
+}
+
+static uint32_t tie_bits(const struct gw_ternary_draw *draw, uint64_t e)
+{
+    const uint32_t counter[4] = {(uint32_t)(e / 8), draw->step, 2u << 24 | draw->rank, draw->tensor_id};
+    uint32_t words[4];
+    gw_philox(counter, draw->seed, words);
+    return words[(e % 8) / 2] >> (e % 2 ? 16 : 0) & 0xFFFFu;
+}
+
+static bool plain_draw(const struct gw_ternary_draw *draw, uint64_t e, float g)
+{
+    float f = fabsf(g) < draw->clip ? fabsf(g) : draw->clip, product = f * draw->to_threshold;
+    uint64_t t = product < 0x1p32f ? (uint64_t)product : 1ull << 32, h = t >> 16 < 65535 ? t >> 16 : 65535;
+    uint32_t r = random_bits(draw, e);
+    return r < h || (r == h && ((uint64_t)r << 16) + tie_bits(draw, e) < t);
+}
+
+#define MOST_GROUPS 8
+
+/* Draws n_groups groups from g and compares each element. Returns how many are nonzero. */
+static uint32_t check_draw(const struct gw_kernels *k, const struct gw_ternary_draw *draw, const float *g, uint64_t group,
+                           uint64_t n_groups, const char *what, uint64_t seed)
+{
+    uint32_t count = 0;
+    for (enum side side = 0; side < N_SIDES; side++) {
+        float *at = buffer(0, side, n_groups * GW_DRAW_GROUP, sizeof *at);
+        uint64_t *nonzero = buffer(1, side, 2 * n_groups, sizeof *nonzero), *sign = buffer(2, side, 2 * n_groups, sizeof *sign);
+        memcpy(at, g, n_groups * GW_DRAW_GROUP * sizeof *g);
+        k->draw(draw, at, group, n_groups, nonzero, sign);
+        for (uint64_t i = 0; i < n_groups * GW_DRAW_GROUP; i++) {
+            bool expected = plain_draw(draw, group * GW_DRAW_GROUP + i, g[i]);
+            bool on = nonzero[i / 64] >> (i % 64) & 1, negative = sign[i / 64] >> (i % 64) & 1;
+            CHECK(on == expected && negative == (expected && signbit(g[i])),
+                  "%s, %s %llu: element %llu of groups %llu + %llu, %a (clip %a, scale %a): drawn %d, negative %d", k->name, what,
+                  (unsigned long long)seed, (unsigned long long)i, (unsigned long long)group, (unsigned long long)n_groups,
+                  (double)g[i], (double)draw->clip, (double)draw->to_threshold, on, negative);
+            count += side == AT_END && on;
+        }
+        assert_true(is_clean_around(nonzero, side, 2 * n_groups, sizeof *nonzero));
+        assert_true(is_clean_around(sign, side, 2 * n_groups, sizeof *sign));
+    }
+    return count;
+}
+
+static struct gw_ternary_draw some_draw(struct numbers *numbers)
+{
+    return (struct gw_ternary_draw){.clip = FLT_MAX, .to_threshold = 0x1p32f,
+                                    .seed = (uint64_t)numbers_word(numbers) << 32 | numbers_word(numbers),
+                                    .step = numbers_word(numbers), .rank = numbers_below(numbers, GW_MAX_WORKERS),
+                                    .tensor_id = numbers_word(numbers)};
+}
+
+static void draws_are_the_same(void **state)
+{
+    (void)state;
+    static float g[MOST_GROUPS * GW_DRAW_GROUP];
+    const float clips[] = {FLT_MAX, 1, 2.5f, 0x1p-100f, 0x1p-149f, 1e30f};
+    const float scales[] = {0x1p32f, 0x1p32f / 3, 0x1p32f / 70, 0x1p32f / FLT_MAX, 0x1p122f, 1, 0x1p-96f, FLT_MAX, 12345.678f};
+    FOR_EACH_SET(k)
+        for (uint64_t seed = 0; seed < 300; seed++) {
+            struct numbers numbers = numbers_from(seed);
+            struct gw_ternary_draw draw = some_draw(&numbers);
+            draw.clip = clips[numbers_below(&numbers, 6)];
+            draw.to_threshold = scales[numbers_below(&numbers, 9)];
+            uint64_t n_groups = numbers_below(&numbers, MOST_GROUPS + 1);
+            uint64_t last = GW_MAX_ELEMENTS / GW_DRAW_GROUP - n_groups; /* the farthest a tensor reaches */
+            uint64_t group = seed % 3 == 0 ? 0 : seed % 3 == 1 ? last : numbers_below(&numbers, (uint32_t)last);
+            fill(g, n_groups * GW_DRAW_GROUP, seed);
+            check_draw(k, &draw, g, group, n_groups, "seed", seed);
+        }
+}
+
+/* Where s is the largest element's, that element is drawn for certain; zeros never are. */
+static void the_ends_are_certain(void **state)
+{
+    (void)state;
+    static float g[MOST_GROUPS * GW_DRAW_GROUP];
+    FOR_EACH_SET(k) {
+        uint32_t drawn = 0, zeros = 0;
+        for (uint64_t seed = 1; seed <= 200; seed++) {
+            struct numbers numbers = numbers_from(seed);
+            struct gw_ternary_draw draw = some_draw(&numbers);
+            for (size_t i = 0; i < sizeof g / sizeof *g; i++)
+                g[i] = i % 2 ? -0.0f : i % 4 ? -1 : 1;
+            draw.to_threshold = seed % 2 ? 0x1p32f : 0x1p126f; /* the latter far beyond 2^32 */
+            drawn += check_draw(k, &draw, g, seed, MOST_GROUPS, "seed", seed);
+            zeros += MOST_GROUPS * GW_DRAW_GROUP / 2;
+        }
+        assert_int_equal(drawn, zeros); /* as many as there are ones */
+    }
+}
+
+/* The largest float at most t, and the next that stands for another whole number: thresholds are floats with 24 bits. */
+static float float_at_most(uint64_t t)
+{
+    float x = (float)t;
+    return x > (double)t ? nextafterf(x, 0) : x;
+}
+
+static float float_above(float t)
+{
+    return t < 0x1p24f ? t + 1 : nextafterf(t, FLT_MAX);
+}
+
+/* Every element's threshold agrees with its 16 bits, so that further bits decide; both ways. */
+static void ties_are_broken_by_further_bits(void **state)
+{
+    (void)state;
+    static float g[MOST_GROUPS * GW_DRAW_GROUP];
+    static bool expected[MOST_GROUPS * GW_DRAW_GROUP];
+    FOR_EACH_SET(k) {
+        uint32_t n_ties[2] = {0, 0};
+        for (uint64_t seed = 1; seed <= 228; seed++) {
+            struct numbers numbers = numbers_from(seed);
+            struct gw_ternary_draw draw = some_draw(&numbers);
+            uint64_t group = numbers_below(&numbers, 1u << 26);
+            uint32_t drawn = 0;
+            for (uint64_t i = 0; i < sizeof g / sizeof *g; i++) {
+                uint64_t e = group * GW_DRAW_GROUP + i, r = random_bits(&draw, e);
+                uint64_t all = r << 16 | tie_bits(&draw, e);
+                /* Drawn where all < t: the threshold just at or below `all`, or just above. */
+                float below = float_at_most(all), above = float_above(below);
+                float t = (i + seed) % 2 ? below : above;
+                if ((uint64_t)t >> 16 != r)
+                    t = below;
+                if ((uint64_t)t >> 16 == r) {
+                    n_ties[t == above]++;
+                    expected[i] = t == above;
+                } else {
+                    expected[i] = false; /* rounded down past the tie: far more rarely */
+                }
+                /* From seed 101 on one element in a group only, in any place. */
+                if (seed > 100 && i % GW_DRAW_GROUP != seed % GW_DRAW_GROUP)
+                    t = 0, expected[i] = false;
+                drawn += expected[i];
+                g[i] = (i % 3 ? t : -t) * 0x1p-32f;
+                assert_int_equal(plain_draw(&draw, e, g[i]), expected[i]);
+            }
+            assert_int_equal(check_draw(k, &draw, g, group, MOST_GROUPS, "seed", seed), drawn);
+        }
+        CHECK(n_ties[0] > 40000 && n_ties[1] > 40000, "%u and %u ties", n_ties[0], n_ties[1]);
+    }
+}
+
+/* The 16 bits are all ones and so is the threshold: whatever it is above that, to 2^32, the element ties. */
+static void the_highest_tie_goes_to_the_threshold(void **state)
+{
+    (void)state;
+    static float g[GW_DRAW_GROUP];
+    static const float thresholds[] = {0xFFFF0000p0f, 0xFFFF8000p0f, 0xFFFFFF00p0f, 0x1p32f, 0x1p33f, FLT_MAX};
+    uint32_t found = 0;
+    for (uint64_t seed = 1; found < 6 && seed < 20000; seed++) {
+        struct numbers numbers = numbers_from(seed);
+        struct gw_ternary_draw draw = some_draw(&numbers);
+        draw.to_threshold = 1;
+        for (uint32_t i = 0; i < GW_DRAW_GROUP; i++)
+            if (random_bits(&draw, i) == 0xFFFF) {
+                found++;
+                for (size_t t = 0; t < 6; t++) {
+                    for (uint32_t j = 0; j < GW_DRAW_GROUP; j++)
+                        g[j] = thresholds[t];
+                    FOR_EACH_SET(k)
+                        check_draw(k, &draw, g, 0, 1, "seed", seed);
+                    assert_true(t < 3 || plain_draw(&draw, i, g[i]));
+                    assert_true(t > 0 || !plain_draw(&draw, i, g[i]));
+                }
+            }
+    }
+    assert_int_equal(found, 6);
+}
+
+/* ---- bitmaps ----------------------------------------------------------------------------------------- */
+
+#define MOST_WORDS 40
+
+/* Nonzeros of any density, some words full or empty, and signs among them. */
+static void fill_bitmaps(uint64_t *nonzero, uint64_t *sign, uint64_t n_words, uint64_t seed)
+{
+    struct numbers numbers = numbers_from(seed);
+    for (uint64_t w = 0; w < n_words; w++) {
+        uint64_t a = (uint64_t)numbers_word(&numbers) << 32 | numbers_word(&numbers);
+        uint64_t b = (uint64_t)numbers_word(&numbers) << 32 | numbers_word(&numbers);
+        uint64_t c = (uint64_t)numbers_word(&numbers) << 32 | numbers_word(&numbers);
+        switch (seed % 6 == 5 ? numbers_below(&numbers, 5) : seed % 6) {
+        case 0:
+            nonzero[w] = a;
+            break;
+        case 1:
+            nonzero[w] = a & b & c & a >> 7;
+            break;
+        case 2:
+            nonzero[w] = a | b | c;
+            break;
+        case 3:
+            nonzero[w] = ~0ull;
+            break;
+        default:
+            nonzero[w] = 0;
+        }
+        sign[w] = nonzero[w] & (b >> 3 | b << 61);
+    }
+}
+
+static void signs_are_gathered_and_scattered(void **state)
+{
+    (void)state;
+    uint8_t expected[8 * MOST_WORDS];
+    FOR_EACH_SET(k)
+        for (uint64_t seed = 0; seed < 1500; seed++) {
+            uint64_t n_words = seed % (MOST_WORDS + 1), n_bits = 0;
+            for (enum side side = 0; side < N_SIDES; side++) {
+                uint64_t *nonzero = buffer(0, side, n_words, 8), *sign = buffer(1, side, n_words, 8);
+                fill_bitmaps(nonzero, sign, n_words, seed);
+                memset(expected, 0, sizeof expected);
+                n_bits = 0;
+                for (uint64_t i = 0; i < 64 * n_words; i++)
+                    if (nonzero[i / 64] >> (i % 64) & 1) {
+                        expected[n_bits / 8] |= (uint8_t)((sign[i / 64] >> (i % 64) & 1) << (n_bits % 8));
+                        n_bits++;
+                    }
+                size_t n_bytes = (size_t)(n_bits + 7) / 8;
+                uint8_t *packed = buffer(2, side, n_bytes, 1);
+                CHECK(k->count(nonzero, n_words) == n_bits, "%s, seed %llu", k->name, (unsigned long long)seed);
+                CHECK(k->gather_signs(nonzero, sign, n_words, packed) == n_bits, "%s, seed %llu", k->name, (unsigned long long)seed);
+                CHECK(memcmp(packed, expected, n_bytes) == 0, "%s, seed %llu", k->name, (unsigned long long)seed);
+                assert_true(is_clean_around(packed, side, n_bytes, 1));
+
+                uint64_t *back = buffer(3, side, n_words, 8);
+                memset(back, 0xEE, 8 * n_words);
+                CHECK(k->scatter_signs(nonzero, n_words, packed, n_bytes, back) == n_bits, "%s, seed %llu", k->name,
+                      (unsigned long long)seed);
+                CHECK(memcmp(back, sign, 8 * n_words) == 0, "%s, seed %llu", k->name, (unsigned long long)seed);
+                assert_true(is_clean_around(back, side, n_words, 8));
+
+                /* Fewer bytes than the nonzeros take: what is missing counts as 0, and is not read. */
+                size_t fewer = n_bytes ? seed / 7 % n_bytes : 0, bit = 0;
+                uint8_t *cut = buffer(4, side, fewer, 1);
+                memcpy(cut, expected, fewer);
+                CHECK(k->scatter_signs(nonzero, n_words, cut, fewer, back) == n_bits, "%s, seed %llu", k->name,
+                      (unsigned long long)seed);
+                for (uint64_t i = 0; i < 64 * n_words; i++) {
+                    bool on = nonzero[i / 64] >> (i % 64) & 1, want = on && bit < 8 * fewer && expected[bit / 8] >> (bit % 8) & 1;
+                    CHECK((back[i / 64] >> (i % 64) & 1) == want, "%s, seed %llu, %zu of %zu bytes: element %llu", k->name,
+                          (unsigned long long)seed, fewer, n_bytes, (unsigned long long)i);
+                    bit += on;
+                }
+            }
+        }
+}
+
+static void bitmaps_are_expanded(void **state)
+{
+    (void)state;
+    const float scalers[] = {1, 0.7f, 0x1p-149f, FLT_MAX, 0};
+    FOR_EACH_SET(k)
+        for (uint64_t seed = 0; seed < 1200; seed++) {
+            uint64_t n = seed < 400 ? seed : seed * 7 % (64 * MOST_WORDS), n_words = (n + 63) / 64;
+            float s = scalers[seed / 2 % 5];
+            for (enum side side = 0; side < N_SIDES; side++) {
+                uint64_t *nonzero = buffer(0, side, n_words, 8), *sign = buffer(1, side, n_words, 8);
+                fill_bitmaps(nonzero, sign, n_words, seed);
+                float *out = buffer(2, side, n, sizeof *out);
+                memset(out, 0xEE, n * sizeof *out);
+                k->expand(nonzero, sign, n, s, seed % 2, out);
+                for (uint64_t i = 0; i < n; i++) {
+                    bool on = nonzero[i / 64] >> (i % 64) & 1, negative = sign[i / 64] >> (i % 64) & 1;
+                    float expected = on ? negative ? -s : s : 0;
+                    CHECK(gw_float_bits(out[i]) == gw_float_bits(expected), "%s, seed %llu, element %llu of %llu: %a, not %a", k->name,
+                          (unsigned long long)seed, (unsigned long long)i, (unsigned long long)n, (double)out[i], (double)expected);
+                }
+                assert_true(is_clean_around(out, side, n, sizeof *out));
+            }
+        }
+}
+
+/* ---- planes ------------------------------------------------------------------------------------------ */
+
+static uint32_t digit_at(const uint64_t *planes, uint64_t n_words, uint32_t n_planes, uint64_t i)
+{
+    uint32_t digit = 0;
+    for (uint32_t j = 0; j < n_planes; j++)
+        digit |= (uint32_t)(planes[j * n_words + i / 64] >> (i % 64) & 1) << j;
+    return digit;
+}
+
+static void digits_are_added(void **state)
+{
+    (void)state;
+    static uint64_t on[GW_ADD_FRAMES][MOST_WORDS], negative[GW_ADD_FRAMES][MOST_WORDS], before[16 * MOST_WORDS];
+    FOR_EACH_SET(k)
+        for (uint64_t seed = 0; seed < 600; seed++) {
+            struct numbers numbers = numbers_from(seed);
+            uint64_t n_words = seed % (MOST_WORDS + 1);
+            uint32_t n_frames = 1 + numbers_below(&numbers, GW_ADD_FRAMES);
+            uint32_t least = 33 - (uint32_t)__builtin_clz(2 * n_frames), n_planes = least + numbers_below(&numbers, 17 - least);
+            struct gw_bitmaps frames[GW_ADD_FRAMES];
+            for (enum side side = 0; side < N_SIDES; side++) {
+                for (uint32_t r = 0; r < n_frames; r++)
+                    fill_bitmaps(on[r], negative[r], n_words, seed + 1000 * r);
+                /* One frame's bitmaps stand at a guard. */
+                uint64_t *nonzero = buffer(0, side, n_words, 8), *sign = buffer(1, side, n_words, 8);
+                memcpy(nonzero, on[0], 8 * n_words);
+                memcpy(sign, negative[0], 8 * n_words);
+                for (uint32_t r = 0; r < n_frames; r++)
+                    frames[r] = r ? (struct gw_bitmaps){on[r], negative[r]} : (struct gw_bitmaps){nonzero, sign};
+                uint64_t *planes = buffer(2, side, n_planes * n_words, 8);
+                for (uint64_t i = 0; i < n_planes * n_words; i++)
+                    before[i] = planes[i] = (uint64_t)numbers_word(&numbers) << 32 | numbers_word(&numbers);
+                k->add_digits(frames, n_frames, n_words, planes, n_planes);
+                for (uint64_t i = 0; i < 64 * n_words; i++) {
+                    uint32_t sum = digit_at(before, n_words, n_planes, i);
+                    for (uint32_t r = 0; r < n_frames; r++)
+                        sum += on[r][i / 64] >> (i % 64) & 1 ? negative[r][i / 64] >> (i % 64) & 1 ? 0 : 2 : 1;
+                    sum &= (1u << n_planes) - 1;
+                    CHECK(digit_at(planes, n_words, n_planes, i) == sum, "%s, seed %llu: %u frames, %u planes, element %llu of %llu",
+                          k->name, (unsigned long long)seed, n_frames, n_planes, (unsigned long long)i,
+                          (unsigned long long)(64 * n_words));
+                }
+                assert_true(is_clean_around(planes, side, n_planes * n_words, 8));
+            }
+        }
+}
+
+static void planes_are_decoded(void **state)
+{
+    (void)state;
+    const float quanta[] = {1, 0.3f, -2, 0x1p-149f, FLT_MAX, 0};
+    FOR_EACH_SET(k)
+        for (uint64_t seed = 0; seed < 400; seed++) {
+            struct numbers numbers = numbers_from(seed);
+            uint64_t n_groups = numbers_below(&numbers, 12);
+            uint32_t n_planes = 1 + numbers_below(&numbers, 16), offset = numbers_below(&numbers, 1u << n_planes);
+            float q = quanta[numbers_below(&numbers, 6)];
+            for (enum side side = 0; side < N_SIDES; side++) {
+                uint8_t *src = buffer(0, side, 8 * n_planes * n_groups, 1);
+                float *out = buffer(1, side, 64 * n_groups, sizeof *out);
+                for (uint64_t i = 0; i < 8 * n_planes * n_groups; i++)
+                    src[i] = (uint8_t)(numbers_word(&numbers) >> 24);
+                uint32_t most = k->decode_planes(src, n_planes, n_groups, offset, q, seed % 2, out), largest = 0;
+                for (uint64_t i = 0; i < 64 * n_groups; i++) {
+                    uint32_t digit = 0;
+                    for (uint32_t j = 0; j < n_planes; j++)
+                        digit |= (uint32_t)(src[8 * (i / 64 * n_planes + j) + i % 64 / 8] >> (i % 8) & 1) << j;
+                    largest = digit > largest ? digit : largest;
+                    float expected = (float)((int32_t)digit - (int32_t)offset) * q;
+                    CHECK(gw_float_bits(out[i]) == gw_float_bits(expected), "%s, seed %llu: %u planes, element %llu: %a, not %a",
+                          k->name, (unsigned long long)seed, n_planes, (unsigned long long)i, (double)out[i], (double)expected);
+                }
+                CHECK(most == largest, "%s, seed %llu: largest %u, not %u", k->name, (unsigned long long)seed, most, largest);
+                assert_true(is_clean_around(out, side, 64 * n_groups, sizeof *out));
+            }
+        }
+}
+
+int main(void)
+{
+    find_sets();
+    make_places();
+    printf("kernels:");
+    FOR_EACH_SET(k)
+        printf(" %s", k->name);
+    printf("\n");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(statistics_are_the_same),
+        cmocka_unit_test(what_is_not_finite_is_seen_anywhere),
+        cmocka_unit_test(large_and_small_blocks_are_summed_in_float64),
+        cmocka_unit_test(draws_are_the_same),
+        cmocka_unit_test(the_ends_are_certain),
+        cmocka_unit_test(ties_are_broken_by_further_bits),
+        cmocka_unit_test(the_highest_tie_goes_to_the_threshold),
+        cmocka_unit_test(signs_are_gathered_and_scattered),
+        cmocka_unit_test(bitmaps_are_expanded),
+        cmocka_unit_test(digits_are_added),
+        cmocka_unit_test(planes_are_decoded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
