@@ -17,9 +17,9 @@ struct gw_ternary_draw {
 /* Elements whose random bits come from the same 16 Philox blocks. */
 #define GW_DRAW_GROUP 128
 
-/* A chunk's ternary values. */
+/* A chunk's ternary values: words at any address, so that a bitmap can be used where it stands in a frame. */
 struct gw_bitmaps {
-    const uint64_t *nonzero, *sign;
+    const void *nonzero, *sign;
 };
 
 /* Bitmap pairs added in one pass over the planes. */
@@ -41,8 +41,8 @@ struct gw_kernels {
     uint64_t (*gather_signs)(const uint64_t *nonzero, const uint64_t *sign, uint64_t n_words, uint8_t *dst);
 
     /* The reverse: sets sign bits where nonzero bits are, 0 elsewhere. src_bytes bytes may be read; bits missing there are 0.
-     * Returns how many bits the nonzeros take. */
-    uint64_t (*scatter_signs)(const uint64_t *nonzero, uint64_t n_words, const uint8_t *src, size_t src_bytes, uint64_t *sign);
+     * Returns how many bits the nonzeros take. `nonzero` may stand at any address. */
+    uint64_t (*scatter_signs)(const void *nonzero, uint64_t n_words, const uint8_t *src, size_t src_bytes, uint64_t *sign);
 
     /* How many bits are set. */
     uint64_t (*count)(const uint64_t *words, uint64_t n_words);

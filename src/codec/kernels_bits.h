@@ -27,27 +27,28 @@ GW_TARGET static uint64_t GW_SUFFIX(count)(const uint64_t *words, uint64_t n_wor
     return count;
 }
 
-GW_TARGET static uint64_t GW_SUFFIX(scatter_signs)(const uint64_t *nonzero, uint64_t n_words, const uint8_t *src,
+GW_TARGET static uint64_t GW_SUFFIX(scatter_signs)(const void *nonzero, uint64_t n_words, const uint8_t *src,
                                                    size_t src_bytes, uint64_t *sign)
 {
     uint64_t at = 0; /* bit */
     uint64_t n_safe = src_bytes >= 9 ? 8 * (src_bytes - 9) + 1 : 0, w = 0;
     for (; w < n_words && at < n_safe; w++) {
-        uint64_t count = (uint64_t)__builtin_popcountll(nonzero[w]);
+        uint64_t on = gw_get64((const uint8_t *)nonzero + 8 * w), count = (uint64_t)__builtin_popcountll(on);
         uint64_t bits = gw_get64(src + (at >> 3)) >> (at & 7);
         /* Eight bytes from any bit on hold at least 57 whole bits, which is enough but for the fullest words. */
         if (__builtin_expect(count > 57, 0))
             bits |= (uint64_t)src[(at >> 3) + 8] << 1 << (63 - (at & 7));
-        sign[w] = GW_SCATTER(bits, nonzero[w]);
+        sign[w] = GW_SCATTER(bits, on);
         at += count;
     }
     for (; w < n_words; w++) {
+        uint64_t on = gw_get64((const uint8_t *)nonzero + 8 * w);
         size_t byte = (size_t)(at >> 3), left = byte < src_bytes ? src_bytes - byte : 0;
         uint64_t bits = gw_get_partial(src + (left ? byte : 0), left) >> (at & 7);
         if (left > 8 && (at & 7))
             bits |= (uint64_t)src[byte + 8] << (64 - (at & 7));
-        sign[w] = GW_SCATTER(bits, nonzero[w]);
-        at += (uint64_t)__builtin_popcountll(nonzero[w]);
+        sign[w] = GW_SCATTER(bits, on);
+        at += (uint64_t)__builtin_popcountll(on);
     }
     return at;
 }
@@ -87,8 +88,8 @@ GW_TARGET static void GW_SUFFIX(add_digits)(const struct gw_bitmaps *frames, uin
         GW_SUFFIX(words8) zero[GW_ADD_FRAMES] = {{0}}, positive[GW_ADD_FRAMES] = {{0}}, ones[4], twos[4], add[5], carry = {0};
         for (uint32_t r = 0; r < n_frames; r++) {
             GW_SUFFIX(words8) on = {0}, negative = {0};
-            GW_MOVE(&on, frames[r].nonzero + w);
-            GW_MOVE(&negative, frames[r].sign + w);
+            GW_MOVE(&on, (const uint8_t *)frames[r].nonzero + 8 * w);
+            GW_MOVE(&negative, (const uint8_t *)frames[r].sign + 8 * w);
             zero[r] = ~on;
             positive[r] = on & ~negative;
         }

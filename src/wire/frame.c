@@ -1,10 +1,7 @@
-/* The hash state is a caller's memory here, not the library's allocation. */
-#define XXH_STATIC_LINKING_ONLY
 #include "wire/frame.h"
 #include "base/error.h"
 #include "wire/bytes.h"
-
-#include <xxhash.h>
+#include "wire/hash.h"
 
 /* offset  bytes  field
  *      0      2  magic "GW"
@@ -31,34 +28,12 @@ uint64_t gw_frame_n_scalers(uint8_t codec, uint32_t bucket, uint64_t count)
 
 static uint64_t checksum(const uint8_t *src, uint64_t body_hash)
 {
-    return XXH3_64bits_withSeed(src, 48, 0) ^ body_hash;
+    return gw_hash_now()->whole(src, 48, 0) ^ body_hash;
 }
 
 static uint64_t body_hash_of(const uint8_t *src, size_t frame_bytes)
 {
-    return XXH3_64bits_withSeed(src + GW_HEADER_BYTES, frame_bytes - GW_HEADER_BYTES, 1);
-}
-
-size_t gw_hash_bytes(void)
-{
-    return sizeof(XXH3_state_t);
-}
-
-void gw_hash_begin(void *memory)
-{
-    XXH3_state_t *state = memory;
-    XXH3_INITSTATE(state);
-    XXH3_64bits_reset_withSeed(state, 1);
-}
-
-void gw_hash_add(void *memory, const void *bytes, size_t n_bytes)
-{
-    XXH3_64bits_update(memory, bytes, n_bytes);
-}
-
-uint64_t gw_hash_end(const void *memory)
-{
-    return XXH3_64bits_digest(memory);
+    return gw_hash_now()->whole(src + GW_HEADER_BYTES, frame_bytes - GW_HEADER_BYTES, GW_BODY_SEED);
 }
 
 gw_status gw_frame_compare(const struct gw_frame *frame, uint64_t body_hash)

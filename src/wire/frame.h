@@ -44,15 +44,9 @@ static inline size_t gw_frame_head_bytes(uint64_t n_scalers)
  * frame->frame_bytes. The payload pointer of `frame` is not used. */
 void gw_frame_seal(void *dst, struct gw_frame *frame);
 
-/* The same where the hash of everything behind the header is known already. */
+/* The same where the hash of everything behind the header is known already: hash.h, begun with GW_BODY_SEED. */
+#define GW_BODY_SEED 1
 void gw_frame_seal_with(void *dst, struct gw_frame *frame, uint64_t body_hash);
-
-/* A hash of the bytes behind a header, taken piece by piece while they are in the cache anyway. `memory`: gw_hash_bytes() bytes,
- * 64-byte aligned. */
-size_t gw_hash_bytes(void);
-void gw_hash_begin(void *memory);
-void gw_hash_add(void *memory, const void *bytes, size_t n_bytes);
-uint64_t gw_hash_end(const void *memory);
 
 /* Compares a frame's checksum with its header and the hash of what is behind it. */
 gw_status gw_frame_compare(const struct gw_frame *frame, uint64_t body_hash);

@@ -246,8 +246,9 @@ static bool tail_is_clear(const uint64_t *words, uint32_t n)
 }
 
 gw_status ternary_push_unpack(enum ternary_code code, const uint8_t *src, size_t src_bytes, bool zstd, uint32_t n,
-                              const struct ternary_stage *stage, struct ternary_bits *bits)
+                              const struct ternary_stage *stage, struct ternary_bits *bits, struct gw_bitmaps *view)
 {
+    const void *nonzero = bits->nonzero;
     if (zstd) {
         GW_TRY(gw_entropy_decompress(stage->workspace, src, src_bytes, stage->plain, ternary_push_chunk_bound(n), &src_bytes));
         src = stage->plain;
@@ -265,6 +266,10 @@ gw_status ternary_push_unpack(enum ternary_code code, const uint8_t *src, size_t
         GW_TRY(unpack_base3(src, n, bits));
         break;
     case CODE_MASK:
+        if (view && !zstd && n % 64 == 0) { /* the stage is used again for the next frame */
+            nonzero = src;
+            break;
+        }
         if (n_words)
             bits->nonzero[n_words - 1] = 0;
         memcpy(bits->nonzero, src, head);
@@ -277,7 +282,7 @@ gw_status ternary_push_unpack(enum ternary_code code, const uint8_t *src, size_t
     size_t total = head;
     if (code == CODE_MASK || code == CODE_GAPS) {
         /* Reading stops at src_bytes, so the signs can be counted while they are read. */
-        count = (uint32_t)gw_kernels_now()->scatter_signs(bits->nonzero, n_words, src + head, src_bytes - head, bits->sign);
+        count = (uint32_t)gw_kernels_now()->scatter_signs(nonzero, n_words, src + head, src_bytes - head, bits->sign);
         total += gw_div_up(count, 8);
         if (src_bytes == total && count % 8 && src[total - 1] >> (count % 8))
             return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk's sign bits are padded with bits that are not 0");
@@ -285,6 +290,8 @@ gw_status ternary_push_unpack(enum ternary_code code, const uint8_t *src, size_t
     if (src_bytes != total)
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u elements has %zu bytes of %s codes; its values take %zu", n, src_bytes,
                        ternary_code_names[code], total);
+    if (view)
+        *view = (struct gw_bitmaps){nonzero, bits->sign};
     return GW_OK;
 }
 

@@ -5,6 +5,7 @@
 #include "base/threads.h"
 #include "codec/ternary/ternary.h"
 #include "wire/bytes.h"
+#include "wire/hash.h"
 
 #include <math.h>
 
@@ -120,10 +121,10 @@ static enum ternary_code chunk_code(const struct gw_frame *frame, uint64_t c)
 }
 
 static gw_status unpack_push(const struct gw_frame *frame, const size_t *offsets, uint64_t c, const struct ternary_stage *stage,
-                             struct ternary_bits *bits)
+                             struct ternary_bits *bits, struct gw_bitmaps *view)
 {
     return ternary_push_unpack(chunk_code(frame, c), frame->payload + offsets[c], offsets[c + 1] - offsets[c],
-                               chunk_is_zstd(frame, c), chunk_elems(frame, c), stage, bits);
+                               chunk_is_zstd(frame, c), chunk_elems(frame, c), stage, bits, view);
 }
 
 /* ---- decode and count ------------------------------------------------------------------------ */
@@ -271,7 +272,7 @@ static void decode_push(uint64_t c, uint32_t index, void *user)
     const struct gw_frame *frame = job->frame;
     if (slot->status < 0)
         return;
-    gw_status status = unpack_push(frame, job->offsets[0], c, &slot->stage, slot->bits);
+    gw_status status = unpack_push(frame, job->offsets[0], c, &slot->stage, slot->bits, NULL);
     if (status == GW_OK)
         expand_chunk(frame, slot->bits, c * GW_CHUNK, chunk_elems(frame, c), frame->count >= STREAM_ELEMENTS,
                      job->out + c * GW_CHUNK);
@@ -365,7 +366,7 @@ gw_status ternary_symbols(gw_context *context, const struct gw_frame *frame, uin
             for (uint32_t i = 0; i < n && status == GW_OK; i++)
                 counts[slot->scratch.digits[i]]++;
         } else {
-            status = unpack_push(frame, job.offsets[0], c, &slot->stage, slot->bits);
+            status = unpack_push(frame, job.offsets[0], c, &slot->stage, slot->bits, NULL);
             if (status == GW_OK) {
                 uint32_t nonzero = ternary_count(slot->bits->nonzero, n), negative = ternary_count(slot->bits->sign, n);
                 counts[0] += negative;
@@ -402,15 +403,15 @@ static gw_status hashes_init(struct job *job)
             GW_TRY(job->frame[r].unverified ? gw_frame_verify(&job->frame[r]) : GW_OK);
         return GW_OK;
     }
-    job->hash_stride = gw_div_up(gw_hash_bytes(), 64) * 64;
+    job->hash_stride = gw_div_up(gw_hash_now()->state_bytes, 64) * 64;
     job->hashes = gw_alloc(job->context, (size_t)job->n_frames + 1, job->hash_stride);
     if (!job->hashes)
         return GW_ERR_MEMORY;
     for (uint32_t r = 0; r <= job->n_frames; r++)
-        gw_hash_begin(job->hashes + r * job->hash_stride);
+        gw_hash_now()->begin(job->hashes + r * job->hash_stride, GW_BODY_SEED);
     for (uint32_t r = 0; r < job->n_frames; r++) {
         const struct gw_frame *frame = &job->frame[r];
-        gw_hash_add(job->hashes + r * job->hash_stride, frame->scalers,
+        gw_hash_now()->add(job->hashes + r * job->hash_stride, frame->scalers,
                     (size_t)(frame->payload - frame->scalers) + job->offsets[r][0]);
     }
     return GW_OK;
@@ -420,20 +421,20 @@ static void hash_chunk(struct job *job, uint32_t r, uint64_t c)
 {
     const size_t *at = job->offsets[r] + c;
     if (job->hashes)
-        gw_hash_add(job->hashes + r * job->hash_stride, job->frame[r].payload + at[0], at[1] - at[0]);
+        gw_hash_now()->add(job->hashes + r * job->hash_stride, job->frame[r].payload + at[0], at[1] - at[0]);
 }
 
 static void hash_average(struct job *job, const void *bytes, size_t n_bytes)
 {
     if (job->hashes)
-        gw_hash_add(job->hashes + job->n_frames * job->hash_stride, bytes, n_bytes);
+        gw_hash_now()->add(job->hashes + job->n_frames * job->hash_stride, bytes, n_bytes);
 }
 
 /* Every chunk was hashed: do the frames match their checksums? */
 static gw_status hashes_compare(struct job *job)
 {
     for (uint32_t r = 0; r < job->n_frames && job->hashes; r++)
-        GW_TRY(gw_frame_compare(&job->frame[r], gw_hash_end(job->hashes + r * job->hash_stride)));
+        GW_TRY(gw_frame_compare(&job->frame[r], gw_hash_now()->end(job->hashes + r * job->hash_stride)));
     return GW_OK;
 }
 
@@ -448,7 +449,7 @@ static void add_private(uint64_t c, uint32_t index, void *user)
         return;
     for (uint32_t r = 0; r < job->n_frames; r++) {
         hash_chunk(job, r, c);
-        gw_status status = unpack_push(&job->frame[r], job->offsets[r], c, &slot->stage, slot->bits);
+        gw_status status = unpack_push(&job->frame[r], job->offsets[r], c, &slot->stage, slot->bits, NULL);
         if (status < 0) {
             keep_error(slot, status);
             return;
@@ -468,7 +469,7 @@ static void add_private(uint64_t c, uint32_t index, void *user)
 static void seal(struct job *job, uint8_t *dst, struct gw_frame *average, bool table)
 {
     if (job->hashes && !table)
-        gw_frame_seal_with(dst, average, gw_hash_end(job->hashes + job->n_frames * job->hash_stride));
+        gw_frame_seal_with(dst, average, gw_hash_now()->end(job->hashes + job->n_frames * job->hash_stride));
     else
         gw_frame_seal(dst, average);
 }
@@ -516,18 +517,16 @@ static void add_shared(uint64_t i, uint32_t index, void *user)
     memset(slot->planes, 0, 8 * (size_t)n_words * job->sums.n_planes);
     struct gw_bitmaps batch[GW_ADD_FRAMES];
     for (uint32_t r = 0; r < job->n_frames; r++) {
-        struct ternary_bits *bits = &slot->bits[r % GW_ADD_FRAMES];
+        uint32_t at = r % GW_ADD_FRAMES;
         ask_for_next(job, r, c);
         hash_chunk(job, r, c);
-        gw_status status = unpack_push(&job->frame[r], job->offsets[r], c, &slot->stage, bits);
+        gw_status status = unpack_push(&job->frame[r], job->offsets[r], c, &slot->stage, &slot->bits[at], &batch[at]);
         if (status < 0) {
             keep_error(slot, status);
             return;
         }
-        uint32_t n_batch = r % GW_ADD_FRAMES + 1;
-        batch[n_batch - 1] = (struct gw_bitmaps){bits->nonzero, bits->sign};
-        if (n_batch == GW_ADD_FRAMES || r + 1 == job->n_frames)
-            kernels->add_digits(batch, n_batch, n_words, slot->planes, job->sums.n_planes);
+        if (at + 1 == GW_ADD_FRAMES || r + 1 == job->n_frames)
+            kernels->add_digits(batch, at + 1, n_words, slot->planes, job->sums.n_planes);
     }
     job->entries[i] = ternary_sum_pack(&job->sums, ternary_pull_codes[job->options->pull], job->options->entropy, slot->planes, n,
                                        &slot->scratch, job->to + i * job->stride);

@@ -101,9 +101,10 @@ size_t ternary_stage_pack(const struct ternary_stage *stage, size_t n, size_t li
 uint32_t ternary_push_pack(enum ternary_code code, int entropy, const struct ternary_bits *bits, uint32_t n, uint32_t count,
                            const struct ternary_stage *stage, uint8_t *dst);
 
-/* Unpacks one chunk of src_bytes bytes. `stage` is needed where `zstd` is true. */
+/* Unpacks one chunk of src_bytes bytes. `stage` is needed where `zstd` is true. Where `view` is not NULL a bitmap of nonzeros
+ * that stands whole in the chunk is not copied; *view says where both bitmaps are. */
 gw_status ternary_push_unpack(enum ternary_code code, const uint8_t *src, size_t src_bytes, bool zstd, uint32_t n,
-                              const struct ternary_stage *stage, struct ternary_bits *bits);
+                              const struct ternary_stage *stage, struct ternary_bits *bits, struct gw_bitmaps *view);
 
 uint32_t ternary_count(const uint64_t *words, uint32_t n);
 

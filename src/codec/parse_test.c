@@ -1,0 +1,305 @@
+/* Codec specifications: every option, every refusal and its sentence; the listing; which tensors a pattern leaves in float. */
+#include "codecs.h"
+
+#include <locale.h>
+#include <stdio.h>
+
+static void names_are_found(void **state)
+{
+    (void)state;
+    const char *names[] = {"none", "bf16", "f16", "ternary"};
+    for (size_t i = 0; i < 4; i++) {
+        gw_codec *codec = codec_of(NULL, names[i]);
+        assert_string_equal(gw_codec_name(codec), names[i]);
+        assert_false(gw_codec_is_global(codec));
+        gw_codec_destroy(codec);
+    }
+    gw_codec_destroy(NULL);
+}
+
+static void the_listing_is_complete(void **state)
+{
+    (void)state;
+    size_t n = 0;
+    for (const gw_codec_info *info; (info = gw_codec_list(n)); n++) {
+        assert_true(strlen(info->summary) > 5);
+        assert_non_null(info->source);
+        assert_int_equal(info->unbiased, strcmp(info->name, "none") == 0 || strcmp(info->name, "ternary") == 0);
+        assert_int_equal(info->lossy, strcmp(info->name, "none") != 0);
+        gw_codec *codec = codec_of(NULL, info->name);
+        /* The canonical text of the defaults names every option in the listing's order, with the listing's default. */
+        char expected[512];
+        int used = snprintf(expected, sizeof expected, "%s", info->name);
+        for (size_t i = 0; i < info->n_options; i++) {
+            const gw_codec_option *option = &info->options[i];
+            assert_true(strlen(option->help) > 5 && strlen(option->values) > 2);
+            used += snprintf(expected + used, sizeof expected - (size_t)used, "%c%s=%s", i ? ',' : ':', option->key,
+                             option->default_value);
+        }
+        assert_string_equal(gw_codec_canonical(codec), expected);
+        gw_codec_destroy(codec);
+        for (size_t j = 0; j < n; j++)
+            assert_int_not_equal(info->wire_id, gw_codec_list(j)->wire_id);
+    }
+    assert_int_equal(n, 4);
+    assert_null(gw_codec_list(n + 1));
+    assert_null(gw_codec_list(SIZE_MAX));
+}
+
+#define REST ",share=on,bucket=0,scope=layer,skip=,min=0,code=auto,pull=auto,entropy=auto"
+
+static void canonical(const char *spec, const char *expected)
+{
+    gw_codec *codec = codec_of(NULL, spec), *again = codec_of(NULL, gw_codec_canonical(codec));
+    CHECK(strcmp(gw_codec_canonical(codec), expected) == 0, "%s becomes %s, not %s", spec, gw_codec_canonical(codec), expected);
+    assert_string_equal(gw_codec_canonical(again), expected);
+    gw_codec_destroy(codec);
+    gw_codec_destroy(again);
+}
+
+static void legal_words_are_spelled_out(void **state)
+{
+    (void)state;
+    canonical("none", "none");
+    canonical("none:", "none");
+    canonical("bf16", "bf16");
+    canonical("f16", "f16");
+    canonical("ternary", "ternary:clip=2.5" REST);
+    canonical("ternary:", "ternary:clip=2.5" REST);
+    canonical("ternary:clip=0", "ternary:clip=0" REST);
+    canonical("ternary:clip=1e3", "ternary:clip=1000" REST);
+    canonical("ternary:clip=.5", "ternary:clip=0.5" REST);
+    canonical("ternary:clip=1e30", "ternary:clip=1.0000000000000000e+30" REST);
+    canonical("ternary:share=off", "ternary:clip=2.5,share=off,bucket=0,scope=layer,skip=,min=0,code=auto,pull=auto,entropy=auto");
+    canonical("ternary:bucket=1073741824",
+              "ternary:clip=2.5,share=on,bucket=1073741824,scope=layer,skip=,min=0,code=auto,pull=auto,entropy=auto");
+    canonical("ternary:scope=global", "ternary:clip=2.5,share=on,bucket=0,scope=global,skip=,min=0,code=auto,pull=auto,entropy=auto");
+    canonical("ternary:skip=last+conv?.bias",
+              "ternary:clip=2.5,share=on,bucket=0,scope=layer,skip=last+conv?.bias,min=0,code=auto,pull=auto,entropy=auto");
+    canonical("ternary:min=1000000000000000000",
+              "ternary:clip=2.5,share=on,bucket=0,scope=layer,skip=,min=1000000000000000000,code=auto,pull=auto,entropy=auto");
+    /* the order given does not matter */
+    canonical("ternary:entropy=off,pull=gaps,code=2bit,min=3,skip=a*,bucket=64,clip=3,share=on,scope=layer",
+              "ternary:clip=3,share=on,bucket=64,scope=layer,skip=a*,min=3,code=2bit,pull=gaps,entropy=off");
+    const char *codes[] = {"auto", "2bit", "base3", "mask", "gaps"}, *pulls[] = {"auto", "packed", "radix", "gaps"};
+    const char *entropies[] = {"auto", "on", "off"};
+    for (size_t c = 0; c < 5; c++)
+        for (size_t p = 0; p < 4; p++)
+            for (size_t e = 0; e < 3; e++) {
+                char spec[128], expected[256];
+                snprintf(spec, sizeof spec, "ternary:code=%s,pull=%s,entropy=%s", codes[c], pulls[p], entropies[e]);
+                snprintf(expected, sizeof expected,
+                         "ternary:clip=2.5,share=on,bucket=0,scope=layer,skip=,min=0,code=%s,pull=%s,entropy=%s", codes[c], pulls[p],
+                         entropies[e]);
+                canonical(spec, expected);
+            }
+}
+
+static void global_is_known(void **state)
+{
+    (void)state;
+    gw_codec *codec = codec_of(NULL, "ternary:scope=global");
+    assert_true(gw_codec_is_global(codec));
+    gw_codec_destroy(codec);
+    codec = codec_of(NULL, "ternary:scope=layer");
+    assert_false(gw_codec_is_global(codec));
+    gw_codec_destroy(codec);
+}
+
+/* Refused, and the sentence holds all of these words. */
+static void refused(const char *spec, const char *words[])
+{
+    gw_codec *codec = (gw_codec *)&codec;
+    CHECK(gw_codec_parse(NULL, spec, &codec) == GW_ERR_SPEC, "%s", spec);
+    assert_null(codec);
+    for (; *words; words++)
+        CHECK(strstr(gw_last_error(), *words), "%s: \"%s\" does not say \"%s\"", spec, gw_last_error(), *words);
+}
+
+#define REFUSED(spec, ...) refused(spec, (const char *[]){__VA_ARGS__, NULL})
+
+static void what_is_not_legal_is_named(void **state)
+{
+    (void)state;
+    /* names */
+    REFUSED("", "no codec ''", "none, bf16, f16, ternary");
+    REFUSED("ternar", "no codec 'ternar'");
+    REFUSED("ternary2", "no codec 'ternary2'");
+    REFUSED("Ternary", "no codec 'Ternary'");
+    REFUSED(":clip=2", "no codec ''");
+    REFUSED("ternary,clip=2", "no codec 'ternary,clip=2'");
+    REFUSED("a_name_that_is_far_too_long_to_be_repeated_in_a_sentence", "'a_name_that_is_far_too_long_to_be_repeate'");
+
+    /* keys */
+    REFUSED("none:clip=2", "none has no option 'clip'", "it has none");
+    REFUSED("ternary:clop=2", "ternary has no option 'clop'", "clip, share, bucket, scope, skip, min, code, pull, entropy");
+    REFUSED("ternary:cli=2", "no option 'cli'");
+    REFUSED("ternary:clip", "option 'clip' has no value", "key=value");
+    REFUSED("ternary:,clip=2", "option '' has no value");
+    REFUSED("ternary:clip=2,,share=on", "option '' has no value");
+    REFUSED("ternary:=2", "no option ''");
+    REFUSED("ternary:clip=2,clip=2", "option 'clip' is given twice");
+    REFUSED("ternary:code=gaps,share=on,code=2bit", "option 'code' is given twice");
+
+    /* values */
+    REFUSED("ternary:clip=", "clip= is not legal", "0 or more", "default 2.5");
+    REFUSED("ternary:clip=-1", "clip=-1 is not legal", "0 or more; 0 switches clipping off");
+    REFUSED("ternary:clip=2.5x", "clip=2.5x is not legal");
+    REFUSED("ternary:clip=two", "clip=two is not legal");
+    REFUSED("ternary:clip=nan", "clip=nan is not legal");
+    REFUSED("ternary:clip=inf", "clip=inf is not legal");
+    REFUSED("ternary:clip=1e31", "clip=1e31 is not legal");
+    REFUSED("ternary:clip=1e999", "clip=1e999 is not legal");
+    REFUSED("ternary:share=yes", "share=yes is not legal", "on|off", "default on");
+    REFUSED("ternary:share=", "share= is not legal");
+    REFUSED("ternary:bucket=-1", "bucket=-1 is not legal", "up to 2^30", "default 0");
+    REFUSED("ternary:bucket=+1", "bucket=+1 is not legal");
+    REFUSED("ternary:bucket= 1", "bucket= 1 is not legal");
+    REFUSED("ternary:bucket=1.5", "bucket=1.5 is not legal");
+    REFUSED("ternary:bucket=1k", "bucket=1k is not legal");
+    REFUSED("ternary:bucket=", "bucket= is not legal");
+    REFUSED("ternary:bucket=1073741825", "bucket=1073741825 is not legal");
+    REFUSED("ternary:bucket=99999999999999999999999999", "is not legal");
+    REFUSED("ternary:scope=tensor", "scope=tensor is not legal", "layer|global", "default layer");
+    REFUSED("ternary:min=-3", "min=-3 is not legal", "a number of elements");
+    REFUSED("ternary:min=1000000000000000001000", "is not legal");
+    REFUSED("ternary:code=packed", "code=packed is not legal", "auto|2bit|base3|mask|gaps", "default auto");
+    REFUSED("ternary:code=2BIT", "code=2BIT is not legal");
+    REFUSED("ternary:pull=2bit", "pull=2bit is not legal", "auto|packed|radix|gaps");
+    REFUSED("ternary:entropy=maybe", "entropy=maybe is not legal", "auto|on|off");
+    REFUSED("ternary:skip=0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456",
+            "is not legal", "tensor names with * and ?");
+    char longest[600] = "ternary:skip=";
+    memset(longest + 13, 'a', 500);
+    REFUSED(longest, "505 characters is too long");
+
+    /* combinations */
+    REFUSED("ternary:scope=global,bucket=64", "scope=global", "bucket=64 cannot go with it");
+    REFUSED("ternary:share=off,scope=global", "scope=global", "share=off cannot go with it");
+}
+
+static void missing_arguments_are_refused(void **state)
+{
+    (void)state;
+    gw_codec *codec;
+    assert_int_equal(gw_codec_parse(NULL, NULL, &codec), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_codec_parse(NULL, "none", NULL), GW_ERR_ARGUMENT);
+}
+
+/* ---- patterns ---------------------------------------------------------------------------------------- */
+
+static bool left_in_float(const char *options, const char *name, uint64_t n, bool last)
+{
+    char spec[200];
+    snprintf(spec, sizeof spec, "ternary:%s", options);
+    gw_codec *codec = codec_of(NULL, spec);
+    const gw_tensor tensor = {.name = name, .n_elems = n, .last_layer = last};
+    gw_encoder *encoder;
+    assert_int_equal(gw_encoder_create(NULL, codec, &tensor, &encoder), GW_OK);
+    bool is_float = gw_encoder_is_float(encoder);
+    gw_encoder_destroy(encoder);
+    gw_codec_destroy(codec);
+    return is_float;
+}
+
+static bool matches(const char *pattern, const char *name)
+{
+    char options[128];
+    snprintf(options, sizeof options, "skip=%s", pattern);
+    return left_in_float(options, name, 10, false);
+}
+
+static void patterns_match_names(void **state)
+{
+    (void)state;
+    assert_true(matches("conv1.bias", "conv1.bias"));
+    assert_false(matches("conv1.bias", "conv1.bia"));
+    assert_false(matches("conv1.bias", "conv1.biass"));
+    assert_false(matches("conv1.bias", "Conv1.bias"));
+    assert_true(matches("*", ""));
+    assert_true(matches("*", "anything"));
+    assert_true(matches("*.bias", "conv1.bias"));
+    assert_true(matches("*.bias", ".bias"));
+    assert_false(matches("*.bias", "bias"));
+    assert_true(matches("conv*", "conv"));
+    assert_true(matches("conv?", "conv1"));
+    assert_false(matches("conv?", "conv"));
+    assert_false(matches("conv?", "conv12"));
+    assert_true(matches("*1*b*", "conv1.bias"));
+    assert_true(matches("c*s*s", "classes"));
+    assert_false(matches("*x", "conv1.bias"));
+    assert_true(matches("**", "a"));
+    assert_true(matches("a*b*c*d", "a.b.b.c.x.c.d"));
+    assert_true(matches("fc2+conv1", "conv1"));
+    assert_true(matches("fc2+conv1", "fc2"));
+    assert_false(matches("fc2+conv1", "fc2+conv1"));
+    assert_false(matches("", "x"));
+    assert_false(matches("", ""));
+    assert_true(matches("last", "last")); /* also a name */
+    assert_false(matches("last", "fc2.weight"));
+    assert_true(left_in_float("skip=last", "fc2.weight", 10, true));
+    assert_true(left_in_float("skip=conv*+last", "fc2.weight", 10, true));
+    assert_false(left_in_float("skip=conv*", "fc2.weight", 10, true));
+    assert_true(left_in_float("skip=*", NULL, 10, false)); /* no name is the name "" */
+}
+
+/* Many stars must not take time exponential in their number. */
+static void patterns_of_many_stars_end(void **state)
+{
+    (void)state;
+    char pattern[96], name[GW_MAX_NAME];
+    for (int i = 0; i < 94; i++)
+        pattern[i] = i % 2 ? 'a' : '*';
+    pattern[93] = 'b';
+    pattern[94] = 0;
+    memset(name, 'a', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    assert_false(matches(pattern, name));
+    name[sizeof name - 2] = 'b';
+    assert_true(matches(pattern, name));
+}
+
+static void short_tensors_are_left_in_float(void **state)
+{
+    (void)state;
+    assert_true(left_in_float("min=100", "x", 99, false));
+    assert_false(left_in_float("min=100", "x", 100, false));
+    assert_false(left_in_float("min=0", "x", 0, false));
+    assert_true(left_in_float("min=1", "x", 0, false));
+}
+
+/* ---- the host's locale ------------------------------------------------------------------------------- */
+
+/* Programs with a locale that writes 2,5 read and print the same specifications. */
+static void decimal_points_do_not_depend_on_the_locale(void **state)
+{
+    (void)state;
+    const char *with_comma[] = {"de_DE.UTF-8", "de_DE.utf8", "de_DE", "fr_FR.UTF-8", "fr_FR.utf8", "nl_NL.UTF-8"};
+    bool found = false;
+    for (size_t i = 0; i < 6 && !found; i++)
+        found = setlocale(LC_NUMERIC, with_comma[i]) && strcmp(localeconv()->decimal_point, ",") == 0;
+    if (!found) {
+        print_message("no locale with a decimal comma is installed: skipped\n");
+        skip();
+    }
+    canonical("ternary:clip=1.25", "ternary:clip=1.25" REST);
+    REFUSED("ternary:clip=1,25", "option '25' has no value");
+    setlocale(LC_NUMERIC, "C");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_are_found),
+        cmocka_unit_test(the_listing_is_complete),
+        cmocka_unit_test(legal_words_are_spelled_out),
+        cmocka_unit_test(global_is_known),
+        cmocka_unit_test(what_is_not_legal_is_named),
+        cmocka_unit_test(missing_arguments_are_refused),
+        cmocka_unit_test(patterns_match_names),
+        cmocka_unit_test(patterns_of_many_stars_end),
+        cmocka_unit_test(short_tensors_are_left_in_float),
+        cmocka_unit_test(decimal_points_do_not_depend_on_the_locale),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

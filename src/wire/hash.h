@@ -1,0 +1,26 @@
+/* XXH3-64, from xxHash's header: the shared library of distributions is compiled for the oldest processors, at half the speed or
+ * less. Built once per instruction set; all give the same hash. */
+#ifndef GW_WIRE_HASH_H
+#define GW_WIRE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct gw_hash {
+    /* Of n_bytes bytes at once. */
+    uint64_t (*whole)(const void *bytes, size_t n_bytes, uint64_t seed);
+
+    /* Piece by piece. `memory`: state_bytes bytes, 64-byte aligned. */
+    size_t state_bytes;
+    void (*begin)(void *memory, uint64_t seed);
+    void (*add)(void *memory, const void *bytes, size_t n_bytes);
+    uint64_t (*end)(const void *memory);
+};
+
+/* The one for gw_cpu(). */
+const struct gw_hash *gw_hash_now(void);
+
+/* One instruction set's; NULL where this build has none. `cpu` is an enum gw_cpu. */
+const struct gw_hash *gw_hash_for(int cpu);
+
+#endif
