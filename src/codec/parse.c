@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "codec/codec.h"
 
+#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,6 +141,8 @@ gw_status gw_codec_parse(gw_context *context, const char *spec, gw_codec **out)
     codec->context = context;
     codec->record = record;
     codec->options = gw_calloc(context, 1, record->options_bytes);
+    /* Numbers have a decimal point whatever the host's locale writes. */
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0), host = uselocale(plain);
     gw_status status = codec->options ? gw_options_parse(record, spec[length] ? spec + length + 1 : NULL, codec->options)
                                       : GW_ERR_MEMORY;
     if (status == GW_OK) {
@@ -150,6 +153,8 @@ gw_status gw_codec_parse(gw_context *context, const char *spec, gw_codec **out)
         else
             status = GW_ERR_MEMORY;
     }
+    uselocale(host);
+    freelocale(plain);
     if (status < 0) {
         gw_codec_destroy(codec);
         return status;
@@ -182,22 +187,27 @@ bool gw_codec_is_global(const gw_codec *codec)
     return codec->record->is_global && codec->record->is_global(codec->options);
 }
 
+/* The n characters of `pattern` against the whole name. Only the last star met can still take more: what stands before it has
+ * found its earliest place already. */
 static bool glob(const char *pattern, size_t n, const char *name)
 {
-    for (; n; pattern++, n--) {
-        if (*pattern == '*') {
-            for (;; name++) {
-                if (glob(pattern + 1, n - 1, name))
-                    return true;
-                if (!*name)
-                    return false;
-            }
-        }
-        if (!*name || (*pattern != '?' && *pattern != *name))
+    const char *end = pattern + n, *after_star = NULL, *taken = name;
+    for (;;) {
+        if (pattern < end && *pattern == '*') {
+            after_star = ++pattern;
+            taken = name;
+        } else if (pattern < end && *name && (*pattern == '?' || *pattern == *name)) {
+            pattern++;
+            name++;
+        } else if (pattern == end && !*name) {
+            return true;
+        } else if (after_star && *taken) {
+            pattern = after_star;
+            name = ++taken;
+        } else {
             return false;
-        name++;
+        }
     }
-    return !*name;
 }
 
 bool gw_pattern_matches(const char *pattern, const gw_tensor *tensor)
