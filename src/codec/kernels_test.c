@@ -391,6 +391,23 @@ static void the_highest_tie_goes_to_the_threshold(void **state)
     assert_int_equal(found, 6);
 }
 
+/* All 32 bits of this element are ones (found by search): only a threshold of 2^32 itself is above them. */
+static void the_largest_element_is_drawn_even_then(void **state)
+{
+    (void)state;
+    static float g[GW_DRAW_GROUP];
+    const uint64_t element = 1855559, group = element / GW_DRAW_GROUP, i = element % GW_DRAW_GROUP;
+    struct gw_ternary_draw draw = {.clip = FLT_MAX, .to_threshold = 0x1p32f, .seed = 193};
+    assert_int_equal(random_bits(&draw, element), 0xFFFF);
+    assert_int_equal(tie_bits(&draw, element), 0xFFFF);
+    FOR_EACH_SET(k) {
+        g[i] = 1;
+        assert_int_equal(check_draw(k, &draw, g, group, 1, "seed", 193), 1);
+        g[i] = 0x1.fffffep-1f;
+        assert_int_equal(check_draw(k, &draw, g, group, 1, "seed", 193), 0);
+    }
+}
+
 /* ---- bitmaps ----------------------------------------------------------------------------------------- */
 
 #define MOST_WORDS 40
@@ -590,6 +607,7 @@ int main(void)
         cmocka_unit_test(the_ends_are_certain),
         cmocka_unit_test(ties_are_broken_by_further_bits),
         cmocka_unit_test(the_highest_tie_goes_to_the_threshold),
+        cmocka_unit_test(the_largest_element_is_drawn_even_then),
         cmocka_unit_test(signs_are_gathered_and_scattered),
         cmocka_unit_test(bitmaps_are_expanded),
         cmocka_unit_test(digits_are_added),
