@@ -105,16 +105,23 @@ GW_TARGET static void GW_SUFFIX(add_digits)(const struct gw_bitmaps *frames, uin
         add[4] = twos[3] ^ carry; /* eight frames make at most 16 */
         carry ^= carry;
         uint64_t *plane = planes + w;
-        for (uint32_t j = 0; j < n_planes; j++, plane += n_words) {
+        uint32_t low = n_planes < 5 ? n_planes : 5;
+#pragma GCC unroll 5
+        for (uint32_t j = 0; j < 5; j++) { /* unrolled, so that add[] stays in registers */
+            if (j == low)
+                break;
             GW_SUFFIX(words8) old = {0}, sum;
             GW_MOVE(&old, plane);
-            if (j < 5) {
-                sum = GW_XOR3(old, add[j], carry);
-                carry = GW_MAJORITY(old, add[j], carry);
-            } else {
-                sum = old ^ carry;
-                carry &= old;
-            }
+            sum = GW_XOR3(old, add[j], carry);
+            carry = GW_MAJORITY(old, add[j], carry);
+            GW_MOVE(plane, &sum);
+            plane += n_words;
+        }
+        for (uint32_t j = 5; j < n_planes; j++, plane += n_words) {
+            GW_SUFFIX(words8) old = {0}, sum;
+            GW_MOVE(&old, plane);
+            sum = old ^ carry;
+            carry &= old;
             GW_MOVE(plane, &sum);
         }
 #undef GW_MOVE

@@ -86,13 +86,32 @@ void ternary_sum_digits(const struct ternary_sums *sums, const uint64_t *planes,
     }
 }
 
+/* Planes to groups of n_planes words. Inlined below for the usual numbers of planes, whose inner loop is then straight. */
+static inline __attribute__((always_inline)) void interleave(const uint64_t *planes, uint32_t n_words, uint32_t whole,
+                                                             uint32_t n_planes, uint8_t *dst)
+{
+    for (uint32_t w = 0; w < whole; w++)
+        for (uint32_t j = 0; j < n_planes; j++, dst += 8)
+            gw_put64(dst, planes[j * n_words + w]);
+}
+
 static size_t pack_planes(const struct ternary_sums *sums, const uint64_t *planes, uint32_t n, uint8_t *dst)
 {
     uint32_t n_words = (n + 63) / 64, whole = n / 64, n_planes = sums->n_planes;
-    uint8_t *at = dst;
-    for (uint32_t w = 0; w < whole; w++)
-        for (uint32_t j = 0; j < n_planes; j++, at += 8)
-            gw_put64(at, planes[j * n_words + w]);
+    switch (n_planes) {
+    case 3: /* 2, 3 workers */
+        interleave(planes, n_words, whole, 3, dst);
+        break;
+    case 4: /* 4 to 7 */
+        interleave(planes, n_words, whole, 4, dst);
+        break;
+    case 5: /* 8 to 15 */
+        interleave(planes, n_words, whole, 5, dst);
+        break;
+    default:
+        interleave(planes, n_words, whole, n_planes, dst);
+    }
+    uint8_t *at = dst + 8 * (size_t)whole * n_planes;
     size_t bytes = gw_div_up(n % 64, 8);
     for (uint32_t j = 0; j < n_planes && bytes; j++, at += bytes) {
         /* Padding is 0 whatever the adders left there. */
