@@ -1,0 +1,356 @@
+"""A second decoder of Gradwire's frames, slow and plain, written from docs/wire-format.md alone and laid out like it."""
+
+import struct
+import sys
+
+import library
+from library import float32
+
+# ---- 1. Words -------------------------------------------------------------------------------------------------------
+
+CHUNK = 65536
+
+
+class Refused(Exception):
+    """The frame is not one that a decoder may accept."""
+
+
+def require(good, sentence):
+    if not good:
+        raise Refused(sentence)
+
+
+def ceil_div(a, b):
+    return -(-a // b)
+
+
+def bits_of(data):
+    """The bits of bytes as text, lowest bit of the first byte first."""
+    return format(int.from_bytes(data, "little"), f"0{8 * len(data)}b")[::-1] if data else ""
+
+
+def split_bitmap(data, n, what):
+    """A bitmap of n bits at the begin of data, as text, and the rest of data."""
+    size = ceil_div(n, 8)
+    require(len(data) >= size, f"{what}: cut short")
+    bits = bits_of(data[:size])
+    require("1" not in bits[n:], f"{what}: padding is not 0")
+    return bits[:n], data[size:]
+
+
+# ---- 2. Header ------------------------------------------------------------------------------------------------------
+
+HEADER = struct.Struct("<2sBBBBHIIIIQQQQ")
+HEADER_BYTES = 56
+NONE, BF16, F16, TERNARY = 1, 2, 3, 4
+ENTROPY, AVERAGE, PRIVATE = 1, 2, 4
+MAX_WORKERS, MAX_RANK, MAX_ELEMENTS = 32767, 32766, 1 << 34
+TWO_BIT, BASE3, MASK, GAPS, PACKED, RADIX, MIXED = range(7)
+PUSH_CODES = {TWO_BIT, BASE3, MASK, GAPS, MIXED}
+AVERAGE_CODES = {PACKED, RADIX, GAPS, MIXED}
+FLOAT_BYTES = {NONE: 4, BF16: 2, F16: 2}
+
+
+def checksum(head, rest):
+    return library.xxh3(head[:48], 0) ^ library.xxh3(rest, 1)
+
+
+class Header:
+    def __init__(self, codec, code=0, flags=0, workers=1, rank=0, tensor=0, step=0, bucket=0, begin=0, count=0):
+        self.codec, self.code, self.flags, self.workers, self.rank = codec, code, flags, workers, rank
+        self.tensor, self.step, self.bucket, self.begin, self.count = tensor, step, bucket, begin, count
+
+    def average(self):
+        return bool(self.flags & AVERAGE)
+
+    def n_scalers(self):
+        if self.codec != TERNARY:
+            return 0
+        return ceil_div(self.count, self.bucket) if self.bucket else 1
+
+    def n_chunks(self):
+        return ceil_div(self.count, CHUNK)
+
+    def chunk_elems(self, i):
+        return min(CHUNK, self.count - i * CHUNK)
+
+
+def parse(data):
+    """Checks everything that the header says; returns header, scalers, payload and the bytes of the frame."""
+    require(len(data) >= HEADER_BYTES, "shorter than a header")
+    (magic, version, codec, code, flags, workers, rank, tensor, step, bucket, begin, count, payload_bytes,
+     wanted) = HEADER.unpack(data[:HEADER_BYTES])
+    header = Header(codec, code, flags, workers, rank, tensor, step, bucket, begin, count)
+    require(magic == b"GW", "not a frame")
+    require(version == 1, "another version")
+    require(codec in (NONE, BF16, F16, TERNARY), "unknown codec")
+    require(flags < 8, "unknown flags")
+    require(1 <= workers <= MAX_WORKERS and rank <= MAX_RANK and begin + count <= MAX_ELEMENTS, "outside the limits")
+    require(begin % 1024 == 0 and (bucket == 0 or begin % bucket == 0), "begin is not aligned")
+    require(header.average() or workers == 1, "a push of several workers")
+    require(not header.average() or not flags & PRIVATE, "an average with private scalers")
+    if codec == TERNARY:
+        require(code in (AVERAGE_CODES if header.average() else PUSH_CODES), "a code that this kind does not have")
+        require(count <= 16384 * payload_bytes, "more elements than the payload can hold")
+    else:
+        require(code == 0 and flags in (0, AVERAGE) and bucket == 0, "a float frame has neither code, flags nor buckets")
+        require(payload_bytes == FLOAT_BYTES[codec] * count, "payload and count disagree")
+    head_bytes = HEADER_BYTES + 4 * header.n_scalers()
+    frame_bytes = head_bytes + payload_bytes
+    require(len(data) >= frame_bytes, "shorter than it says")
+    require(wanted == checksum(data, data[HEADER_BYTES:frame_bytes]), "wrong checksum")
+    scalers = library.floats(data[HEADER_BYTES:head_bytes])
+    require(all(0 <= s < float("inf") for s in scalers), "a scaler is negative, infinite or no number")
+    return header, scalers, data[head_bytes:frame_bytes], frame_bytes
+
+
+# ---- 3. Float codecs ------------------------------------------------------------------------------------------------
+
+def half_to_float32_word(h):
+    sign, exponent, fraction = h >> 15, h >> 10 & 31, h & 1023
+    if exponent == 31:
+        return sign << 31 | 0x7F800000 | fraction << 13
+    value = fraction * 2.0**-24 if exponent == 0 else (1024 + fraction) * 2.0**(exponent - 25)
+    return sign << 31 | struct.unpack("<I", struct.pack("<f", value))[0]
+
+
+def decode_floats(codec, payload):
+    """float32 bytes: infinities and NaN pass as they are."""
+    if codec == NONE:
+        return payload
+    halves = struct.unpack(f"<{len(payload) // 2}H", payload)
+    words = [h << 16 for h in halves] if codec == BF16 else [half_to_float32_word(h) for h in halves]
+    return struct.pack(f"<{len(words)}I", *words)
+
+
+# ---- 4. Ternary pushes ----------------------------------------------------------------------------------------------
+
+def read_two_bit(data, n):
+    require(len(data) == ceil_div(n, 4), "2bit: wrong length")
+    fields = [byte >> shift & 3 for byte in data for shift in (0, 2, 4, 6)]
+    require(3 not in fields, "2bit: field 11")
+    require(all(field == 1 for field in fields[n:]), "2bit: padding is not 01")
+    return [field - 1 for field in fields[:n]]
+
+
+def read_base3(data, n):
+    require(len(data) == ceil_div(n, 5), "base3: wrong length")
+    require(all(byte <= 242 for byte in data), "base3: a byte above 242")
+    digits = [byte // power % 3 for byte in data for power in (1, 3, 9, 27, 81)]
+    require(all(digit == 1 for digit in digits[n:]), "base3: padding is not 1")
+    return [digit - 1 for digit in digits[:n]]
+
+
+def place_signs(positions, data, n):
+    signs, rest = split_bitmap(data, len(positions), "signs")
+    require(not rest, "signs: too long")
+    values = [0] * n
+    for position, sign in zip(positions, signs):
+        values[position] = -1 if sign == "1" else 1
+    return values
+
+
+def read_mask(data, n):
+    nonzeros, rest = split_bitmap(data, n, "mask")
+    return place_signs([i for i, bit in enumerate(nonzeros) if bit == "1"], rest, n)
+
+
+def read_gaps_push(data, n):
+    positions, rest = read_positions(data, n)
+    return place_signs(positions, rest, n)
+
+
+def two_bit_bytes(n):
+    return ceil_div(n, 4)
+
+
+PUSH_READERS = {TWO_BIT: read_two_bit, BASE3: read_base3, MASK: read_mask, GAPS: read_gaps_push}
+# The most bytes that a chunk of n elements can have in a code, or a little more: what a zstd frame may grow to.
+PUSH_LIMITS = {TWO_BIT: two_bit_bytes, BASE3: two_bit_bytes, MASK: lambda n: n, GAPS: lambda n: 8 * n + 4}
+
+
+def read_table(header, payload, code_bytes):
+    """Cuts the payload into chunks: (code, compressed, bytes) of each."""
+    n_chunks, coded = header.n_chunks(), header.flags & ENTROPY
+    if not coded and header.code not in (MASK, GAPS, MIXED):
+        sizes = [code_bytes(header.chunk_elems(i)) for i in range(n_chunks)]
+        entries = [(header.code, False, size) for size in sizes]
+        rest = payload
+    else:
+        require(len(payload) >= 4 * n_chunks, "table: cut short")
+        entries, rest = [], payload[4 * n_chunks:]
+        for (entry,) in struct.iter_unpack("<I", payload[:4 * n_chunks]):
+            code, compressed = entry >> 28 & 7, bool(entry >> 31)
+            require(coded or not compressed, "table: a compressed chunk without ENTROPY")
+            require(header.code == MIXED or code == 0, "table: a code in a frame of one code")
+            entries.append((code if header.code == MIXED else header.code, compressed, entry & (1 << 28) - 1))
+    require(sum(size for _, _, size in entries) == len(rest), "the chunks do not add up to the payload")
+    chunks = []
+    for code, compressed, size in entries:
+        chunks.append((code, compressed, rest[:size]))
+        rest = rest[size:]
+    return chunks
+
+
+def unpack_zstd(data, limit):
+    content = library.zstd_decompress(data, limit)
+    require(content is not None, "not one zstd frame, or longer than its values take")
+    return content
+
+
+def read_push(header, payload):
+    """The values -1, 0, 1."""
+    values = []
+    sizes = {TWO_BIT: lambda n: ceil_div(n, 4), BASE3: lambda n: ceil_div(n, 5)}
+    for i, (code, compressed, data) in enumerate(read_table(header, payload, sizes.get(header.code))):
+        n = header.chunk_elems(i)
+        require(code in PUSH_READERS, "a chunk in a code that pushes do not have")
+        content = unpack_zstd(data, PUSH_LIMITS[code](n)) if compressed else data
+        values += PUSH_READERS[code](content, n)
+    return values
+
+
+# ---- 5. Ternary averages --------------------------------------------------------------------------------------------
+
+def packed_bytes(n, workers):
+    planes = (2 * workers).bit_length()
+    return planes * (n // 64 * 8 + ceil_div(n % 64, 8))
+
+
+def read_packed(data, n, workers):
+    planes, digits = (2 * workers).bit_length(), []
+    for begin in range(0, n, 64):
+        m = min(64, n - begin)
+        group = [0] * m
+        for plane in range(planes):
+            bits, data = split_bitmap(data, m, "packed")
+            group = [digit | (bit == "1") << plane for digit, bit in zip(group, bits)]
+        digits += group
+    require(not data, "packed: too long")
+    return digits
+
+
+def read_sums_of_chunk(code, compressed, data, n, workers):
+    """The sums -N..N of one chunk."""
+    base = 2 * workers + 1
+    if code == GAPS:
+        positions, rest = read_positions(data, n)
+        shape = bytewise_shape(2 * workers) if compressed else tight_shape(2 * workers)
+        if compressed:
+            rest = unpack_zstd(rest, radix_bytes(len(positions), 2 * workers, shape))
+        sums = [0] * n
+        for position, number in zip(positions, read_radix(rest, len(positions), 2 * workers, shape)):
+            sums[position] = -(number // 2 + 1) if number % 2 else number // 2 + 1
+        return sums
+    if code == PACKED:
+        content = unpack_zstd(data, packed_bytes(n, workers)) if compressed else data
+        digits = read_packed(content, n, workers)
+    else:
+        shape = bytewise_shape(base) if compressed else tight_shape(base)
+        content = unpack_zstd(data, radix_bytes(n, base, shape)) if compressed else data
+        digits = read_radix(content, n, base, shape)
+    require(all(digit <= 2 * workers for digit in digits), "a digit above 2N")
+    return [digit - workers for digit in digits]
+
+
+def read_average(header, payload):
+    sums, base = [], 2 * header.workers + 1
+    sizes = {PACKED: lambda n: packed_bytes(n, header.workers), RADIX: lambda n: radix_bytes(n, base, tight_shape(base))}
+    for i, (code, compressed, data) in enumerate(read_table(header, payload, sizes.get(header.code))):
+        require(code in AVERAGE_CODES - {MIXED}, "a chunk in a code that averages do not have")
+        sums += read_sums_of_chunk(code, compressed, data, header.chunk_elems(i), header.workers)
+    return sums
+
+
+# ---- 6. Positions ---------------------------------------------------------------------------------------------------
+
+def read_positions(data, n):
+    """Positions of the nonzeros, and the bytes after them."""
+    require(len(data) >= 4, "positions: cut short")
+    k, count = data[0], int.from_bytes(data[1:4], "little")
+    require(k <= 16, "positions: Rice parameter above 16")
+    require(count <= n, "positions: more than elements")
+    bits, at, position, positions = bits_of(data[4:]), 0, -1, []
+    for _ in range(count):
+        one = bits.find("1", at)
+        require(one >= 0 and one + 1 + k <= len(bits), "positions: cut short")
+        low = bits[one + 1:one + 1 + k]
+        position += 1 + ((one - at) << k) + int("0" + low[::-1], 2)
+        require(position < n, "positions: past the end")
+        positions.append(position)
+        at = one + 1 + k
+    used = ceil_div(at, 8)
+    require("1" not in bits[at:8 * used], "positions: padding is not 0")
+    return positions, data[4 + used:]
+
+
+# ---- 7. Numbers in base L -------------------------------------------------------------------------------------------
+
+def most_digits(base, w):
+    d = 0
+    while base**(d + 1) <= 256**w:
+        d += 1
+    return d
+
+
+def tight_shape(base):
+    """(d, w): d digits in w bytes."""
+    best = None
+    for w in range(1, 37 if base > 184 else 17):
+        d = most_digits(base, w)
+        if d and (best is None or w * best[0] < best[1] * d):
+            best = d, w
+    return best
+
+
+def bytewise_shape(base):
+    return (most_digits(base, 1), 1) if base <= 256 else (1, 2)
+
+
+def word_bytes(base, d):
+    """The fewest bytes that hold d digits."""
+    w = 0
+    while base**d > 256**w:
+        w += 1
+    return w
+
+
+def radix_bytes(n, base, shape):
+    d, w = shape
+    return n // d * w + word_bytes(base, n % d)
+
+
+def read_radix(data, n, base, shape):
+    require(len(data) == radix_bytes(n, base, shape), "radix: wrong length")
+    d, w = shape
+    digits, at = [], 0
+    while len(digits) < n:
+        m = min(d, n - len(digits))
+        width = w if m == d else word_bytes(base, m)
+        word = int.from_bytes(data[at:at + width], "little")
+        at += width
+        for _ in range(m):
+            word, digit = divmod(word, base)
+            digits.append(digit)
+        require(word == 0, "radix: a word at or above base^digits")
+    return digits
+
+
+# ---- a whole frame --------------------------------------------------------------------------------------------------
+
+def decode(data):
+    """Header, scalers, ternary values or sums (None of a float frame), and the floats as little-endian bytes."""
+    header, scalers, payload, _ = parse(data)
+    if header.codec != TERNARY:
+        return header, scalers, None, decode_floats(header.codec, payload)
+    numbers = read_average(header, payload) if header.average() else read_push(header, payload)
+    units = [float32(s / header.workers) for s in scalers]
+    bucket = header.bucket or max(header.count, 1)
+    out = [float32(number * units[i // bucket]) if number or header.average() else 0.0 for i, number in enumerate(numbers)]
+    return header, scalers, numbers, library.bytes_of_floats(out)
+
+
+if __name__ == "__main__":
+    library.check()
+    with open(sys.argv[1], "rb") as source, open(sys.argv[2], "wb") as sink:
+        sink.write(decode(source.read())[3])

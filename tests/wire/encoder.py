@@ -1,0 +1,360 @@
+"""A second encoder: docs/wire-format.md's sections 3 to 9 the other way. Its frames are the C library's, byte for byte."""
+
+import math
+import struct
+
+import decoder
+import library
+from decoder import (BASE3, BF16, CHUNK, ENTROPY, F16, GAPS, MASK, MIXED, NONE, PACKED, PRIVATE, RADIX, TERNARY, TWO_BIT,
+                     Header, ceil_div)
+from library import float32
+
+# ---- 1. Words -------------------------------------------------------------------------------------------------------
+
+def bytes_of_bits(bits):
+    """Text of 0 and 1 into bytes, the first in the lowest bit of the first byte, padded with 0."""
+    return int("0" + bits[::-1], 2).to_bytes(ceil_div(len(bits), 8), "little")
+
+
+# ---- 2. Header ------------------------------------------------------------------------------------------------------
+
+def seal(header, scalers, payload):
+    """A whole frame, with its checksum."""
+    h, rest = header, library.bytes_of_floats(scalers) + payload
+    head = struct.pack("<2sBBBBHIIIIQQQ", b"GW", 1, h.codec, h.code, h.flags, h.workers, h.rank, h.tensor, h.step, h.bucket,
+                       h.begin, h.count, len(payload))
+    return head + struct.pack("<Q", decoder.checksum(head, rest)) + rest
+
+
+# ---- 3. Float codecs ------------------------------------------------------------------------------------------------
+
+def round_even(word, bits):
+    """An unsigned number without its lowest bits, rounded to nearest, ties to even."""
+    kept, rest, half = word >> bits, word & (1 << bits) - 1, 1 << bits - 1
+    return kept + (rest > half or (rest == half and kept & 1))
+
+
+def bf16_of_word(word):
+    return word >> 31 << 15 | min(round_even(word & 0x7FFFFFFF, 16), 0x7F7F)
+
+
+def f16_of_word(word):
+    sign, exponent, fraction = word >> 31, word >> 23 & 255, word & 0x7FFFFF
+    if exponent >= 113:
+        magnitude = round_even((exponent - 112) << 23 | fraction, 13)
+    else:  # below 2^-14: multiples of 2^-24
+        drop = 126 - exponent
+        magnitude = round_even(1 << 23 | fraction, drop) if drop < 26 else 0
+    return sign << 15 | min(magnitude, 0x7BFF)
+
+
+def pack_floats(codec, values):
+    data = library.bytes_of_floats(values)
+    if codec == NONE:
+        return data
+    halves = [(bf16_of_word if codec == BF16 else f16_of_word)(word) for word in library.float32_words(data)]
+    return struct.pack(f"<{len(halves)}H", *halves)
+
+
+# ---- 4. Ternary pushes ----------------------------------------------------------------------------------------------
+
+def two_bit(values):
+    fields = [v + 1 for v in values] + [1] * (-len(values) % 4)
+    return bytes(a | b << 2 | c << 4 | d << 6 for a, b, c, d in zip(*[iter(fields)] * 4))
+
+
+def base3(values):
+    digits = [v + 1 for v in values] + [1] * (-len(values) % 5)
+    return bytes(a + 3 * b + 9 * c + 27 * d + 81 * e for a, b, c, d, e in zip(*[iter(digits)] * 5))
+
+
+def signs(values):
+    return bytes_of_bits("".join("1" if v < 0 else "0" for v in values if v))
+
+
+def mask(values):
+    return bytes_of_bits("".join("1" if v else "0" for v in values)) + signs(values)
+
+
+def gaps(values):
+    return positions(values) + signs(values)
+
+
+PUSH_WRITERS = [two_bit, base3, mask, gaps]
+
+
+def entropy_bits(symbols):
+    """Order 0: what a perfect code of these symbols one by one would take."""
+    counts = {}
+    for symbol in symbols:
+        counts[symbol] = counts.get(symbol, 0) + 1
+    return sum(count * math.log2(len(symbols) / count) for count in counts.values())
+
+
+def worth_trying(data, symbols):
+    return len(data) >= 128 and 8 * len(data) > 1.02 * entropy_bits(symbols)
+
+
+def chunk_of_push(values, code, entropy):
+    """(code, compressed, bytes)"""
+    if code != "auto":
+        data = PUSH_WRITERS[code](values)
+        compressed = library.zstd_compress(data, len(data) - 1) if entropy == "on" else None
+    else:
+        chunks = [write(values) for write in PUSH_WRITERS]
+        code = min(range(4), key=lambda i: len(chunks[i]))
+        data, compressed = chunks[code], None
+        if entropy == "on" or (entropy == "auto" and worth_trying(data, values)):
+            compressed = library.zstd_compress(chunks[TWO_BIT], len(data) - 1)
+            code = TWO_BIT if compressed else code
+    return (code, True, compressed) if compressed else (code, False, data)
+
+
+def join(chunks, auto, entropy, header):
+    """The payload; sets the header's code and flag ENTROPY."""
+    coded = any(compressed for _, compressed, _ in chunks) if auto else entropy == "on"
+    header.flags |= ENTROPY if coded else 0
+    header.code = MIXED if auto and len(chunks) > 1 else chunks[0][0] if chunks else header.code
+    table = b""
+    if coded or header.code in (MASK, GAPS, MIXED):
+        for code, compressed, data in chunks:
+            named = code << 28 if header.code == MIXED else 0
+            table += struct.pack("<I", len(data) | named | compressed << 31)
+    return table + b"".join(data for _, _, data in chunks)
+
+
+def chunks_of(numbers):
+    return [numbers[i:i + CHUNK] for i in range(0, len(numbers), CHUNK)]
+
+
+def push_of_values(values, scalers, code="auto", entropy="auto", private=False, **fields):
+    """The frame of ternary values; code is a number or auto."""
+    header = Header(TERNARY, TWO_BIT if code == "auto" else code, PRIVATE if private else 0, count=len(values), **fields)
+    chunks = [chunk_of_push(part, code, entropy) for part in chunks_of(values)]
+    return seal(header, scalers, join(chunks, code == "auto", entropy, header))
+
+
+# ---- 5. Ternary averages --------------------------------------------------------------------------------------------
+
+def packed(sums, workers):
+    planes, out = (2 * workers).bit_length(), b""
+    for begin in range(0, len(sums), 64):
+        digits = [s + workers for s in sums[begin:begin + 64]]
+        for plane in range(planes):
+            out += bytes_of_bits("".join("1" if digit >> plane & 1 else "0" for digit in digits))
+    return out
+
+
+def gap_digits(sums):
+    return [2 * abs(s) - 2 + (s < 0) for s in sums if s]
+
+
+def chunk_of_average(sums, workers, code, entropy):
+    base, digits = 2 * workers + 1, [s + workers for s in sums]
+
+    def plain(code):
+        if code == PACKED:
+            return packed(sums, workers)
+        if code == RADIX:
+            return radix(digits, base, decoder.tight_shape(base))
+        return positions(sums) + radix(gap_digits(sums), 2 * workers, decoder.tight_shape(2 * workers))
+
+    def compressed(code, room):
+        if code == GAPS:
+            head = positions(sums)
+            tail = radix(gap_digits(sums), 2 * workers, decoder.bytewise_shape(2 * workers))
+        else:
+            head = b""
+            tail = packed(sums, workers) if code == PACKED else radix(digits, base, decoder.bytewise_shape(base))
+        content = library.zstd_compress(tail, room - len(head)) if room > len(head) else None
+        return head + content if content else None
+
+    best = min(((c, False, plain(c)) for c in ([PACKED, RADIX, GAPS] if code == "auto" else [code])),
+               key=lambda chunk: len(chunk[2]))
+    if entropy == "on" or (code == "auto" and entropy == "auto" and worth_trying(best[2], sums)):
+        for candidate in [RADIX, GAPS] if code == "auto" else [code]:
+            data = compressed(candidate, len(best[2]) - 1)
+            best = (candidate, True, data) if data else best
+    return best
+
+
+def average_of_sums(sums, scalers, workers, code="auto", entropy="auto", **fields):
+    header = Header(TERNARY, PACKED if code == "auto" else code, decoder.AVERAGE, workers, count=len(sums), **fields)
+    chunks = [chunk_of_average(part, workers, code, entropy) for part in chunks_of(sums)]
+    return seal(header, scalers, join(chunks, code == "auto", entropy, header))
+
+
+def sum_of_floats(columns):
+    """float32 sums in rank order, divided by how many they are."""
+    out = list(columns[0])
+    for column in columns[1:]:
+        out = [float32(a + b) for a, b in zip(out, column)]
+    return [float32(x / len(columns)) for x in out] if len(columns) > 1 else out
+
+
+def reduce(frames, code="auto", entropy="auto"):
+    """The average of one slice's pushes."""
+    parts = sorted((decoder.decode(frame) for frame in frames), key=lambda part: part[0].rank)
+    first, scalers = parts[0][0], parts[0][1]
+    fields = {"tensor": first.tensor, "step": first.step, "begin": first.begin}
+    if first.codec == TERNARY and not first.flags & PRIVATE:
+        sums = [sum(column) for column in zip(*(numbers for _, _, numbers, _ in parts))]
+        return average_of_sums(sums, scalers, len(parts), code, entropy, bucket=first.bucket, **fields)
+    codec = NONE if first.codec == TERNARY else first.codec
+    values = sum_of_floats([library.floats(data) for _, _, _, data in parts])
+    header = Header(codec, 0, decoder.AVERAGE, len(parts), count=first.count, **fields)
+    return seal(header, [], pack_floats(codec, values))
+
+
+# ---- 6. Positions ---------------------------------------------------------------------------------------------------
+
+def positions(values):
+    distances, previous = [], -1
+    for i, v in enumerate(values):
+        if v:
+            distances.append(i - previous - 1)
+            previous = i
+    c = len(distances)
+    if c == 0:
+        return bytes(4)
+    a = (len(values) - c) * 45426 // (65536 * c)
+    k0 = a.bit_length() - 1 if a else 0
+    k = min((k for k in range(k0, k0 + 3) if k <= 16), key=lambda k: sum((g >> k) + 1 + k for g in distances))
+    stream = []
+    for g in distances:
+        low = format(g & (1 << k) - 1, f"0{k}b")[::-1] if k else ""
+        stream.append("0" * (g >> k) + "1" + low)
+    return bytes([k]) + c.to_bytes(3, "little") + bytes_of_bits("".join(stream))
+
+
+# ---- 7. Numbers in base L -------------------------------------------------------------------------------------------
+
+def radix(digits, base, shape):
+    d, w = shape
+    out = []
+    for begin in range(0, len(digits), d):
+        part, word = digits[begin:begin + d], 0
+        for digit in reversed(part):
+            word = word * base + digit
+        out.append(word.to_bytes(w if len(part) == d else decoder.word_bytes(base, len(part)), "little"))
+    return b"".join(out)
+
+
+# ---- 8. Random numbers ----------------------------------------------------------------------------------------------
+
+def philox(counter, seed):
+    """Philox4x32-10 (Salmon et al., SC 2011)."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = seed & 0xFFFFFFFF, seed >> 32
+    for _ in range(10):
+        p0, p1 = 0xD2511F53 * c0, 0xCD9E8D57 * c2
+        c0, c1, c2, c3 = (p1 >> 32) ^ c1 ^ k0, p1 & 0xFFFFFFFF, (p0 >> 32) ^ c3 ^ k1, p0 & 0xFFFFFFFF
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return c0, c1, c2, c3
+
+
+class Draws:
+    """The random numbers of one worker's tensor in one step."""
+
+    def __init__(self, seed=0, rank=0, step=0, tensor=0):
+        self.seed, self.rank, self.step, self.tensor, self.blocks = seed, rank, step, tensor, {}
+
+    def half(self, purpose, block, word, odd):
+        key = purpose, block
+        if key not in self.blocks:
+            self.blocks[key] = philox((block, self.step, purpose << 24 | self.rank, self.tensor), self.seed)
+        return self.blocks[key][word] >> 16 if odd else self.blocks[key][word] & 0xFFFF
+
+    def first(self, e):
+        return self.half(1, 16 * (e // 128) + e % 32 // 2, e % 128 // 32, e % 2)
+
+    def second(self, e):
+        return self.half(2, e // 8, e % 8 // 2, e % 2)
+
+
+def next_float32(x):
+    return struct.unpack("<f", struct.pack("<I", struct.unpack("<I", struct.pack("<f", x))[0] + 1))[0]
+
+
+def quotient(s):
+    q = float32(2.0**32 / s)
+    return next_float32(q) if float32(s * q) < 2.0**32 else q
+
+
+def draw(values, scalers, clips, bucket, draws, begin=0):
+    """Gradients into ternary values: TernGrad's equations 1 to 3 and 21."""
+    out, bucket = [], bucket or max(len(values), 1)
+    ready = []
+    for s in scalers:
+        scale = 2.0**64 if s < 2.0**-90 else 1.0
+        ready.append((quotient(s * scale), scale) if s else None)
+    for i, g in enumerate(values):
+        at = i // bucket
+        if ready[at] is None:
+            out.append(0)
+            continue
+        q, scale = ready[at]
+        t = min(int(float32(min(abs(g), clips[at]) * scale * q)), 1 << 32)
+        h, r = min(t >> 16, 65535), draws.first(begin + i)
+        drawn = r < h or (r == h and (r << 16 | draws.second(begin + i)) < t)
+        out.append((-1 if g < 0 else 1) if drawn else 0)
+    return out
+
+
+# ---- 9. Statistics --------------------------------------------------------------------------------------------------
+
+def sum_block(values, square):
+    """(sum of g, sum of g^2) of up to 1024 elements."""
+    largest = max(map(abs, values))
+    if 0 < largest < 2.0**-50 or largest > 2.0**60:
+        total = 0.0
+        for g in values:
+            total += g * g if square else g
+        return total
+    lanes = [0.0] * 32
+    for i, g in enumerate(values):
+        lanes[i % 32] = float32(lanes[i % 32] + (float32(g * g) if square else g))
+    half = 16
+    while half:
+        lanes = [lanes[j] + lanes[j + half] for j in range(half)]
+        half //= 2
+    return lanes[0]
+
+
+def sum_bucket(values, square):
+    total = 0.0
+    for run in range(0, len(values), CHUNK):
+        of_run = 0.0
+        for begin in range(run, min(run + CHUNK, len(values)), 1024):
+            of_run += sum_block(values[begin:min(begin + 1024, run + CHUNK)], square)
+        total += of_run
+    return total
+
+
+def measure(values, bucket=0, c=2.5):
+    """Own scalers and clips, one of each bucket."""
+    scalers, clips = [], []
+    for begin in range(0, len(values) if bucket else 1, bucket or 1):
+        part = values[begin:begin + bucket] if bucket else values
+        largest, clip = max(map(abs, part), default=0.0), math.inf
+        if part:
+            mean = sum_bucket(part, False) / len(part)
+            sigma = math.sqrt(max(sum_bucket(part, True) / len(part) - mean * mean, 0.0))
+            if c != 0 and c * sigma >= abs(mean):
+                clip = float32(c * sigma)
+        scalers.append(min(largest, clip))
+        clips.append(clip)
+    return scalers, clips
+
+
+# ---- a whole tensor -------------------------------------------------------------------------------------------------
+
+def encode(values, codec=TERNARY, code="auto", entropy="auto", clip=2.5, bucket=0, private=False, scalers=None, seed=0, rank=0,
+           step=0, tensor=0):
+    """One worker's push. `scalers` are the shared ones; None: this tensor's own."""
+    if codec != TERNARY:
+        return seal(Header(codec, rank=rank, tensor=tensor, step=step, count=len(values)), [], pack_floats(codec, values))
+    own, clips = measure(values, bucket, clip)
+    scalers = scalers or own
+    drawn = draw(values, scalers, clips, bucket, Draws(seed, rank, step, tensor))
+    return push_of_values(drawn, scalers, code, entropy, private, rank=rank, tensor=tensor, step=step, bucket=bucket)

@@ -1,0 +1,304 @@
+"""Frames that the encoder here and the tool must both make, and which of them are kept in golden/.
+
+    python3 golden.py --write      writes golden/*.gw and golden/manifest.json anew
+
+Kept frames show when the format moves, even where both sides move alike: a decoder of tomorrow must still read them."""
+
+import functools
+import hashlib
+import json
+import os
+import random
+import sys
+
+import decoder
+import encoder
+import library
+from decoder import BF16, F16, GAPS, NONE, PACKED, RADIX, TERNARY, Header
+from library import float32
+
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
+CODES = ["2bit", "base3", "mask", "gaps", "packed", "radix"]
+FLOATS = {NONE: "none", BF16: "bf16", F16: "f16"}
+
+
+# ---- inputs ---------------------------------------------------------------------------------------------------------
+
+@functools.lru_cache(maxsize=None)
+def bell(n, scale=1e-3, seed=1):
+    """Nearly Gaussian, from sums of what random() gives, which is the same in every Python."""
+    source = random.Random(seed)
+    return tuple(float32(scale * (sum(source.random() for _ in range(6)) - 3)) for _ in range(n))
+
+
+@functools.lru_cache(maxsize=None)
+def spiky(n, seed=2):
+    """A few large elements among small ones."""
+    source = random.Random(seed)
+    return tuple(float32((source.random() - 0.5) * (1 if source.random() < 0.002 else 1e-3)) for _ in range(n))
+
+
+@functools.lru_cache(maxsize=None)
+def all_magnitudes(n, seed=3):
+    """From below the least denormal to 1e37, so that blocks are summed both ways and products vanish."""
+    source = random.Random(seed)
+    return tuple(float32((source.random() - 0.5) * 10 ** (81 * source.random() - 44)) for _ in range(n))
+
+
+@functools.lru_cache(maxsize=None)
+def around(exponents, n=1024, seed=4):
+    """A block of n elements below each of some powers of two."""
+    source = random.Random(seed)
+    return tuple(float32((source.random() - 0.5) * 2.0**(e + 1)) for e in exponents for _ in range(n))
+
+
+def rounding_cases():
+    """float32 words at, just below and just above what rounds to even, underflows and overflows in bf16 and half."""
+    words = [0, 1, 0x7FFFFF, 0x800000, 0x7F7FFFFF, 0x7F7F7FFF, 0x7F7F8000, 0x7F7FFFFF, 0x477FEFFF, 0x477FF000, 0x47800000,
+             0x33000000, 0x33000001, 0x32FFFFFF, 0x33800000, 0x33C00000, 0x387FC000, 0x387FE000, 0x387FFFFF, 0x38800000]
+    for base in [0x3F800000, 0x3F810000, 0x38000000, 0x38002000, 0x477FC000]:
+        words += [base + low for low in (0, 0xFFF, 0x1000, 0x1001, 0x2FFF, 0x3000, 0x3001, 0x7FFF, 0x8000, 0x8001)]
+    source = random.Random(5)
+    words += [source.randrange(0x7F800000) for _ in range(300)]
+    return library.floats(b"".join(word.to_bytes(4, "little") + (word | 1 << 31).to_bytes(4, "little") for word in words))
+
+
+# ---- frames ---------------------------------------------------------------------------------------------------------
+
+@functools.lru_cache(maxsize=None)
+def drawn(values, clip, bucket, shared, where):
+    own, clips = encoder.measure(values, bucket, clip)
+    scalers = list(shared or own)
+    return encoder.draw(values, scalers, clips, bucket, encoder.Draws(*where)), scalers
+
+
+def kept(case, condition=True):
+    case.kept = condition
+    return case
+
+
+class Push:
+    """One worker's tensor, encoded here or by the tool."""
+    kept = False
+
+    def __init__(self, name, values, codec=TERNARY, code="auto", entropy="auto", clip=2.5, bucket=0, private=False,
+                 shared=None, seed=0, rank=0, step=0, tensor=0):
+        self.name, self.values, self.codec, self.code, self.entropy = name, tuple(values), codec, code, entropy
+        self.clip, self.bucket, self.private = clip, bucket, private
+        self.shared, self.where = shared and tuple(shared), (seed, rank, step, tensor)
+
+    @functools.cached_property
+    def frame(self):
+        _, rank, step, tensor = self.where
+        if self.codec != TERNARY:
+            header = Header(self.codec, rank=rank, tensor=tensor, step=step, count=len(self.values))
+            return encoder.seal(header, [], encoder.pack_floats(self.codec, self.values))
+        ternary, scalers = drawn(self.values, self.clip, self.bucket, self.shared, self.where)
+        code = self.code if self.code == "auto" else CODES.index(self.code)
+        return encoder.push_of_values(ternary, scalers, code, self.entropy, self.private, rank=rank, step=step,
+                                      tensor=tensor, bucket=self.bucket)
+
+    def by_tool(self, case):
+        spec = FLOATS.get(self.codec) or (f"ternary:code={self.code},entropy={self.entropy},clip={self.clip},"
+                                          f"bucket={self.bucket},share={'off' if self.private else 'on'}")
+        words = ["encode", "--codec", spec, case.write_f32("g.f32", self.values), "-o", case.path("g.gw")]
+        for option, value in zip(["--seed", "--rank", "--step", "--tensor"], self.where):
+            words += [option, value]
+        if self.shared:
+            case.write_bytes("s.json", json.dumps({"scalers": self.shared}).encode() if self.bucket else
+                             json.dumps({"scaler": self.shared[0]}).encode())
+            words += ["--scaler", case.path("s.json")]
+        case.ok(*words)
+        return case.read_bytes(case.path("g.gw"))
+
+
+class Average:
+    """Pushes added up."""
+    kept = False
+
+    def __init__(self, name, pushes, pull="auto", entropy="auto"):
+        self.name, self.pushes, self.pull, self.entropy = name, pushes, pull, entropy
+
+    @functools.cached_property
+    def frame(self):
+        return encoder.reduce(self.pushes, self.pull if self.pull == "auto" else CODES.index(self.pull), self.entropy)
+
+    def by_tool(self, case):
+        names = [case.write_bytes(f"{i}.gw", frame) for i, frame in enumerate(self.pushes)]
+        case.ok("reduce", *names, "--codec", f"ternary:pull={self.pull},entropy={self.entropy}", "-o", case.path("a.gw"))
+        return case.read_bytes(case.path("a.gw"))
+
+
+class Written:
+    """A frame that the tool does not make from files: a slice, or an average of very many workers."""
+    kept = False
+
+    def __init__(self, name, frame):
+        self.name, self.frame = name, frame
+
+    def by_tool(self, _):
+        return None
+
+
+# ---- which ----------------------------------------------------------------------------------------------------------
+
+def pushes():
+    for codec, name in FLOATS.items():
+        yield kept(Push(f"{name}-rounding", rounding_cases(), codec, rank=7, step=8, tensor=9))
+        yield Push(f"{name}-empty", [], codec)
+    for code in ["auto"] + CODES[:4]:
+        for n in [0, 1, 2, 5, 33, 100]:
+            yield kept(Push(f"push-{code}-{n}", bell(n), code=code, seed=n), n in (0, 33))
+        for entropy in ["off", "on"]:
+            yield kept(Push(f"push-{code}-{entropy}-70000", bell(70000), code=code, entropy=entropy, seed=5, rank=3),
+                       (code, entropy) in [("2bit", "on"), ("base3", "off"), ("mask", "off"), ("auto", "off")])
+        yield kept(Push(f"push-{code}-on-1025", bell(1025), code=code, entropy="on", seed=6))
+    yield kept(Push("push-auto-mixed", bell(70000)[:4464] + (0.0,) * 61072 + bell(6000), seed=5))
+    yield Push("push-gaps-spiky", spiky(70000), code="gaps", clip=0)
+    yield kept(Push("push-auto-zeros", [0.0] * 70000))
+    yield Push("push-auto-equal", [-2.0] * 600)
+    yield Push("push-auto-minus-zero", [-0.0, 0.0, -1.0, 1.0] * 25)
+    yield Push("push-alone", [0.0] * 70 + [-5.0] + [0.0] * 70)
+    yield kept(Push("push-far", bell(300), seed=2**64 - 1, rank=32766, step=2**32 - 1, tensor=2**32 - 1))
+    yield kept(Push("push-shared", bell(3000), shared=[0.01], seed=9))
+    yield Push("push-clip-1", bell(3000), clip=1, seed=10)
+    for bucket in [1, 100, 1024, 1500, 5000]:
+        values = bell(3000)[:7 if bucket == 1 else 3000]
+        yield kept(Push(f"push-bucket-{bucket}", values, bucket=bucket, seed=11), bucket == 1500)
+        yield kept(Push(f"push-private-{bucket}", values, bucket=bucket, private=True, seed=12), bucket == 1024)
+    yield Push("push-bucket-long", bell(70000) + bell(3000), bucket=66560, seed=13, entropy="off")
+    yield Push("push-bucket-shared", bell(3000), bucket=1024, shared=[0.004, 0.1, 0.003], seed=14)
+    for clip in [0, 2.5]:
+        yield kept(Push(f"push-magnitudes-{clip}", all_magnitudes(5000), clip=clip, seed=15))
+        yield kept(Push(f"push-magnitudes-bucket-{clip}", all_magnitudes(5000), clip=clip, bucket=64, seed=16))
+        yield Push(f"push-thresholds-{clip}", around((-52, -50, -49, -20, 59, 60, 61, -90)), clip=clip, bucket=1024, seed=17)
+        for exponent in [-145, -127, -100, -90, -89, 100, 126]:
+            yield kept(Push(f"push-scale-{exponent}-{clip}", around((exponent,), 200), clip=clip, seed=18), clip != 0)
+
+
+def ternary(n, density, seed):
+    source = random.Random(seed)
+    return [source.choice((-1, 1)) if source.random() < density else 0 for _ in range(n)]
+
+
+def frames_of_workers(n_workers, n, density, **fields):
+    """Pushes of different codes, not in rank order: neither matters."""
+    fields = {"step": 3, "tensor": 9, **fields}
+    n_scalers = Header(TERNARY, count=n, bucket=fields.get("bucket", 0)).n_scalers()
+    scalers = list(bell(n_scalers + 1000, seed=6)[1000:])
+    scalers = [abs(s) for s in scalers]
+    frames = [encoder.push_of_values(ternary(n, density, rank), scalers, rank % 4, ["off", "on"][rank % 8 == 7], rank=rank,
+                                     **fields) for rank in range(n_workers)]
+    return frames[::-1]
+
+
+def averages():
+    for n_workers in [1, 2, 4, 9, 200]:
+        frames = frames_of_workers(n_workers, 300, 0.2)
+        sparse = frames_of_workers(n_workers, 1000, 0.02 / n_workers)
+        for pull in CODES[3:]:
+            for entropy in ["off", "on"]:
+                yield kept(Average(f"average-{n_workers}-{pull}-{entropy}", frames, pull, entropy),
+                           entropy == "off" or n_workers == 9)
+                yield Average(f"average-{n_workers}-sparse-{pull}-{entropy}", sparse, pull, entropy)
+        for n in [0, 1, 64, 65]:
+            yield kept(Average(f"average-{n_workers}-auto-{n}", frames_of_workers(n_workers, n, 0.5)), n_workers == 4)
+    for n_workers in [127, 128]:  # radix: the last base whose digits fit a byte, and the first whose do not
+        for entropy in ["off", "on"]:
+            yield Average(f"average-{n_workers}-{entropy}", frames_of_workers(n_workers, 40, 0.5), "radix", entropy)
+    for entropy in ["off", "auto", "on"]:
+        yield Average(f"average-auto-{entropy}-3000", frames_of_workers(4, 3000, 0.1), "auto", entropy)
+        for pull in ["auto"] + CODES[3:]:
+            yield kept(Average(f"average-{pull}-{entropy}-70000", wide_frames(), pull, entropy),
+                       pull == "auto" or (pull, entropy) == ("radix", "on"))
+    yield kept(Average("average-bucket", frames_of_workers(3, 3000, 0.3, bucket=1024)))
+    yield Average("average-slice", frames_of_workers(3, 3000, 0.3, bucket=1024, begin=2**33))
+    for n_workers in [1, 3]:
+        private = [Push("", bell(2000, seed=rank), bucket=1024, private=True, seed=19, rank=rank).frame
+                   for rank in range(20, 20 + n_workers)]
+        yield kept(Average(f"average-{n_workers}-private", private), n_workers == 3)
+        for codec, name in FLOATS.items():
+            frames = [Push("", (*bell(500, seed=rank), -0.0, 3e38, -3.4e38, 6e4, 1e-45), codec, rank=rank).frame
+                      for rank in range(n_workers)]
+            yield kept(Average(f"average-{n_workers}-{name}", frames), n_workers == 3)
+
+
+@functools.lru_cache(maxsize=None)
+def wide_frames():
+    """Two chunks, of which the second suits another code."""
+    dense = [ternary(65536, 0.01, rank) + ternary(4464, 0.4, rank) for rank in range(2)]
+    return [encoder.push_of_values(values, [0.25], rank=rank) for rank, values in enumerate(dense)]
+
+
+def written():
+    # Every shape of words that bases have: one digit in two bytes, few in many, words longer than 16 bytes.
+    for n_workers in [10, 31, 92, 93, 150, 1000, 9000, 21808, 32767]:
+        source = random.Random(n_workers)
+        sums = [source.choice((-n_workers, n_workers, source.randint(-n_workers, n_workers))) for _ in range(203)]
+        sparse = [s if source.random() < 0.2 else 0 for s in sums]
+        for code, numbers in [(PACKED, sums), (RADIX, sums), (GAPS, sparse)]:
+            for entropy in ["off", "on"]:
+                frame = encoder.average_of_sums(numbers, [0.75], n_workers, code, entropy)
+                yield kept(Written(f"average-of-{n_workers}-{CODES[code]}-{entropy}", frame),
+                           code != PACKED and entropy == "off")
+    # A slice's draws are those of the same elements in the whole tensor.
+    values, begin, end = bell(5000, seed=7), 2048, 4500
+    own, clips = encoder.measure(values, 1024)
+    draws = encoder.Draws(seed=20, rank=1, step=2, tensor=3)
+    part = encoder.draw(values[begin:end], own[2:5], clips[2:5], 1024, draws, begin)
+    frame = encoder.push_of_values(part, own[2:5], bucket=1024, rank=1, step=2, tensor=3, begin=begin)
+    yield kept(Written("push-slice", frame))
+    whole = encoder.draw(values, own, clips, 1024, encoder.Draws(seed=20, rank=1, step=2, tensor=3))
+    assert part == whole[begin:end]
+    # What encoders here do not do, and decoders take: one chunk called mixed, ENTROPY without a compressed chunk, k larger
+    # than it need be, a scaler of -0.
+    two_bit = encoder.two_bit([1, 0, -1, -1, 0])
+    table = (len(two_bit)).to_bytes(4, "little")
+    for name, header, payload in [
+            ("mixed", Header(TERNARY, decoder.MIXED, count=5), table + two_bit),
+            ("entropy", Header(TERNARY, decoder.TWO_BIT, decoder.ENTROPY, count=5), table + two_bit),
+            ("k", Header(TERNARY, GAPS, count=5), b"\x07\0\0\0" + b"\x0b\x01\0\0" + b"\x01\0" + b"\x01"),
+            ("mixed-empty", Header(TERNARY, decoder.MIXED, decoder.AVERAGE, 2), b"")]:
+        yield kept(Written(f"odd-{name}", encoder.seal(header, [1.5], payload)))
+    yield kept(Written("odd-minus-zero", encoder.seal(Header(TERNARY, count=5), [-0.0], two_bit)))
+
+
+def all_cases():
+    yield from pushes()
+    yield from averages()
+    yield from written()
+
+
+def digest(floats):
+    return hashlib.sha256(floats).hexdigest()
+
+
+def path_of(name):
+    return os.path.join(FOLDER, name + ".gw")
+
+
+def manifest():
+    with open(os.path.join(FOLDER, "manifest.json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def write():
+    os.makedirs(FOLDER, exist_ok=True)
+    for name in os.listdir(FOLDER):
+        os.remove(os.path.join(FOLDER, name))
+    entries = {}
+    for case in filter(lambda case: case.kept, all_cases()):
+        with open(path_of(case.name), "wb") as file:
+            file.write(case.frame)
+        header, _, _, floats = decoder.decode(case.frame)
+        entries[case.name] = {"elements": header.count, "sha256 of the floats": digest(floats)}
+    with open(os.path.join(FOLDER, "manifest.json"), "w", encoding="utf-8") as file:
+        json.dump(entries, file, indent=1)
+        file.write("\n")
+
+
+if __name__ == "__main__":
+    library.check()
+    if sys.argv[1:] != ["--write"]:
+        sys.exit("usage: golden.py --write")
+    write()

@@ -1,0 +1,272 @@
+"""Frames that every decoder must refuse, each for one reason: their checksums are right where they are not the point.
+
+    python3 hostile.py --write     writes hostile/*.gw anew"""
+
+import os
+import struct
+import sys
+
+import encoder
+import library
+from decoder import (AVERAGE, BASE3, BF16, CHUNK, ENTROPY, F16, GAPS, MASK, MIXED, NONE, PACKED, PRIVATE, RADIX, TERNARY,
+                     TWO_BIT, Header, bytewise_shape)
+
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hostile")
+VALUES = [1, 0, -1, -1, 0, 1, 1]
+N = len(VALUES)
+PLAIN = encoder.two_bit(VALUES)
+
+
+def sealed(header, payload, scalers=(1.5,)):
+    return encoder.seal(header, list(scalers), payload)
+
+
+def entry(size, code=0, compressed=False):
+    return struct.pack("<I", size | code << 28 | compressed << 31)
+
+
+def table(*chunks):
+    """A payload of (code, compressed, bytes)."""
+    return b"".join(entry(len(data), code, z) for code, z, data in chunks) + b"".join(data for _, _, data in chunks)
+
+
+def resealed(frame, at, new):
+    """Other bytes at an offset of the header, and the checksum made right again."""
+    data = bytearray(frame)
+    data[at:at + len(new)] = new
+    checksum = library.xxh3(bytes(data[:48]), 0) ^ library.xxh3(bytes(data[56:]), 1)
+    data[48:56] = struct.pack("<Q", checksum)
+    return bytes(data)
+
+
+def zstd(content):
+    return library.zstd_compress(content, len(content) + 100)
+
+
+def headers():
+    good = sealed(Header(TERNARY, count=N), PLAIN)
+    many = sealed(Header(TERNARY, PACKED, AVERAGE, 2, count=N), encoder.packed(VALUES, 2))
+    yield "nothing", b"", "shorter than a header"
+    yield "cut-in-magic", good[:1], "shorter than a header"
+    yield "cut-in-header", good[:55], "shorter than a header"
+    yield "cut-after-header", good[:56], "shorter than it says"
+    yield "cut-in-scaler", good[:59], "shorter than it says"
+    yield "cut-in-payload", good[:-1], "shorter than it says"
+    yield "altered-header", good[:16] + b"\1" + good[17:], "wrong checksum"
+    yield "altered-scaler", good[:56] + b"\1" + good[57:], "wrong checksum"
+    yield "altered-payload", good[:-1] + b"\x55", "wrong checksum"
+    yield "altered-checksum", good[:48] + bytes(8) + good[56:], "wrong checksum"
+    # The two halves of the checksum are not interchangeable.
+    swapped = library.xxh3(good[:48], 1) ^ library.xxh3(good[56:], 0)
+    yield "seeds-swapped", good[:48] + struct.pack("<Q", swapped) + good[56:], "wrong checksum"
+    for name, at, new, says in [
+            ("magic", 0, b"WG", "not a frame"),
+            ("version-0", 2, b"\0", "another version"),
+            ("version-2", 2, b"\2", "another version"),
+            ("code-packed", 4, b"\4", "a code that this kind"),
+            ("code-radix", 4, b"\5", "a code that this kind"),
+            ("code-7", 4, b"\7", "a code that this kind"),
+            ("code-255", 4, b"\xff", "a code that this kind"),
+            ("flags-8", 5, b"\x08", "unknown flags"),
+            ("flags-128", 5, b"\x80", "unknown flags"),
+            ("workers-0", 6, b"\0\0", "outside the limits"),
+            ("workers-2", 6, b"\2\0", "a push of several"),
+            ("rank", 8, struct.pack("<I", 32767), "outside the limits"),
+            ("begin-1", 24, struct.pack("<Q", 1), "not aligned"),
+            ("begin-512", 24, struct.pack("<Q", 512), "not aligned"),
+            ("begin-past-the-end", 24, struct.pack("<Q", 1 << 34), "outside the limits"),
+            ("begin-wraps", 24, struct.pack("<Q", (1 << 64) - 1024), "outside the limits"),
+            ("count-huge", 32, struct.pack("<Q", 1 << 34), "more elements than"),
+            ("count-above-limit", 32, struct.pack("<Q", (1 << 34) + 1), "outside the limits"),
+            ("count-wraps", 32, struct.pack("<Q", (1 << 64) - 1), "outside the limits"),
+            ("count-as-many-as-payload-allows", 32, struct.pack("<Q", 16384 * len(PLAIN)), "do not add up"),
+            ("count-more-than-payload-allows", 32, struct.pack("<Q", 16384 * len(PLAIN) + 1), "more elements than"),
+            ("count-less", 32, struct.pack("<Q", 4), "do not add up"),
+            ("payload-huge", 40, struct.pack("<Q", 1 << 62), "shorter than it says"),
+            ("payload-wraps", 40, struct.pack("<Q", (1 << 64) - 56), "shorter than it says")]:
+        yield name, resealed(good, at, new), says
+    for codec in (0, 5, 255):
+        yield f"codec-{codec}", sealed(Header(codec, count=N), PLAIN, []), "unknown codec"
+    yield "payload-none", sealed(Header(TERNARY, count=N), b""), "more elements than"
+    yield "average-code-2bit", resealed(many, 4, b"\0"), "a code that this kind"
+    yield "average-code-mask", resealed(many, 4, b"\2"), "a code that this kind"
+    yield "average-private", resealed(many, 5, bytes([AVERAGE | PRIVATE])), "private"
+    yield "average-of-none", resealed(many, 6, b"\0\0"), "outside the limits"
+    yield "average-of-32768", resealed(many, 6, b"\0\x80"), "outside the limits"
+    yield "begin-not-of-bucket", sealed(Header(TERNARY, bucket=2048, begin=1024, count=N), PLAIN), "not aligned"
+    yield "scalers-absent", sealed(Header(TERNARY, bucket=1, count=N), PLAIN), "shorter than it says"
+    many_scalers = resealed(resealed(good, 20, b"\1"), 32, struct.pack("<Q", 16384 * len(PLAIN)))
+    yield "scalers-many", many_scalers, "shorter than it says"
+    for name, scaler in [("negative", -1.0), ("infinite", float("inf")), ("nan", float("nan")), ("least-negative", -1e-45)]:
+        yield f"scaler-{name}", sealed(Header(TERNARY, count=N), PLAIN, [scaler]), "a scaler is"
+        frame = sealed(Header(TERNARY, PACKED, AVERAGE, 2, bucket=4, count=N), encoder.packed(VALUES, 2), [1.5, scaler])
+        yield f"scaler-second-{name}", frame, "a scaler is"
+
+
+def float_frames():
+    for codec, size in [(NONE, 4), (BF16, 2), (F16, 2)]:
+        good = sealed(Header(codec, count=2), bytes(2 * size), [])
+        for name, at, new, says in [
+                ("code", 4, b"\1", "neither code"), ("mixed", 4, b"\6", "neither code"),
+                ("entropy", 5, bytes([ENTROPY]), "neither code"), ("private", 5, bytes([PRIVATE]), "neither code"),
+                ("bucket", 20, b"\1", "neither code"), ("count-less", 32, b"\1", "disagree"), ("count-more", 32, b"\3", "disagree"),
+                ("count-huge", 32, struct.pack("<Q", 1 << 34), "disagree"), ("workers", 6, b"\2", "a push of several")]:
+            yield f"float-{codec}-{name}", resealed(good, at, new), says
+    yield "float-odd-payload", sealed(Header(BF16, count=1), bytes(3), []), "disagree"
+
+
+def push_chunks():
+    def push(code, payload, flags=0, n=N):
+        return sealed(Header(TERNARY, code, flags, count=n), payload)
+
+    yield "2bit-11", push(TWO_BIT, b"\x57\x55"), "field 11"
+    yield "2bit-11-in-padding", push(TWO_BIT, PLAIN[:1] + bytes([PLAIN[1] | 0xC0])), "field 11"
+    yield "2bit-padding-00", push(TWO_BIT, PLAIN[:1] + bytes([PLAIN[1] & 0x3F])), "padding is not 01"
+    yield "2bit-padding-10", push(TWO_BIT, PLAIN[:1] + bytes([PLAIN[1] & 0x3F | 0x80])), "padding is not 01"
+    yield "2bit-11-far", push(TWO_BIT, b"\x55" * 99 + b"\xd5", n=400), "field 11"
+    yield "2bit-short", push(TWO_BIT, PLAIN[:1]), "do not add up"
+    yield "2bit-long", push(TWO_BIT, PLAIN + b"\x55"), "do not add up"
+    base3 = encoder.base3(VALUES)
+    yield "base3-243", push(BASE3, b"\xf3" + base3[1:]), "above 242"
+    yield "base3-255", push(BASE3, base3[:1] + b"\xff"), "above 242"
+    yield "base3-243-far", push(BASE3, b"\x79" * 130 + b"\xf3" + b"\x79" * 9, n=700), "above 242"
+    for digit in (0, 2):
+        padded = base3[1] - 1 * 81 + digit * 81
+        yield f"base3-padding-{digit}", push(BASE3, base3[:1] + bytes([padded])), "padding is not 1"
+    yield "base3-long", push(BASE3, base3 + b"\x79"), "do not add up"
+
+    mask = encoder.mask(VALUES)
+    for name, data, says in [
+            ("empty", b"", "cut short"), ("padding", bytes([mask[0] | 0x80]) + mask[1:], "mask: padding"),
+            ("no-signs", mask[:1], "signs: cut short"), ("long", mask + b"\0", "signs: too long"),
+            ("sign-padding", mask[:1] + bytes([mask[1] | 0x20]), "signs: padding"),
+            ("more-nonzeros-than-signs", b"\x7f", "signs: cut short")]:
+        yield f"mask-{name}", push(MASK, table((0, False, data))), says
+
+    gaps = encoder.gaps([0] * 20 + VALUES)
+    for name, data, says in [
+            ("empty", b"", "cut short"), ("head-cut", gaps[:3], "cut short"), ("stream-cut", gaps[:5], "cut short"),
+            ("k-17", b"\x11" + gaps[1:], "above 16"), ("k-255", b"\xff" + gaps[1:], "above 16"),
+            ("no-signs", gaps[:-1], "signs: cut short"), ("long", gaps + b"\0", "signs: too long"),
+            ("sign-padding", gaps[:-1] + bytes([gaps[-1] | 0x80]), "signs: padding"),
+            ("count-28", b"\0\x1c\0\0" + b"\xff\xff\xff\x0f" + bytes(4), "more than elements"),
+            ("count-2^16", gaps[:3] + b"\1" + gaps[4:], "more than elements"),
+            ("count-2^24", b"\0\xff\xff\xff" + gaps[4:], "more than elements"),
+            ("past-the-end", b"\0\1\0\0" + (1 << 27).to_bytes(4, "little") + b"\0", "past the end"),
+            ("second-past-the-end", b"\0\2\0\0" + (3 << 26).to_bytes(4, "little") + b"\0", "past the end"),
+            ("far-past-the-end", b"\x10\1\0\0" + bytes.fromhex("ffff01") + b"\0", "past the end"),
+            ("ends-in-zeros", b"\0\1\0\0" + bytes(4), "cut short"),
+            ("ends-in-low-bits", b"\x10\1\0\0" + b"\x01\0", "cut short"),
+            ("stream-padding", b"\0\1\0\0" + b"\x03" + b"\0", "padding is not 0"),
+            ("stream-long", b"\0\1\0\0" + b"\x01\0" + b"\0", "signs: too long")]:
+        yield f"gaps-{name}", push(GAPS, table((0, False, data)), n=27), says
+
+
+def tables():
+    def push(code, payload, flags=0, n=N):
+        return sealed(Header(TERNARY, code, flags, count=n), payload)
+
+    mask, last = encoder.mask([0] * CHUNK), encoder.mask([1] * 9)
+    two = CHUNK + 9
+    yield "table-cut", push(MASK, entry(1) + b"\0", n=two), "table: cut short"
+    yield "table-first-longer", push(MASK, entry(len(mask) + 1) + entry(3) + mask + last, n=two), "too long"
+    yield "table-first-shorter", push(MASK, entry(len(mask) - 1) + entry(5) + mask + last, n=two), "cut short"
+    yield "table-less-than-payload", push(MASK, entry(len(mask)) + entry(3) + mask + last, n=two), "do not add up"
+    yield "table-more-than-payload", push(MASK, entry(len(mask)) + entry(5) + mask + last, n=two), "do not add up"
+    yield "table-huge", push(MASK, entry((1 << 28) - 1) + entry((1 << 28) - 1) + mask + last, n=two), "do not add up"
+    yield "table-of-no-chunks", push(MASK, entry(0), n=0), "do not add up"
+    yield "table-absent", push(TWO_BIT, PLAIN, ENTROPY), "table: cut short"
+    yield "table-not-due", push(TWO_BIT, table((0, False, PLAIN))), "do not add up"
+    yield "table-code-not-mixed", push(MASK, table((MASK, False, encoder.mask(VALUES)))), "a code in a frame"
+    yield "table-code-with-entropy", push(BASE3, table((BASE3, False, encoder.base3(VALUES))), ENTROPY), "a code in a frame"
+    yield "table-zstd-not-due", push(MASK, table((0, True, zstd(encoder.mask(VALUES))))), "without ENTROPY"
+    for code in (PACKED, RADIX, MIXED, 7):
+        yield f"mixed-push-{code}", push(MIXED, table((code, False, PLAIN))), "that pushes do not have"
+    for code in (TWO_BIT, BASE3, MASK, MIXED, 7):
+        frame = sealed(Header(TERNARY, MIXED, AVERAGE, 2, count=N), table((code, False, PLAIN)))
+        yield f"mixed-average-{code}", frame, "that averages do not have"
+    yield "mixed-other-code", push(MIXED, table((BASE3, False, PLAIN[:1]))), "wrong length"
+
+
+def compressed():
+    def push(code, data, n=400):
+        return sealed(Header(TERNARY, code, ENTROPY, count=n), table((0, True, data)))
+
+    good = zstd(bytes([0x55] * 100))
+    yield "zstd-empty", push(TWO_BIT, b""), "not one zstd frame"
+    yield "zstd-cut", push(TWO_BIT, good[:-1]), "not one zstd frame"
+    yield "zstd-long", push(TWO_BIT, good + b"\0"), "not one zstd frame"
+    yield "zstd-two", push(TWO_BIT, zstd(bytes([0x55] * 50)) * 2), "not one zstd frame"
+    yield "zstd-skippable", push(TWO_BIT, bytes.fromhex("502a4d180100000000") + good), "not one zstd frame"
+    yield "zstd-no-magic", push(TWO_BIT, good[4:]), "not one zstd frame"
+    yield "zstd-of-less", push(TWO_BIT, zstd(bytes([0x55] * 99))), "wrong length"
+    yield "zstd-of-more", push(TWO_BIT, zstd(bytes([0x55] * 101))), "longer than its values"
+    yield "zstd-of-a-million", push(TWO_BIT, zstd(bytes(1000000))), "longer than its values"
+    yield "zstd-of-11", push(TWO_BIT, zstd(bytes([0x55] * 99 + [0xD5]))), "field 11"
+    yield "zstd-of-243", push(BASE3, zstd(bytes([121] * 79 + [243]))), "above 242"
+    yield "zstd-of-mask", push(MASK, zstd(b"\1" + bytes(49))), "signs: cut short"
+    yield "zstd-not-compressed", push(TWO_BIT, bytes([0x55] * 100)), "not one zstd frame"
+
+
+def averages():
+    def average(code, payload, flags=0, workers=2, n=N):
+        return sealed(Header(TERNARY, code, AVERAGE | flags, workers, count=n), payload)
+
+    packed = encoder.packed(VALUES, 2)
+    yield "packed-above-2N", average(PACKED, b"\x7f\0\x7f"), "a digit above 2N"
+    planes = (bytes(7) + b"\x80") * 2  # element 63 is 3, where one worker reaches 2
+    yield "packed-last-above-2N", average(PACKED, planes, n=64, workers=1), "a digit above 2N"
+    yield "packed-second-group-above-2N", average(PACKED, bytes(16) + planes, n=128, workers=1), "a digit above 2N"
+    yield "packed-padding", average(PACKED, bytes([packed[0] | 0x80]) + packed[1:]), "packed: padding"
+    yield "packed-short", average(PACKED, packed[:-1]), "do not add up"
+    yield "packed-long", average(PACKED, packed + b"\0"), "do not add up"
+    yield "packed-zstd-of-less", average(PACKED, table((0, True, zstd(packed[:-1]))), ENTROPY), "packed: cut short"
+
+    # N = 2: base 5. Seven digits take three bytes, 5^7 = 78125; longer words hold more.
+    yield "radix-last-word-above", average(RADIX, (5**7).to_bytes(3, "little")), "at or above"
+    yield "radix-all-ones", average(RADIX, b"\xff" * 3), "at or above"
+    yield "radix-short", average(RADIX, bytes(2)), "do not add up"
+    yield "radix-long", average(RADIX, bytes(4)), "do not add up"
+    yield "radix-of-32767", average(RADIX, b"\xff\xff", workers=32767, n=1), "at or above"
+    content = encoder.radix([0] * 299 + [4] * 3, 5, bytewise_shape(5))
+    yield "radix-zstd-above", average(RADIX, table((0, True, zstd(content[:-1] + b"\x7d"))), ENTROPY, n=302), "at or above"
+    yield "radix-zstd-first-above", average(RADIX, table((0, True, zstd(b"\x7d" + content[1:]))), ENTROPY, n=302), "at or above"
+    yield "radix-zstd-far-above", average(RADIX, table((0, True, zstd(bytes(600) + b"\x7d"))), ENTROPY, n=1803), "at or above"
+    yield "radix-zstd-tight", average(RADIX, table((0, True, zstd(encoder.radix([2] * 302, 5, (55, 16))))), ENTROPY, n=302), \
+        "wrong length"
+
+    positions = encoder.positions(VALUES)  # five nonzeros, base 4: four digits a byte
+    yield "sums-above", average(GAPS, table((0, False, positions + b"\0\x04"))), "at or above"
+    yield "sums-short", average(GAPS, table((0, False, positions + b"\0"))), "wrong length"
+    yield "sums-long", average(GAPS, table((0, False, positions + bytes(3)))), "wrong length"
+    yield "sums-of-none-long", average(GAPS, table((0, False, bytes(5)))), "wrong length"
+    yield "sums-zstd-empty", average(GAPS, table((0, True, bytes(4))), ENTROPY), "not one zstd frame"
+    yield "sums-zstd-whole", average(GAPS, table((0, True, zstd(positions + b"\0\0"))), ENTROPY), "positions"
+    yield "sums-zstd-above", average(GAPS, table((0, True, positions + zstd(b"\0\x04"))), ENTROPY), "at or above"
+    yield "sums-zstd-long", average(GAPS, table((0, True, positions + zstd(bytes(3)))), ENTROPY), "longer than its values"
+
+
+def all_cases():
+    """(name, frame, what the decoder here says of it)"""
+    for group in [headers, float_frames, push_chunks, tables, compressed, averages]:
+        yield from group()
+
+
+def path_of(name):
+    return os.path.join(FOLDER, name + ".gw")
+
+
+def write():
+    os.makedirs(FOLDER, exist_ok=True)
+    for name in os.listdir(FOLDER):
+        os.remove(os.path.join(FOLDER, name))
+    for name, frame, _ in all_cases():
+        with open(path_of(name), "wb") as file:
+            file.write(frame)
+
+
+if __name__ == "__main__":
+    library.check()
+    if sys.argv[1:] != ["--write"]:
+        sys.exit("usage: hostile.py --write")
+    write()

@@ -1,0 +1,157 @@
+"""Gradwire's tool beside the second decoder and encoder: the same floats from the same frames, the same frames from the same
+floats, and no from both to hostile ones.
+
+    python3 run.py GRADWIRE_TOOL"""
+
+import os
+import struct
+import sys
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "cli"))
+
+import decoder
+import encoder
+import golden
+import harness
+import hostile
+import library
+from decoder import ENTROPY, TERNARY, Header
+
+CORPUS = os.path.join(HERE, "..", "..", "fuzz", "corpus")
+MODE_SEAL = 1  # fuzz/entries.c
+MOST_ELEMENTS = 200000
+
+
+class Wire(harness.Case):
+    def tool_decodes(self, frame):
+        """The bytes of the floats; None where the tool refuses the frame, which it then says in words."""
+        out = self.path("out.f32")
+        done = self.run_tool("decode", self.write_bytes("in.gw", frame), "-o", out)
+        if done.returncode == 0:
+            floats = self.read_bytes(out)
+            os.remove(out)
+            return floats
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("in.gw: ", done.stderr)
+        self.assertFalse(os.path.exists(out))
+        return None
+
+
+class Golden(Wire):
+    def test_kept_frames_decode(self):
+        manifest = golden.manifest()
+        for name, about in manifest.items():
+            with self.subTest(name):
+                frame = self.read_bytes(golden.path_of(name))
+                floats = decoder.decode(frame)[3]
+                self.assertEqual(len(floats), 4 * about["elements"])
+                self.assertEqual(golden.digest(floats), about["sha256 of the floats"])
+                self.assertEqual(golden.digest(self.tool_decodes(frame)), about["sha256 of the floats"])
+        kept = {case.name for case in golden.all_cases() if case.kept}
+        self.assertEqual(kept, set(manifest))
+        self.assertEqual({name + ".gw" for name in kept} | {"manifest.json"}, set(os.listdir(golden.FOLDER)))
+
+    def test_both_encode_alike(self):
+        for case in golden.all_cases():
+            with self.subTest(case.name):
+                by_tool = case.by_tool(self)
+                if by_tool is not None and by_tool != case.frame:
+                    self.fail(differences(by_tool, case.frame))
+                self.assertEqual(self.tool_decodes(case.frame), decoder.decode(case.frame)[3])
+                if case.kept:
+                    kept = self.read_bytes(golden.path_of(case.name))
+                    # Another zstd may give other bytes; without it, nothing may ever change.
+                    if not (kept[5] | case.frame[5]) & ENTROPY:
+                        self.assertEqual(case.frame, kept)
+
+    def test_scalers(self):
+        for bucket in [0, 1024]:
+            for clip in [0, 2.5]:
+                tensors = [golden.bell(3000, seed=seed) for seed in range(3)] + [golden.all_magnitudes(3000)]
+                names = [self.write_f32(f"{i}.f32", values) for i, values in enumerate(tensors)]
+                said = self.ok_json("scaler", "--codec", f"ternary:bucket={bucket},clip={clip}", *names)
+                own = [encoder.measure(values, bucket, clip)[0] for values in tensors]
+                shared = [max(column) for column in zip(*own)]
+                self.assertEqual([said["scaler"]] if bucket == 0 else said["scalers"], shared)
+
+
+def differences(a, b):
+    at = next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+    return f"the tool's frame has {len(a)} bytes, the one here {len(b)}; they differ from byte {at} on: " \
+           f"{a[at:at + 16].hex()} and {b[at:at + 16].hex()}; headers {a[:48].hex()} and {b[:48].hex()}"
+
+
+class Hostile(Wire):
+    def test_both_refuse(self):
+        names = set()
+        for name, fresh, says in hostile.all_cases():
+            with self.subTest(name):
+                self.assertNotIn(name, names)
+                names.add(name)
+                frame = self.read_bytes(hostile.path_of(name))
+                if "zstd" not in name:  # another zstd may give other bytes
+                    self.assertEqual(frame, fresh)
+                with self.assertRaises(decoder.Refused) as refusal:
+                    decoder.decode(frame)
+                self.assertIn(says, str(refusal.exception))
+                self.assertIsNone(self.tool_decodes(frame))
+                self.refused(1, "inspect", self.path("in.gw"), says="in.gw: ")
+        self.assertEqual({name + ".gw" for name in names}, set(os.listdir(hostile.FOLDER)))
+
+    def test_every_cut_and_every_altered_byte(self):
+        frame = encoder.push_of_values([1, 0, -1] * 20, [1.5], 3)
+        for at in range(len(frame)):
+            for bad in [frame[:at], frame[:at] + bytes([frame[at] ^ 1 << at % 8]) + frame[at + 1:]]:
+                self.assertRaises(decoder.Refused, decoder.decode, bad)
+                self.assertIsNone(self.tool_decodes(bad))
+
+    def test_fuzz_corpus(self):
+        """What fuzzing found worth keeping: both say the same of it."""
+        names = sorted(os.listdir(CORPUS)) if os.path.isdir(CORPUS) else []
+        if not names:
+            self.skipTest("fuzz/corpus is empty")
+        accepted = refused = 0
+        for name in names:
+            data = self.read_bytes(os.path.join(CORPUS, name))
+            frame = data[1:]
+            if data[:1] and data[0] & MODE_SEAL:
+                frame = sealed(frame)
+            if name.startswith("reduce") or (len(frame) >= 56 and struct.unpack_from("<Q", frame, 32)[0] > MOST_ELEMENTS):
+                continue
+            with self.subTest(name):
+                try:
+                    frame = frame[:decoder.parse(frame)[3]]
+                    floats = decoder.decode(frame)[3]
+                    accepted += 1
+                except decoder.Refused:
+                    floats = None
+                    refused += 1
+                self.assertEqual(self.tool_decodes(frame), floats)
+        self.assertTrue(accepted and refused, f"{accepted} accepted, {refused} refused")
+
+
+def sealed(frame):
+    """As fuzz/entries.c repairs a frame."""
+    if len(frame) < 56:
+        return frame
+    data = bytearray(frame)
+    data[:3] = b"GW\1"
+    head = 56
+    if data[3] == TERNARY:
+        bucket, count = struct.unpack_from("<I", data, 20)[0], struct.unpack_from("<Q", data, 32)[0]
+        head += 4 * Header(TERNARY, bucket=bucket, count=count).n_scalers()
+    if head <= len(data):
+        struct.pack_into("<Q", data, 40, len(data) - head)
+    struct.pack_into("<Q", data, 48, decoder.checksum(bytes(data), bytes(data[56:])))
+    return bytes(data)
+
+
+if __name__ == "__main__":
+    try:
+        library.check()
+    except library.Missing as missing:
+        print(f"skipped: {missing}")
+        sys.exit(77)
+    harness.main()
