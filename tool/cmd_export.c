@@ -5,8 +5,9 @@
 
 #include <stdio.h>
 
-/* Writes DIR/PREFIXNAME.npy for every tensor. Returns an exit status. */
-static int export_tensors(const struct gw_network *net, const float *values, const char *prefix, const char *folder)
+/* Writes DIR/PREFIXNAME.npy for every tensor and lists them in `files`. Returns an exit status. */
+static int export_tensors(const struct gw_network *net, const float *values, const char *prefix, const char *folder,
+                          json_t *files)
 {
     for (uint32_t t = 0; values && t < net->n_tensors; t++) {
         const struct gw_param *p = &net->tensors[t];
@@ -15,6 +16,7 @@ static int export_tensors(const struct gw_network *net, const float *values, con
             return tool_fail("the folder's name is too long");
         if (gw_npy_write(path, values + p->offset, p->dims, p->rank) != 0)
             return TOOL_FAILED;
+        json_array_append_new(files, json_string(path));
     }
     return TOOL_DONE;
 }
@@ -22,12 +24,14 @@ static int export_tensors(const struct gw_network *net, const float *values, con
 int gw_cmd_export(int argc, char **argv)
 {
     const char *from = NULL, *folder = NULL;
+    bool json = false;
     const tool_option options[] = {
         {"--from", "RUN", "a run's folder, or a parameter file", TOOL_TEXT, &from, 0, 0},
         {"-o", "DIR", "folder for the files; made where it is missing", TOOL_TEXT, &folder, 0, 0},
+        {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
     };
     const tool_usage usage = {
-        .synopsis = "export --from RUN -o DIR",
+        .synopsis = "export --from RUN -o DIR [--json]",
         .about = "Writes every tensor of a run's parameters as DIR/NAME.npy (conv1.weight.npy, ...), optimizer state of a\n"
                  "checkpoint as momentum.NAME.npy, and the moving average as ema.NAME.npy.",
         .example = "gradwire export --from runs/ternary -o parameters",
@@ -48,13 +52,17 @@ int gw_cmd_export(int argc, char **argv)
         gw_checkpoint_free(&c);
         return tool_fail_status(status, NULL);
     }
-    exit_status = export_tensors(&c.network, c.params, "", folder);
+    json_t *files = json_array();
+    exit_status = export_tensors(&c.network, c.params, "", folder, files);
     if (exit_status == TOOL_DONE)
-        exit_status = export_tensors(&c.network, c.momentum, "momentum.", folder);
+        exit_status = export_tensors(&c.network, c.momentum, "momentum.", folder, files);
     if (exit_status == TOOL_DONE)
-        exit_status = export_tensors(&c.network, c.ema, "ema.", folder);
-    if (exit_status == TOOL_DONE)
+        exit_status = export_tensors(&c.network, c.ema, "ema.", folder, files);
+    if (exit_status == TOOL_DONE && json)
+        exit_status = tool_print_json(json_pack("{s:s, s:I, s:O}", "net", c.network.name, "step", (json_int_t)c.step, "files", files));
+    else if (exit_status == TOOL_DONE)
         tool_note("%u tensors of %s written to %s", c.network.n_tensors, c.network.name, folder);
+    json_decref(files);
     gw_checkpoint_free(&c);
     return exit_status;
 }
