@@ -145,7 +145,8 @@ static void make_agree(uint8_t *frame, size_t size, const uint8_t *first, size_t
     memcpy(frame + AT_TENSOR, first + AT_TENSOR, AT_PAYLOAD_BYTES - AT_TENSOR);
     gw_put32(frame + AT_RANK, rank);
     size_t head = head_bytes(first);
-    if (mode & MODE_SCALERS && head <= size && head <= first_size)
+    /* A wild count makes the sum wrap. */
+    if (mode & MODE_SCALERS && head >= GW_HEADER_BYTES && head <= size && head <= first_size)
         memcpy(frame + GW_HEADER_BYTES, first + GW_HEADER_BYTES, head - GW_HEADER_BYTES);
 }
 
