@@ -1,11 +1,9 @@
 #define GW_HASH gw_hash_plain /* SSE2 or NEON, which every processor of the family has */
 #include "wire/hash_impl.h"
 
-#include "base/cpu.h"
-
 extern const struct gw_hash gw_hash_avx2, gw_hash_avx512;
 
-const struct gw_hash *gw_hash_for(int cpu)
+const struct gw_hash *gw_hash_for(enum gw_cpu cpu)
 {
 #if defined(__x86_64__)
     if (cpu == GW_CPU_AVX2)

@@ -3,6 +3,8 @@
 #ifndef GW_WIRE_HASH_H
 #define GW_WIRE_HASH_H
 
+#include "base/cpu.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,7 +22,7 @@ struct gw_hash {
 /* The one for gw_cpu(). */
 const struct gw_hash *gw_hash_now(void);
 
-/* One instruction set's; NULL where this build has none. `cpu` is an enum gw_cpu. */
-const struct gw_hash *gw_hash_for(int cpu);
+/* One instruction set's; NULL where this build has none. */
+const struct gw_hash *gw_hash_for(enum gw_cpu cpu);
 
 #endif

@@ -1,0 +1,54 @@
+/* Every instruction set's XXH3 gives the same hash, whole and in pieces, at any address. */
+#include "wire/hash.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MOST = 5000 };
+
+static void same_everywhere(void **state)
+{
+    (void)state;
+    uint8_t *bytes = malloc(MOST + 8);
+    void *memory = aligned_alloc(64, 64 * 64);
+    uint32_t x = 12345;
+    for (int i = 0; i < MOST + 8; i++)
+        bytes[i] = (uint8_t)((x = x * 1664525u + 1013904223u) >> 24);
+    for (enum gw_cpu cpu = GW_CPU_SCALAR; cpu <= GW_CPU_NEON; cpu++) {
+        const struct gw_hash *plain = gw_hash_for(GW_CPU_SCALAR), *hash = gw_hash_for(cpu);
+        if (!hash || (gw_cpu_best() != GW_CPU_NEON && cpu > gw_cpu_best()))
+            continue;
+        assert_true(hash->state_bytes <= 64 * 64);
+        for (size_t n = 0; n <= MOST; n += n < 300 ? 1 : 97) {
+            const uint8_t *at = bytes + n % 8;
+            uint64_t expected = plain->whole(at, n, n);
+            assert_int_equal(hash->whole(at, n, n), expected);
+            hash->begin(memory, n);
+            for (size_t done = 0, piece = 0; done < n; done += piece) {
+                piece = 1 + (done * 7 + n) % 700;
+                piece = piece < n - done ? piece : n - done;
+                hash->add(memory, at + done, piece);
+            }
+            assert_int_equal(hash->end(memory), expected);
+        }
+    }
+    free(memory);
+    free(bytes);
+}
+
+/* From xxHash's own documentation of the empty input. */
+static void known_answer(void **state)
+{
+    (void)state;
+    assert_int_equal(gw_hash_now()->whole("", 0, 0), 0x2D06800538D394C2ull);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(same_everywhere), cmocka_unit_test(known_answer)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
