@@ -41,6 +41,10 @@ static void scalers_by_hand(void **state)
     assert_true(own_scaler("ternary:clip=0.34", g, 10) == 1.02f);
     assert_true(own_scaler("ternary:clip=0.33", g, 10) == 10);
 
+    /* A limit that float32 cannot hold does not clip to nothing. */
+    const float least[4] = {0x1p-149f, -0x1p-149f, 0x1p-149f, -0x1p-149f};
+    assert_true(own_scaler("ternary:clip=0.001", least, 4) == 0x1p-149f);
+
     /* The clipped element is drawn for certain, as 7.5. */
     float out[10];
     gw_encoder *encoder = encoder_of(NULL, "ternary", 10);
@@ -74,14 +78,14 @@ static void scalers_of_random_tensors(void **state)
 {
     (void)state;
     const uint64_t lengths[] = {2, 7, 31, 33, 1000, 1024, 1025, 5000, 65536, 65537, 200003};
-    for (uint64_t seed = 1; seed <= 60; seed++) {
+    for (uint64_t seed = 1; seed <= 61; seed++) {
         struct numbers numbers = numbers_from(seed);
-        uint64_t n = lengths[seed % 11];
+        uint64_t n = seed == 61 ? 66 * 65536 + 5 : lengths[seed % 11]; /* the longest takes two waves of chunks */
         float *g = room_for(n, sizeof *g), scale = seed % 3 == 0 ? 0x1p-70f : seed % 3 == 1 ? 1 : 0x1p90f;
         float shift = (float)numbers_below(&numbers, 4);
         double sum = 0, squares = 0, most = 0;
         for (uint64_t i = 0; i < n; i++) {
-            g[i] = (numbers_bell(&numbers) + shift) * scale;
+            g[i] = (numbers_bell(&numbers) * (i < 100000 ? 1 : 1.5f) + shift) * scale;
             sum += g[i];
             squares += (double)g[i] * g[i];
             most = fabs((double)g[i]) > most ? fabs((double)g[i]) : most;
@@ -125,6 +129,32 @@ static void equal_elements_and_single_ones_come_back_exactly(void **state)
             check_exact("ternary", values[v], lengths[l]);
             check_exact("ternary:clip=0.001,bucket=100", values[v], lengths[l]);
         }
+}
+
+/* All 32 random bits of element 1,855,559 are ones under this seed (found by search). Where s * (2^32 / s) rounds to less than
+ * 2^32, only raising the quotient keeps that element. */
+static void the_largest_element_is_always_drawn(void **state)
+{
+    (void)state;
+    const uint64_t n = 1855560;
+    float s = 1;
+    while (s * (0x1p32f / s) >= 0x1p32f)
+        s = nextafterf(s, 2);
+    float *g = room_for(n, sizeof *g);
+    for (uint64_t i = 0; i < n; i++)
+        g[i] = s;
+    gw_codec *codec = codec_of(NULL, "ternary");
+    const gw_tensor tensor = {.n_elems = n};
+    gw_encoder *encoder;
+    assert_int_equal(gw_encoder_create(NULL, codec, &tensor, &encoder), GW_OK);
+    struct whole_frame frame = encode_whole(encoder, g, n, NULL, (gw_draw){.seed = 193});
+    uint64_t n_nonzero;
+    assert_int_equal(gw_frame_symbols(NULL, frame.bytes, frame.size, NULL, &n_nonzero, NULL), GW_OK);
+    assert_int_equal(n_nonzero, n);
+    free(frame.bytes);
+    free(g);
+    gw_encoder_destroy(encoder);
+    gw_codec_destroy(codec);
 }
 
 static void zeros_give_zeros(void **state)
@@ -511,10 +541,10 @@ static void the_hosts_float_modes_change_nothing(void **state)
     const uint64_t n = 70000;
     const unsigned host = 0x9FC0 | 0x4000; /* flush to zero, denormals are zero, round up */
     float *g = room_for(n, sizeof *g), *out[2] = {room_for(n, sizeof(float)), room_for(n, sizeof(float))};
-    for (int tiny = 0; tiny < 2; tiny++) {
+    for (int round = 0; round < 4; round++) {
         numbers_fill_bell(6, g, n);
         for (uint64_t i = 0; i < n; i++)
-            g[i] *= tiny ? 0x1p-133f : 0.3f;
+            g[i] *= round % 2 ? 0x1p-133f : 0.3f;
         struct whole_frame frames[2], averages[2], fused[2];
         gw_measure infos[2];
         double bits[2];
@@ -526,7 +556,7 @@ static void the_hosts_float_modes_change_nothing(void **state)
             int calls = 0;
             if (hostile)
                 _mm_setcsr(host);
-            gw_context *context = context_of(3);
+            gw_context *context = context_of(round < 2 ? 1 : 3);
             gw_encoder *encoder = encoder_of(context, "ternary", n), *bucketed = encoder_of(context, "ternary:share=off,bucket=512", n);
             uint8_t *bytes = room_for(bound = gw_encoder_bound(encoder, n), 1);
             gw_status ok[6];
@@ -767,6 +797,7 @@ int main(void)
         cmocka_unit_test(measures_by_hand),
         cmocka_unit_test(scalers_of_random_tensors),
         cmocka_unit_test(equal_elements_and_single_ones_come_back_exactly),
+        cmocka_unit_test(the_largest_element_is_always_drawn),
         cmocka_unit_test(zeros_give_zeros),
         cmocka_unit_test(every_code_size_and_bucket_comes_back),
         cmocka_unit_test(every_scale_comes_back),

@@ -1,0 +1,327 @@
+/* Ternary frames that nobody's encoder made: each rule of docs/wire-format.md broken once, and random bytes under a right checksum.
+ * They are refused, or decode to something; nothing is read or written outside. */
+#include "codec/ternary/ternary.h"
+#include "codecs.h"
+#include "wire/frame.h"
+
+#include <stdio.h>
+#include <zstd.h>
+
+/* ---- frames by hand ---------------------------------------------------------------------------------- */
+
+struct craft {
+    uint8_t code, flags;
+    uint32_t workers, bucket;
+    uint64_t count;
+    float scalers[4];
+    const void *payload;
+    size_t payload_bytes;
+};
+
+static struct whole_frame craft(struct craft c)
+{
+    struct gw_frame frame = {.codec = GW_WIRE_TERNARY, .code = c.code, .flags = c.flags, .workers = c.workers ? c.workers : 1,
+                             .bucket = c.bucket, .count = c.count, .payload_bytes = c.payload_bytes};
+    size_t n_scalers = (size_t)gw_frame_n_scalers(GW_WIRE_TERNARY, c.bucket, c.count);
+    struct whole_frame made = {room_for(56 + 4 * n_scalers + c.payload_bytes, 1), 0};
+    if (!c.scalers[0])
+        c.scalers[0] = 1;
+    memcpy(made.bytes + 56, c.scalers, 4 * n_scalers);
+    memcpy(made.bytes + 56 + 4 * n_scalers, c.payload, c.payload_bytes);
+    gw_frame_seal(made.bytes, &frame);
+    made.size = frame.frame_bytes;
+    return made;
+}
+
+/* What all readers of a frame say; they agree. */
+static gw_status readers_say(gw_context *context, struct whole_frame frame, uint64_t count)
+{
+    float *out = room_for(count + 1, sizeof *out);
+    out[count] = 77;
+    gw_status decoded = gw_decode(context, frame.bytes, frame.size, out, count);
+    assert_true(out[count] == 77);
+    free(out);
+    gw_status counted = gw_frame_symbols(context, frame.bytes, frame.size, NULL, NULL, NULL);
+    CHECK(decoded == counted, "decode says %d, symbols %d", decoded, counted);
+    gw_frame_info info;
+    if (gw_frame_parse(frame.bytes, frame.size, &info) == GW_OK && !info.average) {
+        const void *bytes = frame.bytes;
+        size_t bound = gw_reduce_bound(&bytes, &frame.size, 1), size;
+        uint8_t *average = room_for(bound, 1);
+        gw_status reduced = gw_reduce(context, &bytes, &frame.size, 1, NULL, average, bound, &size);
+        CHECK(decoded == reduced, "decode says %d, reduce %d", decoded, reduced);
+        free(average);
+    }
+    return decoded;
+}
+
+static void reads(gw_status expected, int line, struct craft c)
+{
+    struct whole_frame frame = craft(c);
+    gw_status status = readers_say(NULL, frame, c.count);
+    CHECK(status == expected, "line %d: %d (%s)", line, status, gw_last_error());
+    free(frame.bytes);
+}
+
+#define PAYLOAD(text) .payload = text, .payload_bytes = sizeof text - 1
+#define ACCEPTED(...) reads(GW_OK, __LINE__, (struct craft){__VA_ARGS__})
+#define REFUSED(...) reads(GW_ERR_FRAME_PAYLOAD, __LINE__, (struct craft){__VA_ARGS__})
+#define NOT_A_FIELD(...) reads(GW_ERR_FRAME_FIELD, __LINE__, (struct craft){__VA_ARGS__})
+
+static void two_bit_codes(void **state)
+{
+    (void)state;
+    ACCEPTED(.code = CODE_2BIT, .count = 4, PAYLOAD("\x86")); /* +1, 0, -1, +1 */
+    REFUSED(.code = CODE_2BIT, .count = 4, PAYLOAD("\x87"));  /* 11 */
+    REFUSED(.code = CODE_2BIT, .count = 4, PAYLOAD("\xC6"));
+    ACCEPTED(.code = CODE_2BIT, .count = 3, PAYLOAD("\x46"));
+    REFUSED(.code = CODE_2BIT, .count = 3, PAYLOAD("\x06")); /* padding is not 01 */
+    REFUSED(.code = CODE_2BIT, .count = 3, PAYLOAD("\x86"));
+    REFUSED(.code = CODE_2BIT, .count = 3, PAYLOAD("\xC6"));
+    REFUSED(.code = CODE_2BIT, .count = 4, PAYLOAD("\x86\x55")); /* too long, too short */
+    REFUSED(.code = CODE_2BIT, .count = 5, PAYLOAD("\x86"));
+    REFUSED(.code = CODE_2BIT, .count = 1, PAYLOAD(""));
+    ACCEPTED(.code = CODE_2BIT, .count = 0, PAYLOAD(""));
+    REFUSED(.code = CODE_2BIT, .count = 0, PAYLOAD("\x55"));
+}
+
+static void base_three_codes(void **state)
+{
+    (void)state;
+    ACCEPTED(.code = CODE_BASE3, .count = 5, PAYLOAD("\xF2"));
+    REFUSED(.code = CODE_BASE3, .count = 5, PAYLOAD("\xF3"));
+    REFUSED(.code = CODE_BASE3, .count = 5, PAYLOAD("\xFF"));
+    ACCEPTED(.code = CODE_BASE3, .count = 1, PAYLOAD("\x7A")); /* 2 + 3 + 9 + 27 + 81 */
+    REFUSED(.code = CODE_BASE3, .count = 1, PAYLOAD("\x02"));  /* missing values are not 1 */
+    REFUSED(.code = CODE_BASE3, .count = 1, PAYLOAD("\x7D"));
+    REFUSED(.code = CODE_BASE3, .count = 4, PAYLOAD("\xCA"));
+    /* 64 elements: the last byte's fifth value is past the last word. */
+    ACCEPTED(.code = CODE_BASE3, .count = 64, PAYLOAD("yyyyyyyyyyyyy"));
+    REFUSED(.code = CODE_BASE3, .count = 64, PAYLOAD("yyyyyyyyyyyy\xCA"));
+    REFUSED(.code = CODE_BASE3, .count = 64, PAYLOAD("yyyyyyyyyyyy\x28"));
+    REFUSED(.code = CODE_BASE3, .count = 5, PAYLOAD("yy"));
+    REFUSED(.code = CODE_BASE3, .count = 6, PAYLOAD("y"));
+}
+
+static void masks(void **state)
+{
+    (void)state;
+    ACCEPTED(.code = CODE_MASK, .count = 5, PAYLOAD("\2\0\0\0" "\x13\x05"));
+    REFUSED(.code = CODE_MASK, .count = 5, PAYLOAD("\2\0\0\0" "\x33\x05")); /* past the last element */
+    REFUSED(.code = CODE_MASK, .count = 5, PAYLOAD("\2\0\0\0" "\x13\x0D")); /* signs' padding */
+    REFUSED(.code = CODE_MASK, .count = 5, PAYLOAD("\1\0\0\0" "\x13"));     /* signs missing */
+    REFUSED(.code = CODE_MASK, .count = 5, PAYLOAD("\3\0\0\0" "\x13\x05\0"));
+    REFUSED(.code = CODE_MASK, .count = 9, PAYLOAD("\1\0\0\0" "\x13"));
+    REFUSED(.code = CODE_MASK, .count = 5, PAYLOAD("\0\0\0\0"));
+    ACCEPTED(.code = CODE_MASK, .count = 5, PAYLOAD("\1\0\0\0" "\0"));
+}
+
+static void gap_codes(void **state)
+{
+    (void)state;
+    ACCEPTED(.code = CODE_GAPS, .count = 5, PAYLOAD("\6\0\0\0" "\0\2\0\0" "\x0A" "\1")); /* 1, 3 */
+    REFUSED(.code = CODE_GAPS, .count = 3, PAYLOAD("\6\0\0\0" "\0\2\0\0" "\x0A" "\1"));
+    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\6\0\0\0" "\0\2\0\0" "\x1A" "\1")); /* padding */
+    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\6\0\0\0" "\0\2\0\0" "\x0A" "\5")); /* signs' padding */
+    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\5\0\0\0" "\0\2\0\0" "\x0A"));
+    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\7\0\0\0" "\0\2\0\0" "\x0A" "\1\0"));
+    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\6\0\0\0" "\x11\2\0\0" "\x0A" "\1")); /* k = 17 */
+    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\6\0\0\0" "\0\6\0\0" "\xFF" "\1"));   /* six of five */
+    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\3\0\0\0" "\0\2\0"));
+    ACCEPTED(.code = CODE_GAPS, .count = 5, PAYLOAD("\4\0\0\0" "\0\0\0\0"));
+}
+
+static void tables(void **state)
+{
+    (void)state;
+    REFUSED(.code = CODE_MASK, .count = 5, PAYLOAD("\2\0\0"));
+    REFUSED(.code = CODE_MASK, .count = 5, PAYLOAD("\3\0\0\0" "\x13\x05")); /* sizes and payload differ */
+    REFUSED(.code = CODE_MASK, .count = 5, PAYLOAD("\1\0\0\0" "\x13\x05"));
+    REFUSED(.code = CODE_MASK, .count = 5, PAYLOAD("\2\0\0\x20" "\x13\x05")); /* a code, where the header has it */
+    REFUSED(.code = CODE_MASK, .count = 5, PAYLOAD("\2\0\0\x80" "\x13\x05")); /* zstd, where there is none */
+    REFUSED(.code = CODE_MASK, .flags = GW_FLAG_ENTROPY, .count = 5, PAYLOAD("\2\0\0\x80" "\x13\x05")); /* not zstd */
+    ACCEPTED(.code = CODE_MASK, .flags = GW_FLAG_ENTROPY, .count = 5, PAYLOAD("\2\0\0\0" "\x13\x05"));
+    ACCEPTED(.code = CODE_2BIT, .flags = GW_FLAG_ENTROPY, .count = 4, PAYLOAD("\1\0\0\0" "\x86"));
+    REFUSED(.code = CODE_2BIT, .flags = GW_FLAG_ENTROPY, .count = 4, PAYLOAD("\x86"));
+    ACCEPTED(.code = CODE_MIXED, .count = 4, PAYLOAD("\1\0\0\0" "\x86"));
+    ACCEPTED(.code = CODE_MIXED, .count = 5, PAYLOAD("\2\0\0\x20" "\x13\x05"));
+    REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\2\0\0\x40" "\x13\x05")); /* packed */
+    REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\2\0\0\x50" "\x13\x05"));
+    REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\2\0\0\x60" "\x13\x05")); /* mixed in mixed */
+    REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\2\0\0\x70" "\x13\x05"));
+    REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\xFF\xFF\xFF\x0F" "\x13\x05"));
+}
+
+static void fields(void **state)
+{
+    (void)state;
+    const float nan = NAN, inf = INFINITY;
+    ACCEPTED(.code = CODE_2BIT, .count = 4, .bucket = 2, .scalers = {1, 0}, PAYLOAD("\x86"));
+    REFUSED(.code = CODE_2BIT, .count = 4, .bucket = 2, .scalers = {1, -1}, PAYLOAD("\x86"));
+    REFUSED(.code = CODE_2BIT, .count = 4, .bucket = 2, .scalers = {1, nan}, PAYLOAD("\x86"));
+    REFUSED(.code = CODE_2BIT, .count = 4, .bucket = 2, .scalers = {1, inf}, PAYLOAD("\x86"));
+    REFUSED(.code = CODE_2BIT, .count = 4, .scalers = {-0x1p-149f}, PAYLOAD("\x86"));
+    ACCEPTED(.code = CODE_2BIT, .flags = GW_FLAG_PRIVATE, .count = 4, PAYLOAD("\x86"));
+    NOT_A_FIELD(.code = CODE_PACKED, .count = 4, PAYLOAD("\x86"));
+    NOT_A_FIELD(.code = CODE_RADIX, .count = 4, PAYLOAD("\x86"));
+    NOT_A_FIELD(.code = 7, .count = 4, PAYLOAD("\x86"));
+    NOT_A_FIELD(.code = 255, .count = 4, PAYLOAD("\x86"));
+    NOT_A_FIELD(.code = CODE_2BIT, .flags = GW_FLAG_AVERAGE, .count = 4, PAYLOAD("\x86"));
+    NOT_A_FIELD(.code = CODE_BASE3, .flags = GW_FLAG_AVERAGE, .count = 4, PAYLOAD("\x86"));
+    NOT_A_FIELD(.code = CODE_MASK, .flags = GW_FLAG_AVERAGE, .count = 4, PAYLOAD("\1\0\0\0\0"));
+    NOT_A_FIELD(.code = CODE_PACKED, .flags = GW_FLAG_AVERAGE | GW_FLAG_PRIVATE, .count = 4, PAYLOAD("\1\1"));
+}
+
+/* Averages of two workers: digits 0..4 in three planes, base 5, nonzero sums in base 4. */
+#define TWO .flags = GW_FLAG_AVERAGE, .workers = 2
+
+static void averages(void **state)
+{
+    (void)state;
+    ACCEPTED(TWO, .code = CODE_PACKED, .count = 3, PAYLOAD("\2\2\4")); /* 0, 3, 4 */
+    REFUSED(TWO, .code = CODE_PACKED, .count = 3, PAYLOAD("\3\2\5"));  /* the first is 5 */
+    REFUSED(TWO, .code = CODE_PACKED, .count = 3, PAYLOAD("\2\6\4"));  /* the third is 6 */
+    REFUSED(TWO, .code = CODE_PACKED, .count = 3, PAYLOAD("\2\2\xC"));
+    REFUSED(TWO, .code = CODE_PACKED, .count = 3, PAYLOAD("\xA\2\4")); /* padding */
+    REFUSED(TWO, .code = CODE_PACKED, .count = 3, PAYLOAD("\2\2"));
+    REFUSED(TWO, .code = CODE_PACKED, .count = 3, PAYLOAD("\2\2\4\0"));
+    /* whole groups of 64 go through a kernel */
+    static uint8_t packed[3 * 8 + 3];
+    for (int top = 0; top < 3; top++) {
+        memset(packed, 0, sizeof packed);
+        packed[16 + 5] = 0x10;
+        if (top == 1)
+            packed[5] = 0x10; /* 5 */
+        if (top == 2)
+            packed[24] = packed[26] = 1; /* in the last, short group */
+        struct craft c = {TWO, .code = CODE_PACKED, .count = 65, .payload = packed, .payload_bytes = 27};
+        reads(top ? GW_ERR_FRAME_PAYLOAD : GW_OK, __LINE__, c);
+        c.bucket = 64;
+        c.scalers[1] = 2;
+        reads(top ? GW_ERR_FRAME_PAYLOAD : GW_OK, __LINE__, c);
+    }
+
+    struct gw_radix five = gw_radix_tight(5);
+    assert_true(five.bytes > 1); /* so three digits are a short word: one byte */
+    ACCEPTED(TWO, .code = CODE_RADIX, .count = 3, PAYLOAD("\x7C"));
+    REFUSED(TWO, .code = CODE_RADIX, .count = 3, PAYLOAD("\x7D"));
+    REFUSED(TWO, .code = CODE_RADIX, .count = 3, PAYLOAD("\x7C\0"));
+
+    ACCEPTED(TWO, .code = CODE_GAPS, .count = 5, PAYLOAD("\6\0\0\0" "\0\2\0\0" "\x0A" "\x0F"));
+    REFUSED(TWO, .code = CODE_GAPS, .count = 5, PAYLOAD("\6\0\0\0" "\0\2\0\0" "\x0A" "\x10")); /* two digits of base 4 */
+    REFUSED(TWO, .code = CODE_GAPS, .count = 5, PAYLOAD("\5\0\0\0" "\0\2\0\0" "\x0A"));
+    REFUSED(TWO, .code = CODE_GAPS, .count = 5, PAYLOAD("\7\0\0\0" "\0\2\0\0" "\x0A" "\x0F\0"));
+    REFUSED(TWO, .code = CODE_MIXED, .count = 3, PAYLOAD("\3\0\0\0" "\2\2\4"));
+    ACCEPTED(TWO, .code = CODE_MIXED, .count = 3, PAYLOAD("\3\0\0\x40" "\2\2\4"));
+}
+
+/* zstd around content that is too long, too short, or right. */
+static void compressed_chunks(void **state)
+{
+    (void)state;
+    static uint8_t content[100000], payload[100000];
+    for (int code = CODE_2BIT; code <= CODE_RADIX; code++) {
+        bool average = code >= CODE_PACKED;
+        const uint64_t n = 64;
+        size_t right = code == CODE_2BIT ? 16 : code == CODE_BASE3 ? 13 : code == CODE_MASK ? 8 : code == CODE_GAPS ? 4 : code == CODE_PACKED ? 24 : 22;
+        if (code == CODE_RADIX) { /* bytewise: three digits of base 5 in a byte */
+            struct gw_radix five = gw_radix_bytewise(5);
+            right = gw_radix_bytes(&five, n);
+        }
+        const size_t lengths[] = {right, right - 1, right + 1, 0, 17000, 90000};
+        for (size_t l = 0; l < 6; l++) {
+            memset(content, code == CODE_2BIT ? 0x55 : code == CODE_BASE3 ? 121 : 0, sizeof content);
+            size_t bytes = ZSTD_compress(payload + 4, sizeof payload - 4, content, lengths[l], 1);
+            gw_put32(payload, (uint32_t)bytes | 0x80000000u);
+            struct craft c = {.code = (uint8_t)code, .count = n, .payload = payload, .payload_bytes = 4 + bytes,
+                              .flags = GW_FLAG_ENTROPY | (average ? GW_FLAG_AVERAGE : 0), .workers = average ? 2 : 1};
+            reads(l ? GW_ERR_FRAME_PAYLOAD : GW_OK, 1000 * code + (int)l, c);
+            if (l == 0) { /* two zstd frames, or something behind one */
+                c.payload_bytes++;
+                gw_put32(payload, (uint32_t)(bytes + 1) | 0x80000000u);
+                reads(GW_ERR_FRAME_PAYLOAD, 1000 * code + 10, c);
+            }
+        }
+    }
+}
+
+/* ---- random bytes ------------------------------------------------------------------------------------ */
+
+static void mutate(gw_context *context, struct whole_frame frame, uint64_t count, uint64_t seed, uint32_t tally[2])
+{
+    struct numbers numbers = numbers_from(seed);
+    struct whole_frame altered = frame_of(frame.bytes, frame.size);
+    for (uint32_t k = numbers_below(&numbers, 4) + 1; k && altered.size > 56; k--) {
+        /* half of them near the front, where tables and heads of chunks stand */
+        uint32_t span = (uint32_t)altered.size - 56, near = span < 24 ? span : 24;
+        uint32_t at = 56 + (numbers_below(&numbers, 2) ? numbers_below(&numbers, near) : numbers_below(&numbers, span));
+        altered.bytes[at] = (uint8_t)(numbers_below(&numbers, 2) ? numbers_word(&numbers) : altered.bytes[at] ^ 1u << numbers_below(&numbers, 8));
+    }
+    if (seed % 5 == 0) { /* another code, other flags, more workers */
+        altered.bytes[4] = (uint8_t)numbers_below(&numbers, 7);
+        altered.bytes[5] ^= (uint8_t)(1u << numbers_below(&numbers, 3));
+        if (altered.bytes[5] & GW_FLAG_AVERAGE)
+            gw_put16(altered.bytes + 6, (uint16_t)(1 + numbers_below(&numbers, seed % 2 ? 5 : GW_MAX_WORKERS)));
+    }
+    gw_frame_reseal(altered.bytes, altered.size);
+    gw_status status = readers_say(context, altered, count);
+    CHECK(status == GW_OK || status == GW_ERR_FRAME_PAYLOAD || status == GW_ERR_FRAME_FIELD, "seed %llu: %d", (unsigned long long)seed, status);
+    tally[status == GW_OK]++;
+    free(altered.bytes);
+}
+
+static void random_bytes_do_no_harm(void **state)
+{
+    (void)state;
+    const char *pushes[] = {"code=2bit", "code=base3", "code=mask", "code=gaps", "code=2bit,entropy=on", "code=mask,entropy=on",
+                            "code=gaps,entropy=on", "code=base3,entropy=on,bucket=100", "entropy=on"};
+    const char *pulls[] = {"pull=packed", "pull=radix", "pull=gaps", "pull=packed,entropy=on", "pull=radix,entropy=on",
+                           "pull=gaps,entropy=on", "entropy=on"};
+    const uint64_t lengths[] = {5, 300, 66000};
+    gw_context *two = context_of(2);
+    uint32_t tally[2] = {0, 0};
+    for (size_t l = 0; l < 3; l++)
+        for (size_t k = 0; k < 9; k++) {
+            uint64_t n = lengths[l];
+            char spec[80];
+            snprintf(spec, sizeof spec, "ternary:clip=0,%s", pushes[k]);
+            gw_encoder *encoder = encoder_of(NULL, spec, n);
+            float *g = room_for(n, sizeof *g), *shared = room_for(n, sizeof *shared);
+            numbers_fill_bell(k, g, n);
+            for (uint64_t i = 0; i < n; i++)
+                shared[i] = k % 2 ? 90 : 6;
+            struct whole_frame frames[3];
+            for (uint32_t r = 0; r < 3; r++)
+                frames[r] = encode_whole(encoder, g, n, shared, (gw_draw){.rank = r});
+            snprintf(spec, sizeof spec, "ternary:%s", pulls[k % 7]);
+            struct whole_frame average = reduce_frames(NULL, frames, 3, spec);
+            for (uint64_t seed = 1; seed <= (n > 1000 ? 60 : 700); seed++) {
+                mutate(seed % 3 ? NULL : two, frames[seed % 3], n, seed + 10000 * k, tally);
+                mutate(seed % 3 ? NULL : two, average, n, seed + 10000 * k, tally);
+            }
+            for (uint32_t r = 0; r < 3; r++)
+                free(frames[r].bytes);
+            free(average.bytes);
+            free(g);
+            free(shared);
+            gw_encoder_destroy(encoder);
+        }
+    gw_context_destroy(two);
+    CHECK(tally[0] > 3000 && tally[1] > 3000, "%u refused, %u accepted", tally[0], tally[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_bit_codes),
+        cmocka_unit_test(base_three_codes),
+        cmocka_unit_test(masks),
+        cmocka_unit_test(gap_codes),
+        cmocka_unit_test(tables),
+        cmocka_unit_test(fields),
+        cmocka_unit_test(averages),
+        cmocka_unit_test(compressed_chunks),
+        cmocka_unit_test(random_bytes_do_no_harm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
