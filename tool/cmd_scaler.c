@@ -4,6 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Whether the specification asks for buckets: read from its canonical text, where every option is spelled out. */
+static bool has_buckets(const gw_codec *codec)
+{
+    const char *option = strstr(gw_codec_canonical(codec), "bucket=");
+    return option && strtoull(option + strlen("bucket="), NULL, 10) > 0;
+}
+
 /* Measures one worker's tensor; own numbers go to *own (freed by the caller), their count to *count.
  * Returns 0, or an exit status with the message printed. */
 static int measure(gw_context *context, const gw_codec *codec, const char *path, uint64_t *n_elems, float **own,
@@ -23,7 +30,7 @@ static int measure(gw_context *context, const gw_codec *codec, const char *path,
     }
     *n_elems = tensor.n_elems;
     *count = gw_encoder_shared_count(encoder);
-    if (*count == 0) {
+    if (*count == 0 && (tensor.n_elems || !has_buckets(codec))) { /* no elements have no buckets, and no scalers */
         status = tool_wrong_use("%s: workers share no scaler under %s", path, gw_codec_canonical(codec));
         goto done;
     }
@@ -73,13 +80,6 @@ static int combine(gw_context *context, const gw_codec *codec, char **paths, int
                              (unsigned long long)first_elems, paths[i], (unsigned long long)n_elems);
     }
     return 0;
-}
-
-/* Whether the specification asks for buckets: read from its canonical text, where every option is spelled out. */
-static bool has_buckets(const gw_codec *codec)
-{
-    const char *option = strstr(gw_codec_canonical(codec), "bucket=");
-    return option && strtoull(option + strlen("bucket="), NULL, 10) > 0;
 }
 
 static int print_scalers(const float *shared, uint64_t count, bool buckets, bool json)

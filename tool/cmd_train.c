@@ -154,7 +154,7 @@ int gw_cmd_train(int argc, char **argv)
         {"--schedule", "S", "const, poly:P or step:E1,E2,...", TOOL_TEXT, &o.schedule, 0, 0},
         {"--weight-decay", "X", "added to the average gradient, biases included", TOOL_DOUBLE, &o.weight_decay, 0, 0},
         {"--ema", "D", "evaluate a moving average of the parameters, decay min(D, (1+t)/(10+t))", TOOL_DOUBLE, &o.ema, 0, 0},
-        {"--seed", "S", "first parameters, order of samples, draws", TOOL_U64, &o.seed, 0, 0},
+        {"--seed", "S", "first parameters, order of samples, draws", TOOL_U64, &o.seed, 0, INT64_MAX},
         {"--plan", "PLAN", "none: a group of tensors per layer; single: one group", TOOL_TEXT, &o.plan, 0, 0},
         {"--nonfinite", "skip|stop", "at a NaN or infinity: drop the step, or end the run", TOOL_TEXT, &nonfinite, 0, 0},
         {"--threads", "K", "computing threads of each worker", TOOL_U32, &o.threads, 1, 256},
