@@ -15,7 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FOREVER UINT32_MAX
+/* How often a pipeline with nothing to do looks whether its caller left something without a message. */
+#define IDLE_MS 1000
 
 /* ---- verdicts ---------------------------------------------------------------------------------------- */
 
@@ -474,11 +475,12 @@ static gw_status begin_step(struct gw_exchange *ex, uint32_t step, bool account)
     return status;
 }
 
-/* Looks at what the caller left. The message is kept for the next time. */
-static gw_status handle_wake(struct gw_exchange *ex, gw_message *message, bool *stop)
+/* Looks at what the caller left. wake: the message that said so, which is kept for the next time; NULL where none came. */
+static gw_status look(struct gw_exchange *ex, void *wake, bool *stop)
 {
     pthread_mutex_lock(&ex->lock);
-    ex->wake = message->bytes;
+    if (wake)
+        ex->wake = wake;
     *stop = ex->stop;
     bool begun = ex->begun, account = ex->begun_account;
     uint32_t step = ex->begun_step, n = ex->n_submitted;
@@ -486,7 +488,6 @@ static gw_status handle_wake(struct gw_exchange *ex, gw_message *message, bool *
     ex->n_submitted = 0;
     ex->begun = false;
     pthread_mutex_unlock(&ex->lock);
-    message->bytes = NULL;
 
     if (*stop)
         return GW_OK;
@@ -552,12 +553,15 @@ static gw_status turn(struct gw_exchange *ex, bool *stop)
     gw_status status;
     bool waited = false; /* one deadline has passed in silence */
     for (;;) {
-        status = ex->link.ops->recv(ex->link.self, ex->n_in_flight ? ex->timeout_ms : FOREVER, &message);
+        status = ex->link.ops->recv(ex->link.self, ex->n_in_flight ? ex->timeout_ms : IDLE_MS, &message);
         if (status != GW_ERR_TIMEOUT)
             break;
+        /* Nothing is due. A wake that went astray (two exchanges on one link) must not leave the caller waiting for ever. */
+        if (!ex->n_in_flight)
+            return look(ex, NULL, stop);
         /* A member that owes something itself is named at the first deadline. One that may be waiting for another in turn
          * gets a second one, in which whoever waits for the silent member directly will have told us its name. */
-        if (ex->n_in_flight && gw_silent_members(ex, waited))
+        if (gw_silent_members(ex, waited))
             return GW_ERR_TIMEOUT;
         waited = true;
     }
@@ -566,7 +570,7 @@ static gw_status turn(struct gw_exchange *ex, bool *stop)
         return status;
     }
     if (is_wake(ex, &message))
-        return handle_wake(ex, &message, stop);
+        return look(ex, message.bytes, stop);
     status = handle(ex, &message);
     gw_buffers_give(&ex->buffers, message.bytes);
     return status;
