@@ -87,7 +87,9 @@ gw_status gw_frame_symbols(gw_context *context, const void *src, size_t src_byte
             return GW_ERR_MEMORY;
     }
     memset(counts, 0, n_symbols * sizeof *counts);
+    gw_float_env env = gw_float_enter();
     gw_status status = record->symbols(context, &frame, counts);
+    gw_float_leave(env);
     if (status == GW_OK) {
         if (n_nonzero)
             *n_nonzero = frame.count - counts[frame.workers];
