@@ -39,7 +39,7 @@ static struct team make_team(gw_context *context, uint64_t seed, uint32_t n_work
         numbers_fill_bell(1000 * seed + r, g, n);
         for (uint64_t i = 0; i < n; i++)
             g[i] *= 0.6f; /* below 3 */
-        team.pushes[r] = encode_whole(encoder, g, n, team.scalers, (gw_draw){.seed = seed, .rank = r, .step = 9});
+        team.pushes[r] = encode_whole(encoder, g, n, team.scalers, (gw_draw){.seed = seed, .rank = r + (uint32_t)seed % 3, .step = 9});
         gw_encoder_destroy(encoder);
         /* pushes decode rightly, says ternary_test.c */
         decode_into(NULL, team.pushes[r], g, n);
