@@ -7,6 +7,7 @@
 
 #include <float.h>
 #include <stdio.h>
+#include <xxhash.h>
 
 static const gw_draw at_step = {.seed = 0x0123456789ABCDEFull, .rank = 3, .step = 41};
 
@@ -532,6 +533,62 @@ static void every_place_in_a_run_draws_its_own(void **state)
         free(frames[i].bytes);
 }
 
+/* ---- known bytes --------------------------------------------------------------------------------------- */
+
+/* Frames that hold no zstd, hashed together: the same on every machine and instruction set, and in every version that keeps the wire
+ * format. Where the format changes on purpose the number changes with it. */
+static void frames_are_known_to_the_byte(void **state)
+{
+    (void)state;
+    const char *pushes[] = {"ternary:entropy=off", "ternary:code=2bit,entropy=off", "ternary:code=base3,entropy=off",
+                            "ternary:code=mask,entropy=off", "ternary:code=gaps,entropy=off", "ternary:bucket=100,clip=1.5,entropy=off"};
+    const char *pulls[] = {"ternary:entropy=off", "ternary:pull=packed,entropy=off", "ternary:pull=radix,entropy=off", "ternary:pull=gaps,entropy=off"};
+    const uint64_t lengths[] = {1, 1000, 70001};
+    const float scales[] = {1, 0x1p-133f, 0x1p124f};
+    XXH3_state_t *hash = XXH3_createState();
+    XXH3_64bits_reset(hash);
+    for (size_t l = 0; l < 3; l++)
+        for (size_t k = 0; k < 6; k++) {
+            uint64_t n = lengths[l];
+            gw_encoder *encoder = encoder_of(NULL, pushes[k], n);
+            uint64_t n_scalers = gw_encoder_shared_count(encoder);
+            float *g = room_for(n, sizeof *g), *own = room_for(n_scalers, sizeof *own), *shared = room_for(n_scalers, sizeof *shared);
+            memset(shared, 0, n_scalers * sizeof *shared);
+            struct whole_frame frames[5];
+            for (int pass = 0; pass < 2; pass++)
+                for (uint32_t r = 0; r < 5; r++) {
+                    numbers_fill_bell(r + 1, g, n);
+                    for (uint64_t i = 0; i < n; i++)
+                        g[i] *= scales[k % 3];
+                    measure(encoder, g, own);
+                    for (uint64_t b = 0; b < n_scalers; b++)
+                        shared[b] = own[b] > shared[b] ? own[b] : shared[b];
+                    if (pass) {
+                        frames[r] = encode_slice(encoder, g, shared, (gw_draw){.seed = 20261121, .rank = r, .step = 77}, 0, n);
+                        XXH3_64bits_update(hash, frames[r].bytes, frames[r].size);
+                    }
+                }
+            for (size_t p = 0; p < 4; p++) {
+                struct whole_frame average = reduce_frames(NULL, frames, 5, pulls[p]);
+                float *out = room_for(n, sizeof *out);
+                decode_into(NULL, average, out, n);
+                XXH3_64bits_update(hash, average.bytes, average.size);
+                XXH3_64bits_update(hash, out, n * sizeof *out);
+                free(out);
+                free(average.bytes);
+            }
+            for (uint32_t r = 0; r < 5; r++)
+                free(frames[r].bytes);
+            free(g);
+            free(own);
+            free(shared);
+            gw_encoder_destroy(encoder);
+        }
+    uint64_t digest = XXH3_64bits_digest(hash);
+    XXH3_freeState(hash);
+    CHECK(digest == 0x8e112faa3f613e0eull, "the frames hash to 0x%016llx", (unsigned long long)digest);
+}
+
 /* ---- flush-to-zero ----------------------------------------------------------------------------------- */
 
 static void the_hosts_float_modes_change_nothing(void **state)
@@ -807,6 +864,7 @@ int main(void)
         cmocka_unit_test(slices_that_are_not_aligned_are_refused),
         cmocka_unit_test(measure_encode_is_measure_and_encode),
         cmocka_unit_test(every_place_in_a_run_draws_its_own),
+        cmocka_unit_test(frames_are_known_to_the_byte),
         cmocka_unit_test(the_hosts_float_modes_change_nothing),
         cmocka_unit_test(nan_and_infinity_are_found_and_refused),
         cmocka_unit_test(scalers_below_ones_own_are_refused),
