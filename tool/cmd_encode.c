@@ -1,5 +1,6 @@
 /* gradwire encode: a worker's tensor into a frame. */
 #include "tool.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,8 @@ static int load_scalers(const char *given, uint64_t count, float *shared)
                                   "'gradwire scaler --json' writes",
                                   (unsigned long long)count);
         shared[0] = (float)number;
+        if (!(number >= 0) || !isfinite(shared[0]))
+            return tool_wrong_use("--scaler is %s, and must be a float32 number, 0 or more", given);
         return 0;
     }
     json_error_t error;

@@ -2,6 +2,7 @@
 #ifndef GW_TRAIN_FILE_H
 #define GW_TRAIN_FILE_H
 
+#include <dirent.h>
 #include <gradwire/status.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -13,6 +14,9 @@ struct gw_file {
 
 /* Makes the folder where it is missing (its parent must exist). */
 gw_status gw_folder_create(const char *folder);
+
+/* Keeps other runs out of a folder until closedir(*lock), or the process's end however it comes. */
+gw_status gw_folder_lock(const char *folder, DIR **lock);
 
 gw_status gw_file_open(const char *folder, const char *name, struct gw_file *file);
 

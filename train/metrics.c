@@ -21,6 +21,7 @@ gw_status gw_metrics_open(struct gw_metrics *m, const char *out)
     if (!out)
         return GW_OK;
     GW_TRY(gw_folder_create(out));
+    GW_TRY(gw_folder_lock(out, &m->lock));
     GW_TRY(gw_file_open(out, "metrics.jsonl", &m->lines));
     GW_TRY(gw_file_open(out, EVENT_FILE, &m->events));
     gw_tensorboard_begin(m->events.stream, wall_time());
@@ -172,6 +173,9 @@ void gw_metrics_abandon(struct gw_metrics *m)
 {
     gw_file_discard(&m->lines, m->n_steps > 0);
     gw_file_discard(&m->events, m->n_steps > 0);
+    if (m->lock)
+        closedir(m->lock);
+    m->lock = NULL;
 }
 
 static json_t *real_or_null(double value)

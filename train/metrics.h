@@ -19,6 +19,7 @@ struct gw_step_record {
 
 struct gw_metrics {
     struct gw_file lines, events;
+    DIR *lock; /* of the run's folder; NULL: nothing is written */
     double last_flush;
     uint64_t steps, steps_per_epoch; /* planned */
     uint64_t window_begin;           /* train_loss and train_accuracy are means from this step on */

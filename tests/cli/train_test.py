@@ -47,6 +47,20 @@ class Train(harness.Case):
                 os.remove(path)
         return folder
 
+    def test_two_runs_one_folder(self):
+        out = self.path("run")
+        first = subprocess.Popen([harness.TOOL, "train", *SMALL[:-1], "100000", "--out", out], stderr=subprocess.DEVNULL)
+        try:
+            for _ in range(600):
+                if os.path.exists(os.path.join(out, "metrics.jsonl.partial")):
+                    break
+                time.sleep(0.1)
+            self.refused(1, "train", *SMALL, "--out", out, says="another run is writing")
+        finally:
+            first.kill()
+            first.wait()
+        self.ok("train", *SMALL, "--out", out)
+
     def test_run_folder(self):
         out = self.path("run")
         printed = self.ok_json("train", *SMALL, "--workers", 3, "--codec", "ternary", "--seed", 5, "--out", out)

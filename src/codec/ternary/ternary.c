@@ -15,12 +15,13 @@ static const char *const pulls[] = {"auto", "packed", "radix", "gaps", NULL};
 static const char *const entropies[] = {"auto", "on", "off", NULL};
 
 static const gw_codec_option options[] = {
-    {"clip", "2.5", "0 or more; 0 switches clipping off", "gradients are limited to this many standard deviations (eq. 21)"},
+    {"clip", "2.5", "0 to 1e30; 0 switches clipping off",
+     "gradients are limited to this many standard deviations (eq. 21), where that is not below |mean|"},
     {"share", "on", "on|off", "workers share the largest scaler (eq. 4); off: each its own, and the average is float"},
     {"bucket", "0", "0 or a number of elements up to 2^30; 0 is one scaler for a tensor", "each bucket has its own sigma and scaler"},
     {"scope", "layer", "layer|global", "global: one scaler for the whole network"},
     {"skip", "", "tensor names with * and ?, or last; several joined by +", "tensors left in float32; last is the last layer"},
-    {"min", "0", "a number of elements", "tensors with fewer elements are left in float32"},
+    {"min", "0", "a number of elements up to 10^18", "tensors with fewer elements are left in float32"},
     {"code", "auto", "auto|2bit|base3|mask|gaps", "how pushed values are packed; auto takes the smallest"},
     {"pull", "auto", "auto|packed|radix|gaps", "how sums are packed; auto takes the smallest"},
     {"entropy", "auto", "auto|on|off", "compress packed values with zstd"},
