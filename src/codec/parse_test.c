@@ -144,7 +144,7 @@ static void what_is_not_legal_is_named(void **state)
     REFUSED("ternary:code=gaps,share=on,code=2bit", "option 'code' is given twice");
 
     /* values */
-    REFUSED("ternary:clip=", "clip= is not legal", "0 or more", "default 2.5");
+    REFUSED("ternary:clip=", "clip= is not legal", "0 to 1e30", "default 2.5");
     REFUSED("ternary:clip=-1", "clip=-1 is not legal", "0 to 1e30; 0 switches clipping off");
     REFUSED("ternary:clip=2.5x", "clip=2.5x is not legal");
     REFUSED("ternary:clip=two", "clip=two is not legal");
