@@ -68,6 +68,9 @@ static void reads(gw_status expected, int line, struct craft c)
 #define REFUSED(...) reads(GW_ERR_FRAME_PAYLOAD, __LINE__, (struct craft){__VA_ARGS__})
 #define NOT_A_FIELD(...) reads(GW_ERR_FRAME_FIELD, __LINE__, (struct craft){__VA_ARGS__})
 
+/* Averages of two workers: digits 0..4 in three planes, base 5, nonzero sums in base 4. */
+#define TWO .flags = GW_FLAG_AVERAGE, .workers = 2
+
 static void two_bit_codes(void **state)
 {
     (void)state;
@@ -91,6 +94,7 @@ static void base_three_codes(void **state)
     ACCEPTED(.code = CODE_BASE3, .count = 5, PAYLOAD("\xF2"));
     REFUSED(.code = CODE_BASE3, .count = 5, PAYLOAD("\xF3"));
     REFUSED(.code = CODE_BASE3, .count = 5, PAYLOAD("\xFF"));
+    REFUSED(.code = CODE_BASE3, .count = 10, PAYLOAD("\xF3y"));
     ACCEPTED(.code = CODE_BASE3, .count = 1, PAYLOAD("\x7A")); /* 2 + 3 + 9 + 27 + 81 */
     REFUSED(.code = CODE_BASE3, .count = 1, PAYLOAD("\x02"));  /* missing values are not 1 */
     REFUSED(.code = CODE_BASE3, .count = 1, PAYLOAD("\x7D"));
@@ -150,6 +154,12 @@ static void tables(void **state)
     REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\2\0\0\x60" "\x13\x05")); /* mixed in mixed */
     REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\2\0\0\x70" "\x13\x05"));
     REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\xFF\xFF\xFF\x0F" "\x13\x05"));
+    /* bytes that would do as gaps under a code that is not for pushes, or not for averages */
+    ACCEPTED(.code = CODE_MIXED, .count = 5, PAYLOAD("\6\0\0\x30" "\0\2\0\0" "\x0A" "\1"));
+    REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\6\0\0\x40" "\0\2\0\0" "\x0A" "\1"));
+    ACCEPTED(.code = CODE_MIXED, TWO, .count = 5, PAYLOAD("\6\0\0\x30" "\0\2\0\0" "\x0A" "\1"));
+    REFUSED(.code = CODE_MIXED, TWO, .count = 5, PAYLOAD("\6\0\0\x20" "\0\2\0\0" "\x0A" "\1"));
+    REFUSED(.code = CODE_MIXED, TWO, .count = 5, PAYLOAD("\6\0\0\x60" "\0\2\0\0" "\x0A" "\1"));
 }
 
 static void fields(void **state)
@@ -172,9 +182,6 @@ static void fields(void **state)
     NOT_A_FIELD(.code = CODE_PACKED, .flags = GW_FLAG_AVERAGE | GW_FLAG_PRIVATE, .count = 4, PAYLOAD("\1\1"));
 }
 
-/* Averages of two workers: digits 0..4 in three planes, base 5, nonzero sums in base 4. */
-#define TWO .flags = GW_FLAG_AVERAGE, .workers = 2
-
 static void averages(void **state)
 {
     (void)state;
@@ -187,6 +194,8 @@ static void averages(void **state)
     REFUSED(TWO, .code = CODE_PACKED, .count = 3, PAYLOAD("\2\2\4\0"));
     /* whole groups of 64 go through a kernel */
     static uint8_t packed[3 * 8 + 3];
+    packed[16 + 5] = packed[5] = 0x10;
+    reads(GW_ERR_FRAME_PAYLOAD, __LINE__, (struct craft){TWO, .code = CODE_PACKED, .count = 64, .payload = packed, .payload_bytes = 24});
     for (int top = 0; top < 3; top++) {
         memset(packed, 0, sizeof packed);
         packed[16 + 5] = 0x10;
@@ -236,6 +245,11 @@ static void compressed_chunks(void **state)
             struct craft c = {.code = (uint8_t)code, .count = n, .payload = payload, .payload_bytes = 4 + bytes,
                               .flags = GW_FLAG_ENTROPY | (average ? GW_FLAG_AVERAGE : 0), .workers = average ? 2 : 1};
             reads(l ? GW_ERR_FRAME_PAYLOAD : GW_OK, 1000 * code + (int)l, c);
+            if (l == 0 && (code == CODE_MASK || code == CODE_GAPS)) { /* in a frame that says there is no zstd */
+                c.flags ^= GW_FLAG_ENTROPY;
+                reads(GW_ERR_FRAME_PAYLOAD, 1000 * code + 9, c);
+                c.flags ^= GW_FLAG_ENTROPY;
+            }
             if (l == 0) { /* two zstd frames, or something behind one */
                 c.payload_bytes++;
                 gw_put32(payload, (uint32_t)(bytes + 1) | 0x80000000u);

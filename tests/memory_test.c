@@ -1,0 +1,240 @@
+/* Memory that runs out: at every single allocation of parsing, encoding, averaging and decoding, once and for good. Each call then says
+ * GW_ERR_MEMORY, nothing is lost, and the same objects do the same work once there is memory again. */
+#include "codecs.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+/* Fails the fail_at-th allocation from now, or all from that one on. */
+struct shortage {
+    atomic_int calls, live, failed;
+    int fail_at; /* 0: never */
+    bool for_good;
+};
+
+static void *short_alloc(size_t bytes, void *user)
+{
+    struct shortage *shortage = user;
+    int call = ++shortage->calls;
+    if (shortage->fail_at && (call == shortage->fail_at || (shortage->for_good && call > shortage->fail_at))) {
+        shortage->failed++;
+        return NULL;
+    }
+    void *memory = malloc(bytes);
+    assert_non_null(memory);
+    shortage->live++;
+    return memory;
+}
+
+static void short_free(void *memory, void *user)
+{
+    struct shortage *shortage = user;
+    shortage->live -= memory != NULL;
+    free(memory);
+}
+
+static gw_context *context_short_of(struct shortage *shortage, uint32_t n_threads)
+{
+    const gw_allocator allocator = {short_alloc, short_free, shortage};
+    const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator, .n_threads = n_threads};
+    gw_context *context;
+    assert_int_equal(gw_context_create(&options, &context), GW_OK);
+    shortage->calls = 0;
+    return context;
+}
+
+/* A call that succeeds, or fails for memory and succeeds once there is some. */
+#define STEP(call)                                                                                                                 \
+    do {                                                                                                                           \
+        int before_ = shortage->failed;                                                                                            \
+        gw_status status_ = (call);                                                                                                \
+        CHECK((status_ == GW_ERR_MEMORY) == (shortage->failed > before_), "%s, allocation %d: %s gives %d after %d failures", spec,  \
+              shortage->fail_at, #call, status_, shortage->failed - before_);                                                     \
+        if (status_ == GW_ERR_MEMORY) {                                                                                            \
+            CHECK(strstr(gw_last_error(), "no memory for"), "%s: \"%s\"", #call, gw_last_error());                                   \
+            shortage->fail_at = 0;                                                                                                 \
+            status_ = (call);                                                                                                      \
+        }                                                                                                                          \
+        CHECK(status_ == GW_OK, "%s: %s gives %d: %s", spec, #call, status_, gw_last_error());                                       \
+    } while (0)
+
+enum { N = 66000, WORKERS = 2 };
+
+/* All that is made of a gradient: pushes, the push of a fused call, the average, and its values. */
+struct work {
+    struct whole_frame pushes[WORKERS], fused, average;
+    float out[N], push_out[N];
+    uint64_t n_nonzero;
+};
+
+static void do_work(gw_context *context, struct shortage *shortage, const char *spec, const float *g, struct work *work)
+{
+    gw_codec *codec = NULL;
+    STEP(gw_codec_parse(context, spec, &codec));
+    size_t bound = 0, size = 0;
+    uint8_t *bytes = NULL;
+    for (uint32_t r = 0; r < WORKERS; r++) {
+        gw_encoder *encoder = NULL;
+        const gw_tensor tensor = {.name = "w", .id = 3, .n_elems = N};
+        const gw_draw draw = {.seed = 5, .rank = r};
+        STEP(gw_encoder_create(context, codec, &tensor, &encoder));
+        uint64_t n_shared = gw_encoder_shared_count(encoder);
+        float *shared = room_for(n_shared, sizeof *shared);
+        bound = gw_encoder_bound(encoder, N);
+        bytes = room_for(bound, 1);
+        STEP(gw_encoder_measure(encoder, g, shared, NULL));
+        STEP(gw_encoder_encode(encoder, g, NULL, &draw, 0, N, bytes, bound, &size));
+        work->pushes[r] = frame_of(bytes, size);
+        if (r == 0) {
+            gw_encoder *other = NULL;
+            STEP(gw_encoder_create(context, codec, &tensor, &other));
+            STEP(gw_encoder_measure_encode(other, g, NULL, &draw, bytes, bound, &size, NULL));
+            work->fused = frame_of(bytes, size);
+            gw_encoder_destroy(other);
+        }
+        free(bytes);
+        free(shared);
+        gw_encoder_destroy(encoder);
+    }
+    const void *frames[WORKERS];
+    size_t sizes[WORKERS];
+    for (int r = 0; r < WORKERS; r++) {
+        frames[r] = work->pushes[r].bytes;
+        sizes[r] = work->pushes[r].size;
+    }
+    const gw_reduce_options options = {sizeof options, codec};
+    bound = gw_reduce_bound(frames, sizes, WORKERS);
+    bytes = room_for(bound, 1);
+    STEP(gw_reduce(context, frames, sizes, WORKERS, &options, bytes, bound, &size));
+    work->average = frame_of(bytes, size);
+    free(bytes);
+    STEP(gw_decode(context, frames[0], sizes[0], work->push_out, N));
+    STEP(gw_decode(context, work->average.bytes, work->average.size, work->out, N));
+    STEP(gw_frame_symbols(context, work->average.bytes, work->average.size, NULL, &work->n_nonzero, NULL));
+    gw_codec_destroy(codec);
+}
+
+static void free_work(struct work *work)
+{
+    for (int r = 0; r < WORKERS; r++)
+        free(work->pushes[r].bytes);
+    free(work->fused.bytes);
+    free(work->average.bytes);
+}
+
+static void any_allocation_may_fail(void **state)
+{
+    (void)state;
+    const char *specs[] = {"ternary",
+                           "ternary:entropy=on",
+                           "ternary:code=2bit,pull=packed,entropy=on",
+                           "ternary:code=base3,pull=radix,entropy=on",
+                           "ternary:code=mask,pull=gaps,entropy=on",
+                           "ternary:code=gaps,pull=radix,entropy=off",
+                           "ternary:bucket=512",
+                           "ternary:bucket=1000,pull=packed",
+                           "ternary:share=off",
+                           "ternary:share=off,bucket=512,entropy=on",
+                           "ternary:skip=w",
+                           "none",
+                           "bf16",
+                           "f16"};
+    static float g[N];
+    static struct work expected, work;
+    numbers_fill_bell(4, g, N);
+    for (size_t k = 0; k < sizeof specs / sizeof *specs; k++)
+        for (uint32_t threads = 1; threads <= 2; threads++) {
+            struct shortage none = {0};
+            gw_context *context = context_short_of(&none, threads);
+            do_work(context, &none, specs[k], g, &expected);
+            int n_calls = none.calls;
+            gw_context_destroy(context);
+            assert_int_equal(none.live, 0);
+            assert_true(n_calls >= 9);
+            for (int at = 1; at <= n_calls; at++)
+                for (int for_good = 0; for_good < 2; for_good++) {
+                    struct shortage shortage = {0};
+                    context = context_short_of(&shortage, threads);
+                    shortage.fail_at = at;
+                    shortage.for_good = for_good;
+                    do_work(context, &shortage, specs[k], g, &work);
+                    assert_true(shortage.failed >= 1);
+                    for (int r = 0; r < WORKERS; r++)
+                        CHECK(same_frame(work.pushes[r], expected.pushes[r]), "%s, %u threads, allocation %d", specs[k], threads, at);
+                    CHECK(same_frame(work.fused, expected.fused), "%s, %u threads, allocation %d", specs[k], threads, at);
+                    CHECK(same_frame(work.average, expected.average), "%s, %u threads, allocation %d", specs[k], threads, at);
+                    CHECK(same_floats(work.out, expected.out, N) && same_floats(work.push_out, expected.push_out, N) &&
+                              work.n_nonzero == expected.n_nonzero,
+                          "%s, %u threads, allocation %d", specs[k], threads, at);
+                    free_work(&work);
+                    gw_context_destroy(context);
+                    CHECK(shortage.live == 0, "%s, %u threads, allocation %d: %d blocks are lost", specs[k], threads, at, shortage.live);
+                }
+            free_work(&expected);
+        }
+}
+
+/* Steady state: once an encoder has encoded, the next steps ask for nothing. */
+static void encoding_again_takes_no_memory(void **state)
+{
+    (void)state;
+    const char *specs[] = {"ternary", "ternary:code=gaps,entropy=on", "ternary:bucket=512", "none"};
+    static float g[N];
+    numbers_fill_bell(4, g, N);
+    for (size_t k = 0; k < 4; k++)
+        for (uint32_t threads = 1; threads <= 2; threads++) {
+            struct shortage shortage = {0};
+            gw_context *context = context_short_of(&shortage, threads);
+            gw_encoder *encoder = encoder_of(context, specs[k], N);
+            size_t bound = gw_encoder_bound(encoder, N), size;
+            uint8_t *bytes = room_for(bound, 1);
+            float shared[200];
+            for (uint32_t step = 0; step < 5; step++) {
+                const gw_draw draw = {.step = step};
+                assert_int_equal(gw_encoder_measure(encoder, g, shared, NULL), GW_OK);
+                assert_int_equal(gw_encoder_encode(encoder, g, shared, &draw, 0, N, bytes, bound, &size), GW_OK);
+                if (step == 0)
+                    shortage.calls = 0;
+            }
+            CHECK(shortage.calls == 0, "%s on %u threads: %d allocations in four steps", specs[k], threads, shortage.calls);
+            free(bytes);
+            gw_encoder_destroy(encoder);
+            gw_context_destroy(context);
+            assert_int_equal(shortage.live, 0);
+        }
+}
+
+/* Parsing a frame never takes memory; parsing a specification that is refused leaves none taken. */
+static void refusals_leave_nothing(void **state)
+{
+    (void)state;
+    struct shortage shortage = {0};
+    gw_context *context = context_short_of(&shortage, 1);
+    const char *bad[] = {"ternary:clip=-1", "ternary:clip=2,clip=2", "ternary:scope=global,bucket=3", "nothing", "none:x=1"};
+    int live = shortage.live;
+    for (size_t i = 0; i < 5; i++) {
+        gw_codec *codec;
+        assert_int_equal(gw_codec_parse(context, bad[i], &codec), GW_ERR_SPEC);
+        assert_int_equal(shortage.live, live);
+    }
+    float g[10] = {1};
+    gw_encoder *encoder = encoder_of(context, "ternary", 10);
+    struct whole_frame frame = encode_whole(encoder, g, 10, NULL, (gw_draw){.seed = 1});
+    int calls = shortage.calls;
+    gw_frame_info info;
+    assert_int_equal(gw_frame_parse(frame.bytes, frame.size, &info), GW_OK);
+    assert_int_equal(shortage.calls, calls);
+    free(frame.bytes);
+    gw_encoder_destroy(encoder);
+    gw_context_destroy(context);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_allocation_may_fail),
+        cmocka_unit_test(encoding_again_takes_no_memory),
+        cmocka_unit_test(refusals_leave_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
