@@ -47,9 +47,9 @@ def all_magnitudes(n, seed=3):
 
 @functools.lru_cache(maxsize=None)
 def around(exponents, n=1024, seed=4):
-    """A block of n elements below each of some powers of two."""
+    """A block of n elements below each of some powers of two, with tails that are clipped."""
     source = random.Random(seed)
-    return tuple(float32((source.random() - 0.5) * 2.0**(e + 1)) for e in exponents for _ in range(n))
+    return tuple(float32((2 * source.random() - 1)**3 * 2.0**e) for e in exponents for _ in range(n))
 
 
 def rounding_cases():
@@ -61,6 +61,15 @@ def rounding_cases():
     source = random.Random(5)
     words += [source.randrange(0x7F800000) for _ in range(300)]
     return library.floats(b"".join(word.to_bytes(4, "little") + (word | 1 << 31).to_bytes(4, "little") for word in words))
+
+
+def ties(seed, n=2048):
+    """Elements whose probability is within a few 2^-32 of the number drawn for them, so that the second draw decides."""
+    draws, source, values = encoder.Draws(seed), random.Random(6), [1.0]
+    for e in range(1, n):
+        number = draws.first(e) << 16 | draws.second(e)
+        values.append(float32(max(0, number + source.randint(-3, 3) * (1 << max(0, number.bit_length() - 24))) / 2.0**32))
+    return values
 
 
 # ---- frames ---------------------------------------------------------------------------------------------------------
@@ -157,8 +166,19 @@ def pushes():
     yield Push("push-gaps-spiky", spiky(70000), code="gaps", clip=0)
     yield kept(Push("push-auto-zeros", [0.0] * 70000))
     yield Push("push-auto-equal", [-2.0] * 600)
+    for n in range(88, 132, 4):  # here zstd begins to find room
+        for code in ["auto"] + CODES[:4]:
+            yield Push(f"push-{code}-equal-{n}", [-2.0] * n, code=code, entropy="on")
     yield Push("push-auto-minus-zero", [-0.0, 0.0, -1.0, 1.0] * 25)
     yield Push("push-alone", [0.0] * 70 + [-5.0] + [0.0] * 70)
+    # The Rice parameter where its first guess is just a power of two.
+    yield Push("push-gaps-guess", [0.0] * 47275 + [1.0], code="gaps", clip=0)
+    # base3 is 5 % above the entropy, and 1.2 %: zstd is tried for the first alone, though it would do better for both.
+    yield Push("push-auto-80%", [1.0, 0.8] + [0.8, -0.8] * 9999, clip=0)
+    yield Push("push-auto-70%", [1.0, 0.7] + [0.7, -0.7] * 32767, clip=0)
+    # 2^32 / s has to be raised, and element 1 draws a number that is hardly below its threshold.
+    yield Push("push-certain", [0.8474337458610535] * 2, clip=0, seed=3854854)
+    yield kept(Push("push-ties", ties(21), clip=0, seed=21))
     yield kept(Push("push-far", bell(300), seed=2**64 - 1, rank=32766, step=2**32 - 1, tensor=2**32 - 1))
     yield kept(Push("push-shared", bell(3000), shared=[0.01], seed=9))
     yield Push("push-clip-1", bell(3000), clip=1, seed=10)
@@ -168,11 +188,13 @@ def pushes():
         yield kept(Push(f"push-private-{bucket}", values, bucket=bucket, private=True, seed=12), bucket == 1024)
     yield Push("push-bucket-long", bell(70000) + bell(3000), bucket=66560, seed=13, entropy="off")
     yield Push("push-bucket-shared", bell(3000), bucket=1024, shared=[0.004, 0.1, 0.003], seed=14)
+    # Blocks on both sides of where sums are float64: enough of them to see the last bit of some sigma move.
+    for name, exponents in [("small", (-50, -49)), ("large", (60, 61))]:
+        yield Push(f"push-thresholds-{name}", around(24 * exponents), bucket=1024, seed=17)
     for clip in [0, 2.5]:
         yield kept(Push(f"push-magnitudes-{clip}", all_magnitudes(5000), clip=clip, seed=15))
         yield kept(Push(f"push-magnitudes-bucket-{clip}", all_magnitudes(5000), clip=clip, bucket=64, seed=16))
-        yield Push(f"push-thresholds-{clip}", around((-52, -50, -49, -20, 59, 60, 61, -90)), clip=clip, bucket=1024, seed=17)
-        for exponent in [-145, -127, -100, -90, -89, 100, 126]:
+        for exponent in [-145, -127, -97, -90, -89, 100, 126]:
             yield kept(Push(f"push-scale-{exponent}-{clip}", around((exponent,), 200), clip=clip, seed=18), clip != 0)
 
 

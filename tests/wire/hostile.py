@@ -241,6 +241,8 @@ def averages():
     yield "sums-long", average(GAPS, table((0, False, positions + bytes(3)))), "wrong length"
     yield "sums-of-none-long", average(GAPS, table((0, False, bytes(5)))), "wrong length"
     yield "sums-zstd-empty", average(GAPS, table((0, True, bytes(4))), ENTROPY), "not one zstd frame"
+    skippable = bytes(4) + bytes.fromhex("502a4d180100000000")
+    yield "sums-zstd-skippable", average(GAPS, table((0, True, skippable)), ENTROPY), "not one zstd frame"
     yield "sums-zstd-whole", average(GAPS, table((0, True, zstd(positions + b"\0\0"))), ENTROPY), "positions"
     yield "sums-zstd-above", average(GAPS, table((0, True, positions + zstd(b"\0\x04"))), ENTROPY), "at or above"
     yield "sums-zstd-long", average(GAPS, table((0, True, positions + zstd(bytes(3)))), ENTROPY), "longer than its values"

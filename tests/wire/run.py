@@ -6,6 +6,7 @@ floats, and no from both to hostile ones.
 import os
 import struct
 import sys
+import tempfile
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -18,6 +19,10 @@ import harness
 import hostile
 import library
 from decoder import ENTROPY, TERNARY, Header
+
+# The tool syncs what it writes, and a thousand syncs of a busy disk take long.
+if os.access("/dev/shm", os.W_OK):
+    tempfile.tempdir = "/dev/shm"
 
 CORPUS = os.path.join(HERE, "..", "..", "fuzz", "corpus")
 MODE_SEAL = 1  # fuzz/entries.c
