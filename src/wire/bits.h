@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 struct gw_bit_writer {
-    uint8_t *at, *end; /* the caller makes the buffer large enough; writing stops at `end` */
+    uint8_t *at, *end; /* the caller makes the buffer large enough; what does not fit before `end` is dropped */
     uint64_t word;
     unsigned fill; /* bits in `word`, below 8 between calls of gw_bits_put */
 };
@@ -25,11 +25,9 @@ static inline void gw_bits_put(struct gw_bit_writer *w, uint64_t bits, unsigned 
         w->fill &= 7;
         return;
     }
-    while (w->fill >= 8 && w->at < w->end) {
-        *w->at++ = (uint8_t)w->word;
-        w->word >>= 8;
-        w->fill -= 8;
-    }
+    for (; w->fill >= 8; w->fill -= 8, w->word >>= 8)
+        if (w->at < w->end)
+            *w->at++ = (uint8_t)w->word;
 }
 
 /* Pads the last byte with zeros; returns where the next byte would stand. */
