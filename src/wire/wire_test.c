@@ -622,7 +622,7 @@ static void radix_words_that_are_too_large_are_refused(void **state)
 {
     (void)state;
     static uint8_t bytes[20000];
-    static uint16_t digits[2600];
+    static uint16_t digits[2601];
     const uint32_t bases[] = {3, 5, 6, 7, 9, 15, 17, 129, 255, 257, 401, 1025, 65534, 65535};
     for (size_t i = 0; i < sizeof bases / sizeof *bases; i++)
         for (int bytewise = 0; bytewise < 2; bytewise++)

@@ -157,6 +157,8 @@ static void tables(void **state)
     /* bytes that would do as gaps under a code that is not for pushes, or not for averages */
     ACCEPTED(.code = CODE_MIXED, .count = 5, PAYLOAD("\6\0\0\x30" "\0\2\0\0" "\x0A" "\1"));
     REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\6\0\0\x40" "\0\2\0\0" "\x0A" "\1"));
+    REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\5\0\0\x40" "\0\2\0\0" "\x0A")); /* without signs */
+    REFUSED(.code = CODE_MIXED, TWO, .count = 5, PAYLOAD("\2\0\0\x20" "\0\0"));
     ACCEPTED(.code = CODE_MIXED, TWO, .count = 5, PAYLOAD("\6\0\0\x30" "\0\2\0\0" "\x0A" "\1"));
     REFUSED(.code = CODE_MIXED, TWO, .count = 5, PAYLOAD("\6\0\0\x20" "\0\2\0\0" "\x0A" "\1"));
     REFUSED(.code = CODE_MIXED, TWO, .count = 5, PAYLOAD("\6\0\0\x60" "\0\2\0\0" "\x0A" "\1"));
