@@ -1,4 +1,4 @@
-"""A second decoder of Gradwire's frames, slow and plain, written from docs/wire-format.md alone and laid out like it."""
+"""A second decoder of Gradwire's frames, slow and plain, written from docs/wire-format.md and laid out like it."""
 
 import struct
 import sys
@@ -93,7 +93,7 @@ def parse(data):
         require(code in (AVERAGE_CODES if header.average() else PUSH_CODES), "a code that this kind does not have")
         require(count <= 16384 * payload_bytes, "more elements than the payload can hold")
     else:
-        require(code == 0 and flags in (0, AVERAGE) and bucket == 0, "a float frame has neither code, flags nor buckets")
+        require(code == 0 and flags in (0, AVERAGE) and bucket == 0, "a float frame has no code, flags or buckets")
         require(payload_bytes == FLOAT_BYTES[codec] * count, "payload and count disagree")
     head_bytes = HEADER_BYTES + 4 * header.n_scalers()
     frame_bytes = head_bytes + payload_bytes
@@ -255,7 +255,8 @@ def read_sums_of_chunk(code, compressed, data, n, workers):
 
 def read_average(header, payload):
     sums, base = [], 2 * header.workers + 1
-    sizes = {PACKED: lambda n: packed_bytes(n, header.workers), RADIX: lambda n: radix_bytes(n, base, tight_shape(base))}
+    sizes = {PACKED: lambda n: packed_bytes(n, header.workers),
+             RADIX: lambda n: radix_bytes(n, base, tight_shape(base))}
     for i, (code, compressed, data) in enumerate(read_table(header, payload, sizes.get(header.code))):
         require(code in AVERAGE_CODES - {MIXED}, "a chunk in a code that averages do not have")
         sums += read_sums_of_chunk(code, compressed, data, header.chunk_elems(i), header.workers)
@@ -346,8 +347,10 @@ def decode(data):
     numbers = read_average(header, payload) if header.average() else read_push(header, payload)
     units = [float32(s / header.workers) for s in scalers]
     bucket = header.bucket or max(header.count, 1)
-    out = [float32(number * units[i // bucket]) if number or header.average() else 0.0 for i, number in enumerate(numbers)]
-    return header, scalers, numbers, library.bytes_of_floats(out)
+    floats = [float32(number * units[i // bucket]) for i, number in enumerate(numbers)]
+    if not header.average():
+        floats = [x if number else 0.0 for x, number in zip(floats, numbers)]
+    return header, scalers, numbers, library.bytes_of_floats(floats)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""A second encoder: docs/wire-format.md's sections 3 to 9 the other way. Its frames are the C library's, byte for byte."""
+"""A second encoder: docs/wire-format.md the other way. Its frames are the C library's, byte for byte."""
 
 import math
 import struct
 
 import decoder
 import library
-from decoder import (BASE3, BF16, CHUNK, ENTROPY, F16, GAPS, MASK, MIXED, NONE, PACKED, PRIVATE, RADIX, TERNARY, TWO_BIT,
-                     Header, ceil_div)
+from decoder import (BF16, CHUNK, ENTROPY, GAPS, MASK, MIXED, NONE, PACKED, PRIVATE, RADIX, TERNARY, TWO_BIT, Header,
+                     ceil_div)
 from library import float32
 
 # ---- 1. Words -------------------------------------------------------------------------------------------------------
@@ -21,8 +21,8 @@ def bytes_of_bits(bits):
 def seal(header, scalers, payload):
     """A whole frame, with its checksum."""
     h, rest = header, library.bytes_of_floats(scalers) + payload
-    head = struct.pack("<2sBBBBHIIIIQQQ", b"GW", 1, h.codec, h.code, h.flags, h.workers, h.rank, h.tensor, h.step, h.bucket,
-                       h.begin, h.count, len(payload))
+    head = struct.pack("<2sBBBBHIIIIQQQ", b"GW", 1, h.codec, h.code, h.flags, h.workers, h.rank, h.tensor, h.step,
+                       h.bucket, h.begin, h.count, len(payload))
     return head + struct.pack("<Q", decoder.checksum(head, rest)) + rest
 
 
@@ -129,7 +129,7 @@ def chunks_of(numbers):
 
 def push_of_values(values, scalers, code="auto", entropy="auto", private=False, **fields):
     """The frame of ternary values; code is a number or auto."""
-    header = Header(TERNARY, TWO_BIT if code == "auto" else code, PRIVATE if private else 0, count=len(values), **fields)
+    header = Header(TERNARY, TWO_BIT if code == "auto" else code, private * PRIVATE, count=len(values), **fields)
     chunks = [chunk_of_push(part, code, entropy) for part in chunks_of(values)]
     return seal(header, scalers, join(chunks, code == "auto", entropy, header))
 
@@ -345,16 +345,3 @@ def measure(values, bucket=0, c=2.5):
         scalers.append(min(largest, clip))
         clips.append(clip)
     return scalers, clips
-
-
-# ---- a whole tensor -------------------------------------------------------------------------------------------------
-
-def encode(values, codec=TERNARY, code="auto", entropy="auto", clip=2.5, bucket=0, private=False, scalers=None, seed=0, rank=0,
-           step=0, tensor=0):
-    """One worker's push. `scalers` are the shared ones; None: this tensor's own."""
-    if codec != TERNARY:
-        return seal(Header(codec, rank=rank, tensor=tensor, step=step, count=len(values)), [], pack_floats(codec, values))
-    own, clips = measure(values, bucket, clip)
-    scalers = scalers or own
-    drawn = draw(values, scalers, clips, bucket, Draws(seed, rank, step, tensor))
-    return push_of_values(drawn, scalers, code, entropy, private, rank=rank, tensor=tensor, step=step, bucket=bucket)

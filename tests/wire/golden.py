@@ -54,21 +54,23 @@ def around(exponents, n=1024, seed=4):
 
 def rounding_cases():
     """float32 words at, just below and just above what rounds to even, underflows and overflows in bf16 and half."""
-    words = [0, 1, 0x7FFFFF, 0x800000, 0x7F7FFFFF, 0x7F7F7FFF, 0x7F7F8000, 0x7F7FFFFF, 0x477FEFFF, 0x477FF000, 0x47800000,
+    words = [0, 1, 0x7FFFFF, 0x800000, 0x7F7FFFFF, 0x7F7F7FFF, 0x7F7F8000, 0x477FEFFF, 0x477FF000, 0x47800000,
              0x33000000, 0x33000001, 0x32FFFFFF, 0x33800000, 0x33C00000, 0x387FC000, 0x387FE000, 0x387FFFFF, 0x38800000]
     for base in [0x3F800000, 0x3F810000, 0x38000000, 0x38002000, 0x477FC000]:
         words += [base + low for low in (0, 0xFFF, 0x1000, 0x1001, 0x2FFF, 0x3000, 0x3001, 0x7FFF, 0x8000, 0x8001)]
     source = random.Random(5)
     words += [source.randrange(0x7F800000) for _ in range(300)]
-    return library.floats(b"".join(word.to_bytes(4, "little") + (word | 1 << 31).to_bytes(4, "little") for word in words))
+    words += [word | 1 << 31 for word in words]
+    return library.floats(b"".join(word.to_bytes(4, "little") for word in words))
 
 
 def ties(seed, n=2048):
-    """Elements whose probability is within a few 2^-32 of the number drawn for them, so that the second draw decides."""
+    """Elements whose threshold is hardly another number than the one drawn for them: the second draw decides."""
     draws, source, values = encoder.Draws(seed), random.Random(6), [1.0]
     for e in range(1, n):
         number = draws.first(e) << 16 | draws.second(e)
-        values.append(float32(max(0, number + source.randint(-3, 3) * (1 << max(0, number.bit_length() - 24))) / 2.0**32))
+        step = 1 << max(0, number.bit_length() - 24)
+        values.append(float32(max(0, number + source.randint(-3, 3) * step) / 2.0**32))
     return values
 
 
@@ -134,7 +136,8 @@ class Average:
 
     def by_tool(self, case):
         names = [case.write_bytes(f"{i}.gw", frame) for i, frame in enumerate(self.pushes)]
-        case.ok("reduce", *names, "--codec", f"ternary:pull={self.pull},entropy={self.entropy}", "-o", case.path("a.gw"))
+        spec = f"ternary:pull={self.pull},entropy={self.entropy}"
+        case.ok("reduce", *names, "--codec", spec, "-o", case.path("a.gw"))
         return case.read_bytes(case.path("a.gw"))
 
 
@@ -207,11 +210,9 @@ def frames_of_workers(n_workers, n, density, **fields):
     """Pushes of different codes, not in rank order: neither matters."""
     fields = {"step": 3, "tensor": 9, **fields}
     n_scalers = Header(TERNARY, count=n, bucket=fields.get("bucket", 0)).n_scalers()
-    scalers = list(bell(n_scalers + 1000, seed=6)[1000:])
-    scalers = [abs(s) for s in scalers]
-    frames = [encoder.push_of_values(ternary(n, density, rank), scalers, rank % 4, ["off", "on"][rank % 8 == 7], rank=rank,
-                                     **fields) for rank in range(n_workers)]
-    return frames[::-1]
+    scalers = [abs(s) for s in bell(n_scalers + 1000, seed=6)[1000:]]
+    return [encoder.push_of_values(ternary(n, density, rank), scalers, rank % 4, ["off", "on"][rank % 8 == 7],
+                                   rank=rank, **fields) for rank in reversed(range(n_workers))]
 
 
 def averages():
@@ -272,7 +273,7 @@ def written():
     yield kept(Written("push-slice", frame))
     whole = encoder.draw(values, own, clips, 1024, encoder.Draws(seed=20, rank=1, step=2, tensor=3))
     assert part == whole[begin:end]
-    # What encoders here do not do, and decoders take: one chunk called mixed, ENTROPY without a compressed chunk, k larger
+    # What encoders do not do, and decoders take: one chunk called mixed, ENTROPY without a compressed chunk, k larger
     # than it need be, a scaler of -0.
     two_bit = encoder.two_bit([1, 0, -1, -1, 0])
     table = (len(two_bit)).to_bytes(4, "little")

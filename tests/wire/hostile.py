@@ -8,8 +8,8 @@ import sys
 
 import encoder
 import library
-from decoder import (AVERAGE, BASE3, BF16, CHUNK, ENTROPY, F16, GAPS, MASK, MIXED, NONE, PACKED, PRIVATE, RADIX, TERNARY,
-                     TWO_BIT, Header, bytewise_shape)
+from decoder import (AVERAGE, BASE3, BF16, CHUNK, ENTROPY, F16, GAPS, MASK, MIXED, NONE, PACKED, PRIVATE, RADIX,
+                     TERNARY, TWO_BIT, Header, bytewise_shape, tight_shape)
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hostile")
 VALUES = [1, 0, -1, -1, 0, 1, 1]
@@ -97,7 +97,8 @@ def headers():
     yield "scalers-absent", sealed(Header(TERNARY, bucket=1, count=N), PLAIN), "shorter than it says"
     many_scalers = resealed(resealed(good, 20, b"\1"), 32, struct.pack("<Q", 16384 * len(PLAIN)))
     yield "scalers-many", many_scalers, "shorter than it says"
-    for name, scaler in [("negative", -1.0), ("infinite", float("inf")), ("nan", float("nan")), ("least-negative", -1e-45)]:
+    for name, scaler in [("negative", -1.0), ("least-negative", -1e-45), ("infinite", float("inf")),
+                         ("nan", float("nan"))]:
         yield f"scaler-{name}", sealed(Header(TERNARY, count=N), PLAIN, [scaler]), "a scaler is"
         frame = sealed(Header(TERNARY, PACKED, AVERAGE, 2, bucket=4, count=N), encoder.packed(VALUES, 2), [1.5, scaler])
         yield f"scaler-second-{name}", frame, "a scaler is"
@@ -107,9 +108,10 @@ def float_frames():
     for codec, size in [(NONE, 4), (BF16, 2), (F16, 2)]:
         good = sealed(Header(codec, count=2), bytes(2 * size), [])
         for name, at, new, says in [
-                ("code", 4, b"\1", "neither code"), ("mixed", 4, b"\6", "neither code"),
-                ("entropy", 5, bytes([ENTROPY]), "neither code"), ("private", 5, bytes([PRIVATE]), "neither code"),
-                ("bucket", 20, b"\1", "neither code"), ("count-less", 32, b"\1", "disagree"), ("count-more", 32, b"\3", "disagree"),
+                ("code", 4, b"\1", "no code"), ("mixed", 4, b"\6", "no code"),
+                ("entropy", 5, bytes([ENTROPY]), "no code"), ("private", 5, bytes([PRIVATE]), "no code"),
+                ("bucket", 20, b"\1", "no code"), ("count-less", 32, b"\1", "disagree"),
+                ("count-more", 32, b"\3", "disagree"),
                 ("count-huge", 32, struct.pack("<Q", 1 << 34), "disagree"), ("workers", 6, b"\2", "a push of several")]:
             yield f"float-{codec}-{name}", resealed(good, at, new), says
     yield "float-odd-payload", sealed(Header(BF16, count=1), bytes(3), []), "disagree"
@@ -178,7 +180,8 @@ def tables():
     yield "table-absent", push(TWO_BIT, PLAIN, ENTROPY), "table: cut short"
     yield "table-not-due", push(TWO_BIT, table((0, False, PLAIN))), "do not add up"
     yield "table-code-not-mixed", push(MASK, table((MASK, False, encoder.mask(VALUES)))), "a code in a frame"
-    yield "table-code-with-entropy", push(BASE3, table((BASE3, False, encoder.base3(VALUES))), ENTROPY), "a code in a frame"
+    base3 = table((BASE3, False, encoder.base3(VALUES)))
+    yield "table-code-with-entropy", push(BASE3, base3, ENTROPY), "a code in a frame"
     yield "table-zstd-not-due", push(MASK, table((0, True, zstd(encoder.mask(VALUES))))), "without ENTROPY"
     for code in (PACKED, RADIX, MIXED, 7):
         yield f"mixed-push-{code}", push(MIXED, table((code, False, PLAIN))), "that pushes do not have"
@@ -228,12 +231,14 @@ def averages():
     yield "radix-short", average(RADIX, bytes(2)), "do not add up"
     yield "radix-long", average(RADIX, bytes(4)), "do not add up"
     yield "radix-of-32767", average(RADIX, b"\xff\xff", workers=32767, n=1), "at or above"
-    content = encoder.radix([0] * 299 + [4] * 3, 5, bytewise_shape(5))
-    yield "radix-zstd-above", average(RADIX, table((0, True, zstd(content[:-1] + b"\x7d"))), ENTROPY, n=302), "at or above"
-    yield "radix-zstd-first-above", average(RADIX, table((0, True, zstd(b"\x7d" + content[1:]))), ENTROPY, n=302), "at or above"
-    yield "radix-zstd-far-above", average(RADIX, table((0, True, zstd(bytes(600) + b"\x7d"))), ENTROPY, n=1803), "at or above"
-    yield "radix-zstd-tight", average(RADIX, table((0, True, zstd(encoder.radix([2] * 302, 5, (55, 16))))), ENTROPY, n=302), \
-        "wrong length"
+    digits = [0] * 299 + [4] * 3
+    content = encoder.radix(digits, 5, bytewise_shape(5))
+    for name, n, content, says in [
+            ("last-above", 302, content[:-1] + b"\x7d", "at or above"),
+            ("first-above", 302, b"\x7d" + content[1:], "at or above"),
+            ("far-above", 1803, bytes(600) + b"\x7d", "at or above"),
+            ("tight", 302, encoder.radix(digits, 5, tight_shape(5)), "wrong length")]:
+        yield f"radix-zstd-{name}", average(RADIX, table((0, True, zstd(content))), ENTROPY, n=n), says
 
     positions = encoder.positions(VALUES)  # five nonzeros, base 4: four digits a byte
     yield "sums-above", average(GAPS, table((0, False, positions + b"\0\x04"))), "at or above"
@@ -245,7 +250,7 @@ def averages():
     yield "sums-zstd-skippable", average(GAPS, table((0, True, skippable)), ENTROPY), "not one zstd frame"
     yield "sums-zstd-whole", average(GAPS, table((0, True, zstd(positions + b"\0\0"))), ENTROPY), "positions"
     yield "sums-zstd-above", average(GAPS, table((0, True, positions + zstd(b"\0\x04"))), ENTROPY), "at or above"
-    yield "sums-zstd-long", average(GAPS, table((0, True, positions + zstd(bytes(3)))), ENTROPY), "longer than its values"
+    yield "sums-zstd-long", average(GAPS, table((0, True, positions + zstd(bytes(3)))), ENTROPY), "longer than its"
 
 
 def all_cases():

@@ -1,5 +1,5 @@
-"""What Python lacks: float32 arithmetic, XXH3-64 and zstd. The last two are the libraries that Gradwire itself is linked
-with, so that compressed chunks can be compared byte by byte."""
+"""What Python lacks: float32 arithmetic, XXH3-64 and zstd. The last two are the libraries that Gradwire itself is
+linked with, so that compressed chunks can be compared byte by byte."""
 
 import ctypes
 import ctypes.util
@@ -40,8 +40,8 @@ def xxh3(data, seed):
 
 
 def zstd_compress(content, room):
-    """One zstd frame of at most `room` bytes, level 1, without the content size in its header; None where zstd finds that too
-    little, which it does a little before the frame is that large."""
+    """One zstd frame of at most `room` bytes, level 1, without the content size in its header; None where zstd finds
+    that too little, which it does a little before the frame is that large."""
     out = ctypes.create_string_buffer(max(room, 1))
     context = ctypes.c_void_p(_zstd.ZSTD_createCCtx())
     for parameter, value in [(ZSTD_C_LEVEL, 1), (ZSTD_C_CONTENT_SIZE_FLAG, 0)]:
@@ -53,16 +53,17 @@ def zstd_compress(content, room):
 
 def zstd_decompress(data, limit):
     """The content of exactly one zstd frame; None where it is not one, or holds more than `limit` bytes."""
-    if data[:4] != b"\x28\xb5\x2f\xfd" or _zstd.ZSTD_findFrameCompressedSize(data, ctypes.c_size_t(len(data))) != len(data):
+    n = ctypes.c_size_t(len(data))
+    if data[:4] != b"\x28\xb5\x2f\xfd" or _zstd.ZSTD_findFrameCompressedSize(data, n) != len(data):
         return None
     out = ctypes.create_string_buffer(max(limit, 1))
-    size = _zstd.ZSTD_decompress(out, ctypes.c_size_t(limit), data, ctypes.c_size_t(len(data)))
+    size = _zstd.ZSTD_decompress(out, ctypes.c_size_t(limit), data, n)
     return None if _zstd.ZSTD_isError(ctypes.c_size_t(size)) else out.raw[:size]
 
 
 def float32(x):
-    """x rounded to float32, to nearest, ties to even. One operation on two float32 in Python's float64, rounded by this, is
-    the float32 operation: 53 bits are more than twice 24 and two."""
+    """x rounded to float32, to nearest, ties to even. One operation on two float32 in Python's float64, rounded by
+    this, is the float32 operation: 53 bits are more than twice 24 and two."""
     return ctypes.c_float(x).value
 
 

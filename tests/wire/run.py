@@ -1,5 +1,5 @@
-"""Gradwire's tool beside the second decoder and encoder: the same floats from the same frames, the same frames from the same
-floats, and no from both to hostile ones.
+"""Gradwire's tool beside the second decoder and encoder: the same floats from the same frames, the same frames from the
+same floats, and hostile ones refused by both.
 
     python3 run.py GRADWIRE_TOOL"""
 
@@ -123,7 +123,8 @@ class Hostile(Wire):
             frame = data[1:]
             if data[:1] and data[0] & MODE_SEAL:
                 frame = sealed(frame)
-            if name.startswith("reduce") or (len(frame) >= 56 and struct.unpack_from("<Q", frame, 32)[0] > MOST_ELEMENTS):
+            count = struct.unpack_from("<Q", frame, 32)[0] if len(frame) >= 56 else 0
+            if name.startswith("reduce") or count > MOST_ELEMENTS:
                 continue
             with self.subTest(name):
                 try:
