@@ -2,8 +2,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-#include <stdlib.h>
-
 const char *gw_version(void)
 {
 #define GW_TEXT(x) #x

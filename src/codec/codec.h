@@ -42,11 +42,11 @@ struct gw_codec_record {
     size_t (*payload_bound)(const gw_encoder *encoder, uint64_t n_elems);
     gw_status (*measure)(gw_encoder *encoder, const float *g, float *shared, gw_measure *info);
     /* Fills the payload (and scalers) behind the header at dst and the fields of *frame that are the codec's own. dst has
-     * room for the bound. fused: measure first, block by block. */
+     * room for the bound. */
     gw_status (*encode)(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw, uint8_t *dst,
                         struct gw_frame *frame);
-    /* NULL where measure and encode are not better done together. Else returns false where options or `shared` do not
-     * allow it. Same effects as measure then encode of the whole tensor. */
+    /* Measure and encode of a whole tensor with its own numbers, in one pass; the same bytes as one after the other. can_fuse
+     * NULL, or false for this encoder: they are done one after the other. */
     bool (*can_fuse)(const gw_encoder *encoder);
     gw_status (*measure_encode)(gw_encoder *encoder, const float *g, const gw_draw *draw, uint8_t *dst,
                                 struct gw_frame *frame, gw_measure *info);

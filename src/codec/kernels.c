@@ -133,10 +133,8 @@ static void draw_ref(const struct gw_ternary_draw *draw, const float *g, uint64_
 static void expand_ref(const uint64_t *nonzero, const uint64_t *sign, uint64_t n, float s, bool stream, float *out)
 {
     (void)stream;
-    for (uint64_t i = 0; i < n; i++) {
-        bool on = nonzero[i / 64] >> (i % 64) & 1, negative = sign[i / 64] >> (i % 64) & 1;
-        out[i] = on ? negative ? -s : s : 0;
-    }
+    for (uint64_t i = 0; i < n; i++)
+        out[i] = gw_expand_element(nonzero, sign, i, s);
 }
 
 static uint32_t decode_planes_ref(const uint8_t *src, uint32_t n_planes, uint64_t n_groups, uint32_t offset, float q,

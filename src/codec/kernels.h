@@ -82,6 +82,13 @@ struct gw_stats gw_stats_wide(const float *g, uint32_t n);
 /* Adds 32 lanes in the fixed order. */
 double gw_stats_fold(const float lanes[GW_STATS_LANES]);
 
+/* One element of `expand`. */
+static inline float gw_expand_element(const uint64_t *nonzero, const uint64_t *sign, uint64_t i, float s)
+{
+    uint64_t bit = 1ull << (i % 64);
+    return nonzero[i / 64] & bit ? sign[i / 64] & bit ? -s : s : 0;
+}
+
 /* What x86's pext and pdep do, a bit at a time: the bits of `sign` where `nonzero` has ones, packed; and the reverse. */
 static inline uint64_t gw_gather_bits(uint64_t nonzero, uint64_t sign)
 {

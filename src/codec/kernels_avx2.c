@@ -169,10 +169,8 @@ TARGET static void expand_avx2(const uint64_t *nonzero, const uint64_t *sign, ui
         else
             _mm256_storeu_ps(out + i, _mm256_castsi256_ps(x));
     }
-    for (; i < n; i++) {
-        uint64_t bit = 1ull << (i % 64);
-        out[i] = nonzero[i / 64] & bit ? sign[i / 64] & bit ? -s : s : 0;
-    }
+    for (; i < n; i++)
+        out[i] = gw_expand_element(nonzero, sign, i, s);
     if (stream)
         _mm_sfence();
 }

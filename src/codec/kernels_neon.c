@@ -134,10 +134,8 @@ static void expand_neon(const uint64_t *nonzero, const uint64_t *sign, uint64_t 
         uint32x4_t on = lanes_of(nonzero[i / 64] >> (i % 64)), negative = lanes_of(sign[i / 64] >> (i % 64));
         vst1q_f32(out + i, vreinterpretq_f32_u32(vandq_u32(on, veorq_u32(plus, vandq_u32(negative, minus_bit)))));
     }
-    for (; i < n; i++) {
-        uint64_t bit = 1ull << (i % 64);
-        out[i] = nonzero[i / 64] & bit ? sign[i / 64] & bit ? -s : s : 0;
-    }
+    for (; i < n; i++)
+        out[i] = gw_expand_element(nonzero, sign, i, s);
 }
 
 static uint32_t decode_planes_neon(const uint8_t *src, uint32_t n_planes, uint64_t n_groups, uint32_t offset, float q, bool stream,

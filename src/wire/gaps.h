@@ -1,6 +1,6 @@
 /* Positions of the nonzero elements of a chunk, coded as Golomb-Rice gaps: the number of zeros before each nonzero,
  * q = gap >> k in unary (q zeros, a one), then the k low bits. For elements that are nonzero independently with
- * probability p gaps are geometric, and the best k takes at most 4 % more than the positions' entropy (p < 0.4). */
+ * probability p gaps are geometric, and the best k takes at most 4.3 % more than the positions' entropy (p < 0.4). */
 #ifndef GW_WIRE_GAPS_H
 #define GW_WIRE_GAPS_H
 

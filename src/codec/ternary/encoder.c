@@ -196,6 +196,8 @@ static void draw_range(struct gw_ternary_draw *draw, const float *g, float s, ui
     draw->clip = clip;
 }
 
+/* ---- encode ---------------------------------------------------------------------------------- */
+
 struct encoding {
     gw_encoder *encoder;
     const float *g;
@@ -209,12 +211,6 @@ struct encoding {
     uint8_t *to;          /* where chunk first + i of a wave goes: to + i * stride */
     size_t stride;
 };
-
-static uint32_t chunk_elems(const struct gw_frame *frame, uint64_t c)
-{
-    uint64_t left = frame->count - c * GW_CHUNK;
-    return (uint32_t)(left < GW_CHUNK ? left : GW_CHUNK);
-}
 
 static void encode_chunk(uint64_t i, uint32_t index, void *user)
 {
@@ -244,8 +240,6 @@ static void encode_chunk(uint64_t i, uint32_t index, void *user)
     e->entries[i] = ternary_push_pack(e->code, options_of(e->encoder)->entropy, bits, (uint32_t)n, count,
                                       &state->slots[index].stage, e->to + i * e->stride);
 }
-
-/* ---- pack ------------------------------------------------------------------------------------ */
 
 /* Takes scratch at the first call; a call that ran out of memory can be repeated. */
 static gw_status take_scratch(gw_encoder *encoder)
@@ -278,7 +272,7 @@ static gw_status encode(gw_encoder *encoder, const float *g, const float *scaler
     const struct ternary_options *o = options_of(encoder);
     struct ternary_state *state = encoder->state;
     GW_TRY(take_scratch(encoder));
-    uint64_t n_chunks = gw_div_up(frame->count, GW_CHUNK), wave = state->wave ? WAVE : 1;
+    uint64_t n_chunks = n_chunks_of(frame), wave = state->wave ? WAVE : 1;
     struct encoding e = {.encoder = encoder, .g = g, .scalers = scalers, .draw = where, .frame = frame, .measure = fused,
                          .code = ternary_push_codes[o->code], .stride = state->wave_stride};
     uint8_t *payload = dst + gw_frame_head_bytes(frame->n_scalers);

@@ -15,17 +15,6 @@
 /* Chunks added up in parallel before they are put together, where more than one thread works. */
 #define WAVE 64
 
-static uint32_t chunk_elems(const struct gw_frame *frame, uint64_t c)
-{
-    uint64_t left = frame->count - c * GW_CHUNK;
-    return (uint32_t)(left < GW_CHUNK ? left : GW_CHUNK);
-}
-
-static uint64_t n_chunks_of(const struct gw_frame *frame)
-{
-    return gw_div_up(frame->count, GW_CHUNK);
-}
-
 /* The size of a chunk whose code has no table. */
 static size_t fixed_size(const struct gw_frame *frame, const struct ternary_sums *sums, uint32_t n)
 {
@@ -258,11 +247,8 @@ static void expand_chunk(const struct gw_frame *frame, const struct ternary_bits
         }
         return;
     }
-    for (uint64_t i = 0; i < n; i++) {
-        float s = scaler_at(frame, base + i);
-        bool on = bits->nonzero[i / 64] >> (i % 64) & 1, negative = bits->sign[i / 64] >> (i % 64) & 1;
-        out[i] = on ? negative ? -s : s : 0;
-    }
+    for (uint64_t i = 0; i < n; i++)
+        out[i] = gw_expand_element(bits->nonzero, bits->sign, i, scaler_at(frame, base + i));
 }
 
 static void decode_push(uint64_t c, uint32_t index, void *user)
@@ -560,7 +546,8 @@ static gw_status reduce_shared(struct job *job, uint8_t *payload, struct gw_fram
             size_t bytes = ENTRY_SIZE(job->entries[i]);
             if (wave > 1)
                 memcpy(payload + at, job->wave + i * job->stride, bytes);
-            hash_average(job, payload + at, bytes);
+            if (!table)
+                hash_average(job, payload + at, bytes);
             at += bytes;
             any_zstd |= job->entries[i] & ENTRY_ZSTD;
             if (table)

@@ -11,6 +11,7 @@
 
 #include "codec/codec.h"
 #include "codec/kernels.h"
+#include "wire/bytes.h"
 #include "wire/gaps.h"
 #include "wire/radix.h"
 
@@ -36,6 +37,17 @@ struct ternary_options {
 };
 
 #define CHUNK_WORDS (GW_CHUNK / 64)
+
+static inline uint64_t n_chunks_of(const struct gw_frame *frame)
+{
+    return gw_div_up(frame->count, GW_CHUNK);
+}
+
+static inline uint32_t chunk_elems(const struct gw_frame *frame, uint64_t c)
+{
+    uint64_t left = frame->count - c * GW_CHUNK;
+    return (uint32_t)(left < GW_CHUNK ? left : GW_CHUNK);
+}
 
 /* One chunk's ternary values: bit i for element i, sign (1 = negative) only where nonzero. */
 struct ternary_bits {
