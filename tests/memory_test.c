@@ -129,7 +129,7 @@ static void any_allocation_may_fail(void **state)
                            "ternary:entropy=on",
                            "ternary:code=2bit,pull=packed,entropy=on",
                            "ternary:code=base3,pull=radix,entropy=on",
-                           "ternary:code=mask,pull=gaps,entropy=on",
+                           "ternary:code=mask,pull=radix,entropy=on",
                            "ternary:code=gaps,pull=radix,entropy=off",
                            "ternary:bucket=512",
                            "ternary:bucket=1000,pull=packed",

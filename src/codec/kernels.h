@@ -50,12 +50,13 @@ struct gw_kernels {
     /* out[i] = nonzero ? (sign ? -s : s) : 0; sign only where nonzero. `stream`: out is larger than the cache; stores may go around it. */
     void (*expand)(const uint64_t *nonzero, const uint64_t *sign, uint64_t n, float s, bool stream, float *out);
 
-    /* Adds n_frames (at most GW_ADD_FRAMES) ternary bitmap pairs to `n_planes` bit planes that hold sums: digit += value + 1 for
-     * each. Plane j of word w stands in planes[j * n_words + w]. sign only where nonzero. */
-    void (*add_digits)(const struct gw_bitmaps *frames, uint32_t n_frames, uint64_t n_words, uint64_t *planes, uint32_t n_planes);
+    /* Adds n_frames (at most GW_ADD_FRAMES) ternary bitmap pairs to `n_planes` (at most 16) bit planes that hold sums: digit +=
+     * value + 1 for each. Plane j of word w stands in 8 bytes at planes + 8 * (w * n_planes + j), as in packed codes. `first`:
+     * the planes are not read but count as 0. sign only where nonzero. */
+    void (*add_digits)(const struct gw_bitmaps *frames, uint32_t n_frames, uint64_t n_words, bool first, uint8_t *planes,
+                       uint32_t n_planes);
 
-    /* out[i] = (digit_i - offset) * q over whole groups of 64: plane j of group w stands in src[8 * (w * n_planes + j)]. Returns
-     * the largest digit met. */
+    /* out[i] = (digit_i - offset) * q over whole groups of 64, planes as in add_digits. Returns the largest digit met. */
     uint32_t (*decode_planes)(const uint8_t *src, uint32_t n_planes, uint64_t n_groups, uint32_t offset, float q, bool stream,
                               float *out);
 };

@@ -78,52 +78,112 @@ typedef uint64_t GW_SUFFIX(words8) __attribute__((vector_size(64)));
         out[3] = d_ & (t_ & c3_);                                                   \
     } while (0)
 
-GW_TARGET static void GW_SUFFIX(add_digits)(const struct gw_bitmaps *frames, uint32_t n_frames, uint64_t n_words,
-                                            uint64_t *planes, uint32_t n_planes)
+/* Up to eight words of each of n_planes planes, from where they stand plane beside plane, and back. Inlined below for the usual
+ * numbers of planes, whose loops are then straight. */
+GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(load_planes)(const uint8_t *planes, uint32_t n_planes, uint32_t n,
+                                                                                   GW_SUFFIX(words8) *plane)
 {
-    for (uint64_t w = 0; w < n_words; w += 8) {
-        size_t bytes = n_words - w < 8 ? 8 * (size_t)(n_words - w) : 64;
-#define GW_MOVE(to, from) (bytes == 64 ? memcpy(to, from, 64) : memcpy(to, from, bytes))
-        /* value + 1 in two bits: 1 where zero, 2 where positive. */
-        GW_SUFFIX(words8) zero[GW_ADD_FRAMES] = {{0}}, positive[GW_ADD_FRAMES] = {{0}}, ones[4], twos[4], add[5], carry = {0};
-        for (uint32_t r = 0; r < n_frames; r++) {
+    uint64_t words[16][8] = {{0}}; /* by way of memory: compilers take vectors apart word by word */
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t j = 0; j < n_planes; j++)
+            words[j][i] = gw_get64(planes + 8 * (i * n_planes + j));
+    for (uint32_t j = 0; j < n_planes; j++)
+        memcpy(&plane[j], words[j], 64);
+}
+
+GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(store_planes)(const GW_SUFFIX(words8) *plane, uint32_t n_planes,
+                                                                                    uint32_t n, uint8_t *planes)
+{
+    uint64_t words[16][8];
+    for (uint32_t j = 0; j < n_planes; j++)
+        memcpy(words[j], &plane[j], 64);
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t j = 0; j < n_planes; j++)
+            gw_put64(planes + 8 * (i * n_planes + j), words[j][i]);
+}
+
+/* value + 1 of up to eight frames, added up in five planes. */
+GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(count_frames)(const struct gw_bitmaps *frames, uint32_t n_frames,
+                                                                                    uint64_t w, uint32_t n, GW_SUFFIX(words8) add[5])
+{
+    /* value + 1 in two bits: 1 where zero, 2 where positive. */
+    GW_SUFFIX(words8) zero[GW_ADD_FRAMES], positive[GW_ADD_FRAMES], ones[4], twos[4], carry;
+#pragma GCC unroll 8
+    for (uint32_t r = 0; r < GW_ADD_FRAMES; r++) {
+        zero[r] = positive[r] = (GW_SUFFIX(words8)){0};
+        if (r < n_frames) {
             GW_SUFFIX(words8) on = {0}, negative = {0};
-            GW_MOVE(&on, (const uint8_t *)frames[r].nonzero + 8 * w);
-            GW_MOVE(&negative, (const uint8_t *)frames[r].sign + 8 * w);
+            memcpy(&on, (const uint8_t *)frames[r].nonzero + 8 * w, 8 * n);
+            memcpy(&negative, (const uint8_t *)frames[r].sign + 8 * w, 8 * n);
             zero[r] = ~on;
             positive[r] = on & ~negative;
         }
-        GW_COUNT8(zero, ones);
-        GW_COUNT8(positive, twos);
-        add[0] = ones[0];
-        carry = ones[1] & twos[0];
-        add[1] = ones[1] ^ twos[0];
-        add[2] = GW_XOR3(ones[2], twos[1], carry);
-        carry = GW_MAJORITY(ones[2], twos[1], carry);
-        add[3] = GW_XOR3(ones[3], twos[2], carry);
-        carry = GW_MAJORITY(ones[3], twos[2], carry);
-        add[4] = twos[3] ^ carry; /* eight frames make at most 16 */
-        carry ^= carry;
-        uint64_t *plane = planes + w;
-        uint32_t low = n_planes < 5 ? n_planes : 5;
-#pragma GCC unroll 5
-        for (uint32_t j = 0; j < 5; j++) { /* unrolled, so that add[] stays in registers */
-            if (j == low)
-                break;
-            GW_SUFFIX(words8) old = {0}, sum;
-            GW_MOVE(&old, plane);
-            sum = GW_XOR3(old, add[j], carry);
-            carry = GW_MAJORITY(old, add[j], carry);
-            GW_MOVE(plane, &sum);
-            plane += n_words;
+    }
+    GW_COUNT8(zero, ones);
+    GW_COUNT8(positive, twos);
+    add[0] = ones[0];
+    carry = ones[1] & twos[0];
+    add[1] = ones[1] ^ twos[0];
+    add[2] = GW_XOR3(ones[2], twos[1], carry);
+    carry = GW_MAJORITY(ones[2], twos[1], carry);
+    add[3] = GW_XOR3(ones[3], twos[2], carry);
+    carry = GW_MAJORITY(ones[3], twos[2], carry);
+    add[4] = twos[3] ^ carry; /* eight frames make at most 16 */
+}
+
+/* n words from word w on. Inlined for whole runs of eight words, for the rest, and for the usual numbers of planes. */
+GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(add_words)(const struct gw_bitmaps *frames, uint32_t n_frames,
+                                                                                 uint64_t w, uint32_t n, bool first, uint8_t *planes,
+                                                                                 uint32_t n_planes)
+{
+    GW_SUFFIX(words8) sum[16], add[5], carry = {0};
+    GW_SUFFIX(count_frames)(frames, n_frames, w, n, add);
+    if (first) {
+#pragma GCC unroll 16
+        for (uint32_t j = 0; j < n_planes; j++)
+            sum[j] = j < 5 ? add[j] : carry;
+    } else {
+        GW_SUFFIX(load_planes)(planes + 8 * w * n_planes, n_planes, n, sum);
+#pragma GCC unroll 16
+        for (uint32_t j = 0; j < n_planes; j++) {
+            GW_SUFFIX(words8) old = sum[j], more = {0};
+            if (j < 5)
+                more = add[j];
+            sum[j] = GW_XOR3(old, more, carry);
+            carry = GW_MAJORITY(old, more, carry);
         }
-        for (uint32_t j = 5; j < n_planes; j++, plane += n_words) {
-            GW_SUFFIX(words8) old = {0}, sum;
-            GW_MOVE(&old, plane);
-            sum = old ^ carry;
-            carry &= old;
-            GW_MOVE(plane, &sum);
-        }
-#undef GW_MOVE
+    }
+    GW_SUFFIX(store_planes)(sum, n_planes, n, planes + 8 * w * n_planes);
+}
+
+GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(add_in)(const struct gw_bitmaps *frames, uint32_t n_frames,
+                                                                              uint64_t n_words, bool first, uint8_t *planes,
+                                                                              uint32_t n_planes)
+{
+    uint64_t w = 0;
+    if (n_frames == GW_ADD_FRAMES && first)
+        for (; w + 8 <= n_words; w += 8)
+            GW_SUFFIX(add_words)(frames, GW_ADD_FRAMES, w, 8, true, planes, n_planes);
+    for (; w + 8 <= n_words; w += 8)
+        GW_SUFFIX(add_words)(frames, n_frames, w, 8, first, planes, n_planes);
+    if (w < n_words)
+        GW_SUFFIX(add_words)(frames, n_frames, w, (uint32_t)(n_words - w), first, planes, n_planes);
+}
+
+GW_TARGET static void GW_SUFFIX(add_digits)(const struct gw_bitmaps *frames, uint32_t n_frames, uint64_t n_words, bool first,
+                                            uint8_t *planes, uint32_t n_planes)
+{
+    switch (n_planes) {
+    case 3: /* 2, 3 workers */
+        GW_SUFFIX(add_in)(frames, n_frames, n_words, first, planes, 3);
+        break;
+    case 4: /* 4 to 7 */
+        GW_SUFFIX(add_in)(frames, n_frames, n_words, first, planes, 4);
+        break;
+    case 5: /* 8 to 15 */
+        GW_SUFFIX(add_in)(frames, n_frames, n_words, first, planes, 5);
+        break;
+    default:
+        GW_SUFFIX(add_in)(frames, n_frames, n_words, first, planes, n_planes);
     }
 }

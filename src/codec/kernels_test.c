@@ -514,11 +514,11 @@ static void bitmaps_are_expanded(void **state)
 
 /* ---- planes ------------------------------------------------------------------------------------------ */
 
-static uint32_t digit_at(const uint64_t *planes, uint64_t n_words, uint32_t n_planes, uint64_t i)
+static uint32_t digit_at(const uint64_t *planes, uint32_t n_planes, uint64_t i)
 {
     uint32_t digit = 0;
     for (uint32_t j = 0; j < n_planes; j++)
-        digit |= (uint32_t)(planes[j * n_words + i / 64] >> (i % 64) & 1) << j;
+        digit |= (uint32_t)(planes[i / 64 * n_planes + j] >> (i % 64) & 1) << j;
     return digit;
 }
 
@@ -532,6 +532,7 @@ static void digits_are_added(void **state)
             uint64_t n_words = seed % (MOST_WORDS + 1);
             uint32_t n_frames = 1 + numbers_below(&numbers, GW_ADD_FRAMES);
             uint32_t least = 33 - (uint32_t)__builtin_clz(2 * n_frames), n_planes = least + numbers_below(&numbers, 17 - least);
+            bool first = numbers_below(&numbers, 2);
             struct gw_bitmaps frames[GW_ADD_FRAMES];
             for (enum side side = 0; side < N_SIDES; side++) {
                 for (uint32_t r = 0; r < n_frames; r++)
@@ -545,13 +546,13 @@ static void digits_are_added(void **state)
                 uint64_t *planes = buffer(2, side, n_planes * n_words, 8);
                 for (uint64_t i = 0; i < n_planes * n_words; i++)
                     before[i] = planes[i] = (uint64_t)numbers_word(&numbers) << 32 | numbers_word(&numbers);
-                k->add_digits(frames, n_frames, n_words, planes, n_planes);
+                k->add_digits(frames, n_frames, n_words, first, (uint8_t *)planes, n_planes);
                 for (uint64_t i = 0; i < 64 * n_words; i++) {
-                    uint32_t sum = digit_at(before, n_words, n_planes, i);
+                    uint32_t sum = first ? 0 : digit_at(before, n_planes, i);
                     for (uint32_t r = 0; r < n_frames; r++)
                         sum += on[r][i / 64] >> (i % 64) & 1 ? negative[r][i / 64] >> (i % 64) & 1 ? 0 : 2 : 1;
                     sum &= (1u << n_planes) - 1;
-                    CHECK(digit_at(planes, n_words, n_planes, i) == sum, "%s, seed %llu: %u frames, %u planes, element %llu of %llu",
+                    CHECK(digit_at(planes, n_planes, i) == sum, "%s, seed %llu: %u frames, %u planes, element %llu of %llu",
                           k->name, (unsigned long long)seed, n_frames, n_planes, (unsigned long long)i,
                           (unsigned long long)(64 * n_words));
                 }

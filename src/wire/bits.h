@@ -46,7 +46,9 @@ struct gw_bit_reader {
     uint64_t n_bits, at;
 };
 
-/* At least the next 57 bits, zeros after the end. */
+#define GW_BITS_PEEKED 57
+
+/* At least the next GW_BITS_PEEKED bits, zeros after the end. */
 static inline uint64_t gw_bits_peek(const struct gw_bit_reader *r)
 {
     uint64_t byte = r->at >> 3, n_bytes = r->n_bits >> 3;
@@ -54,6 +56,12 @@ static inline uint64_t gw_bits_peek(const struct gw_bit_reader *r)
                     : byte < n_bytes    ? gw_get_partial(r->src + byte, (size_t)(n_bytes - byte))
                                         : 0;
     return word >> (r->at & 7);
+}
+
+/* True where all that is left is the last byte's padding, all 0. */
+static inline bool gw_bits_at_end(const struct gw_bit_reader *r)
+{
+    return (r->at + 7) / 8 == r->n_bits / 8 && gw_bits_peek(r) == 0;
 }
 
 #endif

@@ -1,13 +1,26 @@
 #include "wire/gaps.h"
 #include "base/error.h"
-#include "wire/bits.h"
 
-/* Calls body with `gap` set for every nonzero in order. */
-#define FOR_EACH_GAP(nz, n, gap, body)                              \
+#include <string.h>
+
+#define K_BITS 5
+#define MAX_K 16
+
+/* Bits in which a count 0..m stands. */
+static unsigned count_bits(uint32_t m)
+{
+    return 32 - (unsigned)__builtin_clz(m);
+}
+
+/* Calls body with `gap` set for every bit of `string ^ flip` in order. */
+#define FOR_EACH_GAP(string, m, flip, gap, body)                    \
     do {                                                            \
         uint32_t next_ = 0; /* first position not yet accounted */  \
-        for (uint32_t w_ = 0; w_ < ((n) + 63) / 64; w_++) {         \
-            for (uint64_t bits_ = (nz)[w_]; bits_; bits_ &= bits_ - 1) { \
+        for (uint32_t w_ = 0; w_ < ((m) + 63) / 64; w_++) {         \
+            uint64_t bits_ = (string)[w_] ^ (flip);                 \
+            if ((m) - 64 * w_ < 64)                                 \
+                bits_ &= (1ull << ((m) - 64 * w_)) - 1;             \
+            for (; bits_; bits_ &= bits_ - 1) {                     \
                 uint32_t at_ = 64 * w_ + (uint32_t)__builtin_ctzll(bits_); \
                 uint32_t gap = at_ - next_;                         \
                 next_ = at_ + 1;                                    \
@@ -16,83 +29,154 @@
         }                                                           \
     } while (0)
 
-struct gw_gaps_plan gw_gaps_measure(const uint64_t *nz, uint32_t n, uint32_t count)
+/* The geometric distribution's best k is near log2(mean * ln 2); the three from there on are costed exactly. Returns the bits
+ * of the gaps. */
+static uint64_t best_k(const uint64_t *string, uint32_t m, uint64_t flip, uint32_t count, uint32_t *k)
 {
-    struct gw_gaps_plan plan = {.count = count};
-    if (!count) {
-        plan.bytes = GW_GAPS_HEAD;
-        return plan;
-    }
-    /* The geometric distribution's best k is near log2(mean * ln 2); the three around it are costed exactly. */
-    uint64_t aim = (uint64_t)(n - count) * 45426 / ((uint64_t)65536 * count);
-    uint32_t k0 = aim ? 63 - (uint32_t)__builtin_clzll(aim) : 0;
-    uint64_t unary[3] = {0, 0, 0};
-    FOR_EACH_GAP(nz, n, gap, {
-        unary[0] += gap >> k0;
-        unary[1] += gap >> (k0 + 1);
-        unary[2] += gap >> (k0 + 2);
+    *k = 1;
+    if (!count)
+        return 0;
+    uint64_t aim = (uint64_t)(m - count) * 45426 / ((uint64_t)65536 * count);
+    uint32_t first = aim > 1 ? 63 - (uint32_t)__builtin_clzll(aim) : 1;
+    uint64_t unary[3] = {0, 0, 0}, best = UINT64_MAX;
+    FOR_EACH_GAP(string, m, flip, gap, {
+        unary[0] += gap >> first;
+        unary[1] += gap >> (first + 1);
+        unary[2] += gap >> (first + 2);
     });
-    uint64_t best = UINT64_MAX;
-    for (uint32_t j = 0; j < 3 && k0 + j <= GW_GAPS_MAX_K; j++) {
-        uint64_t bits = unary[j] + (uint64_t)count * (k0 + j + 1);
+    for (uint32_t j = 0; j < 3 && first + j <= MAX_K; j++) {
+        uint64_t bits = unary[j] + (uint64_t)count * (first + j + 1);
         if (bits < best) {
             best = bits;
-            plan.k = (uint8_t)(k0 + j);
+            *k = first + j;
         }
     }
-    plan.bytes = GW_GAPS_HEAD + (size_t)((best + 7) / 8);
-    return plan;
+    return best;
 }
 
-void gw_gaps_write(const struct gw_gaps_plan *plan, const uint64_t *nz, uint32_t n, uint8_t *dst)
+/* Here and below writer and reader are copied to where the compiler can keep them in registers: the bytes written could be
+ * theirs, for all it knows. */
+static void put_plain(struct gw_bit_writer *writer, const uint64_t *string, uint32_t m)
 {
-    gw_put32(dst, plan->k | plan->count << 8);
-    struct gw_bit_writer w = {.at = dst + GW_GAPS_HEAD, .end = dst + plan->bytes};
-    uint32_t k = plan->k, low = (1u << k) - 1;
-    FOR_EACH_GAP(nz, n, gap, {
-        uint32_t q = gap >> k;
-        for (; q > 32; q -= 32)
+    struct gw_bit_writer w = *writer;
+    gw_bits_put(&w, 0, K_BITS);
+    for (uint32_t at = 0; at < m; at += 32) {
+        unsigned n = m - at < 32 ? m - at : 32;
+        gw_bits_put(&w, string[at / 64] >> (at % 64) & (0xFFFFFFFFull >> (32 - n)), n);
+    }
+    *writer = w;
+}
+
+uint64_t gw_gaps_put(struct gw_bit_writer *writer, const uint64_t *string, uint32_t m, uint32_t ones)
+{
+    if (!m)
+        return 0;
+    bool marks_ones = ones <= m - ones;
+    uint32_t count = marks_ones ? ones : m - ones, k = 0;
+    uint64_t flip = marks_ones ? 0 : ~0ull, plain = K_BITS + (uint64_t)m, bits = plain;
+    if (5 * (uint64_t)count < 2 * (uint64_t)m)
+        bits = K_BITS + 1 + count_bits(m) + best_k(string, m, flip, count, &k);
+    if (bits >= plain) {
+        put_plain(writer, string, m);
+        return plain;
+    }
+    struct gw_bit_writer w = *writer;
+    gw_bits_put(&w, k | (uint64_t)marks_ones << K_BITS, K_BITS + 1);
+    gw_bits_put(&w, count, count_bits(m));
+    uint32_t low = (1u << k) - 1;
+    FOR_EACH_GAP(string, m, flip, gap, {
+        uint32_t zeros = gap >> k;
+        for (; zeros > 32; zeros -= 32)
             gw_bits_put(&w, 0, 32);
-        /* q zeros, a one, k low bits: at most 32 + 1 + 16 bits */
-        gw_bits_put(&w, ((uint64_t)(gap & low) << 1 | 1) << q, q + 1 + k);
+        /* the last zeros, a one, k low bits: at most 32 + 1 + 16 bits */
+        gw_bits_put(&w, ((uint64_t)(gap & low) << 1 | 1) << zeros, zeros + 1 + k);
     });
-    gw_bits_finish(&w);
+    *writer = w;
+    return bits;
 }
 
-gw_status gw_gaps_read(const uint8_t *src, size_t src_bytes, uint32_t n, uint64_t *nz, uint32_t *count, size_t *used)
+static uint32_t take(struct gw_bit_reader *reader, unsigned n)
 {
-    if (src_bytes < GW_GAPS_HEAD)
-        return gw_fail(GW_ERR_FRAME_PAYLOAD, "gap codes need a head of %d bytes; %zu are left", GW_GAPS_HEAD, src_bytes);
-    uint32_t head = gw_get32(src), k = head & 255, left = head >> 8;
-    if (k > GW_GAPS_MAX_K || left > n)
-        return gw_fail(GW_ERR_FRAME_PAYLOAD, "gap codes claim k = %u and %u nonzeros of %u elements", k, left, n);
-    *count = left;
-    struct gw_bit_reader r = {.src = src + GW_GAPS_HEAD, .n_bits = 8 * (uint64_t)(src_bytes - GW_GAPS_HEAD)};
-    memset(nz, 0, (n + 63) / 64 * sizeof *nz);
-    uint32_t at = 0, low = (1u << k) - 1;
-    for (; left; left--) {
-        uint64_t bits = gw_bits_peek(&r);
-        uint64_t gap = 0;
-        /* 40 zeros in a row: unary codes longer than one look. Position checks below end every loop. */
-        while (!(bits & 0xFFFFFFFFFFull)) {
-            gap += 40;
-            r.at += 40;
-            if (r.at >= r.n_bits || gap << k > n)
-                return gw_fail(GW_ERR_FRAME_PAYLOAD, "gap codes end early or run past element %u", n);
-            bits = gw_bits_peek(&r);
-        }
-        uint32_t zeros = (uint32_t)__builtin_ctzll(bits);
-        bits >>= zeros + 1; /* 57 - 40 bits are left: enough for k */
-        gap = (gap + zeros) << k | (bits & low);
-        r.at += zeros + 1 + k;
-        if (r.at > r.n_bits || gap >= n - at)
-            return gw_fail(GW_ERR_FRAME_PAYLOAD, "gap codes end early or run past element %u", n);
-        at += (uint32_t)gap;
-        nz[at / 64] |= 1ull << (at % 64);
-        at++;
+    uint32_t bits = (uint32_t)(gw_bits_peek(reader) & ((1ull << n) - 1));
+    reader->at += n;
+    return bits;
+}
+
+static gw_status ends_early(uint32_t m)
+{
+    return gw_fail(GW_ERR_FRAME_PAYLOAD, "a coded string of %u bits ends early or runs past its end", m);
+}
+
+static gw_status get_plain(struct gw_bit_reader *reader, uint32_t m, uint64_t *string, uint32_t *ones)
+{
+    struct gw_bit_reader r = *reader;
+    uint32_t found = 0;
+    if (r.n_bits < r.at || r.n_bits - r.at < m)
+        return ends_early(m);
+    for (uint32_t at = 0; at < m; at += 32) {
+        uint64_t bits = take(&r, m - at < 32 ? m - at : 32);
+        string[at / 64] |= bits << (at % 64);
+        found += (uint32_t)__builtin_popcountll(bits);
     }
-    if (r.at % 8 && r.src[r.at / 8] >> (r.at % 8))
-        return gw_fail(GW_ERR_FRAME_PAYLOAD, "gap codes are padded with bits that are not 0");
-    *used = GW_GAPS_HEAD + (size_t)((r.at + 7) / 8);
+    *ones = found;
+    *reader = r;
+    return GW_OK;
+}
+
+gw_status gw_gaps_get(struct gw_bit_reader *reader, uint32_t m, uint64_t *string, uint32_t *ones)
+{
+    *ones = 0;
+    if (!m)
+        return GW_OK;
+    uint32_t n_words = (m + 63) / 64, k = take(reader, K_BITS);
+    if (k > MAX_K)
+        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a coded string of bits has k = %u; at most %d is possible", k, MAX_K);
+    memset(string, 0, n_words * sizeof *string);
+    if (k == 0)
+        return get_plain(reader, m, string, ones);
+    bool marks_ones = take(reader, 1);
+    uint32_t count = take(reader, count_bits(m)), at = 0, low = (1u << k) - 1;
+    if (count > m)
+        return ends_early(m);
+    struct gw_bit_reader r = *reader;
+    uint64_t skipped = 0; /* zeros of a unary code that began before this look */
+    for (uint32_t left = count; left;) {
+        uint64_t bits = gw_bits_peek(&r);
+        if (!(bits & 0xFFFFFFFFFFull)) {
+            skipped += 40;
+            r.at += 40;
+            if (r.at >= r.n_bits || skipped << k > m)
+                return ends_early(m);
+            continue;
+        }
+        /* As many gaps as lie whole in this look: at least one, of at most 39 zeros, a one and 16 bits. */
+        uint32_t used = 0;
+        for (; left && bits; left--) {
+            uint32_t zeros = (uint32_t)__builtin_ctzll(bits), length = zeros + 1 + k;
+            if (used + length > GW_BITS_PEEKED)
+                break;
+            uint64_t gap = (skipped + zeros) << k | (bits >> zeros >> 1 & low);
+            bits = bits >> zeros >> (k + 1);
+            skipped = 0;
+            used += length;
+            if (gap >= m - at)
+                return ends_early(m);
+            at += (uint32_t)gap;
+            string[at / 64] |= 1ull << (at % 64);
+            at++;
+        }
+        r.at += used;
+    }
+    reader->at = r.at;
+    if (reader->at > reader->n_bits)
+        return ends_early(m);
+    *ones = count;
+    if (!marks_ones) {
+        for (uint32_t w = 0; w < n_words; w++)
+            string[w] = ~string[w];
+        if (m % 64)
+            string[n_words - 1] &= (1ull << (m % 64)) - 1;
+        *ones = m - count;
+    }
     return GW_OK;
 }

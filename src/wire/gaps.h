@@ -1,29 +1,21 @@
-/* Positions of the nonzero elements of a chunk, coded as Golomb-Rice gaps: the number of zeros before each nonzero,
- * q = gap >> k in unary (q zeros, a one), then the k low bits. For elements that are nonzero independently with
- * probability p gaps are geometric, and the best k takes at most 4.3 % more than the positions' entropy (p < 0.4). */
+/* Strings of bits, coded as they are or as Golomb-Rice gaps between their rarer bits, whichever is shorter: docs/wire-format.md,
+ * section 6. Between independent bits of probability p gaps are geometric, and the best k takes at most 4.3 % more than the
+ * bits' entropy (p < 0.4; above, the bits as they are take at most 4.2 % more). */
 #ifndef GW_WIRE_GAPS_H
 #define GW_WIRE_GAPS_H
 
+#include "wire/bits.h"
+
 #include <gradwire/status.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#define GW_GAPS_HEAD 4 /* bytes before the bits: k, then the number of nonzeros in 24 bits */
-#define GW_GAPS_MAX_K 16
+#define GW_GAPS_MAX_BITS 65536 /* of one string */
 
-/* The parameter and exact size of the positions in nz[0..ceil(n/64)) (n <= GW_CHUNK elements; bits past n are 0). */
-struct gw_gaps_plan {
-    uint32_t count; /* nonzeros */
-    uint8_t k;
-    size_t bytes;   /* head and bits */
-};
-struct gw_gaps_plan gw_gaps_measure(const uint64_t *nz, uint32_t n, uint32_t count);
+/* Appends a string of m <= GW_GAPS_MAX_BITS bits, `ones` of which are set. Returns how many bits that takes, also where the
+ * writer had no room for them. Bits past m in the last word are 0. */
+uint64_t gw_gaps_put(struct gw_bit_writer *writer, const uint64_t *string, uint32_t m, uint32_t ones);
 
-/* Writes plan->bytes bytes. */
-void gw_gaps_write(const struct gw_gaps_plan *plan, const uint64_t *nz, uint32_t n, uint8_t *dst);
-
-/* Reads positions of n elements into nz (all ceil(n/64) words set). *used: bytes taken. Refuses what a writer cannot have
- * written: positions past n, a k above GW_GAPS_MAX_K, padding that is not 0. */
-gw_status gw_gaps_read(const uint8_t *src, size_t src_bytes, uint32_t n, uint64_t *nz, uint32_t *count, size_t *used);
+/* Reads a string of m <= GW_GAPS_MAX_BITS bits; sets all ceil(m/64) words, and how many bits are ones. Refuses what no writer
+ * can have written: another k, positions past m, an early end. */
+gw_status gw_gaps_get(struct gw_bit_reader *reader, uint32_t m, uint64_t *string, uint32_t *ones);
 
 #endif

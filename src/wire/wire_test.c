@@ -305,13 +305,21 @@ static void claims_of_much_with_little_take_no_memory(void **state)
 
 #define CHUNK_WORDS (GW_CHUNK / 64)
 
-/* The size of the positions with parameter k, bit by bit. */
-static uint64_t gap_bits(const uint64_t *nz, uint32_t n, uint32_t k)
+static uint32_t ones_of(const uint64_t *string, uint32_t m)
+{
+    uint32_t ones = 0;
+    for (uint32_t i = 0; i < m; i++)
+        ones += string[i / 64] >> (i % 64) & 1;
+    return ones;
+}
+
+/* The gaps between bits that are `marked`, with parameter k, counted bit by bit. */
+static uint64_t gap_bits(const uint64_t *string, uint32_t m, bool marked, uint32_t k)
 {
     uint64_t bits = 0;
     uint32_t gap = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (nz[i / 64] >> (i % 64) & 1) {
+    for (uint32_t i = 0; i < m; i++) {
+        if ((string[i / 64] >> (i % 64) & 1) == marked) {
             bits += (gap >> k) + 1 + k;
             gap = 0;
         } else {
@@ -321,51 +329,71 @@ static uint64_t gap_bits(const uint64_t *nz, uint32_t n, uint32_t k)
     return bits;
 }
 
-/* The parameter that docs/wire-format.md, section 6, prescribes. */
-static uint32_t prescribed_k(const uint64_t *nz, uint32_t n, uint32_t count)
+/* The form that docs/wire-format.md, section 6, prescribes: k, and the bits it takes. */
+static uint32_t prescribed_k(const uint64_t *string, uint32_t m, uint64_t *bits)
 {
-    if (!count)
+    uint32_t ones = ones_of(string, m), zeros = m - ones, c = ones <= zeros ? ones : zeros, k1 = 0, width = 0;
+    bool v = ones <= zeros;
+    *bits = m ? 5 + m : 0;
+    if (!m || 5 * c >= 2 * m)
         return 0;
-    uint64_t a = (uint64_t)(n - count) * 45426 / (65536ull * count);
-    uint32_t k0 = 0;
-    while (a >> (k0 + 1))
-        k0++;
-    uint32_t k = k0;
-    for (uint32_t other = k0 + 1; other <= k0 + 2 && other <= 16; other++)
-        k = gap_bits(nz, n, other) < gap_bits(nz, n, k) ? other : k;
+    uint64_t a = c ? (uint64_t)(m - c) * 45426 / (65536ull * c) : 0;
+    while (a >> (k1 + 1))
+        k1++;
+    k1 = k1 ? k1 : 1;
+    uint32_t k = k1;
+    for (uint32_t other = k1 + 1; c && other <= k1 + 2 && other <= 16; other++)
+        k = gap_bits(string, m, v, other) < gap_bits(string, m, v, k) ? other : k;
+    while (m >> width)
+        width++;
+    uint64_t marked = 6 + width + gap_bits(string, m, v, k);
+    if (marked >= *bits)
+        return 0;
+    *bits = marked;
     return k;
 }
 
-static void gaps_round_trip(const uint64_t *nz, uint32_t n, bool best, uint64_t seed)
+/* A string behind `offset` other bits: written as prescribed, read back, refused where it is cut. */
+static void string_round_trip(const uint64_t *string, uint32_t m, unsigned offset, bool best, uint64_t seed)
 {
     static uint64_t back[CHUNK_WORDS + 1];
-    uint32_t count = 0, read_count = 0;
-    for (uint32_t w = 0; w < (n + 63) / 64; w++)
-        count += (uint32_t)__builtin_popcountll(nz[w]);
-    struct gw_gaps_plan plan = gw_gaps_measure(nz, n, count);
-    CHECK(plan.count == count && plan.k == prescribed_k(nz, n, count), "seed %llu, %u of %u", (unsigned long long)seed, count, n);
-    CHECK(plan.bytes == GW_GAPS_HEAD + gw_div_up(gap_bits(nz, n, plan.k), 8), "seed %llu, %u of %u, k %u",
-          (unsigned long long)seed, count, n, plan.k);
-    if (best && count)
-        for (uint32_t k = 0; k <= GW_GAPS_MAX_K; k++)
-            CHECK(gap_bits(nz, n, plan.k) <= gap_bits(nz, n, k), "seed %llu, %u of %u: k %u is better than %u",
-                  (unsigned long long)seed, count, n, k, plan.k);
-    uint8_t *bytes = malloc(plan.bytes);
-    assert_non_null(bytes);
-    gw_gaps_write(&plan, nz, n, bytes);
+    static uint8_t bytes[GW_CHUNK / 8 + 64];
+    uint32_t ones = ones_of(string, m), read_ones = 77, c = ones <= m - ones ? ones : m - ones;
+    uint64_t bits, k = prescribed_k(string, m, &bits);
+    if (best && k)
+        for (uint32_t other = 1; other <= 16; other++)
+            CHECK(gap_bits(string, m, ones == c, (uint32_t)k) <= gap_bits(string, m, ones == c, other), "seed %llu, %u of %u: k %u is better than %u",
+                  (unsigned long long)seed, ones, m, other, (uint32_t)k);
+    struct gw_bit_writer writer = {.at = bytes, .end = bytes + sizeof bytes};
+    gw_bits_put(&writer, 0, offset);
+    uint64_t said = gw_gaps_put(&writer, string, m, ones);
+    size_t size = (size_t)(gw_bits_finish(&writer) - bytes);
+    CHECK(said == bits && size == (offset + bits + 7) / 8, "seed %llu, %u of %u: %llu bits, %llu prescribed, %zu bytes",
+          (unsigned long long)seed, ones, m, (unsigned long long)said, (unsigned long long)bits, size);
+    struct gw_bit_reader reader = {.src = bytes, .n_bits = 8 * size, .at = offset};
+    CHECK(!m || (gw_bits_peek(&reader) & 31) == k, "seed %llu, %u of %u: k", (unsigned long long)seed, ones, m);
     memset(back, 0xEE, sizeof back);
-    size_t used = 0;
-    gw_status status = gw_gaps_read(bytes, plan.bytes, n, back, &read_count, &used);
-    CHECK(status == GW_OK && read_count == count && used == plan.bytes, "seed %llu, %u of %u: status %d, %u read, %zu of %zu bytes",
-          (unsigned long long)seed, count, n, status, read_count, used, plan.bytes);
-    CHECK(memcmp(back, nz, 8 * ((n + 63) / 64)) == 0, "seed %llu, %u of %u", (unsigned long long)seed, count, n);
-    CHECK(back[(n + 63) / 64] == 0xEEEEEEEEEEEEEEEEull, "written past %u elements", n);
+    gw_status status = gw_gaps_get(&reader, m, back, &read_ones);
+    CHECK(status == GW_OK && read_ones == ones && reader.at == offset + bits && gw_bits_at_end(&reader),
+          "seed %llu, %u of %u: status %d, %u ones", (unsigned long long)seed, ones, m, status, read_ones);
+    CHECK(memcmp(back, string, 8 * ((m + 63) / 64)) == 0, "seed %llu, %u of %u", (unsigned long long)seed, ones, m);
+    CHECK(back[(m + 63) / 64] == 0xEEEEEEEEEEEEEEEEull, "written past %u bits", m);
 
-    /* Cut anywhere, the stream is refused (its last byte always holds a bit that counts). */
-    for (size_t cut = 0; cut < plan.bytes && plan.bytes < 300; cut++)
-        CHECK(gw_gaps_read(bytes, cut, n, back, &read_count, &used) == GW_ERR_FRAME_PAYLOAD, "seed %llu: %zu of %zu bytes",
-              (unsigned long long)seed, cut, plan.bytes);
-    free(bytes);
+    /* Cut anywhere, at the end of a block of just that size, it is refused. */
+    for (size_t cut = 0; m && cut < size && size < 300; cut++) {
+        uint8_t *part = malloc(cut ? cut : 1);
+        assert_non_null(part);
+        memcpy(part, bytes, cut);
+        reader = (struct gw_bit_reader){.src = part, .n_bits = 8 * cut, .at = offset};
+        CHECK(gw_gaps_get(&reader, m, back, &read_ones) == GW_ERR_FRAME_PAYLOAD, "seed %llu: %zu of %zu bytes", (unsigned long long)seed, cut, size);
+        free(part);
+    }
+    /* A writer without room says how much it wanted and writes nothing past its end. */
+    bytes[size / 2] = 0xEE;
+    writer = (struct gw_bit_writer){.at = bytes, .end = bytes + size / 2};
+    gw_bits_put(&writer, 0, offset);
+    CHECK(gw_gaps_put(&writer, string, m, ones) == bits && gw_bits_finish(&writer) <= bytes + size / 2 && bytes[size / 2] == 0xEE,
+          "seed %llu, %u of %u", (unsigned long long)seed, ones, m);
 }
 
 static void fill_bits(uint64_t *nz, uint32_t n, double share, uint64_t seed)
@@ -377,126 +405,137 @@ static void fill_bits(uint64_t *nz, uint32_t n, double share, uint64_t seed)
             nz[i / 64] |= 1ull << (i % 64);
 }
 
-static void gaps_come_back(void **state)
+static void strings_of_bits_come_back(void **state)
 {
     (void)state;
-    static uint64_t nz[CHUNK_WORDS];
-    const double shares[] = {0, 1e-5, 1e-4, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9, 0.99, 0.999, 1};
-    const uint32_t lengths[] = {0,    1,    2,    63,   64,   65,   127,   128,   129,   1000,  1023,
-                                1024, 1025, 4096, 9999, 32767, 32768, 65471, 65472, 65473, 65535, 65536};
+    static uint64_t string[CHUNK_WORDS];
+    const double shares[] = {0,   1e-5, 1e-4, 0.001, 0.003, 0.01, 0.03, 0.1,  0.2,   0.3, 0.36, 0.38,
+                             0.4, 0.5,  0.61, 0.63,  0.7,   0.8,  0.9,  0.99, 0.999, 1};
+    const uint32_t lengths[] = {0,    1,    2,    3,    7,     31,    32,    33,    63,    64,    65,   127,   128,
+                                129,  1000, 1023, 1024, 1025,  4096,  9999,  32767, 32768, 65471, 65473, 65535, 65536};
     uint64_t seed = 1;
     for (size_t s = 0; s < sizeof shares / sizeof *shares; s++)
         for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++, seed++) {
-            fill_bits(nz, lengths[l], shares[s], seed);
+            fill_bits(string, lengths[l], shares[s], seed);
+            double rarer = shares[s] < 0.5 ? shares[s] : 1 - shares[s];
             /* Enough of them that three ks around the best of the geometric distribution hold the best of all. */
-            gaps_round_trip(nz, lengths[l], shares[s] * lengths[l] > 50, seed);
+            string_round_trip(string, lengths[l], seed % 23, rarer * lengths[l] > 50, seed);
         }
 }
 
-static void lonely_and_crowded_gaps_come_back(void **state)
+static void lonely_and_crowded_bits_come_back(void **state)
 {
     (void)state;
-    static uint64_t nz[CHUNK_WORDS];
+    static uint64_t string[CHUNK_WORDS], flipped[CHUNK_WORDS];
     const uint32_t places[] = {0, 1, 31, 32, 33, 39, 40, 41, 63, 64, 79, 80, 81, 4095, 65534, 65535};
     for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
-        memset(nz, 0, sizeof nz);
-        nz[places[p] / 64] |= 1ull << (places[p] % 64);
-        gaps_round_trip(nz, places[p] + 1, false, 0);
-        gaps_round_trip(nz, GW_CHUNK, false, 0);
+        memset(string, 0, sizeof string);
+        string[places[p] / 64] |= 1ull << (places[p] % 64);
+        string_round_trip(string, places[p] + 1, 0, false, 0);
+        string_round_trip(string, GW_CHUNK, 5, false, 0);
         /* A crowd, and one far away: its unary part is as long as the chunk. */
         for (uint32_t i = 0; i < 16; i++)
-            nz[i] = ~0ull;
-        gaps_round_trip(nz, GW_CHUNK, false, 0);
+            string[i] = ~0ull;
+        string_round_trip(string, GW_CHUNK, 7, false, 0);
+        for (uint32_t i = 0; i < CHUNK_WORDS; i++)
+            flipped[i] = ~string[i];
+        string_round_trip(flipped, GW_CHUNK, 3, false, 0);
     }
 }
 
-/* Gaps of a few lengths only, one in five three times as long: here k0 + 2 is best, not k0 or k0 + 1. */
+/* Gaps of a few lengths only, one in five three times as long: here the third k is best, not the first or the second. */
 static void the_third_parameter_is_looked_at(void **state)
 {
     (void)state;
-    static uint64_t nz[CHUNK_WORDS];
-    for (uint32_t j = 1; j <= 8; j++) {
-        memset(nz, 0, sizeof nz);
-        uint32_t count = 0, k0 = j - 1;
+    static uint64_t string[CHUNK_WORDS];
+    for (uint32_t j = 2; j <= 8; j++) {
+        memset(string, 0, sizeof string);
+        uint32_t count = 0;
         for (uint32_t i = 1u << j; i < GW_CHUNK; i += 1 + (++count % 5 ? 1u << j : 3u << j))
-            nz[i / 64] |= 1ull << (i % 64);
-        assert_int_equal(gw_gaps_measure(nz, GW_CHUNK, count).k, k0 + 2);
-        gaps_round_trip(nz, GW_CHUNK, false, j);
+            string[i / 64] |= 1ull << (i % 64);
+        uint64_t bits;
+        assert_int_equal(prescribed_k(string, GW_CHUNK, &bits), j + 1);
+        string_round_trip(string, GW_CHUNK, 0, false, j);
     }
 }
 
-/* Reads n elements from a stream given as head and bits; the stream ends where its block ends. */
-static gw_status read_gaps(uint32_t k, uint32_t count, const void *bits, size_t n_bytes, uint32_t n)
+/* Reads m bits from a stream of a head with k, v and the count, and then `bits`; it ends where its block ends. */
+static gw_status read_string(uint32_t k, uint32_t v, uint32_t count, const uint8_t *bits, size_t n_bytes, uint32_t m)
 {
-    static uint64_t nz[CHUNK_WORDS];
-    uint8_t *bytes = malloc(GW_GAPS_HEAD + n_bytes);
-    assert_non_null(bytes);
-    gw_put32(bytes, k | count << 8);
-    memcpy(bytes + GW_GAPS_HEAD, bits, n_bytes);
-    uint32_t got;
-    size_t used;
-    gw_status status = gw_gaps_read(bytes, GW_GAPS_HEAD + n_bytes, n, nz, &got, &used);
-    free(bytes);
+    static uint64_t string[CHUNK_WORDS];
+    static uint8_t bytes[20100];
+    struct gw_bit_writer w = {.at = bytes, .end = bytes + sizeof bytes};
+    uint32_t width = 0, ones;
+    while (m >> width)
+        width++;
+    gw_bits_put(&w, k, 5);
+    if (k) {
+        gw_bits_put(&w, v, 1);
+        gw_bits_put(&w, count, width);
+    }
+    for (size_t i = 0; i < n_bytes; i++)
+        gw_bits_put(&w, bits[i], 8);
+    size_t size = (size_t)(gw_bits_finish(&w) - bytes);
+    uint8_t *block = malloc(size);
+    assert_non_null(block);
+    memcpy(block, bytes, size);
+    struct gw_bit_reader reader = {.src = block, .n_bits = 8 * size};
+    gw_status status = gw_gaps_get(&reader, m, string, &ones);
+    free(block);
     return status;
 }
 
-static void hostile_gaps_are_refused(void **state)
+static void hostile_strings_are_refused(void **state)
 {
     (void)state;
     static const uint8_t zeros[20000], ones[20000] = {[0 ... 19999] = 0xFF};
-    assert_int_equal(read_gaps(0, 0, "", 0, 0), GW_OK);
-    assert_int_equal(read_gaps(0, 1, "\1", 1, 0), GW_ERR_FRAME_PAYLOAD);                 /* more than elements */
-    assert_int_equal(read_gaps(0, 65, ones, 9, 64), GW_ERR_FRAME_PAYLOAD);
-    assert_int_equal(read_gaps(0, 0xFFFFFF, ones, 20000, 65536), GW_ERR_FRAME_PAYLOAD);
-    assert_int_equal(read_gaps(16, 1, "\x01\x00\x00", 3, 65536), GW_OK);
-    assert_int_equal(read_gaps(17, 1, "\x01\x00\x00", 3, 65536), GW_ERR_FRAME_PAYLOAD);  /* k */
-    assert_int_equal(read_gaps(255, 1, ones, 100, 65536), GW_ERR_FRAME_PAYLOAD);
-    assert_int_equal(read_gaps(0, 1, "\x80", 1, 8), GW_OK);                              /* seven zeros, a one */
-    assert_int_equal(read_gaps(0, 1, "\x80", 1, 7), GW_ERR_FRAME_PAYLOAD);               /* past the end */
-    assert_int_equal(read_gaps(0, 2, "\x80\x01", 2, 9), GW_OK);
-    assert_int_equal(read_gaps(0, 2, "\x80\x01", 2, 8), GW_ERR_FRAME_PAYLOAD);
-    assert_int_equal(read_gaps(0, 1, "\x01", 1, 8), GW_OK);
-    assert_int_equal(read_gaps(0, 1, "\x03", 1, 8), GW_ERR_FRAME_PAYLOAD);               /* padding */
-    assert_int_equal(read_gaps(0, 1, "\x81", 1, 8), GW_ERR_FRAME_PAYLOAD);
-    assert_int_equal(read_gaps(3, 1, "\x01", 1, 8), GW_OK);
-    assert_int_equal(read_gaps(9, 1, "\x01", 1, 600), GW_ERR_FRAME_PAYLOAD);             /* low bits are cut */
-    assert_int_equal(read_gaps(0, 3, "\x03", 1, 3), GW_ERR_FRAME_PAYLOAD);               /* the third is missing */
-    for (uint32_t k = 0; k <= GW_GAPS_MAX_K; k++) {
-        assert_int_equal(read_gaps(k, 1, zeros, 20000, 65536), GW_ERR_FRAME_PAYLOAD);    /* unary without end */
-        assert_int_equal(read_gaps(k, 65536, zeros, 20000, 65536), GW_ERR_FRAME_PAYLOAD);
-        assert_int_equal(read_gaps(k, 65536, "", 0, 65536), GW_ERR_FRAME_PAYLOAD);
+    const uint8_t one[] = {1, 0, 0}, top[] = {0x80}, three[] = {3};
+    assert_int_equal(read_string(16, 1, 1, one, 3, 65536), GW_OK);
+    for (uint32_t k = 17; k < 32; k++)
+        assert_int_equal(read_string(k, 1, 1, one, 3, 65536), GW_ERR_FRAME_PAYLOAD);
+    assert_int_equal(read_string(1, 1, 3, ones, 9, 3), GW_ERR_FRAME_PAYLOAD);       /* at 1, 3, 5 */
+    assert_int_equal(read_string(1, 1, 65, zeros, 9, 64), GW_ERR_FRAME_PAYLOAD);    /* more than bits */
+    assert_int_equal(read_string(1, 1, 65, ones, 20, 64), GW_ERR_FRAME_PAYLOAD);
+    assert_int_equal(read_string(1, 1, 1, top, 1, 15), GW_OK);                      /* seven zeros, a one, and 0 from the padding: at 14 */
+    assert_int_equal(read_string(1, 1, 1, top, 1, 14), GW_ERR_FRAME_PAYLOAD);       /* past the end */
+    assert_int_equal(read_string(1, 0, 1, top, 1, 14), GW_ERR_FRAME_PAYLOAD);
+    assert_int_equal(read_string(1, 1, 2, three, 1, 8), GW_ERR_FRAME_PAYLOAD);      /* the second is missing */
+    assert_int_equal(read_string(0, 0, 0, ones, 8191, 65536), GW_ERR_FRAME_PAYLOAD);
+    assert_int_equal(read_string(0, 0, 0, ones, 8192, 65536), GW_OK);
+    for (uint32_t k = 1; k <= 16; k++) {
+        assert_int_equal(read_string(k, 1, 1, zeros, 20000, 65536), GW_ERR_FRAME_PAYLOAD);    /* unary without end */
+        assert_int_equal(read_string(k, 1, 65536, zeros, 20000, 65536), GW_ERR_FRAME_PAYLOAD);
+        assert_int_equal(read_string(k, 0, 65536, zeros, 0, 65536), GW_ERR_FRAME_PAYLOAD);
+        assert_int_equal(read_string(k, 1, 131071, ones, 20000, 65536), GW_ERR_FRAME_PAYLOAD);
     }
-    assert_int_equal(read_gaps(0, 65536, ones, 8192, 65536), GW_OK);
 }
 
-/* Random bytes: refused, or read as positions that fit. */
-static void random_gaps_do_no_harm(void **state)
+/* Random bytes: refused, or read as bits that fit. */
+static void random_strings_do_no_harm(void **state)
 {
     (void)state;
-    static uint64_t nz[CHUNK_WORDS + 1];
+    static uint64_t string[CHUNK_WORDS + 1];
     uint32_t accepted = 0;
     for (uint64_t seed = 1; seed <= 20000; seed++) {
         struct numbers numbers = numbers_from(seed);
-        uint32_t n_bytes = numbers_below(&numbers, 60), n = 1 + numbers_below(&numbers, numbers_below(&numbers, 2) ? 65536 : 300);
-        uint8_t *bytes = malloc(GW_GAPS_HEAD + n_bytes);
+        uint32_t n_bytes = 1 + numbers_below(&numbers, 60), m = 1 + numbers_below(&numbers, numbers_below(&numbers, 2) ? 65536 : 300);
+        uint8_t *bytes = malloc(n_bytes);
         assert_non_null(bytes);
-        gw_put32(bytes, numbers_below(&numbers, 18) | numbers_below(&numbers, 20) << 8);
         uint32_t bias = numbers_below(&numbers, 4); /* with many zeros, with many ones */
         for (uint32_t i = 0; i < n_bytes; i++) {
             uint32_t a = numbers_word(&numbers), b = numbers_word(&numbers);
-            bytes[GW_GAPS_HEAD + i] = (uint8_t)(bias == 0 ? a & b & b >> 8 : bias == 1 ? a | b : a);
+            bytes[i] = (uint8_t)(bias == 0 ? a & b & b >> 8 : bias == 1 ? a | b : a);
         }
-        nz[(n + 63) / 64] = 0xEEEEEEEEEEEEEEEEull;
-        uint32_t count, found = 0;
-        size_t used;
-        if (gw_gaps_read(bytes, GW_GAPS_HEAD + n_bytes, n, nz, &count, &used) == GW_OK) {
+        bytes[0] = (uint8_t)(numbers_below(&numbers, 18) | (bytes[0] & 0xE0));
+        string[(m + 63) / 64] = 0xEEEEEEEEEEEEEEEEull;
+        uint32_t ones;
+        struct gw_bit_reader reader = {.src = bytes, .n_bits = 8 * (uint64_t)n_bytes};
+        if (gw_gaps_get(&reader, m, string, &ones) == GW_OK) {
             accepted++;
-            for (uint32_t w = 0; w < (n + 63) / 64; w++)
-                found += (uint32_t)__builtin_popcountll(nz[w]);
-            CHECK(found == count && used <= GW_GAPS_HEAD + n_bytes, "seed %llu", (unsigned long long)seed);
-            CHECK(n % 64 == 0 || nz[n / 64] >> (n % 64) == 0, "seed %llu", (unsigned long long)seed);
+            CHECK(ones_of(string, m) == ones && reader.at <= reader.n_bits, "seed %llu", (unsigned long long)seed);
+            CHECK(m % 64 == 0 || string[m / 64] >> (m % 64) == 0, "seed %llu", (unsigned long long)seed);
         }
-        CHECK(nz[(n + 63) / 64] == 0xEEEEEEEEEEEEEEEEull, "seed %llu", (unsigned long long)seed);
+        CHECK(string[(m + 63) / 64] == 0xEEEEEEEEEEEEEEEEull, "seed %llu", (unsigned long long)seed);
         free(bytes);
     }
     assert_in_range(accepted, 1000, 19000); /* both happened */
@@ -752,11 +791,11 @@ int main(void)
         cmocka_unit_test(every_altered_byte_is_refused),
         cmocka_unit_test(fields_outside_their_limits_are_refused),
         cmocka_unit_test(claims_of_much_with_little_take_no_memory),
-        cmocka_unit_test(gaps_come_back),
-        cmocka_unit_test(lonely_and_crowded_gaps_come_back),
+        cmocka_unit_test(strings_of_bits_come_back),
+        cmocka_unit_test(lonely_and_crowded_bits_come_back),
         cmocka_unit_test(the_third_parameter_is_looked_at),
-        cmocka_unit_test(hostile_gaps_are_refused),
-        cmocka_unit_test(random_gaps_do_no_harm),
+        cmocka_unit_test(hostile_strings_are_refused),
+        cmocka_unit_test(random_strings_do_no_harm),
         cmocka_unit_test(radix_comes_back_in_every_base),
         cmocka_unit_test(radix_wastes_little),
         cmocka_unit_test(radix_words_that_are_too_large_are_refused),

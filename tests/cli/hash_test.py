@@ -7,7 +7,7 @@ import harness
 # 784 x 100 weights are more than one chunk; the biases are far less.
 RUN = ["--net", "mlp:784-100-10", "--data", "digits", "--workers", "4", "--batch", "32", "--steps", "12", "--seed", "3"]
 PACKINGS = [f"code={code},pull={pull},entropy={entropy}"
-            for code, pull in (("auto", "auto"), ("2bit", "packed"), ("base3", "radix"), ("mask", "gaps"), ("gaps", "packed"))
+            for code, pull in (("auto", "auto"), ("2bit", "packed"), ("base3", "radix"), ("mask", "auto"), ("gaps", "packed"))
             for entropy in ("auto", "on", "off")]
 
 

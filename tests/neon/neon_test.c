@@ -88,8 +88,8 @@ int main(void)
         for (int r = 0; r < GW_ADD_FRAMES; r++) /* sets that overlap the last frame's in part */
             frames[r] = (struct gw_bitmaps){nz[1] + r % 3, sg[1] + r % 3};
         uint32_t n_frames = 1 + (uint32_t)(next() % GW_ADD_FRAMES);
-        neon->add_digits(frames, n_frames, WORDS - 2, planes[0], n_planes);
-        ref->add_digits(frames, n_frames, WORDS - 2, planes[1], n_planes);
+        neon->add_digits(frames, n_frames, WORDS - 2, round % 3 == 0, (uint8_t *)planes[0], n_planes);
+        ref->add_digits(frames, n_frames, WORDS - 2, round % 3 == 0, (uint8_t *)planes[1], n_planes);
         check(!memcmp(planes[0], planes[1], sizeof planes[0]), "add_digits", n_planes);
         uint32_t offset = (uint32_t)(next() % (1u << (n_planes - 1)));
         uint32_t most_a = neon->decode_planes((const uint8_t *)planes[0], n_planes, WORDS, offset, 0.3f, false, a);

@@ -45,9 +45,11 @@ HEADER_BYTES = 56
 NONE, BF16, F16, TERNARY = 1, 2, 3, 4
 ENTROPY, AVERAGE, PRIVATE = 1, 2, 4
 MAX_WORKERS, MAX_RANK, MAX_ELEMENTS = 32767, 32766, 1 << 34
-TWO_BIT, BASE3, MASK, GAPS, PACKED, RADIX, MIXED = range(7)
+TWO_BIT, BASE3, MASK, GAPS, PACKED, RADIX, LEVELS, MIXED = range(8)
 PUSH_CODES = {TWO_BIT, BASE3, MASK, GAPS, MIXED}
-AVERAGE_CODES = {PACKED, RADIX, GAPS, MIXED}
+AVERAGE_CODES = {PACKED, RADIX, LEVELS, MIXED}
+TABLE_CODES = {MASK, GAPS, LEVELS, MIXED}
+LEVELS_MOST_WORKERS = 1024
 FLOAT_BYTES = {NONE: 4, BF16: 2, F16: 2}
 
 
@@ -141,30 +143,31 @@ def read_base3(data, n):
     return [digit - 1 for digit in digits[:n]]
 
 
-def place_signs(positions, data, n):
-    signs, rest = split_bitmap(data, len(positions), "signs")
-    require(not rest, "signs: too long")
-    values = [0] * n
-    for position, sign in zip(positions, signs):
-        values[position] = -1 if sign == "1" else 1
-    return values
+def place_signs(nonzeros, signs):
+    signs = iter(signs)
+    return [0 if bit == "0" else -1 if next(signs) == "1" else 1 for bit in nonzeros]
 
 
 def read_mask(data, n):
     nonzeros, rest = split_bitmap(data, n, "mask")
-    return place_signs([i for i, bit in enumerate(nonzeros) if bit == "1"], rest, n)
+    signs, rest = split_bitmap(rest, nonzeros.count("1"), "signs")
+    require(not rest, "signs: too long")
+    return place_signs(nonzeros, signs)
 
 
-def read_gaps_push(data, n):
-    positions, rest = read_positions(data, n)
-    return place_signs(positions, rest, n)
+def read_gaps(data, n):
+    strings = Strings(data)
+    nonzeros = strings.read(n)
+    signs = strings.read(nonzeros.count("1"))
+    strings.end()
+    return place_signs(nonzeros, signs)
 
 
 def two_bit_bytes(n):
     return ceil_div(n, 4)
 
 
-PUSH_READERS = {TWO_BIT: read_two_bit, BASE3: read_base3, MASK: read_mask, GAPS: read_gaps_push}
+PUSH_READERS = {TWO_BIT: read_two_bit, BASE3: read_base3, MASK: read_mask, GAPS: read_gaps}
 # The most bytes that a chunk of n elements can have in a code, or a little more: what a zstd frame may grow to.
 PUSH_LIMITS = {TWO_BIT: two_bit_bytes, BASE3: two_bit_bytes, MASK: lambda n: n, GAPS: lambda n: 8 * n + 4}
 
@@ -172,7 +175,7 @@ PUSH_LIMITS = {TWO_BIT: two_bit_bytes, BASE3: two_bit_bytes, MASK: lambda n: n, 
 def read_table(header, payload, code_bytes):
     """Cuts the payload into chunks: (code, compressed, bytes) of each."""
     n_chunks, coded = header.n_chunks(), header.flags & ENTROPY
-    if not coded and header.code not in (MASK, GAPS, MIXED):
+    if not coded and header.code not in TABLE_CODES:
         sizes = [code_bytes(header.chunk_elems(i)) for i in range(n_chunks)]
         entries = [(header.code, False, size) for size in sizes]
         rest = payload
@@ -230,18 +233,28 @@ def read_packed(data, n, workers):
     return digits
 
 
+def read_levels(data, n, workers):
+    strings = Strings(data)
+    nonzeros = strings.read(n)
+    sums = place_signs(nonzeros, strings.read(nonzeros.count("1")))
+    sides = {sign: [i for i, s in enumerate(sums) if s == sign] for sign in (1, -1)}
+    for _ in range(1, workers):
+        for sign in sides:
+            farther = strings.read(len(sides[sign]))
+            sides[sign] = [i for i, bit in zip(sides[sign], farther) if bit == "1"]
+            for i in sides[sign]:
+                sums[i] += sign
+    strings.end()
+    return sums
+
+
 def read_sums_of_chunk(code, compressed, data, n, workers):
     """The sums -N..N of one chunk."""
     base = 2 * workers + 1
-    if code == GAPS:
-        positions, rest = read_positions(data, n)
-        shape = bytewise_shape(2 * workers) if compressed else tight_shape(2 * workers)
-        if compressed:
-            rest = unpack_zstd(rest, radix_bytes(len(positions), 2 * workers, shape))
-        sums = [0] * n
-        for position, number in zip(positions, read_radix(rest, len(positions), 2 * workers, shape)):
-            sums[position] = -(number // 2 + 1) if number % 2 else number // 2 + 1
-        return sums
+    if code == LEVELS:
+        require(not compressed, "levels in a zstd frame")
+        require(workers <= LEVELS_MOST_WORKERS, "levels of too many workers")
+        return read_levels(data, n, workers)
     if code == PACKED:
         content = unpack_zstd(data, packed_bytes(n, workers)) if compressed else data
         digits = read_packed(content, n, workers)
@@ -263,26 +276,45 @@ def read_average(header, payload):
     return sums
 
 
-# ---- 6. Positions ---------------------------------------------------------------------------------------------------
+# ---- 6. Strings of bits ---------------------------------------------------------------------------------------------
 
-def read_positions(data, n):
-    """Positions of the nonzeros, and the bytes after them."""
-    require(len(data) >= 4, "positions: cut short")
-    k, count = data[0], int.from_bytes(data[1:4], "little")
-    require(k <= 16, "positions: Rice parameter above 16")
-    require(count <= n, "positions: more than elements")
-    bits, at, position, positions = bits_of(data[4:]), 0, -1, []
-    for _ in range(count):
-        one = bits.find("1", at)
-        require(one >= 0 and one + 1 + k <= len(bits), "positions: cut short")
-        low = bits[one + 1:one + 1 + k]
-        position += 1 + ((one - at) << k) + int("0" + low[::-1], 2)
-        require(position < n, "positions: past the end")
-        positions.append(position)
-        at = one + 1 + k
-    used = ceil_div(at, 8)
-    require("1" not in bits[at:8 * used], "positions: padding is not 0")
-    return positions, data[4 + used:]
+class Strings:
+    """Reads the strings of a chunk, one after the other."""
+
+    def __init__(self, data):
+        self.bits, self.at = bits_of(data), 0
+
+    def take(self, m):
+        begin, self.at = self.at, self.at + m
+        require(self.at <= len(self.bits), "strings: cut short")
+        return self.bits[begin:self.at]
+
+    def number(self, width):
+        return int(self.take(width)[::-1], 2)
+
+    def read(self, m):
+        """The next string, of m bits, as text."""
+        if m == 0:
+            return ""
+        k = self.number(5)
+        require(k <= 16, "strings: k above 16")
+        if k == 0:
+            return self.take(m)
+        marked = self.take(1)
+        out, position = ["0" if marked == "1" else "1"] * m, -1
+        for _ in range(self.number(m.bit_length())):
+            one = self.bits.find("1", self.at)
+            require(one >= 0, "strings: cut short")
+            zeros, self.at = one - self.at, one + 1
+            position += 1 + (zeros << k) + self.number(k)
+            require(position < m, "strings: past the end")
+            out[position] = marked
+        return "".join(out)
+
+    def end(self):
+        padding = self.bits[self.at:]
+        require(len(padding) < 8, "strings: too long")
+        require("1" not in padding, "strings: padding is not 0")
 
 
 # ---- 7. Numbers in base L -------------------------------------------------------------------------------------------

@@ -5,11 +5,16 @@ import struct
 
 import decoder
 import library
-from decoder import (BF16, CHUNK, ENTROPY, GAPS, MASK, MIXED, NONE, PACKED, PRIVATE, RADIX, TERNARY, TWO_BIT, Header,
-                     ceil_div)
+from decoder import (BF16, CHUNK, ENTROPY, LEVELS, MIXED, NONE, PACKED, PRIVATE, RADIX, TABLE_CODES, TERNARY, TWO_BIT,
+                     Header, ceil_div)
 from library import float32
 
 # ---- 1. Words -------------------------------------------------------------------------------------------------------
+
+def bits_where(condition, numbers):
+    """Text of 0 and 1: which of the numbers the condition holds for."""
+    return "".join("1" if condition(x) else "0" for x in numbers)
+
 
 def bytes_of_bits(bits):
     """Text of 0 and 1 into bytes, the first in the lowest bit of the first byte, padded with 0."""
@@ -68,16 +73,16 @@ def base3(values):
     return bytes(a + 3 * b + 9 * c + 27 * d + 81 * e for a, b, c, d, e in zip(*[iter(digits)] * 5))
 
 
-def signs(values):
-    return bytes_of_bits("".join("1" if v < 0 else "0" for v in values if v))
+def nonzeros_and_signs(numbers):
+    return bits_where(bool, numbers), bits_where(lambda x: x < 0, filter(None, numbers))
 
 
 def mask(values):
-    return bytes_of_bits("".join("1" if v else "0" for v in values)) + signs(values)
+    return b"".join(map(bytes_of_bits, nonzeros_and_signs(values)))
 
 
 def gaps(values):
-    return positions(values) + signs(values)
+    return strings(nonzeros_and_signs(values))
 
 
 PUSH_WRITERS = [two_bit, base3, mask, gaps]
@@ -92,7 +97,7 @@ def entropy_bits(symbols):
 
 
 def worth_trying(data, symbols):
-    return len(data) >= 128 and 8 * len(data) > 1.02 * entropy_bits(symbols)
+    return len(data) >= 128 and 8 * len(data) > 1.04 * entropy_bits(symbols)
 
 
 def chunk_of_push(values, code, entropy):
@@ -116,7 +121,7 @@ def join(chunks, auto, entropy, header):
     header.flags |= ENTROPY if coded else 0
     header.code = MIXED if auto and len(chunks) > 1 else chunks[0][0] if chunks else header.code
     table = b""
-    if coded or header.code in (MASK, GAPS, MIXED):
+    if coded or header.code in TABLE_CODES:
         for code, compressed, data in chunks:
             named = code << 28 if header.code == MIXED else 0
             table += struct.pack("<I", len(data) | named | compressed << 31)
@@ -141,41 +146,33 @@ def packed(sums, workers):
     for begin in range(0, len(sums), 64):
         digits = [s + workers for s in sums[begin:begin + 64]]
         for plane in range(planes):
-            out += bytes_of_bits("".join("1" if digit >> plane & 1 else "0" for digit in digits))
+            out += bytes_of_bits(bits_where(lambda digit: digit >> plane & 1, digits))
     return out
 
 
-def gap_digits(sums):
-    return [2 * abs(s) - 2 + (s < 0) for s in sums if s]
+def levels(sums, workers):
+    parts = [*nonzeros_and_signs(sums)]
+    above, below = [s for s in sums if s > 0], [s for s in sums if s < 0]
+    for j in range(1, workers):
+        parts += [bits_where(lambda s: s > j, above), bits_where(lambda s: s < -j, below)]
+        above, below = [s for s in above if s > j], [s for s in below if s < -j]
+    return strings(parts)
 
 
 def chunk_of_average(sums, workers, code, entropy):
     base, digits = 2 * workers + 1, [s + workers for s in sums]
-
-    def plain(code):
-        if code == PACKED:
-            return packed(sums, workers)
-        if code == RADIX:
-            return radix(digits, base, decoder.tight_shape(base))
-        return positions(sums) + radix(gap_digits(sums), 2 * workers, decoder.tight_shape(2 * workers))
-
-    def compressed(code, room):
-        if code == GAPS:
-            head = positions(sums)
-            tail = radix(gap_digits(sums), 2 * workers, decoder.bytewise_shape(2 * workers))
-        else:
-            head = b""
-            tail = packed(sums, workers) if code == PACKED else radix(digits, base, decoder.bytewise_shape(base))
-        content = library.zstd_compress(tail, room - len(head)) if room > len(head) else None
-        return head + content if content else None
-
-    best = min(((c, False, plain(c)) for c in ([PACKED, RADIX, GAPS] if code == "auto" else [code])),
-               key=lambda chunk: len(chunk[2]))
-    if entropy == "on" or (code == "auto" and entropy == "auto" and worth_trying(best[2], sums)):
-        for candidate in [RADIX, GAPS] if code == "auto" else [code]:
-            data = compressed(candidate, len(best[2]) - 1)
-            best = (candidate, True, data) if data else best
-    return best
+    writers = {PACKED: lambda: packed(sums, workers),
+               RADIX: lambda: radix(digits, base, decoder.tight_shape(base))}
+    if workers <= decoder.LEVELS_MOST_WORKERS:
+        writers[LEVELS] = lambda: levels(sums, workers)
+    best, data = min(((c, writers[c]()) for c in (writers if code == "auto" else [code])), key=lambda c: len(c[1]))
+    if (entropy == "on" and code != LEVELS) or (code == "auto" and entropy == "auto" and worth_trying(data, sums)):
+        tried = RADIX if code == "auto" else code
+        content = radix(digits, base, decoder.bytewise_shape(base)) if tried == RADIX else data
+        compressed = library.zstd_compress(content, len(data) - 1)
+        if compressed:
+            return tried, True, compressed
+    return best, False, data
 
 
 def average_of_sums(sums, scalers, workers, code="auto", entropy="auto", **fields):
@@ -206,25 +203,38 @@ def reduce(frames, code="auto", entropy="auto"):
     return seal(header, [], pack_floats(codec, values))
 
 
-# ---- 6. Positions ---------------------------------------------------------------------------------------------------
+# ---- 6. Strings of bits ---------------------------------------------------------------------------------------------
 
-def positions(values):
-    distances, previous = [], -1
-    for i, v in enumerate(values):
-        if v:
-            distances.append(i - previous - 1)
-            previous = i
-    c = len(distances)
-    if c == 0:
-        return bytes(4)
-    a = (len(values) - c) * 45426 // (65536 * c)
-    k0 = a.bit_length() - 1 if a else 0
-    k = min((k for k in range(k0, k0 + 3) if k <= 16), key=lambda k: sum((g >> k) + 1 + k for g in distances))
-    stream = []
-    for g in distances:
-        low = format(g & (1 << k) - 1, f"0{k}b")[::-1] if k else ""
-        stream.append("0" * (g >> k) + "1" + low)
-    return bytes([k]) + c.to_bytes(3, "little") + bytes_of_bits("".join(stream))
+def number(x, width):
+    """Text of 0 and 1, the lowest bit first."""
+    return format(x, f"0{width}b")[::-1]
+
+
+def plain(bits):
+    return number(0, 5) + bits
+
+
+def rice(k, marked, m, distances):
+    head = number(k, 5) + marked + number(len(distances), m.bit_length())
+    return head + "".join("0" * (g >> k) + "1" + number(g & (1 << k) - 1, k) for g in distances)
+
+
+def string(bits):
+    m, marked = len(bits), "1" if 2 * bits.count("1") <= len(bits) else "0"
+    if m == 0:
+        return ""
+    c = bits.count(marked)
+    if 5 * c >= 2 * m:
+        return plain(bits)
+    distances = [len(others) for others in bits.split(marked)[:-1]]
+    a = (m - c) * 45426 // (65536 * c) if c else 0
+    k1 = max(1, a.bit_length() - 1)
+    k = min((k for k in range(k1, k1 + 3) if k <= 16), key=lambda k: sum((g >> k) + 1 + k for g in distances))
+    return min(plain(bits), rice(k, marked, m, distances), key=len)
+
+
+def strings(parts):
+    return bytes_of_bits("".join(map(string, parts)))
 
 
 # ---- 7. Numbers in base L -------------------------------------------------------------------------------------------

@@ -14,11 +14,12 @@ import sys
 import decoder
 import encoder
 import library
-from decoder import BF16, F16, GAPS, NONE, PACKED, RADIX, TERNARY, Header
+from decoder import BF16, F16, GAPS, LEVELS, NONE, PACKED, RADIX, TERNARY, Header
+from encoder import plain, rice
 from library import float32
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
-CODES = ["2bit", "base3", "mask", "gaps", "packed", "radix"]
+CODES = ["2bit", "base3", "mask", "gaps", "packed", "radix", "levels"]
 FLOATS = {NONE: "none", BF16: "bf16", F16: "f16"}
 
 
@@ -74,6 +75,12 @@ def ties(seed, n=2048):
     return values
 
 
+def clusters(percent):
+    """Gaps is 4.5 % (38) or 3.8 % (39) above the entropy: zstd is tried for the first alone, though it would do better
+    for both."""
+    return ([1] * percent + [0] * (100 - percent)) * 200
+
+
 # ---- frames ---------------------------------------------------------------------------------------------------------
 
 @functools.lru_cache(maxsize=None)
@@ -124,7 +131,7 @@ class Push:
 
 
 class Average:
-    """Pushes added up."""
+    """Pushes added up. The tool has no word for levels: it takes them where they are the smallest."""
     kept = False
 
     def __init__(self, name, pushes, pull="auto", entropy="auto"):
@@ -135,6 +142,8 @@ class Average:
         return encoder.reduce(self.pushes, self.pull if self.pull == "auto" else CODES.index(self.pull), self.entropy)
 
     def by_tool(self, case):
+        if self.pull == "levels":
+            return None
         names = [case.write_bytes(f"{i}.gw", frame) for i, frame in enumerate(self.pushes)]
         spec = f"ternary:pull={self.pull},entropy={self.entropy}"
         case.ok("reduce", *names, "--codec", spec, "-o", case.path("a.gw"))
@@ -176,9 +185,17 @@ def pushes():
     yield Push("push-alone", [0.0] * 70 + [-5.0] + [0.0] * 70)
     # The Rice parameter where its first guess is just a power of two.
     yield Push("push-gaps-guess", [0.0] * 47275 + [1.0], code="gaps", clip=0)
-    # base3 is 5 % above the entropy, and 1.2 %: zstd is tried for the first alone, though it would do better for both.
-    yield Push("push-auto-80%", [1.0, 0.8] + [0.8, -0.8] * 9999, clip=0)
-    yield Push("push-auto-70%", [1.0, 0.7] + [0.7, -0.7] * 32767, clip=0)
+    # Here the best is two above the first guess.
+    yield Push("push-gaps-steps", (([0] * 16 + [1]) * 9 + [0] * 56 + [1]) * 10, code="gaps", clip=0)
+    # On both sides of where strings are Rice coded: these would be shorter so on either.
+    for rarer in [399, 400]:
+        yield Push(f"push-gaps-{rarer}-of-1000", [1.0] * rarer + [0.0] * (1000 - rarer), code="gaps", clip=0)
+        yield Push(f"push-gaps-{1000 - rarer}-of-1000", [0.0] * rarer + [1.0] * (1000 - rarer), code="gaps", clip=0)
+    for n in [4, 5, 6]:  # from 5 bits on a string of equal ones is shorter Rice coded
+        yield Push(f"push-gaps-zeros-{n}", [0.0] * n, code="gaps")
+        yield Push(f"push-gaps-equal-{n}", [-2.0] * n, code="gaps")
+    for percent in [38, 39]:
+        yield Push(f"push-auto-{percent}%", clusters(percent), clip=0)
     # 2^32 / s has to be raised, and element 1 draws a number that is hardly below its threshold.
     yield Push("push-certain", [0.8474337458610535] * 2, clip=0, seed=3854854)
     yield kept(Push("push-ties", ties(21), clip=0, seed=21))
@@ -201,29 +218,32 @@ def pushes():
             yield kept(Push(f"push-scale-{exponent}-{clip}", around((exponent,), 200), clip=clip, seed=18), clip != 0)
 
 
-def ternary(n, density, seed):
+def ternary(n, density, seed, signs=(-1, 1)):
     source = random.Random(seed)
-    return [source.choice((-1, 1)) if source.random() < density else 0 for _ in range(n)]
+    return [source.choice(signs) if source.random() < density else 0 for _ in range(n)]
 
 
-def frames_of_workers(n_workers, n, density, **fields):
+def frames_of_workers(n_workers, n, density, signs=(-1, 1), **fields):
     """Pushes of different codes, not in rank order: neither matters."""
     fields = {"step": 3, "tensor": 9, **fields}
     n_scalers = Header(TERNARY, count=n, bucket=fields.get("bucket", 0)).n_scalers()
     scalers = [abs(s) for s in bell(n_scalers + 1000, seed=6)[1000:]]
-    return [encoder.push_of_values(ternary(n, density, rank), scalers, rank % 4, ["off", "on"][rank % 8 == 7],
-                                   rank=rank, **fields) for rank in reversed(range(n_workers))]
+    return [encoder.push_of_values(ternary(n, density, rank, signs), scalers, rank % 4,
+                                   ["off", "on"][rank % 8 == 7], rank=rank, **fields)
+            for rank in reversed(range(n_workers))]
 
 
 def averages():
     for n_workers in [1, 2, 4, 9, 200]:
         frames = frames_of_workers(n_workers, 300, 0.2)
         sparse = frames_of_workers(n_workers, 1000, 0.02 / n_workers)
-        for pull in CODES[3:]:
+        for pull in CODES[4:]:
             for entropy in ["off", "on"]:
                 yield kept(Average(f"average-{n_workers}-{pull}-{entropy}", frames, pull, entropy),
                            entropy == "off" or n_workers == 9)
                 yield Average(f"average-{n_workers}-sparse-{pull}-{entropy}", sparse, pull, entropy)
+        for entropy in ["off", "auto", "on"]:
+            yield Average(f"average-{n_workers}-sparse-auto-{entropy}", sparse, "auto", entropy)
         for n in [0, 1, 64, 65]:
             yield kept(Average(f"average-{n_workers}-auto-{n}", frames_of_workers(n_workers, n, 0.5)), n_workers == 4)
     for n_workers in [127, 128]:  # radix: the last base whose digits fit a byte, and the first whose do not
@@ -231,9 +251,20 @@ def averages():
             yield Average(f"average-{n_workers}-{entropy}", frames_of_workers(n_workers, 40, 0.5), "radix", entropy)
     for entropy in ["off", "auto", "on"]:
         yield Average(f"average-auto-{entropy}-3000", frames_of_workers(4, 3000, 0.1), "auto", entropy)
-        for pull in ["auto"] + CODES[3:]:
+        for pull in ["auto"] + CODES[4:]:
             yield kept(Average(f"average-{pull}-{entropy}-70000", wide_frames(), pull, entropy),
                        pull == "auto" or (pull, entropy) == ("radix", "on"))
+    for percent in [38, 39]:
+        values = clusters(percent)
+        yield Average(f"average-auto-{percent}%", [Push("", values, clip=0, rank=rank).frame for rank in range(2)])
+    for n_workers in [2, 3, 8, 64]:  # signs and levels of which some are rare, and some the rule
+        skewed = frames_of_workers(n_workers, 2000, 0.3, (-1, *[1] * 9))
+        yield kept(Average(f"average-{n_workers}-skewed", skewed, entropy="off"), n_workers < 64)
+        equal = [Push("", [1.0] * 300 + [0.0] * 7 + [-1.0] * 2, clip=0, rank=rank).frame for rank in range(n_workers)]
+        yield Average(f"average-{n_workers}-equal", equal, entropy="off")
+    yield kept(Average("average-auto-mixed", frames_of_sums([0] * 65536 + [2, -1, 1, -2], 2)))
+    # As small packed as in radix, and larger in levels.
+    yield Average("average-127-auto-64", frames_of_sums(range(-127, 128, 4), 127))
     yield kept(Average("average-bucket", frames_of_workers(3, 3000, 0.3, bucket=1024)))
     yield Average("average-slice", frames_of_workers(3, 3000, 0.3, bucket=1024, begin=2**33))
     for n_workers in [1, 3]:
@@ -248,9 +279,19 @@ def averages():
 
 @functools.lru_cache(maxsize=None)
 def wide_frames():
-    """Two chunks, of which the second suits another code."""
-    dense = [ternary(65536, 0.01, rank) + ternary(4464, 0.4, rank) for rank in range(2)]
-    return [encoder.push_of_values(values, [0.25], rank=rank) for rank, values in enumerate(dense)]
+    """Two chunks, of which the second suits zstd."""
+    both = [ternary(65536, 0.01, rank) + clusters(30)[:4464] for rank in range(2)]
+    return [encoder.push_of_values(values, [0.25], rank=rank) for rank, values in enumerate(both)]
+
+
+def frames_of_sums(sums, n_workers):
+    parts = [[(s > rank) - (-s > rank) for s in sums] for rank in range(n_workers)]
+    return [encoder.push_of_values(values, [0.5], rank=rank) for rank, values in enumerate(parts)]
+
+
+def strings_table(*strings):
+    data = encoder.bytes_of_bits("".join(strings))
+    return len(data).to_bytes(4, "little") + data
 
 
 def written():
@@ -259,11 +300,13 @@ def written():
         source = random.Random(n_workers)
         sums = [source.choice((-n_workers, n_workers, source.randint(-n_workers, n_workers))) for _ in range(203)]
         sparse = [s if source.random() < 0.2 else 0 for s in sums]
-        for code, numbers in [(PACKED, sums), (RADIX, sums), (GAPS, sparse)]:
+        for code, numbers in [(PACKED, sums), (RADIX, sums), (LEVELS, sparse)]:
             for entropy in ["off", "on"]:
+                if code == LEVELS and (entropy == "on" or n_workers > decoder.LEVELS_MOST_WORKERS):
+                    continue
                 frame = encoder.average_of_sums(numbers, [0.75], n_workers, code, entropy)
                 yield kept(Written(f"average-of-{n_workers}-{CODES[code]}-{entropy}", frame),
-                           code != PACKED and entropy == "off")
+                           len(frame) < 10000 and (code, entropy) in [(RADIX, "off"), (LEVELS, "off")])
     # A slice's draws are those of the same elements in the whole tensor.
     values, begin, end = bell(5000, seed=7), 2048, 4500
     own, clips = encoder.measure(values, 1024)
@@ -273,14 +316,20 @@ def written():
     yield kept(Written("push-slice", frame))
     whole = encoder.draw(values, own, clips, 1024, encoder.Draws(seed=20, rank=1, step=2, tensor=3))
     assert part == whole[begin:end]
-    # What encoders do not do, and decoders take: one chunk called mixed, ENTROPY without a compressed chunk, k larger
-    # than it need be, a scaler of -0.
+    # What encoders do not do, and decoders take: one chunk called mixed, ENTROPY without a compressed chunk, another k
+    # than the best, strings marked by their commoner bit, a scaler of -0.
     two_bit = encoder.two_bit([1, 0, -1, -1, 0])
     table = (len(two_bit)).to_bytes(4, "little")
     for name, header, payload in [
             ("mixed", Header(TERNARY, decoder.MIXED, count=5), table + two_bit),
             ("entropy", Header(TERNARY, decoder.TWO_BIT, decoder.ENTROPY, count=5), table + two_bit),
-            ("k", Header(TERNARY, GAPS, count=5), b"\x07\0\0\0" + b"\x0b\x01\0\0" + b"\x01\0" + b"\x01"),
+            ("k", Header(TERNARY, GAPS, count=5), strings_table(rice(7, "1", 5, [2]), rice(16, "1", 1, [0]))),
+            ("k-0", Header(TERNARY, GAPS, count=300), strings_table(plain("0" * 300))),
+            ("marked", Header(TERNARY, GAPS, count=5),
+             strings_table(rice(1, "1", 5, [0] * 5), rice(1, "0", 5, [1, 0, 0, 0]))),
+            ("levels", Header(TERNARY, LEVELS, decoder.AVERAGE, 3, count=5),
+             strings_table(plain("11011"), rice(1, "1", 4, [1]), rice(2, "0", 3, []), rice(3, "1", 1, [0]),
+                           rice(1, "1", 3, [0, 1]), plain("1"))),
             ("mixed-empty", Header(TERNARY, decoder.MIXED, decoder.AVERAGE, 2), b"")]:
         yield kept(Written(f"odd-{name}", encoder.seal(header, [1.5], payload)))
     yield kept(Written("odd-minus-zero", encoder.seal(Header(TERNARY, count=5), [-0.0], two_bit)))

@@ -8,8 +8,9 @@ import sys
 
 import encoder
 import library
-from decoder import (AVERAGE, BASE3, BF16, CHUNK, ENTROPY, F16, GAPS, MASK, MIXED, NONE, PACKED, PRIVATE, RADIX,
-                     TERNARY, TWO_BIT, Header, bytewise_shape, tight_shape)
+from decoder import (AVERAGE, BASE3, BF16, CHUNK, ENTROPY, F16, GAPS, LEVELS, MASK, MIXED, NONE, PACKED, PRIVATE,
+                     RADIX, TERNARY, TWO_BIT, Header, bytewise_shape, tight_shape)
+from encoder import bytes_of_bits, number, plain, rice
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hostile")
 VALUES = [1, 0, -1, -1, 0, 1, 1]
@@ -65,7 +66,8 @@ def headers():
             ("version-2", 2, b"\2", "another version"),
             ("code-packed", 4, b"\4", "a code that this kind"),
             ("code-radix", 4, b"\5", "a code that this kind"),
-            ("code-7", 4, b"\7", "a code that this kind"),
+            ("code-levels", 4, b"\6", "a code that this kind"),
+            ("code-8", 4, b"\x08", "a code that this kind"),
             ("code-255", 4, b"\xff", "a code that this kind"),
             ("flags-8", 5, b"\x08", "unknown flags"),
             ("flags-128", 5, b"\x80", "unknown flags"),
@@ -90,6 +92,7 @@ def headers():
     yield "payload-none", sealed(Header(TERNARY, count=N), b""), "more elements than"
     yield "average-code-2bit", resealed(many, 4, b"\0"), "a code that this kind"
     yield "average-code-mask", resealed(many, 4, b"\2"), "a code that this kind"
+    yield "average-code-gaps", resealed(many, 4, b"\3"), "a code that this kind"
     yield "average-private", resealed(many, 5, bytes([AVERAGE | PRIVATE])), "private"
     yield "average-of-none", resealed(many, 6, b"\0\0"), "outside the limits"
     yield "average-of-32768", resealed(many, 6, b"\0\x80"), "outside the limits"
@@ -108,7 +111,7 @@ def float_frames():
     for codec, size in [(NONE, 4), (BF16, 2), (F16, 2)]:
         good = sealed(Header(codec, count=2), bytes(2 * size), [])
         for name, at, new, says in [
-                ("code", 4, b"\1", "no code"), ("mixed", 4, b"\6", "no code"),
+                ("code", 4, b"\1", "no code"), ("mixed", 4, b"\7", "no code"),
                 ("entropy", 5, bytes([ENTROPY]), "no code"), ("private", 5, bytes([PRIVATE]), "no code"),
                 ("bucket", 20, b"\1", "no code"), ("count-less", 32, b"\1", "disagree"),
                 ("count-more", 32, b"\3", "disagree"),
@@ -145,23 +148,36 @@ def push_chunks():
             ("more-nonzeros-than-signs", b"\x7f", "signs: cut short")]:
         yield f"mask-{name}", push(MASK, table((0, False, data))), says
 
-    gaps = encoder.gaps([0] * 20 + VALUES)
-    for name, data, says in [
-            ("empty", b"", "cut short"), ("head-cut", gaps[:3], "cut short"), ("stream-cut", gaps[:5], "cut short"),
-            ("k-17", b"\x11" + gaps[1:], "above 16"), ("k-255", b"\xff" + gaps[1:], "above 16"),
-            ("no-signs", gaps[:-1], "signs: cut short"), ("long", gaps + b"\0", "signs: too long"),
-            ("sign-padding", gaps[:-1] + bytes([gaps[-1] | 0x80]), "signs: padding"),
-            ("count-28", b"\0\x1c\0\0" + b"\xff\xff\xff\x0f" + bytes(4), "more than elements"),
-            ("count-2^16", gaps[:3] + b"\1" + gaps[4:], "more than elements"),
-            ("count-2^24", b"\0\xff\xff\xff" + gaps[4:], "more than elements"),
-            ("past-the-end", b"\0\1\0\0" + (1 << 27).to_bytes(4, "little") + b"\0", "past the end"),
-            ("second-past-the-end", b"\0\2\0\0" + (3 << 26).to_bytes(4, "little") + b"\0", "past the end"),
-            ("far-past-the-end", b"\x10\1\0\0" + bytes.fromhex("ffff01") + b"\0", "past the end"),
-            ("ends-in-zeros", b"\0\1\0\0" + bytes(4), "cut short"),
-            ("ends-in-low-bits", b"\x10\1\0\0" + b"\x01\0", "cut short"),
-            ("stream-padding", b"\0\1\0\0" + b"\x03" + b"\0", "padding is not 0"),
-            ("stream-long", b"\0\1\0\0" + b"\x01\0" + b"\0", "signs: too long")]:
-        yield f"gaps-{name}", push(GAPS, table((0, False, data)), n=27), says
+
+def strings():
+    """Gaps: what is wrong with their strings of bits."""
+    first = plain("1" * 4 + "0" * 23)  # four bytes, and four nonzeros
+    cases = [(f"k-{k}", 27, rice(k, "1", 27, [0]) + plain("0"), "above 16") for k in range(17, 32)]
+    cases.append(("second-k-17", 27, plain("1" + "0" * 26) + rice(17, "1", 1, [0]), "above 16"))
+    for name, n, k, distances in [
+            ("count-28", 27, 1, [0] * 28), ("count-31", 27, 1, [0] * 31), ("count-3", 2, 1, [0] * 3),
+            ("past-1", 1, 1, [1]), ("past-the-end", 27, 1, [27]), ("second-past-the-end", 27, 1, [13, 13]),
+            ("far-past-the-end", 27, 16, [1 << 20]), ("past-2^32", 27, 16, [1 << 32])]:
+        cases.append((name, n, rice(k, "1", n, distances) + plain("1"), "past the end"))
+    cases += [
+        ("zeros-past-the-end", 27, rice(1, "0", 27, [27]) + plain("1" * 27), "past the end"),
+        ("signs-past-the-end", 27, first + rice(1, "1", 4, [4]), "past the end"),
+        ("empty", 27, "", "cut short"),
+        ("ends-in-first", 27, first[:24], "cut short"),
+        ("ends-before-signs", 27, first, "cut short"),
+        ("ends-in-signs", 27, first + plain("000"), "cut short"),
+        ("ends-in-k", 25, plain("1" * 25), "cut short"),
+        ("ends-before-v", 22, plain("1" * 22) + number(1, 5), "cut short"),
+        ("ends-in-count", 27, first + rice(1, "1", 4, [0])[:8], "cut short"),
+        ("ends-in-zeros", 27, first + rice(1, "1", 4, [99])[:16], "cut short"),
+        ("ends-in-low-bits", 27, first + rice(16, "1", 4, [0])[:16], "cut short"),
+        ("padding", 27, first + plain("0101") + "0000001", "padding is not 0"),
+        ("padding-first", 5, plain("0" * 5) + "1", "padding is not 0"),
+        ("long", 27, first + plain("0101") + "0" * 15, "too long"),
+        ("long-of-ones", 27, first + plain("0101") + "0" * 7 + "1" * 8, "too long"),
+        ("long-no-padding", 27, plain("0" * 27) + "0" * 8, "too long")]
+    for name, n, bits, says in cases:
+        yield f"gaps-{name}", sealed(Header(TERNARY, GAPS, count=n), table((0, False, bytes_of_bits(bits)))), says
 
 
 def tables():
@@ -183,9 +199,9 @@ def tables():
     base3 = table((BASE3, False, encoder.base3(VALUES)))
     yield "table-code-with-entropy", push(BASE3, base3, ENTROPY), "a code in a frame"
     yield "table-zstd-not-due", push(MASK, table((0, True, zstd(encoder.mask(VALUES))))), "without ENTROPY"
-    for code in (PACKED, RADIX, MIXED, 7):
+    for code in (PACKED, RADIX, LEVELS, MIXED):
         yield f"mixed-push-{code}", push(MIXED, table((code, False, PLAIN))), "that pushes do not have"
-    for code in (TWO_BIT, BASE3, MASK, MIXED, 7):
+    for code in (TWO_BIT, BASE3, MASK, GAPS, MIXED):
         frame = sealed(Header(TERNARY, MIXED, AVERAGE, 2, count=N), table((code, False, PLAIN)))
         yield f"mixed-average-{code}", frame, "that averages do not have"
     yield "mixed-other-code", push(MIXED, table((BASE3, False, PLAIN[:1]))), "wrong length"
@@ -208,6 +224,10 @@ def compressed():
     yield "zstd-of-11", push(TWO_BIT, zstd(bytes([0x55] * 99 + [0xD5]))), "field 11"
     yield "zstd-of-243", push(BASE3, zstd(bytes([121] * 79 + [243]))), "above 242"
     yield "zstd-of-mask", push(MASK, zstd(b"\1" + bytes(49))), "signs: cut short"
+    yield "zstd-of-gaps-long", push(GAPS, zstd(encoder.gaps([0] * 400) + b"\0")), "too long"
+    yield "zstd-of-gaps-a-million", push(GAPS, zstd(bytes(1000000))), "longer than its values"
+    many = bytes_of_bits(rice(1, "1", CHUNK, [0] * (2 * CHUNK - 1)))
+    yield "zstd-of-gaps-count-131071", push(GAPS, zstd(many), n=CHUNK), "past the end"
     yield "zstd-not-compressed", push(TWO_BIT, bytes([0x55] * 100)), "not one zstd frame"
 
 
@@ -240,22 +260,34 @@ def averages():
             ("tight", 302, encoder.radix(digits, 5, tight_shape(5)), "wrong length")]:
         yield f"radix-zstd-{name}", average(RADIX, table((0, True, zstd(content))), ENTROPY, n=n), says
 
-    positions = encoder.positions(VALUES)  # five nonzeros, base 4: four digits a byte
-    yield "sums-above", average(GAPS, table((0, False, positions + b"\0\x04"))), "at or above"
-    yield "sums-short", average(GAPS, table((0, False, positions + b"\0"))), "wrong length"
-    yield "sums-long", average(GAPS, table((0, False, positions + bytes(3)))), "wrong length"
-    yield "sums-of-none-long", average(GAPS, table((0, False, bytes(5)))), "wrong length"
-    yield "sums-zstd-empty", average(GAPS, table((0, True, bytes(4))), ENTROPY), "not one zstd frame"
-    skippable = bytes(4) + bytes.fromhex("502a4d180100000000")
-    yield "sums-zstd-skippable", average(GAPS, table((0, True, skippable)), ENTROPY), "not one zstd frame"
-    yield "sums-zstd-whole", average(GAPS, table((0, True, zstd(positions + b"\0\0"))), ENTROPY), "positions"
-    yield "sums-zstd-above", average(GAPS, table((0, True, positions + zstd(b"\0\x04"))), ENTROPY), "at or above"
-    yield "sums-zstd-long", average(GAPS, table((0, True, positions + zstd(bytes(3)))), ENTROPY), "longer than its"
+    parts = [plain(bits) for bits in ["1011011", "01100", "110", "10", "10", "1"]]  # 3, 0, -3, -1, 0, 2, 1
+    levels = bytes_of_bits("".join(parts))
+    for name, workers, data, says in [
+            ("empty", 3, b"", "cut short"), ("cut", 3, levels[:-1], "cut short"),
+            ("no-signs", 3, bytes_of_bits("".join(parts[:1])), "cut short"),
+            ("of-more-workers", 4, levels, "cut short"), ("of-fewer-workers", 2, levels, "too long"),
+            ("of-one-worker", 1, levels, "too long"), ("long", 3, levels + b"\0", "too long"),
+            ("padding", 3, levels[:-1] + bytes([levels[-1] | 0x80]), "padding is not 0"),
+            *[(f"k-17-{i}", 3, bytes_of_bits("".join(parts[:i]) + rice(17, "1", m, [0]) + 40 * "0"), "above 16")
+              for i, m in enumerate([7, 5, 3, 2, 2, 1])],
+            *[(f"past-{i}", 3, bytes_of_bits("".join(parts[:i]) + rice(1, "1", m, [m]) + 40 * "0"), "past the end")
+              for i, m in enumerate([7, 5, 3, 2, 2, 1])]]:
+        yield f"levels-{name}", average(LEVELS, table((0, False, data)), workers=workers), says
+    yield "levels-no-table", average(LEVELS, levels, workers=3), "table: "
+    yield "levels-code-in-table", average(LEVELS, table((LEVELS, False, levels)), workers=3), "a code in a frame"
+    for name, data in [("zstd", zstd(levels)), ("zstd-bit", levels)]:
+        yield f"levels-{name}", average(LEVELS, table((0, True, data)), ENTROPY, workers=3), "levels in a zstd frame"
+        mixed = average(MIXED, table((LEVELS, True, data)), ENTROPY, workers=3)
+        yield f"levels-mixed-{name}", mixed, "levels in a zstd frame"
+    zeros = table((0, False, bytes_of_bits(plain("0" * 7))))
+    yield "levels-of-1025-workers", average(LEVELS, zeros, workers=1025), "too many workers"
+    mixed = table((LEVELS, False, bytes_of_bits(plain("0" * 7))))
+    yield "levels-mixed-of-1025-workers", average(MIXED, mixed, workers=1025), "too many workers"
 
 
 def all_cases():
     """(name, frame, what the decoder here says of it)"""
-    for group in [headers, float_frames, push_chunks, tables, compressed, averages]:
+    for group in [headers, float_frames, push_chunks, strings, tables, compressed, averages]:
         yield from group()
 
 

@@ -58,7 +58,7 @@ def zstd_decompress(data, limit):
         return None
     out = ctypes.create_string_buffer(max(limit, 1))
     size = _zstd.ZSTD_decompress(out, ctypes.c_size_t(limit), data, n)
-    return None if _zstd.ZSTD_isError(ctypes.c_size_t(size)) else out.raw[:size]
+    return None if _zstd.ZSTD_isError(ctypes.c_size_t(size)) else ctypes.string_at(out, size)
 
 
 def float32(x):

@@ -4,9 +4,11 @@ same floats, and hostile ones refused by both.
     python3 run.py GRADWIRE_TOOL"""
 
 import os
+import random
 import struct
 import sys
 import tempfile
+import unittest
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -42,6 +44,37 @@ class Wire(harness.Case):
         self.assertIn("in.gw: ", done.stderr)
         self.assertFalse(os.path.exists(out))
         return None
+
+
+class Alone(unittest.TestCase):
+    """Without the tool: what the encoder here writes, the decoder here reads back."""
+
+    def numbers(self, largest):
+        source = random.Random(largest)
+        for n in [0, 1, 2, 5, 63, 64, 65, 1000]:
+            for number in range(-largest, largest + 1, max(1, largest // 2)):
+                yield [number] * n
+            for share in [0.01, 0.4, 0.95]:
+                for least in [-largest, 0]:
+                    yield [source.randint(least, largest) if source.random() < share else 0 for _ in range(n)]
+        if largest <= 2:
+            yield [0] * 65536 + [-largest]
+            yield [largest] * 65535 + [1 - largest]
+
+    def test_pushes(self):
+        for values in self.numbers(1):
+            for code in ["auto", *decoder.PUSH_READERS]:
+                for entropy in ["off", "on"]:
+                    frame = encoder.push_of_values(values, [0.5], code, entropy)
+                    self.assertEqual(decoder.decode(frame)[2], values)
+
+    def test_averages(self):
+        for n_workers in [1, 2, 3, 64, 300]:
+            for sums in self.numbers(n_workers):
+                for code in ["auto", decoder.PACKED, decoder.RADIX, decoder.LEVELS]:
+                    for entropy in ["off", "on"]:
+                        frame = encoder.average_of_sums(sums, [0.5], n_workers, code, entropy)
+                        self.assertEqual(decoder.decode(frame)[2], sums)
 
 
 class Golden(Wire):

@@ -123,16 +123,18 @@ static void masks(void **state)
 static void gap_codes(void **state)
 {
     (void)state;
-    ACCEPTED(.code = CODE_GAPS, .count = 5, PAYLOAD("\6\0\0\0" "\0\2\0\0" "\x0A" "\1")); /* 1, 3 */
-    REFUSED(.code = CODE_GAPS, .count = 3, PAYLOAD("\6\0\0\0" "\0\2\0\0" "\x0A" "\1"));
-    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\6\0\0\0" "\0\2\0\0" "\x1A" "\1")); /* padding */
-    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\6\0\0\0" "\0\2\0\0" "\x0A" "\5")); /* signs' padding */
-    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\5\0\0\0" "\0\2\0\0" "\x0A"));
-    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\7\0\0\0" "\0\2\0\0" "\x0A" "\1\0"));
-    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\6\0\0\0" "\x11\2\0\0" "\x0A" "\1")); /* k = 17 */
-    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\6\0\0\0" "\0\6\0\0" "\xFF" "\1"));   /* six of five */
-    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\3\0\0\0" "\0\2\0"));
-    ACCEPTED(.code = CODE_GAPS, .count = 5, PAYLOAD("\4\0\0\0" "\0\0\0\0"));
+    ACCEPTED(.code = CODE_GAPS, .count = 5, PAYLOAD("\3\0\0\0" "\x40\x81\x00")); /* elements 1 and 3, the first negative */
+    REFUSED(.code = CODE_GAPS, .count = 13, PAYLOAD("\3\0\0\0" "\x40\x81\x00"));
+    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\3\0\0\0" "\x40\x81\x80")); /* padding */
+    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\2\0\0\0" "\x40\x01")); /* signs are missing */
+    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\4\0\0\0" "\x40\x81\x00\0"));
+    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\3\0\0\0" "\x51\x81\x00")); /* k */
+    ACCEPTED(.code = CODE_GAPS, .count = 5, PAYLOAD("\3\0\0\0" "\xA1\x0E\x04")); /* gaps 1 and 0: elements 1 and 2 */
+    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\4\0\0\0" "\xA1\xAB\x0A\x04")); /* six of five */
+    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\3\0\0\0" "\x61\x18\x04")); /* element 5 */
+    ACCEPTED(.code = CODE_GAPS, .count = 5, PAYLOAD("\3\0\0\0" "\x61\x08\x04")); /* element 4 */
+    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\0\0\0\0" ""));
+    ACCEPTED(.code = CODE_GAPS, .count = 5, PAYLOAD("\2\0\0\0" "\x00\x00")); /* no signs where nothing is nonzero */
 }
 
 static void tables(void **state)
@@ -151,17 +153,18 @@ static void tables(void **state)
     ACCEPTED(.code = CODE_MIXED, .count = 5, PAYLOAD("\2\0\0\x20" "\x13\x05"));
     REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\2\0\0\x40" "\x13\x05")); /* packed */
     REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\2\0\0\x50" "\x13\x05"));
-    REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\2\0\0\x60" "\x13\x05")); /* mixed in mixed */
-    REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\2\0\0\x70" "\x13\x05"));
+    REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\2\0\0\x60" "\x13\x05"));
+    REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\2\0\0\x70" "\x13\x05")); /* mixed in mixed */
     REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\xFF\xFF\xFF\x0F" "\x13\x05"));
     /* bytes that would do as gaps under a code that is not for pushes, or not for averages */
-    ACCEPTED(.code = CODE_MIXED, .count = 5, PAYLOAD("\6\0\0\x30" "\0\2\0\0" "\x0A" "\1"));
-    REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\6\0\0\x40" "\0\2\0\0" "\x0A" "\1"));
-    REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\5\0\0\x40" "\0\2\0\0" "\x0A")); /* without signs */
+    ACCEPTED(.code = CODE_MIXED, .count = 5, PAYLOAD("\3\0\0\x30" "\x40\x81\x00"));
+    REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\3\0\0\x40" "\x40\x81\x00"));
+    REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\3\0\0\x60" "\x40\x81\x00"));
+    REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\3\0\0\x70" "\x40\x81\x00"));
     REFUSED(.code = CODE_MIXED, TWO, .count = 5, PAYLOAD("\2\0\0\x20" "\0\0"));
-    ACCEPTED(.code = CODE_MIXED, TWO, .count = 5, PAYLOAD("\6\0\0\x30" "\0\2\0\0" "\x0A" "\1"));
-    REFUSED(.code = CODE_MIXED, TWO, .count = 5, PAYLOAD("\6\0\0\x20" "\0\2\0\0" "\x0A" "\1"));
-    REFUSED(.code = CODE_MIXED, TWO, .count = 5, PAYLOAD("\6\0\0\x60" "\0\2\0\0" "\x0A" "\1"));
+    ACCEPTED(.code = CODE_MIXED, TWO, .count = 5, PAYLOAD("\4\0\0\x60" "\x40\x81\x40\x00"));
+    REFUSED(.code = CODE_MIXED, TWO, .count = 5, PAYLOAD("\4\0\0\x30" "\x40\x81\x40\x00"));
+    REFUSED(.code = CODE_MIXED, TWO, .count = 5, PAYLOAD("\4\0\0\x70" "\x40\x81\x40\x00"));
 }
 
 static void fields(void **state)
@@ -176,11 +179,13 @@ static void fields(void **state)
     ACCEPTED(.code = CODE_2BIT, .flags = GW_FLAG_PRIVATE, .count = 4, PAYLOAD("\x86"));
     NOT_A_FIELD(.code = CODE_PACKED, .count = 4, PAYLOAD("\x86"));
     NOT_A_FIELD(.code = CODE_RADIX, .count = 4, PAYLOAD("\x86"));
-    NOT_A_FIELD(.code = 7, .count = 4, PAYLOAD("\x86"));
+    NOT_A_FIELD(.code = CODE_LEVELS, .count = 4, PAYLOAD("\x86"));
+    NOT_A_FIELD(.code = CODE_MIXED + 1, .count = 4, PAYLOAD("\x86"));
     NOT_A_FIELD(.code = 255, .count = 4, PAYLOAD("\x86"));
     NOT_A_FIELD(.code = CODE_2BIT, .flags = GW_FLAG_AVERAGE, .count = 4, PAYLOAD("\x86"));
     NOT_A_FIELD(.code = CODE_BASE3, .flags = GW_FLAG_AVERAGE, .count = 4, PAYLOAD("\x86"));
     NOT_A_FIELD(.code = CODE_MASK, .flags = GW_FLAG_AVERAGE, .count = 4, PAYLOAD("\1\0\0\0\0"));
+    NOT_A_FIELD(.code = CODE_GAPS, .flags = GW_FLAG_AVERAGE, .count = 4, PAYLOAD("\2\0\0\0\0\0"));
     NOT_A_FIELD(.code = CODE_PACKED, .flags = GW_FLAG_AVERAGE | GW_FLAG_PRIVATE, .count = 4, PAYLOAD("\1\1"));
 }
 
@@ -218,10 +223,14 @@ static void averages(void **state)
     REFUSED(TWO, .code = CODE_RADIX, .count = 3, PAYLOAD("\x7D"));
     REFUSED(TWO, .code = CODE_RADIX, .count = 3, PAYLOAD("\x7C\0"));
 
-    ACCEPTED(TWO, .code = CODE_GAPS, .count = 5, PAYLOAD("\6\0\0\0" "\0\2\0\0" "\x0A" "\x0F"));
-    REFUSED(TWO, .code = CODE_GAPS, .count = 5, PAYLOAD("\6\0\0\0" "\0\2\0\0" "\x0A" "\x10")); /* two digits of base 4 */
-    REFUSED(TWO, .code = CODE_GAPS, .count = 5, PAYLOAD("\5\0\0\0" "\0\2\0\0" "\x0A"));
-    REFUSED(TWO, .code = CODE_GAPS, .count = 5, PAYLOAD("\7\0\0\0" "\0\2\0\0" "\x0A" "\x0F\0"));
+    ACCEPTED(TWO, .code = CODE_LEVELS, .count = 5, PAYLOAD("\4\0\0\0" "\x40\x81\x40\x00")); /* elements 1 and 3: -1 or -2, +1 or +2 */
+    REFUSED(TWO, .code = CODE_LEVELS, .count = 5, PAYLOAD("\3\0\0\0" "\x40\x81\x40")); /* what is below -1 is missing */
+    REFUSED(TWO, .code = CODE_LEVELS, .count = 5, PAYLOAD("\6\0\0\0" "\x40\x81\x40\x10\x04\x01")); /* three levels of two workers */
+    REFUSED(TWO, .code = CODE_LEVELS, .count = 5, PAYLOAD("\4\0\0\0" "\x40\x81\x40\x80")); /* padding */
+    REFUSED(TWO, .code = CODE_LEVELS, .count = 5, PAYLOAD("\4\0\0\0" "\x40\xFD\x40\x00")); /* k */
+    ACCEPTED(TWO, .code = CODE_LEVELS, .count = 5, PAYLOAD("\3\0\0\0" "\x40\x81\x01")); /* both negative: nothing asked of the positive */
+    ACCEPTED(TWO, .code = CODE_LEVELS, .count = 5, PAYLOAD("\2\0\0\0" "\x21\x00")); /* all zero */
+    REFUSED(TWO, .code = CODE_LEVELS, .count = 5, PAYLOAD("\0\0\0\0" ""));
     REFUSED(TWO, .code = CODE_MIXED, .count = 3, PAYLOAD("\3\0\0\0" "\2\2\4"));
     ACCEPTED(TWO, .code = CODE_MIXED, .count = 3, PAYLOAD("\3\0\0\x40" "\2\2\4"));
 }
@@ -234,7 +243,7 @@ static void compressed_chunks(void **state)
     for (int code = CODE_2BIT; code <= CODE_RADIX; code++) {
         bool average = code >= CODE_PACKED;
         const uint64_t n = 64;
-        size_t right = code == CODE_2BIT ? 16 : code == CODE_BASE3 ? 13 : code == CODE_MASK ? 8 : code == CODE_GAPS ? 4 : code == CODE_PACKED ? 24 : 22;
+        size_t right = code == CODE_2BIT ? 16 : code == CODE_BASE3 ? 13 : code == CODE_MASK ? 8 : code == CODE_GAPS ? 9 : /* k = 0, 64 zeros */ code == CODE_PACKED ? 24 : 22;
         if (code == CODE_RADIX) { /* bytewise: three digits of base 5 in a byte */
             struct gw_radix five = gw_radix_bytewise(5);
             right = gw_radix_bytes(&five, n);
@@ -261,6 +270,40 @@ static void compressed_chunks(void **state)
     }
 }
 
+static void levels_are_never_compressed(void **state)
+{
+    (void)state;
+    static const uint8_t content[9]; /* k = 0, 64 zeros */
+    uint8_t payload[4 + 64];
+    struct craft c = {.code = CODE_LEVELS, .count = 64, .payload = payload, .payload_bytes = 13, .flags = GW_FLAG_ENTROPY | GW_FLAG_AVERAGE,
+                      .workers = 2};
+    gw_put32(payload, 9);
+    memcpy(payload + 4, content, 9);
+    reads(GW_OK, __LINE__, c);
+    size_t bytes = ZSTD_compress(payload + 4, sizeof payload - 4, content, 9, 1);
+    c.payload_bytes = 4 + bytes;
+    gw_put32(payload, (uint32_t)bytes | 0x80000000u);
+    reads(GW_ERR_FRAME_PAYLOAD, __LINE__, c);
+    gw_put32(payload, (uint32_t)bytes | 0x80000000u | (uint32_t)CODE_LEVELS << 28);
+    c.code = CODE_MIXED;
+    reads(GW_ERR_FRAME_PAYLOAD, __LINE__, c);
+}
+
+static void levels_are_for_1024_workers(void **state)
+{
+    (void)state;
+    struct craft c = {.code = CODE_LEVELS, .count = 5, .payload = (const uint8_t *)"\2\0\0\0" "\0\0", .payload_bytes = 6,
+                      .flags = GW_FLAG_AVERAGE, .workers = 1024};
+    reads(GW_OK, __LINE__, c);
+    c.workers = 1025;
+    reads(GW_ERR_FRAME_FIELD, __LINE__, c);
+    c.code = CODE_MIXED;
+    c.payload = (const uint8_t *)"\2\0\0\x60" "\0\0";
+    reads(GW_ERR_FRAME_PAYLOAD, __LINE__, c);
+    c.workers = 1024;
+    reads(GW_OK, __LINE__, c);
+}
+
 /* ---- random bytes ------------------------------------------------------------------------------------ */
 
 static void mutate(gw_context *context, struct whole_frame frame, uint64_t count, uint64_t seed, uint32_t tally[2])
@@ -274,7 +317,7 @@ static void mutate(gw_context *context, struct whole_frame frame, uint64_t count
         altered.bytes[at] = (uint8_t)(numbers_below(&numbers, 2) ? numbers_word(&numbers) : altered.bytes[at] ^ 1u << numbers_below(&numbers, 8));
     }
     if (seed % 5 == 0) { /* another code, other flags, more workers */
-        altered.bytes[4] = (uint8_t)numbers_below(&numbers, 7);
+        altered.bytes[4] = (uint8_t)numbers_below(&numbers, 9);
         altered.bytes[5] ^= (uint8_t)(1u << numbers_below(&numbers, 3));
         if (altered.bytes[5] & GW_FLAG_AVERAGE)
             gw_put16(altered.bytes + 6, (uint16_t)(1 + numbers_below(&numbers, seed % 2 ? 5 : GW_MAX_WORKERS)));
@@ -291,8 +334,7 @@ static void random_bytes_do_no_harm(void **state)
     (void)state;
     const char *pushes[] = {"code=2bit", "code=base3", "code=mask", "code=gaps", "code=2bit,entropy=on", "code=mask,entropy=on",
                             "code=gaps,entropy=on", "code=base3,entropy=on,bucket=100", "entropy=on"};
-    const char *pulls[] = {"pull=packed", "pull=radix", "pull=gaps", "pull=packed,entropy=on", "pull=radix,entropy=on",
-                           "pull=gaps,entropy=on", "entropy=on"};
+    const char *pulls[] = {"pull=packed", "pull=radix", "", "pull=packed,entropy=on", "pull=radix,entropy=on", "entropy=off", "entropy=on"};
     const uint64_t lengths[] = {5, 300, 66000};
     gw_context *two = context_of(2);
     uint32_t tally[2] = {0, 0};
@@ -337,6 +379,8 @@ int main(void)
         cmocka_unit_test(fields),
         cmocka_unit_test(averages),
         cmocka_unit_test(compressed_chunks),
+        cmocka_unit_test(levels_are_never_compressed),
+        cmocka_unit_test(levels_are_for_1024_workers),
         cmocka_unit_test(random_bytes_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,9 +15,8 @@ uint32_t ternary_count(const uint64_t *words, uint32_t n)
 
 size_t ternary_push_chunk_bound(uint32_t n)
 {
-    /* 2bit: n/4. mask and gaps at worst 2 bits an element too (gaps with k = 0: a bit for each zero, two for each
-     * nonzero), each of their two parts rounded up to bytes, and the gaps' head. */
-    return gw_div_up(n, 4) + GW_GAPS_HEAD + 2;
+    /* 2bit: n/4. mask and gaps at worst 2 bits an element too, mask's two parts rounded up to bytes, gaps' with a head each. */
+    return gw_div_up(n, 4) + 2;
 }
 
 /* Bits 0..31 to bits 0, 2, 4, ... 62. */
@@ -151,9 +150,20 @@ static gw_status unpack_base3(const uint8_t *src, uint32_t n, struct ternary_bit
     return GW_OK;
 }
 
-/* Returns the size. `plan` is what gw_gaps_measure said, for CODE_GAPS. */
-static size_t pack_plain(enum ternary_code code, const struct ternary_bits *bits, uint32_t n, uint32_t count,
-                         const struct gw_gaps_plan *plan, uint8_t *dst)
+/* Returns the size, also where it is above `limit`: the bytes at dst are then cut. */
+static size_t pack_gaps(const struct ternary_bits *bits, uint32_t n, uint32_t count, size_t limit, uint8_t *dst)
+{
+    struct gw_bit_writer writer = {.at = dst, .end = dst + limit};
+    uint64_t signs[CHUNK_WORDS + 1], size = gw_gaps_put(&writer, bits->nonzero, n, count);
+    signs[count / 64] = 0; /* gathering ends with the last byte */
+    gw_kernels_now()->gather_signs(bits->nonzero, bits->sign, (n + 63) / 64, (uint8_t *)signs);
+    size += gw_gaps_put(&writer, signs, count, ternary_count(signs, count));
+    gw_bits_finish(&writer);
+    return (size_t)((size + 7) / 8);
+}
+
+/* Returns the size. */
+static size_t pack_plain(enum ternary_code code, const struct ternary_bits *bits, uint32_t n, uint32_t count, uint8_t *dst)
 {
     size_t head = gw_div_up(n, 8);
     switch (code) {
@@ -165,13 +175,11 @@ static size_t pack_plain(enum ternary_code code, const struct ternary_bits *bits
         return gw_div_up(n, 5);
     case CODE_MASK:
         memcpy(dst, bits->nonzero, head);
-        break;
+        gw_kernels_now()->gather_signs(bits->nonzero, bits->sign, (n + 63) / 64, dst + head);
+        return head + gw_div_up(count, 8);
     default:
-        gw_gaps_write(plan, bits->nonzero, n, dst);
-        head = plan->bytes;
+        return pack_gaps(bits, n, count, ternary_push_chunk_bound(n), dst);
     }
-    gw_kernels_now()->gather_signs(bits->nonzero, bits->sign, (n + 63) / 64, dst + head);
-    return head + gw_div_up(count, 8);
 }
 
 size_t ternary_settle(struct gw_frame *frame, enum ternary_code code, uint64_t n_chunks, uint32_t first_entry, bool any_zstd,
@@ -204,45 +212,69 @@ size_t ternary_stage_pack(const struct ternary_stage *stage, size_t n, size_t li
     return limit > 1 ? gw_entropy_compress(stage->workspace, stage->workspace_bytes, stage->plain, n, dst, limit - 1) : 0;
 }
 
+static uint32_t pack_smallest(int entropy, const struct ternary_bits *bits, uint32_t n, uint32_t count,
+                              const struct ternary_stage *stage, uint8_t *dst)
+{
+    size_t size[] = {gw_div_up(n, 4), gw_div_up(n, 5), gw_div_up(n, 8) + gw_div_up(count, 8)};
+    enum ternary_code code = CODE_2BIT;
+    for (enum ternary_code c = CODE_BASE3; c <= CODE_MASK; c++)
+        code = size[c] < size[code] ? c : code;
+    size_t gaps = pack_gaps(bits, n, count, size[code], dst), best = size[code];
+    if (gaps < best) {
+        code = CODE_GAPS;
+        best = gaps;
+    }
+    if (entropy == ENTROPY_AUTO) {
+        uint32_t negative = ternary_count(bits->sign, n);
+        uint32_t counts[3] = {negative, n - count, count - negative};
+        if (!ternary_worth_trying(best, ternary_entropy_bytes(counts, 3, n)))
+            entropy = ENTROPY_OFF;
+    }
+    if (entropy != ENTROPY_OFF) {
+        /* Four whole values in each byte: what zstd's Huffman stage likes best. */
+        size_t packed = ternary_stage_pack(stage, pack_plain(CODE_2BIT, bits, n, count, stage->plain), best, stage->packed);
+        if (packed) {
+            memcpy(dst, stage->packed, packed);
+            return (uint32_t)packed | CODE_2BIT << 28 | ENTRY_ZSTD;
+        }
+    }
+    if (code != CODE_GAPS)
+        pack_plain(code, bits, n, count, dst);
+    return (uint32_t)best | (uint32_t)code << 28;
+}
+
 uint32_t ternary_push_pack(enum ternary_code code, int entropy, const struct ternary_bits *bits, uint32_t n, uint32_t count,
                            const struct ternary_stage *stage, uint8_t *dst)
 {
-    struct gw_gaps_plan plan = {0};
-    if (code == CODE_GAPS || code == CODE_MIXED)
-        plan = gw_gaps_measure(bits->nonzero, n, count);
-    if (code == CODE_MIXED) {
-        size_t signs = gw_div_up(count, 8);
-        size_t size[4] = {gw_div_up(n, 4), gw_div_up(n, 5), gw_div_up(n, 8) + signs, plan.bytes + signs};
-        code = CODE_2BIT;
-        for (enum ternary_code c = CODE_BASE3; c <= CODE_GAPS; c++)
-            code = size[c] < size[code] ? c : code;
-        if (entropy == ENTROPY_AUTO) {
-            uint32_t negative = ternary_count(bits->sign, n);
-            uint32_t counts[3] = {negative, n - count, count - negative};
-            if (!ternary_worth_trying(size[code], ternary_entropy_bytes(counts, 3, n)))
-                entropy = ENTROPY_OFF;
-        }
-        if (entropy != ENTROPY_OFF) {
-            /* Four whole values in each byte: what zstd's Huffman stage likes best. */
-            size_t packed = ternary_stage_pack(stage, pack_plain(CODE_2BIT, bits, n, count, NULL, stage->plain), size[code], dst);
-            if (packed)
-                return (uint32_t)packed | CODE_2BIT << 28 | ENTRY_ZSTD;
-        }
-    } else if (entropy == ENTROPY_ON) {
-        size_t plain = pack_plain(code, bits, n, count, &plan, stage->plain);
-        size_t packed = ternary_stage_pack(stage, plain, plain, dst);
-        if (packed)
-            return (uint32_t)packed | (uint32_t)code << 28 | ENTRY_ZSTD;
-        memcpy(dst, stage->plain, plain);
-        return (uint32_t)plain | (uint32_t)code << 28;
-    }
-    return (uint32_t)pack_plain(code, bits, n, count, &plan, dst) | (uint32_t)code << 28;
+    if (code == CODE_MIXED)
+        return pack_smallest(entropy, bits, n, count, stage, dst);
+    if (entropy != ENTROPY_ON)
+        return (uint32_t)pack_plain(code, bits, n, count, dst) | (uint32_t)code << 28;
+    size_t plain = pack_plain(code, bits, n, count, stage->plain), packed = ternary_stage_pack(stage, plain, plain, dst);
+    if (packed)
+        return (uint32_t)packed | (uint32_t)code << 28 | ENTRY_ZSTD;
+    memcpy(dst, stage->plain, plain);
+    return (uint32_t)plain | (uint32_t)code << 28;
 }
 
 /* True where every bit past n in the last word is 0. */
 static bool tail_is_clear(const uint64_t *words, uint32_t n)
 {
     return n % 64 == 0 || words[n / 64] >> (n % 64) == 0;
+}
+
+static gw_status unpack_gaps(const uint8_t *src, size_t src_bytes, uint32_t n, struct ternary_bits *bits)
+{
+    struct gw_bit_reader reader = {.src = src, .n_bits = 8 * (uint64_t)src_bytes};
+    uint64_t signs[CHUNK_WORDS];
+    uint32_t count, negative;
+    GW_TRY(gw_gaps_get(&reader, n, bits->nonzero, &count));
+    GW_TRY(gw_gaps_get(&reader, count, signs, &negative));
+    if (!gw_bits_at_end(&reader))
+        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u elements has %zu bytes of gaps codes; its values take %llu and padding of zeros",
+                       n, src_bytes, (unsigned long long)(reader.at + 7) / 8);
+    gw_kernels_now()->scatter_signs(bits->nonzero, (n + 63) / 64, (const uint8_t *)signs, (count + 7) / 8, bits->sign);
+    return GW_OK;
 }
 
 gw_status ternary_push_unpack(enum ternary_code code, const uint8_t *src, size_t src_bytes, bool zstd, uint32_t n,
@@ -253,9 +285,13 @@ gw_status ternary_push_unpack(enum ternary_code code, const uint8_t *src, size_t
         GW_TRY(gw_entropy_decompress(stage->workspace, src, src_bytes, stage->plain, ternary_push_chunk_bound(n), &src_bytes));
         src = stage->plain;
     }
+    if (view)
+        *view = (struct gw_bitmaps){nonzero, bits->sign};
+    if (code == CODE_GAPS)
+        return unpack_gaps(src, src_bytes, n, bits);
     uint32_t n_words = (n + 63) / 64, count;
-    size_t head = code == CODE_2BIT ? gw_div_up(n, 4) : code == CODE_BASE3 ? gw_div_up(n, 5) : gw_div_up(n, 8);
-    if (code != CODE_GAPS && src_bytes < head)
+    size_t head = code == CODE_2BIT ? gw_div_up(n, 4) : code == CODE_BASE3 ? gw_div_up(n, 5) : gw_div_up(n, 8), total = head;
+    if (src_bytes < head)
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u elements has %zu bytes of %s codes; it takes at least %zu", n,
                        src_bytes, ternary_code_names[code], head);
     switch (code) {
@@ -265,22 +301,18 @@ gw_status ternary_push_unpack(enum ternary_code code, const uint8_t *src, size_t
     case CODE_BASE3:
         GW_TRY(unpack_base3(src, n, bits));
         break;
-    case CODE_MASK:
+    default:
         if (view && !zstd && n % 64 == 0) { /* the stage is used again for the next frame */
-            nonzero = src;
+            view->nonzero = nonzero = src;
             break;
         }
         if (n_words)
             bits->nonzero[n_words - 1] = 0;
         memcpy(bits->nonzero, src, head);
-        break;
-    default:
-        GW_TRY(gw_gaps_read(src, src_bytes, n, bits->nonzero, &count, &head));
     }
     if (!tail_is_clear(bits->nonzero, n))
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk's padding holds values past its %u elements", n);
-    size_t total = head;
-    if (code == CODE_MASK || code == CODE_GAPS) {
+    if (code == CODE_MASK) {
         /* Reading stops at src_bytes, so the signs can be counted while they are read. */
         count = (uint32_t)gw_kernels_now()->scatter_signs(nonzero, n_words, src + head, src_bytes - head, bits->sign);
         total += gw_div_up(count, 8);
@@ -290,8 +322,6 @@ gw_status ternary_push_unpack(enum ternary_code code, const uint8_t *src, size_t
     if (src_bytes != total)
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u elements has %zu bytes of %s codes; its values take %zu", n, src_bytes,
                        ternary_code_names[code], total);
-    if (view)
-        *view = (struct gw_bitmaps){nonzero, bits->sign};
     return GW_OK;
 }
 

@@ -29,15 +29,17 @@ static struct ternary_sums sums_for_sizes(const struct gw_frame *frame)
     return frame->flags & GW_FLAG_AVERAGE ? ternary_sums_of(frame->workers) : (struct ternary_sums){0};
 }
 
-static bool code_is_legal(uint32_t code, bool average)
+static bool code_is_legal(uint32_t code, const struct gw_frame *frame)
 {
-    return average ? code >= CODE_GAPS && code <= CODE_RADIX : code <= CODE_GAPS;
+    if (!(frame->flags & GW_FLAG_AVERAGE))
+        return code <= CODE_GAPS;
+    return code == CODE_PACKED || code == CODE_RADIX || (code == CODE_LEVELS && frame->workers <= LEVELS_MAX_WORKERS);
 }
 
 gw_status ternary_check_frame(const struct gw_frame *frame)
 {
     bool average = frame->flags & GW_FLAG_AVERAGE;
-    if (!code_is_legal(frame->code, average) && frame->code != CODE_MIXED)
+    if (!code_is_legal(frame->code, frame) && frame->code != CODE_MIXED)
         return gw_fail(GW_ERR_FRAME_FIELD, "%s frame has code %s, which is not for it", average ? "an average" : "a push",
                        ternary_code_names[frame->code]);
     if (average && frame->flags & GW_FLAG_PRIVATE)
@@ -59,9 +61,11 @@ gw_status ternary_check_frame(const struct gw_frame *frame)
             if (entry & ENTRY_ZSTD && !(frame->flags & GW_FLAG_ENTROPY))
                 return gw_fail(GW_ERR_FRAME_PAYLOAD, "chunk %llu is marked as compressed in a frame that is not",
                                (unsigned long long)c);
-            if (frame->code == CODE_MIXED ? !code_is_legal(ENTRY_CODE(entry), average) : ENTRY_CODE(entry) != 0)
+            if (frame->code == CODE_MIXED ? !code_is_legal(ENTRY_CODE(entry), frame) : ENTRY_CODE(entry) != 0)
                 return gw_fail(GW_ERR_FRAME_PAYLOAD, "chunk %llu has code %u, which is not for it", (unsigned long long)c,
                                ENTRY_CODE(entry));
+            if (entry & ENTRY_ZSTD && (frame->code == CODE_MIXED ? ENTRY_CODE(entry) : frame->code) == CODE_LEVELS)
+                return gw_fail(GW_ERR_FRAME_PAYLOAD, "chunk %llu has levels codes, which are never compressed", (unsigned long long)c);
             total += ENTRY_SIZE(entry);
         }
     } else if (n_chunks) {
@@ -124,7 +128,6 @@ struct slot {
     struct ternary_stage stage;         /* pushes */
     struct ternary_sum_scratch scratch; /* averages */
     float *values;                      /* reduce of private scalers: two chunks */
-    uint64_t *planes;                   /* reduce: a chunk */
     gw_status status;
     char why[256];
 };
@@ -155,7 +158,6 @@ static void job_fini(struct job *job)
         struct slot *slot = &job->slots[i];
         gw_free(job->context, slot->bits);
         gw_free(job->context, slot->values);
-        gw_free(job->context, slot->planes);
         ternary_stage_fini(job->context, &slot->stage);
         ternary_sum_scratch_fini(job->context, &slot->scratch);
     }
@@ -276,7 +278,42 @@ static gw_status unpack_average(struct job *job, uint64_t c, struct slot *slot)
     const struct gw_frame *frame = job->frame;
     const size_t *offsets = job->offsets[0];
     return ternary_sum_unpack(&job->sums, chunk_code(frame, c), frame->payload + offsets[c], offsets[c + 1] - offsets[c],
-                              chunk_is_zstd(frame, c), chunk_elems(frame, c), &slot->scratch, slot->scratch.digits);
+                              chunk_is_zstd(frame, c), chunk_elems(frame, c), &slot->scratch);
+}
+
+/* A chunk with one scaler straight from the wire, in whole groups of 64 sums. *done: how many that were. */
+static gw_status decode_packed(const struct job *job, uint64_t c, float *out, uint64_t *done)
+{
+    const struct gw_frame *frame = job->frame;
+    uint32_t n = chunk_elems(frame, c), workers = frame->workers;
+    size_t bytes = job->offsets[0][c + 1] - job->offsets[0][c], want = ternary_sum_fixed_size(&job->sums, CODE_PACKED, n);
+    if (bytes != want)
+        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u packed sums has %zu bytes; its values take %zu", n, bytes, want);
+    uint32_t most = gw_kernels_now()->decode_planes(frame->payload + job->offsets[0][c], job->sums.n_planes, n / 64, workers,
+                                                    quantum(frame, 0), frame->count >= STREAM_ELEMENTS, out);
+    if (most > 2 * workers)
+        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a packed sum is %u above its lowest; %u workers reach %u", most, workers, 2 * workers);
+    *done = n / 64 * 64;
+    return GW_OK;
+}
+
+/* The same by way of planes, all of it. */
+static gw_status decode_levels(const struct job *job, uint64_t c, struct slot *slot, float *out)
+{
+    const struct gw_frame *frame = job->frame;
+    const struct ternary_sums *sums = &job->sums;
+    uint32_t n = chunk_elems(frame, c), n_levels, whole = n / 64;
+    size_t at = job->offsets[0][c];
+    const uint8_t *planes = slot->scratch.planes;
+    bool stream = frame->count >= STREAM_ELEMENTS;
+    float q = quantum(frame, 0), last[64];
+    GW_TRY(ternary_levels_unpack(sums, frame->payload + at, job->offsets[0][c + 1] - at, n, &slot->scratch, &n_levels));
+    gw_kernels_now()->decode_planes(planes, sums->n_planes, whole, n_levels, q, stream, out);
+    if (n % 64) {
+        gw_kernels_now()->decode_planes(planes + 8 * (size_t)whole * sums->n_planes, sums->n_planes, 1, n_levels, q, false, last);
+        memcpy(out + 64 * (size_t)whole, last, n % 64 * sizeof *out);
+    }
+    return GW_OK;
 }
 
 static void decode_average(uint64_t c, uint32_t index, void *user)
@@ -289,27 +326,16 @@ static void decode_average(uint64_t c, uint32_t index, void *user)
     float *out = job->out + base;
     if (slot->status < 0)
         return;
-    if (chunk_code(frame, c) == CODE_PACKED && !frame->bucket && !chunk_is_zstd(frame, c)) {
-        /* Whole groups of 64 straight from the wire. */
-        size_t bytes = job->offsets[0][c + 1] - job->offsets[0][c], want = ternary_sum_fixed_size(&job->sums, CODE_PACKED, n);
-        if (bytes != want) {
-            keep_error(slot, gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u packed sums has %zu bytes; its values take %zu", n, bytes,
-                                     want));
-            return;
-        }
-        const uint8_t *src = frame->payload + job->offsets[0][c];
-        uint32_t most = gw_kernels_now()->decode_planes(src, job->sums.n_planes, n / 64, workers, quantum(frame, 0),
-                                                        frame->count >= STREAM_ELEMENTS, out);
-        if (most > 2 * workers) {
-            keep_error(slot, gw_fail(GW_ERR_FRAME_PAYLOAD, "a packed sum is %u above its lowest; %u workers reach %u", most,
-                                     workers, 2 * workers));
-            return;
-        }
-        done = n / 64 * 64;
-        if (done == n)
-            return;
+    gw_status status = GW_OK;
+    bool straight = !frame->bucket && !chunk_is_zstd(frame, c);
+    if (straight && chunk_code(frame, c) == CODE_LEVELS) {
+        status = decode_levels(job, c, slot, out);
+        done = n;
+    } else if (straight && chunk_code(frame, c) == CODE_PACKED) {
+        status = decode_packed(job, c, out, &done);
     }
-    gw_status status = unpack_average(job, c, slot);
+    if (status == GW_OK && done < n)
+        status = unpack_average(job, c, slot);
     if (status < 0) {
         keep_error(slot, status);
         return;
@@ -500,7 +526,9 @@ static void add_shared(uint64_t i, uint32_t index, void *user)
     uint32_t n = chunk_elems(job->frame, c), n_words = (n + 63) / 64;
     if (slot->status < 0)
         return;
-    memset(slot->planes, 0, 8 * (size_t)n_words * job->sums.n_planes);
+    enum ternary_code code = ternary_pull_codes[job->options->pull];
+    uint8_t *to = job->to + i * job->stride;
+    uint8_t *planes = ternary_sum_planes(code, job->options->entropy, n, &slot->scratch, to);
     struct gw_bitmaps batch[GW_ADD_FRAMES];
     for (uint32_t r = 0; r < job->n_frames; r++) {
         uint32_t at = r % GW_ADD_FRAMES;
@@ -512,10 +540,9 @@ static void add_shared(uint64_t i, uint32_t index, void *user)
             return;
         }
         if (at + 1 == GW_ADD_FRAMES || r + 1 == job->n_frames)
-            kernels->add_digits(batch, at + 1, n_words, slot->planes, job->sums.n_planes);
+            kernels->add_digits(batch, at + 1, n_words, r < GW_ADD_FRAMES, planes, job->sums.n_planes);
     }
-    job->entries[i] = ternary_sum_pack(&job->sums, ternary_pull_codes[job->options->pull], job->options->entropy, slot->planes, n,
-                                       &slot->scratch, job->to + i * job->stride);
+    job->entries[i] = ternary_sum_pack(&job->sums, code, job->options->entropy, planes, n, &slot->scratch, to);
 }
 
 static gw_status reduce_shared(struct job *job, uint8_t *payload, struct gw_frame *average)
@@ -523,11 +550,6 @@ static gw_status reduce_shared(struct job *job, uint8_t *payload, struct gw_fram
     enum ternary_code code = ternary_pull_codes[job->options->pull];
     uint64_t n_chunks = n_chunks_of(job->frame), wave = job->n_slots > 1 ? WAVE : 1;
     GW_TRY(job_scratch(job, job->n_frames));
-    for (uint32_t i = 0; i < job->n_slots; i++) {
-        job->slots[i].planes = gw_alloc(job->context, CHUNK_WORDS, 8 * job->sums.n_planes);
-        if (!job->slots[i].planes)
-            return GW_ERR_MEMORY;
-    }
     if (wave > 1) {
         job->stride = ternary_sum_chunk_bound(&job->sums, GW_CHUNK);
         job->wave = gw_alloc(job->context, WAVE, job->stride);

@@ -4,14 +4,14 @@
 
 #include <stddef.h>
 
-const char *const ternary_code_names[] = {"2bit", "base3", "mask", "gaps", "packed", "radix", "mixed", NULL};
+const char *const ternary_code_names[] = {"2bit", "base3", "mask", "gaps", "packed", "radix", "levels", "mixed", NULL};
 const enum ternary_code ternary_push_codes[] = {CODE_MIXED, CODE_2BIT, CODE_BASE3, CODE_MASK, CODE_GAPS};
-const enum ternary_code ternary_pull_codes[] = {CODE_MIXED, CODE_PACKED, CODE_RADIX, CODE_GAPS};
+const enum ternary_code ternary_pull_codes[] = {CODE_MIXED, CODE_PACKED, CODE_RADIX};
 
 static const char *const on_off[] = {"on", "off", NULL};
 static const char *const scopes[] = {"layer", "global", NULL};
 static const char *const codes[] = {"auto", "2bit", "base3", "mask", "gaps", NULL};
-static const char *const pulls[] = {"auto", "packed", "radix", "gaps", NULL};
+static const char *const pulls[] = {"auto", "packed", "radix", NULL};
 static const char *const entropies[] = {"auto", "on", "off", NULL};
 
 static const gw_codec_option options[] = {
@@ -23,7 +23,7 @@ static const gw_codec_option options[] = {
     {"skip", "", "tensor names with * and ?, or last; several joined by +", "tensors left in float32; last is the last layer"},
     {"min", "0", "a number of elements up to 10^18", "tensors with fewer elements are left in float32"},
     {"code", "auto", "auto|2bit|base3|mask|gaps", "how pushed values are packed; auto takes the smallest"},
-    {"pull", "auto", "auto|packed|radix|gaps", "how sums are packed; auto takes the smallest"},
+    {"pull", "auto", "auto|packed|radix", "how sums are packed; auto takes the smallest of these and of codes by levels"},
     {"entropy", "auto", "auto|on|off", "compress packed values with zstd"},
 };
 

@@ -3,7 +3,8 @@
  *   ternary.c   options and the record
  *   encoder.c   clip, scaler, draw: a gradient becomes bitmaps "nonzero" and "sign"
  *   push.c      bitmaps <-> the codes 2bit, base3, mask, gaps
- *   average.c   sums of N workers <-> the codes packed, radix, gaps
+ *   average.c   sums of N workers <-> the codes packed, radix, levels
+ *   levels.c    the last of these
  *   reduce.c    N pushes -> one average, and decoding of both
  */
 #ifndef GW_CODEC_TERNARY_H
@@ -15,9 +16,9 @@
 #include "wire/gaps.h"
 #include "wire/radix.h"
 
-/* Codes on the wire; pushes use the first four, averages gaps and the two after it. In a mixed frame every chunk has a code
- * of its own: what auto makes of slices of more than one chunk. */
-enum ternary_code { CODE_2BIT, CODE_BASE3, CODE_MASK, CODE_GAPS, CODE_PACKED, CODE_RADIX, CODE_MIXED };
+/* Codes on the wire; pushes use the first four, averages the three after. In a mixed frame every chunk has a code of its own:
+ * what auto makes of slices of more than one chunk. */
+enum ternary_code { CODE_2BIT, CODE_BASE3, CODE_MASK, CODE_GAPS, CODE_PACKED, CODE_RADIX, CODE_LEVELS, CODE_MIXED };
 extern const char *const ternary_code_names[];
 
 enum { SHARE_ON, SHARE_OFF };
@@ -64,7 +65,7 @@ struct ternary_bits {
 
 static inline bool code_has_table(uint8_t code, uint8_t flags)
 {
-    return code == CODE_MASK || code == CODE_GAPS || code == CODE_MIXED || (flags & GW_FLAG_ENTROPY);
+    return code == CODE_MASK || code == CODE_GAPS || code == CODE_LEVELS || code == CODE_MIXED || (flags & GW_FLAG_ENTROPY);
 }
 
 /* An entry as it is written: without its code where the header says it. */
@@ -79,8 +80,9 @@ size_t ternary_settle(struct gw_frame *frame, enum ternary_code code, uint64_t n
                       uint8_t *payload, size_t n_bytes);
 
 /* auto tries the entropy stage only where the best plain code is more than this above the symbols' order-0 entropy, and takes
- * so many bytes: below, zstd's own tables take more than it saves. */
-#define ENTROPY_WORTH_TRYING 1.02
+ * so many bytes: below, zstd's own tables take more than it saves. Gaps and levels are within 4 % for independent values, so
+ * this is for patterns. */
+#define ENTROPY_WORTH_TRYING 1.04
 #define ENTROPY_LEAST_BYTES 128
 
 static inline bool ternary_worth_trying(size_t best_bytes, double entropy_bytes)
@@ -125,17 +127,27 @@ uint32_t ternary_count(const uint64_t *words, uint32_t n);
 /* How sums of `workers` ternary values, digits 0..2*workers (value + workers), are packed. */
 struct ternary_sums {
     uint32_t workers, n_planes;
-    struct gw_radix tight, bytewise;         /* base 2N+1 */
-    struct gw_radix value_tight, value_bytewise; /* base 2N: nonzero sums, for gaps */
+    struct gw_radix tight, bytewise; /* base 2N+1 */
 };
 struct ternary_sums ternary_sums_of(uint32_t workers);
+
+/* Bitmaps of the sums beyond one level, in both directions. */
+struct ternary_level {
+    uint64_t beyond[2][CHUNK_WORDS]; /* above it; below its negative */
+    uint64_t any[CHUNK_WORDS + 8];   /* a cache line more, as in ternary_bits */
+};
+
+struct ternary_levels {
+    struct ternary_level at[GW_ADD_FRAMES];
+    uint64_t string[CHUNK_WORDS + 1];
+};
 
 /* Memory one thread needs to pack or unpack sums of a chunk. */
 struct ternary_sum_scratch {
     uint16_t *digits;   /* GW_CHUNK */
-    uint16_t *values;   /* GW_CHUNK */
-    uint64_t *nonzero;  /* CHUNK_WORDS */
+    uint8_t *planes;    /* of the digits, as kernels add them up and as they stand in packed codes */
     uint32_t *counts;   /* 2 * workers + 1 */
+    struct ternary_levels *levels;
     struct ternary_stage stage;
 };
 gw_status ternary_sum_scratch_init(gw_context *context, const struct ternary_sums *sums, struct ternary_sum_scratch *scratch);
@@ -145,16 +157,30 @@ size_t ternary_sum_chunk_bound(const struct ternary_sums *sums, uint32_t n);
 /* Plain size where it follows from n alone (packed, radix). */
 size_t ternary_sum_fixed_size(const struct ternary_sums *sums, enum ternary_code code, uint32_t n);
 
-/* Bit planes of a chunk (plane j of word w in planes[j * n_words + w], n_words = ceil(n/64)) to bytes. code CODE_MIXED: the
- * smallest. Returns the entry, its code set. */
-uint32_t ternary_sum_pack(const struct ternary_sums *sums, enum ternary_code code, int entropy, const uint64_t *planes,
-                          uint32_t n, struct ternary_sum_scratch *scratch, uint8_t *dst);
+/* Where to add up the planes of a chunk that ternary_sum_pack will then write to dst: there already, where that is all. */
+uint8_t *ternary_sum_planes(enum ternary_code code, int entropy, uint32_t n, struct ternary_sum_scratch *scratch, uint8_t *dst);
 
-void ternary_sum_digits(const struct ternary_sums *sums, const uint64_t *planes, uint32_t n, uint16_t *digits);
+/* Packs the chunk of n sums in planes. code CODE_MIXED: the smallest. Returns the entry, its code set. */
+uint32_t ternary_sum_pack(const struct ternary_sums *sums, enum ternary_code code, int entropy, const uint8_t *planes, uint32_t n,
+                          struct ternary_sum_scratch *scratch, uint8_t *dst);
 
-/* One chunk to digits, all checked to be at most 2N. */
+/* One chunk to digits in scratch->digits, all checked to be at most 2N. */
 gw_status ternary_sum_unpack(const struct ternary_sums *sums, enum ternary_code code, const uint8_t *src, size_t src_bytes,
-                             bool zstd, uint32_t n, struct ternary_sum_scratch *scratch, uint16_t *digits);
+                             bool zstd, uint32_t n, struct ternary_sum_scratch *scratch);
+
+/* ---- levels.c ---------------------------------------------------------------------------------- */
+
+/* More workers' sums reach so many levels that codes by levels are slow and no smaller. */
+#define LEVELS_MAX_WORKERS 1024
+
+/* Packs the chunk of n sums in planes. Returns the size, also where it is above `limit`: the bytes at dst are then cut.
+ * scratch->counts says how often each digit occurs. */
+size_t ternary_levels_pack(const struct ternary_sums *sums, const uint8_t *planes, uint32_t n, size_t limit,
+                           struct ternary_sum_scratch *scratch, uint8_t *dst);
+
+/* To planes of sum + *n_levels, in scratch->planes. */
+gw_status ternary_levels_unpack(const struct ternary_sums *sums, const uint8_t *src, size_t src_bytes, uint32_t n,
+                                struct ternary_sum_scratch *scratch, uint32_t *n_levels);
 
 /* ---- encoder.c --------------------------------------------------------------------------------- */
 
