@@ -306,7 +306,8 @@ static void a_member_that_goes_is_named(void **state)
                     continue;
                 assert_int_equal(world.members[r].status, GW_ERR_PEER);
                 assert_non_null(strstr(world.members[r].sentence, "rank 2"));
-                assert_int_equal(world.members[r].steps_done, 1);
+                /* It may go while another still waits for a third one's part of the step before. */
+                assert_in_range(world.members[r].steps_done, 0, 1);
                 assert_int_equal(world.members[r].again, GW_ERR_PEER);
             }
             world_end(&world);
