@@ -53,14 +53,18 @@ gw_status gw_options_parse(const struct gw_codec_record *record, const char *tex
     for (size_t i = 0; i < info->n_options; i++)
         GW_TRY(read_value(info->name, &info->options[i], &record->rules[i], info->options[i].default_value, options));
     uint64_t given = 0;
-    while (text && *text) {
+    for (bool more = text && *text; more;) {
         char item[32 + GW_OPTION_TEXT_BYTES];
         size_t length = strcspn(text, ",");
+        more = text[length] == ',';
+        if (length == 0)
+            return gw_fail(GW_ERR_SPEC, "%s: an option is empty; write key=value,key=value, with commas between options only",
+                           info->name);
         if (length >= sizeof item)
             return gw_fail(GW_ERR_SPEC, "%s: an option of %zu characters is too long", info->name, length);
         memcpy(item, text, length);
         item[length] = 0;
-        text += length + (text[length] == ',');
+        text += length + more;
         char *equals = strchr(item, '=');
         if (!equals)
             return gw_fail(GW_ERR_SPEC, "%s: option '%s' has no value; write key=value", info->name, item);

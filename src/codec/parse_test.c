@@ -137,8 +137,11 @@ static void what_is_not_legal_is_named(void **state)
     REFUSED("ternary:clop=2", "ternary has no option 'clop'", "clip, share, bucket, scope, skip, min, code, pull, entropy");
     REFUSED("ternary:cli=2", "no option 'cli'");
     REFUSED("ternary:clip", "option 'clip' has no value", "key=value");
-    REFUSED("ternary:,clip=2", "option '' has no value");
-    REFUSED("ternary:clip=2,,share=on", "option '' has no value");
+    REFUSED("ternary:,clip=2", "an option is empty", "commas between options only");
+    REFUSED("ternary:clip=2,,share=on", "an option is empty");
+    REFUSED("ternary:clip=2,", "an option is empty");
+    REFUSED("ternary:,", "an option is empty");
+    REFUSED("none:,", "none: an option is empty");
     REFUSED("ternary:=2", "no option ''");
     REFUSED("ternary:clip=2,clip=2", "option 'clip' is given twice");
     REFUSED("ternary:code=gaps,share=on,code=2bit", "option 'code' is given twice");
