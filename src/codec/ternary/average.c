@@ -202,7 +202,9 @@ gw_status ternary_sum_unpack(const struct ternary_sums *sums, enum ternary_code 
                 uint32_t digit = 0;
                 for (uint32_t j = 0; j < sums->n_planes; j++)
                     digit |= (uint32_t)(src[j * bytes + i / 8] >> (i % 8) & 1) << j;
-                if (i < m ? digit > 2 * sums->workers : digit != 0)
+                if (i >= m && digit)
+                    return gw_fail(GW_ERR_FRAME_PAYLOAD, "the padding after a chunk's %u packed sums is not 0", n);
+                if (digit > 2 * sums->workers)
                     return gw_fail(GW_ERR_FRAME_PAYLOAD, "a packed sum is %u above its lowest; %u workers reach %u", digit,
                                    sums->workers, 2 * sums->workers);
                 if (i < m)

@@ -195,8 +195,10 @@ static void averages(void **state)
     ACCEPTED(TWO, .code = CODE_PACKED, .count = 3, PAYLOAD("\2\2\4")); /* 0, 3, 4 */
     REFUSED(TWO, .code = CODE_PACKED, .count = 3, PAYLOAD("\3\2\5"));  /* the first is 5 */
     REFUSED(TWO, .code = CODE_PACKED, .count = 3, PAYLOAD("\2\6\4"));  /* the third is 6 */
+    assert_non_null(strstr(gw_last_error(), "a packed sum is 6 above its lowest; 2 workers reach 4"));
     REFUSED(TWO, .code = CODE_PACKED, .count = 3, PAYLOAD("\2\2\xC"));
     REFUSED(TWO, .code = CODE_PACKED, .count = 3, PAYLOAD("\xA\2\4")); /* padding */
+    assert_non_null(strstr(gw_last_error(), "the padding after a chunk's 3 packed sums is not 0"));
     REFUSED(TWO, .code = CODE_PACKED, .count = 3, PAYLOAD("\2\2"));
     REFUSED(TWO, .code = CODE_PACKED, .count = 3, PAYLOAD("\2\2\4\0"));
     /* whole groups of 64 go through a kernel */
