@@ -1,53 +1,16 @@
 /* none, bf16 and f16: every value is sent, in 32 or 16 bits. The baselines of all comparisons.
  *
- * The owner adds in rank order in float32, divides by N once, and rounds the average to the codec's width. Rounding is
- * to nearest, ties to even; values beyond the largest finite number of the width become that number, so that a finite
- * gradient stays finite. */
+ * The owner adds in rank order in float32, divides by N once, and rounds the average to the codec's width. */
 #include "base/error.h"
 #include "codec/codec.h"
 #include "codec/measure.h"
-#include "wire/bytes.h"
+#include "wire/float16.h"
 
 #include <math.h>
 #include <string.h>
 
 /* Elements worked on at a time by the owner: sums stay in the cache. */
 #define BLOCK 4096
-
-static uint16_t to_bf16(float x)
-{
-    uint32_t bits = gw_float_bits(x), magnitude = bits & 0x7FFFFFFFu;
-    uint32_t rounded = (magnitude + 0x7FFFu + (magnitude >> 16 & 1)) >> 16;
-    if (rounded > 0x7F7F)
-        rounded = 0x7F7F;
-    return (uint16_t)(rounded | (bits >> 16 & 0x8000u));
-}
-
-static float from_bf16(uint16_t x)
-{
-    return gw_bits_float((uint32_t)x << 16);
-}
-
-static uint16_t to_f16(float x)
-{
-    uint32_t bits = gw_float_bits(x), magnitude = bits & 0x7FFFFFFFu, sign = bits >> 16 & 0x8000u;
-    /* Denormal halves: adding 0.5 puts the half's last place at the float's; the addition itself rounds to even. */
-    uint32_t small = gw_float_bits(gw_bits_float(magnitude) + 0.5f) - 0x3F000000u;
-    /* Normal ones: move the exponent's bias (127 to 15), round the 13 bits that go. */
-    uint32_t normal = (magnitude - (112u << 23) + 0xFFFu + (magnitude >> 13 & 1)) >> 13;
-    uint32_t half = magnitude < 0x38800000u ? small : normal;
-    half = magnitude > 0x477FE000u ? 0x7BFFu : half; /* above 65504 */
-    return (uint16_t)(half | sign);
-}
-
-static float from_f16(uint16_t x)
-{
-    uint32_t magnitude = x & 0x7FFFu;
-    /* Scaling by 2^112 re-biases the exponent and normalises denormals exactly. */
-    float value = gw_bits_float(magnitude << 13) * 0x1p112f;
-    value = magnitude >= 0x7C00u ? gw_bits_float(0x7F800000u | magnitude << 13) : value;
-    return gw_bits_float(gw_float_bits(value) | (uint32_t)(x & 0x8000u) << 16);
-}
 
 static size_t width(uint8_t codec)
 {
@@ -62,7 +25,7 @@ static void pack(uint8_t codec, const float *src, uint64_t n, uint8_t *dst)
         return;
     }
     for (uint64_t i = 0; i < n; i++)
-        gw_put16(dst + 2 * i, codec == GW_WIRE_BF16 ? to_bf16(src[i]) : to_f16(src[i]));
+        gw_put16(dst + 2 * i, codec == GW_WIRE_BF16 ? gw_to_bf16(src[i]) : gw_to_f16(src[i]));
 }
 
 static void unpack(uint8_t codec, const uint8_t *src, uint64_t n, float *dst)
@@ -73,7 +36,7 @@ static void unpack(uint8_t codec, const uint8_t *src, uint64_t n, float *dst)
         return;
     }
     for (uint64_t i = 0; i < n; i++)
-        dst[i] = codec == GW_WIRE_BF16 ? from_bf16(gw_get16(src + 2 * i)) : from_f16(gw_get16(src + 2 * i));
+        dst[i] = codec == GW_WIRE_BF16 ? gw_from_bf16(gw_get16(src + 2 * i)) : gw_from_f16(gw_get16(src + 2 * i));
 }
 
 static bool average_is_float(const gw_encoder *encoder)
