@@ -103,6 +103,9 @@ gw_status gw_frame_read_header(const void *src, size_t src_bytes, struct gw_fram
                                .rank = gw_get32(h + 8), .tensor_id = gw_get32(h + 12), .step = gw_get32(h + 16),
                                .bucket = gw_get32(h + 20), .begin = gw_get64(h + 24), .count = gw_get64(h + 32)};
     uint64_t payload_bytes = gw_get64(h + 40);
+    /* Before all else: where such a frame's scalers end, and so what its checksum covers, only its codec knows. */
+    if (frame->codec < GW_WIRE_NONE || frame->codec >= GW_WIRE_END)
+        return gw_fail(GW_ERR_FRAME_FIELD, "the frame's codec number %u is not known to this library", frame->codec);
     if (frame->flags & ~GW_FLAGS_KNOWN)
         return gw_fail(GW_ERR_FRAME_FIELD, "the frame has unknown flags 0x%02x", frame->flags);
     if (frame->workers < 1 || frame->workers > GW_MAX_WORKERS)

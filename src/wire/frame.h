@@ -9,7 +9,7 @@
 #define GW_CHUNK 65536u /* elements packed together; the last chunk of a slice may be shorter */
 
 /* Codec ids on the wire: 1..63 built in, 64..191 kept for the project, 192..255 private experiments. Never reused. */
-enum gw_wire_id { GW_WIRE_NONE = 1, GW_WIRE_BF16 = 2, GW_WIRE_F16 = 3, GW_WIRE_TERNARY = 4 };
+enum gw_wire_id { GW_WIRE_NONE = 1, GW_WIRE_BF16 = 2, GW_WIRE_F16 = 3, GW_WIRE_TERNARY = 4, GW_WIRE_END /* one past the last */ };
 
 enum gw_frame_flag {
     GW_FLAG_ENTROPY = 1, /* chunks may be compressed by zstd */
@@ -57,7 +57,8 @@ gw_status gw_frame_verify(const struct gw_frame *frame);
 /* Recomputes the checksum of a frame whose other bytes were changed; for tests and fuzzers. */
 void gw_frame_reseal(void *dst, size_t frame_bytes);
 
-/* Reads and checks everything that does not depend on the codec: length, magic, version, flags, limits, checksum. */
+/* Reads and checks everything that does not depend on the codec: length, magic, version, the codec's number, flags, limits,
+ * checksum. */
 gw_status gw_frame_read(const void *src, size_t src_bytes, struct gw_frame *frame);
 
 /* The same but for the checksum: for frames that were checked before. */

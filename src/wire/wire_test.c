@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -244,6 +245,33 @@ static void fields_outside_their_limits_are_refused(void **state)
         assert_int_equal(gw_frame_read(bytes, FRAME_BYTES, &frame), version == 1 ? GW_OK : GW_ERR_FRAME_VERSION);
     }
     assert_non_null(strstr(gw_last_error(), "version 255; this library reads version 1"));
+}
+
+/* A frame of a codec of the future: its scalers are no reason to call it altered. */
+static void an_unknown_codec_is_named(void **state)
+{
+    (void)state;
+    uint8_t bytes[FRAME_BYTES];
+    struct gw_frame frame;
+    for (unsigned codec = 0; codec < 256; codec++) {
+        if (codec >= GW_WIRE_NONE && codec < GW_WIRE_END)
+            continue;
+        char says[64];
+        snprintf(says, sizeof says, "codec number %u is not known", codec);
+        make_frame(bytes, &frame);
+        bytes[3] = (uint8_t)codec;
+        gw_frame_reseal(bytes, FRAME_BYTES);
+        const void *frames[] = {bytes};
+        const size_t sizes[] = {FRAME_BYTES};
+        uint8_t average[2 * FRAME_BYTES];
+        size_t average_bytes;
+        gw_frame_info info;
+        gw_status read = gw_frame_read(bytes, FRAME_BYTES, &frame), parsed = gw_frame_parse(bytes, FRAME_BYTES, &info);
+        assert_non_null(strstr(gw_last_error(), says));
+        gw_status reduced = gw_reduce(NULL, frames, sizes, 1, NULL, average, sizeof average, &average_bytes);
+        CHECK(read == GW_ERR_FRAME_FIELD && parsed == read && reduced == read, "%u: %d, %d, %d", codec, read, parsed, reduced);
+        assert_non_null(strstr(gw_last_error(), says));
+    }
 }
 
 /* An allocator that nobody should have come to. */
@@ -790,6 +818,7 @@ int main(void)
         cmocka_unit_test(a_cut_frame_is_refused_at_every_length),
         cmocka_unit_test(every_altered_byte_is_refused),
         cmocka_unit_test(fields_outside_their_limits_are_refused),
+        cmocka_unit_test(an_unknown_codec_is_named),
         cmocka_unit_test(claims_of_much_with_little_take_no_memory),
         cmocka_unit_test(strings_of_bits_come_back),
         cmocka_unit_test(lonely_and_crowded_bits_come_back),
