@@ -29,6 +29,8 @@ int gw_cmd_eval(int argc, char **argv)
         return tool_wrong_use("--from RUN is missing: the folder that train --out made");
     struct gw_eval_result r;
     gw_status status = gw_train_eval(net, data, from, threads, &r);
+    if (status == GW_ERR_ARGUMENT)
+        return tool_wrong_use("%s", gw_last_error());
     if (status != GW_OK)
         return tool_fail_status(status, NULL);
     if (json)

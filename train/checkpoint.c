@@ -81,7 +81,7 @@ struct reader {
 
 static gw_status cut(const struct reader *r)
 {
-    return gw_fail(GW_ERR_ARGUMENT, "%s is cut short", r->path);
+    return gw_fail(GW_ERR_SYSTEM, "%s is cut short", r->path);
 }
 
 static gw_status get_number(struct reader *r, size_t n_bytes, uint64_t *value)
@@ -101,7 +101,7 @@ static gw_status get_text(struct reader *r, char *text, size_t capacity)
     if ((uint64_t)(r->end - r->at) < n)
         return cut(r);
     if (n >= capacity || memchr(r->at, 0, n))
-        return gw_fail(GW_ERR_ARGUMENT, "%s holds a name that cannot be", r->path);
+        return gw_fail(GW_ERR_SYSTEM, "%s holds a name that cannot be", r->path);
     memcpy(text, r->at, n);
     text[n] = 0;
     r->at += n;
@@ -129,7 +129,7 @@ static gw_status read_list(struct reader *r, const struct gw_network *net, bool 
                 same = dim == p->dims[i];
             }
             if (!same)
-                return gw_fail(GW_ERR_ARGUMENT, "%s: its tensor %s is not that of %s (%s%s)", r->path, name, net->name,
+                return gw_fail(GW_ERR_SYSTEM, "%s: its tensor %s is not that of %s (%s%s)", r->path, name, net->name,
                                kinds[k], p->name);
         }
     }
@@ -142,24 +142,25 @@ static gw_status parse(struct reader *r, struct gw_checkpoint *c)
     char net[64];
     size_t n_bytes = (size_t)(r->end - r->at);
     if (n_bytes < sizeof magic + 8 || memcmp(r->at, magic, sizeof magic) != 0)
-        return gw_fail(GW_ERR_ARGUMENT, "%s is no parameter file of Gradwire (it must start with %.8s)", r->path, magic);
+        return gw_fail(GW_ERR_SYSTEM, "%s is no parameter file of Gradwire (it must start with %.8s)", r->path, magic);
     struct reader tail = {r->path, r->end - 8, r->end};
     uint64_t checksum = 0;
     GW_TRY(get_number(&tail, 8, &checksum));
     if (checksum != XXH3_64bits(r->at, n_bytes - 8))
-        return gw_fail(GW_ERR_ARGUMENT, "%s is damaged or cut short: its checksum does not match its bytes", r->path);
+        return gw_fail(GW_ERR_SYSTEM, "%s is damaged or cut short: its checksum does not match its bytes", r->path);
     r->end -= 8;
     r->at += sizeof magic;
     GW_TRY(get_number(r, 8, &c->step));
     GW_TRY(get_number(r, 4, &n_tensors));
     GW_TRY(get_text(r, net, sizeof net));
-    GW_TRY(gw_network_create(net, &c->network));
+    if (gw_network_create(net, &c->network) != GW_OK)
+        return gw_fail(GW_ERR_SYSTEM, "%s holds parameters of \"%s\", a network that this version does not know", r->path, net);
     bool present[3] = {false};
     GW_TRY(read_list(r, &c->network, present));
     uint64_t n_kinds = (uint64_t)present[0] + present[1] + present[2];
     if (n_tensors != n_kinds * c->network.n_tensors ||
         (uint64_t)(r->end - r->at) != n_kinds * c->network.n_params * sizeof(float))
-        return gw_fail(GW_ERR_ARGUMENT, "%s: its length does not fit its %llu tensors", r->path,
+        return gw_fail(GW_ERR_SYSTEM, "%s: its length does not fit its %llu tensors", r->path,
                        (unsigned long long)n_tensors);
     float **arrays[3] = {&c->params, &c->momentum, &c->ema};
     for (int k = 0; k < 3; k++) {
@@ -211,7 +212,7 @@ gw_status gw_checkpoint_read(const char *from, struct gw_checkpoint *c)
     bool folder = stat(from, &st) == 0 && S_ISDIR(st.st_mode);
     snprintf(path, sizeof path, "%s%s", from, folder ? "/" GW_PARAMETER_FILE : "");
     if (folder && stat(path, &st) != 0)
-        return gw_fail(GW_ERR_ARGUMENT, "%s holds no %s; a finished run made with --out has one", from, GW_PARAMETER_FILE);
+        return gw_fail(GW_ERR_SYSTEM, "%s holds no %s; a finished run made with --out has one", from, GW_PARAMETER_FILE);
     GW_TRY(slurp(path, &bytes, &n_bytes));
     struct reader r = {path, bytes, bytes + n_bytes};
     gw_status status = parse(&r, c);

@@ -86,7 +86,7 @@ static void put_file(const uint8_t *bytes, size_t n)
 static void check_refused(void)
 {
     static struct gw_checkpoint back;
-    assert_true(gw_checkpoint_read(path, &back) < 0);
+    assert_int_equal(gw_checkpoint_read(path, &back), GW_ERR_SYSTEM);
     assert_non_null(strstr(gw_last_error(), path));
     assert_null(back.params);
 }
@@ -111,6 +111,19 @@ static void damage_is_refused(void **state)
     bad[n] = 0;
     put_file(bad, n + 1);
     check_refused();
+}
+
+static void a_network_of_the_future_is_named(void **state)
+{
+    (void)state;
+    static struct gw_checkpoint c;
+    assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
+    c.params = numbers(&c.network, 1);
+    strcpy(c.network.name, "vit:5-3-2");
+    assert_int_equal(gw_checkpoint_write(folder, GW_PARAMETER_FILE, &c), GW_OK);
+    gw_checkpoint_free(&c);
+    check_refused();
+    assert_non_null(strstr(gw_last_error(), "\"vit:5-3-2\", a network that this version does not know"));
 }
 
 static void folders_that_cannot_be_written_are_named(void **state)
@@ -158,6 +171,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_written_comes_back, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(damage_is_refused, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_network_of_the_future_is_named, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(folders_that_cannot_be_written_are_named, make_folder, remove_folder),
         cmocka_unit_test(crc32c_has_its_known_answers),
         cmocka_unit_test(event_file_begins_as_tensorboards),

@@ -21,13 +21,13 @@ static gw_status load_mnist(const char *folder, struct gw_data *data)
     uint32_t height, width;
     struct stat st;
     if (stat(folder, &st) != 0 || !S_ISDIR(st.st_mode))
-        return gw_fail(GW_ERR_ARGUMENT, "--data %s is no folder; give a folder with MNIST's files, or the word digits", folder);
+        return gw_fail(GW_ERR_SYSTEM, "--data %s is no folder; give a folder with MNIST's files, or the word digits", folder);
     GW_TRY(gw_data_idx(folder, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", data->classes, &data->train,
                        &data->height, &data->width));
     GW_TRY(gw_data_idx(folder, "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", data->classes, &data->test, &height,
                        &width));
     if (height != data->height || width != data->width)
-        return gw_fail(GW_ERR_ARGUMENT, "%s: the training images are %ux%u and the test images %ux%u; they must be alike",
+        return gw_fail(GW_ERR_SYSTEM, "%s: the training images are %ux%u and the test images %ux%u; they must be alike",
                        folder, data->height, data->width, height, width);
     return GW_OK;
 }

@@ -24,7 +24,7 @@ static gw_status grow(struct growing *g)
     if (g->capacity - g->n >= CHUNK)
         return GW_OK;
     if (g->n > g->max)
-        return gw_fail(GW_ERR_ARGUMENT, "%s holds more than %zu bytes; that is no file of this data set", g->path, g->max);
+        return gw_fail(GW_ERR_SYSTEM, "%s holds more than %zu bytes; that is no file of this data set", g->path, g->max);
     size_t capacity = g->capacity * 2 + CHUNK;
     uint8_t *bytes = gw_alloc(NULL, capacity, 1);
     if (!bytes)
@@ -55,9 +55,9 @@ static gw_status read_gzip(struct growing *g)
         if (number == Z_ERRNO)
             status = gw_fail(GW_ERR_SYSTEM, "%s cannot be read: %s", g->path, strerror(errno));
         else if (number == Z_BUF_ERROR)
-            status = gw_fail(GW_ERR_ARGUMENT, "%s is cut short: the compressed data end too early; fetch the file again", g->path);
+            status = gw_fail(GW_ERR_SYSTEM, "%s is cut short: the compressed data end too early; fetch the file again", g->path);
         else if (got < 0)
-            status = gw_fail(GW_ERR_ARGUMENT, "%s is damaged (%s); fetch the file again", g->path, why);
+            status = gw_fail(GW_ERR_SYSTEM, "%s is damaged (%s); fetch the file again", g->path, why);
     }
     gzclose(file);
     return status;
@@ -84,9 +84,9 @@ static gw_status read_xz_stream(struct growing *g, FILE *file, lzma_stream *xz)
         if (ret == LZMA_STREAM_END)
             return GW_OK;
         if (ret == LZMA_BUF_ERROR)
-            return gw_fail(GW_ERR_ARGUMENT, "%s is cut short: the compressed data end too early; fetch the file again", g->path);
+            return gw_fail(GW_ERR_SYSTEM, "%s is cut short: the compressed data end too early; fetch the file again", g->path);
         if (ret != LZMA_OK)
-            return gw_fail(GW_ERR_ARGUMENT, "%s is damaged (xz error %d); fetch the file again", g->path, (int)ret);
+            return gw_fail(GW_ERR_SYSTEM, "%s is damaged (xz error %d); fetch the file again", g->path, (int)ret);
     }
 }
 
@@ -123,6 +123,6 @@ gw_status gw_data_file(const char *folder, const char *name, size_t max_bytes, c
         *bytes = g.bytes, *n_bytes = g.n;
         return GW_OK;
     }
-    return gw_fail(GW_ERR_ARGUMENT, "%s has no file %s (nor %s.gz, %s.xz); the folder must hold the data set's files under "
+    return gw_fail(GW_ERR_SYSTEM, "%s has no file %s (nor %s.gz, %s.xz); the folder must hold the data set's files under "
                    "their original names, or use --data digits, which needs no files", folder, name, name, name);
 }

@@ -21,24 +21,24 @@ static gw_status read_idx(const char *folder, const char *name, unsigned rank, c
     size_t n_bytes, header = 4 + 4 * (size_t)rank;
     GW_TRY(gw_data_file(folder, name, MAX_FILE_BYTES, path, path_capacity, bytes, &n_bytes));
     if (n_bytes < header)
-        return gw_fail(GW_ERR_ARGUMENT, "%s is cut short: %zu bytes, and the header alone takes %zu", path, n_bytes, header);
+        return gw_fail(GW_ERR_SYSTEM, "%s is cut short: %zu bytes, and the header alone takes %zu", path, n_bytes, header);
     uint32_t magic = big_endian32(*bytes), right = 0x0800u | rank;
     if (magic != right)
-        return gw_fail(GW_ERR_ARGUMENT, "%s starts with 0x%08x, and an IDX file of %s starts with 0x%08x", path, magic,
+        return gw_fail(GW_ERR_SYSTEM, "%s starts with 0x%08x, and an IDX file of %s starts with 0x%08x", path, magic,
                        rank == 3 ? "images" : "labels", right);
     uint64_t elements = 1;
     for (unsigned i = 0; i < rank; i++) {
         dims[i] = big_endian32(*bytes + 4 + 4 * i);
         if (dims[i] == 0 || (i > 0 && dims[i] > MAX_SIDE))
-            return gw_fail(GW_ERR_ARGUMENT, "%s claims a dimension of %u; samples must be 1 or more, and sides 1 to %u", path,
+            return gw_fail(GW_ERR_SYSTEM, "%s claims a dimension of %u; samples must be 1 or more, and sides 1 to %u", path,
                            dims[i], MAX_SIDE);
         elements *= dims[i]; /* at most 2^32 * 2^24 */
     }
     if (n_bytes - header < elements)
-        return gw_fail(GW_ERR_ARGUMENT, "%s is cut short: its header claims %llu bytes of data, and %zu follow", path,
+        return gw_fail(GW_ERR_SYSTEM, "%s is cut short: its header claims %llu bytes of data, and %zu follow", path,
                        (unsigned long long)elements, n_bytes - header);
     if (n_bytes - header > elements)
-        return gw_fail(GW_ERR_ARGUMENT, "%s is too long: its header claims %llu bytes of data, and %zu follow", path,
+        return gw_fail(GW_ERR_SYSTEM, "%s is too long: its header claims %llu bytes of data, and %zu follow", path,
                        (unsigned long long)elements, n_bytes - header);
     return GW_OK;
 }
@@ -53,12 +53,12 @@ gw_status gw_data_idx(const char *folder, const char *images, const char *labels
     if (status == GW_OK)
         status = read_idx(folder, labels, 1, label_path, sizeof label_path, &samples->labels, label_dims);
     if (status == GW_OK && image_dims[0] != label_dims[0])
-        status = gw_fail(GW_ERR_ARGUMENT, "%s holds %u labels, and %s %u images; the two files do not belong together",
+        status = gw_fail(GW_ERR_SYSTEM, "%s holds %u labels, and %s %u images; the two files do not belong together",
                          label_path, label_dims[0], image_path, image_dims[0]);
     for (uint32_t i = 0; status == GW_OK && i < label_dims[0]; i++) {
         uint8_t label = samples->labels[8 + i];
         if (label >= classes)
-            status = gw_fail(GW_ERR_ARGUMENT, "%s: label %u of sample %u is out of range; labels must be 0 to %u", label_path,
+            status = gw_fail(GW_ERR_SYSTEM, "%s: label %u of sample %u is out of range; labels must be 0 to %u", label_path,
                              label, i, classes - 1);
     }
     if (status != GW_OK) {

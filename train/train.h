@@ -5,7 +5,8 @@
  *     status = gw_train_run(&options, &callbacks, &summary);
  *
  * Every worker is a thread with its own replica of the parameters; only gradients travel. Errors are a status and a
- * sentence in gw_last_error(), as in the library: GW_ERR_ARGUMENT and GW_ERR_SPEC are wrong use. */
+ * sentence in gw_last_error(), as in the library: GW_ERR_ARGUMENT and GW_ERR_SPEC are wrong use; a file that is missing, cut
+ * or malformed is GW_ERR_SYSTEM. */
 #ifndef GW_TRAIN_TRAIN_H
 #define GW_TRAIN_TRAIN_H
 
