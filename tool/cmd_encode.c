@@ -156,7 +156,7 @@ int gw_cmd_encode(int argc, char **argv)
     const tool_option options[] = {
         {"--codec", "SPEC", "codec and options, e.g. ternary:code=mask ('gradwire codecs' lists them)", TOOL_TEXT,
          &job.spec, 0, 0},
-        {"-o", "OUT.gw", "where to write the frame", TOOL_TEXT, &job.out_path, 0, 0},
+        {"-o", "OUT.gw", "where to write the frame", TOOL_OUTPUT, &job.out_path, 0, 0},
         {"--seed", "S", "seed of the random draws (default 0)", TOOL_U64, &job.draw.seed, 0, 0},
         {"--rank", "R", "this worker's rank (default 0)", TOOL_U32, &job.draw.rank, 0, GW_MAX_WORKERS - 1},
         {"--step", "T", "the step (default 0)", TOOL_U32, &job.draw.step, 0, 0},

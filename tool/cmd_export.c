@@ -27,7 +27,7 @@ int gw_cmd_export(int argc, char **argv)
     bool json = false;
     const tool_option options[] = {
         {"--from", "RUN", "a run's folder, or a parameter file", TOOL_TEXT, &from, 0, 0},
-        {"-o", "DIR", "folder for the files; made where it is missing", TOOL_TEXT, &folder, 0, 0},
+        {"-o", "DIR", "folder for the files; made where it is missing", TOOL_OUTPUT, &folder, 0, 0},
         {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
     };
     const tool_usage usage = {

@@ -121,6 +121,12 @@ static int set_option(const tool_option *option, const char *text)
     case TOOL_FLAG:
         *(bool *)option->target = true;
         break;
+    case TOOL_OUTPUT:
+        if (strcmp(text, "-") == 0)
+            return tool_wrong_use("%s is '-', but standard output is not for binary files; name a %s (./- is one called -)",
+                                  option->name, strcmp(option->value, "DIR") == 0 ? "folder" : "file");
+        *(const char **)option->target = text;
+        break;
     case TOOL_TEXT:
         *(const char **)option->target = text;
         break;

@@ -63,6 +63,16 @@ class Use(harness.Case):
         self.refused(2, "bench", says="bench codec")
         self.refused(2, "bench", "codecs", says="there is 'codec'")
 
+    def test_outputs_are_no_streams(self):
+        a = self.write_f32("a.f32", [1.0])
+        self.ok("encode", a, "--codec", "none", "-o", self.path("a.gw"))
+        for words in [["encode", a, "--codec", "none", "-o", "-"], ["decode", self.path("a.gw"), "-o", "-"],
+                      ["reduce", self.path("a.gw"), "-o", "-"]]:
+            self.refused(2, *words, says=["-o is '-'", "standard output is not for binary files; name a file"])
+        if "\n  train " in self.ok("help"):
+            self.refused(2, "train", "--out", "-", says=["--out is '-'", "name a folder"])
+            self.refused(2, "export", "--from", self.folder, "-o", "-", says=["-o is '-'", "name a folder"])
+
     def test_codec_specifications(self):
         a = self.write_f32("a.f32", [1.0, 2.0])
         for spec, says in [
