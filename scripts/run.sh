@@ -38,9 +38,8 @@ fi
 mkdir -p "$runs"
 for codec in none ternary; do
     echo "LeNet, 4 workers, $steps steps, codec $codec" >&2
-    rm -rf "$runs/run-$codec"
     "$tool" train --net lenet --data "$data" --workers 4 --codec "$codec" --batch 64 --steps "$steps" --seed "$seed" \
-        --out "$runs/run-$codec"
+        --out "$runs/run-$codec" --overwrite
 done
 
 float=$runs/run-none/summary.json

@@ -1,6 +1,6 @@
 /* gradwire export: a run's parameters as .npy files, one for each tensor. */
 #include "checkpoint.h"
-#include "file.h"
+#include "folder.h"
 #include "npy.h"
 
 #include <stdio.h>

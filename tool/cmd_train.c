@@ -162,6 +162,8 @@ int gw_cmd_train(int argc, char **argv)
         {"--timeout", "S", "seconds a worker may be silent", TOOL_U32, &o.timeout_s, 1, 86400},
         {"--link", "local", "how workers reach each other: threads of this process", TOOL_TEXT, &link, 0, 0},
         {"--out", "DIR", "folder for metrics, summary, TensorBoard events, parameters", TOOL_OUTPUT, &o.out, 0, 0},
+        {"--overwrite", NULL, "remove the files of an earlier run from that folder; without it such a folder is refused",
+         TOOL_FLAG, &o.overwrite, 0, 0},
         {"--checkpoint-every", "K", "save parameters and optimizer every K steps (with --out)", TOOL_U64, &o.checkpoint_every, 1, 0},
         {"--verbose", NULL, "a table per tensor at the end, for every codec", TOOL_FLAG, &verbose, 0, 0},
         {"--json", NULL, "the summary as one JSON object on standard output", TOOL_FLAG, &json, 0, 0},

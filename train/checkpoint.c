@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "file.h"
+#include "folder.h"
 
 #include <errno.h>
 #include <string.h>

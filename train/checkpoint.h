@@ -28,6 +28,4 @@ gw_status gw_checkpoint_write(const char *folder, const char *name, const struct
 gw_status gw_checkpoint_read(const char *from, struct gw_checkpoint *checkpoint);
 void gw_checkpoint_free(struct gw_checkpoint *checkpoint);
 
-#define GW_PARAMETER_FILE "parameters.gwp"
-
 #endif

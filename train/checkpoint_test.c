@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "checkpoint.h"
+#include "folder.h"
 #include "tensorboard.h"
 
 #include <gradwire/status.h>

@@ -1,46 +1,17 @@
 #include "file.h"
 #include "base/error.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-gw_status gw_folder_create(const char *folder)
-{
-    struct stat st;
-    if (mkdir(folder, 0777) == 0)
-        return GW_OK;
-    if (errno == EEXIST && stat(folder, &st) == 0 && S_ISDIR(st.st_mode))
-        return GW_OK;
-    return gw_fail(GW_ERR_SYSTEM, "the folder %s cannot be made: %s", folder, strerror(errno == EEXIST ? ENOTDIR : errno));
-}
-
-gw_status gw_folder_lock(const char *folder, DIR **lock)
-{
-    DIR *dir = opendir(folder);
-    if (!dir)
-        return gw_fail(GW_ERR_SYSTEM, "the folder %s cannot be opened: %s", folder, strerror(errno));
-    if (flock(dirfd(dir), LOCK_EX | LOCK_NB) != 0) {
-        int error = errno;
-        closedir(dir);
-        if (error == EWOULDBLOCK)
-            return gw_fail(GW_ERR_SYSTEM, "another run is writing to %s; give each run a folder of its own", folder);
-        return gw_fail(GW_ERR_SYSTEM, "the folder %s cannot be locked: %s", folder, strerror(error));
-    }
-    *lock = dir;
-    return GW_OK;
-}
 
 gw_status gw_file_open(const char *folder, const char *name, struct gw_file *file)
 {
     file->stream = NULL;
     if (snprintf(file->path, sizeof file->path, "%s/%s", folder, name) >= (int)sizeof file->path)
         return gw_fail(GW_ERR_ARGUMENT, "the path %.40s... is longer than %zu bytes", folder, sizeof file->path - 1);
-    snprintf(file->partial, sizeof file->partial, "%s.partial", file->path);
+    snprintf(file->partial, sizeof file->partial, "%s" GW_PARTIAL, file->path);
     file->stream = fopen(file->partial, "wbe");
     if (!file->stream)
         return gw_fail(GW_ERR_SYSTEM, "%s cannot be written: %s", file->partial, strerror(errno));

@@ -2,21 +2,16 @@
 #ifndef GW_TRAIN_FILE_H
 #define GW_TRAIN_FILE_H
 
-#include <dirent.h>
 #include <gradwire/status.h>
 #include <stdbool.h>
 #include <stdio.h>
+
+#define GW_PARTIAL ".partial"
 
 struct gw_file {
     FILE *stream; /* write here; NULL where not open */
     char path[4096], partial[4096 + 16];
 };
-
-/* Makes the folder where it is missing (its parent must exist). */
-gw_status gw_folder_create(const char *folder);
-
-/* Keeps other runs out of a folder until closedir(*lock), or the process's end however it comes. */
-gw_status gw_folder_lock(const char *folder, DIR **lock);
 
 gw_status gw_file_open(const char *folder, const char *name, struct gw_file *file);
 

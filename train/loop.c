@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "checkpoint.h"
 #include "evaluate.h"
+#include "folder.h"
 #include "team.h"
 
 #include <math.h>
@@ -35,6 +36,8 @@ static gw_status check_options(const struct gw_train_options *o)
         return gw_fail(GW_ERR_ARGUMENT, "--timeout is %u, and must be 1 to 86400 seconds", o->timeout_s);
     if (o->checkpoint_every && !o->out)
         return gw_fail(GW_ERR_ARGUMENT, "--checkpoint-every needs --out DIR, the folder checkpoints go to");
+    if (o->overwrite && !o->out)
+        return gw_fail(GW_ERR_ARGUMENT, "--overwrite needs --out DIR, the folder whose earlier run is replaced");
     return GW_OK;
 }
 
@@ -67,7 +70,7 @@ static gw_status prepare(struct gw_team *team)
     gw_context_options context = {.struct_bytes = sizeof context, .n_threads = o->codec_threads};
     GW_TRY(gw_context_create(&context, &team->context));
     GW_TRY(gw_codec_parse(team->context, o->codec, &team->codec));
-    GW_TRY(gw_metrics_open(&team->metrics, o->out));
+    GW_TRY(gw_metrics_open(&team->metrics, o->out, o->overwrite));
 
     GW_TRY(gw_data_load(o->data, &team->data));
     GW_TRY(gw_network_fits(&team->network, (struct gw_shape){team->data.channels, team->data.height, team->data.width},
@@ -94,7 +97,8 @@ static gw_status prepare(struct gw_team *team)
         return GW_ERR_MEMORY;
     GW_TRY(gw_link_local_create(team->context, o->workers, team->links));
     team->n_links = o->workers;
-    return GW_OK;
+    /* Not before all else is well: a run that cannot begin takes no earlier one away. */
+    return o->overwrite ? gw_folder_clear(o->out, team->metrics.lock) : GW_OK;
 }
 
 /* ---- during --------------------------------------------------------------------------------- */

@@ -1,12 +1,11 @@
 #include "metrics.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "folder.h"
 #include "tensorboard.h"
 
 #include <math.h>
 #include <string.h>
-
-#define EVENT_FILE "events.out.tfevents.0.gradwire"
 
 static double wall_time(void)
 {
@@ -15,15 +14,17 @@ static double wall_time(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-gw_status gw_metrics_open(struct gw_metrics *m, const char *out)
+gw_status gw_metrics_open(struct gw_metrics *m, const char *out, bool overwrite)
 {
     m->test_accuracy = -1;
     if (!out)
         return GW_OK;
     GW_TRY(gw_folder_create(out));
     GW_TRY(gw_folder_lock(out, &m->lock));
-    GW_TRY(gw_file_open(out, "metrics.jsonl", &m->lines));
-    GW_TRY(gw_file_open(out, EVENT_FILE, &m->events));
+    if (!overwrite)
+        GW_TRY(gw_folder_check(out, m->lock));
+    GW_TRY(gw_file_open(out, GW_METRICS_FILE, &m->lines));
+    GW_TRY(gw_file_open(out, GW_EVENTS_FILE, &m->events));
     gw_tensorboard_begin(m->events.stream, wall_time());
     return GW_OK;
 }
@@ -217,7 +218,7 @@ gw_status gw_metrics_write_summary(const char *out, const struct gw_train_summar
     if (!object)
         return gw_fail(GW_ERR_MEMORY, "out of memory for the summary");
     struct gw_file file;
-    gw_status status = gw_file_open(out, "summary.json", &file);
+    gw_status status = gw_file_open(out, GW_SUMMARY_FILE, &file);
     if (status == GW_OK) {
         json_dumpf(object, file.stream, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
         fputc('\n', file.stream);

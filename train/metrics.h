@@ -5,6 +5,8 @@
 #include "file.h"
 #include "train.h"
 
+#include <dirent.h>
+
 /* What one worker knows of one step. */
 struct gw_step_record {
     double loss;              /* sum over its samples */
@@ -35,8 +37,9 @@ struct gw_metrics {
     double test_accuracy; /* of the last evaluation; below 0: none yet */
 };
 
-/* Opens the files where out is not NULL. */
-gw_status gw_metrics_open(struct gw_metrics *metrics, const char *out);
+/* Locks the folder and opens the files where out is not NULL. Where the folder holds an earlier run it is refused, or with
+ * `overwrite` left for gw_folder_clear. */
+gw_status gw_metrics_open(struct gw_metrics *metrics, const char *out, bool overwrite);
 
 /* Adds up one step's records, worker by worker, and writes its line. */
 gw_status gw_metrics_step(struct gw_metrics *metrics, uint64_t step, const struct gw_step_record *records);

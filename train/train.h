@@ -23,6 +23,7 @@ struct gw_train_options {
     const char *schedule;    /* schedule.h */
     const char *plan;        /* none: a group per layer; single: one group */
     const char *out;         /* the run's folder; NULL: nothing is written */
+    bool overwrite;          /* an earlier run in that folder is removed; else it is an error */
     uint32_t workers, batch; /* batch: of all workers together */
     uint64_t steps, epochs;  /* how long; steps 0: epochs */
     double lr, momentum, weight_decay;

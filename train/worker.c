@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "checkpoint.h"
 #include "evaluate.h"
+#include "folder.h"
 #include "order.h"
 #include "team.h"
 
@@ -124,7 +125,7 @@ static gw_status account(struct gw_worker *w)
 static gw_status save_checkpoint(const struct gw_worker *w, uint64_t steps_done)
 {
     char name[64];
-    snprintf(name, sizeof name, "checkpoint-%08llu.gwp", (unsigned long long)steps_done);
+    snprintf(name, sizeof name, GW_CHECKPOINT_FILE, (unsigned long long)steps_done);
     struct gw_checkpoint c = {.network = w->team->network, .step = steps_done, .params = w->params, .momentum = w->velocity,
                               .ema = w->ema};
     return gw_checkpoint_write(w->team->options->out, name, &c);

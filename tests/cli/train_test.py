@@ -10,6 +10,7 @@ import time
 
 import harness
 
+RUN_FILES = ["events.out.tfevents.0.gradwire", "metrics.jsonl", "parameters.gwp", "summary.json"]
 SMALL = ["--net", "mlp:784-16-10", "--data", "digits", "--steps", "30"]
 
 
@@ -59,7 +60,32 @@ class Train(harness.Case):
         finally:
             first.kill()
             first.wait()
-        self.ok("train", *SMALL, "--out", out)
+        left = ["events.out.tfevents.0.gradwire.partial", "metrics.jsonl.partial"]
+        self.assertEqual(sorted(os.listdir(out)), left)
+        self.refused(1, "train", *SMALL, "--out", out, says=[out, f"an earlier run ({left[0]} and 1 other file)"])
+        self.assertEqual(sorted(os.listdir(out)), left)
+        for name in ["checkpoint-00000100.gwp.partial", "parameters.gwp.partial", "summary.json.partial"]:
+            self.write_bytes(os.path.join(out, name), b"")
+        self.ok("train", *SMALL, "--out", out, "--overwrite")
+        self.assertEqual(sorted(os.listdir(out)), RUN_FILES)
+
+    def test_earlier_run(self):
+        out = self.path("run")
+        self.ok("train", *SMALL, "--out", out, "--checkpoint-every", 10)
+        foreign = ["checkpoint-1.gwp", "checkpoint-00000010.gwp.old", "my.metrics.jsonl", "notes.txt", "partial"]
+        for name in foreign:
+            self.write_bytes(os.path.join(out, name), b"mine")
+        before = {name: self.read_bytes(os.path.join(out, name)) for name in os.listdir(out)}
+        self.assertEqual(len(before), 7 + len(foreign))
+        refusal = [out, "an earlier run (checkpoint-00000010.gwp and 6 other files)", "--overwrite"]
+        self.refused(1, "train", *SMALL, "--out", out, says=refusal)
+        # Neither is it taken away for a run that cannot begin.
+        self.refused(1, "train", *SMALL, "--out", out, "--overwrite", "--data", self.path("absent"), says="absent")
+        self.assertEqual({name: self.read_bytes(os.path.join(out, name)) for name in os.listdir(out)}, before)
+        self.ok("train", *SMALL, "--out", out, "--overwrite", "--checkpoint-every", 14)
+        new = ["checkpoint-00000014.gwp", "checkpoint-00000028.gwp"]
+        self.assertEqual(sorted(os.listdir(out)), sorted(RUN_FILES + foreign + new))
+        self.refused(2, "train", *SMALL, "--overwrite", says="--overwrite needs --out")
 
     def test_run_folder(self):
         out = self.path("run")
