@@ -21,6 +21,8 @@
 
 uint64_t gw_frame_n_scalers(uint8_t codec, uint32_t bucket, uint64_t count)
 {
+    if (codec == GW_WIRE_GSPAR)
+        return 1;
     if (codec != GW_WIRE_TERNARY)
         return 0;
     return bucket ? gw_div_up(count, bucket) : 1;

@@ -9,7 +9,15 @@
 #define GW_CHUNK 65536u /* elements packed together; the last chunk of a slice may be shorter */
 
 /* Codec ids on the wire: 1..63 built in, 64..191 kept for the project, 192..255 private experiments. Never reused. */
-enum gw_wire_id { GW_WIRE_NONE = 1, GW_WIRE_BF16 = 2, GW_WIRE_F16 = 3, GW_WIRE_TERNARY = 4, GW_WIRE_END /* one past the last */ };
+enum gw_wire_id {
+    GW_WIRE_NONE = 1,
+    GW_WIRE_BF16 = 2,
+    GW_WIRE_F16 = 3,
+    GW_WIRE_TERNARY = 4,
+    GW_WIRE_SPARSE = 5, /* topk, uniform, and averages of sparse codecs */
+    GW_WIRE_GSPAR = 6,
+    GW_WIRE_END /* one past the last */
+};
 
 enum gw_frame_flag {
     GW_FLAG_ENTROPY = 1, /* chunks may be compressed by zstd */

@@ -8,7 +8,7 @@
 
 #include <gradwire/status.h>
 
-#define GW_GAPS_MAX_BITS 65536 /* of one string */
+#define GW_GAPS_MAX_BITS (1u << 18) /* of one string */
 
 /* Appends a string of m <= GW_GAPS_MAX_BITS bits, `ones` of which are set. Returns how many bits that takes, also where the
  * writer had no room for them. Bits past m in the last word are 0. */

@@ -1,0 +1,349 @@
+/* Sparse chunks: what is written is read back, in every code; owners' sums against a plain reference; what must be refused. */
+#include "codec/sparse/sparse.h"
+#include "base/memory.h"
+#include "codecs.h"
+#include "wire/bytes.h"
+#include "wire/float16.h"
+
+/* A slice with its values as they must come back. */
+struct slice {
+    uint64_t n;
+    uint64_t *kept, *exact, *negative;
+    float *values, *expected, q;
+    uint64_t n_kept, n_values;
+};
+
+static uint64_t words_of(uint64_t n)
+{
+    return n / 64 + 2;
+}
+
+/* Every element is sent with probability `share`; with codec gspar one in five of these has its own value. */
+static struct slice slice_of(uint8_t codec, uint8_t code, uint64_t n, double share, uint64_t seed)
+{
+    struct slice s = {.n = n, .q = 0.625f};
+    struct numbers numbers = numbers_from(seed);
+    s.kept = room_for(words_of(n), 8);
+    s.exact = room_for(words_of(n), 8);
+    s.negative = room_for(words_of(n), 8);
+    memset(s.kept, 0, 8 * words_of(n));
+    memset(s.exact, 0, 8 * words_of(n));
+    memset(s.negative, 0, 8 * words_of(n));
+    s.values = room_for(n + 1, sizeof(float));
+    s.expected = room_for(n + 1, sizeof(float));
+    for (uint64_t i = 0; i < n; i++) {
+        s.expected[i] = 0;
+        if ((double)numbers_word(&numbers) >= share * 0x1p32)
+            continue;
+        s.kept[i / 64] |= 1ull << (i % 64);
+        s.n_kept++;
+        bool own = codec == GW_WIRE_SPARSE || numbers_below(&numbers, 5) == 0;
+        float x = numbers_bell(&numbers);
+        if (own) {
+            x = codec == GW_WIRE_SPARSE && code == GW_SPARSE_BF16  ? gw_from_bf16(gw_to_bf16(x))
+                : codec == GW_WIRE_SPARSE && code == GW_SPARSE_F16 ? gw_from_f16(gw_to_f16(x))
+                                                                   : x;
+            s.exact[i / 64] |= 1ull << (i % 64);
+            s.values[s.n_values++] = x;
+        } else {
+            s.negative[i / 64] |= (uint64_t)(x < 0) << (i % 64);
+            x = x < 0 ? -s.q : s.q;
+        }
+        s.expected[i] = x;
+    }
+    return s;
+}
+
+static void slice_free(struct slice s)
+{
+    free(s.kept);
+    free(s.exact);
+    free(s.negative);
+    free(s.values);
+    free(s.expected);
+}
+
+static struct whole_frame frame_of_slice(uint8_t codec, uint8_t code, const struct slice *s, uint32_t rank)
+{
+    struct gw_sparse_scratch *scratch;
+    assert_int_equal(gw_sparse_scratch_create(NULL, &scratch), GW_OK);
+    struct gw_frame frame = {.codec = codec, .code = code, .workers = 1, .rank = rank, .tensor_id = 3, .step = 8, .begin = 2048, .count = s->n,
+                             .n_scalers = codec == GW_WIRE_GSPAR};
+    size_t bound = gw_frame_head_bytes(frame.n_scalers) + gw_sparse_bound(codec, s->n);
+    uint8_t *bytes = room_for(bound, 1);
+    if (frame.n_scalers)
+        gw_put_float(bytes + GW_HEADER_BYTES, s->q);
+    gw_sparse_write(&(struct gw_sparse_source){s->kept, s->exact, s->negative, s->values}, scratch, bytes, &frame);
+    gw_frame_seal(bytes, &frame);
+    assert_true(frame.frame_bytes <= bound);
+    gw_sparse_scratch_destroy(NULL, scratch);
+    struct whole_frame whole = frame_of(bytes, frame.frame_bytes); /* a copy of just that size */
+    free(bytes);
+    return whole;
+}
+
+static const struct {
+    uint8_t codec, code;
+} kinds[] = {{GW_WIRE_SPARSE, GW_SPARSE_F32}, {GW_WIRE_SPARSE, GW_SPARSE_BF16}, {GW_WIRE_SPARSE, GW_SPARSE_F16}, {GW_WIRE_GSPAR, 0}};
+#define N_KINDS (sizeof kinds / sizeof *kinds)
+
+static const uint64_t lengths[] = {0, 1, 2, 63, 64, 65, 1000, 65537, 262143, 262144, 262145, 600001};
+static const double shares[] = {0, 0.001, 0.02, 0.3, 0.7, 1};
+
+static void slices_come_back(void **state)
+{
+    (void)state;
+    uint64_t seed = 1;
+    for (size_t k = 0; k < N_KINDS; k++)
+        for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
+            for (size_t p = 0; p < sizeof shares / sizeof *shares; p++, seed++) {
+                struct slice s = slice_of(kinds[k].codec, kinds[k].code, lengths[l], shares[p], seed);
+                struct whole_frame frame = frame_of_slice(kinds[k].codec, kinds[k].code, &s, 5);
+                float *out = room_for(s.n, sizeof *out);
+                assert_int_equal(gw_decode(NULL, frame.bytes, frame.size, out, s.n), GW_OK);
+                assert_memory_equal(out, s.expected, s.n * sizeof *out);
+                uint64_t counts[3], nonzero;
+                double entropy;
+                assert_int_equal(gw_frame_symbols(NULL, frame.bytes, frame.size, counts, &nonzero, &entropy), GW_OK);
+                uint64_t signs[3] = {0, 0, 0};
+                for (uint64_t i = 0; i < s.n; i++)
+                    signs[1 + (out[i] > 0) - (out[i] < 0)]++;
+                assert_memory_equal(counts, signs, sizeof signs);
+                assert_int_equal(nonzero, signs[0] + signs[2]);
+                gw_frame_info info;
+                assert_int_equal(gw_frame_parse(frame.bytes, frame.size, &info), GW_OK);
+                assert_int_equal(info.n_elems, s.n);
+                assert_string_equal(info.codec, kinds[k].codec == GW_WIRE_GSPAR ? "gspar" : "sparse");
+                free(out);
+                free(frame.bytes);
+                slice_free(s);
+            }
+}
+
+static double entropy_of(double p)
+{
+    return p > 0 && p < 1 ? -p * log2(p) - (1 - p) * log2(1 - p) : 0;
+}
+
+/* DESIGN 4.2: positions (absent, A, B) cost at most 5 % more than their entropy. (With fewer than some hundred elements sent the
+ * heads of strings, 40 to 50 bits, weigh more.) */
+static void positions_are_near_their_entropy(void **state)
+{
+    (void)state;
+    const double densities[] = {0.001, 0.002, 0.005, 0.01, 0.03, 0.1};
+    for (size_t k = 0; k < N_KINDS; k += 3)
+        for (size_t d = 0; d < 6; d++)
+            for (uint64_t n = densities[d] < 0.002 ? 262144 : 65536; n <= 1048576; n *= 4) {
+                struct slice s = slice_of(kinds[k].codec, 0, n, densities[d], d + n);
+                struct whole_frame frame = frame_of_slice(kinds[k].codec, 0, &s, 0);
+                gw_frame_info info;
+                assert_int_equal(gw_frame_parse(frame.bytes, frame.size, &info), GW_OK);
+                double p = (double)s.n_kept / (double)n, a = (double)s.n_values / (double)s.n_kept;
+                double least = (double)n * entropy_of(p) + (double)s.n_kept * entropy_of(a);
+                double bits = 8.0 * (double)(info.payload_bytes - 4 * s.n_values) - (double)(s.n_kept - s.n_values);
+                CHECK(bits < 1.05 * least, "%s, %llu elements, %g of them: %g bits of positions, entropy %g, %.2f %% over", info.codec,
+                      (unsigned long long)n, densities[d], bits, least, 100 * (bits / least - 1));
+                free(frame.bytes);
+                slice_free(s);
+            }
+}
+
+/* ---- the owner's sum --------------------------------------------------------------------------------- */
+
+static uint32_t n_averages[2]; /* sparse, dense */
+
+static void check_average(uint8_t codec, uint32_t n_workers, uint64_t n, double share, uint64_t seed)
+{
+    struct whole_frame frames[8];
+    float *sum = room_for(n, sizeof *sum), *out = room_for(n, sizeof *out);
+    for (uint64_t i = 0; i < n; i++)
+        sum[i] = 0;
+    for (uint32_t r = 0; r < n_workers; r++) {
+        uint8_t code = codec == GW_WIRE_SPARSE ? (uint8_t)(r % 3) : 0; /* codes may differ */
+        struct slice s = slice_of(codec, code, n, share, seed + r);
+        if (r == 1 && n_workers == 2) /* two that cancel out */
+            for (uint64_t i = 0; i < s.n_values; i++)
+                s.values[i] = 0;
+        frames[r] = frame_of_slice(codec, code, &s, r);
+        assert_int_equal(gw_decode(NULL, frames[r].bytes, frames[r].size, s.expected, n), GW_OK);
+        for (uint64_t i = 0; i < n; i++)
+            sum[i] += s.expected[i];
+        slice_free(s);
+    }
+    struct whole_frame average = reduce_frames(NULL, frames, n_workers, NULL);
+    gw_frame_info info;
+    assert_int_equal(gw_frame_parse(average.bytes, average.size, &info), GW_OK);
+    assert_int_equal(info.workers, n_workers);
+    assert_int_equal(info.step, 8);
+    assert_int_equal(info.begin, 2048);
+    assert_true(info.average && info.rank == 0 && info.tensor_id == 3);
+    assert_true(info.payload_bytes <= 4 * n);
+    if (share <= 0.1 && n >= 64)
+        assert_string_equal(info.codec, "sparse");
+    n_averages[strcmp(info.codec, "none") == 0]++;
+    assert_int_equal(gw_decode(NULL, average.bytes, average.size, out, n), GW_OK);
+    for (uint64_t i = 0; i < n; i++) {
+        float expected = n_workers > 1 ? sum[i] / (float)n_workers : sum[i];
+        CHECK(out[i] == expected && !signbit(out[i]) >= (expected == 0), "%u workers, element %llu of %llu: %a, not %a", n_workers,
+              (unsigned long long)i, (unsigned long long)n, (double)out[i], (double)expected);
+    }
+    free(average.bytes);
+    for (uint32_t r = 0; r < n_workers; r++)
+        free(frames[r].bytes);
+    free(sum);
+    free(out);
+}
+
+static void averages_are_exact(void **state)
+{
+    (void)state;
+    uint64_t seed = 1;
+    for (uint8_t codec = GW_WIRE_SPARSE; codec <= GW_WIRE_GSPAR; codec++)
+        for (uint32_t n_workers = 1; n_workers <= 8; n_workers += n_workers < 3 ? 1 : 5)
+            for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
+                for (size_t p = 0; p < sizeof shares / sizeof *shares; p++, seed += 10)
+                    check_average(codec, n_workers, lengths[l], shares[p], seed);
+    assert_true(n_averages[0] > 50 && n_averages[1] > 20);
+}
+
+static void frames_that_disagree_are_refused(void **state)
+{
+    (void)state;
+    struct slice a = slice_of(GW_WIRE_SPARSE, 0, 1000, 0.1, 1), b = slice_of(GW_WIRE_GSPAR, 0, 1000, 0.1, 2),
+                 c = slice_of(GW_WIRE_SPARSE, 0, 999, 0.1, 3);
+    struct whole_frame first = frame_of_slice(GW_WIRE_SPARSE, 0, &a, 0);
+    struct whole_frame others[] = {frame_of_slice(GW_WIRE_GSPAR, 0, &b, 1), frame_of_slice(GW_WIRE_SPARSE, 0, &c, 1),
+                                   frame_of_slice(GW_WIRE_SPARSE, 0, &a, 0)};
+    for (int i = 0; i < 3; i++) {
+        const void *frames[] = {first.bytes, others[i].bytes};
+        const size_t sizes[] = {first.size, others[i].size};
+        static uint8_t dst[20000];
+        size_t n_bytes;
+        assert_int_equal(gw_reduce(NULL, frames, sizes, 2, NULL, dst, sizeof dst, &n_bytes), GW_ERR_FRAME_MISMATCH);
+        free(others[i].bytes);
+    }
+    free(first.bytes);
+    slice_free(a);
+    slice_free(b);
+    slice_free(c);
+}
+
+/* ---- hostile frames ---------------------------------------------------------------------------------- */
+
+/* All that reads a frame, on a block of its size; they must agree. */
+static gw_status readers_say(struct whole_frame frame, uint64_t n)
+{
+    float *out = room_for(n, sizeof *out);
+    gw_status decoded = gw_decode(NULL, frame.bytes, frame.size, out, n), counted, added = GW_OK;
+    uint64_t nonzero;
+    counted = gw_frame_symbols(NULL, frame.bytes, frame.size, NULL, &nonzero, NULL);
+    assert_int_equal(decoded, counted);
+    gw_frame_info info;
+    if (gw_frame_parse(frame.bytes, frame.size, &info) == GW_OK && !info.average) {
+        const void *frames[] = {frame.bytes};
+        size_t bound = gw_reduce_bound(frames, &frame.size, 1), n_bytes;
+        uint8_t *dst = room_for(bound, 1);
+        added = gw_reduce(NULL, frames, &frame.size, 1, NULL, dst, bound, &n_bytes);
+        assert_int_equal(decoded, added);
+        free(dst);
+    }
+    free(out);
+    return decoded;
+}
+
+static void altered_frames_do_no_harm(void **state)
+{
+    (void)state;
+    uint32_t tally[2] = {0, 0};
+    const uint64_t sizes[] = {5, 300, 262150};
+    for (size_t k = 0; k < N_KINDS; k++)
+        for (size_t l = 0; l < 3; l++) {
+            struct slice s = slice_of(kinds[k].codec, kinds[k].code, sizes[l], 0.1, k + l);
+            struct whole_frame frame = frame_of_slice(kinds[k].codec, kinds[k].code, &s, 0);
+            for (uint64_t seed = 1; seed <= (l < 2 ? 1500 : 100); seed++) {
+                struct numbers numbers = numbers_from(seed);
+                struct whole_frame altered = frame_of(frame.bytes, frame.size);
+                uint32_t span = (uint32_t)frame.size - 56, near = span < 16 ? span : 16;
+                for (uint32_t j = numbers_below(&numbers, 3) + 1; j; j--)
+                    altered.bytes[56 + (numbers_below(&numbers, 2) ? numbers_below(&numbers, near) : numbers_below(&numbers, span))] ^=
+                        (uint8_t)(1u << numbers_below(&numbers, 8));
+                if (seed % 7 == 0)
+                    altered.bytes[4] = (uint8_t)numbers_below(&numbers, 4);
+                if (seed % 11 == 0)
+                    altered.bytes[5] = (uint8_t)numbers_below(&numbers, 8);
+                gw_frame_reseal(altered.bytes, altered.size);
+                gw_status status = readers_say(altered, s.n);
+                CHECK(status == GW_OK || status == GW_ERR_FRAME_PAYLOAD || status == GW_ERR_FRAME_FIELD, "seed %llu: %d",
+                      (unsigned long long)seed, status);
+                tally[status == GW_OK]++;
+                free(altered.bytes);
+            }
+            free(frame.bytes);
+            slice_free(s);
+        }
+    CHECK(tally[0] > 1000 && tally[1] > 1000, "%u refused, %u accepted", tally[0], tally[1]);
+}
+
+/* A frame crafted by hand: 5 elements, of which 1 and 3 are sent. */
+static gw_status crafted(struct gw_frame frame, const char *payload, size_t n_bytes, float q)
+{
+    uint8_t bytes[128];
+    frame.workers = frame.workers ? frame.workers : 1;
+    frame.payload_bytes = n_bytes;
+    size_t head = gw_frame_head_bytes(gw_frame_n_scalers(frame.codec, frame.bucket, frame.count));
+    gw_put_float(bytes + GW_HEADER_BYTES, q);
+    memcpy(bytes + head, payload, n_bytes);
+    gw_frame_seal(bytes, &frame);
+    struct whole_frame whole = frame_of(bytes, head + n_bytes);
+    gw_status status = readers_say(whole, frame.count);
+    free(whole.bytes);
+    return status;
+}
+#define CRAFTED(q, payload, ...) crafted((struct gw_frame){__VA_ARGS__}, payload, sizeof payload - 1, q)
+
+static void what_no_encoder_writes_is_refused(void **state)
+{
+    (void)state;
+    const gw_status no = GW_ERR_FRAME_PAYLOAD, field = GW_ERR_FRAME_FIELD;
+    /* k = 0, 01010: bits 6 and 8 */
+    assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbbb", .codec = GW_WIRE_SPARSE, .count = 5), GW_OK);
+    assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbb", .codec = GW_WIRE_SPARSE, .count = 5), no);
+    assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbbbc", .codec = GW_WIRE_SPARSE, .count = 5), no);
+    assert_int_equal(CRAFTED(0, "\x40\x05" "aaaabbbb", .codec = GW_WIRE_SPARSE, .count = 5), no); /* padding */
+    assert_int_equal(CRAFTED(0, "\x40\x01" "aabb", .codec = GW_WIRE_SPARSE, .code = GW_SPARSE_F16, .count = 5), GW_OK);
+    assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbbb", .codec = GW_WIRE_SPARSE, .code = GW_SPARSE_BF16, .count = 5), no);
+    assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbbb", .codec = GW_WIRE_SPARSE, .code = 3, .count = 5), field);
+    assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbbb", .codec = GW_WIRE_SPARSE, .flags = GW_FLAG_ENTROPY, .count = 5), field);
+    assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbbb", .codec = GW_WIRE_SPARSE, .flags = GW_FLAG_PRIVATE, .count = 5), field);
+    assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbbb", .codec = GW_WIRE_SPARSE, .bucket = 1, .count = 5), field);
+    assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbbb", .codec = GW_WIRE_SPARSE, .flags = GW_FLAG_AVERAGE, .workers = 3, .count = 5), GW_OK);
+    assert_int_equal(CRAFTED(0, "\x40\x01" "aabb", .codec = GW_WIRE_SPARSE, .code = GW_SPARSE_F16, .flags = GW_FLAG_AVERAGE, .count = 5), field);
+    assert_int_equal(CRAFTED(0, "", .codec = GW_WIRE_SPARSE, .count = 0), GW_OK);
+    assert_int_equal(CRAFTED(0, "a", .codec = GW_WIRE_SPARSE, .count = 0), no);
+    assert_int_equal(CRAFTED(0, "", .codec = GW_WIRE_SPARSE, .count = 5), no);
+    assert_int_equal(CRAFTED(0, "\x12" "aaaabbbb", .codec = GW_WIRE_SPARSE, .count = 5), no); /* k = 18 */
+    /* then 10 for exact: bits 15 (k 10..14), and one sign, k 17..21, bit 22 */
+    assert_int_equal(CRAFTED(1, "\x40\x81\x40" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), GW_OK);
+    assert_int_equal(CRAFTED(0, "\x40\x81\x40" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), GW_OK);
+    assert_int_equal(CRAFTED(-1, "\x40\x81\x40" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), no);
+    assert_int_equal(CRAFTED(NAN, "\x40\x81\x40" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), no);
+    assert_int_equal(CRAFTED(INFINITY, "\x40\x81\x40" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), no);
+    assert_int_equal(CRAFTED(1, "\x40\x81\xC0" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), no); /* padding */
+    assert_int_equal(CRAFTED(1, "\x40\x81\x40" "aaaabbbb", .codec = GW_WIRE_GSPAR, .count = 5), no);
+    assert_int_equal(CRAFTED(1, "\x40\x81" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), no);
+    assert_int_equal(CRAFTED(1, "\x40\x81\x40" "aaaa", .codec = GW_WIRE_GSPAR, .code = 1, .count = 5), field);
+    assert_int_equal(CRAFTED(1, "\x40\x81\x40" "aaaa", .codec = GW_WIRE_GSPAR, .flags = GW_FLAG_AVERAGE, .workers = 2, .count = 5), field);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slices_come_back),
+        cmocka_unit_test(positions_are_near_their_entropy),
+        cmocka_unit_test(averages_are_exact),
+        cmocka_unit_test(frames_that_disagree_are_refused),
+        cmocka_unit_test(altered_frames_do_no_harm),
+        cmocka_unit_test(what_no_encoder_writes_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
