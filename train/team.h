@@ -65,6 +65,7 @@ struct gw_worker {
     struct gw_model *model, *test_model;
     uint64_t version;                       /* of the parameters */
     gw_status submit_status;
+    uint64_t steps_done;
     uint64_t hash;                          /* of the parameters at the end */
 };
 

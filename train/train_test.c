@@ -139,6 +139,15 @@ static void a_step_that_is_not_finite_is_dropped_or_ends_the_run(void **state)
     o.stop_at_nonfinite = true;
     assert_int_equal(gw_train_run(&o, NULL, &s), GW_ERR_NONFINITE);
     assert_non_null(strstr(gw_last_error(), "on worker"));
+    /* It counts steps as the summary of a run that ends there does. */
+    unsigned done;
+    assert_int_equal(sscanf(gw_last_error(), "after %u of 60 steps: ", &done), 1);
+    o.stop_at_nonfinite = false, o.steps = done;
+    assert_int_equal(run(o).skipped_steps, 0);
+    o.steps = done + 1;
+    assert_int_equal(run(o).skipped_steps, 1);
+    o.steps = 60, o.stop_at_nonfinite = true;
+    assert_int_equal(gw_train_run(&o, NULL, &s), GW_ERR_NONFINITE);
     assert_non_null(strstr(gw_last_error(), "fc"));
 }
 

@@ -164,9 +164,10 @@ static gw_status step(struct gw_worker *w, uint64_t t)
     if (record->result.committed)
         update(w, t, record->lr);
     else if (o->stop_at_nonfinite)
-        return gw_fail(GW_ERR_NONFINITE, "step %llu: the gradient of %s on worker %u holds a NaN or an infinity; a smaller "
-                       "--lr may help, and --nonfinite skip drops such steps", (unsigned long long)t,
-                       team->network.tensors[record->result.bad_tensor].name, record->result.bad_rank);
+        return gw_fail(GW_ERR_NONFINITE, "the gradient of %s on worker %u holds a NaN or an infinity; a smaller --lr may help, "
+                       "and --nonfinite skip drops such steps", team->network.tensors[record->result.bad_tensor].name,
+                       record->result.bad_rank);
+    w->steps_done = t + 1;
     record->step_seconds = gw_clock_seconds() - begin;
 
     if (record->accounted) {
@@ -198,13 +199,17 @@ static uint64_t hash_parameters(const struct gw_worker *w)
     return hash;
 }
 
-/* Keeps the sentence of the first real error, and tells the others, who would wait for this worker until their deadline. */
-static void report_failure(struct gw_worker *w, gw_status status)
+/* Keeps the sentence of the first real error, and tells the others, who would wait for this worker until their deadline.
+ * `training`: it says after how many steps, counted as progress counts them. */
+static void report_failure(struct gw_worker *w, gw_status status, bool training)
 {
     struct gw_team *team = w->team;
     const gw_link *link = &team->links[w->rank];
-    char text[sizeof team->failure_text];
-    snprintf(text, sizeof text, "%s", *gw_last_error() ? gw_last_error() : gw_status_text(status));
+    char text[sizeof team->failure_text], when[64] = "";
+    if (training && status != GW_ERR_PEER) /* a peer's sentence has its own */
+        snprintf(when, sizeof when, "after %llu of %llu steps: ", (unsigned long long)w->steps_done,
+                 (unsigned long long)team->steps);
+    snprintf(text, sizeof text, "%s%s", when, *gw_last_error() ? gw_last_error() : gw_status_text(status));
     pthread_mutex_lock(&team->failure_lock);
     bool had_cause = team->failure != GW_OK && team->failure != GW_ERR_PEER && team->failure != GW_ERR_CLOSED;
     if (!had_cause && (team->failure == GW_OK || status != GW_ERR_PEER)) {
@@ -222,12 +227,13 @@ void *gw_worker_main(void *user)
     struct gw_team *team = w->team;
     omp_set_num_threads((int)team->options->threads); /* libgomp keeps this number for each thread apart */
     gw_status status = set_up(w);
+    bool training = status == GW_OK;
     for (uint64_t t = 0; status == GW_OK && t < team->steps && t < atomic_load(&team->stop_at); t++)
         status = step(w, t);
     if (status == GW_OK)
         w->hash = hash_parameters(w);
     else
-        report_failure(w, status);
+        report_failure(w, status, training);
 
     /* oneDNN's scratch memory belongs to the thread that made a primitive. */
     gw_model_destroy(w->model);
