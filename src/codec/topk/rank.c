@@ -1,0 +1,170 @@
+#include "codec/topk/rank.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/threads.h"
+#include "wire/frame.h"
+
+#include <math.h>
+
+/* ---- lists ------------------------------------------------------------------------------------------- */
+
+gw_status gw_select_list_init(gw_context *context, const struct gw_select_part *parts, uint32_t n_parts, struct gw_select_list *list)
+{
+    *list = (struct gw_select_list){.parts = parts, .n_parts = n_parts};
+    if (n_parts > 1) {
+        list->first_chunk = gw_alloc(context, (size_t)n_parts + 1, sizeof *list->first_chunk);
+        if (!list->first_chunk)
+            return GW_ERR_MEMORY;
+    }
+    for (uint32_t p = 0; p < n_parts; p++) {
+        if (list->first_chunk)
+            list->first_chunk[p] = list->n_chunks;
+        list->n += parts[p].n;
+        list->n_chunks += gw_div_up(parts[p].n, GW_CHUNK);
+    }
+    if (list->first_chunk)
+        list->first_chunk[n_parts] = list->n_chunks;
+    return GW_OK;
+}
+
+void gw_select_list_fini(gw_context *context, struct gw_select_list *list)
+{
+    gw_free(context, list->first_chunk);
+}
+
+struct gw_select_chunk gw_select_list_chunk(const struct gw_select_list *list, uint64_t i)
+{
+    uint32_t low = 0, end = list->n_parts; /* the last part that begins at chunk i or before it, empty ones aside */
+    while (end - low > 1) {
+        uint32_t middle = low + (end - low) / 2;
+        if (list->first_chunk[middle] <= i)
+            low = middle;
+        else
+            end = middle;
+    }
+    uint64_t begin = (i - (list->first_chunk ? list->first_chunk[low] : 0)) * GW_CHUNK, left = list->parts[low].n - begin;
+    return (struct gw_select_chunk){low, begin, left < GW_CHUNK ? left : GW_CHUNK};
+}
+
+uint32_t gw_select_list_slots(gw_context *context, const struct gw_select_list *list)
+{
+    return list->n_chunks < 2 ? 1 : gw_thread_count(context);
+}
+
+/* ---- the k-th largest -------------------------------------------------------------------------------- */
+
+/* A histogram of the magnitudes from `low` to `high`, one a thread. */
+#define MOST_BINS_LOG2 13
+struct histogram {
+    const struct gw_select_list *list;
+    uint32_t low, high;
+    unsigned shift, bins_log2;
+    uint64_t *bins; /* 2^bins_log2 of each slot */
+};
+
+static void count_chunk(uint64_t i, uint32_t slot, void *user)
+{
+    const struct histogram *h = user;
+    struct gw_select_chunk chunk = gw_select_list_chunk(h->list, i);
+    const struct gw_select_part *part = &h->list->parts[chunk.part];
+    uint64_t *bins = h->bins + ((size_t)slot << h->bins_log2);
+    uint32_t width = h->high - h->low;
+    for (uint64_t e = chunk.begin; e < chunk.begin + chunk.n; e++) {
+        uint32_t at = gw_select_bits(part, e) - h->low;
+        if (at <= width)
+            bins[at >> h->shift]++;
+    }
+}
+
+gw_status gw_rank_find(gw_context *context, const struct gw_select_list *list, uint64_t k, uint32_t low, uint32_t high,
+                       struct gw_rank *rank)
+{
+    uint32_t n_slots = gw_select_list_slots(context, list);
+    struct histogram h = {.list = list, .low = low, .high = high, .bins_log2 = 4};
+    while (h.bins_log2 < MOST_BINS_LOG2 && list->n >> h.bins_log2)
+        h.bins_log2++;
+    size_t n_bins = (size_t)1 << h.bins_log2;
+    h.bins = gw_alloc(context, n_slots * n_bins, sizeof *h.bins);
+    if (!h.bins)
+        return GW_ERR_MEMORY;
+    /* k counts down by the elements above `high`, which narrows to the bin that holds the k-th until bins are one value wide. */
+    while (h.low < h.high) {
+        h.shift = 0;
+        while ((h.high - h.low) >> h.shift >= n_bins)
+            h.shift++;
+        memset(h.bins, 0, n_slots * n_bins * sizeof *h.bins);
+        gw_parallel_for(context, list->n_chunks, count_chunk, &h);
+        size_t bin = n_bins;
+        for (uint64_t above = 0; bin-- > 0; k -= above) {
+            above = 0;
+            for (uint32_t slot = 0; slot < n_slots; slot++)
+                above += h.bins[slot * n_bins + bin];
+            if (above >= k || bin == 0)
+                break;
+        }
+        uint32_t begin = h.low + ((uint32_t)bin << h.shift), last = begin + ((1u << h.shift) - 1);
+        h.low = begin;
+        h.high = last < h.high ? last : h.high;
+    }
+    *rank = (struct gw_rank){h.low, k};
+    gw_free(context, h.bins);
+    return GW_OK;
+}
+
+/* ---- a guess ----------------------------------------------------------------------------------------- */
+
+#define LEAST_SAMPLE 4096u
+#define MOST_SAMPLE 65536u
+
+uint64_t gw_rank_sample_size(uint64_t n)
+{
+    return n / 64 < LEAST_SAMPLE ? LEAST_SAMPLE : n / 64 > MOST_SAMPLE ? MOST_SAMPLE : n / 64;
+}
+
+uint64_t gw_rank_sample_place(uint64_t n, uint64_t s)
+{
+    /* Anywhere in the s-th of equal runs: nothing periodic follows. */
+    uint64_t n_sample = gw_rank_sample_size(n), begin = s * n / n_sample, end = (s + 1) * n / n_sample;
+    uint64_t mixed = (s + 1) * 0x9E3779B97F4A7C15u;
+    mixed = (mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9u;
+    return begin + (mixed >> 32) % (end - begin);
+}
+
+gw_status gw_rank_guess(gw_context *context, const struct gw_select_list *list, uint64_t k, uint32_t *bits, uint64_t *most)
+{
+    struct gw_rank rank;
+    *most = k;
+    if (list->n <= LEAST_SAMPLE) {
+        GW_TRY(gw_rank_find(context, list, k, 0, 0x7FFFFFFFu, &rank));
+        *bits = rank.bits;
+        return GW_OK;
+    }
+    uint64_t n_sample = gw_rank_sample_size(list->n);
+    /* The sample's rank that is four deviations beyond the k-th's, and what is above that in the whole, with six to spare. */
+    double expected = (double)k / (double)list->n * (double)n_sample, j = ceil(expected + 4 * sqrt(expected) + 8);
+    double above = (j + 6 * sqrt(j) + 16) / (double)n_sample * (double)list->n;
+    *most = above < (double)list->n ? (uint64_t)above : list->n;
+    *most = *most < k ? k : *most;
+    *bits = 0;
+    if (j >= n_sample)
+        return GW_OK;
+
+    float *sample = gw_alloc(context, n_sample, sizeof *sample);
+    if (!sample)
+        return GW_ERR_MEMORY;
+    uint64_t base = 0; /* of part p in the list */
+    for (uint64_t s = 0, p = 0; s < n_sample; s++) {
+        uint64_t at = gw_rank_sample_place(list->n, s);
+        for (; at - base >= list->parts[p].n; p++)
+            base += list->parts[p].n;
+        sample[s] = gw_bits_float(gw_select_bits(&list->parts[p], at - base));
+    }
+    const struct gw_select_part part = {.g = sample, .n = n_sample};
+    struct gw_select_list of_sample;
+    gw_status status = gw_select_list_init(context, &part, 1, &of_sample);
+    if (status == GW_OK)
+        status = gw_rank_find(context, &of_sample, (uint64_t)j, 0, 0x7FFFFFFFu, &rank);
+    gw_free(context, sample);
+    *bits = rank.bits;
+    return status;
+}

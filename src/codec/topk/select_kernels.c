@@ -1,0 +1,69 @@
+/* The readable kernels of selection, and the choice among the sets. */
+#include "codec/topk/select_kernels.h"
+#include "wire/bytes.h"
+#include "wire/float16.h"
+
+#include <stddef.h>
+
+const struct gw_select_kernels *gw_select_kernels_for(enum gw_cpu cpu)
+{
+    (void)cpu;
+    return &gw_select_kernels_ref;
+}
+
+const struct gw_select_kernels *gw_select_kernels_now(void)
+{
+    return gw_select_kernels_for(gw_cpu());
+}
+
+float gw_select_round(enum gw_select_value value, float x)
+{
+    switch (value) {
+    case GW_SELECT_BF16:
+        return gw_from_bf16(gw_to_bf16(x));
+    case GW_SELECT_F16:
+        return gw_from_f16(gw_to_f16(x));
+    default:
+        return x;
+    }
+}
+
+static struct gw_select_counts select_ref(const struct gw_select_run *run, float *values)
+{
+    struct gw_select_counts counts = {0};
+    for (uint64_t i = 0; i < run->n; i++) {
+        float a = run->residual ? run->g[i] + run->residual[i] : run->g[i];
+        uint32_t bits = gw_float_bits(a) & 0x7FFFFFFFu;
+        bool above = bits > run->threshold_bits;
+        float sent = 0;
+        if (above)
+            sent = values[counts.n_above++] = gw_select_round(run->value, a);
+        counts.n_equal += bits == run->threshold_bits;
+        counts.max_bits = bits > counts.max_bits ? bits : counts.max_bits;
+        if (run->next) {
+            if (i % 64 == 0)
+                run->kept[i / 64] = 0;
+            run->kept[i / 64] |= (uint64_t)above << (i % 64);
+            run->next[i] = above ? a - sent : a;
+        }
+    }
+    return counts;
+}
+
+static void expand_ref(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, bool stream, float *out)
+{
+    (void)n_values;
+    (void)stream;
+    for (uint64_t i = 0; i < n; i++)
+        out[i] = kept[i / 64] >> (i % 64) & 1 ? *values++ : 0;
+}
+
+static void add_ref(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, float *sum)
+{
+    (void)n_values;
+    for (uint64_t w = 0; w < gw_div_up(n, 64); w++)
+        for (uint64_t bits = kept[w]; bits; bits &= bits - 1)
+            sum[64 * w + (uint64_t)__builtin_ctzll(bits)] += *values++;
+}
+
+const struct gw_select_kernels gw_select_kernels_ref = {"scalar", select_ref, expand_ref, add_ref};

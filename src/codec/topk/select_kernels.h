@@ -1,0 +1,56 @@
+/* The loops of selection, one set per instruction set; all give the same bits, `ref` being the readable one. */
+#ifndef GW_CODEC_TOPK_SELECT_KERNELS_H
+#define GW_CODEC_TOPK_SELECT_KERNELS_H
+
+#include "base/cpu.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* How selected values are sent. */
+enum gw_select_value { GW_SELECT_F32, GW_SELECT_BF16, GW_SELECT_F16 };
+
+/* Floats behind a buffer of values that kernels may write and not mean. */
+#define GW_SELECT_SLACK 16
+
+/* A run of elements; select.h says what is done with them. */
+struct gw_select_run {
+    const float *g, *residual; /* residual NULL: a = g */
+    uint64_t n;
+    uint32_t threshold_bits;    /* the threshold's; at most 0x7FFFFFFF */
+    enum gw_select_value value; /* values are rounded to this, and next holds what was lost */
+    bool stream;                /* next is larger than the cache; stores may go around it */
+    float *next;                /* NULL: neither next nor kept is written, and value is GW_SELECT_F32 */
+    uint64_t *kept;
+};
+
+struct gw_select_counts {
+    uint64_t n_above, n_equal; /* elements with |a| above the threshold, and with |a| equal to it */
+    uint32_t max_bits;
+};
+
+struct gw_select_kernels {
+    const char *name;
+
+    /* Selects |a| > threshold. values: room for n + GW_SELECT_SLACK. */
+    struct gw_select_counts (*select)(const struct gw_select_run *run, float *values);
+
+    /* out[i] = bit i of kept ? the next value : 0. n_values: how many bits are set below n. `stream` as above, of out. */
+    void (*expand)(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, bool stream, float *out);
+
+    /* sum[i] += the next value where bit i of kept is set; other elements are not touched. */
+    void (*add)(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, float *sum);
+};
+
+extern const struct gw_select_kernels gw_select_kernels_ref;
+
+/* Those of one instruction set; NULL where this build has none. NEON's are the reference. */
+const struct gw_select_kernels *gw_select_kernels_for(enum gw_cpu cpu);
+
+/* Those of gw_cpu(). */
+const struct gw_select_kernels *gw_select_kernels_now(void);
+
+/* `x` as it arrives. */
+float gw_select_round(enum gw_select_value value, float x);
+
+#endif

@@ -1,0 +1,585 @@
+/* Selection against a plain model that sorts; the kernels of every instruction set against the same, in buffers at guard pages. */
+#include "codec/topk/rank.h"
+#include "codecs.h"
+#include "places.h"
+
+#include <float.h>
+#include <math.h>
+
+/* ---- tensors ----------------------------------------------------------------------------------------- */
+
+enum kind {
+    BELL,
+    EQUAL,
+    ZERO,
+    DENORMAL,
+    HEAVY_TAIL,
+    RISING,
+    FALLING,
+    FEW_NONZERO,
+    FEW_LEVELS,
+    PERIODIC,
+    SPECIALS,
+    SAMPLE_LARGE, /* only what a guess looks at is large */
+    SAMPLE_SMALL, /* all but that */
+    N_KINDS
+};
+
+static const float specials[] = {0, -0.0f, 0x1p-149f, -0x1p-149f, 0x1p-127f, -0x1.fffffcp-127f, FLT_MIN, -FLT_MIN, 1e-20f,
+                                 1, -1, 1.0000001f, 65504, -65520, 65536, -3e9f, 0x1.fep126f, -0x1.fffffep126f};
+#define N_SPECIALS (sizeof specials / sizeof *specials)
+
+static float gradient(enum kind kind, struct numbers *numbers, uint64_t i, uint64_t n)
+{
+    float x = numbers_bell(numbers);
+    switch (kind) {
+    case EQUAL:
+        return numbers_below(numbers, 2) ? -1.7f : 1.7f;
+    case ZERO:
+        return numbers_below(numbers, 2) ? -0.0f : 0;
+    case DENORMAL:
+        return x * 0x1p-135f;
+    case HEAVY_TAIL:
+        return x * (float)(1u << numbers_below(numbers, 30));
+    case RISING:
+        return (float)i;
+    case FALLING:
+        return -(float)(n - i);
+    case FEW_NONZERO:
+        return numbers_below(numbers, 500) ? 0 : x;
+    case FEW_LEVELS:
+        return (float)(int)(2 * x);
+    case PERIODIC:
+        return i % 64 == 5 ? 100 + x : x;
+    case SPECIALS:
+        return specials[numbers_below(numbers, N_SPECIALS)];
+    case SAMPLE_LARGE:
+        return x;
+    case SAMPLE_SMALL:
+        return 100 + x;
+    default:
+        return x;
+    }
+}
+
+/* g and a residual, whose sum is of the kind too. */
+static void fill(float *g, float *residual, uint64_t n, enum kind kind, uint64_t seed)
+{
+    struct numbers numbers = numbers_from(seed);
+    for (uint64_t i = 0; i < n; i++) {
+        g[i] = gradient(kind, &numbers, i, n);
+        residual[i] = kind == BELL || kind == DENORMAL ? gradient(kind, &numbers, i, n) : 0;
+    }
+    if (kind == SAMPLE_LARGE || kind == SAMPLE_SMALL)
+        for (uint64_t s = 0; n > gw_rank_sample_size(n) && s < gw_rank_sample_size(n); s++) {
+            uint64_t at = gw_rank_sample_place(n, s);
+            g[at] = kind == SAMPLE_LARGE ? g[at] + 100 : g[at] - 100;
+        }
+}
+
+static uint32_t magnitude(float x)
+{
+    return gw_float_bits(x) & 0x7FFFFFFFu;
+}
+
+/* What a value becomes on the wire, from its definition: the nearest of the two neighbours, ties to the even one. */
+static float rounded(enum gw_select_value value, float x)
+{
+    if (value == GW_SELECT_F32)
+        return x;
+    double most = value == GW_SELECT_BF16 ? 0x1.FEp127 : 65504, least = value == GW_SELECT_BF16 ? 0x1p-133 : 0x1p-24;
+    int digits = value == GW_SELECT_BF16 ? 8 : 11, exponent;
+    frexp(x, &exponent);
+    double unit = ldexp(1, exponent - digits);
+    unit = unit < least ? least : unit;
+    double r = nearbyint(fabs(x) / unit) * unit;
+    return copysignf((float)(r > most ? most : r), x);
+}
+
+/* ---- kernels ----------------------------------------------------------------------------------------- */
+
+static const struct gw_select_kernels *sets[5]; /* NULL-ended */
+
+static void find_sets(void)
+{
+    enum gw_cpu best = gw_cpu_best();
+    size_t n = 0;
+    for (enum gw_cpu cpu = GW_CPU_SCALAR; cpu <= GW_CPU_NEON; cpu++)
+        if (cpu == GW_CPU_SCALAR || cpu == best || (best != GW_CPU_NEON && cpu <= best))
+            sets[n++] = gw_select_kernels_for(cpu);
+}
+
+#define FOR_EACH_SET(k) for (const struct gw_select_kernels **k##_at = sets, *k; (k = *k##_at); k##_at++)
+
+#define MOST 2112 /* elements of a buffer in kernels' tests */
+
+static uint64_t some_length(uint64_t seed)
+{
+    return seed < 300 ? seed : seed < 350 ? 1024 - 25 + (seed - 300) : (seed * 769) % (MOST + 1);
+}
+
+/* A threshold that some elements are above, some equal to, at times all or none. */
+static uint32_t some_threshold(struct numbers *numbers, const float *g, const float *residual, uint64_t n)
+{
+    uint32_t pick = numbers_below(numbers, 8);
+    if (pick == 0 || n == 0)
+        return 0;
+    if (pick == 1)
+        return 0x7F7FFFFFu;
+    uint64_t i = numbers_below(numbers, (uint32_t)n);
+    return magnitude(g[i] + residual[i]);
+}
+
+static void elements_are_selected(void **state)
+{
+    (void)state;
+    FOR_EACH_SET(k)
+        for (uint64_t seed = 0; seed < 2400; seed++) {
+            struct numbers numbers = numbers_from(seed);
+            uint64_t n = some_length(seed % 800), n_words = gw_div_up(n, 64);
+            enum side side = seed % N_SIDES;
+            enum gw_select_value value = numbers_below(&numbers, 3);
+            bool with_residual = numbers_below(&numbers, 4), writes = numbers_below(&numbers, 4);
+            value = writes ? value : GW_SELECT_F32;
+            float *g = buffer(0, side, n, 4), *residual = buffer(1, side, n, 4), *next = buffer(2, side, n, 4);
+            uint64_t *kept = buffer(3, side, n_words, 8);
+            float *values = buffer(4, side, n + GW_SELECT_SLACK, 4);
+            fill(g, residual, n, numbers_below(&numbers, N_KINDS), seed);
+            for (uint64_t i = 0; !with_residual && i < n; i++)
+                residual[i] = -0.0f;
+            uint32_t threshold = some_threshold(&numbers, g, residual, n);
+            for (uint64_t w = 0; w < n_words; w++)
+                kept[w] = 0x123456789ABCDEFu;
+            const struct gw_select_run run = {
+                .g = g, .residual = with_residual ? residual : NULL, .n = n, .threshold_bits = threshold, .value = value,
+                .stream = numbers_below(&numbers, 2), .next = writes ? next : NULL, .kept = writes ? kept : NULL,
+            };
+            struct gw_select_counts counts = k->select(&run, values);
+            uint64_t n_above = 0, n_equal = 0;
+            uint32_t most = 0;
+            for (uint64_t i = 0; i < n; i++) {
+                float a = g[i] + residual[i], lost = a;
+                bool above = magnitude(a) > threshold;
+                if (above) {
+                    float sent = rounded(value, a);
+                    CHECK(gw_float_bits(values[n_above]) == gw_float_bits(sent), "%s, seed %llu: value %llu is %a, not %a", k->name,
+                          (unsigned long long)seed, (unsigned long long)n_above, (double)values[n_above], (double)sent);
+                    lost = a - sent;
+                    n_above++;
+                }
+                n_equal += magnitude(a) == threshold;
+                most = magnitude(a) > most ? magnitude(a) : most;
+                if (writes)
+                    CHECK(gw_float_bits(next[i]) == gw_float_bits(lost) && (kept[i / 64] >> (i % 64) & 1) == above,
+                          "%s, seed %llu: element %llu of %llu: next is %a, not %a", k->name, (unsigned long long)seed,
+                          (unsigned long long)i, (unsigned long long)n, (double)next[i], (double)lost);
+            }
+            CHECK(counts.n_above == n_above && counts.n_equal == n_equal && counts.max_bits == most,
+                  "%s, seed %llu, %llu elements: %llu above, not %llu; %llu equal, not %llu; maximum %x, not %x", k->name,
+                  (unsigned long long)seed, (unsigned long long)n, (unsigned long long)counts.n_above, (unsigned long long)n_above,
+                  (unsigned long long)counts.n_equal, (unsigned long long)n_equal, counts.max_bits, most);
+            if (writes && n % 64)
+                assert_int_equal(kept[n / 64] >> (n % 64), 0);
+            for (uint64_t w = 0; !writes && w < n_words; w++)
+                assert_int_equal(kept[w], 0x123456789ABCDEFu);
+            assert_true(is_clean_around(next, side, n, 4) && is_clean_around(kept, side, n_words, 8));
+            assert_true(is_clean_around(values, side, n + GW_SELECT_SLACK, 4));
+        }
+}
+
+/* All 2^16 upper halves of floats, with lower halves near ties: every rounding. */
+static void values_are_rounded(void **state)
+{
+    (void)state;
+    static const uint32_t lower[] = {0, 1, 0x0FFF, 0x1000, 0x1001, 0x2FFF, 0x3000, 0x3001, 0x7FFF, 0x8000, 0x8001, 0xFFFF};
+    FOR_EACH_SET(k)
+        for (enum gw_select_value value = GW_SELECT_BF16; value <= GW_SELECT_F16; value++)
+            for (uint32_t upper = 0; upper < 0x10000u; upper += 0x80) {
+                float g[0x80 * 12], next[0x80 * 12], values[0x80 * 12 + GW_SELECT_SLACK];
+                uint64_t kept[24], n = 0;
+                for (uint32_t i = 0; i < 0x80 * 12; i++) {
+                    uint32_t bits = (upper + i / 12) << 16 | lower[i % 12];
+                    if ((bits & 0x7FFFFFFFu) && (bits & 0x7FFFFFFFu) < 0x7F800000u)
+                        g[n++] = gw_bits_float(bits);
+                }
+                const struct gw_select_run run = {.g = g, .n = n, .value = value, .next = next, .kept = kept};
+                assert_int_equal(k->select(&run, values).n_above, n);
+                for (uint64_t i = 0; i < n; i++) {
+                    float sent = rounded(value, g[i]);
+                    CHECK(gw_float_bits(values[i]) == gw_float_bits(sent) && gw_float_bits(next[i]) == gw_float_bits(g[i] - sent),
+                          "%s: %a is sent as %a, not %a", k->name, (double)g[i], (double)values[i], (double)sent);
+                }
+            }
+}
+
+static void what_is_not_finite_is_seen_anywhere(void **state)
+{
+    (void)state;
+    static const float bad[][2] = {{INFINITY, 0}, {-INFINITY, 1}, {NAN, 0}, {0, NAN}, {FLT_MAX, FLT_MAX}, {INFINITY, -INFINITY}};
+    FOR_EACH_SET(k)
+        for (uint64_t n = 1; n < 200; n++)
+            for (uint64_t at = 0; at < n; at++)
+                for (size_t b = 0; b < 6; b++) {
+                    float g[200] = {0}, residual[200] = {0}, next[200], values[200 + GW_SELECT_SLACK];
+                    uint64_t kept[4];
+                    g[at] = bad[b][0];
+                    residual[at] = bad[b][1];
+                    const struct gw_select_run run = {.g = g, .residual = residual, .n = n, .threshold_bits = 0x3F800000u,
+                                                      .value = at % 3, .next = next, .kept = kept};
+                    assert_true(k->select(&run, values).max_bits >= 0x7F800000u);
+                }
+}
+
+static void values_are_expanded_and_added(void **state)
+{
+    (void)state;
+    FOR_EACH_SET(k)
+        for (uint64_t seed = 0; seed < 2400; seed++) {
+            struct numbers numbers = numbers_from(seed);
+            uint64_t n = some_length(seed % 800), n_words = gw_div_up(n, 64), n_values = 0;
+            enum side side = seed % N_SIDES;
+            uint32_t share = 1u << numbers_below(&numbers, 10);
+            uint64_t *kept = buffer(0, side, n_words, 8);
+            memset(kept, 0, 8 * n_words);
+            for (uint64_t i = 0; i < n; i++)
+                kept[i / 64] |= (uint64_t)(numbers_below(&numbers, share) == 0) << (i % 64);
+            for (uint64_t w = 0; w < n_words; w++)
+                n_values += (uint64_t)__builtin_popcountll(kept[w]);
+            float *values = buffer(1, side, n_values, 4), *out = buffer(2, side, n, 4), *sum = buffer(3, side, n, 4);
+            float before[MOST];
+            for (uint64_t i = 0; i < n_values; i++)
+                values[i] = gradient(seed % 2 ? BELL : SPECIALS, &numbers, i, n);
+            for (uint64_t i = 0; i < n; i++)
+                before[i] = sum[i] = gradient(SPECIALS, &numbers, i, n);
+            k->expand(kept, n, values, n_values, seed % 5 == 0, out);
+            k->add(kept, n, values, n_values, sum);
+            for (uint64_t i = 0, v = 0; i < n; i++) {
+                bool on = kept[i / 64] >> (i % 64) & 1;
+                float value = on ? values[v++] : 0, total = on ? before[i] + value : before[i];
+                CHECK(gw_float_bits(out[i]) == gw_float_bits(value) && gw_float_bits(sum[i]) == gw_float_bits(total),
+                      "%s, seed %llu: element %llu of %llu: %a, not %a; sum %a, not %a", k->name, (unsigned long long)seed,
+                      (unsigned long long)i, (unsigned long long)n, (double)out[i], (double)value, (double)sum[i], (double)total);
+            }
+            assert_true(is_clean_around(out, side, n, 4) && is_clean_around(sum, side, n, 4));
+        }
+}
+
+/* ---- whole tensors ----------------------------------------------------------------------------------- */
+
+static gw_context *contexts[3]; /* of 1, 2 and 3 threads */
+
+/* A tensor with room for what is selected, and what the model says of it. */
+struct tensor {
+    struct gw_select_part part;
+    float *g, *residual;
+    bool *selected;
+    uint64_t n_kept, n_ties;
+};
+
+static struct tensor tensor_of(uint64_t n, enum kind kind, uint64_t seed)
+{
+    struct tensor t = {.g = room_for(n, 4), .residual = room_for(n, 4), .selected = room_for(n, 1)};
+    fill(t.g, t.residual, n, kind, seed);
+    t.part = (struct gw_select_part){.g = t.g, .residual = t.residual, .n = n, .next = room_for(n, 4), .kept = room_for(gw_div_up(n, 64), 8)};
+    return t;
+}
+
+static void tensor_free(struct tensor *t)
+{
+    free(t->g);
+    free(t->residual);
+    free(t->selected);
+    free(t->part.next);
+    free(t->part.kept);
+}
+
+static float sum_at(const struct tensor *t, uint64_t i)
+{
+    return t->part.residual ? t->g[i] + t->residual[i] : t->g[i];
+}
+
+struct ranked {
+    uint32_t bits, part;
+    uint64_t at;
+};
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+    if (x->bits != y->bits)
+        return x->bits < y->bits ? 1 : -1;
+    if (x->part != y->part)
+        return x->part < y->part ? -1 : 1;
+    return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* Sorts, and marks the first k. Returns the k-th magnitude. */
+static float model_exact(struct tensor *t, uint32_t n_parts, uint64_t k)
+{
+    uint64_t n = 0, at = 0;
+    for (uint32_t p = 0; p < n_parts; p++)
+        n += t[p].part.n;
+    struct ranked *ranked = room_for(n, sizeof *ranked);
+    for (uint32_t p = 0; p < n_parts; p++) {
+        memset(t[p].selected, 0, t[p].part.n);
+        t[p].n_kept = t[p].n_ties = 0;
+        for (uint64_t i = 0; i < t[p].part.n; i++)
+            ranked[at++] = (struct ranked){magnitude(sum_at(&t[p], i)), p, i};
+    }
+    qsort(ranked, n, sizeof *ranked, by_rank);
+    uint32_t last = ranked[k - 1].bits;
+    for (uint64_t i = 0; i < k; i++) {
+        struct tensor *of = &t[ranked[i].part];
+        of->selected[ranked[i].at] = true;
+        of->n_kept++;
+        of->n_ties += ranked[i].bits == last;
+    }
+    free(ranked);
+    return gw_bits_float(last);
+}
+
+static void model_above(struct tensor *t, float threshold, uint64_t n_ties)
+{
+    t->n_kept = t->n_ties = 0;
+    for (uint64_t i = 0; i < t->part.n; i++) {
+        float a = fabsf(sum_at(t, i));
+        bool tie = a == threshold && t->n_ties < n_ties;
+        t->selected[i] = a > threshold || tie;
+        t->n_ties += tie;
+        t->n_kept += t->selected[i];
+    }
+}
+
+/* Bitmap, values, residual and counts are the model's. Returns where the values end. */
+static const float *check_written(const char *what, const struct tensor *t, enum gw_select_value value, const float *values)
+{
+    uint32_t most = 0;
+    CHECK(t->part.n_kept == t->n_kept && t->part.n_ties == t->n_ties, "%s: %llu kept, not %llu; %llu ties, not %llu", what,
+          (unsigned long long)t->part.n_kept, (unsigned long long)t->n_kept, (unsigned long long)t->part.n_ties,
+          (unsigned long long)t->n_ties);
+    for (uint64_t i = 0; i < t->part.n; i++) {
+        float a = sum_at(t, i), lost = a;
+        most = magnitude(a) > most ? magnitude(a) : most;
+        if (t->selected[i]) {
+            float sent = rounded(value, a);
+            CHECK(gw_float_bits(*values) == gw_float_bits(sent), "%s: value of element %llu is %a, not %a", what,
+                  (unsigned long long)i, (double)*values, (double)sent);
+            values++;
+            lost = a - sent;
+        }
+        CHECK((t->part.kept[i / 64] >> (i % 64) & 1) == t->selected[i], "%s: element %llu is %sselected", what,
+              (unsigned long long)i, t->selected[i] ? "not " : "");
+        CHECK(gw_float_bits(t->part.next[i]) == gw_float_bits(lost), "%s: residual of element %llu is %a, not %a", what,
+              (unsigned long long)i, (double)t->part.next[i], (double)lost);
+    }
+    if (t->part.n % 64)
+        assert_int_equal(t->part.kept[t->part.n / 64] >> (t->part.n % 64), 0);
+    CHECK(t->part.max_bits == most, "%s: maximum %x, not %x", what, t->part.max_bits, most);
+    return values;
+}
+
+/* All of selection on one list of tensors, by every number of threads. */
+static void check_list(const char *what, struct tensor *t, uint32_t n_parts, uint64_t k, enum gw_select_value value)
+{
+    struct gw_select_part parts[8];
+    float threshold = model_exact(t, n_parts, k), found;
+    float *values = room_for(k, 4);
+    for (int c = 0; c < 3; c++) {
+        for (uint32_t p = 0; p < n_parts; p++)
+            parts[p] = t[p].part;
+        assert_int_equal(gw_select_find(contexts[c], parts, n_parts, k, &found), GW_OK);
+        CHECK(gw_float_bits(found) == gw_float_bits(threshold), "%s: threshold %a, not %a", what, (double)found, (double)threshold);
+        for (uint32_t p = 0; p < n_parts; p++) {
+            CHECK(parts[p].n_kept == t[p].n_kept && parts[p].n_ties == t[p].n_ties, "%s: part %u: %llu kept, not %llu", what, p,
+                  (unsigned long long)parts[p].n_kept, (unsigned long long)t[p].n_kept);
+            /* What was found is what is then selected. */
+            assert_int_equal(gw_select_above(contexts[c], &parts[p], found, parts[p].n_ties, value, values, t[p].n_kept), GW_OK);
+            t[p].part = parts[p];
+            assert_true(check_written(what, &t[p], value, values) == values + t[p].n_kept);
+        }
+        found = -1;
+        assert_int_equal(gw_select_exact(contexts[c], parts, n_parts, k, value, values, &found), GW_OK);
+        CHECK(gw_float_bits(found) == gw_float_bits(threshold), "%s: threshold %a, not %a", what, (double)found, (double)threshold);
+        const float *end = values;
+        for (uint32_t p = 0; p < n_parts; p++) {
+            t[p].part = parts[p];
+            end = check_written(what, &t[p], value, end);
+        }
+        assert_true(end == values + k);
+    }
+    free(values);
+}
+
+static void check_tensor(uint64_t n, enum kind kind, uint64_t seed, uint64_t k, enum gw_select_value value)
+{
+    char what[200];
+    snprintf(what, sizeof what, "%llu elements of kind %d, seed %llu, k %llu, value %d", (unsigned long long)n, kind,
+             (unsigned long long)seed, (unsigned long long)k, value);
+    struct tensor t = tensor_of(n, kind, seed);
+    check_list(what, &t, 1, k, value);
+    tensor_free(&t);
+}
+
+static void the_largest_are_selected(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 3000; seed++) {
+        struct numbers numbers = numbers_from(seed);
+        uint64_t n = 1 + (seed % 10 ? numbers_below(&numbers, 200) : numbers_below(&numbers, 6000));
+        uint64_t k = 1 + numbers_below(&numbers, (uint32_t)n);
+        k = seed % 7 == 0 ? n : seed % 7 == 1 ? 1 : seed % 7 == 2 ? gw_div_up(n, 100) : k;
+        check_tensor(n, seed % N_KINDS, seed, k, seed % 3);
+    }
+}
+
+static void the_largest_are_selected_around_chunks(void **state)
+{
+    (void)state;
+    static const uint64_t lengths[] = {1023, 1024, 1025, 4095, 4096, 4097, 65535, 65536, 65537, 131071, 131073, 196700};
+    for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
+        for (enum kind kind = 0; kind < N_KINDS; kind++) {
+            struct numbers numbers = numbers_from(l * N_KINDS + kind);
+            uint64_t n = lengths[l], pick = numbers_below(&numbers, 5);
+            uint64_t k = pick == 0 ? n : pick == 1 ? 1 + numbers_below(&numbers, (uint32_t)n) : pick == 2 ? n / 1000 + 1 : gw_div_up(n, 100);
+            check_tensor(n, kind, kind, k, (l + kind) % 3);
+        }
+}
+
+/* Samples of these tensors say nothing of the rest: too much, or too little, is above the guess. */
+static void a_wrong_guess_is_put_right(void **state)
+{
+    (void)state;
+    uint64_t n = 150000;
+    struct tensor t = tensor_of(n, SAMPLE_LARGE, 1);
+    struct gw_select_list list;
+    uint32_t guess, above = 0;
+    uint64_t most;
+    assert_int_equal(gw_select_list_init(contexts[0], &t.part, 1, &list), GW_OK);
+    assert_int_equal(gw_rank_guess(contexts[0], &list, 8000, &guess, &most), GW_OK);
+    for (uint64_t i = 0; i < n; i++)
+        above += magnitude(sum_at(&t, i)) >= guess;
+    assert_true(above < 8000);
+    tensor_free(&t);
+
+    t = tensor_of(n, SAMPLE_SMALL, 1);
+    assert_int_equal(gw_rank_guess(contexts[0], &list, 100, &guess, &most), GW_OK);
+    above = 0;
+    for (uint64_t i = 0; i < n; i++)
+        above += magnitude(sum_at(&t, i)) > guess;
+    assert_true(above > most);
+    tensor_free(&t);
+
+    for (enum gw_select_value value = 0; value <= GW_SELECT_F16; value++) {
+        check_tensor(n, SAMPLE_LARGE, 1, 8000, value);
+        check_tensor(n, SAMPLE_SMALL, 1, 100, value);
+    }
+}
+
+static void the_largest_of_a_list_are_selected(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 400; seed++) {
+        struct numbers numbers = numbers_from(seed);
+        uint32_t n_parts = 1 + numbers_below(&numbers, 8);
+        struct tensor t[8];
+        uint64_t n = 0;
+        for (uint32_t p = 0; p < n_parts; p++) {
+            uint64_t length = numbers_below(&numbers, 4) ? numbers_below(&numbers, 300) : 0;
+            if (seed % 20 == 0 && p < 3)
+                length = 60000 + numbers_below(&numbers, 12000);
+            t[p] = tensor_of(length, seed % 2 ? seed / 2 % N_KINDS : numbers_below(&numbers, N_KINDS), seed + 1000 * p);
+            if (numbers_below(&numbers, 3) == 0)
+                t[p].part.residual = NULL;
+            n += length;
+        }
+        if (n) {
+            char what[100];
+            snprintf(what, sizeof what, "%u parts, seed %llu", n_parts, (unsigned long long)seed);
+            check_list(what, t, n_parts, seed % 5 == 0 ? gw_div_up(n, 100) : 1 + numbers_below(&numbers, (uint32_t)n), seed % 3);
+        }
+        for (uint32_t p = 0; p < n_parts; p++)
+            tensor_free(&t[p]);
+    }
+}
+
+static void what_is_above_is_selected(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 600; seed++) {
+        struct numbers numbers = numbers_from(seed);
+        uint64_t n = seed % 50 == 0 ? 60000 + numbers_below(&numbers, 150000) : numbers_below(&numbers, 3000);
+        struct tensor t = tensor_of(n, seed % N_KINDS, seed);
+        float threshold = gw_bits_float(some_threshold(&numbers, t.g, t.residual, n));
+        uint64_t n_ties = seed % 3 == 0 ? numbers_below(&numbers, 20) : 0;
+        enum gw_select_value value = numbers_below(&numbers, 3);
+        model_above(&t, threshold, n_ties);
+        char what[100];
+        snprintf(what, sizeof what, "%llu elements, seed %llu", (unsigned long long)n, (unsigned long long)seed);
+        for (int c = 0; c < 3; c++) {
+            /* Blocks end where their content does: a sanitizer, or the heap's own checks, see what is past it. */
+            float *values = room_for(t.n_kept, 4);
+            assert_int_equal(gw_select_above(contexts[c], &t.part, threshold, n_ties, value, values, t.n_kept), GW_OK);
+            assert_true(check_written(what, &t, value, values) == values + t.n_kept);
+            free(values);
+            if (t.n_kept) { /* one too few: the count is right all the same, and nothing is written past the room */
+                values = room_for(t.n_kept, 4);
+                values[t.n_kept - 1] = 77;
+                assert_int_equal(gw_select_above(contexts[c], &t.part, threshold, n_ties, value, values, t.n_kept - 1), GW_OK);
+                assert_int_equal(t.part.n_kept, t.n_kept);
+                assert_true(values[t.n_kept - 1] == 77);
+                free(values);
+            }
+        }
+        tensor_free(&t);
+    }
+}
+
+static void what_is_not_finite_is_reported(void **state)
+{
+    (void)state;
+    static const uint64_t lengths[] = {1, 63, 500, 5000, 70000, 140000};
+    for (size_t l = 0; l < 6; l++)
+        for (int where = 0; where < 3; where++)
+            for (int c = 0; c < 3; c++) {
+                uint64_t n = lengths[l], at = where == 0 ? 0 : where == 1 ? n / 2 : n - 1;
+                struct tensor t[2] = {tensor_of(100, BELL, 5), tensor_of(n, BELL, l)};
+                t[1].g[at] = where == 1 ? NAN : INFINITY;
+                struct gw_select_part parts[2] = {t[0].part, t[1].part};
+                float *values = room_for(n + 100, 4), found;
+                assert_int_equal(gw_select_above(contexts[c], &parts[1], 0.5f, 0, GW_SELECT_F16, values, n), GW_OK);
+                assert_true(parts[1].max_bits >= 0x7F800000u);
+                parts[1].max_bits = 0;
+                assert_int_equal(gw_select_exact(contexts[c], parts, 2, gw_div_up(n, 3), GW_SELECT_BF16, values, &found), GW_OK);
+                assert_true(parts[1].max_bits >= 0x7F800000u && parts[0].max_bits < 0x7F800000u);
+                parts[1].max_bits = 0;
+                assert_int_equal(gw_select_find(contexts[c], parts, 2, gw_div_up(n, 3), &found), GW_OK);
+                assert_true(parts[1].max_bits >= 0x7F800000u && parts[0].max_bits < 0x7F800000u);
+                free(values);
+                tensor_free(&t[0]);
+                tensor_free(&t[1]);
+            }
+}
+
+int main(void)
+{
+    find_sets();
+    make_places();
+    for (uint32_t c = 0; c < 3; c++)
+        contexts[c] = context_of(c + 1);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(elements_are_selected),
+        cmocka_unit_test(values_are_rounded),
+        cmocka_unit_test(what_is_not_finite_is_seen_anywhere),
+        cmocka_unit_test(values_are_expanded_and_added),
+        cmocka_unit_test(the_largest_are_selected),
+        cmocka_unit_test(the_largest_are_selected_around_chunks),
+        cmocka_unit_test(a_wrong_guess_is_put_right),
+        cmocka_unit_test(the_largest_of_a_list_are_selected),
+        cmocka_unit_test(what_is_above_is_selected),
+        cmocka_unit_test(what_is_not_finite_is_reported),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    for (uint32_t c = 0; c < 3; c++)
+        gw_context_destroy(contexts[c]);
+    return failed;
+}
