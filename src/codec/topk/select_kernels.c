@@ -7,8 +7,21 @@
 
 const struct gw_select_kernels *gw_select_kernels_for(enum gw_cpu cpu)
 {
-    (void)cpu;
-    return &gw_select_kernels_ref;
+    switch (cpu) {
+    case GW_CPU_SCALAR:
+        return &gw_select_kernels_ref;
+#if defined(__x86_64__)
+    case GW_CPU_AVX2:
+        return &gw_select_kernels_avx2;
+    case GW_CPU_AVX512:
+        return &gw_select_kernels_avx512;
+#elif defined(__aarch64__)
+    case GW_CPU_NEON:
+        return &gw_select_kernels_ref;
+#endif
+    default:
+        return NULL;
+    }
 }
 
 const struct gw_select_kernels *gw_select_kernels_now(void)

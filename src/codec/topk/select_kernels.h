@@ -16,7 +16,7 @@ enum gw_select_value { GW_SELECT_F32, GW_SELECT_BF16, GW_SELECT_F16 };
 /* A run of elements; select.h says what is done with them. */
 struct gw_select_run {
     const float *g, *residual; /* residual NULL: a = g */
-    uint64_t n;
+    uint64_t n;                /* less than 2^32 */
     uint32_t threshold_bits;    /* the threshold's; at most 0x7FFFFFFF */
     enum gw_select_value value; /* values are rounded to this, and next holds what was lost */
     bool stream;                /* next is larger than the cache; stores may go around it */
@@ -42,7 +42,11 @@ struct gw_select_kernels {
     void (*add)(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, float *sum);
 };
 
+/* "scalar", "avx2" and "avx512". */
 extern const struct gw_select_kernels gw_select_kernels_ref;
+#if defined(__x86_64__)
+extern const struct gw_select_kernels gw_select_kernels_avx2, gw_select_kernels_avx512;
+#endif
 
 /* Those of one instruction set; NULL where this build has none. NEON's are the reference. */
 const struct gw_select_kernels *gw_select_kernels_for(enum gw_cpu cpu);

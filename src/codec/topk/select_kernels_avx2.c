@@ -1,0 +1,178 @@
+/* AVX2 with BMI2 and F16C: eight lanes, compressed and expanded by permutations that pdep and pext make of a mask. */
+#if defined(__x86_64__)
+#include "codec/topk/select_kernels.h"
+
+#include <immintrin.h>
+
+#define TARGET __attribute__((target("avx2,bmi,bmi2,popcnt,f16c")))
+#define INLINE TARGET static inline __attribute__((always_inline))
+
+/* For each of the bits set in `mask`, from lane 0 on, its number. */
+INLINE __m256i lanes_set(uint32_t mask)
+{
+    uint64_t bytes = _pdep_u64(mask, 0x0101010101010101u) * 255;
+    return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)_pext_u64(0x0706050403020100u, bytes)));
+}
+
+/* For each bit set in `mask`, in its lane, how many are set below it. */
+INLINE __m256i places_of(uint32_t mask)
+{
+    uint64_t bytes = _pdep_u64(mask, 0x0101010101010101u) * 255;
+    return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)_pdep_u64(0x0706050403020100u, bytes)));
+}
+
+/* All ones in lane i where bit i of `mask` is set. */
+INLINE __m256i lanes_of(uint32_t mask)
+{
+    const __m256i each = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    return _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int)mask), each), each);
+}
+
+/* wire/float16.h's roundings, there and back. */
+INLINE __m256 round_bf16(__m256 a)
+{
+    __m256i bits = _mm256_castps_si256(a), sign = _mm256_set1_epi32((int)0x80000000u);
+    __m256i rounded = _mm256_andnot_si256(sign, bits);
+    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    rounded = _mm256_add_epi32(_mm256_add_epi32(rounded, _mm256_set1_epi32(0x7FFF)), odd);
+    rounded = _mm256_and_si256(rounded, _mm256_set1_epi32((int)0xFFFF0000u));
+    rounded = _mm256_min_epu32(rounded, _mm256_set1_epi32(0x7F7F0000));
+    return _mm256_castsi256_ps(_mm256_or_si256(rounded, _mm256_and_si256(bits, sign)));
+}
+
+INLINE __m256 round_f16(__m256 a)
+{
+    __m256 limited = _mm256_max_ps(_mm256_min_ps(a, _mm256_set1_ps(65504)), _mm256_set1_ps(-65504));
+    return _mm256_cvtph_ps(_mm256_cvtps_ph(limited, _MM_FROUND_TO_NEAREST_INT));
+}
+
+INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float *values, bool with_residual, bool writes,
+                                          enum gw_select_value value)
+{
+    const __m256i threshold = _mm256_set1_epi32((int)run->threshold_bits), magnitude = _mm256_set1_epi32(0x7FFFFFFF);
+    const float *g = run->g, *residual = run->residual;
+    bool stream = run->stream && ((uintptr_t)run->next & 31) == 0;
+    __m256i most = _mm256_setzero_si256(), equal = most;
+    float *at = values;
+    uint64_t i = 0;
+    for (; i + 64 <= run->n; i += 64) {
+        uint64_t word = 0;
+#pragma GCC unroll 8
+        for (int t = 0; t < 8; t++) {
+            const float *from = g + i + 8 * t;
+            __m256 a = _mm256_loadu_ps(from);
+            if (t % 2 == 0)
+                _mm_prefetch((const char *)from + 4096, _MM_HINT_T0);
+            if (with_residual) {
+                a = _mm256_add_ps(a, _mm256_loadu_ps(residual + i + 8 * t));
+                if (t % 2 == 0)
+                    _mm_prefetch((const char *)(residual + i + 8 * t) + 4096, _MM_HINT_T0);
+            }
+            /* Magnitudes have no sign bit: signed comparisons do. */
+            __m256i bits = _mm256_and_si256(_mm256_castps_si256(a), magnitude);
+            __m256i above = _mm256_cmpgt_epi32(bits, threshold);
+            equal = _mm256_sub_epi32(equal, _mm256_cmpeq_epi32(bits, threshold));
+            most = _mm256_max_epu32(most, bits);
+            __m256 sent = value == GW_SELECT_BF16 ? round_bf16(a) : value == GW_SELECT_F16 ? round_f16(a) : a;
+            if (writes) {
+                __m256 next = _mm256_blendv_ps(a, _mm256_sub_ps(a, sent), _mm256_castsi256_ps(above));
+                if (stream)
+                    _mm256_stream_ps(run->next + i + 8 * t, next);
+                else
+                    _mm256_storeu_ps(run->next + i + 8 * t, next);
+            }
+            uint32_t mask = (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(above));
+            if (mask) {
+                _mm256_storeu_ps(at, _mm256_permutevar8x32_ps(sent, lanes_set(mask)));
+                at += __builtin_popcount(mask);
+                word |= (uint64_t)mask << (8 * t);
+            }
+        }
+        if (writes)
+            run->kept[i / 64] = word;
+    }
+    if (stream && writes)
+        _mm_sfence();
+
+    uint64_t n_above = (uint64_t)(at - values);
+    struct gw_select_run tail = *run;
+    tail.g += i;
+    tail.residual = with_residual ? residual + i : NULL;
+    tail.next = writes ? run->next + i : NULL;
+    tail.kept = writes ? run->kept + i / 64 : NULL;
+    tail.n -= i;
+    struct gw_select_counts counts = gw_select_kernels_ref.select(&tail, at);
+    counts.n_above += n_above;
+    uint32_t largest[8], equals[8];
+    _mm256_storeu_si256((__m256i *)largest, most);
+    _mm256_storeu_si256((__m256i *)equals, equal);
+    for (int lane = 0; lane < 8; lane++) {
+        counts.max_bits = largest[lane] > counts.max_bits ? largest[lane] : counts.max_bits;
+        counts.n_equal += equals[lane];
+    }
+    return counts;
+}
+
+TARGET static struct gw_select_counts select_avx2(const struct gw_select_run *run, float *values)
+{
+    if (!run->next)
+        return run->residual ? select_run(run, values, true, false, GW_SELECT_F32) : select_run(run, values, false, false, GW_SELECT_F32);
+    if (!run->residual)
+        return select_run(run, values, false, true, run->value);
+    switch (run->value) {
+    case GW_SELECT_BF16:
+        return select_run(run, values, true, true, GW_SELECT_BF16);
+    case GW_SELECT_F16:
+        return select_run(run, values, true, true, GW_SELECT_F16);
+    default:
+        return select_run(run, values, true, true, GW_SELECT_F32);
+    }
+}
+
+/* Eight values for the bits of `mask`, 0 elsewhere, and no more read than there are. */
+INLINE __m256 take(const float **values, const float *end, uint32_t mask)
+{
+    uint32_t n = (uint32_t)__builtin_popcount(mask);
+    __m256 x = end - *values >= 8 ? _mm256_loadu_ps(*values) : _mm256_maskload_ps(*values, lanes_of((1u << n) - 1));
+    *values += n;
+    return _mm256_and_ps(_mm256_permutevar8x32_ps(x, places_of(mask)), _mm256_castsi256_ps(lanes_of(mask)));
+}
+
+TARGET static void expand_avx2(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, bool stream, float *out)
+{
+    const float *end = values + n_values;
+    uint64_t i = 0;
+    stream = stream && ((uintptr_t)out & 31) == 0;
+    for (; i + 8 <= n; i += 8) {
+        __m256 x = take(&values, end, (uint32_t)(kept[i / 64] >> (i % 64)) & 255);
+        if (stream)
+            _mm256_stream_ps(out + i, x);
+        else
+            _mm256_storeu_ps(out + i, x);
+    }
+    if (i < n) {
+        uint32_t inside = (1u << (n - i)) - 1;
+        _mm256_maskstore_ps(out + i, lanes_of(inside), take(&values, end, (uint32_t)(kept[i / 64] >> (i % 64)) & inside));
+    }
+    if (stream)
+        _mm_sfence();
+}
+
+TARGET static void add_avx2(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, float *sum)
+{
+    const float *end = values + n_values;
+    for (uint64_t i = 0; i < n; i += 64) {
+        uint64_t word = kept[i / 64];
+        for (uint64_t j = i; word; j += 8, word >>= 8) {
+            uint32_t mask = (uint32_t)word & 255;
+            if (!mask)
+                continue;
+            __m256i on = lanes_of(mask);
+            __m256 x = take(&values, end, mask);
+            _mm256_maskstore_ps(sum + j, on, _mm256_add_ps(_mm256_maskload_ps(sum + j, on), x));
+        }
+    }
+}
+
+const struct gw_select_kernels gw_select_kernels_avx2 = {"avx2", select_avx2, expand_avx2, add_avx2};
+#endif

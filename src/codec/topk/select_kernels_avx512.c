@@ -1,0 +1,157 @@
+/* AVX-512: compressing and expanding registers, 64 elements a word of the bitmap. Compressing to memory is many times slower than
+ * to a register on some processors (Zen 4), so whole registers are stored and overlap. */
+#if defined(__x86_64__)
+#include "codec/topk/select_kernels.h"
+
+#include <immintrin.h>
+
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi,bmi2,popcnt")))
+#define INLINE TARGET static inline __attribute__((always_inline))
+
+/* wire/float16.h's roundings, there and back. */
+INLINE __m512 round_bf16(__m512 a)
+{
+    __m512i bits = _mm512_castps_si512(a), sign = _mm512_set1_epi32((int)0x80000000u);
+    __m512i rounded = _mm512_andnot_si512(sign, bits);
+    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    rounded = _mm512_add_epi32(_mm512_add_epi32(rounded, _mm512_set1_epi32(0x7FFF)), odd);
+    rounded = _mm512_and_si512(rounded, _mm512_set1_epi32((int)0xFFFF0000u));
+    rounded = _mm512_min_epu32(rounded, _mm512_set1_epi32(0x7F7F0000));
+    return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(rounded, bits, sign, 0xF8)); /* rounded | (bits & sign) */
+}
+
+INLINE __m512 round_f16(__m512 a)
+{
+    const __m512 most = _mm512_set1_ps(65504);
+    __m512 limited = _mm512_max_ps(_mm512_min_ps(a, most), _mm512_sub_ps(_mm512_setzero_ps(), most));
+    return _mm512_cvtph_ps(_mm512_cvtps_ph(limited, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float *values, bool with_residual, bool writes,
+                                          enum gw_select_value value)
+{
+    const __m512i threshold = _mm512_set1_epi32((int)run->threshold_bits), one = _mm512_set1_epi32(1);
+    const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
+    const float *g = run->g, *residual = run->residual;
+    bool stream = run->stream && ((uintptr_t)run->next & 63) == 0;
+    __m512i most = _mm512_setzero_si512(), equal = most;
+    float *at = values;
+    uint64_t i = 0;
+    for (; i + 64 <= run->n; i += 64) {
+        __mmask16 above[4];
+        __m512 sent[4];
+#pragma GCC unroll 4
+        for (int t = 0; t < 4; t++) {
+            __m512 a = _mm512_loadu_ps(g + i + 16 * t);
+            /* 4 KiB ahead: the hardware's own prefetch stops at page ends. */
+            _mm_prefetch((const char *)(g + i + 16 * t) + 4096, _MM_HINT_T0);
+            if (with_residual) {
+                a = _mm512_add_ps(a, _mm512_loadu_ps(residual + i + 16 * t));
+                _mm_prefetch((const char *)(residual + i + 16 * t) + 4096, _MM_HINT_T0);
+            }
+            __m512i bits = _mm512_and_si512(_mm512_castps_si512(a), magnitude);
+            above[t] = _mm512_cmpgt_epu32_mask(bits, threshold);
+            equal = _mm512_mask_add_epi32(equal, _mm512_cmpeq_epu32_mask(bits, threshold), equal, one);
+            most = _mm512_max_epu32(most, bits);
+            sent[t] = value == GW_SELECT_BF16 ? round_bf16(a) : value == GW_SELECT_F16 ? round_f16(a) : a;
+            if (writes) {
+                __m512 next = _mm512_mask_sub_ps(a, above[t], a, sent[t]);
+                if (stream)
+                    _mm512_stream_ps(run->next + i + 16 * t, next);
+                else
+                    _mm512_storeu_ps(run->next + i + 16 * t, next);
+            }
+        }
+        uint32_t low = above[0] | (uint32_t)above[1] << 16, high = above[2] | (uint32_t)above[3] << 16;
+        if (writes)
+            run->kept[i / 64] = (uint64_t)high << 32 | low;
+        if (low | high) {
+#pragma GCC unroll 4
+            for (int t = 0; t < 4; t++) {
+                _mm512_storeu_ps(at, _mm512_maskz_compress_ps(above[t], sent[t]));
+                at += __builtin_popcount(above[t]);
+            }
+        }
+    }
+    if (stream && writes)
+        _mm_sfence();
+
+    uint64_t n_above = (uint64_t)(at - values);
+    struct gw_select_run tail = *run;
+    tail.g += i;
+    tail.residual = with_residual ? residual + i : NULL;
+    tail.next = writes ? run->next + i : NULL;
+    tail.kept = writes ? run->kept + i / 64 : NULL;
+    tail.n -= i;
+    struct gw_select_counts counts = gw_select_kernels_ref.select(&tail, at);
+    uint32_t max_bits = _mm512_reduce_max_epu32(most);
+    counts.n_above += n_above;
+    counts.n_equal += (uint32_t)_mm512_reduce_add_epi32(equal);
+    counts.max_bits = counts.max_bits > max_bits ? counts.max_bits : max_bits;
+    return counts;
+}
+
+TARGET static struct gw_select_counts select_avx512(const struct gw_select_run *run, float *values)
+{
+    if (!run->next)
+        return run->residual ? select_run(run, values, true, false, GW_SELECT_F32) : select_run(run, values, false, false, GW_SELECT_F32);
+    if (!run->residual)
+        return select_run(run, values, false, true, run->value);
+    switch (run->value) {
+    case GW_SELECT_BF16:
+        return select_run(run, values, true, true, GW_SELECT_BF16);
+    case GW_SELECT_F16:
+        return select_run(run, values, true, true, GW_SELECT_F16);
+    default:
+        return select_run(run, values, true, true, GW_SELECT_F32);
+    }
+}
+
+/* 16 values for the bits of `mask`, and no more read than there are. */
+INLINE __m512 take(const float **values, const float *end, __mmask16 mask)
+{
+    uint32_t n = (uint32_t)__builtin_popcount(mask);
+    __m512 x = end - *values >= 16 ? _mm512_loadu_ps(*values) : _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), *values);
+    *values += n;
+    return _mm512_maskz_expand_ps(mask, x);
+}
+
+TARGET static void expand_avx512(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, bool stream, float *out)
+{
+    const float *end = values + n_values;
+    uint64_t i = 0;
+    stream = stream && ((uintptr_t)out & 63) == 0;
+    for (; i + 16 <= n; i += 16) {
+        __m512 x = take(&values, end, (__mmask16)(kept[i / 64] >> (i % 64)));
+        if (stream)
+            _mm512_stream_ps(out + i, x);
+        else
+            _mm512_storeu_ps(out + i, x);
+    }
+    if (i < n) {
+        __mmask16 inside = (__mmask16)((1u << (n - i)) - 1);
+        _mm512_mask_storeu_ps(out + i, inside, take(&values, end, (__mmask16)(kept[i / 64] >> (i % 64)) & inside));
+    }
+    if (stream)
+        _mm_sfence();
+}
+
+TARGET static void add_avx512(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, float *sum)
+{
+    const float *end = values + n_values;
+    for (uint64_t i = 0; i < n; i += 64) {
+        uint64_t word = kept[i / 64];
+        if (!word)
+            continue;
+        for (uint64_t j = i; word; j += 16, word >>= 16) {
+            __mmask16 mask = (__mmask16)word;
+            if (!mask)
+                continue;
+            __m512 x = take(&values, end, mask);
+            _mm512_mask_storeu_ps(sum + j, mask, _mm512_add_ps(_mm512_maskz_loadu_ps(mask, sum + j), x));
+        }
+    }
+}
+
+const struct gw_select_kernels gw_select_kernels_avx512 = {"avx512", select_avx512, expand_avx512, add_avx512};
+#endif
