@@ -116,6 +116,25 @@ static struct gw_stats stats_block_ref(const float *g, uint32_t n)
     return stats;
 }
 
+static uint32_t split_ref(const float *g, uint32_t n, uint32_t low, uint32_t high, float scale, struct gw_tail *below, float *kept)
+{
+    float sum[GW_STATS_LANES] = {0}, squares[GW_STATS_LANES] = {0};
+    uint32_t n_below = 0, n_kept = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t bits = gw_float_bits(g[i]) & 0x7FFFFFFFu;
+        if (bits < low) {
+            float x = gw_bits_float(bits) * scale;
+            n_below++;
+            sum[i % GW_STATS_LANES] += x;
+            squares[i % GW_STATS_LANES] += x * x;
+        } else if (bits < high) {
+            kept[n_kept++] = gw_bits_float(bits);
+        }
+    }
+    *below = (struct gw_tail){n_below, gw_stats_fold(sum), gw_stats_fold(squares)};
+    return n_kept;
+}
+
 static void draw_ref(const struct gw_ternary_draw *draw, const float *g, uint64_t group, uint64_t n_groups, uint64_t *nonzero,
                      uint64_t *sign)
 {
@@ -162,5 +181,5 @@ static uint32_t decode_planes_ref(const uint8_t *src, uint32_t n_planes, uint64_
 
 const struct gw_kernels gw_kernels_ref = {
     "scalar",   stats_block_ref, draw_ref, gather_signs_ref, scatter_signs_ref, count_ref, expand_ref, add_digits_ref,
-    decode_planes_ref,
+    decode_planes_ref, split_ref,
 };

@@ -25,6 +25,15 @@ struct gw_bitmaps {
 /* Bitmap pairs added in one pass over the planes. */
 #define GW_ADD_FRAMES 8
 
+/* How many magnitudes are below a bound, their sum, and the sum of their squares. */
+struct gw_tail {
+    uint64_t count;
+    double sum, sum_squares;
+};
+
+/* How many floats past those it keeps `split` may write. */
+#define GW_SPLIT_SLACK 16
+
 struct gw_kernels {
     const char *name;
 
@@ -59,6 +68,11 @@ struct gw_kernels {
     /* out[i] = (digit_i - offset) * q over whole groups of 64, planes as in add_digits. Returns the largest digit met. */
     uint32_t (*decode_planes)(const uint8_t *src, uint32_t n_planes, uint64_t n_groups, uint32_t offset, float q, bool stream,
                               float *out);
+
+    /* Parts the magnitudes of one block of n <= GW_STATS_BLOCK elements by their bits, 1 <= low <= high: those below `low` are
+     * scaled and added up in the lanes of measure.h, those from `low` on but below `high` are kept, unscaled and in order. Returns
+     * how many are kept; none where low = high. kept: room for n + GW_SPLIT_SLACK. */
+    uint32_t (*split)(const float *g, uint32_t n, uint32_t low, uint32_t high, float scale, struct gw_tail *below, float *kept);
 };
 
 extern const struct gw_kernels gw_kernels_ref;

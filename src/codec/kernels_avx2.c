@@ -57,6 +57,47 @@ TARGET static struct gw_stats stats_block_avx2(const float *g, uint32_t n)
     return (struct gw_stats){max_bits, fold(sum), fold(sum_abs), fold(squares)};
 }
 
+TARGET static uint32_t split_avx2(const float *g, uint32_t n, uint32_t low, uint32_t high, float scale, struct gw_tail *below,
+                                  float *kept)
+{
+    /* Magnitudes have no top bit, so that signed comparisons do. */
+    const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
+    const __m256i low8 = _mm256_set1_epi32((int)low), high8 = _mm256_set1_epi32((int)high);
+    const __m256 scale8 = _mm256_set1_ps(scale);
+    __m256 sum[4], squares[4];
+    for (int k = 0; k < 4; k++)
+        sum[k] = squares[k] = _mm256_setzero_ps();
+    float last[GW_STATS_LANES], *to = kept;
+    uint32_t n_below = 0;
+    for (uint32_t i = 0; i < n; i += GW_STATS_LANES) {
+        const float *row = g + i;
+        if (n - i < GW_STATS_LANES) { /* what is missing is 0: below, and not to be counted */
+            memset(last, 0, sizeof last);
+            memcpy(last, row, (n - i) * sizeof *last);
+            row = last;
+            n_below -= GW_STATS_LANES - (n - i);
+        }
+        _mm_prefetch((const char *)(g + i) + 4096, _MM_HINT_T0);
+        _mm_prefetch((const char *)(g + i) + 4160, _MM_HINT_T0);
+        uint32_t n_bits = 0, between = 0;
+#pragma GCC unroll 4
+        for (int k = 0; k < 4; k++) {
+            __m256i m = _mm256_and_si256(_mm256_castps_si256(_mm256_loadu_ps(row + 8 * k)), magnitude);
+            __m256i is_below = _mm256_cmpgt_epi32(low8, m), is_lower = _mm256_cmpgt_epi32(high8, m);
+            __m256 x = _mm256_mul_ps(_mm256_castsi256_ps(_mm256_and_si256(m, is_below)), scale8);
+            sum[k] = _mm256_add_ps(sum[k], x);
+            squares[k] = _mm256_add_ps(squares[k], _mm256_mul_ps(x, x));
+            n_bits |= (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(is_below)) << 8 * k;
+            between |= (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(is_lower)) << 8 * k;
+        }
+        n_below += (uint32_t)_mm_popcnt_u32(n_bits);
+        for (between &= ~n_bits; between; between &= between - 1)
+            *to++ = gw_bits_float(gw_float_bits(row[_tzcnt_u32(between)]) & 0x7FFFFFFFu);
+    }
+    *below = (struct gw_tail){n_below, fold(sum), fold(squares)};
+    return (uint32_t)(to - kept);
+}
+
 struct halves {
     __m256i high, low;
 };
@@ -212,6 +253,6 @@ TARGET static uint32_t decode_planes_avx2(const uint8_t *src, uint32_t n_planes,
 
 const struct gw_kernels gw_kernels_avx2 = {
     "avx2",          stats_block_avx2, draw_avx2, gather_signs_avx2, scatter_signs_avx2, count_avx2, expand_avx2,
-    add_digits_avx2, decode_planes_avx2,
+    add_digits_avx2, decode_planes_avx2, split_avx2,
 };
 #endif

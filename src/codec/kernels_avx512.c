@@ -53,6 +53,41 @@ TARGET static struct gw_stats stats_block_avx512(const float *g, uint32_t n)
                              fold(sq0, sq1)};
 }
 
+TARGET static uint32_t split_avx512(const float *g, uint32_t n, uint32_t low, uint32_t high, float scale, struct gw_tail *below,
+                                    float *kept)
+{
+    const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
+    const __m512i low16 = _mm512_set1_epi32((int)low), high16 = _mm512_set1_epi32((int)high);
+    const __m512 scale16 = _mm512_set1_ps(scale);
+    __m512 sum[2], squares[2];
+    sum[0] = sum[1] = squares[0] = squares[1] = _mm512_setzero_ps();
+    float *to = kept;
+    uint32_t n_below = 0;
+    for (uint32_t i = 0; i < n; i += 32) {
+        uint32_t inside = n - i >= 32 ? 0xFFFFFFFFu : (1u << (n - i)) - 1, is_below = 0;
+        _mm_prefetch((const char *)(g + i) + 4096, _MM_HINT_T0);
+        _mm_prefetch((const char *)(g + i) + 4160, _MM_HINT_T0);
+#pragma GCC unroll 2
+        for (int k = 0; k < 2; k++) {
+            __m512i m = _mm512_and_si512(_mm512_maskz_loadu_epi32((__mmask16)(inside >> 16 * k), g + i + 16 * k), magnitude);
+            __mmask16 under = _mm512_cmplt_epu32_mask(m, low16);
+            __m512 x = _mm512_maskz_mul_ps(under, _mm512_castsi512_ps(m), scale16);
+            sum[k] = _mm512_add_ps(sum[k], x);
+            squares[k] = _mm512_add_ps(squares[k], _mm512_mul_ps(x, x));
+            is_below |= (uint32_t)under << 16 * k;
+            if (low != high) {
+                __mmask16 between = _mm512_mask_cmplt_epu32_mask(_knot_mask16(under), m, high16);
+                /* By way of a register: stores of some lanes take a hundred cycles on Zen 4. */
+                _mm512_storeu_si512(to, _mm512_maskz_compress_epi32(between, m));
+                to += _mm_popcnt_u32(between);
+            }
+        }
+        n_below += (uint32_t)_mm_popcnt_u32(is_below & inside);
+    }
+    *below = (struct gw_tail){n_below, fold(sum[0], sum[1]), fold(squares[0], squares[1])};
+    return (uint32_t)(to - kept);
+}
+
 struct halves {
     __m512i high, low;
 };
@@ -215,6 +250,6 @@ TARGET static uint32_t decode_planes_avx512(const uint8_t *src, uint32_t n_plane
 
 const struct gw_kernels gw_kernels_avx512 = {
     "avx512",          stats_block_avx512, draw_avx512,      gather_signs_avx512, scatter_signs_avx512, count_avx512, expand_avx512,
-    add_digits_avx512, decode_planes_avx512,
+    add_digits_avx512, decode_planes_avx512, split_avx512,
 };
 #endif

@@ -40,6 +40,50 @@ static struct gw_stats stats_block_neon(const float *g, uint32_t n)
     return (struct gw_stats){vmaxvq_u32(most), gw_stats_fold(lanes[0]), gw_stats_fold(lanes[1]), gw_stats_fold(lanes[2])};
 }
 
+static uint32_t split_neon(const float *g, uint32_t n, uint32_t low, uint32_t high, float scale, struct gw_tail *below, float *kept)
+{
+    const uint32x4_t magnitude = vdupq_n_u32(0x7FFFFFFFu), low4 = vdupq_n_u32(low), high4 = vdupq_n_u32(high);
+    float32x4_t sum[8], squares[8];
+    for (int k = 0; k < 8; k++)
+        sum[k] = squares[k] = vdupq_n_f32(0);
+    uint32x4_t n_below = vdupq_n_u32(0);
+    uint32_t missing = 0;
+    float last[GW_STATS_LANES], *to = kept;
+    for (uint32_t i = 0; i < n; i += GW_STATS_LANES) {
+        const float *row = g + i;
+        if (n - i < GW_STATS_LANES) { /* what is missing is 0: below, and not to be counted */
+            memset(last, 0, sizeof last);
+            memcpy(last, row, (n - i) * sizeof *last);
+            row = last;
+            missing = GW_STATS_LANES - (n - i);
+        }
+#pragma GCC unroll 8
+        for (int k = 0; k < 8; k++) {
+            uint32x4_t m = vandq_u32(vreinterpretq_u32_f32(vld1q_f32(row + 4 * k)), magnitude);
+            uint32x4_t is_below = vcltq_u32(m, low4), between = vbicq_u32(vcltq_u32(m, high4), is_below);
+            float32x4_t x = vmulq_n_f32(vreinterpretq_f32_u32(vandq_u32(m, is_below)), scale);
+            sum[k] = vaddq_f32(sum[k], x);
+            squares[k] = vaddq_f32(squares[k], vmulq_f32(x, x));
+            n_below = vsubq_u32(n_below, is_below);
+            if (vmaxvq_u32(between)) {
+                uint32_t is_kept[4], bits[4];
+                vst1q_u32(is_kept, between);
+                vst1q_u32(bits, m);
+                for (int j = 0; j < 4; j++)
+                    if (is_kept[j])
+                        *to++ = gw_bits_float(bits[j]);
+            }
+        }
+    }
+    float lanes[2][GW_STATS_LANES];
+    for (int k = 0; k < 8; k++) {
+        vst1q_f32(lanes[0] + 4 * k, sum[k]);
+        vst1q_f32(lanes[1] + 4 * k, squares[k]);
+    }
+    *below = (struct gw_tail){vaddvq_u32(n_below) - missing, gw_stats_fold(lanes[0]), gw_stats_fold(lanes[1])};
+    return (uint32_t)(to - kept);
+}
+
 struct halves {
     uint32x4_t high, low;
 };
@@ -164,6 +208,6 @@ static uint32_t decode_planes_neon(const uint8_t *src, uint32_t n_planes, uint64
 
 const struct gw_kernels gw_kernels_neon = {
     "neon",     stats_block_neon, draw_neon,       gather_signs_neon, scatter_signs_neon, count_neon, expand_neon,
-    add_digits_neon, decode_planes_neon,
+    add_digits_neon, decode_planes_neon, split_neon,
 };
 #endif

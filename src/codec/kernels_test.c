@@ -592,6 +592,72 @@ static void planes_are_decoded(void **state)
         }
 }
 
+/* ---- parting ------------------------------------------------------------------------------------------ */
+
+/* One lane each for element i mod 32, added in float64 by halving. */
+static double plain_fold(const float lanes[32])
+{
+    double wide[32];
+    for (int i = 0; i < 32; i++)
+        wide[i] = lanes[i];
+    for (int half = 16; half; half /= 2)
+        for (int i = 0; i < half; i++)
+            wide[i] += wide[i + half];
+    return wide[0];
+}
+
+static void check_split(const struct gw_kernels *k, const float *g, uint32_t n, uint32_t low, uint32_t high, float scale,
+                        enum side side, uint64_t seed)
+{
+    float lanes[2][32] = {{0}}, kept[GW_STATS_BLOCK];
+    uint32_t n_below = 0, n_kept = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t bits = gw_float_bits(g[i]) & 0x7FFFFFFFu;
+        float x = gw_bits_float(bits) * scale;
+        if (bits < low) {
+            n_below++;
+            lanes[0][i % 32] += x;
+            lanes[1][i % 32] += x * x;
+        } else if (bits < high) {
+            kept[n_kept++] = gw_bits_float(bits);
+        }
+    }
+    float *out = buffer(1, side, n + GW_SPLIT_SLACK, sizeof *out);
+    struct gw_tail below;
+    uint32_t got = k->split(g, n, low, high, scale, &below, out);
+    CHECK(got == n_kept && memcmp(out, kept, n_kept * sizeof *out) == 0,
+          "%s, %u elements, seed %llu, from %08x to %08x: %u kept, not %u, or others", k->name, n, (unsigned long long)seed, low, high,
+          got, n_kept);
+    CHECK(below.count == n_below && same_double(below.sum, plain_fold(lanes[0])) && same_double(below.sum_squares, plain_fold(lanes[1])),
+          "%s, %u elements, seed %llu, below %08x: %llu, %a, %a, not %u, %a, %a", k->name, n, (unsigned long long)seed, low,
+          (unsigned long long)below.count, below.sum, below.sum_squares, n_below, plain_fold(lanes[0]), plain_fold(lanes[1]));
+    assert_true(is_clean_around(out, side, n + GW_SPLIT_SLACK, sizeof *out));
+}
+
+static void magnitudes_are_parted(void **state)
+{
+    (void)state;
+    const float scales[] = {1, 0x1p-60f, 0x1p126f, 0x1p-126f};
+    FOR_EACH_SET(k)
+        for (uint32_t n = 0; n <= GW_STATS_BLOCK; n += n < 132 ? 1 : n < 1020 ? 59 : 1)
+            for (uint64_t seed = 20 * n; seed < 20 * n + 20; seed++) {
+                struct numbers numbers = numbers_from(seed);
+                enum side side = numbers_below(&numbers, N_SIDES);
+                float *g = buffer(0, side, n, sizeof *g);
+                fill(g, n, seed);
+                /* Bounds that are elements, or just above one, or the ends of what is possible. */
+                uint32_t bounds[2];
+                for (int i = 0; i < 2; i++) {
+                    uint32_t kind = numbers_below(&numbers, 8);
+                    bounds[i] = kind == 0 || !n ? 1 : kind == 1 ? 0x7F800000u
+                                                                : (gw_float_bits(g[numbers_below(&numbers, n)]) & 0x7FFFFFFFu) + kind % 2;
+                    bounds[i] = bounds[i] ? bounds[i] : 1;
+                }
+                uint32_t low = bounds[0] < bounds[1] ? bounds[0] : bounds[1], high = bounds[0] < bounds[1] ? bounds[1] : bounds[0];
+                check_split(k, g, n, low, numbers_below(&numbers, 5) ? high : low, scales[seed % 4], side, seed);
+            }
+}
+
 int main(void)
 {
     find_sets();
@@ -613,6 +679,7 @@ int main(void)
         cmocka_unit_test(bitmaps_are_expanded),
         cmocka_unit_test(digits_are_added),
         cmocka_unit_test(planes_are_decoded),
+        cmocka_unit_test(magnitudes_are_parted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,6 +42,13 @@ int main(void)
     for (uint32_t n = 0; n <= GW_STATS_BLOCK; n += n < 100 ? 1 : 61) {
         for (uint32_t i = 0; i < n; i++)
             g[i + 1] = gradient();
+        float kept[2][GW_STATS_BLOCK + GW_SPLIT_SLACK] = {{0}};
+        uint32_t low = n ? (gw_float_bits(g[1 + next() % n]) & 0x7FFFFFFFu) + 1 : 1, high = low + (uint32_t)(next() % 3 << 24);
+        struct gw_tail p, q;
+        uint32_t np = neon->split(g + 1, n, low, high, 0.125f, &p, kept[0]), nq = ref->split(g + 1, n, low, high, 0.125f, &q, kept[1]);
+        check(np == nq && !memcmp(kept[0], kept[1], nq * sizeof kept[0][0]), "split: kept", n);
+        check(p.count == q.count && !(p.sum != q.sum) && !(p.sum_squares != q.sum_squares), "split: below", n);
+
         if (n % 5 == 4)
             g[1 + next() % n] = next() % 2 ? NAN : -INFINITY;
         struct gw_stats a = neon->stats_block(g + 1, n), b = ref->stats_block(g + 1, n);
