@@ -47,8 +47,8 @@ GW_API void gw_codec_destroy(gw_codec *codec);
 GW_API const char *gw_codec_name(const gw_codec *codec);
 GW_API const char *gw_codec_canonical(const gw_codec *codec);
 
-/* True where shared numbers are one for the whole network (ternary with scope=global): then they are
- * combined over tensors as well as workers, and all tensors must be measured before any is encoded. */
+/* True where all tensors of the network are encoded by one decision (scope=global): all of them must be measured and
+ * gw_encoders_combine called before any is encoded, and shared numbers (ternary's) are combined over tensors as well as workers. */
 GW_API bool gw_codec_is_global(const gw_codec *codec);
 
 /* One option of a codec, for listings. */
@@ -94,7 +94,8 @@ typedef struct gw_draw {
 typedef struct gw_measure {
     bool finite;          /* false: a NaN or Inf was found, the shared numbers are not set */
     uint64_t bad_index;   /* first element that is not finite, where finite is false */
-    double max_abs;       /* max |g_i| */
+    double max_abs;       /* max |g_i|; of topk: of gradient plus residual */
+    /* topk with scope=layer has no use for these and leaves them 0. */
     double sum_abs_bound; /* TernGrad's bound gap: max|g| * |g|_1 / |g|_2^2; 0 for an all-zero tensor */
     double mean, sigma;   /* population mean and standard deviation of the whole tensor (no buckets) */
 } gw_measure;
@@ -129,6 +130,13 @@ GW_API size_t gw_encoder_bound(const gw_encoder *encoder, uint64_t n_elems);
  * Reads g once where it can. */
 GW_API gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *shared, gw_measure *info);
 
+/* Where gw_codec_is_global: lets the n encoders of all tensors of the network, in declared order and all measured in this step,
+ * decide together (topk with scope=global selects); their gradients must still be where they were measured. Other codecs: does nothing.
+ * *bad: the first tensor that turned out not to be finite after all (gradient plus residual overflow), n where none did; a NULL bad is
+ * allowed. What was decided stands in the first encoder, which must not be destroyed before the others are encoded. Encoders must be
+ * of one codec. Errors: GW_ERR_ORDER (one is not measured), GW_ERR_NONFINITE (one is not finite), GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
+GW_API gw_status gw_encoders_combine(gw_encoder *const *encoders, uint32_t n, uint32_t *bad);
+
 /* Encodes elements [begin, begin+count) of the tensor g (pointer to the WHOLE tensor) that was measured
  * last into one frame. `shared` holds the combined numbers of the whole tensor; NULL: this worker's own.
  * A shared number below this worker's own is GW_ERR_ARGUMENT.
@@ -143,6 +151,36 @@ GW_API gw_status gw_encoder_encode(gw_encoder *encoder, const float *g, const fl
  * GW_ERR_NONFINITE where the tensor is not finite. */
 GW_API gw_status gw_encoder_measure_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw,
                                            void *dst, size_t dst_capacity, size_t *frame_bytes, gw_measure *info);
+
+/* ---- what stays between steps ---------------------------------------------------------------- */
+
+/* Ends a step. Codecs with state (topk: residual, threshold) change it only here: committed true, what was measured last counts as
+ * sent; false (a gradient of some worker was not finite, the step is dropped), everything is as before measure. Measuring again
+ * without it drops the step too. Codecs without state: does nothing. Any number of slices may be encoded before; none after. */
+GW_API gw_status gw_encoder_commit(gw_encoder *encoder, bool committed);
+
+/* Bytes that gw_encoder_save writes; 0: this tensor's codec has no state. */
+GW_API size_t gw_encoder_state_bytes(const gw_encoder *encoder);
+
+/* Writes the state between two steps: portable bytes with a checksum. Errors: GW_ERR_CAPACITY, GW_ERR_ARGUMENT. */
+GW_API gw_status gw_encoder_save(const gw_encoder *encoder, void *dst, size_t dst_capacity);
+
+/* Puts a saved state back; the next step is then the one that would have followed. Of a tensor with another number of elements, another
+ * codec, or altered: GW_ERR_ARGUMENT, and nothing has changed. Options may differ. */
+GW_API gw_status gw_encoder_load(gw_encoder *encoder, const void *src, size_t src_bytes);
+
+/* Makes of one tensor's states of n_states workers the one state with which each of any other number of workers begins: the
+ * average contribution (1/N) sum e_i of the residuals is kept, thresholds are taken afresh. All have state_bytes bytes, as has
+ * dst. Errors: GW_ERR_ARGUMENT (they are not states of one tensor and codec). */
+GW_API gw_status gw_states_merge(const void *const *states, uint32_t n_states, size_t state_bytes, void *dst);
+
+/* For reports; all 0 where there is no state. Reads the whole residual. */
+typedef struct gw_encoder_condition {
+    double residual_norm;   /* |e|_2 */
+    double threshold;       /* the stored one */
+    uint64_t threshold_age; /* steps since it was taken, that one included */
+} gw_encoder_condition;
+GW_API void gw_encoder_describe(const gw_encoder *encoder, gw_encoder_condition *condition);
 
 /* ---- frames --------------------------------------------------------------------------------- */
 

@@ -87,6 +87,16 @@ GW_API gw_status gw_exchange_submit(gw_exchange *exchange, uint32_t tensor, floa
  * exchange is then unusable but for destroy. */
 GW_API gw_status gw_exchange_wait(gw_exchange *exchange, gw_step_result *result);
 
+/* What the codec keeps between steps (topk: residuals, thresholds) of all tensors on this member, for checkpoints. Call between
+ * steps, on the thread that waits. state_bytes 0: the codec keeps nothing.
+ * save: GW_ERR_CAPACITY, GW_ERR_ORDER (a step is open).
+ * load: from one state, what this member itself saved: the next step is the one that would have followed. From the states of all
+ * n_states workers of a run that had another number of workers: every member begins with their merged state (gw_states_merge).
+ * GW_ERR_ARGUMENT where they are not of this codec and these tensors, or altered; the exchange is then good for destroy only. */
+GW_API size_t gw_exchange_state_bytes(const gw_exchange *exchange);
+GW_API gw_status gw_exchange_save(const gw_exchange *exchange, void *dst, size_t dst_capacity);
+GW_API gw_status gw_exchange_load(gw_exchange *exchange, const void *const *states, uint32_t n_states, size_t state_bytes);
+
 /* Switches the accounting of nonzeros and of gw_exchange_traffic on or off (off at first: counting symbols costs time). Call
  * between steps. */
 GW_API void gw_exchange_account(gw_exchange *exchange, bool on);

@@ -41,6 +41,8 @@ struct gw_codec_record {
     bool (*average_is_float)(const gw_encoder *encoder);
     size_t (*payload_bound)(const gw_encoder *encoder, uint64_t n_elems);
     gw_status (*measure)(gw_encoder *encoder, const float *g, float *shared, gw_measure *info);
+    /* What all tensors of the network decide together once they are measured. NULL: nothing. */
+    gw_status (*combine)(gw_encoder *const *encoders, uint32_t n, uint32_t *bad);
     /* Fills the payload (and scalers) behind the header at dst and the fields of *frame that are the codec's own. dst has
      * room for the bound. */
     gw_status (*encode)(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw, uint8_t *dst,
@@ -50,6 +52,15 @@ struct gw_codec_record {
     bool (*can_fuse)(const gw_encoder *encoder);
     gw_status (*measure_encode)(gw_encoder *encoder, const float *g, const gw_draw *draw, uint8_t *dst,
                                 struct gw_frame *frame, gw_measure *info);
+
+    /* What is kept between steps. All NULL where that is nothing. save and load have state_bytes bytes; the latter changes nothing
+     * where it fails. merge gets n_states states of one tensor, n_bytes each, that begin `at` bytes on; n_bytes fits its elements. */
+    void (*commit)(gw_encoder *encoder, bool committed);
+    size_t (*state_bytes)(uint64_t n_elems);
+    void (*save)(const gw_encoder *encoder, uint8_t *dst);
+    gw_status (*load)(gw_encoder *encoder, const uint8_t *src);
+    void (*merge)(const void *const *states, uint32_t n_states, size_t at, size_t n_bytes, uint8_t *dst);
+    void (*describe)(const gw_encoder *encoder, gw_encoder_condition *condition);
 
     /* Frames. The frame has passed gw_frame_read. */
     gw_status (*check_frame)(const struct gw_frame *frame);
@@ -66,7 +77,7 @@ struct gw_codec_record {
 
 /* All codecs, NULL-ended. A new codec is one folder and one line there. */
 extern const struct gw_codec_record *const gw_codec_records[];
-extern const struct gw_codec_record gw_codec_none, gw_codec_bf16, gw_codec_f16, gw_codec_ternary;
+extern const struct gw_codec_record gw_codec_none, gw_codec_bf16, gw_codec_f16, gw_codec_ternary, gw_codec_topk;
 
 const struct gw_codec_record *gw_codec_record_by_id(uint8_t wire_id);
 

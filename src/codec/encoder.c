@@ -142,6 +142,32 @@ static gw_status not_finite(const gw_encoder *encoder)
                    (unsigned long long)encoder->info.bad_index);
 }
 
+gw_status gw_encoders_combine(gw_encoder *const *encoders, uint32_t n, uint32_t *bad)
+{
+    uint32_t found = n;
+    if (!encoders && n)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_encoders_combine: encoders is NULL");
+    for (uint32_t i = 0; i < n; i++) {
+        if (encoders[0]->record->combine && encoders[i]->record != encoders[0]->record)
+            return gw_fail(GW_ERR_ARGUMENT, "tensors '%s' and '%s' have different codecs", encoders[0]->name, encoders[i]->name);
+        if (!encoders[i]->measured)
+            return gw_fail(GW_ERR_ORDER, "tensor '%s' was not measured; call gw_encoder_measure first", encoders[i]->name);
+        if (!encoders[i]->finite)
+            return not_finite(encoders[i]);
+    }
+    if (n && encoders[0]->record->combine) {
+        gw_float_env env = gw_float_enter();
+        gw_status status = encoders[0]->record->combine(encoders, n, &found);
+        gw_float_leave(env);
+        GW_TRY(status);
+    }
+    if (found < n)
+        encoders[found]->finite = false;
+    if (bad)
+        *bad = found;
+    return GW_OK;
+}
+
 gw_status gw_encoder_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw, uint64_t begin,
                             uint64_t count, void *dst, size_t dst_capacity, size_t *frame_bytes)
 {
@@ -172,6 +198,8 @@ gw_status gw_encoder_measure_encode(gw_encoder *encoder, const float *g, const f
         if (!own)
             return GW_ERR_MEMORY;
         gw_status status = gw_encoder_measure(encoder, g, own, info);
+        if (status == GW_OK)
+            status = gw_encoders_combine(&encoder, 1, NULL);
         if (status == GW_OK)
             status = gw_encoder_encode(encoder, g, shared ? shared : own, draw, 0, n, dst, dst_capacity, frame_bytes);
         gw_free(encoder->context, own);

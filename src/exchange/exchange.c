@@ -42,6 +42,7 @@ static void release(struct gw_exchange *ex)
     gw_free(ex->context, ex->counting);
     gw_free(ex->context, ex->traffic);
     gw_free(ex->context, ex->taken);
+    gw_free(ex->context, ex->encoders);
     gw_free(ex->context, ex->submitted);
     gw_free(ex->context, ex->handed_over);
     gw_free(ex->context, ex->tensors);
@@ -54,10 +55,11 @@ static gw_status fill(struct gw_exchange *ex, const gw_exchange_options *o)
     ex->handed_over = gw_calloc(ex->context, o->n_tensors, sizeof *ex->handed_over);
     ex->submitted = gw_alloc(ex->context, o->n_tensors, sizeof *ex->submitted);
     ex->taken = gw_alloc(ex->context, o->n_tensors, sizeof *ex->taken);
+    ex->encoders = gw_alloc(ex->context, o->n_tensors, sizeof *ex->encoders);
     ex->traffic = gw_calloc(ex->context, o->n_tensors, sizeof *ex->traffic);
     ex->counting = gw_calloc(ex->context, o->n_tensors, sizeof *ex->counting);
     ex->wake = gw_message_alloc(ex->context, MESSAGE_HEADER);
-    if (!ex->tensors || !ex->handed_over || !ex->submitted || !ex->taken || !ex->traffic || !ex->counting || !ex->wake)
+    if (!ex->tensors || !ex->handed_over || !ex->submitted || !ex->taken || !ex->encoders || !ex->traffic || !ex->counting || !ex->wake)
         return GW_ERR_MEMORY;
     message_header_write(ex->wake, &(struct message_header){.type = MESSAGE_WAKE, .version = MESSAGE_VERSION});
     for (uint32_t t = 0; t < o->n_tensors; t++) {
@@ -255,4 +257,62 @@ gw_status gw_exchange_traffic(const gw_exchange *exchange, uint32_t tensor, gw_t
     *out = ex->traffic[tensor];
     pthread_mutex_unlock(&ex->lock);
     return GW_OK;
+}
+
+/* ---- state ------------------------------------------------------------------------------------------- */
+
+size_t gw_exchange_state_bytes(const gw_exchange *ex)
+{
+    size_t n_bytes = 0;
+    for (uint32_t t = 0; ex && t < ex->n_tensors; t++)
+        n_bytes += gw_encoder_state_bytes(ex->tensors[t].encoder);
+    return n_bytes;
+}
+
+static gw_status check_between_steps(const struct gw_exchange *ex, const char *call)
+{
+    if (!ex)
+        return gw_fail(GW_ERR_ARGUMENT, "%s: the exchange is NULL", call);
+    return ex->open ? gw_fail(GW_ERR_ORDER, "%s in the middle of a step", call) : GW_OK;
+}
+
+gw_status gw_exchange_save(const gw_exchange *ex, void *dst, size_t dst_capacity)
+{
+    GW_TRY(check_between_steps(ex, "gw_exchange_save"));
+    size_t need = gw_exchange_state_bytes(ex), at = 0;
+    if (dst_capacity < need || (!dst && need))
+        return gw_fail(GW_ERR_CAPACITY, "the exchange's state takes %zu bytes; the buffer has %zu", need, dst ? dst_capacity : 0);
+    for (uint32_t t = 0; t < ex->n_tensors; t++) {
+        size_t bytes = gw_encoder_state_bytes(ex->tensors[t].encoder);
+        GW_TRY(gw_encoder_save(ex->tensors[t].encoder, (char *)dst + at, bytes));
+        at += bytes;
+    }
+    return GW_OK;
+}
+
+gw_status gw_exchange_load(gw_exchange *ex, const void *const *states, uint32_t n_states, size_t state_bytes)
+{
+    GW_TRY(check_between_steps(ex, "gw_exchange_load"));
+    if (!states || n_states == 0)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_load: no states are given");
+    if (state_bytes != gw_exchange_state_bytes(ex))
+        return gw_fail(GW_ERR_ARGUMENT, "the saved state has %zu bytes; that of codec %s for these tensors takes %zu", state_bytes,
+                       gw_codec_name(ex->codec), gw_exchange_state_bytes(ex));
+    const void **parts = gw_alloc(ex->context, n_states, sizeof *parts);
+    gw_status status = parts ? GW_OK : GW_ERR_MEMORY;
+    size_t at = 0;
+    for (uint32_t t = 0; t < ex->n_tensors && status == GW_OK; t++) {
+        size_t bytes = gw_encoder_state_bytes(ex->tensors[t].encoder);
+        for (uint32_t i = 0; i < n_states; i++)
+            parts[i] = (const char *)states[i] + at;
+        at += bytes;
+        void *merged = n_states > 1 && bytes ? gw_alloc(ex->context, bytes, 1) : NULL;
+        if (n_states > 1 && bytes)
+            status = merged ? gw_states_merge(parts, n_states, bytes, merged) : GW_ERR_MEMORY;
+        if (status == GW_OK)
+            status = gw_encoder_load(ex->tensors[t].encoder, merged ? merged : parts[0], bytes);
+        gw_free(ex->context, merged);
+    }
+    gw_free(ex->context, parts);
+    return status;
 }

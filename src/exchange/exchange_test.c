@@ -22,6 +22,9 @@ static const char *const specs[] = {
     "ternary:bucket=2048",
     "ternary:bucket=2048,share=off",
     "ternary:min=2000,skip=last",
+    "topk:ratio=0.05,refresh=2",
+    "topk:ratio=0.05,refresh=2,scope=global,value=bf16",
+    "topk:ratio=0.9,dense=1",
 };
 
 /* ---- results ----------------------------------------------------------------------------------------- */
@@ -38,7 +41,7 @@ static void averages_equal_the_codecs_own(void **state)
                                   .n = sizes[n],
                                   .sizes = mixed_sizes,
                                   .n_tensors = N_MIXED,
-                                  .n_steps = 2,
+                                  .n_steps = 3,
                                   .group_of = groupings[turn % 3],
                                   .seed = 77 + turn,
                                   .shuffle = turn % 2,
@@ -122,7 +125,7 @@ static void nothing_but_empty_tensors(void **state)
 static void a_step_with_nan_is_dropped_by_all(void **state)
 {
     (void)state;
-    static const char *const some[] = {"none", "ternary", "ternary:share=off", "ternary:scope=global", "bf16"};
+    static const char *const some[] = {"none", "ternary", "ternary:share=off", "ternary:scope=global", "bf16", "topk:ratio=0.1,refresh=2", "topk:ratio=0.1,refresh=3,scope=global"};
     static const struct poison poisons[] = {{1, 2, 5, 60000}, {1, 1, 5, 3}, {1, 0, 6, 0}, {3, 3, 2, 0}};
     for (size_t s = 0; s < sizeof some / sizeof some[0]; s++) {
         for (int grouped = 0; grouped < 2; grouped++) {

@@ -116,6 +116,8 @@ static void finish_step(struct gw_exchange *ex)
     ex->tally.bad_tensor = ex->verdict.tensor;
     ex->tally.bad_rank = ex->verdict.rank;
     ex->tally.dense_bytes = ex->dense_bytes;
+    for (uint32_t t = 0; t < ex->n_tensors; t++)
+        gw_encoder_commit(ex->tensors[t].encoder, ex->tally.committed);
     pthread_mutex_lock(&ex->lock);
     ex->result = ex->tally;
     if (ex->account)
@@ -240,6 +242,20 @@ static gw_status send_stats(struct gw_exchange *ex, struct group *group)
     return send_as_worker(ex, group->coordinator, bytes, n_bytes);
 }
 
+/* All tensors are measured: a codec with one decision for all of them takes it. */
+static gw_status combine(struct gw_exchange *ex, struct group *group)
+{
+    uint32_t bad;
+    for (uint32_t t = 0; t < ex->n_tensors; t++)
+        ex->encoders[t] = ex->tensors[t].encoder;
+    double start = gw_clock_seconds();
+    gw_status status = gw_encoders_combine(ex->encoders, ex->n_tensors, &bad);
+    ex->tally.encode_seconds += gw_clock_seconds() - start;
+    if (status == GW_OK && bad < ex->n_tensors)
+        verdict_add(&group->verdict, (struct verdict){.bad = true, .tensor = bad, .rank = ex->link.rank});
+    return status;
+}
+
 static gw_status handle_submit(struct gw_exchange *ex, uint32_t t)
 {
     struct tensor *tensor = &ex->tensors[t];
@@ -256,6 +272,8 @@ static gw_status handle_submit(struct gw_exchange *ex, uint32_t t)
     if (++group->n_measured < group->n_tensors)
         return GW_OK;
     ex->n_in_flight++;
+    if (ex->global && !group->verdict.bad)
+        GW_TRY(combine(ex, group));
     return group->n_sent ? send_stats(ex, group) : push_group(ex, group, NULL);
 }
 

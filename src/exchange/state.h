@@ -75,7 +75,7 @@ struct gw_exchange {
     gw_link link;
     uint64_t seed;
     uint32_t timeout_ms;
-    bool global; /* one shared number for all tensors */
+    bool global; /* one decision for all tensors */
     uint32_t n_tensors, n_groups;
     struct tensor *tensors;
     struct group *groups;
@@ -116,6 +116,7 @@ struct gw_exchange {
     struct gw_buffers buffers;
     struct gw_message_queue early; /* messages of a step that this member has not begun */
     uint32_t *taken;               /* tensors under way from `submitted` to being measured */
+    gw_encoder **encoders;         /* of a global codec, where they combine */
     struct verdict verdict;
     gw_step_result tally;
     gw_tensor_traffic *counting;

@@ -1,0 +1,119 @@
+/* The public side of what codecs keep between steps. A saved state: "GWST", version, the codec's name in 16 bytes, the number of
+ * elements, the codec's own bytes, and the XXH3-64 of all that. */
+#include "base/error.h"
+#include "base/float_env.h"
+#include "codec/codec.h"
+#include "wire/bytes.h"
+#include "wire/hash.h"
+
+#define VERSION 1
+#define NAME_BYTES 16
+#define HEAD_BYTES (8 + NAME_BYTES + 8)
+#define TAIL_BYTES 8
+
+gw_status gw_encoder_commit(gw_encoder *encoder, bool committed)
+{
+    if (!encoder)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_encoder_commit: encoder is NULL");
+    if (encoder->record->commit)
+        encoder->record->commit(encoder, committed && encoder->measured && encoder->finite);
+    encoder->measured = false;
+    return GW_OK;
+}
+
+size_t gw_encoder_state_bytes(const gw_encoder *encoder)
+{
+    return encoder && encoder->record->state_bytes ? HEAD_BYTES + encoder->record->state_bytes(encoder->tensor.n_elems) + TAIL_BYTES : 0;
+}
+
+static void put_head(uint8_t *dst, const char *name, uint64_t n_elems)
+{
+    memset(dst, 0, HEAD_BYTES);
+    memcpy(dst, "GWST", 4);
+    gw_put32(dst + 4, VERSION);
+    memcpy(dst + 8, name, strlen(name) < NAME_BYTES ? strlen(name) : NAME_BYTES);
+    gw_put64(dst + 8 + NAME_BYTES, n_elems);
+}
+
+static void seal(uint8_t *state, size_t n_bytes)
+{
+    gw_put64(state + n_bytes - TAIL_BYTES, gw_hash_now()->whole(state, n_bytes - TAIL_BYTES, 0));
+}
+
+static gw_status check(const uint8_t *state, size_t n_bytes)
+{
+    if (n_bytes < HEAD_BYTES + TAIL_BYTES || memcmp(state, "GWST", 4) != 0)
+        return gw_fail(GW_ERR_ARGUMENT, "not a saved codec state");
+    if (gw_get32(state + 4) != VERSION)
+        return gw_fail(GW_ERR_ARGUMENT, "the saved codec state is of version %u; this library reads version %d", gw_get32(state + 4), VERSION);
+    if (gw_get64(state + n_bytes - TAIL_BYTES) != gw_hash_now()->whole(state, n_bytes - TAIL_BYTES, 0))
+        return gw_fail(GW_ERR_ARGUMENT, "the saved codec state was altered: its checksum does not match its %zu bytes", n_bytes);
+    return GW_OK;
+}
+
+gw_status gw_encoder_save(const gw_encoder *encoder, void *dst, size_t dst_capacity)
+{
+    size_t n_bytes = gw_encoder_state_bytes(encoder);
+    if (!encoder || (!dst && n_bytes))
+        return gw_fail(GW_ERR_ARGUMENT, "gw_encoder_save: encoder or dst is NULL");
+    if (dst_capacity < n_bytes)
+        return gw_fail(GW_ERR_CAPACITY, "the state of tensor '%s' takes %zu bytes; the buffer has %zu", encoder->name, n_bytes, dst_capacity);
+    if (n_bytes == 0)
+        return GW_OK;
+    put_head(dst, encoder->record->info.name, encoder->tensor.n_elems);
+    encoder->record->save(encoder, (uint8_t *)dst + HEAD_BYTES);
+    seal(dst, n_bytes);
+    return GW_OK;
+}
+
+gw_status gw_encoder_load(gw_encoder *encoder, const void *src, size_t src_bytes)
+{
+    size_t n_bytes = gw_encoder_state_bytes(encoder);
+    if (!encoder || (!src && src_bytes))
+        return gw_fail(GW_ERR_ARGUMENT, "gw_encoder_load: encoder or src is NULL");
+    if (n_bytes == 0)
+        return src_bytes == 0 ? GW_OK : gw_fail(GW_ERR_ARGUMENT, "tensor '%s' has no codec state", encoder->name);
+    GW_TRY(check(src, src_bytes));
+    uint8_t head[HEAD_BYTES];
+    put_head(head, encoder->record->info.name, encoder->tensor.n_elems);
+    if (src_bytes != n_bytes || memcmp(head, src, HEAD_BYTES) != 0)
+        return gw_fail(GW_ERR_ARGUMENT, "the saved state is of codec %.*s and %llu elements; tensor '%s' has codec %s and %llu elements",
+                       NAME_BYTES, (const char *)src + 8, (unsigned long long)gw_get64((const uint8_t *)src + 8 + NAME_BYTES), encoder->name,
+                       encoder->record->info.name, (unsigned long long)encoder->tensor.n_elems);
+    encoder->measured = false;
+    return encoder->record->load(encoder, (const uint8_t *)src + HEAD_BYTES);
+}
+
+gw_status gw_states_merge(const void *const *states, uint32_t n_states, size_t state_bytes, void *dst)
+{
+    const struct gw_codec_record *record = NULL;
+    if (!states || !n_states || n_states > GW_MAX_WORKERS || !dst)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_states_merge: 1 to %u states and an output are needed", GW_MAX_WORKERS);
+    for (uint32_t i = 0; i < n_states; i++) {
+        GW_TRY(check(states[i], state_bytes));
+        if (memcmp(states[i], states[0], HEAD_BYTES) != 0)
+            return gw_fail(GW_ERR_ARGUMENT, "states 0 and %u are not of one codec and tensor", i);
+    }
+    for (size_t i = 0; gw_codec_records[i]; i++) {
+        uint8_t head[HEAD_BYTES];
+        put_head(head, gw_codec_records[i]->info.name, gw_get64((const uint8_t *)states[0] + 8 + NAME_BYTES));
+        if (memcmp(head, states[0], HEAD_BYTES) == 0)
+            record = gw_codec_records[i];
+    }
+    if (!record || !record->merge)
+        return gw_fail(GW_ERR_ARGUMENT, "codec %.*s keeps no state", NAME_BYTES, (const char *)states[0] + 8);
+    size_t own = state_bytes - HEAD_BYTES - TAIL_BYTES;
+    if (own != record->state_bytes(gw_get64((const uint8_t *)states[0] + 8 + NAME_BYTES)))
+        return gw_fail(GW_ERR_ARGUMENT, "a saved state of codec %s has %zu bytes, which its elements do not take", record->info.name, state_bytes);
+    memcpy(dst, states[0], HEAD_BYTES);
+    record->merge(states, n_states, HEAD_BYTES, own, (uint8_t *)dst + HEAD_BYTES);
+    seal(dst, state_bytes);
+    return GW_OK;
+}
+
+void gw_encoder_describe(const gw_encoder *encoder, gw_encoder_condition *condition)
+{
+    *condition = (gw_encoder_condition){0};
+    if (encoder && encoder->record->describe)
+        encoder->record->describe(encoder, condition);
+}

@@ -1,0 +1,361 @@
+/* topk: the largest magnitudes of gradient plus residual, with error feedback (DLGS: layer-wise Top-K with reused thresholds; LAGS:
+ * refresh=1; global Top-K: scope=global). The rest of a step waits in the residual.
+ *
+ * A step: measure selects and writes the residual that follows into a second buffer; encode packs slices of what was selected; commit
+ * makes the second buffer the residual, or leaves all as it was where some worker's gradient was not finite. */
+#include "base/error.h"
+#include "base/memory.h"
+#include "codec/kernels.h"
+#include "codec/measure.h"
+#include "codec/sparse/sparse.h"
+#include "codec/topk/select.h"
+#include "wire/bytes.h"
+
+#include <math.h>
+#include <stddef.h>
+
+enum { SCOPE_LAYER, SCOPE_GLOBAL };
+
+struct topk_options {
+    double ratio, bound;
+    uint64_t refresh, dense;
+    int scope, value;
+};
+
+/* What stays between steps besides the residual. */
+struct memory {
+    float threshold;
+    bool has_threshold;
+    uint64_t age;   /* steps since the threshold was taken, that one included */
+    uint64_t steps; /* committed, up to the number of dense ones */
+};
+
+struct topk_state {
+    struct memory now, next; /* next: once the step is committed */
+    float *residual[2];
+    int current; /* of the two */
+    uint64_t *kept;
+    float *values; /* scope=global: in the first tensor's, all tensors'; grows to what selection may give */
+    uint64_t capacity;
+    const float *selected;   /* this tensor's values */
+    uint64_t n_selected;
+    bool pending;            /* next and the other residual are the outcome of a step not committed yet */
+    const float *g;          /* scope=global: measured, to be selected from */
+    struct gw_sparse_scratch *scratch;
+    uint64_t cursor_begin, cursor_values; /* values that stand before element cursor_begin */
+};
+
+static const struct topk_options *options_of(const gw_encoder *encoder)
+{
+    return encoder->options;
+}
+
+static void topk_close(gw_encoder *encoder)
+{
+    struct topk_state *s = encoder->state;
+    if (!s)
+        return;
+    gw_free(encoder->context, s->residual[0]);
+    gw_free(encoder->context, s->residual[1]);
+    gw_free(encoder->context, s->kept);
+    gw_free(encoder->context, s->values);
+    gw_sparse_scratch_destroy(encoder->context, s->scratch);
+    gw_free(encoder->context, s);
+    encoder->state = NULL;
+}
+
+static gw_status topk_open(gw_encoder *encoder)
+{
+    struct topk_state *s = gw_calloc(encoder->context, 1, sizeof *s);
+    uint64_t n = encoder->tensor.n_elems;
+    if (!s)
+        return GW_ERR_MEMORY;
+    encoder->state = s;
+    s->residual[0] = gw_calloc(encoder->context, n, sizeof(float));
+    s->residual[1] = gw_calloc(encoder->context, n, sizeof(float));
+    s->kept = gw_calloc(encoder->context, gw_div_up(n, 64), sizeof *s->kept);
+    if (!s->residual[0] || !s->residual[1] || !s->kept)
+        return GW_ERR_MEMORY;
+    return gw_sparse_scratch_create(encoder->context, &s->scratch);
+}
+
+/* ---- selection ------------------------------------------------------------------------------- */
+
+static uint64_t count_of(double ratio, uint64_t n)
+{
+    double k = ceil(ratio * (double)n);
+    return n == 0 ? 0 : k < 1 ? 1 : k > (double)n ? n : (uint64_t)k;
+}
+
+static bool is_dense(const gw_encoder *encoder)
+{
+    return ((const struct topk_state *)encoder->state)->now.steps < options_of(encoder)->dense;
+}
+
+/* The first element of g, or of g + residual, that is not finite. */
+static uint64_t find_bad(const float *g, const float *residual, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        if (!isfinite(g[i]))
+            return i;
+    for (uint64_t i = 0; i < n; i++)
+        if (!isfinite(g[i] + residual[i]))
+            return i;
+    return 0;
+}
+
+/* Selects from all tensors together; one where the scope is a layer. *bad: the first tensor whose g + residual is not finite. */
+static gw_status select_from(gw_encoder *const *encoders, uint32_t n_encoders, uint32_t *bad)
+{
+    gw_encoder *first = encoders[0];
+    const struct topk_options *o = options_of(first);
+    struct topk_state *lead = first->state;
+    struct gw_select_part *parts = gw_calloc(first->context, n_encoders, sizeof *parts);
+    uint64_t n = 0, k, capacity;
+    *bad = n_encoders;
+    if (!parts)
+        return GW_ERR_MEMORY;
+    for (uint32_t t = 0; t < n_encoders; t++) {
+        struct topk_state *s = encoders[t]->state;
+        parts[t] = (struct gw_select_part){.g = s->g, .residual = s->residual[s->current], .n = encoders[t]->tensor.n_elems,
+                                           .next = s->residual[!s->current], .kept = s->kept};
+        n += parts[t].n;
+    }
+    k = count_of(o->ratio, n);
+    double most = ceil(o->bound * (double)k);
+    capacity = most < (double)n ? (uint64_t)most : n;
+    gw_status status = GW_OK;
+    if (lead->capacity < capacity + GW_SELECT_SLACK) {
+        gw_free(first->context, lead->values);
+        lead->capacity = 0;
+        lead->values = gw_alloc(first->context, capacity + GW_SELECT_SLACK, sizeof(float));
+        status = lead->values ? GW_OK : GW_ERR_MEMORY;
+        lead->capacity = lead->values ? capacity + GW_SELECT_SLACK : 0;
+    }
+    struct memory next = lead->now;
+    enum gw_select_value value = (enum gw_select_value)o->value;
+    if (status == GW_OK && n && (!next.has_threshold || next.age >= o->refresh)) {
+        status = gw_select_exact(first->context, parts, n_encoders, k, value, lead->values, &next.threshold);
+        next.has_threshold = true;
+        next.age = 1;
+    } else if (status == GW_OK && n) {
+        uint64_t used = 0;
+        for (uint32_t t = 0; t < n_encoders && status == GW_OK && used <= capacity; t++) {
+            status = gw_select_above(first->context, &parts[t], next.threshold, 0, value, lead->values + used, capacity - used);
+            used += parts[t].n_kept;
+        }
+        /* A stale threshold lets too many through: of those the largest, and the threshold stays where it is. */
+        if (status == GW_OK && used > capacity)
+            status = gw_select_exact(first->context, parts, n_encoders, capacity, value, lead->values, NULL);
+        next.age++;
+    }
+    const float *values = lead->values;
+    for (uint32_t t = 0; t < n_encoders && status == GW_OK; t++) {
+        struct topk_state *s = encoders[t]->state;
+        s->selected = values;
+        s->n_selected = parts[t].n_kept;
+        values += parts[t].n_kept;
+        s->cursor_begin = s->cursor_values = 0;
+        s->next = next;
+        s->pending = true;
+        encoders[t]->info.max_abs = (double)gw_bits_float(parts[t].max_bits);
+        if (parts[t].max_bits >= 0x7F800000u && *bad == n_encoders)
+            *bad = t;
+    }
+    gw_free(first->context, parts);
+    return status;
+}
+
+static gw_status topk_measure(gw_encoder *encoder, const float *g, float *shared, gw_measure *info)
+{
+    struct topk_state *s = encoder->state;
+    uint64_t n = encoder->tensor.n_elems;
+    (void)shared;
+    s->pending = false;
+    s->next = s->now;
+    s->g = g;
+    if (is_dense(encoder) || options_of(encoder)->scope == SCOPE_GLOBAL) {
+        gw_measure_tensor(encoder->context, g, n, info);
+        s->pending = is_dense(encoder);
+        return GW_OK;
+    }
+    uint32_t bad;
+    GW_TRY(select_from(&encoder, 1, &bad));
+    if (bad == 0)
+        *info = (gw_measure){.finite = false, .bad_index = find_bad(g, s->residual[s->current], n)};
+    return GW_OK;
+}
+
+static gw_status topk_combine(gw_encoder *const *encoders, uint32_t n, uint32_t *bad)
+{
+    *bad = n;
+    if (n == 0 || options_of(encoders[0])->scope == SCOPE_LAYER || is_dense(encoders[0]))
+        return GW_OK;
+    GW_TRY(select_from(encoders, n, bad));
+    if (*bad < n) {
+        const struct topk_state *s = encoders[*bad]->state;
+        encoders[*bad]->info = (gw_measure){.finite = false,
+                                            .bad_index = find_bad(s->g, s->residual[s->current], encoders[*bad]->tensor.n_elems)};
+    }
+    return GW_OK;
+}
+
+static bool is_global(const void *raw)
+{
+    return ((const struct topk_options *)raw)->scope == SCOPE_GLOBAL;
+}
+
+/* ---- frames ---------------------------------------------------------------------------------- */
+
+static size_t payload_bound(const gw_encoder *encoder, uint64_t n_elems)
+{
+    (void)encoder;
+    return gw_sparse_bound(GW_WIRE_SPARSE, n_elems);
+}
+
+static bool average_is_float(const gw_encoder *encoder)
+{
+    (void)encoder;
+    return true;
+}
+
+static gw_status topk_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw, uint8_t *dst,
+                             struct gw_frame *frame)
+{
+    struct topk_state *s = encoder->state;
+    (void)shared;
+    (void)draw;
+    if (is_dense(encoder)) {
+        frame->codec = GW_WIRE_NONE;
+        frame->payload_bytes = 4 * (size_t)frame->count;
+        memcpy(dst + GW_HEADER_BYTES, g + frame->begin, frame->payload_bytes);
+        return GW_OK;
+    }
+    if (!s->pending)
+        return gw_fail(GW_ERR_ORDER, "tensor '%s': with scope=global gw_encoders_combine comes between measure and encode", encoder->name);
+    if (frame->begin < s->cursor_begin)
+        s->cursor_begin = s->cursor_values = 0;
+    s->cursor_values += gw_kernels_now()->count(s->kept + s->cursor_begin / 64, (frame->begin - s->cursor_begin) / 64);
+    s->cursor_begin = frame->begin;
+    frame->code = (uint8_t)options_of(encoder)->value;
+    struct gw_sparse_source source = {.kept = s->kept + frame->begin / 64, .values = s->selected + s->cursor_values};
+    gw_sparse_write(&source, s->scratch, dst, frame);
+    return GW_OK;
+}
+
+/* ---- between steps --------------------------------------------------------------------------- */
+
+static void topk_commit(gw_encoder *encoder, bool committed)
+{
+    struct topk_state *s = encoder->state;
+    if (s->pending && committed) {
+        if (is_dense(encoder)) {
+            s->now.steps++;
+        } else {
+            s->now = s->next;
+            s->current = !s->current;
+        }
+    }
+    s->pending = false;
+}
+
+/* A saved state: threshold, whether there is one, its age, dense steps done; then the residual. */
+#define STATE_HEAD 24
+
+static size_t topk_state_bytes(uint64_t n_elems)
+{
+    return STATE_HEAD + 4 * (size_t)n_elems;
+}
+
+static void topk_save(const gw_encoder *encoder, uint8_t *dst)
+{
+    const struct topk_state *s = encoder->state;
+    gw_put_float(dst, s->now.threshold);
+    gw_put32(dst + 4, s->now.has_threshold);
+    gw_put64(dst + 8, s->now.age);
+    gw_put64(dst + 16, s->now.steps);
+    memcpy(dst + STATE_HEAD, s->residual[s->current], 4 * (size_t)encoder->tensor.n_elems);
+}
+
+static gw_status topk_load(gw_encoder *encoder, const uint8_t *src)
+{
+    struct topk_state *s = encoder->state;
+    struct memory now = {gw_get_float(src), gw_get32(src + 4), gw_get64(src + 8), gw_get64(src + 16)};
+    if (gw_get32(src + 4) > 1 || !(now.threshold >= 0) || !isfinite(now.threshold))
+        return gw_fail(GW_ERR_ARGUMENT, "the saved state of tensor '%s' is not one of topk's: its threshold is %g", encoder->name,
+                       (double)now.threshold);
+    for (uint64_t i = 0; i < encoder->tensor.n_elems; i++)
+        if (!isfinite(gw_get_float(src + STATE_HEAD + 4 * i)))
+            return gw_fail(GW_ERR_ARGUMENT, "the saved residual of tensor '%s' is not finite at element %llu", encoder->name,
+                           (unsigned long long)i);
+    s->now = now;
+    s->pending = false;
+    memcpy(s->residual[s->current], src + STATE_HEAD, 4 * (size_t)encoder->tensor.n_elems);
+    return GW_OK;
+}
+
+/* Of N workers' states what each of any other number of workers begins with: the mean residual, so that the average contribution
+ * (1/N) sum e_i is kept; the threshold is taken afresh. */
+static void topk_merge(const void *const *states, uint32_t n_states, size_t at, size_t n_bytes, uint8_t *dst)
+{
+    memset(dst, 0, STATE_HEAD);
+    memcpy(dst + 16, (const uint8_t *)states[0] + at + 16, 8);
+    for (size_t i = STATE_HEAD; i < n_bytes; i += 4) {
+        double sum = 0;
+        for (uint32_t w = 0; w < n_states; w++)
+            sum += (double)gw_get_float((const uint8_t *)states[w] + at + i);
+        gw_put_float(dst + i, (float)(sum / n_states));
+    }
+}
+
+static void topk_describe(const gw_encoder *encoder, gw_encoder_condition *condition)
+{
+    const struct topk_state *s = encoder->state;
+    double sum = 0;
+    for (uint64_t i = 0; i < encoder->tensor.n_elems; i++)
+        sum += (double)s->residual[s->current][i] * (double)s->residual[s->current][i];
+    condition->residual_norm = sqrt(sum);
+    condition->threshold = s->now.has_threshold ? (double)s->now.threshold : 0;
+    condition->threshold_age = s->now.age;
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static const char *const scopes[] = {"layer", "global", NULL}, *const values[] = {"f32", "bf16", "f16", NULL};
+
+static const gw_codec_option options[] = {
+    {"ratio", "0.01", "above 0 and at most 1", "the share of elements sent: k = max(1, ceil(ratio*n))"},
+    {"refresh", "100", "1 to 10^9", "steps for which a threshold is used before the exact one is taken again; 1: LAGS"},
+    {"scope", "layer", "layer|global", "global: one threshold for the whole network"},
+    {"value", "f32", "f32|bf16|f16", "how values are sent; what rounding loses goes to the residual"},
+    {"bound", "4", "1 to 10^6", "at most this many times k are sent where a threshold is old"},
+    {"dense", "0", "0 to 10^9", "the first steps send everything"},
+};
+
+#define AT(field) offsetof(struct topk_options, field)
+static const struct gw_option_rule rules[] = {
+    {GW_OPTION_NUMBER, AT(ratio), 1e-12, 1, NULL}, {GW_OPTION_COUNT, AT(refresh), 1, 1e9, NULL}, {GW_OPTION_WORD, AT(scope), 0, 0, scopes},
+    {GW_OPTION_WORD, AT(value), 0, 0, values},     {GW_OPTION_NUMBER, AT(bound), 1, 1e6, NULL},  {GW_OPTION_COUNT, AT(dense), 0, 1e9, NULL},
+};
+
+const struct gw_codec_record gw_codec_topk = {
+    .info = {.name = "topk", .summary = "the largest magnitudes; the rest waits in a residual",
+             .source = "DLGS: Shi et al., layer-wise Top-K with reused thresholds", .options = options,
+             .n_options = sizeof options / sizeof *options, .wire_id = GW_WIRE_SPARSE, .lossy = true},
+    .rules = rules,
+    .options_bytes = sizeof(struct topk_options),
+    .is_global = is_global,
+    .open = topk_open,
+    .close = topk_close,
+    .average_is_float = average_is_float,
+    .payload_bound = payload_bound,
+    .measure = topk_measure,
+    .combine = topk_combine,
+    .encode = topk_encode,
+    .commit = topk_commit,
+    .state_bytes = topk_state_bytes,
+    .save = topk_save,
+    .load = topk_load,
+    .merge = topk_merge,
+    .describe = topk_describe,
+};

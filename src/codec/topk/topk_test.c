@@ -1,0 +1,358 @@
+/* topk from step to step: error feedback loses nothing, thresholds are taken and reused as prescribed, steps that are dropped leave
+ * no trace, a saved state goes on as if nothing had happened. */
+#include "codec/topk/select.h"
+#include "codecs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define N 3000
+
+static float magnitudes[N];
+
+static int descending(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x < y) - (x > y);
+}
+
+/* The k-th largest |x|, by sorting. */
+static float kth_largest(const float *x, uint64_t n, uint64_t k)
+{
+    for (uint64_t i = 0; i < n; i++)
+        magnitudes[i] = fabsf(x[i]);
+    qsort(magnitudes, n, sizeof *magnitudes, descending);
+    return magnitudes[k - 1];
+}
+
+static gw_encoder_condition condition_of(const gw_encoder *encoder)
+{
+    gw_encoder_condition condition;
+    gw_encoder_describe(encoder, &condition);
+    return condition;
+}
+
+/* One step of one worker: measured, sent, decoded, committed. Returns how many elements were sent. */
+static uint64_t step(gw_encoder *encoder, const float *g, uint64_t n, uint32_t t, bool committed, float *sent)
+{
+    gw_measure info;
+    uint64_t nonzero;
+    assert_int_equal(gw_encoder_measure(encoder, g, NULL, &info), GW_OK);
+    assert_true(info.finite);
+    assert_int_equal(gw_encoders_combine(&encoder, 1, NULL), GW_OK);
+    struct whole_frame frame = encode_slice(encoder, g, NULL, (gw_draw){.step = t}, 0, n);
+    decode_into(NULL, frame, sent, n);
+    assert_int_equal(gw_frame_symbols(NULL, frame.bytes, frame.size, NULL, &nonzero, NULL), GW_OK);
+    free(frame.bytes);
+    assert_int_equal(gw_encoder_commit(encoder, committed), GW_OK);
+    return nonzero;
+}
+
+/* A reference of the whole codec: residual, threshold and its age, followed with plain loops. Heavy tails, and magnitudes that grow
+ * from step to step so that thresholds get old. */
+static void a_run_is_as_prescribed(const char *spec, double ratio, uint64_t refresh, double bound, enum gw_select_value value)
+{
+    gw_encoder *encoder = encoder_of(NULL, spec, N);
+    static float g[N], residual[N], a[N], sent[N];
+    memset(residual, 0, sizeof residual);
+    uint64_t k = (uint64_t)ceil(ratio * N), most = (uint64_t)fmin(ceil(bound * (double)k), N), age = 0;
+    float threshold = 0;
+    for (uint32_t t = 0; t < 40; t++) {
+        numbers_fill_bell(100 + t, g, N);
+        for (uint32_t i = 0; i < N; i++)
+            a[i] = (g[i] = g[i] * g[i] * g[i] * (1 + 0.2f * (float)t)) + residual[i];
+        bool dropped = t % 7 == 3;
+        float before = threshold, limit;
+        uint64_t age_before = age;
+        if (t == 0 || age >= refresh) {
+            limit = threshold = kth_largest(a, N, k);
+            age = 1;
+        } else {
+            limit = nextafterf(threshold, INFINITY); /* above it, not at it */
+            age++;
+            float cap = kth_largest(a, N, most);
+            limit = cap > limit ? cap : limit;
+        }
+        uint64_t expected = 0, got = step(encoder, g, N, t, !dropped, sent);
+        for (uint32_t i = 0; i < N; i++) {
+            bool selected = fabsf(a[i]) >= limit;
+            expected += selected;
+            CHECK(sent[i] == (selected ? gw_select_round(value, a[i]) : 0), "%s, step %u, element %u: %a of %a sent, limit %a", spec, t, i,
+                  (double)sent[i], (double)a[i], (double)limit);
+            if (!dropped)
+                residual[i] = a[i] - sent[i];
+        }
+        CHECK(got == expected && got <= most, "%s, step %u: %llu sent, not %llu", spec, t, (unsigned long long)got, (unsigned long long)expected);
+        if (age == 1)
+            assert_int_equal(got, k);
+        if (dropped) {
+            threshold = before;
+            age = age_before;
+        }
+        gw_encoder_condition condition = condition_of(encoder);
+        double norm = 0;
+        for (uint32_t i = 0; i < N; i++)
+            norm += (double)residual[i] * (double)residual[i];
+        assert_true(fabs(condition.residual_norm - sqrt(norm)) <= 1e-9 * sqrt(norm));
+        assert_int_equal(condition.threshold_age, age);
+        assert_true(condition.threshold == (double)threshold);
+    }
+    gw_encoder_destroy(encoder);
+}
+
+static void runs_are_as_prescribed(void **state)
+{
+    (void)state;
+    a_run_is_as_prescribed("topk:ratio=0.01,refresh=1", 0.01, 1, 4, GW_SELECT_F32);
+    a_run_is_as_prescribed("topk:ratio=0.03,refresh=5", 0.03, 5, 4, GW_SELECT_F32);
+    a_run_is_as_prescribed("topk:ratio=0.1,refresh=1000", 0.1, 1000, 4, GW_SELECT_F32);
+    a_run_is_as_prescribed("topk:ratio=0.1,refresh=1000,bound=1.5", 0.1, 1000, 1.5, GW_SELECT_F32);
+    a_run_is_as_prescribed("topk:ratio=0.02,refresh=3,value=bf16", 0.02, 3, 4, GW_SELECT_BF16);
+    a_run_is_as_prescribed("topk:ratio=0.02,refresh=3,value=f16", 0.02, 3, 4, GW_SELECT_F16);
+    a_run_is_as_prescribed("topk:ratio=1", 1, 100, 4, GW_SELECT_F32);
+}
+
+/* Slices in any order make up the whole; encoding does not change the state. */
+static void slices_are_parts_of_the_whole(void **state)
+{
+    (void)state;
+    gw_encoder *encoder = encoder_of(NULL, "topk:ratio=0.05", 5000);
+    static float g[5000], whole[5000], out[5000];
+    numbers_fill_bell(4, g, 5000);
+    gw_measure info;
+    assert_int_equal(gw_encoder_measure(encoder, g, NULL, &info), GW_OK);
+    struct whole_frame frame = encode_slice(encoder, g, NULL, (gw_draw){.step = 1}, 0, 5000);
+    decode_into(NULL, frame, whole, 5000);
+    free(frame.bytes);
+    const uint64_t begins[] = {2048, 0, 4096, 3072, 1024};
+    for (int i = 0; i < 5; i++) {
+        uint64_t count = 5000 - begins[i] < 1024 ? 5000 - begins[i] : 1024;
+        frame = encode_slice(encoder, g, NULL, (gw_draw){.step = 1}, begins[i], count);
+        decode_into(NULL, frame, out + begins[i], count);
+        free(frame.bytes);
+    }
+    assert_memory_equal(out, whole, sizeof out);
+    gw_encoder_destroy(encoder);
+}
+
+/* scope=global: one threshold for several tensors, as if they were one. */
+static void global_selection_is_that_of_one_tensor(void **state)
+{
+    (void)state;
+    const uint64_t sizes[] = {700, 0, 5, 1295, 1000}, begins[] = {0, 700, 700, 705, 2000};
+    static float g[N], joined[N], apart[N];
+    gw_encoder *one = encoder_of(NULL, "topk:ratio=0.02,refresh=4", N), *many[5];
+    for (int i = 0; i < 5; i++)
+        many[i] = encoder_of(NULL, "topk:ratio=0.02,refresh=4,scope=global", sizes[i]);
+    for (uint32_t t = 0; t < 12; t++) {
+        numbers_fill_bell(t, g, N);
+        for (uint32_t i = 0; i < 700; i++)
+            g[i] *= 3;
+        step(one, g, N, t, t != 5, joined);
+        gw_measure info;
+        uint32_t bad;
+        for (int i = 0; i < 5; i++)
+            assert_int_equal(gw_encoder_measure(many[i], g + begins[i], NULL, &info), GW_OK);
+        static uint8_t dst[4096];
+        size_t n_bytes;
+        if (t == 0)
+            assert_int_equal(gw_encoder_encode(many[2], g + begins[2], NULL, &(gw_draw){.step = t}, 0, sizes[2], dst, sizeof dst, &n_bytes),
+                             GW_ERR_ORDER);
+        assert_int_equal(gw_encoders_combine(many, 5, &bad), GW_OK);
+        assert_int_equal(bad, 5);
+        for (int i = 0; i < 5; i++) {
+            struct whole_frame frame = encode_slice(many[i], g + begins[i], NULL, (gw_draw){.step = t}, 0, sizes[i]);
+            decode_into(NULL, frame, apart + begins[i], sizes[i]);
+            free(frame.bytes);
+            gw_encoder_commit(many[i], t != 5);
+        }
+        assert_memory_equal(apart, joined, sizeof apart);
+    }
+    /* Not finite only once the residual is added. */
+    static float huge[N];
+    gw_measure info;
+    uint32_t bad;
+    for (uint32_t i = 0; i < N; i++)
+        huge[i] = i < 700 ? 0 : 3e38f;
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 5; i++) {
+            assert_int_equal(gw_encoder_measure(many[i], huge + begins[i], NULL, &info), GW_OK);
+            assert_true(info.finite);
+        }
+        assert_int_equal(gw_encoders_combine(many, 5, &bad), GW_OK);
+        assert_int_equal(bad, round ? 3 : 5); /* all five of tensor 2 were sent, being the first */
+        for (int i = 0; i < 5; i++)
+            gw_encoder_commit(many[i], round == 0);
+    }
+    gw_encoder_destroy(one);
+    for (int i = 0; i < 5; i++)
+        gw_encoder_destroy(many[i]);
+}
+
+static void dense_steps_come_first(void **state)
+{
+    (void)state;
+    gw_encoder *encoder = encoder_of(NULL, "topk:ratio=0.01,dense=3", N);
+    static float g[N], sent[N];
+    for (uint32_t t = 0; t < 6; t++) {
+        numbers_fill_bell(t, g, N);
+        uint64_t n_sent = step(encoder, g, N, t, t != 1, sent); /* the second does not count */
+        if (t < 4)
+            assert_memory_equal(sent, g, sizeof g);
+        else if (t == 4)
+            assert_int_equal(n_sent, 30);
+    }
+    gw_encoder_destroy(encoder);
+}
+
+static void what_is_not_finite_is_found(void **state)
+{
+    (void)state;
+    const char *specs[] = {"topk", "topk:scope=global", "topk:dense=100"};
+    const float bad[] = {NAN, INFINITY, -INFINITY};
+    static float g[N], sent[N];
+    for (int s = 0; s < 3; s++) {
+        gw_encoder *encoder = encoder_of(NULL, specs[s], N);
+        numbers_fill_bell(1, g, N);
+        step(encoder, g, N, 0, true, sent);
+        gw_encoder_condition before = condition_of(encoder), after;
+        for (int b = 0; b < 3; b++) {
+            gw_measure info;
+            uint8_t dst[20000];
+            size_t n_bytes;
+            g[1234] = bad[b];
+            assert_int_equal(gw_encoder_measure(encoder, g, NULL, &info), GW_OK);
+            assert_false(info.finite);
+            assert_int_equal(info.bad_index, 1234);
+            assert_int_equal(gw_encoder_encode(encoder, g, NULL, &(gw_draw){.step = 1}, 0, N, dst, sizeof dst, &n_bytes), GW_ERR_NONFINITE);
+            gw_encoder_commit(encoder, b == 0); /* even where the caller says so: what is not finite is never kept */
+            after = condition_of(encoder);
+            assert_memory_equal(&after, &before, sizeof after);
+        }
+        gw_encoder_destroy(encoder);
+    }
+    /* gradient plus residual overflow */
+    gw_encoder *encoder = encoder_of(NULL, "topk:ratio=0.001", N);
+    gw_measure info;
+    for (uint32_t i = 0; i < N; i++)
+        g[i] = 3e38f;
+    step(encoder, g, N, 0, true, sent);
+    assert_int_equal(gw_encoder_measure(encoder, g, NULL, &info), GW_OK);
+    assert_false(info.finite);
+    assert_int_equal(info.bad_index, 3); /* the first three were sent */
+    gw_encoder_destroy(encoder);
+}
+
+static void a_saved_state_goes_on(void **state)
+{
+    (void)state;
+    const char *specs[] = {"topk:ratio=0.01,refresh=4", "topk:ratio=0.01,refresh=1", "topk:dense=9", "topk:value=bf16,ratio=0.1"};
+    static float g[N], sent[N], again[N];
+    for (int s = 0; s < 4; s++) {
+        gw_encoder *a = encoder_of(NULL, specs[s], N), *b = encoder_of(NULL, specs[s], N);
+        uint8_t *saved = room_for(gw_encoder_state_bytes(a), 1);
+        for (uint32_t t = 0; t < 20; t++) {
+            numbers_fill_bell(t, g, N);
+            if (t == 6) {
+                assert_int_equal(gw_encoder_save(a, saved, gw_encoder_state_bytes(a)), GW_OK);
+                assert_int_equal(gw_encoder_load(b, saved, gw_encoder_state_bytes(a)), GW_OK);
+            }
+            step(a, g, N, t, true, sent);
+            if (t >= 6) {
+                step(b, g, N, t, true, again);
+                assert_memory_equal(sent, again, sizeof sent);
+            }
+        }
+        /* Anything else is refused and changes nothing. */
+        gw_encoder_condition before = condition_of(b), after;
+        gw_encoder *other = encoder_of(NULL, specs[s], N + 1), *none = encoder_of(NULL, "none", N);
+        assert_int_equal(gw_encoder_load(other, saved, gw_encoder_state_bytes(a)), GW_ERR_ARGUMENT);
+        assert_int_equal(gw_encoder_load(none, saved, gw_encoder_state_bytes(a)), GW_ERR_ARGUMENT);
+        assert_int_equal(gw_encoder_load(none, NULL, 0), GW_OK);
+        assert_int_equal(gw_encoder_state_bytes(none), 0);
+        assert_int_equal(gw_encoder_save(a, saved, gw_encoder_state_bytes(a) - 1), GW_ERR_CAPACITY);
+        for (size_t cut = 0; cut < 100; cut++)
+            assert_int_equal(gw_encoder_load(b, saved, cut), GW_ERR_ARGUMENT);
+        for (uint64_t seed = 0; seed < 300; seed++) {
+            struct numbers numbers = numbers_from(seed);
+            size_t at = numbers_below(&numbers, (uint32_t)gw_encoder_state_bytes(b));
+            saved[at] ^= 1;
+            assert_int_equal(gw_encoder_load(b, saved, gw_encoder_state_bytes(b)), GW_ERR_ARGUMENT);
+            saved[at] ^= 1;
+        }
+        after = condition_of(b);
+        assert_memory_equal(&after, &before, sizeof after);
+        free(saved);
+        gw_encoder_destroy(a);
+        gw_encoder_destroy(b);
+        gw_encoder_destroy(other);
+        gw_encoder_destroy(none);
+    }
+}
+
+/* Four workers' states on three and on eight: the average contribution (1/N) sum e_i is kept to rounding. */
+static void states_move_to_other_numbers_of_workers(void **state)
+{
+    (void)state;
+    static float g[N], sent[N];
+    gw_encoder *workers[4], *fresh = encoder_of(NULL, "topk:ratio=0.01,refresh=1", N);
+    size_t n_bytes = gw_encoder_state_bytes(fresh);
+    void *states[4];
+    double mean[N] = {0}, scale[N] = {0};
+    for (uint32_t w = 0; w < 4; w++) {
+        workers[w] = encoder_of(NULL, "topk:ratio=0.01,refresh=1", N);
+        states[w] = room_for(n_bytes, 1);
+        for (uint32_t t = 0; t < 5; t++) {
+            numbers_fill_bell(10 * w + t, g, N);
+            step(workers[w], g, N, t, true, sent);
+        }
+        assert_int_equal(gw_encoder_save(workers[w], states[w], n_bytes), GW_OK);
+        for (uint32_t i = 0; i < N; i++) {
+            float e;
+            memcpy(&e, (char *)states[w] + n_bytes - 8 - 4 * (N - i), 4);
+            mean[i] += (double)e / 4;
+            scale[i] += fabs((double)e);
+        }
+    }
+    for (uint32_t m = 3; m <= 8; m += 5) {
+        uint8_t *merged = room_for(n_bytes, 1);
+        assert_int_equal(gw_states_merge((const void *const *)states, 4, n_bytes, merged), GW_OK);
+        assert_int_equal(gw_encoder_load(fresh, merged, n_bytes), GW_OK);
+        /* each of m workers begins with the same, so their average is it; seen by sending everything that waits */
+        gw_encoder_condition condition = condition_of(fresh);
+        double norm = 0;
+        for (uint32_t i = 0; i < N; i++) {
+            float e;
+            memcpy(&e, (char *)merged + n_bytes - 8 - 4 * (N - i), 4);
+            assert_true(fabs((double)e - mean[i]) <= 0x1p-23 * scale[i]);
+            norm += (double)e * (double)e;
+        }
+        assert_true(norm > 0 && fabs(condition.residual_norm - sqrt(norm)) < 1e-9 * sqrt(norm));
+        assert_int_equal(condition.threshold_age, 0); /* taken afresh */
+        free(merged);
+    }
+    ((uint8_t *)states[2])[60] ^= 1;
+    uint8_t *merged = room_for(n_bytes, 1);
+    assert_int_equal(gw_states_merge((const void *const *)states, 4, n_bytes, merged), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_states_merge((const void *const *)states, 0, n_bytes, merged), GW_ERR_ARGUMENT);
+    free(merged);
+    for (uint32_t w = 0; w < 4; w++) {
+        free(states[w]);
+        gw_encoder_destroy(workers[w]);
+    }
+    gw_encoder_destroy(fresh);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(runs_are_as_prescribed),
+        cmocka_unit_test(slices_are_parts_of_the_whole),
+        cmocka_unit_test(global_selection_is_that_of_one_tensor),
+        cmocka_unit_test(dense_steps_come_first),
+        cmocka_unit_test(what_is_not_finite_is_found),
+        cmocka_unit_test(a_saved_state_goes_on),
+        cmocka_unit_test(states_move_to_other_numbers_of_workers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
