@@ -53,13 +53,62 @@ uint32_t gw_select_list_slots(gw_context *context, const struct gw_select_list *
 
 /* ---- the k-th largest -------------------------------------------------------------------------------- */
 
+/* The k-th largest of n numbers from `low` to `high`, in linear time; x is used up. *k comes out as how many equal to it are
+ * among the k. */
+static uint32_t kth_largest(uint32_t *x, uint64_t n, uint64_t *k, uint32_t low, uint32_t high)
+{
+    uint32_t bins[2048];
+    while (low < high) {
+        unsigned n_bins = 16, shift = 0;
+        while (n_bins < 2048 && n_bins < n)
+            n_bins *= 2;
+        while ((high - low) >> shift >= n_bins)
+            shift++;
+        memset(bins, 0, n_bins * sizeof *bins);
+        for (uint64_t i = 0; i < n; i++)
+            bins[(x[i] - low) >> shift]++;
+        uint32_t bin = n_bins - 1;
+        for (; bins[bin] < *k; bin--)
+            *k -= bins[bin];
+        uint64_t n_left = 0;
+        for (uint64_t i = 0; i < n; i++) {
+            x[n_left] = x[i];
+            n_left += (x[i] - low) >> shift == bin;
+        }
+        n = n_left;
+        low += bin << shift;
+        uint32_t last = low + ((1u << shift) - 1);
+        high = last < high ? last : high;
+    }
+    return low;
+}
+
+/* Lists up to this length are ranked in a copy. */
+#define SMALL 65536u
+
+static gw_status find_small(gw_context *context, const struct gw_select_list *list, uint64_t k, uint32_t low, uint32_t high,
+                            struct gw_rank *rank)
+{
+    uint32_t *x = gw_alloc(context, (size_t)list->n, sizeof *x);
+    if (!x)
+        return GW_ERR_MEMORY;
+    uint64_t n = 0;
+    for (uint32_t p = 0; p < list->n_parts; p++)
+        for (uint64_t i = 0; i < list->parts[p].n; i++)
+            x[n++] = gw_select_bits(&list->parts[p], i);
+    rank->bits = kth_largest(x, n, &k, low, high);
+    rank->n_ties = k;
+    gw_free(context, x);
+    return GW_OK;
+}
+
 /* A histogram of the magnitudes from `low` to `high`, one a thread. */
-#define MOST_BINS_LOG2 13
+#define N_BINS 8192u
 struct histogram {
     const struct gw_select_list *list;
     uint32_t low, high;
-    unsigned shift, bins_log2;
-    uint64_t *bins; /* 2^bins_log2 of each slot */
+    unsigned shift;
+    uint64_t *bins; /* N_BINS of each slot */
 };
 
 static void count_chunk(uint64_t i, uint32_t slot, void *user)
@@ -67,7 +116,7 @@ static void count_chunk(uint64_t i, uint32_t slot, void *user)
     const struct histogram *h = user;
     struct gw_select_chunk chunk = gw_select_list_chunk(h->list, i);
     const struct gw_select_part *part = &h->list->parts[chunk.part];
-    uint64_t *bins = h->bins + ((size_t)slot << h->bins_log2);
+    uint64_t *bins = h->bins + (size_t)slot * N_BINS;
     uint32_t width = h->high - h->low;
     for (uint64_t e = chunk.begin; e < chunk.begin + chunk.n; e++) {
         uint32_t at = gw_select_bits(part, e) - h->low;
@@ -79,30 +128,27 @@ static void count_chunk(uint64_t i, uint32_t slot, void *user)
 gw_status gw_rank_find(gw_context *context, const struct gw_select_list *list, uint64_t k, uint32_t low, uint32_t high,
                        struct gw_rank *rank)
 {
+    if (list->n <= SMALL)
+        return find_small(context, list, k, low, high, rank);
     uint32_t n_slots = gw_select_list_slots(context, list);
-    struct histogram h = {.list = list, .low = low, .high = high, .bins_log2 = 4};
-    while (h.bins_log2 < MOST_BINS_LOG2 && list->n >> h.bins_log2)
-        h.bins_log2++;
-    size_t n_bins = (size_t)1 << h.bins_log2;
-    h.bins = gw_alloc(context, n_slots * n_bins, sizeof *h.bins);
+    struct histogram h = {.list = list, .low = low, .high = high};
+    h.bins = gw_alloc(context, (size_t)n_slots * N_BINS, sizeof *h.bins);
     if (!h.bins)
         return GW_ERR_MEMORY;
     /* k counts down by the elements above `high`, which narrows to the bin that holds the k-th until bins are one value wide. */
     while (h.low < h.high) {
         h.shift = 0;
-        while ((h.high - h.low) >> h.shift >= n_bins)
+        while ((h.high - h.low) >> h.shift >= N_BINS)
             h.shift++;
-        memset(h.bins, 0, n_slots * n_bins * sizeof *h.bins);
+        memset(h.bins, 0, (size_t)n_slots * N_BINS * sizeof *h.bins);
         gw_parallel_for(context, list->n_chunks, count_chunk, &h);
-        size_t bin = n_bins;
-        for (uint64_t above = 0; bin-- > 0; k -= above) {
-            above = 0;
-            for (uint32_t slot = 0; slot < n_slots; slot++)
-                above += h.bins[slot * n_bins + bin];
-            if (above >= k || bin == 0)
-                break;
-        }
-        uint32_t begin = h.low + ((uint32_t)bin << h.shift), last = begin + ((1u << h.shift) - 1);
+        for (uint32_t slot = 1; slot < n_slots; slot++)
+            for (uint32_t bin = 0; bin < N_BINS; bin++)
+                h.bins[bin] += h.bins[slot * (size_t)N_BINS + bin];
+        uint32_t bin = N_BINS - 1;
+        for (; h.bins[bin] < k; bin--)
+            k -= h.bins[bin];
+        uint32_t begin = h.low + (bin << h.shift), last = begin + ((1u << h.shift) - 1);
         h.low = begin;
         h.high = last < h.high ? last : h.high;
     }
@@ -118,16 +164,15 @@ gw_status gw_rank_find(gw_context *context, const struct gw_select_list *list, u
 
 uint64_t gw_rank_sample_size(uint64_t n)
 {
-    return n / 64 < LEAST_SAMPLE ? LEAST_SAMPLE : n / 64 > MOST_SAMPLE ? MOST_SAMPLE : n / 64;
+    return n / 256 < LEAST_SAMPLE ? LEAST_SAMPLE : n / 256 > MOST_SAMPLE ? MOST_SAMPLE : n / 256;
 }
 
 uint64_t gw_rank_sample_place(uint64_t n, uint64_t s)
 {
     /* Anywhere in the s-th of equal runs: nothing periodic follows. */
-    uint64_t n_sample = gw_rank_sample_size(n), begin = s * n / n_sample, end = (s + 1) * n / n_sample;
-    uint64_t mixed = (s + 1) * 0x9E3779B97F4A7C15u;
+    uint64_t run = n / gw_rank_sample_size(n), mixed = (s + 1) * 0x9E3779B97F4A7C15u;
     mixed = (mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9u;
-    return begin + (mixed >> 32) % (end - begin);
+    return s * run + (uint64_t)((unsigned __int128)mixed * run >> 64);
 }
 
 gw_status gw_rank_guess(gw_context *context, const struct gw_select_list *list, uint64_t k, uint32_t *bits, uint64_t *most)
@@ -165,6 +210,7 @@ gw_status gw_rank_guess(gw_context *context, const struct gw_select_list *list, 
     if (status == GW_OK)
         status = gw_rank_find(context, &of_sample, (uint64_t)j, 0, 0x7FFFFFFFu, &rank);
     gw_free(context, sample);
-    *bits = rank.bits;
+    if (status == GW_OK)
+        *bits = rank.bits;
     return status;
 }

@@ -37,7 +37,7 @@ struct gw_rank {
     uint64_t n_ties; /* how many elements equal to it are among the k */
 };
 
-/* The k-th largest of the list, k from 1 to its length. It is known to be at least `low`; nothing is above `high`. */
+/* The k-th largest of the list, k from 1 to its length, in time linear in that. All magnitudes must be from `low` to `high`. */
 gw_status gw_rank_find(gw_context *context, const struct gw_select_list *list, uint64_t k, uint32_t low, uint32_t high,
                        struct gw_rank *rank);
 

@@ -71,7 +71,7 @@ static void expand_ref(const uint64_t *kept, uint64_t n, const float *values, ui
         out[i] = kept[i / 64] >> (i % 64) & 1 ? *values++ : 0;
 }
 
-static void add_ref(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, float *sum)
+void gw_select_add_ref(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, float *sum)
 {
     (void)n_values;
     for (uint64_t w = 0; w < gw_div_up(n, 64); w++)
@@ -79,4 +79,4 @@ static void add_ref(const uint64_t *kept, uint64_t n, const float *values, uint6
             sum[64 * w + (uint64_t)__builtin_ctzll(bits)] += *values++;
 }
 
-const struct gw_select_kernels gw_select_kernels_ref = {"scalar", select_ref, expand_ref, add_ref};
+const struct gw_select_kernels gw_select_kernels_ref = {"scalar", select_ref, expand_ref, gw_select_add_ref};

@@ -42,6 +42,9 @@ struct gw_select_kernels {
     void (*add)(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, float *sum);
 };
 
+/* One by one; what a set uses where masked loads and stores gain nothing. */
+void gw_select_add_ref(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, float *sum);
+
 /* "scalar", "avx2" and "avx512". */
 extern const struct gw_select_kernels gw_select_kernels_ref;
 #if defined(__x86_64__)

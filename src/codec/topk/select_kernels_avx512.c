@@ -141,12 +141,13 @@ TARGET static void add_avx512(const uint64_t *kept, uint64_t n, const float *val
     const float *end = values + n_values;
     for (uint64_t i = 0; i < n; i += 64) {
         uint64_t word = kept[i / 64];
-        if (!word)
+        if (__builtin_popcountll(word) < 8) { /* below, one by one is faster */
+            for (; word; word &= word - 1)
+                sum[i + (uint64_t)__builtin_ctzll(word)] += *values++;
             continue;
+        }
         for (uint64_t j = i; word; j += 16, word >>= 16) {
             __mmask16 mask = (__mmask16)word;
-            if (!mask)
-                continue;
             __m512 x = take(&values, end, mask);
             _mm512_mask_storeu_ps(sum + j, mask, _mm512_add_ps(_mm512_maskz_loadu_ps(mask, sum + j), x));
         }

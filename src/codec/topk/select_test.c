@@ -560,6 +560,63 @@ static void what_is_not_finite_is_reported(void **state)
             }
 }
 
+/* An allocator whose memory runs out after some blocks. */
+struct scarce {
+    int left, in_use;
+};
+
+static void *scarce_alloc(size_t bytes, void *user)
+{
+    struct scarce *scarce = user;
+    void *memory = scarce->left-- > 0 ? malloc(bytes) : NULL;
+    scarce->in_use += memory != NULL;
+    return memory;
+}
+
+static void scarce_free(void *memory, void *user)
+{
+    struct scarce *scarce = user;
+    scarce->in_use -= memory != NULL;
+    free(memory);
+}
+
+static void memory_may_run_out_anywhere(void **state)
+{
+    (void)state;
+    struct scarce scarce = {.left = 1000};
+    const gw_allocator allocator = {scarce_alloc, scarce_free, &scarce};
+    const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator, .n_threads = 2};
+    gw_context *context;
+    assert_int_equal(gw_context_create(&options, &context), GW_OK);
+    /* Of the second kind the guess is wrong, and everything is ranked. */
+    static const enum kind kinds[] = {BELL, SAMPLE_LARGE};
+    for (int which = 0; which < 2; which++) {
+        struct tensor t[2] = {tensor_of(200, BELL, 1), tensor_of(150000, kinds[which], 2)};
+        struct gw_select_part parts[2] = {t[0].part, t[1].part};
+        uint64_t k = 8000;
+        float *values = room_for(150000, 4), threshold;
+        for (int call = 0; call < 3; call++) {
+            int before = scarce.in_use, n_refused = 0;
+            gw_status status = GW_ERR_MEMORY;
+            for (; status == GW_ERR_MEMORY; n_refused++) {
+                scarce.left = n_refused;
+                status = call == 0   ? gw_select_exact(context, parts, 2, k, GW_SELECT_BF16, values, &threshold)
+                         : call == 1 ? gw_select_find(context, parts, 2, k, &threshold)
+                                     : gw_select_above(context, &parts[1], 0, 1, GW_SELECT_F32, values, 150000);
+                assert_int_equal(scarce.in_use, before);
+            }
+            assert_int_equal(status, GW_OK);
+            assert_true(n_refused > (call == 2 ? 2 : 5));
+        }
+        free(values);
+        tensor_free(&t[0]);
+        tensor_free(&t[1]);
+    }
+    scarce.left = 1000;
+    gw_context_destroy(context);
+    assert_int_equal(scarce.in_use, 0);
+}
+
 int main(void)
 {
     find_sets();
@@ -577,6 +634,7 @@ int main(void)
         cmocka_unit_test(the_largest_of_a_list_are_selected),
         cmocka_unit_test(what_is_above_is_selected),
         cmocka_unit_test(what_is_not_finite_is_reported),
+        cmocka_unit_test(memory_may_run_out_anywhere),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     for (uint32_t c = 0; c < 3; c++)
