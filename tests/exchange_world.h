@@ -429,18 +429,17 @@ static void world_check_ok(const struct world *w)
     }
 }
 
-/* The averages of one step, worked out with the codec's own functions on whole tensors. */
-static void world_reference(const struct world *w, uint32_t step, float **averages)
+/* The averages of one step, worked out with the codec's own functions on whole tensors. encoders: tensor t's of rank r in
+ * encoders[r * n_tensors + t]; they keep the codec's state from step to step. */
+static void world_reference(const struct world *w, uint32_t step, gw_encoder **encoders, float **averages)
 {
-    gw_encoder **encoders = calloc((size_t)w->n * w->n_tensors, sizeof *encoders);
     float **gradients = calloc((size_t)w->n * w->n_tensors, sizeof *gradients);
     float **shared = calloc(w->n_tensors, sizeof *shared); /* of each tensor, the largest of all members */
     float largest = 0;
     for (uint32_t t = 0; t < w->n_tensors; t++) {
         float *own = NULL;
         for (uint32_t r = 0; r < w->n; r++) {
-            size_t at = (size_t)t * w->n + r;
-            assert_int_equal(gw_encoder_create(w->context, w->codec, &w->tensors[t], &encoders[at]), GW_OK);
+            size_t at = (size_t)r * w->n_tensors + t;
             uint64_t n_shared = gw_encoder_shared_count(encoders[at]);
             if (r == 0) {
                 shared[t] = calloc(n_shared + 1, sizeof(float));
@@ -456,14 +455,16 @@ static void world_reference(const struct world *w, uint32_t step, float **averag
         }
         free(own);
     }
+    for (uint32_t r = 0; r < w->n && gw_codec_is_global(w->codec); r++)
+        assert_int_equal(gw_encoders_combine(encoders + (size_t)r * w->n_tensors, w->n_tensors, NULL), GW_OK);
     for (uint32_t t = 0; t < w->n_tensors; t++) {
         const void **frames = calloc(w->n, sizeof *frames);
         size_t *sizes = calloc(w->n, sizeof *sizes);
-        uint64_t n_shared = gw_encoder_shared_count(encoders[(size_t)t * w->n]);
+        uint64_t n_shared = gw_encoder_shared_count(encoders[t]);
         for (uint64_t i = 0; i < n_shared && gw_codec_is_global(w->codec); i++)
             shared[t][i] = largest;
         for (uint32_t r = 0; r < w->n; r++) {
-            size_t at = (size_t)t * w->n + r, capacity = gw_encoder_bound(encoders[at], w->sizes[t]);
+            size_t at = (size_t)r * w->n_tensors + t, capacity = gw_encoder_bound(encoders[at], w->sizes[t]);
             gw_draw draw = {.seed = w->seed, .rank = r, .step = step};
             void *frame = malloc(capacity);
             assert_int_equal(gw_encoder_encode(encoders[at], gradients[at], n_shared ? shared[t] : NULL, &draw, 0,
@@ -479,8 +480,7 @@ static void world_reference(const struct world *w, uint32_t step, float **averag
         free(average);
         for (uint32_t r = 0; r < w->n; r++) {
             free((void *)frames[r]);
-            gw_encoder_destroy(encoders[(size_t)t * w->n + r]);
-            free(gradients[(size_t)t * w->n + r]);
+            free(gradients[(size_t)r * w->n_tensors + t]);
         }
         free(frames);
         free(sizes);
@@ -488,13 +488,18 @@ static void world_reference(const struct world *w, uint32_t step, float **averag
     }
     free(shared);
     free(gradients);
-    free(encoders);
+    for (size_t i = 0; i < (size_t)w->n * w->n_tensors; i++)
+        gw_encoder_commit(encoders[i], true);
 }
 
 /* All members hold the same bits, and those are the reference's, in every step that was committed. */
 static void world_check_averages(const struct world *w)
 {
     float **want = calloc(w->n_tensors, sizeof *want);
+    size_t n_encoders = (size_t)w->n * w->n_tensors;
+    gw_encoder **encoders = calloc(n_encoders, sizeof *encoders);
+    for (size_t i = 0; i < n_encoders; i++)
+        assert_int_equal(gw_encoder_create(w->context, w->codec, &w->tensors[i % w->n_tensors], &encoders[i]), GW_OK);
     for (uint32_t t = 0; t < w->n_tensors; t++)
         want[t] = calloc(w->sizes[t] + 1, sizeof(float));
     for (uint32_t step = 0; step < w->n_steps; step++) {
@@ -503,7 +508,7 @@ static void world_check_averages(const struct world *w)
         for (uint32_t r = 1; r < w->n; r++)
             if (w->members[r].hash[step] != w->members[0].hash[step])
                 fail_msg("%s, step %u: ranks 0 and %u of %u hold different averages", w->spec, step, r, w->n);
-        world_reference(w, step, want);
+        world_reference(w, step, encoders, want);
         for (uint32_t t = 0; t < w->n_tensors; t++)
             if (memcmp(want[t], w->members[0].average[step][t], w->sizes[t] * sizeof(float)))
                 fail_msg("%s, %u members, step %u: the average of tensor %u is not what the codec itself gives",
@@ -512,6 +517,9 @@ static void world_check_averages(const struct world *w)
     for (uint32_t t = 0; t < w->n_tensors; t++)
         free(want[t]);
     free(want);
+    for (size_t i = 0; i < n_encoders; i++)
+        gw_encoder_destroy(encoders[i]);
+    free(encoders);
 }
 
 #endif

@@ -1,9 +1,11 @@
 /* gradwire encode: a worker's tensor into a frame. */
 #include "tool.h"
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct encode_job {
     const char *in_path, *out_path, *spec, *scaler, *state, *nonfinite;
@@ -75,6 +77,42 @@ static int load_scalers(const char *given, uint64_t count, float *shared)
     return status;
 }
 
+/* Takes up the state that an earlier call left; a file that is not there yet is one that nothing was left in. */
+static int load_state(encode_job *job)
+{
+    size_t n_bytes = gw_encoder_state_bytes(job->encoder);
+    if (n_bytes == 0)
+        return tool_wrong_use("--state: codec %s keeps nothing between calls; leave --state away", gw_codec_name(job->codec));
+    if (access(job->state, F_OK) != 0 && errno == ENOENT)
+        return 0;
+    size_t got;
+    void *bytes = tool_read_file(job->state, &got);
+    if (!bytes)
+        return TOOL_FAILED;
+    gw_status result = gw_encoder_load(job->encoder, bytes, got);
+    free(bytes);
+    return result < 0 ? tool_fail_status(result, job->state) : 0;
+}
+
+/* What was encoded counts as sent. */
+static int save_state(encode_job *job)
+{
+    size_t n_bytes = gw_encoder_state_bytes(job->encoder);
+    uint8_t *bytes = tool_alloc(n_bytes, 1);
+    tool_output output = TOOL_OUTPUT_CLOSED;
+    int status = bytes && tool_output_open(&output, job->state) == 0 ? 0 : TOOL_FAILED;
+    if (status == 0) {
+        gw_encoder_commit(job->encoder, true);
+        gw_status result = gw_encoder_save(job->encoder, bytes, n_bytes);
+        status = result < 0 ? tool_fail_status(result, job->state) : 0;
+    }
+    if (status == 0 && (tool_output_write(&output, bytes, n_bytes) != 0 || tool_output_commit(&output) != 0))
+        status = TOOL_FAILED;
+    tool_output_discard(&output);
+    free(bytes);
+    return status;
+}
+
 /* Opens everything that encoding needs. Returns 0, or an exit status with the message printed. */
 static int prepare(encode_job *job)
 {
@@ -83,9 +121,6 @@ static int prepare(encode_job *job)
         result = gw_codec_parse(job->context, job->spec, &job->codec);
     if (result < 0)
         return tool_fail_status(result, NULL);
-    if (job->state)
-        return tool_wrong_use("--state: codec %s keeps nothing between calls; leave --state away",
-                              gw_codec_name(job->codec));
     if (tool_read_tensor(job->in_path, &job->tensor) != 0)
         return TOOL_FAILED;
     char name[GW_MAX_NAME];
@@ -100,7 +135,7 @@ static int prepare(encode_job *job)
                               gw_codec_canonical(job->codec));
     if (!(job->shared = tool_alloc(count, sizeof(float))))
         return TOOL_FAILED;
-    return 0;
+    return job->state ? load_state(job) : 0;
 }
 
 /* Fills job->frame. Returns 0, or an exit status with the message printed; TOOL_DONE with *skipped set where the tensor is
@@ -121,6 +156,9 @@ static int encode(encode_job *job, bool *skipped)
         tool_note("%s: element %llu is %g: skipped, nothing is written", job->in_path, index, (double)value);
         return 0;
     }
+    result = gw_encoders_combine(&job->encoder, 1, NULL);
+    if (result < 0)
+        return tool_fail_status(result, job->in_path);
     int status = job->scaler ? load_scalers(job->scaler, gw_encoder_shared_count(job->encoder), job->shared) : 0;
     if (status)
         return status;
@@ -143,7 +181,7 @@ static int deliver(encode_job *job)
     if (job->json && tool_frame_examine(job->context, job->out_path, &job->frame, &facts) != 0)
         return TOOL_FAILED;
     if (tool_output_write(&job->output, job->frame.bytes, job->frame.n_bytes) != 0 ||
-        tool_output_commit(&job->output) != 0)
+        tool_output_commit(&job->output) != 0 || (job->state && save_state(job) != 0))
         return TOOL_FAILED;
     tool_note("%s: %llu elements, %zu bytes, code %s%s", job->out_path, (unsigned long long)info->n_elems,
               info->frame_bytes, info->code, info->entropy ? " with entropy stage" : "");
@@ -165,7 +203,8 @@ int gw_cmd_encode(int argc, char **argv)
          TOOL_TEXT, &job.scaler, 0, 0},
         {"--nonfinite", "stop|skip", "at a NaN or Inf: fail (default), or write nothing and succeed", TOOL_TEXT,
          &job.nonfinite, 0, 0},
-        {"--state", "FILE", "codec state between calls; only for codecs that keep one", TOOL_TEXT, &job.state, 0, 0},
+        {"--state", "FILE", "codec state (residual, threshold): read where FILE is there, written after OUT.gw", TOOL_OUTPUT, &job.state, 0,
+         0},
         {"--json", NULL, "one JSON object on standard output: what inspect says of OUT.gw", TOOL_FLAG, &job.json, 0, 0},
     };
     const tool_usage usage = {

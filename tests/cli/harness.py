@@ -31,6 +31,9 @@ CODECS = [
     "ternary:bucket=4096,share=off",
     "ternary:scope=global",
     "ternary:min=1000000",
+    "topk:ratio=0.1",
+    "topk:ratio=0.01,scope=global,value=bf16",
+    "topk:value=f16",
 ]
 
 

@@ -40,7 +40,8 @@ class Hash(harness.Case):
 
     def test_other_scalers_and_codecs(self):
         hashes = [self.same(codec) for codec in ("none", "bf16", "ternary:share=off", "ternary:bucket=512", "ternary:clip=0",
-                                                 "ternary:scope=global")]
+                                                 "ternary:scope=global", "topk:ratio=0.05,refresh=3",
+                                                 "topk:ratio=0.05,refresh=3,scope=global,value=bf16")]
         self.assertEqual(len(set(hashes)), len(hashes), "different codecs gave the same parameters")
 
     def test_seed_changes_everything(self):
