@@ -9,7 +9,9 @@
 /* What random numbers are used for; each use has its own stream. Part of the wire format: never renumber. */
 enum gw_purpose {
     GW_PURPOSE_TERNARY = 1,     /* the draw of ternary values */
-    GW_PURPOSE_TERNARY_TIE = 2, /* its tie-breaking bits */
+    GW_PURPOSE_TERNARY_TIE = 2, /* its tie-breaking bits; of other draws, too, the number after their own */
+    GW_PURPOSE_GSPAR = 3,       /* which elements gspar sends */
+    GW_PURPOSE_UNIFORM = 5,     /* which uniform sends */
     GW_PURPOSE_TRAINER = 64     /* the trainer's own: 64..95 */
 };
 

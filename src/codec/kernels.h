@@ -4,12 +4,14 @@
 #define GW_CODEC_KERNELS_H
 
 #include "base/cpu.h"
+#include "base/philox.h"
 #include "codec/measure.h"
 
 /* A ternary draw. Element e is drawn nonzero where its random bits are below |f(g_e)| * to_threshold (TernGrad eq. 3). */
 struct gw_ternary_draw {
     float clip;         /* f(g) = g limited to +-clip; FLT_MAX: no clipping (eq. 21) */
     float to_threshold; /* 2^32 / s, rounded so that s * to_threshold >= 2^32 */
+    enum gw_purpose purpose; /* the number after it breaks ties */
     uint64_t seed;
     uint32_t step, rank, tensor_id;
 };

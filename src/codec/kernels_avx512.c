@@ -114,7 +114,7 @@ TARGET static void draw_avx512(const struct gw_ternary_draw *draw, const float *
     }
     /* Only the counter's first word differs between lanes, so half of rounds 1 and 2 is the same for the whole tensor. */
     uint32_t counter[4];
-    gw_philox_counter(counter, 0, draw->step, GW_PURPOSE_TERNARY, draw->rank, draw->tensor_id);
+    gw_philox_counter(counter, 0, draw->step, draw->purpose, draw->rank, draw->tensor_id);
     uint64_t p1 = (uint64_t)GW_PHILOX_M1 * counter[2];
     uint32_t c0_1 = (uint32_t)(p1 >> 32) ^ counter[1] ^ k0, c1_1 = (uint32_t)p1;
     uint64_t p2 = (uint64_t)GW_PHILOX_M0 * c0_1;

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/threads.h"
+#include "codec/draw.h"
 #include "codec/ternary/ternary.h"
 #include "wire/bytes.h"
 
@@ -151,51 +152,6 @@ gw_status ternary_measure(gw_encoder *encoder, const float *g, float *shared, gw
     return GW_OK;
 }
 
-/* ---- draw ------------------------------------------------------------------------------------ */
-
-/* The least s whose 2^32/s is far from overflow; smaller tensors are scaled up by 2^64 first, which is exact. */
-#define TINY_SCALER 0x1p-90f
-
-/* Draws elements [begin, end) of the tensor into bitmaps that begin at element `base`. Whole groups go straight to the
- * kernel; groups cut by a bucket or the tensor's end go through a copy with zeros around, which are never drawn. */
-static void draw_range(struct gw_ternary_draw *draw, const float *g, float s, uint64_t begin, uint64_t end, uint64_t base,
-                       struct ternary_bits *bits)
-{
-    const struct gw_kernels *kernels = gw_kernels_now();
-    float clip = draw->clip, up = 1;
-    if (s == 0)
-        return;
-    if (s < TINY_SCALER) {
-        up = 0x1p64f;
-        s *= up;
-        draw->clip = clip < 1 ? clip * up : FLT_MAX;
-    }
-    draw->to_threshold = 0x1p32f / s;
-    if (s * draw->to_threshold < 0x1p32f) /* the largest element is drawn for certain */
-        draw->to_threshold = nextafterf(draw->to_threshold, FLT_MAX);
-    while (begin < end) {
-        uint64_t group = begin / GW_DRAW_GROUP, group_begin = group * GW_DRAW_GROUP, w = (group_begin - base) / 64;
-        if (begin == group_begin && end - begin >= GW_DRAW_GROUP && up == 1) {
-            uint64_t n_groups = (end - begin) / GW_DRAW_GROUP;
-            kernels->draw(draw, g + begin, group, n_groups, bits->nonzero + w, bits->sign + w);
-            begin += n_groups * GW_DRAW_GROUP;
-            continue;
-        }
-        float copy[GW_DRAW_GROUP] = {0};
-        uint64_t stop = end < group_begin + GW_DRAW_GROUP ? end : group_begin + GW_DRAW_GROUP, nonzero[2], sign[2];
-        for (uint64_t e = begin; e < stop; e++)
-            copy[e - group_begin] = g[e] * up;
-        kernels->draw(draw, copy, group, 1, nonzero, sign);
-        /* The last word of a chunk may be the last there is. */
-        for (uint64_t half = 0; half < 2 && w + half < CHUNK_WORDS; half++) {
-            bits->nonzero[w + half] |= nonzero[half];
-            bits->sign[w + half] |= sign[half];
-        }
-        begin = stop;
-    }
-    draw->clip = clip;
-}
-
 /* ---- encode ---------------------------------------------------------------------------------- */
 
 struct encoding {
@@ -221,8 +177,8 @@ static void encode_chunk(uint64_t i, uint32_t index, void *user)
     uint64_t bucket = ternary_bucket(e->encoder), n_words = (n + 63) / 64;
     memset(bits->nonzero, 0, n_words * 8);
     memset(bits->sign, 0, n_words * 8);
-    struct gw_ternary_draw draw = {.seed = e->draw->seed, .step = e->draw->step, .rank = e->draw->rank,
-                                   .tensor_id = e->encoder->tensor.id};
+    struct gw_ternary_draw draw = {.purpose = GW_PURPOSE_TERNARY, .seed = e->draw->seed, .step = e->draw->step,
+                                   .rank = e->draw->rank, .tensor_id = e->encoder->tensor.id};
     for (uint64_t at = begin; at < end;) {
         uint64_t b = bucket ? at / bucket : 0;
         uint64_t stop = bucket && (b + 1) * bucket < end ? (b + 1) * bucket : end;
@@ -232,7 +188,7 @@ static void encode_chunk(uint64_t i, uint32_t index, void *user)
         }
         if (state->stats[b].max_bits < 0x7F800000u) { /* else found out after the whole pass */
             draw.clip = state->clip[b];
-            draw_range(&draw, e->g, e->scalers[b], at, stop, begin, bits);
+            gw_draw_range(&draw, e->g, e->scalers[b], at, stop, begin, bits->nonzero, bits->sign, CHUNK_WORDS);
         }
         at = stop;
     }
