@@ -173,6 +173,34 @@ static int encode(encode_job *job, bool *skipped)
     return result < 0 ? tool_fail_status(result, job->in_path) : 0;
 }
 
+/* What only the one who has the gradient can say: the variance factor sum Q^2 / sum g^2 (GSpar), and what waits in the state. */
+static int add_analysis(encode_job *job, json_t *object)
+{
+    uint64_t n = job->tensor.n_elems;
+    float *sent = tool_alloc(n, sizeof *sent);
+    if (!sent)
+        return -1;
+    double sum_sent = 0, sum = 0;
+    gw_status result = gw_decode(job->context, job->frame.bytes, job->frame.n_bytes, sent, n);
+    for (uint64_t i = 0; i < n && result >= 0; i++) {
+        sum_sent += (double)sent[i] * (double)sent[i];
+        sum += (double)job->tensor.values[i] * (double)job->tensor.values[i];
+    }
+    free(sent);
+    if (result < 0) {
+        tool_fail_status(result, job->out_path);
+        return -1;
+    }
+    int failed = json_object_set_new(object, "variance_factor", sum > 0 ? json_real(sum_sent / sum) : json_null());
+    if (gw_encoder_state_bytes(job->encoder) > 0 && job->state) {
+        gw_encoder_condition condition;
+        gw_encoder_describe(job->encoder, &condition);
+        failed |= json_object_update_new(object, json_pack("{s:f, s:f, s:I}", "residual_norm", condition.residual_norm, "threshold",
+                                                           condition.threshold, "threshold_age", (json_int_t)condition.threshold_age));
+    }
+    return failed ? -1 : 0;
+}
+
 /* Writes the frame and tells about it. Returns an exit status. */
 static int deliver(encode_job *job)
 {
@@ -185,7 +213,14 @@ static int deliver(encode_job *job)
         return TOOL_FAILED;
     tool_note("%s: %llu elements, %zu bytes, code %s%s", job->out_path, (unsigned long long)info->n_elems,
               info->frame_bytes, info->code, info->entropy ? " with entropy stage" : "");
-    return job->json ? tool_print_json(tool_frame_json(&job->frame, &facts)) : TOOL_DONE;
+    if (!job->json)
+        return TOOL_DONE;
+    json_t *object = tool_frame_json(&job->frame, &facts);
+    if (object && add_analysis(job, object) != 0) {
+        json_decref(object);
+        return TOOL_FAILED;
+    }
+    return tool_print_json(object);
 }
 
 int gw_cmd_encode(int argc, char **argv)
@@ -205,7 +240,7 @@ int gw_cmd_encode(int argc, char **argv)
          &job.nonfinite, 0, 0},
         {"--state", "FILE", "codec state (residual, threshold): read where FILE is there, written after OUT.gw", TOOL_OUTPUT, &job.state, 0,
          0},
-        {"--json", NULL, "one JSON object on standard output: what inspect says of OUT.gw", TOOL_FLAG, &job.json, 0, 0},
+        {"--json", NULL, "one JSON object on standard output: what inspect says of OUT.gw, and the variance factor", TOOL_FLAG, &job.json, 0, 0},
     };
     const tool_usage usage = {
         .synopsis = "encode --codec SPEC [options] IN.f32|IN.npy -o OUT.gw",

@@ -17,9 +17,17 @@ static int print_frame(const char *path, const tool_frame *frame, const tool_fra
     printf("  elements   %llu, %llu of them nonzero\n", n, (unsigned long long)facts->nonzeros);
     printf("  bytes      %zu, of them payload %zu\n", info->frame_bytes, info->payload_bytes);
     printf("  bits       %.4f an element", facts->bits_per_element);
-    if (info->n_scalers > 0)
+    if (info->n_scalers > 0 && !facts->parts.sparse)
         printf("; entropy of the symbols %.4f", facts->entropy_bits);
     printf("\n");
+    if (facts->parts.sparse) {
+        const gw_frame_parts *p = &facts->parts;
+        double sent = p->n_sent ? (double)p->n_sent : 1;
+        printf("  sent       %llu, %.4g %% of all, %.2f bits each\n", (unsigned long long)p->n_sent,
+               n ? 100 * (double)p->n_sent / (double)n : 0, 8 * (double)info->frame_bytes / sent);
+        printf("  of these   positions %.2f (entropy %.2f), signs %.2f, values %.2f, head %.2f\n", (double)p->position_bits / sent,
+               p->position_entropy_bits / sent, (double)p->sign_bits / sent, (double)p->value_bits / sent, (double)p->head_bits / sent);
+    }
     if (info->bucket > 0)
         printf("  scalers    %llu, one for every %llu elements\n", (unsigned long long)info->n_scalers,
                (unsigned long long)info->bucket);
@@ -37,7 +45,8 @@ int gw_cmd_inspect(int argc, char **argv)
         .synopsis = "inspect IN.gw [--json]",
         .about =
             "Checks a frame and shows what it holds. Bits per element count the payload; the entropy beside it is the\n"
-            "order-0 entropy of the frame's ternary values or integer sums (0 for float frames).",
+            "order-0 entropy of the frame's ternary values or integer sums (0 for others). Of sparse frames: what an element\n"
+            "that is sent costs, and of that the positions, beside their entropy.",
         .example = "gradwire inspect grad.gw --json",
         .options = options,
         .n_options = 1,

@@ -23,13 +23,13 @@ int tool_read_frame(const char *path, tool_frame *out)
     return -1;
 }
 
-/* Whether every value of a frame is finite: for ternary frames that of the scalers; float frames are decoded. */
+/* Whether every value of a frame is finite: for ternary frames that of the scalers; others are decoded. */
 static int check_finite(gw_context *context, const char *path, const tool_frame *frame, bool *finite)
 {
     *finite = true;
     for (uint64_t i = 0; i < frame->info.n_scalers; i++)
         *finite = *finite && isfinite(gw_frame_scaler(frame->bytes, frame->n_bytes, i));
-    if (frame->info.n_scalers > 0 || frame->info.n_elems == 0)
+    if (strcmp(frame->info.codec, "ternary") == 0 || frame->info.n_elems == 0)
         return 0;
     float *values = tool_alloc(frame->info.n_elems, sizeof(float));
     if (!values)
@@ -48,6 +48,8 @@ int tool_frame_examine(gw_context *context, const char *path, const tool_frame *
     *out = (tool_frame_facts){0};
     gw_status status =
         gw_frame_symbols(context, frame->bytes, frame->n_bytes, NULL, &out->nonzeros, &out->entropy_bits);
+    if (status >= 0)
+        status = gw_frame_read_parts(context, frame->bytes, frame->n_bytes, &out->parts);
     if (status < 0) {
         tool_fail_status(status, path);
         return -1;
@@ -88,6 +90,16 @@ json_t *tool_frame_json(const tool_frame *frame, const tool_frame_facts *facts)
             failed |= json_object_set(object, "scalers", all);
         }
         json_decref(all);
+    }
+    if (facts->parts.sparse) {
+        const gw_frame_parts *p = &facts->parts;
+        failed |= json_object_update_new(
+            object, json_pack("{s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:f}", "sent", (json_int_t)p->n_sent, "own_values",
+                              (json_int_t)p->n_values, "density",
+                              info->n_elems ? (double)p->n_sent / (double)info->n_elems : 0.0, "head_bits",
+                              (json_int_t)p->head_bits, "position_bits", (json_int_t)p->position_bits, "sign_bits",
+                              (json_int_t)p->sign_bits, "value_bits", (json_int_t)p->value_bits, "position_entropy_bits",
+                              p->position_entropy_bits));
     }
     failed |= json_object_set_new(object, "finite", json_boolean(facts->finite));
     failed |= json_object_set_new(object, "checksum", json_string("ok"));

@@ -165,6 +165,7 @@ int tool_read_frame(const char *path, tool_frame *out);
 typedef struct tool_frame_facts {
     uint64_t nonzeros;
     double entropy_bits, bits_per_element;
+    gw_frame_parts parts;
     bool finite;
 } tool_frame_facts;
 

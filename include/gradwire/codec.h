@@ -214,6 +214,20 @@ GW_API float gw_frame_scaler(const void *src, size_t src_bytes, uint64_t i);
 GW_API gw_status gw_frame_symbols(gw_context *context, const void *src, size_t src_bytes, uint64_t *counts,
                                   uint64_t *n_nonzero, double *entropy_bits);
 
+/* What a frame's bits are spent on. */
+typedef struct gw_frame_parts {
+    bool sparse;              /* positions are told apart; else the payload counts as values, and all elements as sent */
+    uint64_t n_sent;          /* elements whose position is sent */
+    uint64_t n_values;        /* those of them with a value of their own (gspar's part A) */
+    uint64_t head_bits;       /* header, scalers, table, padding */
+    uint64_t position_bits;   /* which elements, and which part each belongs to */
+    uint64_t sign_bits;       /* of elements without a value of their own */
+    uint64_t value_bits;
+    double position_entropy_bits; /* n * H(absent, without value, with value) */
+} gw_frame_parts;
+/* Errors: GW_ERR_FRAME_*, GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
+GW_API gw_status gw_frame_read_parts(gw_context *context, const void *src, size_t src_bytes, gw_frame_parts *out);
+
 /* Decodes one frame into out[0..n_elems). n_elems must be the frame's. Nothing is written outside out; on error
  * its contents are unspecified. Errors: GW_ERR_FRAME_*, GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
 GW_API gw_status gw_decode(gw_context *context, const void *src, size_t src_bytes, float *out, uint64_t n_elems);

@@ -66,6 +66,8 @@ struct gw_codec_record {
     gw_status (*check_frame)(const struct gw_frame *frame);
     gw_status (*decode)(gw_context *context, const struct gw_frame *frame, float *out);
     gw_status (*symbols)(gw_context *context, const struct gw_frame *frame, uint64_t *counts);
+    /* Fills all but head_bits, in fields that are 0. NULL: the codec does not tell parts apart. */
+    gw_status (*parts)(gw_context *context, const struct gw_frame *frame, gw_frame_parts *out);
     /* frames: n of them, agreeing in slice, codec, step; sorted by rank. */
     size_t (*reduce_bound)(const struct gw_frame *first, uint32_t n);
     gw_status (*reduce)(gw_context *context, const struct gw_frame *frames, uint32_t n, const void *options, uint8_t *dst,
@@ -77,7 +79,7 @@ struct gw_codec_record {
 
 /* All codecs, NULL-ended. A new codec is one folder and one line there. */
 extern const struct gw_codec_record *const gw_codec_records[];
-extern const struct gw_codec_record gw_codec_none, gw_codec_bf16, gw_codec_f16, gw_codec_ternary, gw_codec_topk;
+extern const struct gw_codec_record gw_codec_none, gw_codec_bf16, gw_codec_f16, gw_codec_ternary, gw_codec_topk, gw_codec_gspar, gw_codec_uniform;
 
 const struct gw_codec_record *gw_codec_record_by_id(uint8_t wire_id);
 

@@ -105,6 +105,32 @@ gw_status gw_frame_symbols(gw_context *context, const void *src, size_t src_byte
     return status;
 }
 
+/* -count * log2(count / n) */
+static double part_entropy(uint64_t count, uint64_t n)
+{
+    return count ? -(double)count * log2((double)count / (double)n) : 0;
+}
+
+gw_status gw_frame_read_parts(gw_context *context, const void *src, size_t src_bytes, gw_frame_parts *out)
+{
+    struct gw_frame frame;
+    const struct gw_codec_record *record;
+    if (!out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_frame_read_parts: out is NULL");
+    GW_TRY(read_frame(src, src_bytes, &frame, &record));
+    *out = (gw_frame_parts){.sparse = record->parts};
+    if (record->parts) {
+        GW_TRY(record->parts(context, &frame, out));
+        out->position_entropy_bits = part_entropy(frame.count - out->n_sent, frame.count) +
+                                     part_entropy(out->n_sent - out->n_values, frame.count) + part_entropy(out->n_values, frame.count);
+    } else {
+        out->n_sent = out->n_values = frame.count;
+        out->value_bits = 8 * (uint64_t)frame.payload_bytes;
+    }
+    out->head_bits = 8 * (uint64_t)frame.frame_bytes - out->position_bits - out->sign_bits - out->value_bits;
+    return GW_OK;
+}
+
 size_t gw_reduce_bound(const void *const *frames, const size_t *frame_bytes, uint32_t n_frames)
 {
     struct gw_frame frame;

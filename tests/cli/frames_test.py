@@ -209,5 +209,24 @@ class Frames(harness.Case):
             self.refused(1, "scaler", "--codec", "ternary", source, says=f"element {at} is")
 
 
+class Parts(harness.Case):
+    def test_sparse_frames_tell_what_their_bits_are_spent_on(self):
+        source = random.Random(3)
+        g = self.write_f32("g.f32", [source.gauss(0, 1)**3 for _ in range(20000)])
+        for codec, sent in [("topk:ratio=0.01", 200), ("topk:ratio=0.01,value=bf16", 200)]:
+            out = self.path("g.gw")
+            encoded = self.ok_json("encode", "--codec", codec, g, "-o", out)
+            said = self.ok_json("inspect", out)
+            self.assertEqual(said["sent"], sent)
+            self.assertEqual(said["density"], sent / 20000)
+            self.assertEqual(said["value_bits"], sent * (16 if "bf16" in codec else 32))
+            self.assertEqual(said["sign_bits"], 0)
+            self.assertEqual(said["head_bits"] + said["position_bits"] + said["value_bits"], 8 * said["frame_bytes"])
+            self.assertLess(said["position_bits"], 1.05 * said["position_entropy_bits"])
+            self.assertTrue(0 < encoded["variance_factor"] < 1, "the largest hold much of the energy, and not all")
+            self.assertIn("200, 1 % of all", self.ok("inspect", out))
+        self.assertNotIn("sent", self.ok_json("encode", "--codec", "ternary", g, "-o", out))
+
+
 if __name__ == "__main__":
     harness.main()

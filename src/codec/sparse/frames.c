@@ -109,6 +109,28 @@ static gw_status symbols(gw_context *context, const struct gw_frame *frame, uint
     return status;
 }
 
+static gw_status parts(gw_context *context, const struct gw_frame *frame, gw_frame_parts *out)
+{
+    struct gw_sparse_scratch *scratch;
+    GW_TRY(gw_sparse_scratch_create(context, &scratch));
+    gw_status status = GW_OK;
+    size_t at = 0;
+    for (uint64_t c = 0, n_chunks = gw_sparse_n_chunks(frame); c < n_chunks && status == GW_OK; c++) {
+        struct gw_sparse_chunk chunk;
+        size_t begin = gw_sparse_chunk_begin(frame, c, &at);
+        status = gw_sparse_read(frame, c, begin, at, scratch, &chunk);
+        if (status < 0)
+            break;
+        out->n_sent += chunk.n_kept;
+        out->n_values += chunk.n_values;
+        out->position_bits += chunk.position_bits;
+        out->sign_bits += chunk.sign_bits;
+        out->value_bits += 8 * (uint64_t)(frame->payload + at - chunk.values);
+    }
+    gw_sparse_scratch_destroy(context, scratch);
+    return status;
+}
+
 /* ---- the owner's sum ------------------------------------------------------------------------- */
 
 struct summing {
@@ -240,7 +262,7 @@ static const char *const sparse_codes[] = {"f32", "bf16", "f16", NULL}, *const g
 
 #define SPARSE_RECORD(variable, text, number, codes)                                                                      \
     const struct gw_codec_record variable = {.info = {.name = text, .wire_id = number, .lossy = true}, .code_names = codes, \
-                                             .check_frame = check_frame, .decode = decode, .symbols = symbols,             \
+                                             .check_frame = check_frame, .decode = decode, .symbols = symbols, .parts = parts, \
                                              .reduce_bound = reduce_bound, .reduce = reduce}
 
 SPARSE_RECORD(gw_frames_sparse, "sparse", GW_WIRE_SPARSE, sparse_codes);

@@ -129,12 +129,15 @@ gw_status gw_sparse_read(const struct gw_frame *frame, uint64_t c, size_t begin,
     struct gw_bit_reader reader = {.src = frame->payload + begin, .n_bits = 8 * (uint64_t)(end - begin)};
     GW_TRY(gw_gaps_get(&reader, n, scratch->kept, &chunk->n_kept));
     chunk->n_values = chunk->n_kept;
+    chunk->position_bits = (uint32_t)reader.at;
     if (frame->codec == GW_WIRE_GSPAR) {
         GW_TRY(get_where(&reader, scratch->kept, chunk->n_kept, n_words, scratch->string, scratch->exact, &chunk->n_values));
+        chunk->position_bits = (uint32_t)reader.at;
         for (uint32_t w = 0; w < n_words; w++)
             scratch->rest[w] = scratch->kept[w] & ~scratch->exact[w];
         GW_TRY(get_where(&reader, scratch->rest, chunk->n_kept - chunk->n_values, n_words, scratch->string, scratch->negative,
                          &negatives));
+        chunk->sign_bits = (uint32_t)reader.at - chunk->position_bits;
         chunk->exact = scratch->exact;
         chunk->negative = scratch->negative;
     }

@@ -38,6 +38,7 @@ void gw_sparse_write(const struct gw_sparse_source *source, struct gw_sparse_scr
 struct gw_sparse_chunk {
     const uint64_t *kept, *exact, *negative; /* the latter two of gspar, else NULL */
     uint32_t n, n_kept, n_values;
+    uint32_t position_bits, sign_bits; /* of the strings; the rest is values and padding */
     const uint8_t *values;
 };
 

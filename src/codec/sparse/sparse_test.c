@@ -138,9 +138,14 @@ static void positions_are_near_their_entropy(void **state)
                 struct whole_frame frame = frame_of_slice(kinds[k].codec, 0, &s, 0);
                 gw_frame_info info;
                 assert_int_equal(gw_frame_parse(frame.bytes, frame.size, &info), GW_OK);
+                gw_frame_parts parts;
+                assert_int_equal(gw_frame_read_parts(NULL, frame.bytes, frame.size, &parts), GW_OK);
+                assert_true(parts.sparse && parts.n_sent == s.n_kept && parts.n_values == s.n_values && parts.value_bits == 32 * s.n_values);
+                assert_int_equal(parts.head_bits + parts.position_bits + parts.sign_bits + parts.value_bits, 8 * frame.size);
                 double p = (double)s.n_kept / (double)n, a = (double)s.n_values / (double)s.n_kept;
                 double least = (double)n * entropy_of(p) + (double)s.n_kept * entropy_of(a);
                 double bits = 8.0 * (double)(info.payload_bytes - 4 * s.n_values) - (double)(s.n_kept - s.n_values);
+                CHECK(fabs(parts.position_entropy_bits - least) < 1e-6 * least, "entropy %g", parts.position_entropy_bits);
                 CHECK(bits < 1.05 * least, "%s, %llu elements, %g of them: %g bits of positions, entropy %g, %.2f %% over", info.codec,
                       (unsigned long long)n, densities[d], bits, least, 100 * (bits / least - 1));
                 free(frame.bytes);
