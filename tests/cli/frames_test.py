@@ -2,6 +2,7 @@
 
 import json
 import math
+import random
 import statistics
 import struct
 
