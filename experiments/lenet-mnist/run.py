@@ -5,24 +5,15 @@
 
 One line of results.tsv for every finished run; a run whose line is there is not repeated, so the grid can be
 interrupted at any time and goes on where it was. table.txt is made anew from results.tsv after every run.
-Standard library only.
 """
-import argparse
-import concurrent.futures
-import datetime
-import fnmatch
-import json
-import os
 import pathlib
-import platform
-import subprocess
 import sys
-import threading
-import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-RESULTS = HERE / "results.tsv"
-TABLE = HERE / "table.txt"
+sys.path.insert(0, str(HERE.parent))
+
+import grid
+
 COLUMNS = ["run", "workers", "optimizer", "codec", "seed", "steps", "test_accuracy", "train_loss", "bytes_up", "bytes_down",
            "dense_bytes", "images_per_second", "replicas_identical", "parameter_hash", "date"]
 
@@ -36,7 +27,7 @@ VARIANTS = {"no-clip": "ternary:clip=0", "unshared": "ternary:share=off", "globa
 PAPER_WORST = 0.22
 
 
-def grid():
+def all_runs():
     """All runs, (name, workers, optimizer, codec name, specification, seed), the most telling first."""
     runs = []
     for workers in (4, 1, 2, 8, 16, 32, 64):
@@ -52,54 +43,22 @@ def grid():
     return [r for r in runs if r[3] not in VARIANTS] + [r for r in runs if r[3] in VARIANTS]
 
 
-def read_results():
-    if not RESULTS.exists():
-        return {}
-    rows = [line.rstrip("\n").split("\t") for line in RESULTS.read_text().splitlines() if line]
-    return {row[0]: dict(zip(COLUMNS, row)) for row in rows[1:]}
-
-
-lock = threading.Lock()
-
-
-def append(row):
-    with lock:
-        new = not RESULTS.exists()
-        with RESULTS.open("a") as out:
-            if new:
-                out.write("\t".join(COLUMNS) + "\n")
-            out.write("\t".join(str(row[c]) for c in COLUMNS) + "\n")
-            out.flush()
-            os.fsync(out.fileno())
-        write_table()
-
-
 def run_one(args, run):
     name, workers, optimizer, codec, spec, seed = run
-    command = [args.tool, "train", "--net", "lenet", "--data", args.data, "--workers", str(workers), "--codec", spec,
-               "--batch", str(BATCH), "--steps", str(STEPS), *OPTIMIZERS[optimizer], "--schedule", "poly:0.5",
-               "--weight-decay", "0.0005", "--seed", str(seed), "--plan", "single", "--timeout", "600", "--json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if done.returncode:
-        return f"{name}: failed: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else done.returncode}"
-    s = json.loads(done.stdout)
-    if not s["replicas_identical"]:
-        return f"{name}: replicas differ"
-    append({"run": name, "workers": workers, "optimizer": optimizer, "codec": codec, "seed": seed,
-            "date": datetime.date.today().isoformat(), **{k: s[k] for k in COLUMNS if k in s and k not in ("codec", "workers", "seed")}})
-    return f"{name}: {100 * s['test_accuracy']:.2f} %"
+    s = grid.train(args, "--net", "lenet", "--data", args.data, "--workers", workers, "--codec", spec, "--batch", BATCH, "--steps",
+                   STEPS, *OPTIMIZERS[optimizer], "--schedule", "poly:0.5", "--weight-decay", "0.0005", "--seed", seed, "--plan",
+                   "single", "--timeout", "600")
+    return {**{k: s[k] for k in COLUMNS if k in s}, "workers": workers, "optimizer": optimizer, "codec": codec, "seed": seed}
 
 
 def accuracy(rows, workers, optimizer, codec):
-    found = [100 * float(r["test_accuracy"]) for r in rows
-             if int(r["workers"]) == workers and r["optimizer"] == optimizer and r["codec"] == codec]
-    return found
+    return [100 * float(r["test_accuracy"]) for r in rows
+            if int(r["workers"]) == workers and r["optimizer"] == optimizer and r["codec"] == codec]
 
 
-def write_table():
-    rows = list(read_results().values())
+def table(rows):
     lines = ["LeNet on MNIST: test accuracy in percent after 10,000 steps of batch 64 (TernGrad, figure 3)",
-             f"machine: {cpu_name()}, {os.cpu_count()} cores; {datetime.date.today().isoformat()}; experiments/lenet-mnist/run.py",
+             f"{grid.machine()}; experiments/lenet-mnist/run.py",
              "", f"{'optimizer':10} {'N':>3} {'seeds':>5} {'float':>8} {'ternary':>8} {'difference':>11}"]
     differences = []
     for optimizer in OPTIMIZERS:
@@ -124,45 +83,8 @@ def write_table():
             mean = sum(accuracy(rows, 4, optimizer, codec)) / len(found)
             up, down = (sum(int(r["dense_bytes"]) for r in found) / sum(int(r[k]) for r in found) for k in ("bytes_up", "bytes_down"))
             lines.append(f"{optimizer:10} {codec:10} {len(found):5} {mean:9.2f} {up:14.2f} {down:16.2f}")
-    temporary = TABLE.with_suffix(".new")
-    temporary.write_text("\n".join(lines) + "\n")
-    temporary.replace(TABLE)
-
-
-def cpu_name():
-    try:
-        for line in open("/proc/cpuinfo"):
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor()
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder with MNIST's files")
-    parser.add_argument("--tool", default=str(HERE.parent.parent / "build/release/gradwire"))
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
-    parser.add_argument("--only", default="*", help="runs whose name matches, e.g. 'n4-*'")
-    parser.add_argument("--table", action="store_true", help="only make table.txt anew")
-    args = parser.parse_args()
-    if args.table:
-        write_table()
-        return 0
-    if not args.data:
-        parser.error("--data is needed")
-    done = read_results()
-    todo = [r for r in grid() if r[0] not in done and fnmatch.fnmatch(r[0], args.only)]
-    print(f"{len(done)} runs done, {len(todo)} to do", file=sys.stderr)
-    start, failed = time.monotonic(), 0
-    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        for i, text in enumerate(pool.map(lambda r: run_one(args, r), todo), 1):
-            failed += "failed" in text or "differ" in text
-            left = (time.monotonic() - start) / i * (len(todo) - i)
-            print(f"[{i}/{len(todo)}] {text}; about {left / 60:.0f} min left", file=sys.stderr, flush=True)
-    return 1 if failed else 0
+    return lines
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(grid.Grid(HERE, COLUMNS, table).main(__doc__, all_runs(), run_one))

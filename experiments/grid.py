@@ -1,0 +1,113 @@
+"""What the experiments share: a grid of trainings that can be interrupted at any time and goes on where it was.
+
+One line of results.tsv for every finished run; a run whose line is there is not repeated. table.txt is made anew from
+results.tsv after every run. Standard library only."""
+import argparse
+import concurrent.futures
+import csv
+import datetime
+import fnmatch
+import json
+import os
+import pathlib
+import platform
+import subprocess
+import sys
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+lock = threading.Lock()
+
+
+def machine():
+    name = platform.processor()
+    try:
+        for line in open("/proc/cpuinfo"):
+            if line.startswith("model name"):
+                name = line.split(":", 1)[1].strip()
+                break
+    except OSError:
+        pass
+    return f"machine: {name}, {os.cpu_count()} cores; {datetime.date.today().isoformat()}"
+
+
+class Grid:
+    """columns: of results.tsv, the first is the run's name. table(rows): the lines of table.txt."""
+
+    def __init__(self, here, columns, table):
+        self.results, self.table = here / "results.tsv", here / "table.txt"
+        self.columns, self.lines = columns, table
+
+    def rows(self):
+        if not self.results.exists():
+            return []
+        with self.results.open(newline="") as file:
+            return list(csv.DictReader(file, delimiter="\t"))
+
+    def add(self, row):
+        with lock:
+            new = not self.results.exists()
+            with self.results.open("a") as out:
+                if new:
+                    out.write("\t".join(self.columns) + "\n")
+                out.write("\t".join(str(row[c]) for c in self.columns) + "\n")
+                out.flush()
+                os.fsync(out.fileno())
+            self.write_table()
+
+    def write_table(self):
+        temporary = self.table.with_suffix(".new")
+        temporary.write_text("\n".join(self.lines(self.rows())) + "\n")
+        temporary.replace(self.table)
+
+    def main(self, doc, runs, run_one, needs_data=True):
+        """runs: tuples that begin with the run's name. run_one(args, run) returns the row, or raises Failed."""
+        parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser.add_argument("--data", help="folder with the data's files")
+        parser.add_argument("--tool", default=str(ROOT / "build/release/gradwire"))
+        parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+        parser.add_argument("--only", default="*", help="runs whose name matches, e.g. 'n4-*'")
+        parser.add_argument("--table", action="store_true", help="only make table.txt anew")
+        args = parser.parse_args()
+        if args.table:
+            self.write_table()
+            return 0
+        if not args.data and needs_data:
+            parser.error("--data is needed")
+        done = {row[self.columns[0]] for row in self.rows()}
+        todo = [r for r in runs if r[0] not in done and fnmatch.fnmatch(r[0], args.only)]
+        print(f"{len(done)} runs done, {len(todo)} to do", file=sys.stderr)
+        start, failed = time.monotonic(), 0
+
+        def one(run):
+            try:
+                row = run_one(args, run)
+            except Failed as why:
+                return f"{run[0]}: {why}", 1
+            self.add({self.columns[0]: run[0], "date": datetime.date.today().isoformat(), **row})
+            return f"{run[0]}: done", 0
+
+        with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+            pending = [pool.submit(one, run) for run in todo]
+            for i, future in enumerate(concurrent.futures.as_completed(pending), 1):
+                text, bad = future.result()
+                failed += bad
+                left = (time.monotonic() - start) / i * (len(todo) - i)
+                print(f"[{i}/{len(todo)}] {text}; about {left / 60:.0f} min left", file=sys.stderr, flush=True)
+        return 1 if failed else 0
+
+
+class Failed(Exception):
+    pass
+
+
+def train(args, *words):
+    """Runs `gradwire train`; the summary, whose replicas must be identical."""
+    done = subprocess.run([args.tool, "train", *map(str, words), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise Failed("failed: " + (done.stderr.strip().splitlines() or [str(done.returncode)])[-1])
+    summary = json.loads(done.stdout)
+    if not summary["replicas_identical"]:
+        raise Failed("replicas differ")
+    return summary
