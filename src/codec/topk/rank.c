@@ -77,8 +77,7 @@ static uint32_t kth_largest(uint32_t *x, uint64_t n, uint64_t *k, uint32_t low, 
         }
         n = n_left;
         low += bin << shift;
-        uint32_t last = low + ((1u << shift) - 1);
-        high = last < high ? last : high;
+        high = low + ((1u << shift) - 1);
     }
     return low;
 }
@@ -148,9 +147,8 @@ gw_status gw_rank_find(gw_context *context, const struct gw_select_list *list, u
         uint32_t bin = N_BINS - 1;
         for (; h.bins[bin] < k; bin--)
             k -= h.bins[bin];
-        uint32_t begin = h.low + (bin << h.shift), last = begin + ((1u << h.shift) - 1);
-        h.low = begin;
-        h.high = last < h.high ? last : h.high;
+        h.low += bin << h.shift;
+        h.high = h.low + ((1u << h.shift) - 1);
     }
     *rank = (struct gw_rank){h.low, k};
     gw_free(context, h.bins);

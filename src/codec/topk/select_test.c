@@ -443,6 +443,7 @@ static void the_largest_are_selected_around_chunks(void **state)
             uint64_t k = pick == 0 ? n : pick == 1 ? 1 + numbers_below(&numbers, (uint32_t)n) : pick == 2 ? n / 1000 + 1 : gw_div_up(n, 100);
             check_tensor(n, kind, kind, k, (l + kind) % 3);
         }
+    check_tensor(1500001, BELL, 1, 15001, GW_SELECT_F32); /* long enough for all threads to wake up */
 }
 
 /* Samples of these tensors say nothing of the rest: too much, or too little, is above the guess. */
@@ -507,7 +508,8 @@ static void what_is_above_is_selected(void **state)
     (void)state;
     for (uint64_t seed = 0; seed < 600; seed++) {
         struct numbers numbers = numbers_from(seed);
-        uint64_t n = seed % 50 == 0 ? 60000 + numbers_below(&numbers, 150000) : numbers_below(&numbers, 3000);
+        /* Chunks enough for threads to wake up before all is done, and to find values in another order. */
+        uint64_t n = seed == 13 ? 3000001 : seed % 50 == 0 ? 60000 + numbers_below(&numbers, 150000) : numbers_below(&numbers, 3000);
         struct tensor t = tensor_of(n, seed % N_KINDS, seed);
         float threshold = gw_bits_float(some_threshold(&numbers, t.g, t.residual, n));
         uint64_t n_ties = seed % 3 == 0 ? numbers_below(&numbers, 20) : 0;
