@@ -58,16 +58,17 @@ static gw_context *context_short_of(struct shortage *shortage, uint32_t n_thread
         CHECK(status_ == GW_OK, "%s: %s gives %d: %s", spec, #call, status_, gw_last_error());                                       \
     } while (0)
 
-enum { N = 66000, WORKERS = 2 };
+/* LONG: more than one chunk of sparse frames, and gspar looks at a sample first. */
+enum { N = 66000, LONG = 270000, WORKERS = 2 };
 
 /* All that is made of a gradient: pushes, the push of a fused call, the average, and its values. */
 struct work {
     struct whole_frame pushes[WORKERS], fused, average;
-    float out[N], push_out[N];
+    float out[LONG], push_out[LONG];
     uint64_t n_nonzero;
 };
 
-static void do_work(gw_context *context, struct shortage *shortage, const char *spec, const float *g, struct work *work)
+static void do_work(gw_context *context, struct shortage *shortage, const char *spec, const float *g, uint64_t n, struct work *work)
 {
     gw_codec *codec = NULL;
     STEP(gw_codec_parse(context, spec, &codec));
@@ -75,15 +76,15 @@ static void do_work(gw_context *context, struct shortage *shortage, const char *
     uint8_t *bytes = NULL;
     for (uint32_t r = 0; r < WORKERS; r++) {
         gw_encoder *encoder = NULL;
-        const gw_tensor tensor = {.name = "w", .id = 3, .n_elems = N};
+        const gw_tensor tensor = {.name = "w", .id = 3, .n_elems = n};
         const gw_draw draw = {.seed = 5, .rank = r};
         STEP(gw_encoder_create(context, codec, &tensor, &encoder));
         uint64_t n_shared = gw_encoder_shared_count(encoder);
         float *shared = room_for(n_shared, sizeof *shared);
-        bound = gw_encoder_bound(encoder, N);
+        bound = gw_encoder_bound(encoder, n);
         bytes = room_for(bound, 1);
         STEP(gw_encoder_measure(encoder, g, shared, NULL));
-        STEP(gw_encoder_encode(encoder, g, NULL, &draw, 0, N, bytes, bound, &size));
+        STEP(gw_encoder_encode(encoder, g, NULL, &draw, 0, n, bytes, bound, &size));
         work->pushes[r] = frame_of(bytes, size);
         if (r == 0) {
             gw_encoder *other = NULL;
@@ -108,8 +109,8 @@ static void do_work(gw_context *context, struct shortage *shortage, const char *
     STEP(gw_reduce(context, frames, sizes, WORKERS, &options, bytes, bound, &size));
     work->average = frame_of(bytes, size);
     free(bytes);
-    STEP(gw_decode(context, frames[0], sizes[0], work->push_out, N));
-    STEP(gw_decode(context, work->average.bytes, work->average.size, work->out, N));
+    STEP(gw_decode(context, frames[0], sizes[0], work->push_out, n));
+    STEP(gw_decode(context, work->average.bytes, work->average.size, work->out, n));
     STEP(gw_frame_symbols(context, work->average.bytes, work->average.size, NULL, &work->n_nonzero, NULL));
     gw_codec_destroy(codec);
 }
@@ -138,15 +139,19 @@ static void any_allocation_may_fail(void **state)
                            "ternary:skip=w",
                            "none",
                            "bf16",
-                           "f16"};
-    static float g[N];
+                           "f16",
+                           "gspar:eps=0.1",
+                           "gspar:density=0.3",
+                           "uniform"};
+    static float g[LONG];
     static struct work expected, work;
-    numbers_fill_bell(4, g, N);
+    numbers_fill_bell(4, g, LONG);
     for (size_t k = 0; k < sizeof specs / sizeof *specs; k++)
         for (uint32_t threads = 1; threads <= 2; threads++) {
+            uint64_t n = specs[k][0] == 'g' || specs[k][0] == 'u' ? LONG : N;
             struct shortage none = {0};
             gw_context *context = context_short_of(&none, threads);
-            do_work(context, &none, specs[k], g, &expected);
+            do_work(context, &none, specs[k], g, n, &expected);
             int n_calls = none.calls;
             gw_context_destroy(context);
             assert_int_equal(none.live, 0);
@@ -157,13 +162,13 @@ static void any_allocation_may_fail(void **state)
                     context = context_short_of(&shortage, threads);
                     shortage.fail_at = at;
                     shortage.for_good = for_good;
-                    do_work(context, &shortage, specs[k], g, &work);
+                    do_work(context, &shortage, specs[k], g, n, &work);
                     assert_true(shortage.failed >= 1);
                     for (int r = 0; r < WORKERS; r++)
                         CHECK(same_frame(work.pushes[r], expected.pushes[r]), "%s, %u threads, allocation %d", specs[k], threads, at);
                     CHECK(same_frame(work.fused, expected.fused), "%s, %u threads, allocation %d", specs[k], threads, at);
                     CHECK(same_frame(work.average, expected.average), "%s, %u threads, allocation %d", specs[k], threads, at);
-                    CHECK(same_floats(work.out, expected.out, N) && same_floats(work.push_out, expected.push_out, N) &&
+                    CHECK(same_floats(work.out, expected.out, n) && same_floats(work.push_out, expected.push_out, n) &&
                               work.n_nonzero == expected.n_nonzero,
                           "%s, %u threads, allocation %d", specs[k], threads, at);
                     free_work(&work);
@@ -178,10 +183,10 @@ static void any_allocation_may_fail(void **state)
 static void encoding_again_takes_no_memory(void **state)
 {
     (void)state;
-    const char *specs[] = {"ternary", "ternary:code=gaps,entropy=on", "ternary:bucket=512", "none"};
+    const char *specs[] = {"ternary", "ternary:code=gaps,entropy=on", "ternary:bucket=512", "none", "gspar", "uniform"};
     static float g[N];
     numbers_fill_bell(4, g, N);
-    for (size_t k = 0; k < 4; k++)
+    for (size_t k = 0; k < sizeof specs / sizeof *specs; k++)
         for (uint32_t threads = 1; threads <= 2; threads++) {
             struct shortage shortage = {0};
             gw_context *context = context_short_of(&shortage, threads);

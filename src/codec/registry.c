@@ -2,7 +2,7 @@
 #include "codec/sparse/sparse.h"
 
 const struct gw_codec_record *const gw_codec_records[] = {&gw_codec_none, &gw_codec_bf16, &gw_codec_f16, &gw_codec_ternary,
-                                                          &gw_codec_topk, NULL};
+                                                          &gw_codec_gspar, &gw_codec_uniform, &gw_codec_topk, NULL};
 
 static const struct gw_codec_record *const by_wire_id[GW_WIRE_END] = {
     [GW_WIRE_NONE] = &gw_codec_none,       [GW_WIRE_BF16] = &gw_codec_bf16,     [GW_WIRE_F16] = &gw_codec_f16,

@@ -1,0 +1,137 @@
+/* GSpar: element i is sent with probability p_i = min(|g_i| / q, 1), as g_i / p_i: where p_i = 1 that is g_i itself (part A), else it
+ * is q with g_i's sign (part B), q being one number of the frame. */
+#include "base/error.h"
+#include "base/memory.h"
+#include "codec/draw.h"
+#include "codec/gspar/solve.h"
+#include "codec/sparse/encode.h"
+#include "wire/bytes.h"
+
+#include <stddef.h>
+
+struct gspar_options {
+    double eps, density;
+};
+
+struct gspar_state {
+    struct gspar_scratch solving;
+    struct gspar_solution solution;
+    struct gw_sparse_memory *memory;
+};
+
+static gw_status gspar_open(gw_encoder *encoder)
+{
+    encoder->state = gw_calloc(encoder->context, 1, sizeof(struct gspar_state));
+    return encoder->state ? GW_OK : GW_ERR_MEMORY;
+}
+
+static void gspar_close(gw_encoder *encoder)
+{
+    struct gspar_state *state = encoder->state;
+    if (!state)
+        return;
+    gspar_scratch_fini(encoder->context, &state->solving);
+    gw_sparse_memory_destroy(encoder->context, state->memory);
+    gw_free(encoder->context, state);
+    encoder->state = NULL;
+}
+
+static bool average_is_float(const gw_encoder *encoder)
+{
+    (void)encoder;
+    return true;
+}
+
+static size_t payload_bound(const gw_encoder *encoder, uint64_t n_elems)
+{
+    (void)encoder;
+    return gw_sparse_bound(GW_WIRE_GSPAR, n_elems);
+}
+
+static gw_status gspar_measure(gw_encoder *encoder, const float *g, float *shared, gw_measure *info)
+{
+    struct gspar_state *state = encoder->state;
+    const struct gspar_options *o = encoder->options;
+    uint64_t n = encoder->tensor.n_elems;
+    (void)shared;
+    struct gw_stats stats = gw_stats_run(encoder->context, g, n);
+    gw_measure_from_stats(&stats, g, n, info);
+    if (!info->finite)
+        return GW_OK;
+    struct gspar_target target = {o->density > 0 ? GSPAR_DENSITY : GSPAR_EPS, o->density > 0 ? o->density : o->eps};
+    return gspar_solve(encoder->context, g, n, &stats, target, &state->solving, &state->solution);
+}
+
+/* ---- encode ---------------------------------------------------------------------------------- */
+
+struct picking {
+    const float *g;
+    float q;
+    struct gw_ternary_draw draw;
+};
+
+/* Elements drawn before those with values of their own are looked for: they are in the cache then. */
+#define PIECE 16384
+
+static void pick(const void *user, uint64_t begin, uint32_t n, struct gw_sparse_picked *picked)
+{
+    const struct picking *p = user;
+    struct gw_ternary_draw draw = p->draw;
+    float *values = picked->values;
+    draw.clip = p->q;
+    for (uint32_t at = 0; at < n; at += PIECE) {
+        uint32_t m = n - at < PIECE ? n - at : PIECE, w = at / 64, n_words = (m + 63) / 64;
+        gw_draw_range(&draw, p->g, p->q, begin + at, begin + at + m, begin + at, picked->kept + w, picked->negative + w, n_words);
+        for (uint32_t i = w; i < w + n_words; i++) {
+            const float *g = p->g + begin + 64 * (uint64_t)i;
+            uint64_t exact = 0;
+            for (uint64_t bits = picked->kept[i]; bits; bits &= bits - 1) {
+                uint32_t e = (uint32_t)__builtin_ctzll(bits);
+                bool above = g[e] > p->q || g[e] < -p->q;
+                *values = g[e];
+                values += above;
+                exact |= (uint64_t)above << e;
+            }
+            picked->exact[i] = exact;
+        }
+    }
+}
+
+static gw_status gspar_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw, uint8_t *dst,
+                              struct gw_frame *frame)
+{
+    struct gspar_state *state = encoder->state;
+    (void)shared;
+    struct picking p = {.g = g, .q = state->solution.slope,
+                        .draw = {.purpose = GW_PURPOSE_GSPAR, .seed = draw->seed, .step = draw->step, .rank = draw->rank,
+                                 .tensor_id = encoder->tensor.id}};
+    gw_put_float(dst + GW_HEADER_BYTES, p.q);
+    return gw_sparse_encode(encoder, &state->memory, pick, &p, dst, frame);
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static const gw_codec_option options[] = {
+    {"eps", "1", "1e-9 to 1e9", "the variance is at most 1 + eps times that of the gradient itself; the fewest elements are sent"},
+    {"density", "0", "0 to 1; 0: eps says", "this share of the elements is sent on average (the greedy method); eps is not used"},
+};
+
+#define AT(field) offsetof(struct gspar_options, field)
+static const struct gw_option_rule rules[] = {
+    {GW_OPTION_NUMBER, AT(eps), 1e-9, 1e9, NULL},
+    {GW_OPTION_NUMBER, AT(density), 0, 1, NULL},
+};
+
+const struct gw_codec_record gw_codec_gspar = {
+    .info = {.name = "gspar", .summary = "the fewest elements for a given variance, drawn without bias",
+             .source = "GSpar: Wangni et al., NeurIPS 2018", .options = options, .n_options = sizeof options / sizeof *options,
+             .wire_id = GW_WIRE_GSPAR, .lossy = true, .unbiased = true},
+    .rules = rules,
+    .options_bytes = sizeof(struct gspar_options),
+    .open = gspar_open,
+    .close = gspar_close,
+    .average_is_float = average_is_float,
+    .payload_bound = payload_bound,
+    .measure = gspar_measure,
+    .encode = gspar_encode,
+};

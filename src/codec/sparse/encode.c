@@ -1,0 +1,118 @@
+#include "codec/sparse/encode.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/threads.h"
+#include "wire/bytes.h"
+
+struct slot {
+    struct gw_sparse_picked picked;
+    struct gw_sparse_scratch *scratch;
+};
+
+struct gw_sparse_memory {
+    uint32_t n_slots; /* one a thread */
+    uint8_t *wave;    /* a chunk for each, where there is more than one */
+    size_t stride;
+    size_t *sizes; /* of a wave's chunks */
+    struct slot *slots;
+};
+
+void gw_sparse_memory_destroy(gw_context *context, struct gw_sparse_memory *memory)
+{
+    if (!memory)
+        return;
+    for (uint32_t i = 0; memory->slots && i < memory->n_slots; i++) {
+        gw_free(context, memory->slots[i].picked.values);
+        gw_sparse_scratch_destroy(context, memory->slots[i].scratch);
+    }
+    gw_free(context, memory->slots);
+    gw_free(context, memory->sizes);
+    gw_free(context, memory->wave);
+    gw_free(context, memory);
+}
+
+static gw_status create(const gw_encoder *encoder, struct gw_sparse_memory **out)
+{
+    gw_context *context = encoder->context;
+    uint64_t n = encoder->tensor.n_elems, most = n < GW_SPARSE_CHUNK ? n : GW_SPARSE_CHUNK;
+    struct gw_sparse_memory *memory = gw_calloc(context, 1, sizeof *memory);
+    if (!memory)
+        return GW_ERR_MEMORY;
+    memory->n_slots = n > GW_SPARSE_CHUNK ? gw_thread_count(context) : 1;
+    memory->stride = GW_HEADER_BYTES + gw_sparse_bound(encoder->record->info.wire_id, most);
+    memory->slots = gw_calloc(context, memory->n_slots, sizeof *memory->slots);
+    memory->sizes = gw_alloc(context, memory->n_slots, sizeof *memory->sizes);
+    gw_status status = memory->slots && memory->sizes ? GW_OK : GW_ERR_MEMORY;
+    for (uint32_t i = 0; i < memory->n_slots && status == GW_OK; i++) {
+        status = gw_sparse_scratch_create(context, &memory->slots[i].scratch);
+        memory->slots[i].picked.values = gw_alloc(context, most, sizeof(float));
+        if (!memory->slots[i].picked.values)
+            status = GW_ERR_MEMORY;
+    }
+    if (memory->n_slots > 1 && status == GW_OK) {
+        memory->wave = gw_alloc(context, memory->n_slots, memory->stride);
+        status = memory->wave ? GW_OK : GW_ERR_MEMORY;
+    }
+    if (status < 0)
+        gw_sparse_memory_destroy(context, memory);
+    else
+        *out = memory;
+    return status;
+}
+
+struct encoding {
+    struct gw_sparse_memory *memory;
+    gw_sparse_pick *pick;
+    const void *user;
+    const struct gw_frame *frame;
+    uint64_t first; /* chunk that a wave begins with */
+    uint8_t *to;    /* where the payload of chunk first + i goes: to + i * stride */
+};
+
+static void encode_chunk(uint64_t i, uint32_t index, void *user)
+{
+    const struct encoding *e = user;
+    struct slot *slot = &e->memory->slots[index];
+    struct gw_sparse_picked *picked = &slot->picked;
+    uint64_t at = (e->first + i) * GW_SPARSE_CHUNK, left = e->frame->count - at;
+    uint32_t n = (uint32_t)(left < GW_SPARSE_CHUNK ? left : GW_SPARSE_CHUNK);
+    size_t n_bytes = (n + 63) / 64 * sizeof *picked->kept;
+    memset(picked->kept, 0, n_bytes);
+    memset(picked->exact, 0, n_bytes);
+    memset(picked->negative, 0, n_bytes);
+    e->pick(e->user, e->frame->begin + at, n, picked);
+    /* A chunk's bytes are those of a frame that has only it. */
+    struct gw_frame one = {.codec = e->frame->codec, .code = e->frame->code, .count = n};
+    struct gw_sparse_source source = {picked->kept, picked->exact, picked->negative, picked->values};
+    gw_sparse_write(&source, slot->scratch, e->to + i * e->memory->stride - GW_HEADER_BYTES, &one);
+    e->memory->sizes[i] = one.payload_bytes;
+}
+
+gw_status gw_sparse_encode(gw_encoder *encoder, struct gw_sparse_memory **memory, gw_sparse_pick *pick, const void *user, uint8_t *dst,
+                           struct gw_frame *frame)
+{
+    if (!*memory)
+        GW_TRY(create(encoder, memory));
+    struct gw_sparse_memory *m = *memory;
+    uint64_t n_chunks = gw_sparse_n_chunks(frame);
+    uint8_t *payload = dst + gw_frame_head_bytes(frame->n_scalers);
+    size_t at = n_chunks > 1 ? 4 * n_chunks : 0;
+    struct encoding e = {.memory = m, .pick = pick, .user = user, .frame = frame};
+    for (; e.first < n_chunks; e.first += m->n_slots) {
+        uint64_t n = n_chunks - e.first < m->n_slots ? n_chunks - e.first : m->n_slots;
+        e.to = m->wave ? m->wave + GW_HEADER_BYTES : payload + at;
+        if (m->wave)
+            gw_parallel_for(encoder->context, n, encode_chunk, &e);
+        else
+            encode_chunk(0, 0, &e);
+        for (uint64_t i = 0; i < n; i++) {
+            if (m->wave)
+                memcpy(payload + at, e.to + i * m->stride, m->sizes[i]);
+            if (n_chunks > 1)
+                gw_put32(payload + 4 * (e.first + i), (uint32_t)m->sizes[i]);
+            at += m->sizes[i];
+        }
+    }
+    frame->payload_bytes = at;
+    return GW_OK;
+}

@@ -1,0 +1,136 @@
+/* Every element is sent with the same probability p, as g_i / p: what GSpar is compared with. */
+#include "base/error.h"
+#include "base/memory.h"
+#include "codec/draw.h"
+#include "codec/sparse/encode.h"
+
+#include <float.h>
+#include <stddef.h>
+
+struct uniform_options {
+    double density;
+};
+
+/* Elements drawn at once: all draws ask for the same probability, so the kernel is given as many ones. */
+#define PIECE 4096
+
+struct uniform_state {
+    struct gw_sparse_memory *memory;
+    float ones[PIECE];
+};
+
+static gw_status uniform_open(gw_encoder *encoder)
+{
+    struct uniform_state *state = gw_calloc(encoder->context, 1, sizeof *state);
+    if (!state)
+        return GW_ERR_MEMORY;
+    for (int i = 0; i < PIECE; i++)
+        state->ones[i] = 1;
+    encoder->state = state;
+    return GW_OK;
+}
+
+static void uniform_close(gw_encoder *encoder)
+{
+    struct uniform_state *state = encoder->state;
+    if (!state)
+        return;
+    gw_sparse_memory_destroy(encoder->context, state->memory);
+    gw_free(encoder->context, state);
+    encoder->state = NULL;
+}
+
+static bool average_is_float(const gw_encoder *encoder)
+{
+    (void)encoder;
+    return true;
+}
+
+static size_t payload_bound(const gw_encoder *encoder, uint64_t n_elems)
+{
+    (void)encoder;
+    return gw_sparse_bound(GW_WIRE_SPARSE, n_elems);
+}
+
+static gw_status uniform_measure(gw_encoder *encoder, const float *g, float *shared, gw_measure *info)
+{
+    (void)shared;
+    gw_measure_tensor(encoder->context, g, encoder->tensor.n_elems, info);
+    return GW_OK;
+}
+
+/* ---- encode ---------------------------------------------------------------------------------- */
+
+struct picking {
+    const float *g, *ones;
+    double p; /* the probability that is drawn with */
+    struct gw_ternary_draw draw;
+};
+
+/* What would round beyond the largest float is that. */
+static float rescale(float g, double p)
+{
+    double x = (double)g / p;
+    return x > FLT_MAX ? FLT_MAX : x < -FLT_MAX ? -FLT_MAX : (float)x;
+}
+
+static void pick(const void *user, uint64_t begin, uint32_t n, struct gw_sparse_picked *picked)
+{
+    const struct picking *p = user;
+    float *values = picked->values;
+    for (uint32_t at = 0; at < n; at += PIECE) {
+        uint32_t m = n - at < PIECE ? n - at : PIECE, n_groups = (m + GW_DRAW_GROUP - 1) / GW_DRAW_GROUP;
+        uint64_t drawn[PIECE / 64], negative[PIECE / 64];
+        gw_kernels_now()->draw(&p->draw, p->ones, (begin + at) / GW_DRAW_GROUP, n_groups, drawn, negative);
+        for (uint32_t w = 0; w < (m + 63) / 64; w++) {
+            const float *g = p->g + begin + at + 64 * w;
+            uint64_t kept = 0, bits = m - 64 * w < 64 ? drawn[w] & ((1ull << (m - 64 * w)) - 1) : drawn[w];
+            for (; bits; bits &= bits - 1) {
+                uint32_t e = (uint32_t)__builtin_ctzll(bits);
+                bool sent = g[e] != 0; /* zeros need not be */
+                *values = rescale(g[e], p->p);
+                values += sent;
+                kept |= (uint64_t)sent << e;
+            }
+            picked->kept[at / 64 + w] = kept;
+        }
+    }
+}
+
+static gw_status uniform_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw, uint8_t *dst,
+                                struct gw_frame *frame)
+{
+    struct uniform_state *state = encoder->state;
+    const struct uniform_options *o = encoder->options;
+    (void)shared;
+    /* Thresholds are whole numbers; values are divided by just the probability that there is. */
+    float threshold = (float)(uint64_t)(float)(o->density * 0x1p32);
+    struct picking p = {.g = g, .ones = state->ones, .p = (double)threshold * 0x1p-32,
+                        .draw = {.clip = 1, .to_threshold = threshold, .purpose = GW_PURPOSE_UNIFORM, .seed = draw->seed,
+                                 .step = draw->step, .rank = draw->rank, .tensor_id = encoder->tensor.id}};
+    return gw_sparse_encode(encoder, &state->memory, pick, &p, dst, frame);
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static const gw_codec_option options[] = {
+    {"density", "0.01", "1e-6 to 1", "the probability of every element to be sent"},
+};
+
+static const struct gw_option_rule rules[] = {
+    {GW_OPTION_NUMBER, offsetof(struct uniform_options, density), 1e-6, 1, NULL},
+};
+
+const struct gw_codec_record gw_codec_uniform = {
+    .info = {.name = "uniform", .summary = "every element with the same probability, drawn without bias",
+             .source = "what GSpar is compared with: Wangni et al., NeurIPS 2018", .options = options,
+             .n_options = sizeof options / sizeof *options, .wire_id = GW_WIRE_SPARSE, .lossy = true, .unbiased = true},
+    .rules = rules,
+    .options_bytes = sizeof(struct uniform_options),
+    .open = uniform_open,
+    .close = uniform_close,
+    .average_is_float = average_is_float,
+    .payload_bound = payload_bound,
+    .measure = uniform_measure,
+    .encode = uniform_encode,
+};
