@@ -9,6 +9,7 @@ from library import float32
 # ---- 1. Words -------------------------------------------------------------------------------------------------------
 
 CHUNK = 65536
+SPARSE_CHUNK = 262144
 
 
 class Refused(Exception):
@@ -42,15 +43,20 @@ def split_bitmap(data, n, what):
 
 HEADER = struct.Struct("<2sBBBBHIIIIQQQQ")
 HEADER_BYTES = 56
-NONE, BF16, F16, TERNARY = 1, 2, 3, 4
+NONE, BF16, F16, TERNARY, SPARSE, GSPAR = range(1, 7)
 ENTROPY, AVERAGE, PRIVATE = 1, 2, 4
 MAX_WORKERS, MAX_RANK, MAX_ELEMENTS = 32767, 32766, 1 << 34
 TWO_BIT, BASE3, MASK, GAPS, PACKED, RADIX, LEVELS, MIXED = range(8)
 PUSH_CODES = {TWO_BIT, BASE3, MASK, GAPS, MIXED}
 AVERAGE_CODES = {PACKED, RADIX, LEVELS, MIXED}
 TABLE_CODES = {MASK, GAPS, LEVELS, MIXED}
+SPARSE_CODES = {0: NONE, 1: BF16, 2: F16}  # how the values of codec sparse are written
+CODES = {  # of pushes, of averages
+    NONE: ({0}, {0}), BF16: ({0}, {0}), F16: ({0}, {0}), TERNARY: (PUSH_CODES, AVERAGE_CODES),
+    SPARSE: (set(SPARSE_CODES), {0}), GSPAR: ({0}, set())}
 LEVELS_MOST_WORKERS = 1024
 FLOAT_BYTES = {NONE: 4, BF16: 2, F16: 2}
+MOST_PER_BYTE = {TERNARY: 16384, SPARSE: 262144, GSPAR: 262144}
 
 
 def checksum(head, rest):
@@ -66,15 +72,18 @@ class Header:
         return bool(self.flags & AVERAGE)
 
     def n_scalers(self):
-        if self.codec != TERNARY:
-            return 0
-        return ceil_div(self.count, self.bucket) if self.bucket else 1
+        if self.codec == TERNARY and self.bucket:
+            return ceil_div(self.count, self.bucket)
+        return 1 if self.codec in (TERNARY, GSPAR) else 0
+
+    def chunk(self):
+        return SPARSE_CHUNK if self.codec in (SPARSE, GSPAR) else CHUNK
 
     def n_chunks(self):
-        return ceil_div(self.count, CHUNK)
+        return ceil_div(self.count, self.chunk())
 
     def chunk_elems(self, i):
-        return min(CHUNK, self.count - i * CHUNK)
+        return min(self.chunk(), self.count - i * self.chunk())
 
 
 def parse(data):
@@ -85,18 +94,18 @@ def parse(data):
     header = Header(codec, code, flags, workers, rank, tensor, step, bucket, begin, count)
     require(magic == b"GW", "not a frame")
     require(version == 1, "another version")
-    require(codec in (NONE, BF16, F16, TERNARY), "unknown codec")
+    require(codec in CODES, "unknown codec")
     require(flags < 8, "unknown flags")
     require(1 <= workers <= MAX_WORKERS and rank <= MAX_RANK and begin + count <= MAX_ELEMENTS, "outside the limits")
     require(begin % 1024 == 0 and (bucket == 0 or begin % bucket == 0), "begin is not aligned")
     require(header.average() or workers == 1, "a push of several workers")
     require(not header.average() or not flags & PRIVATE, "an average with private scalers")
-    if codec == TERNARY:
-        require(code in (AVERAGE_CODES if header.average() else PUSH_CODES), "a code that this kind does not have")
-        require(count <= 16384 * payload_bytes, "more elements than the payload can hold")
-    else:
-        require(code == 0 and flags in (0, AVERAGE) and bucket == 0, "a float frame has no code, flags or buckets")
+    require(code in CODES[codec][header.average()], "a code that this kind does not have")
+    require(codec == TERNARY or (flags in (0, AVERAGE) and bucket == 0), "only ternary frames have flags and buckets")
+    if codec in FLOAT_BYTES:
         require(payload_bytes == FLOAT_BYTES[codec] * count, "payload and count disagree")
+    else:
+        require(count <= MOST_PER_BYTE[codec] * payload_bytes, "more elements than the payload can hold")
     head_bytes = HEADER_BYTES + 4 * header.n_scalers()
     frame_bytes = head_bytes + payload_bytes
     require(len(data) >= frame_bytes, "shorter than it says")
@@ -282,7 +291,7 @@ class Strings:
     """Reads the strings of a chunk, one after the other."""
 
     def __init__(self, data):
-        self.bits, self.at = bits_of(data), 0
+        self.data, self.bits, self.at = data, bits_of(data), 0
 
     def take(self, m):
         begin, self.at = self.at, self.at + m
@@ -311,10 +320,52 @@ class Strings:
             out[position] = marked
         return "".join(out)
 
+    def rest(self):
+        """The bytes after the strings."""
+        size = ceil_div(self.at, 8)
+        require("1" not in self.bits[self.at:8 * size], "strings: padding is not 0")
+        return self.data[size:]
+
     def end(self):
-        padding = self.bits[self.at:]
-        require(len(padding) < 8, "strings: too long")
-        require("1" not in padding, "strings: padding is not 0")
+        require(len(self.bits) - self.at < 8, "strings: too long")
+        self.rest()
+
+
+# ---- 6a. Sparse frames ----------------------------------------------------------------------------------------------
+
+def cut_sparse(header, payload):
+    """The bytes of each chunk."""
+    n_chunks = header.n_chunks()
+    sizes, rest = [len(payload)] * n_chunks, payload
+    if n_chunks > 1:
+        require(len(payload) >= 4 * n_chunks, "table: cut short")
+        sizes, rest = struct.unpack(f"<{n_chunks}I", payload[:4 * n_chunks]), payload[4 * n_chunks:]
+    require(sum(sizes) == len(rest), "the chunks do not add up to the payload")
+    ends = [sum(sizes[:i + 1]) for i in range(n_chunks)]
+    return [rest[end - size:end] for size, end in zip(sizes, ends)]
+
+
+def read_sparse(header, scalers, payload):
+    """float32 bytes of all elements."""
+    form, units = NONE, {}
+    if header.codec == SPARSE:
+        form = SPARSE_CODES[header.code]
+    else:
+        units = {"0": library.bytes_of_floats(scalers), "1": library.bytes_of_floats([-scalers[0]])}
+    out = []
+    for i, data in enumerate(cut_sparse(header, payload)):
+        strings = Strings(data)
+        sent = strings.read(header.chunk_elems(i))
+        k = sent.count("1")
+        own = strings.read(k) if header.codec == GSPAR else "1" * k
+        negative = iter(strings.read(own.count("0")))
+        rest = strings.rest()
+        require(len(rest) == FLOAT_BYTES[form] * own.count("1"), "values: wrong length")
+        values = decode_floats(form, rest)
+        values = iter([values[at:at + 4] for at in range(0, len(values), 4)])
+        ready = iter([next(values) if bit == "1" else units[next(negative)] for bit in own])
+        out += [next(ready) if bit == "1" else bytes(4) for bit in sent]
+    return b"".join(out)
 
 
 # ---- 7. Numbers in base L -------------------------------------------------------------------------------------------
@@ -372,8 +423,10 @@ def read_radix(data, n, base, shape):
 # ---- a whole frame --------------------------------------------------------------------------------------------------
 
 def decode(data):
-    """Header, scalers, ternary values or sums (None of a float frame), and the floats as little-endian bytes."""
+    """Header, scalers, ternary values or sums (None of other frames), and the floats as little-endian bytes."""
     header, scalers, payload, _ = parse(data)
+    if header.codec in (SPARSE, GSPAR):
+        return header, scalers, None, read_sparse(header, scalers, payload)
     if header.codec != TERNARY:
         return header, scalers, None, decode_floats(header.codec, payload)
     numbers = read_average(header, payload) if header.average() else read_push(header, payload)

@@ -5,8 +5,8 @@ import struct
 
 import decoder
 import library
-from decoder import (BF16, CHUNK, ENTROPY, LEVELS, MIXED, NONE, PACKED, PRIVATE, RADIX, TABLE_CODES, TERNARY, TWO_BIT,
-                     Header, ceil_div)
+from decoder import (BF16, CHUNK, ENTROPY, GSPAR, LEVELS, MIXED, NONE, PACKED, PRIVATE, RADIX, SPARSE, SPARSE_CHUNK,
+                     SPARSE_CODES, TABLE_CODES, TERNARY, TWO_BIT, Header, ceil_div)
 from library import float32
 
 # ---- 1. Words -------------------------------------------------------------------------------------------------------
@@ -128,8 +128,8 @@ def join(chunks, auto, entropy, header):
     return table + b"".join(data for _, _, data in chunks)
 
 
-def chunks_of(numbers):
-    return [numbers[i:i + CHUNK] for i in range(0, len(numbers), CHUNK)]
+def chunks_of(numbers, size=CHUNK):
+    return [numbers[i:i + size] for i in range(0, len(numbers), size)]
 
 
 def push_of_values(values, scalers, code="auto", entropy="auto", private=False, **fields):
@@ -197,8 +197,11 @@ def reduce(frames, code="auto", entropy="auto"):
     if first.codec == TERNARY and not first.flags & PRIVATE:
         sums = [sum(column) for column in zip(*(numbers for _, _, numbers, _ in parts))]
         return average_of_sums(sums, scalers, len(parts), code, entropy, bucket=first.bucket, **fields)
+    columns = [library.floats(data) for _, _, _, data in parts]
+    if first.codec in (SPARSE, GSPAR):
+        return average_of_sparse(columns, fields)
     codec = NONE if first.codec == TERNARY else first.codec
-    values = sum_of_floats([library.floats(data) for _, _, _, data in parts])
+    values = sum_of_floats(columns)
     header = Header(codec, 0, decoder.AVERAGE, len(parts), count=first.count, **fields)
     return seal(header, [], pack_floats(codec, values))
 
@@ -228,13 +231,52 @@ def string(bits):
         return plain(bits)
     distances = [len(others) for others in bits.split(marked)[:-1]]
     a = (m - c) * 45426 // (65536 * c) if c else 0
-    k1 = max(1, a.bit_length() - 1)
+    k1 = min(16, max(1, a.bit_length() - 1))
     k = min((k for k in range(k1, k1 + 3) if k <= 16), key=lambda k: sum((g >> k) + 1 + k for g in distances))
     return min(plain(bits), rice(k, marked, m, distances), key=len)
 
 
 def strings(parts):
     return bytes_of_bits("".join(map(string, parts)))
+
+
+# ---- 6a. Sparse frames ----------------------------------------------------------------------------------------------
+
+PLUS, MINUS = "+q", "-q"  # elements of gspar without a value of their own
+
+
+def chunk_of_sparse(elements, codec, form):
+    """Elements: None is not sent; numbers, PLUS and MINUS are."""
+    sent = [x for x in elements if x is not None]
+    units, own = [x for x in sent if x in (PLUS, MINUS)], [x for x in sent if x not in (PLUS, MINUS)]
+    parts = [bits_where(lambda x: x is not None, elements)]
+    if codec == GSPAR:
+        parts += [bits_where(lambda x: x not in (PLUS, MINUS), sent), bits_where(lambda x: x == MINUS, units)]
+    return strings(parts) + pack_floats(form, own)
+
+
+def sparse(elements, codec=SPARSE, code=0):
+    """The payload."""
+    chunks = [chunk_of_sparse(part, codec, SPARSE_CODES[code]) for part in chunks_of(elements, SPARSE_CHUNK)]
+    table = [len(data) for data in chunks] if len(chunks) > 1 else []
+    return struct.pack(f"<{len(table)}I", *table) + b"".join(chunks)
+
+
+def push_of_sparse(elements, code=0, **fields):
+    return seal(Header(SPARSE, code, count=len(elements), **fields), [], sparse(elements, SPARSE, code))
+
+
+def push_of_parts(elements, q, **fields):
+    return seal(Header(GSPAR, count=len(elements), **fields), [q], sparse(elements, GSPAR))
+
+
+def average_of_sparse(columns, fields):
+    """What is not 0, where that is smaller. What was not sent is +0 here: adding that changes no sum but -0."""
+    values = [x or 0.0 for x in sum_of_floats(columns)]
+    payload, codec = sparse([x or None for x in values]), SPARSE
+    if len(payload) >= 4 * len(values):
+        payload, codec = pack_floats(NONE, values), NONE
+    return seal(Header(codec, 0, decoder.AVERAGE, len(columns), count=len(values), **fields), [], payload)
 
 
 # ---- 7. Numbers in base L -------------------------------------------------------------------------------------------

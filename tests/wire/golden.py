@@ -7,6 +7,7 @@ Kept frames show when the format moves, even where both sides move alike: a deco
 import functools
 import hashlib
 import json
+import math
 import os
 import random
 import sys
@@ -14,8 +15,9 @@ import sys
 import decoder
 import encoder
 import library
-from decoder import BF16, F16, GAPS, LEVELS, NONE, PACKED, RADIX, TERNARY, Header
-from encoder import plain, rice
+from decoder import (BF16, F16, GAPS, GSPAR, LEVELS, NONE, PACKED, RADIX, SPARSE, SPARSE_CHUNK, SPARSE_CODES, TERNARY,
+                     Header)
+from encoder import MINUS, PLUS, plain, rice
 from library import float32
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
@@ -126,6 +128,32 @@ class Push:
             case.write_bytes("s.json", json.dumps({"scalers": self.shared}).encode() if self.bucket else
                              json.dumps({"scaler": self.shared[0]}).encode())
             words += ["--scaler", case.path("s.json")]
+        case.ok(*words)
+        return case.read_bytes(case.path("g.gw"))
+
+
+class Largest:
+    """The first step of a worker that sends its k largest elements, of equals the first. Their residual is +0 yet, and
+    is added: -0 becomes +0."""
+    kept = False
+
+    def __init__(self, name, values, ratio=0.1, code=0, rank=0, step=0, tensor=0):
+        self.name, self.values, self.ratio, self.code = name, tuple(values), ratio, code
+        self.where = rank, step, tensor
+
+    @functools.cached_property
+    def frame(self):
+        n, (rank, step, tensor) = len(self.values), self.where
+        k = min(n, max(1, math.ceil(self.ratio * n)))
+        sent = set(sorted(range(n), key=lambda i: -abs(self.values[i]))[:k])
+        elements = [x + 0.0 if i in sent else None for i, x in enumerate(self.values)]
+        return encoder.push_of_sparse(elements, self.code, rank=rank, step=step, tensor=tensor)
+
+    def by_tool(self, case):
+        spec = f"topk:ratio={self.ratio},value={['f32', 'bf16', 'f16'][self.code]}"
+        words = ["encode", "--codec", spec, case.write_f32("g.f32", self.values), "-o", case.path("g.gw")]
+        for option, value in zip(["--rank", "--step", "--tensor"], self.where):
+            words += [option, value]
         case.ok(*words)
         return case.read_bytes(case.path("g.gw"))
 
@@ -335,10 +363,136 @@ def written():
     yield kept(Written("odd-minus-zero", encoder.seal(Header(TERNARY, count=5), [-0.0], two_bit)))
 
 
+# ---- sparse ---------------------------------------------------------------------------------------------------------
+
+def sparse_pushes():
+    for code, form in SPARSE_CODES.items():
+        name = f"sparse-{FLOATS[form]}"
+        for n in [0, 1, 2, 5, 33, 100, 3000]:
+            yield kept(Largest(f"{name}-{n}", bell(n), code=code, rank=5, step=6, tensor=7), n in (0, 1, 33))
+        yield kept(Largest(f"{name}-rounding", rounding_cases(), 1, code))
+        yield Largest(f"{name}-magnitudes", all_magnitudes(5000), 0.5, code)
+        yield kept(Largest(f"{name}-two-chunks", spiky(SPARSE_CHUNK + 1), 0.001, code))
+    for n in [65535, 65536, 65537, SPARSE_CHUNK - 1, SPARSE_CHUNK]:  # a count's width grows; where ternary has chunks
+        yield Largest(f"sparse-{n}", spiky(n), 0.001)
+        yield Largest(f"sparse-{n}-most", spiky(n), 0.99)
+    yield Largest("sparse-three-chunks", spiky(2 * SPARSE_CHUNK + 70000), 0.01, 1)
+    for ratio in [0.25, 0.39, 0.4, 0.41, 0.6, 0.75, 1]:  # plain strings, and coded ones on either side
+        yield Largest(f"sparse-share-{ratio}", bell(1000), ratio)
+    yield kept(Largest("sparse-ties", [1.0, -1.0, 2.0, 0.5] * 50, 0.4))
+    yield Largest("sparse-zeros", [0.0, -0.0] * 35)
+
+
+def parts(n, density, own, seed):
+    """Elements of gspar: few sent, some of those with a value of their own."""
+    source = random.Random(seed)
+    return [None if source.random() >= density else
+            float32(source.random() - 0.5) if source.random() < own else source.choice((PLUS, MINUS)) for _ in range(n)]
+
+
+def parts_pushes():
+    for n in [0, 1, 2, 33, 1000]:
+        for density in [0.05, 0.5, 1]:
+            for own in [0, 0.1, 1]:
+                frame = encoder.push_of_parts(parts(n, density, own, n), 0.75, rank=3, step=2, tensor=1)
+                yield kept(Written(f"gspar-{n}-{density}-{own}", frame), n in (0, 33) and density < 1)
+    for n in [65536, 65537, SPARSE_CHUNK, SPARSE_CHUNK + 1, 2 * SPARSE_CHUNK + 3]:
+        frame = encoder.push_of_parts(parts(n, 0.002, 0.2, n), 0.75)
+        yield kept(Written(f"gspar-{n}", frame), n == SPARSE_CHUNK + 1)
+    dense = parts(70000, 0.99, 0.9, 8) + [None] * (SPARSE_CHUNK - 70000) + [MINUS]
+    yield Written("gspar-last-element", encoder.push_of_parts(dense, 0.75))
+    for q in [0.0, -0.0, 1e-45, 3.4e38]:
+        elements = [PLUS, None, MINUS, 1.0, -1.0, 0.0, -0.0]
+        yield kept(Written(f"gspar-q-{q}", encoder.push_of_parts(elements, float32(q))))
+
+
+def frames_of_parts(n_workers, n, density):
+    return [encoder.push_of_parts(parts(n, density, 0.3, rank), float32(0.1 + rank), rank=rank, step=3, tensor=9)
+            for rank in reversed(range(n_workers))]
+
+
+def frames_of_largest(n_workers, n, ratio):
+    """Of codes that differ."""
+    return [Largest("", spiky(n, seed=rank), ratio, rank % 3, rank, 3, 9).frame for rank in reversed(range(n_workers))]
+
+
+def columns(*workers):
+    """Codec sparse: what each worker sends of a few elements."""
+    return [encoder.push_of_sparse(elements, rank=rank) for rank, elements in enumerate(workers)]
+
+
+def sparse_averages():
+    for n_workers in [1, 2, 3, 9]:
+        for n in [1, 300]:
+            for share in [0.02, 0.5, 1]:  # that of sums differs: some averages are sparse, and some dense
+                name = f"{n_workers}-{n}-{share}"
+                yield kept(Average(f"average-sparse-{name}", frames_of_largest(n_workers, n, share)), n == 300)
+                yield kept(Average(f"average-gspar-{name}", frames_of_parts(n_workers, n, share)), n == 300)
+    yield Average("average-sparse-two-chunks", frames_of_largest(2, SPARSE_CHUNK + 1, 0.001))
+    yield Average("average-gspar-two-chunks", frames_of_parts(2, SPARSE_CHUNK + 1, 0.001))
+    yield Average("average-sparse-magnitudes",
+                  [Largest("", all_magnitudes(2000, seed=rank), 0.5, rank=rank).frame for rank in range(9)])
+    for n in [64, 1000, 3000]:  # one element of 3000 is not sent: a payload as long as that of codec none
+        for left_out in [0, 1, 2]:
+            elements = [1.0] * (n // 2) + [None] * left_out + [-1.0] * (n - n // 2 - left_out)
+            yield kept(Average(f"average-sparse-{n}-but-{left_out}", columns(elements)), n == 3000)
+    few = [None] * 20
+    sums = [[1e8, 2.5, 1e-45, -1e-45, -0.0, 3e38, -3.4e38], [1.0, -2.5, None, None, -0.0, 3e38, -3e38],
+            [-1e8, None, None, None, None, None, None]]
+    # In float32 and rank order; to 0; below the least number, also from below; to infinity.
+    frames = columns(*([*map(lambda x: x if x is None else float32(x), worker), *few] for worker in sums))
+    yield kept(Average("average-sparse-sums", frames))
+    yield kept(Average("average-sparse-minus-zero", columns([-0.0] * 3 + few)))
+    # Zeros of a dense payload are +0.
+    for name, zeros in [("rounded", [float32(-1e-45), None]), ("minus", [-0.0])]:
+        frames = columns(*([1.0] * 1500 + [x] + [1.0] * 1500 for x in zeros))
+        yield Average(f"average-sparse-dense-{name}-zero", frames)
+    frames = [encoder.push_of_sparse([None] * 1000 + [2.0], rank=rank, begin=2**33) for rank in range(3)]
+    yield Average("average-sparse-slice", frames)
+
+
+def sparse_written():
+    slice_of = {"rank": 1, "step": 2, "tensor": 3, "begin": 2**34 - 1024}
+    yield kept(Written("sparse-slice", encoder.push_of_sparse([None, 1.5] * 512, **slice_of)))
+    yield kept(Written("gspar-slice", encoder.push_of_parts([None, 1.5, MINUS, PLUS] * 256, 0.5, **slice_of)))
+    halves = b"".join(word.to_bytes(2, "little") for word in range(65536))
+    for code in [1, 2]:
+        data = encoder.strings(["1" * 65536]) + halves
+        name = f"sparse-every-{FLOATS[SPARSE_CODES[code]]}"
+        yield Written(name, encoder.seal(Header(SPARSE, code, count=65536), [], data))
+    for codec in [SPARSE, NONE]:
+        frame = encoder.seal(Header(codec, 0, decoder.AVERAGE, 3), [], b"")
+        yield kept(Written(f"average-sparse-empty-{codec}", frame))
+    # What encoders do not do, and decoders take: numbers that are not finite, zeros that are sent, other forms of
+    # strings, an average that would be smaller dense, or is of one.
+    odd = library.floats(bytes.fromhex("0000807f 000080ff 0000c07f 00000000 00000080"))
+    yield kept(Written("odd-sparse-values", encoder.push_of_sparse([None, *odd, None])))
+    yield kept(Written("odd-gspar-values", encoder.push_of_parts([PLUS, *odd, None], 0.5)))
+    for name, string in [("k-0", plain("0" * 300)), ("marked", rice(1, "0", 300, [0] * 300)),
+                         ("k-16", rice(16, "0", 300, [0] * 300))]:
+        frame = encoder.seal(Header(SPARSE, count=300), [], encoder.bytes_of_bits(string))
+        yield kept(Written(f"odd-sparse-{name}", frame))
+    for k in range(1, 17):  # the last of as many elements as a string can ask about
+        data = encoder.bytes_of_bits(rice(k, "1", SPARSE_CHUNK, [SPARSE_CHUNK - 1])) + bytes(4)
+        frame = encoder.seal(Header(SPARSE, count=SPARSE_CHUNK), [], data[:-1] + b"\x40")
+        yield kept(Written(f"odd-sparse-last-{k}", frame), k == 16)
+    strings = [rice(3, "0", 5, [1, 0]), rice(1, "1", 3, [0, 0]), rice(2, "0", 1, [])]
+    payload = encoder.bytes_of_bits("".join(strings)) + library.bytes_of_floats([1.0, 2.0])
+    yield kept(Written("odd-gspar-strings", encoder.seal(Header(GSPAR, count=5), [0.5], payload)))
+    for n_workers in [1, 32767]:
+        header = Header(SPARSE, 0, decoder.AVERAGE, n_workers, count=9)
+        payload = encoder.sparse([1.0] * 7 + [0.0, -0.0])
+        yield kept(Written(f"odd-sparse-average-of-{n_workers}", encoder.seal(header, [], payload)))
+
+
 def all_cases():
     yield from pushes()
     yield from averages()
     yield from written()
+    yield from sparse_pushes()
+    yield from parts_pushes()
+    yield from sparse_averages()
+    yield from sparse_written()
 
 
 def digest(floats):

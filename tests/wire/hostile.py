@@ -8,9 +8,9 @@ import sys
 
 import encoder
 import library
-from decoder import (AVERAGE, BASE3, BF16, CHUNK, ENTROPY, F16, GAPS, LEVELS, MASK, MIXED, NONE, PACKED, PRIVATE,
-                     RADIX, TERNARY, TWO_BIT, Header, bytewise_shape, tight_shape)
-from encoder import bytes_of_bits, number, plain, rice
+from decoder import (AVERAGE, BASE3, BF16, CHUNK, ENTROPY, F16, GAPS, GSPAR, LEVELS, MASK, MIXED, NONE, PACKED, PRIVATE,
+                     RADIX, SPARSE, SPARSE_CHUNK, TERNARY, TWO_BIT, Header, bytewise_shape, tight_shape)
+from encoder import MINUS, PLUS, bytes_of_bits, number, plain, rice
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hostile")
 VALUES = [1, 0, -1, -1, 0, 1, 1]
@@ -87,7 +87,7 @@ def headers():
             ("payload-huge", 40, struct.pack("<Q", 1 << 62), "shorter than it says"),
             ("payload-wraps", 40, struct.pack("<Q", (1 << 64) - 56), "shorter than it says")]:
         yield name, resealed(good, at, new), says
-    for codec in (0, 5, 255):
+    for codec in (0, 7, 255):
         yield f"codec-{codec}", sealed(Header(codec, count=N), PLAIN, []), "unknown codec"
     yield "payload-none", sealed(Header(TERNARY, count=N), b""), "more elements than"
     yield "average-code-2bit", resealed(many, 4, b"\0"), "a code that this kind"
@@ -111,9 +111,9 @@ def float_frames():
     for codec, size in [(NONE, 4), (BF16, 2), (F16, 2)]:
         good = sealed(Header(codec, count=2), bytes(2 * size), [])
         for name, at, new, says in [
-                ("code", 4, b"\1", "no code"), ("mixed", 4, b"\7", "no code"),
-                ("entropy", 5, bytes([ENTROPY]), "no code"), ("private", 5, bytes([PRIVATE]), "no code"),
-                ("bucket", 20, b"\1", "no code"), ("count-less", 32, b"\1", "disagree"),
+                ("code", 4, b"\1", "a code that this kind"), ("mixed", 4, b"\7", "a code that this kind"),
+                ("entropy", 5, bytes([ENTROPY]), "only ternary"), ("private", 5, bytes([PRIVATE]), "only ternary"),
+                ("bucket", 20, b"\1", "only ternary"), ("count-less", 32, b"\1", "disagree"),
                 ("count-more", 32, b"\3", "disagree"),
                 ("count-huge", 32, struct.pack("<Q", 1 << 34), "disagree"), ("workers", 6, b"\2", "a push of several")]:
             yield f"float-{codec}-{name}", resealed(good, at, new), says
@@ -285,9 +285,156 @@ def averages():
     yield "levels-mixed-of-1025-workers", average(MIXED, mixed, workers=1025), "too many workers"
 
 
+ELEMENTS = [None, 1.5, None, -2.0, 3.0, None, None]
+PARTS = [PLUS, 1.5, None, MINUS, 3.0, None, None]
+
+
+def sparse_headers():
+    pushes = {"sparse": encoder.push_of_sparse(ELEMENTS), "gspar": encoder.push_of_parts(PARTS, 0.5)}
+    many = sealed(Header(SPARSE, 0, AVERAGE, 2, count=N), encoder.sparse(ELEMENTS), [])
+    for kind, good in pushes.items():
+        for name, at, new, says in [
+                ("code-3", 4, b"\3", "a code that this kind"), ("code-7", 4, b"\7", "a code that this kind"),
+                ("code-255", 4, b"\xff", "a code that this kind"),
+                ("entropy", 5, bytes([ENTROPY]), "only ternary"), ("private", 5, bytes([PRIVATE]), "only ternary"),
+                ("flags-8", 5, b"\x08", "unknown flags"), ("bucket-1", 20, b"\1", "only ternary"),
+                ("bucket-1024", 20, struct.pack("<I", 1024), "only ternary"),
+                ("workers", 6, b"\2", "a push of several"),
+                ("begin", 24, b"\1", "not aligned"), ("payload-huge", 40, struct.pack("<Q", 1 << 62), "shorter than"),
+                ("count-0", 32, b"\0", "do not add up"), ("count-less", 32, b"\3", "values: wrong length"),
+                ("count-more", 32, struct.pack("<Q", 70), "strings: "),
+                ("count-huge", 32, struct.pack("<Q", 1 << 34), "more elements")]:
+            yield f"{kind}-{name}", resealed(good, at, new), says
+        payload_bytes = len(good) - 56 - 4 * (kind == "gspar")
+        for name, more, says in [("as-many-as", 0, "table: cut short"), ("more-than", 1, "more elements")]:
+            frame = resealed(good, 32, struct.pack("<Q", SPARSE_CHUNK * payload_bytes + more))
+            yield f"{kind}-count-{name}-payload-allows", frame, says
+        yield f"{kind}-cut", good[:-1], "shorter than it says"
+        yield f"{kind}-altered", good[:-1] + bytes([good[-1] ^ 1]), "wrong checksum"
+    for code in (1, 2):
+        yield f"gspar-code-{code}", resealed(pushes["gspar"], 4, bytes([code])), "a code that this kind"
+        yield f"sparse-average-code-{code}", resealed(many, 4, bytes([code])), "a code that this kind"
+        half = sealed(Header(SPARSE, code, AVERAGE, 2, count=N), encoder.sparse(ELEMENTS, code=code), [])
+        yield f"sparse-average-of-halves-{code}", half, "a code that this kind"
+    for workers in (1, 2):
+        frame = sealed(Header(GSPAR, 0, AVERAGE, workers, count=N), encoder.sparse(PARTS, GSPAR), [0.5])
+        yield f"gspar-average-of-{workers}", frame, "a code that this kind"
+    yield "sparse-average-entropy", resealed(many, 5, bytes([AVERAGE | ENTROPY])), "only ternary"
+    yield "sparse-average-private", resealed(many, 5, bytes([AVERAGE | PRIVATE])), "private"
+    yield "sparse-average-bucket", resealed(many, 20, b"\1"), "only ternary"
+    yield "sparse-average-of-none", resealed(many, 6, b"\0"), "outside the limits"
+    for name, q in [("negative", -1.0), ("least-negative", -1e-45), ("infinite", float("inf")),
+                    ("minus-infinite", float("-inf")), ("nan", float("nan"))]:
+        yield f"gspar-q-{name}", encoder.push_of_parts(PARTS, q), "a scaler is"
+    frame = sealed(Header(GSPAR, count=N), encoder.sparse(PARTS, GSPAR), [])
+    yield "gspar-q-absent", resealed(frame, 40, struct.pack("<Q", len(frame) - 60)), "values: wrong length"
+    yield "gspar-q-cut", resealed(sealed(Header(GSPAR, count=0), b"", [0.5])[:59], 40, bytes(8)), "shorter than it says"
+
+
+def sparse_chunks():
+    """Sizes, tables and strings of bits."""
+    def push(data, n=N, code=0):
+        return sealed(Header(SPARSE, code, count=n), data, [])
+
+    def gspar(data, n=N):
+        return sealed(Header(GSPAR, count=n), data, [0.5])
+
+    for code in range(3):
+        data, size = encoder.sparse(ELEMENTS, code=code), 4 if code == 0 else 2
+        for name, altered in [("short", data[:-1]), ("long", data + b"\0"), ("value-short", data[:-size]),
+                              ("value-long", data + bytes(size)), ("no-values", data[:-3 * size])]:
+            yield f"sparse-{code}-{name}", push(altered, code=code), "values: wrong length"
+        other = encoder.sparse(ELEMENTS, code=(code + 1) % 3)
+        if len(other) != len(data):
+            yield f"sparse-{code}-other-values", push(other, code=code), "values: wrong length"
+    yield "sparse-nothing", push(b""), "more elements"
+    yield "sparse-empty-long", push(b"\0", n=0), "do not add up"
+    yield "gspar-empty-long", gspar(b"\0", n=0), "do not add up"
+    yield "gspar-nothing", gspar(b""), "more elements"
+    data = encoder.sparse(PARTS, GSPAR)
+    for name, altered in [("short", data[:-1]), ("long", data + b"\0"), ("value-short", data[:-4]),
+                          ("value-long", data + bytes(4)), ("values-of-all", data + bytes(8)),
+                          ("no-values", data[:-8])]:
+        yield f"gspar-{name}", gspar(altered), "values: wrong length"
+
+    first = plain("1" * 3 + "0" * 24)
+    for k in range(17, 32):
+        yield f"sparse-k-{k}", push(bytes_of_bits(rice(k, "1", 27, [0]) + 40 * "0"), n=27), "above 16"
+    for name, n, bits, says in [
+            ("count-28", 27, rice(1, "1", 27, [0] * 28), "past the end"),
+            ("past-the-end", 27, rice(1, "1", 27, [27]), "past the end"),
+            ("second-past-the-end", 27, rice(1, "1", 27, [13, 13]), "past the end"),
+            ("zeros-past-the-end", 27, rice(1, "0", 27, [27]), "past the end"),
+            ("past-2^32", 27, rice(16, "1", 27, [1 << 32]), "past the end"),
+            ("past-65536", 65537, rice(16, "1", 65537, [65537]), "past the end"),
+            ("count-65537", 65536, rice(1, "0", 65536, [0] * 65537), "past the end"),
+            ("past-262143", SPARSE_CHUNK, rice(16, "1", SPARSE_CHUNK, [SPARSE_CHUNK]), "past the end"),
+            ("count-262145", SPARSE_CHUNK, rice(1, "0", SPARSE_CHUNK, [0] * (SPARSE_CHUNK + 1)), "past the end"),
+            ("count-narrow", SPARSE_CHUNK, number(1, 5) + "1" + number(0, 17), "cut short"),
+            ("ends-in-string", 27, first[:24], "cut short"), ("ends-in-k", SPARSE_CHUNK, plain("0" * 3), "cut short"),
+            ("ends-in-count", 27, rice(1, "1", 27, [0])[:8], "cut short"),
+            ("ends-in-zeros", 27, rice(1, "1", 27, [99])[:24], "cut short"),
+            ("ends-in-low-bits", 27, rice(16, "1", 27, [0])[:24], "cut short"),
+            ("padding-last", 7, plain("0" * 7) + "0001", "padding is not 0"),
+            ("padding-first", 7, plain("0" * 7) + "1", "padding is not 0")]:
+        yield f"sparse-{name}", push(bytes_of_bits(bits), n=n), says
+    yield "sparse-padding-before-values", push(bytes_of_bits(plain("1000000") + "0001") + bytes(4)), "padding is not 0"
+
+    strings, sizes = [plain("1" * 4 + "0" * 3), plain("1010"), plain("01")], [7, 4, 2]
+    for i, m in enumerate(sizes):
+        before = "".join(strings[:i])
+        yield f"gspar-k-17-{i}", gspar(bytes_of_bits(before + rice(17, "1", m, [0]) + 80 * "0")), "above 16"
+        yield f"gspar-past-{i}", gspar(bytes_of_bits(before + rice(1, "1", m, [m]) + 80 * "0")), "past the end"
+        if i > 0:  # no larger number than 7 fits its bits
+            too_many = bytes_of_bits(before + rice(1, "1", m, [0] * (m + 1)))
+            yield f"gspar-too-many-{i}", gspar(too_many), "past the end"
+        full_bytes = (len(before + strings[i]) - 1) // 8
+        yield f"gspar-ends-in-{i}", gspar(bytes_of_bits("".join(strings))[:full_bytes]), "cut short"
+    whole = "".join(strings)
+    for name, more in [("first", "1"), ("last", (-len(whole) - 1) % 8 * "0" + "1")]:
+        yield f"gspar-padding-{name}", gspar(bytes_of_bits(whole + more) + bytes(8)), "padding is not 0"
+
+
+def sparse_tables():
+    two = SPARSE_CHUNK + 9
+    for kind, codec, scalers in [("sparse", SPARSE, []), ("gspar", GSPAR, [0.5])]:
+        full, last = [encoder.sparse([None] * n + [1.0], codec) for n in (SPARSE_CHUNK - 1, 8)]
+        a, b = len(full), len(last)
+        for name, payload, says in [
+                ("cut-3", bytes(3), "table: cut short"), ("cut-7", struct.pack("<II", 0, 0)[:7], "table: cut short"),
+                ("cut-4", struct.pack("<I", a), "table: cut short"),
+                ("alone", struct.pack("<II", a, b), "do not add up"), ("zeros", struct.pack("<II", 0, 0), "cut short"),
+                ("absent", full + last, "do not add up"),
+                ("of-one", struct.pack("<I", a) + full + last, "do not add up"),
+                ("of-three", struct.pack("<III", a, b, 0) + full + last, "do not add up"),
+                ("first-longer", struct.pack("<II", a + 1, b - 1) + full + last, "values: wrong length"),
+                ("first-shorter", struct.pack("<II", a - 1, b + 1) + full + last, "values: wrong length"),
+                ("value-moved", struct.pack("<II", a - 4, b + 4) + full + last, "values: wrong length"),
+                ("first-all", struct.pack("<II", a + b, 0) + full + last, "values: wrong length"),
+                ("last-all", struct.pack("<II", 0, a + b) + full + last, "cut short"),
+                ("less-than-payload", struct.pack("<II", a, b - 1) + full + last, "do not add up"),
+                ("more-than-payload", struct.pack("<II", a, b + 1) + full + last, "do not add up"),
+                ("huge", struct.pack("<II", 2**32 - 1, 2**32 - 1) + full + last, "do not add up"),
+                ("wraps", struct.pack("<II", 2**32 - b, a + 2 * b) + full + last, "do not add up"),
+                ("bit-31", struct.pack("<II", a | 1 << 31, b) + full + last, "do not add up"),
+                ("payload-cut", struct.pack("<II", a, b) + full + last[:-1], "do not add up"),
+                ("payload-long", struct.pack("<II", a, b) + full + last + b"\0", "do not add up"),
+                ("swapped", struct.pack("<II", b, a) + last + full, "cut short")]:
+            yield f"{kind}-table-{name}", sealed(Header(codec, count=two), payload, scalers), says
+        # One chunk has no table, also where ternary has several.
+        for n in (N, CHUNK + 1):
+            data = encoder.sparse([None] * (n - 1) + [1.0], codec)
+            says = "strings: cut short" if codec == GSPAR and n > N else "values: wrong length"
+            yield f"{kind}-table-not-due-{n}", sealed(Header(codec, count=n), entry(len(data)) + data, scalers), says
+        parts = [encoder.sparse([None] * n, codec) for n in (CHUNK, 1)]
+        payload = b"".join(map(entry, map(len, parts))) + b"".join(parts)
+        yield f"{kind}-chunks-of-ternary", sealed(Header(codec, count=CHUNK + 1), payload, scalers), says
+
+
 def all_cases():
     """(name, frame, what the decoder here says of it)"""
-    for group in [headers, float_frames, push_chunks, strings, tables, compressed, averages]:
+    for group in [headers, float_frames, push_chunks, strings, tables, compressed, averages, sparse_headers,
+                  sparse_chunks, sparse_tables]:
         yield from group()
 
 

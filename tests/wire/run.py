@@ -20,7 +20,7 @@ import golden
 import harness
 import hostile
 import library
-from decoder import ENTROPY, TERNARY, Header
+from decoder import ENTROPY, Header
 
 # The tool syncs what it writes, and a thousand syncs of a busy disk take long.
 if os.access("/dev/shm", os.W_OK):
@@ -67,6 +67,17 @@ class Alone(unittest.TestCase):
                 for entropy in ["off", "on"]:
                     frame = encoder.push_of_values(values, [0.5], code, entropy)
                     self.assertEqual(decoder.decode(frame)[2], values)
+
+    def test_sparse(self):
+        for n in [0, 1, 2, 5, 63, 64, 65, 1000]:
+            for density in [0, 0.01, 0.4, 0.95, 1]:
+                for own in [0, 0.3, 1]:
+                    elements = golden.parts(n, density, own, seed=n)
+                    floats = [{None: 0.0, encoder.PLUS: 0.5, encoder.MINUS: -0.5}.get(x, x) for x in elements]
+                    frame = encoder.push_of_parts(elements, 0.5)
+                    self.assertEqual(library.floats(decoder.decode(frame)[3]), floats)
+                    frame = encoder.push_of_sparse([None if x is None else value for x, value in zip(elements, floats)])
+                    self.assertEqual(library.floats(decoder.decode(frame)[3]), floats)
 
     def test_averages(self):
         for n_workers in [1, 2, 3, 64, 300]:
@@ -121,6 +132,25 @@ def differences(a, b):
            f"{a[at:at + 16].hex()} and {b[at:at + 16].hex()}; headers {a[:48].hex()} and {b[:48].hex()}"
 
 
+class Strangers(Wire):
+    def test_reduce_refuses(self):
+        """Frames that do not add up, each with the first one."""
+        sparse = encoder.push_of_sparse(hostile.ELEMENTS)
+        gspar = encoder.push_of_parts(hostile.PARTS, 0.5)
+        dense = encoder.seal(Header(decoder.NONE, rank=1, count=hostile.N), [], bytes(4 * hostile.N))
+        average = encoder.average_of_sparse([[1.0] * hostile.N] * 2, {})
+        for first, second in [
+                (sparse, sparse), (sparse, encoder.push_of_parts(hostile.PARTS, 0.5, rank=1)),
+                (gspar, encoder.push_of_sparse(hostile.ELEMENTS, rank=1)), (sparse, dense), (gspar, dense),
+                (sparse, average), (sparse, encoder.push_of_sparse(hostile.ELEMENTS + [None], rank=1)),
+                (sparse, encoder.push_of_sparse(hostile.ELEMENTS, rank=1, step=1)),
+                (sparse, encoder.push_of_sparse(hostile.ELEMENTS, rank=1, begin=1024)),
+                (gspar, encoder.push_of_parts(hostile.PARTS, 0.5, rank=1, tensor=1))]:
+            names = [self.write_bytes(f"{i}.gw", frame) for i, frame in enumerate([first, second])]
+            self.refused(1, "reduce", *names, "-o", self.path("a.gw"))
+            self.assertFalse(os.path.exists(self.path("a.gw")))
+
+
 class Hostile(Wire):
     def test_both_refuse(self):
         names = set()
@@ -139,11 +169,11 @@ class Hostile(Wire):
         self.assertEqual({name + ".gw" for name in names}, set(os.listdir(hostile.FOLDER)))
 
     def test_every_cut_and_every_altered_byte(self):
-        frame = encoder.push_of_values([1, 0, -1] * 20, [1.5], 3)
-        for at in range(len(frame)):
-            for bad in [frame[:at], frame[:at] + bytes([frame[at] ^ 1 << at % 8]) + frame[at + 1:]]:
-                self.assertRaises(decoder.Refused, decoder.decode, bad)
-                self.assertIsNone(self.tool_decodes(bad))
+        for frame in [encoder.push_of_values([1, 0, -1] * 20, [1.5], 3), encoder.push_of_parts(hostile.PARTS, 0.5)]:
+            for at in range(len(frame)):
+                for bad in [frame[:at], frame[:at] + bytes([frame[at] ^ 1 << at % 8]) + frame[at + 1:]]:
+                    self.assertRaises(decoder.Refused, decoder.decode, bad)
+                    self.assertIsNone(self.tool_decodes(bad))
 
     def test_fuzz_corpus(self):
         """What fuzzing found worth keeping: both say the same of it."""
@@ -177,10 +207,8 @@ def sealed(frame):
         return frame
     data = bytearray(frame)
     data[:3] = b"GW\1"
-    head = 56
-    if data[3] == TERNARY:
-        bucket, count = struct.unpack_from("<I", data, 20)[0], struct.unpack_from("<Q", data, 32)[0]
-        head += 4 * Header(TERNARY, bucket=bucket, count=count).n_scalers()
+    bucket, count = struct.unpack_from("<I", data, 20)[0], struct.unpack_from("<Q", data, 32)[0]
+    head = 56 + 4 * Header(data[3], bucket=bucket, count=count).n_scalers()
     if head <= len(data):
         struct.pack_into("<Q", data, 40, len(data) - head)
     struct.pack_into("<Q", data, 48, decoder.checksum(bytes(data), bytes(data[56:])))
