@@ -70,7 +70,7 @@ struct picking {
     struct gw_ternary_draw draw;
 };
 
-/* Elements drawn before those with values of their own are looked for: they are in the cache then. */
+/* Elements drawn before those with values of their own are taken: they are in the cache then. */
 #define PIECE 16384
 
 static void pick(const void *user, uint64_t begin, uint32_t n, struct gw_sparse_picked *picked)
@@ -79,21 +79,12 @@ static void pick(const void *user, uint64_t begin, uint32_t n, struct gw_sparse_
     struct gw_ternary_draw draw = p->draw;
     float *values = picked->values;
     draw.clip = p->q;
-    for (uint32_t at = 0; at < n; at += PIECE) {
-        uint32_t m = n - at < PIECE ? n - at : PIECE, w = at / 64, n_words = (m + 63) / 64;
-        gw_draw_range(&draw, p->g, p->q, begin + at, begin + at + m, begin + at, picked->kept + w, picked->negative + w, n_words);
-        for (uint32_t i = w; i < w + n_words; i++) {
-            const float *g = p->g + begin + 64 * (uint64_t)i;
-            uint64_t exact = 0;
-            for (uint64_t bits = picked->kept[i]; bits; bits &= bits - 1) {
-                uint32_t e = (uint32_t)__builtin_ctzll(bits);
-                bool above = g[e] > p->q || g[e] < -p->q;
-                *values = g[e];
-                values += above;
-                exact |= (uint64_t)above << e;
-            }
-            picked->exact[i] = exact;
-        }
+    for (uint32_t at = 0; p->q > 0 && at < n; at += PIECE) {
+        uint32_t m = n - at < PIECE ? n - at : PIECE, w = at / 64;
+        gw_draw_range(&draw, p->g, p->q, begin + at, begin + at + m, begin + at, picked->kept + w, picked->negative + w, (m + 63) / 64);
+        const struct gw_select_run above = {.g = p->g + begin + at, .n = m, .threshold_bits = gw_float_bits(p->q),
+                                            .kept = picked->exact + w};
+        values += gw_select_kernels_now()->select(&above, values).n_above;
     }
 }
 

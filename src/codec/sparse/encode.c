@@ -45,7 +45,7 @@ static gw_status create(const gw_encoder *encoder, struct gw_sparse_memory **out
     gw_status status = memory->slots && memory->sizes ? GW_OK : GW_ERR_MEMORY;
     for (uint32_t i = 0; i < memory->n_slots && status == GW_OK; i++) {
         status = gw_sparse_scratch_create(context, &memory->slots[i].scratch);
-        memory->slots[i].picked.values = gw_alloc(context, most, sizeof(float));
+        memory->slots[i].picked.values = gw_alloc(context, most + GW_SELECT_SLACK, sizeof(float));
         if (!memory->slots[i].picked.values)
             status = GW_ERR_MEMORY;
     }

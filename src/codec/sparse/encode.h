@@ -4,11 +4,12 @@
 #define GW_CODEC_SPARSE_ENCODE_H
 
 #include "codec/sparse/sparse.h"
+#include "codec/topk/select_kernels.h"
 
 /* What a chunk sends. All bitmaps begin as zeros; `kept` and, of gspar, the others are to be filled, and the values in order. */
 struct gw_sparse_picked {
     uint64_t kept[GW_SPARSE_WORDS], exact[GW_SPARSE_WORDS], negative[GW_SPARSE_WORDS];
-    float *values; /* room for as many as the chunk has elements */
+    float *values; /* room for as many as the chunk has elements, and GW_SELECT_SLACK */
 };
 
 /* Picks from elements [begin, begin + n) of the tensor. May run on any thread. */

@@ -20,8 +20,8 @@ struct gw_select_run {
     uint32_t threshold_bits;    /* the threshold's; at most 0x7FFFFFFF */
     enum gw_select_value value; /* values are rounded to this, and next holds what was lost */
     bool stream;                /* next is larger than the cache; stores may go around it */
-    float *next;                /* NULL: neither next nor kept is written, and value is GW_SELECT_F32 */
-    uint64_t *kept;
+    float *next;                /* NULL: it is not written, and value is GW_SELECT_F32 */
+    uint64_t *kept;             /* which are above; NULL: it is not written */
 };
 
 struct gw_select_counts {

@@ -88,7 +88,7 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
                 word |= (uint64_t)mask << (8 * t);
             }
         }
-        if (writes)
+        if (run->kept)
             run->kept[i / 64] = word;
     }
     if (stream && writes)
@@ -99,7 +99,7 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
     tail.g += i;
     tail.residual = with_residual ? residual + i : NULL;
     tail.next = writes ? run->next + i : NULL;
-    tail.kept = writes ? run->kept + i / 64 : NULL;
+    tail.kept = run->kept ? run->kept + i / 64 : NULL;
     tail.n -= i;
     struct gw_select_counts counts = gw_select_kernels_ref.select(&tail, at);
     counts.n_above += n_above;
