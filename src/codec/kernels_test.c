@@ -2,17 +2,13 @@
  * bit for bit; in buffers that end or begin at a page that must not be touched. */
 #include "codec/kernels.h"
 #include "base/philox.h"
-#include "checks.h"
+#include "places.h"
 #include "wire/bytes.h"
 
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-/* ---- sets, and places for buffers -------------------------------------------------------------------- */
+/* ---- sets --------------------------------------------------------------------------------------------- */
 
 static const struct gw_kernels *sets[5]; /* NULL-ended */
 
@@ -26,50 +22,6 @@ static void find_sets(void)
 }
 
 #define FOR_EACH_SET(k) for (const struct gw_kernels **k##_at = sets, *k; (k = *k##_at); k##_at++)
-
-/* Memory between two pages that cannot be touched. */
-#define PLACE_BYTES ((size_t)1 << 20)
-#define N_PLACES 6
-static char *places[N_PLACES];
-
-static void make_places(void)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    for (int i = 0; i < N_PLACES; i++) {
-        char *low = mmap(NULL, PLACE_BYTES + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (low == MAP_FAILED || mprotect(low + page, PLACE_BYTES, PROT_READ | PROT_WRITE) != 0) {
-            perror("guard pages");
-            exit(1);
-        }
-        places[i] = low + page;
-    }
-}
-
-/* Where in its place a buffer stands: at the lower guard, at the upper one, or somewhere with no alignment to speak of. */
-enum side { AT_BEGIN, AT_END, SKEWED, N_SIDES };
-
-/* A buffer of n items in place i, its surroundings filled with 0xEE. */
-static void *buffer(int i, enum side side, size_t n, size_t item_bytes)
-{
-    size_t bytes = n * item_bytes;
-    assert_true(bytes + 256 <= PLACE_BYTES);
-    char *at = side == AT_BEGIN ? places[i] : side == AT_END ? places[i] + PLACE_BYTES - bytes : places[i] + 64 + item_bytes;
-    if (side != AT_BEGIN)
-        memset(at - 64, 0xEE, 64);
-    if (side != AT_END)
-        memset(at + bytes, 0xEE, 64);
-    return at;
-}
-
-/* Nothing was written around the buffer. */
-static bool is_clean_around(const void *at, enum side side, size_t n, size_t item_bytes)
-{
-    const unsigned char *low = at, *high = low + n * item_bytes;
-    for (int k = 1; k <= 64; k++)
-        if ((side != AT_BEGIN && low[-k] != 0xEE) || (side != AT_END && high[k - 1] != 0xEE))
-            return false;
-    return true;
-}
 
 static const float specials[] = {0, -0.0f, 0x1p-149f, -0x1p-149f, 0x1p-127f, -0x1.fffffcp-127f, FLT_MIN, -FLT_MIN,
                                  1e-20f, 1, -1, 1.0000001f, 65536, -3e9f, FLT_MAX, -FLT_MAX};
