@@ -41,6 +41,12 @@ static bool stop_wanted(void *user)
     return interrupted;
 }
 
+static void show_note(const char *text, void *user)
+{
+    (void)user;
+    tool_note("%s", text);
+}
+
 /* ---- progress ------------------------------------------------------------------------------- */
 
 struct display {
@@ -164,7 +170,9 @@ int gw_cmd_train(int argc, char **argv)
         {"--out", "DIR", "folder for metrics, summary, TensorBoard events, parameters", TOOL_OUTPUT, &o.out, 0, 0},
         {"--overwrite", NULL, "remove the files of an earlier run from that folder; without it such a folder is refused",
          TOOL_FLAG, &o.overwrite, 0, 0},
-        {"--checkpoint-every", "K", "save parameters and optimizer every K steps (with --out)", TOOL_U64, &o.checkpoint_every, 1, 0},
+        {"--resume", "DIR", "go on with the interrupted run in that folder from its newest checkpoint, with the same options",
+         TOOL_TEXT, &o.resume, 0, 0},
+        {"--checkpoint-every", "K", "save all that --resume needs every K steps and at the end (with --out)", TOOL_U64, &o.checkpoint_every, 1, 0},
         {"--verbose", NULL, "a table per tensor at the end, for every codec", TOOL_FLAG, &verbose, 0, 0},
         {"--json", NULL, "the summary as one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
     };
@@ -189,7 +197,7 @@ int gw_cmd_train(int argc, char **argv)
     o.stop_at_nonfinite = strcmp(nonfinite, "stop") == 0;
 
     struct display display = {.terminal = isatty(STDERR_FILENO)};
-    const struct gw_train_callbacks callbacks = {.progress = show_progress, .stop = stop_wanted, .user = &display};
+    const struct gw_train_callbacks callbacks = {.progress = show_progress, .note = show_note, .stop = stop_wanted, .user = &display};
     static struct gw_train_summary summary;
     catch_interrupts();
     gw_status status = gw_train_run(&o, &callbacks, &summary);
@@ -202,7 +210,7 @@ int gw_cmd_train(int argc, char **argv)
     bool dense = strcmp(o.codec, "none") == 0 || strcmp(o.codec, "bf16") == 0 || strcmp(o.codec, "f16") == 0;
     if (verbose || !dense)
         print_layers(&summary);
-    print_summary(&summary, o.out);
+    print_summary(&summary, o.resume ? o.resume : o.out);
     if (json && (exit_status = tool_print_json(gw_train_summary_json(&summary))) != TOOL_DONE)
         return exit_status;
     return summary.replicas_identical ? TOOL_DONE : tool_fail("the replicas differ at the end; this is a bug, please report it");

@@ -3,8 +3,9 @@
 #include "base/memory.h"
 #include "file.h"
 #include "folder.h"
+#include "wire/bytes.h"
 
-#include <errno.h>
+#include <gradwire/codec.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <xxhash.h>
@@ -40,16 +41,15 @@ static void put_text(struct writer *w, const char *a, const char *b)
     put(w, b, strlen(b));
 }
 
-gw_status gw_checkpoint_write(const char *folder, const char *name, const struct gw_checkpoint *c)
+gw_status gw_checkpoint_begin(const char *folder, const char *name, const struct gw_checkpoint *c, struct gw_file *file)
 {
     const struct gw_network *net = &c->network;
     const float *arrays[3] = {c->params, c->momentum, c->ema};
-    struct gw_file file;
-    GW_TRY(gw_file_open(folder, name, &file));
-    struct writer w = {file.stream, XXH3_createState()};
+    GW_TRY(gw_file_open(folder, name, file));
+    struct writer w = {file->stream, XXH3_createState()};
     if (!w.hash) {
-        gw_file_discard(&file, false);
-        return gw_fail(GW_ERR_MEMORY, "out of memory while writing %s", file.path);
+        gw_file_discard(file, false);
+        return gw_fail(GW_ERR_MEMORY, "out of memory while writing %s", file->path);
     }
     XXH3_64bits_reset(w.hash);
     uint32_t n_kinds = 1 + (c->momentum != NULL) + (c->ema != NULL);
@@ -68,9 +68,38 @@ gw_status gw_checkpoint_write(const char *folder, const char *name, const struct
     for (int k = 0; k < 3; k++)
         for (uint32_t t = 0; arrays[k] && t < net->n_tensors; t++)
             put(&w, arrays[k] + net->tensors[t].offset, net->tensors[t].n_elems * sizeof(float));
+    if (*c->options) {
+        put_text(&w, c->options, "");
+        put_number(&w, c->steps, 8);
+        put_number(&w, c->workers, 4);
+        put_number(&w, c->n_state_files, 4);
+    }
     put_number(&w, XXH3_64bits_digest(w.hash), 8);
     XXH3_freeState(w.hash);
+    return GW_OK;
+}
+
+gw_status gw_checkpoint_write(const char *folder, const char *name, const struct gw_checkpoint *c)
+{
+    struct gw_file file;
+    GW_TRY(gw_checkpoint_begin(folder, name, c, &file));
     return gw_file_commit(&file);
+}
+
+uint64_t gw_checkpoint_identity(const struct gw_checkpoint *c)
+{
+    const float *arrays[2] = {c->params, c->momentum};
+    uint8_t numbers[12];
+    gw_put64(numbers, c->step);
+    gw_put32(numbers + 8, c->workers);
+    uint64_t hash = XXH3_64bits(numbers, sizeof numbers);
+    hash = XXH3_64bits_withSeed(c->options, strlen(c->options), hash);
+    for (int k = 0; k < 2; k++)
+        for (uint32_t t = 0; arrays[k] && t < c->network.n_tensors; t++) {
+            const struct gw_param *p = &c->network.tensors[t];
+            hash = XXH3_64bits_withSeed(arrays[k] + p->offset, p->n_elems * sizeof(float), hash);
+        }
+    return hash;
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */
@@ -137,6 +166,20 @@ static gw_status read_list(struct reader *r, const struct gw_network *net, bool 
     return GW_OK;
 }
 
+/* What only checkpoints have. */
+static gw_status read_run(struct reader *r, struct gw_checkpoint *c)
+{
+    uint64_t workers = 0, n_state_files = 0;
+    GW_TRY(get_text(r, c->options, sizeof c->options));
+    GW_TRY(get_number(r, 8, &c->steps));
+    GW_TRY(get_number(r, 4, &workers));
+    GW_TRY(get_number(r, 4, &n_state_files));
+    c->workers = (uint32_t)workers, c->n_state_files = (uint32_t)n_state_files;
+    if (r->at != r->end || workers == 0 || workers > GW_MAX_WORKERS || (n_state_files != 0 && n_state_files != workers))
+        return gw_fail(GW_ERR_SYSTEM, "%s: what it says of its run cannot be", r->path);
+    return GW_OK;
+}
+
 static gw_status parse(struct reader *r, struct gw_checkpoint *c)
 {
     uint64_t n_tensors = 0;
@@ -159,8 +202,8 @@ static gw_status parse(struct reader *r, struct gw_checkpoint *c)
     bool present[3] = {false};
     GW_TRY(read_list(r, &c->network, present));
     uint64_t n_kinds = (uint64_t)present[0] + present[1] + present[2];
-    if (n_tensors != n_kinds * c->network.n_tensors ||
-        (uint64_t)(r->end - r->at) != n_kinds * c->network.n_params * sizeof(float))
+    uint64_t elements = n_kinds * c->network.n_params * sizeof(float);
+    if (n_tensors != n_kinds * c->network.n_tensors || (uint64_t)(r->end - r->at) < elements)
         return gw_fail(GW_ERR_SYSTEM, "%s: its length does not fit its %llu tensors", r->path,
                        (unsigned long long)n_tensors);
     float **arrays[3] = {&c->params, &c->momentum, &c->ema};
@@ -176,31 +219,7 @@ static gw_status parse(struct reader *r, struct gw_checkpoint *c)
             r->at += bytes;
         }
     }
-    return GW_OK;
-}
-
-/* The whole file; its length is what the file system says, so memory is no more than that. */
-static gw_status slurp(const char *path, uint8_t **bytes, size_t *n_bytes)
-{
-    struct stat st;
-    FILE *stream = fopen(path, "rbe");
-    if (!stream)
-        return gw_fail(GW_ERR_SYSTEM, "%s cannot be opened: %s", path, strerror(errno));
-    gw_status status = GW_OK;
-    if (fstat(fileno(stream), &st) != 0 || !S_ISREG(st.st_mode))
-        status = gw_fail(GW_ERR_SYSTEM, "%s is no regular file", path);
-    *n_bytes = status == GW_OK ? (size_t)st.st_size : 0;
-    *bytes = status == GW_OK ? gw_alloc(NULL, *n_bytes, 1) : NULL;
-    if (status == GW_OK && !*bytes)
-        status = GW_ERR_MEMORY;
-    if (status == GW_OK && fread(*bytes, 1, *n_bytes, stream) != *n_bytes)
-        status = gw_fail(GW_ERR_SYSTEM, "%s cannot be read: %s", path, strerror(errno));
-    fclose(stream);
-    if (status != GW_OK) {
-        gw_free(NULL, *bytes);
-        *bytes = NULL;
-    }
-    return status;
+    return r->at == r->end ? GW_OK : read_run(r, c);
 }
 
 gw_status gw_checkpoint_read(const char *from, struct gw_checkpoint *c)
@@ -214,7 +233,7 @@ gw_status gw_checkpoint_read(const char *from, struct gw_checkpoint *c)
     snprintf(path, sizeof path, "%s%s", from, folder ? "/" GW_PARAMETER_FILE : "");
     if (folder && stat(path, &st) != 0)
         return gw_fail(GW_ERR_SYSTEM, "%s holds no %s; a finished run made with --out has one", from, GW_PARAMETER_FILE);
-    GW_TRY(slurp(path, &bytes, &n_bytes));
+    GW_TRY(gw_file_read(path, &bytes, &n_bytes));
     struct reader r = {path, bytes, bytes + n_bytes};
     gw_status status = parse(&r, c);
     gw_free(NULL, bytes);

@@ -8,20 +8,36 @@
  *     4 + n     network: length, text
  *     each tensor: 4 + n name, 4 rank (1 to 4), 8 for each dimension
  *     each tensor: its elements, float32
+ *     in checkpoints, what a resumed run needs besides:
+ *         4 + n     the run's options (resume.h)
+ *         8         steps the run was to have
+ *         4         workers
+ *         4         state files (rank_state.h) that belong to it: one of each worker, or 0 where the codec keeps nothing
  *     8         XXH3 (64 bit) of everything before */
 #ifndef GW_TRAIN_CHECKPOINT_H
 #define GW_TRAIN_CHECKPOINT_H
 
+#include "file.h"
 #include "network.h"
 
 struct gw_checkpoint {
     struct gw_network network;
     uint64_t step;
     float *params, *momentum, *ema; /* flat arrays of the network; NULL where not there; params always is */
+    char options[1024];             /* "": parameters alone, which no run can be resumed from */
+    uint64_t steps;
+    uint32_t workers, n_state_files;
 };
 
 /* Writes FOLDER/NAME, whole or not at all. momentum and ema may be NULL. */
 gw_status gw_checkpoint_write(const char *folder, const char *name, const struct gw_checkpoint *checkpoint);
+
+/* The same without giving FOLDER/NAME its name: gw_file_commit(file) does. */
+gw_status gw_checkpoint_begin(const char *folder, const char *name, const struct gw_checkpoint *checkpoint, struct gw_file *file);
+
+/* Says which state files belong to a checkpoint: a hash of its step, options, workers, parameters and momentum, which all
+ * workers have. */
+uint64_t gw_checkpoint_identity(const struct gw_checkpoint *checkpoint);
 
 /* `from` is a file, or a folder that holds parameters.gwp. What is cut, altered or does not fit the network it names is
  * refused before memory is taken for it. */

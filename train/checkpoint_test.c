@@ -43,10 +43,14 @@ static float *numbers(const struct gw_network *net, float first)
     return values;
 }
 
-static void check_round_trip(bool momentum, bool ema)
+static void check_round_trip(bool momentum, bool ema, bool of_a_run)
 {
     static struct gw_checkpoint c, back;
     c = (struct gw_checkpoint){.step = 12345678901};
+    if (of_a_run) {
+        c.steps = 23456789012, c.workers = 5, c.n_state_files = 5;
+        strcpy(c.options, "net mlp:5-3-2\nseed 1\n");
+    }
     assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
     c.params = numbers(&c.network, 1);
     c.momentum = momentum ? numbers(&c.network, 1000) : NULL;
@@ -57,7 +61,11 @@ static void check_round_trip(bool momentum, bool ema)
         size_t bytes = c.network.n_storage * sizeof(float);
         assert_int_equal(gw_checkpoint_read(from[i], &back), GW_OK);
         assert_string_equal(back.network.name, "mlp:5-3-2");
-        assert_true(back.step == c.step);
+        assert_true(back.step == c.step && back.steps == c.steps);
+        assert_string_equal(back.options, c.options);
+        assert_int_equal(back.workers, c.workers);
+        assert_int_equal(back.n_state_files, c.n_state_files);
+        assert_true(gw_checkpoint_identity(&back) == gw_checkpoint_identity(&c));
         assert_memory_equal(back.params, c.params, bytes);
         assert_int_equal(back.momentum != NULL, momentum);
         assert_int_equal(back.ema != NULL, ema);
@@ -73,8 +81,8 @@ static void check_round_trip(bool momentum, bool ema)
 static void what_is_written_comes_back(void **state)
 {
     (void)state;
-    for (int i = 0; i < 4; i++)
-        check_round_trip(i & 1, i & 2);
+    for (int i = 0; i < 8; i++)
+        check_round_trip(i & 1, i & 2, i & 4);
 }
 
 static void put_file(const uint8_t *bytes, size_t n)
@@ -95,7 +103,7 @@ static void check_refused(void)
 static void damage_is_refused(void **state)
 {
     (void)state;
-    check_round_trip(true, false);
+    check_round_trip(true, false, true);
     static uint8_t whole[4096], bad[4097];
     FILE *f = fopen(path, "rb");
     size_t n = fread(whole, 1, sizeof whole, f);
@@ -112,6 +120,32 @@ static void damage_is_refused(void **state)
     bad[n] = 0;
     put_file(bad, n + 1);
     check_refused();
+}
+
+/* State files belong to one step, options, workers, parameters and momentum. */
+static void identities_differ(void **state)
+{
+    (void)state;
+    static struct gw_checkpoint c;
+    c = (struct gw_checkpoint){.step = 7, .workers = 2, .options = "seed 1\n"};
+    assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
+    c.params = numbers(&c.network, 1), c.momentum = numbers(&c.network, 1000);
+    uint64_t seen[6], n = 0;
+    seen[n++] = gw_checkpoint_identity(&c);
+    c.step++;
+    seen[n++] = gw_checkpoint_identity(&c);
+    c.workers++;
+    seen[n++] = gw_checkpoint_identity(&c);
+    c.options[5] = '2';
+    seen[n++] = gw_checkpoint_identity(&c);
+    c.params[c.network.tensors[1].offset]++;
+    seen[n++] = gw_checkpoint_identity(&c);
+    c.momentum[c.network.tensors[3].offset + 1]++;
+    seen[n++] = gw_checkpoint_identity(&c);
+    for (uint64_t i = 0; i < n; i++)
+        for (uint64_t j = 0; j < i; j++)
+            assert_true(seen[i] != seen[j]);
+    gw_checkpoint_free(&c);
 }
 
 static void a_network_of_the_future_is_named(void **state)
@@ -167,15 +201,56 @@ static void event_file_begins_as_tensorboards(void **state)
     assert_memory_equal(bytes + 21, "\x1a\x0d" "brain.Event:2", 15);
 }
 
+/* Whole records of earlier steps are kept, wherever the file was cut. */
+static void event_files_are_gone_on_with(void **state)
+{
+    (void)state;
+    static const uint64_t steps[] = {0, 0, 1, 1, 127, 128, 300}; /* a varint of one byte, of two */
+    enum { N = sizeof steps / sizeof *steps };
+    uint8_t bytes[1024];
+    long ends[N + 1];
+    FILE *f = tmpfile();
+    gw_tensorboard_begin(f, 1.5);
+    ends[0] = ftell(f);
+    for (int i = 0; i < N; i++) {
+        gw_tensorboard_scalar(f, 2.5 + i, steps[i], "loss", 1);
+        ends[i + 1] = ftell(f);
+    }
+    rewind(f);
+    size_t n = fread(bytes, 1, sizeof bytes, f);
+    assert_true((long)n == ends[N]);
+    fclose(f);
+    for (uint64_t before = 1; before < 310; before++)
+        for (size_t cut = n; cut > n - 40; cut--) {
+            f = tmpfile();
+            fwrite(bytes, 1, cut, f);
+            rewind(f);
+            long want = ends[0];
+            for (int i = 0; i < N && steps[i] < before && ends[i + 1] <= (long)cut; i++)
+                want = ends[i + 1];
+            assert_int_equal(gw_tensorboard_end_before(f, before), want);
+            fclose(f);
+        }
+    bytes[ends[2] + 13] ^= 1;
+    f = tmpfile();
+    assert_int_equal(gw_tensorboard_end_before(f, 9), 0);
+    fwrite(bytes, 1, n, f);
+    rewind(f);
+    assert_int_equal(gw_tensorboard_end_before(f, 9), ends[2]);
+    fclose(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_written_comes_back, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(damage_is_refused, make_folder, remove_folder),
+        cmocka_unit_test(identities_differ),
         cmocka_unit_test_setup_teardown(a_network_of_the_future_is_named, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(folders_that_cannot_be_written_are_named, make_folder, remove_folder),
         cmocka_unit_test(crc32c_has_its_known_answers),
         cmocka_unit_test(event_file_begins_as_tensorboards),
+        cmocka_unit_test(event_files_are_gone_on_with),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

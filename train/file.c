@@ -1,21 +1,38 @@
 #include "file.h"
 #include "base/error.h"
+#include "base/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-gw_status gw_file_open(const char *folder, const char *name, struct gw_file *file)
+static gw_status open_partial(const char *folder, const char *name, bool again, struct gw_file *file)
 {
     file->stream = NULL;
     if (snprintf(file->path, sizeof file->path, "%s/%s", folder, name) >= (int)sizeof file->path)
         return gw_fail(GW_ERR_ARGUMENT, "the path %.40s... is longer than %zu bytes", folder, sizeof file->path - 1);
     snprintf(file->partial, sizeof file->partial, "%s" GW_PARTIAL, file->path);
-    file->stream = fopen(file->partial, "wbe");
+    if (again && access(file->partial, F_OK) != 0 && rename(file->path, file->partial) != 0 && errno != ENOENT)
+        return gw_fail(GW_ERR_SYSTEM, "%s cannot be renamed to %s: %s", file->path, file->partial, strerror(errno));
+    if (again)
+        file->stream = fopen(file->partial, "r+be");
+    if (!file->stream && (!again || errno == ENOENT))
+        file->stream = fopen(file->partial, "w+be");
     if (!file->stream)
         return gw_fail(GW_ERR_SYSTEM, "%s cannot be written: %s", file->partial, strerror(errno));
     return GW_OK;
+}
+
+gw_status gw_file_open(const char *folder, const char *name, struct gw_file *file)
+{
+    return open_partial(folder, name, false, file);
+}
+
+gw_status gw_file_reopen(const char *folder, const char *name, struct gw_file *file)
+{
+    return open_partial(folder, name, true, file);
 }
 
 static gw_status write_error(const struct gw_file *file)
@@ -26,6 +43,20 @@ static gw_status write_error(const struct gw_file *file)
 gw_status gw_file_check(struct gw_file *file)
 {
     return file->stream && ferror(file->stream) ? write_error(file) : GW_OK;
+}
+
+gw_status gw_file_cut(struct gw_file *file, long at)
+{
+    if (fflush(file->stream) != 0 || ftruncate(fileno(file->stream), at) != 0 || fseek(file->stream, at, SEEK_SET) != 0)
+        return write_error(file);
+    return GW_OK;
+}
+
+gw_status gw_file_sync(struct gw_file *file)
+{
+    if (ferror(file->stream) || fflush(file->stream) != 0 || fsync(fileno(file->stream)) != 0)
+        return write_error(file);
+    return GW_OK;
 }
 
 /* The rename itself is on disk only when the folder is. */
@@ -47,9 +78,7 @@ gw_status gw_file_commit(struct gw_file *file)
 {
     if (!file->stream)
         return gw_fail(GW_ERR_ORDER, "%s is not open", file->path);
-    gw_status status = GW_OK;
-    if (ferror(file->stream) || fflush(file->stream) != 0 || fsync(fileno(file->stream)) != 0)
-        status = write_error(file);
+    gw_status status = gw_file_sync(file);
     if (fclose(file->stream) != 0 && status == GW_OK)
         status = write_error(file);
     file->stream = NULL;
@@ -70,4 +99,27 @@ void gw_file_discard(struct gw_file *file, bool keep)
     file->stream = NULL;
     if (!keep)
         unlink(file->partial);
+}
+
+gw_status gw_file_read(const char *path, uint8_t **bytes, size_t *n_bytes)
+{
+    struct stat st;
+    FILE *stream = fopen(path, "rbe");
+    if (!stream)
+        return gw_fail(GW_ERR_SYSTEM, "%s cannot be opened: %s", path, strerror(errno));
+    gw_status status = GW_OK;
+    if (fstat(fileno(stream), &st) != 0 || !S_ISREG(st.st_mode))
+        status = gw_fail(GW_ERR_SYSTEM, "%s is no regular file", path);
+    *n_bytes = status == GW_OK ? (size_t)st.st_size : 0;
+    *bytes = status == GW_OK ? gw_alloc(NULL, *n_bytes, 1) : NULL;
+    if (status == GW_OK && !*bytes)
+        status = GW_ERR_MEMORY;
+    if (status == GW_OK && fread(*bytes, 1, *n_bytes, stream) != *n_bytes)
+        status = gw_fail(GW_ERR_SYSTEM, "%s cannot be read: %s", path, strerror(errno));
+    fclose(stream);
+    if (status != GW_OK) {
+        gw_free(NULL, *bytes);
+        *bytes = NULL;
+    }
+    return status;
 }

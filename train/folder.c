@@ -3,7 +3,8 @@
 #include "file.h"
 
 #include <errno.h>
-#include <stdbool.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -38,12 +39,27 @@ gw_status gw_folder_lock(const char *folder, DIR **lock)
 /* ---- an earlier run ------------------------------------------------------------------------- */
 
 /* The first n characters of `name` are GW_CHECKPOINT_FILE with some number. */
-static bool is_checkpoint(const char *name, size_t n)
+static bool is_checkpoint(const char *name, size_t n, uint64_t *steps_done)
 {
-    static const char begin[] = "checkpoint-", end[] = ".gwp";
-    size_t head = sizeof begin - 1, tail = sizeof end - 1;
-    return n >= head + 8 + tail && strncmp(name, begin, head) == 0 && strspn(name + head, "0123456789") == n - head - tail &&
-           strncmp(name + n - tail, end, tail) == 0;
+    char same[64];
+    unsigned long long step;
+    if (sscanf(name, "checkpoint-%20llu", &step) != 1)
+        return false;
+    *steps_done = step;
+    snprintf(same, sizeof same, GW_CHECKPOINT_FILE, step); /* no other spelling of the number */
+    return n == strlen(same) && strncmp(name, same, n) == 0;
+}
+
+/* Likewise of GW_STATE_FILE. */
+static bool is_state(const char *name, size_t n)
+{
+    char same[96];
+    unsigned long long step;
+    unsigned rank, workers;
+    if (sscanf(name, "checkpoint-%20llu.rank-%9u-of-%9u", &step, &rank, &workers) != 3)
+        return false;
+    snprintf(same, sizeof same, GW_STATE_FILE, step, rank, workers);
+    return n == strlen(same) && strncmp(name, same, n) == 0;
 }
 
 /* `name` is one that a run writes; *partial: not whole yet. */
@@ -57,7 +73,32 @@ static bool is_of_a_run(const char *name, bool *partial)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (n == strlen(names[i]) && strncmp(name, names[i], n) == 0)
             return true;
-    return is_checkpoint(name, n);
+    uint64_t steps_done;
+    return is_checkpoint(name, n, &steps_done) || is_state(name, n);
+}
+
+bool gw_folder_newest_checkpoint(DIR *folder, uint64_t below, uint64_t *steps_done)
+{
+    bool found = false;
+    uint64_t step;
+    rewinddir(folder);
+    for (const struct dirent *entry; (entry = readdir(folder));)
+        if (is_checkpoint(entry->d_name, strlen(entry->d_name), &step) && step < below && (!found || step > *steps_done)) {
+            found = true;
+            *steps_done = step;
+        }
+    return found;
+}
+
+bool gw_folder_is_complete(DIR *folder)
+{
+    return faccessat(dirfd(folder), GW_SUMMARY_FILE, F_OK, 0) == 0;
+}
+
+bool gw_folder_is(DIR *folder, const char *path)
+{
+    struct stat a, b;
+    return fstat(dirfd(folder), &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
 gw_status gw_folder_check(const char *folder, DIR *lock)
@@ -76,8 +117,8 @@ gw_status gw_folder_check(const char *folder, DIR *lock)
         return GW_OK;
     if (n > 1)
         snprintf(others, sizeof others, " and %u other file%s", n - 1, n == 2 ? "" : "s");
-    return gw_fail(GW_ERR_SYSTEM, "%s holds an earlier run (%s%s); name another folder, or add --overwrite, which replaces it",
-                   folder, first, others);
+    return gw_fail(GW_ERR_SYSTEM, "%s holds an earlier run (%s%s); name another folder, or add --overwrite, which replaces it; "
+                   "--resume %s goes on with it where it has checkpoints", folder, first, others, folder);
 }
 
 static gw_status remove_file(const char *folder, DIR *lock, const char *name, bool *removed)
@@ -89,7 +130,7 @@ static gw_status remove_file(const char *folder, DIR *lock, const char *name, bo
     return gw_fail(GW_ERR_SYSTEM, "%s/%s, of an earlier run, cannot be removed: %s", folder, name, strerror(errno));
 }
 
-gw_status gw_folder_clear(const char *folder, DIR *lock)
+gw_status gw_folder_clear(const char *folder, DIR *lock, bool keep_whole)
 {
     /* First, so that a folder that is left half cleared does not look complete. */
     bool removed = false, partial;
@@ -99,7 +140,7 @@ gw_status gw_folder_clear(const char *folder, DIR *lock)
         rewinddir(lock);
         for (const struct dirent *entry; (entry = readdir(lock));) {
             const char *name = entry->d_name;
-            if (!is_of_a_run(name, &partial) ||
+            if (!is_of_a_run(name, &partial) || (keep_whole && !partial) ||
                 strcmp(name, GW_METRICS_FILE GW_PARTIAL) == 0 || strcmp(name, GW_EVENTS_FILE GW_PARTIAL) == 0)
                 continue;
             GW_TRY(remove_file(folder, lock, name, &removed));

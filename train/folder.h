@@ -4,6 +4,8 @@
 
 #include <dirent.h>
 #include <gradwire/status.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 /* Every file of a run has one of these names, with GW_PARTIAL (file.h) behind it until it is whole. */
 #define GW_METRICS_FILE "metrics.jsonl"
@@ -11,6 +13,7 @@
 #define GW_SUMMARY_FILE "summary.json" /* written last: a folder that has it is complete */
 #define GW_PARAMETER_FILE "parameters.gwp"
 #define GW_CHECKPOINT_FILE "checkpoint-%08llu.gwp" /* steps done */
+#define GW_STATE_FILE "checkpoint-%08llu.rank-%u-of-%u.gws" /* rank counts from 0 */
 
 /* Makes the folder where it is missing (its parent must exist). */
 gw_status gw_folder_create(const char *folder);
@@ -18,11 +21,21 @@ gw_status gw_folder_create(const char *folder);
 /* Keeps other runs out of a folder until closedir(*lock), or the process's end however it comes. */
 gw_status gw_folder_lock(const char *folder, DIR **lock);
 
+/* The checkpoint with the most steps below `below`, by names alone; false where there is none. */
+bool gw_folder_newest_checkpoint(DIR *folder, uint64_t below, uint64_t *steps_done);
+
+/* True where the folder holds a run that came to its end. */
+bool gw_folder_is_complete(DIR *folder);
+
+/* True where `path` names this folder. */
+bool gw_folder_is(DIR *folder, const char *path);
+
 /* Refuses a locked folder with files of an earlier run, whole or partial. */
 gw_status gw_folder_check(const char *folder, DIR *lock);
 
 /* Removes the files of an earlier run from a locked folder; all other names are left alone, and so are the files that grow
- * all through a run, metrics and events, while they are partial: they are the new run's already. */
-gw_status gw_folder_clear(const char *folder, DIR *lock);
+ * all through a run, metrics and events, while they are partial: they are the new run's already. keep_whole: a run that is gone
+ * on with keeps what is whole but the summary. */
+gw_status gw_folder_clear(const char *folder, DIR *lock, bool keep_whole);
 
 #endif

@@ -34,7 +34,9 @@ static gw_status check_options(const struct gw_train_options *o)
         return gw_fail(GW_ERR_ARGUMENT, "--threads is %u, and must be 1 to 256", o->threads);
     if (o->timeout_s == 0 || o->timeout_s > 86400)
         return gw_fail(GW_ERR_ARGUMENT, "--timeout is %u, and must be 1 to 86400 seconds", o->timeout_s);
-    if (o->checkpoint_every && !o->out)
+    if (o->resume && o->overwrite)
+        return gw_fail(GW_ERR_ARGUMENT, "--resume goes on with a run and --overwrite removes it: only one can be given");
+    if (o->checkpoint_every && !o->out && !o->resume)
         return gw_fail(GW_ERR_ARGUMENT, "--checkpoint-every needs --out DIR, the folder checkpoints go to");
     if (o->overwrite && !o->out)
         return gw_fail(GW_ERR_ARGUMENT, "--overwrite needs --out DIR, the folder whose earlier run is replaced");
@@ -57,6 +59,52 @@ static gw_status declare_tensors(struct gw_team *team)
     return GW_OK;
 }
 
+/* What a resumed run has otherwise than the interrupted one. */
+static void tell_changes(const struct gw_team *team)
+{
+    const struct gw_checkpoint *c = &team->resume.checkpoint;
+    uint32_t workers = team->options->workers;
+    const char *moved = "";
+    if (c->n_state_files > 0)
+        moved = c->n_state_files == 1 ? "each begins with the codec's residual, and "
+                                      : "each begins with the mean of the codec's residuals, thresholds are taken afresh, and ";
+    gw_train_note(team->callbacks, "resumed after %llu of %llu steps, from %s", (unsigned long long)c->step,
+                  (unsigned long long)team->steps, team->resume.path);
+    if (c->steps != team->steps)
+        gw_train_note(team->callbacks, "the run was to have %llu steps, and now has %llu%s", (unsigned long long)c->steps,
+                      (unsigned long long)team->steps, team->schedule.kind == GW_SCHEDULE_POLY
+                      ? "; its learning rate falls by the new length from here on" : "");
+    if (c->workers != workers)
+        gw_train_note(team->callbacks, "the run had %u worker%s, and now has %u: %sfrom here on its results are not those it would "
+                      "have had", c->workers, c->workers == 1 ? "" : "s", workers, moved);
+}
+
+/* The run in the folder is this one, and goes on from its checkpoint. */
+static gw_status take_up(struct gw_team *team)
+{
+    const struct gw_train_options *o = team->options;
+    const struct gw_checkpoint *c = &team->resume.checkpoint;
+    unsigned long long done = c->step, steps = team->steps;
+    GW_TRY(gw_resume_check(&team->resume, team->run_options));
+    if (strcmp(c->network.name, o->net) != 0 || !c->ema != !(o->ema > 0) ||
+        !c->momentum != (team->optimizer != GW_OPTIMIZER_MOMENTUM))
+        return gw_fail(GW_ERR_SYSTEM, "%s does not hold what its options say", team->resume.path);
+    if (steps < done)
+        return gw_fail(GW_ERR_ARGUMENT, "the run is to have %llu steps, and %s has made %llu; --steps can be larger", steps,
+                       team->resume.path, done);
+    if (steps == done && gw_folder_is_complete(team->metrics.lock))
+        return gw_fail(GW_ERR_SYSTEM, "%s holds a finished run of %llu steps: nothing is left to do; a larger --steps goes on "
+                       "from there", o->resume, steps);
+    team->begin = c->step;
+    tell_changes(team);
+    GW_TRY(gw_folder_clear(o->resume, team->metrics.lock, true));
+    GW_TRY(gw_metrics_resume(&team->metrics, o->resume, c->step));
+    if (team->metrics.n_steps < c->step)
+        gw_train_note(team->callbacks, "%s lacks %llu of those steps; sums do not count them", team->metrics.lines.path,
+                      done - team->metrics.n_steps);
+    return GW_OK;
+}
+
 /* Everything that can be wrong with the options is found before data are read, and the folder is known to be writable
  * before any time is spent. */
 static gw_status prepare(struct gw_team *team)
@@ -70,7 +118,15 @@ static gw_status prepare(struct gw_team *team)
     gw_context_options context = {.struct_bytes = sizeof context, .n_threads = o->codec_threads};
     GW_TRY(gw_context_create(&context, &team->context));
     GW_TRY(gw_codec_parse(team->context, o->codec, &team->codec));
-    GW_TRY(gw_metrics_open(&team->metrics, o->out, o->overwrite));
+    if (o->resume) {
+        GW_TRY(gw_folder_lock(o->resume, &team->metrics.lock));
+        if (o->out && !gw_folder_is(team->metrics.lock, o->out))
+            return gw_fail(GW_ERR_ARGUMENT, "--resume is %s and --out %s: a run goes on in its own folder, so --out can be left "
+                           "away", o->resume, o->out);
+        GW_TRY(gw_resume_find(o->resume, team->metrics.lock, team->callbacks, &team->resume));
+    } else {
+        GW_TRY(gw_metrics_open(&team->metrics, o->out, o->overwrite));
+    }
 
     GW_TRY(gw_data_load(o->data, &team->data));
     GW_TRY(gw_network_fits(&team->network, (struct gw_shape){team->data.channels, team->data.height, team->data.width},
@@ -81,6 +137,8 @@ static gw_status prepare(struct gw_team *team)
     team->steps = o->steps ? o->steps : o->epochs * team->steps_per_epoch;
     if (team->steps > UINT32_MAX)
         return gw_fail(GW_ERR_ARGUMENT, "a run has at most %u steps", UINT32_MAX);
+
+    GW_TRY(gw_resume_options(o, team->codec, &team->data, team->run_options, sizeof team->run_options));
 
     GW_TRY(gw_dnn_check(dnnl_engine_create(&team->engine, dnnl_cpu, 0), "an engine"));
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -98,7 +156,9 @@ static gw_status prepare(struct gw_team *team)
     GW_TRY(gw_link_local_create(team->context, o->workers, team->links));
     team->n_links = o->workers;
     /* Not before all else is well: a run that cannot begin takes no earlier one away. */
-    return o->overwrite ? gw_folder_clear(o->out, team->metrics.lock) : GW_OK;
+    if (o->resume)
+        return take_up(team);
+    return o->overwrite ? gw_folder_clear(o->out, team->metrics.lock, false) : GW_OK;
 }
 
 /* ---- during --------------------------------------------------------------------------------- */
@@ -112,6 +172,14 @@ gw_status gw_team_collect(struct gw_team *team, uint64_t t)
         team->callbacks->progress(&progress, team->callbacks->user);
     }
     return GW_OK;
+}
+
+gw_status gw_team_commit_checkpoint(struct gw_team *team)
+{
+    if (!team->pending.stream)
+        return GW_OK;
+    GW_TRY(gw_metrics_sync(&team->metrics));
+    return gw_file_commit(&team->pending);
 }
 
 static gw_status run_workers(struct gw_team *team)
@@ -136,7 +204,9 @@ static gw_status run_workers(struct gw_team *team)
             pthread_join(team->workers[i].thread, NULL);
     if (team->failure != GW_OK)
         return gw_fail(team->failure, "%s", team->failure_text);
-    return gw_team_collect(team, team->metrics.n_steps); /* rank 0 is one step behind */
+    if (team->metrics.next < team->workers[0].steps_done) /* rank 0 is one step behind */
+        GW_TRY(gw_team_collect(team, team->metrics.next));
+    return gw_team_commit_checkpoint(team);
 }
 
 /* ---- after ---------------------------------------------------------------------------------- */
@@ -144,7 +214,7 @@ static gw_status run_workers(struct gw_team *team)
 static void summarise(const struct gw_team *team, struct gw_train_summary *s)
 {
     const struct gw_train_options *o = team->options;
-    *s = (struct gw_train_summary){.workers = o->workers, .batch = o->batch, .seed = o->seed,
+    *s = (struct gw_train_summary){.workers = o->workers, .batch = o->batch, .seed = o->seed, .resumed_from = team->begin,
                                    .parameters = team->network.n_params, .replicas_identical = true,
                                    .n_tensors = team->network.n_tensors};
     snprintf(s->net, sizeof s->net, "%s", o->net);
@@ -166,7 +236,7 @@ static void summarise(const struct gw_team *team, struct gw_train_summary *s)
 
 static gw_status save(struct gw_team *team, const struct gw_train_summary *summary)
 {
-    const char *out = team->options->out;
+    const char *out = team->out;
     if (!out)
         return GW_OK;
     struct gw_checkpoint final = {.network = team->network, .step = team->steps, .params = team->workers[0].params,
@@ -179,6 +249,8 @@ static gw_status save(struct gw_team *team, const struct gw_train_summary *summa
 static void tear_down(struct gw_team *team)
 {
     gw_metrics_abandon(&team->metrics);
+    gw_file_discard(&team->pending, false);
+    gw_resume_free(&team->resume);
     for (uint32_t i = 0; team->workers && i < team->options->workers; i++)
         gw_worker_free(&team->workers[i]);
     for (uint32_t i = 0; i < team->n_links; i++)
@@ -202,6 +274,7 @@ gw_status gw_train_run(const struct gw_train_options *options, const struct gw_t
     if (!team)
         return GW_ERR_MEMORY;
     team->options = options, team->callbacks = callbacks;
+    team->out = options->resume ? options->resume : options->out;
     atomic_init(&team->stop_at, UINT64_MAX);
     pthread_mutex_init(&team->failure_lock, NULL);
 
@@ -209,8 +282,9 @@ gw_status gw_train_run(const struct gw_train_options *options, const struct gw_t
     if (status == GW_OK)
         status = run_workers(team);
     if (status == GW_OK && team->stopped)
-        status = gw_fail(GW_ERR_CLOSED, "stopped after %llu of %llu steps, as asked; nothing was saved but checkpoints",
-                         (unsigned long long)team->metrics.n_steps, (unsigned long long)team->steps);
+        status = gw_fail(GW_ERR_CLOSED, "stopped after %llu of %llu steps, as asked; %s%s", (unsigned long long)team->metrics.next,
+                         (unsigned long long)team->steps, options->checkpoint_every ? "--resume goes on from there: " :
+                         "nothing was saved but checkpoints", options->checkpoint_every ? team->out : "");
     if (status == GW_OK) {
         summarise(team, summary);
         status = save(team, summary);

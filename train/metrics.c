@@ -5,6 +5,7 @@
 #include "tensorboard.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static double wall_time(void)
@@ -40,19 +41,21 @@ static void put(FILE *file, const char *key, double value)
 
 /* One step, all workers together. */
 struct totals {
-    double loss, accuracy, compute_seconds, encode_seconds, wait_seconds, bound_gap;
+    double loss, accuracy, step_seconds, compute_seconds, encode_seconds, wait_seconds, bound_gap;
+    double test_accuracy; /* below 0: not looked at */
     uint64_t bytes_up, bytes_down, dense_bytes;
-    uint32_t correct, test_correct;
+    bool committed;
 };
 
-static struct totals add_up(const struct gw_step_record *records, uint32_t workers, uint32_t batch)
+static struct totals add_up(const struct gw_metrics *m, const struct gw_step_record *records)
 {
-    struct totals s = {0};
+    struct totals s = {.step_seconds = records[0].step_seconds, .committed = records[0].result.committed};
+    uint32_t workers = m->workers, correct = 0, test_correct = 0;
     for (uint32_t i = 0; i < workers; i++) {
         const struct gw_step_record *r = &records[i];
         s.loss += r->loss;
-        s.correct += r->correct;
-        s.test_correct += r->test_correct;
+        correct += r->correct;
+        test_correct += r->test_correct;
         s.compute_seconds += r->compute_seconds / workers;
         s.encode_seconds += r->result.encode_seconds / workers;
         s.wait_seconds += r->result.wait_seconds / workers;
@@ -61,8 +64,9 @@ static struct totals add_up(const struct gw_step_record *records, uint32_t worke
         s.dense_bytes += r->result.dense_bytes;
         s.bound_gap = fmax(s.bound_gap, r->result.bound_gap);
     }
-    s.loss /= batch;
-    s.accuracy = (double)s.correct / batch;
+    s.loss /= m->batch;
+    s.accuracy = (double)correct / m->batch;
+    s.test_accuracy = records[0].evaluated ? (double)test_correct / m->test_samples : -1;
     return s;
 }
 
@@ -73,16 +77,17 @@ static void write_line(struct gw_metrics *m, uint64_t step, const struct totals 
     put(f, "loss", s->loss);
     put(f, "accuracy", s->accuracy);
     put(f, "lr", first->lr);
-    put(f, "step_ms", 1e3 * first->step_seconds);
+    put(f, "step_ms", 1e3 * s->step_seconds);
     put(f, "compute_ms", 1e3 * s->compute_seconds);
     put(f, "encode_ms", 1e3 * s->encode_seconds);
     put(f, "wait_ms", 1e3 * s->wait_seconds);
-    fprintf(f, ", \"bytes_up\": %llu, \"bytes_down\": %llu", (unsigned long long)s->bytes_up, (unsigned long long)s->bytes_down);
+    fprintf(f, ", \"bytes_up\": %llu, \"bytes_down\": %llu, \"dense_bytes\": %llu", (unsigned long long)s->bytes_up,
+            (unsigned long long)s->bytes_down, (unsigned long long)s->dense_bytes);
     put(f, "nonzero_share", first->accounted ? (double)first->result.nonzeros / (double)first->result.elements : NAN);
     put(f, "bound_gap", s->bound_gap);
-    fprintf(f, ", \"committed\": %s", first->result.committed ? "true" : "false");
-    if (first->evaluated)
-        put(f, "test_accuracy", m->test_accuracy);
+    fprintf(f, ", \"committed\": %s", s->committed ? "true" : "false");
+    if (s->test_accuracy >= 0)
+        put(f, "test_accuracy", s->test_accuracy);
     fputs("}\n", f);
 }
 
@@ -95,31 +100,38 @@ static void write_events(struct gw_metrics *m, uint64_t step, const struct total
     gw_tensorboard_scalar(f, now, step, "accuracy/train", (float)s->accuracy);
     gw_tensorboard_scalar(f, now, step, "bytes/up", (float)s->bytes_up);
     gw_tensorboard_scalar(f, now, step, "bytes/down", (float)s->bytes_down);
-    if (first->evaluated)
-        gw_tensorboard_scalar(f, now, step, "accuracy/test", (float)m->test_accuracy);
+    if (s->test_accuracy >= 0)
+        gw_tensorboard_scalar(f, now, step, "accuracy/test", (float)s->test_accuracy);
+}
+
+/* A step enters the sums. */
+static void count(struct gw_metrics *m, uint64_t step, const struct totals *s)
+{
+    m->next = step + 1;
+    m->n_steps++;
+    m->bytes_up += s->bytes_up, m->bytes_down += s->bytes_down, m->dense_bytes += s->dense_bytes;
+    m->step_seconds += s->step_seconds;
+    m->compute_seconds += s->compute_seconds, m->encode_seconds += s->encode_seconds, m->wait_seconds += s->wait_seconds;
+    if (!s->committed)
+        m->n_skipped++;
+    else {
+        double take = fmax(0.02, 1.0 / (double)(m->n_steps - m->n_skipped)); /* the mean at first, then the last 50 steps or so */
+        m->running_loss += take * (s->loss - m->running_loss);
+        m->running_accuracy += take * (s->accuracy - m->running_accuracy);
+        if (step >= m->window_begin) {
+            m->window_loss += s->loss, m->window_accuracy += s->accuracy;
+            m->window_steps++;
+        }
+    }
+    if (s->test_accuracy >= 0)
+        m->test_accuracy = s->test_accuracy;
 }
 
 gw_status gw_metrics_step(struct gw_metrics *m, uint64_t step, const struct gw_step_record *records)
 {
     const struct gw_step_record *first = &records[0];
-    struct totals s = add_up(records, m->workers, m->batch);
-    m->n_steps++;
-    m->bytes_up += s.bytes_up, m->bytes_down += s.bytes_down, m->dense_bytes += s.dense_bytes;
-    m->step_seconds += first->step_seconds;
-    m->compute_seconds += s.compute_seconds, m->encode_seconds += s.encode_seconds, m->wait_seconds += s.wait_seconds;
-    if (!first->result.committed)
-        m->n_skipped++;
-    else {
-        double take = fmax(0.02, 1.0 / (double)(m->n_steps - m->n_skipped)); /* the mean at first, then the last 50 steps or so */
-        m->running_loss += take * (s.loss - m->running_loss);
-        m->running_accuracy += take * (s.accuracy - m->running_accuracy);
-        if (step >= m->window_begin) {
-            m->window_loss += s.loss, m->window_accuracy += s.accuracy;
-            m->window_steps++;
-        }
-    }
-    if (first->evaluated)
-        m->test_accuracy = (double)s.test_correct / m->test_samples;
+    struct totals s = add_up(m, records);
+    count(m, step, &s);
     if (!m->lines.stream)
         return GW_OK;
     write_line(m, step, &s, first);
@@ -134,13 +146,91 @@ gw_status gw_metrics_step(struct gw_metrics *m, uint64_t step, const struct gw_s
     return gw_file_check(&m->events);
 }
 
+/* ---- going on ------------------------------------------------------------------------------- */
+
+static bool read_real(const json_t *line, const char *key, double scale, double *value)
+{
+    const json_t *field = json_object_get(line, key);
+    *value = json_is_number(field) ? json_number_value(field) / scale : NAN;
+    return field != NULL;
+}
+
+static bool read_count(const json_t *line, const char *key, uint64_t *value)
+{
+    const json_t *field = json_object_get(line, key);
+    *value = (uint64_t)json_integer_value(field);
+    return json_is_integer(field) && json_integer_value(field) >= 0;
+}
+
+/* What write_line wrote. */
+static bool read_line(const char *text, uint64_t *step, struct totals *s)
+{
+    json_t *line = json_loads(text, 0, NULL);
+    const json_t *committed = json_object_get(line, "committed");
+    bool whole = read_count(line, "step", step) && read_real(line, "loss", 1, &s->loss) &&
+                 read_real(line, "accuracy", 1, &s->accuracy) && read_real(line, "step_ms", 1e3, &s->step_seconds) &&
+                 read_real(line, "compute_ms", 1e3, &s->compute_seconds) &&
+                 read_real(line, "encode_ms", 1e3, &s->encode_seconds) &&
+                 read_real(line, "wait_ms", 1e3, &s->wait_seconds) && read_count(line, "bytes_up", &s->bytes_up) &&
+                 read_count(line, "bytes_down", &s->bytes_down) && read_count(line, "dense_bytes", &s->dense_bytes) &&
+                 json_is_boolean(committed);
+    s->committed = json_is_true(committed);
+    if (!read_real(line, "test_accuracy", 1, &s->test_accuracy))
+        s->test_accuracy = -1;
+    json_decref(line);
+    return whole;
+}
+
+/* Adds up the lines of steps before `first`; *end: where they end. */
+static gw_status read_lines(struct gw_metrics *m, uint64_t first, long *end)
+{
+    char *text = NULL;
+    size_t capacity = 0;
+    ssize_t n;
+    uint64_t step;
+    struct totals s;
+    *end = 0;
+    while ((n = getline(&text, &capacity, m->lines.stream)) > 0 && text[n - 1] == '\n' && read_line(text, &step, &s) &&
+           step >= m->next && step < first) {
+        count(m, step, &s);
+        *end += n;
+    }
+    free(text);
+    return ferror(m->lines.stream) ? gw_fail(GW_ERR_SYSTEM, "%s cannot be read", m->lines.partial) : GW_OK;
+}
+
+gw_status gw_metrics_resume(struct gw_metrics *m, const char *out, uint64_t first)
+{
+    long end;
+    m->resumed = true;
+    m->test_accuracy = -1;
+    GW_TRY(gw_file_reopen(out, GW_METRICS_FILE, &m->lines));
+    GW_TRY(gw_file_reopen(out, GW_EVENTS_FILE, &m->events));
+    GW_TRY(read_lines(m, first, &end));
+    GW_TRY(gw_file_cut(&m->lines, end));
+    end = gw_tensorboard_end_before(m->events.stream, first);
+    GW_TRY(gw_file_cut(&m->events, end));
+    if (end == 0)
+        gw_tensorboard_begin(m->events.stream, wall_time());
+    m->next = first;
+    return GW_OK;
+}
+
+gw_status gw_metrics_sync(struct gw_metrics *m)
+{
+    GW_TRY(gw_file_sync(&m->lines));
+    return gw_file_sync(&m->events);
+}
+
+/* ---- reports -------------------------------------------------------------------------------- */
+
 void gw_metrics_progress(const struct gw_metrics *m, struct gw_train_progress *p)
 {
-    *p = (struct gw_train_progress){.step = m->n_steps, .steps = m->steps, .loss = m->running_loss};
+    *p = (struct gw_train_progress){.step = m->next, .steps = m->steps, .loss = m->running_loss};
     p->accuracy_is_test = m->test_accuracy >= 0;
     p->accuracy = p->accuracy_is_test ? m->test_accuracy : m->running_accuracy;
     p->images_per_second = (double)m->n_steps * m->batch / m->step_seconds;
-    p->seconds_left = m->step_seconds / (double)m->n_steps * (double)(m->steps - m->n_steps);
+    p->seconds_left = m->step_seconds / (double)m->n_steps * (double)(m->steps - m->next);
     p->skipped_steps = m->n_skipped;
     p->times_smaller = m->bytes_up ? (double)m->dense_bytes / (double)m->bytes_up : 0;
 }
@@ -148,7 +238,7 @@ void gw_metrics_progress(const struct gw_metrics *m, struct gw_train_progress *p
 void gw_metrics_summary(const struct gw_metrics *m, struct gw_train_summary *s)
 {
     double n = (double)m->n_steps, window = (double)m->window_steps;
-    s->steps = m->n_steps;
+    s->steps = m->next;
     s->skipped_steps = m->n_skipped;
     s->train_loss = m->window_loss / window; /* NaN where every step of the window was dropped */
     s->train_accuracy = m->window_accuracy / window;
@@ -172,8 +262,9 @@ gw_status gw_metrics_commit(struct gw_metrics *m)
 
 void gw_metrics_abandon(struct gw_metrics *m)
 {
-    gw_file_discard(&m->lines, m->n_steps > 0);
-    gw_file_discard(&m->events, m->n_steps > 0);
+    bool keep = m->n_steps > 0 || m->resumed;
+    gw_file_discard(&m->lines, keep);
+    gw_file_discard(&m->events, keep);
     if (m->lock)
         closedir(m->lock);
     m->lock = NULL;
@@ -187,9 +278,10 @@ static json_t *real_or_null(double value)
 json_t *gw_train_summary_json(const struct gw_train_summary *s)
 {
     json_t *o = json_pack(
-        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:s}",
+        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:s}",
         "net", s->net, "codec", s->codec, "data", s->data, "workers", (json_int_t)s->workers, "batch", (json_int_t)s->batch,
-        "steps", (json_int_t)s->steps, "skipped_steps", (json_int_t)s->skipped_steps, "seed", (json_int_t)s->seed,
+        "steps", (json_int_t)s->steps, "resumed_from", (json_int_t)s->resumed_from,
+        "skipped_steps", (json_int_t)s->skipped_steps, "seed", (json_int_t)s->seed,
         "parameters", (json_int_t)s->parameters, "test_accuracy", real_or_null(s->test_accuracy), "train_accuracy",
         real_or_null(s->train_accuracy), "train_loss", real_or_null(s->train_loss), "bytes_up", (json_int_t)s->bytes_up,
         "bytes_down", (json_int_t)s->bytes_down, "dense_bytes", (json_int_t)s->dense_bytes, "images_per_second",

@@ -27,7 +27,10 @@ struct gw_metrics {
     uint64_t window_begin;           /* train_loss and train_accuracy are means from this step on */
     uint32_t batch, workers, test_samples;
 
-    /* sums so far */
+    uint64_t next; /* the step whose records come next */
+    bool resumed;  /* the files are those of an interrupted run */
+
+    /* sums so far; of a resumed run, over the steps before too */
     uint64_t n_steps, n_skipped;
     uint64_t bytes_up, bytes_down, dense_bytes;
     double step_seconds, compute_seconds, encode_seconds, wait_seconds;
@@ -40,6 +43,13 @@ struct gw_metrics {
 /* Locks the folder and opens the files where out is not NULL. Where the folder holds an earlier run it is refused, or with
  * `overwrite` left for gw_folder_clear. */
 gw_status gw_metrics_open(struct gw_metrics *metrics, const char *out, bool overwrite);
+
+/* Goes on with the files of an interrupted run from step `first` on, in a folder that is locked: lines of later steps, and what
+ * is cut, are dropped; those before are added up again. Lines that are not there are not added: n_steps is then below next. */
+gw_status gw_metrics_resume(struct gw_metrics *metrics, const char *out, uint64_t first);
+
+/* All lines so far are on disk. */
+gw_status gw_metrics_sync(struct gw_metrics *metrics);
 
 /* Adds up one step's records, worker by worker, and writes its line. */
 gw_status gw_metrics_step(struct gw_metrics *metrics, uint64_t step, const struct gw_step_record *records);

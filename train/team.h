@@ -10,6 +10,7 @@
 #include "metrics.h"
 #include "model.h"
 #include "optimizer.h"
+#include "resume.h"
 #include "schedule.h"
 
 #include <pthread.h>
@@ -37,7 +38,11 @@ struct gw_team {
     uint32_t n_links;
     struct gw_worker *workers;
     uint32_t evaluators; /* workers 0..evaluators-1 share the test set: as many as there are processors */
-    uint64_t steps, steps_per_epoch;
+    uint64_t begin, steps, steps_per_epoch; /* steps [begin, steps) are this run's */
+    const char *out;                        /* the run's folder; NULL: none */
+    char run_options[sizeof((struct gw_checkpoint *)0)->options];
+    struct gw_resume resume;                /* until all workers have taken from it */
+    struct gw_file pending;                 /* rank 0's: a checkpoint that has no name yet */
 
     double lr[GW_TEAM_RING];                 /* written by rank 0 */
     struct gw_step_record *records;          /* [GW_TEAM_RING][workers] */
@@ -71,6 +76,10 @@ struct gw_worker {
 
 /* Adds step t up and shows progress: rank 0, or the main thread after all are joined. */
 gw_status gw_team_collect(struct gw_team *team, uint64_t t);
+
+/* Gives the pending checkpoint its name, when the lines of metrics before it are on disk: rank 0 after it waited for a later
+ * step, so that all workers' state files are whole, or the main thread after all are joined. */
+gw_status gw_team_commit_checkpoint(struct gw_team *team);
 
 /* A worker's thread. */
 void *gw_worker_main(void *worker);

@@ -1,4 +1,5 @@
 #include "tensorboard.h"
+#include "wire/bytes.h"
 
 #include <string.h>
 
@@ -103,4 +104,31 @@ void gw_tensorboard_scalar(FILE *file, double wall_time, uint64_t step, const ch
     put_varint(&event, step);
     put_bytes(&event, 5, summary.bytes, summary.n);
     write_record(file, &event);
+}
+
+/* The step of an event that one of the two functions above wrote: field 2 behind the time; the first record has none. */
+static uint64_t event_step(const uint8_t *event, uint64_t n_bytes)
+{
+    uint64_t step = 0;
+    if (n_bytes < 10 || event[9] != (2 << 3 | VARINT))
+        return 0;
+    for (uint64_t i = 10; i < n_bytes && i < 20; i++) {
+        step |= (uint64_t)(event[i] & 0x7f) << 7 * (i - 10);
+        if (event[i] < 0x80)
+            break;
+    }
+    return step;
+}
+
+long gw_tensorboard_end_before(FILE *file, uint64_t step)
+{
+    uint8_t head[12], event[sizeof((struct message *)0)->bytes + 4];
+    for (long end = 0;; end = ftell(file)) {
+        if (fread(head, 1, sizeof head, file) != sizeof head || gw_get32(head + 8) != masked(head, 8))
+            return end;
+        uint64_t n_bytes = gw_get64(head);
+        if (n_bytes > sizeof event - 4 || fread(event, 1, n_bytes + 4, file) != n_bytes + 4 ||
+            gw_get32(event + n_bytes) != masked(event, n_bytes) || event_step(event, n_bytes) >= step)
+            return end;
+    }
 }

@@ -12,6 +12,9 @@ uint32_t gw_crc32c(const void *bytes, size_t n_bytes);
 /* The file's first record. Write errors stay in the stream's error mark. */
 void gw_tensorboard_begin(FILE *file, double wall_time);
 
+/* Reads an event file from its start: the end of its whole records of steps before `step`, 0 where there are none. */
+long gw_tensorboard_end_before(FILE *file, uint64_t step);
+
 void gw_tensorboard_scalar(FILE *file, double wall_time, uint64_t step, const char *tag, float value);
 
 #endif

@@ -23,6 +23,7 @@ struct gw_train_options {
     const char *schedule;    /* schedule.h */
     const char *plan;        /* none: a group per layer; single: one group */
     const char *out;         /* the run's folder; NULL: nothing is written */
+    const char *resume;      /* the folder of an interrupted run that is gone on with, there; `out` NULL or the same; NULL: none */
     bool overwrite;          /* an earlier run in that folder is removed; else it is an error */
     uint32_t workers, batch; /* batch: of all workers together */
     uint64_t steps, epochs;  /* how long; steps 0: epochs */
@@ -32,7 +33,7 @@ struct gw_train_options {
     uint32_t threads;        /* computing threads of each worker */
     uint32_t codec_threads;
     uint32_t timeout_s;      /* how long a worker may be silent */
-    uint64_t checkpoint_every; /* steps; 0: never */
+    uint64_t checkpoint_every; /* steps; and one at the end; 0: never */
     bool stop_at_nonfinite;  /* else the step is dropped */
 };
 
@@ -42,7 +43,7 @@ struct gw_train_options {
                                .lr = 0.01, .momentum = 0.9, .weight_decay = 0.0005, .seed = 1, .threads = 1,          \
                                .codec_threads = 1, .timeout_s = 60})
 
-/* One tensor's frames on rank 0, the mean over some steps spread over the run. */
+/* One tensor's frames on rank 0, the mean over some steps spread over the run (of a resumed run, over its own steps). */
 struct gw_train_tensor {
     char name[sizeof((struct gw_param *)0)->name];
     uint64_t elements;
@@ -55,6 +56,7 @@ struct gw_train_tensor {
 struct gw_train_summary {
     char net[64], codec[512], data[256], parameter_hash[17];
     uint32_t workers, batch;
+    uint64_t resumed_from; /* steps done by the runs before; 0: none */
     uint64_t steps, epochs_begun, skipped_steps, seed, parameters;
     double test_accuracy, train_accuracy, train_loss; /* accuracies in [0, 1] */
     uint64_t bytes_up, bytes_down, dense_bytes;
@@ -77,6 +79,7 @@ struct gw_train_progress {
 
 struct gw_train_callbacks {
     void (*progress)(const struct gw_train_progress *progress, void *user); /* after every step; from a worker's thread */
+    void (*note)(const char *text, void *user); /* a sentence for people: what a resumed run found */
     bool (*stop)(void *user); /* asked before every step: true ends the run at the next one */
     void *user;
 };

@@ -17,6 +17,24 @@ static bool evaluates(const struct gw_worker *w)
     return w->rank < w->team->evaluators;
 }
 
+/* The codec's state of a resumed run: this worker's own, or where there was another number of workers, all of theirs merged. */
+static gw_status load_state(struct gw_worker *w)
+{
+    const struct gw_resume *r = &w->team->resume;
+    uint32_t n = r->checkpoint.n_state_files;
+    bool same = n == w->team->options->workers;
+    if (!r->states)
+        return GW_OK;
+    const void **states = gw_alloc(NULL, n, sizeof *states);
+    if (!states)
+        return GW_ERR_MEMORY;
+    for (uint32_t i = 0; i < n; i++)
+        states[i] = r->states[i].state;
+    gw_status status = gw_exchange_load(w->exchange, same ? states + w->rank : states, same ? 1 : n, r->states[0].state_bytes);
+    gw_free(NULL, states);
+    return status;
+}
+
 static gw_status set_up(struct gw_worker *w)
 {
     struct gw_team *team = w->team;
@@ -31,12 +49,18 @@ static gw_status set_up(struct gw_worker *w)
         return GW_ERR_MEMORY;
     if (team->optimizer == GW_OPTIMIZER_MOMENTUM && !(w->velocity = gw_calloc(NULL, net->n_storage, sizeof(float))))
         return GW_ERR_MEMORY;
-    gw_network_init(net, o->seed, w->params);
+    const struct gw_checkpoint *from = &team->resume.checkpoint;
+    if (from->params)
+        memcpy(w->params, from->params, net->n_storage * sizeof(float));
+    else
+        gw_network_init(net, o->seed, w->params);
+    if (from->params && w->velocity)
+        memcpy(w->velocity, from->momentum, net->n_storage * sizeof(float));
     float *shown = w->params; /* what evaluation looks at */
     if (evaluates(w) && o->ema > 0) {
         if (!(shown = w->ema = gw_alloc(NULL, net->n_storage, sizeof(float))))
             return GW_ERR_MEMORY;
-        memcpy(w->ema, w->params, net->n_storage * sizeof(float));
+        memcpy(w->ema, from->params ? from->ema : w->params, net->n_storage * sizeof(float));
     }
     w->version = 1;
     GW_TRY(gw_model_create(net, team->engine, w->count, w->params, w->grads, &w->model));
@@ -46,7 +70,8 @@ static gw_status set_up(struct gw_worker *w)
     gw_exchange_options exchange = {.struct_bytes = sizeof exchange, .codec = team->codec, .tensors = team->tensors,
                                     .n_tensors = net->n_tensors, .group_of = team->group_of, .link = team->links[w->rank],
                                     .seed = o->seed, .timeout_ms = o->timeout_s * 1000};
-    return gw_exchange_create(team->context, &exchange, &w->exchange);
+    GW_TRY(gw_exchange_create(team->context, &exchange, &w->exchange));
+    return load_state(w);
 }
 
 /* Backward has a tensor's gradient: hand it over. */
@@ -63,7 +88,7 @@ static gw_status compute(struct gw_worker *w, uint64_t t, struct gw_step_record 
     const struct gw_train_options *o = team->options;
     const struct gw_pass pass = {.version = w->version, .ready = submit, .user = w};
     uint64_t in_epoch = t % team->steps_per_epoch;
-    if (in_epoch == 0)
+    if (in_epoch == 0 || t == team->begin)
         gw_order_shuffle(o->seed, t / team->steps_per_epoch, team->data.train.n, w->order);
     gw_batch_load(&team->data.train, gw_data_sample_bytes(&team->data), w->order + in_epoch * o->batch + w->begin, 0, w->count,
                   gw_model_input(w->model), w->labels);
@@ -122,13 +147,51 @@ static gw_status account(struct gw_worker *w)
     return GW_OK;
 }
 
-static gw_status save_checkpoint(const struct gw_worker *w, uint64_t steps_done)
+static gw_status save_state(const struct gw_worker *w, const struct gw_checkpoint *c, size_t state_bytes)
 {
+    struct gw_rank_state s = {.identity = gw_checkpoint_identity(c), .step = c->step, .rank = w->rank, .workers = c->workers,
+                              .state_bytes = state_bytes};
+    void *state = gw_alloc(NULL, state_bytes, 1);
+    if (!state)
+        return GW_ERR_MEMORY;
+    s.state = state;
+    gw_status status = gw_exchange_save(w->exchange, state, state_bytes);
+    if (status == GW_OK)
+        status = gw_rank_state_write(w->team->out, &s);
+    gw_free(NULL, state);
+    return status;
+}
+
+/* Every worker writes what only it has; rank 0 what all have. */
+static gw_status save_checkpoint(struct gw_worker *w, uint64_t steps_done)
+{
+    struct gw_team *team = w->team;
+    size_t state_bytes = gw_exchange_state_bytes(w->exchange);
+    uint32_t workers = team->options->workers;
+    if (w->rank > 0 && state_bytes == 0)
+        return GW_OK;
+    struct gw_checkpoint c = {.network = team->network, .step = steps_done, .params = w->params, .momentum = w->velocity,
+                              .ema = w->ema, .steps = team->steps, .workers = workers,
+                              .n_state_files = state_bytes ? workers : 0};
+    memcpy(c.options, team->run_options, sizeof c.options);
+    if (state_bytes)
+        GW_TRY(save_state(w, &c, state_bytes));
+    if (w->rank > 0)
+        return GW_OK;
     char name[64];
     snprintf(name, sizeof name, GW_CHECKPOINT_FILE, (unsigned long long)steps_done);
-    struct gw_checkpoint c = {.network = w->team->network, .step = steps_done, .params = w->params, .momentum = w->velocity,
-                              .ema = w->ema};
-    return gw_checkpoint_write(w->team->options->out, name, &c);
+    return gw_checkpoint_begin(team->out, name, &c, &team->pending);
+}
+
+/* After step t: rank 0 reports the step before, which is through on all workers, and a checkpoint made then is whole. */
+static gw_status finish_step_before(struct gw_team *team, uint64_t t)
+{
+    if (t == team->begin) {
+        gw_resume_free(&team->resume); /* all workers have set up */
+        return GW_OK;
+    }
+    GW_TRY(gw_team_collect(team, t - 1));
+    return gw_team_commit_checkpoint(team);
 }
 
 /* What only rank 0 does before a step: the rate, and whether this step is the last. */
@@ -182,11 +245,10 @@ static gw_status step(struct gw_worker *w, uint64_t t)
         if (evaluates(w))
             GW_TRY(evaluate(w, record));
     }
-    if (w->rank > 0)
-        return GW_OK;
-    if (o->checkpoint_every && (t + 1) % o->checkpoint_every == 0)
-        GW_TRY(save_checkpoint(w, t + 1));
-    return t > 0 ? gw_team_collect(team, t - 1) : GW_OK;
+    if (w->rank == 0)
+        GW_TRY(finish_step_before(team, t));
+    bool last = t + 1 == team->steps || t + 1 == atomic_load(&team->stop_at);
+    return o->checkpoint_every && (last || (t + 1) % o->checkpoint_every == 0) ? save_checkpoint(w, t + 1) : GW_OK;
 }
 
 /* XXH3 of every tensor in declared order, each seeded with the hash of those before. */
@@ -228,7 +290,8 @@ void *gw_worker_main(void *user)
     omp_set_num_threads((int)team->options->threads); /* libgomp keeps this number for each thread apart */
     gw_status status = set_up(w);
     bool training = status == GW_OK;
-    for (uint64_t t = 0; status == GW_OK && t < team->steps && t < atomic_load(&team->stop_at); t++)
+    w->steps_done = team->begin;
+    for (uint64_t t = team->begin; status == GW_OK && t < team->steps && t < atomic_load(&team->stop_at); t++)
         status = step(w, t);
     if (status == GW_OK)
         w->hash = hash_parameters(w);

@@ -64,7 +64,8 @@ class Train(harness.Case):
         self.assertEqual(sorted(os.listdir(out)), left)
         self.refused(1, "train", *SMALL, "--out", out, says=[out, f"an earlier run ({left[0]} and 1 other file)"])
         self.assertEqual(sorted(os.listdir(out)), left)
-        for name in ["checkpoint-00000100.gwp.partial", "parameters.gwp.partial", "summary.json.partial"]:
+        for name in ["checkpoint-00000100.gwp.partial", "checkpoint-00000100.rank-0-of-4.gws.partial", "checkpoint-00000100.rank-11-of-12.gws",
+                     "parameters.gwp.partial", "summary.json.partial"]:
             self.write_bytes(os.path.join(out, name), b"")
         self.ok("train", *SMALL, "--out", out, "--overwrite")
         self.assertEqual(sorted(os.listdir(out)), RUN_FILES)
@@ -72,7 +73,7 @@ class Train(harness.Case):
     def test_earlier_run(self):
         out = self.path("run")
         self.ok("train", *SMALL, "--out", out, "--checkpoint-every", 10)
-        foreign = ["checkpoint-1.gwp", "checkpoint-00000010.gwp.old", "my.metrics.jsonl", "notes.txt", "partial"]
+        foreign = ["checkpoint-1.gwp", "checkpoint-00000010.rank-01-of-4.gws", "checkpoint-00000010.gwp.old", "my.metrics.jsonl", "notes.txt", "partial"]
         for name in foreign:
             self.write_bytes(os.path.join(out, name), b"mine")
         before = {name: self.read_bytes(os.path.join(out, name)) for name in os.listdir(out)}
@@ -83,7 +84,7 @@ class Train(harness.Case):
         self.refused(1, "train", *SMALL, "--out", out, "--overwrite", "--data", self.path("absent"), says="absent")
         self.assertEqual({name: self.read_bytes(os.path.join(out, name)) for name in os.listdir(out)}, before)
         self.ok("train", *SMALL, "--out", out, "--overwrite", "--checkpoint-every", 14)
-        new = ["checkpoint-00000014.gwp", "checkpoint-00000028.gwp"]
+        new = ["checkpoint-00000014.gwp", "checkpoint-00000028.gwp", "checkpoint-00000030.gwp"]
         self.assertEqual(sorted(os.listdir(out)), sorted(RUN_FILES + foreign + new))
         self.refused(2, "train", *SMALL, "--overwrite", says="--overwrite needs --out")
 

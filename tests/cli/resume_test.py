@@ -1,0 +1,292 @@
+"""train --resume from outside: killed runs, what is left of them, and what may change in between."""
+
+import glob
+import json
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import time
+
+import harness
+
+STEPS, EVERY = 60, 5
+RUN = ["--net", "mlp:784-16-10", "--codec", "topk:ratio=0.05,refresh=3", "--ema", 0.99]
+TIMES = ["step_ms", "compute_ms", "encode_ms", "wait_ms"]
+
+
+def write_data(folder, seed):
+    """A small data set of noise under MNIST's names; an epoch has 9 steps."""
+    draw = random.Random(seed)
+    os.mkdir(folder)
+    for name, n in [("train", 600), ("t10k", 100)]:
+        with open(os.path.join(folder, name + "-images-idx3-ubyte"), "wb") as file:
+            file.write(struct.pack(">IIII", 0x803, n, 28, 28) + draw.randbytes(n * 784))
+        with open(os.path.join(folder, name + "-labels-idx1-ubyte"), "wb") as file:
+            file.write(struct.pack(">II", 0x801, n) + bytes(draw.randrange(10) for _ in range(n)))
+
+
+class Resume(harness.Case):
+    """Runs of all tests are on the same data; most begin as copies of one run."""
+
+    shared = whole = data = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = harness.tempfile.mkdtemp(prefix="gradwire-cli-")
+        cls.data = os.path.join(cls.shared, "data")
+        write_data(cls.data, 1)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.shared, ignore_errors=True)
+
+    def setUp(self):
+        super().setUp()
+        if "\n  train " not in self.ok("help"):
+            self.skipTest("the tool is built without the trainer")
+        self.words = [*RUN, "--data", self.data]
+
+    def begun(self, name="run", until=None):
+        """A folder as an uninterrupted run leaves it; `until`: as an interrupted one, with checkpoints up to that step."""
+        if not Resume.whole:
+            made = os.path.join(self.shared, "run")
+            self.ok("train", *self.words, "--workers", 4, "--steps", 30, "--checkpoint-every", 10, "--out", made)
+            Resume.whole = made
+        out = shutil.copytree(Resume.whole, self.path(name))
+        self.interrupt(out, until)
+        return out
+
+    def interrupt(self, out, until):
+        if until is None:
+            return
+        os.remove(os.path.join(out, "summary.json"))
+        os.remove(os.path.join(out, "parameters.gwp"))
+        for name in ["metrics.jsonl", "events.out.tfevents.0.gradwire"]:
+            os.rename(os.path.join(out, name), os.path.join(out, name + ".partial"))
+        for path in glob.glob(os.path.join(out, "checkpoint-*")):
+            if int(os.path.basename(path)[11:19]) > until:
+                os.remove(path)
+
+    def resume(self, out, *more, workers=4, steps=30):
+        """Goes on; returns the summary and what was said."""
+        done = self.run_tool("train", *self.words, "--workers", workers, "--steps", steps, "--checkpoint-every", 10, "--resume", out,
+                             "--json", *more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout), done.stderr
+
+    def summary(self, out):
+        with open(os.path.join(out, "summary.json"), encoding="utf-8") as file:
+            return json.load(file)
+
+    def metrics(self, out):
+        with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+        return [{key: value for key, value in line.items() if key not in TIMES} for line in lines]
+
+    def snapshot(self, out):
+        return {name: self.read_bytes(os.path.join(out, name)) for name in os.listdir(out)}
+
+    def check_same_run(self, out, reference):
+        """Everything but times is what an uninterrupted run writes."""
+        self.assertEqual(self.metrics(out), self.metrics(reference))
+        got, want = self.summary(out), self.summary(reference)
+        for field in ["parameter_hash", "steps", "skipped_steps", "test_accuracy", "train_accuracy", "train_loss", "bytes_up",
+                      "bytes_down", "dense_bytes"]:
+            self.assertEqual(got[field], want[field], field)
+        self.assertTrue(got["replicas_identical"])
+        self.assertEqual(sorted(os.listdir(out)), sorted(os.listdir(reference)))
+        for name in os.listdir(reference):
+            if name.endswith((".gwp", ".gws")):
+                self.assertEqual(self.read_bytes(os.path.join(out, name)), self.read_bytes(os.path.join(reference, name)), name)
+        name = "events.out.tfevents.0.gradwire"
+        self.assertEqual(os.path.getsize(os.path.join(out, name)), os.path.getsize(os.path.join(reference, name)))
+
+    def test_killed_again_and_again(self):
+        out, reference = self.path("run"), self.path("reference")
+        run = ["train", *self.words, "--data", "digits", "--workers", 4, "--steps", STEPS, "--checkpoint-every", EVERY]
+        self.ok(*run, "--out", reference)
+        moments, kills = random.Random(7), 0
+        for _ in range(4):
+            before = set(glob.glob(os.path.join(out, "checkpoint-*.gwp")))
+            place = ["--resume" if before else "--out", out]
+            process = subprocess.Popen([harness.TOOL, *map(str, run + place)], stderr=subprocess.DEVNULL)
+            while process.poll() is None and set(glob.glob(os.path.join(out, "checkpoint-*.gwp"))) == before:
+                time.sleep(0.001)
+            time.sleep(moments.uniform(0, 0.03))
+            process.kill()
+            kills += process.wait() == -signal.SIGKILL
+            if os.path.exists(os.path.join(out, "summary.json")):
+                break
+        self.assertGreater(kills, 1, "the runs were over before they were killed")
+        if not os.path.exists(os.path.join(out, "summary.json")):
+            self.ok(*run, "--resume", out)
+        self.check_same_run(out, reference)
+
+    def test_interrupted(self):
+        out = self.path("run")
+        run = ["train", *self.words, "--workers", 4, "--steps", 2000, "--schedule", "const", "--checkpoint-every", 2000]
+        process = subprocess.Popen([harness.TOOL, *map(str, run), "--out", out], stderr=subprocess.PIPE, text=True)
+        lines = os.path.join(out, "metrics.jsonl.partial")
+        while process.poll() is None and not (os.path.exists(lines) and os.path.getsize(lines)):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=120)[1]
+        self.assertEqual(process.returncode, 1, said)
+        self.assertIn(f"--resume goes on from there: {out}", said)
+        self.assertNotIn("summary.json", os.listdir(out))
+        saved = [name for name in os.listdir(out) if name.endswith(".gwp")]
+        self.assertEqual(len(saved), 1, saved)
+        steps = int(saved[0][11:19])
+        self.assertIn(f"stopped after {steps} of 2000 steps", said)
+        run[run.index(2000)] = steps + 4
+        self.ok(*run, "--resume", out)
+        self.ok(*run, "--out", self.path("reference"))
+        reference = self.metrics(self.path("reference"))
+        # nonzero_share is counted on some steps, spread over the planned length.
+        self.assertEqual([line["loss"] for line in self.metrics(out)], [line["loss"] for line in reference])
+        self.assertEqual(self.summary(out)["parameter_hash"], self.summary(self.path("reference"))["parameter_hash"])
+
+    def test_codecs_without_state(self):
+        for optimizer, codec in [("sgd", "ternary"), ("momentum", "none")]:
+            run = ["train", "--net", "mlp:784-16-10", "--data", self.data, "--workers", 3, "--codec", codec, "--optimizer",
+                   optimizer, "--steps", 12, "--checkpoint-every", 4]
+            reference, out = self.path("reference-" + codec), self.path("run-" + codec)
+            self.ok(*run, "--out", reference)
+            self.assertEqual(glob.glob(os.path.join(reference, "*.gws")), [])
+            shutil.copytree(reference, out)
+            self.interrupt(out, 8)
+            self.ok(*run, "--resume", out, "--out", out + "/")
+            self.check_same_run(out, reference)
+
+    def test_dropped_steps_are_counted_on(self):
+        run = ["train", "--net", "mlp:784-16-10", "--data", self.data, "--lr", "1e30", "--steps", 12, "--checkpoint-every", 4]
+        reference, out = self.path("reference"), self.path("run")
+        self.ok(*run, "--out", reference)
+        self.assertGreater(self.summary(reference)["skipped_steps"], 8)
+        shutil.copytree(reference, out)
+        self.interrupt(out, 8)
+        self.ok(*run, "--resume", out)
+        self.check_same_run(out, reference)
+
+    def test_other_workers(self):
+        for workers in [3, 8]:
+            out = self.begun(f"run{workers}", until=20)
+            summary, said = self.resume(out, workers=workers)
+            self.assertIn(f"the run had 4 workers, and now has {workers}: each begins with the mean of the codec's residuals", said)
+            self.assertIn("thresholds are taken afresh", said)
+            self.assertTrue(summary["replicas_identical"])
+            self.assertEqual(summary["workers"], workers)
+            self.assertEqual(len(self.metrics(out)), 30)
+            self.assertNotEqual(summary["parameter_hash"], self.summary(Resume.whole)["parameter_hash"])
+            self.assertEqual(len(glob.glob(os.path.join(out, f"checkpoint-00000030.rank-*-of-{workers}.gws"))), workers)
+            self.assertEqual(self.resume(out, workers=workers, steps=33)[0]["steps"], 33)
+
+    def test_damaged_checkpoints(self):
+        """The newest is not whole: the one before it serves, and all is as if the run had not been interrupted."""
+        def cut(path):
+            self.write_bytes(path, self.read_bytes(path)[:-1])
+
+        def altered(path):
+            content = bytearray(self.read_bytes(path))
+            content[len(content) // 2] ^= 1
+            self.write_bytes(path, bytes(content))
+
+        def of_another_step(path):
+            shutil.copy(path.replace("00000020", "00000010"), path)
+
+        for i, (name, damage, says) in enumerate([
+            ("checkpoint-00000020.rank-2-of-4.gws", os.remove, "cannot be opened"),
+            ("checkpoint-00000020.rank-2-of-4.gws", cut, "cut short"),
+            ("checkpoint-00000020.rank-0-of-4.gws", altered, "damaged"),
+            ("checkpoint-00000020.rank-3-of-4.gws", of_another_step, "another run"),
+            ("checkpoint-00000020.gwp", cut, "cut short"),
+            ("checkpoint-00000020.gwp", of_another_step, "no checkpoint after 20 steps"),
+        ]):
+            out = self.begun(f"run{i}", until=20)
+            damage(os.path.join(out, name))
+            said = self.resume(out)[1]
+            for part in ["the checkpoint after 20 steps is not whole", name, says, "resumed after 10 of 30 steps"]:
+                self.assertIn(part, said, f"{name} {says}")
+            self.check_same_run(out, Resume.whole)
+
+    def test_states_of_another_run(self):
+        """Same names, step and sizes, but another learning rate: the states are not mixed."""
+        out, other = self.begun(until=20), self.path("other")
+        self.ok("train", *self.words, "--workers", 4, "--steps", 30, "--checkpoint-every", 10, "--lr", 0.02, "--out", other)
+        name = "checkpoint-00000020.rank-1-of-4.gws"
+        shutil.copy(os.path.join(other, name), os.path.join(out, name))
+        said = self.resume(out)[1]
+        self.assertIn("belongs to another run", said)
+        self.check_same_run(out, Resume.whole)
+
+    def test_no_whole_checkpoint(self):
+        out = self.begun(until=20)
+        for name in ["checkpoint-00000010.rank-1-of-4.gws", "checkpoint-00000020.rank-1-of-4.gws"]:
+            os.remove(os.path.join(out, name))
+        before = self.snapshot(out)
+        self.refused(1, "train", *self.words, "--workers", 4, "--steps", 30, "--resume", out, says=[out, "none of its checkpoints is whole"])
+        self.assertEqual(self.snapshot(out), before)
+
+    def test_nothing_to_resume(self):
+        absent, out = self.path("absent"), self.path("run")
+        self.refused(1, "train", *self.words, "--resume", absent, says=absent)
+        self.assertFalse(os.path.exists(absent))
+        os.mkdir(out)
+        self.refused(1, "train", *self.words, "--resume", out, says=[out, "nothing to resume", "--checkpoint-every"])
+        self.ok("train", *self.words, "--steps", 2, "--out", out)
+        self.refused(1, "train", *self.words, "--resume", out, says=[out, "nothing to resume"])
+        self.refused(1, "train", *self.words, "--out", out, says=f"--resume {out} goes on with it")
+
+    def test_other_options(self):
+        out, other = self.begun(until=20), self.path("other")
+        write_data(other, 2)
+        before = self.snapshot(out)
+        for words, says in [
+            (["--net", "mlp:784-17-10"], "--net is mlp:784-17-10, and the run of"),
+            (["--codec", "topk:ratio=0.05,refresh=4"], ["--codec is topk", "refresh=4", "refresh=3"]),
+            (["--codec", "ternary"], "--codec is ternary"),
+            (["--seed", 2], "--seed is 2, and the run of"),
+            (["--data", other], ["--data is 600+100 samples of 784 values, labels", "and the run of"]),
+            (["--batch", 128], "--batch is 128"),
+            (["--optimizer", "sgd"], "--optimizer is sgd"),
+            (["--lr", 0.5], "--lr is 0.5"),
+            (["--momentum", 0.5], "--momentum is 0.5"),
+            (["--schedule", "const"], "--schedule is const"),
+            (["--weight-decay", 0], "--weight-decay is 0"),
+            (["--ema", 0], "--ema is 0"),
+            (["--steps", 19], "the run is to have 19 steps"),
+            (["--overwrite"], "only one can be given"),
+            (["--out", self.folder], "a run goes on in its own folder"),
+        ]:
+            self.refused(2, "train", *self.words, "--workers", 4, "--steps", 30, "--resume", out, *words, says=says)
+        self.assertEqual(self.snapshot(out), before)
+
+    def test_finished(self):
+        out = self.begun()
+        before = self.snapshot(out)
+        self.refused(1, "train", *self.words, "--workers", 4, "--steps", 30, "--resume", out, says=["finished run of 30 steps", "larger --steps"])
+        self.assertEqual(self.snapshot(out), before)
+        # Killed after the last checkpoint, before all was saved.
+        self.interrupt(out, 30)
+        self.resume(out)
+        self.check_same_run(out, Resume.whole)
+        summary, said = self.resume(out, steps=40)
+        self.assertIn("was to have 30 steps, and now has 40; its learning rate falls by the new length", said)
+        self.assertEqual([line["step"] for line in self.metrics(out)], list(range(40)))
+        self.assertEqual((summary["steps"], summary["resumed_from"]), (40, 30))
+
+    def test_lost_metrics(self):
+        out = self.begun(until=20)
+        path = os.path.join(out, "metrics.jsonl.partial")
+        self.write_bytes(path, b"".join(self.read_bytes(path).splitlines(True)[:15])[:-4])
+        summary, said = self.resume(out)
+        self.assertIn("lacks 6 of those steps", said)
+        self.assertEqual([line["step"] for line in self.metrics(out)], [*range(14), *range(20, 30)])
+        self.assertEqual(summary["parameter_hash"], self.summary(Resume.whole)["parameter_hash"])
+
+
+if __name__ == "__main__":
+    harness.main()
