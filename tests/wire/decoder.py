@@ -333,6 +333,9 @@ class Strings:
 
 # ---- 6a. Sparse frames ----------------------------------------------------------------------------------------------
 
+PLUS, MINUS = "+q", "-q"  # elements of gspar without a value of their own
+
+
 def cut_sparse(header, payload):
     """The bytes of each chunk."""
     n_chunks = header.n_chunks()
@@ -345,13 +348,9 @@ def cut_sparse(header, payload):
     return [rest[end - size:end] for size, end in zip(sizes, ends)]
 
 
-def read_sparse(header, scalers, payload):
-    """float32 bytes of all elements."""
-    form, units = NONE, {}
-    if header.codec == SPARSE:
-        form = SPARSE_CODES[header.code]
-    else:
-        units = {"0": library.bytes_of_floats(scalers), "1": library.bytes_of_floats([-scalers[0]])}
+def read_elements(header, payload):
+    """Of each element None where it is not sent, PLUS or MINUS, or the float32 bytes of its own value."""
+    form = SPARSE_CODES[header.code] if header.codec == SPARSE else NONE
     out = []
     for i, data in enumerate(cut_sparse(header, payload)):
         strings = Strings(data)
@@ -363,9 +362,17 @@ def read_sparse(header, scalers, payload):
         require(len(rest) == FLOAT_BYTES[form] * own.count("1"), "values: wrong length")
         values = decode_floats(form, rest)
         values = iter([values[at:at + 4] for at in range(0, len(values), 4)])
-        ready = iter([next(values) if bit == "1" else units[next(negative)] for bit in own])
-        out += [next(ready) if bit == "1" else bytes(4) for bit in sent]
-    return b"".join(out)
+        ready = iter([next(values) if bit == "1" else MINUS if next(negative) == "1" else PLUS for bit in own])
+        out += [next(ready) if bit == "1" else None for bit in sent]
+    return out
+
+
+def read_sparse(header, scalers, payload):
+    """float32 bytes of all elements."""
+    words = {None: bytes(4)}
+    if header.codec == GSPAR:
+        words.update({PLUS: library.bytes_of_floats(scalers), MINUS: library.bytes_of_floats([-scalers[0]])})
+    return b"".join(words.get(x, x) for x in read_elements(header, payload))
 
 
 # ---- 7. Numbers in base L -------------------------------------------------------------------------------------------

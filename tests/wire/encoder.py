@@ -5,8 +5,8 @@ import struct
 
 import decoder
 import library
-from decoder import (BF16, CHUNK, ENTROPY, GSPAR, LEVELS, MIXED, NONE, PACKED, PRIVATE, RADIX, SPARSE, SPARSE_CHUNK,
-                     SPARSE_CODES, TABLE_CODES, TERNARY, TWO_BIT, Header, ceil_div)
+from decoder import (BF16, CHUNK, ENTROPY, GSPAR, LEVELS, MINUS, MIXED, NONE, PACKED, PLUS, PRIVATE, RADIX, SPARSE,
+                     SPARSE_CHUNK, SPARSE_CODES, TABLE_CODES, TERNARY, TWO_BIT, Header, ceil_div)
 from library import float32
 
 # ---- 1. Words -------------------------------------------------------------------------------------------------------
@@ -241,9 +241,6 @@ def strings(parts):
 
 
 # ---- 6a. Sparse frames ----------------------------------------------------------------------------------------------
-
-PLUS, MINUS = "+q", "-q"  # elements of gspar without a value of their own
-
 
 def chunk_of_sparse(elements, codec, form):
     """Elements: None is not sent; numbers, PLUS and MINUS are."""

@@ -15,9 +15,9 @@ import sys
 import decoder
 import encoder
 import library
-from decoder import (BF16, F16, GAPS, GSPAR, LEVELS, NONE, PACKED, RADIX, SPARSE, SPARSE_CHUNK, SPARSE_CODES, TERNARY,
-                     Header)
-from encoder import MINUS, PLUS, plain, rice
+from decoder import (BF16, F16, GAPS, GSPAR, LEVELS, MINUS, NONE, PACKED, PLUS, RADIX, SPARSE, SPARSE_CHUNK,
+                     SPARSE_CODES, TERNARY, Header)
+from encoder import plain, rice
 from library import float32
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")

@@ -8,9 +8,9 @@ import sys
 
 import encoder
 import library
-from decoder import (AVERAGE, BASE3, BF16, CHUNK, ENTROPY, F16, GAPS, GSPAR, LEVELS, MASK, MIXED, NONE, PACKED, PRIVATE,
-                     RADIX, SPARSE, SPARSE_CHUNK, TERNARY, TWO_BIT, Header, bytewise_shape, tight_shape)
-from encoder import MINUS, PLUS, bytes_of_bits, number, plain, rice
+from decoder import (AVERAGE, BASE3, BF16, CHUNK, ENTROPY, F16, GAPS, GSPAR, LEVELS, MASK, MINUS, MIXED, NONE, PACKED,
+                     PLUS, PRIVATE, RADIX, SPARSE, SPARSE_CHUNK, TERNARY, TWO_BIT, Header, bytewise_shape, tight_shape)
+from encoder import bytes_of_bits, number, plain, rice
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hostile")
 VALUES = [1, 0, -1, -1, 0, 1, 1]

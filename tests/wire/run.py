@@ -73,7 +73,7 @@ class Alone(unittest.TestCase):
             for density in [0, 0.01, 0.4, 0.95, 1]:
                 for own in [0, 0.3, 1]:
                     elements = golden.parts(n, density, own, seed=n)
-                    floats = [{None: 0.0, encoder.PLUS: 0.5, encoder.MINUS: -0.5}.get(x, x) for x in elements]
+                    floats = [{None: 0.0, decoder.PLUS: 0.5, decoder.MINUS: -0.5}.get(x, x) for x in elements]
                     frame = encoder.push_of_parts(elements, 0.5)
                     self.assertEqual(library.floats(decoder.decode(frame)[3]), floats)
                     frame = encoder.push_of_sparse([None if x is None else value for x, value in zip(elements, floats)])
@@ -114,6 +114,21 @@ class Golden(Wire):
                     # Another zstd may give other bytes; without it, nothing may ever change.
                     if not (kept[5] | case.frame[5]) & ENTROPY:
                         self.assertEqual(case.frame, kept)
+
+    def test_drawn_elements(self):
+        """Which elements gspar and uniform send is drawn; the bytes that say so are known."""
+        tensors = [[1.0], [0.0] * 300, [-2.0] * 300, golden.bell(3000), golden.all_magnitudes(5000),
+                   golden.spiky(300000)]
+        for spec in ["gspar", "gspar:density=0.5", "uniform"]:
+            for values in tensors:
+                self.ok("encode", "--codec", spec, self.write_f32("g.f32", values), "-o", self.path("g.gw"))
+                frame = self.read_bytes(self.path("g.gw"))
+                header, scalers, payload, _ = decoder.parse(frame)
+                elements = [library.floats(x)[0] if isinstance(x, bytes) else x
+                            for x in decoder.read_elements(header, payload)]
+                again = encoder.sparse(elements, header.codec, header.code)
+                self.assertEqual(frame, encoder.seal(header, scalers, again))
+                self.assertEqual(self.tool_decodes(frame), decoder.decode(frame)[3])
 
     def test_scalers(self):
         for bucket in [0, 1024]:
