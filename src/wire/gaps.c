@@ -38,6 +38,7 @@ static uint64_t best_k(const uint64_t *string, uint32_t m, uint64_t flip, uint32
         return 0;
     uint64_t aim = (uint64_t)(m - count) * 45426 / ((uint64_t)65536 * count);
     uint32_t first = aim > 1 ? 63 - (uint32_t)__builtin_clzll(aim) : 1;
+    first = first < MAX_K ? first : MAX_K;
     uint64_t unary[3] = {0, 0, 0}, best = UINT64_MAX;
     FOR_EACH_GAP(string, m, flip, gap, {
         unary[0] += gap >> first;

@@ -290,7 +290,8 @@ static void give_back(void *memory, void *user)
     free(memory);
 }
 
-/* Frames of 200 bytes that claim any number of elements, in every codec and code: refused before memory is taken for them. */
+/* Frames of 200 bytes that claim any number of elements, in every codec and code: refused before memory is taken for them. (One chunk
+ * of a sparse codec may be as small as that.) */
 static void claims_of_much_with_little_take_no_memory(void **state)
 {
     (void)state;
@@ -304,10 +305,10 @@ static void claims_of_much_with_little_take_no_memory(void **state)
     const uint64_t payloads[] = {0, 1, 100, 144, 1 << 24, 1ull << 33, 1ull << 63, UINT64_MAX - 59, UINT64_MAX - 55, UINT64_MAX};
     const uint32_t buckets[] = {0, 1, 1024, 1u << 30, UINT32_MAX};
     asked = 0;
-    for (unsigned codec = 0; codec < 6; codec++)
+    for (unsigned codec = 0; codec <= GW_WIRE_END; codec++)
         for (unsigned code = 0; code < 9; code++)
             for (unsigned flags = 0; flags < 8; flags++)
-                for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+                for (size_t c = codec >= GW_WIRE_SPARSE; c < sizeof counts / sizeof *counts; c++)
                     for (size_t p = 0; p < sizeof payloads / sizeof *payloads; p++)
                         for (size_t b = 0; b < sizeof buckets / sizeof *buckets; b++) {
                             uint8_t bytes[200] = {'G', 'W', 1, (uint8_t)codec, (uint8_t)code, (uint8_t)flags, 1};
@@ -331,7 +332,7 @@ static void claims_of_much_with_little_take_no_memory(void **state)
 
 /* ---- gaps -------------------------------------------------------------------------------------------- */
 
-#define CHUNK_WORDS (GW_CHUNK / 64)
+#define CHUNK_WORDS (GW_GAPS_MAX_BITS / 64)
 
 static uint32_t ones_of(const uint64_t *string, uint32_t m)
 {
@@ -368,7 +369,7 @@ static uint32_t prescribed_k(const uint64_t *string, uint32_t m, uint64_t *bits)
     uint64_t a = c ? (uint64_t)(m - c) * 45426 / (65536ull * c) : 0;
     while (a >> (k1 + 1))
         k1++;
-    k1 = k1 ? k1 : 1;
+    k1 = k1 < 1 ? 1 : k1 > 16 ? 16 : k1;
     uint32_t k = k1;
     for (uint32_t other = k1 + 1; c && other <= k1 + 2 && other <= 16; other++)
         k = gap_bits(string, m, v, other) < gap_bits(string, m, v, k) ? other : k;
@@ -385,7 +386,7 @@ static uint32_t prescribed_k(const uint64_t *string, uint32_t m, uint64_t *bits)
 static void string_round_trip(const uint64_t *string, uint32_t m, unsigned offset, bool best, uint64_t seed)
 {
     static uint64_t back[CHUNK_WORDS + 1];
-    static uint8_t bytes[GW_CHUNK / 8 + 64];
+    static uint8_t bytes[GW_GAPS_MAX_BITS / 8 + 64];
     uint32_t ones = ones_of(string, m), read_ones = 77, c = ones <= m - ones ? ones : m - ones;
     uint64_t bits, k = prescribed_k(string, m, &bits);
     if (best && k)
@@ -440,7 +441,7 @@ static void strings_of_bits_come_back(void **state)
     const double shares[] = {0,   1e-5, 1e-4, 0.001, 0.003, 0.01, 0.03, 0.1,  0.2,   0.3, 0.36, 0.38,
                              0.4, 0.5,  0.61, 0.63,  0.7,   0.8,  0.9,  0.99, 0.999, 1};
     const uint32_t lengths[] = {0,    1,    2,    3,    7,     31,    32,    33,    63,    64,    65,   127,   128,
-                                129,  1000, 1023, 1024, 1025,  4096,  9999,  32767, 32768, 65471, 65473, 65535, 65536};
+                                129,  1000, 1023, 1024, 1025,  4096,  9999,  32767, 32768, 65471, 65473, 65535, 65536, 189099, 262143, 262144};
     uint64_t seed = 1;
     for (size_t s = 0; s < sizeof shares / sizeof *shares; s++)
         for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++, seed++) {
@@ -455,19 +456,19 @@ static void lonely_and_crowded_bits_come_back(void **state)
 {
     (void)state;
     static uint64_t string[CHUNK_WORDS], flipped[CHUNK_WORDS];
-    const uint32_t places[] = {0, 1, 31, 32, 33, 39, 40, 41, 63, 64, 79, 80, 81, 4095, 65534, 65535};
+    const uint32_t places[] = {0, 1, 31, 32, 33, 39, 40, 41, 63, 64, 79, 80, 81, 4095, 65534, 65535, 189097, 189098, 262143};
     for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
         memset(string, 0, sizeof string);
         string[places[p] / 64] |= 1ull << (places[p] % 64);
         string_round_trip(string, places[p] + 1, 0, false, 0);
-        string_round_trip(string, GW_CHUNK, 5, false, 0);
+        string_round_trip(string, GW_GAPS_MAX_BITS, 5, false, 0);
         /* A crowd, and one far away: its unary part is as long as the chunk. */
         for (uint32_t i = 0; i < 16; i++)
             string[i] = ~0ull;
-        string_round_trip(string, GW_CHUNK, 7, false, 0);
+        string_round_trip(string, GW_GAPS_MAX_BITS, 7, false, 0);
         for (uint32_t i = 0; i < CHUNK_WORDS; i++)
             flipped[i] = ~string[i];
-        string_round_trip(flipped, GW_CHUNK, 3, false, 0);
+        string_round_trip(flipped, GW_GAPS_MAX_BITS, 3, false, 0);
     }
 }
 

@@ -271,7 +271,7 @@ def average_of_sparse(columns, fields):
     """What is not 0, where that is smaller. What was not sent is +0 here: adding that changes no sum but -0."""
     values = [x or 0.0 for x in sum_of_floats(columns)]
     payload, codec = sparse([x or None for x in values]), SPARSE
-    if len(payload) >= 4 * len(values):
+    if values and len(payload) >= 4 * len(values):
         payload, codec = pack_floats(NONE, values), NONE
     return seal(Header(codec, 0, decoder.AVERAGE, len(columns), count=len(values), **fields), [], payload)
 

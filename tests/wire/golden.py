@@ -379,6 +379,11 @@ def sparse_pushes():
     yield Largest("sparse-three-chunks", spiky(2 * SPARSE_CHUNK + 70000), 0.01, 1)
     for ratio in [0.25, 0.39, 0.4, 0.41, 0.6, 0.75, 1]:  # plain strings, and coded ones on either side
         yield Largest(f"sparse-share-{ratio}", bell(1000), ratio)
+    # A gap whose Rice parameter is 16, though a first guess would be 17.
+    for at in [0, 100000, 196607, 196608, SPARSE_CHUNK - 1]:
+        values = [0.0] * SPARSE_CHUNK
+        values[at] = 1.0
+        yield kept(Largest(f"sparse-one-at-{at}", values, 1e-6), at == 196608)
     yield kept(Largest("sparse-ties", [1.0, -1.0, 2.0, 0.5] * 50, 0.4))
     yield Largest("sparse-zeros", [0.0, -0.0] * 35)
 
@@ -423,7 +428,7 @@ def columns(*workers):
 
 def sparse_averages():
     for n_workers in [1, 2, 3, 9]:
-        for n in [1, 300]:
+        for n in [0, 1, 300]:
             for share in [0.02, 0.5, 1]:  # that of sums differs: some averages are sparse, and some dense
                 name = f"{n_workers}-{n}-{share}"
                 yield kept(Average(f"average-sparse-{name}", frames_of_largest(n_workers, n, share)), n == 300)
