@@ -26,6 +26,12 @@ static const char *const specs[] = {
     "ternary:code=gaps,clip=0,entropy=on",
     "ternary:bucket=1024,code=mask",
     "ternary:bucket=1024,share=off,code=2bit",
+    "topk:ratio=0.05",
+    "topk:ratio=0.3,value=bf16",
+    "topk:ratio=0.3,value=f16",
+    "uniform:density=0.2",
+    "gspar",
+    "gspar:density=0.05",
 };
 static const uint64_t sizes[] = {0, 1, 100, MAX_ELEMENTS};
 

@@ -142,7 +142,9 @@ static void any_allocation_may_fail(void **state)
                            "f16",
                            "gspar:eps=0.1",
                            "gspar:density=0.3",
-                           "uniform"};
+                           "uniform",
+                           "topk:ratio=0.1,value=bf16",
+                           "topk:dense=1"};
     static float g[LONG];
     static struct work expected, work;
     numbers_fill_bell(4, g, LONG);
