@@ -148,7 +148,8 @@ int gw_cmd_train(int argc, char **argv)
     bool json = false, verbose = false;
     const tool_option options[] = {
         {"--net", "NET", "lenet, or mlp:784-300-10 with any widths", TOOL_TEXT, &o.net, 0, 0},
-        {"--data", "DIR", "folder with MNIST's files (plain, gz, xz), or digits: drawn, no files needed", TOOL_TEXT, &o.data, 0, 0},
+        {"--data", "SOURCE", "folder with MNIST's files; file of LIBSVM text; digits or uneven: drawn", TOOL_TEXT, &o.data, 0, 0},
+        {"--test", "FILE", "test samples of a LIBSVM file; without it accuracy is that of the training set", TOOL_TEXT, &o.test, 0, 0},
         {"--workers", "N", "workers, each a thread with its own replica", TOOL_U32, &o.workers, 1, 1024},
         {"--codec", "SPEC", "how gradients travel (gradwire codecs)", TOOL_TEXT, &o.codec, 0, 0},
         {"--batch", "TOTAL", "samples of a step, all workers together", TOOL_U32, &o.batch, 1, UINT32_MAX},

@@ -1,24 +1,35 @@
-/* Data sets: pictures and labels in memory, from IDX files or drawn. */
+/* Data sets in memory: pictures from IDX files or drawn, sparse rows from LIBSVM text or drawn. */
 #ifndef GW_TRAIN_DATA_H
 #define GW_TRAIN_DATA_H
 
 #include <gradwire/status.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* n samples, each channels * height * width bytes, and their labels in [0, classes). */
+/* Sparse rows: row i has value[k] at feature index[k], for k in [begin[i], begin[i+1]); features count from 0 and ascend in
+ * a row. */
+struct gw_rows {
+    uint64_t *begin; /* [n + 1] */
+    uint32_t *index;
+    float *value;
+};
+
+/* n samples and their labels in [0, classes). A sample is channels * height * width bytes, or a row of `channels` features. */
 struct gw_samples {
     uint32_t n;
-    uint8_t *pixels; /* [n][channels][height][width] */
+    uint8_t *pixels; /* [n][channels][height][width]; NULL: the samples are rows */
+    struct gw_rows rows;
     uint8_t *labels; /* [n] */
 };
 
 struct gw_data {
     uint32_t channels, height, width, classes;
     struct gw_samples train, test;
+    bool test_is_train; /* there is no test set: test borrows train's arrays */
 };
 
-static inline size_t gw_data_sample_bytes(const struct gw_data *data)
+static inline size_t gw_data_sample_values(const struct gw_data *data)
 {
     return (size_t)data->channels * data->height * data->width;
 }
@@ -26,10 +37,15 @@ static inline size_t gw_data_sample_bytes(const struct gw_data *data)
 /* Pixels become floats by this factor, as in Caffe's LeNet. */
 #define GW_PIXEL_SCALE 0.00390625f
 
-/* Loads `source`: the word "digits", or a folder with MNIST's four files under their original names, plain, .gz or .xz.
+/* Loads `source`: "digits"; "uneven" or "uneven:OPTIONS"; a folder with MNIST's four files under their original names; or
+ * a file of LIBSVM text, to which `test` (NULL: none) may name a test file. Files may be plain, .gz or .xz.
  * What is missing, cut or contradictory is an error whose sentence names the file. */
-gw_status gw_data_load(const char *source, struct gw_data *data);
+gw_status gw_data_load(const char *source, const char *test, struct gw_data *data);
 void gw_data_free(struct gw_data *data);
+void gw_samples_free(struct gw_samples *samples);
+
+/* Memory for n labels and n rows with n_values values together; where there is none, everything is freed again. */
+gw_status gw_samples_alloc_rows(uint32_t n, uint64_t n_values, struct gw_samples *samples);
 
 /* One pair of IDX files: FOLDER/IMAGES and FOLDER/LABELS. Checks magic numbers, counts, lengths and labels. */
 gw_status gw_data_idx(const char *folder, const char *images, const char *labels, uint32_t classes,
@@ -38,10 +54,27 @@ gw_status gw_data_idx(const char *folder, const char *images, const char *labels
 /* Draws `n` digits of 28x28; `split` keeps training and test pictures apart. The same arguments give the same bytes. */
 gw_status gw_data_digits(uint64_t seed, uint32_t split, uint32_t n, struct gw_samples *samples);
 
-/* The whole of a file that may be compressed: FOLDER/NAME, FOLDER/NAME.gz or FOLDER/NAME.xz, whichever is there first.
- * Memory grows with what is really there, never with what a header claims; more than max_bytes is refused.
- * `path` (of path_capacity bytes) receives the file's path for error texts. *bytes is freed with gw_free(NULL, ...). */
-gw_status gw_data_file(const char *folder, const char *name, size_t max_bytes, char *path, size_t path_capacity,
-                       uint8_t **bytes, size_t *n_bytes);
+/* The two values that tell the classes of a LIBSVM file apart; those found so far. Once a file was read, values[0] <
+ * values[1]: the smaller is class 0, the larger class 1. */
+struct gw_label_values {
+    double values[2];
+    uint32_t n;
+};
+
+/* LIBSVM text: a line a sample, "LABEL INDEX:VALUE INDEX:VALUE ...", indices from 1, ascending; "#" begins a comment. Exactly two
+ * labels, whatever their values; where `labels` has two already (a test file's come from its training file) no others.
+ * *n_features is the largest index. */
+gw_status gw_data_libsvm(const char *name, struct gw_label_values *labels, struct gw_samples *samples, uint32_t *n_features);
+
+/* Draws the data of GSpar's section 5.1, two classes and features of uneven magnitude. `options`: "" or
+ * "n=1024,d=2048,c1=0.6,c2=0.25" or some of these. */
+gw_status gw_data_uneven(const char *options, struct gw_samples *samples, uint32_t *n_features);
+
+/* The whole of a file that may be compressed: NAME, NAME.gz or NAME.xz, whichever is there first; what ends in .xz is
+ * unpacked in any case. Memory grows with what is really there, never with what a header claims; more than max_bytes is
+ * refused. A zero byte follows the last. `path` (of path_capacity bytes) receives the file's path for error texts; `hint`
+ * ends the sentence where there is none. *bytes is freed with gw_free(NULL, ...). */
+gw_status gw_data_file(const char *name, size_t max_bytes, const char *hint, char *path, size_t path_capacity, uint8_t **bytes,
+                       size_t *n_bytes);
 
 #endif

@@ -108,13 +108,9 @@ static void draw_digit(struct gw_random *r, unsigned digit, uint8_t *out)
 
 gw_status gw_data_digits(uint64_t seed, uint32_t split, uint32_t n, struct gw_samples *samples)
 {
-    samples->n = n;
-    samples->pixels = gw_alloc(NULL, n, SIDE * SIDE);
-    samples->labels = gw_alloc(NULL, n, 1);
+    *samples = (struct gw_samples){.n = n, .pixels = gw_alloc(NULL, n, SIDE * SIDE), .labels = gw_alloc(NULL, n, 1)};
     if (!samples->pixels || !samples->labels) {
-        gw_free(NULL, samples->pixels);
-        gw_free(NULL, samples->labels);
-        *samples = (struct gw_samples){0};
+        gw_samples_free(samples);
         return GW_ERR_MEMORY;
     }
     for (uint32_t i = 0; i < n; i++) {

@@ -18,14 +18,14 @@ struct growing {
     const char *path;
 };
 
-/* Makes room for at least one more chunk. */
+/* Makes room for at least one more chunk, and a zero behind it. */
 static gw_status grow(struct growing *g)
 {
-    if (g->capacity - g->n >= CHUNK)
+    if (g->capacity - g->n > CHUNK)
         return GW_OK;
     if (g->n > g->max)
-        return gw_fail(GW_ERR_SYSTEM, "%s holds more than %zu bytes; that is no file of this data set", g->path, g->max);
-    size_t capacity = g->capacity * 2 + CHUNK;
+        return gw_fail(GW_ERR_SYSTEM, "%s holds more than %zu bytes; that is the most that is read", g->path, g->max);
+    size_t capacity = g->capacity * 2 + CHUNK + 1;
     uint8_t *bytes = gw_alloc(NULL, capacity, 1);
     if (!bytes)
         return GW_ERR_MEMORY;
@@ -106,23 +106,26 @@ static gw_status read_xz(struct growing *g)
     return status;
 }
 
-gw_status gw_data_file(const char *folder, const char *name, size_t max_bytes, char *path, size_t path_capacity,
-                       uint8_t **bytes, size_t *n_bytes)
+gw_status gw_data_file(const char *name, size_t max_bytes, const char *hint, char *path, size_t path_capacity, uint8_t **bytes,
+                       size_t *n_bytes)
 {
     static const char *const endings[] = {"", ".gz", ".xz"};
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        snprintf(path, path_capacity, "%s/%s%s", folder, name, endings[i]);
+        size_t length = (size_t)snprintf(path, path_capacity, "%s%s", name, endings[i]);
+        if (length >= path_capacity)
+            return gw_fail(GW_ERR_ARGUMENT, "the path %.40s... is longer than %zu bytes", name, path_capacity - 1);
         if (access(path, F_OK) != 0)
             continue;
         struct growing g = {.max = max_bytes, .path = path};
-        gw_status status = i == 2 ? read_xz(&g) : read_gzip(&g);
+        bool xz = length >= 3 && strcmp(path + length - 3, ".xz") == 0;
+        gw_status status = xz ? read_xz(&g) : read_gzip(&g);
         if (status != GW_OK) {
             gw_free(NULL, g.bytes);
             return status;
         }
+        g.bytes[g.n] = 0;
         *bytes = g.bytes, *n_bytes = g.n;
         return GW_OK;
     }
-    return gw_fail(GW_ERR_SYSTEM, "%s has no file %s (nor %s.gz, %s.xz); the folder must hold the data set's files under "
-                   "their original names, or use --data digits, which needs no files", folder, name, name, name);
+    return gw_fail(GW_ERR_SYSTEM, "there is no file %s (nor %s.gz, %s.xz); %s", name, name, name, hint);
 }

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "data.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define MAX_FILE_BYTES ((size_t)4 << 30)
@@ -19,7 +20,11 @@ static gw_status read_idx(const char *folder, const char *name, unsigned rank, c
                           uint8_t **bytes, uint32_t dims[3])
 {
     size_t n_bytes, header = 4 + 4 * (size_t)rank;
-    GW_TRY(gw_data_file(folder, name, MAX_FILE_BYTES, path, path_capacity, bytes, &n_bytes));
+    char whole[4096];
+    if (snprintf(whole, sizeof whole, "%s/%s", folder, name) >= (int)sizeof whole)
+        return gw_fail(GW_ERR_ARGUMENT, "the path %.40s... is longer than %zu bytes", folder, sizeof whole - 1);
+    GW_TRY(gw_data_file(whole, MAX_FILE_BYTES, "the folder must hold the data set's files under their original names, or use "
+                        "--data digits, which needs no files", path, path_capacity, bytes, &n_bytes));
     if (n_bytes < header)
         return gw_fail(GW_ERR_SYSTEM, "%s is cut short: %zu bytes, and the header alone takes %zu", path, n_bytes, header);
     uint32_t magic = big_endian32(*bytes), right = 0x0800u | rank;
@@ -48,7 +53,7 @@ gw_status gw_data_idx(const char *folder, const char *images, const char *labels
 {
     char image_path[4096], label_path[4096];
     uint32_t image_dims[3] = {0}, label_dims[3] = {0};
-    samples->n = 0, samples->pixels = NULL, samples->labels = NULL;
+    *samples = (struct gw_samples){0};
     gw_status status = read_idx(folder, images, 3, image_path, sizeof image_path, &samples->pixels, image_dims);
     if (status == GW_OK)
         status = read_idx(folder, labels, 1, label_path, sizeof label_path, &samples->labels, label_dims);
@@ -62,9 +67,7 @@ gw_status gw_data_idx(const char *folder, const char *images, const char *labels
                              label, i, classes - 1);
     }
     if (status != GW_OK) {
-        gw_free(NULL, samples->pixels);
-        gw_free(NULL, samples->labels);
-        samples->pixels = samples->labels = NULL;
+        gw_samples_free(samples);
         return status;
     }
     samples->n = image_dims[0];

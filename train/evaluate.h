@@ -8,7 +8,7 @@
 enum { GW_EVAL_BATCH = 100 };
 
 /* Writes samples order[0..n) (NULL: first, first+1, ...) as floats. */
-void gw_batch_load(const struct gw_samples *samples, size_t sample_bytes, const uint32_t *order, uint32_t first, uint32_t n,
+void gw_batch_load(const struct gw_samples *samples, size_t sample_values, const uint32_t *order, uint32_t first, uint32_t n,
                    float *input, uint8_t *labels);
 
 /* Counts right answers among samples [begin, end) and adds up their losses. The model's batch is GW_EVAL_BATCH. */

@@ -128,7 +128,7 @@ static gw_status prepare(struct gw_team *team)
         GW_TRY(gw_metrics_open(&team->metrics, o->out, o->overwrite));
     }
 
-    GW_TRY(gw_data_load(o->data, &team->data));
+    GW_TRY(gw_data_load(o->data, o->test, &team->data));
     GW_TRY(gw_network_fits(&team->network, (struct gw_shape){team->data.channels, team->data.height, team->data.width},
                            team->data.classes));
     if (o->batch > team->data.train.n)
@@ -329,7 +329,7 @@ gw_status gw_train_eval(const char *net, const char *data_source, const char *fr
     if (status == GW_OK) {
         snprintf(result->net, sizeof result->net, "%s", c->network.name);
         result->step = c->step;
-        status = gw_data_load(data_source, &data);
+        status = gw_data_load(data_source, NULL, &data);
     }
     if (status == GW_OK) {
         status = evaluate_saved(c, &data, result);

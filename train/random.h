@@ -8,7 +8,8 @@
 enum gw_train_purpose {
     GW_PURPOSE_INIT = GW_PURPOSE_TRAINER,    /* first parameters: one stream a tensor */
     GW_PURPOSE_ORDER = GW_PURPOSE_TRAINER + 1, /* order of samples: one stream an epoch */
-    GW_PURPOSE_DIGITS = GW_PURPOSE_TRAINER + 2 /* drawn digits: one stream a picture */
+    GW_PURPOSE_DIGITS = GW_PURPOSE_TRAINER + 2, /* drawn digits: one stream a picture */
+    GW_PURPOSE_UNEVEN = GW_PURPOSE_TRAINER + 3 /* data of uneven magnitude: one stream a row, two more */
 };
 
 /* A stream read from its start. */

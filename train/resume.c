@@ -28,7 +28,7 @@ gw_status gw_resume_options(const struct gw_train_options *o, const gw_codec *co
     int n = snprintf(text, capacity,
                      "net %s\ncodec %s\ndata %u+%u samples of %zu values, labels %016llx\nbatch %u\noptimizer %s\nlr %.17g\n"
                      "momentum %.17g\nschedule %s\nweight-decay %.17g\nema %.17g\nseed %llu\n",
-                     o->net, gw_codec_canonical(codec), data->train.n, data->test.n, gw_data_sample_bytes(data),
+                     o->net, gw_codec_canonical(codec), data->train.n, data->test.n, gw_data_sample_values(data),
                      (unsigned long long)XXH3_64bits(data->train.labels, data->train.n), o->batch, o->optimizer, o->lr,
                      strcmp(o->optimizer, "momentum") == 0 ? o->momentum : 0, o->schedule, o->weight_decay, o->ema,
                      (unsigned long long)o->seed);

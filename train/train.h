@@ -17,7 +17,7 @@
 
 struct gw_train_options {
     const char *net;         /* network.h */
-    const char *data;        /* data.h */
+    const char *data, *test; /* data.h; test NULL: none given */
     const char *codec;       /* a codec specification */
     const char *optimizer;   /* sgd | momentum */
     const char *schedule;    /* schedule.h */

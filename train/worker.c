@@ -90,7 +90,7 @@ static gw_status compute(struct gw_worker *w, uint64_t t, struct gw_step_record 
     uint64_t in_epoch = t % team->steps_per_epoch;
     if (in_epoch == 0 || t == team->begin)
         gw_order_shuffle(o->seed, t / team->steps_per_epoch, team->data.train.n, w->order);
-    gw_batch_load(&team->data.train, gw_data_sample_bytes(&team->data), w->order + in_epoch * o->batch + w->begin, 0, w->count,
+    gw_batch_load(&team->data.train, gw_data_sample_values(&team->data), w->order + in_epoch * o->batch + w->begin, 0, w->count,
                   gw_model_input(w->model), w->labels);
     GW_TRY(gw_model_forward(w->model, &pass));
     /* The exchange gives the mean over N workers; it is the batch's gradient where each worker's sum of gradients over its
