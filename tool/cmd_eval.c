@@ -9,13 +9,13 @@ int gw_cmd_eval(int argc, char **argv)
     bool json = false;
     const tool_option options[] = {
         {"--net", "NET", "the network; default: what the parameters are for", TOOL_TEXT, &net, 0, 0},
-        {"--data", "DIR", "folder with MNIST's files, or digits", TOOL_TEXT, &data, 0, 0},
+        {"--data", "SOURCE", "folder with MNIST's files; file of LIBSVM text; digits or uneven", TOOL_TEXT, &data, 0, 0},
         {"--from", "RUN", "a run's folder, or a parameter file", TOOL_TEXT, &from, 0, 0},
         {"--threads", "K", "computing threads", TOOL_U32, &threads, 1, 256},
         {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
     };
     const tool_usage usage = {
-        .synopsis = "eval [--net NET] --data DIR|digits --from RUN [--json]",
+        .synopsis = "eval [--net NET] --data SOURCE --from RUN [--json]",
         .about = "Share of the test set that a run's parameters get right (of their moving average where the run kept one).",
         .example = "gradwire eval --net lenet --data digits --from runs/ternary",
         .options = options,

@@ -127,6 +127,9 @@ static void print_summary(const struct gw_train_summary *s, const char *out)
     else
         tool_note("test accuracy %.2f %%, train accuracy %.2f %%, train loss %.4f", 100 * s->test_accuracy,
                   100 * s->train_accuracy, s->train_loss);
+    if (s->convex)
+        tool_note("objective %.10f after %.1f passes over the data (all of them in train loss; lambda %g)", s->objective, s->passes,
+                  s->l2);
     if (s->skipped_steps)
         tool_note("%llu steps were dropped: a gradient held a NaN or an infinity; a smaller --lr may help", (unsigned long long)s->skipped_steps);
     if (s->bytes_up)
@@ -147,7 +150,7 @@ int gw_cmd_train(int argc, char **argv)
     const char *link = "local", *nonfinite = "skip";
     bool json = false, verbose = false;
     const tool_option options[] = {
-        {"--net", "NET", "lenet, or mlp:784-300-10 with any widths", TOOL_TEXT, &o.net, 0, 0},
+        {"--net", "NET", "lenet; mlp:784-300-10 with any widths; logreg or svm: convex, L2-regularised", TOOL_TEXT, &o.net, 0, 0},
         {"--data", "SOURCE", "folder with MNIST's files; file of LIBSVM text; digits or uneven: drawn", TOOL_TEXT, &o.data, 0, 0},
         {"--test", "FILE", "test samples of a LIBSVM file; without it accuracy is that of the training set", TOOL_TEXT, &o.test, 0, 0},
         {"--workers", "N", "workers, each a thread with its own replica", TOOL_U32, &o.workers, 1, 1024},
@@ -155,11 +158,12 @@ int gw_cmd_train(int argc, char **argv)
         {"--batch", "TOTAL", "samples of a step, all workers together", TOOL_U32, &o.batch, 1, UINT32_MAX},
         {"--steps", "K", "length in steps", TOOL_U64, &o.steps, 1, UINT32_MAX},
         {"--epochs", "K", "length in epochs", TOOL_U64, &o.epochs, 1, 1000000},
-        {"--optimizer", "O", "sgd or momentum", TOOL_TEXT, &o.optimizer, 0, 0},
+        {"--optimizer", "O", "sgd or momentum; svrg: for logreg and svm", TOOL_TEXT, &o.optimizer, 0, 0},
         {"--lr", "X", "learning rate of the first step", TOOL_DOUBLE, &o.lr, 0, 0},
         {"--momentum", "X", "momentum", TOOL_DOUBLE, &o.momentum, 0, 0},
-        {"--schedule", "S", "const, poly:P or step:E1,E2,...", TOOL_TEXT, &o.schedule, 0, 0},
+        {"--schedule", "S", "const, poly:P, step:E1,E2,... or inverse:T0, rate / (1 + t/T0)", TOOL_TEXT, &o.schedule, 0, 0},
         {"--weight-decay", "X", "added to the average gradient, biases included", TOOL_DOUBLE, &o.weight_decay, 0, 0},
+        {"--l2", "LAMBDA", "LAMBDA * |w|^2 in the objective: a weight decay of 2 * LAMBDA, in its place", TOOL_DOUBLE, &o.l2, 0, 0},
         {"--ema", "D", "evaluate a moving average of the parameters, decay min(D, (1+t)/(10+t))", TOOL_DOUBLE, &o.ema, 0, 0},
         {"--seed", "S", "first parameters, order of samples, draws", TOOL_U64, &o.seed, 0, INT64_MAX},
         {"--plan", "PLAN", "none: a group of tensors per layer; single: one group", TOOL_TEXT, &o.plan, 0, 0},
@@ -178,12 +182,15 @@ int gw_cmd_train(int argc, char **argv)
         {"--json", NULL, "the summary as one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
     };
     const tool_usage usage = {
-        .synopsis = "train [--net NET] [--data DIR|digits] [options]",
+        .synopsis = "train [--net NET] [--data SOURCE] [options]",
         .about = "Trains a network on several workers whose gradients travel through a codec. Every worker takes its share of\n"
                  "each batch; the batch of a step is the same for any number of workers. Batches left over at an epoch's end\n"
                  "are dropped. Defaults: lenet on drawn digits, 1 worker, codec none, batch 64, 5 epochs, momentum 0.9 at rate\n"
-                 "0.01, schedule poly:0.5, weight decay 0.0005, seed 1. Nothing is written without --out.",
-        .example = "gradwire train --net lenet --data digits --workers 4 --codec ternary --epochs 3",
+                 "0.01, schedule poly:0.5, weight decay 0.0005, seed 1. Nothing is written without --out.\n"
+                 "Data files may be plain, .gz or .xz. logreg and svm take LIBSVM text or uneven[:n=1024,d=2048,c1=0.6,c2=0.25],\n"
+                 "drawn features of uneven magnitude; every epoch they report the objective over the whole training set.",
+        .example = "gradwire train --net lenet --data digits --workers 4 --codec ternary --epochs 3\n"
+                   "  gradwire train --net logreg --data a9a.xz --test a9a.t.xz --l2 1e-4 --optimizer svrg --lr 1 --schedule const",
         .options = options,
         .n_options = sizeof options / sizeof *options,
         .args = "train takes options only",

@@ -23,7 +23,8 @@
 struct gw_checkpoint {
     struct gw_network network;
     uint64_t step;
-    float *params, *momentum, *ema; /* flat arrays of the network; NULL where not there; params always is */
+    float *params, *momentum, *ema; /* flat arrays of the network; NULL where not there; params always is. svrg keeps its
+                                       snapshot in momentum's place */
     char options[1024];             /* "": parameters alone, which no run can be resumed from */
     uint64_t steps;
     uint32_t workers, n_state_files;

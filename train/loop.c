@@ -28,12 +28,17 @@ static gw_status check_options(const struct gw_train_options *o)
         return gw_fail(GW_ERR_ARGUMENT, "--momentum is %g, and must be 0 or more and less than 1", o->momentum);
     if (!(o->weight_decay >= 0) || !isfinite(o->weight_decay))
         return gw_fail(GW_ERR_ARGUMENT, "--weight-decay is %g, and must be 0 or more", o->weight_decay);
+    if (!isnan(o->l2) && (!(o->l2 >= 0) || !isfinite(o->l2)))
+        return gw_fail(GW_ERR_ARGUMENT, "--l2 is %g, and must be 0 or more", o->l2);
     if (!(o->ema >= 0 && o->ema < 1))
         return gw_fail(GW_ERR_ARGUMENT, "--ema is %g, and must be 0 (none) or more and less than 1", o->ema);
     if (o->threads == 0 || o->threads > 256)
         return gw_fail(GW_ERR_ARGUMENT, "--threads is %u, and must be 1 to 256", o->threads);
     if (o->timeout_s == 0 || o->timeout_s > 86400)
         return gw_fail(GW_ERR_ARGUMENT, "--timeout is %u, and must be 1 to 86400 seconds", o->timeout_s);
+    if (strcmp(o->plan, "single") != 0 && strcmp(o->plan, "none") != 0)
+        return gw_fail(GW_ERR_ARGUMENT, "the plan \"%s\" is not known to this version; right are none (a group per layer) and "
+                       "single (one group)", o->plan);
     if (o->resume && o->overwrite)
         return gw_fail(GW_ERR_ARGUMENT, "--resume goes on with a run and --overwrite removes it: only one can be given");
     if (o->checkpoint_every && !o->out && !o->resume)
@@ -43,12 +48,9 @@ static gw_status check_options(const struct gw_train_options *o)
     return GW_OK;
 }
 
-static gw_status declare_tensors(struct gw_team *team)
+static void declare_tensors(struct gw_team *team)
 {
     bool single = strcmp(team->options->plan, "single") == 0;
-    if (!single && strcmp(team->options->plan, "none") != 0)
-        return gw_fail(GW_ERR_ARGUMENT, "the plan \"%s\" is not known to this version; right are none (a group per layer) and "
-                       "single (one group)", team->options->plan);
     for (uint32_t t = 0; t < team->network.n_tensors; t++) {
         const struct gw_param *p = &team->network.tensors[t];
         team->tensors[t] = (gw_tensor){.name = p->name, .id = t, .n_elems = p->n_elems, .last_layer = p->last_layer};
@@ -56,6 +58,29 @@ static gw_status declare_tensors(struct gw_team *team)
         memcpy(team->traffic[t].name, p->name, sizeof p->name);
         team->traffic[t].elements = p->n_elems;
     }
+}
+
+static gw_status choose_optimizer(struct gw_team *team)
+{
+    const struct gw_train_options *o = team->options;
+    GW_TRY(gw_optimizer_parse(o->optimizer, &team->optimizer));
+    GW_TRY(gw_schedule_parse(o->schedule, &team->schedule));
+    team->decay = isnan(o->l2) ? o->weight_decay : 2 * o->l2; /* the gradient of lambda * |w|^2 is 2 * lambda * w */
+    if (team->optimizer != GW_OPTIMIZER_SVRG)
+        return GW_OK;
+    if (!team->network.convex)
+        return gw_fail(GW_ERR_ARGUMENT, "the optimizer svrg is for logreg and svm only, and --net is %s", o->net);
+    return gw_codec_parse(team->context, "none", &team->full_codec);
+}
+
+static gw_status create_links(struct gw_team *team)
+{
+    uint32_t workers = team->options->workers, groups = team->optimizer == GW_OPTIMIZER_SVRG ? 2 : 1;
+    team->links = gw_calloc(NULL, (size_t)groups * workers, sizeof *team->links);
+    if (!team->links)
+        return GW_ERR_MEMORY;
+    for (; team->n_links < groups * workers; team->n_links += workers)
+        GW_TRY(gw_link_local_create(team->context, workers, team->links + team->n_links));
     return GW_OK;
 }
 
@@ -86,8 +111,8 @@ static gw_status take_up(struct gw_team *team)
     const struct gw_checkpoint *c = &team->resume.checkpoint;
     unsigned long long done = c->step, steps = team->steps;
     GW_TRY(gw_resume_check(&team->resume, team->run_options));
-    if (strcmp(c->network.name, o->net) != 0 || !c->ema != !(o->ema > 0) ||
-        !c->momentum != (team->optimizer != GW_OPTIMIZER_MOMENTUM))
+    if (strcmp(c->network.name, team->network.name) != 0 || !c->ema != !(o->ema > 0) ||
+        !c->momentum != (team->optimizer == GW_OPTIMIZER_SGD))
         return gw_fail(GW_ERR_SYSTEM, "%s does not hold what its options say", team->resume.path);
     if (steps < done)
         return gw_fail(GW_ERR_ARGUMENT, "the run is to have %llu steps, and %s has made %llu; --steps can be larger", steps,
@@ -112,12 +137,10 @@ static gw_status prepare(struct gw_team *team)
     const struct gw_train_options *o = team->options;
     GW_TRY(check_options(o));
     GW_TRY(gw_network_create(o->net, &team->network));
-    GW_TRY(gw_optimizer_parse(o->optimizer, &team->optimizer));
-    GW_TRY(gw_schedule_parse(o->schedule, &team->schedule));
-    GW_TRY(declare_tensors(team));
     gw_context_options context = {.struct_bytes = sizeof context, .n_threads = o->codec_threads};
     GW_TRY(gw_context_create(&context, &team->context));
     GW_TRY(gw_codec_parse(team->context, o->codec, &team->codec));
+    GW_TRY(choose_optimizer(team));
     if (o->resume) {
         GW_TRY(gw_folder_lock(o->resume, &team->metrics.lock));
         if (o->out && !gw_folder_is(team->metrics.lock, o->out))
@@ -129,8 +152,10 @@ static gw_status prepare(struct gw_team *team)
     }
 
     GW_TRY(gw_data_load(o->data, o->test, &team->data));
-    GW_TRY(gw_network_fits(&team->network, (struct gw_shape){team->data.channels, team->data.height, team->data.width},
-                           team->data.classes));
+    struct gw_shape sample = {team->data.channels, team->data.height, team->data.width};
+    GW_TRY(gw_network_adapt(&team->network, sample));
+    GW_TRY(gw_network_fits(&team->network, sample, team->data.classes));
+    declare_tensors(team);
     if (o->batch > team->data.train.n)
         return gw_fail(GW_ERR_ARGUMENT, "--batch is %u, and the training set has %u samples", o->batch, team->data.train.n);
     team->steps_per_epoch = team->data.train.n / o->batch;
@@ -143,18 +168,19 @@ static gw_status prepare(struct gw_team *team)
     GW_TRY(gw_dnn_check(dnnl_engine_create(&team->engine, dnnl_cpu, 0), "an engine"));
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     team->evaluators = processors > 0 && processors < o->workers ? (uint32_t)processors : o->workers;
+    if (team->network.convex)
+        team->evaluators = o->workers; /* no model to take memory; and sums of losses that do not depend on the machine */
     uint64_t window = team->steps >= team->steps_per_epoch ? team->steps_per_epoch : 100;
     team->metrics.window_begin = team->steps > window ? team->steps - window : 0;
     team->metrics.steps = team->steps, team->metrics.steps_per_epoch = team->steps_per_epoch;
     team->metrics.batch = o->batch, team->metrics.workers = o->workers, team->metrics.test_samples = team->data.test.n;
+    team->metrics.train_samples = team->data.train.n, team->metrics.convex = team->network.convex != NULL;
 
     team->records = gw_calloc(NULL, (size_t)GW_TEAM_RING * o->workers, sizeof *team->records);
     team->workers = gw_calloc(NULL, o->workers, sizeof *team->workers);
-    team->links = gw_calloc(NULL, o->workers, sizeof *team->links);
-    if (!team->records || !team->workers || !team->links)
+    if (!team->records || !team->workers)
         return GW_ERR_MEMORY;
-    GW_TRY(gw_link_local_create(team->context, o->workers, team->links));
-    team->n_links = o->workers;
+    GW_TRY(create_links(team));
     /* Not before all else is well: a run that cannot begin takes no earlier one away. */
     if (o->resume)
         return take_up(team);
@@ -162,6 +188,12 @@ static gw_status prepare(struct gw_team *team)
 }
 
 /* ---- during --------------------------------------------------------------------------------- */
+
+void gw_team_fail(const struct gw_team *team, uint32_t rank, gw_status status, const char *text)
+{
+    for (uint32_t i = rank; i < team->n_links; i += team->options->workers)
+        team->links[i].ops->fail(team->links[i].self, status, text);
+}
 
 gw_status gw_team_collect(struct gw_team *team, uint64_t t)
 {
@@ -191,7 +223,7 @@ static gw_status run_workers(struct gw_team *team)
         if (!w->started) {
             char text[128];
             snprintf(text, sizeof text, "the thread of worker %u could not be started", i);
-            team->links[i].ops->fail(team->links[i].self, GW_ERR_SYSTEM, text);
+            gw_team_fail(team, i, GW_ERR_SYSTEM, text);
             pthread_mutex_lock(&team->failure_lock);
             team->failure = GW_ERR_SYSTEM;
             snprintf(team->failure_text, sizeof team->failure_text, "%s", text);
@@ -224,6 +256,7 @@ static void summarise(const struct gw_team *team, struct gw_train_summary *s)
     for (uint32_t i = 1; i < o->workers; i++)
         s->replicas_identical &= team->workers[i].hash == team->workers[0].hash;
     gw_metrics_summary(&team->metrics, s);
+    s->l2 = team->decay / 2;
     double n = team->n_accounted ? team->n_accounted : 1;
     for (uint32_t t = 0; t < s->n_tensors; t++) {
         struct gw_train_tensor *x = &s->tensors[t];
@@ -256,6 +289,7 @@ static void tear_down(struct gw_team *team)
     for (uint32_t i = 0; i < team->n_links; i++)
         team->links[i].ops->destroy(team->links[i].self);
     gw_codec_destroy(team->codec);
+    gw_codec_destroy(team->full_codec);
     gw_context_destroy(team->context);
     if (team->engine)
         dnnl_engine_destroy(team->engine);
@@ -295,24 +329,35 @@ gw_status gw_train_run(const struct gw_train_options *options, const struct gw_t
 
 /* ---- evaluation of saved parameters --------------------------------------------------------- */
 
-static gw_status evaluate_saved(const struct gw_checkpoint *c, const struct gw_data *data, struct gw_eval_result *result)
+static gw_status evaluate_layers(const struct gw_network *network, float *params, const struct gw_data *data, uint32_t *correct,
+                                 double *loss)
 {
     dnnl_engine_t engine;
     struct gw_model *model = NULL;
     const struct gw_pass pass = {.version = 1};
+    GW_TRY(gw_dnn_check(dnnl_engine_create(&engine, dnnl_cpu, 0), "an engine"));
+    gw_status status = gw_model_create(network, engine, GW_EVAL_BATCH, params, NULL, &model);
+    if (status == GW_OK)
+        status = gw_evaluate(model, &pass, data, 0, data->test.n, correct, loss);
+    gw_model_destroy(model);
+    dnnl_engine_destroy(engine);
+    return status;
+}
+
+static gw_status evaluate_saved(const struct gw_checkpoint *c, const struct gw_data *data, struct gw_eval_result *result)
+{
+    float *params = c->ema ? c->ema : c->params;
     uint32_t correct = 0;
     double loss = 0;
     GW_TRY(gw_network_fits(&c->network, (struct gw_shape){data->channels, data->height, data->width}, data->classes));
-    GW_TRY(gw_dnn_check(dnnl_engine_create(&engine, dnnl_cpu, 0), "an engine"));
-    gw_status status = gw_model_create(&c->network, engine, GW_EVAL_BATCH, c->ema ? c->ema : c->params, NULL, &model);
-    if (status == GW_OK)
-        status = gw_evaluate(model, &pass, data, 0, data->test.n, &correct, &loss);
-    gw_model_destroy(model);
-    dnnl_engine_destroy(engine);
+    if (c->network.convex)
+        gw_convex_pass(c->network.convex, &data->test, NULL, 0, data->test.n, params, &loss, &correct, 0, NULL);
+    else
+        GW_TRY(evaluate_layers(&c->network, params, data, &correct, &loss));
     result->samples = data->test.n;
     result->test_accuracy = (double)correct / data->test.n;
     result->test_loss = loss / data->test.n;
-    return status;
+    return GW_OK;
 }
 
 gw_status gw_train_eval(const char *net, const char *data_source, const char *from, uint32_t threads,
@@ -324,7 +369,7 @@ gw_status gw_train_eval(const char *net, const char *data_source, const char *fr
         return GW_ERR_MEMORY;
     omp_set_num_threads((int)threads);
     gw_status status = gw_checkpoint_read(from, c);
-    if (status == GW_OK && net && strcmp(net, c->network.name) != 0)
+    if (status == GW_OK && net && !gw_network_is(&c->network, net))
         status = gw_fail(GW_ERR_ARGUMENT, "--net is %s, and %s holds the parameters of %s", net, from, c->network.name);
     if (status == GW_OK) {
         snprintf(result->net, sizeof result->net, "%s", c->network.name);

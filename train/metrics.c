@@ -43,19 +43,24 @@ static void put(FILE *file, const char *key, double value)
 struct totals {
     double loss, accuracy, step_seconds, compute_seconds, encode_seconds, wait_seconds, bound_gap;
     double test_accuracy; /* below 0: not looked at */
-    uint64_t bytes_up, bytes_down, dense_bytes;
+    double full_accuracy; /* below 0: no full pass */
+    double full_loss, objective;
+    uint64_t bytes_up, bytes_down, dense_bytes, gradients;
     bool committed;
 };
 
 static struct totals add_up(const struct gw_metrics *m, const struct gw_step_record *records)
 {
     struct totals s = {.step_seconds = records[0].step_seconds, .committed = records[0].result.committed};
-    uint32_t workers = m->workers, correct = 0, test_correct = 0;
+    uint32_t workers = m->workers, correct = 0, test_correct = 0, full_correct = 0;
     for (uint32_t i = 0; i < workers; i++) {
         const struct gw_step_record *r = &records[i];
         s.loss += r->loss;
         correct += r->correct;
         test_correct += r->test_correct;
+        full_correct += r->full_correct;
+        s.full_loss += r->full_loss;
+        s.gradients += r->gradients;
         s.compute_seconds += r->compute_seconds / workers;
         s.encode_seconds += r->result.encode_seconds / workers;
         s.wait_seconds += r->result.wait_seconds / workers;
@@ -67,6 +72,10 @@ static struct totals add_up(const struct gw_metrics *m, const struct gw_step_rec
     s.loss /= m->batch;
     s.accuracy = (double)correct / m->batch;
     s.test_accuracy = records[0].evaluated ? (double)test_correct / m->test_samples : -1;
+    bool full = records[0].evaluated && m->convex;
+    s.full_loss /= m->train_samples;
+    s.full_accuracy = full ? (double)full_correct / m->train_samples : -1;
+    s.objective = s.full_loss + records[0].l2_term;
     return s;
 }
 
@@ -86,8 +95,14 @@ static void write_line(struct gw_metrics *m, uint64_t step, const struct totals 
     put(f, "nonzero_share", first->accounted ? (double)first->result.nonzeros / (double)first->result.elements : NAN);
     put(f, "bound_gap", s->bound_gap);
     fprintf(f, ", \"committed\": %s", s->committed ? "true" : "false");
+    put(f, "passes", (double)m->gradients / m->train_samples);
     if (s->test_accuracy >= 0)
         put(f, "test_accuracy", s->test_accuracy);
+    if (s->full_accuracy >= 0) {
+        put(f, "train_accuracy", s->full_accuracy);
+        put(f, "train_loss", s->full_loss);
+        put(f, "objective", s->objective);
+    }
     fputs("}\n", f);
 }
 
@@ -102,6 +117,8 @@ static void write_events(struct gw_metrics *m, uint64_t step, const struct total
     gw_tensorboard_scalar(f, now, step, "bytes/down", (float)s->bytes_down);
     if (s->test_accuracy >= 0)
         gw_tensorboard_scalar(f, now, step, "accuracy/test", (float)s->test_accuracy);
+    if (s->full_accuracy >= 0)
+        gw_tensorboard_scalar(f, now, step, "objective", (float)s->objective);
 }
 
 /* A step enters the sums. */
@@ -110,6 +127,7 @@ static void count(struct gw_metrics *m, uint64_t step, const struct totals *s)
     m->next = step + 1;
     m->n_steps++;
     m->bytes_up += s->bytes_up, m->bytes_down += s->bytes_down, m->dense_bytes += s->dense_bytes;
+    m->gradients += s->gradients;
     m->step_seconds += s->step_seconds;
     m->compute_seconds += s->compute_seconds, m->encode_seconds += s->encode_seconds, m->wait_seconds += s->wait_seconds;
     if (!s->committed)
@@ -125,6 +143,8 @@ static void count(struct gw_metrics *m, uint64_t step, const struct totals *s)
     }
     if (s->test_accuracy >= 0)
         m->test_accuracy = s->test_accuracy;
+    if (s->full_accuracy >= 0)
+        m->full_loss = s->full_loss, m->full_accuracy = s->full_accuracy, m->objective = s->objective;
 }
 
 gw_status gw_metrics_step(struct gw_metrics *m, uint64_t step, const struct gw_step_record *records)
@@ -163,8 +183,9 @@ static bool read_count(const json_t *line, const char *key, uint64_t *value)
 }
 
 /* What write_line wrote. */
-static bool read_line(const char *text, uint64_t *step, struct totals *s)
+static bool read_line(const struct gw_metrics *m, const char *text, uint64_t *step, struct totals *s)
 {
+    double passes;
     json_t *line = json_loads(text, 0, NULL);
     const json_t *committed = json_object_get(line, "committed");
     bool whole = read_count(line, "step", step) && read_real(line, "loss", 1, &s->loss) &&
@@ -173,10 +194,15 @@ static bool read_line(const char *text, uint64_t *step, struct totals *s)
                  read_real(line, "encode_ms", 1e3, &s->encode_seconds) &&
                  read_real(line, "wait_ms", 1e3, &s->wait_seconds) && read_count(line, "bytes_up", &s->bytes_up) &&
                  read_count(line, "bytes_down", &s->bytes_down) && read_count(line, "dense_bytes", &s->dense_bytes) &&
-                 json_is_boolean(committed);
+                 read_real(line, "passes", 1, &passes) && passes >= 0 && json_is_boolean(committed);
     s->committed = json_is_true(committed);
     if (!read_real(line, "test_accuracy", 1, &s->test_accuracy))
         s->test_accuracy = -1;
+    if (!read_real(line, "train_accuracy", 1, &s->full_accuracy) || !read_real(line, "train_loss", 1, &s->full_loss) ||
+        !read_real(line, "objective", 1, &s->objective))
+        s->full_accuracy = -1;
+    /* A line has the sum so far. */
+    s->gradients = whole ? (uint64_t)llround(passes * m->train_samples) - m->gradients : 0;
     json_decref(line);
     return whole;
 }
@@ -190,7 +216,7 @@ static gw_status read_lines(struct gw_metrics *m, uint64_t first, long *end)
     uint64_t step;
     struct totals s;
     *end = 0;
-    while ((n = getline(&text, &capacity, m->lines.stream)) > 0 && text[n - 1] == '\n' && read_line(text, &step, &s) &&
+    while ((n = getline(&text, &capacity, m->lines.stream)) > 0 && text[n - 1] == '\n' && read_line(m, text, &step, &s) &&
            step >= m->next && step < first) {
         count(m, step, &s);
         *end += n;
@@ -243,6 +269,10 @@ void gw_metrics_summary(const struct gw_metrics *m, struct gw_train_summary *s)
     s->train_loss = m->window_loss / window; /* NaN where every step of the window was dropped */
     s->train_accuracy = m->window_accuracy / window;
     s->test_accuracy = m->test_accuracy;
+    s->passes = (double)m->gradients / m->train_samples;
+    s->convex = m->convex;
+    if (m->convex)
+        s->train_loss = m->full_loss, s->train_accuracy = m->full_accuracy, s->objective = m->objective;
     s->bytes_up = m->bytes_up, s->bytes_down = m->bytes_down, s->dense_bytes = m->dense_bytes;
     s->images_per_second = n * m->batch / m->step_seconds;
     s->seconds = m->step_seconds;
@@ -278,7 +308,7 @@ static json_t *real_or_null(double value)
 json_t *gw_train_summary_json(const struct gw_train_summary *s)
 {
     json_t *o = json_pack(
-        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:s}",
+        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:s, s:o}",
         "net", s->net, "codec", s->codec, "data", s->data, "workers", (json_int_t)s->workers, "batch", (json_int_t)s->batch,
         "steps", (json_int_t)s->steps, "resumed_from", (json_int_t)s->resumed_from,
         "skipped_steps", (json_int_t)s->skipped_steps, "seed", (json_int_t)s->seed,
@@ -287,7 +317,13 @@ json_t *gw_train_summary_json(const struct gw_train_summary *s)
         "bytes_down", (json_int_t)s->bytes_down, "dense_bytes", (json_int_t)s->dense_bytes, "images_per_second",
         real_or_null(s->images_per_second), "seconds", real_or_null(s->seconds), "step_ms", real_or_null(s->step_ms),
         "compute_ms", real_or_null(s->compute_ms), "encode_ms", real_or_null(s->encode_ms), "wait_ms",
-        real_or_null(s->wait_ms), "replicas_identical", s->replicas_identical, "parameter_hash", s->parameter_hash);
+        real_or_null(s->wait_ms), "replicas_identical", s->replicas_identical, "parameter_hash", s->parameter_hash, "passes",
+        real_or_null(s->passes));
+    if (s->convex && (json_object_set_new(o, "objective", real_or_null(s->objective)) != 0 ||
+                      json_object_set_new(o, "l2", json_real(s->l2)) != 0)) {
+        json_decref(o);
+        return NULL;
+    }
     json_t *layers = json_array();
     for (uint32_t t = 0; t < s->n_tensors; t++) {
         const struct gw_train_tensor *x = &s->tensors[t];

@@ -10,13 +10,17 @@
 /* What one worker knows of one step. */
 struct gw_step_record {
     double loss;              /* sum over its samples */
-    uint32_t correct, samples;
+    uint32_t correct;
+    uint64_t gradients;       /* of single samples, computed in this step */
     double step_seconds, compute_seconds;
     gw_step_result result;
     double lr;
     bool accounted;           /* its frames were counted symbol by symbol (rank 0, some steps) */
     bool evaluated;           /* its share of the test set was looked at after this step */
     uint32_t test_correct;
+    double full_loss;         /* convex, evaluated: of its share of the training set, a sum */
+    uint32_t full_correct;
+    double l2_term;           /* lambda * |w|^2 */
 };
 
 struct gw_metrics {
@@ -25,19 +29,21 @@ struct gw_metrics {
     double last_flush;
     uint64_t steps, steps_per_epoch; /* planned */
     uint64_t window_begin;           /* train_loss and train_accuracy are means from this step on */
-    uint32_t batch, workers, test_samples;
+    uint32_t batch, workers, train_samples, test_samples;
+    bool convex;
 
     uint64_t next; /* the step whose records come next */
     bool resumed;  /* the files are those of an interrupted run */
 
     /* sums so far; of a resumed run, over the steps before too */
     uint64_t n_steps, n_skipped;
-    uint64_t bytes_up, bytes_down, dense_bytes;
+    uint64_t bytes_up, bytes_down, dense_bytes, gradients;
     double step_seconds, compute_seconds, encode_seconds, wait_seconds;
     double window_loss, window_accuracy;
     uint64_t window_steps;
     double running_loss, running_accuracy;
     double test_accuracy; /* of the last evaluation; below 0: none yet */
+    double full_loss, full_accuracy, objective; /* convex: of the last full pass */
 };
 
 /* Locks the folder and opens the files where out is not NULL. Where the folder holds an earlier run it is refused, or with

@@ -93,12 +93,49 @@ static gw_status build_mlp(struct gw_network *n)
     return GW_OK;
 }
 
+/* The whole network is one vector that starts at 0. */
+static gw_status build_convex(struct gw_network *n, const struct gw_convex *convex)
+{
+    enum { MAX_FEATURES = 1 << 26 };
+    const char *width = n->name + strlen(convex->name);
+    n->convex = convex;
+    n->in = (struct gw_shape){0, 1, 1};
+    n->classes = 2;
+    if (*width == 0)
+        return GW_OK; /* gw_network_adapt knows the width */
+    char *end;
+    unsigned long features = strtoul(width + 1, &end, 10);
+    if (width[1] < '0' || width[1] > '9' || *end || features == 0 || features > MAX_FEATURES)
+        return gw_fail(GW_ERR_ARGUMENT, "the network \"%s\" is not valid; right are %s, which takes its width from the data, and "
+                       "%s:FEATURES with 1 to %d features", n->name, convex->name, convex->name, MAX_FEATURES);
+    n->in.channels = (uint32_t)features;
+    n->n_trained_layers = n->n_tensors = 1;
+    n->tensors[0] = (struct gw_param){.name = "weight", .rank = 1, .dims = {features}, .n_elems = features};
+    n->n_params = features;
+    n->n_storage = (features + 15) / 16 * 16;
+    return GW_OK;
+}
+
+static gw_status build_logreg(struct gw_network *n)
+{
+    return build_convex(n, &gw_convex_logreg);
+}
+
+static gw_status build_svm(struct gw_network *n)
+{
+    return build_convex(n, &gw_convex_svm);
+}
+
 static const struct {
     const char *name; /* a name, or a prefix that ends in ':' */
     gw_status (*build)(struct gw_network *network);
 } networks[] = {
     {"lenet", build_lenet},
     {"mlp:", build_mlp},
+    {"logreg", build_logreg},
+    {"logreg:", build_logreg},
+    {"svm", build_svm},
+    {"svm:", build_svm},
 };
 
 gw_status gw_network_create(const char *name, struct gw_network *network)
@@ -116,14 +153,33 @@ gw_status gw_network_create(const char *name, struct gw_network *network)
             network->tensors[t].last_layer = network->tensors[t].layer + 1 == network->n_trained_layers;
         return GW_OK;
     }
-    return gw_fail(GW_ERR_ARGUMENT, "the network \"%s\" is unknown; right are lenet and mlp:WIDTHS (mlp:784-300-10)", name);
+    return gw_fail(GW_ERR_ARGUMENT, "the network \"%s\" is unknown; right are lenet, mlp:WIDTHS (mlp:784-300-10), logreg "
+                   "and svm", name);
+}
+
+gw_status gw_network_adapt(struct gw_network *network, struct gw_shape in)
+{
+    if (!network->convex || network->in.channels > 0)
+        return GW_OK;
+    char name[sizeof network->name];
+    snprintf(name, sizeof name, "%s:%llu", network->convex->name, (unsigned long long)gw_shape_count(in));
+    return gw_network_create(name, network);
+}
+
+bool gw_network_is(const struct gw_network *network, const char *name)
+{
+    return strcmp(network->name, name) == 0 || (network->convex && strcmp(network->convex->name, name) == 0);
 }
 
 gw_status gw_network_fits(const struct gw_network *network, struct gw_shape in, uint32_t classes)
 {
     bool flat = network->in.height == 1 && network->in.width == 1;
     bool same = in.channels == network->in.channels && in.height == network->in.height && in.width == network->in.width;
-    if (flat ? gw_shape_count(in) != network->in.channels : !same)
+    if (network->convex)
+        same = gw_shape_count(in) <= network->in.channels;
+    else if (flat)
+        same = gw_shape_count(in) == network->in.channels;
+    if (!same)
         return gw_fail(GW_ERR_ARGUMENT, "%s takes %llu values (%ux%ux%u) a sample, and the data have %llu (%ux%ux%u)",
                        network->name, (unsigned long long)gw_shape_count(network->in), network->in.channels,
                        network->in.height, network->in.width, (unsigned long long)gw_shape_count(in), in.channels, in.height,

@@ -2,6 +2,7 @@
 #ifndef GW_TRAIN_NETWORK_H
 #define GW_TRAIN_NETWORK_H
 
+#include "convex.h"
 #include "layer.h"
 
 #define GW_MAX_LAYERS 64
@@ -21,6 +22,7 @@ struct gw_param {
 
 struct gw_network {
     char name[64];
+    const struct gw_convex *convex; /* one tensor, "weight", and no layers; NULL: layers */
     struct gw_shape in;
     uint32_t classes;
     uint32_t n_layers, n_tensors;
@@ -31,11 +33,18 @@ struct gw_network {
     uint64_t n_storage; /* floats of a flat array, the gaps included */
 };
 
-/* `lenet`, or `mlp:INPUTS-HIDDEN-...-CLASSES`. Errors name what is unknown or does not fit. */
+/* `lenet`; `mlp:INPUTS-HIDDEN-...-CLASSES`; `logreg` or `svm`, which have no tensor before gw_network_adapt, or
+ * `logreg:FEATURES`, `svm:FEATURES`. Errors name what is unknown or does not fit. */
 gw_status gw_network_create(const char *name, struct gw_network *network);
 
-/* Is the network made for pictures of this shape and this many classes? */
+/* Gives `logreg` and `svm` the width of the data; they are named logreg:FEATURES, svm:FEATURES from then on. */
+gw_status gw_network_adapt(struct gw_network *network, struct gw_shape in);
+
+/* Is the network made for samples of this shape and this many classes? Convex ones take fewer features, too. */
 gw_status gw_network_fits(const struct gw_network *network, struct gw_shape in, uint32_t classes);
+
+/* Does the user's `name` mean this network? `logreg` is any logreg:FEATURES. */
+bool gw_network_is(const struct gw_network *network, const char *name);
 
 /* First parameters, as Caffe's "xavier" filler: weights uniform in +-sqrt(3 / fan_in), biases 0. */
 void gw_network_init(const struct gw_network *network, uint64_t seed, float *params);

@@ -16,8 +16,10 @@ gw_status gw_optimizer_parse(const char *text, enum gw_optimizer_kind *kind)
         *kind = GW_OPTIMIZER_SGD;
     else if (strcmp(text, "momentum") == 0)
         *kind = GW_OPTIMIZER_MOMENTUM;
+    else if (strcmp(text, "svrg") == 0)
+        *kind = GW_OPTIMIZER_SVRG;
     else
-        return gw_fail(GW_ERR_ARGUMENT, "the optimizer \"%s\" is unknown; right are sgd and momentum", text);
+        return gw_fail(GW_ERR_ARGUMENT, "the optimizer \"%s\" is unknown; right are sgd, momentum and svrg", text);
     return GW_OK;
 }
 
@@ -36,6 +38,13 @@ void gw_optimizer_momentum(size_t n, float *restrict w, float *restrict v, const
         v[i] = momentum * v[i] + lr * (g[i] + decay * w[i]);
         w[i] -= v[i];
     }
+}
+
+VECTORISED
+void gw_optimizer_svrg(size_t n, float *restrict w, const float *restrict snapshot, const float *restrict g, float lr, float decay)
+{
+    for (size_t i = 0; i < n; i++)
+        w[i] -= lr * (g[i] + decay * (w[i] - snapshot[i]));
 }
 
 VECTORISED

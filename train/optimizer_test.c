@@ -32,6 +32,17 @@ static void sgd_follows_its_formula(void **state)
         assert_true(fabs(w[i] - (before[i] - 0.1 * (g[i] + 0.01 * before[i]))) < 1e-6);
 }
 
+static void svrg_follows_its_formula(void **state)
+{
+    (void)state;
+    float w[N], snapshot[N], g[N], before[N];
+    fill(w, snapshot, g);
+    memcpy(before, w, sizeof w);
+    gw_optimizer_svrg(N, w, snapshot, g, 0.1f, 0.01f);
+    for (int i = 0; i < N; i++)
+        assert_true(fabs(w[i] - (before[i] - 0.1 * (g[i] + 0.01 * (before[i] - snapshot[i])))) < 1e-6);
+}
+
 static void momentum_follows_its_formula(void **state)
 {
     (void)state;
@@ -76,6 +87,9 @@ static void schedules_follow_their_formulas(void **state)
     assert_true(rate("poly:0.5", 0) == 0.8);
     assert_true(fabs(rate("poly:0.5", 75) - 0.4) < 1e-15);
     assert_true(fabs(rate("poly:2", 50) - 0.2) < 1e-15);
+    assert_true(rate("inverse:40", 0) == 0.8);
+    assert_true(fabs(rate("inverse:40", 40) - 0.4) < 1e-15);
+    assert_true(fabs(rate("inverse:0.5", 2) - 0.16) < 1e-15);
     assert_true(rate("step:3,5", 29) == 0.8);
     assert_true(fabs(rate("step:3,5", 30) - 0.08) < 1e-15);
     assert_true(fabs(rate("step:3,5", 50) - 0.008) < 1e-15);
@@ -86,6 +100,7 @@ static void refuses_other_words(void **state)
     (void)state;
     static const char *const wrong[] = {"", "poly", "poly:", "poly:x", "poly:0", "poly:-1", "poly:1x", "poly:inf", "step:",
                                         "step:5,5", "step:5,3", "step:-1", "step:1,", "step:1;2", "cosine",
+                                        "inverse", "inverse:", "inverse:0", "inverse:-1", "inverse:1x", "inverse:inf",
                                         "step:1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17"};
     struct gw_schedule s;
     enum gw_optimizer_kind kind;
@@ -136,6 +151,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sgd_follows_its_formula),
+        cmocka_unit_test(svrg_follows_its_formula),
         cmocka_unit_test(momentum_follows_its_formula),
         cmocka_unit_test(average_warms_up),
         cmocka_unit_test(schedules_follow_their_formulas),

@@ -30,7 +30,7 @@ gw_status gw_resume_options(const struct gw_train_options *o, const gw_codec *co
                      "momentum %.17g\nschedule %s\nweight-decay %.17g\nema %.17g\nseed %llu\n",
                      o->net, gw_codec_canonical(codec), data->train.n, data->test.n, gw_data_sample_values(data),
                      (unsigned long long)XXH3_64bits(data->train.labels, data->train.n), o->batch, o->optimizer, o->lr,
-                     strcmp(o->optimizer, "momentum") == 0 ? o->momentum : 0, o->schedule, o->weight_decay, o->ema,
+                     strcmp(o->optimizer, "momentum") == 0 ? o->momentum : 0, o->schedule, isnan(o->l2) ? o->weight_decay : 2 * o->l2, o->ema,
                      (unsigned long long)o->seed);
     return (size_t)n < capacity ? GW_OK : gw_fail(GW_ERR_ARGUMENT, "the run's options take more than %zu bytes", capacity - 1);
 }

@@ -7,8 +7,18 @@
 
 static gw_status wrong(const char *text)
 {
-    return gw_fail(GW_ERR_ARGUMENT, "the schedule \"%s\" is unknown; right are const, poly:P with P above 0 (poly:0.5), and "
-                   "step:E1,E2,... with ascending epochs (step:80,120)", text);
+    return gw_fail(GW_ERR_ARGUMENT, "the schedule \"%s\" is unknown; right are const, poly:P with P above 0 (poly:0.5), "
+                   "step:E1,E2,... with ascending epochs (step:80,120), and inverse:T0 with T0 above 0, in steps (inverse:1000)",
+                   text);
+}
+
+/* What follows the colon is one number above 0. */
+static gw_status parse_number(const char *text, double *value)
+{
+    const char *at = strchr(text, ':') + 1;
+    char *end;
+    *value = strtod(at, &end);
+    return end == at || *end || !(*value > 0) || !isfinite(*value) ? wrong(text) : GW_OK;
 }
 
 gw_status gw_schedule_parse(const char *text, struct gw_schedule *schedule)
@@ -16,17 +26,20 @@ gw_status gw_schedule_parse(const char *text, struct gw_schedule *schedule)
     *schedule = (struct gw_schedule){.kind = GW_SCHEDULE_CONST};
     if (strcmp(text, "const") == 0)
         return GW_OK;
-    char *end;
     if (strncmp(text, "poly:", 5) == 0) {
         schedule->kind = GW_SCHEDULE_POLY;
-        schedule->power = strtod(text + 5, &end);
-        return end == text + 5 || *end || !(schedule->power > 0) || !isfinite(schedule->power) ? wrong(text) : GW_OK;
+        return parse_number(text, &schedule->power);
+    }
+    if (strncmp(text, "inverse:", 8) == 0) {
+        schedule->kind = GW_SCHEDULE_INVERSE;
+        return parse_number(text, &schedule->half_step);
     }
     if (strncmp(text, "step:", 5) != 0)
         return wrong(text);
     schedule->kind = GW_SCHEDULE_STEP;
     const char *at = text + 4;
     do {
+        char *end;
         at++;
         unsigned long epoch = strtoul(at, &end, 10);
         uint32_t n = schedule->n_drops;
@@ -50,6 +63,8 @@ double gw_schedule_rate(const struct gw_schedule *schedule, double base, uint64_
             if (t / steps_per_epoch >= schedule->drops[i])
                 base /= 10;
         return base;
+    case GW_SCHEDULE_INVERSE:
+        return base / (1 + (double)t / schedule->half_step);
     case GW_SCHEDULE_CONST:
         break;
     }

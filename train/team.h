@@ -29,15 +29,17 @@ struct gw_team {
     struct gw_data data;
     struct gw_schedule schedule;
     enum gw_optimizer_kind optimizer;
+    double decay;      /* weight decay; of an objective's lambda * |w|^2 it is 2 * lambda */
     dnnl_engine_t engine;
     gw_context *context;
     gw_codec *codec;
+    gw_codec *full_codec; /* svrg: none, for full gradients; else NULL */
     gw_tensor tensors[GW_MAX_TENSORS];
     uint32_t group_of[GW_MAX_TENSORS];
-    gw_link *links;
+    gw_link *links;    /* [workers], every step's; with svrg another [workers], full gradients' */
     uint32_t n_links;
     struct gw_worker *workers;
-    uint32_t evaluators; /* workers 0..evaluators-1 share the test set: as many as there are processors */
+    uint32_t evaluators; /* workers 0..evaluators-1 share the test set: as many as there are processors; all where convex */
     uint64_t begin, steps, steps_per_epoch; /* steps [begin, steps) are this run's */
     const char *out;                        /* the run's folder; NULL: none */
     char run_options[sizeof((struct gw_checkpoint *)0)->options];
@@ -69,10 +71,16 @@ struct gw_worker {
     uint8_t *labels;                        /* of its share */
     struct gw_model *model, *test_model;
     uint64_t version;                       /* of the parameters */
+    double *sum;                            /* convex: a gradient before it is rounded */
+    float *snapshot, *full;                 /* svrg: w~, and the full gradient there */
+    gw_exchange *full_exchange;             /* svrg */
     gw_status submit_status;
     uint64_t steps_done;
     uint64_t hash;                          /* of the parameters at the end */
 };
+
+/* Tells the others that a worker failed; they would wait for it until their deadline. */
+void gw_team_fail(const struct gw_team *team, uint32_t rank, gw_status status, const char *text);
 
 /* Adds step t up and shows progress: rank 0, or the main thread after all are joined. */
 gw_status gw_team_collect(struct gw_team *team, uint64_t t);
@@ -84,5 +92,14 @@ gw_status gw_team_commit_checkpoint(struct gw_team *team);
 /* A worker's thread. */
 void *gw_worker_main(void *worker);
 void gw_worker_free(struct gw_worker *worker);
+
+/* Its part where the network is convex (worker_convex.c). `snapshot` is for svrg, before the first step of an epoch and of a
+ * resumed run; *result is what the full gradient took. `gradient` submits the gradient of samples order[0..count). */
+gw_status gw_convex_worker_set_up(struct gw_worker *worker);
+gw_status gw_convex_worker_snapshot(struct gw_worker *worker, uint64_t step, struct gw_step_record *record,
+                                    gw_step_result *result);
+gw_status gw_convex_worker_gradient(struct gw_worker *worker, const uint32_t *order, struct gw_step_record *record);
+void gw_convex_worker_evaluate(const struct gw_worker *worker, struct gw_step_record *record);
+void gw_convex_worker_free(struct gw_worker *worker);
 
 #endif

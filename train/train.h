@@ -14,12 +14,13 @@
 
 #include <gradwire/gradwire.h>
 #include <jansson.h>
+#include <math.h>
 
 struct gw_train_options {
     const char *net;         /* network.h */
     const char *data, *test; /* data.h; test NULL: none given */
     const char *codec;       /* a codec specification */
-    const char *optimizer;   /* sgd | momentum */
+    const char *optimizer;   /* sgd | momentum | svrg */
     const char *schedule;    /* schedule.h */
     const char *plan;        /* none: a group per layer; single: one group */
     const char *out;         /* the run's folder; NULL: nothing is written */
@@ -28,6 +29,7 @@ struct gw_train_options {
     uint32_t workers, batch; /* batch: of all workers together */
     uint64_t steps, epochs;  /* how long; steps 0: epochs */
     double lr, momentum, weight_decay;
+    double l2;               /* lambda of an objective's lambda * |w|^2: a weight decay of 2 * lambda; NAN: weight_decay holds */
     double ema;              /* decay of the parameters' moving average; 0: none */
     uint64_t seed;
     uint32_t threads;        /* computing threads of each worker */
@@ -40,7 +42,7 @@ struct gw_train_options {
 #define GW_TRAIN_DEFAULTS                                                                                              \
     ((struct gw_train_options){.net = "lenet", .data = "digits", .codec = "none", .optimizer = "momentum",            \
                                .schedule = "poly:0.5", .plan = "none", .workers = 1, .batch = 64, .epochs = 5,        \
-                               .lr = 0.01, .momentum = 0.9, .weight_decay = 0.0005, .seed = 1, .threads = 1,          \
+                               .lr = 0.01, .momentum = 0.9, .weight_decay = 0.0005, .l2 = NAN, .seed = 1, .threads = 1,          \
                                .codec_threads = 1, .timeout_s = 60})
 
 /* One tensor's frames on rank 0, the mean over some steps spread over the run (of a resumed run, over its own steps). */
@@ -59,6 +61,9 @@ struct gw_train_summary {
     uint64_t resumed_from; /* steps done by the runs before; 0: none */
     uint64_t steps, epochs_begun, skipped_steps, seed, parameters;
     double test_accuracy, train_accuracy, train_loss; /* accuracies in [0, 1] */
+    double passes;         /* gradients of samples computed, over samples: svrg computes more than one a sample and epoch */
+    bool convex;           /* then train_* are of a full pass at the end, without a test set test_accuracy is train's, and: */
+    double objective, l2;  /* train_loss + l2 * |w|^2; l2 is lambda, or half the weight decay */
     uint64_t bytes_up, bytes_down, dense_bytes;
     double images_per_second, seconds;
     double step_ms, compute_ms, encode_ms, wait_ms; /* means over steps; all but step_ms over workers too */

@@ -189,7 +189,7 @@ static void wrong_options_are_refused(void **state)
     REFUSED(workers, 0, "--workers");
     REFUSED(workers, 51, "at least as large as the number of workers");
     REFUSED(batch, 30000, "20000 samples");
-    REFUSED(net, "lenut", "lenet and mlp");
+    REFUSED(net, "lenut", "lenet, mlp");
     REFUSED(net, "mlp:783-10", "783");
     REFUSED(codec, "ternery", "ternery");
     REFUSED(optimizer, "adamant", "momentum");

@@ -47,6 +47,8 @@ static gw_status set_up(struct gw_worker *w)
     w->labels = gw_alloc(NULL, w->count, 1);
     if (!w->params || !w->grads || !w->order || !w->labels)
         return GW_ERR_MEMORY;
+    if (net->convex)
+        GW_TRY(gw_convex_worker_set_up(w));
     if (team->optimizer == GW_OPTIMIZER_MOMENTUM && !(w->velocity = gw_calloc(NULL, net->n_storage, sizeof(float))))
         return GW_ERR_MEMORY;
     const struct gw_checkpoint *from = &team->resume.checkpoint;
@@ -63,8 +65,9 @@ static gw_status set_up(struct gw_worker *w)
         memcpy(w->ema, from->params ? from->ema : w->params, net->n_storage * sizeof(float));
     }
     w->version = 1;
-    GW_TRY(gw_model_create(net, team->engine, w->count, w->params, w->grads, &w->model));
-    if (evaluates(w))
+    if (!net->convex)
+        GW_TRY(gw_model_create(net, team->engine, w->count, w->params, w->grads, &w->model));
+    if (!net->convex && evaluates(w))
         GW_TRY(gw_model_create(net, team->engine, GW_EVAL_BATCH, shown, NULL, &w->test_model));
 
     gw_exchange_options exchange = {.struct_bytes = sizeof exchange, .codec = team->codec, .tensors = team->tensors,
@@ -90,12 +93,14 @@ static gw_status compute(struct gw_worker *w, uint64_t t, struct gw_step_record 
     uint64_t in_epoch = t % team->steps_per_epoch;
     if (in_epoch == 0 || t == team->begin)
         gw_order_shuffle(o->seed, t / team->steps_per_epoch, team->data.train.n, w->order);
-    gw_batch_load(&team->data.train, gw_data_sample_values(&team->data), w->order + in_epoch * o->batch + w->begin, 0, w->count,
-                  gw_model_input(w->model), w->labels);
+    const uint32_t *share = w->order + in_epoch * o->batch + w->begin;
+    if (team->network.convex)
+        return gw_convex_worker_gradient(w, share, record);
+    gw_batch_load(&team->data.train, gw_data_sample_values(&team->data), share, 0, w->count, gw_model_input(w->model), w->labels);
     GW_TRY(gw_model_forward(w->model, &pass));
     /* The exchange gives the mean over N workers; it is the batch's gradient where each worker's sum of gradients over its
      * b_i samples is scaled by N/B: its mean gradient by N*b_i/B. */
-    record->samples = w->count;
+    record->gradients += w->count;
     gw_model_loss(w->model, w->labels, w->count, (float)o->workers / (float)o->batch, &record->loss, &record->correct);
     w->submit_status = GW_OK;
     GW_TRY(gw_model_backward(w->model, &pass));
@@ -107,10 +112,18 @@ static void update(struct gw_worker *w, uint64_t t, double lr)
     const struct gw_team *team = w->team;
     const struct gw_train_options *o = team->options;
     size_t n = team->network.n_storage;
-    if (team->optimizer == GW_OPTIMIZER_MOMENTUM)
-        gw_optimizer_momentum(n, w->params, w->velocity, w->grads, (float)lr, (float)o->momentum, (float)o->weight_decay);
-    else
-        gw_optimizer_sgd(n, w->params, w->grads, (float)lr, (float)o->weight_decay);
+    float decay = (float)team->decay;
+    switch (team->optimizer) {
+    case GW_OPTIMIZER_SGD:
+        gw_optimizer_sgd(n, w->params, w->grads, (float)lr, decay);
+        break;
+    case GW_OPTIMIZER_MOMENTUM:
+        gw_optimizer_momentum(n, w->params, w->velocity, w->grads, (float)lr, (float)o->momentum, decay);
+        break;
+    case GW_OPTIMIZER_SVRG:
+        gw_optimizer_svrg(n, w->params, w->snapshot, w->grads, (float)lr, decay);
+        break;
+    }
     if (w->ema)
         gw_optimizer_ema(n, w->ema, w->params, o->ema, t);
     w->version++;
@@ -122,6 +135,10 @@ static gw_status evaluate(struct gw_worker *w, struct gw_step_record *record)
     const struct gw_pass pass = {.version = w->version};
     uint32_t begin, count;
     double loss = 0;
+    if (team->network.convex) {
+        gw_convex_worker_evaluate(w, record);
+        return GW_OK;
+    }
     gw_order_share(team->data.test.n, team->evaluators, w->rank, &begin, &count);
     return gw_evaluate(w->test_model, &pass, &team->data, begin, begin + count, &record->test_correct, &loss);
 }
@@ -170,7 +187,7 @@ static gw_status save_checkpoint(struct gw_worker *w, uint64_t steps_done)
     uint32_t workers = team->options->workers;
     if (w->rank > 0 && state_bytes == 0)
         return GW_OK;
-    struct gw_checkpoint c = {.network = team->network, .step = steps_done, .params = w->params, .momentum = w->velocity,
+    struct gw_checkpoint c = {.network = team->network, .step = steps_done, .params = w->params, .momentum = w->snapshot ? w->snapshot : w->velocity,
                               .ema = w->ema, .steps = team->steps, .workers = workers,
                               .n_state_files = state_bytes ? workers : 0};
     memcpy(c.options, team->run_options, sizeof c.options);
@@ -205,6 +222,16 @@ static void lead(struct gw_team *team, uint64_t t)
     }
 }
 
+/* A step with a full gradient before it took both. */
+static void add_result(gw_step_result *sum, const gw_step_result *more)
+{
+    sum->bytes_up += more->bytes_up;
+    sum->bytes_down += more->bytes_down;
+    sum->dense_bytes += more->dense_bytes;
+    sum->encode_seconds += more->encode_seconds;
+    sum->wait_seconds += more->wait_seconds;
+}
+
 static gw_status step(struct gw_worker *w, uint64_t t)
 {
     struct gw_team *team = w->team;
@@ -213,16 +240,20 @@ static gw_status step(struct gw_worker *w, uint64_t t)
     *record = (struct gw_step_record){0};
     record->accounted =
         w->rank == 0 && t * GW_TEAM_ACCOUNTED / team->steps != (t + 1) * GW_TEAM_ACCOUNTED / team->steps;
+    gw_step_result full = {0};
     double begin = gw_clock_seconds();
 
     if (w->rank == 0)
         lead(team, t);
+    if (team->optimizer == GW_OPTIMIZER_SVRG && (t % team->steps_per_epoch == 0 || t == team->begin))
+        GW_TRY(gw_convex_worker_snapshot(w, t, record, &full));
     if (record->accounted)
         gw_exchange_account(w->exchange, true);
     GW_TRY(gw_exchange_begin(w->exchange, (uint32_t)t));
     GW_TRY(compute(w, t, record));
-    record->compute_seconds = gw_clock_seconds() - begin;
+    record->compute_seconds = gw_clock_seconds() - begin - full.wait_seconds;
     GW_TRY(gw_exchange_wait(w->exchange, &record->result));
+    add_result(&record->result, &full);
     record->lr = team->lr[t % GW_TEAM_RING];
     if (record->result.committed)
         update(w, t, record->lr);
@@ -266,7 +297,6 @@ static uint64_t hash_parameters(const struct gw_worker *w)
 static void report_failure(struct gw_worker *w, gw_status status, bool training)
 {
     struct gw_team *team = w->team;
-    const gw_link *link = &team->links[w->rank];
     char text[sizeof team->failure_text], when[64] = "";
     if (training && status != GW_ERR_PEER) /* a peer's sentence has its own */
         snprintf(when, sizeof when, "after %llu of %llu steps: ", (unsigned long long)w->steps_done,
@@ -280,7 +310,7 @@ static void report_failure(struct gw_worker *w, gw_status status, bool training)
     }
     pthread_mutex_unlock(&team->failure_lock);
     if (status != GW_ERR_PEER && status != GW_ERR_NONFINITE) /* all workers stop at a step that is not finite */
-        link->ops->fail(link->self, status, text);
+        gw_team_fail(team, w->rank, status, text);
 }
 
 void *gw_worker_main(void *user)
@@ -307,6 +337,7 @@ void *gw_worker_main(void *user)
 
 void gw_worker_free(struct gw_worker *w)
 {
+    gw_convex_worker_free(w);
     gw_exchange_destroy(w->exchange);
     gw_free(NULL, w->params);
     gw_free(NULL, w->grads);

@@ -161,6 +161,33 @@ class Train(harness.Case):
         few = self.data(train_images=images(10), train_labels=labels(10))
         self.refused(2, "train", "--net", "lenet", "--steps", 1, "--data", few, says=["--batch is 64", "10 samples"])
 
+    def test_convex(self):
+        file, test = self.path("a"), self.path("a.t")
+        self.write_bytes(file, b"2 1:1 3:0.5\n1 2:1\n2 1:0.5\n1 2:2 3:1\n")
+        self.write_bytes(test, b"1 2:1\n2 1:1\n1 1:1\n")
+        words = ["train", "--net", "logreg", "--data", file, "--l2", 0.01, "--workers", 2, "--batch", 4, "--epochs", 30,
+                 "--lr", 1, "--schedule", "inverse:100"]
+        for optimizer, passes in [("sgd", 30), ("svrg", 90)]:
+            out = self.path(optimizer)
+            result = self.ok_json(*words, "--test", test, "--optimizer", optimizer, "--codec", "ternary", "--out", out)
+            self.assertEqual(result["parameters"], 3)
+            self.assertEqual(result["passes"], passes)
+            self.assertEqual(result["l2"], 0.01)
+            self.assertEqual(result["train_accuracy"], 1)
+            self.assertAlmostEqual(result["test_accuracy"], 2 / 3)
+            self.assertGreater(result["objective"], result["train_loss"])
+            with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as lines:
+                self.assertEqual([json.loads(line)["objective"] for line in lines][-1], result["objective"])
+            self.assertAlmostEqual(self.ok_json("eval", "--net", "logreg", "--data", test, "--from", out)["test_accuracy"], 2 / 3)
+        self.assertEqual(self.ok_json(*words)["test_accuracy"], 1)
+        self.refused(2, *words, "--net", "lenet", says=["lenet takes 784 values", "the data have 3"])
+        self.refused(2, "train", "--optimizer", "svrg", says="svrg is for logreg and svm")
+        self.refused(2, "train", "--test", test, says="--test")
+        self.refused(1, *words, "--test", self.path("absent"), says="absent")
+        self.write_bytes(file, b"1 1:1\n2 1:1 1:2\n")
+        self.refused(1, *words, says=[file + ", line 2", "must ascend"])
+        self.assertEqual(self.ok_json("train", "--net", "svm", "--data", "uneven:n=64,d=32", "--epochs", 2)["parameters"], 32)
+
     def test_files_that_fail(self):
         """What is wrong with a file is a failure, whatever the file; what is wrong with an option is wrong use."""
         absent, out = self.path("absent"), self.path("run")
