@@ -48,20 +48,9 @@ static gw_status check_frame(const struct gw_frame *frame)
             }                                                                                   \
     } while (0)
 
-static void expand(const struct gw_frame *frame, const struct gw_sparse_chunk *chunk, float *out)
-{
-    const uint64_t *own = chunk->kept; /* those with a value of their own */
-    if (chunk->exact) {
-        gw_kernels_now()->expand(chunk->kept, chunk->negative, chunk->n, gw_get_float(frame->scalers), false, out);
-        own = chunk->exact;
-    } else {
-        memset(out, 0, chunk->n * sizeof *out);
-    }
-    uint32_t next = 0;
-    FOR_EACH_BIT(own, (chunk->n + 63) / 64, i, out[i] = gw_sparse_value(frame, chunk, next++););
-}
-
-static gw_status decode(gw_context *context, const struct gw_frame *frame, float *out)
+/* Reads all chunks in order and shows each. */
+static gw_status each_chunk(gw_context *context, const struct gw_frame *frame,
+                            void (*show)(const struct gw_frame *, uint64_t c, const struct gw_sparse_chunk *, void *user), void *user)
 {
     struct gw_sparse_scratch *scratch;
     GW_TRY(gw_sparse_scratch_create(context, &scratch));
@@ -72,63 +61,74 @@ static gw_status decode(gw_context *context, const struct gw_frame *frame, float
         size_t begin = gw_sparse_chunk_begin(frame, c, &at);
         status = gw_sparse_read(frame, c, begin, at, scratch, &chunk);
         if (status == GW_OK)
-            expand(frame, &chunk, out + c * GW_SPARSE_CHUNK);
+            show(frame, c, &chunk, user);
     }
     gw_sparse_scratch_destroy(context, scratch);
     return status;
+}
+
+static float slope_of(const struct gw_frame *frame)
+{
+    return frame->codec == GW_WIRE_GSPAR ? gw_get_float(frame->scalers) : 0;
+}
+
+static void expand(const struct gw_frame *frame, uint64_t c, const struct gw_sparse_chunk *chunk, void *user)
+{
+    float *out = (float *)user + c * GW_SPARSE_CHUNK;
+    const uint64_t *own = chunk->kept; /* those with a value of their own */
+    if (chunk->exact) {
+        gw_kernels_now()->expand(chunk->kept, chunk->negative, chunk->n, slope_of(frame), false, out);
+        own = chunk->exact;
+    } else {
+        memset(out, 0, chunk->n * sizeof *out);
+    }
+    uint32_t next = 0;
+    FOR_EACH_BIT(own, (chunk->n + 63) / 64, i, out[i] = gw_sparse_value(frame, chunk, next++););
+}
+
+static gw_status decode(gw_context *context, const struct gw_frame *frame, float *out)
+{
+    return each_chunk(context, frame, expand, out);
+}
+
+static void count_signs(const struct gw_frame *frame, uint64_t c, const struct gw_sparse_chunk *chunk, void *user)
+{
+    uint64_t *counts = (uint64_t *)user + frame->workers, signs[3] = {0, 0, 0};
+    (void)c;
+    for (uint32_t i = 0; i < chunk->n_values; i++) {
+        float x = gw_sparse_value(frame, chunk, i);
+        signs[1 + (x > 0) - (x < 0)]++;
+    }
+    if (chunk->exact && slope_of(frame) > 0) {
+        uint64_t negative = gw_kernels_now()->count(chunk->negative, (chunk->n + 63) / 64);
+        signs[0] += negative;
+        signs[2] += chunk->n_kept - chunk->n_values - negative;
+    }
+    counts[-1] += signs[0];
+    counts[0] += chunk->n - signs[0] - signs[2];
+    counts[1] += signs[2];
 }
 
 static gw_status symbols(gw_context *context, const struct gw_frame *frame, uint64_t *counts)
 {
-    struct gw_sparse_scratch *scratch;
-    GW_TRY(gw_sparse_scratch_create(context, &scratch));
-    gw_status status = GW_OK;
-    float q = frame->codec == GW_WIRE_GSPAR ? gw_get_float(frame->scalers) : 0;
-    size_t at = 0;
-    for (uint64_t c = 0, n_chunks = gw_sparse_n_chunks(frame); c < n_chunks && status == GW_OK; c++) {
-        struct gw_sparse_chunk chunk;
-        size_t begin = gw_sparse_chunk_begin(frame, c, &at);
-        status = gw_sparse_read(frame, c, begin, at, scratch, &chunk);
-        uint64_t signs[3] = {0, 0, 0};
-        for (uint32_t i = 0; status == GW_OK && i < chunk.n_values; i++) {
-            float x = gw_sparse_value(frame, &chunk, i);
-            signs[1 + (x > 0) - (x < 0)]++;
-        }
-        if (status == GW_OK && chunk.exact && q > 0) {
-            uint64_t negative = gw_kernels_now()->count(chunk.negative, (chunk.n + 63) / 64);
-            signs[0] += negative;
-            signs[2] += chunk.n_kept - chunk.n_values - negative;
-        }
-        if (status == GW_OK) {
-            counts[frame->workers - 1] += signs[0];
-            counts[frame->workers] += chunk.n - signs[0] - signs[2];
-            counts[frame->workers + 1] += signs[2];
-        }
-    }
-    gw_sparse_scratch_destroy(context, scratch);
-    return status;
+    return each_chunk(context, frame, count_signs, counts);
+}
+
+static void add_parts(const struct gw_frame *frame, uint64_t c, const struct gw_sparse_chunk *chunk, void *user)
+{
+    gw_frame_parts *out = user;
+    (void)frame;
+    (void)c;
+    out->n_sent += chunk->n_kept;
+    out->n_values += chunk->n_values;
+    out->position_bits += chunk->position_bits;
+    out->sign_bits += chunk->sign_bits;
+    out->value_bits += 8 * (uint64_t)chunk->value_bytes;
 }
 
 static gw_status parts(gw_context *context, const struct gw_frame *frame, gw_frame_parts *out)
 {
-    struct gw_sparse_scratch *scratch;
-    GW_TRY(gw_sparse_scratch_create(context, &scratch));
-    gw_status status = GW_OK;
-    size_t at = 0;
-    for (uint64_t c = 0, n_chunks = gw_sparse_n_chunks(frame); c < n_chunks && status == GW_OK; c++) {
-        struct gw_sparse_chunk chunk;
-        size_t begin = gw_sparse_chunk_begin(frame, c, &at);
-        status = gw_sparse_read(frame, c, begin, at, scratch, &chunk);
-        if (status < 0)
-            break;
-        out->n_sent += chunk.n_kept;
-        out->n_values += chunk.n_values;
-        out->position_bits += chunk.position_bits;
-        out->sign_bits += chunk.sign_bits;
-        out->value_bits += 8 * (uint64_t)(frame->payload + at - chunk.values);
-    }
-    gw_sparse_scratch_destroy(context, scratch);
-    return status;
+    return each_chunk(context, frame, add_parts, out);
 }
 
 /* ---- the owner's sum ------------------------------------------------------------------------- */
@@ -145,7 +145,7 @@ struct summing {
 
 static void add(struct summing *s, const struct gw_frame *frame, const struct gw_sparse_chunk *chunk)
 {
-    float q = chunk->exact ? gw_get_float(frame->scalers) : 0;
+    float q = slope_of(frame);
     uint32_t next = 0, n_words = (chunk->n + 63) / 64;
     if (!chunk->exact) {
         FOR_EACH_BIT(chunk->kept, n_words, i, s->sum[i] += gw_sparse_value(frame, chunk, next++););

@@ -148,6 +148,7 @@ gw_status gw_sparse_read(const struct gw_frame *frame, uint64_t c, size_t begin,
     if (reader.at % 8 && reader.src[reader.at / 8] >> (reader.at % 8))
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk's positions are padded with bits that are not 0");
     chunk->values = frame->payload + begin + strings;
+    chunk->value_bytes = values;
     return GW_OK;
 }
 

@@ -40,6 +40,7 @@ struct gw_sparse_chunk {
     uint32_t n, n_kept, n_values;
     uint32_t position_bits, sign_bits; /* of the strings; the rest is values and padding */
     const uint8_t *values;
+    size_t value_bytes;
 };
 
 uint64_t gw_sparse_n_chunks(const struct gw_frame *frame);
