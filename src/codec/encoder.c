@@ -81,7 +81,7 @@ uint64_t gw_encoder_slice_align(const gw_encoder *encoder)
 
 bool gw_encoder_is_float(const gw_encoder *encoder)
 {
-    return encoder->record->average_is_float(encoder);
+    return !encoder->record->average_is_float || encoder->record->average_is_float(encoder);
 }
 
 size_t gw_encoder_bound(const gw_encoder *encoder, uint64_t n_elems)

@@ -5,6 +5,9 @@
 
 #include "wire/bytes.h"
 
+/* What a value of a sparse frame is sent as; the codes of wire codec "sparse". */
+enum gw_value_type { GW_VALUE_F32, GW_VALUE_BF16, GW_VALUE_F16 };
+
 static inline uint16_t gw_to_bf16(float x)
 {
     uint32_t bits = gw_float_bits(x), magnitude = bits & 0x7FFFFFFFu;

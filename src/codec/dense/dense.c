@@ -39,12 +39,6 @@ static void unpack(uint8_t codec, const uint8_t *src, uint64_t n, float *dst)
         dst[i] = codec == GW_WIRE_BF16 ? gw_from_bf16(gw_get16(src + 2 * i)) : gw_from_f16(gw_get16(src + 2 * i));
 }
 
-static bool average_is_float(const gw_encoder *encoder)
-{
-    (void)encoder;
-    return true;
-}
-
 static size_t payload_bound(const gw_encoder *encoder, uint64_t n_elems)
 {
     return width(encoder->record->info.wire_id) * (size_t)n_elems;
@@ -133,7 +127,7 @@ static gw_status reduce(gw_context *context, const struct gw_frame *frames, uint
     static const char *const variable##_codes[] = {code, NULL};                                                         \
     const struct gw_codec_record variable = {                                                                           \
         .info = {.name = text, .summary = words, .source = "", .wire_id = number, .lossy = loses, .unbiased = !(loses)}, \
-        .code_names = variable##_codes, .average_is_float = average_is_float, .payload_bound = payload_bound,           \
+        .code_names = variable##_codes, .payload_bound = payload_bound,           \
         .measure = measure, .encode = encode, .check_frame = check_frame, .decode = decode, .symbols = symbols,         \
         .reduce_bound = reduce_bound, .reduce = reduce}
 

@@ -36,12 +36,6 @@ static void gspar_close(gw_encoder *encoder)
     encoder->state = NULL;
 }
 
-static bool average_is_float(const gw_encoder *encoder)
-{
-    (void)encoder;
-    return true;
-}
-
 static size_t payload_bound(const gw_encoder *encoder, uint64_t n_elems)
 {
     (void)encoder;
@@ -121,7 +115,6 @@ const struct gw_codec_record gw_codec_gspar = {
     .options_bytes = sizeof(struct gspar_options),
     .open = gspar_open,
     .close = gspar_close,
-    .average_is_float = average_is_float,
     .payload_bound = payload_bound,
     .measure = gspar_measure,
     .encode = gspar_encode,

@@ -4,7 +4,7 @@
 #define GW_CODEC_SPARSE_ENCODE_H
 
 #include "codec/sparse/sparse.h"
-#include "codec/topk/select_kernels.h"
+#include "codec/select_kernels.h"
 
 /* What a chunk sends. All bitmaps begin as zeros; `kept` and, of gspar, the others are to be filled, and the values in order. */
 struct gw_sparse_picked {

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "codec/kernels.h"
+#include "codec/select_kernels.h"
 #include "codec/sparse/sparse.h"
 #include "wire/bytes.h"
 
@@ -13,9 +14,9 @@ static gw_status check_frame(const struct gw_frame *frame)
     bool average = frame->flags & GW_FLAG_AVERAGE, gspar = frame->codec == GW_WIRE_GSPAR;
     if (frame->flags & ~GW_FLAG_AVERAGE || frame->bucket)
         return gw_fail(GW_ERR_FRAME_FIELD, "a sparse frame has flags 0x%02x and bucket %u; it has neither", frame->flags, frame->bucket);
-    if (average && (gspar || frame->code != GW_SPARSE_F32))
+    if (average && (gspar || frame->code != GW_VALUE_F32))
         return gw_fail(GW_ERR_FRAME_FIELD, "an average has %s values; it has f32 values of codec sparse",
-                       gspar ? "gspar's" : frame->code == GW_SPARSE_BF16 ? "bf16" : "f16");
+                       gspar ? "gspar's" : frame->code == GW_VALUE_BF16 ? "bf16" : "f16");
     if (gspar) {
         float q = gw_get_float(frame->scalers);
         if (!(q >= 0) || !isfinite(q))
@@ -75,15 +76,13 @@ static float slope_of(const struct gw_frame *frame)
 static void expand(const struct gw_frame *frame, uint64_t c, const struct gw_sparse_chunk *chunk, void *user)
 {
     float *out = (float *)user + c * GW_SPARSE_CHUNK;
-    const uint64_t *own = chunk->kept; /* those with a value of their own */
-    if (chunk->exact) {
-        gw_kernels_now()->expand(chunk->kept, chunk->negative, chunk->n, slope_of(frame), false, out);
-        own = chunk->exact;
-    } else {
-        memset(out, 0, chunk->n * sizeof *out);
+    if (!chunk->exact) {
+        gw_select_kernels_now()->expand(chunk->kept, chunk->n, chunk->values, chunk->n_values, false, out);
+        return;
     }
-    uint32_t next = 0;
-    FOR_EACH_BIT(own, (chunk->n + 63) / 64, i, out[i] = gw_sparse_value(frame, chunk, next++););
+    gw_kernels_now()->expand(chunk->kept, chunk->negative, chunk->n, slope_of(frame), false, out);
+    const float *value = chunk->values;
+    FOR_EACH_BIT(chunk->exact, (chunk->n + 63) / 64, i, out[i] = *value++;);
 }
 
 static gw_status decode(gw_context *context, const struct gw_frame *frame, float *out)
@@ -96,7 +95,7 @@ static void count_signs(const struct gw_frame *frame, uint64_t c, const struct g
     uint64_t *counts = (uint64_t *)user + frame->workers, signs[3] = {0, 0, 0};
     (void)c;
     for (uint32_t i = 0; i < chunk->n_values; i++) {
-        float x = gw_sparse_value(frame, chunk, i);
+        float x = chunk->values[i];
         signs[1 + (x > 0) - (x < 0)]++;
     }
     if (chunk->exact && slope_of(frame) > 0) {
@@ -145,15 +144,15 @@ struct summing {
 
 static void add(struct summing *s, const struct gw_frame *frame, const struct gw_sparse_chunk *chunk)
 {
-    float q = slope_of(frame);
-    uint32_t next = 0, n_words = (chunk->n + 63) / 64;
+    uint32_t n_words = (chunk->n + 63) / 64;
     if (!chunk->exact) {
-        FOR_EACH_BIT(chunk->kept, n_words, i, s->sum[i] += gw_sparse_value(frame, chunk, next++););
+        gw_select_kernels_now()->add(chunk->kept, chunk->n, chunk->values, chunk->n_values, s->sum);
     } else {
+        float q = slope_of(frame);
+        const float *value = chunk->values;
         FOR_EACH_BIT(chunk->kept, n_words, i, {
             uint64_t bit = 1ull << (i % 64);
-            float x = chunk->exact[i / 64] & bit ? gw_sparse_value(frame, chunk, next++) : chunk->negative[i / 64] & bit ? -q : q;
-            s->sum[i] += x;
+            s->sum[i] += chunk->exact[i / 64] & bit ? *value++ : chunk->negative[i / 64] & bit ? -q : q;
         });
     }
     for (uint32_t w = 0; w < n_words; w++)
@@ -205,7 +204,7 @@ static gw_status write_average(struct summing *s, bool dense, uint8_t *dst, stru
             continue;
         }
         /* Written as a frame of this chunk alone, in a place that may be larger than what is left: the bound has a chunk more. */
-        struct gw_frame one = {.codec = GW_WIRE_SPARSE, .code = GW_SPARSE_F32, .count = n};
+        struct gw_frame one = {.codec = GW_WIRE_SPARSE, .code = GW_VALUE_F32, .count = n};
         if (at + 4 * (size_t)n_kept >= most) {
             *fits = false;
             return GW_OK;
@@ -238,7 +237,7 @@ static gw_status reduce(gw_context *context, const struct gw_frame *frames, uint
     struct summing *s = gw_calloc(context, 1, sizeof *s);
     if (!s)
         return GW_ERR_MEMORY;
-    *average = (struct gw_frame){.codec = GW_WIRE_SPARSE, .code = GW_SPARSE_F32, .flags = GW_FLAG_AVERAGE, .workers = n,
+    *average = (struct gw_frame){.codec = GW_WIRE_SPARSE, .code = GW_VALUE_F32, .flags = GW_FLAG_AVERAGE, .workers = n,
                                  .tensor_id = average->tensor_id, .step = average->step, .begin = average->begin,
                                  .count = average->count};
     s->frames = frames;

@@ -8,6 +8,7 @@
 struct gw_sparse_scratch {
     uint64_t kept[GW_SPARSE_WORDS], exact[GW_SPARSE_WORDS], negative[GW_SPARSE_WORDS], rest[GW_SPARSE_WORDS];
     uint64_t string[GW_SPARSE_WORDS + 1];
+    float values[GW_SPARSE_CHUNK];
 };
 
 gw_status gw_sparse_scratch_create(gw_context *context, struct gw_sparse_scratch **out)
@@ -23,7 +24,7 @@ void gw_sparse_scratch_destroy(gw_context *context, struct gw_sparse_scratch *sc
 
 static size_t value_bytes(const struct gw_frame *frame)
 {
-    return frame->codec == GW_WIRE_SPARSE && frame->code != GW_SPARSE_F32 ? 2 : 4;
+    return frame->codec == GW_WIRE_SPARSE && frame->code != GW_VALUE_F32 ? 2 : 4;
 }
 
 static uint32_t chunk_elems(const struct gw_frame *frame, uint64_t c)
@@ -74,7 +75,7 @@ static uint8_t *put_values(const struct gw_frame *frame, const float *values, ui
         if (width == 4)
             gw_put_float(dst + 4 * (size_t)i, values[i]);
         else
-            gw_put16(dst + 2 * (size_t)i, frame->code == GW_SPARSE_BF16 ? gw_to_bf16(values[i]) : gw_to_f16(values[i]));
+            gw_put16(dst + 2 * (size_t)i, frame->code == GW_VALUE_BF16 ? gw_to_bf16(values[i]) : gw_to_f16(values[i]));
     }
     return dst + width * n;
 }
@@ -121,6 +122,18 @@ static gw_status get_where(struct gw_bit_reader *reader, const uint64_t *marks, 
     return GW_OK;
 }
 
+static void get_values(const struct gw_frame *frame, const uint8_t *src, uint32_t n, float *values)
+{
+    if (value_bytes(frame) == 4) {
+        memcpy(values, src, 4 * (size_t)n);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        uint16_t half = gw_get16(src + 2 * (size_t)i);
+        values[i] = frame->code == GW_VALUE_BF16 ? gw_from_bf16(half) : gw_from_f16(half);
+    }
+}
+
 gw_status gw_sparse_read(const struct gw_frame *frame, uint64_t c, size_t begin, size_t end, struct gw_sparse_scratch *scratch,
                          struct gw_sparse_chunk *chunk)
 {
@@ -147,15 +160,8 @@ gw_status gw_sparse_read(const struct gw_frame *frame, uint64_t c, size_t begin,
                        chunk->n_kept, strings + values);
     if (reader.at % 8 && reader.src[reader.at / 8] >> (reader.at % 8))
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk's positions are padded with bits that are not 0");
-    chunk->values = frame->payload + begin + strings;
+    get_values(frame, frame->payload + begin + strings, chunk->n_values, scratch->values);
+    chunk->values = scratch->values;
     chunk->value_bytes = values;
     return GW_OK;
-}
-
-float gw_sparse_value(const struct gw_frame *frame, const struct gw_sparse_chunk *chunk, uint32_t i)
-{
-    if (value_bytes(frame) == 4)
-        return gw_get_float(chunk->values + 4 * (size_t)i);
-    uint16_t half = gw_get16(chunk->values + 2 * (size_t)i);
-    return frame->code == GW_SPARSE_BF16 ? gw_from_bf16(half) : gw_from_f16(half);
 }

@@ -7,13 +7,11 @@
 #define GW_CODEC_SPARSE_H
 
 #include "codec/codec.h"
+#include "wire/float16.h"
 
 /* Elements packed together. Larger than other codecs' chunks: of one in a thousand elements a chunk holds few enough. */
 #define GW_SPARSE_CHUNK (1u << 18)
 #define GW_SPARSE_WORDS (GW_SPARSE_CHUNK / 64)
-
-/* Codes of wire codec "sparse", which has one value for each element sent. */
-enum gw_sparse_code { GW_SPARSE_F32, GW_SPARSE_BF16, GW_SPARSE_F16 };
 
 /* What a slice sends, as bitmaps with bit i for its element i; bits past its end are 0. */
 struct gw_sparse_source {
@@ -31,16 +29,16 @@ gw_status gw_sparse_scratch_create(gw_context *context, struct gw_sparse_scratch
 void gw_sparse_scratch_destroy(gw_context *context, struct gw_sparse_scratch *scratch);
 
 /* Writes the payload of frame->count elements behind the header and scalers at dst, of frame->codec (sparse or gspar) and
- * frame->code; sets frame->payload_bytes. */
+ * frame->code (sparse: a gw_value_type); sets frame->payload_bytes. */
 void gw_sparse_write(const struct gw_sparse_source *source, struct gw_sparse_scratch *scratch, uint8_t *dst, struct gw_frame *frame);
 
-/* One chunk as it was read: bitmaps in the scratch, values in the payload. */
+/* One chunk as it was read into the scratch. */
 struct gw_sparse_chunk {
     const uint64_t *kept, *exact, *negative; /* the latter two of gspar, else NULL */
     uint32_t n, n_kept, n_values;
     uint32_t position_bits, sign_bits; /* of the strings; the rest is values and padding */
-    const uint8_t *values;
-    size_t value_bytes;
+    const float *values;
+    size_t value_bytes;                   /* that they take in the payload */
 };
 
 uint64_t gw_sparse_n_chunks(const struct gw_frame *frame);
@@ -51,9 +49,6 @@ size_t gw_sparse_chunk_begin(const struct gw_frame *frame, uint64_t c, size_t *a
 /* Reads chunk c, whose bytes begin at `begin` and end at `end` of the payload. Refuses what no encoder writes. */
 gw_status gw_sparse_read(const struct gw_frame *frame, uint64_t c, size_t begin, size_t end, struct gw_sparse_scratch *scratch,
                          struct gw_sparse_chunk *chunk);
-
-/* Number i of a chunk's values, as float. */
-float gw_sparse_value(const struct gw_frame *frame, const struct gw_sparse_chunk *chunk, uint32_t i);
 
 /* frames.c: wire codecs that no specification names; codecs whose frames are sparse point to these for everything but encoding. */
 extern const struct gw_codec_record gw_frames_sparse, gw_frames_gspar;

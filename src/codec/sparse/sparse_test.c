@@ -40,8 +40,8 @@ static struct slice slice_of(uint8_t codec, uint8_t code, uint64_t n, double sha
         bool own = codec == GW_WIRE_SPARSE || numbers_below(&numbers, 5) == 0;
         float x = numbers_bell(&numbers);
         if (own) {
-            x = codec == GW_WIRE_SPARSE && code == GW_SPARSE_BF16  ? gw_from_bf16(gw_to_bf16(x))
-                : codec == GW_WIRE_SPARSE && code == GW_SPARSE_F16 ? gw_from_f16(gw_to_f16(x))
+            x = codec == GW_WIRE_SPARSE && code == GW_VALUE_BF16  ? gw_from_bf16(gw_to_bf16(x))
+                : codec == GW_WIRE_SPARSE && code == GW_VALUE_F16 ? gw_from_f16(gw_to_f16(x))
                                                                    : x;
             s.exact[i / 64] |= 1ull << (i % 64);
             s.values[s.n_values++] = x;
@@ -84,7 +84,7 @@ static struct whole_frame frame_of_slice(uint8_t codec, uint8_t code, const stru
 
 static const struct {
     uint8_t codec, code;
-} kinds[] = {{GW_WIRE_SPARSE, GW_SPARSE_F32}, {GW_WIRE_SPARSE, GW_SPARSE_BF16}, {GW_WIRE_SPARSE, GW_SPARSE_F16}, {GW_WIRE_GSPAR, 0}};
+} kinds[] = {{GW_WIRE_SPARSE, GW_VALUE_F32}, {GW_WIRE_SPARSE, GW_VALUE_BF16}, {GW_WIRE_SPARSE, GW_VALUE_F16}, {GW_WIRE_GSPAR, 0}};
 #define N_KINDS (sizeof kinds / sizeof *kinds)
 
 static const uint64_t lengths[] = {0, 1, 2, 63, 64, 65, 1000, 65537, 262143, 262144, 262145, 600001};
@@ -315,14 +315,14 @@ static void what_no_encoder_writes_is_refused(void **state)
     assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbb", .codec = GW_WIRE_SPARSE, .count = 5), no);
     assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbbbc", .codec = GW_WIRE_SPARSE, .count = 5), no);
     assert_int_equal(CRAFTED(0, "\x40\x05" "aaaabbbb", .codec = GW_WIRE_SPARSE, .count = 5), no); /* padding */
-    assert_int_equal(CRAFTED(0, "\x40\x01" "aabb", .codec = GW_WIRE_SPARSE, .code = GW_SPARSE_F16, .count = 5), GW_OK);
-    assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbbb", .codec = GW_WIRE_SPARSE, .code = GW_SPARSE_BF16, .count = 5), no);
+    assert_int_equal(CRAFTED(0, "\x40\x01" "aabb", .codec = GW_WIRE_SPARSE, .code = GW_VALUE_F16, .count = 5), GW_OK);
+    assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbbb", .codec = GW_WIRE_SPARSE, .code = GW_VALUE_BF16, .count = 5), no);
     assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbbb", .codec = GW_WIRE_SPARSE, .code = 3, .count = 5), field);
     assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbbb", .codec = GW_WIRE_SPARSE, .flags = GW_FLAG_ENTROPY, .count = 5), field);
     assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbbb", .codec = GW_WIRE_SPARSE, .flags = GW_FLAG_PRIVATE, .count = 5), field);
     assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbbb", .codec = GW_WIRE_SPARSE, .bucket = 1, .count = 5), field);
     assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbbb", .codec = GW_WIRE_SPARSE, .flags = GW_FLAG_AVERAGE, .workers = 3, .count = 5), GW_OK);
-    assert_int_equal(CRAFTED(0, "\x40\x01" "aabb", .codec = GW_WIRE_SPARSE, .code = GW_SPARSE_F16, .flags = GW_FLAG_AVERAGE, .count = 5), field);
+    assert_int_equal(CRAFTED(0, "\x40\x01" "aabb", .codec = GW_WIRE_SPARSE, .code = GW_VALUE_F16, .flags = GW_FLAG_AVERAGE, .count = 5), field);
     assert_int_equal(CRAFTED(0, "", .codec = GW_WIRE_SPARSE, .count = 0), GW_OK);
     assert_int_equal(CRAFTED(0, "a", .codec = GW_WIRE_SPARSE, .count = 0), no);
     assert_int_equal(CRAFTED(0, "", .codec = GW_WIRE_SPARSE, .count = 5), no);

@@ -24,7 +24,7 @@ struct chunk {
 struct job {
     struct gw_select_list list;
     struct gw_select_part *parts;
-    enum gw_select_value value;
+    enum gw_value_type value;
     bool writes;          /* next and kept */
     bool rounds_at_once;  /* the pass rounds; else finish_chunk does */
     uint32_t n_slots;
@@ -81,7 +81,7 @@ static void pass_chunk(uint64_t i, uint32_t slot, void *user)
         .residual = part->residual ? part->residual + place.begin : NULL,
         .n = place.n,
         .threshold_bits = job->threshold,
-        .value = job->rounds_at_once ? job->value : GW_SELECT_F32,
+        .value = job->rounds_at_once ? job->value : GW_VALUE_F32,
         .stream = part->n >= STREAM_ELEMENTS,
         .next = job->writes ? part->next + place.begin : NULL,
         .kept = job->writes ? part->kept + place.begin / 64 : NULL,
@@ -182,7 +182,7 @@ static void finish_chunk(uint64_t i, uint32_t slot, void *user)
     struct gw_select_chunk place = gw_select_list_chunk(&job->list, i);
     const float *src = job->above + chunk->at;
     float *dst = job->values + chunk->out;
-    bool dropping = job->final != job->threshold, rounding = job->value != GW_SELECT_F32 && !job->rounds_at_once;
+    bool dropping = job->final != job->threshold, rounding = job->value != GW_VALUE_F32 && !job->rounds_at_once;
     uint32_t left = chunk->n_ties;
     if (!dropping && !rounding && !left) {
         if (chunk->n_kept)
@@ -218,7 +218,7 @@ static void finish_chunk(uint64_t i, uint32_t slot, void *user)
 }
 
 gw_status gw_select_above(gw_context *context, struct gw_select_part *part, float threshold, uint64_t n_ties,
-                          enum gw_select_value value, float *values, uint64_t capacity)
+                          enum gw_value_type value, float *values, uint64_t capacity)
 {
     struct job job = {.value = value, .writes = true, .rounds_at_once = n_ties == 0, .values = values};
     job.threshold = job.final = gw_float_bits(threshold) & 0x7FFFFFFFu;
@@ -291,7 +291,7 @@ static gw_status select_largest(gw_context *context, struct gw_select_part *part
 }
 
 gw_status gw_select_exact(gw_context *context, struct gw_select_part *parts, uint32_t n_parts, uint64_t k,
-                          enum gw_select_value value, float *values, float *threshold)
+                          enum gw_value_type value, float *values, float *threshold)
 {
     struct job job = {.value = value, .writes = true, .values = values};
     return select_largest(context, parts, n_parts, k, &job, threshold);
@@ -299,6 +299,6 @@ gw_status gw_select_exact(gw_context *context, struct gw_select_part *parts, uin
 
 gw_status gw_select_find(gw_context *context, struct gw_select_part *parts, uint32_t n_parts, uint64_t k, float *threshold)
 {
-    struct job job = {.value = GW_SELECT_F32};
+    struct job job = {.value = GW_VALUE_F32};
     return select_largest(context, parts, n_parts, k, &job, threshold);
 }

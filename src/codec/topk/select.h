@@ -9,7 +9,7 @@
 #ifndef GW_CODEC_TOPK_SELECT_H
 #define GW_CODEC_TOPK_SELECT_H
 
-#include "codec/topk/select_kernels.h"
+#include "codec/select_kernels.h"
 
 #include <gradwire/context.h>
 
@@ -30,13 +30,13 @@ struct gw_select_part {
  * `values` gets the selected a in order, rounded to `value`. Where part->n_kept comes out above `capacity` nothing else that was
  * set has a meaning: the caller selects anew with gw_select_exact(k = capacity). Errors: GW_ERR_MEMORY. */
 gw_status gw_select_above(gw_context *context, struct gw_select_part *part, float threshold, uint64_t n_ties,
-                          enum gw_select_value value, float *values, uint64_t capacity);
+                          enum gw_value_type value, float *values, uint64_t capacity);
 
 /* Selects exactly k (1 .. the sum of n) of the largest |a| of all parts together; ties go to the first part, and there to the
  * lowest index. `values` has room for k; it gets those of part after part. *threshold becomes the k-th largest |a|; NULL: it is not wanted.
  * Errors: GW_ERR_MEMORY. */
 gw_status gw_select_exact(gw_context *context, struct gw_select_part *parts, uint32_t n_parts, uint64_t k,
-                          enum gw_select_value value, float *values, float *threshold);
+                          enum gw_value_type value, float *values, float *threshold);
 
 /* The same, but only found: next and kept are not looked at, nothing is written but the parts' numbers. What each part then
  * selects is gw_select_above(part, *threshold, part->n_ties). */

@@ -83,12 +83,12 @@ static uint32_t magnitude(float x)
 }
 
 /* What a value becomes on the wire, from its definition: the nearest of the two neighbours, ties to the even one. */
-static float rounded(enum gw_select_value value, float x)
+static float rounded(enum gw_value_type value, float x)
 {
-    if (value == GW_SELECT_F32)
+    if (value == GW_VALUE_F32)
         return x;
-    double most = value == GW_SELECT_BF16 ? 0x1.FEp127 : 65504, least = value == GW_SELECT_BF16 ? 0x1p-133 : 0x1p-24;
-    int digits = value == GW_SELECT_BF16 ? 8 : 11, exponent;
+    double most = value == GW_VALUE_BF16 ? 0x1.FEp127 : 65504, least = value == GW_VALUE_BF16 ? 0x1p-133 : 0x1p-24;
+    int digits = value == GW_VALUE_BF16 ? 8 : 11, exponent;
     frexp(x, &exponent);
     double unit = ldexp(1, exponent - digits);
     unit = unit < least ? least : unit;
@@ -138,9 +138,9 @@ static void elements_are_selected(void **state)
             struct numbers numbers = numbers_from(seed);
             uint64_t n = some_length(seed % 800), n_words = gw_div_up(n, 64);
             enum side side = seed % N_SIDES;
-            enum gw_select_value value = numbers_below(&numbers, 3);
+            enum gw_value_type value = numbers_below(&numbers, 3);
             bool with_residual = numbers_below(&numbers, 4), writes = numbers_below(&numbers, 4), marks = writes || seed % 2;
-            value = writes ? value : GW_SELECT_F32;
+            value = writes ? value : GW_VALUE_F32;
             float *g = buffer(0, side, n, 4), *residual = buffer(1, side, n, 4), *next = buffer(2, side, n, 4);
             uint64_t *kept = buffer(3, side, n_words, 8);
             float *values = buffer(4, side, n + GW_SELECT_SLACK, 4);
@@ -196,7 +196,7 @@ static void values_are_rounded(void **state)
     (void)state;
     static const uint32_t lower[] = {0, 1, 0x0FFF, 0x1000, 0x1001, 0x2FFF, 0x3000, 0x3001, 0x7FFF, 0x8000, 0x8001, 0xFFFF};
     FOR_EACH_SET(k)
-        for (enum gw_select_value value = GW_SELECT_BF16; value <= GW_SELECT_F16; value++)
+        for (enum gw_value_type value = GW_VALUE_BF16; value <= GW_VALUE_F16; value++)
             for (uint32_t upper = 0; upper < 0x10000u; upper += 0x80) {
                 float g[0x80 * 12], next[0x80 * 12], values[0x80 * 12 + GW_SELECT_SLACK];
                 uint64_t kept[24], n = 0;
@@ -354,7 +354,7 @@ static void model_above(struct tensor *t, float threshold, uint64_t n_ties)
 }
 
 /* Bitmap, values, residual and counts are the model's. Returns where the values end. */
-static const float *check_written(const char *what, const struct tensor *t, enum gw_select_value value, const float *values)
+static const float *check_written(const char *what, const struct tensor *t, enum gw_value_type value, const float *values)
 {
     uint32_t most = 0;
     CHECK(t->part.n_kept == t->n_kept && t->part.n_ties == t->n_ties, "%s: %llu kept, not %llu; %llu ties, not %llu", what,
@@ -382,7 +382,7 @@ static const float *check_written(const char *what, const struct tensor *t, enum
 }
 
 /* All of selection on one list of tensors, by every number of threads. */
-static void check_list(const char *what, struct tensor *t, uint32_t n_parts, uint64_t k, enum gw_select_value value)
+static void check_list(const char *what, struct tensor *t, uint32_t n_parts, uint64_t k, enum gw_value_type value)
 {
     struct gw_select_part parts[8];
     float threshold = model_exact(t, n_parts, k), found;
@@ -413,7 +413,7 @@ static void check_list(const char *what, struct tensor *t, uint32_t n_parts, uin
     free(values);
 }
 
-static void check_tensor(uint64_t n, enum kind kind, uint64_t seed, uint64_t k, enum gw_select_value value)
+static void check_tensor(uint64_t n, enum kind kind, uint64_t seed, uint64_t k, enum gw_value_type value)
 {
     char what[200];
     snprintf(what, sizeof what, "%llu elements of kind %d, seed %llu, k %llu, value %d", (unsigned long long)n, kind,
@@ -446,7 +446,7 @@ static void the_largest_are_selected_around_chunks(void **state)
             uint64_t k = pick == 0 ? n : pick == 1 ? 1 + numbers_below(&numbers, (uint32_t)n) : pick == 2 ? n / 1000 + 1 : gw_div_up(n, 100);
             check_tensor(n, kind, kind, k, (l + kind) % 3);
         }
-    check_tensor(1500001, BELL, 1, 15001, GW_SELECT_F32); /* long enough for all threads to wake up */
+    check_tensor(1500001, BELL, 1, 15001, GW_VALUE_F32); /* long enough for all threads to wake up */
 }
 
 /* Samples of these tensors say nothing of the rest: too much, or too little, is above the guess. */
@@ -473,7 +473,7 @@ static void a_wrong_guess_is_put_right(void **state)
     assert_true(above > most);
     tensor_free(&t);
 
-    for (enum gw_select_value value = 0; value <= GW_SELECT_F16; value++) {
+    for (enum gw_value_type value = 0; value <= GW_VALUE_F16; value++) {
         check_tensor(n, SAMPLE_LARGE, 1, 8000, value);
         check_tensor(n, SAMPLE_SMALL, 1, 100, value);
     }
@@ -516,7 +516,7 @@ static void what_is_above_is_selected(void **state)
         struct tensor t = tensor_of(n, seed % N_KINDS, seed);
         float threshold = gw_bits_float(some_threshold(&numbers, t.g, t.residual, n));
         uint64_t n_ties = seed % 3 == 0 ? numbers_below(&numbers, 20) : 0;
-        enum gw_select_value value = numbers_below(&numbers, 3);
+        enum gw_value_type value = numbers_below(&numbers, 3);
         model_above(&t, threshold, n_ties);
         char what[100];
         snprintf(what, sizeof what, "%llu elements, seed %llu", (unsigned long long)n, (unsigned long long)seed);
@@ -551,10 +551,10 @@ static void what_is_not_finite_is_reported(void **state)
                 t[1].g[at] = where == 1 ? NAN : INFINITY;
                 struct gw_select_part parts[2] = {t[0].part, t[1].part};
                 float *values = room_for(n + 100, 4), found;
-                assert_int_equal(gw_select_above(contexts[c], &parts[1], 0.5f, 0, GW_SELECT_F16, values, n), GW_OK);
+                assert_int_equal(gw_select_above(contexts[c], &parts[1], 0.5f, 0, GW_VALUE_F16, values, n), GW_OK);
                 assert_true(parts[1].max_bits >= 0x7F800000u);
                 parts[1].max_bits = 0;
-                assert_int_equal(gw_select_exact(contexts[c], parts, 2, gw_div_up(n, 3), GW_SELECT_BF16, values, &found), GW_OK);
+                assert_int_equal(gw_select_exact(contexts[c], parts, 2, gw_div_up(n, 3), GW_VALUE_BF16, values, &found), GW_OK);
                 assert_true(parts[1].max_bits >= 0x7F800000u && parts[0].max_bits < 0x7F800000u);
                 parts[1].max_bits = 0;
                 assert_int_equal(gw_select_find(contexts[c], parts, 2, gw_div_up(n, 3), &found), GW_OK);
@@ -605,9 +605,9 @@ static void memory_may_run_out_anywhere(void **state)
             gw_status status = GW_ERR_MEMORY;
             for (; status == GW_ERR_MEMORY; n_refused++) {
                 scarce.left = n_refused;
-                status = call == 0   ? gw_select_exact(context, parts, 2, k, GW_SELECT_BF16, values, &threshold)
+                status = call == 0   ? gw_select_exact(context, parts, 2, k, GW_VALUE_BF16, values, &threshold)
                          : call == 1 ? gw_select_find(context, parts, 2, k, &threshold)
-                                     : gw_select_above(context, &parts[1], 0, 1, GW_SELECT_F32, values, 150000);
+                                     : gw_select_above(context, &parts[1], 0, 1, GW_VALUE_F32, values, 150000);
                 assert_int_equal(scarce.in_use, before);
             }
             assert_int_equal(status, GW_OK);

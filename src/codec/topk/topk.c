@@ -133,7 +133,7 @@ static gw_status select_from(gw_encoder *const *encoders, uint32_t n_encoders, u
         lead->capacity = lead->values ? capacity + GW_SELECT_SLACK : 0;
     }
     struct memory next = lead->now;
-    enum gw_select_value value = (enum gw_select_value)o->value;
+    enum gw_value_type value = (enum gw_value_type)o->value;
     if (status == GW_OK && n && (!next.has_threshold || next.age >= o->refresh)) {
         status = gw_select_exact(first->context, parts, n_encoders, k, value, lead->values, &next.threshold);
         next.has_threshold = true;
@@ -211,12 +211,6 @@ static size_t payload_bound(const gw_encoder *encoder, uint64_t n_elems)
 {
     (void)encoder;
     return gw_sparse_bound(GW_WIRE_SPARSE, n_elems);
-}
-
-static bool average_is_float(const gw_encoder *encoder)
-{
-    (void)encoder;
-    return true;
 }
 
 static gw_status topk_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw, uint8_t *dst,
@@ -347,7 +341,6 @@ const struct gw_codec_record gw_codec_topk = {
     .is_global = is_global,
     .open = topk_open,
     .close = topk_close,
-    .average_is_float = average_is_float,
     .payload_bound = payload_bound,
     .measure = topk_measure,
     .combine = topk_combine,

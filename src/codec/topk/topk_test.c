@@ -50,7 +50,7 @@ static uint64_t step(gw_encoder *encoder, const float *g, uint64_t n, uint32_t t
 
 /* A reference of the whole codec: residual, threshold and its age, followed with plain loops. Heavy tails, and magnitudes that grow
  * from step to step so that thresholds get old. */
-static void a_run_is_as_prescribed(const char *spec, double ratio, uint64_t refresh, double bound, enum gw_select_value value)
+static void a_run_is_as_prescribed(const char *spec, double ratio, uint64_t refresh, double bound, enum gw_value_type value)
 {
     gw_encoder *encoder = encoder_of(NULL, spec, N);
     static float g[N], residual[N], a[N], sent[N];
@@ -103,13 +103,13 @@ static void a_run_is_as_prescribed(const char *spec, double ratio, uint64_t refr
 static void runs_are_as_prescribed(void **state)
 {
     (void)state;
-    a_run_is_as_prescribed("topk:ratio=0.01,refresh=1", 0.01, 1, 4, GW_SELECT_F32);
-    a_run_is_as_prescribed("topk:ratio=0.03,refresh=5", 0.03, 5, 4, GW_SELECT_F32);
-    a_run_is_as_prescribed("topk:ratio=0.1,refresh=1000", 0.1, 1000, 4, GW_SELECT_F32);
-    a_run_is_as_prescribed("topk:ratio=0.1,refresh=1000,bound=1.5", 0.1, 1000, 1.5, GW_SELECT_F32);
-    a_run_is_as_prescribed("topk:ratio=0.02,refresh=3,value=bf16", 0.02, 3, 4, GW_SELECT_BF16);
-    a_run_is_as_prescribed("topk:ratio=0.02,refresh=3,value=f16", 0.02, 3, 4, GW_SELECT_F16);
-    a_run_is_as_prescribed("topk:ratio=1", 1, 100, 4, GW_SELECT_F32);
+    a_run_is_as_prescribed("topk:ratio=0.01,refresh=1", 0.01, 1, 4, GW_VALUE_F32);
+    a_run_is_as_prescribed("topk:ratio=0.03,refresh=5", 0.03, 5, 4, GW_VALUE_F32);
+    a_run_is_as_prescribed("topk:ratio=0.1,refresh=1000", 0.1, 1000, 4, GW_VALUE_F32);
+    a_run_is_as_prescribed("topk:ratio=0.1,refresh=1000,bound=1.5", 0.1, 1000, 1.5, GW_VALUE_F32);
+    a_run_is_as_prescribed("topk:ratio=0.02,refresh=3,value=bf16", 0.02, 3, 4, GW_VALUE_BF16);
+    a_run_is_as_prescribed("topk:ratio=0.02,refresh=3,value=f16", 0.02, 3, 4, GW_VALUE_F16);
+    a_run_is_as_prescribed("topk:ratio=1", 1, 100, 4, GW_VALUE_F32);
 }
 
 /* Slices in any order make up the whole; encoding does not change the state. */

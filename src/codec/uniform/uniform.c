@@ -40,12 +40,6 @@ static void uniform_close(gw_encoder *encoder)
     encoder->state = NULL;
 }
 
-static bool average_is_float(const gw_encoder *encoder)
-{
-    (void)encoder;
-    return true;
-}
-
 static size_t payload_bound(const gw_encoder *encoder, uint64_t n_elems)
 {
     (void)encoder;
@@ -129,7 +123,6 @@ const struct gw_codec_record gw_codec_uniform = {
     .options_bytes = sizeof(struct uniform_options),
     .open = uniform_open,
     .close = uniform_close,
-    .average_is_float = average_is_float,
     .payload_bound = payload_bound,
     .measure = uniform_measure,
     .encode = uniform_encode,

@@ -1,5 +1,5 @@
 /* The readable kernels of selection, and the choice among the sets. */
-#include "codec/topk/select_kernels.h"
+#include "codec/select_kernels.h"
 #include "wire/bytes.h"
 #include "wire/float16.h"
 
@@ -29,12 +29,12 @@ const struct gw_select_kernels *gw_select_kernels_now(void)
     return gw_select_kernels_for(gw_cpu());
 }
 
-float gw_select_round(enum gw_select_value value, float x)
+float gw_select_round(enum gw_value_type value, float x)
 {
     switch (value) {
-    case GW_SELECT_BF16:
+    case GW_VALUE_BF16:
         return gw_from_bf16(gw_to_bf16(x));
-    case GW_SELECT_F16:
+    case GW_VALUE_F16:
         return gw_from_f16(gw_to_f16(x));
     default:
         return x;

@@ -1,6 +1,6 @@
 /* AVX2 with BMI2 and F16C: eight lanes, compressed and expanded by permutations that pdep and pext make of a mask. */
 #if defined(__x86_64__)
-#include "codec/topk/select_kernels.h"
+#include "codec/select_kernels.h"
 
 #include <immintrin.h>
 
@@ -47,7 +47,7 @@ INLINE __m256 round_f16(__m256 a)
 }
 
 INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float *values, bool with_residual, bool writes,
-                                          enum gw_select_value value)
+                                          enum gw_value_type value)
 {
     const __m256i threshold = _mm256_set1_epi32((int)run->threshold_bits), magnitude = _mm256_set1_epi32(0x7FFFFFFF);
     const float *g = run->g, *residual = run->residual;
@@ -73,7 +73,7 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
             __m256i above = _mm256_cmpgt_epi32(bits, threshold);
             equal = _mm256_sub_epi32(equal, _mm256_cmpeq_epi32(bits, threshold));
             most = _mm256_max_epu32(most, bits);
-            __m256 sent = value == GW_SELECT_BF16 ? round_bf16(a) : value == GW_SELECT_F16 ? round_f16(a) : a;
+            __m256 sent = value == GW_VALUE_BF16 ? round_bf16(a) : value == GW_VALUE_F16 ? round_f16(a) : a;
             if (writes) {
                 __m256 next = _mm256_blendv_ps(a, _mm256_sub_ps(a, sent), _mm256_castsi256_ps(above));
                 if (stream)
@@ -116,16 +116,16 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
 TARGET static struct gw_select_counts select_avx2(const struct gw_select_run *run, float *values)
 {
     if (!run->next)
-        return run->residual ? select_run(run, values, true, false, GW_SELECT_F32) : select_run(run, values, false, false, GW_SELECT_F32);
+        return run->residual ? select_run(run, values, true, false, GW_VALUE_F32) : select_run(run, values, false, false, GW_VALUE_F32);
     if (!run->residual)
         return select_run(run, values, false, true, run->value);
     switch (run->value) {
-    case GW_SELECT_BF16:
-        return select_run(run, values, true, true, GW_SELECT_BF16);
-    case GW_SELECT_F16:
-        return select_run(run, values, true, true, GW_SELECT_F16);
+    case GW_VALUE_BF16:
+        return select_run(run, values, true, true, GW_VALUE_BF16);
+    case GW_VALUE_F16:
+        return select_run(run, values, true, true, GW_VALUE_F16);
     default:
-        return select_run(run, values, true, true, GW_SELECT_F32);
+        return select_run(run, values, true, true, GW_VALUE_F32);
     }
 }
 

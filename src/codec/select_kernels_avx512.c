@@ -1,7 +1,7 @@
 /* AVX-512: compressing and expanding registers, 64 elements a word of the bitmap. Compressing to memory is many times slower than
  * to a register on some processors (Zen 4), so whole registers are stored and overlap. */
 #if defined(__x86_64__)
-#include "codec/topk/select_kernels.h"
+#include "codec/select_kernels.h"
 
 #include <immintrin.h>
 
@@ -28,7 +28,7 @@ INLINE __m512 round_f16(__m512 a)
 }
 
 INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float *values, bool with_residual, bool writes,
-                                          enum gw_select_value value)
+                                          enum gw_value_type value)
 {
     const __m512i threshold = _mm512_set1_epi32((int)run->threshold_bits), one = _mm512_set1_epi32(1);
     const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
@@ -53,7 +53,7 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
             above[t] = _mm512_cmpgt_epu32_mask(bits, threshold);
             equal = _mm512_mask_add_epi32(equal, _mm512_cmpeq_epu32_mask(bits, threshold), equal, one);
             most = _mm512_max_epu32(most, bits);
-            sent[t] = value == GW_SELECT_BF16 ? round_bf16(a) : value == GW_SELECT_F16 ? round_f16(a) : a;
+            sent[t] = value == GW_VALUE_BF16 ? round_bf16(a) : value == GW_VALUE_F16 ? round_f16(a) : a;
             if (writes) {
                 __m512 next = _mm512_mask_sub_ps(a, above[t], a, sent[t]);
                 if (stream)
@@ -94,16 +94,16 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
 TARGET static struct gw_select_counts select_avx512(const struct gw_select_run *run, float *values)
 {
     if (!run->next)
-        return run->residual ? select_run(run, values, true, false, GW_SELECT_F32) : select_run(run, values, false, false, GW_SELECT_F32);
+        return run->residual ? select_run(run, values, true, false, GW_VALUE_F32) : select_run(run, values, false, false, GW_VALUE_F32);
     if (!run->residual)
         return select_run(run, values, false, true, run->value);
     switch (run->value) {
-    case GW_SELECT_BF16:
-        return select_run(run, values, true, true, GW_SELECT_BF16);
-    case GW_SELECT_F16:
-        return select_run(run, values, true, true, GW_SELECT_F16);
+    case GW_VALUE_BF16:
+        return select_run(run, values, true, true, GW_VALUE_BF16);
+    case GW_VALUE_F16:
+        return select_run(run, values, true, true, GW_VALUE_F16);
     default:
-        return select_run(run, values, true, true, GW_SELECT_F32);
+        return select_run(run, values, true, true, GW_VALUE_F32);
     }
 }
 

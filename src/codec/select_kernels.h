@@ -1,14 +1,12 @@
 /* The loops of selection, one set per instruction set; all give the same bits, `ref` being the readable one. */
-#ifndef GW_CODEC_TOPK_SELECT_KERNELS_H
-#define GW_CODEC_TOPK_SELECT_KERNELS_H
+#ifndef GW_CODEC_SELECT_KERNELS_H
+#define GW_CODEC_SELECT_KERNELS_H
 
 #include "base/cpu.h"
+#include "wire/float16.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-/* How selected values are sent. */
-enum gw_select_value { GW_SELECT_F32, GW_SELECT_BF16, GW_SELECT_F16 };
 
 /* Floats behind a buffer of values that kernels may write and not mean. */
 #define GW_SELECT_SLACK 16
@@ -18,9 +16,9 @@ struct gw_select_run {
     const float *g, *residual; /* residual NULL: a = g */
     uint64_t n;                /* less than 2^32 */
     uint32_t threshold_bits;    /* the threshold's; at most 0x7FFFFFFF */
-    enum gw_select_value value; /* values are rounded to this, and next holds what was lost */
+    enum gw_value_type value; /* values are rounded to this, and next holds what was lost */
     bool stream;                /* next is larger than the cache; stores may go around it */
-    float *next;                /* NULL: it is not written, and value is GW_SELECT_F32 */
+    float *next;                /* NULL: it is not written, and value is GW_VALUE_F32 */
     uint64_t *kept;             /* which are above; NULL: it is not written */
 };
 
@@ -58,6 +56,6 @@ const struct gw_select_kernels *gw_select_kernels_for(enum gw_cpu cpu);
 const struct gw_select_kernels *gw_select_kernels_now(void);
 
 /* `x` as it arrives. */
-float gw_select_round(enum gw_select_value value, float x);
+float gw_select_round(enum gw_value_type value, float x);
 
 #endif
