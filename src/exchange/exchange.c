@@ -65,6 +65,7 @@ static gw_status fill(struct gw_exchange *ex, const gw_exchange_options *o)
     for (uint32_t t = 0; t < o->n_tensors; t++) {
         struct tensor *tensor = &ex->tensors[t];
         GW_TRY(gw_encoder_create(ex->context, o->codec, &o->tensors[t], &tensor->encoder));
+        ex->encoders[t] = tensor->encoder;
         tensor->n_elems = o->tensors[t].n_elems;
         tensor->n_shared = gw_encoder_shared_count(tensor->encoder);
     }

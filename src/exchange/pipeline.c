@@ -246,8 +246,6 @@ static gw_status send_stats(struct gw_exchange *ex, struct group *group)
 static gw_status combine(struct gw_exchange *ex, struct group *group)
 {
     uint32_t bad;
-    for (uint32_t t = 0; t < ex->n_tensors; t++)
-        ex->encoders[t] = ex->tensors[t].encoder;
     double start = gw_clock_seconds();
     gw_status status = gw_encoders_combine(ex->encoders, ex->n_tensors, &bad);
     ex->tally.encode_seconds += gw_clock_seconds() - start;

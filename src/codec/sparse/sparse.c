@@ -2,8 +2,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "codec/kernels.h"
+#include "codec/strings.h"
 #include "wire/float16.h"
-#include "wire/gaps.h"
 
 struct gw_sparse_scratch {
     uint64_t kept[GW_SPARSE_WORDS], exact[GW_SPARSE_WORDS], negative[GW_SPARSE_WORDS], rest[GW_SPARSE_WORDS];
@@ -57,17 +57,6 @@ static uint32_t count_ones(const uint64_t *words, uint32_t n_words)
     return (uint32_t)gw_kernels_now()->count(words, n_words);
 }
 
-/* Appends the bits of `bits` at the n_marked places that `marks` has. Returns how many of them are ones. */
-static uint32_t put_where(struct gw_bit_writer *writer, const uint64_t *marks, uint32_t n_marked, const uint64_t *bits, uint32_t n_words,
-                          uint64_t *string)
-{
-    string[n_marked / 64] = 0; /* gathering ends with the last byte */
-    gw_kernels_now()->gather_signs(marks, bits, n_words, (uint8_t *)string);
-    uint32_t ones = count_ones(string, (n_marked + 63) / 64);
-    gw_gaps_put(writer, string, n_marked, ones);
-    return ones;
-}
-
 static uint8_t *put_values(const struct gw_frame *frame, const float *values, uint32_t n, uint8_t *dst)
 {
     size_t width = value_bytes(frame);
@@ -93,10 +82,11 @@ void gw_sparse_write(const struct gw_sparse_source *source, struct gw_sparse_scr
         gw_gaps_put(&writer, kept, n, n_kept);
         if (frame->codec == GW_WIRE_GSPAR) {
             const uint64_t *exact = source->exact + c * GW_SPARSE_WORDS, *negative = source->negative + c * GW_SPARSE_WORDS;
-            n_values = put_where(&writer, kept, n_kept, exact, n_words, scratch->string);
+            uint32_t negatives;
+            gw_string_put(&writer, kept, n_kept, exact, n_words, scratch->string, &n_values);
             for (uint32_t w = 0; w < n_words; w++)
                 scratch->rest[w] = kept[w] & ~exact[w];
-            put_where(&writer, scratch->rest, n_kept - n_values, negative, n_words, scratch->string);
+            gw_string_put(&writer, scratch->rest, n_kept - n_values, negative, n_words, scratch->string, &negatives);
         }
         uint8_t *begin = at;
         at = put_values(frame, values, n_values, gw_bits_finish(&writer));
@@ -112,14 +102,6 @@ size_t gw_sparse_chunk_begin(const struct gw_frame *frame, uint64_t c, size_t *a
     size_t table = table_bytes(frame), begin = c ? *at : table;
     *at = table ? begin + gw_get32(frame->payload + 4 * c) : frame->payload_bytes;
     return begin;
-}
-
-static gw_status get_where(struct gw_bit_reader *reader, const uint64_t *marks, uint32_t n_marked, uint32_t n_words, uint64_t *string,
-                           uint64_t *bits, uint32_t *ones)
-{
-    GW_TRY(gw_gaps_get(reader, n_marked, string, ones));
-    gw_kernels_now()->scatter_signs(marks, n_words, (const uint8_t *)string, (n_marked + 7) / 8, bits);
-    return GW_OK;
 }
 
 static void get_values(const struct gw_frame *frame, const uint8_t *src, uint32_t n, float *values)
@@ -144,11 +126,11 @@ gw_status gw_sparse_read(const struct gw_frame *frame, uint64_t c, size_t begin,
     chunk->n_values = chunk->n_kept;
     chunk->position_bits = (uint32_t)reader.at;
     if (frame->codec == GW_WIRE_GSPAR) {
-        GW_TRY(get_where(&reader, scratch->kept, chunk->n_kept, n_words, scratch->string, scratch->exact, &chunk->n_values));
+        GW_TRY(gw_string_get(&reader, scratch->kept, chunk->n_kept, n_words, scratch->string, scratch->exact, &chunk->n_values));
         chunk->position_bits = (uint32_t)reader.at;
         for (uint32_t w = 0; w < n_words; w++)
             scratch->rest[w] = scratch->kept[w] & ~scratch->exact[w];
-        GW_TRY(get_where(&reader, scratch->rest, chunk->n_kept - chunk->n_values, n_words, scratch->string, scratch->negative,
+        GW_TRY(gw_string_get(&reader, scratch->rest, chunk->n_kept - chunk->n_values, n_words, scratch->string, scratch->negative,
                          &negatives));
         chunk->sign_bits = (uint32_t)reader.at - chunk->position_bits;
         chunk->exact = scratch->exact;

@@ -10,8 +10,8 @@ static void clear_tail(uint64_t *words, uint32_t n)
         words[n / 64] &= (1ull << (n % 64)) - 1;
 }
 
-/* Marks the sums of at least `level` where it is positive, of at most `level` where it is negative. Returns how many. */
-static uint32_t mark_beyond(const struct ternary_sums *sums, const uint8_t *planes, uint32_t n, int32_t level, uint64_t *marks)
+/* Marks the sums of at least `level` where it is positive, of at most `level` where it is negative. */
+static void mark_beyond(const struct ternary_sums *sums, const uint8_t *planes, uint32_t n, int32_t level, uint64_t *marks)
 {
     uint32_t n_words = (n + 63) / 64;
     /* digit >= bound; and digit <= N + level is not digit >= N + level + 1 */
@@ -30,16 +30,6 @@ static uint32_t mark_beyond(const struct ternary_sums *sums, const uint8_t *plan
         marks[w] = level < 0 ? ~(above | equal) : above | equal;
     }
     clear_tail(marks, n);
-    return ternary_count(marks, n);
-}
-
-/* Appends the bits of `bits` at the n_marked places that are marked. */
-static uint64_t put_where(struct gw_bit_writer *writer, const uint64_t *marks, uint32_t n_marked, const uint64_t *bits, uint32_t ones,
-                          uint32_t n, uint64_t *string)
-{
-    string[n_marked / 64] = 0; /* gathering ends with the last byte */
-    gw_kernels_now()->gather_signs(marks, bits, (n + 63) / 64, (uint8_t *)string);
-    return gw_gaps_put(writer, string, n_marked, ones);
 }
 
 size_t ternary_levels_pack(const struct ternary_sums *sums, const uint8_t *planes, uint32_t n, size_t limit,
@@ -47,22 +37,24 @@ size_t ternary_levels_pack(const struct ternary_sums *sums, const uint8_t *plane
 {
     struct ternary_levels *levels = scratch->levels;
     struct gw_bit_writer writer = {.at = dst, .end = dst + limit};
-    uint32_t n_words = (n + 63) / 64, count[2], zero = sums->workers;
+    uint32_t n_words = (n + 63) / 64, count[2], beyond, zero = sums->workers;
     uint64_t *marks[2] = {levels->at[0].beyond[0], levels->at[0].beyond[1]}, *next = levels->at[0].any, bits;
-    for (uint32_t negative = 0; negative < 2; negative++)
-        count[negative] = mark_beyond(sums, planes, n, negative ? -1 : 1, marks[negative]);
+    for (uint32_t negative = 0; negative < 2; negative++) {
+        mark_beyond(sums, planes, n, negative ? -1 : 1, marks[negative]);
+        count[negative] = ternary_count(marks[negative], n);
+    }
     for (uint32_t w = 0; w < n_words; w++)
         next[w] = marks[0][w] | marks[1][w];
     bits = gw_gaps_put(&writer, next, n, count[0] + count[1]);
-    bits += put_where(&writer, next, count[0] + count[1], marks[1], count[1], n, levels->string);
+    bits += gw_string_put(&writer, next, count[0] + count[1], marks[1], n_words, levels->string, &beyond);
     memset(scratch->counts, 0, (2 * (size_t)sums->workers + 1) * sizeof *scratch->counts);
     scratch->counts[zero] = n - count[0] - count[1];
     for (uint32_t level = 1; level <= sums->workers && count[0] + count[1]; level++)
         for (uint32_t negative = 0; negative < 2; negative++) {
-            uint32_t beyond = 0;
+            beyond = 0;
             if (level < sums->workers && count[negative]) {
-                beyond = mark_beyond(sums, planes, n, negative ? -(int32_t)level - 1 : (int32_t)level + 1, next);
-                bits += put_where(&writer, marks[negative], count[negative], next, beyond, n, levels->string);
+                mark_beyond(sums, planes, n, negative ? -(int32_t)level - 1 : (int32_t)level + 1, next);
+                bits += gw_string_put(&writer, marks[negative], count[negative], next, n_words, levels->string, &beyond);
                 uint64_t *free = marks[negative];
                 marks[negative] = next;
                 next = free;
@@ -72,15 +64,6 @@ size_t ternary_levels_pack(const struct ternary_sums *sums, const uint8_t *plane
         }
     gw_bits_finish(&writer);
     return (size_t)((bits + 7) / 8);
-}
-
-/* Reads a string with a bit for each of the n_marked places. */
-static gw_status get_where(struct gw_bit_reader *reader, const uint64_t *marks, uint32_t n_marked, uint32_t n, uint64_t *string,
-                           uint64_t *bits, uint32_t *ones)
-{
-    GW_TRY(gw_gaps_get(reader, n_marked, string, ones));
-    gw_kernels_now()->scatter_signs(marks, (n + 63) / 64, (const uint8_t *)string, (n_marked + 7) / 8, bits);
-    return GW_OK;
 }
 
 gw_status ternary_levels_unpack(const struct ternary_sums *sums, const uint8_t *src, size_t src_bytes, uint32_t n,
@@ -93,7 +76,7 @@ gw_status ternary_levels_unpack(const struct ternary_sums *sums, const uint8_t *
     struct gw_bitmaps batch[GW_ADD_FRAMES];
     uint32_t n_words = (n + 63) / 64, count[2], nonzeros, level = 0;
     GW_TRY(gw_gaps_get(&reader, n, at->any, &nonzeros));
-    GW_TRY(get_where(&reader, at->any, nonzeros, n, levels->string, at->beyond[1], &count[1]));
+    GW_TRY(gw_string_get(&reader, at->any, nonzeros, n_words, levels->string, at->beyond[1], &count[1]));
     count[0] = nonzeros - count[1];
     for (uint32_t w = 0; w < n_words; w++)
         at->beyond[0][w] = at->any[w] & ~at->beyond[1][w];
@@ -107,7 +90,8 @@ gw_status ternary_levels_unpack(const struct ternary_sums *sums, const uint8_t *
         if (level == sums->workers)
             break;
         for (uint32_t negative = 0; negative < 2; negative++)
-            GW_TRY(get_where(&reader, at->beyond[negative], count[negative], n, levels->string, next->beyond[negative], &count[negative]));
+            GW_TRY(gw_string_get(&reader, at->beyond[negative], count[negative], n_words, levels->string, next->beyond[negative],
+                                 &count[negative]));
         at = next;
     }
     if (level % GW_ADD_FRAMES)

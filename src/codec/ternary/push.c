@@ -154,10 +154,9 @@ static gw_status unpack_base3(const uint8_t *src, uint32_t n, struct ternary_bit
 static size_t pack_gaps(const struct ternary_bits *bits, uint32_t n, uint32_t count, size_t limit, uint8_t *dst)
 {
     struct gw_bit_writer writer = {.at = dst, .end = dst + limit};
+    uint32_t negative;
     uint64_t signs[CHUNK_WORDS + 1], size = gw_gaps_put(&writer, bits->nonzero, n, count);
-    signs[count / 64] = 0; /* gathering ends with the last byte */
-    gw_kernels_now()->gather_signs(bits->nonzero, bits->sign, (n + 63) / 64, (uint8_t *)signs);
-    size += gw_gaps_put(&writer, signs, count, ternary_count(signs, count));
+    size += gw_string_put(&writer, bits->nonzero, count, bits->sign, (n + 63) / 64, signs, &negative);
     gw_bits_finish(&writer);
     return (size_t)((size + 7) / 8);
 }
@@ -269,11 +268,10 @@ static gw_status unpack_gaps(const uint8_t *src, size_t src_bytes, uint32_t n, s
     uint64_t signs[CHUNK_WORDS];
     uint32_t count, negative;
     GW_TRY(gw_gaps_get(&reader, n, bits->nonzero, &count));
-    GW_TRY(gw_gaps_get(&reader, count, signs, &negative));
+    GW_TRY(gw_string_get(&reader, bits->nonzero, count, (n + 63) / 64, signs, bits->sign, &negative));
     if (!gw_bits_at_end(&reader))
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u elements has %zu bytes of gaps codes; its values take %llu and padding of zeros",
                        n, src_bytes, (unsigned long long)(reader.at + 7) / 8);
-    gw_kernels_now()->scatter_signs(bits->nonzero, (n + 63) / 64, (const uint8_t *)signs, (count + 7) / 8, bits->sign);
     return GW_OK;
 }
 

@@ -12,8 +12,8 @@
 
 #include "codec/codec.h"
 #include "codec/kernels.h"
+#include "codec/strings.h"
 #include "wire/bytes.h"
-#include "wire/gaps.h"
 #include "wire/radix.h"
 
 /* Codes on the wire; pushes use the first four, averages the three after. In a mixed frame every chunk has a code of its own:
