@@ -97,7 +97,7 @@ def entropy_bits(symbols):
 
 
 def worth_trying(data, symbols):
-    return len(data) >= 128 and 8 * len(data) > 1.04 * entropy_bits(symbols)
+    return len(data) >= 128 and 8 * len(data) > 1.02 * entropy_bits(symbols)
 
 
 def chunk_of_push(values, code, entropy):
