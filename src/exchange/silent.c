@@ -38,8 +38,9 @@ static bool say(const struct gw_exchange *ex, const struct group *group, const c
 {
     if (names->n == 0)
         return false;
-    gw_fail(GW_ERR_TIMEOUT, "step %u, group %u: no %s from %s within %u ms", ex->step, group->index, what,
-            names_text(names), ex->timeout_ms);
+    /* The caller began the step and knows its number; a trainer puts it before this sentence as it counts steps. */
+    gw_fail(GW_ERR_TIMEOUT, "no %s of group %u came from %s within %u ms", what, group->index, names_text(names),
+            ex->timeout_ms);
     return true;
 }
 
