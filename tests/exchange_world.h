@@ -107,6 +107,7 @@ struct member {
     uint64_t hash[WORLD_MAX_STEPS];   /* of all averages of a step */
     float **average[WORLD_MAX_STEPS]; /* rank 0 only: of each tensor */
     gw_tensor_traffic *traffic;       /* of the last step, where world.account */
+    gw_encoder_condition *conditions; /* after the last step, likewise */
 };
 
 struct world {
@@ -333,8 +334,10 @@ static void world_round(struct member *m, float **gradients)
             break;
     if (m->status < 0)
         m->again = gw_exchange_begin(ex, 99);
-    for (uint32_t t = 0; w->account && t < w->n_tensors; t++)
+    for (uint32_t t = 0; w->account && t < w->n_tensors && m->status == GW_OK; t++) {
         world_good(m, gw_exchange_traffic(ex, t, &m->traffic[t]));
+        world_good(m, gw_exchange_describe(ex, t, &m->conditions[t]));
+    }
     gw_exchange_destroy(ex);
 }
 
@@ -381,6 +384,7 @@ static void world_run(struct world *w)
         m->link = (gw_link){.ops = &world_ops, .self = m, .rank = r, .size = w->n};
         m->arrived = calloc(w->n, sizeof *m->arrived);
         m->traffic = calloc(w->n_tensors, sizeof *m->traffic);
+        m->conditions = calloc(w->n_tensors, sizeof *m->conditions);
         for (uint32_t step = 0; step < w->n_steps && r == 0; step++) {
             m->average[step] = calloc(w->n_tensors, sizeof **m->average);
             for (uint32_t t = 0; t < w->n_tensors; t++)
@@ -403,6 +407,7 @@ static void world_end(struct world *w)
         m->link.ops->destroy(m->link.self);
         gw_context_destroy(m->context);
         free(m->traffic);
+        free(m->conditions);
         for (uint32_t step = 0; step < w->n_steps && r == 0; step++) {
             for (uint32_t t = 0; t < w->n_tensors; t++)
                 free(m->average[step][t]);

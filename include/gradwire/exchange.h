@@ -63,6 +63,9 @@ typedef struct gw_tensor_traffic {
     double push_entropy_bits;   /* order-0 entropy of the pushed symbols, bits per element, the mean of the slices' own; float
                                    tensors: 0 */
     double pull_entropy_bits;
+    double gradient_squares;    /* sum of g^2 of this worker's gradient, as it was submitted */
+    double push_squares;        /* sum of Q^2 of what this worker's frames hold; divided by gradient_squares it is the variance
+                                   factor of a codec that draws without bias */
 } gw_tensor_traffic;
 
 /* Starts the member's pipeline thread. Errors: GW_ERR_ARGUMENT, GW_ERR_MEMORY, GW_ERR_SYSTEM; of the latter two the other
@@ -97,8 +100,12 @@ GW_API size_t gw_exchange_state_bytes(const gw_exchange *exchange);
 GW_API gw_status gw_exchange_save(const gw_exchange *exchange, void *dst, size_t dst_capacity);
 GW_API gw_status gw_exchange_load(gw_exchange *exchange, const void *const *states, uint32_t n_states, size_t state_bytes);
 
-/* Switches the accounting of nonzeros and of gw_exchange_traffic on or off (off at first: counting symbols costs time). Call
- * between steps. */
+/* What the codec keeps of one tensor on this member, for reports (gw_encoder_describe): all 0 where it keeps nothing. Reads the
+ * whole residual. Call between steps, on the thread that waits. Errors: GW_ERR_ARGUMENT, GW_ERR_ORDER (a step is open). */
+GW_API gw_status gw_exchange_describe(const gw_exchange *exchange, uint32_t tensor, gw_encoder_condition *out);
+
+/* Switches the accounting of nonzeros and of gw_exchange_traffic on or off (off at first: counting symbols, and decoding this
+ * worker's own frames, costs time; none of it is in encode_seconds). Call between steps. */
 GW_API void gw_exchange_account(gw_exchange *exchange, bool on);
 GW_API gw_status gw_exchange_traffic(const gw_exchange *exchange, uint32_t tensor, gw_tensor_traffic *out);
 

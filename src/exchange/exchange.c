@@ -291,6 +291,15 @@ gw_status gw_exchange_save(const gw_exchange *ex, void *dst, size_t dst_capacity
     return GW_OK;
 }
 
+gw_status gw_exchange_describe(const gw_exchange *ex, uint32_t tensor, gw_encoder_condition *out)
+{
+    GW_TRY(check_between_steps(ex, "gw_exchange_describe"));
+    if (!out || tensor >= ex->n_tensors)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_describe: tensor %u, or a NULL", tensor);
+    gw_encoder_describe(ex->tensors[tensor].encoder, out);
+    return GW_OK;
+}
+
 gw_status gw_exchange_load(gw_exchange *ex, const void *const *states, uint32_t n_states, size_t state_bytes)
 {
     GW_TRY(check_between_steps(ex, "gw_exchange_load"));

@@ -216,6 +216,63 @@ static void bytes_are_what_crossed(void **state)
     }
 }
 
+/* What one worker's frame of tensor t holds in step 0, and what its codec keeps then, by the codec's own functions. */
+static double squares_of_a_frame(const struct world *w, uint32_t rank, uint32_t t, double *of_gradient,
+                                 gw_encoder_condition *condition)
+{
+    uint64_t n = w->sizes[t];
+    float *g = malloc((n + 1) * sizeof *g), *sent = malloc((n + 1) * sizeof *sent);
+    gw_encoder *encoder;
+    gw_draw draw = {.seed = w->seed, .rank = rank};
+    assert_int_equal(gw_encoder_create(w->context, w->codec, &w->tensors[t], &encoder), GW_OK);
+    size_t used, capacity = gw_encoder_bound(encoder, n);
+    void *frame = malloc(capacity);
+    world_fill(w, rank, 0, t, g);
+    assert_int_equal(gw_encoder_measure_encode(encoder, g, NULL, &draw, frame, capacity, &used, NULL), GW_OK);
+    assert_int_equal(gw_decode(w->context, frame, used, sent, n), GW_OK);
+    gw_encoder_commit(encoder, true);
+    gw_encoder_describe(encoder, condition);
+    double sum = 0;
+    *of_gradient = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        sum += (double)sent[i] * (double)sent[i];
+        *of_gradient += (double)g[i] * (double)g[i];
+    }
+    gw_encoder_destroy(encoder);
+    free(frame);
+    free(sent);
+    free(g);
+    return sum;
+}
+
+static void accounts_tell_what_frames_hold_and_codecs_keep(void **state)
+{
+    (void)state;
+    static const char *const some[] = {"none", "ternary:share=off", "gspar:eps=0.5", "topk:ratio=0.1"};
+    for (size_t s = 0; s < sizeof some / sizeof some[0]; s++) {
+        struct world world = {.spec = some[s], .n = 3, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 1, .seed = 9,
+                              .account = true};
+        world_run(&world);
+        world_check_ok(&world);
+        for (uint32_t r = 0; r < world.n; r++) {
+            for (uint32_t t = 0; t < world.n_tensors; t++) {
+                const gw_tensor_traffic *got = &world.members[r].traffic[t];
+                gw_encoder_condition condition;
+                double gradient, sent = squares_of_a_frame(&world, r, t, &gradient, &condition);
+                assert_true(fabs(got->push_squares - sent) <= 1e-12 * sent); /* they may be added in another order */
+                assert_true(fabs(got->gradient_squares - gradient) <= 1e-12 * gradient);
+                assert_memory_equal(&world.members[r].conditions[t], &condition, sizeof condition);
+                if (world.sizes[t] >= 5000) {
+                    assert_true(s == 0 ? sent == gradient : s == 3 ? sent < gradient : sent > gradient);
+                    assert_true(s == 3 ? condition.residual_norm > 0 && condition.threshold_age == 1
+                                       : condition.residual_norm == 0);
+                }
+            }
+        }
+        world_end(&world);
+    }
+}
+
 /* ---- wrong use --------------------------------------------------------------------------------------- */
 
 static void options_are_checked(void **state)
@@ -251,6 +308,7 @@ static void options_are_checked(void **state)
     /* Wrong order is refused and does no harm. */
     float a[5] = {1, 2, 3, 4, 5}, b[5] = {0};
     gw_tensor_traffic traffic;
+    gw_encoder_condition condition;
     assert_int_equal(gw_exchange_create(NULL, &good, &ex), GW_OK);
     assert_int_equal(gw_exchange_submit(ex, 0, a), GW_ERR_ORDER);
     assert_int_equal(gw_exchange_wait(ex, NULL), GW_ERR_ORDER);
@@ -261,12 +319,16 @@ static void options_are_checked(void **state)
     assert_int_equal(gw_exchange_submit(ex, 0, a), GW_OK);
     assert_int_equal(gw_exchange_submit(ex, 0, a), GW_ERR_ORDER);
     assert_int_equal(gw_exchange_wait(ex, NULL), GW_ERR_ORDER);
+    assert_int_equal(gw_exchange_describe(ex, 0, &condition), GW_ERR_ORDER);
     assert_int_equal(gw_exchange_submit(ex, 1, b), GW_OK);
     assert_int_equal(gw_exchange_wait(ex, NULL), GW_OK);
     assert_true(a[0] == 1 && a[4] == 5 && b[0] == 0);
     assert_int_equal(gw_exchange_wait(ex, NULL), GW_ERR_ORDER);
     assert_int_equal(gw_exchange_traffic(ex, 2, &traffic), GW_ERR_ARGUMENT);
     assert_int_equal(gw_exchange_traffic(ex, 0, NULL), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_describe(ex, 2, &condition), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_describe(ex, 0, NULL), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_describe(NULL, 0, &condition), GW_ERR_ARGUMENT);
     gw_exchange_destroy(ex);
     gw_exchange_destroy(NULL);
     link.ops->destroy(link.self);
@@ -521,6 +583,7 @@ static void every_allocation_may_fail(void **state)
                                       .n_tensors = 2,
                                       .n_steps = 1,
                                       .seed = 6,
+                                      .account = true,
                                       .victim = victim,
                                       .fails_at = k};
                 world_run(&world);
@@ -551,6 +614,7 @@ int main(void)
         cmocka_unit_test(nothing_but_empty_tensors),
         cmocka_unit_test(a_step_with_nan_is_dropped_by_all),
         cmocka_unit_test(bytes_are_what_crossed),
+        cmocka_unit_test(accounts_tell_what_frames_hold_and_codecs_keep),
         cmocka_unit_test(options_are_checked),
         cmocka_unit_test(links_serve_again),
         cmocka_unit_test(a_member_that_goes_is_named),

@@ -159,6 +159,38 @@ static gw_status account_frame(struct gw_exchange *ex, const void *frame, const 
     return GW_OK;
 }
 
+/* What the worker's own frame holds, beside the gradient it was made of: the caller's, until averages arrive. */
+static gw_status account_squares(struct gw_exchange *ex, const void *frame, const gw_frame_info *info)
+{
+    gw_tensor_traffic *traffic = &ex->counting[info->tensor_id];
+    const float *gradient = ex->tensors[info->tensor_id].gradient + info->begin;
+    float *pushed = gw_alloc(ex->context, (size_t)info->n_elems, sizeof *pushed);
+    if (!pushed)
+        return GW_ERR_MEMORY;
+    gw_status status = gw_decode(ex->context, frame, info->frame_bytes, pushed, info->n_elems);
+    for (uint64_t i = 0; i < info->n_elems && status == GW_OK; i++) {
+        traffic->gradient_squares += (double)gradient[i] * (double)gradient[i];
+        traffic->push_squares += (double)pushed[i] * (double)pushed[i];
+    }
+    gw_free(ex->context, pushed);
+    return status;
+}
+
+/* Adds frames, one behind the other, to the accounts of their tensors. They are this worker's own or were checked. */
+static gw_status account_frames(struct gw_exchange *ex, const char *at, size_t left)
+{
+    while (left > 0) {
+        gw_frame_info info;
+        GW_TRY(gw_frame_parse(at, left, &info));
+        GW_TRY(account_frame(ex, at, &info));
+        if (!info.average)
+            GW_TRY(account_squares(ex, at, &info));
+        at += info.frame_bytes;
+        left -= info.frame_bytes;
+    }
+    return GW_OK;
+}
+
 /* Encodes the slices of a run behind the header in `bytes`. `shared` holds the group's combined numbers; NULL: it has none. */
 static gw_status encode_run(struct gw_exchange *ex, const struct group *group, const struct run *run,
                             const float *shared, char *bytes, size_t *n_bytes)
@@ -172,11 +204,6 @@ static gw_status encode_run(struct gw_exchange *ex, const struct group *group, c
         size_t frame_bytes;
         GW_TRY(gw_encoder_encode(tensor->encoder, tensor->gradient, numbers, &draw, slice->begin, slice->count,
                                  bytes + used, run->push_bound - used, &frame_bytes));
-        if (ex->account) {
-            gw_frame_info info;
-            GW_TRY(gw_frame_parse(bytes + used, frame_bytes, &info));
-            GW_TRY(account_frame(ex, bytes + used, &info));
-        }
         used += frame_bytes;
     }
     *n_bytes = used;
@@ -204,6 +231,8 @@ static gw_status push_group(struct gw_exchange *ex, struct group *group, const f
         double start = gw_clock_seconds();
         gw_status status = encode_run(ex, group, run, shared, bytes, &n_bytes);
         ex->tally.encode_seconds += gw_clock_seconds() - start;
+        if (status == GW_OK && ex->account)
+            status = account_frames(ex, message_body(bytes), n_bytes - MESSAGE_HEADER);
         if (status < 0) {
             gw_message_free(bytes);
             return status;
@@ -328,8 +357,6 @@ static gw_status decode_run(struct gw_exchange *ex, const struct group *group, c
         if (status == GW_OK)
             status = gw_decode(ex->context, at, info.frame_bytes, ex->tensors[slice->tensor].gradient + slice->begin,
                                slice->count);
-        if (status == GW_OK && ex->account)
-            status = account_frame(ex, at, &info);
         if (status < 0)
             return gw_fail(status, "rank %u's average of tensor %u: %s", message->from, slice->tensor, gw_last_error());
         at += info.frame_bytes;
@@ -355,6 +382,8 @@ static gw_status handle_pull(struct gw_exchange *ex, struct group *group, const 
         double start = gw_clock_seconds();
         gw_status status = decode_run(ex, group, run, message);
         ex->tally.encode_seconds += gw_clock_seconds() - start;
+        if (status == GW_OK && ex->account)
+            status = account_frames(ex, message_body(message->bytes), message->n_bytes - MESSAGE_HEADER);
         GW_TRY(status);
     }
     verdict_add(&group->verdict, verdict);
