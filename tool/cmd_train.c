@@ -135,6 +135,11 @@ static void print_summary(const struct gw_train_summary *s, const char *out)
     if (s->bytes_up)
         tool_note("up %s (%.2f times smaller than float32's %s), down %s (%.2f times)", up,
                   (double)s->dense_bytes / (double)s->bytes_up, dense, down, (double)s->dense_bytes / (double)s->bytes_down);
+    if (s->variance_factor >= 0)
+        tool_note("%.3f %% of the elements were sent, variance factor %.3f", 100 * s->nonzero_share, s->variance_factor);
+    if (s->residual_norm >= 0)
+        tool_note("%.3f %% of the elements were sent, residual norm %.4g, age of the oldest threshold %.0f", 100 * s->nonzero_share,
+                  s->residual_norm, s->threshold_age);
     tool_note("parameters %s: %s", s->parameter_hash, s->workers == 1      ? "one replica"
                                                       : s->replicas_identical ? "all replicas identical"
                                                                               : "THE REPLICAS DIFFER");

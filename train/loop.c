@@ -130,6 +130,15 @@ static gw_status take_up(struct gw_team *team)
     return GW_OK;
 }
 
+static bool draws_without_bias(const gw_codec *codec)
+{
+    const gw_codec_info *info;
+    for (size_t i = 0; (info = gw_codec_list(i)); i++)
+        if (strcmp(info->name, gw_codec_name(codec)) == 0)
+            return info->lossy && info->unbiased;
+    return false;
+}
+
 /* Everything that can be wrong with the options is found before data are read, and the folder is known to be writable
  * before any time is spent. */
 static gw_status prepare(struct gw_team *team)
@@ -140,6 +149,7 @@ static gw_status prepare(struct gw_team *team)
     gw_context_options context = {.struct_bytes = sizeof context, .n_threads = o->codec_threads};
     GW_TRY(gw_context_create(&context, &team->context));
     GW_TRY(gw_codec_parse(team->context, o->codec, &team->codec));
+    team->draws = draws_without_bias(team->codec);
     GW_TRY(choose_optimizer(team));
     if (o->resume) {
         GW_TRY(gw_folder_lock(o->resume, &team->metrics.lock));

@@ -18,6 +18,7 @@ static double wall_time(void)
 gw_status gw_metrics_open(struct gw_metrics *m, const char *out, bool overwrite)
 {
     m->test_accuracy = -1;
+    m->residual_norm = -1;
     if (!out)
         return GW_OK;
     GW_TRY(gw_folder_create(out));
@@ -45,6 +46,8 @@ struct totals {
     double test_accuracy; /* below 0: not looked at */
     double full_accuracy; /* below 0: no full pass */
     double full_loss, objective;
+    double nonzero_share; /* below 0: its frames were not counted */
+    struct gw_codec_report report;
     uint64_t bytes_up, bytes_down, dense_bytes, gradients;
     bool committed;
 };
@@ -76,6 +79,9 @@ static struct totals add_up(const struct gw_metrics *m, const struct gw_step_rec
     s.full_loss /= m->train_samples;
     s.full_accuracy = full ? (double)full_correct / m->train_samples : -1;
     s.objective = s.full_loss + records[0].l2_term;
+    s.nonzero_share =
+        records[0].accounted ? (double)records[0].result.nonzeros / (double)records[0].result.elements : -1;
+    s.report = records[0].report;
     return s;
 }
 
@@ -92,10 +98,16 @@ static void write_line(struct gw_metrics *m, uint64_t step, const struct totals 
     put(f, "wait_ms", 1e3 * s->wait_seconds);
     fprintf(f, ", \"bytes_up\": %llu, \"bytes_down\": %llu, \"dense_bytes\": %llu", (unsigned long long)s->bytes_up,
             (unsigned long long)s->bytes_down, (unsigned long long)s->dense_bytes);
-    put(f, "nonzero_share", first->accounted ? (double)first->result.nonzeros / (double)first->result.elements : NAN);
+    put(f, "nonzero_share", s->nonzero_share >= 0 ? s->nonzero_share : NAN);
     put(f, "bound_gap", s->bound_gap);
     fprintf(f, ", \"committed\": %s", s->committed ? "true" : "false");
     put(f, "passes", (double)m->gradients / m->train_samples);
+    if (s->report.variance_factor >= 0)
+        put(f, "variance_factor", s->report.variance_factor);
+    if (s->report.residual_norm >= 0) {
+        put(f, "residual_norm", s->report.residual_norm);
+        put(f, "threshold_age", s->report.threshold_age);
+    }
     if (s->test_accuracy >= 0)
         put(f, "test_accuracy", s->test_accuracy);
     if (s->full_accuracy >= 0) {
@@ -119,6 +131,14 @@ static void write_events(struct gw_metrics *m, uint64_t step, const struct total
         gw_tensorboard_scalar(f, now, step, "accuracy/test", (float)s->test_accuracy);
     if (s->full_accuracy >= 0)
         gw_tensorboard_scalar(f, now, step, "objective", (float)s->objective);
+    if (s->nonzero_share >= 0)
+        gw_tensorboard_scalar(f, now, step, "codec/nonzero_share", (float)s->nonzero_share);
+    if (s->report.variance_factor >= 0)
+        gw_tensorboard_scalar(f, now, step, "codec/variance_factor", (float)s->report.variance_factor);
+    if (s->report.residual_norm >= 0) {
+        gw_tensorboard_scalar(f, now, step, "codec/residual_norm", (float)s->report.residual_norm);
+        gw_tensorboard_scalar(f, now, step, "codec/threshold_age", (float)s->report.threshold_age);
+    }
 }
 
 /* A step enters the sums. */
@@ -145,6 +165,12 @@ static void count(struct gw_metrics *m, uint64_t step, const struct totals *s)
         m->test_accuracy = s->test_accuracy;
     if (s->full_accuracy >= 0)
         m->full_loss = s->full_loss, m->full_accuracy = s->full_accuracy, m->objective = s->objective;
+    if (s->nonzero_share >= 0)
+        m->nonzero_shares += s->nonzero_share, m->n_nonzero_shares++;
+    if (s->report.variance_factor >= 0)
+        m->variance_factors += s->report.variance_factor, m->n_variance_factors++;
+    if (s->report.residual_norm >= 0)
+        m->residual_norm = s->report.residual_norm, m->threshold_age = s->report.threshold_age;
 }
 
 gw_status gw_metrics_step(struct gw_metrics *m, uint64_t step, const struct gw_step_record *records)
@@ -186,6 +212,7 @@ static bool read_count(const json_t *line, const char *key, uint64_t *value)
 static bool read_line(const struct gw_metrics *m, const char *text, uint64_t *step, struct totals *s)
 {
     double passes;
+    *s = (struct totals){0};
     json_t *line = json_loads(text, 0, NULL);
     const json_t *committed = json_object_get(line, "committed");
     bool whole = read_count(line, "step", step) && read_real(line, "loss", 1, &s->loss) &&
@@ -201,6 +228,13 @@ static bool read_line(const struct gw_metrics *m, const char *text, uint64_t *st
     if (!read_real(line, "train_accuracy", 1, &s->full_accuracy) || !read_real(line, "train_loss", 1, &s->full_loss) ||
         !read_real(line, "objective", 1, &s->objective))
         s->full_accuracy = -1;
+    if (!read_real(line, "nonzero_share", 1, &s->nonzero_share) || isnan(s->nonzero_share))
+        s->nonzero_share = -1;
+    if (!read_real(line, "variance_factor", 1, &s->report.variance_factor))
+        s->report.variance_factor = -1;
+    if (!read_real(line, "residual_norm", 1, &s->report.residual_norm) ||
+        !read_real(line, "threshold_age", 1, &s->report.threshold_age))
+        s->report.residual_norm = -1;
     /* A line has the sum so far. */
     s->gradients = whole ? (uint64_t)llround(passes * m->train_samples) - m->gradients : 0;
     json_decref(line);
@@ -230,6 +264,7 @@ gw_status gw_metrics_resume(struct gw_metrics *m, const char *out, uint64_t firs
     long end;
     m->resumed = true;
     m->test_accuracy = -1;
+    m->residual_norm = -1;
     GW_TRY(gw_file_reopen(out, GW_METRICS_FILE, &m->lines));
     GW_TRY(gw_file_reopen(out, GW_EVENTS_FILE, &m->events));
     GW_TRY(read_lines(m, first, &end));
@@ -274,6 +309,9 @@ void gw_metrics_summary(const struct gw_metrics *m, struct gw_train_summary *s)
     if (m->convex)
         s->train_loss = m->full_loss, s->train_accuracy = m->full_accuracy, s->objective = m->objective;
     s->bytes_up = m->bytes_up, s->bytes_down = m->bytes_down, s->dense_bytes = m->dense_bytes;
+    s->nonzero_share = m->nonzero_shares / (double)m->n_nonzero_shares;
+    s->variance_factor = m->n_variance_factors ? m->variance_factors / (double)m->n_variance_factors : -1;
+    s->residual_norm = m->residual_norm, s->threshold_age = m->threshold_age;
     s->images_per_second = n * m->batch / m->step_seconds;
     s->seconds = m->step_seconds;
     s->step_ms = 1e3 * m->step_seconds / n;
@@ -324,6 +362,12 @@ json_t *gw_train_summary_json(const struct gw_train_summary *s)
         json_decref(o);
         return NULL;
     }
+    int failed = json_object_set_new(o, "nonzero_share", real_or_null(s->nonzero_share));
+    if (s->variance_factor >= 0)
+        failed |= json_object_set_new(o, "variance_factor", json_real(s->variance_factor));
+    if (s->residual_norm >= 0)
+        failed |= json_object_update_new(o, json_pack("{s:o, s:I}", "residual_norm", real_or_null(s->residual_norm),
+                                                      "threshold_age", (json_int_t)s->threshold_age));
     json_t *layers = json_array();
     for (uint32_t t = 0; t < s->n_tensors; t++) {
         const struct gw_train_tensor *x = &s->tensors[t];
@@ -333,7 +377,8 @@ json_t *gw_train_summary_json(const struct gw_train_summary *s)
                                                 x->push_entropy, "pull_bits", x->pull_bits, "pull_payload_bits",
                                                 x->pull_payload_bits, "pull_entropy_bits", x->pull_entropy));
     }
-    if (!o || json_object_set_new(o, "layers", layers) != 0) {
+    failed |= json_object_set_new(o, "layers", layers);
+    if (failed) {
         json_decref(o);
         return NULL;
     }

@@ -7,6 +7,14 @@
 
 #include <dirent.h>
 
+/* What rank 0's codec draws and keeps, all tensors together. Below 0: it does nothing of the kind. */
+struct gw_codec_report {
+    double variance_factor; /* of a codec that draws without bias: sum of Q^2 of its frames over sum of g^2 */
+    double residual_norm;   /* |e|_2 once the step has ended */
+    double threshold_age;   /* steps since the oldest threshold was taken, that one included; 0: none was */
+};
+#define GW_CODEC_REPORT_NONE ((struct gw_codec_report){-1, -1, -1})
+
 /* What one worker knows of one step. */
 struct gw_step_record {
     double loss;              /* sum over its samples */
@@ -16,6 +24,7 @@ struct gw_step_record {
     gw_step_result result;
     double lr;
     bool accounted;           /* its frames were counted symbol by symbol (rank 0, some steps) */
+    struct gw_codec_report report; /* none where it is not accounted */
     bool evaluated;           /* its share of the test set was looked at after this step */
     uint32_t test_correct;
     double full_loss;         /* convex, evaluated: of its share of the training set, a sum */
@@ -43,6 +52,9 @@ struct gw_metrics {
     uint64_t window_steps;
     double running_loss, running_accuracy;
     double test_accuracy; /* of the last evaluation; below 0: none yet */
+    double residual_norm, threshold_age; /* of the last step that has them; below 0: none yet */
+    double nonzero_shares, variance_factors; /* of steps that have them */
+    uint64_t n_nonzero_shares, n_variance_factors;
     double full_loss, full_accuracy, objective; /* convex: of the last full pass */
 };
 

@@ -33,6 +33,7 @@ struct gw_team {
     dnnl_engine_t engine;
     gw_context *context;
     gw_codec *codec;
+    bool draws;           /* it draws without bias: its frames have a variance */
     gw_codec *full_codec; /* svrg: none, for full gradients; else NULL */
     gw_tensor tensors[GW_MAX_TENSORS];
     uint32_t group_of[GW_MAX_TENSORS];

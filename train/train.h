@@ -65,6 +65,8 @@ struct gw_train_summary {
     bool convex;           /* then train_* are of a full pass at the end, without a test set test_accuracy is train's, and: */
     double objective, l2;  /* train_loss + l2 * |w|^2; l2 is lambda, or half the weight decay */
     uint64_t bytes_up, bytes_down, dense_bytes;
+    double nonzero_share;  /* of all tensors together, a mean over the steps that were counted; NaN: there are none */
+    double variance_factor, residual_norm, threshold_age; /* as in metrics.h; a mean likewise, and those of the last such step */
     double images_per_second, seconds;
     double step_ms, compute_ms, encode_ms, wait_ms; /* means over steps; all but step_ms over workers too */
     bool replicas_identical;

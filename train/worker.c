@@ -8,6 +8,7 @@
 #include "order.h"
 #include "team.h"
 
+#include <math.h>
 #include <omp.h>
 #include <string.h>
 #include <xxhash.h>
@@ -143,10 +144,11 @@ static gw_status evaluate(struct gw_worker *w, struct gw_step_record *record)
     return gw_evaluate(w->test_model, &pass, &team->data, begin, begin + count, &record->test_correct, &loss);
 }
 
-/* Rank 0 after an accounted step: adds up what each tensor's frames took. */
-static gw_status account(struct gw_worker *w)
+/* Rank 0 after an accounted step: adds up what each tensor's frames took, and looks at what the codec keeps. */
+static gw_status account(struct gw_worker *w, struct gw_codec_report *report)
 {
     struct gw_team *team = w->team;
+    double squares = 0, push_squares = 0, residual_squares = 0, oldest = 0;
     for (uint32_t i = 0; i < team->network.n_tensors; i++) {
         struct gw_train_tensor *sum = &team->traffic[i];
         gw_tensor_traffic x;
@@ -159,7 +161,15 @@ static gw_status account(struct gw_worker *w)
         sum->pull_bits += 8 * (double)x.pull_frame_bytes / n;
         sum->pull_payload_bits += 8 * (double)x.pull_payload_bytes / n;
         sum->pull_entropy += x.pull_entropy_bits;
+        gw_encoder_condition kept;
+        GW_TRY(gw_exchange_describe(w->exchange, i, &kept));
+        residual_squares += kept.residual_norm * kept.residual_norm;
+        oldest = fmax(oldest, (double)kept.threshold_age);
+        squares += x.gradient_squares, push_squares += x.push_squares;
     }
+    bool keeps = gw_exchange_state_bytes(w->exchange) > 0;
+    *report = (struct gw_codec_report){.residual_norm = keeps ? sqrt(residual_squares) : -1, .threshold_age = keeps ? oldest : -1,
+                                       .variance_factor = team->draws && squares > 0 ? push_squares / squares : -1};
     team->n_accounted++;
     return GW_OK;
 }
@@ -237,7 +247,7 @@ static gw_status step(struct gw_worker *w, uint64_t t)
     struct gw_team *team = w->team;
     const struct gw_train_options *o = team->options;
     struct gw_step_record *record = &team->records[(t % GW_TEAM_RING) * o->workers + w->rank];
-    *record = (struct gw_step_record){0};
+    *record = (struct gw_step_record){.report = GW_CODEC_REPORT_NONE};
     record->accounted =
         w->rank == 0 && t * GW_TEAM_ACCOUNTED / team->steps != (t + 1) * GW_TEAM_ACCOUNTED / team->steps;
     gw_step_result full = {0};
@@ -266,7 +276,7 @@ static gw_status step(struct gw_worker *w, uint64_t t)
 
     if (record->accounted) {
         if (record->result.committed)
-            GW_TRY(account(w));
+            GW_TRY(account(w, &record->report));
         else
             record->accounted = false; /* a dropped step sent no frames */
         gw_exchange_account(w->exchange, false);

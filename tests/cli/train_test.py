@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import os
 import signal
 import struct
@@ -97,8 +98,7 @@ class Train(harness.Case):
                              ("replicas_identical", True)]:
             self.assertEqual(printed[field], value)
         self.assertGreater(printed["dense_bytes"], 10 * printed["bytes_up"])
-        with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as file:
-            steps = [json.loads(line) for line in file]
+        steps = self.metrics(out)
         self.assertEqual(len(steps), 30)
         for field in ["step", "epoch", "loss", "lr", "step_ms", "compute_ms", "encode_ms", "wait_ms", "bytes_up", "bytes_down"]:
             self.assertIn(field, steps[0])
@@ -108,6 +108,55 @@ class Train(harness.Case):
         self.assertIn("fc1.weight.npy", os.listdir(self.path("parameters")))
         self.ok("encode", "--codec", "none", self.path("parameters/fc1.weight.npy"), "-o", self.path("w.gw"))
         self.assertEqual(self.ok_json("inspect", self.path("w.gw"))["elements"], 784 * 16)
+
+    def metrics(self, out):
+        with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    def kept_by_rank_0(self, path, sizes):
+        """The residual's norm and the oldest threshold's age, read from a state file of topk."""
+        content, at, squares, oldest = self.read_bytes(path), 40, 0, 0
+        for n in sizes:
+            self.assertEqual(content[at : at + 4], b"GWST")
+            oldest = max(oldest, struct.unpack_from("<Q", content, at + 32 + 8)[0])
+            squares += sum(e * e for e in struct.unpack_from(f"<{n}f", content, at + 32 + 24))
+            at += 32 + 24 + 4 * n + 8
+        self.assertEqual(at + 8, len(content))
+        return math.sqrt(squares), oldest
+
+    def test_what_the_codec_keeps(self):
+        """200 steps, of which every second one is counted."""
+        out = self.path("topk")
+        run = ["train", *SMALL, "--steps", 200, "--workers", 2]
+        summary = self.ok_json(*run, "--codec", "topk:ratio=0.02,refresh=7", "--out", out, "--checkpoint-every", 50)
+        steps, sizes = self.metrics(out), [layer["elements"] for layer in summary["layers"]]
+        for t in [50, 100, 150, 200]:
+            norm, age = self.kept_by_rank_0(os.path.join(out, f"checkpoint-{t:08}.rank-0-of-2.gws"), sizes)
+            self.assertAlmostEqual(steps[t - 1]["residual_norm"] / norm, 1, 9)
+            self.assertEqual(steps[t - 1]["threshold_age"], age)
+        self.assertGreater(len({step["threshold_age"] for step in steps[1::2]}), 3)
+        self.assertEqual((summary["residual_norm"], summary["threshold_age"]), (norm, age))
+        self.assertNotIn("variance_factor", summary)
+        for t, step in enumerate(steps):
+            self.assertEqual([key in step for key in ["residual_norm", "threshold_age", "variance_factor"]], [t % 2, t % 2, False])
+            self.assertEqual(step["nonzero_share"] is not None, t % 2)
+        share = sum(layer["nonzero_share"] * layer["elements"] for layer in summary["layers"]) / sum(sizes)
+        self.assertAlmostEqual(summary["nonzero_share"] / share, 1, 9)
+        events = self.read_bytes(os.path.join(out, "events.out.tfevents.0.gradwire"))
+        for tag in [b"codec/residual_norm", b"codec/threshold_age", b"codec/nonzero_share"]:
+            self.assertEqual(events.count(tag), 100)
+        for codec, least, most in [("gspar:eps=0.5", 1.4, 1.6), ("uniform:density=0.2", 4.5, 5.5), ("ternary:clip=0", 1.5, 20),
+                                   ("none", None, None), ("bf16", None, None)]:
+            out = self.path(codec.partition(":")[0])
+            summary = self.ok_json(*run, "--codec", codec, "--out", out)
+            factors = [step["variance_factor"] for step in self.metrics(out) if "variance_factor" in step]
+            self.assertNotIn("residual_norm", summary)
+            self.assertEqual(len(factors), 100 if least else 0)
+            if least:
+                self.assertAlmostEqual(summary["variance_factor"], sum(factors) / 100)
+                self.assertTrue(least < summary["variance_factor"] < most, (codec, summary["variance_factor"]))
+            else:
+                self.assertNotIn("variance_factor", summary)
 
     def test_same_parameters_whatever_runs(self):
         """Kernels, codes, entropy stages, threads and plans change no parameter."""
@@ -176,8 +225,7 @@ class Train(harness.Case):
             self.assertEqual(result["train_accuracy"], 1)
             self.assertAlmostEqual(result["test_accuracy"], 2 / 3)
             self.assertGreater(result["objective"], result["train_loss"])
-            with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as lines:
-                self.assertEqual([json.loads(line)["objective"] for line in lines][-1], result["objective"])
+            self.assertEqual(self.metrics(out)[-1]["objective"], result["objective"])
             self.assertAlmostEqual(self.ok_json("eval", "--net", "logreg", "--data", test, "--from", out)["test_accuracy"], 2 / 3)
         self.assertEqual(self.ok_json(*words)["test_accuracy"], 1)
         self.refused(2, *words, "--net", "lenet", says=["lenet takes 784 values", "the data have 3"])
