@@ -278,11 +278,14 @@ static void objective_is_written_each_epoch(void **state)
     }
     fclose(f);
     struct gw_eval_result result;
-    assert_int_equal(gw_train_eval("logreg", DATA, folder, 1, &result), GW_OK);
-    assert_true(result.test_accuracy == s.train_accuracy && fabs(result.test_loss - s.train_loss) < 1e-12);
+    struct gw_eval_options eval = {.net = "logreg", .data = DATA, .from = folder, .threads = 1};
+    assert_int_equal(gw_train_eval(&eval, &result), GW_OK);
+    assert_true(result.accuracy == s.train_accuracy && fabs(result.loss - s.train_loss) < 1e-12);
     assert_string_equal(result.net, "logreg:12");
-    assert_int_equal(gw_train_eval("svm", DATA, folder, 1, &result), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_train_eval(NULL, "uneven:n=5,d=13", folder, 1, &result), GW_ERR_ARGUMENT);
+    eval.net = "svm";
+    assert_int_equal(gw_train_eval(&eval, &result), GW_ERR_ARGUMENT);
+    eval.net = NULL, eval.data = "uneven:n=5,d=13";
+    assert_int_equal(gw_train_eval(&eval, &result), GW_ERR_ARGUMENT);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, files[i]);
         assert_int_equal(unlink(path), 0);

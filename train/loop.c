@@ -365,26 +365,36 @@ static gw_status evaluate_saved(const struct gw_checkpoint *c, const struct gw_d
     else
         GW_TRY(evaluate_layers(&c->network, params, data, &correct, &loss));
     result->samples = data->test.n;
-    result->test_accuracy = (double)correct / data->test.n;
-    result->test_loss = loss / data->test.n;
+    result->accuracy = (double)correct / data->test.n;
+    result->loss = loss / data->test.n;
     return GW_OK;
 }
 
-gw_status gw_train_eval(const char *net, const char *data_source, const char *from, uint32_t threads,
-                        struct gw_eval_result *result)
+static gw_status load_for_eval(const struct gw_eval_options *o, struct gw_data *data)
+{
+    GW_TRY(gw_data_load(o->data, o->test, data));
+    if (o->training_set) {
+        struct gw_samples train = data->train;
+        data->train = data->test;
+        data->test = train;
+    }
+    return GW_OK;
+}
+
+gw_status gw_train_eval(const struct gw_eval_options *o, struct gw_eval_result *result)
 {
     struct gw_checkpoint *c = gw_calloc(NULL, 1, sizeof *c);
     struct gw_data data;
     if (!c)
         return GW_ERR_MEMORY;
-    omp_set_num_threads((int)threads);
-    gw_status status = gw_checkpoint_read(from, c);
-    if (status == GW_OK && net && !gw_network_is(&c->network, net))
-        status = gw_fail(GW_ERR_ARGUMENT, "--net is %s, and %s holds the parameters of %s", net, from, c->network.name);
+    omp_set_num_threads((int)o->threads);
+    gw_status status = gw_checkpoint_read(o->from, c);
+    if (status == GW_OK && o->net && !gw_network_is(&c->network, o->net))
+        status = gw_fail(GW_ERR_ARGUMENT, "--net is %s, and %s holds the parameters of %s", o->net, o->from, c->network.name);
     if (status == GW_OK) {
         snprintf(result->net, sizeof result->net, "%s", c->network.name);
         result->step = c->step;
-        status = gw_data_load(data_source, NULL, &data);
+        status = load_for_eval(o, &data);
     }
     if (status == GW_OK) {
         status = evaluate_saved(c, &data, result);

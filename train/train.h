@@ -98,14 +98,20 @@ gw_status gw_train_run(const struct gw_train_options *options, const struct gw_t
 /* The summary as DESIGN's summary.json; NULL where there is no memory. */
 json_t *gw_train_summary_json(const struct gw_train_summary *summary);
 
-/* Share of the test set that saved parameters get right (the moving average's where it was saved). `from` is a run's folder
- * or a parameter file. net NULL: the file's network. */
+/* Share of the test set, or of the training set, that saved parameters get right (the moving average's where it was saved). */
+struct gw_eval_options {
+    const char *net;         /* NULL: the file's network */
+    const char *data, *test; /* data.h; test NULL: none given */
+    const char *from;        /* a run's folder, or a parameter file */
+    bool training_set;
+    uint32_t threads;
+};
 struct gw_eval_result {
     char net[64];
     uint64_t step;
     uint32_t samples;
-    double test_accuracy, test_loss;
+    double accuracy, loss;
 };
-gw_status gw_train_eval(const char *net, const char *data, const char *from, uint32_t threads, struct gw_eval_result *result);
+gw_status gw_train_eval(const struct gw_eval_options *options, struct gw_eval_result *result);
 
 #endif
