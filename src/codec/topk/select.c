@@ -55,18 +55,31 @@ static gw_status job_init(gw_context *context, struct gw_select_part *parts, uin
 
 static void job_fini(gw_context *context, struct job *job)
 {
-    if (job->above != job->values)
-        gw_free(context, job->above);
     gw_free(context, job->chunks);
     gw_free(context, job->scratch);
     gw_select_list_fini(context, &job->list);
 }
 
-static gw_status take_room(gw_context *context, struct job *job, uint64_t n)
+void gw_select_room_free(gw_context *context, struct gw_select_room *room)
 {
+    gw_free(context, room->values);
+    *room = (struct gw_select_room){0};
+}
+
+/* Room stays between calls because it alone is large: where the heap hands a block of its size back to the system, every step
+ * pays for its pages anew. What job_init takes is smaller, and grows with the threads: kept by each of many tensors it would add up. */
+static gw_status take_room(gw_context *context, struct gw_select_room *room, struct job *job, uint64_t n)
+{
+    if (!room->values || room->n < n) {
+        gw_select_room_free(context, room);
+        room->values = gw_alloc(context, (size_t)n, sizeof *room->values);
+        if (!room->values)
+            return GW_ERR_MEMORY;
+        room->n = n;
+    }
+    job->above = room->values;
     job->above_room = n;
-    job->above = gw_alloc(context, (size_t)n, sizeof *job->above);
-    return job->above ? GW_OK : GW_ERR_MEMORY;
+    return GW_OK;
 }
 
 /* ---- the pass ---------------------------------------------------------------------------------------- */
@@ -217,8 +230,8 @@ static void finish_chunk(uint64_t i, uint32_t slot, void *user)
     }
 }
 
-gw_status gw_select_above(gw_context *context, struct gw_select_part *part, float threshold, uint64_t n_ties,
-                          enum gw_value_type value, float *values, uint64_t capacity)
+gw_status gw_select_above(gw_context *context, struct gw_select_room *room, struct gw_select_part *part, float threshold,
+                          uint64_t n_ties, enum gw_value_type value, float *values, uint64_t capacity)
 {
     struct job job = {.value = value, .writes = true, .rounds_at_once = n_ties == 0, .values = values};
     job.threshold = job.final = gw_float_bits(threshold) & 0x7FFFFFFFu;
@@ -229,7 +242,7 @@ gw_status gw_select_above(gw_context *context, struct gw_select_part *part, floa
         if (in_place)
             job.above = values, job.above_room = capacity;
         else
-            status = take_room(context, &job, capacity < part->n ? capacity : part->n);
+            status = take_room(context, room, &job, capacity < part->n ? capacity : part->n);
         if (status == GW_OK) {
             struct totals totals = pass(context, &job);
             share_out(context, &job, n_ties);
@@ -242,11 +255,11 @@ gw_status gw_select_above(gw_context *context, struct gw_select_part *part, floa
 }
 
 /* Passes, and finds what is selected in the end. *n_ties: how many equal to job->final. */
-static gw_status find(gw_context *context, struct job *job, uint64_t k, bool *finite)
+static gw_status find(gw_context *context, struct gw_select_room *room, struct job *job, uint64_t k, bool *finite)
 {
     uint64_t most, n_ties;
     GW_TRY(gw_rank_guess(context, &job->list, k, &job->threshold, &most));
-    GW_TRY(take_room(context, job, most));
+    GW_TRY(take_room(context, room, job, most));
     struct totals totals = pass(context, job);
     *finite = totals.max_bits < 0x7F800000u;
     if (!*finite)
@@ -273,13 +286,13 @@ static gw_status find(gw_context *context, struct job *job, uint64_t k, bool *fi
     return GW_OK;
 }
 
-static gw_status select_largest(gw_context *context, struct gw_select_part *parts, uint32_t n_parts, uint64_t k, struct job *job,
-                                float *threshold)
+static gw_status select_largest(gw_context *context, struct gw_select_room *room, struct gw_select_part *parts, uint32_t n_parts,
+                                uint64_t k, struct job *job, float *threshold)
 {
     bool finite = false;
     gw_status status = job_init(context, parts, n_parts, job);
     if (status == GW_OK)
-        status = find(context, job, k, &finite);
+        status = find(context, room, job, k, &finite);
     if (status == GW_OK && finite) {
         if (job->writes)
             gw_parallel_for(context, job->list.n_chunks, finish_chunk, job);
@@ -290,15 +303,16 @@ static gw_status select_largest(gw_context *context, struct gw_select_part *part
     return status;
 }
 
-gw_status gw_select_exact(gw_context *context, struct gw_select_part *parts, uint32_t n_parts, uint64_t k,
-                          enum gw_value_type value, float *values, float *threshold)
+gw_status gw_select_exact(gw_context *context, struct gw_select_room *room, struct gw_select_part *parts, uint32_t n_parts,
+                          uint64_t k, enum gw_value_type value, float *values, float *threshold)
 {
     struct job job = {.value = value, .writes = true, .values = values};
-    return select_largest(context, parts, n_parts, k, &job, threshold);
+    return select_largest(context, room, parts, n_parts, k, &job, threshold);
 }
 
-gw_status gw_select_find(gw_context *context, struct gw_select_part *parts, uint32_t n_parts, uint64_t k, float *threshold)
+gw_status gw_select_find(gw_context *context, struct gw_select_room *room, struct gw_select_part *parts, uint32_t n_parts,
+                         uint64_t k, float *threshold)
 {
     struct job job = {.value = GW_VALUE_F32};
-    return select_largest(context, parts, n_parts, k, &job, threshold);
+    return select_largest(context, room, parts, n_parts, k, &job, threshold);
 }

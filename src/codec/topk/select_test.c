@@ -270,6 +270,7 @@ static void values_are_expanded_and_added(void **state)
 /* ---- whole tensors ----------------------------------------------------------------------------------- */
 
 static gw_context *contexts[3]; /* of 1, 2 and 3 threads */
+static struct gw_select_room rooms[3];
 
 /* A tensor with room for what is selected, and what the model says of it. */
 struct tensor {
@@ -390,18 +391,18 @@ static void check_list(const char *what, struct tensor *t, uint32_t n_parts, uin
     for (int c = 0; c < 3; c++) {
         for (uint32_t p = 0; p < n_parts; p++)
             parts[p] = t[p].part;
-        assert_int_equal(gw_select_find(contexts[c], parts, n_parts, k, &found), GW_OK);
+        assert_int_equal(gw_select_find(contexts[c], &rooms[c], parts, n_parts, k, &found), GW_OK);
         CHECK(gw_float_bits(found) == gw_float_bits(threshold), "%s: threshold %a, not %a", what, (double)found, (double)threshold);
         for (uint32_t p = 0; p < n_parts; p++) {
             CHECK(parts[p].n_kept == t[p].n_kept && parts[p].n_ties == t[p].n_ties, "%s: part %u: %llu kept, not %llu", what, p,
                   (unsigned long long)parts[p].n_kept, (unsigned long long)t[p].n_kept);
             /* What was found is what is then selected. */
-            assert_int_equal(gw_select_above(contexts[c], &parts[p], found, parts[p].n_ties, value, values, t[p].n_kept), GW_OK);
+            assert_int_equal(gw_select_above(contexts[c], &rooms[c], &parts[p], found, parts[p].n_ties, value, values, t[p].n_kept), GW_OK);
             t[p].part = parts[p];
             assert_true(check_written(what, &t[p], value, values) == values + t[p].n_kept);
         }
         found = -1;
-        assert_int_equal(gw_select_exact(contexts[c], parts, n_parts, k, value, values, &found), GW_OK);
+        assert_int_equal(gw_select_exact(contexts[c], &rooms[c], parts, n_parts, k, value, values, &found), GW_OK);
         CHECK(gw_float_bits(found) == gw_float_bits(threshold), "%s: threshold %a, not %a", what, (double)found, (double)threshold);
         const float *end = values;
         for (uint32_t p = 0; p < n_parts; p++) {
@@ -523,13 +524,13 @@ static void what_is_above_is_selected(void **state)
         for (int c = 0; c < 3; c++) {
             /* Blocks end where their content does: a sanitizer, or the heap's own checks, see what is past it. */
             float *values = room_for(t.n_kept, 4);
-            assert_int_equal(gw_select_above(contexts[c], &t.part, threshold, n_ties, value, values, t.n_kept), GW_OK);
+            assert_int_equal(gw_select_above(contexts[c], &rooms[c], &t.part, threshold, n_ties, value, values, t.n_kept), GW_OK);
             assert_true(check_written(what, &t, value, values) == values + t.n_kept);
             free(values);
             if (t.n_kept) { /* one too few: the count is right all the same, and nothing is written past the room */
                 values = room_for(t.n_kept, 4);
                 values[t.n_kept - 1] = 77;
-                assert_int_equal(gw_select_above(contexts[c], &t.part, threshold, n_ties, value, values, t.n_kept - 1), GW_OK);
+                assert_int_equal(gw_select_above(contexts[c], &rooms[c], &t.part, threshold, n_ties, value, values, t.n_kept - 1), GW_OK);
                 assert_int_equal(t.part.n_kept, t.n_kept);
                 assert_true(values[t.n_kept - 1] == 77);
                 free(values);
@@ -551,13 +552,13 @@ static void what_is_not_finite_is_reported(void **state)
                 t[1].g[at] = where == 1 ? NAN : INFINITY;
                 struct gw_select_part parts[2] = {t[0].part, t[1].part};
                 float *values = room_for(n + 100, 4), found;
-                assert_int_equal(gw_select_above(contexts[c], &parts[1], 0.5f, 0, GW_VALUE_F16, values, n), GW_OK);
+                assert_int_equal(gw_select_above(contexts[c], &rooms[c], &parts[1], 0.5f, 0, GW_VALUE_F16, values, n), GW_OK);
                 assert_true(parts[1].max_bits >= 0x7F800000u);
                 parts[1].max_bits = 0;
-                assert_int_equal(gw_select_exact(contexts[c], parts, 2, gw_div_up(n, 3), GW_VALUE_BF16, values, &found), GW_OK);
+                assert_int_equal(gw_select_exact(contexts[c], &rooms[c], parts, 2, gw_div_up(n, 3), GW_VALUE_BF16, values, &found), GW_OK);
                 assert_true(parts[1].max_bits >= 0x7F800000u && parts[0].max_bits < 0x7F800000u);
                 parts[1].max_bits = 0;
-                assert_int_equal(gw_select_find(contexts[c], parts, 2, gw_div_up(n, 3), &found), GW_OK);
+                assert_int_equal(gw_select_find(contexts[c], &rooms[c], parts, 2, gw_div_up(n, 3), &found), GW_OK);
                 assert_true(parts[1].max_bits >= 0x7F800000u && parts[0].max_bits < 0x7F800000u);
                 free(values);
                 tensor_free(&t[0]);
@@ -601,13 +602,15 @@ static void memory_may_run_out_anywhere(void **state)
         uint64_t k = 8000;
         float *values = room_for(150000, 4), threshold;
         for (int call = 0; call < 3; call++) {
+            struct gw_select_room room = {0};
             int before = scarce.in_use, n_refused = 0;
             gw_status status = GW_ERR_MEMORY;
             for (; status == GW_ERR_MEMORY; n_refused++) {
                 scarce.left = n_refused;
-                status = call == 0   ? gw_select_exact(context, parts, 2, k, GW_VALUE_BF16, values, &threshold)
-                         : call == 1 ? gw_select_find(context, parts, 2, k, &threshold)
-                                     : gw_select_above(context, &parts[1], 0, 1, GW_VALUE_F32, values, 150000);
+                status = call == 0   ? gw_select_exact(context, &room, parts, 2, k, GW_VALUE_BF16, values, &threshold)
+                         : call == 1 ? gw_select_find(context, &room, parts, 2, k, &threshold)
+                                     : gw_select_above(context, &room, &parts[1], 0, 1, GW_VALUE_F32, values, 150000);
+                gw_select_room_free(context, &room);
                 assert_int_equal(scarce.in_use, before);
             }
             assert_int_equal(status, GW_OK);
@@ -618,6 +621,47 @@ static void memory_may_run_out_anywhere(void **state)
         tensor_free(&t[1]);
     }
     scarce.left = 1000;
+    gw_context_destroy(context);
+    assert_int_equal(scarce.in_use, 0);
+}
+
+/* Whatever is refused the call can be repeated; with room taken it needs one block fewer than without, until a larger k comes. */
+static void room_stays_between_calls(void **state)
+{
+    (void)state;
+    struct scarce scarce = {.left = 1000};
+    const gw_allocator allocator = {scarce_alloc, scarce_free, &scarce};
+    const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator, .n_threads = 2};
+    gw_context *context;
+    assert_int_equal(gw_context_create(&options, &context), GW_OK);
+    struct tensor t = tensor_of(150000, BELL, 2);
+    struct gw_select_room room = {0}, none = {0};
+    float *values = room_for(150000, 4);
+    static const uint64_t ks[] = {3000, 100, 40000, 3000};
+    for (size_t i = 0; i < sizeof ks / sizeof *ks; i++) {
+        struct gw_select_room before = room;
+        gw_status status = GW_ERR_MEMORY;
+        model_exact(&t, 1, ks[i]);
+        for (int n = 0; status == GW_ERR_MEMORY; n++) {
+            scarce.left = n;
+            status = gw_select_exact(context, &room, &t.part, 1, ks[i], GW_VALUE_F32, values, NULL);
+        }
+        assert_int_equal(status, GW_OK);
+        assert_true(check_written("after refusals", &t, GW_VALUE_F32, values) == values + ks[i]);
+        assert_true(i % 2 == 0 || (room.values == before.values && room.n == before.n));
+
+        scarce.left = 1000;
+        assert_int_equal(gw_select_exact(context, &none, &t.part, 1, ks[i], GW_VALUE_F32, values, NULL), GW_OK);
+        int taken = 1000 - scarce.left;
+        gw_select_room_free(context, &none);
+        scarce.left = 1000;
+        assert_int_equal(gw_select_exact(context, &room, &t.part, 1, ks[i], GW_VALUE_F32, values, NULL), GW_OK);
+        assert_int_equal(1000 - scarce.left, taken - 1);
+        assert_true(check_written("in kept room", &t, GW_VALUE_F32, values) == values + ks[i]);
+    }
+    gw_select_room_free(context, &room);
+    free(values);
+    tensor_free(&t);
     gw_context_destroy(context);
     assert_int_equal(scarce.in_use, 0);
 }
@@ -640,9 +684,12 @@ int main(void)
         cmocka_unit_test(what_is_above_is_selected),
         cmocka_unit_test(what_is_not_finite_is_reported),
         cmocka_unit_test(memory_may_run_out_anywhere),
+        cmocka_unit_test(room_stays_between_calls),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    for (uint32_t c = 0; c < 3; c++)
+    for (uint32_t c = 0; c < 3; c++) {
+        gw_select_room_free(contexts[c], &rooms[c]);
         gw_context_destroy(contexts[c]);
+    }
     return failed;
 }

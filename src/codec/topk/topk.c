@@ -37,6 +37,7 @@ struct topk_state {
     uint64_t *kept;
     float *values; /* scope=global: in the first tensor's, all tensors'; grows to what selection may give */
     uint64_t capacity;
+    struct gw_select_room room; /* of selection, beside `values` and with the same scope */
     const float *selected;   /* this tensor's values */
     uint64_t n_selected;
     bool pending;            /* next and the other residual are the outcome of a step not committed yet */
@@ -59,6 +60,7 @@ static void topk_close(gw_encoder *encoder)
     gw_free(encoder->context, s->residual[1]);
     gw_free(encoder->context, s->kept);
     gw_free(encoder->context, s->values);
+    gw_select_room_free(encoder->context, &s->room);
     gw_sparse_scratch_destroy(encoder->context, s->scratch);
     gw_free(encoder->context, s);
     encoder->state = NULL;
@@ -135,18 +137,19 @@ static gw_status select_from(gw_encoder *const *encoders, uint32_t n_encoders, u
     struct memory next = lead->now;
     enum gw_value_type value = (enum gw_value_type)o->value;
     if (status == GW_OK && n && (!next.has_threshold || next.age >= o->refresh)) {
-        status = gw_select_exact(first->context, parts, n_encoders, k, value, lead->values, &next.threshold);
+        status = gw_select_exact(first->context, &lead->room, parts, n_encoders, k, value, lead->values, &next.threshold);
         next.has_threshold = true;
         next.age = 1;
     } else if (status == GW_OK && n) {
         uint64_t used = 0;
         for (uint32_t t = 0; t < n_encoders && status == GW_OK && used <= capacity; t++) {
-            status = gw_select_above(first->context, &parts[t], next.threshold, 0, value, lead->values + used, capacity - used);
+            status = gw_select_above(first->context, &lead->room, &parts[t], next.threshold, 0, value, lead->values + used,
+                                     capacity - used);
             used += parts[t].n_kept;
         }
         /* A stale threshold lets too many through: of those the largest, and the threshold stays where it is. */
         if (status == GW_OK && used > capacity)
-            status = gw_select_exact(first->context, parts, n_encoders, capacity, value, lead->values, NULL);
+            status = gw_select_exact(first->context, &lead->room, parts, n_encoders, capacity, value, lead->values, NULL);
         next.age++;
     }
     const float *values = lead->values;
