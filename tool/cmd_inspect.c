@@ -25,8 +25,8 @@ static int print_frame(const char *path, const tool_frame *frame, const tool_fra
         double sent = p->n_sent ? (double)p->n_sent : 1;
         printf("  sent       %llu, %.4g %% of all, %.2f bits each\n", (unsigned long long)p->n_sent,
                n ? 100 * (double)p->n_sent / (double)n : 0, 8 * (double)info->frame_bytes / sent);
-        printf("  of these   positions %.2f (entropy %.2f), signs %.2f, values %.2f, head %.2f\n", (double)p->position_bits / sent,
-               p->position_entropy_bits / sent, (double)p->sign_bits / sent, (double)p->value_bits / sent, (double)p->head_bits / sent);
+        printf("  of these   positions %.2f (entropy %.2f), signs %.2f, values %.2f (%.2f), head %.2f\n", (double)p->position_bits / sent,
+               p->position_entropy_bits / sent, (double)p->sign_bits / sent, (double)p->value_bits / sent, p->value_entropy_bits / sent, (double)p->head_bits / sent);
     }
     if (info->bucket > 0)
         printf("  scalers    %llu, one for every %llu elements\n", (unsigned long long)info->n_scalers,
@@ -46,7 +46,7 @@ int gw_cmd_inspect(int argc, char **argv)
         .about =
             "Checks a frame and shows what it holds. Bits per element count the payload; the entropy beside it is the\n"
             "order-0 entropy of the frame's ternary values or integer sums (0 for others). Of sparse frames: what an element\n"
-            "that is sent costs, and of that the positions, beside their entropy.",
+            "that is sent costs, and of that positions and values beside their entropies.",
         .example = "gradwire inspect grad.gw --json",
         .options = options,
         .n_options = 1,

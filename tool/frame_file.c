@@ -94,12 +94,12 @@ json_t *tool_frame_json(const tool_frame *frame, const tool_frame_facts *facts)
     if (facts->parts.sparse) {
         const gw_frame_parts *p = &facts->parts;
         failed |= json_object_update_new(
-            object, json_pack("{s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:f}", "sent", (json_int_t)p->n_sent, "own_values",
+            object, json_pack("{s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:f, s:f}", "sent", (json_int_t)p->n_sent, "own_values",
                               (json_int_t)p->n_values, "density",
                               info->n_elems ? (double)p->n_sent / (double)info->n_elems : 0.0, "head_bits",
                               (json_int_t)p->head_bits, "position_bits", (json_int_t)p->position_bits, "sign_bits",
                               (json_int_t)p->sign_bits, "value_bits", (json_int_t)p->value_bits, "position_entropy_bits",
-                              p->position_entropy_bits));
+                              p->position_entropy_bits, "value_entropy_bits", p->value_entropy_bits));
     }
     failed |= json_object_set_new(object, "finite", json_boolean(facts->finite));
     failed |= json_object_set_new(object, "checksum", json_string("ok"));

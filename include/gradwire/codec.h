@@ -117,9 +117,6 @@ GW_API uint64_t gw_encoder_shared_count(const gw_encoder *encoder);
  * tensor's end). A multiple of GW_SLICE_ALIGN. */
 GW_API uint64_t gw_encoder_slice_align(const gw_encoder *encoder);
 
-/* True where the average comes back as a frame of the same codec, false where it is float32. */
-GW_API bool gw_encoder_is_float(const gw_encoder *encoder);
-
 /* The most bytes a frame of a slice of n_elems elements can take; encoding into that many bytes never
  * fails for space. */
 GW_API size_t gw_encoder_bound(const gw_encoder *encoder, uint64_t n_elems);
@@ -224,6 +221,7 @@ typedef struct gw_frame_parts {
     uint64_t sign_bits;       /* of elements without a value of their own */
     uint64_t value_bits;
     double position_entropy_bits; /* n * H(absent, without value, with value) */
+    double value_entropy_bits;    /* n_values * (bits of sign and fraction + H(exponent)); not sparse: 0 */
 } gw_frame_parts;
 /* Errors: GW_ERR_FRAME_*, GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
 GW_API gw_status gw_frame_read_parts(gw_context *context, const void *src, size_t src_bytes, gw_frame_parts *out);

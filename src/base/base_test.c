@@ -368,6 +368,46 @@ static void loops_cover_every_index_once(void **state)
     free(loop);
 }
 
+struct failing_loop {
+    uint64_t first, second; /* that fail */
+    atomic_uint_fast64_t ran;
+};
+
+static gw_status visit_or_fail(uint64_t i, uint32_t slot, void *user)
+{
+    struct failing_loop *loop = user;
+    (void)slot;
+    atomic_fetch_add(&loop->ran, 1);
+    if (i != loop->first && i != loop->second)
+        return GW_OK;
+    /* the first of them takes longer */
+    for (volatile int spin = i == loop->first ? 200000 : 0; spin > 0; spin--)
+        ;
+    return gw_fail(i == loop->first ? GW_ERR_CAPACITY : GW_ERR_CLOSED, "%llu failed", (unsigned long long)i);
+}
+
+/* Whichever failed earlier in time: the least is told, in the caller's thread, and all before it were done. */
+static void the_first_failure_in_a_loop_is_told(void **state)
+{
+    (void)state;
+    for (uint32_t n_threads = 1; n_threads <= 5; n_threads += 2) {
+        struct skewed skewed = {0};
+        gw_context *context = context_with(&skewed, n_threads);
+        for (uint64_t first = 0; first < 60; first += 7) {
+            struct failing_loop loop = {.first = first, .second = first + 1};
+            char expected[40];
+            snprintf(expected, sizeof expected, "%llu failed", (unsigned long long)first);
+            assert_int_equal(gw_parallel_try(context, 64, visit_or_fail, &loop), GW_ERR_CAPACITY);
+            assert_string_equal(gw_last_error(), expected);
+            assert_true(loop.ran > first && (n_threads > 1 || loop.ran == first + 1));
+        }
+        struct failing_loop none = {.first = 100, .second = 100};
+        assert_int_equal(gw_parallel_try(context, 64, visit_or_fail, &none), GW_OK);
+        assert_int_equal(none.ran, 64);
+        gw_context_destroy(context);
+    }
+}
+
 static void many_short_loops_in_a_row(void **state)
 {
     (void)state;
@@ -599,6 +639,7 @@ int main(void)
         cmocka_unit_test(a_context_that_runs_out_of_memory_leaves_nothing),
         cmocka_unit_test(the_version_is_the_headers),
         cmocka_unit_test(loops_cover_every_index_once),
+        cmocka_unit_test(the_first_failure_in_a_loop_is_told),
         cmocka_unit_test(many_short_loops_in_a_row),
         cmocka_unit_test(all_threads_work_and_are_waited_for),
         cmocka_unit_test(a_loop_in_a_loop_runs_on_its_caller),

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 struct gw_pool {
     pthread_mutex_t busy; /* held by the caller whose loop the pool runs */
@@ -131,4 +132,38 @@ void gw_parallel_for(gw_context *context, uint64_t n, void (*run)(uint64_t i, ui
         pthread_cond_wait(&pool->done, &pool->lock);
     pthread_mutex_unlock(&pool->lock);
     pthread_mutex_unlock(&pool->busy);
+}
+
+struct attempt {
+    gw_status (*run)(uint64_t, uint32_t, void *);
+    void *user;
+    atomic_uint_fast64_t failed; /* the least i that failed so far; UINT64_MAX: none */
+    pthread_mutex_t lock;        /* guards the rest */
+    gw_status status;
+    char sentence[512];
+};
+
+static void attempt_one(uint64_t i, uint32_t slot, void *user)
+{
+    struct attempt *attempt = user;
+    if (i > atomic_load_explicit(&attempt->failed, memory_order_relaxed))
+        return;
+    gw_status status = attempt->run(i, slot, attempt->user);
+    if (status >= 0)
+        return;
+    pthread_mutex_lock(&attempt->lock);
+    if (i < atomic_load_explicit(&attempt->failed, memory_order_relaxed)) {
+        atomic_store_explicit(&attempt->failed, i, memory_order_relaxed);
+        attempt->status = status;
+        snprintf(attempt->sentence, sizeof attempt->sentence, "%s", gw_last_error());
+    }
+    pthread_mutex_unlock(&attempt->lock);
+}
+
+gw_status gw_parallel_try(gw_context *context, uint64_t n, gw_status (*run)(uint64_t i, uint32_t slot, void *user), void *user)
+{
+    struct attempt attempt = {.run = run, .user = user, .failed = UINT64_MAX, .lock = PTHREAD_MUTEX_INITIALIZER};
+    gw_parallel_for(context, n, attempt_one, &attempt);
+    pthread_mutex_destroy(&attempt.lock);
+    return attempt.status < 0 ? gw_fail(attempt.status, "%s", attempt.sentence) : GW_OK;
 }

@@ -38,7 +38,6 @@ struct gw_codec_record {
     void (*close)(gw_encoder *encoder);
     uint64_t (*shared_count)(const gw_encoder *encoder);
     uint32_t (*bucket)(const gw_encoder *encoder);
-    bool (*average_is_float)(const gw_encoder *encoder); /* NULL: always */
     size_t (*payload_bound)(const gw_encoder *encoder, uint64_t n_elems);
     gw_status (*measure)(gw_encoder *encoder, const float *g, float *shared, gw_measure *info);
     /* What all tensors of the network decide together once they are measured. NULL: nothing. */

@@ -79,11 +79,6 @@ uint64_t gw_encoder_slice_align(const gw_encoder *encoder)
     return align / a * bucket;
 }
 
-bool gw_encoder_is_float(const gw_encoder *encoder)
-{
-    return !encoder->record->average_is_float || encoder->record->average_is_float(encoder);
-}
-
 size_t gw_encoder_bound(const gw_encoder *encoder, uint64_t n_elems)
 {
     uint64_t scalers = gw_frame_n_scalers(encoder->record->info.wire_id, bucket_of(encoder), n_elems);

@@ -201,7 +201,7 @@ static bool left_in_float(const char *options, const char *name, uint64_t n, boo
     const gw_tensor tensor = {.name = name, .n_elems = n, .last_layer = last};
     gw_encoder *encoder;
     assert_int_equal(gw_encoder_create(NULL, codec, &tensor, &encoder), GW_OK);
-    bool is_float = gw_encoder_is_float(encoder);
+    bool is_float = gw_encoder_shared_count(encoder) == 0;
     gw_encoder_destroy(encoder);
     gw_codec_destroy(codec);
     return is_float;

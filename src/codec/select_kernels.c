@@ -80,4 +80,20 @@ void gw_select_add_ref(const uint64_t *kept, uint64_t n, const float *values, ui
             sum[64 * w + (uint64_t)__builtin_ctzll(bits)] += *values++;
 }
 
-const struct gw_select_kernels gw_select_kernels_ref = {"scalar", select_ref, expand_ref, gw_select_add_ref};
+static void below_ref(const uint8_t *bytes, uint64_t n_words, uint8_t bound, uint64_t *out)
+{
+    for (uint64_t w = 0; w < n_words; w++) {
+        out[w] = 0;
+        for (unsigned i = 0; i < 64; i++)
+            out[w] |= (uint64_t)(bytes[64 * w + i] < bound) << i;
+    }
+}
+
+static void lower_ref(const uint64_t *bits, uint64_t n_words, uint8_t *bytes)
+{
+    for (uint64_t w = 0; w < n_words; w++)
+        for (uint64_t left = bits[w]; left; left &= left - 1)
+            bytes[64 * w + (uint64_t)__builtin_ctzll(left)]--;
+}
+
+const struct gw_select_kernels gw_select_kernels_ref = {"scalar", select_ref, expand_ref, gw_select_add_ref, below_ref, lower_ref};

@@ -38,6 +38,12 @@ struct gw_select_kernels {
 
     /* sum[i] += the next value where bit i of kept is set; other elements are not touched. */
     void (*add)(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, float *sum);
+
+    /* Of 64 * n_words bytes: which are less than `bound`. */
+    void (*below)(const uint8_t *bytes, uint64_t n_words, uint8_t bound, uint64_t *out);
+
+    /* Takes 1 from each byte whose bit is set. */
+    void (*lower)(const uint64_t *bits, uint64_t n_words, uint8_t *bytes);
 };
 
 /* One by one; what a set uses where masked loads and stores gain nothing. */

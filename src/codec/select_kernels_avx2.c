@@ -159,5 +159,32 @@ TARGET static void expand_avx2(const uint64_t *kept, uint64_t n, const float *va
 }
 
 /* Masked loads and stores of memory made `add` two to eight times slower than the plain loop (Zen 4). */
-const struct gw_select_kernels gw_select_kernels_avx2 = {"avx2", select_avx2, expand_avx2, gw_select_add_ref};
+TARGET static void below_avx2(const uint8_t *bytes, uint64_t n_words, uint8_t bound, uint64_t *out)
+{
+    const __m256i limit = _mm256_set1_epi8((char)bound);
+    for (uint64_t w = 0; w < n_words; w++) {
+        uint32_t half[2]; /* which are not below */
+        for (unsigned h = 0; h < 2; h++) {
+            __m256i x = _mm256_loadu_si256((const __m256i *)(bytes + 64 * w + 32 * h));
+            half[h] = (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_max_epu8(x, limit), x));
+        }
+        out[w] = ~(half[0] | (uint64_t)half[1] << 32);
+    }
+}
+
+TARGET static void lower_avx2(const uint64_t *bits, uint64_t n_words, uint8_t *bytes)
+{
+    /* byte i of a lane takes byte i / 8 of the 32 bits, of which bit i % 8 is its own */
+    const __m256i which = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+    const __m256i each = _mm256_set1_epi64x((long long)0x8040201008040201u);
+    for (uint64_t w = 0; w < n_words; w++)
+        for (unsigned h = 0; h < 2; h++) {
+            __m256i *at = (__m256i *)(bytes + 64 * w + 32 * h);
+            __m256i mask = _mm256_shuffle_epi8(_mm256_set1_epi32((int)(uint32_t)(bits[w] >> (32 * h))), which);
+            __m256i ones = _mm256_cmpeq_epi8(_mm256_and_si256(mask, each), each); /* -1 where set */
+            _mm256_storeu_si256(at, _mm256_add_epi8(_mm256_loadu_si256(at), ones));
+        }
+}
+
+const struct gw_select_kernels gw_select_kernels_avx2 = {"avx2", select_avx2, expand_avx2, gw_select_add_ref, below_avx2, lower_avx2};
 #endif

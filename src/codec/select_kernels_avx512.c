@@ -154,5 +154,20 @@ TARGET static void add_avx512(const uint64_t *kept, uint64_t n, const float *val
     }
 }
 
-const struct gw_select_kernels gw_select_kernels_avx512 = {"avx512", select_avx512, expand_avx512, add_avx512};
+TARGET static void below_avx512(const uint8_t *bytes, uint64_t n_words, uint8_t bound, uint64_t *out)
+{
+    const __m512i limit = _mm512_set1_epi8((char)bound);
+    for (uint64_t w = 0; w < n_words; w++)
+        out[w] = _mm512_cmplt_epu8_mask(_mm512_loadu_si512(bytes + 64 * w), limit);
+}
+
+TARGET static void lower_avx512(const uint64_t *bits, uint64_t n_words, uint8_t *bytes)
+{
+    for (uint64_t w = 0; w < n_words; w++) {
+        __m512i x = _mm512_loadu_si512(bytes + 64 * w);
+        _mm512_storeu_si512(bytes + 64 * w, _mm512_mask_sub_epi8(x, bits[w], x, _mm512_set1_epi8(1)));
+    }
+}
+
+const struct gw_select_kernels gw_select_kernels_avx512 = {"avx512", select_avx512, expand_avx512, add_avx512, below_avx512, lower_avx512};
 #endif

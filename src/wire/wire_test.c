@@ -358,28 +358,38 @@ static uint64_t gap_bits(const uint64_t *string, uint32_t m, bool marked, uint32
     return bits;
 }
 
-/* The form that docs/wire-format.md, section 6, prescribes: k, and the bits it takes. */
-static uint32_t prescribed_k(const uint64_t *string, uint32_t m, uint64_t *bits)
+static uint32_t bits_of(uint32_t x)
 {
-    uint32_t ones = ones_of(string, m), zeros = m - ones, c = ones <= zeros ? ones : zeros, k1 = 0, width = 0;
+    uint32_t length = 0;
+    while (x >> length)
+        length++;
+    return length;
+}
+
+static uint32_t least_k(uint32_t m, uint32_t c)
+{
+    uint64_t a = c ? (uint64_t)(m - c) * 45426 / (65536ull * c) : 0;
+    uint32_t k = 1;
+    while (a >> (k + 1))
+        k++;
+    return k;
+}
+
+/* The form that docs/wire-format.md, section 6, prescribes, and the bits it takes. */
+static uint32_t prescribed_form(const uint64_t *string, uint32_t m, uint64_t *bits)
+{
+    uint32_t ones = ones_of(string, m), zeros = m - ones, c = ones <= zeros ? ones : zeros, k1 = least_k(m, c), k = k1;
     bool v = ones <= zeros;
-    *bits = m ? 5 + m : 0;
+    *bits = m ? 2 + m : 0;
     if (!m || 5 * c >= 2 * m)
         return 0;
-    uint64_t a = c ? (uint64_t)(m - c) * 45426 / (65536ull * c) : 0;
-    while (a >> (k1 + 1))
-        k1++;
-    k1 = k1 < 1 ? 1 : k1 > 16 ? 16 : k1;
-    uint32_t k = k1;
-    for (uint32_t other = k1 + 1; c && other <= k1 + 2 && other <= 16; other++)
+    for (uint32_t other = k1 + 1; other <= k1 + 2; other++)
         k = gap_bits(string, m, v, other) < gap_bits(string, m, v, k) ? other : k;
-    while (m >> width)
-        width++;
-    uint64_t marked = 6 + width + gap_bits(string, m, v, k);
+    uint64_t marked = 3 + bits_of(bits_of(m)) + (c ? bits_of(c) - 1 : 0) + gap_bits(string, m, v, k);
     if (marked >= *bits)
         return 0;
     *bits = marked;
-    return k;
+    return 1 + k - k1;
 }
 
 /* A string behind `offset` other bits: written as prescribed, read back, refused where it is cut. */
@@ -388,9 +398,9 @@ static void string_round_trip(const uint64_t *string, uint32_t m, unsigned offse
     static uint64_t back[CHUNK_WORDS + 1];
     static uint8_t bytes[GW_GAPS_MAX_BITS / 8 + 64];
     uint32_t ones = ones_of(string, m), read_ones = 77, c = ones <= m - ones ? ones : m - ones;
-    uint64_t bits, k = prescribed_k(string, m, &bits);
-    if (best && k)
-        for (uint32_t other = 1; other <= 16; other++)
+    uint64_t bits, form = prescribed_form(string, m, &bits), k = least_k(m, c) + form - 1;
+    if (best && form)
+        for (uint32_t other = 1; other <= 19; other++)
             CHECK(gap_bits(string, m, ones == c, (uint32_t)k) <= gap_bits(string, m, ones == c, other), "seed %llu, %u of %u: k %u is better than %u",
                   (unsigned long long)seed, ones, m, other, (uint32_t)k);
     struct gw_bit_writer writer = {.at = bytes, .end = bytes + sizeof bytes};
@@ -400,7 +410,7 @@ static void string_round_trip(const uint64_t *string, uint32_t m, unsigned offse
     CHECK(said == bits && size == (offset + bits + 7) / 8, "seed %llu, %u of %u: %llu bits, %llu prescribed, %zu bytes",
           (unsigned long long)seed, ones, m, (unsigned long long)said, (unsigned long long)bits, size);
     struct gw_bit_reader reader = {.src = bytes, .n_bits = 8 * size, .at = offset};
-    CHECK(!m || (gw_bits_peek(&reader) & 31) == k, "seed %llu, %u of %u: k", (unsigned long long)seed, ones, m);
+    CHECK(!m || (gw_bits_peek(&reader) & 3) == form, "seed %llu, %u of %u: form", (unsigned long long)seed, ones, m);
     memset(back, 0xEE, sizeof back);
     gw_status status = gw_gaps_get(&reader, m, back, &read_ones);
     CHECK(status == GW_OK && read_ones == ones && reader.at == offset + bits && gw_bits_at_end(&reader),
@@ -483,24 +493,24 @@ static void the_third_parameter_is_looked_at(void **state)
         for (uint32_t i = 1u << j; i < GW_CHUNK; i += 1 + (++count % 5 ? 1u << j : 3u << j))
             string[i / 64] |= 1ull << (i % 64);
         uint64_t bits;
-        assert_int_equal(prescribed_k(string, GW_CHUNK, &bits), j + 1);
+        assert_int_equal(prescribed_form(string, GW_CHUNK, &bits), 3);
         string_round_trip(string, GW_CHUNK, 0, false, j);
     }
 }
 
-/* Reads m bits from a stream of a head with k, v and the count, and then `bits`; it ends where its block ends. */
-static gw_status read_string(uint32_t k, uint32_t v, uint32_t count, const uint8_t *bits, size_t n_bytes, uint32_t m)
+/* Reads m bits from a stream of a head with form, v and the count, and then `bits`; it ends where its block ends. */
+static gw_status read_string(uint32_t form, uint32_t v, uint32_t length, uint32_t count, const uint8_t *bits, size_t n_bytes, uint32_t m)
 {
     static uint64_t string[CHUNK_WORDS];
     static uint8_t bytes[20100];
     struct gw_bit_writer w = {.at = bytes, .end = bytes + sizeof bytes};
-    uint32_t width = 0, ones;
-    while (m >> width)
-        width++;
-    gw_bits_put(&w, k, 5);
-    if (k) {
+    uint32_t ones;
+    gw_bits_put(&w, form, 2);
+    if (form) {
         gw_bits_put(&w, v, 1);
-        gw_bits_put(&w, count, width);
+        gw_bits_put(&w, length, bits_of(bits_of(m)));
+        if (length > 1)
+            gw_bits_put(&w, count & ((1u << (length - 1)) - 1), length - 1);
     }
     for (size_t i = 0; i < n_bytes; i++)
         gw_bits_put(&w, bits[i], 8);
@@ -518,24 +528,26 @@ static void hostile_strings_are_refused(void **state)
 {
     (void)state;
     static const uint8_t zeros[20000], ones[20000] = {[0 ... 19999] = 0xFF};
-    const uint8_t one[] = {1, 0, 0}, top[] = {0x80}, three[] = {3};
-    assert_int_equal(read_string(16, 1, 1, one, 3, 65536), GW_OK);
-    for (uint32_t k = 17; k < 32; k++)
-        assert_int_equal(read_string(k, 1, 1, one, 3, 65536), GW_ERR_FRAME_PAYLOAD);
-    assert_int_equal(read_string(1, 1, 3, ones, 9, 3), GW_ERR_FRAME_PAYLOAD);       /* at 1, 3, 5 */
-    assert_int_equal(read_string(1, 1, 65, zeros, 9, 64), GW_ERR_FRAME_PAYLOAD);    /* more than bits */
-    assert_int_equal(read_string(1, 1, 65, ones, 20, 64), GW_ERR_FRAME_PAYLOAD);
-    assert_int_equal(read_string(1, 1, 1, top, 1, 15), GW_OK);                      /* seven zeros, a one, and 0 from the padding: at 14 */
-    assert_int_equal(read_string(1, 1, 1, top, 1, 14), GW_ERR_FRAME_PAYLOAD);       /* past the end */
-    assert_int_equal(read_string(1, 0, 1, top, 1, 14), GW_ERR_FRAME_PAYLOAD);
-    assert_int_equal(read_string(1, 1, 2, three, 1, 8), GW_ERR_FRAME_PAYLOAD);      /* the second is missing */
-    assert_int_equal(read_string(0, 0, 0, ones, 8191, 65536), GW_ERR_FRAME_PAYLOAD);
-    assert_int_equal(read_string(0, 0, 0, ones, 8192, 65536), GW_OK);
-    for (uint32_t k = 1; k <= 16; k++) {
-        assert_int_equal(read_string(k, 1, 1, zeros, 20000, 65536), GW_ERR_FRAME_PAYLOAD);    /* unary without end */
-        assert_int_equal(read_string(k, 1, 65536, zeros, 20000, 65536), GW_ERR_FRAME_PAYLOAD);
-        assert_int_equal(read_string(k, 0, 65536, zeros, 0, 65536), GW_ERR_FRAME_PAYLOAD);
-        assert_int_equal(read_string(k, 1, 131071, ones, 20000, 65536), GW_ERR_FRAME_PAYLOAD);
+    const uint8_t one[] = {1, 0, 0}, three[] = {3};
+    assert_int_equal(read_string(1, 1, 1, 1, one, 3, 65536), GW_OK);
+    assert_int_equal(read_string(1, 1, 2, 3, ones, 9, 3), GW_ERR_FRAME_PAYLOAD);    /* at 1, 3, 5 */
+    assert_int_equal(read_string(1, 1, 7, 65, zeros, 9, 64), GW_ERR_FRAME_PAYLOAD); /* more than bits */
+    assert_int_equal(read_string(1, 1, 7, 65, ones, 20, 64), GW_ERR_FRAME_PAYLOAD);
+    assert_int_equal(read_string(1, 1, 7, 64, ones, 20, 63), GW_ERR_FRAME_PAYLOAD); /* a count longer than that of all */
+    assert_int_equal(read_string(1, 1, 31, 1, ones, 20, 65536), GW_ERR_FRAME_PAYLOAD);
+    const uint8_t two[] = {0x0C, 0}; /* 2 zeros, a one, 10: at 9 */
+    assert_int_equal(read_string(1, 1, 1, 1, two, 2, 10), GW_OK);
+    assert_int_equal(least_k(9, 1), 2);
+    assert_int_equal(read_string(1, 1, 1, 1, two, 2, 9), GW_ERR_FRAME_PAYLOAD);     /* past the end */
+    assert_int_equal(read_string(1, 0, 1, 1, two, 2, 9), GW_ERR_FRAME_PAYLOAD);
+    assert_int_equal(read_string(1, 1, 2, 2, three, 1, 8), GW_ERR_FRAME_PAYLOAD);   /* the second is missing */
+    assert_int_equal(read_string(0, 0, 0, 0, ones, 8191, 65536), GW_ERR_FRAME_PAYLOAD);
+    assert_int_equal(read_string(0, 0, 0, 0, ones, 8192, 65536), GW_OK);
+    for (uint32_t form = 1; form <= 3; form++) {
+        assert_int_equal(read_string(form, 1, 1, 1, zeros, 20000, 65536), GW_ERR_FRAME_PAYLOAD);    /* unary without end */
+        assert_int_equal(read_string(form, 1, 17, 65536, zeros, 20000, 65536), GW_ERR_FRAME_PAYLOAD);
+        assert_int_equal(read_string(form, 0, 17, 65536, zeros, 0, 65536), GW_ERR_FRAME_PAYLOAD);
+        assert_int_equal(read_string(form, 1, 17, 131071, ones, 20000, 65536), GW_ERR_FRAME_PAYLOAD);
     }
 }
 

@@ -178,7 +178,7 @@ def two_bit_bytes(n):
 
 PUSH_READERS = {TWO_BIT: read_two_bit, BASE3: read_base3, MASK: read_mask, GAPS: read_gaps}
 # The most bytes that a chunk of n elements can have in a code, or a little more: what a zstd frame may grow to.
-PUSH_LIMITS = {TWO_BIT: two_bit_bytes, BASE3: two_bit_bytes, MASK: lambda n: n, GAPS: lambda n: 8 * n + 4}
+PUSH_LIMITS = {TWO_BIT: two_bit_bytes, BASE3: two_bit_bytes, MASK: lambda n: n, GAPS: lambda n: n + 8}
 
 
 def read_table(header, payload, code_bytes):
@@ -287,6 +287,12 @@ def read_average(header, payload):
 
 # ---- 6. Strings of bits ---------------------------------------------------------------------------------------------
 
+def first_k(m, c):
+    """k1: the Rice parameter of form 1, where c of m bits are marked."""
+    a = (m - c) * 45426 // (65536 * c) if c else 0
+    return max(1, a.bit_length() - 1)
+
+
 class Strings:
     """Reads the strings of a chunk, one after the other."""
 
@@ -305,13 +311,14 @@ class Strings:
         """The next string, of m bits, as text."""
         if m == 0:
             return ""
-        k = self.number(5)
-        require(k <= 16, "strings: k above 16")
-        if k == 0:
+        form = self.number(2)
+        if form == 0:
             return self.take(m)
         marked = self.take(1)
+        c = self.count(m)
+        k = first_k(m, c) + form - 1
         out, position = ["0" if marked == "1" else "1"] * m, -1
-        for _ in range(self.number(m.bit_length())):
+        for _ in range(c):
             one = self.bits.find("1", self.at)
             require(one >= 0, "strings: cut short")
             zeros, self.at = one - self.at, one + 1
@@ -320,20 +327,30 @@ class Strings:
             out[position] = marked
         return "".join(out)
 
-    def rest(self):
-        """The bytes after the strings."""
-        size = ceil_div(self.at, 8)
-        require("1" not in self.bits[self.at:8 * size], "strings: padding is not 0")
-        return self.data[size:]
+    def count(self, m):
+        """How many of m bits are marked."""
+        length = self.number(m.bit_length().bit_length())
+        require(length <= m.bit_length(), "strings: a count longer than that of all bits")
+        lower = self.number(length - 1) if length > 1 else 0
+        c = lower | 1 << length - 1 if length else 0
+        require(c <= m, "strings: more marked than there are")
+        return c
+
+    def pad(self):
+        """To the next byte."""
+        require("1" not in self.take(-self.at % 8), "strings: padding is not 0")
 
     def end(self):
         require(len(self.bits) - self.at < 8, "strings: too long")
-        self.rest()
+        self.pad()
 
 
 # ---- 6a. Sparse frames ----------------------------------------------------------------------------------------------
 
 PLUS, MINUS = "+q", "-q"  # elements of gspar without a value of their own
+
+
+FIELDS = {NONE: (23, 8), BF16: (7, 8), F16: (10, 5)}  # bits of a value's fraction and of its exponent
 
 
 def cut_sparse(header, payload):
@@ -348,6 +365,47 @@ def cut_sparse(header, payload):
     return [rest[end - size:end] for size, end in zip(sizes, ends)]
 
 
+def exponents_asked(largest):
+    return range(largest, max(largest - 15, 1) - 1, -1)
+
+
+def read_exponents(strings, n, width):
+    largest = strings.number(width)
+    exponents, left = [0] * n, range(n)
+    for x in exponents_asked(largest):
+        below = strings.read(len(left))
+        for i, bit in zip(left, below):
+            exponents[i] = 0 if bit == "1" else x
+        left = [i for i, bit in zip(left, below) if bit == "1"]
+    for i in left if largest > 16 else []:
+        exponents[i] = strings.number(width)
+        require(exponents[i] <= largest - 16, "values: an exponent that a string asked about")
+    return exponents
+
+
+def read_values(strings, n, form):
+    """n values, to the end of the chunk: the float32 bytes of each."""
+    if n == 0:
+        strings.end()
+        return []
+    fraction_bits, exponent_bits = FIELDS[form]
+    if strings.number(1) == 0:
+        strings.pad()
+        data = strings.data[strings.at // 8:]
+        require(len(data) == FLOAT_BYTES[form] * n, "values: wrong length")
+    else:
+        exponents = read_exponents(strings, n, exponent_bits)
+        strings.pad()
+        data = b""
+        for exponent in exponents:
+            word = strings.number(fraction_bits) | exponent << fraction_bits
+            word |= strings.number(1) << fraction_bits + exponent_bits
+            data += word.to_bytes(FLOAT_BYTES[form], "little")
+        strings.end()
+    floats = decode_floats(form, data)
+    return [floats[at:at + 4] for at in range(0, len(floats), 4)]
+
+
 def read_elements(header, payload):
     """Of each element None where it is not sent, PLUS or MINUS, or the float32 bytes of its own value."""
     form = SPARSE_CODES[header.code] if header.codec == SPARSE else NONE
@@ -358,10 +416,7 @@ def read_elements(header, payload):
         k = sent.count("1")
         own = strings.read(k) if header.codec == GSPAR else "1" * k
         negative = iter(strings.read(own.count("0")))
-        rest = strings.rest()
-        require(len(rest) == FLOAT_BYTES[form] * own.count("1"), "values: wrong length")
-        values = decode_floats(form, rest)
-        values = iter([values[at:at + 4] for at in range(0, len(values), 4)])
+        values = iter(read_values(strings, own.count("1"), form))
         ready = iter([next(values) if bit == "1" else MINUS if next(negative) == "1" else PLUS for bit in own])
         out += [next(ready) if bit == "1" else None for bit in sent]
     return out

@@ -5,8 +5,9 @@ import struct
 
 import decoder
 import library
-from decoder import (BF16, CHUNK, ENTROPY, GSPAR, LEVELS, MINUS, MIXED, NONE, PACKED, PLUS, PRIVATE, RADIX, SPARSE,
-                     SPARSE_CHUNK, SPARSE_CODES, TABLE_CODES, TERNARY, TWO_BIT, Header, ceil_div)
+from decoder import (BF16, CHUNK, ENTROPY, FIELDS, FLOAT_BYTES, GSPAR, LEVELS, MINUS, MIXED, NONE, PACKED, PLUS,
+                     PRIVATE, RADIX, SPARSE, SPARSE_CHUNK, SPARSE_CODES, TABLE_CODES, TERNARY, TWO_BIT, Header, bits_of,
+                     ceil_div)
 from library import float32
 
 # ---- 1. Words -------------------------------------------------------------------------------------------------------
@@ -150,13 +151,17 @@ def packed(sums, workers):
     return out
 
 
-def levels(sums, workers):
-    parts = [*nonzeros_and_signs(sums)]
+def level_parts(sums, workers):
+    yield from nonzeros_and_signs(sums)
     above, below = [s for s in sums if s > 0], [s for s in sums if s < 0]
     for j in range(1, workers):
-        parts += [bits_where(lambda s: s > j, above), bits_where(lambda s: s < -j, below)]
+        yield bits_where(lambda s: s > j, above)
+        yield bits_where(lambda s: s < -j, below)
         above, below = [s for s in above if s > j], [s for s in below if s < -j]
-    return strings(parts)
+
+
+def levels(sums, workers):
+    return strings(level_parts(sums, workers))
 
 
 def chunk_of_average(sums, workers, code, entropy):
@@ -214,26 +219,38 @@ def number(x, width):
 
 
 def plain(bits):
-    return number(0, 5) + bits
+    return number(0, 2) + bits
 
 
-def rice(k, marked, m, distances):
-    head = number(k, 5) + marked + number(len(distances), m.bit_length())
-    return head + "".join("0" * (g >> k) + "1" + number(g & (1 << k) - 1, k) for g in distances)
+def rice_head(form, marked, c, m):
+    length = c.bit_length()
+    lower = number(c, length)[:-1] if length > 1 else ""
+    return number(form, 2) + marked + number(length, m.bit_length().bit_length()) + lower
+
+
+def rice_code(g, k):
+    return "0" * (g >> k) + "1" + number(g & (1 << k) - 1, k)
+
+
+def rice(form, marked, m, distances):
+    c = len(distances)
+    k = decoder.first_k(m, c) + form - 1
+    return rice_head(form, marked, c, m) + "".join(rice_code(g, k) for g in distances)
+
+
+def in_form(form, marked, bits):
+    """A string as text; plain ones mark nothing."""
+    if form == 0:
+        return plain(bits)
+    return rice(form, marked, len(bits), [len(others) for others in bits.split(marked)[:-1]])
 
 
 def string(bits):
     m, marked = len(bits), "1" if 2 * bits.count("1") <= len(bits) else "0"
     if m == 0:
         return ""
-    c = bits.count(marked)
-    if 5 * c >= 2 * m:
-        return plain(bits)
-    distances = [len(others) for others in bits.split(marked)[:-1]]
-    a = (m - c) * 45426 // (65536 * c) if c else 0
-    k1 = min(16, max(1, a.bit_length() - 1))
-    k = min((k for k in range(k1, k1 + 3) if k <= 16), key=lambda k: sum((g >> k) + 1 + k for g in distances))
-    return min(plain(bits), rice(k, marked, m, distances), key=len)
+    forms = range(4) if 5 * bits.count(marked) < 2 * m else [0]
+    return min((in_form(form, marked, bits) for form in forms), key=len)
 
 
 def strings(parts):
@@ -242,14 +259,75 @@ def strings(parts):
 
 # ---- 6a. Sparse frames ----------------------------------------------------------------------------------------------
 
-def chunk_of_sparse(elements, codec, form):
+def exponent_strings(exponents, largest):
+    """Before each string how many values are left, and the string as text."""
+    left = exponents
+    for x in decoder.exponents_asked(largest):
+        if not left:
+            return
+        yield len(left), string(bits_where(lambda exponent: exponent < x, left))
+        left = [exponent for exponent in left if exponent < x]
+
+
+def exponents_in_the_end(exponents, largest):
+    return [exponent for exponent in exponents if exponent < largest - 15] if largest > 16 else []
+
+
+def numbers(exponents, width):
+    return "".join(number(exponent, width) for exponent in exponents)
+
+
+def exponents_and_rooms(exponents, width):
+    """The exponents apart, and by how many bits an encoder's two conditions for them hold; below 0: it goes back."""
+    largest, most = max(exponents), width * len(exponents)
+    before, after, out = math.inf, math.inf, number(largest, width)
+    for n_left, text in exponent_strings(exponents, largest):
+        before = min(before, most - len(out) - 2 - n_left)
+        if before < 0:
+            return out, before, after
+        out += text
+    if largest > 16:
+        out += numbers(exponents_in_the_end(exponents, largest), width)
+        after = most - len(out)
+    return out, before, after
+
+
+def cut_values(data, form):
+    """Of each value its fraction and sign as text, and its exponent field."""
+    fraction_bits, exponent_bits = FIELDS[form]
+    begin, end, size = fraction_bits, fraction_bits + exponent_bits, FLOAT_BYTES[form]
+    texts = [bits_of(data[at:at + size]) for at in range(0, len(data), size)]
+    return [text[:begin] + text[end:] for text in texts], [int(text[begin:end][::-1], 2) for text in texts]
+
+
+def values_as_they_are(bits, data, _):
+    return bytes_of_bits(bits + "0") + data
+
+
+def values_apart(bits, data, form):
+    rests, exponents = cut_values(data, form)
+    largest, width = max(exponents), FIELDS[form][1]
+    parts = [number(largest, width), *(text for _, text in exponent_strings(exponents, largest)),
+             numbers(exponents_in_the_end(exponents, largest), width)]
+    return bytes_of_bits(bits + "1" + "".join(parts)) + bytes_of_bits("".join(rests))
+
+
+def values_shorter(bits, data, form):
+    rests, exponents = cut_values(data, form)
+    text, *rooms = exponents_and_rooms(exponents, FIELDS[form][1])
+    if min(rooms) < 0:
+        return values_as_they_are(bits, data, form)
+    return bytes_of_bits(bits + "1" + text) + bytes_of_bits("".join(rests))
+
+
+def chunk_of_sparse(elements, codec, form, with_values=values_shorter):
     """Elements: None is not sent; numbers, PLUS and MINUS are."""
     sent = [x for x in elements if x is not None]
     units, own = [x for x in sent if x in (PLUS, MINUS)], [x for x in sent if x not in (PLUS, MINUS)]
     parts = [bits_where(lambda x: x is not None, elements)]
     if codec == GSPAR:
         parts += [bits_where(lambda x: x not in (PLUS, MINUS), sent), bits_where(lambda x: x == MINUS, units)]
-    return strings(parts) + pack_floats(form, own)
+    return with_values("".join(map(string, parts)), pack_floats(form, own), form) if own else strings(parts)
 
 
 def sparse(elements, codec=SPARSE, code=0):

@@ -6,6 +6,7 @@ Kept frames show when the format moves, even where both sides move alike: a deco
 
 import functools
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -191,6 +192,10 @@ class Written:
 
 # ---- which ----------------------------------------------------------------------------------------------------------
 
+def head_sizes():
+    return sorted({1, 2, 3, *(2**j + d for j in range(2, 17) for d in (-1, 0, 1))} - {65537})
+
+
 def pushes():
     for codec, name in FLOATS.items():
         yield kept(Push(f"{name}-rounding", rounding_cases(), codec, rank=7, step=8, tensor=9))
@@ -211,17 +216,28 @@ def pushes():
             yield Push(f"push-{code}-equal-{n}", [-2.0] * n, code=code, entropy="on")
     yield Push("push-auto-minus-zero", [-0.0, 0.0, -1.0, 1.0] * 25)
     yield Push("push-alone", [0.0] * 70 + [-5.0] + [0.0] * 70)
-    # The Rice parameter where its first guess is just a power of two.
-    yield Push("push-gaps-guess", [0.0] * 47275 + [1.0], code="gaps", clip=0)
-    # Here the best is two above the first guess.
-    yield Push("push-gaps-steps", (([0] * 16 + [1]) * 9 + [0] * 56 + [1]) * 10, code="gaps", clip=0)
+    # What the first Rice parameter is found from is just not, and just, a power of two.
+    for n in [47274, 47275]:
+        yield Push(f"push-gaps-guess-{n}", [0.0] * n + [1.0], code="gaps", clip=0)
+    for form, far in [(1, 16), (2, 36), (3, 56)]:
+        values = (([0] * 16 + [1]) * 9 + [0] * far + [1]) * 10
+        assert encoder.string(encoder.bits_where(bool, values)).startswith(encoder.number(form, 2))
+        yield kept(Push(f"push-gaps-form-{form}", values, code="gaps", clip=0))
+    # Heads: how wide a string's count is written changes with the string's length, and with the count itself.
+    for n in head_sizes():
+        yield Push(f"push-gaps-head-{n}-0", [0.0] * n, code="gaps", clip=0)
+        yield kept(Push(f"push-gaps-head-{n}-1", [0.0] * (n - 1) + [1.0], code="gaps", clip=0),
+                   n in (1, 2, 3, 4, 65536))
+        some = [-1.0] * (n // 25) + [1.0] * (n // 5)
+        yield Push(f"push-gaps-head-{n}-some", some + [0.0] * (n - len(some)), code="gaps", clip=0)
+        yield Push(f"push-gaps-head-{n}-all", [1.0] * (n - 1) + [-1.0], code="gaps", clip=0)
     # On both sides of where strings are Rice coded: these would be shorter so on either.
     for rarer in [399, 400]:
         yield Push(f"push-gaps-{rarer}-of-1000", [1.0] * rarer + [0.0] * (1000 - rarer), code="gaps", clip=0)
         yield Push(f"push-gaps-{1000 - rarer}-of-1000", [0.0] * rarer + [1.0] * (1000 - rarer), code="gaps", clip=0)
-    for n in [4, 5, 6]:  # from 5 bits on a string of equal ones is shorter Rice coded
+    for n in [1, 2, 3, 4, 5]:  # from 4 bits on a string of equal ones is shorter Rice coded
         yield Push(f"push-gaps-zeros-{n}", [0.0] * n, code="gaps")
-        yield Push(f"push-gaps-equal-{n}", [-2.0] * n, code="gaps")
+        yield kept(Push(f"push-gaps-equal-{n}", [-2.0] * n, code="gaps"), n in (3, 4))
     for percent in [42, 43]:
         yield Push(f"push-auto-{percent}%", clusters(percent), clip=0)
     # 2^32 / s has to be raised, and element 1 draws a number that is hardly below its threshold.
@@ -344,15 +360,15 @@ def written():
     yield kept(Written("push-slice", frame))
     whole = encoder.draw(values, own, clips, 1024, encoder.Draws(seed=20, rank=1, step=2, tensor=3))
     assert part == whole[begin:end]
-    # What encoders do not do, and decoders take: one chunk called mixed, ENTROPY without a compressed chunk, another k
-    # than the best, strings marked by their commoner bit, a scaler of -0.
+    # What encoders do not do, and decoders take: one chunk called mixed, ENTROPY without a compressed chunk, another
+    # form than the best, strings marked by their commoner bit, a scaler of -0.
     two_bit = encoder.two_bit([1, 0, -1, -1, 0])
     table = (len(two_bit)).to_bytes(4, "little")
     for name, header, payload in [
             ("mixed", Header(TERNARY, decoder.MIXED, count=5), table + two_bit),
             ("entropy", Header(TERNARY, decoder.TWO_BIT, decoder.ENTROPY, count=5), table + two_bit),
-            ("k", Header(TERNARY, GAPS, count=5), strings_table(rice(7, "1", 5, [2]), rice(16, "1", 1, [0]))),
-            ("k-0", Header(TERNARY, GAPS, count=300), strings_table(plain("0" * 300))),
+            ("form", Header(TERNARY, GAPS, count=5), strings_table(rice(3, "1", 5, [2]), rice(2, "1", 1, [0]))),
+            ("plain", Header(TERNARY, GAPS, count=300), strings_table(plain("0" * 300))),
             ("marked", Header(TERNARY, GAPS, count=5),
              strings_table(rice(1, "1", 5, [0] * 5), rice(1, "0", 5, [1, 0, 0, 0]))),
             ("levels", Header(TERNARY, LEVELS, decoder.AVERAGE, 3, count=5),
@@ -360,6 +376,13 @@ def written():
                            rice(1, "1", 3, [0, 1]), plain("1"))),
             ("mixed-empty", Header(TERNARY, decoder.MIXED, decoder.AVERAGE, 2), b"")]:
         yield kept(Written(f"odd-{name}", encoder.seal(header, [1.5], payload)))
+    # Levels have many strings, of every length from the chunk's down: each here in the next of all forms.
+    for n in [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33, 300]:
+        source, forms = random.Random(n), itertools.cycle([(0, ""), *itertools.product((1, 2, 3), "01")])
+        sums = [source.randint(-40, 40) for _ in range(n)]
+        parts = [encoder.in_form(*next(forms), bits) for bits in encoder.level_parts(sums, 40) if bits]
+        header = Header(TERNARY, LEVELS, decoder.AVERAGE, 40, count=n)
+        yield kept(Written(f"odd-forms-{n}", encoder.seal(header, [1.5], strings_table(*parts))), n in (4, 33))
     yield kept(Written("odd-minus-zero", encoder.seal(Header(TERNARY, count=5), [-0.0], two_bit)))
 
 
@@ -373,19 +396,80 @@ def sparse_pushes():
         yield kept(Largest(f"{name}-rounding", rounding_cases(), 1, code))
         yield Largest(f"{name}-magnitudes", all_magnitudes(5000), 0.5, code)
         yield kept(Largest(f"{name}-two-chunks", spiky(SPARSE_CHUNK + 1), 0.001, code))
-    for n in [65535, 65536, 65537, SPARSE_CHUNK - 1, SPARSE_CHUNK]:  # a count's width grows; where ternary has chunks
+    # Where ternary has chunks, and where a count is written wider.
+    for n in [65535, 65536, 65537, 131071, 131072, 131073, SPARSE_CHUNK - 1, SPARSE_CHUNK]:
         yield Largest(f"sparse-{n}", spiky(n), 0.001)
-        yield Largest(f"sparse-{n}-most", spiky(n), 0.99)
+        if n in (65536, SPARSE_CHUNK):
+            yield Largest(f"sparse-{n}-most", spiky(n), 0.99)
     yield Largest("sparse-three-chunks", spiky(2 * SPARSE_CHUNK + 70000), 0.01, 1)
     for ratio in [0.25, 0.39, 0.4, 0.41, 0.6, 0.75, 1]:  # plain strings, and coded ones on either side
         yield Largest(f"sparse-share-{ratio}", bell(1000), ratio)
-    # A gap whose Rice parameter is 16, though a first guess would be 17.
-    for at in [0, 100000, 196607, 196608, SPARSE_CHUNK - 1]:
+    # The largest Rice parameters: from 131072 on two of them do as well, and the first is taken.
+    for at in [0, 131071, 131072, 196608, SPARSE_CHUNK - 1]:
         values = [0.0] * SPARSE_CHUNK
         values[at] = 1.0
-        yield kept(Largest(f"sparse-one-at-{at}", values, 1e-6), at == 196608)
+        yield kept(Largest(f"sparse-one-at-{at}", values, 1e-6), at == 131072)
+    for n in [189098, 189099]:  # the first parameter just not, and just, 17
+        yield Largest(f"sparse-guess-{n}", [0.0] * n + [1.0], 1e-6)
     yield kept(Largest("sparse-ties", [1.0, -1.0, 2.0, 0.5] * 50, 0.4))
     yield Largest("sparse-zeros", [0.0, -0.0] * 35)
+    yield from sparse_values()
+
+
+def of_exponents(exponents, form):
+    """Numbers of these exponent fields, in turn positive and negative, the first with the fraction of 1.5; those of
+    field 0 are no zeros."""
+    bias = 15 if form == F16 else 127
+    return [(-1)**i * (1.5 if i == 0 else 1) * 2.0**(max(x, 1) - bias) * (0.5 if x == 0 else 1)
+            for i, x in enumerate(exponents)]
+
+
+@functools.lru_cache(maxsize=None)
+def exponents_by_room(n, width, in_the_end):
+    """Fields that an encoder writes apart with 2, 1 or no bits of room, and with so many too few that it does not: by
+    what strings take, or by what it sends in the end. As many of these as are soon found, at the border itself some."""
+    source, found = random.Random(n), {}
+    for _ in range(3000):
+        spread, far = source.uniform(0.5, 2) * n**0.5, source.random() * in_the_end
+        largest = source.randrange(17 if in_the_end else 5, 2**width - 1)
+        fields = [source.randrange(largest - 16) if largest > 16 and source.random() < far else
+                  max(0, largest - int(source.expovariate(1) * spread)) for _ in range(n)]
+        _, before, after = encoder.exponents_and_rooms(fields, width)
+        room, other = (after, before) if in_the_end else (before, after)
+        if abs(room) <= 2 and room < other:
+            found.setdefault(room, fields)
+        if len(found) == 5:
+            break
+    assert any(room >= 0 for room in found) and -1 in found
+    return found
+
+
+def sparse_values():
+    """Values with their exponents apart, and not."""
+    for code, form in SPARSE_CODES.items():
+        name, width = f"sparse-{FLOATS[form]}", decoder.FIELDS[form][1]
+        middle, most = 2**(width - 1), 2**width - 2
+        for n in [1, 2, 3, 6, 7, 300]:
+            for x in [0, 1, middle, most]:
+                yield kept(Largest(f"{name}-{n}-of-field-{x}", of_exponents([x] * n, form), 1, code),
+                           x == middle and n in (1, 2, 300))
+        for x in [0, 1, 2, 3, most]:  # two values, and the first string of one bit
+            yield Largest(f"{name}-fields-{x}-and-less", of_exponents([x, max(0, x - 1)], form), 1, code)
+        for x in [15, 16, 17, 18, most]:  # up to 16 every field is asked about, and beyond it the last are sent
+            ends = [x] * 300 + [y for y in (0, 1, 2, x - 17, x - 16, x - 15, x - 14) if y >= 0] * 2
+            yield kept(Largest(f"{name}-ends-{x}", of_exponents(ends, form), 1, code), x in (16, 17))
+        yield Largest(f"{name}-end-alone", of_exponents([most] * 30 + [0], form), 1, code)
+        yield Largest(f"{name}-zeros-and-others", [0.0, -0.0, 1.0, 1.5, -1.25] * 20, 1, code)
+        yield Largest(f"{name}-every-field", of_exponents([*range(most + 1)] * 2, form), 1, code)
+        for kind, n in [("strings", 8), ("end", 30), ("end", 60)] + [("strings", 30), ("strings", 60)] * (form == F16):
+            for room, fields in exponents_by_room(n, width, kind == "end").items():
+                yield kept(Largest(f"{name}-{n}-{kind}-room-{room}", of_exponents(fields, form), 1, code),
+                           room in (0, -1))
+    # By hand: 8 bits, strings of 5, 4 and 4, 2 more and one value left of three: 24. Strings of 5, 4 and two left: 21,
+    # and after another of 4: 25.
+    for name, fields, room in [("at", [130, 128, 127], 0), ("past", [130, 127, 127], -1)]:
+        assert encoder.exponents_and_rooms(fields, 8)[1] == room
+        yield kept(Largest(f"sparse-none-3-{name}-the-border", of_exponents(fields, NONE), 1))
 
 
 def parts(n, density, own, seed):
@@ -406,6 +490,12 @@ def parts_pushes():
         yield kept(Written(f"gspar-{n}", frame), n == SPARSE_CHUNK + 1)
     dense = parts(70000, 0.99, 0.9, 8) + [None] * (SPARSE_CHUNK - 70000) + [MINUS]
     yield Written("gspar-last-element", encoder.push_of_parts(dense, 0.75))
+    # Own values: one, two of one exponent, which are written apart, and so many that they are.
+    for name, own in [("one", [1.5]), ("zero", [-0.0]), ("two", [1.5, -1.0]), ("bell", bell(300)),
+                      ("magnitudes", all_magnitudes(300)), ("room", of_exponents([130, 128, 127], NONE)),
+                      ("no-room", of_exponents([130, 127, 127], NONE))]:
+        frame = encoder.push_of_parts([PLUS, None, *own, MINUS, MINUS], 0.5)
+        yield kept(Written(f"gspar-own-{name}", frame), name in ("one", "two", "bell"))
     for q in [0.0, -0.0, 1e-45, 3.4e38]:
         elements = [PLUS, None, MINUS, 1.0, -1.0, 0.0, -0.0]
         yield kept(Written(f"gspar-q-{q}", encoder.push_of_parts(elements, float32(q))))
@@ -448,6 +538,11 @@ def sparse_averages():
     frames = columns(*([*map(lambda x: x if x is None else float32(x), worker), *few] for worker in sums))
     yield kept(Average("average-sparse-sums", frames))
     yield kept(Average("average-sparse-minus-zero", columns([-0.0] * 3 + few)))
+    # Among others whose exponents are worth writing apart: numbers below the least normal one, and infinite ones.
+    values = [*bell(1000, 1.0), *[3e38] * 3, -3e38, *[1e-40, -1e-45] * 2, *[None] * 2000]
+    frames = columns(*[[x if x is None else float32(x) for x in values]] * 3)
+    yield kept(Average("average-sparse-values", frames))
+    yield kept(Average("average-sparse-nan", columns([*bell(30), math.nan, None, math.inf, *[None] * 30])))
     # Zeros of a dense payload are +0.
     for name, zeros in [("rounded", [float32(-1e-45), None]), ("minus", [-0.0])]:
         frames = columns(*([1.0] * 1500 + [x] + [1.0] * 1500 for x in zeros))
@@ -462,27 +557,52 @@ def sparse_written():
     yield kept(Written("gspar-slice", encoder.push_of_parts([None, 1.5, MINUS, PLUS] * 256, 0.5, **slice_of)))
     halves = b"".join(word.to_bytes(2, "little") for word in range(65536))
     for code in [1, 2]:
-        data = encoder.strings(["1" * 65536]) + halves
-        name = f"sparse-every-{FLOATS[SPARSE_CODES[code]]}"
-        yield Written(name, encoder.seal(Header(SPARSE, code, count=65536), [], data))
+        form = SPARSE_CODES[code]
+        for name, with_values in [("plain", encoder.values_as_they_are), ("apart", encoder.values_apart)]:
+            data = with_values(encoder.string("1" * 65536), halves, form)
+            frame = encoder.seal(Header(SPARSE, code, count=65536), [], data)
+            yield Written(f"sparse-every-{FLOATS[form]}-{name}", frame)
     for codec in [SPARSE, NONE]:
         frame = encoder.seal(Header(codec, 0, decoder.AVERAGE, 3), [], b"")
         yield kept(Written(f"average-sparse-empty-{codec}", frame))
     # What encoders do not do, and decoders take: numbers that are not finite, zeros that are sent, other forms of
-    # strings, an average that would be smaller dense, or is of one.
+    # strings and values, an average that would be smaller dense, or is of one.
     odd = library.floats(bytes.fromhex("0000807f 000080ff 0000c07f 00000000 00000080"))
     yield kept(Written("odd-sparse-values", encoder.push_of_sparse([None, *odd, None])))
     yield kept(Written("odd-gspar-values", encoder.push_of_parts([PLUS, *odd, None], 0.5)))
-    for name, string in [("k-0", plain("0" * 300)), ("marked", rice(1, "0", 300, [0] * 300)),
-                         ("k-16", rice(16, "0", 300, [0] * 300))]:
+    for name, string in [("plain", plain("0" * 300)), ("marked", rice(1, "0", 300, [0] * 300)),
+                         ("form-3", rice(3, "0", 300, [0] * 300))]:
         frame = encoder.seal(Header(SPARSE, count=300), [], encoder.bytes_of_bits(string))
         yield kept(Written(f"odd-sparse-{name}", frame))
-    for k in range(1, 17):  # the last of as many elements as a string can ask about
-        data = encoder.bytes_of_bits(rice(k, "1", SPARSE_CHUNK, [SPARSE_CHUNK - 1])) + bytes(4)
-        frame = encoder.seal(Header(SPARSE, count=SPARSE_CHUNK), [], data[:-1] + b"\x40")
-        yield kept(Written(f"odd-sparse-last-{k}", frame), k == 16)
-    strings = [rice(3, "0", 5, [1, 0]), rice(1, "1", 3, [0, 0]), rice(2, "0", 1, [])]
-    payload = encoder.bytes_of_bits("".join(strings)) + library.bytes_of_floats([1.0, 2.0])
+    for form in [1, 2, 3]:  # the last of as many elements as a string can ask about
+        string = rice(form, "1", SPARSE_CHUNK, [SPARSE_CHUNK - 1])
+        data = encoder.values_as_they_are(string, library.bytes_of_floats([2.0]), NONE)
+        frame = encoder.seal(Header(SPARSE, count=SPARSE_CHUNK), [], data)
+        yield kept(Written(f"odd-sparse-last-{form}", frame), form == 3)
+    for code, form in SPARSE_CODES.items():
+        # Values in the longer form, and a largest exponent field that none has; its strings in any form.
+        data = encoder.pack_floats(form, [1.0, -1.5, 2.0, 0.0, 1.25, 1e-7])
+        rests, exponents = encoder.cut_values(data, form)
+        width, rest = decoder.FIELDS[form][1], encoder.bytes_of_bits("".join(rests))
+        chunks = [("plain", encoder.values_as_they_are(plain("1" * 6), data, form))]
+        for largest in [max(exponents) + 1, 2**width - 1]:
+            parts, left = [plain("1" * 6), "1", encoder.number(largest, width)], exponents
+            for x in decoder.exponents_asked(largest):
+                bits = encoder.bits_where(lambda field: field < x, left)
+                parts += [encoder.in_form(x % 4, "01"[x // 4 % 2], bits)] if bits else []
+                left = [field for field in left if field < x]
+            parts.append(encoder.numbers(encoder.exponents_in_the_end(exponents, largest), width))
+            chunks.append((f"apart-{largest}", encoder.bytes_of_bits("".join(parts)) + rest))
+        for name, data in chunks:
+            frame = encoder.seal(Header(SPARSE, code, count=6), [], data)
+            yield kept(Written(f"odd-sparse-{FLOATS[form]}-{name}", frame))
+        # Nothing but zeros, though 3 fields are asked about.
+        strings = [plain("11"), "1", encoder.number(3, width), plain("11") * 3]
+        minus_zeros = encoder.bytes_of_bits((decoder.FIELDS[form][0] * "0" + "1") * 2)
+        frame = encoder.seal(Header(SPARSE, code, count=2), [], encoder.bytes_of_bits("".join(strings)) + minus_zeros)
+        yield kept(Written(f"odd-sparse-{FLOATS[form]}-zeros", frame))
+    strings = "".join([rice(3, "0", 5, [1, 0]), rice(1, "1", 3, [0, 0]), rice(2, "0", 1, [])])
+    payload = encoder.values_as_they_are(strings, library.bytes_of_floats([1.0, 2.0]), NONE)
     yield kept(Written("odd-gspar-strings", encoder.seal(Header(GSPAR, count=5), [0.5], payload)))
     for n_workers in [1, 32767]:
         header = Header(SPARSE, 0, decoder.AVERAGE, n_workers, count=9)

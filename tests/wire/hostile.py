@@ -8,9 +8,10 @@ import sys
 
 import encoder
 import library
-from decoder import (AVERAGE, BASE3, BF16, CHUNK, ENTROPY, F16, GAPS, GSPAR, LEVELS, MASK, MINUS, MIXED, NONE, PACKED,
-                     PLUS, PRIVATE, RADIX, SPARSE, SPARSE_CHUNK, TERNARY, TWO_BIT, Header, bytewise_shape, tight_shape)
-from encoder import bytes_of_bits, number, plain, rice
+from decoder import (AVERAGE, BASE3, BF16, CHUNK, ENTROPY, F16, FIELDS, FLOAT_BYTES, GAPS, GSPAR, LEVELS, MASK, MINUS,
+                     MIXED, NONE, PACKED, PLUS, PRIVATE, RADIX, SPARSE, SPARSE_CHUNK, SPARSE_CODES, TERNARY, TWO_BIT,
+                     Header, bytewise_shape, tight_shape)
+from encoder import bytes_of_bits, number, plain, rice, rice_code, rice_head
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hostile")
 VALUES = [1, 0, -1, -1, 0, 1, 1]
@@ -149,33 +150,56 @@ def push_chunks():
         yield f"mask-{name}", push(MASK, table((0, False, data))), says
 
 
+def long_length(form, length, m):
+    """A string of m bits whose count would have `length` bits; what follows could be read."""
+    return number(form, 2) + "1" + number(length, m.bit_length().bit_length()) + number(0, length) + "10" * 40
+
+
+def long_count(c, m):
+    return rice_head(1, "1", c, m) + "10" * c
+
+
+TOO_LONG, TOO_MANY = "a count longer", "more marked"
+
+
 def strings():
     """Gaps: what is wrong with their strings of bits."""
-    first = plain("1" * 4 + "0" * 23)  # four bytes, and four nonzeros
-    cases = [(f"k-{k}", 27, rice(k, "1", 27, [0]) + plain("0"), "above 16") for k in range(17, 32)]
-    cases.append(("second-k-17", 27, plain("1" + "0" * 26) + rice(17, "1", 1, [0]), "above 16"))
-    for name, n, k, distances in [
-            ("count-28", 27, 1, [0] * 28), ("count-31", 27, 1, [0] * 31), ("count-3", 2, 1, [0] * 3),
-            ("past-1", 1, 1, [1]), ("past-the-end", 27, 1, [27]), ("second-past-the-end", 27, 1, [13, 13]),
-            ("far-past-the-end", 27, 16, [1 << 20]), ("past-2^32", 27, 16, [1 << 32])]:
-        cases.append((name, n, rice(k, "1", n, distances) + plain("1"), "past the end"))
+    first = plain("1" * 8 + "0" * 22)  # four bytes, and eight nonzeros
+    cases = [(f"length-{length}-of-{m}-form-{form}", m, long_length(form, length, m), TOO_LONG) for form, length, m in [
+        (1, 3, 2), (2, 3, 3), (1, 5, 8), (2, 6, 8), (3, 7, 8), (1, 5, 15), (1, 6, 30), (2, 6, 30), (3, 6, 30),
+        (1, 7, 31), (1, 7, 32), (1, 7, 63), (1, 9, 128), (1, 15, 255), (1, 17, 65535), (1, 18, 65536), (2, 31, 65536)]]
+    cases.append(("second-length-5", 30, first + long_length(1, 5, 8), TOO_LONG))
+    for m, c in [(2, 3), (4, 5), (4, 7), (8, 9), (8, 15), (27, 28), (27, 31), (30, 31), (65535, 65536), (65536, 65537),
+                 (65536, 131071)]:
+        says = TOO_LONG if c.bit_length() > m.bit_length() else TOO_MANY
+        cases.append((f"count-{c}-of-{m}", m, long_count(c, m), says))
+    cases.append(("second-count-9", 30, first + long_count(9, 8), TOO_MANY))
+    for name, n, form, distances in [
+            ("past-1", 1, 1, [1]), ("past-the-end", 27, 1, [27]), ("past-the-end-2", 27, 2, [27]),
+            ("past-the-end-3", 27, 3, [27]), ("second-past-the-end", 27, 1, [13, 13]), ("of-all-past-the-end", 5, 1,
+            [0, 0, 0, 0, 1]), ("far-past-the-end", 27, 3, [1 << 12]), ("past-2^32", CHUNK, 3, [1 << 32])]:
+        cases.append((name, n, rice(form, "1", n, distances) + plain("1"), "past the end"))
     cases += [
         ("zeros-past-the-end", 27, rice(1, "0", 27, [27]) + plain("1" * 27), "past the end"),
-        ("signs-past-the-end", 27, first + rice(1, "1", 4, [4]), "past the end"),
+        ("signs-past-the-end", 30, first + rice(1, "1", 8, [8]), "past the end"),
         ("empty", 27, "", "cut short"),
-        ("ends-in-first", 27, first[:24], "cut short"),
-        ("ends-before-signs", 27, first, "cut short"),
-        ("ends-in-signs", 27, first + plain("000"), "cut short"),
-        ("ends-in-k", 25, plain("1" * 25), "cut short"),
-        ("ends-before-v", 22, plain("1" * 22) + number(1, 5), "cut short"),
-        ("ends-in-count", 27, first + rice(1, "1", 4, [0])[:8], "cut short"),
-        ("ends-in-zeros", 27, first + rice(1, "1", 4, [99])[:16], "cut short"),
-        ("ends-in-low-bits", 27, first + rice(16, "1", 4, [0])[:16], "cut short"),
-        ("padding", 27, first + plain("0101") + "0000001", "padding is not 0"),
+        ("ends-in-first", 30, first[:24], "cut short"),
+        ("ends-before-signs", 30, first, "cut short"),
+        ("ends-in-signs", 30, first + plain("000000"), "cut short"),
+        ("ends-in-form", 29, plain("1" * 29), "cut short"),
+        ("ends-before-v", 28, plain("1" * 28) + number(1, 2), "cut short"),
+        ("ends-before-length", 27, plain("1" * 27) + rice_head(1, "1", 16, 27)[:3], "cut short"),
+        ("ends-in-length", 26, plain("1" * 26) + rice_head(1, "1", 16, 26)[:4], "cut short"),
+        ("ends-before-count", 24, plain("1" * 24) + rice_head(1, "1", 16, 24)[:6], "cut short"),
+        ("ends-in-count", 22, plain("1" * 22) + rice_head(1, "1", 16, 22)[:8], "cut short"),
+        ("ends-before-zeros", 24, plain("1" * 24) + rice_head(1, "1", 1, 24), "cut short"),
+        ("ends-in-zeros", 30, first + rice(1, "1", 8, [99])[:16], "cut short"),
+        ("ends-in-low-bits", 30, first + rice(3, "1", 8, [0])[:8], "cut short"),
+        ("padding", 30, first + plain("0" * 8) + "000001", "padding is not 0"),
         ("padding-first", 5, plain("0" * 5) + "1", "padding is not 0"),
-        ("long", 27, first + plain("0101") + "0" * 15, "too long"),
-        ("long-of-ones", 27, first + plain("0101") + "0" * 7 + "1" * 8, "too long"),
-        ("long-no-padding", 27, plain("0" * 27) + "0" * 8, "too long")]
+        ("long", 30, first + plain("0" * 8) + "0" * 14, "too long"),
+        ("long-of-ones", 30, first + plain("0" * 8) + "0" * 6 + "1" * 8, "too long"),
+        ("long-no-padding", 30, plain("0" * 30) + "0" * 8, "too long")]
     for name, n, bits, says in cases:
         yield f"gaps-{name}", sealed(Header(TERNARY, GAPS, count=n), table((0, False, bytes_of_bits(bits)))), says
 
@@ -226,8 +250,8 @@ def compressed():
     yield "zstd-of-mask", push(MASK, zstd(b"\1" + bytes(49))), "signs: cut short"
     yield "zstd-of-gaps-long", push(GAPS, zstd(encoder.gaps([0] * 400) + b"\0")), "too long"
     yield "zstd-of-gaps-a-million", push(GAPS, zstd(bytes(1000000))), "longer than its values"
-    many = bytes_of_bits(rice(1, "1", CHUNK, [0] * (2 * CHUNK - 1)))
-    yield "zstd-of-gaps-count-131071", push(GAPS, zstd(many), n=CHUNK), "past the end"
+    many = bytes_of_bits(long_count(2 * CHUNK - 1, CHUNK))
+    yield "zstd-of-gaps-count-131071", push(GAPS, zstd(many), n=CHUNK), TOO_MANY
     yield "zstd-not-compressed", push(TWO_BIT, bytes([0x55] * 100)), "not one zstd frame"
 
 
@@ -260,24 +284,32 @@ def averages():
             ("tight", 302, encoder.radix(digits, 5, tight_shape(5)), "wrong length")]:
         yield f"radix-zstd-{name}", average(RADIX, table((0, True, zstd(content))), ENTROPY, n=n), says
 
-    parts = [plain(bits) for bits in ["1011011", "01100", "110", "10", "10", "1"]]  # 3, 0, -3, -1, 0, 2, 1
+    # 3, 0, -3, -1, 0, 2, 1 and four more zeros: 36 bits
+    asked = ["10110110000", "01100", "110", "10", "10", "1"]
+    parts, n = list(map(plain, asked)), len(asked[0])
     levels = bytes_of_bits("".join(parts))
-    for name, workers, data, says in [
-            ("empty", 3, b"", "cut short"), ("cut", 3, levels[:-1], "cut short"),
-            ("no-signs", 3, bytes_of_bits("".join(parts[:1])), "cut short"),
-            ("of-more-workers", 4, levels, "cut short"), ("of-fewer-workers", 2, levels, "too long"),
-            ("of-one-worker", 1, levels, "too long"), ("long", 3, levels + b"\0", "too long"),
-            ("padding", 3, levels[:-1] + bytes([levels[-1] | 0x80]), "padding is not 0"),
-            *[(f"k-17-{i}", 3, bytes_of_bits("".join(parts[:i]) + rice(17, "1", m, [0]) + 40 * "0"), "above 16")
-              for i, m in enumerate([7, 5, 3, 2, 2, 1])],
-            *[(f"past-{i}", 3, bytes_of_bits("".join(parts[:i]) + rice(1, "1", m, [m]) + 40 * "0"), "past the end")
-              for i, m in enumerate([7, 5, 3, 2, 2, 1])]]:
-        yield f"levels-{name}", average(LEVELS, table((0, False, data)), workers=workers), says
-    yield "levels-no-table", average(LEVELS, levels, workers=3), "table: "
-    yield "levels-code-in-table", average(LEVELS, table((LEVELS, False, levels)), workers=3), "a code in a frame"
+    cases = [
+        ("empty", 3, b"", "cut short"), ("cut", 3, levels[:-1], "cut short"),
+        ("no-signs", 3, bytes_of_bits("".join(parts[:1])), "cut short"),
+        ("of-more-workers", 4, levels, "cut short"), ("of-fewer-workers", 2, levels, "too long"),
+        ("of-one-worker", 1, levels, "too long"), ("long", 3, levels + b"\0", "too long"),
+        ("padding", 3, levels[:-1] + bytes([levels[-1] | 0x80]), "padding is not 0")]
+    for i, m in enumerate(map(len, asked)):
+        for name, bits, says in [("length", long_length(1, m.bit_length() + 1, m), TOO_LONG),
+                                 ("count", long_count(m + 1, m), TOO_MANY),
+                                 ("past", rice(1, "1", m, [m]) + 40 * "0", "past the end")]:
+            # Counts of 1 and 3, and lengths of 1, 4 to 7 bits can be no larger: all ones already.
+            can = {"length": m.bit_length() & m.bit_length() + 1, "count": m & m + 1}
+            if can.get(name, True):
+                cases.append((f"{name}-{i}", 3, bytes_of_bits("".join(parts[:i]) + bits), says))
+    for name, workers, data, says in cases:
+        yield f"levels-{name}", average(LEVELS, table((0, False, data)), workers=workers, n=n), says
+    yield "levels-no-table", average(LEVELS, levels, workers=3, n=n), "table: "
+    yield "levels-code-in-table", average(LEVELS, table((LEVELS, False, levels)), workers=3, n=n), "a code in a frame"
     for name, data in [("zstd", zstd(levels)), ("zstd-bit", levels)]:
-        yield f"levels-{name}", average(LEVELS, table((0, True, data)), ENTROPY, workers=3), "levels in a zstd frame"
-        mixed = average(MIXED, table((LEVELS, True, data)), ENTROPY, workers=3)
+        frame = average(LEVELS, table((0, True, data)), ENTROPY, workers=3, n=n)
+        yield f"levels-{name}", frame, "levels in a zstd frame"
+        mixed = average(MIXED, table((LEVELS, True, data)), ENTROPY, workers=3, n=n)
         yield f"levels-mixed-{name}", mixed, "levels in a zstd frame"
     zeros = table((0, False, bytes_of_bits(plain("0" * 7))))
     yield "levels-of-1025-workers", average(LEVELS, zeros, workers=1025), "too many workers"
@@ -301,7 +333,7 @@ def sparse_headers():
                 ("bucket-1024", 20, struct.pack("<I", 1024), "only ternary"),
                 ("workers", 6, b"\2", "a push of several"),
                 ("begin", 24, b"\1", "not aligned"), ("payload-huge", 40, struct.pack("<Q", 1 << 62), "shorter than"),
-                ("count-0", 32, b"\0", "do not add up"), ("count-less", 32, b"\3", "values: wrong length"),
+                ("count-0", 32, b"\0", "do not add up"), ("count-less", 32, b"\3", "strings: "),
                 ("count-more", 32, struct.pack("<Q", 70), "strings: "),
                 ("count-huge", 32, struct.pack("<Q", 1 << 34), "more elements")]:
             yield f"{kind}-{name}", resealed(good, at, new), says
@@ -327,7 +359,7 @@ def sparse_headers():
                     ("minus-infinite", float("-inf")), ("nan", float("nan"))]:
         yield f"gspar-q-{name}", encoder.push_of_parts(PARTS, q), "a scaler is"
     frame = sealed(Header(GSPAR, count=N), encoder.sparse(PARTS, GSPAR), [])
-    yield "gspar-q-absent", resealed(frame, 40, struct.pack("<Q", len(frame) - 60)), "values: wrong length"
+    yield "gspar-q-absent", resealed(frame, 40, struct.pack("<Q", len(frame) - 60)), "strings: "
     yield "gspar-q-cut", resealed(sealed(Header(GSPAR, count=0), b"", [0.5])[:59], 40, bytes(8)), "shorter than it says"
 
 
@@ -339,60 +371,135 @@ def sparse_chunks():
     def gspar(data, n=N):
         return sealed(Header(GSPAR, count=n), data, [0.5])
 
-    for code in range(3):
-        data, size = encoder.sparse(ELEMENTS, code=code), 4 if code == 0 else 2
-        for name, altered in [("short", data[:-1]), ("long", data + b"\0"), ("value-short", data[:-size]),
-                              ("value-long", data + bytes(size)), ("no-values", data[:-3 * size])]:
-            yield f"sparse-{code}-{name}", push(altered, code=code), "values: wrong length"
-        other = encoder.sparse(ELEMENTS, code=(code + 1) % 3)
-        if len(other) != len(data):
-            yield f"sparse-{code}-other-values", push(other, code=code), "values: wrong length"
+    kinds = [("", encoder.values_as_they_are, "values: wrong length", "values: wrong length"),
+             ("apart-", encoder.values_apart, "cut short", "too long")]
+    for kind, with_values, less, more in kinds:
+        for code, form in SPARSE_CODES.items():
+            data, size = encoder.chunk_of_sparse(ELEMENTS, SPARSE, form, with_values), FLOAT_BYTES[form]
+            for name, altered, says in [
+                    ("short", data[:-1], less), ("long", data + b"\0", more), ("value-short", data[:-size], less),
+                    ("value-long", data + bytes(size), more), ("no-values", data[:-2 * size], less)]:
+                yield f"sparse-{kind}{code}-{name}", push(altered, code=code), says
+            other = encoder.chunk_of_sparse(ELEMENTS, SPARSE, SPARSE_CODES[(code + 1) % 3], with_values)
+            if len(other) != len(data):
+                says = more if len(other) > len(data) else less
+                yield f"sparse-{kind}{code}-other-values", push(other, code=code), says
+        data = encoder.chunk_of_sparse(PARTS, GSPAR, NONE, with_values)
+        for name, altered, says in [
+                ("short", data[:-1], less), ("long", data + b"\0", more), ("value-short", data[:-4], less),
+                ("value-long", data + bytes(4), more), ("values-of-all", data + bytes(8), more),
+                ("no-values", data[:-7], less)]:
+            yield f"gspar-{kind}{name}", gspar(altered), says
     yield "sparse-nothing", push(b""), "more elements"
     yield "sparse-empty-long", push(b"\0", n=0), "do not add up"
     yield "gspar-empty-long", gspar(b"\0", n=0), "do not add up"
     yield "gspar-nothing", gspar(b""), "more elements"
-    data = encoder.sparse(PARTS, GSPAR)
-    for name, altered in [("short", data[:-1]), ("long", data + b"\0"), ("value-short", data[:-4]),
-                          ("value-long", data + bytes(4)), ("values-of-all", data + bytes(8)),
-                          ("no-values", data[:-8])]:
-        yield f"gspar-{name}", gspar(altered), "values: wrong length"
-
-    first = plain("1" * 3 + "0" * 24)
-    for k in range(17, 32):
-        yield f"sparse-k-{k}", push(bytes_of_bits(rice(k, "1", 27, [0]) + 40 * "0"), n=27), "above 16"
+    first = plain("1" * 8 + "0" * 22)
+    for form, length, m in [(1, 6, 27), (2, 6, 27), (3, 7, 27), (1, 18, SPARSE_CHUNK // 2 - 1), (1, 19, CHUNK - 1),
+                            (2, 20, CHUNK), (3, 31, CHUNK)]:
+        bits = long_length(form, length, m)
+        yield f"sparse-length-{length}-of-{m}-form-{form}", push(bytes_of_bits(bits), n=m), TOO_LONG
     for name, n, bits, says in [
-            ("count-28", 27, rice(1, "1", 27, [0] * 28), "past the end"),
+            ("count-28", 27, long_count(28, 27), TOO_MANY),
             ("past-the-end", 27, rice(1, "1", 27, [27]), "past the end"),
             ("second-past-the-end", 27, rice(1, "1", 27, [13, 13]), "past the end"),
             ("zeros-past-the-end", 27, rice(1, "0", 27, [27]), "past the end"),
-            ("past-2^32", 27, rice(16, "1", 27, [1 << 32]), "past the end"),
-            ("past-65536", 65537, rice(16, "1", 65537, [65537]), "past the end"),
-            ("count-65537", 65536, rice(1, "0", 65536, [0] * 65537), "past the end"),
-            ("past-262143", SPARSE_CHUNK, rice(16, "1", SPARSE_CHUNK, [SPARSE_CHUNK]), "past the end"),
-            ("count-262145", SPARSE_CHUNK, rice(1, "0", SPARSE_CHUNK, [0] * (SPARSE_CHUNK + 1)), "past the end"),
-            ("count-narrow", SPARSE_CHUNK, number(1, 5) + "1" + number(0, 17), "cut short"),
-            ("ends-in-string", 27, first[:24], "cut short"), ("ends-in-k", SPARSE_CHUNK, plain("0" * 3), "cut short"),
-            ("ends-in-count", 27, rice(1, "1", 27, [0])[:8], "cut short"),
-            ("ends-in-zeros", 27, rice(1, "1", 27, [99])[:24], "cut short"),
-            ("ends-in-low-bits", 27, rice(16, "1", 27, [0])[:24], "cut short"),
-            ("padding-last", 7, plain("0" * 7) + "0001", "padding is not 0"),
+            ("past-2^32", SPARSE_CHUNK, rice(3, "1", SPARSE_CHUNK, [1 << 32]), "past the end"),
+            ("past-65536", 65537, rice(3, "1", 65537, [65537]), "past the end"),
+            ("count-65537", 65536, long_count(65537, 65536), TOO_MANY),
+            ("past-262143", SPARSE_CHUNK, rice(1, "1", SPARSE_CHUNK, [SPARSE_CHUNK]), "past the end"),
+            ("count-262145", SPARSE_CHUNK, long_count(SPARSE_CHUNK + 1, SPARSE_CHUNK), TOO_MANY),
+            ("count-narrow", SPARSE_CHUNK, rice_head(1, "1", SPARSE_CHUNK, SPARSE_CHUNK)[:24], "cut short"),
+            ("ends-in-string", 30, first[:24], "cut short"),
+            ("ends-before-v", SPARSE_CHUNK, number(1, 2), "cut short"),
+            ("ends-in-length", SPARSE_CHUNK, rice_head(3, "1", 9, SPARSE_CHUNK)[:7], "cut short"),
+            ("ends-in-count", 27, rice_head(1, "1", 16, 27)[:8], "cut short"),
+            ("ends-in-zeros", 27, rice(1, "1", 27, [399])[:24], "cut short"),
+            ("ends-in-low-bits", 27, rice(3, "1", 27, [0])[:8], "cut short"),
+            ("padding-last", 7, plain("0" * 7) + "0000001", "padding is not 0"),
             ("padding-first", 7, plain("0" * 7) + "1", "padding is not 0")]:
         yield f"sparse-{name}", push(bytes_of_bits(bits), n=n), says
-    yield "sparse-padding-before-values", push(bytes_of_bits(plain("1000000") + "0001") + bytes(4)), "padding is not 0"
-
-    strings, sizes = [plain("1" * 4 + "0" * 3), plain("1010"), plain("01")], [7, 4, 2]
-    for i, m in enumerate(sizes):
+    # Twenty elements, of which nine are sent, of which one has a value of its own: 43 bits.
+    asked = ["1" * 9 + "0" * 11, "1" + "0" * 8, "10" * 4]
+    strings = list(map(plain, asked))
+    for i, m in enumerate(map(len, asked)):
         before = "".join(strings[:i])
-        yield f"gspar-k-17-{i}", gspar(bytes_of_bits(before + rice(17, "1", m, [0]) + 80 * "0")), "above 16"
-        yield f"gspar-past-{i}", gspar(bytes_of_bits(before + rice(1, "1", m, [m]) + 80 * "0")), "past the end"
-        if i > 0:  # no larger number than 7 fits its bits
-            too_many = bytes_of_bits(before + rice(1, "1", m, [0] * (m + 1)))
-            yield f"gspar-too-many-{i}", gspar(too_many), "past the end"
+        too_long, too_many = long_length(1, m.bit_length() + 1, m), long_count(m + 1, m)
+        yield f"gspar-length-{i}", gspar(bytes_of_bits(before + too_long), n=20), TOO_LONG
+        yield f"gspar-too-many-{i}", gspar(bytes_of_bits(before + too_many), n=20), TOO_MANY
+        past = bytes_of_bits(before + rice(1, "1", m, [m]) + 80 * "0")
+        yield f"gspar-past-{i}", gspar(past, n=20), "past the end"
         full_bytes = (len(before + strings[i]) - 1) // 8
-        yield f"gspar-ends-in-{i}", gspar(bytes_of_bits("".join(strings))[:full_bytes]), "cut short"
-    whole = "".join(strings)
+        yield f"gspar-ends-in-{i}", gspar(bytes_of_bits("".join(strings))[:full_bytes], n=20), "cut short"
+    whole = "".join(strings) + "0"
     for name, more in [("first", "1"), ("last", (-len(whole) - 1) % 8 * "0" + "1")]:
-        yield f"gspar-padding-{name}", gspar(bytes_of_bits(whole + more) + bytes(8)), "padding is not 0"
+        yield f"gspar-padding-{name}", gspar(bytes_of_bits(whole + more) + bytes(4), n=20), "padding is not 0"
+    of_none = plain("1" * 5) + plain("0" * 5) + plain("10101")  # 21 bits, and no values
+    yield "gspar-bit-of-no-values", gspar(bytes_of_bits(of_none + "1"), n=5), "padding is not 0"
+    yield "gspar-no-values-long", gspar(bytes_of_bits(of_none + "000") + b"\0", n=5), "too long"
+
+
+def sparse_values():
+    """What is wrong with values, most of them with their exponents apart."""
+    def push(n, bits, rest=b"", code=0):
+        return sealed(Header(SPARSE, code, count=n), bytes_of_bits(bits) + rest, [])
+
+    six, nine, ten = plain("1" + "0" * 5), plain("1" * 9), plain("1" * 10)  # bits: a byte, 11, 12
+    yield "values-end-before-bit", push(6, six), "cut short"
+    yield "values-as-they-are-none", push(6, six + "0"), "values: wrong length"
+    for code, form in SPARSE_CODES.items():
+        fraction_bits, width = FIELDS[form]
+        size, largest = FLOAT_BYTES[form], number(2**width - 1, width)
+        name = f"values-{code}"
+        for padding in ("1", 3 * "0" + "1"):
+            frame = push(9, nine + "0" + padding, bytes(9 * size), code)
+            yield f"{name}-as-they-are-padding-{len(padding)}", frame, "padding is not 0"
+        yield f"{name}-end-before-largest", push(5, plain("1" * 5) + "1", code=code), "cut short"
+        yield f"{name}-end-in-largest", push(27, plain("1" * 27) + "1" + "1" * 2, code=code), "cut short"
+        yield f"{name}-end-before-string", push(15 - width, plain("1" * (15 - width)) + "1" + largest[:-2] + "00",
+                                                code=code), "cut short"
+        # The largest field: strings that all answer 1, as long as there are any bits; in either form.
+        for kind, string in [("plain", plain("1" * 9)), ("coded", rice(1, "0", 9, []))]:
+            for n_strings in (1, 15, 16):  # after the last of these the fields follow
+                bits = nine + "1" + largest + string * n_strings
+                frame = push(9, bits + "0" * (-len(bits) % 8) if kind == "coded" else bits, code=code)
+                yield f"{name}-run-out-of-{kind}-{n_strings}", frame, "cut short"
+        # Fields in the end: more than 16 below the largest.
+        for e in sorted({17, 20, 2**width - 1}):
+            strings = nine + "1" + number(e, width) + plain("0" * 7 + "11") + plain("11") * 15
+            for at, fields in enumerate([[e - 15, 0], [0, e - 15], [2**width - 1, 0]]):
+                bits = strings + "".join(number(x, width) for x in fields)
+                frame = push(9, bits, bytes(9 * (fraction_bits + 1) // 8 + 1), code)
+                yield f"{name}-in-the-end-{e}-{at}", frame, "that a string asked about"
+            bits = strings + number(0, width) + number(0, width)
+            yield f"{name}-ends-in-the-end-{e}", push(9, bits[:(len(bits) - 1) // 8 * 8], code=code), "cut short"
+            yield f"{name}-after-the-end-{e}", push(9, bits + -len(bits) % 8 * "0", b"", code), "cut short"
+        whole = nine + "1" + number(3, width) + plain("1" * 9) + plain("01" * 4 + "1")  # two fields are asked about
+        last = plain("00001")
+        one = rice(1, "1", 5, [4])
+        fields = (fraction_bits + 1) * 9
+        for kind, string, says in [
+                ("too-long", long_length(1, 7, 9), TOO_LONG), ("too-many", long_count(10, 9), TOO_MANY),
+                ("past-the-end", rice(1, "1", 9, [9]) + "0" * 200, "past the end")]:
+            yield f"{name}-first-{kind}", push(9, nine + "1" + number(3, width) + string, code=code), says
+            third = {"too-long": number(1, 2) + "1" + number(0, 2), "too-many": long_count(6, 5),
+                     "past-the-end": rice(1, "1", 5, [5]) + "0" * 200}[kind]
+            if kind != "too-long":  # five bits have no longer count
+                yield f"{name}-third-{kind}", push(9, whole + third, code=code), says
+        for kind, string in [("plain", last), ("coded", one)]:
+            bits = whole + string
+            pad = -len(bits) % 8
+            good = bytes_of_bits(bits), bytes_of_bits("01" * (fields // 2) + "0" * (fields % 2))
+            yield f"{name}-{kind}-no-fractions", push(9, bits, code=code), "cut short"
+            yield f"{name}-{kind}-fractions-short", push(9, bits, good[1][:-1], code), "cut short"
+            yield f"{name}-{kind}-long", push(9, bits, good[1] + b"\0", code), "too long"
+            yield f"{name}-{kind}-as-many-as-plain", push(9, bits, bytes(9 * size), code), "too long"
+            for at in sorted({0, pad - 1}) if pad else []:
+                frame = push(9, bits + "0" * at + "1", good[1], code)
+                yield f"{name}-{kind}-padding-{at}", frame, "padding is not 0"
+            for at in [0, -fields % 8 - 1] if fields % 8 else []:
+                frame = push(9, bits, bytes_of_bits("0" * (fields + at) + "1"), code)
+                yield f"{name}-{kind}-last-padding-{at}", frame, "padding is not 0"
 
 
 def sparse_tables():
@@ -421,11 +528,20 @@ def sparse_tables():
                 ("payload-long", struct.pack("<II", a, b) + full + last + b"\0", "do not add up"),
                 ("swapped", struct.pack("<II", b, a) + last + full, "cut short")]:
             yield f"{kind}-table-{name}", sealed(Header(codec, count=two), payload, scalers), says
+        # As above, of two values with their exponents apart.
+        full, last = [encoder.sparse([None] * n + [1.0, -1.0], codec) for n in (SPARSE_CHUNK - 2, 7)]
+        a, b = len(full), len(last)
+        for name, sizes, says in [
+                ("first-longer", (a + 1, b - 1), "too long"), ("first-shorter", (a - 1, b + 1), "cut short"),
+                ("value-moved", (a - 3, b + 3), "cut short")]:
+            frame = sealed(Header(codec, count=two), struct.pack("<II", *sizes) + full + last, scalers)
+            yield f"{kind}-table-apart-{name}", frame, says
         # One chunk has no table, also where ternary has several.
         for n in (N, CHUNK + 1):
             data = encoder.sparse([None] * (n - 1) + [1.0], codec)
-            says = "strings: cut short" if codec == GSPAR and n > N else "values: wrong length"
-            yield f"{kind}-table-not-due-{n}", sealed(Header(codec, count=n), entry(len(data)) + data, scalers), says
+            frame = sealed(Header(codec, count=n), entry(len(data)) + data, scalers)
+            yield f"{kind}-table-not-due-{n}", frame, "strings: "
+        says = "strings: cut short" if codec == GSPAR else "values: wrong length"
         parts = [encoder.sparse([None] * n, codec) for n in (CHUNK, 1)]
         payload = b"".join(map(entry, map(len, parts))) + b"".join(parts)
         yield f"{kind}-chunks-of-ternary", sealed(Header(codec, count=CHUNK + 1), payload, scalers), says
@@ -434,7 +550,7 @@ def sparse_tables():
 def all_cases():
     """(name, frame, what the decoder here says of it)"""
     for group in [headers, float_frames, push_chunks, strings, tables, compressed, averages, sparse_headers,
-                  sparse_chunks, sparse_tables]:
+                  sparse_chunks, sparse_values, sparse_tables]:
         yield from group()
 
 

@@ -2,9 +2,11 @@
  * sparse too, or dense where that is smaller. */
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/threads.h"
 #include "codec/kernels.h"
 #include "codec/select_kernels.h"
 #include "codec/sparse/sparse.h"
+#include "codec/sparse/values.h"
 #include "wire/bytes.h"
 
 #include <math.h>
@@ -49,23 +51,60 @@ static gw_status check_frame(const struct gw_frame *frame)
             }                                                                                   \
     } while (0)
 
-/* Reads all chunks in order and shows each. */
-static gw_status each_chunk(gw_context *context, const struct gw_frame *frame,
-                            void (*show)(const struct gw_frame *, uint64_t c, const struct gw_sparse_chunk *, void *user), void *user)
+/* ---- reading on the context's threads ---------------------------------------------------------------- */
+
+/* Where each chunk of a frame begins in its payload, and the last one ends. NULL: no memory. */
+static size_t *offsets_of(gw_context *context, const struct gw_frame *frame)
 {
-    struct gw_sparse_scratch *scratch;
-    GW_TRY(gw_sparse_scratch_create(context, &scratch));
-    gw_status status = GW_OK;
-    size_t at = 0;
-    for (uint64_t c = 0, n_chunks = gw_sparse_n_chunks(frame); c < n_chunks && status == GW_OK; c++) {
-        struct gw_sparse_chunk chunk;
-        size_t begin = gw_sparse_chunk_begin(frame, c, &at);
-        status = gw_sparse_read(frame, c, begin, at, scratch, &chunk);
-        if (status == GW_OK)
-            show(frame, c, &chunk, user);
+    uint64_t n_chunks = gw_sparse_n_chunks(frame);
+    size_t at = 0, *offsets = gw_alloc(context, n_chunks + 1, sizeof *offsets);
+    for (uint64_t c = 0; offsets && c < n_chunks; c++) {
+        offsets[c] = gw_sparse_chunk_begin(frame, c, &at);
+        offsets[c + 1] = at;
     }
-    gw_sparse_scratch_destroy(context, scratch);
-    return status;
+    return offsets;
+}
+
+struct readers {
+    gw_context *context;
+    const struct gw_frame *frames;
+    uint32_t n_frames, n_slots;
+    size_t **offsets; /* of each frame */
+    struct gw_sparse_scratch **scratch; /* of each slot */
+};
+
+static void readers_fini(struct readers *readers)
+{
+    for (uint32_t i = 0; readers->offsets && i < readers->n_frames; i++)
+        gw_free(readers->context, readers->offsets[i]);
+    for (uint32_t i = 0; readers->scratch && i < readers->n_slots; i++)
+        gw_sparse_scratch_destroy(readers->context, readers->scratch[i]);
+    gw_free(readers->context, readers->offsets);
+    gw_free(readers->context, readers->scratch);
+}
+
+/* To be finished whatever is returned. */
+static gw_status readers_init(struct readers *readers, gw_context *context, const struct gw_frame *frames, uint32_t n_frames)
+{
+    *readers = (struct readers){.context = context, .frames = frames, .n_frames = n_frames};
+    readers->n_slots = gw_sparse_n_chunks(frames) > 1 ? gw_thread_count(context) : 1;
+    readers->offsets = gw_calloc(context, n_frames, sizeof *readers->offsets);
+    readers->scratch = gw_calloc(context, readers->n_slots, sizeof *readers->scratch);
+    if (!readers->offsets || !readers->scratch)
+        return GW_ERR_MEMORY;
+    for (uint32_t i = 0; i < n_frames; i++) {
+        readers->offsets[i] = offsets_of(context, &frames[i]);
+        if (!readers->offsets[i])
+            return GW_ERR_MEMORY;
+    }
+    for (uint32_t i = 0; i < readers->n_slots; i++)
+        GW_TRY(gw_sparse_scratch_create(context, &readers->scratch[i]));
+    return GW_OK;
+}
+
+static gw_status read_chunk(const struct readers *readers, uint32_t r, uint64_t c, uint32_t slot, struct gw_sparse_chunk *chunk)
+{
+    return gw_sparse_read(&readers->frames[r], c, readers->offsets[r][c], readers->offsets[r][c + 1], readers->scratch[slot], chunk);
 }
 
 static float slope_of(const struct gw_frame *frame)
@@ -73,27 +112,58 @@ static float slope_of(const struct gw_frame *frame)
     return frame->codec == GW_WIRE_GSPAR ? gw_get_float(frame->scalers) : 0;
 }
 
-static void expand(const struct gw_frame *frame, uint64_t c, const struct gw_sparse_chunk *chunk, void *user)
+struct decoding {
+    struct readers readers;
+    float *out;
+};
+
+static gw_status decode_chunk(uint64_t c, uint32_t slot, void *user)
 {
-    float *out = (float *)user + c * GW_SPARSE_CHUNK;
-    if (!chunk->exact) {
-        gw_select_kernels_now()->expand(chunk->kept, chunk->n, chunk->values, chunk->n_values, false, out);
-        return;
+    struct decoding *decoding = user;
+    struct gw_sparse_chunk chunk;
+    GW_TRY(read_chunk(&decoding->readers, 0, c, slot, &chunk));
+    float *out = decoding->out + c * GW_SPARSE_CHUNK;
+    if (!chunk.exact) {
+        gw_select_kernels_now()->expand(chunk.kept, chunk.n, chunk.values, chunk.n_values, false, out);
+        return GW_OK;
     }
-    gw_kernels_now()->expand(chunk->kept, chunk->negative, chunk->n, slope_of(frame), false, out);
-    const float *value = chunk->values;
-    FOR_EACH_BIT(chunk->exact, (chunk->n + 63) / 64, i, out[i] = *value++;);
+    gw_kernels_now()->expand(chunk.kept, chunk.negative, chunk.n, slope_of(decoding->readers.frames), false, out);
+    const float *value = chunk.values;
+    FOR_EACH_BIT(chunk.exact, (chunk.n + 63) / 64, i, out[i] = *value++;);
+    return GW_OK;
 }
 
 static gw_status decode(gw_context *context, const struct gw_frame *frame, float *out)
 {
-    return each_chunk(context, frame, expand, out);
+    struct decoding decoding = {.out = out};
+    gw_status status = readers_init(&decoding.readers, context, frame, 1);
+    if (status == GW_OK)
+        status = gw_parallel_try(context, gw_sparse_n_chunks(frame), decode_chunk, &decoding);
+    readers_fini(&decoding.readers);
+    return status;
 }
 
-static void count_signs(const struct gw_frame *frame, uint64_t c, const struct gw_sparse_chunk *chunk, void *user)
+/* ---- reports ----------------------------------------------------------------------------------------- */
+
+/* Reads all chunks in order and shows each. */
+static gw_status each_chunk(gw_context *context, const struct gw_frame *frame,
+                            void (*show)(const struct gw_frame *, const struct gw_sparse_chunk *, void *user), void *user)
+{
+    struct readers readers;
+    gw_status status = readers_init(&readers, context, frame, 1);
+    for (uint64_t c = 0, n_chunks = gw_sparse_n_chunks(frame); c < n_chunks && status == GW_OK; c++) {
+        struct gw_sparse_chunk chunk;
+        status = read_chunk(&readers, 0, c, 0, &chunk);
+        if (status == GW_OK)
+            show(frame, &chunk, user);
+    }
+    readers_fini(&readers);
+    return status;
+}
+
+static void count_signs(const struct gw_frame *frame, const struct gw_sparse_chunk *chunk, void *user)
 {
     uint64_t *counts = (uint64_t *)user + frame->workers, signs[3] = {0, 0, 0};
-    (void)c;
     for (uint32_t i = 0; i < chunk->n_values; i++) {
         float x = chunk->values[i];
         signs[1 + (x > 0) - (x < 0)]++;
@@ -113,36 +183,55 @@ static gw_status symbols(gw_context *context, const struct gw_frame *frame, uint
     return each_chunk(context, frame, count_signs, counts);
 }
 
-static void add_parts(const struct gw_frame *frame, uint64_t c, const struct gw_sparse_chunk *chunk, void *user)
+struct spending {
+    gw_frame_parts *out;
+    uint64_t exponents[256]; /* how often each occurs */
+};
+
+static void add_parts(const struct gw_frame *frame, const struct gw_sparse_chunk *chunk, void *user)
 {
-    gw_frame_parts *out = user;
-    (void)frame;
-    (void)c;
+    struct spending *spending = user;
+    gw_frame_parts *out = spending->out;
     out->n_sent += chunk->n_kept;
     out->n_values += chunk->n_values;
     out->position_bits += chunk->position_bits;
     out->sign_bits += chunk->sign_bits;
-    out->value_bits += 8 * (uint64_t)chunk->value_bytes;
+    out->value_bits += chunk->value_bits;
+    for (uint32_t i = 0; i < chunk->n_values; i++)
+        spending->exponents[gw_value_exponent(gw_sparse_value_type(frame), chunk->values[i])]++;
 }
 
 static gw_status parts(gw_context *context, const struct gw_frame *frame, gw_frame_parts *out)
 {
-    return each_chunk(context, frame, add_parts, out);
+    struct spending spending = {.out = out};
+    GW_TRY(each_chunk(context, frame, add_parts, &spending));
+    double n = (double)out->n_values;
+    out->value_entropy_bits = n * gw_value_rest_bits(gw_sparse_value_type(frame));
+    for (uint32_t e = 0; e < 256; e++)
+        if (spending.exponents[e])
+            out->value_entropy_bits += (double)spending.exponents[e] * log2(n / (double)spending.exponents[e]);
+    return GW_OK;
 }
 
 /* ---- the owner's sum ------------------------------------------------------------------------- */
 
-struct summing {
-    const struct gw_frame *frames;
-    uint32_t n_frames;
-    size_t *ends;                          /* where the last chunk of each frame ended */
-    struct gw_sparse_scratch *scratch;
-    float sum[GW_SPARSE_CHUNK];            /* 0 between chunks */
-    uint64_t kept[GW_SPARSE_WORDS];        /* of the average */
+/* What one thread adds in. */
+struct sum {
+    float sum[GW_SPARSE_CHUNK];     /* 0 between chunks */
+    uint64_t kept[GW_SPARSE_WORDS]; /* of the average */
     float values[GW_SPARSE_CHUNK];
 };
 
-static void add(struct summing *s, const struct gw_frame *frame, const struct gw_sparse_chunk *chunk)
+struct summing {
+    struct readers readers;
+    struct sum **sums; /* of each slot */
+    const struct gw_frame *average;
+    uint64_t first;    /* chunk that a wave begins with */
+    size_t stride, *sizes; /* of a wave's chunks */
+    uint8_t *wave, *to; /* chunk first + i goes to to + i * stride; wave: a wave's bytes, where it has several */
+};
+
+static void add(struct sum *s, const struct gw_frame *frame, const struct gw_sparse_chunk *chunk)
 {
     uint32_t n_words = (chunk->n + 63) / 64;
     if (!chunk->exact) {
@@ -159,23 +248,23 @@ static void add(struct summing *s, const struct gw_frame *frame, const struct gw
         s->kept[w] |= chunk->kept[w];
 }
 
-/* Averages chunk c: the bitmap of elements that are not 0, and their values. Returns how many. */
-static gw_status average_chunk(struct summing *s, uint64_t c, uint32_t *n_kept)
+/* Averages chunk c: the bitmap of elements that are not 0, and their values. */
+static gw_status average_chunk(const struct summing *summing, uint64_t c, uint32_t slot, uint32_t *n_kept)
 {
-    struct gw_sparse_chunk chunk = {.n = 0};
-    memset(s->kept, 0, sizeof s->kept);
+    const struct readers *readers = &summing->readers;
+    struct sum *s = summing->sums[slot];
     gw_status status = GW_OK;
-    for (uint32_t r = 0; r < s->n_frames && status == GW_OK; r++) {
-        const struct gw_frame *frame = &s->frames[r];
-        size_t begin = gw_sparse_chunk_begin(frame, c, &s->ends[r]);
-        status = gw_sparse_read(frame, c, begin, s->ends[r], s->scratch, &chunk);
+    memset(s->kept, 0, sizeof s->kept);
+    for (uint32_t r = 0; r < readers->n_frames && status == GW_OK; r++) {
+        struct gw_sparse_chunk chunk;
+        status = read_chunk(readers, r, c, slot, &chunk);
         if (status == GW_OK)
-            add(s, frame, &chunk);
+            add(s, &readers->frames[r], &chunk);
     }
     uint32_t n = 0;
-    float divisor = (float)s->n_frames;
+    float divisor = (float)readers->n_frames;
     FOR_EACH_BIT(s->kept, GW_SPARSE_WORDS, i, {
-        float mean = s->n_frames > 1 ? s->sum[i] / divisor : s->sum[i];
+        float mean = readers->n_frames > 1 ? s->sum[i] / divisor : s->sum[i];
         s->sum[i] = 0;
         s->values[n] = mean;
         n += mean != 0; /* what cancelled is not sent */
@@ -185,42 +274,96 @@ static gw_status average_chunk(struct summing *s, uint64_t c, uint32_t *n_kept)
     return status;
 }
 
-/* One chunk's average after the other: dense where `dense`, else sparse. *fits false: sparse is not smaller than dense. */
-static gw_status write_average(struct summing *s, bool dense, uint8_t *dst, struct gw_frame *average, bool *fits)
+static gw_status write_sparse_chunk(uint64_t i, uint32_t slot, void *user)
+{
+    const struct summing *summing = user;
+    uint64_t c = summing->first + i, left = summing->average->count - c * GW_SPARSE_CHUNK;
+    uint32_t n_kept;
+    GW_TRY(average_chunk(summing, c, slot, &n_kept));
+    /* Written as a frame of this chunk alone. */
+    struct gw_frame one = {.codec = GW_WIRE_SPARSE, .code = GW_VALUE_F32, .count = left < GW_SPARSE_CHUNK ? left : GW_SPARSE_CHUNK};
+    const struct sum *s = summing->sums[slot];
+    gw_sparse_write(&(struct gw_sparse_source){.kept = s->kept, .values = s->values}, summing->readers.scratch[slot],
+                    summing->to + i * summing->stride - GW_HEADER_BYTES, &one);
+    summing->sizes[i] = one.payload_bytes;
+    return GW_OK;
+}
+
+static gw_status write_dense_chunk(uint64_t c, uint32_t slot, void *user)
+{
+    const struct summing *summing = user;
+    uint64_t left = summing->average->count - c * GW_SPARSE_CHUNK, n = left < GW_SPARSE_CHUNK ? left : GW_SPARSE_CHUNK;
+    uint8_t *out = summing->to + 4 * c * GW_SPARSE_CHUNK;
+    uint32_t n_kept, next = 0;
+    GW_TRY(average_chunk(summing, c, slot, &n_kept));
+    const struct sum *s = summing->sums[slot];
+    memset(out, 0, 4 * n);
+    FOR_EACH_BIT(s->kept, GW_SPARSE_WORDS, i, gw_put_float(out + 4 * (size_t)i, s->values[next++]););
+    return GW_OK;
+}
+
+/* *fits false: sparse is not smaller than dense. */
+static gw_status write_sparse(struct summing *s, uint8_t *payload, struct gw_frame *average, bool *fits)
 {
     uint64_t n_chunks = gw_sparse_n_chunks(average);
-    uint8_t *payload = dst + GW_HEADER_BYTES;
+    uint32_t per_wave = s->readers.n_slots;
     size_t at = n_chunks > 1 ? 4 * n_chunks : 0, most = 4 * (size_t)average->count;
-    *fits = true;
-    for (uint64_t c = 0; c < n_chunks; c++) {
-        uint32_t n_kept;
-        GW_TRY(average_chunk(s, c, &n_kept));
-        uint64_t left = average->count - c * GW_SPARSE_CHUNK, n = left < GW_SPARSE_CHUNK ? left : GW_SPARSE_CHUNK;
-        if (dense) {
-            uint8_t *out = payload + 4 * c * GW_SPARSE_CHUNK;
-            uint32_t next = 0;
-            memset(out, 0, 4 * n);
-            FOR_EACH_BIT(s->kept, GW_SPARSE_WORDS, i, gw_put_float(out + 4 * (size_t)i, s->values[next++]););
-            continue;
-        }
-        /* Written as a frame of this chunk alone, in a place that may be larger than what is left: the bound has a chunk more. */
-        struct gw_frame one = {.codec = GW_WIRE_SPARSE, .code = GW_VALUE_F32, .count = n};
-        if (at + 4 * (size_t)n_kept >= most) {
-            *fits = false;
-            return GW_OK;
-        }
-        gw_sparse_write(&(struct gw_sparse_source){.kept = s->kept, .values = s->values}, s->scratch,
-                        payload + at - GW_HEADER_BYTES, &one);
-        if (n_chunks > 1)
-            gw_put32(payload + 4 * c, (uint32_t)one.payload_bytes);
-        at += one.payload_bytes;
-        if (at >= most) {
-            *fits = false;
-            return GW_OK;
+    for (s->first = 0; s->first < n_chunks; s->first += per_wave) {
+        uint64_t n = n_chunks - s->first < per_wave ? n_chunks - s->first : per_wave;
+        s->to = s->wave ? s->wave + GW_HEADER_BYTES : payload + at;
+        GW_TRY(gw_parallel_try(s->readers.context, n, write_sparse_chunk, s));
+        for (uint64_t i = 0; i < n; i++) {
+            *fits = at + s->sizes[i] < most;
+            if (!*fits)
+                return GW_OK;
+            if (s->wave)
+                memcpy(payload + at, s->to + i * s->stride, s->sizes[i]);
+            if (n_chunks > 1)
+                gw_put32(payload + 4 * (s->first + i), (uint32_t)s->sizes[i]);
+            at += s->sizes[i];
         }
     }
-    average->payload_bytes = dense ? most : at;
+    average->payload_bytes = at;
     return GW_OK;
+}
+
+static gw_status write_dense(struct summing *s, uint8_t *payload, struct gw_frame *average)
+{
+    s->to = payload;
+    average->codec = GW_WIRE_NONE;
+    average->payload_bytes = 4 * (size_t)average->count;
+    return gw_parallel_try(s->readers.context, gw_sparse_n_chunks(average), write_dense_chunk, s);
+}
+
+static gw_status summing_init(struct summing *s, gw_context *context, const struct gw_frame *frames, uint32_t n)
+{
+    GW_TRY(readers_init(&s->readers, context, frames, n));
+    uint32_t n_slots = s->readers.n_slots;
+    s->sums = gw_calloc(context, n_slots, sizeof *s->sums);
+    s->sizes = gw_alloc(context, n_slots, sizeof *s->sizes);
+    if (!s->sums || !s->sizes)
+        return GW_ERR_MEMORY;
+    for (uint32_t i = 0; i < n_slots; i++) {
+        s->sums[i] = gw_calloc(context, 1, sizeof **s->sums);
+        if (!s->sums[i])
+            return GW_ERR_MEMORY;
+    }
+    if (n_slots > 1) {
+        s->stride = GW_HEADER_BYTES + gw_sparse_bound(GW_WIRE_SPARSE, GW_SPARSE_CHUNK);
+        s->wave = gw_alloc(context, n_slots, s->stride);
+    }
+    return n_slots == 1 || s->wave ? GW_OK : GW_ERR_MEMORY;
+}
+
+static void summing_fini(struct summing *s)
+{
+    gw_context *context = s->readers.context;
+    for (uint32_t i = 0; s->sums && i < s->readers.n_slots; i++)
+        gw_free(context, s->sums[i]);
+    gw_free(context, s->sums);
+    gw_free(context, s->sizes);
+    gw_free(context, s->wave);
+    readers_fini(&s->readers);
 }
 
 static size_t reduce_bound(const struct gw_frame *first, uint32_t n)
@@ -234,26 +377,17 @@ static gw_status reduce(gw_context *context, const struct gw_frame *frames, uint
                         struct gw_frame *average)
 {
     (void)options;
-    struct summing *s = gw_calloc(context, 1, sizeof *s);
-    if (!s)
-        return GW_ERR_MEMORY;
     *average = (struct gw_frame){.codec = GW_WIRE_SPARSE, .code = GW_VALUE_F32, .flags = GW_FLAG_AVERAGE, .workers = n,
                                  .tensor_id = average->tensor_id, .step = average->step, .begin = average->begin,
                                  .count = average->count};
-    s->frames = frames;
-    s->n_frames = n;
-    s->ends = gw_alloc(context, n, sizeof *s->ends);
-    gw_status status = s->ends ? gw_sparse_scratch_create(context, &s->scratch) : GW_ERR_MEMORY;
+    struct summing s = {.average = average};
     bool fits = true;
+    gw_status status = summing_init(&s, context, frames, n);
     if (status == GW_OK)
-        status = write_average(s, false, dst, average, &fits);
-    if (status == GW_OK && !fits) {
-        average->codec = GW_WIRE_NONE;
-        status = write_average(s, true, dst, average, &fits);
-    }
-    gw_sparse_scratch_destroy(context, s->scratch);
-    gw_free(context, s->ends);
-    gw_free(context, s);
+        status = write_sparse(&s, dst + GW_HEADER_BYTES, average, &fits);
+    if (status == GW_OK && !fits)
+        status = write_dense(&s, dst + GW_HEADER_BYTES, average);
+    summing_fini(&s);
     return status;
 }
 

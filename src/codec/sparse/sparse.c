@@ -2,13 +2,15 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "codec/kernels.h"
+#include "codec/sparse/values.h"
 #include "codec/strings.h"
-#include "wire/float16.h"
 
 struct gw_sparse_scratch {
     uint64_t kept[GW_SPARSE_WORDS], exact[GW_SPARSE_WORDS], negative[GW_SPARSE_WORDS], rest[GW_SPARSE_WORDS];
     uint64_t string[GW_SPARSE_WORDS + 1];
     float values[GW_SPARSE_CHUNK];
+    uint64_t marks[2][GW_SPARSE_WORDS];
+    uint8_t exponents[GW_SPARSE_CHUNK];
 };
 
 gw_status gw_sparse_scratch_create(gw_context *context, struct gw_sparse_scratch **out)
@@ -22,9 +24,9 @@ void gw_sparse_scratch_destroy(gw_context *context, struct gw_sparse_scratch *sc
     gw_free(context, scratch);
 }
 
-static size_t value_bytes(const struct gw_frame *frame)
+static struct gw_sparse_exponents exponents_of(struct gw_sparse_scratch *scratch)
 {
-    return frame->codec == GW_WIRE_SPARSE && frame->code != GW_VALUE_F32 ? 2 : 4;
+    return (struct gw_sparse_exponents){scratch->string, {scratch->marks[0], scratch->marks[1]}, scratch->exponents};
 }
 
 static uint32_t chunk_elems(const struct gw_frame *frame, uint64_t c)
@@ -47,26 +49,15 @@ static size_t table_bytes(const struct gw_frame *frame)
 
 size_t gw_sparse_bound(uint8_t wire_id, uint64_t n)
 {
-    /* A string of m bits takes at most m + 5. gspar has three: of all elements, of the kept, of those without a value. */
+    /* A string of m bits takes at most m + 2. gspar has three: of all elements, of the kept, of those without a value. Values take
+     * at most a bit more than they have. */
     uint64_t n_chunks = gw_div_up(n, GW_SPARSE_CHUNK), strings = wire_id == GW_WIRE_GSPAR ? 3 : 1;
-    return 4 * n_chunks + (size_t)((strings * (n + 5 * n_chunks) + 7) / 8 + n_chunks) + 4 * (size_t)n;
+    return 4 * n_chunks + (size_t)((strings * (n + 2 * n_chunks) + n_chunks + 7) / 8 + n_chunks) + 4 * (size_t)n;
 }
 
 static uint32_t count_ones(const uint64_t *words, uint32_t n_words)
 {
     return (uint32_t)gw_kernels_now()->count(words, n_words);
-}
-
-static uint8_t *put_values(const struct gw_frame *frame, const float *values, uint32_t n, uint8_t *dst)
-{
-    size_t width = value_bytes(frame);
-    for (uint32_t i = 0; i < n; i++) {
-        if (width == 4)
-            gw_put_float(dst + 4 * (size_t)i, values[i]);
-        else
-            gw_put16(dst + 2 * (size_t)i, frame->code == GW_VALUE_BF16 ? gw_to_bf16(values[i]) : gw_to_f16(values[i]));
-    }
-    return dst + width * n;
 }
 
 void gw_sparse_write(const struct gw_sparse_source *source, struct gw_sparse_scratch *scratch, uint8_t *dst, struct gw_frame *frame)
@@ -75,6 +66,7 @@ void gw_sparse_write(const struct gw_sparse_source *source, struct gw_sparse_scr
     uint8_t *payload = dst + gw_frame_head_bytes(frame->n_scalers), *at = payload + table_bytes(frame);
     const uint8_t *end = payload + gw_sparse_bound(frame->codec, frame->count);
     const float *values = source->values;
+    struct gw_sparse_exponents exponents = exponents_of(scratch);
     for (uint64_t c = 0; c < n_chunks; c++) {
         const uint64_t *kept = source->kept + c * GW_SPARSE_WORDS;
         uint32_t n = chunk_elems(frame, c), n_words = (n + 63) / 64, n_kept = count_ones(kept, n_words), n_values = n_kept;
@@ -89,7 +81,7 @@ void gw_sparse_write(const struct gw_sparse_source *source, struct gw_sparse_scr
             gw_string_put(&writer, scratch->rest, n_kept - n_values, negative, n_words, scratch->string, &negatives);
         }
         uint8_t *begin = at;
-        at = put_values(frame, values, n_values, gw_bits_finish(&writer));
+        at = gw_sparse_put_values(&writer, gw_sparse_value_type(frame), values, n_values, &exponents);
         values += n_values;
         if (n_chunks > 1)
             gw_put32(payload + 4 * c, (uint32_t)(at - begin));
@@ -102,18 +94,6 @@ size_t gw_sparse_chunk_begin(const struct gw_frame *frame, uint64_t c, size_t *a
     size_t table = table_bytes(frame), begin = c ? *at : table;
     *at = table ? begin + gw_get32(frame->payload + 4 * c) : frame->payload_bytes;
     return begin;
-}
-
-static void get_values(const struct gw_frame *frame, const uint8_t *src, uint32_t n, float *values)
-{
-    if (value_bytes(frame) == 4) {
-        memcpy(values, src, 4 * (size_t)n);
-        return;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        uint16_t half = gw_get16(src + 2 * (size_t)i);
-        values[i] = frame->code == GW_VALUE_BF16 ? gw_from_bf16(half) : gw_from_f16(half);
-    }
 }
 
 gw_status gw_sparse_read(const struct gw_frame *frame, uint64_t c, size_t begin, size_t end, struct gw_sparse_scratch *scratch,
@@ -136,14 +116,7 @@ gw_status gw_sparse_read(const struct gw_frame *frame, uint64_t c, size_t begin,
         chunk->exact = scratch->exact;
         chunk->negative = scratch->negative;
     }
-    size_t strings = (size_t)((reader.at + 7) / 8), values = value_bytes(frame) * chunk->n_values;
-    if (end - begin != strings + values)
-        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u elements has %zu bytes; the %u it sends take %zu", n, end - begin,
-                       chunk->n_kept, strings + values);
-    if (reader.at % 8 && reader.src[reader.at / 8] >> (reader.at % 8))
-        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk's positions are padded with bits that are not 0");
-    get_values(frame, frame->payload + begin + strings, chunk->n_values, scratch->values);
+    struct gw_sparse_exponents exponents = exponents_of(scratch);
     chunk->values = scratch->values;
-    chunk->value_bytes = values;
-    return GW_OK;
+    return gw_sparse_get_values(&reader, gw_sparse_value_type(frame), chunk->n_values, &exponents, scratch->values, &chunk->value_bits);
 }

@@ -1,6 +1,7 @@
 /* Frames of tensors of which few elements are sent: docs/wire-format.md, "Sparse frames". What topk, uniform and gspar have in
  * common: which elements are sent stands in strings of bits near their entropy, then come values.
  *   sparse.c   slices to payloads and back
+ *   values.c   the values of a chunk
  *   frames.c   the records of the two wire codecs: checks, decoding, and the owner's sum
  */
 #ifndef GW_CODEC_SPARSE_H
@@ -20,6 +21,12 @@ struct gw_sparse_source {
     const float *values;              /* of the kept elements (gspar: the exact ones) in order; of code BF16 and F16 already rounded */
 };
 
+/* Of the values in a frame of codec sparse or gspar. */
+static inline enum gw_value_type gw_sparse_value_type(const struct gw_frame *frame)
+{
+    return frame->codec == GW_WIRE_SPARSE ? (enum gw_value_type)frame->code : GW_VALUE_F32;
+}
+
 /* The most bytes the payload of n elements takes. */
 size_t gw_sparse_bound(uint8_t wire_id, uint64_t n);
 
@@ -36,9 +43,9 @@ void gw_sparse_write(const struct gw_sparse_source *source, struct gw_sparse_scr
 struct gw_sparse_chunk {
     const uint64_t *kept, *exact, *negative; /* the latter two of gspar, else NULL */
     uint32_t n, n_kept, n_values;
-    uint32_t position_bits, sign_bits; /* of the strings; the rest is values and padding */
+    uint32_t position_bits, sign_bits; /* of the strings */
+    uint64_t value_bits;               /* the rest but for padding */
     const float *values;
-    size_t value_bytes;                   /* that they take in the payload */
 };
 
 uint64_t gw_sparse_n_chunks(const struct gw_frame *frame);

@@ -18,7 +18,8 @@ static uint64_t words_of(uint64_t n)
     return n / 64 + 2;
 }
 
-/* Every element is sent with probability `share`; with codec gspar one in five of these has its own value. */
+/* Every element is sent with probability `share`; with codec gspar one in five of these has its own value. Where many are sent, one
+ * in 32 is tiny, and one in 64 is 0. */
 static struct slice slice_of(uint8_t codec, uint8_t code, uint64_t n, double share, uint64_t seed)
 {
     struct slice s = {.n = n, .q = 0.625f};
@@ -39,6 +40,8 @@ static struct slice slice_of(uint8_t codec, uint8_t code, uint64_t n, double sha
         s.n_kept++;
         bool own = codec == GW_WIRE_SPARSE || numbers_below(&numbers, 5) == 0;
         float x = numbers_bell(&numbers);
+        if (share >= 0.3 && i % 32 == 7)
+            x = i % 64 == 7 ? 0 : 0x1p-20f * x;
         if (own) {
             x = codec == GW_WIRE_SPARSE && code == GW_VALUE_BF16  ? gw_from_bf16(gw_to_bf16(x))
                 : codec == GW_WIRE_SPARSE && code == GW_VALUE_F16 ? gw_from_f16(gw_to_f16(x))
@@ -125,29 +128,33 @@ static double entropy_of(double p)
     return p > 0 && p < 1 ? -p * log2(p) - (1 - p) * log2(1 - p) : 0;
 }
 
-/* DESIGN 4.2: positions (absent, A, B) cost at most 5 % more than their entropy. (With fewer than some hundred elements sent the
- * heads of strings, 40 to 50 bits, weigh more.) */
+/* DESIGN 4.2: positions (absent, A, B) cost at most 5 % more than their entropy. So do exponents, but for the largest and the heads
+ * of their strings. */
 static void positions_are_near_their_entropy(void **state)
 {
     (void)state;
     const double densities[] = {0.001, 0.002, 0.005, 0.01, 0.03, 0.1};
     for (size_t k = 0; k < N_KINDS; k += 3)
         for (size_t d = 0; d < 6; d++)
-            for (uint64_t n = densities[d] < 0.002 ? 262144 : 65536; n <= 1048576; n *= 4) {
+            for (uint64_t n = 65536; n <= 1048576; n *= 4) {
                 struct slice s = slice_of(kinds[k].codec, 0, n, densities[d], d + n);
                 struct whole_frame frame = frame_of_slice(kinds[k].codec, 0, &s, 0);
                 gw_frame_info info;
                 assert_int_equal(gw_frame_parse(frame.bytes, frame.size, &info), GW_OK);
                 gw_frame_parts parts;
                 assert_int_equal(gw_frame_read_parts(NULL, frame.bytes, frame.size, &parts), GW_OK);
-                assert_true(parts.sparse && parts.n_sent == s.n_kept && parts.n_values == s.n_values && parts.value_bits == 32 * s.n_values);
+                assert_true(parts.sparse && parts.n_sent == s.n_kept && parts.n_values == s.n_values);
                 assert_int_equal(parts.head_bits + parts.position_bits + parts.sign_bits + parts.value_bits, 8 * frame.size);
                 double p = (double)s.n_kept / (double)n, a = (double)s.n_values / (double)s.n_kept;
                 double least = (double)n * entropy_of(p) + (double)s.n_kept * entropy_of(a);
-                double bits = 8.0 * (double)(info.payload_bytes - 4 * s.n_values) - (double)(s.n_kept - s.n_values);
+                double bits = (double)parts.position_bits;
                 CHECK(fabs(parts.position_entropy_bits - least) < 1e-6 * least, "entropy %g", parts.position_entropy_bits);
                 CHECK(bits < 1.05 * least, "%s, %llu elements, %g of them: %g bits of positions, entropy %g, %.2f %% over", info.codec,
                       (unsigned long long)n, densities[d], bits, least, 100 * (bits / least - 1));
+                double exponents = (double)parts.value_bits - 24.0 * (double)s.n_values, chunks = (double)n / GW_SPARSE_CHUNK + 1,
+                       levels = 9 + 16.0 * 10, information = parts.value_entropy_bits - 24.0 * (double)s.n_values;
+                CHECK(exponents < 1.05 * information + chunks * levels, "%s, %llu values: %g bits of exponents, entropy %g", info.codec,
+                      (unsigned long long)s.n_values, exponents, information);
                 free(frame.bytes);
                 slice_free(s);
             }
@@ -156,6 +163,7 @@ static void positions_are_near_their_entropy(void **state)
 /* ---- the owner's sum --------------------------------------------------------------------------------- */
 
 static uint32_t n_averages[2]; /* sparse, dense */
+static gw_context *contexts[2]; /* of 2 and 3 threads */
 
 static void check_average(uint8_t codec, uint32_t n_workers, uint64_t n, double share, uint64_t seed)
 {
@@ -192,6 +200,14 @@ static void check_average(uint8_t codec, uint32_t n_workers, uint64_t n, double 
         CHECK(out[i] == expected && !signbit(out[i]) >= (expected == 0), "%u workers, element %llu of %llu: %a, not %a", n_workers,
               (unsigned long long)i, (unsigned long long)n, (double)out[i], (double)expected);
     }
+    for (int c = 0; n > GW_SPARSE_CHUNK && c < 2; c++) { /* the same on more threads */
+        struct whole_frame same = reduce_frames(contexts[c], frames, n_workers, NULL);
+        assert_int_equal(same.size, average.size);
+        assert_memory_equal(same.bytes, average.bytes, same.size);
+        assert_int_equal(gw_decode(contexts[c], average.bytes, average.size, sum, n), GW_OK);
+        assert_memory_equal(sum, out, n * sizeof *out);
+        free(same.bytes);
+    }
     free(average.bytes);
     for (uint32_t r = 0; r < n_workers; r++)
         free(frames[r].bytes);
@@ -203,12 +219,16 @@ static void averages_are_exact(void **state)
 {
     (void)state;
     uint64_t seed = 1;
+    for (uint32_t c = 0; c < 2; c++)
+        contexts[c] = context_of(c + 2);
     for (uint8_t codec = GW_WIRE_SPARSE; codec <= GW_WIRE_GSPAR; codec++)
         for (uint32_t n_workers = 1; n_workers <= 8; n_workers += n_workers < 3 ? 1 : 5)
             for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
                 for (size_t p = 0; p < sizeof shares / sizeof *shares; p++, seed += 10)
                     check_average(codec, n_workers, lengths[l], shares[p], seed);
     assert_true(n_averages[0] > 50 && n_averages[1] > 20);
+    for (uint32_t c = 0; c < 2; c++)
+        gw_context_destroy(contexts[c]);
 }
 
 static void frames_that_disagree_are_refused(void **state)
@@ -310,34 +330,49 @@ static void what_no_encoder_writes_is_refused(void **state)
 {
     (void)state;
     const gw_status no = GW_ERR_FRAME_PAYLOAD, field = GW_ERR_FRAME_FIELD;
-    /* k = 0, 01010: bits 6 and 8 */
-    assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbbb", .codec = GW_WIRE_SPARSE, .count = 5), GW_OK);
-    assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbb", .codec = GW_WIRE_SPARSE, .count = 5), no);
-    assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbbbc", .codec = GW_WIRE_SPARSE, .count = 5), no);
-    assert_int_equal(CRAFTED(0, "\x40\x05" "aaaabbbb", .codec = GW_WIRE_SPARSE, .count = 5), no); /* padding */
-    assert_int_equal(CRAFTED(0, "\x40\x01" "aabb", .codec = GW_WIRE_SPARSE, .code = GW_VALUE_F16, .count = 5), GW_OK);
-    assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbbb", .codec = GW_WIRE_SPARSE, .code = GW_VALUE_BF16, .count = 5), no);
-    assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbbb", .codec = GW_WIRE_SPARSE, .code = 3, .count = 5), field);
-    assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbbb", .codec = GW_WIRE_SPARSE, .flags = GW_FLAG_ENTROPY, .count = 5), field);
-    assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbbb", .codec = GW_WIRE_SPARSE, .flags = GW_FLAG_PRIVATE, .count = 5), field);
-    assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbbb", .codec = GW_WIRE_SPARSE, .bucket = 1, .count = 5), field);
-    assert_int_equal(CRAFTED(0, "\x40\x01" "aaaabbbb", .codec = GW_WIRE_SPARSE, .flags = GW_FLAG_AVERAGE, .workers = 3, .count = 5), GW_OK);
-    assert_int_equal(CRAFTED(0, "\x40\x01" "aabb", .codec = GW_WIRE_SPARSE, .code = GW_VALUE_F16, .flags = GW_FLAG_AVERAGE, .count = 5), field);
+    /* form 0, 01010: bits 3 and 5; then bit 7: values as they are */
+    assert_int_equal(CRAFTED(0, "\x28" "aaaabbbb", .codec = GW_WIRE_SPARSE, .count = 5), GW_OK);
+    assert_int_equal(CRAFTED(0, "\x28" "aaaabbb", .codec = GW_WIRE_SPARSE, .count = 5), no);
+    assert_int_equal(CRAFTED(0, "\x28" "aaaabbbbc", .codec = GW_WIRE_SPARSE, .count = 5), no);
+    assert_int_equal(CRAFTED(0, "\x28\0" "aaaabbbb", .codec = GW_WIRE_SPARSE, .count = 6), GW_OK);
+    assert_int_equal(CRAFTED(0, "\x28\2" "aaaabbbb", .codec = GW_WIRE_SPARSE, .count = 6), no); /* padding */
+    assert_int_equal(CRAFTED(0, "\x28" "aabb", .codec = GW_WIRE_SPARSE, .code = GW_VALUE_F16, .count = 5), GW_OK);
+    assert_int_equal(CRAFTED(0, "\x28" "aaaabbbb", .codec = GW_WIRE_SPARSE, .code = GW_VALUE_BF16, .count = 5), no);
+    assert_int_equal(CRAFTED(0, "\x28" "aaaabbbb", .codec = GW_WIRE_SPARSE, .code = 3, .count = 5), field);
+    assert_int_equal(CRAFTED(0, "\x28" "aaaabbbb", .codec = GW_WIRE_SPARSE, .flags = GW_FLAG_ENTROPY, .count = 5), field);
+    assert_int_equal(CRAFTED(0, "\x28" "aaaabbbb", .codec = GW_WIRE_SPARSE, .flags = GW_FLAG_PRIVATE, .count = 5), field);
+    assert_int_equal(CRAFTED(0, "\x28" "aaaabbbb", .codec = GW_WIRE_SPARSE, .bucket = 1, .count = 5), field);
+    assert_int_equal(CRAFTED(0, "\x28" "aaaabbbb", .codec = GW_WIRE_SPARSE, .flags = GW_FLAG_AVERAGE, .workers = 3, .count = 5), GW_OK);
+    assert_int_equal(CRAFTED(0, "\x28" "aabb", .codec = GW_WIRE_SPARSE, .code = GW_VALUE_F16, .flags = GW_FLAG_AVERAGE, .count = 5), field);
     assert_int_equal(CRAFTED(0, "", .codec = GW_WIRE_SPARSE, .count = 0), GW_OK);
     assert_int_equal(CRAFTED(0, "a", .codec = GW_WIRE_SPARSE, .count = 0), no);
     assert_int_equal(CRAFTED(0, "", .codec = GW_WIRE_SPARSE, .count = 5), no);
-    assert_int_equal(CRAFTED(0, "\x12" "aaaabbbb", .codec = GW_WIRE_SPARSE, .count = 5), no); /* k = 18 */
-    /* then 10 for exact: bits 15 (k 10..14), and one sign, k 17..21, bit 22 */
-    assert_int_equal(CRAFTED(1, "\x40\x81\x40" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), GW_OK);
-    assert_int_equal(CRAFTED(0, "\x40\x81\x40" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), GW_OK);
-    assert_int_equal(CRAFTED(-1, "\x40\x81\x40" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), no);
-    assert_int_equal(CRAFTED(NAN, "\x40\x81\x40" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), no);
-    assert_int_equal(CRAFTED(INFINITY, "\x40\x81\x40" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), no);
-    assert_int_equal(CRAFTED(1, "\x40\x81\xC0" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), no); /* padding */
-    assert_int_equal(CRAFTED(1, "\x40\x81\x40" "aaaabbbb", .codec = GW_WIRE_GSPAR, .count = 5), no);
-    assert_int_equal(CRAFTED(1, "\x40\x81" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), no);
-    assert_int_equal(CRAFTED(1, "\x40\x81\x40" "aaaa", .codec = GW_WIRE_GSPAR, .code = 1, .count = 5), field);
-    assert_int_equal(CRAFTED(1, "\x40\x81\x40" "aaaa", .codec = GW_WIRE_GSPAR, .flags = GW_FLAG_AVERAGE, .workers = 2, .count = 5), field);
+    assert_int_equal(CRAFTED(0, "\0", .codec = GW_WIRE_SPARSE, .count = 5), GW_OK); /* nothing is sent: no bit about values */
+    assert_int_equal(CRAFTED(0, "\x80", .codec = GW_WIRE_SPARSE, .count = 5), no);
+    assert_int_equal(CRAFTED(0, "\x7D" "aaaabbbb", .codec = GW_WIRE_SPARSE, .count = 5), no); /* seven of five */
+    /* exponents apart: at most 1, a string of form 0: only the second is below 1; then two of 3 bytes */
+    assert_int_equal(CRAFTED(0, "\xA8\x01\x08" "aaabbb", .codec = GW_WIRE_SPARSE, .count = 5), GW_OK);
+    assert_int_equal(CRAFTED(0, "\xA8\x01\x08" "aaabb", .codec = GW_WIRE_SPARSE, .count = 5), no);
+    assert_int_equal(CRAFTED(0, "\xA8\x01\x08" "aaabbbb", .codec = GW_WIRE_SPARSE, .count = 5), no);
+    assert_int_equal(CRAFTED(0, "\xA8\x01\x18" "aaabbb", .codec = GW_WIRE_SPARSE, .count = 5), no); /* padding */
+    assert_int_equal(CRAFTED(0, "\xA8\x00" "aaabbb", .codec = GW_WIRE_SPARSE, .count = 5), GW_OK); /* both denormal */
+    assert_int_equal(CRAFTED(0, "\xA8\x02\x8C" "aaabbb", .codec = GW_WIRE_SPARSE, .count = 5), GW_OK); /* both below 2, one below 1 */
+    assert_int_equal(CRAFTED(0, "\xA8\xFF", .codec = GW_WIRE_SPARSE, .count = 5), no);
+    assert_int_equal(CRAFTED(0, "\xA8\x01\x08" "ab", .codec = GW_WIRE_SPARSE, .code = GW_VALUE_BF16, .count = 5), GW_OK);
+    /* halves: an exponent of 5 bits, 8..12; the string 13..16; then twice 11 bits and padding */
+    assert_int_equal(CRAFTED(0, "\xA8\x01\x01" "ab\x3F", .codec = GW_WIRE_SPARSE, .code = GW_VALUE_F16, .count = 5), GW_OK);
+    assert_int_equal(CRAFTED(0, "\xA8\x01\x01" "ab\x7F", .codec = GW_WIRE_SPARSE, .code = GW_VALUE_F16, .count = 5), no);
+    /* gspar: then 10 for exact: bit 9 (form 7, 8), one sign, bit 13 (form 11, 12), and bit 14: values as they are */
+    assert_int_equal(CRAFTED(1, "\x28\x22" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), GW_OK);
+    assert_int_equal(CRAFTED(0, "\x28\x22" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), GW_OK);
+    assert_int_equal(CRAFTED(-1, "\x28\x22" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), no);
+    assert_int_equal(CRAFTED(NAN, "\x28\x22" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), no);
+    assert_int_equal(CRAFTED(INFINITY, "\x28\x22" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), no);
+    assert_int_equal(CRAFTED(1, "\x28\xA2" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), no); /* padding */
+    assert_int_equal(CRAFTED(1, "\x28\x22" "aaaabbbb", .codec = GW_WIRE_GSPAR, .count = 5), no);
+    assert_int_equal(CRAFTED(1, "\x28" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), no);
+    assert_int_equal(CRAFTED(1, "\x28\x22" "aaaa", .codec = GW_WIRE_GSPAR, .code = 1, .count = 5), field);
+    assert_int_equal(CRAFTED(1, "\x28\x22" "aaaa", .codec = GW_WIRE_GSPAR, .flags = GW_FLAG_AVERAGE, .workers = 2, .count = 5), field);
 }
 
 int main(void)

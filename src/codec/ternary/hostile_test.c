@@ -123,18 +123,18 @@ static void masks(void **state)
 static void gap_codes(void **state)
 {
     (void)state;
-    ACCEPTED(.code = CODE_GAPS, .count = 5, PAYLOAD("\3\0\0\0" "\x40\x81\x00")); /* elements 1 and 3, the first negative */
-    REFUSED(.code = CODE_GAPS, .count = 13, PAYLOAD("\3\0\0\0" "\x40\x81\x00"));
-    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\3\0\0\0" "\x40\x81\x80")); /* padding */
-    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\2\0\0\0" "\x40\x01")); /* signs are missing */
-    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\4\0\0\0" "\x40\x81\x00\0"));
-    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\3\0\0\0" "\x51\x81\x00")); /* k */
-    ACCEPTED(.code = CODE_GAPS, .count = 5, PAYLOAD("\3\0\0\0" "\xA1\x0E\x04")); /* gaps 1 and 0: elements 1 and 2 */
-    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\4\0\0\0" "\xA1\xAB\x0A\x04")); /* six of five */
-    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\3\0\0\0" "\x61\x18\x04")); /* element 5 */
-    ACCEPTED(.code = CODE_GAPS, .count = 5, PAYLOAD("\3\0\0\0" "\x61\x08\x04")); /* element 4 */
+    ACCEPTED(.code = CODE_GAPS, .count = 5, PAYLOAD("\2\0\0\0" "\x28\x02")); /* elements 1 and 3, the first negative */
+    REFUSED(.code = CODE_GAPS, .count = 13, PAYLOAD("\2\0\0\0" "\x28\x02"));
+    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\2\0\0\0" "\x28\x82")); /* padding */
+    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\1\0\0\0" "\x28")); /* signs are missing */
+    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\3\0\0\0" "\x28\x02\0"));
+    ACCEPTED(.code = CODE_GAPS, .count = 5, PAYLOAD("\2\0\0\0" "\xD5\x11")); /* gaps 1 and 0: elements 1 and 2 */
+    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\4\0\0\0" "\x5D\x55\x55\x55")); /* six of five */
+    REFUSED(.code = CODE_GAPS, .count = 2, PAYLOAD("\4\0\0\0" "\x1D\x55\x55\x55")); /* a count of three bits, for two */
+    REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\2\0\0\0" "\x8D\x09")); /* element 5 */
+    ACCEPTED(.code = CODE_GAPS, .count = 5, PAYLOAD("\2\0\0\0" "\x8D\x08")); /* element 4 */
     REFUSED(.code = CODE_GAPS, .count = 5, PAYLOAD("\0\0\0\0" ""));
-    ACCEPTED(.code = CODE_GAPS, .count = 5, PAYLOAD("\2\0\0\0" "\x00\x00")); /* no signs where nothing is nonzero */
+    ACCEPTED(.code = CODE_GAPS, .count = 5, PAYLOAD("\1\0\0\0" "\x00")); /* no signs where nothing is nonzero */
 }
 
 static void tables(void **state)
@@ -157,14 +157,14 @@ static void tables(void **state)
     REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\2\0\0\x70" "\x13\x05")); /* mixed in mixed */
     REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\xFF\xFF\xFF\x0F" "\x13\x05"));
     /* bytes that would do as gaps under a code that is not for pushes, or not for averages */
-    ACCEPTED(.code = CODE_MIXED, .count = 5, PAYLOAD("\3\0\0\x30" "\x40\x81\x00"));
-    REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\3\0\0\x40" "\x40\x81\x00"));
-    REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\3\0\0\x60" "\x40\x81\x00"));
-    REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\3\0\0\x70" "\x40\x81\x00"));
+    ACCEPTED(.code = CODE_MIXED, .count = 5, PAYLOAD("\2\0\0\x30" "\x28\x02"));
+    REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\2\0\0\x40" "\x28\x02"));
+    REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\2\0\0\x60" "\x28\x02"));
+    REFUSED(.code = CODE_MIXED, .count = 5, PAYLOAD("\2\0\0\x70" "\x28\x02"));
     REFUSED(.code = CODE_MIXED, TWO, .count = 5, PAYLOAD("\2\0\0\x20" "\0\0"));
-    ACCEPTED(.code = CODE_MIXED, TWO, .count = 5, PAYLOAD("\4\0\0\x60" "\x40\x81\x40\x00"));
-    REFUSED(.code = CODE_MIXED, TWO, .count = 5, PAYLOAD("\4\0\0\x30" "\x40\x81\x40\x00"));
-    REFUSED(.code = CODE_MIXED, TWO, .count = 5, PAYLOAD("\4\0\0\x70" "\x40\x81\x40\x00"));
+    ACCEPTED(.code = CODE_MIXED, TWO, .count = 5, PAYLOAD("\3\0\0\x60" "\x28\x02\x00"));
+    REFUSED(.code = CODE_MIXED, TWO, .count = 5, PAYLOAD("\3\0\0\x30" "\x28\x02\x00"));
+    REFUSED(.code = CODE_MIXED, TWO, .count = 5, PAYLOAD("\3\0\0\x70" "\x28\x02\x00"));
 }
 
 static void fields(void **state)
@@ -225,13 +225,14 @@ static void averages(void **state)
     REFUSED(TWO, .code = CODE_RADIX, .count = 3, PAYLOAD("\x7D"));
     REFUSED(TWO, .code = CODE_RADIX, .count = 3, PAYLOAD("\x7C\0"));
 
-    ACCEPTED(TWO, .code = CODE_LEVELS, .count = 5, PAYLOAD("\4\0\0\0" "\x40\x81\x40\x00")); /* elements 1 and 3: -1 or -2, +1 or +2 */
-    REFUSED(TWO, .code = CODE_LEVELS, .count = 5, PAYLOAD("\3\0\0\0" "\x40\x81\x40")); /* what is below -1 is missing */
-    REFUSED(TWO, .code = CODE_LEVELS, .count = 5, PAYLOAD("\6\0\0\0" "\x40\x81\x40\x10\x04\x01")); /* three levels of two workers */
-    REFUSED(TWO, .code = CODE_LEVELS, .count = 5, PAYLOAD("\4\0\0\0" "\x40\x81\x40\x80")); /* padding */
-    REFUSED(TWO, .code = CODE_LEVELS, .count = 5, PAYLOAD("\4\0\0\0" "\x40\xFD\x40\x00")); /* k */
-    ACCEPTED(TWO, .code = CODE_LEVELS, .count = 5, PAYLOAD("\3\0\0\0" "\x40\x81\x01")); /* both negative: nothing asked of the positive */
-    ACCEPTED(TWO, .code = CODE_LEVELS, .count = 5, PAYLOAD("\2\0\0\0" "\x21\x00")); /* all zero */
+    ACCEPTED(TWO, .code = CODE_LEVELS, .count = 5, PAYLOAD("\3\0\0\0" "\x28\x02\x00")); /* elements 1 and 3: -1 or -2, +1 or +2 */
+    REFUSED(TWO, .code = CODE_LEVELS, .count = 5, PAYLOAD("\2\0\0\0" "\x28\x02")); /* what is below -1 is missing */
+    ACCEPTED(TWO, .code = CODE_LEVELS, .count = 5, PAYLOAD("\3\0\0\0" "\x28\x22\x01"));
+    REFUSED(TWO, .code = CODE_LEVELS, .count = 5, PAYLOAD("\4\0\0\0" "\x28\x22\x01\x00")); /* three levels of two workers */
+    REFUSED(TWO, .code = CODE_LEVELS, .count = 5, PAYLOAD("\3\0\0\0" "\x28\x02\x80")); /* padding */
+    REFUSED(TWO, .code = CODE_LEVELS, .count = 5, PAYLOAD("\4\0\0\0" "\xA8\x0E\x40\x00")); /* a count of three bits, for two */
+    ACCEPTED(TWO, .code = CODE_LEVELS, .count = 5, PAYLOAD("\2\0\0\0" "\x28\x06")); /* both negative: nothing asked of the positive */
+    ACCEPTED(TWO, .code = CODE_LEVELS, .count = 5, PAYLOAD("\1\0\0\0" "\x05")); /* all zero */
     REFUSED(TWO, .code = CODE_LEVELS, .count = 5, PAYLOAD("\0\0\0\0" ""));
     REFUSED(TWO, .code = CODE_MIXED, .count = 3, PAYLOAD("\3\0\0\0" "\2\2\4"));
     ACCEPTED(TWO, .code = CODE_MIXED, .count = 3, PAYLOAD("\3\0\0\x40" "\2\2\4"));
@@ -245,7 +246,7 @@ static void compressed_chunks(void **state)
     for (int code = CODE_2BIT; code <= CODE_RADIX; code++) {
         bool average = code >= CODE_PACKED;
         const uint64_t n = 64;
-        size_t right = code == CODE_2BIT ? 16 : code == CODE_BASE3 ? 13 : code == CODE_MASK ? 8 : code == CODE_GAPS ? 9 : /* k = 0, 64 zeros */ code == CODE_PACKED ? 24 : 22;
+        size_t right = code == CODE_2BIT ? 16 : code == CODE_BASE3 ? 13 : code == CODE_MASK ? 8 : code == CODE_GAPS ? 9 : /* form 0, 64 zeros */ code == CODE_PACKED ? 24 : 22;
         if (code == CODE_RADIX) { /* bytewise: three digits of base 5 in a byte */
             struct gw_radix five = gw_radix_bytewise(5);
             right = gw_radix_bytes(&five, n);
@@ -275,7 +276,7 @@ static void compressed_chunks(void **state)
 static void levels_are_never_compressed(void **state)
 {
     (void)state;
-    static const uint8_t content[9]; /* k = 0, 64 zeros */
+    static const uint8_t content[9]; /* form 0, 64 zeros */
     uint8_t payload[4 + 64];
     struct craft c = {.code = CODE_LEVELS, .count = 64, .payload = payload, .payload_bytes = 13, .flags = GW_FLAG_ENTROPY | GW_FLAG_AVERAGE,
                       .workers = 2};
@@ -294,13 +295,13 @@ static void levels_are_never_compressed(void **state)
 static void levels_are_for_1024_workers(void **state)
 {
     (void)state;
-    struct craft c = {.code = CODE_LEVELS, .count = 5, .payload = (const uint8_t *)"\2\0\0\0" "\0\0", .payload_bytes = 6,
+    struct craft c = {.code = CODE_LEVELS, .count = 5, .payload = (const uint8_t *)"\1\0\0\0" "\0", .payload_bytes = 5,
                       .flags = GW_FLAG_AVERAGE, .workers = 1024};
     reads(GW_OK, __LINE__, c);
     c.workers = 1025;
     reads(GW_ERR_FRAME_FIELD, __LINE__, c);
     c.code = CODE_MIXED;
-    c.payload = (const uint8_t *)"\2\0\0\x60" "\0\0";
+    c.payload = (const uint8_t *)"\1\0\0\x60" "\0";
     reads(GW_ERR_FRAME_PAYLOAD, __LINE__, c);
     c.workers = 1024;
     reads(GW_OK, __LINE__, c);

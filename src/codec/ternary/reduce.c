@@ -128,8 +128,6 @@ struct slot {
     struct ternary_stage stage;         /* pushes */
     struct ternary_sum_scratch scratch; /* averages */
     float *values;                      /* reduce of private scalers: two chunks */
-    gw_status status;
-    char why[256];
 };
 
 /* A loop over chunks on the context's threads. */
@@ -205,31 +203,6 @@ static gw_status job_scratch(struct job *job, uint32_t workers)
     return GW_OK;
 }
 
-/* Sentences belong to the thread that failed; the caller's thread repeats the first slot's. */
-static void keep_error(struct slot *slot, gw_status status)
-{
-    if (status == GW_OK || slot->status < 0)
-        return;
-    slot->status = status;
-    const char *why = gw_last_error();
-    size_t n = strlen(why) < sizeof slot->why - 1 ? strlen(why) : sizeof slot->why - 1;
-    memcpy(slot->why, why, n);
-    slot->why[n] = 0;
-}
-
-static gw_status job_run(struct job *job, uint64_t n, void (*run)(uint64_t, uint32_t, void *))
-{
-    if (job->n_slots > 1)
-        gw_parallel_for(job->context, n, run, job);
-    else
-        for (uint64_t i = 0; i < n; i++)
-            run(i, 0, job);
-    for (uint32_t i = 0; i < job->n_slots; i++)
-        if (job->slots[i].status < 0)
-            return gw_fail(job->slots[i].status, "%s", job->slots[i].why);
-    return GW_OK;
-}
-
 static float scaler_at(const struct gw_frame *frame, uint64_t i)
 {
     return gw_get_float(frame->scalers + 4 * (frame->bucket ? i / frame->bucket : 0));
@@ -253,18 +226,14 @@ static void expand_chunk(const struct gw_frame *frame, const struct ternary_bits
         out[i] = gw_expand_element(bits->nonzero, bits->sign, i, scaler_at(frame, base + i));
 }
 
-static void decode_push(uint64_t c, uint32_t index, void *user)
+static gw_status decode_push(uint64_t c, uint32_t index, void *user)
 {
     struct job *job = user;
     struct slot *slot = &job->slots[index];
     const struct gw_frame *frame = job->frame;
-    if (slot->status < 0)
-        return;
-    gw_status status = unpack_push(frame, job->offsets[0], c, &slot->stage, slot->bits, NULL);
-    if (status == GW_OK)
-        expand_chunk(frame, slot->bits, c * GW_CHUNK, chunk_elems(frame, c), frame->count >= STREAM_ELEMENTS,
-                     job->out + c * GW_CHUNK);
-    keep_error(slot, status);
+    GW_TRY(unpack_push(frame, job->offsets[0], c, &slot->stage, slot->bits, NULL));
+    expand_chunk(frame, slot->bits, c * GW_CHUNK, chunk_elems(frame, c), frame->count >= STREAM_ELEMENTS, job->out + c * GW_CHUNK);
+    return GW_OK;
 }
 
 /* S * (s/N), s/N rounded once. */
@@ -316,7 +285,7 @@ static gw_status decode_levels(const struct job *job, uint64_t c, struct slot *s
     return GW_OK;
 }
 
-static void decode_average(uint64_t c, uint32_t index, void *user)
+static gw_status decode_average(uint64_t c, uint32_t index, void *user)
 {
     struct job *job = user;
     struct slot *slot = &job->slots[index];
@@ -324,22 +293,13 @@ static void decode_average(uint64_t c, uint32_t index, void *user)
     uint64_t base = c * GW_CHUNK, done = 0;
     uint32_t n = chunk_elems(frame, c), workers = frame->workers;
     float *out = job->out + base;
-    if (slot->status < 0)
-        return;
-    gw_status status = GW_OK;
     bool straight = !frame->bucket && !chunk_is_zstd(frame, c);
-    if (straight && chunk_code(frame, c) == CODE_LEVELS) {
-        status = decode_levels(job, c, slot, out);
-        done = n;
-    } else if (straight && chunk_code(frame, c) == CODE_PACKED) {
-        status = decode_packed(job, c, out, &done);
-    }
-    if (status == GW_OK && done < n)
-        status = unpack_average(job, c, slot);
-    if (status < 0) {
-        keep_error(slot, status);
-        return;
-    }
+    if (straight && chunk_code(frame, c) == CODE_LEVELS)
+        return decode_levels(job, c, slot, out);
+    if (straight && chunk_code(frame, c) == CODE_PACKED)
+        GW_TRY(decode_packed(job, c, out, &done));
+    if (done < n)
+        GW_TRY(unpack_average(job, c, slot));
     const uint16_t *digits = slot->scratch.digits;
     while (done < n) {
         uint64_t stop = frame->bucket ? (base + done) / frame->bucket * frame->bucket + frame->bucket - base : n;
@@ -347,6 +307,7 @@ static void decode_average(uint64_t c, uint32_t index, void *user)
         for (stop = stop < n ? stop : n; done < stop; done++)
             out[done] = (float)((int32_t)digits[done] - (int32_t)workers) * q;
     }
+    return GW_OK;
 }
 
 gw_status ternary_decode(gw_context *context, const struct gw_frame *frame, float *out)
@@ -358,7 +319,7 @@ gw_status ternary_decode(gw_context *context, const struct gw_frame *frame, floa
         status = job_scratch(&job, frame->workers);
     job.out = out;
     if (status == GW_OK)
-        status = job_run(&job, n_chunks_of(frame), average ? decode_average : decode_push);
+        status = gw_parallel_try(job.context, n_chunks_of(frame), average ? decode_average : decode_push, &job);
     job_fini(&job);
     return status;
 }
@@ -451,21 +412,15 @@ static gw_status hashes_compare(struct job *job)
 }
 
 /* Own scalers: floats are added in rank order, divided by N once, and sent as float32. */
-static void add_private(uint64_t c, uint32_t index, void *user)
+static gw_status add_private(uint64_t c, uint32_t index, void *user)
 {
     struct job *job = user;
     struct slot *slot = &job->slots[index];
     uint32_t n = chunk_elems(job->frame, c);
     float *sum = slot->values, *one = slot->values + GW_CHUNK;
-    if (slot->status < 0)
-        return;
     for (uint32_t r = 0; r < job->n_frames; r++) {
         hash_chunk(job, r, c);
-        gw_status status = unpack_push(&job->frame[r], job->offsets[r], c, &slot->stage, slot->bits, NULL);
-        if (status < 0) {
-            keep_error(slot, status);
-            return;
-        }
+        GW_TRY(unpack_push(&job->frame[r], job->offsets[r], c, &slot->stage, slot->bits, NULL));
         expand_chunk(&job->frame[r], slot->bits, c * GW_CHUNK, n, false, r ? one : sum);
         /* Zeros are added too: x + 0 is x, and a sum of -0 and 0 is the same 0 on every machine. */
         for (uint32_t i = 0; r && i < n; i++)
@@ -475,6 +430,7 @@ static void add_private(uint64_t c, uint32_t index, void *user)
         sum[i] /= (float)job->n_frames;
     memcpy(job->to + 4 * c * GW_CHUNK, sum, 4 * (size_t)n);
     hash_average(job, sum, 4 * (size_t)n);
+    return GW_OK;
 }
 
 /* A table stands before the chunks and is known after them, so a frame that has one is hashed at the end. */
@@ -497,7 +453,7 @@ static gw_status reduce_private(struct job *job, uint8_t *payload, struct gw_fra
     average->bucket = 0;
     average->payload_bytes = 4 * (size_t)average->count;
     job->to = payload;
-    GW_TRY(job_run(job, n_chunks_of(job->frame), add_private));
+    GW_TRY(gw_parallel_try(job->context, n_chunks_of(job->frame), add_private, job));
     seal(job, payload - GW_HEADER_BYTES, average, false);
     return GW_OK;
 }
@@ -517,15 +473,13 @@ static void ask_for_next(const struct job *job, uint32_t r, uint64_t c)
 }
 
 /* Shared scalers: integers, as bit planes. */
-static void add_shared(uint64_t i, uint32_t index, void *user)
+static gw_status add_shared(uint64_t i, uint32_t index, void *user)
 {
     struct job *job = user;
     struct slot *slot = &job->slots[index];
     const struct gw_kernels *kernels = gw_kernels_now();
     uint64_t c = job->first + i;
     uint32_t n = chunk_elems(job->frame, c), n_words = (n + 63) / 64;
-    if (slot->status < 0)
-        return;
     enum ternary_code code = ternary_pull_codes[job->options->pull];
     uint8_t *to = job->to + i * job->stride;
     uint8_t *planes = ternary_sum_planes(code, job->options->entropy, n, &slot->scratch, to);
@@ -534,15 +488,12 @@ static void add_shared(uint64_t i, uint32_t index, void *user)
         uint32_t at = r % GW_ADD_FRAMES;
         ask_for_next(job, r, c);
         hash_chunk(job, r, c);
-        gw_status status = unpack_push(&job->frame[r], job->offsets[r], c, &slot->stage, &slot->bits[at], &batch[at]);
-        if (status < 0) {
-            keep_error(slot, status);
-            return;
-        }
+        GW_TRY(unpack_push(&job->frame[r], job->offsets[r], c, &slot->stage, &slot->bits[at], &batch[at]));
         if (at + 1 == GW_ADD_FRAMES || r + 1 == job->n_frames)
             kernels->add_digits(batch, at + 1, n_words, r < GW_ADD_FRAMES, planes, job->sums.n_planes);
     }
     job->entries[i] = ternary_sum_pack(&job->sums, code, job->options->entropy, planes, n, &slot->scratch, to);
+    return GW_OK;
 }
 
 static gw_status reduce_shared(struct job *job, uint8_t *payload, struct gw_frame *average)
@@ -563,7 +514,7 @@ static gw_status reduce_shared(struct job *job, uint8_t *payload, struct gw_fram
     for (; job->first < n_chunks; job->first += wave) {
         uint64_t n = n_chunks - job->first < wave ? n_chunks - job->first : wave;
         job->to = wave > 1 ? job->wave : payload + at;
-        GW_TRY(job_run(job, n, add_shared));
+        GW_TRY(gw_parallel_try(job->context, n, add_shared, job));
         for (uint64_t i = 0; i < n; i++) {
             size_t bytes = ENTRY_SIZE(job->entries[i]);
             if (wave > 1)

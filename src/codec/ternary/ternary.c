@@ -58,11 +58,6 @@ static bool is_global(const void *raw)
     return ((const struct ternary_options *)raw)->scope == SCOPE_GLOBAL;
 }
 
-static bool average_is_float(const gw_encoder *encoder)
-{
-    return ((const struct ternary_options *)encoder->options)->share == SHARE_OFF;
-}
-
 const struct gw_codec_record gw_codec_ternary = {
     .info = {.name = "ternary", .summary = "gradients as -1, 0, +1 times a scaler, drawn without bias",
              .source = "TernGrad: Wen et al., NIPS 2017", .options = options,
@@ -77,7 +72,6 @@ const struct gw_codec_record gw_codec_ternary = {
     .close = ternary_close,
     .shared_count = ternary_shared_count,
     .bucket = ternary_bucket,
-    .average_is_float = average_is_float,
     .payload_bound = ternary_payload_bound,
     .measure = ternary_measure,
     .encode = ternary_encode,

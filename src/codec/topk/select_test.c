@@ -267,6 +267,31 @@ static void values_are_expanded_and_added(void **state)
         }
 }
 
+static void bytes_are_compared_and_lowered(void **state)
+{
+    (void)state;
+    FOR_EACH_SET(k)
+        for (uint64_t seed = 0; seed < 1500; seed++) {
+            struct numbers numbers = numbers_from(seed);
+            uint64_t n_words = seed % 34, n = 64 * n_words;
+            enum side side = seed % N_SIDES;
+            uint8_t before[MOST + 64], bound = seed % 5 ? (uint8_t)numbers_below(&numbers, 256) : seed % 2 ? 255 : 0;
+            uint64_t *out = buffer(0, side, n_words, 8);
+            uint8_t *bytes = buffer(1, side, n, 1);
+            for (uint64_t i = 0; i < n; i++)
+                before[i] = bytes[i] = (uint8_t)(seed % 3 ? numbers_below(&numbers, 256) : bound + numbers_below(&numbers, 3) - 1);
+            k->below(bytes, n_words, bound, out);
+            for (uint64_t i = 0; i < n; i++)
+                CHECK((out[i / 64] >> (i % 64) & 1) == (before[i] < bound), "%s, seed %llu: byte %llu is %u, bound %u", k->name,
+                      (unsigned long long)seed, (unsigned long long)i, before[i], bound);
+            k->lower(out, n_words, bytes);
+            for (uint64_t i = 0; i < n; i++)
+                CHECK(bytes[i] == (uint8_t)(before[i] - (before[i] < bound)), "%s, seed %llu: byte %llu was %u and is %u", k->name,
+                      (unsigned long long)seed, (unsigned long long)i, before[i], bytes[i]);
+            assert_true(is_clean_around(out, side, n_words, 8) && is_clean_around(bytes, side, n, 1));
+        }
+}
+
 /* ---- whole tensors ----------------------------------------------------------------------------------- */
 
 static gw_context *contexts[3]; /* of 1, 2 and 3 threads */
@@ -677,6 +702,7 @@ int main(void)
         cmocka_unit_test(values_are_rounded),
         cmocka_unit_test(what_is_not_finite_is_seen_anywhere),
         cmocka_unit_test(values_are_expanded_and_added),
+        cmocka_unit_test(bytes_are_compared_and_lowered),
         cmocka_unit_test(the_largest_are_selected),
         cmocka_unit_test(the_largest_are_selected_around_chunks),
         cmocka_unit_test(a_wrong_guess_is_put_right),
