@@ -53,11 +53,9 @@ static struct gw_select_counts select_ref(const struct gw_select_run *run, float
             sent = values[counts.n_above++] = gw_select_round(run->value, a);
         counts.n_equal += bits == run->threshold_bits;
         counts.max_bits = bits > counts.max_bits ? bits : counts.max_bits;
-        if (run->kept) {
-            if (i % 64 == 0)
-                run->kept[i / 64] = 0;
-            run->kept[i / 64] |= (uint64_t)above << (i % 64);
-        }
+        if (i % 64 == 0)
+            run->kept[i / 64] = 0;
+        run->kept[i / 64] |= (uint64_t)above << (i % 64);
         if (run->next)
             run->next[i] = above ? a - sent : a;
     }

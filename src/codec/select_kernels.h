@@ -19,7 +19,7 @@ struct gw_select_run {
     enum gw_value_type value; /* values are rounded to this, and next holds what was lost */
     bool stream;                /* next is larger than the cache; stores may go around it */
     float *next;                /* NULL: it is not written, and value is GW_VALUE_F32 */
-    uint64_t *kept;             /* which are above; NULL: it is not written */
+    uint64_t *kept;             /* which are above */
 };
 
 struct gw_select_counts {

@@ -88,8 +88,7 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
                 word |= (uint64_t)mask << (8 * t);
             }
         }
-        if (run->kept)
-            run->kept[i / 64] = word;
+        run->kept[i / 64] = word;
     }
     if (stream && writes)
         _mm_sfence();
@@ -99,7 +98,7 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
     tail.g += i;
     tail.residual = with_residual ? residual + i : NULL;
     tail.next = writes ? run->next + i : NULL;
-    tail.kept = run->kept ? run->kept + i / 64 : NULL;
+    tail.kept += i / 64;
     tail.n -= i;
     struct gw_select_counts counts = gw_select_kernels_ref.select(&tail, at);
     counts.n_above += n_above;

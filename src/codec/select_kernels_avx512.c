@@ -63,8 +63,7 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
             }
         }
         uint32_t low = above[0] | (uint32_t)above[1] << 16, high = above[2] | (uint32_t)above[3] << 16;
-        if (run->kept)
-            run->kept[i / 64] = (uint64_t)high << 32 | low;
+        run->kept[i / 64] = (uint64_t)high << 32 | low;
         if (low | high) {
 #pragma GCC unroll 4
             for (int t = 0; t < 4; t++) {
@@ -81,7 +80,7 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
     tail.g += i;
     tail.residual = with_residual ? residual + i : NULL;
     tail.next = writes ? run->next + i : NULL;
-    tail.kept = run->kept ? run->kept + i / 64 : NULL;
+    tail.kept += i / 64;
     tail.n -= i;
     struct gw_select_counts counts = gw_select_kernels_ref.select(&tail, at);
     uint32_t max_bits = _mm512_reduce_max_epu32(most);

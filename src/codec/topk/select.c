@@ -25,7 +25,6 @@ struct job {
     struct gw_select_list list;
     struct gw_select_part *parts;
     enum gw_value_type value;
-    bool writes;          /* next and kept */
     bool rounds_at_once;  /* the pass rounds; else finish_chunk does */
     uint32_t n_slots;
     size_t slot_values;   /* room of a slot in `scratch` */
@@ -96,8 +95,8 @@ static void pass_chunk(uint64_t i, uint32_t slot, void *user)
         .threshold_bits = job->threshold,
         .value = job->rounds_at_once ? job->value : GW_VALUE_F32,
         .stream = part->n >= STREAM_ELEMENTS,
-        .next = job->writes ? part->next + place.begin : NULL,
-        .kept = job->writes ? part->kept + place.begin / 64 : NULL,
+        .next = part->next + place.begin,
+        .kept = part->kept + place.begin / 64,
     };
     float *values = job->scratch + slot * job->slot_values;
     struct gw_select_counts counts = gw_select_kernels_now()->select(&run, values);
@@ -156,7 +155,7 @@ static void share_out(gw_context *context, struct job *job, uint64_t n_ties)
     if (again)
         gw_parallel_for(context, job->list.n_chunks, recount_chunk, job);
     for (uint32_t p = 0; p < job->list.n_parts; p++)
-        job->parts[p].n_kept = job->parts[p].n_ties = 0;
+        job->parts[p].n_kept = 0;
     uint64_t out = 0;
     for (uint64_t i = 0; i < job->list.n_chunks; i++) {
         struct chunk *chunk = &job->chunks[i];
@@ -167,7 +166,6 @@ static void share_out(gw_context *context, struct job *job, uint64_t n_ties)
         chunk->out = out;
         n_ties -= chunk->n_ties;
         out += chunk->n_kept;
-        part->n_ties += chunk->n_ties;
         part->n_kept += chunk->n_kept;
     }
 }
@@ -231,21 +229,21 @@ static void finish_chunk(uint64_t i, uint32_t slot, void *user)
 }
 
 gw_status gw_select_above(gw_context *context, struct gw_select_room *room, struct gw_select_part *part, float threshold,
-                          uint64_t n_ties, enum gw_value_type value, float *values, uint64_t capacity)
+                          enum gw_value_type value, float *values, uint64_t capacity)
 {
-    struct job job = {.value = value, .writes = true, .rounds_at_once = n_ties == 0, .values = values};
+    struct job job = {.value = value, .rounds_at_once = true, .values = values};
     job.threshold = job.final = gw_float_bits(threshold) & 0x7FFFFFFFu;
     gw_status status = job_init(context, part, 1, &job);
     if (status == GW_OK) {
         /* One thread finds values in their order. */
-        bool in_place = job.n_slots == 1 && n_ties == 0;
+        bool in_place = job.n_slots == 1;
         if (in_place)
             job.above = values, job.above_room = capacity;
         else
             status = take_room(context, room, &job, capacity < part->n ? capacity : part->n);
         if (status == GW_OK) {
             struct totals totals = pass(context, &job);
-            share_out(context, &job, n_ties);
+            share_out(context, &job, 0);
             if (totals.max_bits < 0x7F800000u && part->n_kept <= capacity && !in_place)
                 gw_parallel_for(context, job.list.n_chunks, finish_chunk, &job);
         }
@@ -286,33 +284,19 @@ static gw_status find(gw_context *context, struct gw_select_room *room, struct j
     return GW_OK;
 }
 
-static gw_status select_largest(gw_context *context, struct gw_select_room *room, struct gw_select_part *parts, uint32_t n_parts,
-                                uint64_t k, struct job *job, float *threshold)
-{
-    bool finite = false;
-    gw_status status = job_init(context, parts, n_parts, job);
-    if (status == GW_OK)
-        status = find(context, room, job, k, &finite);
-    if (status == GW_OK && finite) {
-        if (job->writes)
-            gw_parallel_for(context, job->list.n_chunks, finish_chunk, job);
-        if (threshold)
-            *threshold = gw_bits_float(job->final);
-    }
-    job_fini(context, job);
-    return status;
-}
-
 gw_status gw_select_exact(gw_context *context, struct gw_select_room *room, struct gw_select_part *parts, uint32_t n_parts,
                           uint64_t k, enum gw_value_type value, float *values, float *threshold)
 {
-    struct job job = {.value = value, .writes = true, .values = values};
-    return select_largest(context, room, parts, n_parts, k, &job, threshold);
-}
-
-gw_status gw_select_find(gw_context *context, struct gw_select_room *room, struct gw_select_part *parts, uint32_t n_parts,
-                         uint64_t k, float *threshold)
-{
-    struct job job = {.value = GW_VALUE_F32};
-    return select_largest(context, room, parts, n_parts, k, &job, threshold);
+    struct job job = {.value = value, .values = values};
+    bool finite = false;
+    gw_status status = job_init(context, parts, n_parts, &job);
+    if (status == GW_OK)
+        status = find(context, room, &job, k, &finite);
+    if (status == GW_OK && finite) {
+        gw_parallel_for(context, job.list.n_chunks, finish_chunk, &job);
+        if (threshold)
+            *threshold = gw_bits_float(job.final);
+    }
+    job_fini(context, &job);
+    return status;
 }

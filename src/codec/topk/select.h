@@ -22,7 +22,6 @@ struct gw_select_part {
     uint64_t *kept;        /* bit i for element i, gw_div_up(n, 64) words; bits past the end become 0 */
     /* Set by the calls below. */
     uint64_t n_kept;   /* elements selected */
-    uint64_t n_ties;   /* those of them whose magnitude is the threshold itself: the first ones in the tensor */
     uint32_t max_bits; /* max |a| as float bits; 0x7F800000 and above: not finite, and nothing else that was set has a meaning */
 };
 
@@ -34,21 +33,16 @@ struct gw_select_room {
 };
 void gw_select_room_free(gw_context *context, struct gw_select_room *room);
 
-/* Selects |a| > threshold (not negative), and besides the first n_ties elements with |a| == threshold, in one pass over memory.
+/* Selects |a| > threshold (not negative), in one pass over memory.
  * `values` gets the selected a in order, rounded to `value`. Where part->n_kept comes out above `capacity` nothing else that was
  * set has a meaning: the caller selects anew with gw_select_exact(k = capacity). Errors: GW_ERR_MEMORY. */
 gw_status gw_select_above(gw_context *context, struct gw_select_room *room, struct gw_select_part *part, float threshold,
-                          uint64_t n_ties, enum gw_value_type value, float *values, uint64_t capacity);
+                          enum gw_value_type value, float *values, uint64_t capacity);
 
 /* Selects exactly k (1 .. the sum of n) of the largest |a| of all parts together; ties go to the first part, and there to the
  * lowest index. `values` has room for k; it gets those of part after part. *threshold becomes the k-th largest |a|; NULL: it is not wanted.
  * Errors: GW_ERR_MEMORY. */
 gw_status gw_select_exact(gw_context *context, struct gw_select_room *room, struct gw_select_part *parts, uint32_t n_parts,
                           uint64_t k, enum gw_value_type value, float *values, float *threshold);
-
-/* The same, but only found: next and kept are not looked at, nothing is written but the parts' numbers. What each part then
- * selects is gw_select_above(part, *threshold, part->n_ties). */
-gw_status gw_select_find(gw_context *context, struct gw_select_room *room, struct gw_select_part *parts, uint32_t n_parts,
-                         uint64_t k, float *threshold);
 
 #endif

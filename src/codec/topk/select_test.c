@@ -139,7 +139,7 @@ static void elements_are_selected(void **state)
             uint64_t n = some_length(seed % 800), n_words = gw_div_up(n, 64);
             enum side side = seed % N_SIDES;
             enum gw_value_type value = numbers_below(&numbers, 3);
-            bool with_residual = numbers_below(&numbers, 4), writes = numbers_below(&numbers, 4), marks = writes || seed % 2;
+            bool with_residual = numbers_below(&numbers, 4), writes = numbers_below(&numbers, 4);
             value = writes ? value : GW_VALUE_F32;
             float *g = buffer(0, side, n, 4), *residual = buffer(1, side, n, 4), *next = buffer(2, side, n, 4);
             uint64_t *kept = buffer(3, side, n_words, 8);
@@ -148,11 +148,9 @@ static void elements_are_selected(void **state)
             for (uint64_t i = 0; !with_residual && i < n; i++)
                 residual[i] = -0.0f;
             uint32_t threshold = some_threshold(&numbers, g, residual, n);
-            for (uint64_t w = 0; w < n_words; w++)
-                kept[w] = 0x123456789ABCDEFu;
             const struct gw_select_run run = {
                 .g = g, .residual = with_residual ? residual : NULL, .n = n, .threshold_bits = threshold, .value = value,
-                .stream = numbers_below(&numbers, 2), .next = writes ? next : NULL, .kept = marks ? kept : NULL,
+                .stream = numbers_below(&numbers, 2), .next = writes ? next : NULL, .kept = kept,
             };
             struct gw_select_counts counts = k->select(&run, values);
             uint64_t n_above = 0, n_equal = 0;
@@ -169,22 +167,17 @@ static void elements_are_selected(void **state)
                 }
                 n_equal += magnitude(a) == threshold;
                 most = magnitude(a) > most ? magnitude(a) : most;
-                if (marks)
-                    CHECK((kept[i / 64] >> (i % 64) & 1) == above, "%s, seed %llu: element %llu of %llu: %a is marked wrongly", k->name,
-                          (unsigned long long)seed, (unsigned long long)i, (unsigned long long)n, (double)a);
-                if (writes)
-                    CHECK(gw_float_bits(next[i]) == gw_float_bits(lost),
-                          "%s, seed %llu: element %llu of %llu: next is %a, not %a", k->name, (unsigned long long)seed,
-                          (unsigned long long)i, (unsigned long long)n, (double)next[i], (double)lost);
+                CHECK((kept[i / 64] >> (i % 64) & 1) == above, "%s, seed %llu: element %llu of %llu: %a is marked wrongly", k->name,
+                      (unsigned long long)seed, (unsigned long long)i, (unsigned long long)n, (double)a);
+                CHECK(!writes || gw_float_bits(next[i]) == gw_float_bits(lost), "%s, seed %llu: element %llu of %llu: next is %a, not %a", k->name,
+                      (unsigned long long)seed, (unsigned long long)i, (unsigned long long)n, (double)next[i], (double)lost);
             }
             CHECK(counts.n_above == n_above && counts.n_equal == n_equal && counts.max_bits == most,
                   "%s, seed %llu, %llu elements: %llu above, not %llu; %llu equal, not %llu; maximum %x, not %x", k->name,
                   (unsigned long long)seed, (unsigned long long)n, (unsigned long long)counts.n_above, (unsigned long long)n_above,
                   (unsigned long long)counts.n_equal, (unsigned long long)n_equal, counts.max_bits, most);
-            if (marks && n % 64)
+            if (n % 64)
                 assert_int_equal(kept[n / 64] >> (n % 64), 0);
-            for (uint64_t w = 0; !marks && w < n_words; w++)
-                assert_int_equal(kept[w], 0x123456789ABCDEFu);
             assert_true(is_clean_around(next, side, n, 4) && is_clean_around(kept, side, n_words, 8));
             assert_true(is_clean_around(values, side, n + GW_SELECT_SLACK, 4));
         }
@@ -302,7 +295,7 @@ struct tensor {
     struct gw_select_part part;
     float *g, *residual;
     bool *selected;
-    uint64_t n_kept, n_ties;
+    uint64_t n_kept;
 };
 
 static struct tensor tensor_of(uint64_t n, enum kind kind, uint64_t seed)
@@ -351,7 +344,7 @@ static float model_exact(struct tensor *t, uint32_t n_parts, uint64_t k)
     struct ranked *ranked = room_for(n, sizeof *ranked);
     for (uint32_t p = 0; p < n_parts; p++) {
         memset(t[p].selected, 0, t[p].part.n);
-        t[p].n_kept = t[p].n_ties = 0;
+        t[p].n_kept = 0;
         for (uint64_t i = 0; i < t[p].part.n; i++)
             ranked[at++] = (struct ranked){magnitude(sum_at(&t[p], i)), p, i};
     }
@@ -361,20 +354,16 @@ static float model_exact(struct tensor *t, uint32_t n_parts, uint64_t k)
         struct tensor *of = &t[ranked[i].part];
         of->selected[ranked[i].at] = true;
         of->n_kept++;
-        of->n_ties += ranked[i].bits == last;
     }
     free(ranked);
     return gw_bits_float(last);
 }
 
-static void model_above(struct tensor *t, float threshold, uint64_t n_ties)
+static void model_above(struct tensor *t, float threshold)
 {
-    t->n_kept = t->n_ties = 0;
+    t->n_kept = 0;
     for (uint64_t i = 0; i < t->part.n; i++) {
-        float a = fabsf(sum_at(t, i));
-        bool tie = a == threshold && t->n_ties < n_ties;
-        t->selected[i] = a > threshold || tie;
-        t->n_ties += tie;
+        t->selected[i] = fabsf(sum_at(t, i)) > threshold;
         t->n_kept += t->selected[i];
     }
 }
@@ -383,9 +372,8 @@ static void model_above(struct tensor *t, float threshold, uint64_t n_ties)
 static const float *check_written(const char *what, const struct tensor *t, enum gw_value_type value, const float *values)
 {
     uint32_t most = 0;
-    CHECK(t->part.n_kept == t->n_kept && t->part.n_ties == t->n_ties, "%s: %llu kept, not %llu; %llu ties, not %llu", what,
-          (unsigned long long)t->part.n_kept, (unsigned long long)t->n_kept, (unsigned long long)t->part.n_ties,
-          (unsigned long long)t->n_ties);
+    CHECK(t->part.n_kept == t->n_kept, "%s: %llu kept, not %llu", what, (unsigned long long)t->part.n_kept,
+          (unsigned long long)t->n_kept);
     for (uint64_t i = 0; i < t->part.n; i++) {
         float a = sum_at(t, i), lost = a;
         most = magnitude(a) > most ? magnitude(a) : most;
@@ -416,16 +404,6 @@ static void check_list(const char *what, struct tensor *t, uint32_t n_parts, uin
     for (int c = 0; c < 3; c++) {
         for (uint32_t p = 0; p < n_parts; p++)
             parts[p] = t[p].part;
-        assert_int_equal(gw_select_find(contexts[c], &rooms[c], parts, n_parts, k, &found), GW_OK);
-        CHECK(gw_float_bits(found) == gw_float_bits(threshold), "%s: threshold %a, not %a", what, (double)found, (double)threshold);
-        for (uint32_t p = 0; p < n_parts; p++) {
-            CHECK(parts[p].n_kept == t[p].n_kept && parts[p].n_ties == t[p].n_ties, "%s: part %u: %llu kept, not %llu", what, p,
-                  (unsigned long long)parts[p].n_kept, (unsigned long long)t[p].n_kept);
-            /* What was found is what is then selected. */
-            assert_int_equal(gw_select_above(contexts[c], &rooms[c], &parts[p], found, parts[p].n_ties, value, values, t[p].n_kept), GW_OK);
-            t[p].part = parts[p];
-            assert_true(check_written(what, &t[p], value, values) == values + t[p].n_kept);
-        }
         found = -1;
         assert_int_equal(gw_select_exact(contexts[c], &rooms[c], parts, n_parts, k, value, values, &found), GW_OK);
         CHECK(gw_float_bits(found) == gw_float_bits(threshold), "%s: threshold %a, not %a", what, (double)found, (double)threshold);
@@ -541,21 +519,20 @@ static void what_is_above_is_selected(void **state)
         uint64_t n = seed == 13 ? 3000001 : seed % 50 == 0 ? 60000 + numbers_below(&numbers, 150000) : numbers_below(&numbers, 3000);
         struct tensor t = tensor_of(n, seed % N_KINDS, seed);
         float threshold = gw_bits_float(some_threshold(&numbers, t.g, t.residual, n));
-        uint64_t n_ties = seed % 3 == 0 ? numbers_below(&numbers, 20) : 0;
         enum gw_value_type value = numbers_below(&numbers, 3);
-        model_above(&t, threshold, n_ties);
+        model_above(&t, threshold);
         char what[100];
         snprintf(what, sizeof what, "%llu elements, seed %llu", (unsigned long long)n, (unsigned long long)seed);
         for (int c = 0; c < 3; c++) {
             /* Blocks end where their content does: a sanitizer, or the heap's own checks, see what is past it. */
             float *values = room_for(t.n_kept, 4);
-            assert_int_equal(gw_select_above(contexts[c], &rooms[c], &t.part, threshold, n_ties, value, values, t.n_kept), GW_OK);
+            assert_int_equal(gw_select_above(contexts[c], &rooms[c], &t.part, threshold, value, values, t.n_kept), GW_OK);
             assert_true(check_written(what, &t, value, values) == values + t.n_kept);
             free(values);
             if (t.n_kept) { /* one too few: the count is right all the same, and nothing is written past the room */
                 values = room_for(t.n_kept, 4);
                 values[t.n_kept - 1] = 77;
-                assert_int_equal(gw_select_above(contexts[c], &rooms[c], &t.part, threshold, n_ties, value, values, t.n_kept - 1), GW_OK);
+                assert_int_equal(gw_select_above(contexts[c], &rooms[c], &t.part, threshold, value, values, t.n_kept - 1), GW_OK);
                 assert_int_equal(t.part.n_kept, t.n_kept);
                 assert_true(values[t.n_kept - 1] == 77);
                 free(values);
@@ -577,13 +554,10 @@ static void what_is_not_finite_is_reported(void **state)
                 t[1].g[at] = where == 1 ? NAN : INFINITY;
                 struct gw_select_part parts[2] = {t[0].part, t[1].part};
                 float *values = room_for(n + 100, 4), found;
-                assert_int_equal(gw_select_above(contexts[c], &rooms[c], &parts[1], 0.5f, 0, GW_VALUE_F16, values, n), GW_OK);
+                assert_int_equal(gw_select_above(contexts[c], &rooms[c], &parts[1], 0.5f, GW_VALUE_F16, values, n), GW_OK);
                 assert_true(parts[1].max_bits >= 0x7F800000u);
                 parts[1].max_bits = 0;
                 assert_int_equal(gw_select_exact(contexts[c], &rooms[c], parts, 2, gw_div_up(n, 3), GW_VALUE_BF16, values, &found), GW_OK);
-                assert_true(parts[1].max_bits >= 0x7F800000u && parts[0].max_bits < 0x7F800000u);
-                parts[1].max_bits = 0;
-                assert_int_equal(gw_select_find(contexts[c], &rooms[c], parts, 2, gw_div_up(n, 3), &found), GW_OK);
                 assert_true(parts[1].max_bits >= 0x7F800000u && parts[0].max_bits < 0x7F800000u);
                 free(values);
                 tensor_free(&t[0]);
@@ -626,20 +600,19 @@ static void memory_may_run_out_anywhere(void **state)
         struct gw_select_part parts[2] = {t[0].part, t[1].part};
         uint64_t k = 8000;
         float *values = room_for(150000, 4), threshold;
-        for (int call = 0; call < 3; call++) {
+        for (int call = 0; call < 2; call++) {
             struct gw_select_room room = {0};
             int before = scarce.in_use, n_refused = 0;
             gw_status status = GW_ERR_MEMORY;
             for (; status == GW_ERR_MEMORY; n_refused++) {
                 scarce.left = n_refused;
-                status = call == 0   ? gw_select_exact(context, &room, parts, 2, k, GW_VALUE_BF16, values, &threshold)
-                         : call == 1 ? gw_select_find(context, &room, parts, 2, k, &threshold)
-                                     : gw_select_above(context, &room, &parts[1], 0, 1, GW_VALUE_F32, values, 150000);
+                status = call == 0 ? gw_select_exact(context, &room, parts, 2, k, GW_VALUE_BF16, values, &threshold)
+                                   : gw_select_above(context, &room, &parts[1], 0, GW_VALUE_F32, values, 150000);
                 gw_select_room_free(context, &room);
                 assert_int_equal(scarce.in_use, before);
             }
             assert_int_equal(status, GW_OK);
-            assert_true(n_refused > (call == 2 ? 2 : 5));
+            assert_true(n_refused > (call == 1 ? 2 : 5));
         }
         free(values);
         tensor_free(&t[0]);

@@ -143,8 +143,7 @@ static gw_status select_from(gw_encoder *const *encoders, uint32_t n_encoders, u
     } else if (status == GW_OK && n) {
         uint64_t used = 0;
         for (uint32_t t = 0; t < n_encoders && status == GW_OK && used <= capacity; t++) {
-            status = gw_select_above(first->context, &lead->room, &parts[t], next.threshold, 0, value, lead->values + used,
-                                     capacity - used);
+            status = gw_select_above(first->context, &lead->room, &parts[t], next.threshold, value, lead->values + used, capacity - used);
             used += parts[t].n_kept;
         }
         /* A stale threshold lets too many through: of those the largest, and the threshold stays where it is. */
