@@ -237,12 +237,15 @@ static void add(struct sum *s, const struct gw_frame *frame, const struct gw_spa
     if (!chunk->exact) {
         gw_select_kernels_now()->add(chunk->kept, chunk->n, chunk->values, chunk->n_values, s->sum);
     } else {
-        float q = slope_of(frame);
+        /* Signs are random: a branch on them would be guessed wrong half the time. */
+        uint32_t q = gw_float_bits(slope_of(frame));
+        for (uint32_t w = 0; w < n_words; w++)
+            for (uint64_t bits = chunk->kept[w] & ~chunk->exact[w], negative = chunk->negative[w]; bits; bits &= bits - 1) {
+                unsigned j = (unsigned)__builtin_ctzll(bits);
+                s->sum[64 * w + j] += gw_bits_float(q | (uint32_t)(negative >> j & 1) << 31);
+            }
         const float *value = chunk->values;
-        FOR_EACH_BIT(chunk->kept, n_words, i, {
-            uint64_t bit = 1ull << (i % 64);
-            s->sum[i] += chunk->exact[i / 64] & bit ? *value++ : chunk->negative[i / 64] & bit ? -q : q;
-        });
+        FOR_EACH_BIT(chunk->exact, n_words, i, s->sum[i] += *value++;);
     }
     for (uint32_t w = 0; w < n_words; w++)
         s->kept[w] |= chunk->kept[w];
@@ -262,14 +265,19 @@ static gw_status average_chunk(const struct summing *summing, uint64_t c, uint32
             add(s, &readers->frames[r], &chunk);
     }
     uint32_t n = 0;
-    float divisor = (float)readers->n_frames;
-    FOR_EACH_BIT(s->kept, GW_SPARSE_WORDS, i, {
-        float mean = readers->n_frames > 1 ? s->sum[i] / divisor : s->sum[i];
-        s->sum[i] = 0;
-        s->values[n] = mean;
-        n += mean != 0; /* what cancelled is not sent */
-        s->kept[i / 64] ^= (uint64_t)(mean == 0) << (i % 64);
-    });
+    float divisor = (float)readers->n_frames; /* x / 1 is x */
+    for (uint32_t w = 0; w < GW_SPARSE_WORDS; w++) {
+        uint64_t cancelled = 0; /* not sent */
+        for (uint64_t bits = s->kept[w]; bits; bits &= bits - 1) {
+            unsigned j = (unsigned)__builtin_ctzll(bits);
+            float mean = s->sum[64 * w + j] / divisor;
+            s->sum[64 * w + j] = 0;
+            s->values[n] = mean;
+            n += mean != 0;
+            cancelled |= (uint64_t)(mean == 0) << j;
+        }
+        s->kept[w] ^= cancelled;
+    }
     *n_kept = n;
     return status;
 }
