@@ -20,7 +20,7 @@ import grid
 COLUMNS = ["run", "method", "setting", "seed", "steps", "test_accuracy", "train_loss", "bytes_up", "bytes_down", "dense_bytes",
            "nonzero_share", "parameter_hash", "date"]
 
-WORKERS, BATCH, STEPS, SEEDS = 4, 64, 10000, (1, 2)
+WORKERS, BATCH, STEPS, SEEDS = 4, 64, 5000, (1, 2)
 EPS, DENSITIES = (0.25, 1, 4, 16), (0.003, 0.01, 0.03, 0.1)
 
 
@@ -53,7 +53,7 @@ def means(rows):
 
 
 def table(rows):
-    lines = ["LeNet on MNIST, 4 workers, sgd: test accuracy in percent after 10,000 steps of batch 64 (GSpar)",
+    lines = ["LeNet on MNIST, 4 workers, sgd: test accuracy in percent after 5,000 steps of batch 64 (GSpar)",
              f"{grid.machine()}; experiments/gspar-lenet/run.py", "",
              f"{'method':14} {'setting':>8} {'seeds':>5} {'accuracy':>9} {'density':>8} {'up, x smaller':>14} {'down, x smaller':>16} {'bits up an element':>19}"]
     found = means(rows)

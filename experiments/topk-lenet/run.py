@@ -19,7 +19,7 @@ import grid
 COLUMNS = ["run", "method", "ratio", "refresh", "seed", "steps", "test_accuracy", "bytes_up", "bytes_down", "dense_bytes", "encode_ms",
            "sent_to_k_mean", "sent_to_k_most", "parameter_hash", "date"]
 
-WORKERS, BATCH, STEPS, SEEDS = 4, 64, 10000, (1, 2)
+WORKERS, BATCH, STEPS, SEEDS = 4, 64, 5000, (1, 2)
 RATIOS = (0.1, 0.01, 0.001)
 
 
@@ -50,7 +50,7 @@ def run_one(args, run):
 
 
 def table(rows):
-    lines = ["LeNet on MNIST, 4 workers: test accuracy in percent after 10,000 steps of batch 64, momentum (DLGS)",
+    lines = ["LeNet on MNIST, 4 workers: test accuracy in percent after 5,000 steps of batch 64, momentum (DLGS)",
              f"{grid.machine()}; experiments/topk-lenet/run.py",
              "codec: ms a step of measure, encode, reduce and decode on a worker's own thread. sent/k: what rank 0 sent beside k = ratio * n",
              "", f"{'method':14} {'ratio':>6} {'refresh':>7} {'seeds':>5} {'accuracy':>9} {'to float':>9} {'up, x smaller':>14} "

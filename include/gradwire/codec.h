@@ -110,7 +110,7 @@ GW_API gw_status gw_encoder_create(gw_context *context, const gw_codec *codec, c
 GW_API void gw_encoder_destroy(gw_encoder *encoder);
 
 /* How many float32 numbers of this tensor workers share (element-wise maximum): 0 for float codecs and
- * unshared scalers; 1, or one per bucket, for ternary. */
+ * unshared scalers, and for NULL; 1, or one per bucket, for ternary. */
 GW_API uint64_t gw_encoder_shared_count(const gw_encoder *encoder);
 
 /* Slices of this tensor must begin at multiples of this many elements (and any slice may end at the
@@ -118,7 +118,7 @@ GW_API uint64_t gw_encoder_shared_count(const gw_encoder *encoder);
 GW_API uint64_t gw_encoder_slice_align(const gw_encoder *encoder);
 
 /* The most bytes a frame of a slice of n_elems elements can take; encoding into that many bytes never
- * fails for space. */
+ * fails for space. 0 for NULL. */
 GW_API size_t gw_encoder_bound(const gw_encoder *encoder, uint64_t n_elems);
 
 /* Measures g[0..n_elems). Writes this worker's shared numbers, and *info where info is not NULL.
@@ -129,8 +129,8 @@ GW_API gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *
 
 /* Where gw_codec_is_global: lets the n encoders of all tensors of the network, in declared order and all measured in this step,
  * decide together (topk with scope=global selects); their gradients must still be where they were measured. Other codecs: does nothing.
- * *bad: the first tensor that turned out not to be finite after all (gradient plus residual overflow), n where none did; a NULL bad is
- * allowed. What was decided stands in the first encoder, which must not be destroyed before the others are encoded. Encoders must be
+ * *bad: the first tensor that turned out not to be finite after all (gradient plus residual overflow), n where none did; with a NULL
+ * bad that is GW_ERR_NONFINITE. What was decided stands in the first encoder, which must not be destroyed before the others are encoded. Encoders must be
  * of one codec. Errors: GW_ERR_ORDER (one is not measured), GW_ERR_NONFINITE (one is not finite), GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
 GW_API gw_status gw_encoders_combine(gw_encoder *const *encoders, uint32_t n, uint32_t *bad);
 

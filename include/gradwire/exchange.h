@@ -40,7 +40,8 @@ typedef struct gw_exchange_options {
 /* Bytes and seconds of one step on this member. Bytes count what crosses between members, this member's own share not;
  * statistics, headers and scalers included. */
 typedef struct gw_step_result {
-    bool committed;             /* the step's verdict, the same on every member; false: a gradient was not finite */
+    bool committed;             /* the step's verdict, the same on every member; false: a gradient was not finite. Averages are not
+                                   looked at: where finite gradients add up to more than float32 holds, they are infinite */
     uint32_t bad_tensor, bad_rank; /* where committed is false: the lowest (tensor, rank) found */
     uint64_t bytes_up;          /* sent by this member as a worker: statistics and pushes */
     uint64_t bytes_down;        /* received by this member as a worker: shared numbers and pulls */

@@ -57,12 +57,12 @@ void gw_encoder_destroy(gw_encoder *encoder)
 
 uint64_t gw_encoder_shared_count(const gw_encoder *encoder)
 {
-    return encoder->record->shared_count ? encoder->record->shared_count(encoder) : 0;
+    return encoder && encoder->record->shared_count ? encoder->record->shared_count(encoder) : 0;
 }
 
 static uint32_t bucket_of(const gw_encoder *encoder)
 {
-    return encoder->record->bucket ? encoder->record->bucket(encoder) : 0;
+    return encoder && encoder->record->bucket ? encoder->record->bucket(encoder) : 0;
 }
 
 uint64_t gw_encoder_slice_align(const gw_encoder *encoder)
@@ -81,6 +81,8 @@ uint64_t gw_encoder_slice_align(const gw_encoder *encoder)
 
 size_t gw_encoder_bound(const gw_encoder *encoder, uint64_t n_elems)
 {
+    if (!encoder)
+        return 0;
     uint64_t scalers = gw_frame_n_scalers(encoder->record->info.wire_id, bucket_of(encoder), n_elems);
     return gw_frame_head_bytes(scalers) + encoder->record->payload_bound(encoder, n_elems);
 }
@@ -115,7 +117,7 @@ static gw_status check_encode(const gw_encoder *encoder, const float *g, const g
                               const void *dst, size_t dst_capacity, const size_t *frame_bytes)
 {
     if (!encoder || !draw || !dst || !frame_bytes || (!g && encoder->tensor.n_elems))
-        return gw_fail(GW_ERR_ARGUMENT, "gw_encoder_encode: encoder, g, draw, dst or frame_bytes is NULL");
+        return gw_fail(GW_ERR_ARGUMENT, "encoding: encoder, g, draw, dst or frame_bytes is NULL");
     if (draw->rank >= GW_MAX_WORKERS)
         return gw_fail(GW_ERR_ARGUMENT, "rank is %u, and must be below %u", draw->rank, GW_MAX_WORKERS);
     uint64_t n = encoder->tensor.n_elems;
@@ -133,8 +135,8 @@ static gw_status check_encode(const gw_encoder *encoder, const float *g, const g
 
 static gw_status not_finite(const gw_encoder *encoder)
 {
-    return gw_fail(GW_ERR_NONFINITE, "tensor '%s' holds a NaN or an infinity at element %llu", encoder->name,
-                   (unsigned long long)encoder->info.bad_index);
+    return gw_fail(GW_ERR_NONFINITE, "tensor '%s'%s holds a NaN or an infinity at element %llu", encoder->name,
+                   encoder->record->save ? ", its residual added," : "", (unsigned long long)encoder->info.bad_index);
 }
 
 gw_status gw_encoders_combine(gw_encoder *const *encoders, uint32_t n, uint32_t *bad)
@@ -143,6 +145,8 @@ gw_status gw_encoders_combine(gw_encoder *const *encoders, uint32_t n, uint32_t 
     if (!encoders && n)
         return gw_fail(GW_ERR_ARGUMENT, "gw_encoders_combine: encoders is NULL");
     for (uint32_t i = 0; i < n; i++) {
+        if (!encoders[i])
+            return gw_fail(GW_ERR_ARGUMENT, "gw_encoders_combine: encoder %u of %u is NULL", i, n);
         if (encoders[0]->record->combine && encoders[i]->record != encoders[0]->record)
             return gw_fail(GW_ERR_ARGUMENT, "tensors '%s' and '%s' have different codecs", encoders[0]->name, encoders[i]->name);
         if (!encoders[i]->measured)
@@ -158,8 +162,9 @@ gw_status gw_encoders_combine(gw_encoder *const *encoders, uint32_t n, uint32_t 
     }
     if (found < n)
         encoders[found]->finite = false;
-    if (bad)
-        *bad = found;
+    if (!bad)
+        return found < n ? not_finite(encoders[found]) : GW_OK;
+    *bad = found;
     return GW_OK;
 }
 

@@ -147,7 +147,9 @@ static gw_status check_agree(const struct gw_frame *a, const struct gw_frame *b)
     if (a->field != b->field)                                                                                           \
         return gw_fail(GW_ERR_FRAME_MISMATCH, "the frames of ranks %u and %u disagree in %s: %llu and %llu", a->rank,    \
                        b->rank, what, (unsigned long long)a->field, (unsigned long long)b->field)
-    AGREE(codec, "codec");
+    if (a->codec != b->codec)
+        return gw_fail(GW_ERR_FRAME_MISMATCH, "the frames of ranks %u and %u disagree in codec: %s and %s", a->rank, b->rank,
+                       gw_codec_record_by_id(a->codec)->info.name, gw_codec_record_by_id(b->codec)->info.name);
     AGREE(tensor_id, "tensor");
     AGREE(step, "step");
     AGREE(begin, "the slice's begin");

@@ -42,7 +42,7 @@ static void seal(uint8_t *state, size_t n_bytes)
 
 static gw_status check(const uint8_t *state, size_t n_bytes)
 {
-    if (n_bytes < HEAD_BYTES + TAIL_BYTES || memcmp(state, "GWST", 4) != 0)
+    if (!state || n_bytes < HEAD_BYTES + TAIL_BYTES || memcmp(state, "GWST", 4) != 0)
         return gw_fail(GW_ERR_ARGUMENT, "not a saved codec state");
     if (gw_get32(state + 4) != VERSION)
         return gw_fail(GW_ERR_ARGUMENT, "the saved codec state is of version %u; this library reads version %d", gw_get32(state + 4), VERSION);

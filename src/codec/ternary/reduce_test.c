@@ -316,7 +316,7 @@ static void mismatches_name_both(void **state)
         struct whole_frame frame;
         const char *words;
     } other[] = {
-        {push_of("none", 1, 2048, 0, 1, nine), "the frames of ranks 5 and 9 disagree in codec: 4 and 1"},
+        {push_of("none", 1, 2048, 0, 1, nine), "the frames of ranks 5 and 9 disagree in codec: ternary and none"},
         {push_of("ternary", 2, 2048, 0, 1, nine), "the frames of ranks 5 and 9 disagree in tensor: 1 and 2"},
         {push_of("ternary", 1, 2048, 0, 1, later), "the frames of ranks 5 and 9 disagree in step: 2 and 3"},
         {push_of("ternary", 1, 2048, 1024, 1, nine), "the frames of ranks 5 and 9 disagree in the slice's begin: 0 and 1024"},

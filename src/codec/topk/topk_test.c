@@ -181,9 +181,19 @@ static void global_selection_is_that_of_one_tensor(void **state)
         }
         assert_int_equal(gw_encoders_combine(many, 5, &bad), GW_OK);
         assert_int_equal(bad, round ? 3 : 5); /* all five of tensor 2 were sent, being the first */
+        if (round) { /* measured again, and nobody asks which */
+            for (int i = 0; i < 5; i++)
+                assert_int_equal(gw_encoder_measure(many[i], huge + begins[i], NULL, &info), GW_OK);
+            assert_int_equal(gw_encoders_combine(many, 5, NULL), GW_ERR_NONFINITE);
+            assert_non_null(strstr(gw_last_error(), "its residual added, holds a NaN or an infinity"));
+        }
         for (int i = 0; i < 5; i++)
             gw_encoder_commit(many[i], round == 0);
     }
+    gw_encoder *hole[] = {many[0], NULL};
+    assert_int_equal(gw_encoder_measure(many[0], huge, NULL, &info), GW_OK);
+    assert_int_equal(gw_encoders_combine(hole, 2, &bad), GW_ERR_ARGUMENT);
+    assert_true(gw_encoder_bound(NULL, 3) == 0 && gw_encoder_shared_count(NULL) == 0);
     gw_encoder_destroy(one);
     for (int i = 0; i < 5; i++)
         gw_encoder_destroy(many[i]);
@@ -335,6 +345,8 @@ static void states_move_to_other_numbers_of_workers(void **state)
     uint8_t *merged = room_for(n_bytes, 1);
     assert_int_equal(gw_states_merge((const void *const *)states, 4, n_bytes, merged), GW_ERR_ARGUMENT);
     assert_int_equal(gw_states_merge((const void *const *)states, 0, n_bytes, merged), GW_ERR_ARGUMENT);
+    const void *hole[] = {states[0], NULL};
+    assert_int_equal(gw_states_merge(hole, 2, n_bytes, merged), GW_ERR_ARGUMENT);
     free(merged);
     for (uint32_t w = 0; w < 4; w++) {
         free(states[w]);
