@@ -173,7 +173,7 @@ int gw_cmd_train(int argc, char **argv)
         {"--seed", "S", "first parameters, order of samples, draws", TOOL_U64, &o.seed, 0, INT64_MAX},
         {"--plan", "PLAN", "none: a group of tensors per layer; single: one group", TOOL_TEXT, &o.plan, 0, 0},
         {"--nonfinite", "skip|stop", "at a NaN or infinity: drop the step, or end the run", TOOL_TEXT, &nonfinite, 0, 0},
-        {"--threads", "K", "computing threads of each worker", TOOL_U32, &o.threads, 1, 256},
+        {"--threads", "K", "computing threads of each worker (default 1; with --resume those of that run)", TOOL_U32, &o.threads, 1, 256},
         {"--codec-threads", "K", "codec threads", TOOL_U32, &o.codec_threads, 1, 256},
         {"--timeout", "S", "seconds a worker may be silent", TOOL_U32, &o.timeout_s, 1, 86400},
         {"--link", "local", "how workers reach each other: threads of this process", TOOL_TEXT, &link, 0, 0},

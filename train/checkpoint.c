@@ -73,6 +73,7 @@ gw_status gw_checkpoint_begin(const char *folder, const char *name, const struct
         put_number(&w, c->steps, 8);
         put_number(&w, c->workers, 4);
         put_number(&w, c->n_state_files, 4);
+        put_number(&w, c->threads, 4);
     }
     put_number(&w, XXH3_64bits_digest(w.hash), 8);
     XXH3_freeState(w.hash);
@@ -169,12 +170,14 @@ static gw_status read_list(struct reader *r, const struct gw_network *net, bool 
 /* What only checkpoints have. */
 static gw_status read_run(struct reader *r, struct gw_checkpoint *c)
 {
-    uint64_t workers = 0, n_state_files = 0;
+    uint64_t workers = 0, n_state_files = 0, threads = 0;
     GW_TRY(get_text(r, c->options, sizeof c->options));
     GW_TRY(get_number(r, 8, &c->steps));
     GW_TRY(get_number(r, 4, &workers));
     GW_TRY(get_number(r, 4, &n_state_files));
-    c->workers = (uint32_t)workers, c->n_state_files = (uint32_t)n_state_files;
+    if (r->at != r->end)
+        GW_TRY(get_number(r, 4, &threads));
+    c->workers = (uint32_t)workers, c->n_state_files = (uint32_t)n_state_files, c->threads = (uint32_t)threads;
     if (r->at != r->end || workers == 0 || workers > GW_MAX_WORKERS || (n_state_files != 0 && n_state_files != workers))
         return gw_fail(GW_ERR_SYSTEM, "%s: what it says of its run cannot be", r->path);
     return GW_OK;

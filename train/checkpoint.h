@@ -13,6 +13,7 @@
  *         8         steps the run was to have
  *         4         workers
  *         4         state files (rank_state.h) that belong to it: one of each worker, or 0 where the codec keeps nothing
+ *         4         computing threads of each worker; files of earlier versions end before it
  *     8         XXH3 (64 bit) of everything before */
 #ifndef GW_TRAIN_CHECKPOINT_H
 #define GW_TRAIN_CHECKPOINT_H
@@ -27,7 +28,7 @@ struct gw_checkpoint {
                                        snapshot in momentum's place */
     char options[1024];             /* "": parameters alone, which no run can be resumed from */
     uint64_t steps;
-    uint32_t workers, n_state_files;
+    uint32_t workers, n_state_files, threads; /* threads 0: not known */
 };
 
 /* Writes FOLDER/NAME, whole or not at all. momentum and ema may be NULL. */

@@ -48,7 +48,7 @@ static void check_round_trip(bool momentum, bool ema, bool of_a_run)
     static struct gw_checkpoint c, back;
     c = (struct gw_checkpoint){.step = 12345678901};
     if (of_a_run) {
-        c.steps = 23456789012, c.workers = 5, c.n_state_files = 5;
+        c.steps = 23456789012, c.workers = 5, c.n_state_files = 5, c.threads = 3;
         strcpy(c.options, "net mlp:5-3-2\nseed 1\n");
     }
     assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
@@ -65,6 +65,7 @@ static void check_round_trip(bool momentum, bool ema, bool of_a_run)
         assert_string_equal(back.options, c.options);
         assert_int_equal(back.workers, c.workers);
         assert_int_equal(back.n_state_files, c.n_state_files);
+        assert_int_equal(back.threads, c.threads);
         assert_true(gw_checkpoint_identity(&back) == gw_checkpoint_identity(&c));
         assert_memory_equal(back.params, c.params, bytes);
         assert_int_equal(back.momentum != NULL, momentum);

@@ -32,7 +32,7 @@ static gw_status check_options(const struct gw_train_options *o)
         return gw_fail(GW_ERR_ARGUMENT, "--l2 is %g, and must be 0 or more", o->l2);
     if (!(o->ema >= 0 && o->ema < 1))
         return gw_fail(GW_ERR_ARGUMENT, "--ema is %g, and must be 0 (none) or more and less than 1", o->ema);
-    if (o->threads == 0 || o->threads > 256)
+    if (o->threads > 256)
         return gw_fail(GW_ERR_ARGUMENT, "--threads is %u, and must be 1 to 256", o->threads);
     if (o->timeout_s == 0 || o->timeout_s > 86400)
         return gw_fail(GW_ERR_ARGUMENT, "--timeout is %u, and must be 1 to 86400 seconds", o->timeout_s);
@@ -102,6 +102,9 @@ static void tell_changes(const struct gw_team *team)
     if (c->workers != workers)
         gw_train_note(team->callbacks, "the run had %u worker%s, and now has %u: %sfrom here on its results are not those it would "
                       "have had", c->workers, c->workers == 1 ? "" : "s", workers, moved);
+    if (c->threads && c->threads != team->threads)
+        gw_train_note(team->callbacks, "the run had %u computing thread%s a worker, and now has %u: from here on its results are not "
+                      "those it would have had; without --threads it keeps its own", c->threads, c->threads == 1 ? "" : "s", team->threads);
 }
 
 /* The run in the folder is this one, and goes on from its checkpoint. */
@@ -160,6 +163,9 @@ static gw_status prepare(struct gw_team *team)
     } else {
         GW_TRY(gw_metrics_open(&team->metrics, o->out, o->overwrite));
     }
+
+    uint32_t of_before = team->resume.checkpoint.threads;
+    team->threads = o->threads ? o->threads : of_before ? of_before : 1;
 
     GW_TRY(gw_data_load(o->data, o->test, &team->data));
     struct gw_shape sample = {team->data.channels, team->data.height, team->data.width};

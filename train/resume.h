@@ -19,7 +19,7 @@ struct gw_resume {
 };
 
 /* The options that decide what a run computes, a line "key value" each. Neither the length (it may grow), nor the number of
- * workers (codec states move onto another), nor what only changes speed. */
+ * workers (codec states move onto another) or of computing threads, nor what only changes speed. */
 gw_status gw_resume_options(const struct gw_train_options *options, const gw_codec *codec, const struct gw_data *data,
                             char *text, size_t capacity);
 

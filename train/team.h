@@ -29,6 +29,7 @@ struct gw_team {
     struct gw_data data;
     struct gw_schedule schedule;
     enum gw_optimizer_kind optimizer;
+    uint32_t threads;  /* computing threads of each worker */
     double decay;      /* weight decay; of an objective's lambda * |w|^2 it is 2 * lambda */
     dnnl_engine_t engine;
     gw_context *context;

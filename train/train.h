@@ -32,7 +32,7 @@ struct gw_train_options {
     double l2;               /* lambda of an objective's lambda * |w|^2: a weight decay of 2 * lambda; NAN: weight_decay holds */
     double ema;              /* decay of the parameters' moving average; 0: none */
     uint64_t seed;
-    uint32_t threads;        /* computing threads of each worker */
+    uint32_t threads;        /* computing threads of each worker; 0: those of the interrupted run, else 1. Sums depend on them */
     uint32_t codec_threads;
     uint32_t timeout_s;      /* how long a worker may be silent */
     uint64_t checkpoint_every; /* steps; and one at the end; 0: never */
@@ -42,8 +42,8 @@ struct gw_train_options {
 #define GW_TRAIN_DEFAULTS                                                                                              \
     ((struct gw_train_options){.net = "lenet", .data = "digits", .codec = "none", .optimizer = "momentum",            \
                                .schedule = "poly:0.5", .plan = "none", .workers = 1, .batch = 64, .epochs = 5,        \
-                               .lr = 0.01, .momentum = 0.9, .weight_decay = 0.0005, .l2 = NAN, .seed = 1, .threads = 1,          \
-                               .codec_threads = 1, .timeout_s = 60})
+                               .lr = 0.01, .momentum = 0.9, .weight_decay = 0.0005, .l2 = NAN, .seed = 1, .codec_threads = 1,    \
+                               .timeout_s = 60})
 
 /* One tensor's frames on rank 0, the mean over some steps spread over the run (of a resumed run, over its own steps). */
 struct gw_train_tensor {

@@ -199,7 +199,7 @@ static gw_status save_checkpoint(struct gw_worker *w, uint64_t steps_done)
         return GW_OK;
     struct gw_checkpoint c = {.network = team->network, .step = steps_done, .params = w->params, .momentum = w->snapshot ? w->snapshot : w->velocity,
                               .ema = w->ema, .steps = team->steps, .workers = workers,
-                              .n_state_files = state_bytes ? workers : 0};
+                              .n_state_files = state_bytes ? workers : 0, .threads = team->threads};
     memcpy(c.options, team->run_options, sizeof c.options);
     if (state_bytes)
         GW_TRY(save_state(w, &c, state_bytes));
@@ -327,7 +327,7 @@ void *gw_worker_main(void *user)
 {
     struct gw_worker *w = user;
     struct gw_team *team = w->team;
-    omp_set_num_threads((int)team->options->threads); /* libgomp keeps this number for each thread apart */
+    omp_set_num_threads((int)team->threads); /* libgomp keeps this number for each thread apart */
     gw_status status = set_up(w);
     bool training = status == GW_OK;
     w->steps_done = team->begin;

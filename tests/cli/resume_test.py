@@ -196,6 +196,21 @@ class Resume(harness.Case):
             self.assertEqual(len(glob.glob(os.path.join(out, f"checkpoint-00000030.rank-*-of-{workers}.gws"))), workers)
             self.assertEqual(self.resume(out, workers=workers, steps=33)[0]["steps"], 33)
 
+    def test_computing_threads(self):
+        """They are kept where not given; another number is told. (Checkpoints hold the number, so files differ where it does.)"""
+        run = ["train", "--net", "mlp:784-16-10", "--data", self.data, "--steps", 12, "--checkpoint-every", 4]
+        reference = self.path("reference")
+        self.ok(*run, "--threads", 2, "--out", reference)
+        for given in [[], ["--threads", 2], ["--threads", 1]]:
+            out = shutil.copytree(reference, self.path("run" + "".join(map(str, given))))
+            self.interrupt(out, 8)
+            done = self.run_tool(*run, *given, "--resume", out)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            told = "the run had 2 computing threads a worker, and now has 1: from here on its results are not"
+            self.assertEqual(told in done.stderr, given[1:] == [1], done.stderr)
+            if given[1:] != [1]:
+                self.check_same_run(out, reference)
+
     def test_residuals_are_averaged(self):
         """Where nothing but one element a tensor is sent and no parameter moves, residuals are sums of gradients: their mean over
         workers does not depend on how many they are."""
