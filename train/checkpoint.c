@@ -235,7 +235,7 @@ gw_status gw_checkpoint_read(const char *from, struct gw_checkpoint *c)
     bool folder = stat(from, &st) == 0 && S_ISDIR(st.st_mode);
     snprintf(path, sizeof path, "%s%s", from, folder ? "/" GW_PARAMETER_FILE : "");
     if (folder && stat(path, &st) != 0)
-        return gw_fail(GW_ERR_SYSTEM, "%s holds no %s; a finished run made with --out has one", from, GW_PARAMETER_FILE);
+        return gw_fail(GW_ERR_SYSTEM, "%s holds no %s; a finished run made with --out has one, and a checkpoint can be named instead", from, GW_PARAMETER_FILE);
     GW_TRY(gw_file_read(path, &bytes, &n_bytes));
     struct reader r = {path, bytes, bytes + n_bytes};
     gw_status status = parse(&r, c);

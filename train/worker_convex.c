@@ -39,27 +39,31 @@ gw_status gw_convex_worker_set_up(struct gw_worker *w)
     return gw_exchange_create(team->context, &exchange, &w->full_exchange);
 }
 
-/* A run resumed within an epoch keeps the snapshot that it was saved with; the full gradient there is computed again. */
+/* A run resumed within an epoch keeps the snapshot that it was saved with; the full gradient there is computed again, and not
+ * counted again. */
 gw_status gw_convex_worker_snapshot(struct gw_worker *w, uint64_t t, struct gw_step_record *record, gw_step_result *result)
 {
     const struct gw_team *team = w->team;
     uint32_t n = team->data.train.n, begin, count, correct = 0;
     uint64_t epoch = t / team->steps_per_epoch;
+    bool again = t % team->steps_per_epoch != 0;
     size_t n_weights = team->network.n_storage;
     double loss = 0;
     gw_order_share(n, team->options->workers, w->rank, &begin, &count);
-    if (t % team->steps_per_epoch == 0)
+    if (!again)
         memcpy(w->snapshot, w->params, n_weights * sizeof *w->snapshot);
     memset(w->sum, 0, n_weights * sizeof *w->sum);
     gw_convex_pass(team->network.convex, &team->data.train, NULL, begin, count, w->snapshot, &loss, &correct,
                    (double)team->options->workers / n, w->sum);
     for (size_t i = 0; i < n_weights; i++)
         w->full[i] = (float)w->sum[i];
-    record->gradients += count;
+    record->gradients += again ? 0 : count;
 
     GW_TRY(gw_exchange_begin(w->full_exchange, (uint32_t)epoch));
     GW_TRY(gw_exchange_submit(w->full_exchange, 0, w->full));
     GW_TRY(gw_exchange_wait(w->full_exchange, result));
+    if (again)
+        result->bytes_up = result->bytes_down = result->dense_bytes = 0;
     if (!result->committed)
         return gw_fail(GW_ERR_NONFINITE, "the full gradient of epoch %llu holds a NaN or an infinity on worker %u, and "
                        "svrg cannot go on without it; a smaller --lr may help", (unsigned long long)epoch, result->bad_rank);
