@@ -46,6 +46,9 @@ int gw_cmd_decode(int argc, char **argv)
         return tool_wrong_use("-o is missing: where should the values go?");
     if (!legal_name(out_path))
         return tool_wrong_use("%s: the output's name must end in .f32 or .npy", out_path);
+    const tool_named_file files[] = {{"-o", out_path, true}, {"the input", argv[1], false}};
+    if ((status = tool_check_apart(files, 2)) != 0)
+        return status;
 
     gw_context *context = NULL;
     tool_frame frame = {0};

@@ -18,7 +18,7 @@ typedef struct encode_job {
     tool_tensor tensor;
     float *shared; /* given scalers, or this worker's own */
     tool_frame frame;
-    tool_output output;
+    tool_output output, state_output;
 } encode_job;
 
 /* A tensor's name for the codec's skip= patterns: the file's, without folder and suffix. */
@@ -94,21 +94,19 @@ static int load_state(encode_job *job)
     return result < 0 ? tool_fail_status(result, job->state) : 0;
 }
 
-/* What was encoded counts as sent. */
-static int save_state(encode_job *job)
+/* Writes the state, without giving it its name yet. What was encoded counts as sent. */
+static int write_state(encode_job *job)
 {
     size_t n_bytes = gw_encoder_state_bytes(job->encoder);
     uint8_t *bytes = tool_alloc(n_bytes, 1);
-    tool_output output = TOOL_OUTPUT_CLOSED;
-    int status = bytes && tool_output_open(&output, job->state) == 0 ? 0 : TOOL_FAILED;
+    int status = bytes && tool_output_open(&job->state_output, job->state) == 0 ? 0 : TOOL_FAILED;
     if (status == 0) {
         gw_encoder_commit(job->encoder, true);
         gw_status result = gw_encoder_save(job->encoder, bytes, n_bytes);
         status = result < 0 ? tool_fail_status(result, job->state) : 0;
     }
-    if (status == 0 && (tool_output_write(&output, bytes, n_bytes) != 0 || tool_output_commit(&output) != 0))
+    if (status == 0 && tool_output_write(&job->state_output, bytes, n_bytes) != 0)
         status = TOOL_FAILED;
-    tool_output_discard(&output);
     free(bytes);
     return status;
 }
@@ -208,8 +206,9 @@ static int deliver(encode_job *job)
     tool_frame_facts facts;
     if (job->json && tool_frame_examine(job->context, job->out_path, &job->frame, &facts) != 0)
         return TOOL_FAILED;
-    if (tool_output_write(&job->output, job->frame.bytes, job->frame.n_bytes) != 0 ||
-        tool_output_commit(&job->output) != 0 || (job->state && save_state(job) != 0))
+    /* Both files are whole before either gets its name: what a frame holds without its state would be sent again. */
+    if (tool_output_write(&job->output, job->frame.bytes, job->frame.n_bytes) != 0 || (job->state && write_state(job) != 0) ||
+        tool_output_commit(&job->output) != 0 || (job->state && tool_output_commit(&job->state_output) != 0))
         return TOOL_FAILED;
     tool_note("%s: %llu elements, %zu bytes, code %s%s", job->out_path, (unsigned long long)info->n_elems,
               info->frame_bytes, info->code, info->entropy ? " with entropy stage" : "");
@@ -225,7 +224,7 @@ static int deliver(encode_job *job)
 
 int gw_cmd_encode(int argc, char **argv)
 {
-    encode_job job = {.nonfinite = "stop", .output = TOOL_OUTPUT_CLOSED};
+    encode_job job = {.nonfinite = "stop", .output = TOOL_OUTPUT_CLOSED, .state_output = TOOL_OUTPUT_CLOSED};
     const tool_option options[] = {
         {"--codec", "SPEC", "codec and options, e.g. ternary:code=mask ('gradwire codecs' lists them)", TOOL_TEXT,
          &job.spec, 0, 0},
@@ -264,6 +263,12 @@ int gw_cmd_encode(int argc, char **argv)
     if (strcmp(job.nonfinite, "stop") != 0 && strcmp(job.nonfinite, "skip") != 0)
         return tool_wrong_use("--nonfinite is '%s', and must be stop or skip", job.nonfinite);
     job.in_path = argv[1];
+    double number;
+    const char *scaler_file = job.scaler && !tool_parse_double(job.scaler, &number) ? job.scaler : NULL;
+    const tool_named_file files[] = {{"-o", job.out_path, true}, {"--state", job.state, true}, {"the input", job.in_path, false},
+                                     {"--scaler", scaler_file, false}};
+    if ((status = tool_check_apart(files, sizeof files / sizeof *files)) != 0)
+        return status;
 
     bool skipped = false;
     status = prepare(&job);
@@ -274,6 +279,7 @@ int gw_cmd_encode(int argc, char **argv)
     else if (status == 0)
         status = deliver(&job);
     tool_output_discard(&job.output);
+    tool_output_discard(&job.state_output);
     gw_encoder_destroy(job.encoder);
     free(job.shared);
     free(job.frame.bytes);

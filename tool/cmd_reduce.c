@@ -26,7 +26,7 @@ static int deliver(gw_context *context, tool_output *output, const char *path, v
         return TOOL_FAILED;
     if (tool_output_write(output, bytes, n_bytes) != 0 || tool_output_commit(output) != 0)
         return TOOL_FAILED;
-    tool_note("%s: the average of %u workers, %llu elements, %zu bytes, code %s", path, average.info.workers,
+    tool_note("%s: the average of %u worker%s, %llu elements, %zu bytes, code %s", path, average.info.workers, average.info.workers == 1 ? "" : "s",
               (unsigned long long)average.info.n_elems, n_bytes, average.info.code);
     return json ? tool_print_json(tool_frame_json(&average, &facts)) : TOOL_DONE;
 }
@@ -58,6 +58,11 @@ int gw_cmd_reduce(int argc, char **argv)
     if (!out_path)
         return tool_wrong_use("-o is missing: where should the average go?");
     uint32_t n = (uint32_t)(argc - 1);
+    for (uint32_t i = 0; i < n; i++) {
+        const tool_named_file files[] = {{"-o", out_path, true}, {"an input", argv[1 + i], false}};
+        if ((status = tool_check_apart(files, 2)) != 0)
+            return status;
+    }
 
     gw_context *context = NULL;
     gw_codec *codec = NULL;

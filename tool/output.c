@@ -12,7 +12,8 @@
 #include <unistd.h>
 
 /* What the signal handler removes; "" where nothing is open. Written only while the signals are blocked. */
-static char doomed[PATH_MAX];
+enum { MAX_OPEN = 2 };
+static char doomed[MAX_OPEN][PATH_MAX];
 
 static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 enum { N_ENDING = sizeof ending_signals / sizeof *ending_signals };
@@ -21,7 +22,9 @@ static struct sigaction saved_actions[N_ENDING];
 /* Installed with SA_RESETHAND: the signal raised here ends the process as if there had been no handler. */
 static void remove_and_end(int number)
 {
-    unlink(doomed);
+    for (int i = 0; i < MAX_OPEN; i++)
+        if (doomed[i][0])
+            unlink(doomed[i]);
     raise(number);
 }
 
@@ -36,7 +39,10 @@ static void block_signals(sigset_t *before)
 
 static void watch_signals(const char *temporary)
 {
-    snprintf(doomed, sizeof doomed, "%s", temporary);
+    bool watching = doomed[0][0] || doomed[1][0];
+    snprintf(doomed[doomed[0][0] ? 1 : 0], sizeof doomed[0], "%s", temporary);
+    if (watching)
+        return;
     for (int i = 0; i < N_ENDING; i++) {
         sigaction(ending_signals[i], NULL, &saved_actions[i]);
         if (saved_actions[i].sa_handler == SIG_IGN)
@@ -47,11 +53,15 @@ static void watch_signals(const char *temporary)
     }
 }
 
-static void unwatch_signals(void)
+static void unwatch_signals(const char *temporary)
 {
+    for (int i = 0; i < MAX_OPEN; i++)
+        if (strcmp(doomed[i], temporary) == 0)
+            doomed[i][0] = 0;
+    if (doomed[0][0] || doomed[1][0])
+        return;
     for (int i = 0; i < N_ENDING; i++)
         sigaction(ending_signals[i], &saved_actions[i], NULL);
-    doomed[0] = 0;
 }
 
 static void release(tool_output *output)
@@ -159,7 +169,7 @@ int tool_output_commit(tool_output *output)
         block_signals(&before);
         failed = rename(output->temporary, output->path) != 0;
         if (!failed)
-            unwatch_signals();
+            unwatch_signals(output->temporary);
         pthread_sigmask(SIG_SETMASK, &before, NULL);
         if (!failed) {
             free(output->temporary);
@@ -181,8 +191,39 @@ void tool_output_discard(tool_output *output)
         sigset_t before;
         block_signals(&before);
         unlink(output->temporary);
-        unwatch_signals();
+        unwatch_signals(output->temporary);
         pthread_sigmask(SIG_SETMASK, &before, NULL);
     }
     release(output);
+}
+
+/* ---- files that must not be one ------------------------------------------------------------- */
+
+/* One regular file, or where neither is there yet one name in one folder. */
+static bool same_file(const char *a, const char *b)
+{
+    struct stat of_a, of_b;
+    bool a_exists = stat(a, &of_a) == 0, b_exists = stat(b, &of_b) == 0;
+    if (a_exists != b_exists || (a_exists && !S_ISREG(of_a.st_mode)))
+        return false;
+    if (!a_exists) {
+        char copy_a[PATH_MAX], copy_b[PATH_MAX];
+        snprintf(copy_a, sizeof copy_a, "%s", a);
+        snprintf(copy_b, sizeof copy_b, "%s", b);
+        const char *name_a = strrchr(a, '/'), *name_b = strrchr(b, '/');
+        if (strcmp(name_a ? name_a + 1 : a, name_b ? name_b + 1 : b) != 0 || stat(dirname(copy_a), &of_a) != 0 ||
+            stat(dirname(copy_b), &of_b) != 0)
+            return false;
+    }
+    return of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+}
+
+int tool_check_apart(const tool_named_file *files, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; files[i].path && files[i].written && j < n; j++)
+            if (j != i && files[j].path && same_file(files[i].path, files[j].path))
+                return tool_wrong_use("%s and %s are one file, %s: what is written there would replace the other; name another file",
+                                      files[i].role, files[j].role, files[i].path);
+    return 0;
 }

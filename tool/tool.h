@@ -108,7 +108,7 @@ bool tool_parse_double(const char *text, double *out);
 
 /* A file that appears under its name only when it is complete: written beside it under a temporary name, synced,
  * renamed, the folder synced. SIGINT, SIGTERM and SIGHUP remove the temporary file on their way. An existing file that is
- * not regular (/dev/null, a pipe) is written directly. One output is open at a time. */
+ * not regular (/dev/null, a pipe) is written directly. Two outputs can be open at a time. */
 typedef struct tool_output {
     int fd;
     char *path;      /* the final name, links followed */
@@ -124,6 +124,16 @@ int tool_output_commit(tool_output *output);
 
 /* Removes the temporary file. Does nothing after a commit or a failure, or to TOOL_OUTPUT_CLOSED. */
 void tool_output_discard(tool_output *output);
+
+/* A file that a command line names, and as what: "-o", "the input". `path` NULL: it names none. */
+typedef struct tool_named_file {
+    const char *role, *path;
+    bool written;
+} tool_named_file;
+
+/* Refuses a file that would be written and has another role too: the later of the two would destroy the earlier. Same files are
+ * told by the file system, whatever their spelling. Returns 0, or TOOL_WRONG_USE with the message printed. */
+int tool_check_apart(const tool_named_file *files, size_t n);
 
 /* ---- input files: input.c, npy.c, frame_file.c ---- */
 

@@ -1,5 +1,6 @@
 """encode --state: the residual and the threshold go from call to call, exactly, and a file that is not one is refused."""
 
+import os
 import random
 import struct
 
@@ -43,6 +44,42 @@ class State(harness.Case):
         self.refused(1, "encode", "--codec", "topk", "--state", self.path("state"), self.write_f32("short.f32", [1.0]), "-o",
                      self.path("short.gw"), says="1000 elements")
         self.assertEqual(self.read_bytes(self.path("state")), before)
+
+    def test_frame_and_state_appear_together(self):
+        self.encode(0)
+        frame, g = self.read_bytes(self.path("g.gw")), self.write_f32("g.f32", self.gradient(1))
+        self.refused(1, "encode", "--codec", "topk", "--state", self.path("absent/state"), g, "-o", self.path("g.gw"),
+                     says="absent/state")
+        self.assertEqual(self.read_bytes(self.path("g.gw")), frame)
+        state = self.read_bytes(self.path("state"))
+        os.mkdir(self.path("folder"))
+        self.refused(1, "encode", "--codec", "topk", "--state", self.path("state"), g, "-o", self.path("folder"), says="is a folder")
+        self.assertEqual(self.read_bytes(self.path("state")), state)
+
+    def test_one_file_has_one_role(self):
+        """Whatever its spelling, and whether it is there already."""
+        g, other = self.write_f32("g.f32", self.gradient(0)), os.path.join(self.folder, ".", "new")
+        os.symlink(g, self.path("link.f32"))
+        os.link(g, self.path("hard.f32"))
+        encode = ["encode", "--codec", "topk"]
+        self.ok(*encode, g, "-o", self.path("g.gw"))
+        self.write_bytes("w.f32", self.read_bytes(self.path("g.gw")))
+        before = {name: self.read_bytes(self.path(name)) for name in os.listdir(self.folder)}
+        for roles, words in [
+            (["-o", "--state"], [*encode, g, "--state", self.path("new"), "-o", other]),
+            (["-o", "--state"], [*encode, g, "--state", self.path("g.gw"), "-o", self.path("g.gw")]),
+            (["-o", "the input"], [*encode, g, "-o", g]),
+            (["-o", "the input"], [*encode, g, "-o", self.path("link.f32")]),
+            (["-o", "the input"], [*encode, g, "-o", self.path("hard.f32")]),
+            (["--state", "the input"], [*encode, g, "--state", g, "-o", self.path("new")]),
+            (["-o", "--scaler"], ["encode", "--codec", "ternary", g, "--scaler", self.path("g.gw"), "-o", self.path("g.gw")]),
+            (["-o", "the input"], ["decode", self.path("w.f32"), "-o", self.path("w.f32")]),
+            (["-o", "an input"], ["reduce", self.path("w.f32"), self.path("g.gw"), "-o", self.path("g.gw")]),
+        ]:
+            self.refused(2, *words, says=[f"{roles[0]} and {roles[1]} are one file", "name another"])
+        self.assertEqual({name: self.read_bytes(self.path(name)) for name in os.listdir(self.folder)}, before)
+        self.ok(*encode, g, "-o", "/dev/null", "--json")
+        self.ok(*encode, g, "--state", self.path("new"), "-o", self.path("new.gw"))
 
     def test_what_is_no_state_is_refused(self):
         self.encode(0)
