@@ -75,9 +75,10 @@ static void show_progress(const struct gw_train_progress *p, void *user)
     d->shown = true;
     d->last = now;
     char left[32], saved[48] = "", dropped[48] = "";
+    double times = p->times_smaller;
     time_text(p->seconds_left, left, sizeof left);
-    if (p->times_smaller > 0)
-        snprintf(saved, sizeof saved, "  bytes %.1f times fewer", p->times_smaller);
+    if (times > 0)
+        snprintf(saved, sizeof saved, "  bytes %.1f times %s", times < 1 ? 1 / times : times, times < 1 ? "more" : "fewer");
     if (p->skipped_steps)
         snprintf(dropped, sizeof dropped, "  %llu steps dropped", (unsigned long long)p->skipped_steps);
     fprintf(stderr, "%sstep %llu/%llu  loss %.4f  %s %.2f %%  %.0f images/s%s%s  %s left%s", d->terminal ? "\r" : "",
@@ -99,6 +100,12 @@ static void size_text(uint64_t bytes, char *text, size_t capacity)
     snprintf(text, capacity, unit ? "%.2f %s" : "%.0f %s", value, units[unit]);
 }
 
+static void ratio_text(uint64_t bytes, uint64_t dense, char *text, size_t capacity)
+{
+    double times = (double)dense / (double)bytes;
+    snprintf(text, capacity, "%.2f times %s", times < 1 ? 1 / times : times, times < 1 ? "larger" : "smaller");
+}
+
 static void print_layers(const struct gw_train_summary *s)
 {
     tool_note("%-16s %10s %9s   %-24s   %s", "", "", "", "push, bits/element", "pull, bits/element");
@@ -114,27 +121,31 @@ static void print_layers(const struct gw_train_summary *s)
 
 static void print_summary(const struct gw_train_summary *s, const char *out)
 {
-    char up[32], down[32], dense[32];
+    char up[32], down[32], dense[32], up_times[48], down_times[48];
+    bool diverged = s->convex && !isfinite(s->objective);
     size_text(s->bytes_up, up, sizeof up);
     size_text(s->bytes_down, down, sizeof down);
     size_text(s->dense_bytes, dense, sizeof dense);
+    ratio_text(s->bytes_up, s->dense_bytes, up_times, sizeof up_times);
+    ratio_text(s->bytes_down, s->dense_bytes, down_times, sizeof down_times);
     tool_note("%s, %s, %u worker%s, batch %u, %llu steps in %.1f s: %.0f images/s, %.2f ms a step (compute %.2f, codec %.2f, "
               "waiting %.2f)", s->net, s->codec, s->workers, s->workers == 1 ? "" : "s", s->batch,
               (unsigned long long)s->steps, s->seconds, s->images_per_second, s->step_ms, s->compute_ms, s->encode_ms,
               s->wait_ms);
-    if (isnan(s->train_loss))
+    if (diverged)
+        tool_note("the run diverged: after %.1f passes over the data its objective is no finite number; a smaller --lr may help", s->passes);
+    else if (isnan(s->train_loss))
         tool_note("test accuracy %.2f %%; every one of the last steps was dropped", 100 * s->test_accuracy);
     else
         tool_note("test accuracy %.2f %%, train accuracy %.2f %%, train loss %.4f", 100 * s->test_accuracy,
                   100 * s->train_accuracy, s->train_loss);
-    if (s->convex)
+    if (s->convex && !diverged)
         tool_note("objective %.10f after %.1f passes over the data (all of them in train loss; lambda %g)", s->objective, s->passes,
                   s->l2);
     if (s->skipped_steps)
         tool_note("%llu steps were dropped: a gradient held a NaN or an infinity; a smaller --lr may help", (unsigned long long)s->skipped_steps);
     if (s->bytes_up)
-        tool_note("up %s (%.2f times smaller than float32's %s), down %s (%.2f times)", up,
-                  (double)s->dense_bytes / (double)s->bytes_up, dense, down, (double)s->dense_bytes / (double)s->bytes_down);
+        tool_note("up %s (%s than float32's %s), down %s (%s)", up, up_times, dense, down, down_times);
     if (s->variance_factor >= 0)
         tool_note("%.3f %% of the elements were sent, variance factor %.3f", 100 * s->nonzero_share, s->variance_factor);
     if (s->residual_norm >= 0)
@@ -153,6 +164,8 @@ int gw_cmd_train(int argc, char **argv)
 {
     struct gw_train_options o = GW_TRAIN_DEFAULTS;
     const char *link = "local", *nonfinite = "skip";
+    double momentum = NAN, weight_decay = NAN; /* NAN, and epochs 0: not given */
+    uint64_t epochs = 0;
     bool json = false, verbose = false;
     const tool_option options[] = {
         {"--net", "NET", "lenet; mlp:784-300-10 with any widths; logreg or svm: convex, L2-regularised", TOOL_TEXT, &o.net, 0, 0},
@@ -162,12 +175,12 @@ int gw_cmd_train(int argc, char **argv)
         {"--codec", "SPEC", "how gradients travel (gradwire codecs)", TOOL_TEXT, &o.codec, 0, 0},
         {"--batch", "TOTAL", "samples of a step, all workers together", TOOL_U32, &o.batch, 1, UINT32_MAX},
         {"--steps", "K", "length in steps", TOOL_U64, &o.steps, 1, UINT32_MAX},
-        {"--epochs", "K", "length in epochs", TOOL_U64, &o.epochs, 1, 1000000},
+        {"--epochs", "K", "length in epochs", TOOL_U64, &epochs, 1, 1000000},
         {"--optimizer", "O", "sgd or momentum; svrg: for logreg and svm", TOOL_TEXT, &o.optimizer, 0, 0},
         {"--lr", "X", "learning rate of the first step", TOOL_DOUBLE, &o.lr, 0, 0},
-        {"--momentum", "X", "momentum", TOOL_DOUBLE, &o.momentum, 0, 0},
+        {"--momentum", "X", "momentum", TOOL_DOUBLE, &momentum, 0, 0},
         {"--schedule", "S", "const, poly:P, step:E1,E2,... or inverse:T0, rate / (1 + t/T0)", TOOL_TEXT, &o.schedule, 0, 0},
-        {"--weight-decay", "X", "added to the average gradient, biases included", TOOL_DOUBLE, &o.weight_decay, 0, 0},
+        {"--weight-decay", "X", "added to the average gradient, biases included", TOOL_DOUBLE, &weight_decay, 0, 0},
         {"--l2", "LAMBDA", "LAMBDA * |w|^2 in the objective: a weight decay of 2 * LAMBDA, in its place", TOOL_DOUBLE, &o.l2, 0, 0},
         {"--ema", "D", "evaluate a moving average of the parameters, decay min(D, (1+t)/(10+t))", TOOL_DOUBLE, &o.ema, 0, 0},
         {"--seed", "S", "first parameters, order of samples, draws", TOOL_U64, &o.seed, 0, INT64_MAX},
@@ -207,6 +220,15 @@ int gw_cmd_train(int argc, char **argv)
         return tool_wrong_use("the link \"%s\" is not in this build; right is local", link);
     if (strcmp(nonfinite, "skip") != 0 && strcmp(nonfinite, "stop") != 0)
         return tool_wrong_use("--nonfinite is \"%s\", and must be skip or stop", nonfinite);
+    if (o.steps && epochs)
+        return tool_wrong_use("--steps and --epochs both say how long the run is: only one can be given");
+    if (!isnan(o.l2) && !isnan(weight_decay))
+        return tool_wrong_use("--l2 is a weight decay in the place of --weight-decay: only one can be given");
+    if (!isnan(momentum) && (strcmp(o.optimizer, "sgd") == 0 || strcmp(o.optimizer, "svrg") == 0))
+        return tool_wrong_use("--momentum is for the optimizer momentum, and --optimizer is %s", o.optimizer);
+    o.epochs = epochs ? epochs : o.epochs;
+    o.momentum = isnan(momentum) ? o.momentum : momentum;
+    o.weight_decay = isnan(weight_decay) ? o.weight_decay : weight_decay;
     o.stop_at_nonfinite = strcmp(nonfinite, "stop") == 0;
 
     struct display display = {.terminal = isatty(STDERR_FILENO)};

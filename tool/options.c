@@ -125,6 +125,8 @@ static int set_option(const tool_option *option, const char *text)
         if (strcmp(text, "-") == 0)
             return tool_wrong_use("%s is '-', but standard output is not for binary files; name a %s (./- is one called -)",
                                   option->name, strcmp(option->value, "DIR") == 0 ? "folder" : "file");
+        if (*text == 0)
+            return tool_wrong_use("%s is empty; name a %s", option->name, strcmp(option->value, "DIR") == 0 ? "folder" : "file");
         *(const char **)option->target = text;
         break;
     case TOOL_TEXT:

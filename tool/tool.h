@@ -59,7 +59,7 @@ int tool_finish_output(void);
 typedef enum tool_kind {
     TOOL_FLAG,   /* bool * */
     TOOL_TEXT,   /* const char ** */
-    TOOL_OUTPUT, /* const char **: where to write; "-" is refused, since nothing binary goes to standard output */
+    TOOL_OUTPUT, /* const char **: where to write; "-" is refused, since nothing binary goes to standard output, and so is "" */
     TOOL_TEXTS,  /* tool_texts *: may be given again and again */
     TOOL_U32,    /* uint32_t *, within [min, max] */
     TOOL_U64,    /* uint64_t *, within [min, max]; 64Ki, 2M and the like are understood */

@@ -41,6 +41,9 @@ static gw_status load_libsvm(const char *source, const char *test, struct gw_dat
     struct gw_label_values labels = {.n = 0};
     uint32_t of_test = 0;
     GW_TRY(gw_data_libsvm(source, &labels, &data->train, &data->channels));
+    if (data->channels == 0)
+        return gw_fail(GW_ERR_SYSTEM, "%s: no sample has a feature, so there is nothing to learn from; a line is LABEL INDEX:VALUE "
+                       "INDEX:VALUE ...", source);
     if (test)
         GW_TRY(gw_data_libsvm(test, &labels, &data->test, &of_test));
     else

@@ -295,6 +295,21 @@ static gw_status save(struct gw_team *team, const struct gw_train_summary *summa
     return gw_metrics_write_summary(out, summary); /* last: a folder with a summary is complete */
 }
 
+static gw_status say_stopped(const struct gw_team *team)
+{
+    const struct gw_train_options *o = team->options;
+    char saved[128];
+    if (o->checkpoint_every)
+        snprintf(saved, sizeof saved, "--resume goes on from there: ");
+    else if (o->resume)
+        snprintf(saved, sizeof saved, "nothing was saved of the steps after %llu, from which --resume goes on: ",
+                 (unsigned long long)team->begin);
+    else
+        snprintf(saved, sizeof saved, "no checkpoint was saved; --checkpoint-every K makes a run save them");
+    return gw_fail(GW_ERR_CLOSED, "stopped after %llu of %llu steps, as asked; %s%s", (unsigned long long)team->metrics.next,
+                   (unsigned long long)team->steps, saved, o->checkpoint_every || o->resume ? team->out : "");
+}
+
 static void tear_down(struct gw_team *team)
 {
     gw_metrics_abandon(&team->metrics);
@@ -332,9 +347,7 @@ gw_status gw_train_run(const struct gw_train_options *options, const struct gw_t
     if (status == GW_OK)
         status = run_workers(team);
     if (status == GW_OK && team->stopped)
-        status = gw_fail(GW_ERR_CLOSED, "stopped after %llu of %llu steps, as asked; %s%s", (unsigned long long)team->metrics.next,
-                         (unsigned long long)team->steps, options->checkpoint_every ? "--resume goes on from there: " :
-                         "nothing was saved but checkpoints", options->checkpoint_every ? team->out : "");
+        status = say_stopped(team);
     if (status == GW_OK) {
         summarise(team, summary);
         status = save(team, summary);
@@ -365,7 +378,11 @@ static gw_status evaluate_saved(const struct gw_checkpoint *c, const struct gw_d
     float *params = c->ema ? c->ema : c->params;
     uint32_t correct = 0;
     double loss = 0;
-    GW_TRY(gw_network_fits(&c->network, (struct gw_shape){data->channels, data->height, data->width}, data->classes));
+    if (gw_network_fits(&c->network, (struct gw_shape){data->channels, data->height, data->width}, data->classes) != GW_OK) {
+        char why[512];
+        snprintf(why, sizeof why, "%s", gw_last_error());
+        return gw_fail(GW_ERR_ARGUMENT, "%s; give the data of the run by --data", why);
+    }
     if (c->network.convex)
         gw_convex_pass(c->network.convex, &data->test, NULL, 0, data->test.n, params, &loss, &correct, 0, NULL);
     else

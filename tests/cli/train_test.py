@@ -249,6 +249,31 @@ class Train(harness.Case):
         self.refused(1, *words, says=[file + ", line 2", "must ascend"])
         self.assertEqual(self.ok_json("train", "--net", "svm", "--data", "uneven:n=64,d=32", "--epochs", 2)["parameters"], 32)
 
+    def test_options_that_contradict(self):
+        convex = ["train", "--net", "logreg", "--data", "uneven:n=64,d=32", "--batch", 32, "--steps", 2]
+        for words, says in [
+            (["--epochs", 1], "--steps and --epochs"),
+            (["--l2", 0.1, "--weight-decay", 0.1], "--l2 is a weight decay in the place of --weight-decay"),
+            (["--optimizer", "sgd", "--momentum", 0.5], "--optimizer is sgd"),
+            (["--optimizer", "svrg", "--momentum", 0.9], "--optimizer is svrg"),
+            (["--out", ""], "--out is empty; name a folder"),
+        ]:
+            self.refused(2, *convex, *words, says=says)
+        self.ok(*convex, "--momentum", 0.5, "--weight-decay", 0.1)
+
+    def test_sentences_about_convex_runs(self):
+        file, out = self.write_bytes("a", b"1\n2\n"), self.path("run")
+        words = ["train", "--net", "logreg", "--optimizer", "sgd", "--data"]
+        self.refused(1, *words, file, "--batch", 2, says=[file, "no sample has a feature"])
+        small = [*words, "uneven:n=64,d=2", "--batch", 32, "--steps", 2, "--workers", 2]
+        done = self.run_tool(*small, "--out", out)
+        self.assertRegex(done.stderr, r"up \S+ \S+ \([0-9.]+ times larger than float32's")
+        self.refused(2, "eval", "--from", out, says=["the data have 784", "give the data of the run by --data"])
+        done = self.run_tool(*small, "--lr", 1e38, "--l2", 1, "--schedule", "const")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("the run diverged: after 1.0 passes", done.stderr)
+        self.assertNotRegex(done.stderr, "objective -?(nan|inf)")
+
     def test_files_that_fail(self):
         """What is wrong with a file is a failure, whatever the file; what is wrong with an option is wrong use."""
         absent, out = self.path("absent"), self.path("run")
@@ -272,13 +297,15 @@ class Train(harness.Case):
     def test_interrupted(self):
         out = self.path("run")
         process = subprocess.Popen([harness.TOOL, "train", "--net", "lenet", "--data", "digits", "--workers", "2", "--steps",
-                                    "100000", "--out", out], stderr=subprocess.DEVNULL)
+                                    "100000", "--out", out], stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 60
         while not os.path.exists(out) or not any(os.path.getsize(os.path.join(out, name)) for name in os.listdir(out)):
             self.assertLess(time.monotonic(), deadline, "the run wrote nothing in a minute")
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        self.assertNotEqual(process.wait(timeout=60), 0)
+        said = process.communicate(timeout=60)[1]
+        self.assertEqual(process.returncode, 1, said)
+        self.assertIn("no checkpoint was saved; --checkpoint-every K", said)
         for name in ["summary.json", "metrics.jsonl", "parameters.gwp"]:
             self.assertNotIn(name, os.listdir(out))
 
