@@ -334,18 +334,6 @@ class Resume(harness.Case):
         newest = os.path.join(out, f"checkpoint-{self.newest(out):08}.gwp")
         self.assertEqual(self.ok_json("eval", "--data", self.data, "--from", newest)["step"], self.newest(out))
 
-    def test_full_gradients_are_counted_once(self):
-        """svrg resumed within an epoch computes the full gradient again, and counts it no second time."""
-        run = ["train", "--net", "logreg", "--data", "uneven:n=64,d=32", "--optimizer", "svrg", "--batch", 8, "--workers", 2,
-               "--steps", 20, "--checkpoint-every", 5]
-        reference, out = self.path("reference"), self.path("run")
-        self.ok(*run, "--out", reference)
-        shutil.copytree(reference, out)
-        self.interrupt(out, 10)
-        self.ok(*run, "--resume", out)
-        self.check_same_run(out, reference)
-        self.assertEqual(self.summary(out)["passes"], 20 * 2 * 8 / 64 + 3)
-
     def test_lost_metrics(self):
         out = self.begun(until=20)
         path = os.path.join(out, "metrics.jsonl.partial")
