@@ -320,7 +320,7 @@ static void topk_describe(const gw_encoder *encoder, gw_encoder_condition *condi
 static const char *const scopes[] = {"layer", "global", NULL}, *const values[] = {"f32", "bf16", "f16", NULL};
 
 static const gw_codec_option options[] = {
-    {"ratio", "0.01", "above 0 and at most 1", "the share of elements sent: k = max(1, ceil(ratio*n))"},
+    {"ratio", "0.01", "above 0 and at most 1", "k = max(1, ceil(ratio*n)): elements sent when the threshold is taken afresh; in between it decides, up to bound*k"},
     {"refresh", "100", "1 to 10^9", "steps for which a threshold is used before the exact one is taken again; 1: LAGS"},
     {"scope", "layer", "layer|global", "global: one threshold for the whole network"},
     {"value", "f32", "f32|bf16|f16", "how values are sent; what rounding loses goes to the residual"},
