@@ -24,7 +24,7 @@ COLUMNS = ["run", "net", "data", "lambda", "optimizer", "codec", "lr", "density"
            "objectives", "date"]
 
 WORKERS, BATCH = 4, 32 # the paper: M = 4, mini-batches of 8
-RATES = [4.0**k for k in range(-6, 2)]
+RATES = [4.0**k for k in range(-6, 4)]
 DENSITIES = (0.05, 0.2)
 # Epochs of a run, and of those that look for the minimum: drawn data have few samples, so few steps an epoch.
 
