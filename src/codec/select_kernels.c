@@ -62,6 +62,19 @@ static struct gw_select_counts select_ref(const struct gw_select_run *run, float
     return counts;
 }
 
+struct gw_select_counts gw_select_rest(const struct gw_select_run *run, uint64_t done, float *values, uint64_t n_above)
+{
+    struct gw_select_run rest = *run;
+    rest.g += done;
+    rest.residual = run->residual ? run->residual + done : NULL;
+    rest.next = run->next ? run->next + done : NULL;
+    rest.kept += done / 64;
+    rest.n -= done;
+    struct gw_select_counts counts = select_ref(&rest, values + n_above);
+    counts.n_above += n_above;
+    return counts;
+}
+
 static void expand_ref(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, bool stream, float *out)
 {
     (void)n_values;

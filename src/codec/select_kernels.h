@@ -46,6 +46,9 @@ struct gw_select_kernels {
     void (*lower)(const uint64_t *bits, uint64_t n_words, uint8_t *bytes);
 };
 
+/* What is left of a run after `done` elements, a multiple of 64, of which n_above were found: selected by `ref`. */
+struct gw_select_counts gw_select_rest(const struct gw_select_run *run, uint64_t done, float *values, uint64_t n_above);
+
 /* One by one; what a set uses where masked loads and stores gain nothing. */
 void gw_select_add_ref(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, float *sum);
 

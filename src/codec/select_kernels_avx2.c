@@ -93,15 +93,7 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
     if (stream && writes)
         _mm_sfence();
 
-    uint64_t n_above = (uint64_t)(at - values);
-    struct gw_select_run tail = *run;
-    tail.g += i;
-    tail.residual = with_residual ? residual + i : NULL;
-    tail.next = writes ? run->next + i : NULL;
-    tail.kept += i / 64;
-    tail.n -= i;
-    struct gw_select_counts counts = gw_select_kernels_ref.select(&tail, at);
-    counts.n_above += n_above;
+    struct gw_select_counts counts = gw_select_rest(run, i, values, (uint64_t)(at - values));
     uint32_t largest[8], equals[8];
     _mm256_storeu_si256((__m256i *)largest, most);
     _mm256_storeu_si256((__m256i *)equals, equal);

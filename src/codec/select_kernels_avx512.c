@@ -75,16 +75,8 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
     if (stream && writes)
         _mm_sfence();
 
-    uint64_t n_above = (uint64_t)(at - values);
-    struct gw_select_run tail = *run;
-    tail.g += i;
-    tail.residual = with_residual ? residual + i : NULL;
-    tail.next = writes ? run->next + i : NULL;
-    tail.kept += i / 64;
-    tail.n -= i;
-    struct gw_select_counts counts = gw_select_kernels_ref.select(&tail, at);
+    struct gw_select_counts counts = gw_select_rest(run, i, values, (uint64_t)(at - values));
     uint32_t max_bits = _mm512_reduce_max_epu32(most);
-    counts.n_above += n_above;
     counts.n_equal += (uint32_t)_mm512_reduce_add_epi32(equal);
     counts.max_bits = counts.max_bits > max_bits ? counts.max_bits : max_bits;
     return counts;

@@ -215,23 +215,23 @@ static gw_status parts(gw_context *context, const struct gw_frame *frame, gw_fra
 
 /* ---- the owner's sum ------------------------------------------------------------------------- */
 
-/* What one thread adds in. */
+/* What one thread adds in: room for the largest chunk of the slice, and no more, since most tensors are small. */
 struct sum {
-    float sum[GW_SPARSE_CHUNK];     /* 0 between chunks */
-    uint64_t kept[GW_SPARSE_WORDS]; /* of the average */
-    float values[GW_SPARSE_CHUNK];
+    float *sum;     /* 0 between chunks */
+    uint64_t *kept; /* of the average */
+    float *values;
 };
 
 struct summing {
     struct readers readers;
-    struct sum **sums; /* of each slot */
+    struct sum *sums; /* of each slot */
     const struct gw_frame *average;
     uint64_t first;    /* chunk that a wave begins with */
     size_t stride, *sizes; /* of a wave's chunks */
     uint8_t *wave, *to; /* chunk first + i goes to to + i * stride; wave: a wave's bytes, where it has several */
 };
 
-static void add(struct sum *s, const struct gw_frame *frame, const struct gw_sparse_chunk *chunk)
+static void add(const struct sum *s, const struct gw_frame *frame, const struct gw_sparse_chunk *chunk)
 {
     uint32_t n_words = (chunk->n + 63) / 64;
     if (!chunk->exact) {
@@ -255,9 +255,11 @@ static void add(struct sum *s, const struct gw_frame *frame, const struct gw_spa
 static gw_status average_chunk(const struct summing *summing, uint64_t c, uint32_t slot, uint32_t *n_kept)
 {
     const struct readers *readers = &summing->readers;
-    struct sum *s = summing->sums[slot];
+    const struct sum *s = &summing->sums[slot];
     gw_status status = GW_OK;
-    memset(s->kept, 0, sizeof s->kept);
+    uint64_t left = summing->average->count - c * GW_SPARSE_CHUNK;
+    uint32_t n_words = (uint32_t)gw_div_up(left < GW_SPARSE_CHUNK ? left : GW_SPARSE_CHUNK, 64);
+    memset(s->kept, 0, n_words * sizeof *s->kept);
     for (uint32_t r = 0; r < readers->n_frames && status == GW_OK; r++) {
         struct gw_sparse_chunk chunk;
         status = read_chunk(readers, r, c, slot, &chunk);
@@ -266,7 +268,7 @@ static gw_status average_chunk(const struct summing *summing, uint64_t c, uint32
     }
     uint32_t n = 0;
     float divisor = (float)readers->n_frames; /* x / 1 is x */
-    for (uint32_t w = 0; w < GW_SPARSE_WORDS; w++) {
+    for (uint32_t w = 0; w < n_words; w++) {
         uint64_t cancelled = 0; /* not sent */
         for (uint64_t bits = s->kept[w]; bits; bits &= bits - 1) {
             unsigned j = (unsigned)__builtin_ctzll(bits);
@@ -290,7 +292,7 @@ static gw_status write_sparse_chunk(uint64_t i, uint32_t slot, void *user)
     GW_TRY(average_chunk(summing, c, slot, &n_kept));
     /* Written as a frame of this chunk alone. */
     struct gw_frame one = {.codec = GW_WIRE_SPARSE, .code = GW_VALUE_F32, .count = left < GW_SPARSE_CHUNK ? left : GW_SPARSE_CHUNK};
-    const struct sum *s = summing->sums[slot];
+    const struct sum *s = &summing->sums[slot];
     gw_sparse_write(&(struct gw_sparse_source){.kept = s->kept, .values = s->values}, summing->readers.scratch[slot],
                     summing->to + i * summing->stride - GW_HEADER_BYTES, &one);
     summing->sizes[i] = one.payload_bytes;
@@ -304,9 +306,9 @@ static gw_status write_dense_chunk(uint64_t c, uint32_t slot, void *user)
     uint8_t *out = summing->to + 4 * c * GW_SPARSE_CHUNK;
     uint32_t n_kept, next = 0;
     GW_TRY(average_chunk(summing, c, slot, &n_kept));
-    const struct sum *s = summing->sums[slot];
+    const struct sum *s = &summing->sums[slot];
     memset(out, 0, 4 * n);
-    FOR_EACH_BIT(s->kept, GW_SPARSE_WORDS, i, gw_put_float(out + 4 * (size_t)i, s->values[next++]););
+    FOR_EACH_BIT(s->kept, (n + 63) / 64, i, gw_put_float(out + 4 * (size_t)i, s->values[next++]););
     return GW_OK;
 }
 
@@ -347,13 +349,17 @@ static gw_status summing_init(struct summing *s, gw_context *context, const stru
 {
     GW_TRY(readers_init(&s->readers, context, frames, n));
     uint32_t n_slots = s->readers.n_slots;
+    uint64_t most = frames->count < GW_SPARSE_CHUNK ? frames->count : GW_SPARSE_CHUNK;
     s->sums = gw_calloc(context, n_slots, sizeof *s->sums);
     s->sizes = gw_alloc(context, n_slots, sizeof *s->sizes);
     if (!s->sums || !s->sizes)
         return GW_ERR_MEMORY;
     for (uint32_t i = 0; i < n_slots; i++) {
-        s->sums[i] = gw_calloc(context, 1, sizeof **s->sums);
-        if (!s->sums[i])
+        struct sum *sum = &s->sums[i];
+        sum->sum = gw_calloc(context, most, sizeof *sum->sum);
+        sum->kept = gw_alloc(context, gw_div_up(most, 64), sizeof *sum->kept);
+        sum->values = gw_alloc(context, most, sizeof *sum->values);
+        if (!sum->sum || !sum->kept || !sum->values)
             return GW_ERR_MEMORY;
     }
     if (n_slots > 1) {
@@ -366,8 +372,11 @@ static gw_status summing_init(struct summing *s, gw_context *context, const stru
 static void summing_fini(struct summing *s)
 {
     gw_context *context = s->readers.context;
-    for (uint32_t i = 0; s->sums && i < s->readers.n_slots; i++)
-        gw_free(context, s->sums[i]);
+    for (uint32_t i = 0; s->sums && i < s->readers.n_slots; i++) {
+        gw_free(context, s->sums[i].sum);
+        gw_free(context, s->sums[i].kept);
+        gw_free(context, s->sums[i].values);
+    }
     gw_free(context, s->sums);
     gw_free(context, s->sizes);
     gw_free(context, s->wave);
