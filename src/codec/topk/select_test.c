@@ -585,14 +585,20 @@ static void scarce_free(void *memory, void *user)
     free(memory);
 }
 
+static gw_context *scarce_context(struct scarce *scarce)
+{
+    const gw_allocator allocator = {scarce_alloc, scarce_free, scarce};
+    const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator, .n_threads = 2};
+    gw_context *context;
+    assert_int_equal(gw_context_create(&options, &context), GW_OK);
+    return context;
+}
+
 static void memory_may_run_out_anywhere(void **state)
 {
     (void)state;
     struct scarce scarce = {.left = 1000};
-    const gw_allocator allocator = {scarce_alloc, scarce_free, &scarce};
-    const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator, .n_threads = 2};
-    gw_context *context;
-    assert_int_equal(gw_context_create(&options, &context), GW_OK);
+    gw_context *context = scarce_context(&scarce);
     /* Of the second kind the guess is wrong, and everything is ranked. */
     static const enum kind kinds[] = {BELL, SAMPLE_LARGE};
     for (int which = 0; which < 2; which++) {
@@ -628,10 +634,7 @@ static void room_stays_between_calls(void **state)
 {
     (void)state;
     struct scarce scarce = {.left = 1000};
-    const gw_allocator allocator = {scarce_alloc, scarce_free, &scarce};
-    const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator, .n_threads = 2};
-    gw_context *context;
-    assert_int_equal(gw_context_create(&options, &context), GW_OK);
+    gw_context *context = scarce_context(&scarce);
     struct tensor t = tensor_of(150000, BELL, 2);
     struct gw_select_room room = {0}, none = {0};
     float *values = room_for(150000, 4);
