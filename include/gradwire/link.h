@@ -1,7 +1,7 @@
 /* A link moves messages between the members of a group: ranks 0..size-1.
  *
  * A link is a small record of functions, so a program may bring its own. It knows nothing of codecs:
- * it delivers whole messages, each pair's in the order sent, and says who failed. */
+ * it delivers whole messages, each pair's in the order sent, and says who failed. The MPI link is in link_mpi.h. */
 #ifndef GRADWIRE_LINK_H
 #define GRADWIRE_LINK_H
 
@@ -26,7 +26,7 @@ GW_API void *gw_message_alloc(gw_context *context, size_t n_bytes);
  * own. The context may be gone already; its allocator's `user` must not. NULL is allowed. */
 GW_API void gw_message_free(void *bytes);
 
-/* What every link offers. All entries are required. `self` is gw_link.self. One endpoint serves one rank.
+/* What every link offers. All entries but send_all are required. `self` is gw_link.self. One endpoint serves one rank.
  * send, recv and the others may be called from different threads at the same time; recv from one thread at a time. */
 typedef struct gw_link_ops {
     const char *name; /* "local", "mpi", "tcp" */
@@ -35,6 +35,10 @@ typedef struct gw_link_ops {
      * Does not wait for the receiver; may block while the link's own queue is full, no longer than timeout_ms.
      * Errors: GW_ERR_PEER (`to` failed or left), GW_ERR_CLOSED (this endpoint is closed), GW_ERR_TIMEOUT, GW_ERR_MEMORY. */
     gw_status (*send)(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms);
+
+    /* Hands the same message to every member but this one, without a copy for each. Owns `bytes` and errs as send does; where it
+     * fails some members may have got it. NULL where the link has no way better than a send of a copy each. */
+    gw_status (*send_all)(void *self, void *bytes, size_t n_bytes, uint32_t timeout_ms);
 
     /* Waits for the next message from anyone. The caller owns message->bytes. A message that has arrived is delivered
      * before a failure is reported. Errors: GW_ERR_TIMEOUT; GW_ERR_PEER (a member failed: gw_last_error() names it and says
@@ -63,6 +67,31 @@ typedef struct gw_link {
  * Fills endpoints[0..size). Each endpoint is destroyed by its holder, in any order.
  * Errors: GW_ERR_ARGUMENT (size 0 or above GW_MAX_WORKERS), GW_ERR_MEMORY, GW_ERR_SYSTEM. */
 GW_API gw_status gw_link_local_create(gw_context *context, uint32_t size, gw_link *endpoints);
+
+/* The tcp link: every rank is a process (or several ranks share one), anywhere that TCP reaches. Members meet at the rendezvous,
+ * where rank 0 listens, learn each other's addresses there, and then talk directly (ZeroMQ over TCP). */
+typedef struct gw_tcp_options {
+    size_t struct_bytes;    /* sizeof(gw_tcp_options) */
+    uint32_t rank, size;
+    const char *rendezvous; /* "HOST:PORT", the same on every rank; an IPv6 address in brackets. HOST is rank 0's */
+    const char *advertise;  /* host or address at which the other members reach this one; NULL: the address from which this machine
+                               reaches the rendezvous */
+    const char *keys;       /* folder of keys (gradwire keys new): traffic is encrypted (CURVE), and members whose key is not listed
+                               there are refused; NULL: neither */
+    bool insecure;          /* without keys only loopback addresses are legal, unless this is true */
+    uint32_t timeout_ms;    /* until all members must have met, and after which a machine that no longer answers counts as failed;
+                               0: 60,000 */
+    void (*log)(const char *line, void *user); /* who was refused and why; from the link's own threads. NULL: nowhere */
+    void *log_user;
+} gw_tcp_options;
+
+/* Meets the other members and fills links[0..n_links): so many links among the same members, independent of each other. Blocks
+ * until all members are there. n_links, size, rendezvous and the kind of keys must be the same on every rank. Each link is destroyed
+ * by its holder, in any order; destroy waits up to 2 s until what was sent has left this machine.
+ * Errors: GW_ERR_ARGUMENT; GW_ERR_TIMEOUT (the sentence names the missing ranks); GW_ERR_PEER (another member refused or was refused:
+ * two of one rank, another size, another version); GW_ERR_SYSTEM (an address cannot be used, a key cannot be read); GW_ERR_MEMORY;
+ * GW_ERR_UNSUPPORTED (a build without ZeroMQ). */
+GW_API gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options, uint32_t n_links, gw_link *links);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,12 @@
+/* Links that this build leaves out say so. */
+#include "base/error.h"
+
+#include <gradwire/link.h>
+
+#ifndef GW_HAVE_TCP
+gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options, uint32_t n_links, gw_link *links)
+{
+    (void)context, (void)options, (void)n_links, (void)links;
+    return gw_fail(GW_ERR_UNSUPPORTED, "this build has no tcp link: libzmq was not found when it was made");
+}
+#endif
