@@ -60,6 +60,13 @@ GW_API const char *gw_status_text(gw_status status);
  * A call that succeeds leaves it alone, so read it only after a failure. */
 GW_API const char *gw_last_error(void);
 
+/* Stores a sentence for gw_last_error() of this thread and hands the status through: for links that a program brings itself.
+ *     return gw_fail(GW_ERR_PEER, "rank %u left the link", to); */
+#ifdef __GNUC__
+__attribute__((format(printf, 2, 3)))
+#endif
+GW_API gw_status gw_fail(gw_status status, const char *format, ...);
+
 #ifdef __cplusplus
 }
 #endif
