@@ -13,18 +13,24 @@ static inline double gw_clock_seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* The point in time `milliseconds` from now on CLOCK_MONOTONIC, for timed waits. */
-static inline struct timespec gw_clock_deadline(uint32_t milliseconds)
+/* The point in time `seconds` from now on CLOCK_MONOTONIC, for timed waits. */
+static inline struct timespec gw_clock_after(double seconds)
 {
     struct timespec at;
     clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += milliseconds / 1000;
-    at.tv_nsec += (long)(milliseconds % 1000) * 1000000L;
+    time_t whole = (time_t)seconds;
+    at.tv_sec += whole;
+    at.tv_nsec += (long)((seconds - (double)whole) * 1e9);
     if (at.tv_nsec >= 1000000000L) {
         at.tv_sec++;
         at.tv_nsec -= 1000000000L;
     }
     return at;
+}
+
+static inline struct timespec gw_clock_deadline(uint32_t milliseconds)
+{
+    return gw_clock_after(milliseconds * 1e-3);
 }
 
 #endif

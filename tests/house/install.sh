@@ -9,7 +9,8 @@ cmake --install "$build" --prefix "$stage" >/dev/null
 
 pc=$(find "$stage" -name gradwire.pc)
 # gradwire.pc names the configured prefix; the staging folder stands in for it.
-pkg() { PKG_CONFIG_PATH=$(dirname "$pc") pkg-config --define-variable=prefix="$stage" "$@" gradwire; }
+package=gradwire
+pkg() { PKG_CONFIG_PATH=$(dirname "$pc") pkg-config --define-variable=prefix="$stage" "$@" $package; }
 libdir=$(pkg --variable=libdir)
 
 cat >"$stage/program.c" <<'PROGRAM'
@@ -32,4 +33,28 @@ case $("$stage/static") in "gradwire $version,"*) ;; *) echo "the library and gr
 if [ -x "$stage/bin/gradwire" ]; then
     "$stage/bin/gradwire" --version
     [ -f "$stage/share/man/man1/gradwire.1" ]
+fi
+
+# The mpi link, where it was built, from outside: nothing of libgradwire but its public functions is there.
+if [ -f "$(dirname "$pc")/gradwire-mpi.pc" ]; then
+    package=gradwire-mpi
+    cat >"$stage/mpi.c" <<'PROGRAM'
+#include <gradwire/gradwire.h>
+#include <gradwire/link_mpi.h>
+#include <stdio.h>
+int main(void)
+{
+    gw_link link;
+    gw_status status = gw_link_mpi_create(NULL, MPI_COMM_WORLD, &link); /* too early */
+    printf("%s\n", gw_last_error());
+    return status != GW_ERR_ORDER;
+}
+PROGRAM
+    # shellcheck disable=SC2046
+    gcc -std=c17 "$stage/mpi.c" $(pkg --cflags --libs) -o "$stage/mpi_shared"
+    "$stage/mpi_shared"
+    # shellcheck disable=SC2046
+    gcc -std=c17 "$stage/mpi.c" $(pkg --cflags) "$libdir/libgradwire_mpi.a" "$libdir/libgradwire.a" \
+        $(pkg --static --libs | sed 's/-lgradwire_mpi//; s/-lgradwire//') -o "$stage/mpi_static"
+    "$stage/mpi_static"
 fi

@@ -1,0 +1,243 @@
+/* Making and freeing a hub. */
+#include "link/mpi/hub.h"
+
+#include "base/error.h"
+
+#include <gradwire/codec.h>
+#include <gradwire/link_mpi.h>
+
+#include <string.h>
+
+#define MOST_SLOTS 100u /* so that every tag stays below 32,767, which all MPIs allow */
+
+/* Memory from the context, all zero; given back with gw_message_free. */
+static void *take(gw_context *context, size_t n_bytes)
+{
+    void *memory = gw_message_alloc(context, n_bytes);
+    return memory ? memset(memory, 0, n_bytes) : NULL;
+}
+
+/* ---- endpoints ------------------------------------------------------------------------------------------ */
+
+static void endpoint_free(struct gw_mpi_endpoint *endpoint)
+{
+    gw_message_queue_clear(&endpoint->inbox);
+    gw_mpi_outgoing_free(endpoint->failure);
+    gw_mpi_outgoing_free(endpoint->farewell);
+    for (uint32_t r = 0; r < endpoint->hub->size; r++)
+        gw_message_free(endpoint->peers[r].why);
+    pthread_cond_destroy(&endpoint->arrived);
+    pthread_mutex_destroy(&endpoint->sending);
+    gw_message_free(endpoint);
+}
+
+static bool condition_init(pthread_cond_t *condition)
+{
+    pthread_condattr_t monotonic;
+    if (pthread_condattr_init(&monotonic))
+        return false;
+    bool ok = !pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) && !pthread_cond_init(condition, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return ok;
+}
+
+static struct gw_mpi_endpoint *endpoint_new(struct gw_mpi_hub *hub, uint32_t rank)
+{
+    struct gw_mpi_endpoint *endpoint =
+        take(hub->context, sizeof *endpoint + (size_t)hub->size * sizeof endpoint->peers[0]);
+    if (!endpoint)
+        return NULL;
+    endpoint->hub = hub;
+    endpoint->rank = rank;
+    endpoint->failed_peer = GW_MPI_NOBODY;
+    if (pthread_mutex_init(&endpoint->sending, NULL)) {
+        gw_message_free(endpoint);
+        return NULL;
+    }
+    if (!condition_init(&endpoint->arrived)) {
+        pthread_mutex_destroy(&endpoint->sending);
+        gw_message_free(endpoint);
+        return NULL;
+    }
+    endpoint->failure = gw_mpi_outgoing_new(hub->context, hub->size - 1);
+    endpoint->farewell = gw_mpi_outgoing_new(hub->context, hub->size - 1);
+    if (endpoint->failure)
+        endpoint->failure->bytes = gw_message_alloc(hub->context, GW_MPI_WHY_BYTES);
+    if (!endpoint->farewell || !endpoint->failure || !endpoint->failure->bytes) {
+        endpoint_free(endpoint);
+        return NULL;
+    }
+    return endpoint;
+}
+
+/* ---- the hub -------------------------------------------------------------------------------------------- */
+
+void gw_mpi_hub_free(struct gw_mpi_hub *hub)
+{
+    bool runs = gw_mpi_runs();
+    if (hub->comm != MPI_COMM_NULL && runs && gw_mpi_is_over(hub))
+        MPI_Comm_free(&hub->comm);
+    if (!runs) { /* then nothing is read or written any more */
+        while (hub->posted) {
+            struct gw_mpi_outgoing *next = hub->posted->next;
+            gw_mpi_outgoing_free(hub->posted);
+            hub->posted = next;
+        }
+        while (hub->outgoing) {
+            struct gw_mpi_outgoing *next = hub->outgoing->next;
+            gw_mpi_outgoing_free(hub->outgoing);
+            hub->outgoing = next;
+        }
+        while (hub->incoming) {
+            struct gw_mpi_incoming *next = hub->incoming->next;
+            gw_message_free(hub->incoming->bytes);
+            gw_message_free(hub->incoming);
+            hub->incoming = next;
+        }
+    }
+    for (uint32_t i = 0; hub->local && i < hub->n_local; i++)
+        if (hub->local[i])
+            endpoint_free(hub->local[i]);
+    gw_message_free(hub->local);
+    gw_message_free(hub->process_of);
+    gw_message_free(hub->slot_of);
+    gw_message_free(hub->rank_at);
+    gw_message_free(hub->held_up);
+    pthread_mutex_destroy(&hub->moving);
+    pthread_mutex_destroy(&hub->lock);
+    gw_message_free(hub);
+}
+
+/* Where every rank lives. process_of NULL: each in the process of its own number. */
+static gw_status place(struct gw_mpi_hub *hub, const uint32_t *process_of, uint32_t process)
+{
+    gw_context *context = hub->context;
+    hub->process_of = take(context, hub->size * sizeof *hub->process_of);
+    hub->slot_of = take(context, hub->size * sizeof *hub->slot_of);
+    hub->held_up = take(context, hub->n_processes * sizeof *hub->held_up);
+    uint32_t *members = take(context, hub->n_processes * sizeof *members);
+    if (!hub->process_of || !hub->slot_of || !hub->held_up || !members) {
+        gw_message_free(members);
+        return GW_ERR_MEMORY;
+    }
+    for (uint32_t r = 0; r < hub->size; r++) {
+        uint32_t at = hub->process_of[r] = process_of ? process_of[r] : r;
+        hub->slot_of[r] = members[at]++;
+        hub->slots = hub->slots < members[at] ? members[at] : hub->slots;
+    }
+    hub->n_local = members[process];
+    gw_message_free(members);
+    if (hub->slots > MOST_SLOTS)
+        return gw_fail(GW_ERR_ARGUMENT, "%u ranks in one process; %u are possible", hub->slots, MOST_SLOTS);
+
+    hub->rank_at = take(context, (size_t)hub->n_processes * hub->slots * sizeof *hub->rank_at);
+    hub->local = take(context, hub->n_local * sizeof *hub->local);
+    if (!hub->rank_at || !hub->local)
+        return GW_ERR_MEMORY;
+    for (uint32_t r = 0; r < hub->size; r++) {
+        hub->rank_at[(size_t)hub->process_of[r] * hub->slots + hub->slot_of[r]] = r;
+        if (hub->process_of[r] != process)
+            continue;
+        hub->local[hub->slot_of[r]] = endpoint_new(hub, r);
+        if (!hub->local[hub->slot_of[r]])
+            return GW_ERR_MEMORY;
+    }
+    return GW_OK;
+}
+
+static gw_status hub_new(gw_context *context, MPI_Comm comm, uint32_t size, const uint32_t *process_of,
+                         size_t largest_count, struct gw_mpi_hub **out)
+{
+    int level, n_processes, process;
+    if (size == 0 || size > GW_MAX_WORKERS)
+        return gw_fail(GW_ERR_ARGUMENT, "a link of %u members asked for; 1 to %u are possible", size, GW_MAX_WORKERS);
+    MPI_Query_thread(&level);
+    if (level < MPI_THREAD_MULTIPLE)
+        return gw_fail(GW_ERR_UNSUPPORTED,
+                       "the mpi link needs MPI_THREAD_MULTIPLE, which MPI has not granted: start it with "
+                       "MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &granted)");
+    MPI_Comm_size(comm, &n_processes);
+    MPI_Comm_rank(comm, &process);
+    struct gw_mpi_hub *hub = take(context, sizeof *hub);
+    if (!hub)
+        return GW_ERR_MEMORY;
+    hub->context = context;
+    hub->comm = MPI_COMM_NULL;
+    hub->stashed = MPI_MESSAGE_NULL;
+    hub->largest_count = largest_count;
+    hub->size = size;
+    hub->n_processes = (uint32_t)n_processes;
+    hub->outgoing_end = &hub->outgoing;
+    hub->incoming_end = &hub->incoming;
+    pthread_mutex_init(&hub->lock, NULL); /* with default attributes it cannot fail here */
+    pthread_mutex_init(&hub->moving, NULL);
+    gw_status status = place(hub, process_of, (uint32_t)process);
+    if (status < 0) {
+        gw_mpi_hub_free(hub);
+        return status;
+    }
+    hub->holders = hub->n_local;
+    *out = hub;
+    return GW_OK;
+}
+
+/* GW_OK where it is so on every rank of comm; else all have an error. */
+static gw_status agree(MPI_Comm comm, gw_status mine)
+{
+    struct {
+        int status, rank;
+    } own = {mine, 0}, worst = {0, 0};
+    MPI_Comm_rank(comm, &own.rank);
+    int error = MPI_Allreduce(&own, &worst, 1, MPI_2INT, MPI_MINLOC, comm);
+    if (mine < 0)
+        return mine;
+    if (error)
+        return gw_mpi_refused(error, "MPI_Allreduce");
+    if (worst.status < 0)
+        return gw_fail(GW_ERR_PEER, "rank %d could not make its end of the mpi link: %s", worst.rank,
+                       gw_status_text((gw_status)worst.status));
+    return GW_OK;
+}
+
+gw_status gw_mpi_open(gw_context *context, MPI_Comm comm, uint32_t size, const uint32_t *process_of,
+                      size_t largest_count, gw_link *links)
+{
+    struct gw_mpi_hub *hub = NULL;
+    gw_status status = links ? hub_new(context, comm, size, process_of, largest_count, &hub)
+                             : gw_fail(GW_ERR_ARGUMENT, "an mpi link asked for, and no place to put it: link is NULL");
+    status = agree(comm, status);
+    if (status == GW_OK) {
+        int error = MPI_Comm_dup(comm, &hub->comm);
+        if (error)
+            hub->comm = MPI_COMM_NULL;
+        else
+            error = MPI_Comm_set_errhandler(hub->comm, MPI_ERRORS_RETURN);
+        status = error ? gw_mpi_refused(error, "MPI_Comm_dup") : GW_OK;
+    }
+    if (status < 0) {
+        if (hub)
+            gw_mpi_hub_free(hub);
+        return status;
+    }
+    for (uint32_t i = 0; i < hub->n_local; i++)
+        links[i] = (gw_link){.ops = &gw_mpi_ops, .self = hub->local[i], .rank = hub->local[i]->rank, .size = size};
+    return GW_OK;
+}
+
+gw_status gw_link_mpi_create(gw_context *context, MPI_Comm comm, gw_link *link)
+{
+    int begun = 0, between = 0, size = 0;
+    MPI_Initialized(&begun);
+    if (!begun)
+        return gw_fail(GW_ERR_ORDER, "gw_link_mpi_create was called before MPI_Init_thread");
+    if (!gw_mpi_runs())
+        return gw_fail(GW_ERR_ORDER, "gw_link_mpi_create was called after MPI_Finalize");
+    if (comm == MPI_COMM_NULL)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_link_mpi_create: comm is MPI_COMM_NULL");
+    MPI_Comm_test_inter(comm, &between);
+    if (between)
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "gw_link_mpi_create: comm is an intercommunicator; merge it with MPI_Intercomm_merge");
+    MPI_Comm_size(comm, &size);
+    return gw_mpi_open(context, comm, (uint32_t)size, NULL, GW_MPI_LARGEST_COUNT, link);
+}

@@ -1,0 +1,253 @@
+/* One rank's end of the mpi link: what a link must offer. */
+#include "link/mpi/hub.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A thread that waits looks again and again, as MPI wakes nobody. It gives way to others at each look, first only for a moment;
+ * then it sleeps an eighth of the time it has waited so far, so that sleeping makes a wait longer by an eighth at most. */
+#define SPIN_SECONDS 50e-6
+#define SHORTEST_NAP 50e-6
+#define LONGEST_NAP 1e-3
+#define WAITED_PER_NAP 8
+
+#define LEAVE_SECONDS 2.0 /* that the last endpoint of a process waits for the other members */
+
+/* How long to sleep now; 0: not at all. */
+static double nap_after(double waited)
+{
+    double nap = waited / WAITED_PER_NAP;
+    if (waited < SPIN_SECONDS)
+        return 0;
+    return nap < SHORTEST_NAP ? SHORTEST_NAP : nap > LONGEST_NAP ? LONGEST_NAP : nap;
+}
+
+/* ---- sending -------------------------------------------------------------------------------------------- */
+
+/* Whether `to` still listens, in a sentence. Under the hub's lock. */
+static gw_status listens(const struct gw_mpi_endpoint *me, uint32_t to)
+{
+    if (me->peers[to].failed)
+        return gw_fail(GW_ERR_PEER, "rank %u failed: %s", to, me->peers[to].why);
+    if (me->peers[to].left)
+        return gw_fail(GW_ERR_PEER, "rank %u left the link", to);
+    return GW_OK;
+}
+
+/* Whether this endpoint may send to `to`, or to all (GW_MPI_NOBODY). */
+static gw_status may_send(const struct gw_mpi_endpoint *me, uint32_t to)
+{
+    struct gw_mpi_hub *hub = me->hub;
+    gw_status status = GW_OK;
+    pthread_mutex_lock(&hub->lock);
+    if (me->closed)
+        status = gw_fail(GW_ERR_CLOSED, "rank %u sent on a link that it has closed", me->rank);
+    else if (to != GW_MPI_NOBODY)
+        status = listens(me, to);
+    else
+        for (uint32_t r = 0; r < hub->size && status == GW_OK; r++)
+            status = listens(me, r);
+    pthread_mutex_unlock(&hub->lock);
+    return status;
+}
+
+/* To others, through MPI. Owns bytes. */
+static gw_status send_out(struct gw_mpi_endpoint *me, uint32_t to, void *bytes, size_t n_bytes)
+{
+    struct gw_mpi_hub *hub = me->hub;
+    gw_status status = gw_mpi_move(hub, NULL); /* somebody may have left meanwhile; and what is under way gets on */
+    struct gw_mpi_outgoing *out = NULL;
+    if (status == GW_OK || status == GW_ERR_MEMORY) { /* no memory for what comes in: recv will say so */
+        out = gw_mpi_outgoing_new(hub->context, to == GW_MPI_NOBODY ? hub->size - 1 : 1);
+        status = out ? GW_OK : GW_ERR_MEMORY;
+    }
+    if (status < 0) {
+        gw_message_free(bytes);
+        return status;
+    }
+    out->bytes = bytes;
+    out->n_bytes = n_bytes;
+    pthread_mutex_lock(&me->sending);
+    status = may_send(me, to);
+    if (status == GW_OK)
+        status = gw_mpi_post(me, to, GW_MPI_DATA, out);
+    else
+        gw_mpi_outgoing_free(out);
+    pthread_mutex_unlock(&me->sending);
+    return status;
+}
+
+static gw_status send_to_self(struct gw_mpi_endpoint *me, void *bytes, size_t n_bytes)
+{
+    struct gw_mpi_hub *hub = me->hub;
+    gw_message message = {.from = me->rank, .bytes = bytes, .n_bytes = n_bytes};
+    pthread_mutex_lock(&hub->lock);
+    bool closed = me->closed;
+    if (!closed) {
+        gw_message_queue_put(&me->inbox, &message);
+        if (me->sleeping) {
+            me->sleeping = false;
+            pthread_cond_signal(&me->arrived);
+        }
+    }
+    pthread_mutex_unlock(&hub->lock);
+    if (!closed)
+        return GW_OK;
+    gw_message_free(bytes);
+    return gw_fail(GW_ERR_CLOSED, "rank %u sent on a link that it has closed", me->rank);
+}
+
+static gw_status mpi_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms)
+{
+    struct gw_mpi_endpoint *me = self;
+    (void)timeout_ms; /* MPI takes what it gets */
+    if (to >= me->hub->size) {
+        gw_message_free(bytes);
+        return gw_fail(GW_ERR_ARGUMENT, "rank %u sent to rank %u; ranks are 0 to %u", me->rank, to, me->hub->size - 1);
+    }
+    return to == me->rank ? send_to_self(me, bytes, n_bytes) : send_out(me, to, bytes, n_bytes);
+}
+
+static gw_status mpi_send_all(void *self, void *bytes, size_t n_bytes, uint32_t timeout_ms)
+{
+    (void)timeout_ms;
+    return send_out(self, GW_MPI_NOBODY, bytes, n_bytes);
+}
+
+/* ---- receiving ------------------------------------------------------------------------------------------ */
+
+/* What there is for this endpoint; GW_ERR_TIMEOUT: nothing. Under the hub's lock. */
+static gw_status look(struct gw_mpi_endpoint *me, gw_message *message)
+{
+    if (me->closed)
+        return gw_fail(GW_ERR_CLOSED, "rank %u received on a link that it has closed", me->rank);
+    return gw_message_queue_take(&me->inbox, message) ? GW_OK : GW_ERR_TIMEOUT;
+}
+
+static gw_status mpi_recv(void *self, uint32_t timeout_ms, gw_message *message)
+{
+    struct gw_mpi_endpoint *me = self;
+    struct gw_mpi_hub *hub = me->hub;
+    double begin = -1, waited = 0;
+    pthread_mutex_lock(&hub->lock);
+    gw_status status = look(me, message);
+    while (status == GW_ERR_TIMEOUT) {
+        pthread_mutex_unlock(&hub->lock);
+        status = gw_mpi_move(hub, me);
+        if (status < 0)
+            return status;
+        pthread_mutex_lock(&hub->lock);
+        status = look(me, message);
+        if (status == GW_ERR_TIMEOUT && me->failed_peer != GW_MPI_NOBODY)
+            status = listens(me, me->failed_peer);
+        if (status != GW_ERR_TIMEOUT)
+            break;
+        double now = gw_clock_seconds(), left = timeout_ms * 1e-3;
+        begin = begin < 0 ? now : begin;
+        waited = now - begin;
+        left -= waited;
+        if (left <= 0) {
+            gw_fail(status, "rank %u got no message within %u ms", me->rank, timeout_ms);
+            break;
+        }
+        double nap = nap_after(waited);
+        if (nap == 0) {
+            pthread_mutex_unlock(&hub->lock);
+            sched_yield();
+            pthread_mutex_lock(&hub->lock);
+        } else {
+            struct timespec at = gw_clock_after(nap < left ? nap : left);
+            me->sleeping = true;
+            pthread_cond_timedwait(&me->arrived, &hub->lock, &at);
+            me->sleeping = false;
+        }
+        status = look(me, message);
+    }
+    pthread_mutex_unlock(&hub->lock);
+    return status;
+}
+
+/* ---- leaving -------------------------------------------------------------------------------------------- */
+
+static void mpi_fail(void *self, gw_status status, const char *why)
+{
+    struct gw_mpi_endpoint *me = self;
+    pthread_mutex_lock(&me->sending);
+    struct gw_mpi_outgoing *out = me->failure;
+    me->failure = NULL;
+    if (out && gw_mpi_runs()) {
+        int length = snprintf(out->bytes, GW_MPI_WHY_BYTES, "%s", why && why[0] ? why : gw_status_text(status));
+        out->n_bytes = length < GW_MPI_WHY_BYTES ? (size_t)length + 1 : GW_MPI_WHY_BYTES;
+        gw_mpi_post(me, GW_MPI_NOBODY, GW_MPI_FAIL, out);
+    } else {
+        gw_mpi_outgoing_free(out);
+    }
+    pthread_mutex_unlock(&me->sending);
+}
+
+static void mpi_close(void *self)
+{
+    struct gw_mpi_endpoint *me = self;
+    struct gw_mpi_hub *hub = me->hub;
+    pthread_mutex_lock(&me->sending);
+    pthread_mutex_lock(&hub->lock);
+    me->closed = true;
+    struct gw_message_queue undelivered = me->inbox;
+    me->inbox = (struct gw_message_queue){NULL, NULL};
+    pthread_cond_signal(&me->arrived);
+    pthread_mutex_unlock(&hub->lock);
+    struct gw_mpi_outgoing *farewell = me->farewell;
+    me->farewell = NULL;
+    gw_mpi_outgoing_free(me->failure);
+    me->failure = NULL;
+    if (farewell && gw_mpi_runs())
+        gw_mpi_post(me, GW_MPI_NOBODY, GW_MPI_BYE, farewell);
+    else
+        gw_mpi_outgoing_free(farewell);
+    pthread_mutex_unlock(&me->sending);
+    gw_message_queue_clear(&undelivered);
+}
+
+/* Until all members have left, so that nothing is under way any more that could reach a later communicator of the same number:
+ * MPI gives numbers away anew. What still comes is dropped. */
+static void await_others(struct gw_mpi_hub *hub)
+{
+    double begin = gw_clock_seconds(), waited = 0;
+    while (gw_mpi_runs() && waited < LEAVE_SECONDS) {
+        gw_status status = gw_mpi_move(hub, NULL);
+        if (gw_mpi_is_over(hub) || (status < 0 && status != GW_ERR_MEMORY))
+            return;
+        waited = gw_clock_seconds() - begin;
+        struct timespec nap = {0, (long)(nap_after(waited) * 1e9)};
+        nanosleep(&nap, NULL);
+    }
+}
+
+static void mpi_destroy(void *self)
+{
+    struct gw_mpi_endpoint *me = self;
+    struct gw_mpi_hub *hub = me->hub;
+    mpi_close(me);
+    pthread_mutex_lock(&hub->lock);
+    bool last = --hub->holders == 0;
+    pthread_mutex_unlock(&hub->lock);
+    if (last) {
+        await_others(hub);
+        gw_mpi_hub_free(hub);
+    }
+}
+
+const gw_link_ops gw_mpi_ops = {
+    .name = "mpi",
+    .send = mpi_send,
+    .send_all = mpi_send_all,
+    .recv = mpi_recv,
+    .fail = mpi_fail,
+    .close = mpi_close,
+    .destroy = mpi_destroy,
+};

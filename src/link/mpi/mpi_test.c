@@ -1,0 +1,245 @@
+/* The mpi link against what every link must do, and what it alone must do. All ranks live in one MPI process, so that no mpiexec
+ * is needed; their messages go through MPI all the same.
+ *
+ * mpi_test funneled: the case of an MPI that grants less than the link needs, which takes a process of its own. */
+#include "link_conformance.h"
+
+#include "link/mpi/hub.h"
+
+#include <gradwire/link_mpi.h>
+
+static uint32_t everything_in_process_0[GW_MAX_WORKERS + 1];
+
+static gw_status open_all(gw_context *context, uint32_t size, gw_link *links)
+{
+    return gw_mpi_open(context, MPI_COMM_WORLD, size, everything_in_process_0, GW_MPI_LARGEST_COUNT, links);
+}
+
+/* ---- around MPI's own life ---------------------------------------------------------------------------------- */
+
+static void not_initialised(void **state)
+{
+    (void)state;
+    gw_link link;
+    assert_int_equal(gw_link_mpi_create(NULL, MPI_COMM_WORLD, &link), GW_ERR_ORDER);
+    assert_non_null(strstr(gw_last_error(), "before MPI_Init_thread"));
+}
+
+static void too_low_a_thread_level(void **state)
+{
+    (void)state;
+    gw_link link;
+    assert_int_equal(gw_link_mpi_create(NULL, MPI_COMM_WORLD, &link), GW_ERR_UNSUPPORTED);
+    assert_non_null(strstr(gw_last_error(), "MPI_Init_thread"));
+}
+
+/* Ends MPI under a link with messages nobody took. */
+static void finalised(void **state)
+{
+    (void)state;
+    gw_context *context = link_test_context();
+    gw_link links[2], late;
+    gw_message message;
+    assert_int_equal(open_all(context, 2, links), GW_OK);
+    link_test_send(context, &links[0], 1, 5u << 20, 1, 1);
+    link_test_send(context, &links[0], 0, 100, 1, 1);
+    MPI_Finalize();
+    link_test_expect(&links[0], 0, 100, 1, 1);
+    assert_int_equal(links[1].ops->recv(links[1].self, LINK_LONG_MS, &message), GW_ERR_CLOSED);
+    assert_non_null(strstr(gw_last_error(), "MPI_Finalize"));
+    void *bytes = gw_message_alloc(context, 8);
+    assert_int_equal(links[0].ops->send(links[0].self, 1, bytes, 8, LINK_LONG_MS), GW_ERR_CLOSED);
+    (links[0].ops->fail)(links[0].self, GW_ERR_SYSTEM, "nobody is told");
+    assert_int_equal(gw_link_mpi_create(context, MPI_COMM_WORLD, &late), GW_ERR_ORDER);
+    assert_non_null(strstr(gw_last_error(), "after MPI_Finalize"));
+    link_test_end(context, links, 2);
+}
+
+/* ---- creating ------------------------------------------------------------------------------------------------ */
+
+static void one_rank_of_a_communicator(void **state)
+{
+    (void)state;
+    gw_context *context = link_test_context();
+    gw_link link;
+    assert_int_equal(gw_link_mpi_create(context, MPI_COMM_WORLD, &link), GW_OK);
+    assert_int_equal(link.rank, 0);
+    assert_int_equal(link.size, 1);
+    link_test_send(context, &link, 0, 40, 3, 4);
+    link_test_expect(&link, 0, 40, 3, 4);
+    void *bytes = gw_message_alloc(context, 8);
+    assert_int_equal(link.ops->send_all(link.self, bytes, 8, LINK_LONG_MS), GW_OK); /* to nobody */
+    link_test_end(context, &link, 1);
+
+    assert_int_equal(gw_link_mpi_create(context = link_test_context(), MPI_COMM_NULL, &link), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_link_mpi_create(context, MPI_COMM_WORLD, NULL), GW_ERR_ARGUMENT);
+    gw_context_destroy(context);
+}
+
+/* ---- memory that fails ----------------------------------------------------------------------------------------- */
+
+static long allocations_left;
+
+static void *scarce_alloc(size_t bytes, void *user)
+{
+    return allocations_left-- > 0 ? link_test_alloc(bytes, user) : NULL;
+}
+
+static gw_context *scarce_context(void)
+{
+    gw_allocator allocator = {scarce_alloc, link_test_free, NULL};
+    gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator};
+    gw_context *context;
+    allocations_left = 1000;
+    assert_int_equal(gw_context_create(&options, &context), GW_OK);
+    return context;
+}
+
+static void creation_survives_lack_of_memory(void **state)
+{
+    (void)state;
+    gw_context *context = scarce_context();
+    long before = atomic_load(&link_test_live), n = -1;
+    gw_status status = GW_ERR_MEMORY;
+    gw_link links[2];
+    while (status == GW_ERR_MEMORY) {
+        assert_int_equal(atomic_load(&link_test_live), before);
+        allocations_left = ++n;
+        status = open_all(context, 2, links);
+    }
+    assert_int_equal(status, GW_OK);
+    assert_true(n > 10);
+    allocations_left = 1000; /* what comes in while leaving takes memory too */
+    link_test_end(context, links, 2);
+}
+
+static void messages_survive_lack_of_memory(void **state)
+{
+    (void)state;
+    gw_context *context = scarce_context();
+    gw_link links[2];
+    gw_message message;
+    assert_int_equal(open_all(context, 2, links), GW_OK);
+    void *bytes = link_test_message(context, 50, 1, 2);
+    allocations_left = 0;
+    assert_int_equal(links[0].ops->send(links[0].self, 1, bytes, 50, LINK_LONG_MS), GW_ERR_MEMORY);
+    allocations_left = 1000;
+    link_test_send(context, &links[0], 1, 50, 3, 4);
+    link_test_send(context, &links[0], 1, 60, 5, 6);
+    link_test_expect(&links[1], 0, 50, 3, 4); /* taken in by the second send, where MPI was quick */
+    for (long n = 0; n < 2; n++) {
+        allocations_left = n;
+        assert_int_equal(links[1].ops->recv(links[1].self, LINK_LONG_MS, &message), GW_ERR_MEMORY);
+    }
+    /* Nothing was lost by it. To fail takes no memory either. */
+    allocations_left = 1000;
+    link_test_expect(&links[1], 0, 60, 5, 6);
+    allocations_left = 0;
+    (links[0].ops->fail)(links[0].self, GW_ERR_MEMORY, "no memory left");
+    allocations_left = 1000;
+    assert_int_equal(links[1].ops->recv(links[1].self, LINK_LONG_MS, &message), GW_ERR_PEER);
+    assert_string_equal(gw_last_error(), "rank 0 failed: no memory left");
+    link_test_end(context, links, 2);
+}
+
+/* ---- messages -------------------------------------------------------------------------------------------------- */
+
+/* With a low limit, what else only messages of more than 1 GiB would need. */
+static void large_messages_go_in_blocks(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {999, 1000, 1001, 1999, 2000, 2001, 12345, 1u << 20, 5u << 20};
+    const uint32_t n = sizeof sizes / sizeof sizes[0];
+    gw_context *context = link_test_context();
+    gw_link links[2];
+    assert_int_equal(gw_mpi_open(context, MPI_COMM_WORLD, 2, everything_in_process_0, 1000, links), GW_OK);
+    for (uint32_t i = 0; i < n; i++)
+        link_test_send(context, &links[0], 1, sizes[i], i, 1);
+    for (uint32_t i = 0; i < n; i++)
+        link_test_expect(&links[1], 0, sizes[i], i, 1);
+    link_test_end(context, links, 2);
+}
+
+static void one_message_to_all(void **state)
+{
+    (void)state;
+    gw_context *context = link_test_context();
+    gw_link links[4];
+    assert_int_equal(open_all(context, 4, links), GW_OK);
+    const size_t sizes[] = {0, 24, 3u << 20};
+    for (uint32_t i = 0; i < 3; i++) {
+        long before = atomic_load(&link_test_live);
+        void *bytes = link_test_message(context, sizes[i], i, 9);
+        assert_int_equal(links[2].ops->send_all(links[2].self, bytes, sizes[i], LINK_LONG_MS), GW_OK);
+        /* One message, and what keeps account of it; the last one's may be gone by now. */
+        assert_true(atomic_load(&link_test_live) <= before + 2);
+        for (uint32_t r = 0; r < 4; r++)
+            if (r != 2)
+                link_test_expect(&links[r], 2, sizes[i], i, 9);
+    }
+    links[1].ops->close(links[1].self);
+    void *bytes = gw_message_alloc(context, 8);
+    assert_int_equal(links[2].ops->send_all(links[2].self, bytes, 8, LINK_LONG_MS), GW_ERR_PEER);
+    assert_string_equal(gw_last_error(), "rank 1 left the link");
+    bytes = gw_message_alloc(context, 8);
+    assert_int_equal(links[1].ops->send_all(links[1].self, bytes, 8, LINK_LONG_MS), GW_ERR_CLOSED);
+    link_test_end(context, links, 4);
+}
+
+/* Links of the same communicator do not hear each other, nor the program's own traffic. */
+static void links_are_apart(void **state)
+{
+    (void)state;
+    gw_context *context = link_test_context();
+    gw_link a[2], b[2];
+    gw_message message;
+    int number = 5, heard = 0;
+    MPI_Request request;
+    assert_int_equal(open_all(context, 2, a), GW_OK);
+    assert_int_equal(open_all(context, 2, b), GW_OK);
+    MPI_Isend(&number, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, &request);
+    link_test_send(context, &a[0], 1, 16, 1, 1);
+    assert_int_equal(b[1].ops->recv(b[1].self, 5, &message), GW_ERR_TIMEOUT);
+    link_test_expect(&a[1], 0, 16, 1, 1);
+    assert_int_equal(a[1].ops->recv(a[1].self, 5, &message), GW_ERR_TIMEOUT);
+    MPI_Recv(&heard, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    assert_int_equal(heard, 5);
+    for (uint32_t r = 0; r < 2; r++)
+        a[r].ops->destroy(a[r].self);
+    link_test_end(context, b, 2);
+}
+
+int main(int argc, char **argv)
+{
+    const bool funneled = argc > 1 && !strcmp(argv[1], "funneled");
+    const struct CMUnitTest before[] = {cmocka_unit_test(not_initialised)};
+    const struct CMUnitTest low[] = {cmocka_unit_test(too_low_a_thread_level)};
+    const struct CMUnitTest own[] = {
+        cmocka_unit_test(one_rank_of_a_communicator),
+        cmocka_unit_test(creation_survives_lack_of_memory),
+        cmocka_unit_test(messages_survive_lack_of_memory),
+        cmocka_unit_test(large_messages_go_in_blocks),
+        cmocka_unit_test(one_message_to_all),
+        cmocka_unit_test(links_are_apart),
+    };
+    const struct CMUnitTest after[] = {cmocka_unit_test(finalised)};
+    const struct link_factory factory = {"mpi", open_all};
+
+    int failed = cmocka_run_group_tests_name("before MPI_Init_thread", before, NULL, NULL), granted = 0;
+    MPI_Init_thread(&argc, &argv, funneled ? MPI_THREAD_FUNNELED : MPI_THREAD_MULTIPLE, &granted);
+    if (funneled) {
+        if (granted == MPI_THREAD_MULTIPLE) {
+            printf("skipped: this MPI grants MPI_THREAD_MULTIPLE whatever is asked for\n");
+            MPI_Finalize();
+            return 77;
+        }
+        failed += cmocka_run_group_tests_name("MPI_THREAD_FUNNELED", low, NULL, NULL);
+        MPI_Finalize();
+        return failed;
+    }
+    failed += link_conformance(&factory);
+    failed += cmocka_run_group_tests_name("mpi alone", own, NULL, NULL);
+    failed += cmocka_run_group_tests_name("MPI_Finalize", after, NULL, NULL); /* ends MPI */
+    return failed;
+}
