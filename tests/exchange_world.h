@@ -3,7 +3,7 @@
 #ifndef GW_TESTS_EXCHANGE_WORLD_H
 #define GW_TESTS_EXCHANGE_WORLD_H
 
-#include "exchange/message.h"
+#include "exchange/state.h"
 #include "link/message.h"
 
 #include <gradwire/exchange.h>
@@ -122,6 +122,8 @@ struct world {
     bool shuffle, dawdle, chaos, account;
     uint32_t rounds; /* exchanges one after the other on the same links; 0 is 1 */
     uint32_t timeout_ms;
+    uint64_t slice_max; /* 0: the format's */
+    bool send_all;      /* the link has it */
     const struct poison *poisons;
     uint32_t n_poisons;
     enum quits quits; /* `quitter` does, in step quits_step, once it has submitted quits_after tensors */
@@ -137,6 +139,7 @@ struct world {
     gw_tensor *tensors;
     struct member *members;
     atomic_ullong crossed; /* bytes between different members */
+    atomic_ullong largest; /* bytes of the largest message */
     atomic_uint n_finished;
     pthread_barrier_t round_over;
 };
@@ -186,6 +189,9 @@ static void world_pause(long microseconds)
 static gw_status world_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms)
 {
     struct member *m = self;
+    unsigned long long largest = atomic_load(&m->world->largest);
+    while (n_bytes > largest && !atomic_compare_exchange_weak(&m->world->largest, &largest, n_bytes))
+        ;
     if (to != m->rank)
         atomic_fetch_add(&m->world->crossed, n_bytes);
     return m->inner.ops->send(m->inner.self, to, bytes, n_bytes, timeout_ms);
@@ -249,7 +255,35 @@ static void world_destroy(void *self)
     m->inner.ops->destroy(m->inner.self);
 }
 
-static const gw_link_ops world_ops = {"world", world_send, world_recv, world_fail, world_close, world_destroy};
+/* A copy to each, as a link without a better way would do. */
+static gw_status world_send_all(void *self, void *bytes, size_t n_bytes, uint32_t timeout_ms)
+{
+    struct member *m = self;
+    gw_status status = GW_OK;
+    for (uint32_t r = 0; r < m->world->n && status == GW_OK; r++) {
+        void *copy = r == m->rank ? NULL : gw_message_alloc(m->context, n_bytes);
+        if (copy)
+            memcpy(copy, bytes, n_bytes);
+        if (r != m->rank)
+            status = copy ? world_send(self, r, copy, n_bytes, timeout_ms) : GW_ERR_MEMORY;
+    }
+    gw_message_free(bytes);
+    return status;
+}
+
+static const gw_link_ops world_ops = {.name = "world",
+                                      .send = world_send,
+                                      .recv = world_recv,
+                                      .fail = world_fail,
+                                      .close = world_close,
+                                      .destroy = world_destroy};
+static const gw_link_ops world_ops_all = {.name = "world, to all",
+                                          .send = world_send,
+                                          .send_all = world_send_all,
+                                          .recv = world_recv,
+                                          .fail = world_fail,
+                                          .close = world_close,
+                                          .destroy = world_destroy};
 
 /* ---- a member's thread ---------------------------------------------------------------------------------- */
 
@@ -326,7 +360,7 @@ static void world_round(struct member *m, float **gradients)
                                    .timeout_ms = w->timeout_ms};
     gw_exchange *ex;
     m->steps_done = 0;
-    if (!world_good(m, gw_exchange_create(m->context, &options, &ex)))
+    if (!world_good(m, gw_exchange_create_cut(m->context, &options, w->slice_max ? w->slice_max : GW_SLICE_MAX, &ex)))
         return;
     gw_exchange_account(ex, w->account);
     for (uint32_t step = 0; step < w->n_steps; step++)
@@ -381,7 +415,7 @@ static void world_run(struct world *w)
         *m = (struct member){.world = w, .rank = r, .inner = links[r], .chaos_state = w->order_seed + r};
         atomic_init(&m->failing.left, LONG_MAX);
         m->context = world_context_of(&m->failing);
-        m->link = (gw_link){.ops = &world_ops, .self = m, .rank = r, .size = w->n};
+        m->link = (gw_link){.ops = w->send_all ? &world_ops_all : &world_ops, .self = m, .rank = r, .size = w->n};
         m->arrived = calloc(w->n, sizeof *m->arrived);
         m->traffic = calloc(w->n_tensors, sizeof *m->traffic);
         m->conditions = calloc(w->n_tensors, sizeof *m->conditions);

@@ -41,7 +41,8 @@ static void release(struct gw_exchange *ex)
         gw_encoder_destroy(ex->tensors[t].encoder);
     gw_free(ex->context, ex->counting);
     gw_free(ex->context, ex->traffic);
-    gw_free(ex->context, ex->taken);
+    gw_free(ex->context, ex->to_encode.numbers);
+    gw_free(ex->context, ex->to_measure.numbers);
     gw_free(ex->context, ex->encoders);
     gw_free(ex->context, ex->submitted);
     gw_free(ex->context, ex->handed_over);
@@ -54,14 +55,16 @@ static gw_status fill(struct gw_exchange *ex, const gw_exchange_options *o)
     ex->tensors = gw_calloc(ex->context, o->n_tensors, sizeof *ex->tensors);
     ex->handed_over = gw_calloc(ex->context, o->n_tensors, sizeof *ex->handed_over);
     ex->submitted = gw_alloc(ex->context, o->n_tensors, sizeof *ex->submitted);
-    ex->taken = gw_alloc(ex->context, o->n_tensors, sizeof *ex->taken);
+    ex->to_measure.numbers = gw_alloc(ex->context, o->n_tensors, sizeof *ex->to_measure.numbers);
+    ex->to_encode.numbers = gw_alloc(ex->context, o->n_tensors, sizeof *ex->to_encode.numbers);
     ex->encoders = gw_alloc(ex->context, o->n_tensors, sizeof *ex->encoders);
     ex->traffic = gw_calloc(ex->context, o->n_tensors, sizeof *ex->traffic);
     ex->counting = gw_calloc(ex->context, o->n_tensors, sizeof *ex->counting);
     ex->wake = gw_message_alloc(ex->context, MESSAGE_HEADER);
-    if (!ex->tensors || !ex->handed_over || !ex->submitted || !ex->taken || !ex->encoders || !ex->traffic || !ex->counting || !ex->wake)
+    if (!ex->tensors || !ex->handed_over || !ex->submitted || !ex->to_measure.numbers || !ex->to_encode.numbers ||
+        !ex->encoders || !ex->traffic || !ex->counting || !ex->wake)
         return GW_ERR_MEMORY;
-    message_header_write(ex->wake, &(struct message_header){.type = MESSAGE_WAKE, .version = MESSAGE_VERSION});
+    message_header_write(ex->wake, &(struct message_header){.type = MESSAGE_WAKE});
     for (uint32_t t = 0; t < o->n_tensors; t++) {
         struct tensor *tensor = &ex->tensors[t];
         GW_TRY(gw_encoder_create(ex->context, o->codec, &o->tensors[t], &tensor->encoder));
@@ -91,6 +94,12 @@ static gw_status start(struct gw_exchange *ex)
 
 gw_status gw_exchange_create(gw_context *context, const gw_exchange_options *options, gw_exchange **out)
 {
+    return gw_exchange_create_cut(context, options, GW_SLICE_MAX, out);
+}
+
+gw_status gw_exchange_create_cut(gw_context *context, const gw_exchange_options *options, uint64_t slice_max,
+                                 gw_exchange **out)
+{
     if (!out || !options)
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_create: options or out is NULL");
     *out = NULL;
@@ -103,10 +112,10 @@ gw_status gw_exchange_create(gw_context *context, const gw_exchange_options *opt
         ex->link = options->link;
         ex->seed = options->seed;
         ex->timeout_ms = options->timeout_ms ? options->timeout_ms : 60000;
+        ex->slice_max = slice_max;
         ex->global = gw_codec_is_global(options->codec);
         ex->n_tensors = options->n_tensors;
-        ex->buffers =
-            (struct gw_buffers){.context = context, .most = 2 * options->link.size}; /* a group's pushes and pulls */
+        ex->buffers = (struct gw_buffers){.context = context};
         status = fill(ex, options);
         if (status == GW_OK)
             status = start(ex);

@@ -25,6 +25,8 @@ static const char *const specs[] = {
     "topk:ratio=0.05,refresh=2",
     "topk:ratio=0.05,refresh=2,scope=global,value=bf16",
     "topk:ratio=0.9,dense=1",
+    "gspar:eps=0.5",
+    "uniform:density=0.1",
 };
 
 /* ---- results ----------------------------------------------------------------------------------------- */
@@ -44,6 +46,8 @@ static void averages_equal_the_codecs_own(void **state)
                                   .n_steps = 3,
                                   .group_of = groupings[turn % 3],
                                   .seed = 77 + turn,
+                                  .slice_max = turn % 3 == 1 ? 4096 : 0,
+                                  .send_all = turn % 5 > 2,
                                   .shuffle = turn % 2,
                                   .chaos = turn % 4 == 3};
             world_run(&world);
@@ -85,6 +89,8 @@ static void bits_do_not_depend_on_order_or_groups(void **state)
                               .n_steps = 4,
                               .group_of = groupings[turn % 3],
                               .seed = 11,
+                              .slice_max = turn / 3 % 2 ? 5000 : 0,
+                              .send_all = turn % 5 > 2,
                               .order_seed = turn,
                               .shuffle = true,
                               .dawdle = true,
@@ -92,6 +98,22 @@ static void bits_do_not_depend_on_order_or_groups(void **state)
         world_run(&world);
         world_check_ok(&world);
         world_check_averages(&world);
+        world_end(&world);
+    }
+}
+
+/* Parts of owners longer than the format's longest slice. */
+static void large_tensors_are_cut(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {300, (5u << 20) / 2 + 77}; /* for two owners */
+    static const char *const some[] = {"none", "ternary:bucket=3000"};
+    for (int s = 0; s < 2; s++) {
+        struct world world = {.spec = some[s], .n = 2, .sizes = sizes, .n_tensors = 2, .n_steps = 1, .seed = 21};
+        world_run(&world);
+        world_check_ok(&world);
+        world_check_averages(&world);
+        assert_true(atomic_load(&world.largest) < (4u << 20) + 1024 && atomic_load(&world.largest) > (s ? 100000 : 4000000));
         world_end(&world);
     }
 }
@@ -135,6 +157,7 @@ static void a_step_with_nan_is_dropped_by_all(void **state)
                                   .n_tensors = N_MIXED,
                                   .n_steps = 5,
                                   .seed = 8,
+                                  .slice_max = grouped ? 0 : 4096,
                                   .group_of = grouped ? three_groups : NULL,
                                   .poisons = poisons,
                                   .n_poisons = 4,
@@ -170,6 +193,8 @@ static void bytes_are_what_crossed(void **state)
                                   .n_tensors = N_MIXED,
                                   .n_steps = 3,
                                   .seed = 2,
+                                  .slice_max = account ? 2048 : 0,
+                                  .send_all = account,
                                   .account = account};
             world_run(&world);
             world_check_ok(&world);
@@ -503,27 +528,29 @@ static void nonsense_is_refused(void **state)
     (void)state;
     const uint32_t one = 0x3F800000, nan = 0x7FC00000, minus = 0xBF800000;
     const struct nonsense cases[] = {
-        {"none: 3 bytes", {MESSAGE_PUSH, 0, 1, 0, 1, 7}, 0, 0, 1, 3},
-        {"none: version 2", {MESSAGE_PUSH, 0, 2, 0, 1, 7}, 0, 0, 1, 0},
-        {"none: type 9", {9, 0, 1, 0, 1, 7}, 0, 0, 1, 0},
-        {"none: type 5", {MESSAGE_WAKE, 0, 1, 0, 1, 7}, 0, 0, 1, 0},
-        {"none: flags 2", {MESSAGE_PUSH, 2, 1, 0, 1, 7}, 0, 0, 1, 0},
-        {"none: group 1", {MESSAGE_PUSH, 0, 1, 1, 1, 7}, 0, 0, 1, 0},
-        {"none: number 3 of the exchange", {MESSAGE_PUSH, 0, 1, 0, 3, 7}, 0, 0, 1, 0},
-        {"none: step 8", {MESSAGE_PUSH, 0, 1, 0, 1, 8}, 0, 0, 2, 0},
-        {"none: rank 1's push of tensor 0", {MESSAGE_PUSH, 0, 1, 0, 1, 7}, 0, 0, 1, 0},
-        {"none: rank 1's push of tensor 0", {MESSAGE_PUSH, 0, 1, 0, 1, 7}, 4096, 0x12345678, 1, 0},
-        {"none: verdict takes 16 bytes", {MESSAGE_PUSH, 1, 1, 0, 1, 7}, 0, 0, 1, 0},
-        {"none: tensor 9 of rank 9", {MESSAGE_PUSH, 1, 1, 0, 1, 7}, 8, 9, 1, 0},
-        {"none: pushed group 0 out of turn", {MESSAGE_PUSH, 1, 1, 0, 1, 7}, 8, 0, 2, 0},
-        {"none: statistics of group 0 out of turn", {MESSAGE_STATS, 0, 1, 0, 1, 7}, 4, one, 1, 0},
-        {"none: shared numbers of group 0 out of turn", {MESSAGE_SHARED, 0, 1, 0, 1, 7}, 4, one, 1, 0},
-        {"none: averages of group 0 out of turn", {MESSAGE_PULL, 0, 1, 0, 1, 7}, 4, one, 1, 0},
-        {"ternary: take 24 bytes, and must take 20", {MESSAGE_STATS, 0, 1, 0, 1, 7}, 8, one, 1, 0},
-        {"ternary: take 16 bytes, and must take 20", {MESSAGE_STATS, 0, 1, 0, 1, 7}, 0, one, 1, 0},
-        {"ternary: hold nan", {MESSAGE_STATS, 0, 1, 0, 1, 7}, 4, nan, 1, 0},
-        {"ternary: hold -1", {MESSAGE_STATS, 0, 1, 0, 1, 7}, 4, minus, 1, 0},
-        {"ternary: statistics of group 0 out of turn", {MESSAGE_STATS, 0, 1, 0, 1, 7}, 4, one, 2, 0},
+        {"none: 3 bytes", {MESSAGE_PUSH, 0, 1, 0, 0, 7}, 0, 0, 1, 3},
+        {"none: type 9", {9, 0, 1, 0, 0, 7}, 0, 0, 1, 0},
+        {"none: type 5", {MESSAGE_WAKE, 0, 1, 0, 0, 7}, 0, 0, 1, 0},
+        {"none: flags 2", {MESSAGE_PUSH, 2, 1, 0, 0, 7}, 0, 0, 1, 0},
+        {"none: run 2", {MESSAGE_PUSH, 0, 1, 0, 2, 7}, 0, 0, 1, 0},
+        {"none: run 4294967295", {MESSAGE_PULL, 0, 1, 0, UINT32_MAX, 7}, 0, 0, 1, 0},
+        {"ternary: run 1", {MESSAGE_STATS, 0, 1, 0, 1, 7}, 4, one, 1, 0},
+        {"none: group 1", {MESSAGE_PUSH, 0, 1, 1, 0, 7}, 0, 0, 1, 0},
+        {"none: number 3 of the exchange", {MESSAGE_PUSH, 0, 3, 0, 0, 7}, 0, 0, 1, 0},
+        {"none: step 8", {MESSAGE_PUSH, 0, 1, 0, 0, 8}, 0, 0, 2, 0},
+        {"none: rank 1's push of tensor 0", {MESSAGE_PUSH, 0, 1, 0, 0, 7}, 0, 0, 1, 0},
+        {"none: rank 1's push of tensor 0", {MESSAGE_PUSH, 0, 1, 0, 0, 7}, 4096, 0x12345678, 1, 0},
+        {"none: verdict takes 16 bytes", {MESSAGE_PUSH, 1, 1, 0, 0, 7}, 0, 0, 1, 0},
+        {"none: tensor 9 of rank 9", {MESSAGE_PUSH, 1, 1, 0, 0, 7}, 8, 9, 1, 0},
+        {"none: pushed run 0 of group 0 out of turn", {MESSAGE_PUSH, 1, 1, 0, 0, 7}, 8, 0, 2, 0},
+        {"none: statistics of group 0 out of turn", {MESSAGE_STATS, 0, 1, 0, 0, 7}, 4, one, 1, 0},
+        {"none: shared numbers of group 0 out of turn", {MESSAGE_SHARED, 0, 1, 0, 0, 7}, 4, one, 1, 0},
+        {"none: averages of run 0 of group 0 out of turn", {MESSAGE_PULL, 0, 1, 0, 0, 7}, 4, one, 1, 0},
+        {"ternary: take 24 bytes, and must take 20", {MESSAGE_STATS, 0, 1, 0, 0, 7}, 8, one, 1, 0},
+        {"ternary: take 16 bytes, and must take 20", {MESSAGE_STATS, 0, 1, 0, 0, 7}, 0, one, 1, 0},
+        {"ternary: hold nan", {MESSAGE_STATS, 0, 1, 0, 0, 7}, 4, nan, 1, 0},
+        {"ternary: hold -1", {MESSAGE_STATS, 0, 1, 0, 0, 7}, 4, minus, 1, 0},
+        {"ternary: statistics of group 0 out of turn", {MESSAGE_STATS, 0, 1, 0, 0, 7}, 4, one, 2, 0},
     };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         char sentence[512], spec[32];
@@ -610,6 +637,7 @@ int main(void)
         cmocka_unit_test(averages_equal_the_codecs_own),
         cmocka_unit_test(floats_are_the_mean),
         cmocka_unit_test(bits_do_not_depend_on_order_or_groups),
+        cmocka_unit_test(large_tensors_are_cut),
         cmocka_unit_test(many_members),
         cmocka_unit_test(nothing_but_empty_tensors),
         cmocka_unit_test(a_step_with_nan_is_dropped_by_all),

@@ -49,8 +49,8 @@ static gw_status fill_groups(struct gw_exchange *ex)
     for (uint32_t g = 0; g < ex->n_groups; g++) {
         struct group *group = &ex->groups[g];
         group->n_sent = ex->global && group->n_shared ? 1 : group->n_shared;
-        group->own = gw_calloc(context, group->n_shared, sizeof *group->own);
-        if (!group->own)
+        group->numbers = gw_calloc(context, group->n_shared, sizeof *group->numbers);
+        if (!group->numbers)
             return GW_ERR_MEMORY;
         if (group->n_sent && group->coordinator == ex->link.rank) {
             group->largest = gw_calloc(context, group->n_sent, sizeof *group->largest);
@@ -78,7 +78,6 @@ static void sort_slices(struct gw_exchange *ex, const struct gw_slice *planned, 
             size_t n = place[r];
             place[r] = used;
             used += n;
-            group->n_runs += n > 0;
         }
         for (size_t s = 0; s < n_slices; s++)
             if (ex->tensors[planned[s].tensor].group == g)
@@ -86,19 +85,26 @@ static void sort_slices(struct gw_exchange *ex, const struct gw_slice *planned, 
     }
 }
 
+/* Whether the run, NULL: there is none yet, takes one more slice. */
+static bool run_takes(const struct gw_exchange *ex, const struct run *run, const struct gw_slice *slice)
+{
+    return run && run->owner == slice->owner && run->n_elems + slice->count <= ex->slice_max;
+}
+
 static gw_status fill_runs(struct gw_exchange *ex, struct group *group, size_t n_slices)
 {
-    if (group->n_runs == 0)
+    if (n_slices == 0)
         return GW_OK;
-    group->runs = gw_calloc(ex->context, group->n_runs, sizeof *group->runs);
+    group->runs = gw_calloc(ex->context, n_slices, sizeof *group->runs);
     if (!group->runs)
         return GW_ERR_MEMORY;
     struct run *run = NULL;
     for (size_t s = 0; s < n_slices; s++) {
         const struct gw_slice *slice = &group->slices[s];
-        if (!run || run->owner != slice->owner) {
-            run = run ? run + 1 : group->runs;
-            *run = (struct run){.owner = slice->owner, .first = s, .push_bound = MESSAGE_HEADER};
+        if (!run_takes(ex, run, slice)) {
+            run = &group->runs[group->n_runs];
+            *run = (struct run){
+                .index = group->n_runs++, .owner = slice->owner, .first = s, .push_bound = MESSAGE_HEADER};
         }
         run->n++;
         run->n_elems += slice->count;
@@ -112,12 +118,40 @@ static gw_status fill_runs(struct gw_exchange *ex, struct group *group, size_t n
             ex->dense_bytes += 4 * run->n_elems;
             continue;
         }
-        group->pushes = gw_calloc(ex->context, ex->link.size, sizeof *group->pushes);
-        if (!group->pushes)
+        run->pushes = gw_calloc(ex->context, ex->link.size, sizeof *run->pushes);
+        if (!run->pushes)
             return GW_ERR_MEMORY;
-        GW_TRY(
-            gw_round_create(ex->context, ex->codec, group->slices + run->first, run->n, ex->link.size, &group->round));
+        GW_TRY(gw_round_create(ex->context, ex->codec, group->slices + run->first, run->n, ex->link.size, &run->round));
     }
+    return GW_OK;
+}
+
+/* The order in which this member encodes a group: the first run of every owner, then the second of each, and so on, so that all
+ * owners have work early; each time beginning with the owner after this member, so that not all members push to one at once. */
+static gw_status fill_order(struct gw_exchange *ex, struct group *group)
+{
+    uint32_t n = group->n_runs, first = 0, n_taken = 0;
+    if (n == 0)
+        return GW_OK;
+    group->order = gw_alloc(ex->context, n, sizeof *group->order);
+    uint32_t *place = gw_calloc(ex->context, (size_t)n + 1, sizeof *place); /* of the next run that is its owner's k-th */
+    if (!group->order || !place) {
+        gw_free(ex->context, place);
+        return GW_ERR_MEMORY;
+    }
+    for (uint32_t i = 0, k = 0; i < n; i++) {
+        k = i > 0 && group->runs[i].owner == group->runs[i - 1].owner ? k + 1 : 0;
+        place[k + 1]++;
+    }
+    for (uint32_t k = 1; k < n; k++)
+        place[k] += place[k - 1];
+    while (first < n && group->runs[first].owner <= ex->link.rank)
+        first++;
+    for (uint32_t i = first % n, k = 0; n_taken < n; n_taken++, i = (i + 1) % n) {
+        k = n_taken > 0 && i > 0 && group->runs[i].owner == group->runs[i - 1].owner ? k + 1 : 0;
+        group->order[place[k]++] = i;
+    }
+    gw_free(ex->context, place);
     return GW_OK;
 }
 
@@ -137,7 +171,8 @@ gw_status gw_layout_init(struct gw_exchange *ex, const uint32_t *group_of)
             n_elems[t] = ex->tensors[t].n_elems;
             align[t] = gw_encoder_slice_align(ex->tensors[t].encoder);
         }
-        status = gw_slices_plan(ex->context, n_elems, align, ex->n_tensors, ex->link.size, &planned, &n_slices);
+        status = gw_slices_plan(ex->context, n_elems, align, ex->n_tensors, ex->link.size, ex->slice_max, &planned,
+                                &n_slices);
     }
     if (status == GW_OK) {
         ex->slices = gw_alloc(ex->context, n_slices, sizeof *ex->slices);
@@ -151,10 +186,15 @@ gw_status gw_layout_init(struct gw_exchange *ex, const uint32_t *group_of)
     gw_free(ex->context, n_elems);
     GW_TRY(status);
 
+    uint32_t most_runs = ex->link.size;
     for (uint32_t g = 0; g < ex->n_groups; g++) {
         const struct gw_slice *end = g + 1 < ex->n_groups ? ex->groups[g + 1].slices : ex->slices + n_slices;
         GW_TRY(fill_runs(ex, &ex->groups[g], (size_t)(end - ex->groups[g].slices)));
+        GW_TRY(fill_order(ex, &ex->groups[g]));
+        if (ex->groups[g].n_runs > most_runs)
+            most_runs = ex->groups[g].n_runs;
     }
+    ex->buffers.most = 2 * most_runs; /* a group's pushes and pulls */
     return GW_OK;
 }
 
@@ -162,13 +202,17 @@ void gw_layout_fini(struct gw_exchange *ex)
 {
     for (uint32_t g = 0; ex->groups && g < ex->n_groups; g++) {
         struct group *group = &ex->groups[g];
-        for (uint32_t r = 0; group->pushes && r < ex->link.size; r++)
-            gw_message_free(group->pushes[r].bytes);
-        gw_free(ex->context, group->pushes);
-        gw_round_destroy(group->round);
+        for (uint32_t i = 0; group->runs && i < group->n_runs; i++) {
+            struct run *run = &group->runs[i];
+            for (uint32_t r = 0; run->pushes && r < ex->link.size; r++)
+                gw_message_free(run->pushes[r].bytes);
+            gw_free(ex->context, run->pushes);
+            gw_round_destroy(run->round);
+        }
         gw_free(ex->context, group->have_stats);
         gw_free(ex->context, group->largest);
-        gw_free(ex->context, group->own);
+        gw_free(ex->context, group->numbers);
+        gw_free(ex->context, group->order);
         gw_free(ex->context, group->runs);
         gw_free(ex->context, group->tensors);
     }

@@ -3,15 +3,15 @@
  *     offset  bytes  field
  *     0       1      type
  *     1       1      flags: bit 0, not finite
- *     2       2      version of these messages, 1
+ *     2       2      how many steps this exchange has begun, this one included: the low 16 bits
  *     4       4      group
- *     8       4      how many steps this exchange has begun, this one included
+ *     8       4      run: number of the run within the group; STATS, SHARED: 0
  *     12      4      step
  *
  * Little-endian. Where a gradient is not finite the body is 8 bytes, tensor and rank; else it is
  *     STATS    worker to coordinator: float32 of every shared number of the group, tensors in declared order
  *     SHARED   coordinator to every worker: the same, the largest of all workers
- *     PUSH     worker to owner: a frame for each of the owner's slices of the group, back to back
+ *     PUSH     worker to owner: a frame for each slice of the run, back to back
  *     PULL     owner to every worker: their averages, likewise
  *     WAKE     a member to itself: look at what was submitted (no body)
  * A group without shared numbers has no STATS and no SHARED. */
@@ -24,16 +24,15 @@
 
 enum message_type { MESSAGE_STATS = 1, MESSAGE_SHARED, MESSAGE_PUSH, MESSAGE_PULL, MESSAGE_WAKE };
 
-#define MESSAGE_VERSION 1
 #define MESSAGE_HEADER 16
 #define MESSAGE_BAD_BYTES (MESSAGE_HEADER + 8)
 #define MESSAGE_FLAG_BAD 1u
 
 struct message_header {
     uint8_t type, flags;
-    uint16_t version;
+    uint16_t nth_step;
     uint32_t group;
-    uint32_t nth_step;
+    uint32_t run;
     uint32_t step;
 };
 
@@ -42,9 +41,9 @@ static inline void message_header_write(void *bytes, const struct message_header
     uint8_t *at = bytes;
     at[0] = h->type;
     at[1] = h->flags;
-    gw_put16(at + 2, h->version);
+    gw_put16(at + 2, h->nth_step);
     gw_put32(at + 4, h->group);
-    gw_put32(at + 8, h->nth_step);
+    gw_put32(at + 8, h->run);
     gw_put32(at + 12, h->step);
 }
 

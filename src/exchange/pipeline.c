@@ -1,9 +1,12 @@
 /* The pipeline: one thread a member that turns messages into messages.
  *
  * A tensor goes SUBMIT -> measured; a group whose tensors are all measured goes STATS -> (coordinator) SHARED -> encoded, PUSH ->
- * (owners) reduced, PULL -> decoded, done; a group without shared numbers goes straight to PUSH. Each member is worker,
- * coordinator of some groups and owner of some slices at once; what it sends to itself travels through the link as well. A handler
- * never waits: the only place where the thread sleeps is the link's recv. */
+ * (owners) reduced, PULL -> decoded, done; a group without shared numbers goes straight to PUSH. A large group has many runs, and each
+ * goes its way from PUSH to PULL by itself. Each member is worker, coordinator of some groups and owner of some runs at once; what it
+ * sends to itself travels through the link as well.
+ *
+ * A handler never waits: the only place where the thread sleeps is the link's recv. What has arrived goes first, since others wait for
+ * what comes of it; then one tensor is measured, or one run encoded, and the thread looks again. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/float_env.h"
@@ -45,23 +48,25 @@ static gw_status verdict_read(const struct gw_exchange *ex, const gw_message *me
 
 /* ---- sending ----------------------------------------------------------------------------------------- */
 
-static void *message_new(struct gw_exchange *ex, enum message_type type, const struct group *group, size_t n_bytes)
+/* run: number of the run within the group, 0 where the message is of the whole group. */
+static void *message_new(struct gw_exchange *ex, enum message_type type, const struct group *group, uint32_t run,
+                         size_t n_bytes)
 {
     void *bytes = gw_buffers_take(&ex->buffers, n_bytes);
     if (bytes)
         message_header_write(bytes, &(struct message_header){.type = (uint8_t)type,
-                                                             .version = MESSAGE_VERSION,
-                                                             .group = group->index,
                                                              .nth_step = ex->nth_step,
+                                                             .group = group->index,
+                                                             .run = run,
                                                              .step = ex->step});
     return bytes;
 }
 
 /* A message that says what is not finite in place of its ordinary body. */
-static void *message_bad(struct gw_exchange *ex, enum message_type type, const struct group *group,
+static void *message_bad(struct gw_exchange *ex, enum message_type type, const struct group *group, uint32_t run,
                          struct verdict verdict)
 {
-    uint8_t *bytes = message_new(ex, type, group, MESSAGE_BAD_BYTES);
+    uint8_t *bytes = message_new(ex, type, group, run, MESSAGE_BAD_BYTES);
     if (bytes) {
         bytes[1] = MESSAGE_FLAG_BAD;
         gw_put32(bytes + MESSAGE_HEADER, verdict.tensor);
@@ -83,23 +88,33 @@ static gw_status send_as_worker(struct gw_exchange *ex, uint32_t to, void *bytes
     return send_to(ex, to, bytes, n_bytes);
 }
 
-/* Sends the same to every member. Those after this one come first and it itself last, so that not all members send to
- * rank 0 at once. */
+static gw_status send_copy(struct gw_exchange *ex, uint32_t to, const void *bytes, size_t n_bytes)
+{
+    void *copy = gw_buffers_take(&ex->buffers, n_bytes);
+    if (copy)
+        memcpy(copy, bytes, n_bytes);
+    return send_to(ex, to, copy, n_bytes);
+}
+
+/* Sends the same to every member. Where the link has no way of its own those after this one come first and it itself last, so that
+ * not all members send to rank 0 at once. */
 static gw_status send_to_all(struct gw_exchange *ex, void *bytes, size_t n_bytes)
 {
     if (!bytes)
         return GW_ERR_MEMORY;
-    for (uint32_t i = 1; i < ex->link.size; i++) {
-        void *copy = gw_buffers_take(&ex->buffers, n_bytes);
-        if (copy)
-            memcpy(copy, bytes, n_bytes);
-        gw_status status = send_to(ex, (ex->link.rank + i) % ex->link.size, copy, n_bytes);
-        if (status < 0) {
-            gw_message_free(bytes);
-            return status;
-        }
+    const gw_link *link = &ex->link;
+    gw_status status = GW_OK;
+    if (link->ops->send_all && link->size > 1) {
+        status = send_copy(ex, link->rank, bytes, n_bytes);
+        if (status == GW_OK)
+            return link->ops->send_all(link->self, bytes, n_bytes, ex->timeout_ms);
     }
-    return send_to(ex, ex->link.rank, bytes, n_bytes);
+    for (uint32_t i = 1; i < link->size && status == GW_OK; i++)
+        status = send_copy(ex, (link->rank + i) % link->size, bytes, n_bytes);
+    if (status == GW_OK)
+        return send_to(ex, link->rank, bytes, n_bytes);
+    gw_message_free(bytes);
+    return status;
 }
 
 gw_status gw_pipeline_wake(struct gw_exchange *ex, void *wake)
@@ -191,16 +206,16 @@ static gw_status account_frames(struct gw_exchange *ex, const char *at, size_t l
     return GW_OK;
 }
 
-/* Encodes the slices of a run behind the header in `bytes`. `shared` holds the group's combined numbers; NULL: it has none. */
-static gw_status encode_run(struct gw_exchange *ex, const struct group *group, const struct run *run,
-                            const float *shared, char *bytes, size_t *n_bytes)
+/* Encodes the slices of a run behind the header in `bytes`. */
+static gw_status encode_run(struct gw_exchange *ex, const struct group *group, const struct run *run, char *bytes,
+                            size_t *n_bytes)
 {
     gw_draw draw = {.seed = ex->seed, .rank = ex->link.rank, .step = ex->step};
     size_t used = MESSAGE_HEADER;
     for (size_t s = run->first; s < run->first + run->n; s++) {
         const struct gw_slice *slice = &group->slices[s];
         struct tensor *tensor = &ex->tensors[slice->tensor];
-        const float *numbers = shared && tensor->n_shared ? shared + tensor->shared_at : NULL;
+        const float *numbers = tensor->n_shared ? group->numbers + tensor->shared_at : NULL;
         size_t frame_bytes;
         GW_TRY(gw_encoder_encode(tensor->encoder, tensor->gradient, numbers, &draw, slice->begin, slice->count,
                                  bytes + used, run->push_bound - used, &frame_bytes));
@@ -210,38 +225,38 @@ static gw_status encode_run(struct gw_exchange *ex, const struct group *group, c
     return GW_OK;
 }
 
-/* Sends this worker's frames, or its verdict where that is bad, to the owners of the group. */
-static gw_status push_group(struct gw_exchange *ex, struct group *group, const float *shared)
+/* Sends this worker's frames of a run, or its verdict where that is bad, to the run's owner. */
+static gw_status push_run(struct gw_exchange *ex, struct group *group, struct run *run)
+{
+    run->pushed = true;
+    if (group->own_verdict.bad) {
+        void *bad = message_bad(ex, MESSAGE_PUSH, group, run->index, group->own_verdict);
+        return send_as_worker(ex, run->owner, bad, MESSAGE_BAD_BYTES);
+    }
+    size_t n_bytes;
+    void *bytes = message_new(ex, MESSAGE_PUSH, group, run->index, run->push_bound);
+    if (!bytes)
+        return GW_ERR_MEMORY;
+    double start = gw_clock_seconds();
+    gw_status status = encode_run(ex, group, run, bytes, &n_bytes);
+    ex->tally.encode_seconds += gw_clock_seconds() - start;
+    if (status == GW_OK && ex->account)
+        status = account_frames(ex, message_body(bytes), n_bytes - MESSAGE_HEADER);
+    if (status < 0) {
+        gw_message_free(bytes);
+        return status;
+    }
+    return send_as_worker(ex, run->owner, bytes, n_bytes);
+}
+
+/* The group has all that encoding needs: its runs are encoded in turn. */
+static void push_group(struct gw_exchange *ex, struct group *group)
 {
     group->state = GROUP_WAITS_PULLS;
-    uint32_t first = 0; /* owners after this member come first */
-    while (first < group->n_runs && group->runs[first].owner <= ex->link.rank)
-        first++;
-    for (uint32_t i = 0; i < group->n_runs; i++) {
-        struct run *run = &group->runs[(first + i) % group->n_runs];
-        if (group->verdict.bad) {
-            void *bad = message_bad(ex, MESSAGE_PUSH, group, group->verdict);
-            GW_TRY(send_as_worker(ex, run->owner, bad, MESSAGE_BAD_BYTES));
-            continue;
-        }
-        size_t n_bytes;
-        void *bytes = message_new(ex, MESSAGE_PUSH, group, run->push_bound);
-        if (!bytes)
-            return GW_ERR_MEMORY;
-        double start = gw_clock_seconds();
-        gw_status status = encode_run(ex, group, run, shared, bytes, &n_bytes);
-        ex->tally.encode_seconds += gw_clock_seconds() - start;
-        if (status == GW_OK && ex->account)
-            status = account_frames(ex, message_body(bytes), n_bytes - MESSAGE_HEADER);
-        if (status < 0) {
-            gw_message_free(bytes);
-            return status;
-        }
-        GW_TRY(send_as_worker(ex, run->owner, bytes, n_bytes));
-    }
     if (group->n_runs == 0)
         finish_group(ex, group);
-    return GW_OK;
+    else
+        ex->to_encode.numbers[ex->to_encode.n++] = group->index;
 }
 
 /* The largest of n numbers. */
@@ -257,17 +272,17 @@ static float largest_of(const float *numbers, uint64_t n)
 static gw_status send_stats(struct gw_exchange *ex, struct group *group)
 {
     group->state = GROUP_WAITS_SHARED;
-    if (group->verdict.bad)
-        return send_as_worker(ex, group->coordinator, message_bad(ex, MESSAGE_STATS, group, group->verdict),
+    if (group->own_verdict.bad)
+        return send_as_worker(ex, group->coordinator, message_bad(ex, MESSAGE_STATS, group, 0, group->own_verdict),
                               MESSAGE_BAD_BYTES);
     size_t n_bytes = MESSAGE_HEADER + (size_t)group->n_sent * sizeof(float);
-    void *bytes = message_new(ex, MESSAGE_STATS, group, n_bytes);
+    void *bytes = message_new(ex, MESSAGE_STATS, group, 0, n_bytes);
     if (!bytes)
         return GW_ERR_MEMORY;
     if (ex->global)
-        gw_put_float(message_body(bytes), largest_of(group->own, group->n_shared));
+        gw_put_float(message_body(bytes), largest_of(group->numbers, group->n_shared));
     else
-        memcpy(message_body(bytes), group->own, (size_t)group->n_sent * sizeof(float));
+        memcpy(message_body(bytes), group->numbers, (size_t)group->n_sent * sizeof(float));
     return send_as_worker(ex, group->coordinator, bytes, n_bytes);
 }
 
@@ -279,29 +294,32 @@ static gw_status combine(struct gw_exchange *ex, struct group *group)
     gw_status status = gw_encoders_combine(ex->encoders, ex->n_tensors, &bad);
     ex->tally.encode_seconds += gw_clock_seconds() - start;
     if (status == GW_OK && bad < ex->n_tensors)
-        verdict_add(&group->verdict, (struct verdict){.bad = true, .tensor = bad, .rank = ex->link.rank});
+        verdict_add(&group->own_verdict, (struct verdict){.bad = true, .tensor = bad, .rank = ex->link.rank});
     return status;
 }
 
-static gw_status handle_submit(struct gw_exchange *ex, uint32_t t)
+static gw_status measure(struct gw_exchange *ex, uint32_t t)
 {
     struct tensor *tensor = &ex->tensors[t];
     struct group *group = &ex->groups[tensor->group];
     gw_measure info;
     double start = gw_clock_seconds();
-    gw_status status = gw_encoder_measure(tensor->encoder, tensor->gradient, group->own + tensor->shared_at, &info);
+    gw_status status = gw_encoder_measure(tensor->encoder, tensor->gradient, group->numbers + tensor->shared_at, &info);
     ex->tally.encode_seconds += gw_clock_seconds() - start;
     GW_TRY(status);
     if (!info.finite)
-        verdict_add(&group->verdict, (struct verdict){.bad = true, .tensor = t, .rank = ex->link.rank});
+        verdict_add(&group->own_verdict, (struct verdict){.bad = true, .tensor = t, .rank = ex->link.rank});
     else if (info.sum_abs_bound > ex->tally.bound_gap)
         ex->tally.bound_gap = info.sum_abs_bound;
     if (++group->n_measured < group->n_tensors)
         return GW_OK;
     ex->n_in_flight++;
-    if (ex->global && !group->verdict.bad)
+    if (ex->global && !group->own_verdict.bad)
         GW_TRY(combine(ex, group));
-    return group->n_sent ? send_stats(ex, group) : push_group(ex, group, NULL);
+    if (group->n_sent)
+        return send_stats(ex, group);
+    push_group(ex, group);
+    return GW_OK;
 }
 
 static gw_status handle_shared(struct gw_exchange *ex, struct group *group, const gw_message *message)
@@ -325,24 +343,12 @@ static gw_status handle_shared(struct gw_exchange *ex, struct group *group, cons
     const float *shared = message_body(message->bytes);
     if (ex->global) {
         for (uint64_t i = 0; i < group->n_shared; i++)
-            group->own[i] = shared[0];
-        shared = group->own;
+            group->numbers[i] = shared[0];
+    } else {
+        memcpy(group->numbers, shared, (size_t)group->n_shared * sizeof *shared);
     }
-    return push_group(ex, group, shared);
-}
-
-/* The run of an owner, NULL where it has no slice of the group. */
-static struct run *run_of(const struct group *group, uint32_t owner)
-{
-    uint32_t low = 0, high = group->n_runs;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (group->runs[middle].owner < owner)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < group->n_runs && group->runs[low].owner == owner ? &group->runs[low] : NULL;
+    push_group(ex, group);
+    return GW_OK;
 }
 
 static gw_status decode_run(struct gw_exchange *ex, const struct group *group, const struct run *run,
@@ -368,12 +374,11 @@ static gw_status decode_run(struct gw_exchange *ex, const struct group *group, c
     return GW_OK;
 }
 
-static gw_status handle_pull(struct gw_exchange *ex, struct group *group, const gw_message *message)
+static gw_status handle_pull(struct gw_exchange *ex, struct group *group, struct run *run, const gw_message *message)
 {
-    struct run *run = run_of(group, message->from);
-    if (!run || run->pulled || group->state != GROUP_WAITS_PULLS)
-        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent averages of group %u out of turn", message->from,
-                       group->index);
+    if (run->owner != message->from || !run->pushed || run->pulled)
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent averages of run %u of group %u out of turn", message->from,
+                       run->index, group->index);
     struct verdict verdict;
     GW_TRY(verdict_read(ex, message, &verdict));
     if (message->from != ex->link.rank)
@@ -422,9 +427,9 @@ static gw_status handle_stats(struct gw_exchange *ex, struct group *group, const
     if (++group->n_stats < ex->link.size)
         return GW_OK;
     if (group->stats_verdict.bad)
-        return send_to_all(ex, message_bad(ex, MESSAGE_SHARED, group, group->stats_verdict), MESSAGE_BAD_BYTES);
+        return send_to_all(ex, message_bad(ex, MESSAGE_SHARED, group, 0, group->stats_verdict), MESSAGE_BAD_BYTES);
     size_t n_bytes = MESSAGE_HEADER + (size_t)group->n_sent * sizeof(float);
-    void *bytes = message_new(ex, MESSAGE_SHARED, group, n_bytes);
+    void *bytes = message_new(ex, MESSAGE_SHARED, group, 0, n_bytes);
     if (bytes)
         memcpy(message_body(bytes), group->largest, (size_t)group->n_sent * sizeof(float));
     return send_to_all(ex, bytes, n_bytes);
@@ -432,15 +437,15 @@ static gw_status handle_stats(struct gw_exchange *ex, struct group *group, const
 
 /* ---- owner ------------------------------------------------------------------------------------------- */
 
-/* The averages of this owner's slices, to every member. */
-static gw_status send_averages(struct gw_exchange *ex, struct group *group)
+/* The averages of a run, to every member. */
+static gw_status send_averages(struct gw_exchange *ex, struct group *group, struct run *run)
 {
-    size_t used, capacity = gw_round_bound(group->round);
-    void *bytes = message_new(ex, MESSAGE_PULL, group, MESSAGE_HEADER + capacity);
+    size_t used, capacity = gw_round_bound(run->round);
+    void *bytes = message_new(ex, MESSAGE_PULL, group, run->index, MESSAGE_HEADER + capacity);
     if (!bytes)
         return GW_ERR_MEMORY;
     double start = gw_clock_seconds();
-    gw_status status = gw_round_reduce(group->round, message_body(bytes), capacity, &used);
+    gw_status status = gw_round_reduce(run->round, message_body(bytes), capacity, &used);
     ex->tally.encode_seconds += gw_clock_seconds() - start;
     if (status < 0) {
         gw_message_free(bytes);
@@ -450,30 +455,31 @@ static gw_status send_averages(struct gw_exchange *ex, struct group *group)
 }
 
 /* Keeps message->bytes, and sets it NULL, where all is well. */
-static gw_status handle_push(struct gw_exchange *ex, struct group *group, gw_message *message)
+static gw_status handle_push(struct gw_exchange *ex, struct group *group, struct run *run, gw_message *message)
 {
-    if (!group->round || group->pushes[message->from].bytes)
-        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u pushed group %u out of turn", message->from, group->index);
+    if (!run->round || run->pushes[message->from].bytes || run->n_pushes == ex->link.size)
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u pushed run %u of group %u out of turn", message->from, run->index,
+                       group->index);
     struct verdict verdict;
     GW_TRY(verdict_read(ex, message, &verdict));
-    verdict_add(&group->push_verdict, verdict);
+    verdict_add(&run->push_verdict, verdict);
     if (!verdict.bad)
-        GW_TRY(gw_round_put(group->round, message->from, ex->step, message_body(message->bytes),
+        GW_TRY(gw_round_put(run->round, message->from, ex->step, message_body(message->bytes),
                             message->n_bytes - MESSAGE_HEADER));
-    group->pushes[message->from] = *message;
+    run->pushes[message->from] = *message;
     message->bytes = NULL;
-    if (++group->n_pushes < ex->link.size)
+    if (++run->n_pushes < ex->link.size)
         return GW_OK;
 
     gw_status status;
-    if (group->push_verdict.bad)
-        status = send_to_all(ex, message_bad(ex, MESSAGE_PULL, group, group->push_verdict), MESSAGE_BAD_BYTES);
+    if (run->push_verdict.bad)
+        status = send_to_all(ex, message_bad(ex, MESSAGE_PULL, group, run->index, run->push_verdict), MESSAGE_BAD_BYTES);
     else
-        status = send_averages(ex, group);
-    gw_round_reset(group->round);
+        status = send_averages(ex, group, run);
+    gw_round_reset(run->round);
     for (uint32_t r = 0; r < ex->link.size; r++) {
-        gw_buffers_give(&ex->buffers, group->pushes[r].bytes);
-        group->pushes[r].bytes = NULL;
+        gw_buffers_give(&ex->buffers, run->pushes[r].bytes);
+        run->pushes[r].bytes = NULL;
     }
     return status;
 }
@@ -489,6 +495,7 @@ static gw_status begin_step(struct gw_exchange *ex, uint32_t step, bool account)
     ex->running = true;
     ex->account = account;
     ex->n_in_flight = ex->n_done = 0;
+    ex->to_measure.n = ex->to_measure.n_done = ex->to_encode.n = ex->to_encode.n_done = 0;
     ex->verdict = (struct verdict){.bad = false};
     ex->tally = (gw_step_result){.committed = false};
     if (account) {
@@ -499,10 +506,14 @@ static gw_status begin_step(struct gw_exchange *ex, uint32_t step, bool account)
     for (uint32_t g = 0; g < ex->n_groups; g++) {
         struct group *group = &ex->groups[g];
         group->state = GROUP_MEASURING;
-        group->n_measured = group->n_pulled = group->n_stats = group->n_pushes = 0;
-        group->verdict = group->stats_verdict = group->push_verdict = (struct verdict){.bad = false};
-        for (uint32_t i = 0; i < group->n_runs; i++)
-            group->runs[i].pulled = false;
+        group->n_measured = group->n_pushed = group->n_pulled = group->n_stats = 0;
+        group->own_verdict = group->verdict = group->stats_verdict = (struct verdict){.bad = false};
+        for (uint32_t i = 0; i < group->n_runs; i++) {
+            struct run *run = &group->runs[i];
+            run->pushed = run->pulled = false;
+            run->n_pushes = 0;
+            run->push_verdict = (struct verdict){.bad = false};
+        }
         if (group->largest) {
             memset(group->largest, 0, (size_t)group->n_sent * sizeof *group->largest);
             memset(group->have_stats, 0, ex->link.size * sizeof *group->have_stats);
@@ -529,7 +540,7 @@ static gw_status look(struct gw_exchange *ex, void *wake, bool *stop)
     *stop = ex->stop;
     bool begun = ex->begun, account = ex->begun_account;
     uint32_t step = ex->begun_step, n = ex->n_submitted;
-    memcpy(ex->taken, ex->submitted, n * sizeof *ex->taken);
+    memcpy(ex->to_measure.numbers + (begun ? 0 : ex->to_measure.n), ex->submitted, n * sizeof *ex->submitted);
     ex->n_submitted = 0;
     ex->begun = false;
     pthread_mutex_unlock(&ex->lock);
@@ -538,8 +549,7 @@ static gw_status look(struct gw_exchange *ex, void *wake, bool *stop)
         return GW_OK;
     if (begun)
         GW_TRY(begin_step(ex, step, account));
-    for (uint32_t i = 0; i < n; i++)
-        GW_TRY(handle_submit(ex, ex->taken[i]));
+    ex->to_measure.n += n;
     return GW_OK;
 }
 
@@ -553,13 +563,13 @@ static gw_status handle(struct gw_exchange *ex, gw_message *message)
         return gw_fail(GW_ERR_FRAME_CUT, "rank %u sent a message of %zu bytes; the header alone takes %d", from,
                        message->n_bytes, MESSAGE_HEADER);
     struct message_header h = message_header_read(message->bytes);
-    if (h.version != MESSAGE_VERSION)
-        return gw_fail(GW_ERR_FRAME_VERSION, "rank %u sends messages of version %u; this library reads version %d",
-                       from, h.version, MESSAGE_VERSION);
-    if (h.type < MESSAGE_STATS || h.type > MESSAGE_PULL || h.flags > MESSAGE_FLAG_BAD || h.group >= ex->n_groups)
-        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message of type %u, flags %u, group %u, which cannot be",
-                       from, h.type, h.flags, h.group);
-    if (h.nth_step == ex->nth_step + 1) { /* a member that is done here may be one step ahead */
+    bool of_run = h.type == MESSAGE_PUSH || h.type == MESSAGE_PULL;
+    if (h.type < MESSAGE_STATS || h.type > MESSAGE_PULL || h.flags > MESSAGE_FLAG_BAD || h.group >= ex->n_groups ||
+        h.run >= (of_run ? ex->groups[h.group].n_runs : 1))
+        return gw_fail(GW_ERR_FRAME_FIELD,
+                       "rank %u sent a message of type %u, flags %u, group %u, run %u, which cannot be", from, h.type,
+                       h.flags, h.group, h.run);
+    if (h.nth_step == (uint16_t)(ex->nth_step + 1)) { /* a member that is done here may be one step ahead */
         gw_message_queue_put(&ex->early, message);
         message->bytes = NULL;
         return GW_OK;
@@ -579,10 +589,27 @@ static gw_status handle(struct gw_exchange *ex, gw_message *message)
     case MESSAGE_SHARED:
         return handle_shared(ex, group, message);
     case MESSAGE_PUSH:
-        return handle_push(ex, group, message);
+        return handle_push(ex, group, &group->runs[h.run], message);
     default:
-        return handle_pull(ex, group, message);
+        return handle_pull(ex, group, &group->runs[h.run], message);
     }
+}
+
+static bool queue_has(const struct queue *queue)
+{
+    return queue->n_done < queue->n;
+}
+
+/* One piece of work. Measuring comes first: its statistics have the longest way before them. */
+static gw_status work(struct gw_exchange *ex)
+{
+    if (queue_has(&ex->to_measure))
+        return measure(ex, ex->to_measure.numbers[ex->to_measure.n_done++]);
+    struct group *group = &ex->groups[ex->to_encode.numbers[ex->to_encode.n_done]];
+    struct run *run = &group->runs[group->order[group->n_pushed++]];
+    if (group->n_pushed == group->n_runs)
+        ex->to_encode.n_done++;
+    return push_run(ex, group, run);
 }
 
 static bool is_wake(const struct gw_exchange *ex, const gw_message *message)
@@ -591,16 +618,20 @@ static bool is_wake(const struct gw_exchange *ex, const gw_message *message)
            message_header_read(message->bytes).type == MESSAGE_WAKE;
 }
 
-/* Receives and handles one message. */
+/* Receives and handles one message; where none has arrived, does one piece of the work that is left. */
 static gw_status turn(struct gw_exchange *ex, bool *stop)
 {
     gw_message message;
     gw_status status;
     bool waited = false; /* one deadline has passed in silence */
     for (;;) {
-        status = ex->link.ops->recv(ex->link.self, ex->n_in_flight ? ex->timeout_ms : IDLE_MS, &message);
+        bool busy = queue_has(&ex->to_measure) || queue_has(&ex->to_encode);
+        uint32_t timeout_ms = busy ? 0 : ex->n_in_flight ? ex->timeout_ms : IDLE_MS;
+        status = ex->link.ops->recv(ex->link.self, timeout_ms, &message);
         if (status != GW_ERR_TIMEOUT)
             break;
+        if (busy)
+            return work(ex);
         /* Nothing is due. A wake that went astray (two exchanges on one link) must not leave the caller waiting for ever. */
         if (!ex->n_in_flight)
             return look(ex, NULL, stop);

@@ -10,7 +10,7 @@
 /* A list of ranks: "rank 3", "ranks 1 and 4", "ranks 0, 1, 2 and 9 more". */
 struct names {
     char text[160];
-    uint32_t n;
+    uint32_t n, last;
     uint32_t ranks[MOST_NAMED];
 };
 
@@ -19,6 +19,7 @@ static void names_add(struct names *names, uint32_t rank)
     if (names->n < MOST_NAMED)
         names->ranks[names->n] = rank;
     names->n++;
+    names->last = rank;
 }
 
 static const char *names_text(struct names *names)
@@ -44,6 +45,17 @@ static bool say(const struct gw_exchange *ex, const struct group *group, const c
     return true;
 }
 
+/* Whether a rank's part of one of this member's own runs is missing. */
+static bool owes_pushes(const struct gw_exchange *ex, const struct group *group, uint32_t rank)
+{
+    for (uint32_t i = 0; i < group->n_runs; i++) {
+        const struct run *run = &group->runs[i];
+        if (run->round && run->n_pushes < ex->link.size && !run->pushes[rank].bytes)
+            return true;
+    }
+    return false;
+}
+
 bool gw_silent_members(const struct gw_exchange *ex, bool any)
 {
     for (uint32_t g = 0; g < ex->n_groups; g++) { /* what a member owes by itself */
@@ -56,9 +68,9 @@ bool gw_silent_members(const struct gw_exchange *ex, bool any)
             if (say(ex, group, "statistics", &names))
                 return true;
         }
-        if (group->state == GROUP_WAITS_PULLS && group->round && group->n_pushes < ex->link.size) {
+        if (group->state == GROUP_WAITS_PULLS) {
             for (uint32_t r = 0; r < ex->link.size; r++)
-                if (!group->pushes[r].bytes)
+                if (owes_pushes(ex, group, r))
                     names_add(&names, r);
             if (say(ex, group, "gradients", &names))
                 return true;
@@ -73,7 +85,7 @@ bool gw_silent_members(const struct gw_exchange *ex, bool any)
         }
         if (group->state == GROUP_WAITS_PULLS) {
             for (uint32_t i = 0; i < group->n_runs; i++)
-                if (!group->runs[i].pulled)
+                if (!group->runs[i].pulled && (names.n == 0 || names.last != group->runs[i].owner)) /* they are by owner */
                     names_add(&names, group->runs[i].owner);
             return say(ex, group, "averages", &names);
         }

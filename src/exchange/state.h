@@ -26,13 +26,22 @@ struct tensor {
     float *gradient; /* the caller's, from submit to the end of the step */
 };
 
-/* One owner's slices of a group: what travels in one PUSH and one PULL. */
+/* Slices of one owner and group that travel together: one PUSH of each worker, one PULL. About GW_SLICE_MAX elements at most. */
 struct run {
+    uint32_t index; /* in the group */
     uint32_t owner;
     size_t first, n;   /* in the group's slices */
     size_t push_bound; /* bytes of a PUSH, header included */
     uint64_t n_elems;
-    bool pulled;
+
+    /* As a worker. */
+    bool pushed, pulled;
+
+    /* As its owner, else NULL. */
+    struct gw_round *round;
+    gw_message *pushes; /* of each rank; bytes NULL: not there yet */
+    uint32_t n_pushes;
+    struct verdict push_verdict;
 };
 
 /* Where this member, as a worker, stands with a group. */
@@ -43,29 +52,31 @@ struct group {
     uint32_t n_tensors;
     uint32_t *tensors;       /* ascending */
     struct gw_slice *slices; /* by owner, tensor, begin */
-    struct run *runs;        /* by owner; owners without a slice have none */
+    struct run *runs;        /* by owner, then as their slices; owners without a slice have none */
     uint32_t n_runs;
+    uint32_t *order;   /* in which this member encodes them */
     uint64_t n_shared; /* numbers of all its tensors */
     uint64_t n_sent;   /* numbers in STATS and SHARED: n_shared, or 1 of a global codec */
     uint32_t coordinator;
 
     /* As a worker. */
     enum group_state state;
-    uint32_t n_measured, n_pulled;
-    struct verdict verdict; /* this worker's own at first, then the group's */
-    float *own;             /* n_shared numbers, as measured */
+    uint32_t n_measured, n_pushed, n_pulled;
+    struct verdict own_verdict; /* of this worker's gradients */
+    struct verdict verdict;     /* of all workers', as far as others have said */
+    float *numbers;             /* n_shared: this worker's own, as measured, then the shared ones */
 
     /* As the coordinator, else NULL. */
     float *largest;   /* n_sent */
     bool *have_stats; /* of each rank */
     uint32_t n_stats;
     struct verdict stats_verdict;
+};
 
-    /* As an owner, else NULL. */
-    struct gw_round *round;
-    gw_message *pushes; /* of each rank; bytes NULL: not there yet */
-    uint32_t n_pushes;
-    struct verdict push_verdict;
+/* What the pipeline has still to do, each by its number, first in, first out. A step puts each number there once. */
+struct queue {
+    uint32_t *numbers;
+    uint32_t n, n_done;
 };
 
 struct gw_exchange {
@@ -75,6 +86,7 @@ struct gw_exchange {
     gw_link link;
     uint64_t seed;
     uint32_t timeout_ms;
+    uint64_t slice_max; /* elements of a slice, and of a run of several */
     bool global; /* one decision for all tensors */
     uint32_t n_tensors, n_groups;
     struct tensor *tensors;
@@ -107,7 +119,8 @@ struct gw_exchange {
     gw_tensor_traffic *traffic;
 
     /* The pipeline's own. */
-    uint32_t step, nth_step;
+    uint32_t step;
+    uint16_t nth_step;
     bool running;     /* the step is not done */
     bool others_know; /* the error that ends the pipeline is no news to them */
     bool account;
@@ -115,12 +128,17 @@ struct gw_exchange {
     uint32_t n_done;
     struct gw_buffers buffers;
     struct gw_message_queue early; /* messages of a step that this member has not begun */
-    uint32_t *taken;               /* tensors under way from `submitted` to being measured */
+    struct queue to_measure;       /* tensors that were submitted */
+    struct queue to_encode;        /* groups, the first of them perhaps in part */
     gw_encoder **encoders;         /* of a global codec, where they combine */
     struct verdict verdict;
     gw_step_result tally;
     gw_tensor_traffic *counting;
 };
+
+/* gw_exchange_create with another GW_SLICE_MAX, for tests. */
+gw_status gw_exchange_create_cut(gw_context *context, const gw_exchange_options *options, uint64_t slice_max,
+                                 gw_exchange **out);
 
 /* Works out groups, slices, runs and what this member is to each of them (exchange/layout.c). The tensors' encoders stand.
  * What it has taken so far is freed by gw_layout_fini, after an error too. */

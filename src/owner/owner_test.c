@@ -24,19 +24,23 @@ static const struct network lenet = {8,
                                      {1024, 1024, 1024, 1024, 1024, 1024, 1024, 1024}};
 
 /* Plans, checks what must hold of every plan, and gives back the owners' loads. */
-static void plan(const struct network *network, uint32_t n_owners, uint64_t *loads)
+static void plan(const struct network *network, uint32_t n_owners, uint64_t most, uint64_t *loads)
 {
     struct gw_slice *slices;
     size_t n, s = 0;
-    assert_int_equal(gw_slices_plan(NULL, network->n_elems, network->align, network->n_tensors, n_owners, &slices, &n),
+    assert_int_equal(gw_slices_plan(NULL, network->n_elems, network->align, network->n_tensors, n_owners, most, &slices,
+                                    &n),
                      GW_OK);
     memset(loads, 0, n_owners * sizeof *loads);
     for (uint32_t t = 0; t < network->n_tensors; t++) {
         uint64_t covered = 0;
         for (; s < n && slices[s].tensor == t; s++) {
             assert_true(slices[s].owner < n_owners);
-            assert_true(covered == 0 ||
-                        slices[s].owner > slices[s - 1].owner); /* one slice per owner, owners in order */
+            /* Owners in order; an owner's slices but its last are as long as they may be. */
+            uint64_t longest = gw_slice_most(most, network->align[t]);
+            assert_true(covered == 0 || slices[s].owner > slices[s - 1].owner ||
+                        (slices[s].owner == slices[s - 1].owner && slices[s - 1].count == longest));
+            assert_true(slices[s].count <= longest);
             assert_int_equal(slices[s].begin, covered);
             assert_int_equal(slices[s].begin % network->align[t], 0);
             assert_true(slices[s].count > 0);
@@ -66,12 +70,12 @@ static void loads_are_level(void **state)
     (void)state;
     uint64_t loads[MOST];
     for (uint32_t n = 1; n <= 40; n++) {
-        plan(&lenet, n, loads);
+        plan(&lenet, n, n % 2 ? GW_SLICE_MAX : 4096, loads);
         assert_true(spread(loads, n) < 2 * 1024);
     }
     /* Too many for a slice of fc1 each: nobody has more than two of the shortest slices. */
     for (uint32_t n = 49; n <= MOST; n++) {
-        plan(&lenet, n, loads);
+        plan(&lenet, n, GW_SLICE_MAX, loads);
         assert_true(spread(loads, n) <= 2 * (GW_SLICE_MIN + 1024));
     }
 }
@@ -83,12 +87,29 @@ static void short_tensors_are_whole_and_dealt_in_order(void **state)
     const uint32_t owners[] = {0, 1, 2, 2, 2}; /* least loaded, the lowest on ties: 100 | 200 | 50, then 51, ... */
     struct gw_slice *slices;
     size_t n;
-    assert_int_equal(gw_slices_plan(NULL, n_elems, align, 6, 3, &slices, &n), GW_OK);
+    assert_int_equal(gw_slices_plan(NULL, n_elems, align, 6, 3, GW_SLICE_MAX, &slices, &n), GW_OK);
     assert_int_equal(n, 5);
     for (size_t s = 0; s < n; s++) {
         assert_int_equal(slices[s].owner, owners[s]);
         assert_int_equal(slices[s].count, n_elems[slices[s].tensor]);
     }
+    gw_free(NULL, slices);
+}
+
+static void the_longest_slice_is_a_multiple_of_the_alignment(void **state)
+{
+    (void)state;
+    assert_int_equal(gw_slice_most(GW_SLICE_MAX, 1024), 1 << 20);
+    assert_int_equal(gw_slice_most(GW_SLICE_MAX, 3072), 341 * 3072);
+    assert_int_equal(gw_slice_most(GW_SLICE_MAX, 3 << 20), 3 << 20);
+    /* Two owners' halves of 5 blocks and a rest: 3 blocks each, of which two make a slice. */
+    const uint64_t n_elems[] = {5 * 8192 + 1}, align[] = {8192};
+    const struct gw_slice want[] = {{0, 0, 0, 16384}, {0, 0, 16384, 8192}, {0, 1, 24576, 16384}, {0, 1, 40960, 1}};
+    struct gw_slice *slices;
+    size_t n;
+    assert_int_equal(gw_slices_plan(NULL, n_elems, align, 1, 2, 20000, &slices, &n), GW_OK);
+    assert_int_equal(n, 4);
+    assert_memory_equal(slices, want, sizeof want);
     gw_free(NULL, slices);
 }
 
@@ -98,7 +119,7 @@ static void medium_tensors_go_to_the_least_loaded(void **state)
     const uint64_t n_elems[] = {8000, 2 * GW_SLICE_MIN + 1}, align[] = {1024, 1024};
     struct gw_slice *slices;
     size_t n;
-    assert_int_equal(gw_slices_plan(NULL, n_elems, align, 2, 4, &slices, &n), GW_OK);
+    assert_int_equal(gw_slices_plan(NULL, n_elems, align, 2, 4, GW_SLICE_MAX, &slices, &n), GW_OK);
     assert_int_equal(n, 3);
     assert_int_equal(slices[0].owner, 0);
     assert_int_equal(slices[1].owner, 1);
@@ -122,7 +143,7 @@ static void any_network(void **state)
         }
         if (turn == 7)
             network.n_elems[0] = GW_MAX_ELEMENTS;
-        plan(&network, 1 + (uint32_t)(x >> 32) % MOST, loads);
+        plan(&network, 1 + (uint32_t)(x >> 32) % MOST, turn == 7 ? GW_SLICE_MAX : 1 + (x >> 9) % GW_SLICE_MAX, loads);
     }
 }
 
@@ -305,7 +326,7 @@ static void slices_survive_want_of_memory(void **state)
         allocations_left = live = 0;
         assert_int_equal(gw_context_create(&options, &context), GW_OK);
         allocations_left = k;
-        status = gw_slices_plan(context, lenet.n_elems, lenet.align, lenet.n_tensors, 4, &slices, &n);
+        status = gw_slices_plan(context, lenet.n_elems, lenet.align, lenet.n_tensors, 4, GW_SLICE_MAX, &slices, &n);
         if (status == GW_OK)
             gw_free(context, slices);
         else
@@ -322,6 +343,7 @@ int main(void)
         cmocka_unit_test(loads_are_level),
         cmocka_unit_test(short_tensors_are_whole_and_dealt_in_order),
         cmocka_unit_test(medium_tensors_go_to_the_least_loaded),
+        cmocka_unit_test(the_longest_slice_is_a_multiple_of_the_alignment),
         cmocka_unit_test(any_network),
         cmocka_unit_test(slices_survive_want_of_memory),
         cmocka_unit_test(a_round_averages_in_any_order),

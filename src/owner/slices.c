@@ -65,10 +65,16 @@ static void deal_level(struct load *loads, uint32_t n_owners, uint64_t n_blocks,
     }
 }
 
+uint64_t gw_slice_most(uint64_t most, uint64_t align)
+{
+    return most < align ? align : most / align * align;
+}
+
 /* Turns blocks into slices in rank order, and adds them to the loads. */
-static size_t cut(struct load *loads, uint32_t n_owners, uint32_t tensor, uint64_t n_elems, uint64_t align,
+static size_t cut(struct load *loads, uint32_t n_owners, uint32_t tensor, uint64_t n_elems, uint64_t align, uint64_t most,
                   struct gw_slice *slices)
 {
+    most = gw_slice_most(most, align);
     size_t n = 0;
     uint64_t begin = 0;
     qsort(loads, n_owners, sizeof *loads, by_rank);
@@ -77,25 +83,33 @@ static size_t cut(struct load *loads, uint32_t n_owners, uint32_t tensor, uint64
         loads[i].blocks = 0;
         if (count > n_elems - begin)
             count = n_elems - begin;
-        if (count == 0)
-            continue;
-        slices[n++] = (struct gw_slice){.tensor = tensor, .owner = loads[i].rank, .begin = begin, .count = count};
         loads[i].elems += count;
-        begin += count;
+        while (count > 0) {
+            uint64_t piece = count < most ? count : most;
+            slices[n++] = (struct gw_slice){.tensor = tensor, .owner = loads[i].rank, .begin = begin, .count = piece};
+            begin += piece;
+            count -= piece;
+        }
     }
     return n;
 }
 
-gw_status gw_slices_plan(gw_context *context, const uint64_t *n_elems, const uint64_t *align, uint32_t n_tensors,
-                         uint32_t n_owners, struct gw_slice **slices, size_t *n_slices)
+/* No tensor has more slices than this: owners' parts end in a rest each. */
+static size_t room_for(uint64_t n_elems, uint64_t align, uint32_t n_owners, uint64_t most)
 {
-    size_t most = 0;
+    return pieces_of(n_elems, align, n_owners) + (size_t)(n_elems / gw_slice_most(most, align));
+}
+
+gw_status gw_slices_plan(gw_context *context, const uint64_t *n_elems, const uint64_t *align, uint32_t n_tensors,
+                         uint32_t n_owners, uint64_t most, struct gw_slice **slices, size_t *n_slices)
+{
+    size_t room = 0;
     for (uint32_t t = 0; t < n_tensors; t++)
-        most += pieces_of(n_elems[t], align[t], n_owners);
+        room += room_for(n_elems[t], align[t], n_owners, most);
     size_t *first = gw_alloc(context, (size_t)n_tensors + 1, sizeof *first); /* room of each tensor in `all` */
     size_t *used = gw_calloc(context, n_tensors, sizeof *used);
     struct load *loads = gw_calloc(context, n_owners, sizeof *loads);
-    struct gw_slice *all = gw_alloc(context, most, sizeof *all);
+    struct gw_slice *all = gw_alloc(context, room, sizeof *all);
     gw_status status = GW_ERR_MEMORY;
     if (!first || !used || !loads || !all) {
         gw_free(context, all);
@@ -103,7 +117,7 @@ gw_status gw_slices_plan(gw_context *context, const uint64_t *n_elems, const uin
     }
     first[0] = 0;
     for (uint32_t t = 0; t < n_tensors; t++)
-        first[t + 1] = first[t] + pieces_of(n_elems[t], align[t], n_owners);
+        first[t + 1] = first[t] + room_for(n_elems[t], align[t], n_owners, most);
     for (uint32_t i = 0; i < n_owners; i++)
         loads[i].rank = i;
 
@@ -118,7 +132,7 @@ gw_status gw_slices_plan(gw_context *context, const uint64_t *n_elems, const uin
                 deal_level(loads, n_owners, n_blocks, align[t]);
             else
                 deal_equal(loads, pieces, n_blocks);
-            used[t] = cut(loads, n_owners, t, n_elems[t], align[t], all + first[t]);
+            used[t] = cut(loads, n_owners, t, n_elems[t], align[t], most, all + first[t]);
         }
     }
     size_t n = 0;
