@@ -93,6 +93,13 @@ typedef struct gw_tcp_options {
  * GW_ERR_UNSUPPORTED (a build without ZeroMQ). */
 GW_API gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options, uint32_t n_links, gw_link *links);
 
+/* Makes a folder of keys for gw_tcp_options.keys with a fresh pair. Its own key is the only one allowed there and is the rendezvous's, so
+ * that copies of the folder on all machines of a job are enough. Where machines have keys of their own, allowed/ holds the public key of
+ * each (gradwire.key of its folder, under any name), and rendezvous.key is the one of rank 0's machine. Never replaces a key.
+ * Errors: GW_ERR_ARGUMENT (there is a key already), GW_ERR_SYSTEM (the folder cannot be written), GW_ERR_UNSUPPORTED (a ZeroMQ without
+ * CURVE, or a build without ZeroMQ). */
+GW_API gw_status gw_keys_new(const char *folder);
+
 #ifdef __cplusplus
 }
 #endif

@@ -9,4 +9,10 @@ gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options,
     (void)context, (void)options, (void)n_links, (void)links;
     return gw_fail(GW_ERR_UNSUPPORTED, "this build has no tcp link: libzmq was not found when it was made");
 }
+
+gw_status gw_keys_new(const char *folder)
+{
+    (void)folder;
+    return gw_fail(GW_ERR_UNSUPPORTED, "this build makes no keys: libzmq was not found when it was made");
+}
 #endif

@@ -12,8 +12,10 @@ struct gw_message_node {
     uint32_t from;
 };
 
-#define GW_MESSAGE_HEAD 64 /* bytes before the message's own; keeps those on a cache line of their own */
-_Static_assert(sizeof(struct gw_message_node) <= GW_MESSAGE_HEAD, "the node must fit in front of the message");
+#define GW_MESSAGE_HEAD 64    /* bytes before the message's own; keeps those on a cache line of their own */
+#define GW_MESSAGE_ENVELOPE 8 /* the last of them: a link's own, so that what it writes around a message goes out in one piece with it */
+_Static_assert(sizeof(struct gw_message_node) + GW_MESSAGE_ENVELOPE <= GW_MESSAGE_HEAD,
+               "the node and a link's envelope must fit in front of the message");
 
 static inline struct gw_message_node *gw_message_node_of(void *bytes)
 {

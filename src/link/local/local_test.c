@@ -3,6 +3,6 @@
 
 int main(void)
 {
-    static const struct link_factory factory = {"local", gw_link_local_create};
+    static const struct link_factory factory = {.name = "local", .create = gw_link_local_create};
     return link_conformance(&factory);
 }

@@ -1,0 +1,112 @@
+#include "link/tcp/address.h"
+#include "base/error.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HOST_BYTES 256 /* names end at 253 characters */
+
+/* Fills `loopback` and `endpoint` from the socket's address. port 0: any. */
+static gw_status describe(struct gw_tcp_address *address)
+{
+    char host[NI_MAXHOST], port[NI_MAXSERV];
+    int error = getnameinfo((struct sockaddr *)&address->socket, address->socket_bytes, host, sizeof host, port, sizeof port,
+                            NI_NUMERICHOST | NI_NUMERICSERV);
+    if (error)
+        return gw_fail(GW_ERR_SYSTEM, "an address cannot be written as numbers: %s", gai_strerror(error));
+    bool v6 = address->socket.ss_family == AF_INET6;
+    const struct sockaddr_in *in = (const struct sockaddr_in *)&address->socket;
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&address->socket;
+    address->loopback = v6 ? IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr) : ntohl(in->sin_addr.s_addr) >> 24 == 127;
+    bool any = strcmp(port, "0") == 0;
+    int n = snprintf(address->endpoint, sizeof address->endpoint, v6 ? "tcp://[%s]:%s" : "tcp://%s:%s", host, any ? "*" : port);
+    if (n >= (int)sizeof address->endpoint)
+        return gw_fail(GW_ERR_SYSTEM, "the address %s is too long", host);
+    return GW_OK;
+}
+
+/* The first IPv4 address, or else the first: the same choice on every rank, in whatever order a resolver gives them. */
+static gw_status resolve(const char *host, const char *port, struct gw_tcp_address *address)
+{
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    int error = getaddrinfo(host, port, &hints, &found);
+    if (error)
+        return gw_fail(error == EAI_MEMORY ? GW_ERR_MEMORY : GW_ERR_SYSTEM, "the host %s is not found: %s", host,
+                       error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
+    const struct addrinfo *best = NULL;
+    for (const struct addrinfo *a = found; a; a = a->ai_next)
+        if ((a->ai_family == AF_INET || a->ai_family == AF_INET6) &&
+            (!best || (best->ai_family != AF_INET && a->ai_family == AF_INET)))
+            best = a;
+    memset(address, 0, sizeof *address);
+    if (best) {
+        memcpy(&address->socket, best->ai_addr, best->ai_addrlen);
+        address->socket_bytes = best->ai_addrlen;
+    }
+    freeaddrinfo(found);
+    return best ? describe(address) : gw_fail(GW_ERR_SYSTEM, "the host %s has no address for TCP", host);
+}
+
+/* Takes the brackets of an IPv6 address off. false: empty or too long. */
+static bool copy_host(const char *from, size_t length, char host[HOST_BYTES])
+{
+    if (length >= 2 && from[0] == '[' && from[length - 1] == ']') {
+        from++;
+        length -= 2;
+    }
+    if (length == 0 || length >= HOST_BYTES)
+        return false;
+    memcpy(host, from, length);
+    host[length] = 0;
+    return true;
+}
+
+gw_status gw_tcp_address_parse(const char *text, struct gw_tcp_address *address)
+{
+    char host[HOST_BYTES];
+    const char *colon = strrchr(text, ':');
+    bool bare_v6 = colon && text[0] != '[' && memchr(text, ':', (size_t)(colon - text));
+    size_t port_chars = colon ? strlen(colon + 1) : 0;
+    if (!colon || bare_v6 || !copy_host(text, (size_t)(colon - text), host) || port_chars == 0 || port_chars > 5 ||
+        strspn(colon + 1, "0123456789") != port_chars)
+        return gw_fail(GW_ERR_ARGUMENT, "the rendezvous is \"%s\", and must be HOST:PORT, an IPv6 address in brackets", text);
+    unsigned port = 0;
+    sscanf(colon + 1, "%5u", &port);
+    if (port < 1 || port > 65535)
+        return gw_fail(GW_ERR_ARGUMENT, "the rendezvous \"%s\" has port %u; ports are 1 to 65535", text, port);
+    return resolve(host, colon + 1, address);
+}
+
+gw_status gw_tcp_address_of_host(const char *host, struct gw_tcp_address *address)
+{
+    char name[HOST_BYTES];
+    if (!copy_host(host, strlen(host), name))
+        return gw_fail(GW_ERR_ARGUMENT, "the address to advertise is \"%s\", and must be a host or an address", host);
+    return resolve(name, "0", address);
+}
+
+gw_status gw_tcp_address_towards(const struct gw_tcp_address *there, struct gw_tcp_address *address)
+{
+    memset(address, 0, sizeof *address);
+    address->socket_bytes = sizeof address->socket;
+    /* Connecting a datagram socket sends nothing: it only asks which way packets would go. */
+    int fd = socket(there->socket.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool ok = fd >= 0 && connect(fd, (const struct sockaddr *)&there->socket, there->socket_bytes) == 0 &&
+              getsockname(fd, (struct sockaddr *)&address->socket, &address->socket_bytes) == 0;
+    int error = errno;
+    if (fd >= 0)
+        close(fd);
+    if (!ok)
+        return gw_fail(GW_ERR_SYSTEM, "no way from this machine to %s: %s", there->endpoint + strlen("tcp://"), strerror(error));
+    if (address->socket.ss_family == AF_INET6)
+        ((struct sockaddr_in6 *)&address->socket)->sin6_port = 0;
+    else
+        ((struct sockaddr_in *)&address->socket)->sin_port = 0;
+    return describe(address);
+}

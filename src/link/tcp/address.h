@@ -1,0 +1,25 @@
+/* Addresses: what the options name, as numbers. */
+#ifndef GW_LINK_TCP_ADDRESS_H
+#define GW_LINK_TCP_ADDRESS_H
+
+#include "link/tcp/wire.h"
+
+#include <sys/socket.h>
+
+struct gw_tcp_address {
+    struct sockaddr_storage socket;
+    socklen_t socket_bytes;
+    bool loopback;
+    char endpoint[GW_TCP_ENDPOINT_BYTES]; /* as ZeroMQ writes it: "tcp://1.2.3.4:5" or "tcp://[::1]:5" */
+};
+
+/* "HOST:PORT"; an IPv6 address in brackets. Errors: GW_ERR_ARGUMENT (not of this form), GW_ERR_SYSTEM (no such host). */
+gw_status gw_tcp_address_parse(const char *text, struct gw_tcp_address *address);
+
+/* A host or an address without a port; any port is meant. */
+gw_status gw_tcp_address_of_host(const char *host, struct gw_tcp_address *address);
+
+/* The address from which this machine reaches `there`, any port. */
+gw_status gw_tcp_address_towards(const struct gw_tcp_address *there, struct gw_tcp_address *address);
+
+#endif

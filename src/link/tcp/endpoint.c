@@ -1,0 +1,416 @@
+#include "link/tcp/endpoint.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define LEAVE_SECONDS 2.0 /* that destroy waits for what was sent */
+#define ID_BYTES 6        /* of a peer's routing id: 'r', attempt, rank; ids that begin with 0 are ZeroMQ's own */
+
+static void peer_id(const struct gw_tcp_endpoint *me, uint32_t rank, uint8_t id[ID_BYTES])
+{
+    id[0] = 'r';
+    id[1] = me->peers[rank].attempt;
+    gw_put32(id + 2, rank);
+}
+
+static void wake(struct gw_tcp_endpoint *me)
+{
+    const uint64_t one = 1;
+    while (write(me->wake, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
+/* ---- sending ------------------------------------------------------------------------------------- */
+
+/* ZeroMQ is done with a frame. From its own threads. */
+static void message_left(void *data, void *hint)
+{
+    struct gw_tcp_endpoint *me = hint;
+    gw_message_free((uint8_t *)data + GW_MESSAGE_ENVELOPE);
+    atomic_fetch_sub(&me->n_outstanding, 1);
+}
+
+static void notice_left(void *data, void *hint)
+{
+    struct gw_tcp_endpoint *me = hint;
+    (void)data;
+    atomic_fetch_sub(&me->n_outstanding, 1);
+}
+
+/* Sends the frame to one peer and leaves an empty one. false: no connection to it any more. Under the lock. */
+static bool put_frame(struct gw_tcp_endpoint *me, uint32_t rank, zmq_msg_t *frame)
+{
+    uint8_t id[ID_BYTES];
+    peer_id(me, rank, id);
+    int sent;
+    do
+        sent = zmq_send(me->out, id, ID_BYTES, ZMQ_SNDMORE | ZMQ_DONTWAIT);
+    while (sent < 0 && zmq_errno() == EINTR);
+    if (sent < 0)
+        return false;
+    do
+        sent = zmq_msg_send(frame, me->out, ZMQ_DONTWAIT);
+    while (sent < 0 && zmq_errno() == EINTR);
+    return sent >= 0;
+}
+
+/* The same frame to one peer of several: its bytes are shared, not copied. Under the lock. */
+static bool put_shared(struct gw_tcp_endpoint *me, uint32_t rank, zmq_msg_t *frame)
+{
+    zmq_msg_t shared;
+    zmq_msg_init(&shared);
+    zmq_msg_copy(&shared, frame);
+    bool sent = put_frame(me, rank, &shared);
+    zmq_msg_close(&shared);
+    return sent;
+}
+
+/* What stands in the way of sending to a peer, as a status with its sentence. Under the lock. */
+static gw_status why_not(const struct gw_tcp_endpoint *me, uint32_t rank)
+{
+    const struct gw_tcp_peer *peer = &me->peers[rank];
+    switch (atomic_load(&peer->state)) {
+    case GW_TCP_LEFT:
+        return gw_fail(GW_ERR_PEER, "rank %u left the link", rank);
+    case GW_TCP_FAILED:
+    case GW_TCP_LOST:
+        if (me->failed_peer == rank)
+            return gw_fail(GW_ERR_PEER, "%s", me->why);
+        return gw_fail(GW_ERR_PEER, "rank %u (%s) failed or died", rank, gw_tcp_place(peer->endpoint));
+    }
+    return gw_fail(GW_ERR_PEER, "rank %u (%s) left the link or lost its connection", rank, gw_tcp_place(peer->endpoint));
+}
+
+static bool is_there(const struct gw_tcp_endpoint *me, uint32_t rank)
+{
+    return atomic_load_explicit(&me->peers[rank].state, memory_order_relaxed) <= GW_TCP_PRESENT;
+}
+
+/* Writes the envelope and makes a frame of a message. Owns the bytes, also where it fails. */
+static gw_status make_frame(struct gw_tcp_endpoint *me, void *bytes, size_t n_bytes, zmq_msg_t *frame)
+{
+    const struct gw_tcp_envelope envelope = {.tag = me->tag, .from = me->group->rank, .type = GW_TCP_DATA};
+    uint8_t *start = (uint8_t *)bytes - GW_MESSAGE_ENVELOPE;
+    gw_tcp_envelope_write(start, &envelope);
+    atomic_fetch_add(&me->n_outstanding, 1);
+    if (zmq_msg_init_data(frame, start, n_bytes + GW_MESSAGE_ENVELOPE, message_left, me) == 0)
+        return GW_OK;
+    message_left(start, me);
+    return gw_fail(GW_ERR_MEMORY, "no memory for a message of %zu bytes", n_bytes);
+}
+
+static gw_status send_to_self(struct gw_tcp_endpoint *me, void *bytes, size_t n_bytes)
+{
+    const gw_message message = {.from = me->group->rank, .bytes = bytes, .n_bytes = n_bytes};
+    pthread_mutex_lock(&me->lock);
+    gw_message_queue_put(&me->own, &message);
+    pthread_mutex_unlock(&me->lock);
+    if (atomic_exchange(&me->sleeping, false))
+        wake(me);
+    return GW_OK;
+}
+
+static gw_status refuse(void *bytes, gw_status status)
+{
+    gw_message_free(bytes);
+    return status;
+}
+
+static gw_status closed_here(const struct gw_tcp_endpoint *me)
+{
+    return gw_fail(GW_ERR_CLOSED, "rank %u sent on a link that it has closed", me->group->rank);
+}
+
+/* Queues have no end, so nothing here waits for longer than another thread's send. */
+static gw_status tcp_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms)
+{
+    struct gw_tcp_endpoint *me = self;
+    const struct gw_tcp_group *group = me->group;
+    (void)timeout_ms;
+    if (to >= group->size)
+        return refuse(bytes, gw_fail(GW_ERR_ARGUMENT, "rank %u sent to rank %u; ranks are 0 to %u", group->rank, to,
+                                     group->size - 1));
+    if (atomic_load(&me->closed))
+        return refuse(bytes, closed_here(me));
+    if (to == group->rank)
+        return send_to_self(me, bytes, n_bytes);
+    zmq_msg_t frame;
+    GW_TRY(make_frame(me, bytes, n_bytes, &frame));
+    gw_status status = GW_OK;
+    pthread_mutex_lock(&me->lock);
+    if (atomic_load(&me->closed)) /* its BYE has been sent by now */
+        status = closed_here(me);
+    else if (!is_there(me, to) || !put_frame(me, to, &frame))
+        status = why_not(me, to);
+    pthread_mutex_unlock(&me->lock);
+    zmq_msg_close(&frame);
+    return status;
+}
+
+static gw_status tcp_send_all(void *self, void *bytes, size_t n_bytes, uint32_t timeout_ms)
+{
+    struct gw_tcp_endpoint *me = self;
+    const struct gw_tcp_group *group = me->group;
+    (void)timeout_ms;
+    if (atomic_load(&me->closed))
+        return refuse(bytes, closed_here(me));
+    zmq_msg_t frame;
+    GW_TRY(make_frame(me, bytes, n_bytes, &frame));
+    gw_status status = GW_OK;
+    pthread_mutex_lock(&me->lock);
+    if (atomic_load(&me->closed))
+        status = closed_here(me);
+    for (uint32_t r = 0; r < group->size && status != GW_ERR_CLOSED; r++)
+        if (r != group->rank && !(is_there(me, r) && put_shared(me, r, &frame)))
+            status = why_not(me, r);
+    pthread_mutex_unlock(&me->lock);
+    zmq_msg_close(&frame);
+    return status;
+}
+
+/* ---- notices --------------------------------------------------------------------------------------- */
+
+static gw_status notice_init(struct gw_tcp_endpoint *me, struct gw_tcp_notice *notice, size_t n_bytes)
+{
+    atomic_fetch_add(&me->n_outstanding, 1);
+    notice->ready = zmq_msg_init_data(&notice->frame, notice->bytes, n_bytes, notice_left, me) == 0;
+    if (notice->ready)
+        return GW_OK;
+    atomic_fetch_sub(&me->n_outstanding, 1);
+    return gw_fail(GW_ERR_MEMORY, "no memory for a notice of the tcp link");
+}
+
+/* Says it to everybody who is there, or to nobody where there is no connection; once. Under the lock. */
+static void notice_send(struct gw_tcp_endpoint *me, struct gw_tcp_notice *notice, enum gw_tcp_type type)
+{
+    if (!notice->ready)
+        return;
+    const struct gw_tcp_envelope envelope = {.tag = me->tag, .from = me->group->rank, .type = (uint8_t)type};
+    gw_tcp_envelope_write(notice->bytes, &envelope);
+    for (uint32_t r = 0; r < me->group->size; r++)
+        if (r != me->group->rank && me->peers[r].attempt && atomic_load(&me->peers[r].state) <= GW_TCP_FAILED)
+            put_shared(me, r, &notice->frame);
+    notice->ready = false;
+    zmq_msg_close(&notice->frame);
+}
+
+static void tcp_fail(void *self, gw_status status, const char *why)
+{
+    struct gw_tcp_endpoint *me = self;
+    pthread_mutex_lock(&me->lock);
+    if (me->fail.ready && !atomic_load(&me->closed)) {
+        snprintf((char *)me->fail.bytes + GW_MESSAGE_ENVELOPE, GW_TCP_TEXT_BYTES, "%s",
+                 why && why[0] ? why : gw_status_text(status));
+        notice_send(me, &me->fail, GW_TCP_FAIL);
+    }
+    pthread_mutex_unlock(&me->lock);
+}
+
+static void tcp_close(void *self)
+{
+    struct gw_tcp_endpoint *me = self;
+    pthread_mutex_lock(&me->lock);
+    atomic_store(&me->closed, true);
+    notice_send(me, &me->bye, GW_TCP_BYE);
+    pthread_mutex_unlock(&me->lock);
+    wake(me);
+}
+
+static void tcp_destroy(void *self)
+{
+    struct gw_tcp_endpoint *me = self;
+    struct gw_tcp_group *group = me->group;
+    gw_tcp_endpoint_shut(me);
+    if (atomic_fetch_sub_explicit(&group->holders, 1, memory_order_acq_rel) == 1)
+        gw_tcp_group_free(group);
+}
+
+const gw_link_ops gw_tcp_ops = {
+    .name = "tcp",
+    .send = tcp_send,
+    .send_all = tcp_send_all,
+    .recv = gw_tcp_recv,
+    .fail = tcp_fail,
+    .close = tcp_close,
+    .destroy = tcp_destroy,
+};
+
+/* ---- peers ------------------------------------------------------------------------------------------- */
+
+gw_status gw_tcp_dial(struct gw_tcp_endpoint *me, uint32_t rank)
+{
+    struct gw_tcp_peer *peer = &me->peers[rank];
+    if (peer->attempt == UINT8_MAX)
+        return gw_fail(GW_ERR_PEER, "rank %u (%s) cannot be connected to", rank, gw_tcp_place(peer->endpoint));
+    if (peer->attempt++)
+        zmq_disconnect(me->out, peer->endpoint);
+    uint8_t id[ID_BYTES];
+    peer_id(me, rank, id);
+    if (zmq_setsockopt(me->out, ZMQ_CONNECT_ROUTING_ID, id, ID_BYTES) != 0)
+        return gw_fail(GW_ERR_SYSTEM, "ZeroMQ refuses a routing id: %s", zmq_strerror(zmq_errno()));
+    GW_TRY(gw_tcp_connect(me->out, peer->endpoint, me->group->keys ? me->group->keys_of[rank] : NULL));
+    uint8_t hello[GW_MESSAGE_ENVELOPE + GW_TCP_HELLO_BYTES];
+    const struct gw_tcp_envelope envelope = {.tag = me->tag, .from = me->group->rank, .type = GW_TCP_HELLO};
+    gw_tcp_envelope_write(hello, &envelope);
+    gw_tcp_hello_write(hello + GW_MESSAGE_ENVELOPE, me->group->session, me->nth);
+    zmq_msg_t frame;
+    if (zmq_msg_init_size(&frame, sizeof hello) != 0)
+        return gw_fail(GW_ERR_MEMORY, "no memory for a message of %zu bytes", sizeof hello);
+    memcpy(zmq_msg_data(&frame), hello, sizeof hello);
+    bool sent = put_frame(me, rank, &frame);
+    zmq_msg_close(&frame);
+    return sent ? GW_OK : why_not(me, rank);
+}
+
+void gw_tcp_peer_gone(struct gw_tcp_endpoint *me, uint32_t rank, enum gw_tcp_peer_state state, const char *sentence)
+{
+    struct gw_tcp_peer *peer = &me->peers[rank];
+    pthread_mutex_lock(&me->lock);
+    int before = atomic_load(&peer->state);
+    if (before <= GW_TCP_PRESENT) {
+        atomic_store(&peer->state, state);
+        if (state != GW_TCP_LEFT && me->failed_peer == GW_TCP_NOBODY) {
+            me->failed_peer = rank;
+            snprintf(me->why, sizeof me->why, "%s", sentence);
+        }
+    }
+    /* LINGER is 0: what was to go there is dropped. */
+    if (before <= GW_TCP_FAILED && state != GW_TCP_FAILED)
+        zmq_disconnect(me->out, peer->endpoint);
+    pthread_mutex_unlock(&me->lock);
+}
+
+/* ---- beginning and end --------------------------------------------------------------------------------- */
+
+/* A socket on which ZeroMQ tells what becomes of another's connections. */
+static gw_status watch(struct gw_tcp_endpoint *me, void *socket, const char *name, int events, void **out)
+{
+    char place[64];
+    snprintf(place, sizeof place, "inproc://%s-%u", name, me->nth);
+    *out = zmq_socket(me->group->zmq, ZMQ_PAIR);
+    if (!*out)
+        return gw_fail(GW_ERR_SYSTEM, "no socket: %s", zmq_strerror(zmq_errno()));
+    GW_TRY(gw_tcp_set_int(*out, ZMQ_RCVHWM, 0)); /* ZeroMQ's threads would wait for us otherwise */
+    GW_TRY(gw_tcp_set_int(*out, ZMQ_LINGER, 0));
+    if (zmq_socket_monitor(socket, place, events) != 0 || zmq_connect(*out, place) != 0)
+        return gw_fail(GW_ERR_SYSTEM, "no news of connections: %s", zmq_strerror(zmq_errno()));
+    return GW_OK;
+}
+
+static gw_status open_sockets(struct gw_tcp_endpoint *me, const struct gw_tcp_address *address,
+                              char endpoint[GW_TCP_ENDPOINT_BYTES])
+{
+    me->in = gw_tcp_socket_new(me->group, ZMQ_DEALER, true);
+    me->out = me->in ? gw_tcp_socket_new(me->group, ZMQ_ROUTER, false) : NULL;
+    if (!me->out)
+        return GW_ERR_SYSTEM;
+    GW_TRY(gw_tcp_set_int(me->out, ZMQ_ROUTER_MANDATORY, 1));
+    /* A connection that broke is final: its first message said who speaks, and messages may be lost. */
+    GW_TRY(gw_tcp_set_int(me->out, ZMQ_RECONNECT_IVL, -1));
+    GW_TRY(watch(me, me->in, "in", ZMQ_EVENT_DISCONNECTED, &me->in_events));
+    GW_TRY(watch(me, me->out, "out", ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH, &me->out_events));
+    return gw_tcp_bind(me->in, address, endpoint);
+}
+
+gw_status gw_tcp_endpoint_open(struct gw_tcp_group *group, uint32_t nth, const struct gw_tcp_address *address,
+                               char endpoint[GW_TCP_ENDPOINT_BYTES], struct gw_tcp_endpoint **out)
+{
+    struct gw_tcp_endpoint *me = gw_calloc(group->context, 1, sizeof *me);
+    if (!me)
+        return GW_ERR_MEMORY;
+    me->group = group;
+    me->nth = nth;
+    me->failed_peer = GW_TCP_NOBODY;
+    me->n_awaited = group->size - 1;
+    me->wake = -1;
+    zmq_msg_init(&me->held);
+    if (pthread_mutex_init(&me->lock, NULL)) {
+        gw_free(group->context, me);
+        return gw_fail(GW_ERR_SYSTEM, "no lock for the tcp link");
+    }
+    *out = me; /* from here on shut() and free() clean up */
+    me->peers = gw_calloc(group->context, group->size, sizeof me->peers[0]);
+    if (!me->peers)
+        return GW_ERR_MEMORY;
+    for (uint32_t r = 0; r < group->size; r++)
+        me->peers[r].in_fd = -1;
+    me->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (me->wake < 0)
+        return gw_fail(GW_ERR_SYSTEM, "no eventfd for the tcp link: %s", strerror(errno));
+    GW_TRY(notice_init(me, &me->bye, GW_MESSAGE_ENVELOPE));
+    GW_TRY(notice_init(me, &me->fail, sizeof me->fail.bytes));
+    return open_sockets(me, address, endpoint);
+}
+
+gw_status gw_tcp_endpoint_connect(struct gw_tcp_endpoint *me)
+{
+    me->tag = gw_tcp_tag(me->group->session, me->nth);
+    gw_status status = GW_OK;
+    pthread_mutex_lock(&me->lock);
+    for (uint32_t i = 1; i < me->group->size && status == GW_OK; i++)
+        status = gw_tcp_dial(me, (me->group->rank + i) % me->group->size); /* not everybody at rank 0 first */
+    pthread_mutex_unlock(&me->lock);
+    return status;
+}
+
+static void close_socket(void **socket)
+{
+    if (*socket)
+        zmq_close(*socket);
+    *socket = NULL;
+}
+
+void gw_tcp_endpoint_shut(struct gw_tcp_endpoint *me)
+{
+    if (!me->out) { /* never got so far */
+        close_socket(&me->in);
+        return;
+    }
+    const double end = gw_clock_seconds() + LEAVE_SECONDS;
+    if (me->in_events && me->out_events)
+        gw_tcp_discard(me); /* who has left need not hear that we leave */
+    tcp_close(me);
+    if (me->fail.ready) {
+        me->fail.ready = false;
+        zmq_msg_close(&me->fail.frame);
+    }
+    while (atomic_load(&me->n_outstanding) > 0 && gw_clock_seconds() < end && me->in_events && me->out_events) {
+        zmq_pollitem_t items[] = {{me->in, 0, ZMQ_POLLIN, 0}, {me->out_events, 0, ZMQ_POLLIN, 0}};
+        zmq_poll(items, 2, 1);
+        gw_tcp_discard(me);
+    }
+    /* ZeroMQ is done with all frames, but the last bytes may stand in its own buffers. */
+    double left = end - gw_clock_seconds();
+    gw_tcp_set_int(me->out, ZMQ_LINGER, left > 0.1 ? (int)(left * 1000) : 100);
+    if (atomic_load(&me->n_outstanding) > 0)
+        gw_tcp_set_int(me->out, ZMQ_LINGER, 0);
+    close_socket(&me->out);
+    zmq_msg_close(&me->held);
+    zmq_msg_init(&me->held);
+    close_socket(&me->in);
+    close_socket(&me->in_events);
+    close_socket(&me->out_events);
+    gw_message_queue_clear(&me->early);
+    gw_message_queue_clear(&me->own);
+}
+
+void gw_tcp_endpoint_free(struct gw_tcp_endpoint *me)
+{
+    if (!me)
+        return;
+    if (me->bye.ready)
+        zmq_msg_close(&me->bye.frame);
+    if (me->fail.ready)
+        zmq_msg_close(&me->fail.frame);
+    if (me->wake >= 0)
+        close(me->wake);
+    pthread_mutex_destroy(&me->lock);
+    gw_free(me->group->context, me->peers);
+    gw_free(me->group->context, me);
+}

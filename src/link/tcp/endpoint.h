@@ -1,0 +1,93 @@
+/* One link of a group: this rank's endpoint. endpoint.c opens, sends and ends; inbox.c receives and finds out who is gone.
+ *
+ * `in` is a bound DEALER on which everything that others send arrives; `out` is a ROUTER with a connection to each of them. A message
+ * travels as one frame: the envelope stands in the room before its bytes. */
+#ifndef GW_LINK_TCP_ENDPOINT_H
+#define GW_LINK_TCP_ENDPOINT_H
+
+#include "link/tcp/envelope.h"
+#include "link/tcp/group.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <zmq.h>
+
+#define GW_TCP_NOBODY UINT32_MAX
+
+enum gw_tcp_peer_state {
+    GW_TCP_AWAITED, /* no HELLO yet */
+    GW_TCP_PRESENT,
+    GW_TCP_FAILED, /* said FAIL; hears notices still */
+    GW_TCP_LEFT,   /* said BYE */
+    GW_TCP_LOST    /* its connection broke */
+};
+
+struct gw_tcp_peer {
+    char endpoint[GW_TCP_ENDPOINT_BYTES]; /* where it listens */
+    atomic_int state;                     /* enum gw_tcp_peer_state; changed under the lock */
+    uint8_t attempt;                      /* how often `out` has connected to it, part of its routing id */
+    int in_fd;                            /* of the connection on which its messages come; -1: none yet */
+    double lost_at;                       /* when a connection that broke is final, unless BYE comes first; 0: none broke */
+    double redial_at;                     /* when to try again what could not be connected; 0: nothing */
+};
+
+/* A message of the endpoint's own that is the same for all peers, made beforehand so that sending it takes no memory. */
+struct gw_tcp_notice {
+    zmq_msg_t frame;
+    bool ready;
+    uint8_t bytes[GW_MESSAGE_ENVELOPE + GW_TCP_TEXT_BYTES];
+};
+
+struct gw_tcp_endpoint {
+    struct gw_tcp_group *group;
+    uint32_t nth, tag;
+
+    /* The receiving thread's own. */
+    void *in, *in_events, *out_events; /* the latter two: what ZeroMQ tells about connections */
+    zmq_msg_t held;                    /* taken from `in`; kept where there was no memory to hand it on */
+    bool holding, in_parts;
+    struct gw_message_queue early; /* messages that came before all HELLOs */
+    uint32_t n_awaited;            /* members whose HELLO is missing */
+    double next_at;                /* the least lost_at or redial_at; 0: none */
+
+    /* Under the lock. */
+    pthread_mutex_t lock;
+    void *out;
+    struct gw_tcp_notice bye, fail;
+    struct gw_message_queue own; /* messages to oneself */
+    uint32_t failed_peer;        /* the first that failed or was lost, or GW_TCP_NOBODY */
+    char why[GW_TCP_TEXT_BYTES]; /* the sentence about it */
+
+    atomic_bool closed, sleeping;
+    atomic_size_t n_outstanding; /* frames given to ZeroMQ and not sent or dropped yet */
+    int wake;                    /* eventfd */
+    struct gw_tcp_peer *peers;   /* size of them; one's own is not used */
+};
+
+/* Makes the endpoint and listens at `address`; `endpoint` says where. */
+gw_status gw_tcp_endpoint_open(struct gw_tcp_group *group, uint32_t nth, const struct gw_tcp_address *address,
+                               char endpoint[GW_TCP_ENDPOINT_BYTES], struct gw_tcp_endpoint **out);
+
+/* With the table at hand: connects to every peer and says HELLO. */
+gw_status gw_tcp_endpoint_connect(struct gw_tcp_endpoint *me);
+
+/* Waits until every peer has said HELLO. */
+gw_status gw_tcp_endpoint_await(struct gw_tcp_endpoint *me, double deadline);
+
+/* Waits until what was sent has left, 2 s at most, and closes the sockets. The memory stays until ZeroMQ's context is gone. */
+void gw_tcp_endpoint_shut(struct gw_tcp_endpoint *me);
+void gw_tcp_endpoint_free(struct gw_tcp_endpoint *me);
+
+/* Connects (again). Under the lock. */
+gw_status gw_tcp_dial(struct gw_tcp_endpoint *me, uint32_t rank);
+
+/* A peer is gone: nothing more is sent to it. The first that did not just leave is what recv reports, by the sentence. */
+void gw_tcp_peer_gone(struct gw_tcp_endpoint *me, uint32_t rank, enum gw_tcp_peer_state state, const char *sentence);
+
+/* inbox.c: link's recv, and one round of it for shutting: takes and throws away what has come, and learns who is gone. */
+gw_status gw_tcp_recv(void *self, uint32_t timeout_ms, gw_message *message);
+void gw_tcp_discard(struct gw_tcp_endpoint *me);
+
+extern const gw_link_ops gw_tcp_ops;
+
+#endif

@@ -1,0 +1,123 @@
+#include "link/tcp/gate.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "link/tcp/keys.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#define ZAP_ENDPOINT "inproc://zeromq.zap.01"
+#define FIELD_BYTES 256 /* every field of a request is shorter */
+
+enum { VERSION, REQUEST_ID, DOMAIN, ADDRESS, ROUTING_ID, MECHANISM, CREDENTIALS, N_FIELDS };
+
+struct gw_tcp_gate {
+    struct gw_tcp_group *group;
+    void *socket;
+    int stop; /* eventfd */
+    pthread_t thread;
+};
+
+struct request {
+    char fields[N_FIELDS][FIELD_BYTES]; /* each with an end */
+    size_t lengths[N_FIELDS];
+};
+
+/* false: not a request. Takes all parts in any case. */
+static bool take_request(void *socket, struct request *request)
+{
+    int n = 0, more = 1;
+    bool good = true;
+    while (more) {
+        char scrap[FIELD_BYTES];
+        char *to = n < N_FIELDS ? request->fields[n] : scrap;
+        int bytes = zmq_recv(socket, to, FIELD_BYTES - 1, ZMQ_DONTWAIT);
+        if (bytes < 0)
+            return false;
+        good = good && n < N_FIELDS && bytes < FIELD_BYTES;
+        if (n < N_FIELDS && bytes < FIELD_BYTES) {
+            to[bytes] = 0;
+            request->lengths[n] = (size_t)bytes;
+        }
+        n++;
+        size_t size = sizeof more;
+        zmq_getsockopt(socket, ZMQ_RCVMORE, &more, &size);
+    }
+    return good && n == N_FIELDS;
+}
+
+static void answer(void *socket, const char *request_id, bool allowed, const char *user)
+{
+    zmq_send(socket, "1.0", 3, ZMQ_SNDMORE);
+    zmq_send(socket, request_id, strlen(request_id), ZMQ_SNDMORE);
+    zmq_send(socket, allowed ? "200" : "400", 3, ZMQ_SNDMORE);
+    zmq_send(socket, "", 0, ZMQ_SNDMORE);
+    zmq_send(socket, user, strlen(user), ZMQ_SNDMORE);
+    zmq_send(socket, "", 0, 0);
+}
+
+static void *keep_gate(void *argument)
+{
+    struct gw_tcp_gate *gate = argument;
+    const struct gw_tcp_keys *keys = gate->group->keys;
+    zmq_pollitem_t items[] = {{gate->socket, 0, ZMQ_POLLIN, 0}, {NULL, gate->stop, ZMQ_POLLIN, 0}};
+    for (;;) {
+        if (zmq_poll(items, 2, -1) < 0 && zmq_errno() != EINTR)
+            break;
+        if (items[1].revents)
+            break;
+        struct request request;
+        if (!items[0].revents)
+            continue;
+        memset(&request, 0, sizeof request);
+        char key[GW_TCP_KEY_CHARS + 1] = "";
+        bool good = take_request(gate->socket, &request) && strcmp(request.fields[VERSION], "1.0") == 0;
+        if (good && strcmp(request.fields[MECHANISM], "CURVE") == 0 && request.lengths[CREDENTIALS] == 32)
+            zmq_z85_encode(key, (const uint8_t *)request.fields[CREDENTIALS], 32);
+        bool allowed = key[0] && gw_tcp_keys_allow(keys, key);
+        if (!allowed)
+            gw_tcp_log(gate->group, "refused a connection from %s: its key %s is not in %s/allowed", request.fields[ADDRESS],
+                       key[0] ? key : "(none)", keys->folder);
+        answer(gate->socket, request.fields[REQUEST_ID], allowed, allowed ? key : "");
+    }
+    return NULL;
+}
+
+gw_status gw_tcp_gate_open(struct gw_tcp_group *group, struct gw_tcp_gate **out)
+{
+    struct gw_tcp_gate *gate = gw_calloc(group->context, 1, sizeof *gate);
+    if (!gate)
+        return GW_ERR_MEMORY;
+    gate->group = group;
+    gate->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    gate->socket = zmq_socket(group->zmq, ZMQ_REP);
+    const int linger = 0;
+    if (gate->stop >= 0 && gate->socket && zmq_setsockopt(gate->socket, ZMQ_LINGER, &linger, sizeof linger) == 0 &&
+        zmq_bind(gate->socket, ZAP_ENDPOINT) == 0 && pthread_create(&gate->thread, NULL, keep_gate, gate) == 0) {
+        *out = gate;
+        return GW_OK;
+    }
+    if (gate->socket)
+        zmq_close(gate->socket);
+    if (gate->stop >= 0)
+        close(gate->stop);
+    gw_free(group->context, gate);
+    return gw_fail(GW_ERR_SYSTEM, "no thread or socket for the gate that looks at keys");
+}
+
+void gw_tcp_gate_close(struct gw_tcp_gate *gate)
+{
+    if (!gate)
+        return;
+    const uint64_t one = 1;
+    while (write(gate->stop, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+    pthread_join(gate->thread, NULL);
+    zmq_close(gate->socket);
+    close(gate->stop);
+    gw_free(gate->group->context, gate);
+}

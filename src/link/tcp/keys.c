@@ -1,0 +1,230 @@
+#define _GNU_SOURCE /* renameat2, explicit_bzero */
+#include "link/tcp/keys.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#define PUBLIC "gradwire.key"
+#define SECRET "gradwire.key_secret"
+#define RENDEZVOUS "rendezvous.key"
+#define ALLOWED "allowed"
+
+static gw_status join_path(char path[PATH_MAX], const char *folder, const char *name)
+{
+    if (snprintf(path, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX)
+        return gw_fail(GW_ERR_SYSTEM, "the path of the keys %s is too long", folder);
+    return GW_OK;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------- */
+
+static gw_status read_key(const char *folder, const char *name, bool secret, char key[GW_TCP_KEY_CHARS + 1])
+{
+    char path[PATH_MAX], text[GW_TCP_KEY_CHARS + 3];
+    uint8_t binary[32];
+    GW_TRY(join_path(path, folder, name));
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat status;
+    if (fd < 0 || fstat(fd, &status) != 0) {
+        int error = errno;
+        if (fd >= 0)
+            close(fd);
+        return gw_fail(GW_ERR_SYSTEM, "the key %s cannot be read: %s", path, strerror(error));
+    }
+    if (secret && status.st_mode & 077) {
+        close(fd);
+        return gw_fail(GW_ERR_SYSTEM, "the secret key %s can be read by others (mode %04o); it must be its owner's alone (chmod 600)",
+                       path, (unsigned)status.st_mode & 07777);
+    }
+    ssize_t n = S_ISREG(status.st_mode) ? read(fd, text, sizeof text - 1) : 0;
+    close(fd);
+    text[n > 0 ? n : 0] = 0;
+    text[strcspn(text, "\r\n")] = 0;
+    bool good = strlen(text) == GW_TCP_KEY_CHARS && zmq_z85_decode(binary, text);
+    if (good)
+        memcpy(key, text, GW_TCP_KEY_CHARS + 1);
+    explicit_bzero(text, sizeof text);
+    explicit_bzero(binary, sizeof binary);
+    return good ? GW_OK : gw_fail(GW_ERR_SYSTEM, "%s is not a key: it must hold %d characters of Z85", path, GW_TCP_KEY_CHARS);
+}
+
+/* Calls for every file of allowed/ that does not begin with a dot; keys NULL: only counts. */
+static gw_status read_allowed(DIR *folder, const char *path, struct gw_tcp_keys *keys, uint32_t *n)
+{
+    uint32_t capacity = *n;
+    *n = 0;
+    rewinddir(folder);
+    for (;;) {
+        errno = 0;
+        const struct dirent *entry = readdir(folder);
+        if (!entry)
+            return errno ? gw_fail(GW_ERR_SYSTEM, "the folder %s cannot be read: %s", path, strerror(errno)) : GW_OK;
+        if (entry->d_name[0] == '.')
+            continue;
+        if (keys && *n == capacity)
+            return GW_OK; /* came after they were counted */
+        if (keys)
+            GW_TRY(read_key(path, entry->d_name, false, keys->allowed[*n]));
+        (*n)++;
+    }
+}
+
+static gw_status load_allowed(gw_context *context, struct gw_tcp_keys *keys)
+{
+    char path[PATH_MAX];
+    GW_TRY(join_path(path, keys->folder, ALLOWED));
+    DIR *folder = opendir(path);
+    if (!folder)
+        return gw_fail(GW_ERR_SYSTEM, "the folder %s of the keys that may connect cannot be read: %s", path, strerror(errno));
+    uint32_t n = 0;
+    gw_status status = read_allowed(folder, path, NULL, &n);
+    if (status == GW_OK) {
+        keys->allowed = gw_calloc(context, n, sizeof keys->allowed[0]);
+        status = keys->allowed ? read_allowed(folder, path, keys, &n) : GW_ERR_MEMORY;
+        keys->n_allowed = n;
+    }
+    closedir(folder);
+    return status;
+}
+
+static gw_status load(gw_context *context, const char *folder, struct gw_tcp_keys *keys)
+{
+    keys->folder = gw_strdup(context, folder);
+    if (!keys->folder)
+        return GW_ERR_MEMORY;
+    GW_TRY(read_key(folder, PUBLIC, false, keys->public_key));
+    GW_TRY(read_key(folder, SECRET, true, keys->secret_key));
+    GW_TRY(read_key(folder, RENDEZVOUS, false, keys->rendezvous));
+    char public_key[GW_TCP_KEY_CHARS + 1];
+    if (zmq_curve_public(public_key, keys->secret_key) != 0 || strcmp(public_key, keys->public_key) != 0)
+        return gw_fail(GW_ERR_SYSTEM, "the keys %s/%s and %s/%s are not a pair", folder, PUBLIC, folder, SECRET);
+    return load_allowed(context, keys);
+}
+
+gw_status gw_tcp_keys_load(gw_context *context, const char *folder, struct gw_tcp_keys **out)
+{
+    if (!zmq_has("curve"))
+        return gw_fail(GW_ERR_UNSUPPORTED, "this machine's ZeroMQ was built without CURVE: there is no encryption");
+    struct gw_tcp_keys *keys = gw_calloc(context, 1, sizeof *keys);
+    if (!keys)
+        return GW_ERR_MEMORY;
+    gw_status status = load(context, folder, keys);
+    if (status < 0) {
+        gw_tcp_keys_free(context, keys);
+        return status;
+    }
+    *out = keys;
+    return GW_OK;
+}
+
+void gw_tcp_keys_free(gw_context *context, struct gw_tcp_keys *keys)
+{
+    if (!keys)
+        return;
+    explicit_bzero(keys->secret_key, sizeof keys->secret_key);
+    gw_free(context, keys->allowed);
+    gw_free(context, keys->folder);
+    gw_free(context, keys);
+}
+
+bool gw_tcp_keys_allow(const struct gw_tcp_keys *keys, const char *public_key)
+{
+    bool allowed = strcmp(public_key, keys->public_key) == 0;
+    for (uint32_t i = 0; i < keys->n_allowed && !allowed; i++)
+        allowed = strcmp(public_key, keys->allowed[i]) == 0;
+    return allowed;
+}
+
+/* ---- making -------------------------------------------------------------------------------------- */
+
+static gw_status sync_folder(const char *folder)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool ok = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL); /* some file systems cannot sync folders */
+    int error = errno;
+    if (fd >= 0)
+        close(fd);
+    return ok ? GW_OK : gw_fail(GW_ERR_SYSTEM, "the folder %s cannot be written: %s", folder, strerror(error));
+}
+
+/* Appears under its name only when it is whole, and takes nobody's place. */
+static gw_status write_key(const char *folder, const char *name, mode_t mode, const char *key)
+{
+    char path[PATH_MAX], partial[PATH_MAX], line[GW_TCP_KEY_CHARS + 2];
+    GW_TRY(join_path(path, folder, name));
+    if (snprintf(partial, sizeof partial, "%s.partial", path) >= (int)sizeof partial)
+        return gw_fail(GW_ERR_SYSTEM, "the path %s is too long", path);
+    snprintf(line, sizeof line, "%s\n", key);
+    int fd = open(partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (fd < 0)
+        return gw_fail(GW_ERR_SYSTEM, "%s cannot be made: %s", partial, strerror(errno));
+    bool ok = write(fd, line, sizeof line - 1) == (ssize_t)sizeof line - 1 && fsync(fd) == 0;
+    int error = errno;
+    close(fd);
+    explicit_bzero(line, sizeof line);
+    if (ok) {
+        ok = renameat2(AT_FDCWD, partial, AT_FDCWD, path, RENAME_NOREPLACE) == 0;
+        error = errno;
+        if (!ok && error == EINVAL) { /* a file system that knows only rename; that none stands there was looked at before */
+            ok = rename(partial, path) == 0;
+            error = errno;
+        }
+    }
+    if (!ok) {
+        unlink(partial);
+        return gw_fail(GW_ERR_SYSTEM, "%s cannot be written: %s", path, strerror(error));
+    }
+    return GW_OK;
+}
+
+static gw_status make_folder(const char *path)
+{
+    if (mkdir(path, 0700) == 0 || errno == EEXIST)
+        return GW_OK;
+    return gw_fail(GW_ERR_SYSTEM, "the folder %s cannot be made: %s", path, strerror(errno));
+}
+
+gw_status gw_keys_new(const char *folder)
+{
+    static const struct {
+        const char *name;
+        mode_t mode;
+    } files[] = {{SECRET, 0600}, {ALLOWED "/self.key", 0644}, {RENDEZVOUS, 0644}, {PUBLIC, 0644}};
+    enum { N_FILES = sizeof files / sizeof files[0] };
+    if (!folder || !folder[0])
+        return gw_fail(GW_ERR_ARGUMENT, "gw_keys_new: no folder is named");
+    char path[PATH_MAX], allowed[PATH_MAX], public_key[GW_TCP_KEY_CHARS + 1], secret_key[GW_TCP_KEY_CHARS + 1];
+    GW_TRY(join_path(allowed, folder, ALLOWED));
+    for (int i = 0; i < N_FILES; i++) {
+        GW_TRY(join_path(path, folder, files[i].name));
+        if (access(path, F_OK) == 0)
+            return gw_fail(GW_ERR_ARGUMENT, "there is a key already at %s, and it is never replaced; name another folder", path);
+    }
+    if (zmq_curve_keypair(public_key, secret_key) != 0)
+        return gw_fail(GW_ERR_UNSUPPORTED, "this machine's ZeroMQ cannot make keys: %s", zmq_strerror(zmq_errno()));
+    gw_status status = make_folder(folder);
+    if (status == GW_OK)
+        status = make_folder(allowed);
+    int n = 0;
+    for (; n < N_FILES && status == GW_OK; n++)
+        status = write_key(folder, files[n].name, files[n].mode, n == 0 ? secret_key : public_key);
+    explicit_bzero(secret_key, sizeof secret_key);
+    if (status == GW_OK)
+        status = sync_folder(allowed);
+    if (status == GW_OK)
+        return sync_folder(folder);
+    /* Half a folder of keys would be refused by the next try; the last one tried was not made. */
+    for (int i = 0; i + 1 < n; i++)
+        if (join_path(path, folder, files[i].name) == GW_OK)
+            unlink(path);
+    return status;
+}

@@ -1,0 +1,125 @@
+/* The tcp link's door: checks the options, makes the group and its endpoints, and lets them meet. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "link/tcp/endpoint.h"
+#include "link/tcp/gate.h"
+#include "link/tcp/keys.h"
+#include "link/tcp/meeting.h"
+
+#include <gradwire/codec.h>
+
+#include <stdio.h>
+#include <zmq.h>
+
+#define DEFAULT_TIMEOUT_MS 60000
+
+static gw_status check_options(const gw_tcp_options *options, uint32_t n_links, const gw_link *links)
+{
+    if (!options || !links)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_link_tcp_create: %s is NULL", options ? "links" : "options");
+    if (options->struct_bytes != sizeof *options)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_tcp_options.struct_bytes is %zu, and must be %zu", options->struct_bytes, sizeof *options);
+    if (options->size == 0 || options->size > GW_MAX_WORKERS)
+        return gw_fail(GW_ERR_ARGUMENT, "a link of %u members asked for; 1 to %u are possible", options->size, GW_MAX_WORKERS);
+    if (options->rank >= options->size)
+        return gw_fail(GW_ERR_ARGUMENT, "the rank is %u; ranks are 0 to %u", options->rank, options->size - 1);
+    if (n_links == 0 || n_links > GW_TCP_MAX_LINKS)
+        return gw_fail(GW_ERR_ARGUMENT, "%u links asked for; 1 to %u are possible", n_links, GW_TCP_MAX_LINKS);
+    if (!options->rendezvous)
+        return gw_fail(GW_ERR_ARGUMENT, "no rendezvous is named; it must be HOST:PORT, where rank 0 listens");
+    return GW_OK;
+}
+
+/* Where rank 0 listens for the meeting, and where this rank listens for the others. */
+static gw_status find_addresses(const gw_tcp_options *options, struct gw_tcp_address *rendezvous, struct gw_tcp_address *own)
+{
+    GW_TRY(gw_tcp_address_parse(options->rendezvous, rendezvous));
+    if (options->advertise)
+        GW_TRY(gw_tcp_address_of_host(options->advertise, own));
+    else
+        GW_TRY(gw_tcp_address_towards(rendezvous, own));
+    if (options->keys || options->insecure || (rendezvous->loopback && own->loopback))
+        return GW_OK;
+    const struct gw_tcp_address *open = rendezvous->loopback ? own : rendezvous;
+    return gw_fail(GW_ERR_ARGUMENT, "%s is not a loopback address, and there are no keys: anybody could read and send messages; give "
+                                    "keys, or insecure where the network is trusted", gw_tcp_place(open->endpoint));
+}
+
+static gw_status set_up(struct gw_tcp_group *group, const gw_tcp_options *options)
+{
+    group->zmq = zmq_ctx_new();
+    if (!group->zmq)
+        return gw_fail(GW_ERR_SYSTEM, "no ZeroMQ context: %s", zmq_strerror(zmq_errno()));
+    if (zmq_ctx_set(group->zmq, ZMQ_MAX_SOCKETS, 64 + 8 * (int)group->n_links) != 0)
+        return gw_fail(GW_ERR_SYSTEM, "ZeroMQ has not enough sockets for %u links", group->n_links);
+    group->endpoints = gw_calloc(group->context, group->n_links, sizeof group->endpoints[0]);
+    if (!group->endpoints)
+        return GW_ERR_MEMORY;
+    if (!options->keys)
+        return GW_OK;
+    group->keys_of = gw_calloc(group->context, group->size, sizeof group->keys_of[0]);
+    if (!group->keys_of)
+        return GW_ERR_MEMORY;
+    GW_TRY(gw_tcp_keys_load(group->context, options->keys, &group->keys));
+    return gw_tcp_gate_open(group, &group->gate);
+}
+
+/* From listening to a mesh in which everybody has heard from everybody. */
+static gw_status join(struct gw_tcp_group *group, const struct gw_tcp_address *rendezvous, const struct gw_tcp_address *own,
+                      char (*endpoints)[GW_TCP_ENDPOINT_BYTES])
+{
+    const double deadline = gw_clock_seconds() + group->timeout_ms / 1000.0;
+    for (uint32_t l = 0; l < group->n_links; l++)
+        GW_TRY(gw_tcp_endpoint_open(group, l, own, endpoints[l], &group->endpoints[l]));
+    GW_TRY(gw_tcp_meet(group, rendezvous, endpoints, deadline));
+    for (uint32_t l = 0; l < group->n_links; l++)
+        GW_TRY(gw_tcp_endpoint_connect(group->endpoints[l]));
+    for (uint32_t l = 0; l < group->n_links; l++)
+        GW_TRY(gw_tcp_endpoint_await(group->endpoints[l], deadline));
+    return GW_OK;
+}
+
+/* Tells the others what went wrong, as far as there is a way to them, and takes everything down. */
+static gw_status give_up(struct gw_tcp_group *group, gw_status status)
+{
+    char sentence[GW_TCP_TEXT_BYTES];
+    snprintf(sentence, sizeof sentence, "%s", gw_last_error());
+    for (uint32_t l = 0; group->endpoints && l < group->n_links; l++) {
+        struct gw_tcp_endpoint *endpoint = group->endpoints[l];
+        if (!endpoint)
+            continue;
+        if (group->session)
+            (gw_tcp_ops.fail)(endpoint, status, sentence);
+        gw_tcp_endpoint_shut(endpoint);
+    }
+    gw_tcp_group_free(group);
+    return gw_fail(status, "%s", sentence);
+}
+
+gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options, uint32_t n_links, gw_link *links)
+{
+    struct gw_tcp_address rendezvous, own;
+    GW_TRY(check_options(options, n_links, links));
+    GW_TRY(find_addresses(options, &rendezvous, &own));
+    struct gw_tcp_group *group = gw_calloc(context, 1, sizeof *group);
+    if (!group)
+        return GW_ERR_MEMORY;
+    group->context = context;
+    group->rank = options->rank;
+    group->size = options->size;
+    group->n_links = n_links;
+    group->timeout_ms = options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
+    group->log = options->log;
+    group->log_user = options->log_user;
+    atomic_init(&group->holders, n_links);
+    gw_status status = set_up(group, options);
+    char endpoints[GW_TCP_MAX_LINKS][GW_TCP_ENDPOINT_BYTES];
+    if (status == GW_OK)
+        status = join(group, &rendezvous, &own, endpoints);
+    if (status < 0)
+        return give_up(group, status);
+    for (uint32_t l = 0; l < n_links; l++)
+        links[l] = (gw_link){.ops = &gw_tcp_ops, .self = group->endpoints[l], .rank = group->rank, .size = group->size};
+    return GW_OK;
+}

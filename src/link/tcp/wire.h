@@ -1,0 +1,86 @@
+/* Bytes of the meeting: what members say to rank 0 at the rendezvous and what it answers, and the two messages between members that
+ * have fields. Pure functions on bytes; everything that came from outside goes through a decoder here.
+ *
+ * All begin with a magic number of 4 bytes, the version in 2 and flags in 2 (bit 0: keyed). Little-endian.
+ *
+ *     JOIN    rank u32, size u32, n_links u32, contact             member to rank 0, again and again until it is answered
+ *     WAIT    text                                                 rank 0 to a member: it is in; who is still missing
+ *     TABLE   session u64, size u32, n_links u32, size contacts    rank 0 to everybody: the meeting is over
+ *     REFUSE  status u32 (its absolute value), text                rank 0 to everybody: the meeting failed
+ *     HELLO   session u64, link u32                                member to member, on each link (after an envelope)
+ *     FAIL    text, padded with zeros                              member to member (after an envelope; no magic, no version)
+ *
+ * A contact is how to reach a member: its public key (40 characters of Z85) where the job is keyed, then for each link the address at
+ * which it listens, after its length in a byte. */
+#ifndef GW_LINK_TCP_WIRE_H
+#define GW_LINK_TCP_WIRE_H
+
+#include <gradwire/link.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GW_TCP_VERSION 1
+#define GW_TCP_MAX_LINKS 64u
+#define GW_TCP_KEY_CHARS 40         /* of a public key in Z85 */
+#define GW_TCP_ENDPOINT_BYTES 72    /* room for "tcp://[address%interface]:port" and its end */
+#define GW_TCP_TEXT_BYTES 320       /* room for a sentence and its end */
+#define GW_TCP_HEAD_BYTES 8
+#define GW_TCP_JOIN_HEAD (GW_TCP_HEAD_BYTES + 12)
+#define GW_TCP_TABLE_HEAD (GW_TCP_HEAD_BYTES + 16)
+#define GW_TCP_HELLO_BYTES (GW_TCP_HEAD_BYTES + 12)
+#define GW_TCP_TEXT_MESSAGE_BYTES (GW_TCP_HEAD_BYTES + 4 + GW_TCP_TEXT_BYTES) /* the longest WAIT or REFUSE */
+
+enum gw_tcp_kind { GW_TCP_STRANGE, GW_TCP_JOIN, GW_TCP_WAIT, GW_TCP_TABLE, GW_TCP_REFUSE };
+
+/* What the first bytes say they are, and of which version. */
+enum gw_tcp_kind gw_tcp_kind_of(const void *bytes, size_t n_bytes, uint16_t *version);
+
+/* The most bytes that a contact can have. */
+size_t gw_tcp_contact_bound(uint32_t n_links, bool keyed);
+
+/* A place in bytes. Each read moves it on, or returns false and leaves it where the bytes are not such a thing. */
+struct gw_tcp_reader {
+    const uint8_t *at, *end;
+};
+bool gw_tcp_read_key(struct gw_tcp_reader *reader, char key[GW_TCP_KEY_CHARS + 1]);
+bool gw_tcp_read_endpoint(struct gw_tcp_reader *reader, char endpoint[GW_TCP_ENDPOINT_BYTES]);
+
+/* Both return the place after what they wrote. */
+uint8_t *gw_tcp_write_key(uint8_t *at, const char *key);
+uint8_t *gw_tcp_write_endpoint(uint8_t *at, const char *endpoint);
+
+struct gw_tcp_join {
+    bool keyed;
+    uint32_t rank, size, n_links;
+    struct gw_tcp_reader contact; /* checked */
+};
+
+/* The head; the contact follows. */
+uint8_t *gw_tcp_join_write(uint8_t *at, const struct gw_tcp_join *join);
+
+/* false: not a JOIN of this version. Nothing is promised of the numbers but that the contact has n_links addresses. */
+bool gw_tcp_join_read(const void *bytes, size_t n_bytes, struct gw_tcp_join *join);
+
+struct gw_tcp_table {
+    bool keyed;
+    uint64_t session;
+    uint32_t size, n_links;
+    struct gw_tcp_reader contacts; /* checked */
+};
+uint8_t *gw_tcp_table_write(uint8_t *at, const struct gw_tcp_table *table);
+bool gw_tcp_table_read(const void *bytes, size_t n_bytes, struct gw_tcp_table *table);
+
+/* WAIT and REFUSE; returns the length. `out` has room for GW_TCP_TEXT_MESSAGE_BYTES. */
+size_t gw_tcp_wait_write(uint8_t *out, const char *text);
+size_t gw_tcp_refuse_write(uint8_t *out, gw_status status, const char *text);
+bool gw_tcp_wait_read(const void *bytes, size_t n_bytes, char text[GW_TCP_TEXT_BYTES]);
+bool gw_tcp_refuse_read(const void *bytes, size_t n_bytes, gw_status *status, char text[GW_TCP_TEXT_BYTES]);
+
+void gw_tcp_hello_write(uint8_t out[GW_TCP_HELLO_BYTES], uint64_t session, uint32_t nth_link);
+bool gw_tcp_hello_read(const void *bytes, size_t n_bytes, uint64_t *session, uint32_t *nth_link);
+
+/* Text that came from outside: ends at a zero or at the end of the bytes, and what cannot be printed becomes '?'. */
+void gw_tcp_text_read(const void *bytes, size_t n_bytes, char text[GW_TCP_TEXT_BYTES]);
+
+#endif
