@@ -224,7 +224,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(links_are_apart),
     };
     const struct CMUnitTest after[] = {cmocka_unit_test(finalised)};
-    const struct link_factory factory = {"mpi", open_all};
+    const struct link_factory factory = {.name = "mpi", .create = open_all};
 
     int failed = cmocka_run_group_tests_name("before MPI_Init_thread", before, NULL, NULL), granted = 0;
     MPI_Init_thread(&argc, &argv, funneled ? MPI_THREAD_FUNNELED : MPI_THREAD_MULTIPLE, &granted);

@@ -1,0 +1,277 @@
+/* Exchanges between the processes that mpiexec started, over the public headers alone.
+ *
+ * exchange_mpi         the averages are those of as many threads over the local link, bit for bit, and the bytes sent are as many
+ * exchange_mpi fail    what the others hear where one gives up, or cannot make its link
+ * exchange_mpi late    one leaves long after the others, and what was sent to it has not been taken */
+#include <gradwire/gradwire.h>
+#include <gradwire/link_mpi.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { STEPS = 4, TENSORS = 6, MOST_RANKS = 16 };
+
+static const char *const specs[] = {
+    "none",
+    "ternary",
+    "ternary:code=mask",
+    "ternary:code=base3,pull=radix",
+    "ternary:code=gaps",
+    "ternary:code=2bit,pull=packed",
+    "ternary:scope=global",
+    "gspar:eps=0.5",
+    "topk:ratio=0.05,refresh=2",
+};
+enum { SPECS = sizeof specs / sizeof specs[0] };
+
+/* A small network: two long layers with their biases, one of a single element and one of none. */
+static const uint64_t sizes[TENSORS] = {30000, 64, 75000, 10, 1, 0};
+
+struct member {
+    const char *spec;
+    gw_link link;
+    pthread_t thread;
+    gw_status status;
+    char sentence[512];
+    uint64_t averages, bytes; /* hashes of what came out */
+};
+
+static void hash(uint64_t *h, const void *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        *h = (*h ^ ((const unsigned char *)bytes)[i]) * 0x100000001B3u; /* FNV-1a */
+}
+
+/* A gradient: bell-shaped, and another one for every rank, step and tensor. */
+static void fill(float *g, uint32_t rank, uint32_t step, uint32_t tensor)
+{
+    uint64_t x = rank * 0x9E3779B97F4A7C15u ^ step * 0xBF58476D1CE4E5B9u ^ (tensor + 1) * 0x94D049BB133111EBu;
+    for (uint64_t i = 0; i < sizes[tensor]; i++) {
+        int32_t sum = 0;
+        for (int k = 0; k < 4; k++) {
+            x = x * 6364136223846793005u + 1442695040888963407u;
+            sum += (int32_t)(x >> 40) - (1 << 23);
+        }
+        g[i] = (float)sum * 1e-9f;
+    }
+}
+
+static gw_status steps(gw_context *context, struct member *m, gw_codec *codec, uint32_t n_steps)
+{
+    gw_tensor tensors[TENSORS];
+    float *gradients[TENSORS];
+    for (uint32_t t = 0; t < TENSORS; t++) {
+        tensors[t] = (gw_tensor){.id = t, .n_elems = sizes[t], .last_layer = t + 1 == TENSORS};
+        gradients[t] = malloc((sizes[t] + 1) * sizeof(float));
+    }
+    gw_exchange_options options = {.struct_bytes = sizeof options,
+                                   .codec = codec,
+                                   .tensors = tensors,
+                                   .n_tensors = TENSORS,
+                                   .link = m->link,
+                                   .seed = 3};
+    gw_exchange *exchange = NULL;
+    gw_status status = gw_exchange_create(context, &options, &exchange);
+    for (uint32_t step = 0; step < n_steps && status == GW_OK; step++) {
+        gw_step_result result = {0};
+        status = gw_exchange_begin(exchange, step);
+        for (uint32_t t = TENSORS; t-- > 0 && status == GW_OK;) {
+            fill(gradients[t], m->link.rank, step, t);
+            status = gw_exchange_submit(exchange, t, gradients[t]);
+        }
+        if (status == GW_OK)
+            status = gw_exchange_wait(exchange, &result);
+        for (uint32_t t = 0; t < TENSORS; t++)
+            hash(&m->averages, gradients[t], sizes[t] * sizeof(float));
+        hash(&m->bytes, &result.committed, sizeof result.committed);
+        hash(&m->bytes, &result.bytes_up, sizeof result.bytes_up);
+        hash(&m->bytes, &result.bytes_down, sizeof result.bytes_down);
+    }
+    if (status < 0)
+        snprintf(m->sentence, sizeof m->sentence, "%s", gw_last_error());
+    gw_exchange_destroy(exchange);
+    for (uint32_t t = 0; t < TENSORS; t++)
+        free(gradients[t]);
+    return status;
+}
+
+static void *run(void *argument)
+{
+    struct member *m = argument;
+    gw_codec *codec = NULL;
+    m->averages = m->bytes = 0xCBF29CE484222325u;
+    m->status = gw_codec_parse(NULL, m->spec, &codec);
+    if (m->status == GW_OK)
+        m->status = steps(NULL, m, codec, STEPS);
+    else
+        snprintf(m->sentence, sizeof m->sentence, "%s", gw_last_error());
+    gw_codec_destroy(codec);
+    return NULL;
+}
+
+/* The same between threads of this process. */
+static void run_locally(const char *spec, struct member *members, uint32_t n)
+{
+    gw_link links[MOST_RANKS];
+    if (gw_link_local_create(NULL, n, links) < 0)
+        abort();
+    for (uint32_t r = 0; r < n; r++) {
+        members[r] = (struct member){.spec = spec, .link = links[r]};
+        if (pthread_create(&members[r].thread, NULL, run, &members[r]))
+            abort();
+    }
+    for (uint32_t r = 0; r < n; r++)
+        pthread_join(members[r].thread, NULL);
+    for (uint32_t r = 0; r < n; r++)
+        links[r].ops->destroy(links[r].self);
+}
+
+/* What rank r saw over MPI, and what member r of the local link saw. */
+static int compare(const char *spec, const struct member *r, const struct member *local, uint32_t rank)
+{
+    if (r->status < 0 || local->status < 0)
+        printf("%s, rank %u: %s%s\n", spec, rank, r->sentence, local->sentence);
+    else if (r->averages != local->averages)
+        printf("%s, rank %u: averages %016llx, and over the local link %016llx\n", spec, rank,
+               (unsigned long long)r->averages, (unsigned long long)local->averages);
+    else if (r->bytes != local->bytes)
+        printf("%s, rank %u: other numbers of bytes than over the local link\n", spec, rank);
+    else
+        return 0;
+    return 1;
+}
+
+static int averages_are_equal(uint32_t rank, uint32_t n)
+{
+    struct member mine[SPECS], *all = calloc((size_t)n * SPECS, sizeof *all);
+    int failed = 0;
+    memset(mine, 0, sizeof mine);
+    for (uint32_t s = 0; s < SPECS; s++) {
+        mine[s].spec = specs[s];
+        if (gw_link_mpi_create(NULL, MPI_COMM_WORLD, &mine[s].link) < 0) {
+            printf("rank %u: %s\n", rank, gw_last_error());
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        }
+        run(&mine[s]);
+        mine[s].link.ops->destroy(mine[s].link.self);
+    }
+    MPI_Gather(mine, sizeof mine, MPI_BYTE, all, sizeof mine, MPI_BYTE, 0, MPI_COMM_WORLD);
+    for (uint32_t s = 0; s < SPECS && rank == 0; s++) {
+        struct member local[MOST_RANKS];
+        run_locally(specs[s], local, n);
+        for (uint32_t r = 0; r < n; r++) {
+            failed += compare(specs[s], &all[r * SPECS + s], &local[r], r);
+            failed += local[r].averages != local[0].averages;
+        }
+        printf("%-32s %016llx\n", specs[s], (unsigned long long)local[0].averages);
+    }
+    free(all);
+    return failed;
+}
+
+static int expect(uint32_t rank, gw_status status, gw_status want, const char *sentence, const char *part)
+{
+    if (status == want && strstr(sentence, part))
+        return 0;
+    printf("rank %u: status %d (%s), and %d with '%s' expected\n", rank, status, sentence, want, part);
+    return 1;
+}
+
+static void *no_memory(size_t bytes, void *user)
+{
+    (void)bytes, (void)user;
+    return NULL;
+}
+
+static void give_back(void *memory, void *user)
+{
+    (void)user;
+    free(memory);
+}
+
+static void *first_only(size_t bytes, void *user)
+{
+    int *left = user;
+    return (*left)-- > 0 ? malloc(bytes) : no_memory(bytes, user);
+}
+
+/* The last rank fails in the second step of an exchange; and it alone has no memory for a link. */
+static int failures_are_heard(uint32_t rank, uint32_t n)
+{
+    struct member m = {.spec = "ternary"};
+    gw_codec *codec;
+    int failed = 0, left = 1; /* the context itself */
+    char part[64];
+    if (gw_codec_parse(NULL, m.spec, &codec) < 0 || gw_link_mpi_create(NULL, MPI_COMM_WORLD, &m.link) < 0)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    gw_status status = steps(NULL, &m, codec, rank == n - 1 ? 1 : 2);
+    if (rank == n - 1)
+        (m.link.ops->fail)(m.link.self, GW_ERR_SYSTEM, "the roof came down");
+    snprintf(part, sizeof part, "rank %u failed: the roof came down", n - 1);
+    if (rank != n - 1)
+        failed += expect(rank, status, GW_ERR_PEER, m.sentence, part);
+    m.link.ops->destroy(m.link.self);
+    gw_codec_destroy(codec);
+
+    gw_context *context = NULL;
+    gw_allocator allocator = {first_only, give_back, &left};
+    gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator};
+    if (rank == n - 1 && gw_context_create(&options, &context) < 0)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    status = gw_link_mpi_create(context, MPI_COMM_WORLD, &m.link);
+    snprintf(part, sizeof part, rank == n - 1 ? "no memory" : "rank %u could not make its end", n - 1);
+    failed += expect(rank, status, rank == n - 1 ? GW_ERR_MEMORY : GW_ERR_PEER, gw_last_error(), part);
+    gw_context_destroy(context);
+    return failed;
+}
+
+/* Everyone sends the last rank what MPI does not take over at once, and leaves; it comes after they have given up. */
+static int latecomers_do_no_harm(uint32_t rank, uint32_t n)
+{
+    const size_t n_bytes = 20u << 20;
+    gw_link link;
+    int failed = 0;
+    for (int again = 0; again < 2; again++) { /* a second link hears nothing of the first */
+        if (gw_link_mpi_create(NULL, MPI_COMM_WORLD, &link) < 0)
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        if (rank == n - 1) {
+            struct timespec pause = {again ? 0 : 3, 0};
+            nanosleep(&pause, NULL);
+            gw_message message = {0};
+            gw_status status = GW_OK;
+            for (uint32_t r = 0; again && r + 1 < n && status == GW_OK; r++) {
+                status = link.ops->recv(link.self, 60000, &message);
+                failed += status < 0 || message.n_bytes != n_bytes || *(char *)message.bytes != 1;
+                gw_message_free(message.bytes);
+            }
+        } else {
+            char *bytes = gw_message_alloc(NULL, n_bytes);
+            memset(bytes, again, n_bytes);
+            failed += link.ops->send(link.self, n - 1, bytes, n_bytes, 60000) < 0;
+        }
+        link.ops->destroy(link.self);
+    }
+    return failed;
+}
+
+int main(int argc, char **argv)
+{
+    int granted, rank, n, failed, sum = 0;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &granted);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &n);
+    if (n > MOST_RANKS)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    if (argc > 1 && !strcmp(argv[1], "fail"))
+        failed = failures_are_heard((uint32_t)rank, (uint32_t)n);
+    else if (argc > 1 && !strcmp(argv[1], "late"))
+        failed = latecomers_do_no_harm((uint32_t)rank, (uint32_t)n);
+    else
+        failed = averages_are_equal((uint32_t)rank, (uint32_t)n);
+    MPI_Reduce(&failed, &sum, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+    MPI_Finalize();
+    return sum != 0;
+}
