@@ -73,14 +73,38 @@ static gw_status choose_optimizer(struct gw_team *team)
     return gw_codec_parse(team->context, "none", &team->full_codec);
 }
 
-static gw_status create_links(struct gw_team *team)
+/* Joins the members; from here on a failure must be told to them. */
+static gw_status connect_members(struct gw_team *team)
 {
-    uint32_t workers = team->options->workers, groups = team->optimizer == GW_OPTIMIZER_SVRG ? 2 : 1;
-    team->links = gw_calloc(NULL, (size_t)groups * workers, sizeof *team->links);
+    struct gw_members *members = team->members;
+    uint32_t n_links = team->optimizer == GW_OPTIMIZER_SVRG ? GW_TEAM_LINKS : GW_TEAM_LINKS - 1;
+    team->links = gw_calloc(NULL, (size_t)n_links * members->count, sizeof *team->links);
     if (!team->links)
         return GW_ERR_MEMORY;
-    for (; team->n_links < groups * workers; team->n_links += workers)
-        GW_TRY(gw_link_local_create(team->context, workers, team->links + team->n_links));
+    GW_TRY(gw_members_connect(members, team->context, n_links, team->links));
+    team->n_links = n_links;
+    for (uint32_t i = 0; i < members->count; i++) {
+        struct gw_worker *w = &team->workers[i];
+        w->team = team, w->index = i, w->rank = members->first + i, w->stop_at = UINT64_MAX;
+        GW_TRY(gw_control_init(&w->control, team->context, gw_team_link(team, GW_TEAM_CONTROL, i),
+                               team->options->timeout_s * 1000));
+    }
+    return GW_OK;
+}
+
+/* Other processes begin where rank 0 does. */
+static gw_status agree(struct gw_team *team)
+{
+    size_t n_floats = team->network.n_storage;
+    struct gw_control *control = &team->workers[0].control;
+    if (team->leads)
+        return gw_control_send_start(control, team->members->count, team->run_options, team->steps, team->threads, n_floats,
+                                     &team->resume);
+    uint32_t threads;
+    GW_TRY(gw_control_await_start(control, team->run_options, team->steps, &threads, n_floats, &team->resume));
+    if (!team->options->threads)
+        team->threads = threads;
+    team->begin = team->resume.checkpoint.step;
     return GW_OK;
 }
 
@@ -142,6 +166,19 @@ static bool draws_without_bias(const gw_codec *codec)
     return false;
 }
 
+/* Rank 0's: the folder of the run, new or of an interrupted one. */
+static gw_status open_folder(struct gw_team *team)
+{
+    const struct gw_train_options *o = team->options;
+    if (!o->resume)
+        return gw_metrics_open(&team->metrics, o->out, o->overwrite);
+    GW_TRY(gw_folder_lock(o->resume, &team->metrics.lock));
+    if (o->out && !gw_folder_is(team->metrics.lock, o->out))
+        return gw_fail(GW_ERR_ARGUMENT, "--resume is %s and --out %s: a run goes on in its own folder, so --out can be left away",
+                       o->resume, o->out);
+    return gw_resume_find(o->resume, team->metrics.lock, team->callbacks, &team->resume);
+}
+
 /* Everything that can be wrong with the options is found before data are read, and the folder is known to be writable
  * before any time is spent. */
 static gw_status prepare(struct gw_team *team)
@@ -154,15 +191,8 @@ static gw_status prepare(struct gw_team *team)
     GW_TRY(gw_codec_parse(team->context, o->codec, &team->codec));
     team->draws = draws_without_bias(team->codec);
     GW_TRY(choose_optimizer(team));
-    if (o->resume) {
-        GW_TRY(gw_folder_lock(o->resume, &team->metrics.lock));
-        if (o->out && !gw_folder_is(team->metrics.lock, o->out))
-            return gw_fail(GW_ERR_ARGUMENT, "--resume is %s and --out %s: a run goes on in its own folder, so --out can be left "
-                           "away", o->resume, o->out);
-        GW_TRY(gw_resume_find(o->resume, team->metrics.lock, team->callbacks, &team->resume));
-    } else {
-        GW_TRY(gw_metrics_open(&team->metrics, o->out, o->overwrite));
-    }
+    if (team->leads)
+        GW_TRY(open_folder(team));
 
     uint32_t of_before = team->resume.checkpoint.threads;
     team->threads = o->threads ? o->threads : of_before ? of_before : 1;
@@ -184,61 +214,43 @@ static gw_status prepare(struct gw_team *team)
     GW_TRY(gw_dnn_check(dnnl_engine_create(&team->engine, dnnl_cpu, 0), "an engine"));
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     team->evaluators = processors > 0 && processors < o->workers ? (uint32_t)processors : o->workers;
-    if (team->network.convex)
-        team->evaluators = o->workers; /* no model to take memory; and sums of losses that do not depend on the machine */
+    if (team->network.convex || team->members->count < o->workers)
+        team->evaluators = o->workers; /* no model to take memory; sums of losses that do not depend on the machine; and nobody idle */
     uint64_t window = team->steps >= team->steps_per_epoch ? team->steps_per_epoch : 100;
     team->metrics.window_begin = team->steps > window ? team->steps - window : 0;
     team->metrics.steps = team->steps, team->metrics.steps_per_epoch = team->steps_per_epoch;
     team->metrics.batch = o->batch, team->metrics.workers = o->workers, team->metrics.test_samples = team->data.test.n;
     team->metrics.train_samples = team->data.train.n, team->metrics.convex = team->network.convex != NULL;
 
-    team->records = gw_calloc(NULL, (size_t)GW_TEAM_RING * o->workers, sizeof *team->records);
-    team->workers = gw_calloc(NULL, o->workers, sizeof *team->workers);
-    if (!team->records || !team->workers)
+    team->workers = gw_calloc(NULL, team->members->count, sizeof *team->workers);
+    if (!team->workers)
         return GW_ERR_MEMORY;
-    GW_TRY(create_links(team));
+    GW_TRY(connect_members(team));
     /* Not before all else is well: a run that cannot begin takes no earlier one away. */
-    if (o->resume)
-        return take_up(team);
-    return o->overwrite ? gw_folder_clear(o->out, team->metrics.lock, false) : GW_OK;
+    if (o->resume && team->leads)
+        GW_TRY(take_up(team));
+    GW_TRY(agree(team));
+    return o->overwrite && team->leads ? gw_folder_clear(o->out, team->metrics.lock, false) : GW_OK;
 }
 
 /* ---- during --------------------------------------------------------------------------------- */
 
-void gw_team_fail(const struct gw_team *team, uint32_t rank, gw_status status, const char *text)
+void gw_team_fail(const struct gw_team *team, uint32_t index, gw_status status, const char *text)
 {
-    for (uint32_t i = rank; i < team->n_links; i += team->options->workers)
-        team->links[i].ops->fail(team->links[i].self, status, text);
-}
-
-gw_status gw_team_collect(struct gw_team *team, uint64_t t)
-{
-    GW_TRY(gw_metrics_step(&team->metrics, t, &team->records[(t % GW_TEAM_RING) * team->options->workers]));
-    if (team->callbacks && team->callbacks->progress) {
-        struct gw_train_progress progress;
-        gw_metrics_progress(&team->metrics, &progress);
-        team->callbacks->progress(&progress, team->callbacks->user);
+    for (uint32_t kind = 0; kind < team->n_links; kind++) {
+        gw_link link = gw_team_link(team, kind, index);
+        link.ops->fail(link.self, status, text);
     }
-    return GW_OK;
-}
-
-gw_status gw_team_commit_checkpoint(struct gw_team *team)
-{
-    if (!team->pending.stream)
-        return GW_OK;
-    GW_TRY(gw_metrics_sync(&team->metrics));
-    return gw_file_commit(&team->pending);
 }
 
 static gw_status run_workers(struct gw_team *team)
 {
-    for (uint32_t i = 0; i < team->options->workers; i++) {
+    for (uint32_t i = 0; i < team->members->count; i++) {
         struct gw_worker *w = &team->workers[i];
-        w->team = team, w->rank = i;
         w->started = pthread_create(&w->thread, NULL, gw_worker_main, w) == 0;
         if (!w->started) {
             char text[128];
-            snprintf(text, sizeof text, "the thread of worker %u could not be started", i);
+            snprintf(text, sizeof text, "the thread of worker %u could not be started", w->rank);
             gw_team_fail(team, i, GW_ERR_SYSTEM, text);
             pthread_mutex_lock(&team->failure_lock);
             team->failure = GW_ERR_SYSTEM;
@@ -247,14 +259,10 @@ static gw_status run_workers(struct gw_team *team)
             break;
         }
     }
-    for (uint32_t i = 0; i < team->options->workers; i++)
+    for (uint32_t i = 0; i < team->members->count; i++)
         if (team->workers[i].started)
             pthread_join(team->workers[i].thread, NULL);
-    if (team->failure != GW_OK)
-        return gw_fail(team->failure, "%s", team->failure_text);
-    if (team->metrics.next < team->workers[0].steps_done) /* rank 0 is one step behind */
-        GW_TRY(gw_team_collect(team, team->metrics.next));
-    return gw_team_commit_checkpoint(team);
+    return team->failure == GW_OK ? GW_OK : gw_fail(team->failure, "%s", team->failure_text);
 }
 
 /* ---- after ---------------------------------------------------------------------------------- */
@@ -263,14 +271,12 @@ static void summarise(const struct gw_team *team, struct gw_train_summary *s)
 {
     const struct gw_train_options *o = team->options;
     *s = (struct gw_train_summary){.workers = o->workers, .batch = o->batch, .seed = o->seed, .resumed_from = team->begin,
-                                   .parameters = team->network.n_params, .replicas_identical = true,
+                                   .parameters = team->network.n_params, .replicas_identical = team->identical,
                                    .n_tensors = team->network.n_tensors};
     snprintf(s->net, sizeof s->net, "%s", o->net);
     snprintf(s->codec, sizeof s->codec, "%s", o->codec);
     snprintf(s->data, sizeof s->data, "%s", o->data);
     snprintf(s->parameter_hash, sizeof s->parameter_hash, "%016llx", (unsigned long long)team->workers[0].hash);
-    for (uint32_t i = 1; i < o->workers; i++)
-        s->replicas_identical &= team->workers[i].hash == team->workers[0].hash;
     gw_metrics_summary(&team->metrics, s);
     s->l2 = team->decay / 2;
     double n = team->n_accounted ? team->n_accounted : 1;
@@ -315,9 +321,9 @@ static void tear_down(struct gw_team *team)
     gw_metrics_abandon(&team->metrics);
     gw_file_discard(&team->pending, false);
     gw_resume_free(&team->resume);
-    for (uint32_t i = 0; team->workers && i < team->options->workers; i++)
+    for (uint32_t i = 0; team->workers && i < team->members->count; i++)
         gw_worker_free(&team->workers[i]);
-    for (uint32_t i = 0; i < team->n_links; i++)
+    for (uint32_t i = 0; i < team->n_links * team->members->count; i++)
         team->links[i].ops->destroy(team->links[i].self);
     gw_codec_destroy(team->codec);
     gw_codec_destroy(team->full_codec);
@@ -325,7 +331,6 @@ static void tear_down(struct gw_team *team)
     if (team->engine)
         dnnl_engine_destroy(team->engine);
     gw_data_free(&team->data);
-    gw_free(NULL, team->records);
     gw_free(NULL, team->workers);
     gw_free(NULL, team->links);
     pthread_mutex_destroy(&team->failure_lock);
@@ -335,20 +340,34 @@ static void tear_down(struct gw_team *team)
 gw_status gw_train_run(const struct gw_train_options *options, const struct gw_train_callbacks *callbacks,
                        struct gw_train_summary *summary)
 {
+    struct gw_train_options own = *options;
+    struct gw_members threads = {.kind = GW_MEMBERS_LOCAL, .size = own.workers, .count = own.workers};
     struct gw_team *team = gw_calloc(NULL, 1, sizeof *team);
     if (!team)
         return GW_ERR_MEMORY;
-    team->options = options, team->callbacks = callbacks;
-    team->out = options->resume ? options->resume : options->out;
-    atomic_init(&team->stop_at, UINT64_MAX);
+    team->options = &own, team->callbacks = callbacks;
+    team->members = own.members ? own.members : &threads;
+    team->leads = team->members->first == 0;
+    own.workers = team->members->size;
+    if (!team->leads)
+        own.out = own.resume = NULL, own.overwrite = false;
+    team->out = own.resume ? own.resume : own.out;
     pthread_mutex_init(&team->failure_lock, NULL);
 
     gw_status status = prepare(team);
-    if (status == GW_OK)
+    if (status == GW_OK) {
         status = run_workers(team);
+    } else {
+        char why[1024];
+        snprintf(why, sizeof why, "%s", gw_last_error());
+        for (uint32_t i = 0; i < team->members->count; i++)
+            gw_team_fail(team, i, status, why); /* where they are joined already */
+        gw_fail(status, "%s", why);
+    }
     if (status == GW_OK && team->stopped)
         status = say_stopped(team);
-    if (status == GW_OK) {
+    summary->workers = 0;
+    if (status == GW_OK && team->leads) {
         summarise(team, summary);
         status = save(team, summary);
     }

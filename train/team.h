@@ -1,12 +1,14 @@
 /* What the workers of a run share, and one worker. Inner header of the trainer's loop.
  *
- * Workers meet in the exchange and nowhere else: what one writes before it submits a step's gradients, all may read after
- * they waited for that step. So the rate of a step and the decision to stop come from rank 0, and rank 0 reads the others'
- * records of step t once step t+1 is through. */
+ * A team is this process's workers, ranks first..first+count-1 of all; whether the others are threads of the same process is the
+ * links' affair. Workers meet in the exchange, and tell each other by the control link (control.h) what else there is to know:
+ * the rate of a step and the decision to stop come from rank 0, and rank 0 adds up the records of step t once step t+1 is through. */
 #ifndef GW_TRAIN_TEAM_H
 #define GW_TRAIN_TEAM_H
 
+#include "control.h"
 #include "data.h"
+#include "members.h"
 #include "metrics.h"
 #include "model.h"
 #include "optimizer.h"
@@ -16,8 +18,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Records of this many steps are kept: a worker is at most one step ahead of another. */
-enum { GW_TEAM_RING = 4 };
+/* The links of a worker. */
+enum { GW_TEAM_EXCHANGE, GW_TEAM_CONTROL, GW_TEAM_FULL /* svrg's full gradients */, GW_TEAM_LINKS };
 
 /* Steps whose frames are counted symbol by symbol, spread over the run, the last one included. */
 enum { GW_TEAM_ACCOUNTED = 100 };
@@ -38,20 +40,21 @@ struct gw_team {
     gw_codec *full_codec; /* svrg: none, for full gradients; else NULL */
     gw_tensor tensors[GW_MAX_TENSORS];
     uint32_t group_of[GW_MAX_TENSORS];
-    gw_link *links;    /* [workers], every step's; with svrg another [workers], full gradients' */
-    uint32_t n_links;
-    struct gw_worker *workers;
+    struct gw_members *members;
+    bool leads;                /* rank 0 is here */
+    gw_link *links;            /* [n_links][members->count] */
+    uint32_t n_links;          /* kinds of them; 0: not connected yet */
+    struct gw_worker *workers; /* [members->count] */
     uint32_t evaluators; /* workers 0..evaluators-1 share the test set: as many as there are processors; all where convex */
     uint64_t begin, steps, steps_per_epoch; /* steps [begin, steps) are this run's */
     const char *out;                        /* the run's folder; NULL: none */
     char run_options[sizeof((struct gw_checkpoint *)0)->options];
-    struct gw_resume resume;                /* until all workers have taken from it */
-    struct gw_file pending;                 /* rank 0's: a checkpoint that has no name yet */
+    struct gw_resume resume;                /* until this process's workers have taken from it */
+    struct gw_file pending;                 /* rank 0's: a checkpoint that has no name yet, */
+    struct gw_rank_state pending_states;    /* and what its state files have in common */
 
-    double lr[GW_TEAM_RING];                 /* written by rank 0 */
-    struct gw_step_record *records;          /* [GW_TEAM_RING][workers] */
-    _Atomic uint64_t stop_at;                /* no step from this one on */
-    bool stopped;                            /* by the user; written by rank 0 */
+    bool stopped;                            /* by the user; rank 0's */
+    bool identical;                          /* all replicas, at the end; rank 0's */
     struct gw_metrics metrics;               /* rank 0's */
     struct gw_train_tensor traffic[GW_MAX_TENSORS]; /* sums over accounted steps, rank 0's */
     uint32_t n_accounted;
@@ -63,9 +66,10 @@ struct gw_team {
 
 struct gw_worker {
     struct gw_team *team;
-    uint32_t rank;
+    uint32_t index, rank;                   /* in the team, and of all */
     pthread_t thread;
     bool started;
+    struct gw_control control;
     gw_exchange *exchange;
     float *params, *grads, *velocity, *ema; /* flat; velocity and ema only where used */
     uint32_t *order;                        /* of this epoch */
@@ -77,19 +81,20 @@ struct gw_worker {
     float *snapshot, *full;                 /* svrg: w~, and the full gradient there */
     gw_exchange *full_exchange;             /* svrg */
     gw_status submit_status;
+    double lr;                              /* of this step, from rank 0 */
+    uint64_t stop_at;                       /* no step from this one on; from rank 0 */
     uint64_t steps_done;
     uint64_t hash;                          /* of the parameters at the end */
 };
 
+/* A worker's link of one kind. */
+static inline gw_link gw_team_link(const struct gw_team *team, uint32_t kind, uint32_t index)
+{
+    return team->links[kind * team->members->count + index];
+}
+
 /* Tells the others that a worker failed; they would wait for it until their deadline. */
-void gw_team_fail(const struct gw_team *team, uint32_t rank, gw_status status, const char *text);
-
-/* Adds step t up and shows progress: rank 0, or the main thread after all are joined. */
-gw_status gw_team_collect(struct gw_team *team, uint64_t t);
-
-/* Gives the pending checkpoint its name, when the lines of metrics before it are on disk: rank 0 after it waited for a later
- * step, so that all workers' state files are whole, or the main thread after all are joined. */
-gw_status gw_team_commit_checkpoint(struct gw_team *team);
+void gw_team_fail(const struct gw_team *team, uint32_t index, gw_status status, const char *text);
 
 /* A worker's thread. */
 void *gw_worker_main(void *worker);

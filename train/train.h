@@ -4,7 +4,7 @@
  *     options.workers = 4, options.codec = "ternary";
  *     status = gw_train_run(&options, &callbacks, &summary);
  *
- * Every worker is a thread with its own replica of the parameters; only gradients travel. Errors are a status and a
+ * Every worker is a thread with its own replica of the parameters, here or in other processes; only gradients travel. Errors are a status and a
  * sentence in gw_last_error(), as in the library: GW_ERR_ARGUMENT and GW_ERR_SPEC are wrong use; a file that is missing, cut
  * or malformed is GW_ERR_SYSTEM. */
 #ifndef GW_TRAIN_TRAIN_H
@@ -16,17 +16,20 @@
 #include <jansson.h>
 #include <math.h>
 
+struct gw_members;
+
 struct gw_train_options {
+    struct gw_members *members; /* who trains together (members.h); NULL: `workers` threads of this process */
     const char *net;         /* network.h */
     const char *data, *test; /* data.h; test NULL: none given */
     const char *codec;       /* a codec specification */
     const char *optimizer;   /* sgd | momentum | svrg */
     const char *schedule;    /* schedule.h */
     const char *plan;        /* none: a group per layer; single: one group */
-    const char *out;         /* the run's folder; NULL: nothing is written */
+    const char *out;         /* the run's folder, written by rank 0 alone; NULL: nothing is written */
     const char *resume;      /* the folder of an interrupted run that is gone on with, there; `out` NULL or the same; NULL: none */
     bool overwrite;          /* an earlier run in that folder is removed; else it is an error */
-    uint32_t workers, batch; /* batch: of all workers together */
+    uint32_t workers, batch; /* batch: of all workers together. workers: those of `members` where they are given */
     uint64_t steps, epochs;  /* how long; steps 0: epochs */
     double lr, momentum, weight_decay;
     double l2;               /* lambda of an objective's lambda * |w|^2: a weight decay of 2 * lambda; NAN: weight_decay holds */
@@ -91,7 +94,8 @@ struct gw_train_callbacks {
     void *user;
 };
 
-/* GW_OK; or an error. A run that `stop` ended is GW_ERR_CLOSED. callbacks NULL: none. */
+/* GW_OK; or an error. A run that `stop` ended is GW_ERR_CLOSED. callbacks NULL: none. Of several processes the one with rank 0 shows
+ * progress and has the summary; in the others its `workers` is 0 and nothing else of it is set. */
 gw_status gw_train_run(const struct gw_train_options *options, const struct gw_train_callbacks *callbacks,
                        struct gw_train_summary *summary);
 

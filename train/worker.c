@@ -72,7 +72,7 @@ static gw_status set_up(struct gw_worker *w)
         GW_TRY(gw_model_create(net, team->engine, GW_EVAL_BATCH, shown, NULL, &w->test_model));
 
     gw_exchange_options exchange = {.struct_bytes = sizeof exchange, .codec = team->codec, .tensors = team->tensors,
-                                    .n_tensors = net->n_tensors, .group_of = team->group_of, .link = team->links[w->rank],
+                                    .n_tensors = net->n_tensors, .group_of = team->group_of, .link = gw_team_link(team, GW_TEAM_EXCHANGE, w->index),
                                     .seed = o->seed, .timeout_ms = o->timeout_s * 1000};
     GW_TRY(gw_exchange_create(team->context, &exchange, &w->exchange));
     return load_state(w);
@@ -174,62 +174,86 @@ static gw_status account(struct gw_worker *w, struct gw_codec_report *report)
     return GW_OK;
 }
 
-static gw_status save_state(const struct gw_worker *w, const struct gw_checkpoint *c, size_t state_bytes)
+static gw_status send_state(struct gw_worker *w, uint64_t steps_done, size_t state_bytes)
 {
-    struct gw_rank_state s = {.identity = gw_checkpoint_identity(c), .step = c->step, .rank = w->rank, .workers = c->workers,
-                              .state_bytes = state_bytes};
-    void *state = gw_alloc(NULL, state_bytes, 1);
+    void *state = gw_control_state_new(&w->control, state_bytes);
     if (!state)
         return GW_ERR_MEMORY;
-    s.state = state;
     gw_status status = gw_exchange_save(w->exchange, state, state_bytes);
-    if (status == GW_OK)
-        status = gw_rank_state_write(w->team->out, &s);
-    gw_free(NULL, state);
-    return status;
+    if (status < 0) {
+        gw_control_free_state_new(state);
+        return status;
+    }
+    return gw_control_send_state(&w->control, steps_done, state, state_bytes);
 }
 
-/* Every worker writes what only it has; rank 0 what all have. */
+/* Every worker sends rank 0 what only it has; rank 0 writes what all have, and theirs when it commits the checkpoint. */
 static gw_status save_checkpoint(struct gw_worker *w, uint64_t steps_done)
 {
     struct gw_team *team = w->team;
     size_t state_bytes = gw_exchange_state_bytes(w->exchange);
     uint32_t workers = team->options->workers;
-    if (w->rank > 0 && state_bytes == 0)
+    if (state_bytes)
+        GW_TRY(send_state(w, steps_done, state_bytes));
+    if (w->rank > 0)
         return GW_OK;
     struct gw_checkpoint c = {.network = team->network, .step = steps_done, .params = w->params, .momentum = w->snapshot ? w->snapshot : w->velocity,
                               .ema = w->ema, .steps = team->steps, .workers = workers,
                               .n_state_files = state_bytes ? workers : 0, .threads = team->threads};
     memcpy(c.options, team->run_options, sizeof c.options);
-    if (state_bytes)
-        GW_TRY(save_state(w, &c, state_bytes));
-    if (w->rank > 0)
-        return GW_OK;
     char name[64];
     snprintf(name, sizeof name, GW_CHECKPOINT_FILE, (unsigned long long)steps_done);
-    return gw_checkpoint_begin(team->out, name, &c, &team->pending);
+    GW_TRY(gw_checkpoint_begin(team->out, name, &c, &team->pending));
+    team->pending_states = (struct gw_rank_state){.identity = gw_checkpoint_identity(&c), .step = steps_done, .workers = c.n_state_files};
+    return GW_OK;
 }
 
-/* After step t: rank 0 reports the step before, which is through on all workers, and a checkpoint made then is whole. */
-static gw_status finish_step_before(struct gw_team *team, uint64_t t)
+/* Gives the pending checkpoint its name, when all workers' state files and the lines of metrics before it are on disk. */
+static gw_status commit_checkpoint(struct gw_worker *w)
 {
-    if (t == team->begin) {
-        gw_resume_free(&team->resume); /* all workers have set up */
+    struct gw_team *team = w->team;
+    if (!team->pending.stream)
         return GW_OK;
+    struct gw_rank_state s = team->pending_states;
+    for (; s.rank < s.workers; s.rank++) {
+        GW_TRY(gw_control_await_state(&w->control, s.step, s.rank, &s.state, &s.state_bytes));
+        GW_TRY(gw_rank_state_write(team->out, &s));
+        gw_control_free_state(&w->control, s.rank);
     }
-    GW_TRY(gw_team_collect(team, t - 1));
-    return gw_team_commit_checkpoint(team);
+    GW_TRY(gw_metrics_sync(&team->metrics));
+    return gw_file_commit(&team->pending);
 }
 
-/* What only rank 0 does before a step: the rate, and whether this step is the last. */
-static void lead(struct gw_team *team, uint64_t t)
+/* Rank 0: adds step t up, shows progress, and commits a checkpoint that was made then. */
+static gw_status collect(struct gw_worker *w, uint64_t t)
 {
-    team->lr[t % GW_TEAM_RING] =
-        gw_schedule_rate(&team->schedule, team->options->lr, t, team->steps, team->steps_per_epoch);
-    if (team->callbacks && team->callbacks->stop && !team->stopped && team->callbacks->stop(team->callbacks->user)) {
-        team->stopped = true;
-        atomic_store(&team->stop_at, t + 1); /* the others see it after waiting for step t */
+    struct gw_team *team = w->team;
+    const struct gw_step_record *records;
+    GW_TRY(gw_control_collect(&w->control, t, &records));
+    GW_TRY(gw_metrics_step(&team->metrics, t, records));
+    if (team->callbacks && team->callbacks->progress) {
+        struct gw_train_progress progress;
+        gw_metrics_progress(&team->metrics, &progress);
+        team->callbacks->progress(&progress, team->callbacks->user);
     }
+    return commit_checkpoint(w);
+}
+
+static bool asked_to_stop(const struct gw_team *team)
+{
+    return team->callbacks && team->callbacks->stop && team->callbacks->stop(team->callbacks->user);
+}
+
+/* Before a step, rank 0 says at which rate, and whether it is the last. */
+static gw_status lead(struct gw_worker *w, uint64_t t)
+{
+    struct gw_team *team = w->team;
+    w->lr = gw_schedule_rate(&team->schedule, team->options->lr, t, team->steps, team->steps_per_epoch);
+    if (!team->stopped && (w->control.stop_wished || asked_to_stop(team))) {
+        team->stopped = true;
+        w->stop_at = t + 1;
+    }
+    return gw_control_lead(&w->control, t, w->lr, w->stop_at);
 }
 
 /* A step with a full gradient before it took both. */
@@ -246,15 +270,14 @@ static gw_status step(struct gw_worker *w, uint64_t t)
 {
     struct gw_team *team = w->team;
     const struct gw_train_options *o = team->options;
-    struct gw_step_record *record = &team->records[(t % GW_TEAM_RING) * o->workers + w->rank];
-    *record = (struct gw_step_record){.report = GW_CODEC_REPORT_NONE};
+    struct gw_step_record *record = &(struct gw_step_record){.report = GW_CODEC_REPORT_NONE};
     record->accounted =
         w->rank == 0 && t * GW_TEAM_ACCOUNTED / team->steps != (t + 1) * GW_TEAM_ACCOUNTED / team->steps;
     gw_step_result full = {0};
     double begin = gw_clock_seconds();
 
     if (w->rank == 0)
-        lead(team, t);
+        GW_TRY(lead(w, t));
     if (team->optimizer == GW_OPTIMIZER_SVRG && (t % team->steps_per_epoch == 0 || t == team->begin))
         GW_TRY(gw_convex_worker_snapshot(w, t, record, &full));
     if (record->accounted)
@@ -264,7 +287,11 @@ static gw_status step(struct gw_worker *w, uint64_t t)
     record->compute_seconds = gw_clock_seconds() - begin - full.wait_seconds;
     GW_TRY(gw_exchange_wait(w->exchange, &record->result));
     add_result(&record->result, &full);
-    record->lr = team->lr[t % GW_TEAM_RING];
+    if (w->rank > 0)
+        GW_TRY(gw_control_follow(&w->control, t, &w->lr, &w->stop_at));
+    if (w->index == 0 && t == team->begin)
+        gw_resume_free(&team->resume); /* all workers have set up */
+    record->lr = w->lr;
     if (record->result.committed)
         update(w, t, record->lr);
     else if (o->stop_at_nonfinite)
@@ -286,9 +313,11 @@ static gw_status step(struct gw_worker *w, uint64_t t)
         if (evaluates(w))
             GW_TRY(evaluate(w, record));
     }
-    if (w->rank == 0)
-        GW_TRY(finish_step_before(team, t));
-    bool last = t + 1 == team->steps || t + 1 == atomic_load(&team->stop_at);
+    bool wish = w->rank > 0 && w->index == 0 && asked_to_stop(team);
+    GW_TRY(gw_control_report(&w->control, t, record, wish));
+    if (w->rank == 0 && t > team->begin) /* that step is through on all workers */
+        GW_TRY(collect(w, t - 1));
+    bool last = t + 1 == team->steps || t + 1 == w->stop_at;
     return o->checkpoint_every && (last || (t + 1) % o->checkpoint_every == 0) ? save_checkpoint(w, t + 1) : GW_OK;
 }
 
@@ -300,6 +329,20 @@ static uint64_t hash_parameters(const struct gw_worker *w)
     for (uint32_t t = 0; t < net->n_tensors; t++)
         hash = XXH3_64bits_withSeed(w->params + net->tensors[t].offset, net->tensors[t].n_elems * sizeof(float), hash);
     return hash;
+}
+
+/* After the last step: rank 0 adds that one up too, and learns whether all replicas are its own. */
+static gw_status finish(struct gw_worker *w)
+{
+    struct gw_team *team = w->team;
+    bool identical;
+    w->hash = hash_parameters(w);
+    if (w->rank == 0 && w->steps_done > team->begin)
+        GW_TRY(collect(w, w->steps_done - 1));
+    GW_TRY(gw_control_end(&w->control, w->hash, &identical));
+    if (w->rank == 0)
+        team->identical = identical;
+    return GW_OK;
 }
 
 /* Keeps the sentence of the first real error, and tells the others, who would wait for this worker until their deadline.
@@ -320,7 +363,7 @@ static void report_failure(struct gw_worker *w, gw_status status, bool training)
     }
     pthread_mutex_unlock(&team->failure_lock);
     if (status != GW_ERR_PEER && status != GW_ERR_NONFINITE) /* all workers stop at a step that is not finite */
-        gw_team_fail(team, w->rank, status, text);
+        gw_team_fail(team, w->index, status, text);
 }
 
 void *gw_worker_main(void *user)
@@ -331,11 +374,11 @@ void *gw_worker_main(void *user)
     gw_status status = set_up(w);
     bool training = status == GW_OK;
     w->steps_done = team->begin;
-    for (uint64_t t = team->begin; status == GW_OK && t < team->steps && t < atomic_load(&team->stop_at); t++)
+    for (uint64_t t = team->begin; status == GW_OK && t < team->steps && t < w->stop_at; t++)
         status = step(w, t);
     if (status == GW_OK)
-        w->hash = hash_parameters(w);
-    else
+        status = finish(w);
+    if (status != GW_OK)
         report_failure(w, status, training);
 
     /* oneDNN's scratch memory belongs to the thread that made a primitive. */
@@ -349,6 +392,7 @@ void gw_worker_free(struct gw_worker *w)
 {
     gw_convex_worker_free(w);
     gw_exchange_destroy(w->exchange);
+    gw_control_fini(&w->control);
     gw_free(NULL, w->params);
     gw_free(NULL, w->grads);
     gw_free(NULL, w->velocity);

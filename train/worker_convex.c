@@ -34,7 +34,7 @@ gw_status gw_convex_worker_set_up(struct gw_worker *w)
     if (team->resume.checkpoint.momentum) /* a checkpoint has the snapshot there */
         memcpy(w->snapshot, team->resume.checkpoint.momentum, net->n_storage * sizeof *w->snapshot);
     gw_exchange_options exchange = {.struct_bytes = sizeof exchange, .codec = team->full_codec, .tensors = team->tensors,
-                                    .n_tensors = net->n_tensors, .link = team->links[team->options->workers + w->rank],
+                                    .n_tensors = net->n_tensors, .link = gw_team_link(team, GW_TEAM_FULL, w->index),
                                     .seed = team->options->seed, .timeout_ms = team->options->timeout_s * 1000};
     return gw_exchange_create(team->context, &exchange, &w->full_exchange);
 }

@@ -1,0 +1,416 @@
+#include "control.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "wire/bytes.h"
+
+#include <string.h>
+
+enum message_type { START = 1, STEP, RECORD, STATE, END };
+#define HEAD 16 /* type, and the step that the message is about */
+
+/* ---- words ---------------------------------------------------------------------------------- */
+
+/* Reads a record from words, or writes it there: one list of fields for both. */
+struct words {
+    uint8_t *at;
+    bool writes;
+};
+
+static void word(struct words *w, uint64_t *value)
+{
+    if (w->writes)
+        gw_put64(w->at, *value);
+    else
+        *value = gw_get64(w->at);
+    w->at += 8;
+}
+
+static void real(struct words *w, double *value)
+{
+    uint64_t bits;
+    memcpy(&bits, value, sizeof bits);
+    word(w, &bits);
+    memcpy(value, &bits, sizeof bits);
+}
+
+static void half(struct words *w, uint32_t *value)
+{
+    uint64_t wide = *value;
+    word(w, &wide);
+    *value = (uint32_t)wide;
+}
+
+static void flag(struct words *w, bool *value)
+{
+    uint64_t wide = *value;
+    word(w, &wide);
+    *value = wide != 0;
+}
+
+#define RECORD_BYTES (HEAD + 8 * 27)
+
+static void record_words(struct words *w, struct gw_step_record *r, bool *stop_wished)
+{
+    real(w, &r->loss), half(w, &r->correct), word(w, &r->gradients);
+    real(w, &r->step_seconds), real(w, &r->compute_seconds), real(w, &r->lr);
+    flag(w, &r->accounted), flag(w, &r->evaluated), half(w, &r->test_correct);
+    real(w, &r->report.variance_factor), real(w, &r->report.residual_norm), real(w, &r->report.threshold_age);
+    real(w, &r->full_loss), half(w, &r->full_correct), real(w, &r->l2_term);
+    gw_step_result *s = &r->result;
+    flag(w, &s->committed), half(w, &s->bad_tensor), half(w, &s->bad_rank);
+    word(w, &s->bytes_up), word(w, &s->bytes_down), word(w, &s->dense_bytes), word(w, &s->nonzeros), word(w, &s->elements);
+    real(w, &s->encode_seconds), real(w, &s->wait_seconds), real(w, &s->bound_gap);
+    flag(w, stop_wished);
+}
+
+/* ---- messages ------------------------------------------------------------------------------- */
+
+static void *message_new(struct gw_control *c, enum message_type type, uint64_t step, size_t n_bytes)
+{
+    uint8_t *bytes = gw_message_alloc(c->context, n_bytes);
+    if (bytes) {
+        gw_put64(bytes, type);
+        gw_put64(bytes + 8, step);
+    }
+    return bytes;
+}
+
+static gw_status send(struct gw_control *c, uint32_t to, void *bytes, size_t n_bytes)
+{
+    return bytes ? c->link.ops->send(c->link.self, to, bytes, n_bytes, c->timeout_ms) : GW_ERR_MEMORY;
+}
+
+static gw_status refuse(const gw_message *message)
+{
+    return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message to the trainer that cannot be, of %zu bytes", message->from,
+                   message->n_bytes);
+}
+
+/* Files a message where it is asked for. Sets message->bytes NULL where it is kept. */
+static gw_status file(struct gw_control *c, gw_message *message)
+{
+    bool leads = c->link.rank == 0;
+    if (message->n_bytes < HEAD || message->from >= c->link.size || leads == (message->from == 0))
+        return refuse(message);
+    uint8_t *bytes = message->bytes;
+    uint64_t type = gw_get64(bytes), step = gw_get64(bytes + 8), slot = step % GW_CONTROL_RING;
+    struct words w = {.at = bytes + HEAD};
+    if (!leads && type == START && !c->start.bytes) {
+        c->start = *message;
+        message->bytes = NULL;
+    } else if (!leads && type == STEP && message->n_bytes == HEAD + 16) {
+        c->steps[slot].step = step;
+        real(&w, &c->steps[slot].lr);
+        word(&w, &c->steps[slot].stop_at);
+        c->n_steps++;
+    } else if (leads && type == RECORD && message->n_bytes == RECORD_BYTES && !c->reported[slot * c->link.size + message->from]) {
+        bool stop_wished = false;
+        record_words(&w, &c->records[slot * c->link.size + message->from], &stop_wished);
+        c->stop_wished |= stop_wished;
+        c->reported[slot * c->link.size + message->from] = true;
+    } else if (leads && type == STATE && !c->states[message->from].bytes) {
+        c->states[message->from] = *message;
+        message->bytes = NULL;
+    } else if (leads && type == END && message->n_bytes == HEAD + 8 && !c->ended[message->from]) {
+        c->hashes[message->from] = gw_get64(bytes + HEAD);
+        c->ended[message->from] = true;
+    } else {
+        return refuse(message);
+    }
+    return GW_OK;
+}
+
+/* Waits for the next message and files it; `what` and `rank` say what is waited for. */
+static gw_status take(struct gw_control *c, const char *what, uint64_t step, uint32_t rank)
+{
+    gw_message message;
+    gw_status status = c->link.ops->recv(c->link.self, c->timeout_ms, &message);
+    if (status == GW_ERR_TIMEOUT)
+        return gw_fail(GW_ERR_TIMEOUT, "no %s came from rank %u within %u ms (step %llu)", what, rank, c->timeout_ms,
+                       (unsigned long long)step);
+    GW_TRY(status);
+    status = file(c, &message);
+    gw_message_free(message.bytes);
+    return status;
+}
+
+/* The lowest rank that is missing from `have`, after `from`; the link's size where none is. */
+static uint32_t missing(const struct gw_control *c, const bool *have, uint32_t from)
+{
+    while (from < c->link.size && have[from])
+        from++;
+    return from;
+}
+
+gw_status gw_control_init(struct gw_control *c, gw_context *context, gw_link link, uint32_t timeout_ms)
+{
+    *c = (struct gw_control){.context = context, .link = link, .timeout_ms = timeout_ms};
+    if (link.rank > 0)
+        return GW_OK;
+    c->records = gw_calloc(context, (size_t)GW_CONTROL_RING * link.size, sizeof *c->records);
+    c->reported = gw_calloc(context, (size_t)GW_CONTROL_RING * link.size, sizeof *c->reported);
+    c->states = gw_calloc(context, link.size, sizeof *c->states);
+    c->ended = gw_calloc(context, link.size, sizeof *c->ended);
+    c->hashes = gw_calloc(context, link.size, sizeof *c->hashes);
+    return c->records && c->reported && c->states && c->ended && c->hashes ? GW_OK : GW_ERR_MEMORY;
+}
+
+void gw_control_fini(struct gw_control *c)
+{
+    for (uint32_t r = 0; c->states && r < c->link.size; r++)
+        gw_message_free(c->states[r].bytes);
+    gw_message_free(c->start.bytes);
+    gw_free(c->context, c->states);
+    gw_free(c->context, c->ended);
+    gw_free(c->context, c->hashes);
+    gw_free(c->context, c->reported);
+    gw_free(c->context, c->records);
+    *c = (struct gw_control){.link.rank = 0};
+}
+
+/* ---- start ---------------------------------------------------------------------------------- */
+
+/* What stands in front of START's options, floats and states. */
+struct start {
+    uint64_t n_options, steps, threads;
+    uint64_t n_floats, step, has_params, has_momentum, has_ema; /* of a resumed run */
+    uint64_t n_states, state_bytes;
+};
+#define START_BYTES (HEAD + 8 * 10)
+
+static void start_words(struct words *w, struct start *s)
+{
+    word(w, &s->n_options), word(w, &s->steps), word(w, &s->threads);
+    word(w, &s->n_floats), word(w, &s->step), word(w, &s->has_params), word(w, &s->has_momentum), word(w, &s->has_ema);
+    word(w, &s->n_states), word(w, &s->state_bytes);
+}
+
+static uint64_t start_size(const struct start *s)
+{
+    return START_BYTES + s->n_options + 4 * s->n_floats * (s->has_params + s->has_momentum + s->has_ema) +
+           s->n_states * s->state_bytes;
+}
+
+static uint8_t *append(uint8_t *at, const void *bytes, size_t n)
+{
+    if (n)
+        memcpy(at, bytes, n);
+    return at + n;
+}
+
+gw_status gw_control_send_start(struct gw_control *c, uint32_t first, const char *options, uint64_t steps, uint32_t threads,
+                                size_t n_floats, const struct gw_resume *resume)
+{
+    const struct gw_checkpoint *from = &resume->checkpoint;
+    struct start s = {.n_options = strlen(options), .steps = steps, .threads = threads, .n_floats = n_floats, .step = from->step,
+                      .has_params = from->params != NULL, .has_momentum = from->momentum != NULL, .has_ema = from->ema != NULL,
+                      .n_states = resume->states ? from->n_state_files : 0,
+                      .state_bytes = resume->states ? resume->states[0].state_bytes : 0};
+    size_t n_bytes = start_size(&s);
+    for (uint32_t r = first; r < c->link.size; r++) {
+        uint8_t *bytes = message_new(c, START, from->step, n_bytes);
+        if (!bytes)
+            return GW_ERR_MEMORY;
+        struct words w = {.at = bytes + HEAD, .writes = true};
+        start_words(&w, &s);
+        uint8_t *at = append(w.at, options, s.n_options);
+        at = append(at, from->params, s.has_params ? 4 * n_floats : 0);
+        at = append(at, from->momentum, s.has_momentum ? 4 * n_floats : 0);
+        at = append(at, from->ema, s.has_ema ? 4 * n_floats : 0);
+        for (uint32_t i = 0; i < s.n_states; i++)
+            at = append(at, resume->states[i].state, s.state_bytes);
+        GW_TRY(send(c, r, bytes, n_bytes));
+    }
+    return GW_OK;
+}
+
+/* Refuses options that are not rank 0's; both are lines "name value". */
+static gw_status compare_options(const char *mine, const char *theirs, size_t n_theirs)
+{
+    const char *end = theirs + n_theirs;
+    while (*mine && theirs < end) {
+        size_t n_mine = strcspn(mine, "\n"), name = strcspn(mine, " \n");
+        const char *stop = memchr(theirs, '\n', (size_t)(end - theirs));
+        size_t n = (size_t)((stop ? stop : end) - theirs);
+        if (n != n_mine || memcmp(mine, theirs, n) != 0) {
+            if (n <= name || memcmp(mine, theirs, name + 1) != 0)
+                break;
+            return gw_fail(GW_ERR_ARGUMENT, "--%.*s is %.*s, and rank 0 has %.*s: all workers must have the same", (int)name, mine,
+                           (int)(n_mine - name - 1), mine + name + 1, (int)(n - name - 1), theirs + name + 1);
+        }
+        mine += n + 1;
+        theirs += n + 1;
+    }
+    if (*mine || theirs < end)
+        return gw_fail(GW_ERR_ARGUMENT, "rank 0 is of a version with other options: %.*s", (int)(end - theirs), theirs);
+    return GW_OK;
+}
+
+static gw_status copy_floats(const uint8_t **at, uint64_t has, size_t n_floats, float **floats)
+{
+    if (!has)
+        return GW_OK;
+    *floats = gw_alloc(NULL, n_floats, sizeof **floats);
+    if (!*floats)
+        return GW_ERR_MEMORY;
+    memcpy(*floats, *at, n_floats * sizeof **floats);
+    *at += n_floats * sizeof **floats;
+    return GW_OK;
+}
+
+gw_status gw_control_await_start(struct gw_control *c, const char *options, uint64_t steps, uint32_t *threads, size_t n_floats,
+                                 struct gw_resume *resume)
+{
+    while (!c->start.bytes)
+        GW_TRY(take(c, "beginning", 0, 0));
+    struct start s = {.n_options = UINT64_MAX};
+    struct words w = {.at = (uint8_t *)c->start.bytes + HEAD};
+    if (c->start.n_bytes >= START_BYTES)
+        start_words(&w, &s);
+    /* Each number is bounded before they are multiplied. */
+    uint64_t most = c->start.n_bytes;
+    if (s.n_options > most || s.n_floats > most || s.n_states > GW_MAX_WORKERS || s.state_bytes > most || s.has_params > 1 ||
+        s.has_momentum > 1 || s.has_ema > 1 || s.threads > 256)
+        return refuse(&c->start);
+    GW_TRY(compare_options(options, (const char *)w.at, s.n_options));
+    if (s.steps != steps)
+        return gw_fail(GW_ERR_ARGUMENT, "this worker is to make %llu steps, and rank 0 %llu: all workers must have the same --steps or "
+                       "--epochs", (unsigned long long)steps, (unsigned long long)s.steps);
+    if (s.n_floats != n_floats || start_size(&s) != c->start.n_bytes)
+        return refuse(&c->start);
+    *threads = (uint32_t)s.threads;
+    const uint8_t *at = w.at + s.n_options;
+    struct gw_checkpoint *to = &resume->checkpoint;
+    to->step = s.step;
+    GW_TRY(copy_floats(&at, s.has_params, n_floats, &to->params));
+    GW_TRY(copy_floats(&at, s.has_momentum, n_floats, &to->momentum));
+    GW_TRY(copy_floats(&at, s.has_ema, n_floats, &to->ema));
+    if (s.n_states > 0 && !(resume->states = gw_calloc(NULL, s.n_states, sizeof *resume->states)))
+        return GW_ERR_MEMORY;
+    to->n_state_files = (uint32_t)s.n_states;
+    for (uint32_t i = 0; i < s.n_states; i++) {
+        struct gw_rank_state *state = &resume->states[i];
+        if (!(state->file = gw_alloc(NULL, s.state_bytes, 1)))
+            return GW_ERR_MEMORY;
+        memcpy(state->file, at, s.state_bytes);
+        state->state = state->file, state->state_bytes = s.state_bytes;
+        at += s.state_bytes;
+    }
+    gw_message_free(c->start.bytes);
+    c->start.bytes = NULL;
+    return GW_OK;
+}
+
+/* ---- steps ---------------------------------------------------------------------------------- */
+
+gw_status gw_control_lead(struct gw_control *c, uint64_t step, double lr, uint64_t stop_at)
+{
+    for (uint32_t r = 1; r < c->link.size; r++) {
+        uint8_t *bytes = message_new(c, STEP, step, HEAD + 16);
+        if (bytes) {
+            struct words w = {.at = bytes + HEAD, .writes = true};
+            real(&w, &lr);
+            word(&w, &stop_at);
+        }
+        GW_TRY(send(c, r, bytes, HEAD + 16));
+    }
+    return GW_OK;
+}
+
+gw_status gw_control_follow(struct gw_control *c, uint64_t step, double *lr, uint64_t *stop_at)
+{
+    uint64_t slot = step % GW_CONTROL_RING;
+    while (c->n_steps == 0 || c->steps[slot].step != step)
+        GW_TRY(take(c, "learning rate", step, 0));
+    *lr = c->steps[slot].lr;
+    *stop_at = c->steps[slot].stop_at;
+    return GW_OK;
+}
+
+gw_status gw_control_report(struct gw_control *c, uint64_t step, const struct gw_step_record *record, bool stop_wished)
+{
+    if (c->link.rank == 0) {
+        uint64_t slot = step % GW_CONTROL_RING;
+        c->records[slot * c->link.size] = *record;
+        c->reported[slot * c->link.size] = true;
+        return GW_OK;
+    }
+    uint8_t *bytes = message_new(c, RECORD, step, RECORD_BYTES);
+    if (bytes) {
+        struct gw_step_record copy = *record;
+        struct words w = {.at = bytes + HEAD, .writes = true};
+        record_words(&w, &copy, &stop_wished);
+    }
+    return send(c, 0, bytes, RECORD_BYTES);
+}
+
+gw_status gw_control_collect(struct gw_control *c, uint64_t step, const struct gw_step_record **records)
+{
+    uint64_t slot = step % GW_CONTROL_RING;
+    bool *reported = c->reported + slot * c->link.size;
+    for (uint32_t r = 0; (r = missing(c, reported, r)) < c->link.size;)
+        GW_TRY(take(c, "report", step, r));
+    memset(reported, 0, c->link.size * sizeof *reported);
+    *records = c->records + slot * c->link.size;
+    return GW_OK;
+}
+
+/* ---- states --------------------------------------------------------------------------------- */
+
+void *gw_control_state_new(struct gw_control *c, size_t state_bytes)
+{
+    uint8_t *bytes = message_new(c, STATE, 0, HEAD + state_bytes);
+    return bytes ? bytes + HEAD : NULL;
+}
+
+void gw_control_free_state_new(void *state)
+{
+    gw_message_free((uint8_t *)state - HEAD);
+}
+
+gw_status gw_control_send_state(struct gw_control *c, uint64_t step, void *state, size_t state_bytes)
+{
+    uint8_t *bytes = (uint8_t *)state - HEAD;
+    gw_put64(bytes + 8, step);
+    if (c->link.rank > 0)
+        return send(c, 0, bytes, HEAD + state_bytes);
+    c->states[0] = (gw_message){.bytes = bytes, .n_bytes = HEAD + state_bytes};
+    return GW_OK;
+}
+
+gw_status gw_control_await_state(struct gw_control *c, uint64_t step, uint32_t rank, const void **state, size_t *state_bytes)
+{
+    while (!c->states[rank].bytes)
+        GW_TRY(take(c, "codec state", step, rank));
+    const gw_message *message = &c->states[rank];
+    if (gw_get64((uint8_t *)message->bytes + 8) != step)
+        return refuse(message);
+    *state = (uint8_t *)message->bytes + HEAD;
+    *state_bytes = message->n_bytes - HEAD;
+    return GW_OK;
+}
+
+void gw_control_free_state(struct gw_control *c, uint32_t rank)
+{
+    gw_message_free(c->states[rank].bytes);
+    c->states[rank].bytes = NULL;
+}
+
+/* ---- end ------------------------------------------------------------------------------------ */
+
+gw_status gw_control_end(struct gw_control *c, uint64_t hash, bool *identical)
+{
+    *identical = true;
+    if (c->link.rank > 0) {
+        uint8_t *bytes = message_new(c, END, 0, HEAD + 8);
+        if (bytes)
+            gw_put64(bytes + HEAD, hash);
+        return send(c, 0, bytes, HEAD + 8);
+    }
+    for (uint32_t r = 1; (r = missing(c, c->ended, r)) < c->link.size;)
+        GW_TRY(take(c, "word of its end", 0, r));
+    for (uint32_t r = 1; r < c->link.size; r++)
+        *identical &= c->hashes[r] == hash;
+    return GW_OK;
+}

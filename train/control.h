@@ -1,0 +1,78 @@
+/* What workers tell each other besides gradients, over a link of their own: rank 0 leads, the others report to it.
+ *
+ *     START   rank 0 to every other process: its options, and all that a resumed run goes on from
+ *     STEP    rank 0 to every worker before a step: its learning rate, and whether the run is to end
+ *     RECORD  worker to rank 0 after a step: what it knows of it
+ *     STATE   worker to rank 0 at a checkpoint: what its codec keeps
+ *     END     worker to rank 0 at the end: the hash of its parameters
+ *
+ * A worker is at most one step ahead of another, since they meet in every step's exchange; messages are kept until they are asked
+ * for. Numbers are little-endian words of 8 bytes. One thread of a worker at a time. */
+#ifndef GW_TRAIN_CONTROL_H
+#define GW_TRAIN_CONTROL_H
+
+#include "metrics.h"
+#include "resume.h"
+
+/* Records of this many steps are kept. */
+enum { GW_CONTROL_RING = 4 };
+
+struct gw_control {
+    gw_context *context;
+    gw_link link; /* borrowed */
+    uint32_t timeout_ms;
+
+    /* rank 0 */
+    struct gw_step_record *records; /* [GW_CONTROL_RING][size] */
+    bool *reported;                 /* [GW_CONTROL_RING][size]: the record is there */
+    gw_message *states; /* [size]; bytes NULL: not there */
+    bool *ended;        /* [size] */
+    uint64_t *hashes;   /* [size] */
+    bool stop_wished; /* by another worker */
+
+    /* the others */
+    struct {
+        uint64_t step, stop_at;
+        double lr;
+    } steps[GW_CONTROL_RING];
+    uint64_t n_steps;  /* STEPs that came */
+    gw_message start; /* bytes NULL: not there */
+};
+
+/* timeout_ms: how long another may be silent before it is an error that names it. Errors: GW_ERR_MEMORY. */
+gw_status gw_control_init(struct gw_control *control, gw_context *context, gw_link link, uint32_t timeout_ms);
+void gw_control_fini(struct gw_control *control);
+
+/* Rank 0 sends START to ranks from `first` on; each of them waits for it, checks that its own options are rank 0's, and fills
+ * *resume (whose params stay NULL where the run begins) and *threads. `n_floats` is the length of params, momentum and ema.
+ * Errors of await: GW_ERR_ARGUMENT (an option differs), and those of the link. */
+gw_status gw_control_send_start(struct gw_control *control, uint32_t first, const char *options, uint64_t steps, uint32_t threads,
+                                size_t n_floats, const struct gw_resume *resume);
+gw_status gw_control_await_start(struct gw_control *control, const char *options, uint64_t steps, uint32_t *threads,
+                                 size_t n_floats, struct gw_resume *resume);
+
+/* Rank 0, before it submits a gradient of the step. No step from stop_at on is made. */
+gw_status gw_control_lead(struct gw_control *control, uint64_t step, double lr, uint64_t stop_at);
+
+/* The others, after they waited for the step. */
+gw_status gw_control_follow(struct gw_control *control, uint64_t step, double *lr, uint64_t *stop_at);
+
+/* Every worker, after a step. stop_wished: this worker's process was asked to end the run. */
+gw_status gw_control_report(struct gw_control *control, uint64_t step, const struct gw_step_record *record, bool stop_wished);
+
+/* Rank 0: waits for all records of a step, in rank order. They stand until the records of three steps later come in. */
+gw_status gw_control_collect(struct gw_control *control, uint64_t step, const struct gw_step_record **records);
+
+/* A worker's codec state after `step` steps; `state` was taken by gw_control_state_new (NULL: no memory), and is gone. */
+void *gw_control_state_new(struct gw_control *control, size_t state_bytes);
+void gw_control_free_state_new(void *state);
+gw_status gw_control_send_state(struct gw_control *control, uint64_t step, void *state, size_t state_bytes);
+
+/* Rank 0: waits for the state of `rank` after `step` steps; *state stands until gw_control_free_state. */
+gw_status gw_control_await_state(struct gw_control *control, uint64_t step, uint32_t rank, const void **state, size_t *state_bytes);
+void gw_control_free_state(struct gw_control *control, uint32_t rank);
+
+/* The end, after the last step: the others send their hash; rank 0 waits for all, and finds whether they are its own. */
+gw_status gw_control_end(struct gw_control *control, uint64_t hash, bool *identical);
+
+#endif

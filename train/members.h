@@ -1,0 +1,52 @@
+/* Who trains together: this process's place among all workers, and the links that join them.
+ *
+ *     struct gw_members members;
+ *     gw_members_begin(&options, &members);                      // size, first and count stand
+ *     gw_members_connect(&members, context, n_links, links);     // links[k * members.count + i] is link k of rank first + i
+ *     ...                                                        // each link is destroyed by its holder
+ *     gw_members_end(&members, failed);
+ *
+ * With `local` all ranks are threads of this process; with `mpi` and `tcp` a process is one rank. */
+#ifndef GW_TRAIN_MEMBERS_H
+#define GW_TRAIN_MEMBERS_H
+
+#include <gradwire/gradwire.h>
+
+#define GW_MEMBERS_NO_RANK UINT32_MAX
+
+struct gw_members_options {
+    const char *link;       /* local | mpi | tcp */
+    uint32_t workers;       /* 0: not given. mpi: must be the number of ranks then */
+    uint32_t rank;          /* tcp; GW_MEMBERS_NO_RANK: not given */
+    const char *rendezvous; /* tcp: HOST:PORT; NULL: not given */
+    const char *advertise, *keys;
+    bool insecure;
+    uint32_t timeout_ms;
+    void (*log)(const char *line, void *user); /* NULL: none */
+    void *log_user;
+};
+
+enum gw_members_kind { GW_MEMBERS_LOCAL, GW_MEMBERS_MPI, GW_MEMBERS_TCP };
+
+struct gw_members {
+    enum gw_members_kind kind;
+    uint32_t size;         /* of all workers */
+    uint32_t first, count; /* this process's ranks */
+    gw_tcp_options tcp;
+    char rendezvous[300];
+    bool mpi_begun; /* gw_members_begin has called MPI_Init_thread */
+};
+
+/* Where tcp's rank, number of workers and rendezvous are not given they are taken from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
+ * (gradwire launch and torchrun set them), else from Slurm's variables: there rank 0's machine is the first of the step's, and the
+ * port follows from the job's number. Texts of the options are borrowed until connect.
+ * Errors: GW_ERR_ARGUMENT (the sentence says what is missing), GW_ERR_UNSUPPORTED (a link that this build lacks). */
+gw_status gw_members_begin(const struct gw_members_options *options, struct gw_members *members);
+
+/* Joins the members by n_links links; blocks until all are there. Errors as of the links' own create functions. */
+gw_status gw_members_connect(struct gw_members *members, gw_context *context, uint32_t n_links, gw_link *links);
+
+/* After all links are destroyed. failed: of an MPI job the other ranks are ended too, after a second in which they say why. */
+void gw_members_end(struct gw_members *members, bool failed);
+
+#endif
