@@ -1,5 +1,6 @@
 /* gradwire train: reads the options, shows progress, prints the summary. The training itself is train/. */
 #include "base/clock.h"
+#include "members.h"
 #include "tool.h"
 #include "train.h"
 
@@ -45,6 +46,12 @@ static void show_note(const char *text, void *user)
 {
     (void)user;
     tool_note("%s", text);
+}
+
+static void show_log(const char *line, void *user)
+{
+    (void)user;
+    tool_note("%s", line);
 }
 
 /* ---- progress ------------------------------------------------------------------------------- */
@@ -158,12 +165,39 @@ static void print_summary(const struct gw_train_summary *s, const char *out)
         tool_note("written to %s", out);
 }
 
+/* The run itself: progress, and what it came to. */
+static int run(const struct gw_train_options *o, bool verbose, bool json)
+{
+    struct display display = {.terminal = isatty(STDERR_FILENO)};
+    const struct gw_train_callbacks callbacks = {.progress = show_progress, .note = show_note, .stop = stop_wanted, .user = &display};
+    static struct gw_train_summary summary;
+    catch_interrupts();
+    gw_status status = gw_train_run(o, &callbacks, &summary);
+    if (status != GW_OK && display.shown && display.terminal)
+        fputc('\n', stderr);
+    if (status == GW_ERR_ARGUMENT)
+        return tool_wrong_use("%s", gw_last_error());
+    if (status != GW_OK)
+        return tool_fail_status(status, NULL);
+    if (summary.workers == 0) /* rank 0, in another process, tells */
+        return TOOL_DONE;
+    bool dense = strcmp(o->codec, "none") == 0 || strcmp(o->codec, "bf16") == 0 || strcmp(o->codec, "f16") == 0;
+    if (verbose || !dense)
+        print_layers(&summary);
+    print_summary(&summary, o->resume ? o->resume : o->out);
+    int printed = json ? tool_print_json(gw_train_summary_json(&summary)) : TOOL_DONE;
+    if (printed != TOOL_DONE)
+        return printed;
+    return summary.replicas_identical ? TOOL_DONE : tool_fail("the replicas differ at the end; this is a bug, please report it");
+}
+
 /* ---- the command ---------------------------------------------------------------------------- */
 
 int gw_cmd_train(int argc, char **argv)
 {
     struct gw_train_options o = GW_TRAIN_DEFAULTS;
-    const char *link = "local", *nonfinite = "skip";
+    struct gw_members_options who = {.link = "local", .rank = GW_MEMBERS_NO_RANK, .log = show_log};
+    const char *nonfinite = "skip";
     double momentum = NAN, weight_decay = NAN; /* NAN, and epochs 0: not given */
     uint64_t epochs = 0;
     bool json = false, verbose = false;
@@ -171,7 +205,8 @@ int gw_cmd_train(int argc, char **argv)
         {"--net", "NET", "lenet; mlp:784-300-10 with any widths; logreg or svm: convex, L2-regularised", TOOL_TEXT, &o.net, 0, 0},
         {"--data", "SOURCE", "folder with MNIST's files; file of LIBSVM text; digits or uneven: drawn", TOOL_TEXT, &o.data, 0, 0},
         {"--test", "FILE", "test samples of a LIBSVM file; without it accuracy is that of the training set", TOOL_TEXT, &o.test, 0, 0},
-        {"--workers", "N", "workers, each a thread with its own replica", TOOL_U32, &o.workers, 1, 1024},
+        {"--workers", "N", "workers, each with its own replica (default 1; mpi and tcp know it from what started them)", TOOL_U32,
+         &who.workers, 1, 1024},
         {"--codec", "SPEC", "how gradients travel (gradwire codecs)", TOOL_TEXT, &o.codec, 0, 0},
         {"--batch", "TOTAL", "samples of a step, all workers together", TOOL_U32, &o.batch, 1, UINT32_MAX},
         {"--steps", "K", "length in steps", TOOL_U64, &o.steps, 1, UINT32_MAX},
@@ -189,7 +224,15 @@ int gw_cmd_train(int argc, char **argv)
         {"--threads", "K", "computing threads of each worker (default 1; with --resume those of that run)", TOOL_U32, &o.threads, 1, 256},
         {"--codec-threads", "K", "codec threads", TOOL_U32, &o.codec_threads, 1, 256},
         {"--timeout", "S", "seconds a worker may be silent", TOOL_U32, &o.timeout_s, 1, 86400},
-        {"--link", "local", "how workers reach each other: threads of this process", TOOL_TEXT, &link, 0, 0},
+        {"--link", "local|mpi|tcp", "how workers reach each other: threads of this process; ranks under mpirun or srun; processes "
+         "that meet over TCP (gradwire launch starts them)", TOOL_TEXT, &who.link, 0, 0},
+        {"--rank", "R", "tcp: which worker this is, from 0 (default: RANK, or Slurm's)", TOOL_U32, &who.rank, 0, 1023},
+        {"--rendezvous", "HOST:PORT", "tcp: where rank 0 listens and all meet (default: MASTER_ADDR:MASTER_PORT)", TOOL_TEXT,
+         &who.rendezvous, 0, 0},
+        {"--advertise", "HOST", "tcp: where the others reach this worker (default: its address towards rank 0)", TOOL_TEXT,
+         &who.advertise, 0, 0},
+        {"--keys", "DIR", "tcp: encrypt, and let in only whose key is listed there (gradwire keys)", TOOL_TEXT, &who.keys, 0, 0},
+        {"--insecure", NULL, "tcp: without keys, let in anybody from other machines", TOOL_FLAG, &who.insecure, 0, 0},
         {"--out", "DIR", "folder for metrics, summary, TensorBoard events, parameters", TOOL_OUTPUT, &o.out, 0, 0},
         {"--overwrite", NULL, "remove the files of an earlier run from that folder; without it such a folder is refused",
          TOOL_FLAG, &o.overwrite, 0, 0},
@@ -216,8 +259,6 @@ int gw_cmd_train(int argc, char **argv)
     int exit_status = tool_parse(&usage, &argc, argv);
     if (exit_status != TOOL_PARSED)
         return exit_status;
-    if (strcmp(link, "local") != 0)
-        return tool_wrong_use("the link \"%s\" is not in this build; right is local", link);
     if (strcmp(nonfinite, "skip") != 0 && strcmp(nonfinite, "stop") != 0)
         return tool_wrong_use("--nonfinite is \"%s\", and must be skip or stop", nonfinite);
     if (o.steps && epochs)
@@ -231,22 +272,16 @@ int gw_cmd_train(int argc, char **argv)
     o.weight_decay = isnan(weight_decay) ? o.weight_decay : weight_decay;
     o.stop_at_nonfinite = strcmp(nonfinite, "stop") == 0;
 
-    struct display display = {.terminal = isatty(STDERR_FILENO)};
-    const struct gw_train_callbacks callbacks = {.progress = show_progress, .note = show_note, .stop = stop_wanted, .user = &display};
-    static struct gw_train_summary summary;
-    catch_interrupts();
-    gw_status status = gw_train_run(&o, &callbacks, &summary);
-    if (status != GW_OK && display.shown && display.terminal)
-        fputc('\n', stderr);
-    if (status == GW_ERR_ARGUMENT)
-        return tool_wrong_use("%s", gw_last_error());
-    if (status != GW_OK)
-        return tool_fail_status(status, NULL);
-    bool dense = strcmp(o.codec, "none") == 0 || strcmp(o.codec, "bf16") == 0 || strcmp(o.codec, "f16") == 0;
-    if (verbose || !dense)
-        print_layers(&summary);
-    print_summary(&summary, o.resume ? o.resume : o.out);
-    if (json && (exit_status = tool_print_json(gw_train_summary_json(&summary))) != TOOL_DONE)
+    struct gw_members members;
+    who.timeout_ms = o.timeout_s * 1000;
+    gw_status status = gw_members_begin(&who, &members);
+    o.members = &members;
+    if (status == GW_OK) {
+        exit_status = run(&o, verbose, json);
+        gw_members_end(&members, exit_status != TOOL_DONE);
         return exit_status;
-    return summary.replicas_identical ? TOOL_DONE : tool_fail("the replicas differ at the end; this is a bug, please report it");
+    }
+    exit_status = status == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error()) : tool_fail_status(status, NULL);
+    gw_members_end(&members, true);
+    return exit_status;
 }

@@ -26,6 +26,7 @@ static const command commands[] = {
     {"scaler", gw_cmd_scaler, "the shared scaler of several workers' tensors"},
     {"reduce", gw_cmd_reduce, "workers' frames into one that holds their average"},
     {"inspect", gw_cmd_inspect, "what a frame says of itself"},
+    {"launch", gw_cmd_launch, "start the workers of a tcp run, on one machine or several"},
     {"bench", gw_cmd_bench, "speed beside memcpy, wire size beside the entropy"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };

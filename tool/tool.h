@@ -25,6 +25,7 @@ int gw_cmd_scaler(int argc, char **argv);
 int gw_cmd_reduce(int argc, char **argv);
 int gw_cmd_inspect(int argc, char **argv);
 int gw_cmd_bench(int argc, char **argv);
+int gw_cmd_launch(int argc, char **argv);
 
 /* `gradwire bench codec`, in bench_codec.c. */
 int tool_bench_codec(int argc, char **argv);

@@ -1,0 +1,418 @@
+/* gradwire launch: starts the workers of a tcp run, here or on other machines by ssh, and sees them to their end. */
+#include "base/clock.h"
+#include "tool.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* How long workers may take to end by themselves once one has failed, and then once they were told to. */
+enum { GRACE_SECONDS = 10, TERM_SECONDS = 3 };
+
+enum { MAX_HOSTS = 1024, MAX_LINE = 2000 };
+
+struct host {
+    char name[256];
+    uint32_t slots;
+};
+
+struct launch {
+    uint32_t n;
+    struct host *hosts; /* NULL: all workers on this machine */
+    uint32_t n_hosts;
+    const char *ssh;
+    char address[256], port[16];
+    char program[4096], folder[4096];
+    char **words; /* the command, its link said */
+    int n_words;
+    struct worker *workers;
+};
+
+struct worker {
+    pid_t pid; /* 0: ended, or never started */
+    int output; /* what it says; -1: closed, or the terminal's own */
+    char line[MAX_LINE];
+    size_t n_line;
+};
+
+static volatile sig_atomic_t interrupt_wanted;
+
+static void on_interrupt(int signal_number)
+{
+    interrupt_wanted = signal_number;
+}
+
+/* ---- where --------------------------------------------------------------------------------------------- */
+
+/* Lines "HOST", "HOST 4" or "HOST slots=4"; # begins a comment. */
+static int read_hosts(const char *path, struct launch *launch)
+{
+    char text[512];
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return tool_fail("%s cannot be read: %s", path, strerror(errno));
+    launch->hosts = calloc(MAX_HOSTS, sizeof *launch->hosts);
+    int status = launch->hosts ? TOOL_DONE : tool_fail("out of memory");
+    for (unsigned n_line = 1; status == TOOL_DONE && fgets(text, sizeof text, file); n_line++) {
+        char name[256], slots[32] = "1", more[2] = "", *end;
+        text[strcspn(text, "#\n")] = 0;
+        int n = sscanf(text, "%255s %31s %1s", name, slots, more);
+        if (n <= 0)
+            continue;
+        const char *number = strncmp(slots, "slots=", 6) == 0 ? slots + 6 : slots;
+        unsigned long value = strtoul(number, &end, 10);
+        if (n > 2 || *end || !isdigit((unsigned char)*number) || value == 0 || value > GW_MAX_WORKERS || name[0] == '-')
+            status = tool_fail("%s, line %u: \"%.60s\" is no host; right is HOST, or HOST and its number of workers", path, n_line, text);
+        else if (launch->n_hosts == MAX_HOSTS)
+            status = tool_fail("%s has more than %d hosts", path, MAX_HOSTS);
+        else {
+            struct host *host = &launch->hosts[launch->n_hosts++];
+            snprintf(host->name, sizeof host->name, "%s", name);
+            host->slots = (uint32_t)value;
+        }
+    }
+    fclose(file);
+    if (status == TOOL_DONE && launch->n_hosts == 0)
+        status = tool_fail("%s names no host", path);
+    return status;
+}
+
+/* Ranks fill the hosts' slots in order. NULL where there are not so many. */
+static const char *host_of(const struct launch *launch, uint32_t rank)
+{
+    for (uint32_t h = 0; h < launch->n_hosts; h++) {
+        if (rank < launch->hosts[h].slots)
+            return launch->hosts[h].name;
+        rank -= launch->hosts[h].slots;
+    }
+    return NULL;
+}
+
+/* A port of the loopback that nobody uses now. */
+static int free_port(char *port, size_t capacity)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    bool found = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+                 getsockname(fd, (struct sockaddr *)&address, &size) == 0;
+    if (fd >= 0)
+        close(fd);
+    snprintf(port, capacity, "%u", ntohs(address.sin_port));
+    return found ? TOOL_DONE : tool_fail("there is no free port on the loopback: %s", strerror(errno));
+}
+
+/* ---- starting ------------------------------------------------------------------------------------------ */
+
+/* A command line for a shell, as far as it has room. */
+struct line {
+    char text[131072];
+    size_t n;
+    bool full;
+};
+
+static void put(struct line *line, const char *text)
+{
+    size_t n = strlen(text);
+    line->full |= n >= sizeof line->text - line->n;
+    if (line->full)
+        return;
+    memcpy(line->text + line->n, text, n + 1);
+    line->n += n;
+}
+
+/* One more word, quoted. */
+static void put_word(struct line *line, const char *word)
+{
+    put(line, line->n ? " '" : "'");
+    for (char letter[2] = ""; (letter[0] = *word); word++)
+        put(line, *word == '\'' ? "'\\''" : letter);
+    put(line, "'");
+}
+
+/* In the child: becomes the worker. Returns only where that fails. */
+static void become(const struct launch *launch, uint32_t rank)
+{
+    char rank_text[16], size_text[16];
+    snprintf(rank_text, sizeof rank_text, "%u", rank);
+    snprintf(size_text, sizeof size_text, "%u", launch->n);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (!launch->hosts) {
+        setenv("RANK", rank_text, 1);
+        setenv("WORLD_SIZE", size_text, 1);
+        setenv("MASTER_ADDR", launch->address, 1);
+        setenv("MASTER_PORT", launch->port, 1);
+        execv(launch->program, launch->words);
+        return;
+    }
+    /* ssh hands one line to a shell there. */
+    static struct line line;
+    const char *const names[] = {"RANK=", "WORLD_SIZE=", "MASTER_ADDR=", "MASTER_PORT="};
+    const char *const values[] = {rank_text, size_text, launch->address, launch->port};
+    put_word(&line, "cd");
+    put_word(&line, launch->folder);
+    put(&line, " && exec env");
+    for (int i = 0; i < 4; i++) {
+        char assignment[512];
+        snprintf(assignment, sizeof assignment, "%s%s", names[i], values[i]);
+        put_word(&line, assignment);
+    }
+    for (int i = 0; launch->words[i]; i++)
+        put_word(&line, launch->words[i]);
+    if (line.full) {
+        errno = E2BIG;
+        return;
+    }
+    char ssh[1024], *words[64];
+    int n = 0;
+    snprintf(ssh, sizeof ssh, "%s", launch->ssh);
+    for (char *word = strtok(ssh, " "); word && n < 60; word = strtok(NULL, " "))
+        words[n++] = word;
+    words[n++] = (char *)(uintptr_t)host_of(launch, rank);
+    words[n++] = line.text;
+    words[n] = NULL;
+    int nothing = open("/dev/null", O_RDONLY); /* ssh would read this terminal */
+    if (nothing >= 0)
+        dup2(nothing, STDIN_FILENO);
+    execvp(words[0], words);
+}
+
+static int start(struct launch *launch, uint32_t rank)
+{
+    struct worker *worker = &launch->workers[rank];
+    int ends[2] = {-1, -1};
+    worker->output = -1;
+    /* Rank 0 shows progress and results as if it were alone. */
+    if (rank > 0 && pipe(ends) < 0)
+        return tool_fail("no pipe for rank %u: %s", rank, strerror(errno));
+    for (int i = 0; rank > 0 && i < 2; i++)
+        fcntl(ends[i], F_SETFD, FD_CLOEXEC); /* the pipes of one worker are not another's */
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (rank > 0) {
+            dup2(ends[1], STDOUT_FILENO);
+            dup2(ends[1], STDERR_FILENO);
+        }
+        become(launch, rank);
+        fprintf(stderr, "gradwire launch: %s could not be started: %s\n", launch->hosts ? launch->ssh : launch->program, strerror(errno));
+        _exit(TOOL_FAILED);
+    }
+    if (rank > 0)
+        close(ends[1]);
+    if (pid < 0) {
+        if (rank > 0)
+            close(ends[0]);
+        return tool_fail("rank %u could not be started: %s", rank, strerror(errno));
+    }
+    worker->pid = pid;
+    worker->output = ends[0];
+    return TOOL_DONE;
+}
+
+/* ---- seeing them to their end -------------------------------------------------------------------------- */
+
+static void say_line(struct worker *worker, uint32_t rank)
+{
+    fprintf(stderr, "[rank %u] %.*s\n", rank, (int)worker->n_line, worker->line);
+    worker->n_line = 0;
+}
+
+/* Shows whole lines of what a worker said. */
+static void listen_to(struct worker *worker, uint32_t rank)
+{
+    char bytes[4096];
+    ssize_t n = read(worker->output, bytes, sizeof bytes);
+    if (n < 0 && errno == EINTR)
+        return;
+    for (ssize_t i = 0; i < n; i++) {
+        if (bytes[i] == '\n' || worker->n_line == sizeof worker->line)
+            say_line(worker, rank);
+        if (bytes[i] != '\n')
+            worker->line[worker->n_line++] = bytes[i];
+    }
+    if (n > 0)
+        return;
+    if (worker->n_line)
+        say_line(worker, rank);
+    close(worker->output);
+    worker->output = -1;
+}
+
+static void signal_all(const struct launch *launch, int number)
+{
+    for (uint32_t r = 0; r < launch->n; r++)
+        if (launch->workers[r].pid > 0)
+            kill(launch->workers[r].pid, number);
+}
+
+static uint32_t count_living(const struct launch *launch)
+{
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < launch->n; r++)
+        n += launch->workers[r].pid > 0;
+    return n;
+}
+
+/* Takes note of workers that ended; *failure is the exit status of the first that failed. */
+static void reap(struct launch *launch, int *failure)
+{
+    for (uint32_t r = 0; r < launch->n; r++) {
+        struct worker *worker = &launch->workers[r];
+        int how;
+        if (worker->pid <= 0 || waitpid(worker->pid, &how, WNOHANG) != worker->pid)
+            continue;
+        worker->pid = 0;
+        if (WIFSIGNALED(how))
+            tool_note("rank %u was ended by signal %d (%s)", r, WTERMSIG(how), strsignal(WTERMSIG(how)));
+        int status = WIFEXITED(how) ? WEXITSTATUS(how) : TOOL_FAILED;
+        if (status != TOOL_DONE && *failure == TOOL_DONE)
+            *failure = status;
+    }
+}
+
+static int wait_for_all(struct launch *launch, int failure)
+{
+    struct pollfd *polls = calloc(launch->n, sizeof *polls);
+    double failed_at = 0;
+    int told = 0; /* the last signal that the others got because of it */
+    while (polls && count_living(launch) > 0) {
+        for (uint32_t r = 0; r < launch->n; r++)
+            polls[r] = (struct pollfd){.fd = launch->workers[r].output, .events = POLLIN};
+        poll(polls, launch->n, 100);
+        for (uint32_t r = 0; r < launch->n; r++)
+            if (launch->workers[r].output >= 0 && polls[r].revents)
+                listen_to(&launch->workers[r], r);
+        if (interrupt_wanted) {
+            signal_all(launch, interrupt_wanted);
+            interrupt_wanted = 0;
+        }
+        reap(launch, &failure);
+        double now = gw_clock_seconds();
+        if (failure != TOOL_DONE && failed_at <= 0)
+            failed_at = now;
+        /* The others have been told through their links, and say what they know; these are for those that cannot. */
+        if (failed_at > 0 && told == 0 && now > failed_at + GRACE_SECONDS)
+            signal_all(launch, told = SIGTERM);
+        if (told == SIGTERM && now > failed_at + GRACE_SECONDS + TERM_SECONDS)
+            signal_all(launch, told = SIGKILL);
+    }
+    for (uint32_t r = 0; r < launch->n; r++) /* their last words */
+        while (launch->workers[r].output >= 0)
+            listen_to(&launch->workers[r], r);
+    free(polls);
+    return failure;
+}
+
+static int run(struct launch *launch)
+{
+    launch->workers = calloc(launch->n, sizeof *launch->workers);
+    if (!launch->workers)
+        return tool_fail("out of memory");
+    struct sigaction action = {.sa_handler = on_interrupt};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    int status = TOOL_DONE;
+    for (uint32_t r = 0; r < launch->n; r++)
+        launch->workers[r].output = -1;
+    for (uint32_t r = 0; r < launch->n && status == TOOL_DONE; r++)
+        status = start(launch, r);
+    if (status != TOOL_DONE)
+        signal_all(launch, SIGTERM);
+    return wait_for_all(launch, status);
+}
+
+/* ---- the command --------------------------------------------------------------------------------------- */
+
+/* The words of the workers' command line: the program, what was given, and --link tcp where it says no link. */
+static int command_of(struct launch *launch, int n_words, char **words)
+{
+    static char option[] = "--link", link[] = "tcp";
+    bool says_link = false;
+    launch->words = calloc((size_t)n_words + 4, sizeof *launch->words);
+    if (!launch->words)
+        return tool_fail("out of memory");
+    launch->words[launch->n_words++] = launch->program;
+    for (int i = 0; i < n_words; i++) {
+        says_link |= strcmp(words[i], "--link") == 0 || strncmp(words[i], "--link=", 7) == 0;
+        launch->words[launch->n_words++] = words[i];
+    }
+    if (!says_link) {
+        launch->words[launch->n_words++] = option;
+        launch->words[launch->n_words++] = link;
+    }
+    return TOOL_DONE;
+}
+
+static int prepare(struct launch *launch, uint32_t n, const char *hosts, uint32_t port)
+{
+    int status = TOOL_DONE;
+    if (hosts && (status = read_hosts(hosts, launch)) != TOOL_DONE)
+        return status;
+    uint32_t slots = 0;
+    for (uint32_t h = 0; h < launch->n_hosts; h++)
+        slots += launch->hosts[h].slots;
+    launch->n = n ? n : slots;
+    if (launch->n == 0)
+        return tool_wrong_use("how many workers? -n N says it, or --hosts FILE");
+    if (hosts && launch->n > slots)
+        return tool_wrong_use("-n is %u, and %s has room for %u workers; a line \"HOST 4\" has room for 4", launch->n, hosts, slots);
+    snprintf(launch->address, sizeof launch->address, "%s", hosts ? launch->hosts[0].name : "127.0.0.1");
+    snprintf(launch->port, sizeof launch->port, "%u", port ? port : 29500);
+    if (!hosts && !port && (status = free_port(launch->port, sizeof launch->port)) != TOOL_DONE)
+        return status;
+    ssize_t n_program = readlink("/proc/self/exe", launch->program, sizeof launch->program - 1);
+    if (n_program < 0 || !getcwd(launch->folder, sizeof launch->folder))
+        return tool_fail("this program's own path is not known: %s", strerror(errno));
+    launch->program[n_program] = 0;
+    return TOOL_DONE;
+}
+
+int gw_cmd_launch(int argc, char **argv)
+{
+    struct launch launch = {.ssh = "ssh -o BatchMode=yes"};
+    const char *hosts = NULL;
+    uint32_t n = 0, port = 0;
+    const tool_option options[] = {
+        {"-n", "N", "workers (default: as many as the hosts have room for)", TOOL_U32, &n, 1, GW_MAX_WORKERS},
+        {"--hosts", "FILE", "machines, a line \"HOST [workers]\" each; the first has rank 0 (default: all on this one)", TOOL_TEXT, &hosts, 0, 0},
+        {"--port", "P", "where rank 0 listens (default 29500, without hosts a free one)", TOOL_U32, &port, 1, 65535},
+        {"--ssh", "COMMAND", "starts a command line on a host: COMMAND HOST LINE (default: ssh -o BatchMode=yes)", TOOL_TEXT, &launch.ssh, 0, 0},
+    };
+    const tool_usage usage = {
+        .synopsis = "launch -n N [--hosts FILE] -- COMMAND [options]",
+        .about = "Starts the workers of a tcp run and sees them to their end: gives each its rank, their number and the place where\n"
+                 "they meet (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT), and --link tcp where COMMAND names no link. Rank 0 speaks\n"
+                 "for itself, lines of the others begin with their rank. Where one fails the others end too. On other machines the\n"
+                 "program is expected at the same path, and started in the same folder; without --keys, training across machines\n"
+                 "needs --insecure.",
+        .example = "gradwire launch -n 4 -- train --net lenet --data digits --codec ternary --epochs 1",
+        .options = options,
+        .n_options = sizeof options / sizeof *options,
+        .min_args = 1,
+        .max_args = -1,
+        .args = "a command, after --",
+    };
+    int status = tool_parse(&usage, &argc, argv);
+    if (status != TOOL_PARSED)
+        return status;
+    status = prepare(&launch, n, hosts, port);
+    if (status == TOOL_DONE)
+        status = command_of(&launch, argc - 1, argv + 1);
+    if (status == TOOL_DONE)
+        status = run(&launch);
+    free(launch.workers);
+    free(launch.words);
+    free(launch.hosts);
+    return status;
+}
