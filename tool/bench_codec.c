@@ -1,13 +1,13 @@
 /* gradwire bench codec: how long encode, decode and reduce take, beside memcpy of the same floats in the same run.
  *
- * The gradient is Gaussian, one element in a thousand 50 times larger. Worker w's gradient is the same sequence read 1024*w
+ * The gradient is drawn (bench_gradient.h). Worker w's gradient is the same sequence read 1024*w
  * elements further on, so that W workers need the memory of one. Every operation is run once to touch its buffers, then
  * R times, each run after one memcpy; medians are reported. memcpy runs on one thread whatever --threads says. Codecs that keep
  * a state (topk) have been through some steps before, and every timed one begins where those ended: with a residual, and with a
  * threshold that the last of them took, which is reused where refresh is above 1. */
-#include "tool.h"
 #include "base/clock.h"
-#include "base/philox.h"
+#include "bench_gradient.h"
+#include "tool.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,11 +15,7 @@
 #include <unistd.h>
 
 #define WORKER_STRIDE 1024u /* elements between two workers' gradients */
-#define SIGMA 1e-3          /* standard deviation of the ordinary elements */
-#define OUTLIER 50.0f
 #define SETTLING_STEPS 16u
-#define OUTLIER_BLOCK 1000u /* one outlier in so many elements */
-#define STREAM 31u          /* the trainer's purposes are 64..95; the benchmark draws from the last one */
 
 /* Without --codec. The explicit codes run without entropy stage and name their pull code, to show each by itself. */
 static const char *const default_specs[] = {
@@ -70,51 +66,6 @@ typedef struct subject {
 static const float *gradient_of(const bench *b, uint32_t worker)
 {
     return b->gradients + (uint64_t)worker * WORKER_STRIDE;
-}
-
-/* Four standard normal numbers from one block of random words (Box and Muller). */
-static void gaussians(uint64_t block, float out[4])
-{
-    uint32_t counter[4], words[4];
-    gw_philox_counter(counter, (uint32_t)block, (uint32_t)(block >> 32), GW_PURPOSE_TRAINER + STREAM, 0, 0);
-    gw_philox(counter, 0, words);
-    for (int i = 0; i < 4; i += 2) {
-        float radius = sqrtf(-2.0f * logf(((float)(words[i] >> 8) + 0.5f) * 0x1p-24f));
-        float angle = (float)words[i + 1] * (float)(2.0 * 3.14159265358979323846 * 0x1p-32);
-        out[i] = radius * cosf(angle) * (float)SIGMA;
-        out[i + 1] = radius * sinf(angle) * (float)SIGMA;
-    }
-}
-
-static void draw_gradients(bench *b)
-{
-    uint64_t n = b->n_elems + (uint64_t)WORKER_STRIDE * (b->workers - 1);
-    float four[4] = {0};
-    for (uint64_t i = 0; i < n; i++) {
-        if (i % 4 == 0)
-            gaussians(i / 4, four);
-        b->gradients[i] = four[i % 4];
-    }
-    for (uint64_t first = 0; first < n; first += OUTLIER_BLOCK) {
-        uint32_t counter[4], words[4];
-        gw_philox_counter(counter, (uint32_t)(first / OUTLIER_BLOCK), 0, GW_PURPOSE_TRAINER + STREAM, 0, 1);
-        gw_philox(counter, 0, words);
-        uint64_t i = first + words[0] % OUTLIER_BLOCK;
-        if (i < n)
-            b->gradients[i] *= OUTLIER;
-    }
-}
-
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, size_t n)
-{
-    qsort(values, n, sizeof *values, compare_doubles);
-    return n % 2 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
 }
 
 static void progress(const bench *b, const char *spec, const char *operation)
@@ -181,7 +132,7 @@ static int time_operation(bench *b, subject *s, gw_status (*operation)(bench *, 
         status = operation(b, s);
         samples[run] = gw_clock_seconds() - start;
     }
-    *seconds = median(samples, b->runs);
+    *seconds = bench_median(samples, b->runs);
     free(samples);
     return status < 0 ? tool_fail_status(status, s->spec) : 0;
 }
@@ -330,7 +281,7 @@ static void destroy_subject(const bench *b, subject *s)
 
 static int report(bench *b, bool json)
 {
-    double copy = median(b->copy_seconds, b->n_copies);
+    double copy = bench_median(b->copy_seconds, b->n_copies);
     size_t i;
     json_t *row;
     json_array_foreach (b->results, i, row) {
@@ -379,7 +330,7 @@ static int prepare(bench *b)
         return TOOL_FAILED;
     if (b->tty)
         fprintf(stderr, "drawing %llu elements", (unsigned long long)b->n_elems);
-    draw_gradients(b);
+    bench_draw_gradient(b->gradients, 0, b->n_elems + (uint64_t)WORKER_STRIDE * (b->workers - 1));
     memcpy(b->copy, b->gradients, b->n_elems * sizeof(float));
     return 0;
 }

@@ -1,0 +1,434 @@
+/* gradwire bench exchange: how long all members together take to average one step's gradients, over any link.
+ *
+ * Each rank's gradient is drawn (bench_gradient.h), another part of the sequence for each, or read from files that a training run
+ * saved. A run: all members wait for each other; then every tensor is handed over, last layer first, as backward would, and
+ * the averages are waited for. Its time is that of the slowest member; the first runs warm up and do not count. */
+#include "base/clock.h"
+#include "bench_gradient.h"
+#include "checkpoint.h"
+#include "members.h"
+#include "tool.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum { WARM_UP = 2 };
+
+static const char *const default_specs[] = {"none", "bf16", "ternary", "gspar:density=0.01", "topk:ratio=0.01"};
+
+/* Elements of every tensor, weights and biases, first layer first. */
+static const uint64_t alexnet[] = {34848, 96, 307200, 256, 884736, 384, 663552, 384, 442368, 256,
+                                   37748736, 4096, 16777216, 4096, 4096000, 1000};
+static const uint64_t vgg16[] = {1728, 64, 36864, 64, 73728, 128, 147456, 128, 294912, 256, 589824, 256, 589824, 256, 1179648, 512, 2359296,
+                                 512, 2359296, 512, 2359296, 512, 2359296, 512, 2359296, 512, 5120, 10};
+static const struct shape {
+    const char *name;
+    const uint64_t *n_elems;
+    uint32_t n_tensors;
+} shapes[] = {
+    {"alexnet", alexnet, sizeof alexnet / sizeof *alexnet},
+    {"vgg16", vgg16, sizeof vgg16 / sizeof *vgg16},
+};
+
+/* What a member tells rank 0 of a run. */
+struct report {
+    double seconds, encode_seconds;
+    uint64_t bytes_up, bytes_down, hash;
+};
+
+struct bench {
+    struct gw_members members;
+    gw_context *context;
+    uint32_t runs, timeout_ms;
+    tool_texts specs;
+    const char *net, *saved;
+    uint64_t n_elems; /* of one tensor where no net is named */
+    gw_tensor tensors[GW_MAX_TENSORS];
+    uint64_t offsets[GW_MAX_TENSORS];
+    uint32_t n_tensors;
+    uint64_t total;
+    gw_codec *codecs[TOOL_MAX_TEXTS];
+    gw_link *links; /* an exchange's for each codec, and one on which members wait for each other */
+    bool terminal;
+    json_t *results; /* rank 0's */
+};
+
+struct member {
+    struct bench *bench;
+    uint32_t index, rank;
+    pthread_t thread;
+    bool started;
+    float *gradient, *work; /* as drawn, and what the exchange gets */
+    gw_status status;
+    char why[1024];
+};
+
+static gw_link link_of(const struct bench *b, size_t k, uint32_t index)
+{
+    return b->links[k * b->members.count + index];
+}
+
+/* ---- members wait for each other ----------------------------------------------------------------------- */
+
+static gw_status send_report(const struct bench *b, gw_link link, uint32_t to, const struct report *report)
+{
+    void *bytes = gw_message_alloc(b->context, sizeof *report);
+    if (!bytes)
+        return GW_ERR_MEMORY;
+    memcpy(bytes, report, sizeof *report);
+    return link.ops->send(link.self, to, bytes, sizeof *report, b->timeout_ms);
+}
+
+static gw_status take_report(const struct bench *b, gw_link link, struct report *report)
+{
+    gw_message message;
+    gw_status status = link.ops->recv(link.self, b->timeout_ms, &message);
+    if (status < 0)
+        return status;
+    if (message.n_bytes == sizeof *report)
+        memcpy(report, message.bytes, sizeof *report);
+    gw_message_free(message.bytes);
+    return GW_OK;
+}
+
+/* Nobody returns before all have come. *sum is of all members: the largest time, the bytes added up, and rank 0's hash, or 0 where
+ * another's differs. */
+static gw_status meet(const struct member *m, const struct report *own, struct report *sum)
+{
+    const struct bench *b = m->bench;
+    gw_link link = link_of(b, b->specs.n, m->index);
+    gw_status status = GW_OK;
+    struct report other;
+    *sum = *own;
+    if (m->rank > 0)
+        status = send_report(b, link, 0, own);
+    for (uint32_t r = 1; m->rank == 0 && r < link.size && status >= 0; r++) {
+        if ((status = take_report(b, link, &other)) < 0)
+            break;
+        sum->seconds = other.seconds > sum->seconds ? other.seconds : sum->seconds;
+        sum->encode_seconds = other.encode_seconds > sum->encode_seconds ? other.encode_seconds : sum->encode_seconds;
+        sum->bytes_up += other.bytes_up;
+        sum->bytes_down += other.bytes_down;
+        sum->hash = other.hash == sum->hash ? sum->hash : 0;
+    }
+    for (uint32_t r = 1; m->rank == 0 && r < link.size && status >= 0; r++)
+        status = send_report(b, link, r, sum);
+    if (m->rank > 0 && status >= 0)
+        status = take_report(b, link, sum);
+    return status;
+}
+
+/* ---- a member ------------------------------------------------------------------------------------------ */
+
+static gw_status one_run(struct member *m, gw_exchange *exchange, uint32_t step, struct report *report)
+{
+    struct bench *b = m->bench;
+    struct report nothing = {0}, unused;
+    gw_step_result result;
+    memcpy(m->work, m->gradient, b->total * sizeof *m->work);
+    gw_status status = meet(m, &nothing, &unused);
+    double begin = gw_clock_seconds();
+    if (status >= 0)
+        status = gw_exchange_begin(exchange, step);
+    for (uint32_t t = b->n_tensors; t-- > 0 && status >= 0;)
+        status = gw_exchange_submit(exchange, t, m->work + b->offsets[t]);
+    if (status >= 0)
+        status = gw_exchange_wait(exchange, &result);
+    if (status < 0)
+        return status;
+    struct report own = {.seconds = gw_clock_seconds() - begin, .encode_seconds = result.encode_seconds, .bytes_up = result.bytes_up,
+                         .bytes_down = result.bytes_down, .hash = XXH3_64bits(m->work, b->total * sizeof *m->work)};
+    return meet(m, &own, report);
+}
+
+static void note_result(struct bench *b, size_t spec, double *seconds, double *encode, const struct report *last)
+{
+    char hash[17];
+    double least = seconds[0], most = seconds[0];
+    for (uint32_t i = 1; i < b->runs; i++) {
+        least = seconds[i] < least ? seconds[i] : least;
+        most = seconds[i] > most ? seconds[i] : most;
+    }
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)last->hash);
+    json_array_append_new(b->results,
+                          json_pack("{s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:s, s:b}", "codec", b->specs.items[spec], "seconds",
+                                    bench_median(seconds, b->runs), "seconds_min", least, "seconds_max", most, "codec_seconds",
+                                    bench_median(encode, b->runs), "bytes_up", (json_int_t)last->bytes_up, "bytes_down",
+                                    (json_int_t)last->bytes_down, "dense_bytes",
+                                    (json_int_t)(4 * b->total * (b->members.size - 1)), "average_hash", hash, "averages_identical",
+                                    last->hash != 0));
+}
+
+static gw_status measure(struct member *m, size_t spec)
+{
+    struct bench *b = m->bench;
+    gw_exchange_options options = {.struct_bytes = sizeof options, .codec = b->codecs[spec], .tensors = b->tensors,
+                                   .n_tensors = b->n_tensors, .link = link_of(b, spec, m->index), .seed = 1,
+                                   .timeout_ms = b->timeout_ms};
+    gw_exchange *exchange;
+    double *seconds = calloc(2 * (size_t)b->runs, sizeof *seconds);
+    if (!seconds)
+        return GW_ERR_MEMORY;
+    gw_status status = gw_exchange_create(b->context, &options, &exchange);
+    if (status >= 0) {
+        struct report report;
+        for (uint32_t i = 0; i < WARM_UP + b->runs && status >= 0; i++) {
+            if (m->rank == 0 && b->terminal)
+                fprintf(stderr, "\r\033[K%zu of %zu: %s, run %u of %u", spec + 1, b->specs.n, b->specs.items[spec], i + 1, WARM_UP + b->runs);
+            status = one_run(m, exchange, i, &report);
+            if (i >= WARM_UP)
+                seconds[i - WARM_UP] = report.seconds, seconds[b->runs + i - WARM_UP] = report.encode_seconds;
+        }
+        if (status >= 0 && m->rank == 0)
+            note_result(b, spec, seconds, seconds + b->runs, &report);
+        gw_exchange_destroy(exchange);
+    }
+    free(seconds);
+    return status;
+}
+
+static gw_status get_gradient(struct member *m)
+{
+    struct bench *b = m->bench;
+    m->gradient = calloc(b->total, sizeof *m->gradient);
+    m->work = calloc(b->total, sizeof *m->work);
+    if (!m->gradient || !m->work)
+        return GW_ERR_MEMORY;
+    if (!b->saved) {
+        bench_draw_gradient(m->gradient, m->rank * b->total, b->total);
+        return GW_OK;
+    }
+    char path[4200];
+    struct gw_checkpoint *c = calloc(1, sizeof *c);
+    if (!c)
+        return GW_ERR_MEMORY;
+    snprintf(path, sizeof path, "%s.rank-%u.gwp", b->saved, m->rank);
+    gw_status status = gw_checkpoint_read(path, c);
+    if (status >= 0 && (c->network.n_tensors != b->n_tensors || c->network.n_params != b->total))
+        status = gw_fail(GW_ERR_SYSTEM, "%s holds the gradient of another network than rank 0's", path);
+    for (uint32_t t = 0; status >= 0 && t < b->n_tensors; t++)
+        memcpy(m->gradient + b->offsets[t], c->params + c->network.tensors[t].offset, b->tensors[t].n_elems * sizeof(float));
+    gw_checkpoint_free(c);
+    free(c);
+    return status;
+}
+
+static void *member_main(void *user)
+{
+    struct member *m = user;
+    struct bench *b = m->bench;
+    m->status = get_gradient(m);
+    for (size_t k = 0; k < b->specs.n && m->status >= 0; k++)
+        m->status = measure(m, k);
+    if (m->status >= 0)
+        return NULL;
+    snprintf(m->why, sizeof m->why, "%s", *gw_last_error() ? gw_last_error() : gw_status_text(m->status));
+    for (size_t k = 0; k <= b->specs.n; k++) {
+        gw_link link = link_of(b, k, m->index);
+        link.ops->fail(link.self, m->status, m->why);
+    }
+    return NULL;
+}
+
+/* ---- the command --------------------------------------------------------------------------------------- */
+
+static gw_status saved_shape(struct bench *b)
+{
+    char path[4200];
+    struct gw_checkpoint *c = calloc(1, sizeof *c);
+    if (!c)
+        return GW_ERR_MEMORY;
+    snprintf(path, sizeof path, "%s.rank-%u.gwp", b->saved, b->members.first);
+    gw_status status = gw_checkpoint_read(path, c);
+    for (uint32_t t = 0; status >= 0 && t < c->network.n_tensors; t++)
+        b->tensors[b->n_tensors++].n_elems = c->network.tensors[t].n_elems;
+    gw_checkpoint_free(c);
+    free(c);
+    return status;
+}
+
+static gw_status choose_shape(struct bench *b)
+{
+    const struct shape one = {"", &b->n_elems, 1}, *shape = b->net ? NULL : &one;
+    for (size_t i = 0; b->net && i < sizeof shapes / sizeof *shapes; i++)
+        if (strcmp(b->net, shapes[i].name) == 0)
+            shape = &shapes[i];
+    if (!shape)
+        return gw_fail(GW_ERR_ARGUMENT, "the gradients of \"%s\" are not known; known are alexnet and vgg16", b->net);
+    if (b->saved) {
+        gw_status status = saved_shape(b);
+        if (status < 0)
+            return status;
+    }
+    for (uint32_t t = 0; !b->saved && t < shape->n_tensors; t++)
+        b->tensors[b->n_tensors++].n_elems = shape->n_elems[t];
+    for (uint32_t t = 0; t < b->n_tensors; t++) {
+        b->tensors[t].id = t;
+        b->tensors[t].last_layer = t + 2 >= b->n_tensors;
+        b->offsets[t] = b->total;
+        b->total += b->tensors[t].n_elems;
+    }
+    return GW_OK;
+}
+
+static gw_status parse_codecs(struct bench *b)
+{
+    for (size_t k = 0; k < b->specs.n; k++) {
+        gw_status status = gw_codec_parse(b->context, b->specs.items[k], &b->codecs[k]);
+        if (status < 0)
+            return status;
+    }
+    return GW_OK;
+}
+
+static gw_status run_members(struct bench *b)
+{
+    struct member *members = calloc(b->members.count, sizeof *members);
+    gw_status status = members ? GW_OK : GW_ERR_MEMORY;
+    for (uint32_t i = 0; members && i < b->members.count; i++) {
+        members[i] = (struct member){.bench = b, .index = i, .rank = b->members.first + i};
+        members[i].started = pthread_create(&members[i].thread, NULL, member_main, &members[i]) == 0;
+        if (!members[i].started)
+            status = gw_fail(GW_ERR_SYSTEM, "the thread of rank %u could not be started", members[i].rank);
+        for (size_t k = 0; !members[i].started && k <= b->specs.n; k++)
+            link_of(b, k, i).ops->fail(link_of(b, k, i).self, status, gw_last_error());
+    }
+    for (uint32_t i = 0; members && i < b->members.count; i++) {
+        struct member *m = &members[i];
+        if (m->started)
+            pthread_join(m->thread, NULL);
+        /* The first error that is not merely word of another's. */
+        if (m->status < 0 && (status >= 0 || status == GW_ERR_PEER))
+            status = gw_fail(m->status, "%s", m->why);
+        free(m->gradient);
+        free(m->work);
+    }
+    free(members);
+    return status;
+}
+
+static int print_report(const struct bench *b, bool json)
+{
+    static const char *const kinds[] = {"local", "mpi", "tcp"};
+    json_t *root = json_pack("{s:s, s:I, s:s, s:I, s:I, s:I, s:O}", "link", kinds[b->members.kind], "workers", (json_int_t)b->members.size,
+                             "cpu", gw_cpu_level(), "tensors", (json_int_t)b->n_tensors, "elements", (json_int_t)b->total, "runs",
+                             (json_int_t)b->runs, "results", b->results);
+    size_t i;
+    json_t *row;
+    double plain = 0;
+    tool_note("%u members, link %s, %u tensors, %.3g M elements, medians of %u", b->members.size, kinds[b->members.kind], b->n_tensors,
+              1e-6 * (double)b->total, b->runs);
+    tool_note("%-28s %10s %10s %10s %12s %12s %10s", "codec", "ms", "least", "codec ms", "up, MB", "down, MB", "x none");
+    json_array_foreach (b->results, i, row) {
+        double seconds = json_real_value(json_object_get(row, "seconds"));
+        if (strcmp(json_string_value(json_object_get(row, "codec")), "none") == 0)
+            plain = seconds;
+        char times[32] = "";
+        if (plain > 0)
+            snprintf(times, sizeof times, "%.2f", plain / seconds);
+        tool_note("%-28s %10.2f %10.2f %10.2f %12.3f %12.3f %10s", json_string_value(json_object_get(row, "codec")), 1e3 * seconds,
+                  1e3 * json_real_value(json_object_get(row, "seconds_min")), 1e3 * json_real_value(json_object_get(row, "codec_seconds")),
+                  1e-6 * (double)json_integer_value(json_object_get(row, "bytes_up")),
+                  1e-6 * (double)json_integer_value(json_object_get(row, "bytes_down")), times);
+        if (!json_is_true(json_object_get(row, "averages_identical"))) {
+            json_decref(root);
+            return tool_fail("the members' averages differ; this is a bug, please report it");
+        }
+    }
+    if (json)
+        return tool_print_json(root);
+    json_decref(root);
+    return TOOL_DONE;
+}
+
+static int run(struct bench *b, uint32_t threads, bool json)
+{
+    gw_context_options options = {.struct_bytes = sizeof options, .n_threads = threads};
+    b->results = json_array();
+    b->links = calloc((b->specs.n + 1) * b->members.count, sizeof *b->links);
+    gw_status status = b->links && b->results ? gw_context_create(&options, &b->context) : GW_ERR_MEMORY;
+    if (status >= 0)
+        status = choose_shape(b);
+    if (status >= 0)
+        status = parse_codecs(b);
+    if (status >= 0)
+        status = gw_members_connect(&b->members, b->context, (uint32_t)b->specs.n + 1, b->links);
+    if (status >= 0) {
+        status = run_members(b);
+        char why[1024];
+        snprintf(why, sizeof why, "%s", gw_last_error());
+        for (size_t i = 0; i < (b->specs.n + 1) * b->members.count; i++)
+            b->links[i].ops->destroy(b->links[i].self);
+        if (status < 0)
+            gw_fail(status, "%s", why);
+    }
+    if (b->terminal)
+        fprintf(stderr, "\r\033[K");
+    int exit_status = status == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error())
+                      : status < 0              ? tool_fail_status(status, NULL)
+                      : b->members.first == 0   ? print_report(b, json)
+                                                : TOOL_DONE;
+    for (size_t k = 0; k < b->specs.n; k++)
+        gw_codec_destroy(b->codecs[k]);
+    gw_context_destroy(b->context);
+    free(b->links);
+    json_decref(b->results);
+    return exit_status;
+}
+
+int tool_bench_exchange(int argc, char **argv)
+{
+    static struct bench b = {.runs = 7, .n_elems = 16 << 20};
+    struct gw_members_options who = {.link = "local", .rank = GW_MEMBERS_NO_RANK};
+    uint32_t threads = 1, timeout_s = 120;
+    bool json = false;
+    const tool_option options[] = {
+        {"--codec", "SPEC", "measure this codec; may be given several times (default: one of each kind)", TOOL_TEXTS, &b.specs, 0, 0},
+        {"--net", "NET", "gradients of the sizes of alexnet (61 M) or vgg16 (CIFAR-10's, 15 M)", TOOL_TEXT, &b.net, 0, 0},
+        {"--elements", "N", "one tensor of so many elements (default 16Mi)", TOOL_U64, &b.n_elems, 1, GW_MAX_ELEMENTS},
+        {"--gradients", "NAME", "gradients that train --save-gradients wrote: rank R reads NAME.rank-R.gwp", TOOL_TEXT, &b.saved, 0, 0},
+        {"--runs", "R", "runs, of which the median counts (default 7)", TOOL_U32, &b.runs, 1, 10000},
+        {"--threads", "T", "codec threads of each member's machine (default 1)", TOOL_U32, &threads, 1, 256},
+        {"--timeout", "S", "seconds a member may be silent (default 120)", TOOL_U32, &timeout_s, 1, 86400},
+        {"--workers", "N", "members (default 4; mpi and tcp know it from what started them)", TOOL_U32, &who.workers, 1, 1024},
+        {"--link", "local|mpi|tcp", "how they reach each other, as for train", TOOL_TEXT, &who.link, 0, 0},
+        {"--rank", "R", "tcp: which member this is", TOOL_U32, &who.rank, 0, 1023},
+        {"--rendezvous", "HOST:PORT", "tcp: where rank 0 listens and all meet", TOOL_TEXT, &who.rendezvous, 0, 0},
+        {"--advertise", "HOST", "tcp: where the others reach this member", TOOL_TEXT, &who.advertise, 0, 0},
+        {"--keys", "DIR", "tcp: encrypt, and let in only whose key is listed there", TOOL_TEXT, &who.keys, 0, 0},
+        {"--insecure", NULL, "tcp: without keys, let in anybody from other machines", TOOL_FLAG, &who.insecure, 0, 0},
+        {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
+    };
+    const tool_usage usage = {
+        .synopsis = "bench exchange [--codec SPEC]... [options]",
+        .about = "Times how long all members together take to average one step's gradients, codec and link included. The time of a\n"
+                 "run is that of the slowest member; bytes are what crosses between all members in one run.",
+        .example = "gradwire bench exchange --workers 4 --net vgg16\n"
+                   "  gradwire launch -n 4 -- bench exchange --net alexnet --codec none --codec ternary",
+        .options = options,
+        .n_options = sizeof options / sizeof *options,
+        .max_args = 0,
+        .args = "bench exchange takes no files",
+    };
+    tool_set_command("bench exchange");
+    int status = tool_parse(&usage, &argc, argv);
+    if (status != TOOL_PARSED)
+        return status;
+    if (b.specs.n == 0)
+        for (size_t i = 0; i < sizeof default_specs / sizeof *default_specs; i++)
+            b.specs.items[b.specs.n++] = default_specs[i];
+    if (strcmp(who.link, "local") == 0 && who.workers == 0)
+        who.workers = 4;
+    who.timeout_ms = b.timeout_ms = timeout_s * 1000;
+    gw_status begun = gw_members_begin(&who, &b.members);
+    b.terminal = isatty(STDERR_FILENO) && b.members.first == 0;
+    status = begun == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error())
+             : begun < 0              ? tool_fail_status(begun, NULL)
+                                      : run(&b, threads, json);
+    gw_members_end(&b.members, status != TOOL_DONE);
+    return status;
+}
