@@ -264,13 +264,14 @@ gw_status gw_control_await_start(struct gw_control *c, const char *options, uint
 {
     while (!c->start.bytes)
         GW_TRY(take(c, "beginning", 0, 0));
-    struct start s = {.n_options = UINT64_MAX};
+    struct start s;
     struct words w = {.at = (uint8_t *)c->start.bytes + HEAD};
-    if (c->start.n_bytes >= START_BYTES)
-        start_words(&w, &s);
+    if (c->start.n_bytes < START_BYTES)
+        return refuse(&c->start);
+    start_words(&w, &s);
     /* Each number is bounded before they are multiplied. */
     uint64_t most = c->start.n_bytes;
-    if (s.n_options > most || s.n_floats > most || s.n_states > GW_MAX_WORKERS || s.state_bytes > most || s.has_params > 1 ||
+    if (s.n_options > most - START_BYTES || s.n_states > GW_MAX_WORKERS || s.state_bytes > most || s.has_params > 1 ||
         s.has_momentum > 1 || s.has_ema > 1 || s.threads > 256)
         return refuse(&c->start);
     GW_TRY(compare_options(options, (const char *)w.at, s.n_options));
