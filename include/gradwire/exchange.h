@@ -31,10 +31,13 @@ typedef struct gw_exchange_options {
     const uint32_t *group_of;   /* group number of each tensor, copied; groups are 0..G-1 and none is empty; NULL: a
                                    group per tensor. A global codec's tensors all form one group whatever stands here. */
     gw_link link;               /* borrowed: the exchange never destroys it; link.rank and link.size say who this is. One
-                                   exchange at a time uses a link; another may follow once every member has destroyed this */
+                                   exchange at a time uses a link; another may follow once every member has waited for a step of
+                                   this and destroyed it */
     uint64_t seed;
     uint32_t timeout_ms;        /* how long a member that others wait for may be silent; 0: 60,000. Where it is waited for
                                    through another member it is named after twice this at the latest */
+    const char *identity;       /* lines "name = value" of the program's own (what it trains, on what) that must be the same on all
+                                   members; copied, 15,000 bytes at most; NULL: none */
 } gw_exchange_options;
 
 /* Bytes and seconds of one step on this member. Bytes count what crosses between members, this member's own share not;
@@ -69,7 +72,10 @@ typedef struct gw_tensor_traffic {
                                    factor of a codec that draws without bias */
 } gw_tensor_traffic;
 
-/* Starts the member's pipeline thread. Errors: GW_ERR_ARGUMENT, GW_ERR_MEMORY, GW_ERR_SYSTEM; of the latter two the other
+/* Starts the member's pipeline thread, and does not wait for the others. Members then tell each other what must be the same on all:
+ * codec, seed, tensors, groups, identity. Where something is not, the exchange ends: on a member that found it with GW_ERR_ARGUMENT
+ * and a sentence that gives both values, from the next call on; on the others with GW_ERR_PEER. No step is done before all members
+ * have been compared. Errors: GW_ERR_ARGUMENT, GW_ERR_MEMORY, GW_ERR_SYSTEM; of the latter two the other
  * members are told. */
 GW_API gw_status gw_exchange_create(gw_context *context, const gw_exchange_options *options, gw_exchange **out);
 

@@ -39,6 +39,8 @@ static void release(struct gw_exchange *ex)
     gw_layout_fini(ex);
     for (uint32_t t = 0; ex->tensors && t < ex->n_tensors; t++)
         gw_encoder_destroy(ex->tensors[t].encoder);
+    gw_free(ex->context, ex->have_hello);
+    gw_free(ex->context, ex->hello);
     gw_free(ex->context, ex->counting);
     gw_free(ex->context, ex->traffic);
     gw_free(ex->context, ex->to_encode.numbers);
@@ -72,7 +74,8 @@ static gw_status fill(struct gw_exchange *ex, const gw_exchange_options *o)
         tensor->n_elems = o->tensors[t].n_elems;
         tensor->n_shared = gw_encoder_shared_count(tensor->encoder);
     }
-    return gw_layout_init(ex, o->group_of);
+    GW_TRY(gw_layout_init(ex, o->group_of));
+    return gw_hello_init(ex, o);
 }
 
 /* Lock, condition and, last, the thread. */

@@ -14,6 +14,8 @@
  *     PUSH     worker to owner: a frame for each slice of the run, back to back
  *     PULL     owner to every worker: their averages, likewise
  *     WAKE     a member to itself: look at what was submitted (no body)
+ *     HELLO    a member to every other, before anything else: what must be the same on all, as lines "name = value". It has the
+ *              version of these messages at offset 2 (so it always will), and 0 in the fields after that
  * A group without shared numbers has no STATS and no SHARED. */
 #ifndef GW_EXCHANGE_MESSAGE_H
 #define GW_EXCHANGE_MESSAGE_H
@@ -22,15 +24,17 @@
 
 #include <stdbool.h>
 
-enum message_type { MESSAGE_STATS = 1, MESSAGE_SHARED, MESSAGE_PUSH, MESSAGE_PULL, MESSAGE_WAKE };
+enum message_type { MESSAGE_STATS = 1, MESSAGE_SHARED, MESSAGE_PUSH, MESSAGE_PULL, MESSAGE_WAKE, MESSAGE_HELLO };
 
+#define MESSAGE_VERSION 2
 #define MESSAGE_HEADER 16
+#define HELLO_MOST 16384 /* bytes of its lines, with a closing 0 */
 #define MESSAGE_BAD_BYTES (MESSAGE_HEADER + 8)
 #define MESSAGE_FLAG_BAD 1u
 
 struct message_header {
     uint8_t type, flags;
-    uint16_t nth_step;
+    uint16_t nth_step; /* HELLO: the version */
     uint32_t group;
     uint32_t run;
     uint32_t step;

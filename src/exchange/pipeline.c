@@ -96,25 +96,46 @@ static gw_status send_copy(struct gw_exchange *ex, uint32_t to, const void *byte
     return send_to(ex, to, copy, n_bytes);
 }
 
-/* Sends the same to every member. Where the link has no way of its own those after this one come first and it itself last, so that
- * not all members send to rank 0 at once. */
-static gw_status send_to_all(struct gw_exchange *ex, void *bytes, size_t n_bytes)
+/* Sends the same to every other member. Where the link has no way of its own those after this one come first, so that not all
+ * members send to rank 0 at once. */
+static gw_status send_to_others(struct gw_exchange *ex, void *bytes, size_t n_bytes)
 {
     if (!bytes)
         return GW_ERR_MEMORY;
     const gw_link *link = &ex->link;
     gw_status status = GW_OK;
-    if (link->ops->send_all && link->size > 1) {
-        status = send_copy(ex, link->rank, bytes, n_bytes);
-        if (status == GW_OK)
-            return link->ops->send_all(link->self, bytes, n_bytes, ex->timeout_ms);
-    }
-    for (uint32_t i = 1; i < link->size && status == GW_OK; i++)
+    if (link->ops->send_all && link->size > 1)
+        return link->ops->send_all(link->self, bytes, n_bytes, ex->timeout_ms);
+    for (uint32_t i = 1; i + 1 < link->size && status == GW_OK; i++)
         status = send_copy(ex, (link->rank + i) % link->size, bytes, n_bytes);
+    if (status == GW_OK && link->size > 1)
+        return send_to(ex, (link->rank + link->size - 1) % link->size, bytes, n_bytes);
+    gw_buffers_give(&ex->buffers, bytes);
+    return status;
+}
+
+static gw_status send_to_all(struct gw_exchange *ex, void *bytes, size_t n_bytes)
+{
+    if (!bytes)
+        return GW_ERR_MEMORY;
+    if (ex->link.size == 1)
+        return send_to(ex, ex->link.rank, bytes, n_bytes);
+    gw_status status = send_copy(ex, ex->link.rank, bytes, n_bytes);
     if (status == GW_OK)
-        return send_to(ex, link->rank, bytes, n_bytes);
+        return send_to_others(ex, bytes, n_bytes);
     gw_message_free(bytes);
     return status;
+}
+
+static gw_status send_hello(struct gw_exchange *ex)
+{
+    size_t length = strlen(ex->hello);
+    void *bytes = gw_buffers_take(&ex->buffers, MESSAGE_HEADER + length);
+    if (bytes) {
+        message_header_write(bytes, &(struct message_header){.type = MESSAGE_HELLO, .nth_step = MESSAGE_VERSION});
+        memcpy(message_body(bytes), ex->hello, length);
+    }
+    return send_to_others(ex, bytes, MESSAGE_HEADER + length);
 }
 
 gw_status gw_pipeline_wake(struct gw_exchange *ex, void *wake)
@@ -123,6 +144,12 @@ gw_status gw_pipeline_wake(struct gw_exchange *ex, void *wake)
 }
 
 /* ---- worker ------------------------------------------------------------------------------------------ */
+
+/* All groups are done; of members that sent nothing else the first message may still be under way. */
+static bool waits_for_hellos(const struct gw_exchange *ex)
+{
+    return ex->running && ex->n_done == ex->n_groups && ex->n_hellos + 1 < ex->link.size;
+}
 
 static void finish_step(struct gw_exchange *ex)
 {
@@ -147,7 +174,7 @@ static void finish_group(struct gw_exchange *ex, struct group *group)
     group->state = GROUP_DONE;
     verdict_add(&ex->verdict, group->verdict);
     ex->n_in_flight--;
-    if (++ex->n_done == ex->n_groups)
+    if (++ex->n_done == ex->n_groups && !waits_for_hellos(ex))
         finish_step(ex);
 }
 
@@ -341,6 +368,13 @@ static gw_status handle_shared(struct gw_exchange *ex, struct group *group, cons
                        "rank %u's shared numbers of group %u take %zu bytes, and must take %" PRIu64, message->from,
                        group->index, message->n_bytes, MESSAGE_HEADER + group->n_sent * sizeof(float));
     const float *shared = message_body(message->bytes);
+    for (uint64_t i = 0; i < group->n_sent; i++) {
+        float own = ex->global ? largest_of(group->numbers, group->n_shared) : group->numbers[i];
+        if (!(shared[i] >= own && shared[i] <= FLT_MAX))
+            return gw_fail(GW_ERR_FRAME_FIELD,
+                           "rank %u's shared numbers of group %u hold %g where this rank has %g; they are the largest of all",
+                           message->from, group->index, (double)shared[i], (double)own);
+    }
     if (ex->global) {
         for (uint64_t i = 0; i < group->n_shared; i++)
             group->numbers[i] = shared[0];
@@ -563,6 +597,15 @@ static gw_status handle(struct gw_exchange *ex, gw_message *message)
         return gw_fail(GW_ERR_FRAME_CUT, "rank %u sent a message of %zu bytes; the header alone takes %d", from,
                        message->n_bytes, MESSAGE_HEADER);
     struct message_header h = message_header_read(message->bytes);
+    if (h.type == MESSAGE_HELLO) {
+        bool waited = waits_for_hellos(ex);
+        GW_TRY(gw_hello_check(ex, message));
+        if (waited && !waits_for_hellos(ex))
+            finish_step(ex);
+        return GW_OK;
+    }
+    if (from != ex->link.rank && !ex->have_hello[from])
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message of type %u before it said what it is part of", from, h.type);
     bool of_run = h.type == MESSAGE_PUSH || h.type == MESSAGE_PULL;
     if (h.type < MESSAGE_STATS || h.type > MESSAGE_PULL || h.flags > MESSAGE_FLAG_BAD || h.group >= ex->n_groups ||
         h.run >= (of_run ? ex->groups[h.group].n_runs : 1))
@@ -626,14 +669,15 @@ static gw_status turn(struct gw_exchange *ex, bool *stop)
     bool waited = false; /* one deadline has passed in silence */
     for (;;) {
         bool busy = queue_has(&ex->to_measure) || queue_has(&ex->to_encode);
-        uint32_t timeout_ms = busy ? 0 : ex->n_in_flight ? ex->timeout_ms : IDLE_MS;
+        bool waits = ex->n_in_flight || waits_for_hellos(ex);
+        uint32_t timeout_ms = busy ? 0 : waits ? ex->timeout_ms : IDLE_MS;
         status = ex->link.ops->recv(ex->link.self, timeout_ms, &message);
         if (status != GW_ERR_TIMEOUT)
             break;
         if (busy)
             return work(ex);
         /* Nothing is due. A wake that went astray (two exchanges on one link) must not leave the caller waiting for ever. */
-        if (!ex->n_in_flight)
+        if (!waits)
             return look(ex, NULL, stop);
         /* A member that owes something itself is named at the first deadline. One that may be waiting for another in turn
          * gets a second one, in which whoever waits for the silent member directly will have told us its name. */
@@ -669,9 +713,9 @@ static void end_with(struct gw_exchange *ex, gw_status status)
 void *gw_pipeline_main(void *exchange)
 {
     struct gw_exchange *ex = exchange;
-    gw_status status = GW_OK;
     bool stop = false;
     gw_float_enter(); /* this thread is the library's own: nothing to put back */
+    gw_status status = send_hello(ex);
     while (status == GW_OK && !stop)
         status = turn(ex, &stop);
     if (status < 0)

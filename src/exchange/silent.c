@@ -58,6 +58,15 @@ static bool owes_pushes(const struct gw_exchange *ex, const struct group *group,
 
 bool gw_silent_members(const struct gw_exchange *ex, bool any)
 {
+    struct names strangers = {.n = 0};
+    for (uint32_t r = 0; r < ex->link.size; r++)
+        if (r != ex->link.rank && !ex->have_hello[r])
+            names_add(&strangers, r);
+    if (strangers.n > 0) {
+        gw_fail(GW_ERR_TIMEOUT, "nothing has come from %s yet, and this rank has waited for %u ms", names_text(&strangers),
+                ex->timeout_ms);
+        return true;
+    }
     for (uint32_t g = 0; g < ex->n_groups; g++) { /* what a member owes by itself */
         const struct group *group = &ex->groups[g];
         struct names names = {.n = 0};

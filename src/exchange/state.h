@@ -92,6 +92,7 @@ struct gw_exchange {
     struct tensor *tensors;
     struct group *groups;
     struct gw_slice *slices;
+    char *hello;          /* what must be the same on all members: lines of text */
     uint64_t dense_bytes; /* float32 of all slices that others own */
     pthread_t thread;
 
@@ -124,6 +125,8 @@ struct gw_exchange {
     bool running;     /* the step is not done */
     bool others_know; /* the error that ends the pipeline is no news to them */
     bool account;
+    bool *have_hello; /* of each rank */
+    uint32_t n_hellos;
     uint32_t n_in_flight; /* groups that wait for other members */
     uint32_t n_done;
     struct gw_buffers buffers;
@@ -144,6 +147,10 @@ gw_status gw_exchange_create_cut(gw_context *context, const gw_exchange_options 
  * What it has taken so far is freed by gw_layout_fini, after an error too. */
 gw_status gw_layout_init(struct gw_exchange *exchange, const uint32_t *group_of);
 void gw_layout_fini(struct gw_exchange *exchange);
+
+/* Puts together what this member says first (exchange/hello.c), and checks what another said; the groups stand. */
+gw_status gw_hello_init(struct gw_exchange *exchange, const gw_exchange_options *options);
+gw_status gw_hello_check(struct gw_exchange *exchange, const gw_message *message);
 
 /* The pipeline thread: runs until told to stop, or until an error, which it leaves in the exchange and tells the other members. */
 void *gw_pipeline_main(void *exchange);
