@@ -381,8 +381,9 @@ void gw_tcp_endpoint_shut(struct gw_tcp_endpoint *me)
         zmq_msg_close(&me->fail.frame);
     }
     while (atomic_load(&me->n_outstanding) > 0 && gw_clock_seconds() < end && me->in_events && me->out_events) {
-        zmq_pollitem_t items[] = {{me->in, 0, ZMQ_POLLIN, 0}, {me->out_events, 0, ZMQ_POLLIN, 0}};
-        zmq_poll(items, 2, 1);
+        /* Nothing comes to `out`, but what is dropped is freed only when ZeroMQ gets to work on it. */
+        zmq_pollitem_t items[] = {{me->in, 0, ZMQ_POLLIN, 0}, {me->out, 0, ZMQ_POLLIN, 0}, {me->out_events, 0, ZMQ_POLLIN, 0}};
+        zmq_poll(items, 3, 1);
         gw_tcp_discard(me);
     }
     /* ZeroMQ is done with all frames, but the last bytes may stand in its own buffers. */
