@@ -1,4 +1,4 @@
-/* Runs every file of a folder through all three entries. Usage: fuzz_corpus FOLDER */
+/* Runs every file of a folder through all entries. Usage: fuzz_corpus FOLDER */
 #include "entries.h"
 
 #include <dirent.h>
@@ -29,6 +29,7 @@ int main(int argc, char **argv)
         gw_fuzz_decode(bytes, size);
         gw_fuzz_inspect(bytes, size);
         gw_fuzz_reduce(bytes, size);
+        gw_fuzz_join(bytes, size);
         n_files++;
     }
     closedir(folder);

@@ -1,10 +1,13 @@
-/* The three doors through which bytes from strangers come in: decode, inspect, reduce.
+/* The doors through which bytes from strangers come in: decode, inspect, reduce, and the tcp link's meeting.
  *
  * Frames carry a checksum, so nearly every mutation of one would end there. The mode byte says what is repaired before the
  * library sees the frame; mutations then reach what lies behind the checksum. */
 #include "entries.h"
 #include "wire/bytes.h"
 #include "wire/frame.h"
+#ifdef GW_HAVE_TCP
+#include "link/tcp/wire.h"
+#endif
 
 #include <gradwire/gradwire.h>
 #include <stdlib.h>
@@ -198,3 +201,56 @@ int gw_fuzz_reduce(const uint8_t *data, size_t size)
         free(frames[i]);
     return 0;
 }
+
+#ifdef GW_HAVE_TCP
+/* A contact that was found good can be read again. */
+static void read_contacts(struct gw_tcp_reader reader, uint32_t n, uint32_t n_links, bool keyed)
+{
+    char key[GW_TCP_KEY_CHARS + 1], endpoint[GW_TCP_ENDPOINT_BYTES];
+    for (uint32_t i = 0; i < n; i++) {
+        promise(!keyed || (gw_tcp_read_key(&reader, key) && strlen(key) == GW_TCP_KEY_CHARS));
+        for (uint32_t l = 0; l < n_links; l++)
+            promise(gw_tcp_read_endpoint(&reader, endpoint) && strlen(endpoint) < GW_TCP_ENDPOINT_BYTES);
+    }
+    promise(reader.at == reader.end);
+}
+
+int gw_fuzz_join(const uint8_t *data, size_t size)
+{
+    if (size < 1)
+        return 0;
+    uint8_t *bytes = exact_copy(data + 1, size - 1);
+    size_t n_bytes = size - 1;
+    static const char *const magics[] = {"GWTJ", "GWTW", "GWTT", "GWTR", "GWTH"};
+    if (data[0] && n_bytes >= GW_TCP_HEAD_BYTES) { /* else most would end at the magic number */
+        memcpy(bytes, magics[data[0] % 5], 4);
+        gw_put16(bytes + 4, GW_TCP_VERSION);
+        gw_put16(bytes + 6, gw_get16(bytes + 6) & 1);
+    }
+    struct gw_tcp_join join;
+    struct gw_tcp_table table;
+    char text[GW_TCP_TEXT_BYTES];
+    gw_status status;
+    uint64_t session;
+    uint32_t nth;
+    uint16_t version;
+    gw_tcp_kind_of(bytes, n_bytes, &version);
+    if (gw_tcp_join_read(bytes, n_bytes, &join))
+        read_contacts(join.contact, 1, join.n_links, join.keyed);
+    if (gw_tcp_table_read(bytes, n_bytes, &table))
+        read_contacts(table.contacts, table.size, table.n_links, table.keyed);
+    if (gw_tcp_wait_read(bytes, n_bytes, text))
+        promise(strlen(text) < sizeof text);
+    if (gw_tcp_refuse_read(bytes, n_bytes, &status, text))
+        promise(strlen(text) < sizeof text && status < 0);
+    gw_tcp_hello_read(bytes, n_bytes, &session, &nth);
+    free(bytes);
+    return 0;
+}
+#else
+int gw_fuzz_join(const uint8_t *data, size_t size)
+{
+    (void)data, (void)size;
+    return 0;
+}
+#endif

@@ -6,7 +6,8 @@ cd "$(dirname "$0")/.."
 build=$1
 seconds=$2
 "$build/fuzz_seeds" "$build/seeds"
-for target in decode inspect reduce; do
+for target in decode inspect reduce join; do
+    [ -x "$build/fuzz_$target" ] || { echo "fuzz_$target: not in this build"; continue; }
     echo "fuzz_$target: $seconds seconds"
     mkdir -p "$build/corpus-$target" "$build/crashes-$target"
     "$build/fuzz_$target" -max_total_time="$seconds" -max_len=65536 -rss_limit_mb=4096 -malloc_limit_mb=1024 -timeout=10 \

@@ -494,7 +494,7 @@ static void link_destroy_in_any_order(void **state)
     }
 }
 
-static int link_conformance(const struct link_factory *factory)
+static inline int link_conformance(const struct link_factory *factory)
 {
     link_test_factory = factory;
     const struct CMUnitTest tests[] = {
