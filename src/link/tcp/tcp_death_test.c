@@ -1,0 +1,150 @@
+/* Members of the tcp link that are processes, and die. Parents fork before they have threads. */
+#include "link/tcp/endpoint.h"
+#include "link/tcp/test_world.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+enum death { KILLED, KILLED_AFTER_SENDING, STOPPED, IN_GOOD_ORDER };
+
+#define N_SENT 20
+#define SENT_BYTES 200000
+
+/* Rank 2, in a process of its own. */
+static void be_the_third(const char *place, enum death death, uint32_t timeout_ms)
+{
+    const gw_tcp_options options = {.struct_bytes = sizeof options, .rank = 2, .size = 3, .rendezvous = place, .timeout_ms = timeout_ms};
+    gw_link link;
+    gw_message message;
+    if (gw_link_tcp_create(NULL, &options, 1, &link) < 0)
+        _exit(2);
+    for (uint32_t i = 0; i < N_SENT && death != KILLED; i++) {
+        void *bytes = link_test_message(NULL, SENT_BYTES, 2, i);
+        if (!bytes || link.ops->send_all(link.self, bytes, SENT_BYTES, LINK_LONG_MS) < 0)
+            _exit(3);
+    }
+    if (death == IN_GOOD_ORDER) {
+        link.ops->destroy(link.self);
+        _exit(0); /* what was sent has left, though nobody asked for it yet */
+    }
+    link.ops->recv(link.self, LINK_LONG_MS, &message); /* the parent's word, at which it would be time to die */
+    if (death == KILLED_AFTER_SENDING) {
+        struct gw_tcp_endpoint *me = link.self;
+        while (atomic_load(&me->n_outstanding) > 2) /* all but the two notices made beforehand is in the kernel's hands */
+            link_test_pause(1);
+        raise(SIGKILL);
+    }
+    link.ops->recv(link.self, LINK_LONG_MS, &message);
+    _exit(4);
+}
+
+static void expect_sent(gw_link *link)
+{
+    for (uint32_t i = 0; i < N_SENT; i++) {
+        gw_message message;
+        gw_status status = link->ops->recv(link->self, LINK_LONG_MS, &message);
+        if (status < 0)
+            fail_msg("message %u: %d, %s", i, status, gw_last_error());
+        assert_true(message.from == 2 && link_test_message_is(&message, SENT_BYTES, 2, i));
+        gw_message_free(message.bytes);
+    }
+}
+
+static void die(enum death death, uint32_t timeout_ms)
+{
+    struct world_member members[2];
+    char place[32];
+    gw_context *context = link_test_context();
+    world_prepare(context, 2, 1, members, place);
+    for (uint32_t r = 0; r < 2; r++) {
+        members[r].options.size = 3;
+        members[r].options.timeout_ms = timeout_ms;
+    }
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        be_the_third(place, death, timeout_ms);
+    world_start(members, 2);
+    world_join(members, 2);
+    for (uint32_t r = 0; r < 2; r++)
+        if (members[r].status < 0)
+            fail_msg("rank %u: %s", r, members[r].sentence);
+    gw_message message;
+    int how;
+    if (death == KILLED)
+        kill(child, SIGKILL);
+    if (death == KILLED_AFTER_SENDING)
+        link_test_send(context, &members[0].links[0], 2, 8, 0, 0);
+    for (uint32_t r = 0; r < 2 && death != KILLED; r++)
+        expect_sent(&members[r].links[0]);
+    if (death == STOPPED)
+        kill(child, SIGSTOP);
+    for (uint32_t r = 0; r < 2; r++) {
+        gw_link *link = &members[r].links[0];
+        if (death == IN_GOOD_ORDER) {
+            assert_int_equal(link->ops->recv(link->self, 500, &message), GW_ERR_TIMEOUT);
+            assert_int_equal(link->ops->send(link->self, 2, gw_message_alloc(context, 8), 8, LINK_LONG_MS), GW_ERR_PEER);
+            assert_non_null(strstr(gw_last_error(), "rank 2 left"));
+            continue;
+        }
+        assert_int_equal(link->ops->recv(link->self, LINK_LONG_MS, &message), GW_ERR_PEER);
+        assert_non_null(strstr(gw_last_error(), "rank 2 (127.0.0.1:"));
+        assert_non_null(strstr(gw_last_error(), "died"));
+        assert_int_equal(link->ops->send(link->self, 2, gw_message_alloc(context, 8), 8, LINK_LONG_MS), GW_ERR_PEER);
+        assert_non_null(strstr(gw_last_error(), "died"));
+    }
+    if (death == STOPPED)
+        kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, &how, 0), child);
+    if (death == IN_GOOD_ORDER)
+        assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+    else
+        assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
+    /* The living go on. */
+    link_test_send(context, &members[0].links[0], 1, 8, 4, 4);
+    assert_int_equal(link_test_recv_underway(&members[1].links[0], &message), GW_OK);
+    assert_true(message.from == 0 && link_test_message_is(&message, 8, 4, 4));
+    gw_message_free(message.bytes);
+    for (uint32_t r = 0; r < 2; r++)
+        members[r].links[0].ops->destroy(members[r].links[0].self);
+    link_test_end(context, NULL, 0);
+}
+
+static void killed(void **state)
+{
+    (void)state;
+    die(KILLED, LINK_LONG_MS);
+}
+
+static void killed_after_sending(void **state)
+{
+    (void)state;
+    die(KILLED_AFTER_SENDING, LINK_LONG_MS);
+}
+
+/* A machine that falls silent with its connections open. */
+static void stopped(void **state)
+{
+    (void)state;
+    die(STOPPED, 5000);
+}
+
+static void in_good_order(void **state)
+{
+    (void)state;
+    die(IN_GOOD_ORDER, LINK_LONG_MS);
+}
+
+int main(void)
+{
+    static const struct link_factory factory = {.name = "tcp", .news_travel = true};
+    link_test_factory = &factory;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(killed),
+        cmocka_unit_test(killed_after_sending),
+        cmocka_unit_test(stopped),
+        cmocka_unit_test(in_good_order),
+    };
+    return cmocka_run_group_tests_name("tcp death", tests, NULL, NULL);
+}

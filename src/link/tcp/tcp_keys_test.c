@@ -1,0 +1,337 @@
+/* Keys of the tcp link: folders of them, and who gets in. */
+#define _GNU_SOURCE /* nftw */
+#include "link/tcp/keys.h"
+#include "link/tcp/test_world.h"
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <sys/stat.h>
+
+#define SHORT_MS 2500u
+
+static char root[] = "/tmp/gradwire-keys-XXXXXX";
+
+static const char *at(const char *name)
+{
+    static char paths[8][300];
+    static int next;
+    char *path = paths[next++ % 8];
+    snprintf(path, sizeof paths[0], "%s/%s", root, name);
+    return path;
+}
+
+static void write_file(const char *path, const char *text, mode_t mode)
+{
+    unlink(path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, mode);
+    assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    close(fd);
+}
+
+static void read_file(const char *path, char text[100])
+{
+    int fd = open(path, O_RDONLY);
+    assert_true(fd >= 0);
+    ssize_t n = read(fd, text, 99);
+    assert_true(n >= 0);
+    text[n] = 0;
+    close(fd);
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    char text[100];
+    read_file(from, text);
+    write_file(to, text, 0644);
+}
+
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *ftw)
+{
+    (void)status, (void)type, (void)ftw;
+    return remove(path);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    return mkdtemp(root) && gw_keys_new(at("job")) == GW_OK && gw_keys_new(at("other")) == GW_OK ? 0 : 1;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* ---- folders ------------------------------------------------------------------------------------------- */
+
+static void a_new_folder(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"gradwire.key", "gradwire.key_secret", "rendezvous.key", "allowed/self.key"};
+    char texts[4][100], path[320];
+    assert_int_equal(gw_keys_new(at("new")), GW_OK);
+    for (int i = 0; i < 4; i++) {
+        struct stat status;
+        snprintf(path, sizeof path, "%s/%s", at("new"), names[i]);
+        assert_int_equal(stat(path, &status), 0);
+        assert_int_equal(status.st_mode & 077, i == 1 ? 0 : status.st_mode & 077);
+        read_file(path, texts[i]);
+        assert_int_equal(strlen(texts[i]), GW_TCP_KEY_CHARS + 1);
+    }
+    assert_string_equal(texts[0], texts[2]);
+    assert_string_equal(texts[0], texts[3]);
+    assert_string_not_equal(texts[0], texts[1]);
+    /* Never replaced: neither all, nor what another one begins. */
+    assert_int_equal(gw_keys_new(at("new")), GW_ERR_ARGUMENT);
+    assert_non_null(strstr(gw_last_error(), "there is a key already"));
+    for (int i = 0; i < 4; i++) {
+        char again[100];
+        snprintf(path, sizeof path, "%s/%s", at("new"), names[i]);
+        read_file(path, again);
+        assert_string_equal(again, texts[i]);
+        if (i > 0)
+            unlink(path);
+    }
+    assert_int_equal(gw_keys_new(at("new")), GW_ERR_ARGUMENT);
+    snprintf(path, sizeof path, "%s/%s", at("new"), names[1]);
+    assert_int_equal(access(path, F_OK), -1);
+    /* Half a folder is not left behind. */
+    write_file(at("file"), "x", 0644);
+    assert_int_equal(gw_keys_new(at("file")), GW_ERR_SYSTEM);
+    assert_int_equal(mkdir(at("half"), 0700), 0);
+    write_file(at("half/allowed"), "no folder", 0644);
+    assert_int_equal(gw_keys_new(at("half")), GW_ERR_SYSTEM);
+    assert_int_equal(access(at("half/gradwire.key_secret"), F_OK), -1);
+    assert_int_equal(access(at("half/gradwire.key_secret.partial"), F_OK), -1);
+    unlink(at("half/allowed"));
+    assert_int_equal(gw_keys_new(at("half")), GW_OK);
+    assert_int_equal(gw_keys_new(""), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_keys_new(at("no/such")), GW_ERR_SYSTEM);
+}
+
+static void bad_folders_are_refused(void **state)
+{
+    (void)state;
+    struct gw_tcp_keys *keys;
+    char secret[100];
+    assert_int_equal(gw_keys_new(at("bad")), GW_OK);
+    read_file(at("bad/gradwire.key_secret"), secret);
+    assert_int_equal(chmod(at("bad/gradwire.key_secret"), 0640), 0);
+    assert_int_equal(gw_tcp_keys_load(NULL, at("bad"), &keys), GW_ERR_SYSTEM);
+    assert_non_null(strstr(gw_last_error(), "gradwire.key_secret can be read by others (mode 0640)"));
+    assert_int_equal(chmod(at("bad/gradwire.key_secret"), 0600), 0);
+    assert_int_equal(gw_tcp_keys_load(NULL, at("bad"), &keys), GW_OK);
+    gw_tcp_keys_free(NULL, keys);
+    static const char *const names[] = {"bad/rendezvous.key", "bad/allowed/self.key", "bad/gradwire.key", "bad/gradwire.key_secret"};
+    static const char *const texts[] = {"", "short\n", "0123456789012345678901234567890123456789x\n",
+                                        "~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~\n"};
+    for (int n = 0; n < 4; n++) {
+        char right[100];
+        read_file(at(names[n]), right);
+        for (int t = 0; t < 4; t++) {
+            write_file(at(names[n]), texts[t], 0600);
+            assert_int_equal(gw_tcp_keys_load(NULL, at("bad"), &keys), GW_ERR_SYSTEM);
+            assert_non_null(strstr(gw_last_error(), "is not a key"));
+            assert_non_null(strstr(gw_last_error(), names[n]));
+        }
+        unlink(at(names[n]));
+        if (n != 1) { /* nobody else allowed is a choice */
+            assert_int_equal(gw_tcp_keys_load(NULL, at("bad"), &keys), GW_ERR_SYSTEM);
+            assert_non_null(strstr(gw_last_error(), names[n]));
+        }
+        write_file(at(names[n]), right, 0600);
+    }
+    copy_file(at("other/gradwire.key"), at("bad/gradwire.key"));
+    assert_int_equal(gw_tcp_keys_load(NULL, at("bad"), &keys), GW_ERR_SYSTEM);
+    assert_non_null(strstr(gw_last_error(), "not a pair"));
+    assert_int_equal(gw_tcp_keys_load(NULL, at("nowhere"), &keys), GW_ERR_SYSTEM);
+}
+
+/* ---- who gets in --------------------------------------------------------------------------------------- */
+
+static const char *folders[3];
+
+static void with_keys(struct world_member *members)
+{
+    for (int r = 0; r < 3; r++)
+        members[r].options.keys = folders[r];
+}
+
+static void meet_and_talk(void)
+{
+    struct world_member members[3];
+    gw_context *context = link_test_context();
+    world_meet(context, 3, 2, members, with_keys);
+    for (uint32_t r = 0; r < 3; r++)
+        if (members[r].status < 0)
+            fail_msg("rank %u: %s", r, members[r].sentence);
+    for (uint32_t r = 0; r < 3; r++)
+        link_test_send(context, &members[r].links[1], (r + 1) % 3, 100000, r, 1);
+    for (uint32_t r = 0; r < 3; r++)
+        link_test_expect(&members[(r + 1) % 3].links[1], r, 100000, r, 1);
+    for (uint32_t r = 0; r < 3; r++)
+        for (uint32_t l = 0; l < 2; l++)
+            members[r].links[l].ops->destroy(members[r].links[l].self);
+    link_test_end(context, NULL, 0);
+}
+
+static void one_folder_for_all(void **state)
+{
+    (void)state;
+    folders[0] = folders[1] = folders[2] = at("job");
+    meet_and_talk();
+}
+
+/* Rank 2's machine has keys of its own, and each knows the other's. */
+static void two_machines(void **state)
+{
+    (void)state;
+    assert_int_equal(gw_keys_new(at("one")), GW_OK);
+    assert_int_equal(gw_keys_new(at("two")), GW_OK);
+    copy_file(at("two/gradwire.key"), at("one/allowed/the second"));
+    copy_file(at("one/gradwire.key"), at("two/allowed/the first"));
+    copy_file(at("one/gradwire.key"), at("two/rendezvous.key"));
+    static char one[300], two[300];
+    snprintf(one, sizeof one, "%s", at("one"));
+    snprintf(two, sizeof two, "%s", at("two"));
+    folders[0] = folders[1] = one;
+    folders[2] = two;
+    meet_and_talk();
+}
+
+static pthread_mutex_t line_lock = PTHREAD_MUTEX_INITIALIZER;
+static char line[512];
+
+static void keep_line(const char *text, void *user)
+{
+    (void)user;
+    pthread_mutex_lock(&line_lock);
+    snprintf(line, sizeof line, "%s", text);
+    pthread_mutex_unlock(&line_lock);
+}
+
+/* A member that knows rank 0's key but whose own is not listed there, and two with no keys or another's. */
+static void the_unlisted_stay_out(void **state)
+{
+    (void)state;
+    char key[100], job[300], stray[300], rightful[300];
+    assert_int_equal(gw_keys_new(at("stray")), GW_OK);
+    read_file(at("stray/gradwire.key"), key);
+    key[GW_TCP_KEY_CHARS] = 0;
+    copy_file(at("job/gradwire.key"), at("stray/rendezvous.key"));
+    snprintf(job, sizeof job, "%s", at("job"));
+    snprintf(stray, sizeof stray, "%s", at("stray"));
+    snprintf(rightful, sizeof rightful, "%s", at("other"));
+    static const struct {
+        int keys; /* 0: none, 1: unlisted, 2: takes rank 0 for another */
+        gw_status status;
+        const char *words;
+    } cases[] = {{0, GW_ERR_TIMEOUT, "rank 0 did not answer"},
+                 {1, GW_ERR_PEER, "refused this machine: its key"},
+                 {2, GW_ERR_TIMEOUT, "rendezvous.key"}};
+    for (int i = 0; i < 3; i++) {
+        struct world_member members[2];
+        char place[32];
+        gw_context *context = link_test_context();
+        world_prepare(context, 2, 1, members, place);
+        members[0].options.keys = job;
+        members[1].options.keys = cases[i].keys == 0 ? NULL : cases[i].keys == 1 ? stray : rightful;
+        members[0].options.timeout_ms = SHORT_MS + 1000;
+        members[1].options.timeout_ms = SHORT_MS;
+        members[0].options.log = keep_line;
+        line[0] = 0;
+        world_start(members, 2);
+        world_join(members, 2);
+        if (members[1].status != cases[i].status || !strstr(members[1].sentence, cases[i].words))
+            fail_msg("case %d: %d, \"%s\"", i, members[1].status, members[1].sentence);
+        assert_int_equal(members[0].status, GW_ERR_TIMEOUT);
+        assert_non_null(strstr(members[0].sentence, "rank 1 did not come"));
+        if (cases[i].keys == 1) {
+            char words[600];
+            snprintf(words, sizeof words, "refused a connection from 127.0.0.1: its key %s is not in %s/allowed", key, job);
+            assert_string_equal(line, words);
+        }
+        link_test_end(context, NULL, 0);
+    }
+}
+
+/* Rank 0 allows a member that another member does not. */
+static void unlisted_by_a_peer(void **state)
+{
+    (void)state;
+    static char host[300], first[300], second[300];
+    snprintf(host, sizeof host, "%s", at("host"));
+    snprintf(first, sizeof first, "%s", at("first"));
+    snprintf(second, sizeof second, "%s", at("second"));
+    assert_true(gw_keys_new(host) == GW_OK && gw_keys_new(first) == GW_OK && gw_keys_new(second) == GW_OK);
+    copy_file(at("first/gradwire.key"), at("host/allowed/first"));
+    copy_file(at("second/gradwire.key"), at("host/allowed/second"));
+    for (int i = 0; i < 2; i++) {
+        copy_file(at("host/gradwire.key"), at(i ? "second/rendezvous.key" : "first/rendezvous.key"));
+        copy_file(at("host/gradwire.key"), at(i ? "second/allowed/host" : "first/allowed/host"));
+    }
+    copy_file(at("second/gradwire.key"), at("first/allowed/second")); /* but second does not list first */
+    folders[0] = host, folders[1] = first, folders[2] = second;
+    struct world_member members[3];
+    gw_context *context = link_test_context();
+    world_meet(context, 3, 1, members, with_keys);
+    assert_int_equal(members[1].status, GW_ERR_PEER);
+    assert_non_null(strstr(members[1].sentence, "rank 2"));
+    assert_non_null(strstr(members[1].sentence, "refused this machine"));
+    for (int r = 0; r < 3; r++) { /* the others stood already, or hear of it */
+        assert_true(members[r].status == GW_OK || members[r].status == GW_ERR_PEER);
+        gw_message message;
+        if (members[r].status == GW_OK) {
+            assert_int_equal(members[r].links[0].ops->recv(members[r].links[0].self, LINK_LONG_MS, &message), GW_ERR_PEER);
+            assert_non_null(strstr(gw_last_error(), "rank 1 failed: rank 2"));
+            members[r].links[0].ops->destroy(members[r].links[0].self);
+        }
+    }
+    link_test_end(context, NULL, 0);
+}
+
+/* ---- memory -------------------------------------------------------------------------------------------- */
+
+static atomic_int allocations, fail_at;
+
+static void *short_alloc(size_t bytes, void *user)
+{
+    return ++allocations == fail_at ? NULL : link_test_alloc(bytes, user);
+}
+
+static void memory_runs_out(void **state)
+{
+    (void)state;
+    const gw_allocator allocator = {short_alloc, link_test_free, NULL};
+    const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator};
+    gw_context *context;
+    struct world_member member;
+    char place[32];
+    assert_int_equal(gw_context_create(&options, &context), GW_OK);
+    world_prepare(context, 1, 2, &member, place);
+    member.options.keys = at("job");
+    for (fail_at = 1;; fail_at++) {
+        allocations = 0;
+        world_come(&member);
+        if (member.status == GW_OK)
+            break;
+        assert_int_equal(member.status, GW_ERR_MEMORY);
+        assert_non_null(strstr(member.sentence, "no memory"));
+        assert_int_equal(atomic_load(&link_test_live), 1); /* the context */
+    }
+    assert_true(fail_at > 10);
+    fail_at = 0;
+    link_test_end(context, member.links, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_new_folder),          cmocka_unit_test(bad_folders_are_refused),
+        cmocka_unit_test(one_folder_for_all),    cmocka_unit_test(two_machines),
+        cmocka_unit_test(the_unlisted_stay_out), cmocka_unit_test(unlisted_by_a_peer),
+        cmocka_unit_test(memory_runs_out),
+    };
+    return cmocka_run_group_tests_name("tcp keys", tests, begin, end);
+}
