@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Averaging one step's gradients among four hosts with shaped links: Gradwire's codecs beside Gloo's and OpenMPI's ring.
+
+    sudo bench/exchange_net.py [--tool build/release/gradwire] [--nets vgg16,alexnet] [--rates 10gbit,1gbit,100mbit] [--runs 3]
+                               [--codecs SPEC SPEC ...] [--gradients NAME] [-o table.txt]
+
+Four network namespaces on a bridge; tbf limits what each sends and receives. Every figure is a median of the runs, each run's time
+that of its slowest member, from a barrier until all have the averages in their gradients. `wire` is what the interfaces counted
+beside what Gradwire reports; the rest is TCP's, IP's and Ethernet's headers, acknowledgements and the meeting. Gloo is
+taken through PyTorch, where it is installed; OpenMPI's ring where mpicc and mpirun are.
+"""
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import net
+
+HERE = pathlib.Path(__file__).resolve().parent
+HOSTS = 4
+CODECS = ["none", "bf16", "ternary", "ternary:pull=packed,entropy=off", "gspar:density=0.01", "topk:ratio=0.01"]
+ELEMENTS = {"alexnet": 60_969_000, "vgg16": 14_719_818}
+
+
+def note(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def gradwire(args, folder, shape, codec, runs):
+    words = ["bench", "exchange", *shape, "--runs", runs, "--json", "--timeout", 600, "--codec", codec]
+    before = net.sent_bytes(HOSTS)
+    done = subprocess.run(net.launch(args.tool, HOSTS, folder, words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        note(done.stderr)
+        raise SystemExit(f"gradwire bench exchange failed with {codec}")
+    wire = net.sent_bytes(HOSTS) - before
+    row = json.loads(done.stdout)["results"][0]
+    row["wire_ratio"] = wire / ((row["bytes_up"] + row["bytes_down"]) * (runs + 2))
+    return row
+
+
+def gloo(elements, runs):
+    """None where PyTorch is not installed."""
+    python = "/usr/bin/python3"
+    if subprocess.run([python, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode:
+        return None
+    members = [subprocess.Popen(["ip", "netns", "exec", net.namespace(host), "env", "GLOO_SOCKET_IFNAME=e0", python,
+                                 str(HERE / "allreduce_gloo.py"), str(host), str(HOSTS), f"{net.address(0)}:29600", str(elements),
+                                 str(runs)], stdout=subprocess.PIPE if host == 0 else subprocess.DEVNULL, text=True)
+               for host in range(HOSTS)]
+    out = members[0].communicate()[0]
+    for member in members:
+        member.wait()
+    return statistics.median(json.loads(out))
+
+
+def openmpi(folder, elements, runs):
+    """None where OpenMPI is not installed."""
+    compiler, mpirun = shutil.which("mpicc.openmpi"), shutil.which("mpirun.openmpi")
+    if not compiler or not mpirun:
+        return None
+    program = pathlib.Path(folder) / "allreduce_mpi"
+    subprocess.run([compiler, "-O2", "-o", str(program), str(HERE / "allreduce_mpi.c")], check=True)
+    hosts = ",".join(net.address(host) for host in range(HOSTS))
+    done = subprocess.run(["ip", "netns", "exec", net.namespace(0), mpirun, "--allow-run-as-root", "--host", hosts, "-n", str(HOSTS),
+                           "--mca", "plm_rsh_agent", str(net.shell_script(folder)), "--mca", "btl", "tcp,self", "--mca", "pml", "ob1",
+                           "--mca", "btl_tcp_if_include", "e0", "--mca", "oob_tcp_if_include", "e0", "--mca",
+                           "coll_tuned_use_dynamic_rules", "1", "--mca", "coll_tuned_allreduce_algorithm", "4", str(program),
+                           str(elements), str(runs)], stdout=subprocess.PIPE, text=True,
+                          env={**os.environ, "OMPI_MCA_rmaps_base_oversubscribe": "1"})
+    return statistics.median(json.loads(done.stdout)) if done.returncode == 0 else None
+
+
+def measure(args, folder, name, shape, elements, rate):
+    """The lines of one network at one rate."""
+    net.shape(HOSTS, rate)
+    note(f"{name} at {rate}: Gloo and OpenMPI")
+    rings = {"Gloo, ring": gloo(elements, args.runs), "OpenMPI, ring": openmpi(folder, elements, args.runs)}
+    better = min((seconds for seconds in rings.values() if seconds), default=None)
+    lines = [f"{name}, {elements / 1e6:.1f} M floats, {HOSTS} hosts at {rate}/s"]
+    lines.append(f"  {'':34} {'ms':>10} {'least':>10} {'x ring':>8} {'codec ms':>9} {'up, MB':>9} {'down, MB':>9} {'wire':>6}")
+    for ring, seconds in rings.items():
+        lines.append(f"  {ring:34} {1e3 * seconds:10.1f}" if seconds else f"  {ring:34} {'absent':>10}")
+    for codec in args.codecs:
+        note(f"{name} at {rate}: {codec}")
+        row = gradwire(args, folder, shape, codec, args.runs)
+        times = f"{better / row['seconds']:8.2f}" if better else f"{'':8}"
+        lines.append(f"  {codec:34} {1e3 * row['seconds']:10.1f} {1e3 * row['seconds_min']:10.1f} {times} {1e3 * row['codec_seconds']:9.1f} "
+                     f"{row['bytes_up'] / 1e6:9.2f} {row['bytes_down'] / 1e6:9.2f} {row['wire_ratio']:6.3f}")
+    return lines
+
+
+def machine():
+    for line in open("/proc/cpuinfo"):
+        if line.startswith("model name"):
+            return f"{line.split(':', 1)[1].strip()}, {os.cpu_count()} cores; {datetime.date.today().isoformat()}"
+    return datetime.date.today().isoformat()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tool", default=str(HERE.parent / "build/release/gradwire"))
+    parser.add_argument("--nets", default="vgg16,alexnet")
+    parser.add_argument("--rates", default="10gbit,1gbit,100mbit")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--codecs", nargs="+", default=CODECS)
+    parser.add_argument("--gradients", help="instead of drawn gradients those that train --save-gradients wrote: NAME.rank-R.gwp")
+    parser.add_argument("-o", help="the table goes there too")
+    args = parser.parse_args()
+    net.need_root()
+    args.tool = str(pathlib.Path(args.tool).resolve())
+    lines = [f"bench/exchange_net.py {' '.join(sys.argv[1:])}", machine(),
+             "ms: median of the slowest member's times. x ring: the better ring's time over this one's. up, down: MB between all members.",
+             "wire: bytes the interfaces counted over those that Gradwire reports"]
+    with tempfile.TemporaryDirectory(prefix="gradwire-net-") as folder, net.network(HOSTS):
+        for rate in args.rates.split(","):
+            if args.gradients:
+                name = pathlib.Path(args.gradients).resolve()
+                probe = gradwire(args, folder, ["--gradients", name], "none", 1)
+                elements = probe["dense_bytes"] // 4 // (HOSTS - 1)
+                lines += ["", *measure(args, folder, name.name, ["--gradients", name], elements, rate)]
+            else:
+                for name in args.nets.split(","):
+                    lines += ["", *measure(args, folder, name, ["--net", name], ELEMENTS[name], rate)]
+            print("\n".join(lines[-(3 + 2 + len(args.codecs)):]), flush=True)
+            if args.o:
+                pathlib.Path(args.o).write_text("\n".join(lines) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
