@@ -349,9 +349,7 @@ gw_status gw_train_run(const struct gw_train_options *options, const struct gw_t
     team->members = own.members ? own.members : &threads;
     team->leads = team->members->first == 0;
     own.workers = team->members->size;
-    if (!team->leads)
-        own.out = own.resume = NULL, own.overwrite = false;
-    team->out = own.resume ? own.resume : own.out;
+    team->out = !team->leads ? NULL : own.resume ? own.resume : own.out;
     pthread_mutex_init(&team->failure_lock, NULL);
 
     gw_status status = prepare(team);

@@ -1,0 +1,194 @@
+"""One seed, one parameter hash, whatever joins the workers: threads, MPI's ranks, or processes over TCP. And what the links refuse.
+
+With --all every codec at every number of workers; else a selection, to be short."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+ALL = "--all" in sys.argv
+if ALL:
+    sys.argv.remove("--all")
+
+import harness
+
+RUN = ["--net", "mlp:784-40-10", "--data", "digits", "--batch", "28", "--steps", "8", "--seed", "5"]
+CODECS = ["none", "bf16", "ternary", "ternary:code=2bit,pull=packed", "ternary:code=base3,pull=radix", "ternary:code=mask,entropy=on",
+          "ternary:code=gaps", "ternary:share=off", "ternary:scope=global", "gspar:eps=1", "gspar:density=0.05", "uniform:density=0.05",
+          "topk:ratio=0.05,refresh=3", "topk:ratio=0.05,refresh=3,scope=global"]
+SIZES = [1, 2, 3, 4, 7]
+MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+       "OMPI_MCA_btl": "self,vader,tcp"}
+
+
+def chosen():
+    return [(codec, n) for codec in CODECS for n in SIZES if ALL or (n == 3 and ":code" not in codec) or codec == "ternary"]
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Links(harness.Case):
+    local = {} # summaries of runs on threads
+
+    def setUp(self):
+        super().setUp()
+        if "\n  train " not in self.ok("help"):
+            self.skipTest("the tool is built without the trainer")
+
+    def summary(self, words, environment=None):
+        done = subprocess.run(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=240,
+                              env={**os.environ, **(environment or {})})
+        self.assertEqual(done.returncode, 0, f"{words}: {done.stderr}")
+        summary = harness.json.loads(done.stdout)
+        self.assertTrue(summary["replicas_identical"])
+        return summary
+
+    def launch(self, n, *words, **options):
+        return subprocess.Popen([harness.TOOL, "launch", "-n", str(n), "--", "train", *map(str, words)], stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, **options)
+
+    def need_tcp(self):
+        if "this build has no tcp link" in self.run_tool("train", "--link", "tcp", "--workers", 1, "--rank", 0, "--rendezvous",
+                                                         "127.0.0.1:1", "--steps", 1, "--net", "mlp:784-4-10").stderr:
+            self.skipTest("the tool is built without the tcp link")
+
+    def compare(self, run):
+        """The hash and the bytes of every chosen run, as `run` gives them, are those of threads."""
+        for codec, n in chosen():
+            with self.subTest(codec=codec, workers=n):
+                words = ["train", *RUN, "--codec", codec, "--json"]
+                if (codec, n) not in self.local:
+                    self.local[codec, n] = self.summary([harness.TOOL, *words, "--workers", n])
+                local = self.local[codec, n]
+                other = run(n, words)
+                for key in ("parameter_hash", "bytes_up", "bytes_down", "dense_bytes", "train_loss", "test_accuracy", "workers"):
+                    self.assertEqual(other[key], local[key], key)
+
+    def test_tcp_is_local(self):
+        self.need_tcp()
+        self.compare(lambda n, words: self.summary([harness.TOOL, "launch", "-n", n, "--", *words]))
+
+    def test_mpi_is_local(self):
+        mpirun = shutil.which("mpirun")
+        if not mpirun or "this build has no mpi link" in self.run_tool("train", "--link", "mpi", "--steps", 1, "--net", "mlp:784-4-10",
+                                                                      env={**os.environ, **MPI}).stderr:
+            self.skipTest("there is no MPI")
+        self.compare(lambda n, words: self.summary([mpirun, "-n", n, harness.TOOL, *words, "--link", "mpi"], MPI))
+
+    def test_svrg_and_plans(self):
+        self.need_tcp()
+        for words in (["train", "--net", "logreg", "--data", "uneven:n=256,d=64", "--optimizer", "svrg", "--lr", "0.1", "--schedule",
+                       "const", "--batch", "16", "--steps", "40", "--codec", "gspar:density=0.1"],
+                      ["train", *RUN, "--plan", "single", "--ema", "0.9", "--codec", "ternary"]):
+            local = self.summary([harness.TOOL, *words, "--workers", "3", "--json"])
+            tcp = self.summary([harness.TOOL, "launch", "-n", "3", "--", *words, "--json"])
+            self.assertEqual(tcp["parameter_hash"], local["parameter_hash"])
+
+    def test_resume_over_tcp(self):
+        """Rank 0 keeps the folder of a run; the others get what they go on from by message, also on another number of workers."""
+        self.need_tcp()
+        run = ["train", *RUN[:-4], "--seed", "5", "--codec", "topk:ratio=0.05,refresh=3", "--ema", "0.9", "--schedule", "const"]
+        whole = self.summary([harness.TOOL, *run, "--steps", 12, "--workers", 3, "--json"])
+        half = [harness.TOOL, "launch", "-n", "3", "--", *run, "--checkpoint-every", "6", "--json"]
+        self.summary([*half, "--steps", 6, "--out", self.path("run")])
+        shutil.copytree(self.path("run"), self.path("four"))
+        shutil.copytree(self.path("run"), self.path("threads"))
+        done = self.summary([*half, "--steps", 12, "--resume", self.path("run")])
+        self.assertEqual(done["parameter_hash"], whole["parameter_hash"])
+        done = self.summary([harness.TOOL, *run, "--checkpoint-every", 6, "--json", "--workers", 3, "--steps", 12, "--resume", self.path("threads")])
+        self.assertEqual(done["parameter_hash"], whole["parameter_hash"])
+        half[3] = "4"
+        four = self.summary([*half, "--steps", 12, "--resume", self.path("four")])
+        self.assertNotEqual(four["parameter_hash"], whole["parameter_hash"])
+
+    def test_options_must_agree(self):
+        self.need_tcp()
+        port = free_port()
+        words = [harness.TOOL, "train", "--link", "tcp", "--workers", "2", "--rendezvous", f"127.0.0.1:{port}", "--timeout", "20", *RUN]
+        other = subprocess.Popen([*words, "--rank", "1", "--codec", "bf16"], stderr=subprocess.PIPE, text=True)
+        first = subprocess.run([*words, "--rank", "0", "--codec", "none"], stderr=subprocess.PIPE, text=True, timeout=60)
+        sentence = other.communicate(timeout=60)[1]
+        self.assertEqual(other.returncode, 2)
+        self.assertIn("--codec is bf16, and rank 0 has none", sentence)
+        self.assertEqual(first.returncode, 1)
+        self.assertIn("rank 1", first.stderr)
+
+    def test_killed_worker_is_named(self):
+        self.need_tcp()
+        for number in (signal.SIGKILL, signal.SIGSTOP):
+            with self.subTest(signal=number):
+                run = self.launch(3, "--net", "mlp:784-40-10", "--steps", 1000000, "--timeout", 4, start_new_session=True)
+                time.sleep(3)
+                children = subprocess.run(["pgrep", "-P", str(run.pid)], stdout=subprocess.PIPE, text=True).stdout.split()
+                self.assertEqual(len(children), 3)
+                os.kill(int(children[1]), number)
+                says = run.communicate(timeout=60)[1]
+                self.assertNotEqual(run.returncode, 0)
+                for line in says.splitlines():
+                    if line.startswith("gradwire train:") or line.startswith("[rank 2] gradwire train:"):
+                        self.assertIn("rank 1", line)
+                self.assertIn("gradwire train:", says)
+                self.assertIn("[rank 2] gradwire train:", says)
+                for pid in children:
+                    self.assertFalse(os.path.exists(f"/proc/{pid}"), "a worker is left")
+
+    def test_interrupt_ends_all(self):
+        self.need_tcp()
+        out = self.path("run")
+        run = self.launch(3, "--net", "mlp:784-40-10", "--steps", 1000000, "--out", out, "--checkpoint-every", 1000000)
+        time.sleep(3)
+        run.send_signal(signal.SIGINT)
+        says = run.communicate(timeout=60)[1]
+        self.assertEqual(run.returncode, 1, says)
+        self.assertIn("as asked", says)
+        self.assertTrue(any(name.startswith("checkpoint-") and name.endswith(".gwp") for name in os.listdir(out)), os.listdir(out))
+
+    def test_wrong_use(self):
+        self.refused(2, "train", "--link", "pigeon", says=["pigeon", "local, mpi and tcp"])
+        self.refused(2, "train", "--rank", "1", says="--link is local")
+        self.refused(2, "launch", "--", "train", says="-n N")
+        self.refused(2, "launch", "-n", "2", says="a command")
+        self.refused(1, "launch", "--hosts", self.path("none"), "--", "train", says="cannot be read")
+        hosts = self.path("hosts")
+        for text, says in (("a b c\n", "line 1"), ("# nothing\n", "names no host"), ("a 0\n", "line 1"), ("-oProxyCommand=x\n", "line 1")):
+            with open(hosts, "w") as file:
+                file.write(text)
+            self.refused(1, "launch", "--hosts", hosts, "--", "train", says=says)
+        with open(hosts, "w") as file:
+            file.write("a 2\nb slots=1\n")
+        self.refused(2, "launch", "-n", "4", "--hosts", hosts, "--", "train", says="room for 3")
+        environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")}
+        for extra, says in (({}, "--workers N"), ({"WORLD_SIZE": "2"}, "--rank R"), ({"WORLD_SIZE": "2", "RANK": "x"}, "RANK is"),
+                            ({"WORLD_SIZE": "2", "RANK": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}, "ranks are 0 to 1"),
+                            ({"WORLD_SIZE": "2", "RANK": "0"}, "--rendezvous")):
+            done = self.run_tool("train", "--link", "tcp", env={**environment, **extra})
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(says, done.stderr)
+
+    def test_launch_on_hosts(self):
+        """A remote shell is a program that gets a host and a line; here it runs the line."""
+        self.need_tcp()
+        shell, hosts = self.path("shell"), self.path("hosts")
+        with open(shell, "w") as file:
+            file.write('#!/bin/sh\necho "$1" >> "$(dirname "$0")/seen"\nshift\nexec sh -c "$*"\n')
+        os.chmod(shell, 0o755)
+        with open(hosts, "w") as file:
+            file.write("127.0.0.1 2 # two here\nlocalhost\n")
+        words = ["train", *RUN, "--json"]
+        here = self.summary([harness.TOOL, *words, "--workers", 3])
+        there = self.summary([harness.TOOL, "launch", "--hosts", hosts, "--port", free_port(), "--ssh", shell, "--", *words])
+        self.assertEqual(here["parameter_hash"], there["parameter_hash"])
+        with open(self.path("seen")) as file:
+            self.assertEqual(sorted(file.read().split()), ["127.0.0.1", "127.0.0.1", "localhost"])
+
+
+if __name__ == "__main__":
+    harness.main()
