@@ -239,6 +239,8 @@ int gw_cmd_train(int argc, char **argv)
         {"--resume", "DIR", "go on with the interrupted run in that folder from its newest checkpoint, with the same options",
          TOOL_TEXT, &o.resume, 0, 0},
         {"--checkpoint-every", "K", "save all that --resume needs every K steps and at the end (with --out)", TOOL_U64, &o.checkpoint_every, 1, 0},
+        {"--save-gradients", "NAME", "each worker writes its gradient to NAME.rank-R.gwp, for bench exchange", TOOL_TEXT, &o.gradients, 0, 0},
+        {"--save-at", "STEP", "that of this step, from 0 (default 100)", TOOL_U64, &o.gradients_at, 0, 0},
         {"--verbose", NULL, "a table per tensor at the end, for every codec", TOOL_FLAG, &verbose, 0, 0},
         {"--json", NULL, "the summary as one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
     };

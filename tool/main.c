@@ -7,6 +7,12 @@
 #ifdef GW_HAVE_TRAIN
 #include <dnnl.h>
 #endif
+#ifdef GW_HAVE_TCP
+#include <zmq.h>
+#endif
+#ifdef GW_HAVE_MPI
+#include <mpi.h>
+#endif
 
 typedef struct command {
     const char *name;
@@ -27,9 +33,27 @@ static const command commands[] = {
     {"reduce", gw_cmd_reduce, "workers' frames into one that holds their average"},
     {"inspect", gw_cmd_inspect, "what a frame says of itself"},
     {"launch", gw_cmd_launch, "start the workers of a tcp run, on one machine or several"},
+    {"keys", gw_cmd_keys, "keys for runs across machines"},
     {"bench", gw_cmd_bench, "speed beside memcpy, wire size beside the entropy"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+static void print_links(void)
+{
+    printf("links     local");
+#ifdef GW_HAVE_TCP
+    int major, minor, patch;
+    zmq_version(&major, &minor, &patch);
+    printf(", tcp (ZeroMQ %d.%d.%d)", major, minor, patch);
+#endif
+#ifdef GW_HAVE_MPI
+    char name[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length;
+    MPI_Get_library_version(name, &length);
+    printf(", mpi (%.*s)", (int)strcspn(name, ",\n"), name);
+#endif
+    printf("\n");
+}
 
 static int print_version(void)
 {
@@ -43,6 +67,7 @@ static int print_version(void)
     );
     printf("kernels   %s\n", gw_cpu_level());
     printf("libzstd   %s\n", ZSTD_versionString());
+    print_links();
 #ifdef GW_HAVE_TRAIN
     const dnnl_version_t *dnnl = dnnl_version();
     printf("oneDNN    %d.%d.%d\n", dnnl->major, dnnl->minor, dnnl->patch);

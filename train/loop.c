@@ -186,6 +186,8 @@ static gw_status prepare(struct gw_team *team)
     const struct gw_train_options *o = team->options;
     GW_TRY(check_options(o));
     GW_TRY(gw_network_create(o->net, &team->network));
+    if (o->gradients && team->network.convex)
+        return gw_fail(GW_ERR_ARGUMENT, "--save-gradients is for networks of layers, and --net is %s", o->net);
     gw_context_options context = {.struct_bytes = sizeof context, .n_threads = o->codec_threads};
     GW_TRY(gw_context_create(&context, &team->context));
     GW_TRY(gw_codec_parse(team->context, o->codec, &team->codec));

@@ -40,13 +40,15 @@ struct gw_train_options {
     uint32_t timeout_s;      /* how long a worker may be silent */
     uint64_t checkpoint_every; /* steps; and one at the end; 0: never */
     bool stop_at_nonfinite;  /* else the step is dropped */
+    const char *gradients;   /* each worker writes its gradient to this name + ".rank-R.gwp", of the step */
+    uint64_t gradients_at;   /* ... from 0, before it is averaged; NULL: none does */
 };
 
 #define GW_TRAIN_DEFAULTS                                                                                              \
     ((struct gw_train_options){.net = "lenet", .data = "digits", .codec = "none", .optimizer = "momentum",            \
                                .schedule = "poly:0.5", .plan = "none", .workers = 1, .batch = 64, .epochs = 5,        \
                                .lr = 0.01, .momentum = 0.9, .weight_decay = 0.0005, .l2 = NAN, .seed = 1, .codec_threads = 1,    \
-                               .timeout_s = 60})
+                               .timeout_s = 60, .gradients_at = 100})
 
 /* One tensor's frames on rank 0, the mean over some steps spread over the run (of a resumed run, over its own steps). */
 struct gw_train_tensor {

@@ -86,11 +86,37 @@ static void submit(void *user, uint32_t tensor)
         w->submit_status = gw_exchange_submit(w->exchange, tensor, w->grads + w->team->network.tensors[tensor].offset);
 }
 
+static bool saves_gradient(const struct gw_worker *w, uint64_t t)
+{
+    return w->team->options->gradients && t == w->team->options->gradients_at;
+}
+
+/* Writes the gradient of this step to NAME.rank-R.gwp, a file of parameters by its form; then hands it over, last tensor first. */
+static gw_status save_gradient(struct gw_worker *w, uint64_t t)
+{
+    const struct gw_network *net = &w->team->network;
+    const char *path = w->team->options->gradients, *slash = strrchr(path, '/');
+    struct gw_checkpoint gradient = {.network = *net, .step = t, .params = w->grads};
+    char folder[4096], name[512];
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    snprintf(name, sizeof name, "%s.rank-%u.gwp", slash ? slash + 1 : path, w->rank);
+    GW_TRY(gw_checkpoint_write(folder, name, &gradient));
+    for (uint32_t i = net->n_tensors; i-- > 0;)
+        submit(w, i);
+    return w->submit_status;
+}
+
+static void hold_back(void *user, uint32_t tensor)
+{
+    (void)user, (void)tensor;
+}
+
 static gw_status compute(struct gw_worker *w, uint64_t t, struct gw_step_record *record)
 {
     struct gw_team *team = w->team;
     const struct gw_train_options *o = team->options;
-    const struct gw_pass pass = {.version = w->version, .ready = submit, .user = w};
+    bool saves = saves_gradient(w, t);
+    const struct gw_pass pass = {.version = w->version, .ready = saves ? hold_back : submit, .user = w};
     uint64_t in_epoch = t % team->steps_per_epoch;
     if (in_epoch == 0 || t == team->begin)
         gw_order_shuffle(o->seed, t / team->steps_per_epoch, team->data.train.n, w->order);
@@ -105,7 +131,7 @@ static gw_status compute(struct gw_worker *w, uint64_t t, struct gw_step_record 
     gw_model_loss(w->model, w->labels, w->count, (float)o->workers / (float)o->batch, &record->loss, &record->correct);
     w->submit_status = GW_OK;
     GW_TRY(gw_model_backward(w->model, &pass));
-    return w->submit_status;
+    return saves ? save_gradient(w, t) : w->submit_status;
 }
 
 static void update(struct gw_worker *w, uint64_t t, double lr)

@@ -121,6 +121,41 @@ class Links(harness.Case):
         self.assertEqual(first.returncode, 1)
         self.assertIn("rank 1", first.stderr)
 
+    def test_keys(self):
+        self.need_tcp()
+        keys, others, saved = self.path("keys"), self.path("others"), self.path("gradient")
+        self.ok("keys", "new", keys)
+        self.refused(1, "keys", "new", keys, says="key")
+        self.refused(2, "keys", "old", keys, says="keys new DIR")
+        words = ["train", *RUN, "--json"]
+        plain = self.summary([harness.TOOL, *words, "--workers", 2, "--save-gradients", saved, "--save-at", 3])
+        keyed = self.summary([harness.TOOL, "launch", "-n", "2", "--", *words, "--keys", keys])
+        self.assertEqual(plain["parameter_hash"], keyed["parameter_hash"])
+        bench = self.summary_of_bench("--gradients", saved)
+        self.assertTrue(bench["results"][0]["averages_identical"])
+
+        self.ok("keys", "new", others)
+        shutil.copy(os.path.join(keys, "rendezvous.key"), os.path.join(others, "rendezvous.key"))
+        member = [harness.TOOL, "train", "--link", "tcp", "--workers", "2", "--rendezvous", f"127.0.0.1:{free_port()}", "--timeout", "4", *RUN]
+        stranger = subprocess.Popen([*member, "--rank", "1", "--keys", others], stderr=subprocess.PIPE, text=True)
+        first = subprocess.run([*member, "--rank", "0", "--keys", keys], stderr=subprocess.PIPE, text=True, timeout=60)
+        says = stranger.communicate(timeout=60)[1]
+        with open(os.path.join(others, "gradwire.key")) as file:
+            self.assertIn(f"its key {file.read().strip()} is not in", first.stderr)
+        self.assertIn("rank 1", first.stderr)
+        self.assertEqual((first.returncode, stranger.returncode), (1, 1), says)
+        os.chmod(os.path.join(keys, "gradwire.key_secret"), 0o644)
+        self.refused(1, *member[1:], "--rank", "0", "--keys", keys, says="gradwire.key_secret")
+        done = self.run_tool("train", "--link", "tcp", "--workers", 2, "--rank", 0, "--rendezvous", "0.0.0.0:1", *RUN)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("insecure", done.stderr)
+
+    def summary_of_bench(self, *words):
+        done = subprocess.run([harness.TOOL, "launch", "-n", "2", "--", "bench", "exchange", *words, "--runs", "1", "--codec", "ternary",
+                               "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=100)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return harness.json.loads(done.stdout)
+
     def test_killed_worker_is_named(self):
         self.need_tcp()
         for number in (signal.SIGKILL, signal.SIGSTOP):
