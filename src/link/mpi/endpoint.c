@@ -4,14 +4,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-#include <errno.h>
-#include <sched.h>
 #include <stdio.h>
-#include <string.h>
 
-/* A thread that waits looks again and again, as MPI wakes nobody. It gives way to others at each look, first only for a moment;
- * then it sleeps an eighth of the time it has waited so far, so that sleeping makes a wait longer by an eighth at most. */
-#define SPIN_SECONDS 50e-6
+/* A thread that waits looks again and again, as MPI wakes nobody. A moment's looking catches an answer that is already under way;
+ * then it sleeps an eighth of the time it has waited so far, so that sleeping makes a wait longer by an eighth at most. It does
+ * not yield meanwhile: where there are more threads than cores, who yields goes behind all others, and who wakes before them. */
+#define LOOK_SECONDS 20e-6
 #define SHORTEST_NAP 50e-6
 #define LONGEST_NAP 1e-3
 #define WAITED_PER_NAP 8
@@ -22,7 +20,7 @@
 static double nap_after(double waited)
 {
     double nap = waited / WAITED_PER_NAP;
-    if (waited < SPIN_SECONDS)
+    if (waited < LOOK_SECONDS)
         return 0;
     return nap < SHORTEST_NAP ? SHORTEST_NAP : nap > LONGEST_NAP ? LONGEST_NAP : nap;
 }
@@ -156,11 +154,7 @@ static gw_status mpi_recv(void *self, uint32_t timeout_ms, gw_message *message)
             break;
         }
         double nap = nap_after(waited);
-        if (nap == 0) {
-            pthread_mutex_unlock(&hub->lock);
-            sched_yield();
-            pthread_mutex_lock(&hub->lock);
-        } else {
+        if (nap > 0) {
             struct timespec at = gw_clock_after(nap < left ? nap : left);
             me->sleeping = true;
             pthread_cond_timedwait(&me->arrived, &hub->lock, &at);
