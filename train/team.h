@@ -21,7 +21,7 @@
 /* The links of a worker. */
 enum { GW_TEAM_EXCHANGE, GW_TEAM_CONTROL, GW_TEAM_FULL /* svrg's full gradients */, GW_TEAM_LINKS };
 
-/* Steps whose frames are counted symbol by symbol, spread over the run, the last one included. */
+/* At most so many steps of a run have their frames counted symbol by symbol. */
 enum { GW_TEAM_ACCOUNTED = 100 };
 
 struct gw_team {
