@@ -55,6 +55,6 @@ PROGRAM
     "$stage/mpi_shared"
     # shellcheck disable=SC2046
     gcc -std=c17 "$stage/mpi.c" $(pkg --cflags) "$libdir/libgradwire_mpi.a" "$libdir/libgradwire.a" \
-        $(pkg --static --libs | sed 's/-lgradwire_mpi//; s/-lgradwire//') -o "$stage/mpi_static"
+        $(pkg --libs-only-L) $(pkg --static --libs-only-l | sed 's/-lgradwire_mpi//; s/-lgradwire//') -o "$stage/mpi_static"
     "$stage/mpi_static"
 fi

@@ -2,7 +2,7 @@
  *
  * exchange_mpi         the averages are those of as many threads over the local link, bit for bit, and the bytes sent are as many
  * exchange_mpi fail    what the others hear where one gives up, or cannot make its link
- * exchange_mpi late    one leaves long after the others, and what was sent to it has not been taken */
+ * exchange_mpi leave   one leaves before or long after the others, and what was sent to it has not been taken */
 #include <gradwire/gradwire.h>
 #include <gradwire/link_mpi.h>
 
@@ -228,31 +228,89 @@ static int failures_are_heard(uint32_t rank, uint32_t n)
     return failed;
 }
 
-/* Everyone sends the last rank what MPI does not take over at once, and leaves; it comes after they have given up. */
-static int latecomers_do_no_harm(uint32_t rank, uint32_t n)
+static int live; /* blocks of counting_context() not given back */
+
+static void *count_alloc(size_t bytes, void *user)
 {
-    const size_t n_bytes = 20u << 20;
-    gw_link link;
+    (void)user;
+    __atomic_add_fetch(&live, 1, __ATOMIC_RELAXED);
+    return malloc(bytes);
+}
+
+static void count_free(void *memory, void *user)
+{
+    (void)user;
+    __atomic_sub_fetch(&live, memory ? 1 : 0, __ATOMIC_RELAXED);
+    free(memory);
+}
+
+/* A message of `n_bytes`, all of them `value`. */
+static int send_filled(gw_context *context, gw_link link, uint32_t to, size_t n_bytes, int value)
+{
+    char *bytes = gw_message_alloc(context, n_bytes);
+    memset(bytes, value, n_bytes);
+    return link.ops->send(link.self, to, bytes, n_bytes, 60000) < 0;
+}
+
+static int expect_filled(gw_link link, size_t n_bytes, int value)
+{
+    gw_message message;
+    if (link.ops->recv(link.self, 60000, &message) < 0)
+        return 1;
+    const char *bytes = message.bytes;
+    int failed = message.n_bytes != n_bytes || bytes[0] != value || bytes[n_bytes - 1] != value;
+    gw_message_free(message.bytes);
+    return failed;
+}
+
+/* Takes a large message and then a small one from every other rank, and answers. */
+static int answer(gw_context *context, gw_link link, size_t large, size_t small)
+{
+    int failed = 0, heard[MOST_RANKS] = {0};
+    gw_message message;
+    for (uint32_t i = 0; i < 2 * (link.size - 1); i++) {
+        if (link.ops->recv(link.self, 60000, &message) < 0)
+            return 1;
+        int nth = heard[message.from]++;
+        failed += message.n_bytes != (nth ? small : large) || *(char *)message.bytes != 3 + nth;
+        gw_message_free(message.bytes);
+        if (nth)
+            failed += send_filled(context, link, message.from, small, 9);
+    }
+    return failed;
+}
+
+/* Everyone sends the last rank what MPI does not take over at once. It leaves without taking it: first with the others, then after
+ * they have given up; and then all goes well over a third link, which hears nothing of the others. */
+static int leaving_does_no_harm(uint32_t rank, uint32_t n)
+{
+    const size_t large = 20u << 20, small = 8;
+    const bool last = rank == n - 1;
     int failed = 0;
-    for (int again = 0; again < 2; again++) { /* a second link hears nothing of the first */
-        if (gw_link_mpi_create(NULL, MPI_COMM_WORLD, &link) < 0)
+    gw_allocator allocator = {count_alloc, count_free, NULL};
+    gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator};
+    gw_context *context;
+    if (gw_context_create(&options, &context) < 0)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    for (int round = 1; round <= 3; round++) {
+        gw_link link;
+        int before = live;
+        if (gw_link_mpi_create(context, MPI_COMM_WORLD, &link) < 0)
             MPI_Abort(MPI_COMM_WORLD, 1);
-        if (rank == n - 1) {
-            struct timespec pause = {again ? 0 : 3, 0};
-            nanosleep(&pause, NULL);
-            gw_message message = {0};
-            gw_status status = GW_OK;
-            for (uint32_t r = 0; again && r + 1 < n && status == GW_OK; r++) {
-                status = link.ops->recv(link.self, 60000, &message);
-                failed += status < 0 || message.n_bytes != n_bytes || *(char *)message.bytes != 1;
-                gw_message_free(message.bytes);
-            }
-        } else {
-            char *bytes = gw_message_alloc(NULL, n_bytes);
-            memset(bytes, again, n_bytes);
-            failed += link.ops->send(link.self, n - 1, bytes, n_bytes, 60000) < 0;
+        if (!last) {
+            failed += send_filled(context, link, n - 1, large, round);
+            failed += send_filled(context, link, n - 1, small, round + 1);
         }
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (last && round == 2) {
+            struct timespec pause = {3, 0};
+            nanosleep(&pause, NULL);
+        }
+        if (round == 3)
+            failed += last ? answer(context, link, large, small) : expect_filled(link, small, 9);
         link.ops->destroy(link.self);
+        if (round != 2 && live != before)
+            failed += printf("rank %u, round %d: %d blocks were not given back\n", rank, round, live - before) > 0;
     }
     return failed;
 }
@@ -267,8 +325,8 @@ int main(int argc, char **argv)
         MPI_Abort(MPI_COMM_WORLD, 1);
     if (argc > 1 && !strcmp(argv[1], "fail"))
         failed = failures_are_heard((uint32_t)rank, (uint32_t)n);
-    else if (argc > 1 && !strcmp(argv[1], "late"))
-        failed = latecomers_do_no_harm((uint32_t)rank, (uint32_t)n);
+    else if (argc > 1 && !strcmp(argv[1], "leave"))
+        failed = leaving_does_no_harm((uint32_t)rank, (uint32_t)n);
     else
         failed = averages_are_equal((uint32_t)rank, (uint32_t)n);
     MPI_Reduce(&failed, &sum, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
