@@ -314,7 +314,8 @@ static gw_status open_sockets(struct gw_tcp_endpoint *me, const struct gw_tcp_ad
     /* A connection that broke is final: its first message said who speaks, and messages may be lost. */
     GW_TRY(gw_tcp_set_int(me->out, ZMQ_RECONNECT_IVL, -1));
     GW_TRY(watch(me, me->in, "in", ZMQ_EVENT_DISCONNECTED, &me->in_events));
-    GW_TRY(watch(me, me->out, "out", ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH, &me->out_events));
+    const int news = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED;
+    GW_TRY(watch(me, me->out, "out", news, &me->out_events));
     return gw_tcp_bind(me->in, address, endpoint);
 }
 
@@ -327,7 +328,7 @@ gw_status gw_tcp_endpoint_open(struct gw_tcp_group *group, uint32_t nth, const s
     me->group = group;
     me->nth = nth;
     me->failed_peer = GW_TCP_NOBODY;
-    me->n_awaited = group->size - 1;
+    me->n_awaited = me->n_unreached = group->size - 1;
     me->wake = -1;
     zmq_msg_init(&me->held);
     if (pthread_mutex_init(&me->lock, NULL)) {

@@ -26,6 +26,7 @@ struct gw_tcp_peer {
     char endpoint[GW_TCP_ENDPOINT_BYTES]; /* where it listens */
     atomic_int state;                     /* enum gw_tcp_peer_state; changed under the lock */
     uint8_t attempt;                      /* how often `out` has connected to it, part of its routing id */
+    bool reached;                         /* `out` has a connection to it that it accepted */
     int in_fd;                            /* of the connection on which its messages come; -1: none yet */
     double lost_at;                       /* when a connection that broke is final, unless BYE comes first; 0: none broke */
     double redial_at;                     /* when to try again what could not be connected; 0: nothing */
@@ -48,6 +49,7 @@ struct gw_tcp_endpoint {
     bool holding, in_parts;
     struct gw_message_queue early; /* messages that came before all HELLOs */
     uint32_t n_awaited;            /* members whose HELLO is missing */
+    uint32_t n_unreached;          /* members that have not accepted our connection */
     double next_at;                /* the least lost_at or redial_at; 0: none */
 
     /* Under the lock. */
@@ -71,7 +73,7 @@ gw_status gw_tcp_endpoint_open(struct gw_tcp_group *group, uint32_t nth, const s
 /* With the table at hand: connects to every peer and says HELLO. */
 gw_status gw_tcp_endpoint_connect(struct gw_tcp_endpoint *me);
 
-/* Waits until every peer has said HELLO. */
+/* Waits until every peer has said HELLO and has accepted our connection. */
 gw_status gw_tcp_endpoint_await(struct gw_tcp_endpoint *me, double deadline);
 
 /* Waits until what was sent has left, 2 s at most, and closes the sockets. The memory stays until ZeroMQ's context is gone. */

@@ -108,8 +108,6 @@ static gw_status take(struct gw_tcp_endpoint *me, gw_message *message, bool *got
         n_bytes -= GW_MESSAGE_ENVELOPE;
         if (envelope.type != GW_TCP_DATA) {
             take_notice(me, &envelope, bytes, n_bytes);
-            if (me->n_awaited == 0 && envelope.type == GW_TCP_HELLO)
-                return GW_OK;
             continue;
         }
         void *copy = gw_message_alloc(me->group->context, n_bytes);
@@ -186,7 +184,10 @@ static void read_events(struct gw_tcp_endpoint *me, bool shutting)
         uint32_t r = rank_at(me, event.endpoint);
         if (r == GW_TCP_NOBODY)
             continue;
-        if (event.what == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
+        if (event.what == ZMQ_EVENT_HANDSHAKE_SUCCEEDED && !me->peers[r].reached) {
+            me->peers[r].reached = true;
+            me->n_unreached--;
+        } else if (event.what == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
             turned_away(me, r);
         else if (event.what == ZMQ_EVENT_CLOSED)
             set_timer(me, &me->peers[r].redial_at, REDIAL_SECONDS);
@@ -303,31 +304,32 @@ gw_status gw_tcp_recv(void *self, uint32_t timeout_ms, gw_message *message)
     }
 }
 
-static bool has_said_hello(const void *all, uint32_t rank)
+static bool is_met(const void *all, uint32_t rank)
 {
     const struct gw_tcp_endpoint *me = all;
-    return rank == me->group->rank || me->peers[rank].in_fd >= 0;
+    return rank == me->group->rank || (me->peers[rank].in_fd >= 0 && me->peers[rank].reached);
 }
 
 gw_status gw_tcp_endpoint_await(struct gw_tcp_endpoint *me, double deadline)
 {
-    while (me->n_awaited > 0) {
+    for (;;) {
         gw_message message;
         bool got;
         GW_TRY(take(me, &message, &got));
-        if (got)
+        if (got) {
             gw_message_queue_put(&me->early, &message);
-        if (got || me->n_awaited == 0)
             continue;
+        }
         read_events(me, false);
         run_timers(me);
         GW_TRY(failure(me));
+        if (me->n_awaited == 0 && me->n_unreached == 0)
+            return GW_OK;
         if (gw_clock_seconds() >= deadline)
-            return gw_fail(GW_ERR_TIMEOUT, "%s came to the rendezvous, but did not reach rank %u at its own address within %u ms",
-                           gw_tcp_missing_ranks(me->group->size, has_said_hello, me).text, me->group->rank, me->group->timeout_ms);
+            return gw_fail(GW_ERR_TIMEOUT, "%s came to the rendezvous, but rank %u and they did not connect to each other within %u ms",
+                           gw_tcp_missing_ranks(me->group->size, is_met, me).text, me->group->rank, me->group->timeout_ms);
         sleep_until(me, deadline);
     }
-    return GW_OK;
 }
 
 void gw_tcp_discard(struct gw_tcp_endpoint *me)
