@@ -116,6 +116,7 @@ struct world {
     bool shuffle, dawdle, chaos, account;
     uint32_t rounds; /* exchanges one after the other on the same links; 0 is 1 */
     uint32_t timeout_ms;
+    const uint32_t *machine_of;
     uint64_t slice_max; /* 0: the format's */
     bool send_all;      /* the link has it */
     const struct poison *poisons;
@@ -349,6 +350,7 @@ static void world_round(struct member *m, float **gradients)
                                    .tensors = w->tensors,
                                    .n_tensors = w->n_tensors,
                                    .group_of = w->group_of,
+                                   .machine_of = w->machine_of,
                                    .link = m->link,
                                    .seed = w->seed,
                                    .timeout_ms = w->timeout_ms};

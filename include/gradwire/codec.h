@@ -239,7 +239,8 @@ typedef struct gw_reduce_options {
 GW_API size_t gw_reduce_bound(const void *const *frames, const size_t *frame_bytes, uint32_t n_frames);
 
 /* What an owner does: adds n_frames pushes of one slice (any order; they are added in rank order) into one frame that
- * holds the average. Ternary with shared scalers stays in integers; floats are added in float32.
+ * holds the average. Ternary with shared scalers stays in integers; floats are added in float32. Averages of ternary codecs hold
+ * exact sums, and can be added like pushes: the average is that of all workers in them, bit for bit.
  * Frames of different slices, codecs, steps, scalers, or twice the same rank are GW_ERR_FRAME_MISMATCH, and the
  * sentence names both. Errors further: GW_ERR_FRAME_*, GW_ERR_CAPACITY, GW_ERR_MEMORY. */
 GW_API gw_status gw_reduce(gw_context *context, const void *const *frames, const size_t *frame_bytes, uint32_t n_frames,

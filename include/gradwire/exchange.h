@@ -36,6 +36,9 @@ typedef struct gw_exchange_options {
     uint64_t seed;
     uint32_t timeout_ms;        /* how long a member that others wait for may be silent; 0: 60,000. Where it is waited for
                                    through another member it is named after twice this at the latest */
+    const uint32_t *machine_of; /* number of the machine that each rank runs on, the same on all members; copied. What crosses between
+                                   machines goes once for all workers of one: sums where codecs hold integers, else all their
+                                   frames in one message; averages once. The results are the same bits. NULL: every rank its own */
     const char *identity;       /* lines "name = value" of the program's own (what it trains, on what) that must be the same on all
                                    members; copied, 15,000 bytes at most; NULL: none */
 } gw_exchange_options;
@@ -53,6 +56,8 @@ typedef struct gw_step_result {
     uint64_t elements;          /* of this worker's pushed frames (its own share included); 0 likewise */
     double encode_seconds;      /* measure, encode, reduce, decode on this member's pipeline */
     double wait_seconds;        /* that gw_exchange_wait blocked */
+    uint64_t bytes_between_machines_up;   /* of bytes_up and bytes_down, those that crossed between machines */
+    uint64_t bytes_between_machines_down;
     double bound_gap;           /* TernGrad's max|g| * |g|_1 / |g|_2^2, the largest over this worker's tensors */
 } gw_step_result;
 
@@ -73,7 +78,7 @@ typedef struct gw_tensor_traffic {
 } gw_tensor_traffic;
 
 /* Starts the member's pipeline thread, and does not wait for the others. Members then tell each other what must be the same on all:
- * codec, seed, tensors, groups, identity. Where something is not, the exchange ends: on a member that found it with GW_ERR_ARGUMENT
+ * codec, seed, tensors, groups, machines, identity. Where something is not, the exchange ends: on a member that found it with GW_ERR_ARGUMENT
  * and a sentence that gives both values, from the next call on; on the others with GW_ERR_PEER. No step is done before all members
  * have been compared. Errors: GW_ERR_ARGUMENT, GW_ERR_MEMORY, GW_ERR_SYSTEM; of the latter two the other
  * members are told. */

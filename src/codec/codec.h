@@ -67,13 +67,16 @@ struct gw_codec_record {
     gw_status (*symbols)(gw_context *context, const struct gw_frame *frame, uint64_t *counts);
     /* Fills all but head_bits, in fields that are 0. NULL: the codec does not tell parts apart. */
     gw_status (*parts)(gw_context *context, const struct gw_frame *frame, gw_frame_parts *out);
-    /* frames: n of them, agreeing in slice, codec, step; sorted by rank. */
-    size_t (*reduce_bound)(const struct gw_frame *first, uint32_t n);
+    /* workers: of all frames together; for pushes, how many there are. */
+    size_t (*reduce_bound)(const struct gw_frame *first, uint32_t workers);
+    /* frames: n of them, agreeing in slice, codec, step; sorted by rank, averages last. average->workers is set. */
     gw_status (*reduce)(gw_context *context, const struct gw_frame *frames, uint32_t n, const void *options, uint8_t *dst,
                         struct gw_frame *average);
     /* reduce takes unverified frames and compares their checksums while it reads them; and it seals the average. Else all
      * that is done around it. A frame that turns out to be altered may have been found wrong in another way first. */
     bool reduce_verifies;
+    /* reduce adds averages like pushes: they hold exact sums. */
+    bool adds_averages;
 };
 
 /* All codecs, NULL-ended. A new codec is one folder and one line there. */

@@ -133,22 +133,47 @@ gw_status gw_frame_read_parts(gw_context *context, const void *src, size_t src_b
 
 size_t gw_reduce_bound(const void *const *frames, const size_t *frame_bytes, uint32_t n_frames)
 {
-    struct gw_frame frame;
+    struct gw_frame frame, other;
     const struct gw_codec_record *record;
     if (!n_frames || !frames || !frame_bytes || read_frame(frames[0], frame_bytes[0], &frame, &record) < 0)
         return 0;
-    return record->reduce_bound(&frame, n_frames);
+    uint64_t workers = frame.workers;
+    for (uint32_t i = 1; i < n_frames; i++) {
+        if (!frames[i] || gw_frame_read_header(frames[i], frame_bytes[i], &other) < 0)
+            return 0;
+        workers += other.workers;
+    }
+    return workers <= GW_MAX_WORKERS ? record->reduce_bound(&frame, (uint32_t)workers) : 0;
+}
+
+/* Pushes are added in rank order; averages, which hold integers, come after them in any order. */
+static uint32_t place_of(const struct gw_frame *frame)
+{
+    return frame->flags & GW_FLAG_AVERAGE ? GW_MAX_WORKERS : frame->rank;
+}
+
+/* "the frames of ranks 5 and 9", for sentences about two frames. */
+static const char *both(const struct gw_frame *a, const struct gw_frame *b, char *text, size_t capacity)
+{
+    if (b->flags & GW_FLAG_AVERAGE && a->flags & GW_FLAG_AVERAGE)
+        snprintf(text, capacity, "the averages of %u and of %u workers", a->workers, b->workers);
+    else if (b->flags & GW_FLAG_AVERAGE)
+        snprintf(text, capacity, "the frame of rank %u and the average of %u workers", a->rank, b->workers);
+    else
+        snprintf(text, capacity, "the frames of ranks %u and %u", a->rank, b->rank);
+    return text;
 }
 
 /* What must agree between the pushes of one slice. */
 static gw_status check_agree(const struct gw_frame *a, const struct gw_frame *b)
 {
+    char text[96];
 #define AGREE(field, what)                                                                                              \
     if (a->field != b->field)                                                                                           \
-        return gw_fail(GW_ERR_FRAME_MISMATCH, "the frames of ranks %u and %u disagree in %s: %llu and %llu", a->rank,    \
-                       b->rank, what, (unsigned long long)a->field, (unsigned long long)b->field)
+        return gw_fail(GW_ERR_FRAME_MISMATCH, "%s disagree in %s: %llu and %llu", both(a, b, text, sizeof text), what,    \
+                       (unsigned long long)a->field, (unsigned long long)b->field)
     if (a->codec != b->codec)
-        return gw_fail(GW_ERR_FRAME_MISMATCH, "the frames of ranks %u and %u disagree in codec: %s and %s", a->rank, b->rank,
+        return gw_fail(GW_ERR_FRAME_MISMATCH, "%s disagree in codec: %s and %s", both(a, b, text, sizeof text),
                        gw_codec_record_by_id(a->codec)->info.name, gw_codec_record_by_id(b->codec)->info.name);
     AGREE(tensor_id, "tensor");
     AGREE(step, "step");
@@ -157,9 +182,9 @@ static gw_status check_agree(const struct gw_frame *a, const struct gw_frame *b)
     AGREE(bucket, "bucket");
 #undef AGREE
     if ((a->flags ^ b->flags) & GW_FLAG_PRIVATE)
-        return gw_fail(GW_ERR_FRAME_MISMATCH, "of the frames of ranks %u and %u one has a shared scaler, the other its own",
-                       a->rank, b->rank);
-    if (a->rank == b->rank)
+        return gw_fail(GW_ERR_FRAME_MISMATCH, "of %s one has a shared scaler, the other its own",
+                       both(a, b, text, sizeof text));
+    if (a->rank == b->rank && !(b->flags & GW_FLAG_AVERAGE))
         return gw_fail(GW_ERR_FRAME_MISMATCH, "two frames come from the same rank, %u", a->rank);
     return GW_OK;
 }
@@ -177,27 +202,33 @@ gw_status gw_reduce(gw_context *context, const void *const *frames, const size_t
         return GW_ERR_MEMORY;
     const struct gw_codec_record *record = NULL;
     gw_status status = GW_OK;
+    uint64_t workers = 0;
     for (uint32_t i = 0; i < n_frames && status == GW_OK; i++) {
         struct gw_frame frame;
         status = read_frame_or_header(frames[i], frame_bytes[i], true, &frame, &record);
-        if (status == GW_OK && frame.flags & GW_FLAG_AVERAGE)
+        if (status == GW_OK && frame.flags & GW_FLAG_AVERAGE && !record->adds_averages)
             status = gw_fail(GW_ERR_FRAME_MISMATCH, "frame %u of %u is an average already, and cannot be added up again", i + 1,
                              n_frames);
         uint32_t at = i; /* insertion keeps rank order; frames mostly come sorted */
-        for (; at > 0 && status == GW_OK && sorted[at - 1].rank > frame.rank; at--)
+        for (; at > 0 && status == GW_OK && place_of(&sorted[at - 1]) > place_of(&frame); at--)
             sorted[at] = sorted[at - 1];
-        if (status == GW_OK)
+        if (status == GW_OK) {
             sorted[at] = frame;
+            workers += frame.workers;
+        }
     }
+    if (status == GW_OK && workers > GW_MAX_WORKERS)
+        status = gw_fail(GW_ERR_FRAME_MISMATCH, "the frames hold %llu workers; at most %u can be averaged",
+                         (unsigned long long)workers, GW_MAX_WORKERS);
     for (uint32_t i = 1; i < n_frames && status == GW_OK; i++)
         status = check_agree(&sorted[i - 1], &sorted[i]);
-    if (status == GW_OK && dst_capacity < record->reduce_bound(&sorted[0], n_frames))
+    if (status == GW_OK && dst_capacity < record->reduce_bound(&sorted[0], (uint32_t)workers))
         status = gw_fail(GW_ERR_CAPACITY, "the average may take %zu bytes; the buffer has %zu",
-                         record->reduce_bound(&sorted[0], n_frames), dst_capacity);
+                         record->reduce_bound(&sorted[0], (uint32_t)workers), dst_capacity);
     if (status == GW_OK) {
         struct gw_frame average = sorted[0];
         average.rank = 0;
-        average.workers = n_frames;
+        average.workers = (uint32_t)workers;
         average.flags = GW_FLAG_AVERAGE;
         average.code = 0;
         const void *own = options && options->codec && options->codec->record == record ? options->codec->options : NULL;

@@ -74,7 +74,7 @@ static gw_status fill(struct gw_exchange *ex, const gw_exchange_options *o)
         tensor->n_elems = o->tensors[t].n_elems;
         tensor->n_shared = gw_encoder_shared_count(tensor->encoder);
     }
-    GW_TRY(gw_layout_init(ex, o->group_of));
+    GW_TRY(gw_layout_init(ex, o->group_of, o->machine_of));
     return gw_hello_init(ex, o);
 }
 

@@ -102,6 +102,70 @@ static void bits_do_not_depend_on_order_or_groups(void **state)
     }
 }
 
+static const uint32_t machines_4[] = {0, 0, 1, 0}, machines_6[] = {5, 9, 5, 9, 9, 5}, machines_7[] = {1, 2, 3, 3, 1, 3, 3}, one_machine[] = {0, 0, 0, 0, 0, 0, 0};
+
+/* What goes by way of relays gives the same bits: sums of integers, unsummed floats, and both in one run. */
+static void machines_change_nothing(void **state)
+{
+    (void)state;
+    static const uint32_t *const groupings[] = {NULL, one_group, three_groups};
+    static const uint32_t sizes[] = {4, 6, 7, 4}, *const machines[] = {machines_4, machines_6, machines_7, one_machine};
+    uint32_t turn = 0;
+    for (size_t s = 0; s < sizeof specs / sizeof specs[0]; s++) {
+        for (int n = 0; n < 4; n++, turn++) {
+            struct world world = {.spec = specs[s],
+                                  .n = sizes[n],
+                                  .sizes = mixed_sizes,
+                                  .n_tensors = N_MIXED,
+                                  .n_steps = 2,
+                                  .group_of = groupings[turn % 3],
+                                  .machine_of = machines[n],
+                                  .slice_max = turn % 5 ? 4096 : 0,
+                                  .send_all = turn % 2,
+                                  .seed = 177 + turn,
+                                  .shuffle = true,
+                                  .chaos = turn % 4 == 1};
+            world_run(&world);
+            world_check_ok(&world);
+            world_check_averages(&world);
+            for (uint32_t r = 0; r < world.n; r++) { /* all that crosses does so between machines, or stays within the one */
+                const gw_step_result *result = &world.members[r].results[1];
+                assert_true(result->bytes_between_machines_up <= result->bytes_up);
+                assert_true(result->bytes_between_machines_down <= result->bytes_down);
+                assert_true(n < 3 || result->bytes_between_machines_up + result->bytes_between_machines_down == 0);
+            }
+            world_end(&world);
+        }
+    }
+}
+
+/* Bytes of one step between machines: two of three workers each, or six of one. */
+static uint64_t bytes_between(const char *spec, bool machines)
+{
+    static const uint64_t sizes[] = {600000};
+    static const uint32_t two[] = {0, 0, 0, 1, 1, 1};
+    uint64_t bytes = 0;
+    struct world world = {.spec = spec, .n = 6, .sizes = sizes, .n_tensors = 1, .n_steps = 1, .machine_of = machines ? two : NULL,
+                          .seed = 5};
+    world_run(&world);
+    world_check_ok(&world);
+    for (uint32_t r = 0; r < 6; r++)
+        bytes += world.members[r].results[0].bytes_between_machines_up + world.members[r].results[0].bytes_between_machines_down;
+    world_end(&world);
+    return bytes;
+}
+
+static void machines_save_bytes(void **state)
+{
+    (void)state;
+    /* Where nothing is said of machines five pushes of each element and five averages cross. With two machines three pushes do, or
+     * the sum of three, and one average. */
+    double floats = (double)bytes_between("none", true) / (double)bytes_between("none", false);
+    double ternary = (double)bytes_between("ternary", true) / (double)bytes_between("ternary", false);
+    assert_true(floats > 0.39 && floats < 0.41); /* (3 + 1) / (5 + 5) */
+    assert_true(ternary < 0.25);
+}
+
 /* Parts of owners longer than the format's longest slice. */
 static void large_tensors_are_cut(void **state)
 {
@@ -116,6 +180,32 @@ static void large_tensors_are_cut(void **state)
         assert_true(atomic_load(&world.largest) < (4u << 20) + 1024 && atomic_load(&world.largest) > (s ? 100000 : 4000000));
         world_end(&world);
     }
+}
+
+/* Runs are encoded owner by owner, from the owner after this member on. */
+static void owners_have_work_early(void **state)
+{
+    (void)state;
+    gw_link links[3];
+    gw_codec *codec;
+    gw_exchange *ex;
+    gw_tensor tensor = {.id = 0, .n_elems = 3 * 20480 + 9000};
+    static const uint32_t owners[] = {2, 0, 1, 2, 0, 1, 2, 0, 1};
+    assert_int_equal(gw_codec_parse(NULL, "none", &codec), GW_OK);
+    assert_int_equal(gw_link_local_create(NULL, 3, links), GW_OK);
+    gw_exchange_options options = {
+        .struct_bytes = sizeof options, .codec = codec, .tensors = &tensor, .n_tensors = 1, .link = links[1]};
+    assert_int_equal(gw_exchange_create_cut(NULL, &options, 8192, &ex), GW_OK);
+    const struct group *group = &ex->groups[0];
+    assert_int_equal(group->n_runs, 9);
+    for (uint32_t i = 0; i < group->n_runs; i++) {
+        assert_int_equal(group->runs[group->order[i]].owner, owners[i]);
+        assert_true(i < 3 || group->order[i] == group->order[i - 3] + 1);
+    }
+    gw_exchange_destroy(ex);
+    for (int r = 0; r < 3; r++)
+        links[r].ops->destroy(links[r].self);
+    gw_codec_destroy(codec);
 }
 
 static void many_members(void **state)
@@ -158,6 +248,7 @@ static void a_step_with_nan_is_dropped_by_all(void **state)
                                   .n_steps = 5,
                                   .seed = 8,
                                   .slice_max = grouped ? 0 : 4096,
+                                  .machine_of = (grouped + s) % 2 ? machines_4 : NULL,
                                   .group_of = grouped ? three_groups : NULL,
                                   .poisons = poisons,
                                   .n_poisons = 4,
@@ -195,6 +286,7 @@ static void bytes_are_what_crossed(void **state)
                                   .seed = 2,
                                   .slice_max = account ? 2048 : 0,
                                   .send_all = account,
+                                  .machine_of = account ? machines_4 : NULL,
                                   .account = account};
             world_run(&world);
             world_check_ok(&world);
@@ -405,6 +497,8 @@ static void a_member_that_goes_is_named(void **state)
     }
 }
 
+static const uint32_t machines_3[] = {0, 1, 1};
+
 static void a_silent_member_is_named(void **state)
 {
     (void)state;
@@ -413,12 +507,16 @@ static void a_silent_member_is_named(void **state)
         uint32_t quitter, after;
         const uint32_t *group_of;
         long late_us;
+        const uint32_t *machine_of;
     } cases[] = {
-        {"none", 2, 0, NULL, 0},    /* the others wait for its gradients */
-        {"ternary", 1, 4, NULL, 0}, /* ... for its statistics */
+        {"none", 2, 0, NULL, 0, NULL},    /* the others wait for its gradients */
+        {"none", 1, 0, NULL, 0, machines_3}, /* rank 2 waits for them and others for rank 2, or all for them */
+        {"none", 2, 0, NULL, 0, machines_3},
+        {"ternary", 2, 3, NULL, 0, machines_3},
+        {"ternary", 1, 4, NULL, 0, NULL}, /* ... for its statistics */
         {"ternary", 1, 0, one_group,
-         400000},                        /* rank 2 has waited for the coordinator long before that waits for rank 1 */
-        {"ternary", 0, 0, one_group, 0}, /* it is the only coordinator */
+         400000, NULL},                        /* rank 2 has waited for the coordinator long before that waits for rank 1 */
+        {"ternary", 0, 0, one_group, 0, NULL}, /* it is the only coordinator */
     };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         struct world world = {.spec = cases[c].spec,
@@ -432,6 +530,7 @@ static void a_silent_member_is_named(void **state)
                               .quits_after = cases[c].after,
                               .quits = QUIT_SILENT,
                               .group_of = cases[c].group_of,
+                              .machine_of = cases[c].machine_of,
                               .timeout_ms = 1000,
                               .late_us = cases[c].late_us};
         char name[16];
@@ -525,6 +624,7 @@ static void every_allocation_may_fail(void **state)
                                       .n_steps = 1,
                                       .seed = 6,
                                       .account = true,
+                                      .machine_of = victim ? machines_3 : NULL,
                                       .victim = victim,
                                       .fails_at = k};
                 world_run(&world);
@@ -551,6 +651,9 @@ int main(void)
         cmocka_unit_test(averages_equal_the_codecs_own),
         cmocka_unit_test(floats_are_the_mean),
         cmocka_unit_test(bits_do_not_depend_on_order_or_groups),
+        cmocka_unit_test(owners_have_work_early),
+        cmocka_unit_test(machines_change_nothing),
+        cmocka_unit_test(machines_save_bytes),
         cmocka_unit_test(large_tensors_are_cut),
         cmocka_unit_test(many_members),
         cmocka_unit_test(nothing_but_empty_tensors),

@@ -47,6 +47,17 @@ static uint64_t hash_groups(const struct gw_exchange *ex)
     return hash;
 }
 
+static uint64_t hash_machines(const struct gw_exchange *ex)
+{
+    uint64_t hash = 0;
+    for (uint32_t r = 0; r < ex->link.size; r++) {
+        uint8_t bytes[4];
+        gw_put32(bytes, ex->machine_of[r].first); /* whatever their numbers are */
+        hash = gw_hash_now()->whole(bytes, sizeof bytes, hash);
+    }
+    return hash;
+}
+
 gw_status gw_hello_init(struct gw_exchange *ex, const gw_exchange_options *o)
 {
     char own[HELLO_MOST];
@@ -64,9 +75,10 @@ gw_status gw_hello_init(struct gw_exchange *ex, const gw_exchange_options *o)
                      "names and sizes = %016" PRIx64 "\n"
                      "groups = %u\n"
                      "tensors of groups = %016" PRIx64 "\n"
+                     "ranks of machines = %016" PRIx64 "\n"
                      "%s%s",
                      gw_codec_canonical(ex->codec), ex->seed, ex->n_tensors, n_elems, hash_tensors(o->tensors, o->n_tensors),
-                     ex->n_groups, hash_groups(ex), identity, end);
+                     ex->n_groups, hash_groups(ex), hash_machines(ex), identity, end);
     if (n < 0 || (size_t)n >= sizeof own)
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.identity takes %zu bytes; at most about %d are possible", length,
                        HELLO_MOST - 512);

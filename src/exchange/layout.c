@@ -83,6 +83,8 @@ static void sort_slices(struct gw_exchange *ex, const struct gw_slice *planned, 
             if (ex->tensors[planned[s].tensor].group == g)
                 ex->slices[place[planned[s].owner]++] = planned[s];
     }
+    for (size_t s = 0; s < n_slices; s++) /* who shares a scaler adds integers */
+        ex->slices[s].summed = ex->tensors[ex->slices[s].tensor].n_shared > 0;
 }
 
 /* Whether the run, NULL: there is none yet, takes one more slice. */
@@ -114,14 +116,20 @@ static gw_status fill_runs(struct gw_exchange *ex, struct group *group, size_t n
         run = &group->runs[i];
         if (run->push_bound < MESSAGE_BAD_BYTES)
             run->push_bound = MESSAGE_BAD_BYTES;
-        if (run->owner != ex->link.rank) {
+        if (run->owner != ex->link.rank)
             ex->dense_bytes += 4 * run->n_elems;
-            continue;
+        run->n_expected = ex->link.size;
+        if (run->owner != ex->link.rank) {
+            run->n_expected = ex->machine_of[ex->link.rank].n;
+            if (run->n_expected == 1 || gw_same_machine(ex, run->owner, ex->link.rank) ||
+                gw_relay_of(ex, run, ex->link.rank) != ex->link.rank)
+                continue;
         }
         run->pushes = gw_calloc(ex->context, ex->link.size, sizeof *run->pushes);
         if (!run->pushes)
             return GW_ERR_MEMORY;
-        GW_TRY(gw_round_create(ex->context, ex->codec, group->slices + run->first, run->n, ex->link.size, &run->round));
+        GW_TRY(gw_round_create(ex->context, ex->codec, group->slices + run->first, run->n, ex->link.size, run->n_expected,
+                               &run->round));
     }
     return GW_OK;
 }
@@ -155,8 +163,30 @@ static gw_status fill_order(struct gw_exchange *ex, struct group *group)
     return GW_OK;
 }
 
-gw_status gw_layout_init(struct gw_exchange *ex, const uint32_t *group_of)
+static gw_status fill_machines(struct gw_exchange *ex, const uint32_t *machine_of)
 {
+    uint32_t n = ex->link.size, n_placed = 0;
+    ex->by_machine = gw_alloc(ex->context, n, sizeof *ex->by_machine);
+    ex->machine_of = gw_calloc(ex->context, n, sizeof *ex->machine_of);
+    if (!ex->by_machine || !ex->machine_of)
+        return GW_ERR_MEMORY;
+    for (uint32_t r = 0; r < n; r++) {
+        struct machine machine = {.first = n_placed};
+        if (ex->machine_of[r].n > 0) /* came with a lower rank */
+            continue;
+        for (uint32_t i = r; i < (machine_of ? n : r + 1); i++)
+            if (!machine_of || machine_of[i] == machine_of[r])
+                ex->by_machine[n_placed++] = i;
+        machine.n = n_placed - machine.first;
+        for (uint32_t i = machine.first; i < n_placed; i++)
+            ex->machine_of[ex->by_machine[i]] = machine;
+    }
+    return GW_OK;
+}
+
+gw_status gw_layout_init(struct gw_exchange *ex, const uint32_t *group_of, const uint32_t *machine_of)
+{
+    GW_TRY(fill_machines(ex, machine_of));
     GW_TRY(count_groups(ex, group_of));
     GW_TRY(fill_groups(ex));
 
@@ -218,4 +248,6 @@ void gw_layout_fini(struct gw_exchange *ex)
     }
     gw_free(ex->context, ex->groups);
     gw_free(ex->context, ex->slices);
+    gw_free(ex->context, ex->machine_of);
+    gw_free(ex->context, ex->by_machine);
 }

@@ -85,6 +85,8 @@ static gw_status send_as_worker(struct gw_exchange *ex, uint32_t to, void *bytes
 {
     if (to != ex->link.rank)
         ex->tally.bytes_up += n_bytes;
+    if (!gw_same_machine(ex, to, ex->link.rank))
+        ex->tally.bytes_between_machines_up += n_bytes;
     return send_to(ex, to, bytes, n_bytes);
 }
 
@@ -252,13 +254,14 @@ static gw_status encode_run(struct gw_exchange *ex, const struct group *group, c
     return GW_OK;
 }
 
-/* Sends this worker's frames of a run, or its verdict where that is bad, to the run's owner. */
+/* Sends this worker's frames of a run, or its verdict where that is bad, to the run's owner or its machine's relay. */
 static gw_status push_run(struct gw_exchange *ex, struct group *group, struct run *run)
 {
+    uint32_t relay = gw_relay_of(ex, run, ex->link.rank), to = relay == ex->link.rank && !run->round ? run->owner : relay;
     run->pushed = true;
     if (group->own_verdict.bad) {
         void *bad = message_bad(ex, MESSAGE_PUSH, group, run->index, group->own_verdict);
-        return send_as_worker(ex, run->owner, bad, MESSAGE_BAD_BYTES);
+        return send_as_worker(ex, to, bad, MESSAGE_BAD_BYTES);
     }
     size_t n_bytes;
     void *bytes = message_new(ex, MESSAGE_PUSH, group, run->index, run->push_bound);
@@ -273,7 +276,7 @@ static gw_status push_run(struct gw_exchange *ex, struct group *group, struct ru
         gw_message_free(bytes);
         return status;
     }
-    return send_as_worker(ex, run->owner, bytes, n_bytes);
+    return send_as_worker(ex, to, bytes, n_bytes);
 }
 
 /* The group has all that encoding needs: its runs are encoded in turn. */
@@ -349,6 +352,14 @@ static gw_status measure(struct gw_exchange *ex, uint32_t t)
     return GW_OK;
 }
 
+static void count_down(struct gw_exchange *ex, const gw_message *message)
+{
+    if (message->from != ex->link.rank)
+        ex->tally.bytes_down += message->n_bytes;
+    if (!gw_same_machine(ex, message->from, ex->link.rank))
+        ex->tally.bytes_between_machines_down += message->n_bytes;
+}
+
 static gw_status handle_shared(struct gw_exchange *ex, struct group *group, const gw_message *message)
 {
     if (message->from != group->coordinator || group->state != GROUP_WAITS_SHARED)
@@ -356,8 +367,7 @@ static gw_status handle_shared(struct gw_exchange *ex, struct group *group, cons
                        group->index);
     struct verdict verdict;
     GW_TRY(verdict_read(ex, message, &verdict));
-    if (message->from != ex->link.rank)
-        ex->tally.bytes_down += message->n_bytes;
+    count_down(ex, message);
     if (verdict.bad) {
         group->verdict = verdict;
         finish_group(ex, group);
@@ -408,15 +418,29 @@ static gw_status decode_run(struct gw_exchange *ex, const struct group *group, c
     return GW_OK;
 }
 
+/* A relay gives averages to the other workers of its machine. */
+static gw_status hand_on(struct gw_exchange *ex, const struct run *run, const gw_message *message)
+{
+    uint32_t me = ex->link.rank;
+    const struct machine *machine = &ex->machine_of[me];
+    if (gw_same_machine(ex, run->owner, me) || gw_relay_of(ex, run, me) != me)
+        return GW_OK;
+    for (uint32_t i = 0; i < machine->n; i++)
+        if (ex->by_machine[machine->first + i] != me)
+            GW_TRY(send_copy(ex, ex->by_machine[machine->first + i], message->bytes, message->n_bytes));
+    return GW_OK;
+}
+
 static gw_status handle_pull(struct gw_exchange *ex, struct group *group, struct run *run, const gw_message *message)
 {
-    if (run->owner != message->from || !run->pushed || run->pulled)
+    uint32_t relay = gw_relay_of(ex, run, ex->link.rank), from = relay == ex->link.rank ? run->owner : relay;
+    if (message->from != from || !run->pushed || run->pulled)
         return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent averages of run %u of group %u out of turn", message->from,
                        run->index, group->index);
     struct verdict verdict;
     GW_TRY(verdict_read(ex, message, &verdict));
-    if (message->from != ex->link.rank)
-        ex->tally.bytes_down += message->n_bytes;
+    count_down(ex, message);
+    GW_TRY(hand_on(ex, run, message));
     if (!verdict.bad) {
         double start = gw_clock_seconds();
         gw_status status = decode_run(ex, group, run, message);
@@ -471,45 +495,72 @@ static gw_status handle_stats(struct gw_exchange *ex, struct group *group, const
 
 /* ---- owner ------------------------------------------------------------------------------------------- */
 
-/* The averages of a run, to every member. */
-static gw_status send_averages(struct gw_exchange *ex, struct group *group, struct run *run)
+/* A run's averages, or what stands in their place, to every member: workers of this machine, and one of each other. */
+static gw_status send_pull(struct gw_exchange *ex, const struct run *run, void *bytes, size_t n_bytes)
 {
-    size_t used, capacity = gw_round_bound(run->round);
-    void *bytes = message_new(ex, MESSAGE_PULL, group, run->index, MESSAGE_HEADER + capacity);
-    if (!bytes)
-        return GW_ERR_MEMORY;
-    double start = gw_clock_seconds();
-    gw_status status = gw_round_reduce(run->round, message_body(bytes), capacity, &used);
-    ex->tally.encode_seconds += gw_clock_seconds() - start;
-    if (status < 0) {
-        gw_message_free(bytes);
-        return status;
+    const gw_link *link = &ex->link;
+    gw_status status = GW_OK;
+    bool flat = true;
+    for (uint32_t r = 0; r < link->size; r++)
+        flat = flat && gw_relay_of(ex, run, r) == r;
+    if (flat || !bytes)
+        return send_to_all(ex, bytes, n_bytes);
+    for (uint32_t i = 1; i <= link->size && status == GW_OK; i++) {
+        uint32_t to = (link->rank + i) % link->size;
+        if (gw_relay_of(ex, run, to) == to)
+            status = send_copy(ex, to, bytes, n_bytes);
     }
-    return send_to_all(ex, bytes, MESSAGE_HEADER + used);
+    gw_buffers_give(&ex->buffers, bytes);
+    return status;
+}
+
+/* All pushes are in: an owner sends averages to all, a relay what its machine's workers sent to the owner. */
+static gw_status send_reduced(struct gw_exchange *ex, struct group *group, struct run *run)
+{
+    bool relay = run->owner != ex->link.rank;
+    enum message_type type = relay ? MESSAGE_PUSH : MESSAGE_PULL;
+    size_t n_bytes = MESSAGE_BAD_BYTES;
+    void *bytes;
+    if (run->push_verdict.bad) {
+        bytes = message_bad(ex, type, group, run->index, run->push_verdict);
+    } else {
+        double start = gw_clock_seconds();
+        size_t capacity = gw_round_bound(run->round, relay);
+        bytes = message_new(ex, type, group, run->index, MESSAGE_HEADER + capacity);
+        gw_status status = bytes ? gw_round_reduce(run->round, relay, message_body(bytes), capacity, &n_bytes) : GW_ERR_MEMORY;
+        ex->tally.encode_seconds += gw_clock_seconds() - start;
+        if (status < 0) {
+            gw_message_free(bytes);
+            return status;
+        }
+        n_bytes += MESSAGE_HEADER;
+    }
+    return relay ? send_as_worker(ex, run->owner, bytes, n_bytes) : send_pull(ex, run, bytes, n_bytes);
 }
 
 /* Keeps message->bytes, and sets it NULL, where all is well. */
 static gw_status handle_push(struct gw_exchange *ex, struct group *group, struct run *run, gw_message *message)
 {
-    if (!run->round || run->pushes[message->from].bytes || run->n_pushes == ex->link.size)
-        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u pushed run %u of group %u out of turn", message->from, run->index,
+    uint32_t from = message->from, n_ranks;
+    const uint32_t *ranks = gw_sent_by(ex, run, &from, &n_ranks);
+    bool sends_here = run->round && (run->owner == ex->link.rank ? gw_relay_of(ex, run, from) == from
+                                                                 : gw_same_machine(ex, from, ex->link.rank));
+    if (!sends_here || run->pushes[from].bytes || run->n_in == run->n_expected)
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u pushed run %u of group %u out of turn", from, run->index,
                        group->index);
     struct verdict verdict;
     GW_TRY(verdict_read(ex, message, &verdict));
     verdict_add(&run->push_verdict, verdict);
     if (!verdict.bad)
-        GW_TRY(gw_round_put(run->round, message->from, ex->step, message_body(message->bytes),
+        GW_TRY(gw_round_put(run->round, from, ranks, n_ranks, ex->step, message_body(message->bytes),
                             message->n_bytes - MESSAGE_HEADER));
-    run->pushes[message->from] = *message;
+    run->pushes[from] = *message;
     message->bytes = NULL;
-    if (++run->n_pushes < ex->link.size)
+    run->n_in += n_ranks;
+    if (run->n_in < run->n_expected)
         return GW_OK;
 
-    gw_status status;
-    if (run->push_verdict.bad)
-        status = send_to_all(ex, message_bad(ex, MESSAGE_PULL, group, run->index, run->push_verdict), MESSAGE_BAD_BYTES);
-    else
-        status = send_averages(ex, group, run);
+    gw_status status = send_reduced(ex, group, run);
     gw_round_reset(run->round);
     for (uint32_t r = 0; r < ex->link.size; r++) {
         gw_buffers_give(&ex->buffers, run->pushes[r].bytes);
@@ -545,7 +596,7 @@ static gw_status begin_step(struct gw_exchange *ex, uint32_t step, bool account)
         for (uint32_t i = 0; i < group->n_runs; i++) {
             struct run *run = &group->runs[i];
             run->pushed = run->pulled = false;
-            run->n_pushes = 0;
+            run->n_in = 0;
             run->push_verdict = (struct verdict){.bad = false};
         }
         if (group->largest) {

@@ -45,12 +45,18 @@ static bool say(const struct gw_exchange *ex, const struct group *group, const c
     return true;
 }
 
-/* Whether a rank's part of one of this member's own runs is missing. */
-static bool owes_pushes(const struct gw_exchange *ex, const struct group *group, uint32_t rank)
+/* Whether a rank's part of one of the runs that this member adds up is missing: its own (direct), or what it sends for its machine. */
+static bool owes_pushes(const struct gw_exchange *ex, const struct group *group, uint32_t rank, bool direct)
 {
     for (uint32_t i = 0; i < group->n_runs; i++) {
         const struct run *run = &group->runs[i];
-        if (run->round && run->n_pushes < ex->link.size && !run->pushes[rank].bytes)
+        uint32_t n;
+        if (!run->round || run->n_in == run->n_expected || run->pushes[rank].bytes)
+            continue;
+        /* An owner waits for relays of other machines, who may be waiting for one of theirs. */
+        bool sends_here = run->owner != ex->link.rank ? gw_same_machine(ex, rank, ex->link.rank) : gw_relay_of(ex, run, rank) == rank;
+        gw_sent_by(ex, run, &rank, &n);
+        if (sends_here && (n == 1) == direct)
             return true;
     }
     return false;
@@ -79,7 +85,7 @@ bool gw_silent_members(const struct gw_exchange *ex, bool any)
         }
         if (group->state == GROUP_WAITS_PULLS) {
             for (uint32_t r = 0; r < ex->link.size; r++)
-                if (owes_pushes(ex, group, r))
+                if (owes_pushes(ex, group, r, true))
                     names_add(&names, r);
             if (say(ex, group, "gradients", &names))
                 return true;
@@ -93,6 +99,11 @@ bool gw_silent_members(const struct gw_exchange *ex, bool any)
             return say(ex, group, "shared numbers", &names);
         }
         if (group->state == GROUP_WAITS_PULLS) {
+            for (uint32_t r = 0; r < ex->link.size; r++)
+                if (owes_pushes(ex, group, r, false))
+                    names_add(&names, r);
+            if (say(ex, group, "gradients", &names))
+                return true;
             for (uint32_t i = 0; i < group->n_runs; i++)
                 if (!group->runs[i].pulled && (names.n == 0 || names.last != group->runs[i].owner)) /* they are by owner */
                     names_add(&names, group->runs[i].owner);

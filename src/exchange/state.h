@@ -37,10 +37,11 @@ struct run {
     /* As a worker. */
     bool pushed, pulled;
 
-    /* As its owner, else NULL. */
+    /* As its owner, or as this machine's relay to another's owner, else NULL. */
     struct gw_round *round;
-    gw_message *pushes; /* of each rank; bytes NULL: not there yet */
-    uint32_t n_pushes;
+    gw_message *pushes;  /* of each rank that sends here; bytes NULL: not there yet */
+    uint32_t n_expected; /* workers: all, or those of this machine */
+    uint32_t n_in;       /* of them */
     struct verdict push_verdict;
 };
 
@@ -73,6 +74,11 @@ struct group {
     struct verdict stats_verdict;
 };
 
+/* The workers of one machine: n of ex->by_machine, from first on. */
+struct machine {
+    uint32_t first, n;
+};
+
 /* What the pipeline has still to do, each by its number, first in, first out. A step puts each number there once. */
 struct queue {
     uint32_t *numbers;
@@ -93,6 +99,8 @@ struct gw_exchange {
     struct group *groups;
     struct gw_slice *slices;
     char *hello;          /* what must be the same on all members: lines of text */
+    uint32_t *by_machine;       /* ranks, machine by machine, ascending within one */
+    struct machine *machine_of; /* of each rank; where nothing is said of machines, one of itself */
     uint64_t dense_bytes; /* float32 of all slices that others own */
     pthread_t thread;
 
@@ -143,10 +151,36 @@ struct gw_exchange {
 gw_status gw_exchange_create_cut(gw_context *context, const gw_exchange_options *options, uint64_t slice_max,
                                  gw_exchange **out);
 
-/* Works out groups, slices, runs and what this member is to each of them (exchange/layout.c). The tensors' encoders stand.
+/* Works out machines, groups, slices, runs and what this member is to each of them (exchange/layout.c). The tensors' encoders stand.
  * What it has taken so far is freed by gw_layout_fini, after an error too. */
-gw_status gw_layout_init(struct gw_exchange *exchange, const uint32_t *group_of);
+gw_status gw_layout_init(struct gw_exchange *exchange, const uint32_t *group_of, const uint32_t *machine_of);
 void gw_layout_fini(struct gw_exchange *exchange);
+
+static inline bool gw_same_machine(const struct gw_exchange *exchange, uint32_t a, uint32_t b)
+{
+    return exchange->machine_of[a].first == exchange->machine_of[b].first;
+}
+
+/* Who sends a worker's part of a run to the owner, and takes the averages from it: one of the worker's machine, in turn; on the
+ * owner's machine, and where a machine has one worker, each worker itself. */
+static inline uint32_t gw_relay_of(const struct gw_exchange *exchange, const struct run *run, uint32_t worker)
+{
+    const struct machine *machine = &exchange->machine_of[worker];
+    return gw_same_machine(exchange, worker, run->owner) ? worker
+                                                         : exchange->by_machine[machine->first + run->index % machine->n];
+}
+
+/* Whose work `from` sends for a run: itself's, or that of its whole machine. */
+static inline const uint32_t *gw_sent_by(const struct gw_exchange *exchange, const struct run *run, const uint32_t *from,
+                                         uint32_t *n)
+{
+    const struct machine *machine = &exchange->machine_of[*from];
+    *n = 1;
+    if (run->owner != exchange->link.rank || gw_same_machine(exchange, *from, run->owner))
+        return from;
+    *n = machine->n;
+    return exchange->by_machine + machine->first;
+}
 
 /* Puts together what this member says first (exchange/hello.c), and checks what another said; the groups stand. */
 gw_status gw_hello_init(struct gw_exchange *exchange, const gw_exchange_options *options);

@@ -8,24 +8,29 @@
 struct gw_round {
     gw_context *context;
     const gw_codec *codec;
-    uint32_t n_workers;
+    uint32_t n_workers, n_expected, n_in;
     size_t n_slices;
     struct gw_slice *slices;
-    const void **frames; /* n_slices x n_workers: the frames of a slice stand together, in rank order */
+    const void **frames; /* n_slices x n_workers, in rank order; a machine's average stands at its first rank; NULL: none there */
     size_t *sizes;
+    const void **row; /* n_workers: one slice's frames without the gaps */
+    size_t *row_sizes;
 };
 
 gw_status gw_round_create(gw_context *context, const gw_codec *codec, const struct gw_slice *slices, size_t n_slices,
-                          uint32_t n_workers, struct gw_round **out)
+                          uint32_t n_workers, uint32_t n_expected, struct gw_round **out)
 {
     struct gw_round *round = gw_calloc(context, 1, sizeof *round);
     if (!round)
         return GW_ERR_MEMORY;
-    *round = (struct gw_round){.context = context, .codec = codec, .n_workers = n_workers, .n_slices = n_slices};
+    *round = (struct gw_round){
+        .context = context, .codec = codec, .n_workers = n_workers, .n_expected = n_expected, .n_slices = n_slices};
     round->slices = gw_alloc(context, n_slices, sizeof *round->slices);
     round->frames = gw_calloc(context, n_slices * n_workers, sizeof *round->frames);
     round->sizes = gw_calloc(context, n_slices * n_workers, sizeof *round->sizes);
-    if (!round->slices || !round->frames || !round->sizes) {
+    round->row = gw_alloc(context, n_workers, sizeof *round->row);
+    round->row_sizes = gw_alloc(context, n_workers, sizeof *round->row_sizes);
+    if (!round->slices || !round->frames || !round->sizes || !round->row || !round->row_sizes) {
         gw_round_destroy(round);
         return GW_ERR_MEMORY;
     }
@@ -38,6 +43,8 @@ void gw_round_destroy(struct gw_round *round)
 {
     if (!round)
         return;
+    gw_free(round->context, round->row_sizes);
+    gw_free(round->context, round->row);
     gw_free(round->context, round->sizes);
     gw_free(round->context, round->frames);
     gw_free(round->context, round->slices);
@@ -66,56 +73,85 @@ gw_status gw_slice_check(const struct gw_slice *slice, uint32_t step, uint32_t r
     return GW_OK;
 }
 
-gw_status gw_round_put(struct gw_round *round, uint32_t rank, uint32_t step, const void *bytes, size_t n_bytes)
+gw_status gw_round_put(struct gw_round *round, uint32_t from, const uint32_t *ranks, uint32_t n_ranks, uint32_t step,
+                       const void *bytes, size_t n_bytes)
 {
     const char *at = bytes;
     for (size_t s = 0; s < round->n_slices; s++) {
-        gw_frame_info info;
-        gw_status status = gw_slice_check(&round->slices[s], step, rank, 0, at, n_bytes, &info);
-        if (status < 0)
-            return gw_fail(status, "rank %u's push of tensor %u: %s", rank, round->slices[s].tensor, gw_last_error());
-        round->frames[s * round->n_workers + rank] = at;
-        round->sizes[s * round->n_workers + rank] = info.frame_bytes;
-        at += info.frame_bytes;
-        n_bytes -= info.frame_bytes;
+        const struct gw_slice *slice = &round->slices[s];
+        bool sum = slice->summed && n_ranks > 1;
+        for (uint32_t i = 0; i < (sum ? 1 : n_ranks); i++) {
+            gw_frame_info info;
+            gw_status status = gw_slice_check(slice, step, ranks[i], sum ? n_ranks : 0, at, n_bytes, &info);
+            if (status < 0)
+                return gw_fail(status, "rank %u's push of tensor %u: %s", from, slice->tensor, gw_last_error());
+            round->frames[s * round->n_workers + ranks[i]] = at;
+            round->sizes[s * round->n_workers + ranks[i]] = info.frame_bytes;
+            at += info.frame_bytes;
+            n_bytes -= info.frame_bytes;
+        }
     }
     if (n_bytes > 0)
-        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u's push has %zu bytes after its last frame", rank, n_bytes);
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u's push has %zu bytes after its last frame", from, n_bytes);
+    round->n_in += n_ranks;
     return GW_OK;
 }
 
-static bool is_full(const struct gw_round *round)
+bool gw_round_is_full(const struct gw_round *round)
 {
-    /* The frames of the last slice are noted last. */
-    const void **last = round->frames + (round->n_slices - 1) * round->n_workers;
-    for (uint32_t r = 0; r < round->n_workers; r++)
-        if (!last[r])
-            return false;
-    return true;
+    return round->n_in == round->n_expected;
 }
 
-size_t gw_round_bound(const struct gw_round *round)
+/* Puts the frames of a slice side by side. Returns how many there are. */
+static uint32_t fill_row(struct gw_round *round, size_t slice)
+{
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < round->n_workers; r++) {
+        if (!round->frames[slice * round->n_workers + r])
+            continue;
+        round->row[n] = round->frames[slice * round->n_workers + r];
+        round->row_sizes[n++] = round->sizes[slice * round->n_workers + r];
+    }
+    return n;
+}
+
+size_t gw_round_bound(struct gw_round *round, bool join)
 {
     size_t bound = 0;
-    if (!is_full(round))
+    if (!gw_round_is_full(round))
         return 0;
-    for (size_t s = 0; s < round->n_slices; s++)
-        bound += gw_reduce_bound(round->frames + s * round->n_workers, round->sizes + s * round->n_workers,
-                                 round->n_workers);
+    for (size_t s = 0; s < round->n_slices; s++) {
+        uint32_t n = fill_row(round, s);
+        if (!join || round->slices[s].summed)
+            bound += gw_reduce_bound(round->row, round->row_sizes, n);
+        else
+            for (uint32_t i = 0; i < n; i++)
+                bound += round->row_sizes[i];
+    }
     return bound;
 }
 
-gw_status gw_round_reduce(struct gw_round *round, void *dst, size_t dst_capacity, size_t *dst_bytes)
+gw_status gw_round_reduce(struct gw_round *round, bool join, void *dst, size_t dst_capacity, size_t *dst_bytes)
 {
-    if (!is_full(round))
-        return gw_fail(GW_ERR_ORDER, "a round is averaged before all %u workers' frames are in", round->n_workers);
+    if (!gw_round_is_full(round))
+        return gw_fail(GW_ERR_ORDER, "a round is averaged before all %u workers' frames are in", round->n_expected);
+    if (dst_capacity < gw_round_bound(round, join))
+        return gw_fail(GW_ERR_CAPACITY, "a round's frames may take %zu bytes; the buffer has %zu", gw_round_bound(round, join),
+                       dst_capacity);
     gw_reduce_options options = {.struct_bytes = sizeof options, .codec = round->codec};
-    size_t used = 0;
+    size_t used = 0, bytes;
     for (size_t s = 0; s < round->n_slices; s++) {
-        size_t bytes;
-        GW_TRY(gw_reduce(round->context, round->frames + s * round->n_workers, round->sizes + s * round->n_workers,
-                         round->n_workers, &options, (char *)dst + used, dst_capacity - used, &bytes));
-        used += bytes;
+        uint32_t n = fill_row(round, s);
+        if (!join || round->slices[s].summed) {
+            GW_TRY(gw_reduce(round->context, round->row, round->row_sizes, n, &options, (char *)dst + used, dst_capacity - used,
+                             &bytes));
+            used += bytes;
+            continue;
+        }
+        for (uint32_t i = 0; i < n; i++) {
+            memcpy((char *)dst + used, round->row[i], round->row_sizes[i]);
+            used += round->row_sizes[i];
+        }
     }
     *dst_bytes = used;
     return GW_OK;
@@ -124,4 +160,5 @@ gw_status gw_round_reduce(struct gw_round *round, void *dst, size_t dst_capacity
 void gw_round_reset(struct gw_round *round)
 {
     memset(round->frames, 0, round->n_slices * round->n_workers * sizeof *round->frames);
+    round->n_in = 0;
 }

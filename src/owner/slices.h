@@ -4,11 +4,14 @@
 
 #include <gradwire/context.h>
 
+#include <stdbool.h>
+
 /* A run of elements of one tensor that one owner adds up. */
 struct gw_slice {
     uint32_t tensor;
     uint32_t owner;
     uint64_t begin, count; /* count > 0 */
+    bool summed;           /* its pushes hold integers, and may be added up on the way; the plan leaves it false */
 };
 
 /* A tensor is not cut into slices shorter than this: a frame's header (60 bytes with one scaler) would outweigh what better

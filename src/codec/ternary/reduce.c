@@ -127,6 +127,7 @@ struct slot {
     struct ternary_bits *bits;          /* reduce: of GW_ADD_FRAMES frames; else one */
     struct ternary_stage stage;         /* pushes */
     struct ternary_sum_scratch scratch; /* averages */
+    struct ternary_sum_scratch added;   /* reduce: averages that are added up */
     float *values;                      /* reduce of private scalers: two chunks */
 };
 
@@ -142,6 +143,8 @@ struct job {
     float *out;                    /* decode; private scalers' sums */
     /* reduce */
     const struct ternary_options *options;
+    uint32_t n_pushes;             /* of the frames; averages come after them */
+    struct ternary_sums *added;    /* of each of these */
     uint64_t first;                /* chunk that a wave begins with */
     uint32_t entries[WAVE];
     uint8_t *to, *wave;            /* chunk first + i goes to to + i * stride; wave: a wave's bytes */
@@ -158,8 +161,10 @@ static void job_fini(struct job *job)
         gw_free(job->context, slot->values);
         ternary_stage_fini(job->context, &slot->stage);
         ternary_sum_scratch_fini(job->context, &slot->scratch);
+        ternary_sum_scratch_fini(job->context, &slot->added);
     }
     gw_free(job->context, job->slots);
+    gw_free(job->context, job->added);
     for (uint32_t i = 0; job->offsets && i < job->n_frames; i++)
         gw_free(job->context, job->offsets[i]);
     gw_free(job->context, job->offsets);
@@ -354,11 +359,11 @@ gw_status ternary_symbols(gw_context *context, const struct gw_frame *frame, uin
 
 /* ---- the owner's sum ------------------------------------------------------------------------- */
 
-size_t ternary_reduce_bound(const struct gw_frame *first, uint32_t n)
+size_t ternary_reduce_bound(const struct gw_frame *first, uint32_t workers)
 {
     if (first->flags & GW_FLAG_PRIVATE)
         return GW_HEADER_BYTES + 4 * (size_t)first->count;
-    struct ternary_sums sums = ternary_sums_of(n);
+    struct ternary_sums sums = ternary_sums_of(workers);
     uint64_t n_chunks = n_chunks_of(first);
     size_t bytes = gw_frame_head_bytes(first->n_scalers) + 4 * n_chunks;
     if (n_chunks)
@@ -472,6 +477,62 @@ static void ask_for_next(const struct job *job, uint32_t r, uint64_t c)
         __builtin_prefetch(job->frame[r].payload + at, 0, 2);
 }
 
+/* 64 digits as bit planes. */
+static void digits_to_planes(const uint16_t *digits, uint32_t n_planes, uint64_t *planes)
+{
+    memset(planes, 0, n_planes * sizeof *planes);
+    for (uint32_t i = 0; i < 64; i++)
+        for (uint32_t j = 0; j < n_planes; j++)
+            planes[j] |= (uint64_t)(digits[i] >> j & 1) << i;
+}
+
+/* Adds a chunk of sums, those of average r, to the digits in planes: carries ripple up. Sums of a machine's workers come this way,
+ * far fewer than pushes. */
+static gw_status add_average(struct job *job, uint32_t r, uint64_t c, struct slot *slot, uint8_t *planes)
+{
+    const struct gw_frame *frame = &job->frame[r];
+    const struct ternary_sums *sums = &job->added[r - job->n_pushes];
+    const size_t *at = job->offsets[r] + c;
+    uint32_t n = chunk_elems(frame, c), n_words = (n + 63) / 64;
+    uint16_t *digits = slot->added.digits;
+    GW_TRY(ternary_sum_unpack(sums, chunk_code(frame, c), frame->payload + at[0], at[1] - at[0], chunk_is_zstd(frame, c), n,
+                              &slot->added));
+    for (uint32_t i = n; i < 64 * n_words; i++)
+        digits[i] = (uint16_t)frame->workers; /* a sum of 0, as padding of pushes is */
+    for (uint32_t w = 0; w < n_words; w++) {
+        uint64_t other[16], carry = 0;
+        digits_to_planes(digits + 64 * (size_t)w, sums->n_planes, other);
+        for (uint32_t j = 0; j < job->sums.n_planes; j++) {
+            uint8_t *plane = planes + 8 * ((size_t)w * job->sums.n_planes + j);
+            uint64_t a = gw_get64(plane), b = j < sums->n_planes ? other[j] : 0;
+            gw_put64(plane, a ^ b ^ carry);
+            carry = (a & b) | (carry & (a ^ b));
+        }
+    }
+    return GW_OK;
+}
+
+/* What adding averages takes, where there are any. */
+static gw_status averages_init(struct job *job)
+{
+    uint32_t most = 0;
+    while (job->n_pushes < job->n_frames && !(job->frame[job->n_pushes].flags & GW_FLAG_AVERAGE))
+        job->n_pushes++;
+    if (job->n_pushes == job->n_frames)
+        return GW_OK;
+    job->added = gw_alloc(job->context, job->n_frames - job->n_pushes, sizeof *job->added);
+    if (!job->added)
+        return GW_ERR_MEMORY;
+    for (uint32_t r = job->n_pushes; r < job->n_frames; r++) {
+        job->added[r - job->n_pushes] = ternary_sums_of(job->frame[r].workers);
+        most = job->frame[r].workers > most ? job->frame[r].workers : most;
+    }
+    struct ternary_sums largest = ternary_sums_of(most);
+    for (uint32_t i = 0; i < job->n_slots; i++)
+        GW_TRY(ternary_sum_scratch_init(job->context, &largest, &job->slots[i].added));
+    return GW_OK;
+}
+
 /* Shared scalers: integers, as bit planes. */
 static gw_status add_shared(uint64_t i, uint32_t index, void *user)
 {
@@ -484,13 +545,19 @@ static gw_status add_shared(uint64_t i, uint32_t index, void *user)
     uint8_t *to = job->to + i * job->stride;
     uint8_t *planes = ternary_sum_planes(code, job->options->entropy, n, &slot->scratch, to);
     struct gw_bitmaps batch[GW_ADD_FRAMES];
-    for (uint32_t r = 0; r < job->n_frames; r++) {
+    for (uint32_t r = 0; r < job->n_pushes; r++) {
         uint32_t at = r % GW_ADD_FRAMES;
         ask_for_next(job, r, c);
         hash_chunk(job, r, c);
         GW_TRY(unpack_push(&job->frame[r], job->offsets[r], c, &slot->stage, &slot->bits[at], &batch[at]));
-        if (at + 1 == GW_ADD_FRAMES || r + 1 == job->n_frames)
+        if (at + 1 == GW_ADD_FRAMES || r + 1 == job->n_pushes)
             kernels->add_digits(batch, at + 1, n_words, r < GW_ADD_FRAMES, planes, job->sums.n_planes);
+    }
+    if (job->n_pushes == 0)
+        memset(planes, 0, 8 * (size_t)n_words * job->sums.n_planes);
+    for (uint32_t r = job->n_pushes; r < job->n_frames; r++) {
+        hash_chunk(job, r, c);
+        GW_TRY(add_average(job, r, c, slot, planes));
     }
     job->entries[i] = ternary_sum_pack(&job->sums, code, job->options->entropy, planes, n, &slot->scratch, to);
     return GW_OK;
@@ -500,7 +567,8 @@ static gw_status reduce_shared(struct job *job, uint8_t *payload, struct gw_fram
 {
     enum ternary_code code = ternary_pull_codes[job->options->pull];
     uint64_t n_chunks = n_chunks_of(job->frame), wave = job->n_slots > 1 ? WAVE : 1;
-    GW_TRY(job_scratch(job, job->n_frames));
+    GW_TRY(averages_init(job));
+    GW_TRY(job_scratch(job, average->workers));
     if (wave > 1) {
         job->stride = ternary_sum_chunk_bound(&job->sums, GW_CHUNK);
         job->wave = gw_alloc(job->context, WAVE, job->stride);

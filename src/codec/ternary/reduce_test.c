@@ -307,6 +307,54 @@ static void refuse(gw_status expected, struct whole_frame a, struct whole_frame 
     CHECK(strstr(gw_last_error(), words), "\"%s\" does not say \"%s\"", gw_last_error(), words);
 }
 
+/* Workers are added up in parts, in any codes, and the parts with the workers left: byte for byte what all at once give. */
+static void averages_add_up_like_pushes(void **state)
+{
+    (void)state;
+    static const uint64_t lengths[] = {0, 1, 63, 1000, 65536, 65536 + 1, 200000};
+    for (uint32_t turn = 0; turn < 42; turn++) {
+        gw_context_options options = {.struct_bytes = sizeof options, .n_threads = 1 + turn % 3};
+        gw_context *context;
+        assert_int_equal(gw_context_create(&options, &context), GW_OK);
+        uint32_t n_workers = 2 + turn % 9 * 2, n_left = turn % 4 == 3 ? n_workers / 3 : 0;
+        struct team team = make_team(context, turn, n_workers, lengths[turn % 7], turn % 3 == 1 ? 1000 : 0, turn % 2 ? 1 : 20);
+        struct whole_frame parts[32];
+        uint32_t n = 0;
+        for (uint32_t r = 0; r < n_left; r++)
+            parts[n++] = team.pushes[r];
+        for (uint32_t r = n_left, k; r < n_workers; r += k) {
+            char spec[96];
+            k = 1 + (r + turn) % 5;
+            k = k < n_workers - r ? k : n_workers - r;
+            snprintf(spec, sizeof spec, "ternary:pull=%s,entropy=%s", pull_codes[(r + turn) % 3], entropies[(r + turn / 3) % 3]);
+            parts[n++] = reduce_frames(context, team.pushes + r, k, spec);
+        }
+        struct whole_frame flat = reduce_frames(context, team.pushes, n_workers, NULL), sums = reduce_frames(context, parts, n, NULL);
+        assert_int_equal(flat.size, sums.size);
+        assert_memory_equal(flat.bytes, sums.bytes, flat.size);
+        check_average(context, &team, sums, "averages");
+        if (lengths[turn % 7]) { /* an altered part is found */
+            parts[n - 1].bytes[parts[n - 1].size - 1] ^= 1;
+            const void *frames[32];
+            size_t sizes[32], size;
+            for (uint32_t i = 0; i < n; i++) {
+                frames[i] = parts[i].bytes;
+                sizes[i] = parts[i].size;
+            }
+            size_t bound = flat.size + 2 * lengths[turn % 7] + 100000;
+            void *out = room_for(bound, 1);
+            assert_int_equal(gw_reduce(context, frames, sizes, n, NULL, out, bound, &size), GW_ERR_FRAME_CHECKSUM);
+            free(out);
+        }
+        for (uint32_t i = n_left; i < n; i++)
+            free(parts[i].bytes);
+        free(flat.bytes);
+        free(sums.bytes);
+        free_team(team);
+        gw_context_destroy(context);
+    }
+}
+
 static void mismatches_name_both(void **state)
 {
     (void)state;
@@ -331,10 +379,16 @@ static void mismatches_name_both(void **state)
         refuse(GW_ERR_FRAME_MISMATCH, other[i].frame, a, other[i].words); /* whatever comes first */
         free(other[i].frame.bytes);
     }
-    struct whole_frame average = reduce_frames(NULL, &a, 1, NULL);
-    refuse(GW_ERR_FRAME_MISMATCH, a, average, "frame 2 of 2 is an average already");
-    refuse(GW_ERR_FRAME_MISMATCH, average, a, "frame 1 of 2 is an average already");
+    struct whole_frame b = push_of("none", 1, 2048, 0, 1, five), average = reduce_frames(NULL, &b, 1, NULL);
+    refuse(GW_ERR_FRAME_MISMATCH, b, average, "frame 2 of 2 is an average already");
+    refuse(GW_ERR_FRAME_MISMATCH, average, b, "frame 1 of 2 is an average already");
     free(average.bytes);
+    free(b.bytes);
+    b = push_of("ternary", 2, 2048, 0, 1, five);
+    average = reduce_frames(NULL, &b, 1, NULL);
+    refuse(GW_ERR_FRAME_MISMATCH, average, a, "the frame of rank 5 and the average of 1 workers disagree in tensor: 1 and 2");
+    free(average.bytes);
+    free(b.bytes);
     free(a.bytes);
 }
 
@@ -425,6 +479,7 @@ int main(void)
         cmocka_unit_test(as_many_workers_as_there_can_be),
         cmocka_unit_test(order_and_threads_change_nothing),
         cmocka_unit_test(own_scalers_are_averaged_in_float),
+        cmocka_unit_test(averages_add_up_like_pushes),
         cmocka_unit_test(mismatches_name_both),
         cmocka_unit_test(wrong_reductions_are_refused),
         cmocka_unit_test(altered_pushes_are_refused),

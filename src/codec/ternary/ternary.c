@@ -83,4 +83,5 @@ const struct gw_codec_record gw_codec_ternary = {
     .reduce_bound = ternary_reduce_bound,
     .reduce = ternary_reduce,
     .reduce_verifies = true,
+    .adds_averages = true,
 };

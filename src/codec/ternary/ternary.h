@@ -201,7 +201,7 @@ gw_status ternary_measure_encode(gw_encoder *encoder, const float *g, const gw_d
 gw_status ternary_check_frame(const struct gw_frame *frame);
 gw_status ternary_decode(gw_context *context, const struct gw_frame *frame, float *out);
 gw_status ternary_symbols(gw_context *context, const struct gw_frame *frame, uint64_t *counts);
-size_t ternary_reduce_bound(const struct gw_frame *first, uint32_t n);
+size_t ternary_reduce_bound(const struct gw_frame *first, uint32_t workers);
 gw_status ternary_reduce(gw_context *context, const struct gw_frame *frames, uint32_t n, const void *options, uint8_t *dst,
                          struct gw_frame *average);
 
