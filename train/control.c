@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum message_type { START = 1, STEP, RECORD, STATE, END };
+enum message_type { JOIN = 1, START, STEP, RECORD, STATE, END };
 #define HEAD 16 /* type, and the step that the message is about */
 
 /* ---- words ---------------------------------------------------------------------------------- */
@@ -104,6 +104,9 @@ static gw_status file(struct gw_control *c, gw_message *message)
         real(&w, &c->steps[slot].lr);
         word(&w, &c->steps[slot].stop_at);
         c->n_steps++;
+    } else if (leads && type == JOIN && message->n_bytes == HEAD + 8 && !c->joined[message->from]) {
+        c->machines[message->from] = gw_get64(bytes + HEAD);
+        c->joined[message->from] = true;
     } else if (leads && type == RECORD && message->n_bytes == RECORD_BYTES && !c->reported[slot * c->link.size + message->from]) {
         bool stop_wished = false;
         record_words(&w, &c->records[slot * c->link.size + message->from], &stop_wished);
@@ -153,7 +156,9 @@ gw_status gw_control_init(struct gw_control *c, gw_context *context, gw_link lin
     c->states = gw_calloc(context, link.size, sizeof *c->states);
     c->ended = gw_calloc(context, link.size, sizeof *c->ended);
     c->hashes = gw_calloc(context, link.size, sizeof *c->hashes);
-    return c->records && c->reported && c->states && c->ended && c->hashes ? GW_OK : GW_ERR_MEMORY;
+    c->joined = gw_calloc(context, link.size, sizeof *c->joined);
+    c->machines = gw_calloc(context, link.size, sizeof *c->machines);
+    return c->records && c->reported && c->states && c->ended && c->hashes && c->joined && c->machines ? GW_OK : GW_ERR_MEMORY;
 }
 
 void gw_control_fini(struct gw_control *c)
@@ -162,6 +167,8 @@ void gw_control_fini(struct gw_control *c)
         gw_message_free(c->states[r].bytes);
     gw_message_free(c->start.bytes);
     gw_free(c->context, c->states);
+    gw_free(c->context, c->machines);
+    gw_free(c->context, c->joined);
     gw_free(c->context, c->ended);
     gw_free(c->context, c->hashes);
     gw_free(c->context, c->reported);
@@ -171,7 +178,7 @@ void gw_control_fini(struct gw_control *c)
 
 /* ---- start ---------------------------------------------------------------------------------- */
 
-/* What stands in front of START's options, floats and states. */
+/* What stands in front of START's options, machines, floats and states. */
 struct start {
     uint64_t n_options, steps, threads;
     uint64_t n_floats, step, has_params, has_momentum, has_ema; /* of a resumed run */
@@ -186,10 +193,10 @@ static void start_words(struct words *w, struct start *s)
     word(w, &s->n_states), word(w, &s->state_bytes);
 }
 
-static uint64_t start_size(const struct start *s)
+static uint64_t start_size(const struct gw_control *c, const struct start *s)
 {
-    return START_BYTES + s->n_options + 4 * s->n_floats * (s->has_params + s->has_momentum + s->has_ema) +
-           s->n_states * s->state_bytes;
+    return START_BYTES + s->n_options + sizeof(uint32_t) * c->link.size +
+           sizeof(float) * s->n_floats * (s->has_params + s->has_momentum + s->has_ema) + s->n_states * s->state_bytes;
 }
 
 static uint8_t *append(uint8_t *at, const void *bytes, size_t n)
@@ -199,25 +206,44 @@ static uint8_t *append(uint8_t *at, const void *bytes, size_t n)
     return at + n;
 }
 
-gw_status gw_control_send_start(struct gw_control *c, uint32_t first, const char *options, uint64_t steps, uint32_t threads,
-                                size_t n_floats, const struct gw_resume *resume)
+/* Waits for every process's JOIN, and numbers the machines in the order of the ranks. */
+static gw_status number_machines(struct gw_control *c, uint32_t first, struct gw_start *start)
+{
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < first; r++)
+        c->machines[r] = start->machine, c->joined[r] = true;
+    for (uint32_t r = first; (r = missing(c, c->joined, r)) < c->link.size;)
+        GW_TRY(take(c, "word that it joins", 0, r));
+    for (uint32_t r = 0; r < c->link.size; r++) {
+        uint32_t same = 0;
+        while (c->machines[same] != c->machines[r])
+            same++;
+        start->machine_of[r] = same < r ? start->machine_of[same] : n++;
+    }
+    return GW_OK;
+}
+
+gw_status gw_control_send_start(struct gw_control *c, uint32_t first, const struct gw_resume *resume, struct gw_start *start)
 {
     const struct gw_checkpoint *from = &resume->checkpoint;
-    struct start s = {.n_options = strlen(options), .steps = steps, .threads = threads, .n_floats = n_floats, .step = from->step,
-                      .has_params = from->params != NULL, .has_momentum = from->momentum != NULL, .has_ema = from->ema != NULL,
+    struct start s = {.n_options = strlen(start->options), .steps = start->steps, .threads = start->threads,
+                      .n_floats = start->n_floats, .step = from->step, .has_params = from->params != NULL,
+                      .has_momentum = from->momentum != NULL, .has_ema = from->ema != NULL,
                       .n_states = resume->states ? from->n_state_files : 0,
                       .state_bytes = resume->states ? resume->states[0].state_bytes : 0};
-    size_t n_bytes = start_size(&s);
+    size_t n_bytes = start_size(c, &s);
+    GW_TRY(number_machines(c, first, start));
     for (uint32_t r = first; r < c->link.size; r++) {
         uint8_t *bytes = message_new(c, START, from->step, n_bytes);
         if (!bytes)
             return GW_ERR_MEMORY;
         struct words w = {.at = bytes + HEAD, .writes = true};
         start_words(&w, &s);
-        uint8_t *at = append(w.at, options, s.n_options);
-        at = append(at, from->params, s.has_params ? 4 * n_floats : 0);
-        at = append(at, from->momentum, s.has_momentum ? 4 * n_floats : 0);
-        at = append(at, from->ema, s.has_ema ? 4 * n_floats : 0);
+        uint8_t *at = append(w.at, start->options, s.n_options);
+        at = append(at, start->machine_of, sizeof(uint32_t) * c->link.size);
+        at = append(at, from->params, s.has_params ? sizeof(float) * s.n_floats : 0);
+        at = append(at, from->momentum, s.has_momentum ? sizeof(float) * s.n_floats : 0);
+        at = append(at, from->ema, s.has_ema ? sizeof(float) * s.n_floats : 0);
         for (uint32_t i = 0; i < s.n_states; i++)
             at = append(at, resume->states[i].state, s.state_bytes);
         GW_TRY(send(c, r, bytes, n_bytes));
@@ -259,34 +285,43 @@ static gw_status copy_floats(const uint8_t **at, uint64_t has, size_t n_floats, 
     return GW_OK;
 }
 
-gw_status gw_control_await_start(struct gw_control *c, const char *options, uint64_t steps, uint32_t *threads, size_t n_floats,
-                                 struct gw_resume *resume)
+/* The numbers in front of START, each bounded before they are multiplied, and its options compared. */
+static gw_status check_start(struct gw_control *c, const struct gw_start *start, struct start *s)
 {
+    uint64_t most = c->start.n_bytes;
+    struct words w = {.at = (uint8_t *)c->start.bytes + HEAD};
+    if (most < START_BYTES)
+        return refuse(&c->start);
+    start_words(&w, s);
+    if (s->n_options > most - START_BYTES || s->n_states > GW_MAX_WORKERS || s->state_bytes > most || s->has_params > 1 ||
+        s->has_momentum > 1 || s->has_ema > 1 || s->threads > 256)
+        return refuse(&c->start);
+    GW_TRY(compare_options(start->options, (const char *)w.at, s->n_options));
+    if (s->steps != start->steps)
+        return gw_fail(GW_ERR_ARGUMENT, "this worker is to make %llu steps, and rank 0 %llu: all workers must have the same --steps or "
+                       "--epochs", (unsigned long long)start->steps, (unsigned long long)s->steps);
+    return s->n_floats == start->n_floats && start_size(c, s) == most ? GW_OK : refuse(&c->start);
+}
+
+gw_status gw_control_await_start(struct gw_control *c, struct gw_resume *resume, struct gw_start *start)
+{
+    struct start s;
+    uint8_t *join = message_new(c, JOIN, 0, HEAD + 8);
+    if (join)
+        gw_put64(join + HEAD, start->machine);
+    GW_TRY(send(c, 0, join, HEAD + 8));
     while (!c->start.bytes)
         GW_TRY(take(c, "beginning", 0, 0));
-    struct start s;
-    struct words w = {.at = (uint8_t *)c->start.bytes + HEAD};
-    if (c->start.n_bytes < START_BYTES)
-        return refuse(&c->start);
-    start_words(&w, &s);
-    /* Each number is bounded before they are multiplied. */
-    uint64_t most = c->start.n_bytes;
-    if (s.n_options > most - START_BYTES || s.n_states > GW_MAX_WORKERS || s.state_bytes > most || s.has_params > 1 ||
-        s.has_momentum > 1 || s.has_ema > 1 || s.threads > 256)
-        return refuse(&c->start);
-    GW_TRY(compare_options(options, (const char *)w.at, s.n_options));
-    if (s.steps != steps)
-        return gw_fail(GW_ERR_ARGUMENT, "this worker is to make %llu steps, and rank 0 %llu: all workers must have the same --steps or "
-                       "--epochs", (unsigned long long)steps, (unsigned long long)s.steps);
-    if (s.n_floats != n_floats || start_size(&s) != c->start.n_bytes)
-        return refuse(&c->start);
-    *threads = (uint32_t)s.threads;
-    const uint8_t *at = w.at + s.n_options;
+    GW_TRY(check_start(c, start, &s));
+    const uint8_t *at = (uint8_t *)c->start.bytes + START_BYTES + s.n_options;
+    start->threads = (uint32_t)s.threads;
+    memcpy(start->machine_of, at, sizeof(uint32_t) * c->link.size);
+    at += sizeof(uint32_t) * c->link.size;
     struct gw_checkpoint *to = &resume->checkpoint;
     to->step = s.step;
-    GW_TRY(copy_floats(&at, s.has_params, n_floats, &to->params));
-    GW_TRY(copy_floats(&at, s.has_momentum, n_floats, &to->momentum));
-    GW_TRY(copy_floats(&at, s.has_ema, n_floats, &to->ema));
+    GW_TRY(copy_floats(&at, s.has_params, s.n_floats, &to->params));
+    GW_TRY(copy_floats(&at, s.has_momentum, s.n_floats, &to->momentum));
+    GW_TRY(copy_floats(&at, s.has_ema, s.n_floats, &to->ema));
     if (s.n_states > 0 && !(resume->states = gw_calloc(NULL, s.n_states, sizeof *resume->states)))
         return GW_ERR_MEMORY;
     to->n_state_files = (uint32_t)s.n_states;

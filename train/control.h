@@ -1,6 +1,7 @@
 /* What workers tell each other besides gradients, over a link of their own: rank 0 leads, the others report to it.
  *
- *     START   rank 0 to every other process: its options, and all that a resumed run goes on from
+ *     JOIN    every other process to rank 0: the machine it runs on
+ *     START   rank 0 to every other process: its options, the machines, and all that a resumed run goes on from
  *     STEP    rank 0 to every worker before a step: its learning rate, and whether the run is to end
  *     RECORD  worker to rank 0 after a step: what it knows of it
  *     STATE   worker to rank 0 at a checkpoint: what its codec keeps
@@ -28,7 +29,9 @@ struct gw_control {
     gw_message *states; /* [size]; bytes NULL: not there */
     bool *ended;        /* [size] */
     uint64_t *hashes;   /* [size] */
-    bool stop_wished; /* by another worker */
+    bool stop_wished;   /* by another worker */
+    bool *joined;       /* [size] */
+    uint64_t *machines; /* [size] */
 
     /* the others */
     struct {
@@ -43,13 +46,21 @@ struct gw_control {
 gw_status gw_control_init(struct gw_control *control, gw_context *context, gw_link link, uint32_t timeout_ms);
 void gw_control_fini(struct gw_control *control);
 
-/* Rank 0 sends START to ranks from `first` on; each of them waits for it, checks that its own options are rank 0's, and fills
- * *resume (whose params stay NULL where the run begins) and *threads. `n_floats` is the length of params, momentum and ema.
+/* What all processes begin with. */
+struct gw_start {
+    const char *options; /* of this process; must be rank 0's */
+    uint64_t steps;      /* likewise */
+    uint64_t machine;    /* says which machine this is */
+    size_t n_floats;     /* of params, momentum and ema */
+    uint32_t threads;    /* rank 0's; await sets it */
+    uint32_t *machine_of; /* [size]: numbers of the machines that ranks run on; both set it */
+};
+
+/* Rank 0 waits for JOIN of ranks from `first` on (those before are in its process) and sends them START; each of them sends JOIN, waits
+ * for START, checks that its own options are rank 0's, and fills *resume (whose params stay NULL where the run begins).
  * Errors of await: GW_ERR_ARGUMENT (an option differs), and those of the link. */
-gw_status gw_control_send_start(struct gw_control *control, uint32_t first, const char *options, uint64_t steps, uint32_t threads,
-                                size_t n_floats, const struct gw_resume *resume);
-gw_status gw_control_await_start(struct gw_control *control, const char *options, uint64_t steps, uint32_t *threads,
-                                 size_t n_floats, struct gw_resume *resume);
+gw_status gw_control_send_start(struct gw_control *control, uint32_t first, const struct gw_resume *resume, struct gw_start *start);
+gw_status gw_control_await_start(struct gw_control *control, struct gw_resume *resume, struct gw_start *start);
 
 /* Rank 0, before it submits a gradient of the step. No step from stop_at on is made. */
 gw_status gw_control_lead(struct gw_control *control, uint64_t step, double lr, uint64_t stop_at);

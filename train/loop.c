@@ -95,15 +95,16 @@ static gw_status connect_members(struct gw_team *team)
 /* Other processes begin where rank 0 does. */
 static gw_status agree(struct gw_team *team)
 {
-    size_t n_floats = team->network.n_storage;
+    struct gw_start start = {.options = team->run_options, .steps = team->steps, .machine = gw_members_machine(),
+                             .n_floats = team->network.n_storage, .threads = team->threads};
     struct gw_control *control = &team->workers[0].control;
+    if (!(start.machine_of = team->machine_of = gw_calloc(NULL, team->members->size, sizeof *team->machine_of)))
+        return GW_ERR_MEMORY;
     if (team->leads)
-        return gw_control_send_start(control, team->members->count, team->run_options, team->steps, team->threads, n_floats,
-                                     &team->resume);
-    uint32_t threads;
-    GW_TRY(gw_control_await_start(control, team->run_options, team->steps, &threads, n_floats, &team->resume));
+        return gw_control_send_start(control, team->members->count, &team->resume, &start);
+    GW_TRY(gw_control_await_start(control, &team->resume, &start));
     if (!team->options->threads)
-        team->threads = threads;
+        team->threads = start.threads;
     team->begin = team->resume.checkpoint.step;
     return GW_OK;
 }
@@ -333,6 +334,7 @@ static void tear_down(struct gw_team *team)
     if (team->engine)
         dnnl_engine_destroy(team->engine);
     gw_data_free(&team->data);
+    gw_free(NULL, team->machine_of);
     gw_free(NULL, team->workers);
     gw_free(NULL, team->links);
     pthread_mutex_destroy(&team->failure_lock);

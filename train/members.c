@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
 
 #ifdef GW_HAVE_MPI
 #include <gradwire/link_mpi.h>
@@ -164,6 +166,20 @@ gw_status gw_members_connect(struct gw_members *m, gw_context *context, uint32_t
         GW_TRY(status);
     }
     return GW_OK;
+}
+
+uint64_t gw_members_machine(void)
+{
+    char text[256] = "";
+    const char *given = getenv("GRADWIRE_MACHINE");
+    if (given)
+        return XXH3_64bits(given, strlen(given));
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r"); /* new at every start of a machine */
+    if (!file || !fgets(text, sizeof text, file))
+        gethostname(text, sizeof text - 1);
+    if (file)
+        fclose(file);
+    return XXH3_64bits(text, strlen(text));
 }
 
 void gw_members_end(struct gw_members *m, bool failed)

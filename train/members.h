@@ -46,6 +46,10 @@ gw_status gw_members_begin(const struct gw_members_options *options, struct gw_m
 /* Joins the members by n_links links; blocks until all are there. Errors as of the links' own create functions. */
 gw_status gw_members_connect(struct gw_members *members, gw_context *context, uint32_t n_links, gw_link *links);
 
+/* Says which machine this process runs on: the same for all of one machine (containers too), most likely another for each other.
+ * GRADWIRE_MACHINE, any text, says it in its place. */
+uint64_t gw_members_machine(void);
+
 /* After all links are destroyed. failed: of an MPI job the other ranks are ended too, after a second in which they say why. */
 void gw_members_end(struct gw_members *members, bool failed);
 

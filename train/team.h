@@ -42,6 +42,7 @@ struct gw_team {
     uint32_t group_of[GW_MAX_TENSORS];
     struct gw_members *members;
     bool leads;                /* rank 0 is here */
+    uint32_t *machine_of;      /* [members->size] */
     gw_link *links;            /* [n_links][members->count] */
     uint32_t n_links;          /* kinds of them; 0: not connected yet */
     struct gw_worker *workers; /* [members->count] */
