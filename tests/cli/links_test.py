@@ -119,7 +119,7 @@ class Links(harness.Case):
         self.assertEqual(other.returncode, 2)
         self.assertIn("--codec is bf16, and rank 0 has none", sentence)
         self.assertEqual(first.returncode, 1)
-        self.assertIn("rank 1", first.stderr)
+        self.assertIn("rank 1 failed: --codec is bf16, and rank 0 has none", first.stderr)
 
     def test_keys(self):
         self.need_tcp()
