@@ -231,6 +231,7 @@ int gw_cmd_train(int argc, char **argv)
          &who.rendezvous, 0, 0},
         {"--advertise", "HOST", "tcp: where the others reach this worker (default: its address towards rank 0)", TOOL_TEXT,
          &who.advertise, 0, 0},
+        {"--flat", NULL, "do not add up the workers of one machine before what crosses to others; results are the same", TOOL_FLAG, &o.flat, 0, 0},
         {"--keys", "DIR", "tcp: encrypt, and let in only whose key is listed there (gradwire keys)", TOOL_TEXT, &who.keys, 0, 0},
         {"--insecure", NULL, "tcp: without keys, let in anybody from other machines", TOOL_FLAG, &who.insecure, 0, 0},
         {"--out", "DIR", "folder for metrics, summary, TensorBoard events, parameters", TOOL_OUTPUT, &o.out, 0, 0},

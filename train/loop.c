@@ -92,6 +92,15 @@ static gw_status connect_members(struct gw_team *team)
     return GW_OK;
 }
 
+/* Adding up within machines first saves something where there are several, and one of them has several workers. */
+static bool worth_grouping(const uint32_t *machine_of, uint32_t size)
+{
+    uint32_t most = 0;
+    for (uint32_t r = 0; r < size; r++)
+        most = machine_of[r] > most ? machine_of[r] : most;
+    return most > 0 && most + 1 < size;
+}
+
 /* Other processes begin where rank 0 does. */
 static gw_status agree(struct gw_team *team)
 {
@@ -100,12 +109,15 @@ static gw_status agree(struct gw_team *team)
     struct gw_control *control = &team->workers[0].control;
     if (!(start.machine_of = team->machine_of = gw_calloc(NULL, team->members->size, sizeof *team->machine_of)))
         return GW_ERR_MEMORY;
-    if (team->leads)
-        return gw_control_send_start(control, team->members->count, &team->resume, &start);
-    GW_TRY(gw_control_await_start(control, &team->resume, &start));
-    if (!team->options->threads)
-        team->threads = start.threads;
-    team->begin = team->resume.checkpoint.step;
+    if (team->leads) {
+        GW_TRY(gw_control_send_start(control, team->members->count, &team->resume, &start));
+    } else {
+        GW_TRY(gw_control_await_start(control, &team->resume, &start));
+        if (!team->options->threads)
+            team->threads = start.threads;
+        team->begin = team->resume.checkpoint.step;
+    }
+    team->grouped = !team->options->flat && worth_grouping(start.machine_of, team->members->size);
     return GW_OK;
 }
 

@@ -43,6 +43,7 @@ struct gw_team {
     struct gw_members *members;
     bool leads;                /* rank 0 is here */
     uint32_t *machine_of;      /* [members->size] */
+    bool grouped;              /* what crosses between machines goes once for all workers of one */
     gw_link *links;            /* [n_links][members->count] */
     uint32_t n_links;          /* kinds of them; 0: not connected yet */
     struct gw_worker *workers; /* [members->count] */

@@ -38,6 +38,7 @@ struct gw_train_options {
     uint32_t threads;        /* computing threads of each worker; 0: those of the interrupted run, else 1. Sums depend on them */
     uint32_t codec_threads;
     uint32_t timeout_s;      /* how long a worker may be silent */
+    bool flat;               /* workers of one machine are not added up first; results are the same */
     uint64_t checkpoint_every; /* steps; and one at the end; 0: never */
     bool stop_at_nonfinite;  /* else the step is dropped */
     const char *gradients;   /* each worker writes its gradient to this name + ".rank-R.gwp", of the step */

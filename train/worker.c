@@ -72,7 +72,7 @@ static gw_status set_up(struct gw_worker *w)
         GW_TRY(gw_model_create(net, team->engine, GW_EVAL_BATCH, shown, NULL, &w->test_model));
 
     gw_exchange_options exchange = {.struct_bytes = sizeof exchange, .codec = team->codec, .tensors = team->tensors,
-                                    .n_tensors = net->n_tensors, .group_of = team->group_of, .link = gw_team_link(team, GW_TEAM_EXCHANGE, w->index),
+                                    .n_tensors = net->n_tensors, .group_of = team->group_of, .link = gw_team_link(team, GW_TEAM_EXCHANGE, w->index), .machine_of = team->grouped ? team->machine_of : NULL,
                                     .seed = o->seed, .timeout_ms = o->timeout_s * 1000};
     GW_TRY(gw_exchange_create(team->context, &exchange, &w->exchange));
     return load_state(w);

@@ -213,16 +213,21 @@ class Links(harness.Case):
         self.need_tcp()
         shell, hosts = self.path("shell"), self.path("hosts")
         with open(shell, "w") as file:
-            file.write('#!/bin/sh\necho "$1" >> "$(dirname "$0")/seen"\nshift\nexec sh -c "$*"\n')
+            file.write('#!/bin/sh\necho "$1" >> "$(dirname "$0")/seen"\nexport GRADWIRE_MACHINE=$1\nshift\nexec sh -c "$*"\n')
         os.chmod(shell, 0o755)
         with open(hosts, "w") as file:
             file.write("127.0.0.1 2 # two here\nlocalhost\n")
-        words = ["train", *RUN, "--json"]
-        here = self.summary([harness.TOOL, *words, "--workers", 3])
-        there = self.summary([harness.TOOL, "launch", "--hosts", hosts, "--port", free_port(), "--ssh", shell, "--", *words])
-        self.assertEqual(here["parameter_hash"], there["parameter_hash"])
+        for codec in ("ternary", "topk:ratio=0.05", "none"):
+            words = ["train", *RUN, "--json", "--codec", codec]
+            launch = [harness.TOOL, "launch", "--hosts", hosts, "--ssh", shell, "--port"]
+            here = self.summary([harness.TOOL, *words, "--workers", 3])
+            there = self.summary([*launch, free_port(), "--", *words])
+            flat = self.summary([*launch, free_port(), "--", *words, "--flat"])
+            self.assertEqual(there["parameter_hash"], here["parameter_hash"])
+            self.assertEqual((flat["parameter_hash"], flat["bytes_up"]), (here["parameter_hash"], here["bytes_up"]))
+            self.assertNotEqual(there["bytes_up"] + there["bytes_down"], here["bytes_up"] + here["bytes_down"], "nothing was added up first")
         with open(self.path("seen")) as file:
-            self.assertEqual(sorted(file.read().split()), ["127.0.0.1", "127.0.0.1", "localhost"])
+            self.assertEqual(set(file.read().split()), {"127.0.0.1", "localhost"})
 
 
 if __name__ == "__main__":
