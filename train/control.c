@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "link/last_words.h"
 #include "wire/bytes.h"
 
 #include <string.h>
@@ -76,30 +77,14 @@ static void *message_new(struct gw_control *c, enum message_type type, uint64_t 
     return bytes;
 }
 
-/* Where a member has gone, what it said before that tells more than that it cannot be reached. */
-static gw_status last_words(struct gw_control *c, gw_status status)
-{
-    enum { MOST_MESSAGES = 64, WAIT_MS = 500 };
-    char sentence[1024];
-    gw_message message;
-    snprintf(sentence, sizeof sentence, "%s", gw_last_error());
-    for (int i = 0; i < MOST_MESSAGES; i++) {
-        gw_status heard = c->link.ops->recv(c->link.self, WAIT_MS, &message);
-        if (heard == GW_ERR_PEER)
-            return heard;
-        if (heard < 0)
-            break;
-        gw_message_free(message.bytes);
-    }
-    return gw_fail(status, "%s", sentence);
-}
-
 static gw_status send(struct gw_control *c, uint32_t to, void *bytes, size_t n_bytes)
 {
     if (!bytes)
         return GW_ERR_MEMORY;
     gw_status status = c->link.ops->send(c->link.self, to, bytes, n_bytes, c->timeout_ms);
-    return status == GW_ERR_PEER ? last_words(c, status) : status;
+    if (status == GW_ERR_PEER)
+        gw_link_last_words(&c->link);
+    return status;
 }
 
 static gw_status refuse(const gw_message *message)

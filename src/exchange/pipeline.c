@@ -12,6 +12,7 @@
 #include "base/float_env.h"
 #include "base/memory.h"
 #include "exchange/state.h"
+#include "link/last_words.h"
 
 #include <float.h>
 #include <inttypes.h>
@@ -751,6 +752,8 @@ static gw_status turn(struct gw_exchange *ex, bool *stop)
 static void end_with(struct gw_exchange *ex, gw_status status)
 {
     char sentence[sizeof ex->sentence];
+    if (status == GW_ERR_PEER && !ex->others_know) /* a send has failed */
+        ex->others_know = gw_link_last_words(&ex->link);
     snprintf(sentence, sizeof sentence, "%s", gw_last_error());
     if (!ex->others_know)
         ex->link.ops->fail(ex->link.self, status, sentence);

@@ -1,0 +1,22 @@
+#include "link/last_words.h"
+#include "base/error.h"
+
+#include <stdio.h>
+
+bool gw_link_last_words(const gw_link *link)
+{
+    enum { MOST_MESSAGES = 1000, WAIT_MS = 500 };
+    char sentence[1024];
+    gw_message message;
+    snprintf(sentence, sizeof sentence, "%s", gw_last_error());
+    for (int i = 0; i < MOST_MESSAGES; i++) {
+        gw_status heard = link->ops->recv(link->self, WAIT_MS, &message);
+        if (heard == GW_ERR_PEER)
+            return true;
+        if (heard < 0)
+            break;
+        gw_message_free(message.bytes);
+    }
+    gw_fail(GW_ERR_PEER, "%s", sentence);
+    return false;
+}
