@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define LEAVE_SECONDS 2.0 /* that destroy waits for what was sent */
+#define MOST_BYTES ((int64_t)8 << 30) /* of a message: what a stranger claims is no reason to take more */
 #define ID_BYTES 6        /* of a peer's routing id: 'r', attempt, rank; ids that begin with 0 are ZeroMQ's own */
 
 static void peer_id(const struct gw_tcp_endpoint *me, uint32_t rank, uint8_t id[ID_BYTES])
@@ -92,9 +93,17 @@ static bool is_there(const struct gw_tcp_endpoint *me, uint32_t rank)
     return atomic_load_explicit(&me->peers[rank].state, memory_order_relaxed) <= GW_TCP_PRESENT;
 }
 
+static gw_status refuse(void *bytes, gw_status status)
+{
+    gw_message_free(bytes);
+    return status;
+}
+
 /* Writes the envelope and makes a frame of a message. Owns the bytes, also where it fails. */
 static gw_status make_frame(struct gw_tcp_endpoint *me, void *bytes, size_t n_bytes, zmq_msg_t *frame)
 {
+    if (n_bytes > (size_t)MOST_BYTES - GW_MESSAGE_ENVELOPE)
+        return refuse(bytes, gw_fail(GW_ERR_ARGUMENT, "a message of %zu bytes; the tcp link takes 8 GiB at most", n_bytes));
     const struct gw_tcp_envelope envelope = {.tag = me->tag, .from = me->group->rank, .type = GW_TCP_DATA};
     uint8_t *start = (uint8_t *)bytes - GW_MESSAGE_ENVELOPE;
     gw_tcp_envelope_write(start, &envelope);
@@ -114,12 +123,6 @@ static gw_status send_to_self(struct gw_tcp_endpoint *me, void *bytes, size_t n_
     if (atomic_exchange(&me->sleeping, false))
         wake(me);
     return GW_OK;
-}
-
-static gw_status refuse(void *bytes, gw_status status)
-{
-    gw_message_free(bytes);
-    return status;
 }
 
 static gw_status closed_here(const struct gw_tcp_endpoint *me)
@@ -310,6 +313,9 @@ static gw_status open_sockets(struct gw_tcp_endpoint *me, const struct gw_tcp_ad
     me->out = me->in ? gw_tcp_socket_new(me->group, ZMQ_ROUTER, false) : NULL;
     if (!me->out)
         return GW_ERR_SYSTEM;
+    const int64_t longest = MOST_BYTES;
+    if (zmq_setsockopt(me->in, ZMQ_MAXMSGSIZE, &longest, sizeof longest) != 0)
+        return gw_fail(GW_ERR_SYSTEM, "ZeroMQ refuses a limit of messages: %s", zmq_strerror(zmq_errno()));
     GW_TRY(gw_tcp_set_int(me->out, ZMQ_ROUTER_MANDATORY, 1));
     /* A connection that broke is final: its first message said who speaks, and messages may be lost. */
     GW_TRY(gw_tcp_set_int(me->out, ZMQ_RECONNECT_IVL, -1));
