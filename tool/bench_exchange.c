@@ -37,7 +37,7 @@ static const struct shape {
 /* What a member tells rank 0 of a run. */
 struct report {
     double seconds, encode_seconds;
-    uint64_t bytes_up, bytes_down, hash;
+    uint64_t bytes_up, bytes_down, messages, hash;
 };
 
 struct bench {
@@ -113,6 +113,7 @@ static gw_status meet(const struct member *m, const struct report *own, struct r
         sum->encode_seconds = other.encode_seconds > sum->encode_seconds ? other.encode_seconds : sum->encode_seconds;
         sum->bytes_up += other.bytes_up;
         sum->bytes_down += other.bytes_down;
+        sum->messages += other.messages;
         sum->hash = other.hash == sum->hash ? sum->hash : 0;
     }
     for (uint32_t r = 1; m->rank == 0 && r < link.size && status >= 0; r++)
@@ -141,7 +142,7 @@ static gw_status one_run(struct member *m, gw_exchange *exchange, uint32_t step,
     if (status < 0)
         return status;
     struct report own = {.seconds = gw_clock_seconds() - begin, .encode_seconds = result.encode_seconds, .bytes_up = result.bytes_up,
-                         .bytes_down = result.bytes_down, .hash = XXH3_64bits(m->work, b->total * sizeof *m->work)};
+                         .bytes_down = result.bytes_down, .messages = result.messages, .hash = XXH3_64bits(m->work, b->total * sizeof *m->work)};
     return meet(m, &own, report);
 }
 
@@ -155,10 +156,10 @@ static void note_result(struct bench *b, size_t spec, double *seconds, double *e
     }
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)last->hash);
     json_array_append_new(b->results,
-                          json_pack("{s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:s, s:b}", "codec", b->specs.items[spec], "seconds",
+                          json_pack("{s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:s, s:b}", "codec", b->specs.items[spec], "seconds",
                                     bench_median(seconds, b->runs), "seconds_min", least, "seconds_max", most, "codec_seconds",
                                     bench_median(encode, b->runs), "bytes_up", (json_int_t)last->bytes_up, "bytes_down",
-                                    (json_int_t)last->bytes_down, "dense_bytes",
+                                    (json_int_t)last->bytes_down, "messages", (json_int_t)last->messages, "dense_bytes",
                                     (json_int_t)(4 * b->total * (b->members.size - 1)), "average_hash", hash, "averages_identical",
                                     last->hash != 0));
 }
@@ -322,7 +323,7 @@ static int print_report(const struct bench *b, bool json)
     double plain = 0;
     tool_note("%u members, link %s, %u tensors, %.3g M elements, medians of %u", b->members.size, kinds[b->members.kind], b->n_tensors,
               1e-6 * (double)b->total, b->runs);
-    tool_note("%-28s %10s %10s %10s %12s %12s %10s", "codec", "ms", "least", "codec ms", "up, MB", "down, MB", "x none");
+    tool_note("%-28s %10s %10s %10s %12s %12s %9s %7s", "codec", "ms", "least", "codec ms", "up, MB", "down, MB", "messages", "x none");
     json_array_foreach (b->results, i, row) {
         double seconds = json_real_value(json_object_get(row, "seconds"));
         if (strcmp(json_string_value(json_object_get(row, "codec")), "none") == 0)
@@ -330,10 +331,10 @@ static int print_report(const struct bench *b, bool json)
         char times[32] = "";
         if (plain > 0)
             snprintf(times, sizeof times, "%.2f", plain / seconds);
-        tool_note("%-28s %10.2f %10.2f %10.2f %12.3f %12.3f %10s", json_string_value(json_object_get(row, "codec")), 1e3 * seconds,
+        tool_note("%-28s %10.2f %10.2f %10.2f %12.3f %12.3f %9lld %7s", json_string_value(json_object_get(row, "codec")), 1e3 * seconds,
                   1e3 * json_real_value(json_object_get(row, "seconds_min")), 1e3 * json_real_value(json_object_get(row, "codec_seconds")),
                   1e-6 * (double)json_integer_value(json_object_get(row, "bytes_up")),
-                  1e-6 * (double)json_integer_value(json_object_get(row, "bytes_down")), times);
+                  1e-6 * (double)json_integer_value(json_object_get(row, "bytes_down")), (long long)json_integer_value(json_object_get(row, "messages")), times);
         if (!json_is_true(json_object_get(row, "averages_identical"))) {
             json_decref(root);
             return tool_fail("the members' averages differ; this is a bug, please report it");

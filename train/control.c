@@ -49,7 +49,7 @@ static void flag(struct words *w, bool *value)
     *value = wide != 0;
 }
 
-#define RECORD_BYTES (HEAD + 8 * 27)
+#define RECORD_BYTES (HEAD + 8 * 28)
 
 static void record_words(struct words *w, struct gw_step_record *r, bool *stop_wished)
 {
@@ -60,7 +60,7 @@ static void record_words(struct words *w, struct gw_step_record *r, bool *stop_w
     real(w, &r->full_loss), half(w, &r->full_correct), real(w, &r->l2_term);
     gw_step_result *s = &r->result;
     flag(w, &s->committed), half(w, &s->bad_tensor), half(w, &s->bad_rank);
-    word(w, &s->bytes_up), word(w, &s->bytes_down), word(w, &s->dense_bytes), word(w, &s->nonzeros), word(w, &s->elements);
+    word(w, &s->bytes_up), word(w, &s->bytes_down), word(w, &s->dense_bytes), word(w, &s->nonzeros), word(w, &s->elements), word(w, &s->messages);
     real(w, &s->encode_seconds), real(w, &s->wait_seconds), real(w, &s->bound_gap);
     flag(w, stop_wished);
 }

@@ -48,7 +48,7 @@ struct totals {
     double full_loss, objective;
     double nonzero_share; /* below 0: its frames were not counted */
     struct gw_codec_report report;
-    uint64_t bytes_up, bytes_down, dense_bytes, gradients;
+    uint64_t bytes_up, bytes_down, dense_bytes, messages, gradients;
     bool committed;
 };
 
@@ -69,6 +69,7 @@ static struct totals add_up(const struct gw_metrics *m, const struct gw_step_rec
         s.wait_seconds += r->result.wait_seconds / workers;
         s.bytes_up += r->result.bytes_up;
         s.bytes_down += r->result.bytes_down;
+        s.messages += r->result.messages;
         s.dense_bytes += r->result.dense_bytes;
         s.bound_gap = fmax(s.bound_gap, r->result.bound_gap);
     }
@@ -96,8 +97,8 @@ static void write_line(struct gw_metrics *m, uint64_t step, const struct totals 
     put(f, "compute_ms", 1e3 * s->compute_seconds);
     put(f, "encode_ms", 1e3 * s->encode_seconds);
     put(f, "wait_ms", 1e3 * s->wait_seconds);
-    fprintf(f, ", \"bytes_up\": %llu, \"bytes_down\": %llu, \"dense_bytes\": %llu", (unsigned long long)s->bytes_up,
-            (unsigned long long)s->bytes_down, (unsigned long long)s->dense_bytes);
+    fprintf(f, ", \"bytes_up\": %llu, \"bytes_down\": %llu, \"dense_bytes\": %llu, \"messages\": %llu", (unsigned long long)s->bytes_up,
+            (unsigned long long)s->bytes_down, (unsigned long long)s->dense_bytes, (unsigned long long)s->messages);
     put(f, "nonzero_share", s->nonzero_share >= 0 ? s->nonzero_share : NAN);
     put(f, "bound_gap", s->bound_gap);
     fprintf(f, ", \"committed\": %s", s->committed ? "true" : "false");

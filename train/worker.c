@@ -287,6 +287,7 @@ static void add_result(gw_step_result *sum, const gw_step_result *more)
 {
     sum->bytes_up += more->bytes_up;
     sum->bytes_down += more->bytes_down;
+    sum->messages += more->messages;
     sum->dense_bytes += more->dense_bytes;
     sum->encode_seconds += more->encode_seconds;
     sum->wait_seconds += more->wait_seconds;

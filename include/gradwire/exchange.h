@@ -58,6 +58,7 @@ typedef struct gw_step_result {
     double wait_seconds;        /* that gw_exchange_wait blocked */
     uint64_t bytes_between_machines_up;   /* of bytes_up and bytes_down, those that crossed between machines */
     uint64_t bytes_between_machines_down;
+    uint64_t messages;          /* received by this member from others */
     double bound_gap;           /* TernGrad's max|g| * |g|_1 / |g|_2^2, the largest over this worker's tensors */
 } gw_step_result;
 

@@ -678,6 +678,7 @@ static gw_status handle(struct gw_exchange *ex, gw_message *message)
                        "rank %u has begun step %u, and this member step %u; all members must begin the same", from,
                        h.step, ex->step);
     struct group *group = &ex->groups[h.group];
+    ex->tally.messages += from != ex->link.rank;
     switch (h.type) {
     case MESSAGE_STATS:
         return handle_stats(ex, group, message);
