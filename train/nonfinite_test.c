@@ -133,8 +133,9 @@ static void every_worker_drops_the_same_steps(void **state)
             if (committed != !hits[line])
                 fail_msg("%s: step %u was %s", codecs[c], line, committed ? "not dropped" : "dropped");
             assert_int_equal(json_is_number(json_object_get(step, "loss")), committed);
-            assert_int_equal(json_is_number(norm),
-                             committed && strncmp(codecs[c], "topk", 4) == 0); /* infinities are null */
+            enum { COUNTED = STEPS / 10 }; /* so many steps, spread over the run; infinities are null */
+            bool counted = line * COUNTED / STEPS != (line + 1) * COUNTED / STEPS;
+            assert_int_equal(json_is_number(norm), committed && counted && strncmp(codecs[c], "topk", 4) == 0);
             n_hit += !committed, everybody |= hits[line];
             json_decref(step);
         }

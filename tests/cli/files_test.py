@@ -77,7 +77,7 @@ class Files(harness.Case):
             self.refused(1, "reduce", base, other, "-o", out, says="rank")
         self.refused(1, "reduce", base, base, "-o", out, says="rank")
         average = self.path("average.gw")
-        self.ok("reduce", base, "-o", average)
+        self.ok("reduce", self.frame("none", 3000, "float"), "-o", average)
         self.refused(1, "reduce", average, "-o", out, says="average")
         self.assertFalse(os.path.exists(out))
 
