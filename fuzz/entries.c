@@ -157,9 +157,14 @@ static void make_agree(uint8_t *frame, size_t size, const uint8_t *first, size_t
 static void reduce_checked(uint8_t *const *frames, const size_t *sizes, uint32_t n)
 {
     gw_frame_info info;
-    for (uint32_t i = 0; i < n; i++)
-        if (gw_frame_parse(frames[i], sizes[i], &info) == GW_OK && info.n_elems > MAX_ELEMENTS)
+    uint64_t workers = 0; /* averages stand for several */
+    for (uint32_t i = 0; i < n; i++) {
+        if (gw_frame_parse(frames[i], sizes[i], &info) != GW_OK)
+            continue;
+        if (info.n_elems > MAX_ELEMENTS)
             return;
+        workers += info.average ? info.workers : 1;
+    }
     size_t capacity = gw_reduce_bound((const void *const *)frames, sizes, n), bytes = 0;
     uint8_t *average = malloc(capacity ? capacity : 1);
     promise(average != NULL);
@@ -167,7 +172,7 @@ static void reduce_checked(uint8_t *const *frames, const size_t *sizes, uint32_t
     promise(status != GW_ERR_CAPACITY);
     if (status == GW_OK) {
         promise(bytes <= capacity && gw_frame_parse(average, bytes, &info) == GW_OK);
-        promise(info.average && info.workers == n && info.frame_bytes == bytes);
+        promise(info.average && info.workers == workers && info.frame_bytes == bytes);
         float *out = malloc(info.n_elems ? info.n_elems * sizeof *out : 1);
         promise(out && gw_decode(context(), average, bytes, out, info.n_elems) == GW_OK);
         free(out);
