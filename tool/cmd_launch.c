@@ -17,7 +17,9 @@
 #include <unistd.h>
 
 /* How long workers may take to end by themselves once one has failed, and then once they were told to. */
-enum { GRACE_SECONDS = 10, TERM_SECONDS = 3 };
+/* A clean stop may write a checkpoint: so much longer. */
+enum { STOP_SECONDS = 25 };
+enum { GRACE_SECONDS = 5, TERM_SECONDS = 2 };
 
 enum { MAX_HOSTS = 1024, MAX_LINE = 2000 };
 
@@ -81,6 +83,8 @@ static int read_hosts(const char *path, struct launch *launch)
             host->slots = (uint32_t)value;
         }
     }
+    if (status == TOOL_DONE && ferror(file))
+        status = tool_fail("%s cannot be read: %s", path, strerror(errno));
     fclose(file);
     if (status == TOOL_DONE && launch->n_hosts == 0)
         status = tool_fail("%s names no host", path);
@@ -263,8 +267,8 @@ static uint32_t count_living(const struct launch *launch)
     return n;
 }
 
-/* Takes note of workers that ended; *failure is the exit status of the first that failed. */
-static void reap(struct launch *launch, int *failure)
+/* Takes note of workers that ended; *failure is the exit status of the first that failed. told: they got a signal from here. */
+static void reap(struct launch *launch, bool told, int *failure)
 {
     for (uint32_t r = 0; r < launch->n; r++) {
         struct worker *worker = &launch->workers[r];
@@ -272,7 +276,9 @@ static void reap(struct launch *launch, int *failure)
         if (worker->pid <= 0 || waitpid(worker->pid, &how, WNOHANG) != worker->pid)
             continue;
         worker->pid = 0;
-        if (WIFSIGNALED(how))
+        if (WIFSIGNALED(how) && told)
+            tool_note("rank %u had not ended by itself, and was ended", r);
+        else if (WIFSIGNALED(how))
             tool_note("rank %u was ended by signal %d (%s)", r, WTERMSIG(how), strsignal(WTERMSIG(how)));
         int status = WIFEXITED(how) ? WEXITSTATUS(how) : TOOL_FAILED;
         if (status != TOOL_DONE && *failure == TOOL_DONE)
@@ -292,11 +298,12 @@ static int wait_for_all(struct launch *launch, int failure)
         for (uint32_t r = 0; r < launch->n; r++)
             if (launch->workers[r].output >= 0 && polls[r].revents)
                 listen_to(&launch->workers[r], r);
-        if (interrupt_wanted) {
+        if (interrupt_wanted) { /* workers that cannot hear it shall not keep this waiting */
             signal_all(launch, interrupt_wanted);
             interrupt_wanted = 0;
+            failed_at = failed_at > 0 ? failed_at : gw_clock_seconds() + STOP_SECONDS;
         }
-        reap(launch, &failure);
+        reap(launch, told != 0, &failure);
         double now = gw_clock_seconds();
         if (failure != TOOL_DONE && failed_at <= 0)
             failed_at = now;
@@ -334,17 +341,36 @@ static int run(struct launch *launch)
 
 /* ---- the command --------------------------------------------------------------------------------------- */
 
+/* The value of an option in a command line's word, or in the one behind it; NULL where the word is something else. */
+static const char *option_value(const char *option, const char *word, const char *next)
+{
+    size_t n = strlen(option);
+    if (strncmp(word, option, n) != 0 || (word[n] && word[n] != '='))
+        return NULL;
+    return word[n] ? word + n + 1 : next;
+}
+
 /* The words of the workers' command line: the program, what was given, and --link tcp where it says no link. */
 static int command_of(struct launch *launch, int n_words, char **words)
 {
     static char option[] = "--link", link[] = "tcp";
+    /* What this command says to its workers itself. */
+    static const char *const own[] = {"--workers", "--rank", "--rendezvous"};
+    if (strcmp(words[0], "train") != 0 && !(strcmp(words[0], "bench") == 0 && n_words > 1 && strcmp(words[1], "exchange") == 0))
+        return tool_wrong_use("'%s' has no workers; what can be launched is train and bench exchange", words[0]);
     bool says_link = false;
     launch->words = calloc((size_t)n_words + 4, sizeof *launch->words);
     if (!launch->words)
         return tool_fail("out of memory");
     launch->words[launch->n_words++] = launch->program;
     for (int i = 0; i < n_words; i++) {
-        says_link |= strcmp(words[i], "--link") == 0 || strncmp(words[i], "--link=", 7) == 0;
+        const char *value = option_value("--link", words[i], i + 1 < n_words ? words[i + 1] : "");
+        if (value && strcmp(value, "tcp") != 0)
+            return tool_wrong_use("launch starts workers that meet over tcp, and --link is %s", value);
+        for (size_t k = 0; k < sizeof own / sizeof *own; k++)
+            if (option_value(own[k], words[i], ""))
+                return tool_wrong_use("launch tells every worker its %s, and the command has one too", own[k]);
+        says_link |= value != NULL;
         launch->words[launch->n_words++] = words[i];
     }
     if (!says_link) {
@@ -384,7 +410,7 @@ int gw_cmd_launch(int argc, char **argv)
     const char *hosts = NULL;
     uint32_t n = 0, port = 0;
     const tool_option options[] = {
-        {"-n", "N", "workers (default: as many as the hosts have room for)", TOOL_U32, &n, 1, GW_MAX_WORKERS},
+        {"-n", "N", "workers (default: as many as the hosts have room for)", TOOL_U32, &n, 1, 1024},
         {"--hosts", "FILE", "machines, a line \"HOST [workers]\" each; the first has rank 0 (default: all on this one)", TOOL_TEXT, &hosts, 0, 0},
         {"--port", "P", "where rank 0 listens (default 29500, without hosts a free one)", TOOL_U32, &port, 1, 65535},
         {"--ssh", "COMMAND", "starts a command line on a host: COMMAND HOST LINE (default: ssh -o BatchMode=yes)", TOOL_TEXT, &launch.ssh, 0, 0},

@@ -171,7 +171,6 @@ static int run(const struct gw_train_options *o, bool verbose, bool json)
     struct display display = {.terminal = isatty(STDERR_FILENO)};
     const struct gw_train_callbacks callbacks = {.progress = show_progress, .note = show_note, .stop = stop_wanted, .user = &display};
     static struct gw_train_summary summary;
-    catch_interrupts();
     gw_status status = gw_train_run(o, &callbacks, &summary);
     if (status != GW_OK && display.shown && display.terminal)
         fputc('\n', stderr);
@@ -196,7 +195,7 @@ static int run(const struct gw_train_options *o, bool verbose, bool json)
 int gw_cmd_train(int argc, char **argv)
 {
     struct gw_train_options o = GW_TRAIN_DEFAULTS;
-    struct gw_members_options who = {.link = "local", .rank = GW_MEMBERS_NO_RANK, .log = show_log};
+    struct gw_members_options who = {.link = "local", .rank = GW_MEMBERS_NO_RANK, .log = show_log, .stop = stop_wanted};
     const char *nonfinite = "skip";
     double momentum = NAN, weight_decay = NAN; /* NAN, and epochs 0: not given */
     uint64_t epochs = 0;
@@ -276,6 +275,7 @@ int gw_cmd_train(int argc, char **argv)
     o.stop_at_nonfinite = strcmp(nonfinite, "stop") == 0;
 
     struct gw_members members;
+    catch_interrupts();
     who.timeout_ms = o.timeout_s * 1000;
     gw_status status = gw_members_begin(&who, &members);
     o.members = &members;

@@ -12,14 +12,12 @@ void tool_set_command(const char *name)
     command = name;
 }
 
+/* In one piece: other processes write to the same terminal. */
 static void print_sentence(const char *format, va_list arguments)
 {
-    if (command)
-        fprintf(stderr, "gradwire %s: ", command);
-    else
-        fprintf(stderr, "gradwire: ");
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    char text[8192];
+    vsnprintf(text, sizeof text, format, arguments);
+    fprintf(stderr, "gradwire%s%s: %s\n", command ? " " : "", command ? command : "", text);
 }
 
 int tool_fail(const char *format, ...)

@@ -186,15 +186,15 @@ void gw_control_fini(struct gw_control *c)
 
 /* What stands in front of START's options, machines, floats and states. */
 struct start {
-    uint64_t n_options, steps, threads;
+    uint64_t n_options, steps, threads, checkpoint_every, stop_at_nonfinite;
     uint64_t n_floats, step, has_params, has_momentum, has_ema; /* of a resumed run */
     uint64_t n_states, state_bytes;
 };
-#define START_BYTES (HEAD + 8 * 10)
+#define START_BYTES (HEAD + 8 * 12)
 
 static void start_words(struct words *w, struct start *s)
 {
-    word(w, &s->n_options), word(w, &s->steps), word(w, &s->threads);
+    word(w, &s->n_options), word(w, &s->steps), word(w, &s->threads), word(w, &s->checkpoint_every), word(w, &s->stop_at_nonfinite);
     word(w, &s->n_floats), word(w, &s->step), word(w, &s->has_params), word(w, &s->has_momentum), word(w, &s->has_ema);
     word(w, &s->n_states), word(w, &s->state_bytes);
 }
@@ -233,6 +233,7 @@ gw_status gw_control_send_start(struct gw_control *c, uint32_t first, const stru
 {
     const struct gw_checkpoint *from = &resume->checkpoint;
     struct start s = {.n_options = strlen(start->options), .steps = start->steps, .threads = start->threads,
+                      .checkpoint_every = start->checkpoint_every, .stop_at_nonfinite = start->stop_at_nonfinite,
                       .n_floats = start->n_floats, .step = from->step, .has_params = from->params != NULL,
                       .has_momentum = from->momentum != NULL, .has_ema = from->ema != NULL,
                       .n_states = resume->states ? from->n_state_files : 0,
@@ -321,6 +322,8 @@ gw_status gw_control_await_start(struct gw_control *c, struct gw_resume *resume,
     GW_TRY(check_start(c, start, &s));
     const uint8_t *at = (uint8_t *)c->start.bytes + START_BYTES + s.n_options;
     start->threads = (uint32_t)s.threads;
+    start->checkpoint_every = s.checkpoint_every;
+    start->stop_at_nonfinite = s.stop_at_nonfinite != 0;
     memcpy(start->machine_of, at, sizeof(uint32_t) * c->link.size);
     at += sizeof(uint32_t) * c->link.size;
     struct gw_checkpoint *to = &resume->checkpoint;

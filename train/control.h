@@ -52,7 +52,9 @@ struct gw_start {
     uint64_t steps;      /* likewise */
     uint64_t machine;    /* says which machine this is */
     size_t n_floats;     /* of params, momentum and ema */
-    uint32_t threads;    /* rank 0's; await sets it */
+    uint32_t threads;    /* rank 0's; await sets these */
+    uint64_t checkpoint_every;
+    bool stop_at_nonfinite;
     uint32_t *machine_of; /* [size]: numbers of the machines that ranks run on; both set it */
 };
 

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 static gw_status open_partial(const char *folder, const char *name, bool again, struct gw_file *file)
@@ -35,9 +36,16 @@ gw_status gw_file_reopen(const char *folder, const char *name, struct gw_file *f
     return open_partial(folder, name, true, file);
 }
 
+/* errno may be of something else by now where a write failed that was not looked at: the disk being full is asked again. */
 static gw_status write_error(const struct gw_file *file)
 {
-    return gw_fail(GW_ERR_SYSTEM, "writing %s failed: %s", file->partial, strerror(errno));
+    int error = errno;
+    if (file->stream && ferror(file->stream)) {
+        struct statvfs disk;
+        if (fstatvfs(fileno(file->stream), &disk) == 0 && disk.f_bavail == 0)
+            error = ENOSPC;
+    }
+    return gw_fail(GW_ERR_SYSTEM, "writing %s failed: %s", file->partial, strerror(error));
 }
 
 gw_status gw_file_check(struct gw_file *file)

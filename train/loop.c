@@ -13,7 +13,7 @@
 
 /* ---- before --------------------------------------------------------------------------------- */
 
-static gw_status check_options(const struct gw_train_options *o)
+static gw_status check_options(const struct gw_train_options *o, bool leads)
 {
     if (o->workers == 0 || o->workers > 1024)
         return gw_fail(GW_ERR_ARGUMENT, "--workers is %u, and must be 1 to 1024", o->workers);
@@ -41,9 +41,9 @@ static gw_status check_options(const struct gw_train_options *o)
                        "single (one group)", o->plan);
     if (o->resume && o->overwrite)
         return gw_fail(GW_ERR_ARGUMENT, "--resume goes on with a run and --overwrite removes it: only one can be given");
-    if (o->checkpoint_every && !o->out && !o->resume)
+    if (o->checkpoint_every && leads && !o->out && !o->resume)
         return gw_fail(GW_ERR_ARGUMENT, "--checkpoint-every needs --out DIR, the folder checkpoints go to");
-    if (o->overwrite && !o->out)
+    if (o->overwrite && leads && !o->out)
         return gw_fail(GW_ERR_ARGUMENT, "--overwrite needs --out DIR, the folder whose earlier run is replaced");
     return GW_OK;
 }
@@ -105,7 +105,9 @@ static bool worth_grouping(const uint32_t *machine_of, uint32_t size)
 static gw_status agree(struct gw_team *team)
 {
     struct gw_start start = {.options = team->run_options, .steps = team->steps, .machine = gw_members_machine(),
-                             .n_floats = team->network.n_storage, .threads = team->threads};
+                             .n_floats = team->network.n_storage, .threads = team->threads,
+                             .checkpoint_every = team->options->checkpoint_every,
+                             .stop_at_nonfinite = team->options->stop_at_nonfinite};
     struct gw_control *control = &team->workers[0].control;
     if (!(start.machine_of = team->machine_of = gw_calloc(NULL, team->members->size, sizeof *team->machine_of)))
         return GW_ERR_MEMORY;
@@ -116,6 +118,8 @@ static gw_status agree(struct gw_team *team)
         if (!team->options->threads)
             team->threads = start.threads;
         team->begin = team->resume.checkpoint.step;
+        team->options->checkpoint_every = start.checkpoint_every;
+        team->options->stop_at_nonfinite = start.stop_at_nonfinite;
     }
     team->grouped = !team->options->flat && worth_grouping(start.machine_of, team->members->size);
     return GW_OK;
@@ -197,7 +201,7 @@ static gw_status open_folder(struct gw_team *team)
 static gw_status prepare(struct gw_team *team)
 {
     const struct gw_train_options *o = team->options;
-    GW_TRY(check_options(o));
+    GW_TRY(check_options(o, team->leads));
     GW_TRY(gw_network_create(o->net, &team->network));
     if (o->gradients && team->network.convex)
         return gw_fail(GW_ERR_ARGUMENT, "--save-gradients is for networks of layers, and --net is %s", o->net);
@@ -319,6 +323,9 @@ static gw_status save(struct gw_team *team, const struct gw_train_summary *summa
 static gw_status say_stopped(const struct gw_team *team)
 {
     const struct gw_train_options *o = team->options;
+    if (!team->leads)
+        return gw_fail(GW_ERR_CLOSED, "stopped after %llu of %llu steps, as asked; rank 0 says what was saved",
+                       (unsigned long long)team->workers[0].steps_done, (unsigned long long)team->steps);
     char saved[128];
     if (o->checkpoint_every)
         snprintf(saved, sizeof saved, "--resume goes on from there: ");

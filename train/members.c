@@ -95,7 +95,8 @@ static gw_status begin_tcp(const struct gw_members_options *o, struct gw_members
     m->size = size, m->first = rank, m->count = 1;
     m->tcp = (gw_tcp_options){.struct_bytes = sizeof m->tcp, .rank = rank, .size = size, .rendezvous = m->rendezvous,
                               .advertise = o->advertise, .keys = o->keys, .insecure = o->insecure,
-                              .timeout_ms = o->timeout_ms, .log = o->log, .log_user = o->log_user};
+                              .timeout_ms = o->timeout_ms, .log = o->log, .log_user = o->user,
+                              .stop = o->stop, .stop_user = o->user};
     return GW_OK;
 }
 
@@ -141,6 +142,9 @@ gw_status gw_members_begin(const struct gw_members_options *o, struct gw_members
         return begin_mpi(o, m);
     }
     m->size = m->count;
+    const char *world = getenv("WORLD_SIZE");
+    if (o->log && world && getenv("RANK") && strtoul(world, NULL, 10) > 1)
+        o->log("RANK and WORLD_SIZE are set, and --link is local: this process trains by itself; --link tcp joins the others", o->user);
     return GW_OK;
 }
 

@@ -23,7 +23,8 @@ struct gw_members_options {
     bool insecure;
     uint32_t timeout_ms;
     void (*log)(const char *line, void *user); /* NULL: none */
-    void *log_user;
+    bool (*stop)(void *user);                  /* tcp: asked while members meet; NULL: never */
+    void *user;                                /* of both */
 };
 
 enum gw_members_kind { GW_MEMBERS_LOCAL, GW_MEMBERS_MPI, GW_MEMBERS_TCP };

@@ -25,7 +25,7 @@ enum { GW_TEAM_EXCHANGE, GW_TEAM_CONTROL, GW_TEAM_FULL /* svrg's full gradients 
 enum { GW_TEAM_ACCOUNTED = 100 };
 
 struct gw_team {
-    const struct gw_train_options *options;
+    struct gw_train_options *options; /* gw_train_run's own; of other processes than rank 0's, what rank 0 decides is put there */
     const struct gw_train_callbacks *callbacks;
     struct gw_network network;
     struct gw_data data;
@@ -55,7 +55,7 @@ struct gw_team {
     struct gw_file pending;                 /* rank 0's: a checkpoint that has no name yet, */
     struct gw_rank_state pending_states;    /* and what its state files have in common */
 
-    bool stopped;                            /* by the user; rank 0's */
+    bool stopped;                            /* by the user */
     bool identical;                          /* all replicas, at the end; rank 0's */
     struct gw_metrics metrics;               /* rank 0's */
     struct gw_train_tensor traffic[GW_MAX_TENSORS]; /* sums over accounted steps, rank 0's */

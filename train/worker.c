@@ -375,6 +375,8 @@ static gw_status finish(struct gw_worker *w)
     GW_TRY(gw_control_end(&w->control, w->hash, &identical));
     if (w->rank == 0)
         team->identical = identical;
+    if (w->index == 0)
+        team->stopped = w->stop_at <= team->steps;
     return GW_OK;
 }
 

@@ -83,6 +83,8 @@ typedef struct gw_tcp_options {
                                0: 60,000 */
     void (*log)(const char *line, void *user); /* who was refused and why; from the link's own threads. NULL: nowhere */
     void *log_user;
+    bool (*stop)(void *user); /* asked four times a second while members meet: true ends that with GW_ERR_CLOSED. NULL: never */
+    void *stop_user;
 } gw_tcp_options;
 
 /* Meets the other members and fills links[0..n_links): so many links among the same members, independent of each other. Blocks
@@ -90,7 +92,7 @@ typedef struct gw_tcp_options {
  * by its holder, in any order; destroy waits up to 2 s until what was sent has left this machine.
  * Errors: GW_ERR_ARGUMENT; GW_ERR_TIMEOUT (the sentence names the missing ranks); GW_ERR_PEER (another member refused or was refused:
  * two of one rank, another size, another version); GW_ERR_SYSTEM (an address cannot be used, a key cannot be read); GW_ERR_MEMORY;
- * GW_ERR_UNSUPPORTED (a build without ZeroMQ). */
+ * GW_ERR_CLOSED (options.stop); GW_ERR_UNSUPPORTED (a build without ZeroMQ). */
 GW_API gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options, uint32_t n_links, gw_link *links);
 
 /* Makes a folder of keys for gw_tcp_options.keys with a fresh pair. Its own key is the only one allowed there and is the rendezvous's, so

@@ -187,11 +187,37 @@ class Links(harness.Case):
         self.assertIn("as asked", says)
         self.assertTrue(any(name.startswith("checkpoint-") and name.endswith(".gwp") for name in os.listdir(out)), os.listdir(out))
 
+    def test_stopped_while_members_meet(self):
+        self.need_tcp()
+        for rank in (0, 1):
+            alone = subprocess.Popen([harness.TOOL, "train", "--link", "tcp", "--workers", "2", "--rank", str(rank), "--rendezvous",
+                                      f"127.0.0.1:{free_port()}", "--timeout", "200", "--net", "mlp:784-4-10"], stderr=subprocess.PIPE,
+                                     text=True)
+            time.sleep(2)
+            alone.terminate()
+            self.assertIn("stopped, as asked", alone.communicate(timeout=60)[1])
+            self.assertEqual(alone.returncode, 1)
+
+    def test_what_rank_0_decides(self):
+        """The others make checkpoints, and end at a NaN, because rank 0 does."""
+        self.need_tcp()
+        out, port = self.path("run"), free_port()
+        words = [harness.TOOL, "train", "--link", "tcp", "--workers", "2", "--rendezvous", f"127.0.0.1:{port}", "--timeout", "60", *RUN,
+                 "--codec", "topk:ratio=0.1"]
+        other = subprocess.Popen([*words, "--rank", "1"], stderr=subprocess.PIPE, text=True)
+        first = subprocess.run([*words, "--rank", "0", "--out", out, "--checkpoint-every", "4"], stderr=subprocess.PIPE, text=True, timeout=200)
+        self.assertEqual((first.returncode, other.wait(60)), (0, 0), first.stderr + other.communicate()[1])
+        self.assertIn("checkpoint-00000004.rank-1-of-2.gws", os.listdir(out))
+
     def test_wrong_use(self):
         self.refused(2, "train", "--link", "pigeon", says=["pigeon", "local, mpi and tcp"])
         self.refused(2, "train", "--rank", "1", says="--link is local")
         self.refused(2, "launch", "--", "train", says="-n N")
         self.refused(2, "launch", "-n", "2", says="a command")
+        self.refused(2, "launch", "-n", "2", "--", "codecs", says="has no workers")
+        self.refused(2, "launch", "-n", "2", "--", "train", "--link=mpi", says="--link is mpi")
+        self.refused(2, "launch", "-n", "2", "--", "train", "--workers", "3", says="tells every worker its --workers")
+        self.refused(1, "launch", "--hosts", self.folder, "--", "train", says="cannot be read")
         self.refused(1, "launch", "--hosts", self.path("none"), "--", "train", says="cannot be read")
         hosts = self.path("hosts")
         for text, says in (("a b c\n", "line 1"), ("# nothing\n", "names no host"), ("a 0\n", "line 1"), ("-oProxyCommand=x\n", "line 1")):

@@ -29,9 +29,20 @@ void gw_tcp_group_free(struct gw_tcp_group *group)
     gw_free(group->context, group);
 }
 
-void gw_tcp_log(const struct gw_tcp_group *group, const char *format, ...)
+gw_status gw_tcp_go_on(const struct gw_tcp_group *group)
 {
-    if (!group->log)
+    if (group->stop && group->stop(group->stop_user))
+        return gw_fail(GW_ERR_CLOSED, "rank %u was stopped, as asked, before all members had met", group->rank);
+    return GW_OK;
+}
+
+void gw_tcp_log(struct gw_tcp_group *group, const char *format, ...)
+{
+    enum { MOST_LINES = 200 };
+    unsigned nth = group->log ? atomic_fetch_add(&group->n_logged, 1) : MOST_LINES;
+    if (nth == MOST_LINES - 1)
+        group->log("much was refused or dropped; from here on nothing of the kind is told", group->log_user);
+    if (nth >= MOST_LINES - 1)
         return;
     char line[512];
     va_list args;

@@ -17,6 +17,9 @@ struct gw_tcp_group {
     struct gw_tcp_gate *gate; /* with keys: who may connect */
     void (*log)(const char *line, void *user);
     void *log_user;
+    bool (*stop)(void *user);
+    void *stop_user;
+    atomic_uint n_logged;
     uint32_t rank, size, n_links, timeout_ms;
     uint64_t session;
     atomic_uint holders;               /* endpoints not destroyed yet */
@@ -27,8 +30,12 @@ struct gw_tcp_group {
 /* Frees what there is; the endpoints must be gone from ZeroMQ's point of view (their sockets closed). */
 void gw_tcp_group_free(struct gw_tcp_group *group);
 
-/* A line for whoever set options.log. */
-void gw_tcp_log(const struct gw_tcp_group *group, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A line for whoever set options.log; after some hundred of them no more: strangers shall not fill a disk. */
+void gw_tcp_log(struct gw_tcp_group *group, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* While members meet nothing waits longer than this before it asks whether it is to stop. */
+#define GW_TCP_ASK_SECONDS 0.25
+gw_status gw_tcp_go_on(const struct gw_tcp_group *group);
 
 /* A socket of the group with all options set: no limits on queues, nothing kept back on closing, heartbeats, keys. A server's clients
  * must hold an allowed key. NULL: gw_last_error() says why. */

@@ -328,7 +328,9 @@ gw_status gw_tcp_endpoint_await(struct gw_tcp_endpoint *me, double deadline)
         if (gw_clock_seconds() >= deadline)
             return gw_fail(GW_ERR_TIMEOUT, "%s came to the rendezvous, but rank %u and they did not connect to each other within %u ms",
                            gw_tcp_missing_ranks(me->group->size, is_met, me).text, me->group->rank, me->group->timeout_ms);
-        sleep_until(me, deadline);
+        GW_TRY(gw_tcp_go_on(me->group));
+        double ask = gw_clock_seconds() + GW_TCP_ASK_SECONDS;
+        sleep_until(me, ask < deadline ? ask : deadline);
     }
 }
 

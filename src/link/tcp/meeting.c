@@ -53,12 +53,12 @@ static void adopt(struct gw_tcp_group *group, const struct gw_tcp_table *table)
     }
 }
 
-/* Waits for a message of one part behind `skip` parts of routing; false at the deadline. */
+/* Waits a little for a message; false where none has come, or the deadline has. */
 static bool wait_for(void *socket, double deadline)
 {
-    double left = (deadline - gw_clock_seconds()) * 1000;
+    double left = deadline - gw_clock_seconds();
     zmq_pollitem_t item = {socket, 0, ZMQ_POLLIN, 0};
-    return zmq_poll(&item, 1, left <= 0 ? 0 : left < 3600e3 ? (long)left + 1 : 3600000) > 0;
+    return zmq_poll(&item, 1, left <= 0 ? 0 : (long)((left < GW_TCP_ASK_SECONDS ? left : GW_TCP_ASK_SECONDS) * 1000) + 1) > 0;
 }
 
 /* Takes one message; *good: it has exactly n parts. The parts are to be closed in any case. false: there is none. */
@@ -138,7 +138,7 @@ static gw_status call_off(const struct host *host, gw_status status, zmq_msg_t *
 /* Whether a JOIN is of this job, and of a rank that has not come yet. */
 static gw_status check_join(const struct host *host, const struct gw_tcp_join *join)
 {
-    const struct gw_tcp_group *group = host->group;
+    struct gw_tcp_group *group = host->group;
     char endpoint[GW_TCP_ENDPOINT_BYTES] = "tcp://?", other[GW_TCP_ENDPOINT_BYTES] = "tcp://?", key[GW_TCP_KEY_CHARS + 1];
     struct gw_tcp_reader reader = join->contact;
     if (join->keyed)
@@ -168,7 +168,7 @@ static gw_status check_join(const struct host *host, const struct gw_tcp_join *j
 /* One message at the door. Only members can make it fail; strangers are logged and sent away. */
 static gw_status answer_door(struct host *host, zmq_msg_t *id, zmq_msg_t *body, bool whole)
 {
-    const struct gw_tcp_group *group = host->group;
+    struct gw_tcp_group *group = host->group;
     const char *from = zmq_msg_gets(body, "Peer-Address");
     const size_t n_bytes = zmq_msg_size(body);
     uint16_t version = 0;
@@ -212,8 +212,10 @@ static gw_status answer_door(struct host *host, zmq_msg_t *id, zmq_msg_t *body, 
 
 static gw_status gather(struct host *host, double deadline)
 {
-    const struct gw_tcp_group *group = host->group;
+    struct gw_tcp_group *group = host->group;
     while (host->n_here < group->size) {
+        if (gw_tcp_go_on(group) < 0)
+            return call_off(host, GW_ERR_CLOSED, NULL);
         if (!wait_for(host->socket, deadline)) {
             if (gw_clock_seconds() < deadline)
                 continue;
@@ -371,6 +373,7 @@ static gw_status knock(struct visitor *visitor, double deadline)
         double now = gw_clock_seconds();
         if (now >= deadline)
             return too_late(visitor);
+        GW_TRY(gw_tcp_go_on(visitor->group));
         if (now >= again) { /* rank 0 may have been started anew; it knows one that comes twice by its contact */
             zmq_send(visitor->socket, visitor->join, visitor->join_bytes, ZMQ_DONTWAIT);
             again = now + AGAIN_SECONDS;

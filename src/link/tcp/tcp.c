@@ -112,6 +112,9 @@ gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options,
     group->timeout_ms = options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
     group->log = options->log;
     group->log_user = options->log_user;
+    group->stop = options->stop;
+    group->stop_user = options->stop_user;
+    atomic_init(&group->n_logged, 0);
     atomic_init(&group->holders, n_links);
     gw_status status = set_up(group, options);
     char endpoints[GW_TCP_MAX_LINKS][GW_TCP_ENDPOINT_BYTES];
