@@ -78,9 +78,8 @@ def need_root():
         sys.exit(77)
 
 
-def launch(tool, hosts, folder, words, n=None, environment=()):
+def launch(tool, hosts, folder, words):
     """The command line of `gradwire launch` over the namespaces, one worker each."""
     names = pathlib.Path(folder) / "hosts"
     names.write_text("".join(f"{address(host)}\n" for host in range(hosts)))
-    return [*(["env", *environment] if environment else []), str(tool), "launch", *(["-n", str(n)] if n else []), "--hosts", str(names),
-            "--ssh", str(shell_script(folder)), "--", *map(str, words), "--insecure"]
+    return [str(tool), "launch", "--hosts", str(names), "--ssh", str(shell_script(folder)), "--", *map(str, words), "--insecure"]

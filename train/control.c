@@ -409,7 +409,7 @@ void *gw_control_state_new(struct gw_control *c, size_t state_bytes)
     return bytes ? bytes + HEAD : NULL;
 }
 
-void gw_control_free_state_new(void *state)
+void gw_control_state_drop(void *state)
 {
     gw_message_free((uint8_t *)state - HEAD);
 }

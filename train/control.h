@@ -78,7 +78,7 @@ gw_status gw_control_collect(struct gw_control *control, uint64_t step, const st
 
 /* A worker's codec state after `step` steps; `state` was taken by gw_control_state_new (NULL: no memory), and is gone. */
 void *gw_control_state_new(struct gw_control *control, size_t state_bytes);
-void gw_control_free_state_new(void *state);
+void gw_control_state_drop(void *state);
 gw_status gw_control_send_state(struct gw_control *control, uint64_t step, void *state, size_t state_bytes);
 
 /* Rank 0: waits for the state of `rank` after `step` steps; *state stands until gw_control_free_state. */

@@ -87,9 +87,10 @@ gw_status gw_file_commit(struct gw_file *file)
     if (!file->stream)
         return gw_fail(GW_ERR_ORDER, "%s is not open", file->path);
     gw_status status = gw_file_sync(file);
-    if (fclose(file->stream) != 0 && status == GW_OK)
-        status = write_error(file);
+    FILE *stream = file->stream;
     file->stream = NULL;
+    if (fclose(stream) != 0 && status == GW_OK)
+        status = write_error(file);
     if (status == GW_OK && rename(file->partial, file->path) != 0)
         status = gw_fail(GW_ERR_SYSTEM, "%s cannot be renamed to %s: %s", file->partial, file->path, strerror(errno));
     if (status == GW_OK)

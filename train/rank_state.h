@@ -1,5 +1,5 @@
 /* State files (.gws): what one worker's codec keeps between steps, beside the checkpoint that all workers share. A file of
- * its own for each worker, because workers need not be in one process.
+ * its own for each worker, written by rank 0 as it gets their states.
  *
  * All numbers little-endian:
  *     8 bytes   "GWSTATE1"

@@ -207,7 +207,7 @@ static gw_status send_state(struct gw_worker *w, uint64_t steps_done, size_t sta
         return GW_ERR_MEMORY;
     gw_status status = gw_exchange_save(w->exchange, state, state_bytes);
     if (status < 0) {
-        gw_control_free_state_new(state);
+        gw_control_state_drop(state);
         return status;
     }
     return gw_control_send_state(&w->control, steps_done, state, state_bytes);

@@ -208,6 +208,42 @@ static void owners_have_work_early(void **state)
     gw_codec_destroy(codec);
 }
 
+/* Messages carry 16 bits of the count of steps: it goes on past them, also where a member is one step ahead. */
+static void steps_are_counted_past_16_bits(void **state)
+{
+    (void)state;
+    gw_link links[2];
+    gw_codec *codec;
+    gw_exchange *ex[2];
+    gw_tensor tensor = {.id = 0, .n_elems = 3};
+    assert_int_equal(gw_codec_parse(NULL, "none", &codec), GW_OK);
+    assert_int_equal(gw_link_local_create(NULL, 2, links), GW_OK);
+    for (int r = 0; r < 2; r++) {
+        gw_exchange_options options = {
+            .struct_bytes = sizeof options, .codec = codec, .tensors = &tensor, .n_tensors = 1, .link = links[r]};
+        assert_int_equal(gw_exchange_create(NULL, &options, &ex[r]), GW_OK);
+    }
+    for (int r = 0; r < 2; r++)
+        ex[r]->nth_step = UINT16_MAX - 3;
+    for (uint32_t step = 0; step < 8; step++) {
+        float gradients[2][3] = {{1, 2, 3}, {3, 4, (float)step}};
+        for (int r = 1; r >= 0; r--) { /* rank 0 owns the tensor: what rank 1 pushes comes before it has begun */
+            assert_int_equal(gw_exchange_begin(ex[r], step), GW_OK);
+            assert_int_equal(gw_exchange_submit(ex[r], 0, gradients[r]), GW_OK);
+            world_pause(1000); /* most likely it has arrived by then; right either way */
+        }
+        for (int r = 0; r < 2; r++) {
+            assert_int_equal(gw_exchange_wait(ex[r], NULL), GW_OK);
+            assert_true(gradients[r][0] == 2 && gradients[r][1] == 3 && gradients[r][2] == (3 + (float)step) / 2);
+        }
+    }
+    for (int r = 0; r < 2; r++)
+        gw_exchange_destroy(ex[r]);
+    for (int r = 0; r < 2; r++)
+        links[r].ops->destroy(links[r].self);
+    gw_codec_destroy(codec);
+}
+
 static void many_members(void **state)
 {
     (void)state;
@@ -655,6 +691,7 @@ int main(void)
         cmocka_unit_test(machines_change_nothing),
         cmocka_unit_test(machines_save_bytes),
         cmocka_unit_test(large_tensors_are_cut),
+        cmocka_unit_test(steps_are_counted_past_16_bits),
         cmocka_unit_test(many_members),
         cmocka_unit_test(nothing_but_empty_tensors),
         cmocka_unit_test(a_step_with_nan_is_dropped_by_all),

@@ -9,11 +9,11 @@
 
 #define SHORT_MS 2500u
 
-static char root[] = "/tmp/gradwire-keys-XXXXXX";
+static char root[] = GW_BINARY_DIR "/tcp_keys_test.XXXXXX";
 
 static const char *at(const char *name)
 {
-    static char paths[8][300];
+    static char paths[8][1000];
     static int next;
     char *path = paths[next++ % 8];
     snprintf(path, sizeof paths[0], "%s/%s", root, name);
