@@ -214,16 +214,18 @@ gw_status gw_keys_new(const char *folder)
     gw_status status = make_folder(folder);
     if (status == GW_OK)
         status = make_folder(allowed);
-    int n = 0;
-    for (; n < N_FILES && status == GW_OK; n++)
+    int n = 0; /* that were made */
+    while (n < N_FILES && status == GW_OK) {
         status = write_key(folder, files[n].name, files[n].mode, n == 0 ? secret_key : public_key);
+        n += status == GW_OK;
+    }
     explicit_bzero(secret_key, sizeof secret_key);
     if (status == GW_OK)
         status = sync_folder(allowed);
     if (status == GW_OK)
         return sync_folder(folder);
-    /* Half a folder of keys would be refused by the next try; the last one tried was not made. */
-    for (int i = 0; i + 1 < n; i++)
+    /* Half a folder of keys would be refused by the next try. */
+    for (int i = 0; i < n; i++)
         if (join_path(path, folder, files[i].name) == GW_OK)
             unlink(path);
     return status;
