@@ -12,7 +12,10 @@ SHAPES = {"100mbit": "burst 512kb latency 100ms", "1gbit": "burst 256kb latency 
 
 
 def sh(line, check=True):
-    return subprocess.run(line, shell=True, check=check, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+    done = subprocess.run(line, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if check and done.returncode:
+        raise SystemExit(f"{line}: {done.stdout.strip() or f'status {done.returncode}'}")
+    return done.stdout
 
 
 def address(host):
@@ -26,6 +29,8 @@ def namespace(host):
 def remove(hosts):
     for host in range(hosts):
         sh(f"ip netns pids {namespace(host)} 2>/dev/null | xargs -r kill -9", check=False)
+        # The kernel takes a namespace's links away some time after the namespace: by name, they are gone at once.
+        sh(f"ip link del {PREFIX}v{host} 2>/dev/null", check=False)
         sh(f"ip netns del {namespace(host)} 2>/dev/null", check=False)
     sh(f"ip link del {PREFIX}0 2>/dev/null", check=False)
 
