@@ -12,7 +12,9 @@ struct gw_bit_writer {
     unsigned fill; /* bits in `word`, below 8 between calls of gw_bits_put */
 };
 
-/* Appends the low `n` bits of `bits` (n <= 56, higher bits 0). */
+#define GW_BITS_PUT 56
+
+/* Appends the low `n` bits of `bits` (n <= GW_BITS_PUT, higher bits 0). */
 static inline void gw_bits_put(struct gw_bit_writer *w, uint64_t bits, unsigned n)
 {
     w->word |= bits << w->fill;

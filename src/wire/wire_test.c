@@ -393,7 +393,7 @@ static uint32_t prescribed_form(const uint64_t *string, uint32_t m, uint64_t *bi
 }
 
 /* A string behind `offset` other bits: written as prescribed, read back, refused where it is cut. */
-static void string_round_trip(const uint64_t *string, uint32_t m, unsigned offset, bool best, uint64_t seed)
+static void round_trip_with(const struct gw_gaps *gaps, const uint64_t *string, uint32_t m, unsigned offset, bool best, uint64_t seed)
 {
     static uint64_t back[CHUNK_WORDS + 1];
     static uint8_t bytes[GW_GAPS_MAX_BITS / 8 + 64];
@@ -405,14 +405,14 @@ static void string_round_trip(const uint64_t *string, uint32_t m, unsigned offse
                   (unsigned long long)seed, ones, m, other, (uint32_t)k);
     struct gw_bit_writer writer = {.at = bytes, .end = bytes + sizeof bytes};
     gw_bits_put(&writer, 0, offset);
-    uint64_t said = gw_gaps_put(&writer, string, m, ones);
+    uint64_t said = gaps->put(&writer, string, m, ones);
     size_t size = (size_t)(gw_bits_finish(&writer) - bytes);
     CHECK(said == bits && size == (offset + bits + 7) / 8, "seed %llu, %u of %u: %llu bits, %llu prescribed, %zu bytes",
           (unsigned long long)seed, ones, m, (unsigned long long)said, (unsigned long long)bits, size);
     struct gw_bit_reader reader = {.src = bytes, .n_bits = 8 * size, .at = offset};
     CHECK(!m || (gw_bits_peek(&reader) & 3) == form, "seed %llu, %u of %u: form", (unsigned long long)seed, ones, m);
     memset(back, 0xEE, sizeof back);
-    gw_status status = gw_gaps_get(&reader, m, back, &read_ones);
+    gw_status status = gaps->get(&reader, m, back, &read_ones);
     CHECK(status == GW_OK && read_ones == ones && reader.at == offset + bits && gw_bits_at_end(&reader),
           "seed %llu, %u of %u: status %d, %u ones", (unsigned long long)seed, ones, m, status, read_ones);
     CHECK(memcmp(back, string, 8 * ((m + 63) / 64)) == 0, "seed %llu, %u of %u", (unsigned long long)seed, ones, m);
@@ -424,15 +424,24 @@ static void string_round_trip(const uint64_t *string, uint32_t m, unsigned offse
         assert_non_null(part);
         memcpy(part, bytes, cut);
         reader = (struct gw_bit_reader){.src = part, .n_bits = 8 * cut, .at = offset};
-        CHECK(gw_gaps_get(&reader, m, back, &read_ones) == GW_ERR_FRAME_PAYLOAD, "seed %llu: %zu of %zu bytes", (unsigned long long)seed, cut, size);
+        CHECK(gaps->get(&reader, m, back, &read_ones) == GW_ERR_FRAME_PAYLOAD, "seed %llu: %zu of %zu bytes", (unsigned long long)seed, cut, size);
         free(part);
     }
     /* A writer without room says how much it wanted and writes nothing past its end. */
     bytes[size / 2] = 0xEE;
     writer = (struct gw_bit_writer){.at = bytes, .end = bytes + size / 2};
     gw_bits_put(&writer, 0, offset);
-    CHECK(gw_gaps_put(&writer, string, m, ones) == bits && gw_bits_finish(&writer) <= bytes + size / 2 && bytes[size / 2] == 0xEE,
+    CHECK(gaps->put(&writer, string, m, ones) == bits && gw_bits_finish(&writer) <= bytes + size / 2 && bytes[size / 2] == 0xEE,
           "seed %llu, %u of %u", (unsigned long long)seed, ones, m);
+}
+
+/* By every instruction set's copy that this machine runs. */
+static void string_round_trip(const uint64_t *string, uint32_t m, unsigned offset, bool best, uint64_t seed)
+{
+    round_trip_with(&gw_gaps_plain, string, m, offset, best, seed);
+    const struct gw_gaps *here = gw_gaps_for(gw_cpu_best());
+    if (here != &gw_gaps_plain)
+        round_trip_with(here, string, m, offset, best, seed);
 }
 
 static void fill_bits(uint64_t *nz, uint32_t n, double share, uint64_t seed)
@@ -459,6 +468,18 @@ static void strings_of_bits_come_back(void **state)
             double rarer = shares[s] < 0.5 ? shares[s] : 1 - shares[s];
             /* Enough of them that three ks around the best of the geometric distribution hold the best of all. */
             string_round_trip(string, lengths[l], seed % 23, rarer * lengths[l] > 50, seed);
+        }
+}
+
+/* Every k, with codes of all lengths beside each other. */
+static void rare_bits_come_back(void **state)
+{
+    (void)state;
+    static uint64_t string[CHUNK_WORDS];
+    for (int j = 1; j <= 16; j++)
+        for (uint64_t seed = 0; seed < 12; seed++) {
+            fill_bits(string, GW_GAPS_MAX_BITS, ldexp(1, -j), 100 * (uint64_t)j + seed);
+            string_round_trip(string, GW_GAPS_MAX_BITS, (unsigned)seed, false, seed);
         }
 }
 
@@ -555,7 +576,7 @@ static void hostile_strings_are_refused(void **state)
 static void random_strings_do_no_harm(void **state)
 {
     (void)state;
-    static uint64_t string[CHUNK_WORDS + 1];
+    static uint64_t string[CHUNK_WORDS + 1], plain[CHUNK_WORDS + 1];
     uint32_t accepted = 0;
     for (uint64_t seed = 1; seed <= 20000; seed++) {
         struct numbers numbers = numbers_from(seed);
@@ -571,7 +592,12 @@ static void random_strings_do_no_harm(void **state)
         string[(m + 63) / 64] = 0xEEEEEEEEEEEEEEEEull;
         uint32_t ones;
         struct gw_bit_reader reader = {.src = bytes, .n_bits = 8 * (uint64_t)n_bytes};
-        if (gw_gaps_get(&reader, m, string, &ones) == GW_OK) {
+        struct gw_bit_reader plain_reader = reader;
+        gw_status status = gw_gaps_get(&reader, m, string, &ones);
+        uint32_t plain_ones;
+        CHECK(gw_gaps_plain.get(&plain_reader, m, plain, &plain_ones) == status, "seed %llu", (unsigned long long)seed);
+        if (status == GW_OK) {
+            CHECK(plain_reader.at == reader.at && memcmp(plain, string, 8 * ((m + 63) / 64)) == 0, "seed %llu", (unsigned long long)seed);
             accepted++;
             CHECK(ones_of(string, m) == ones && reader.at <= reader.n_bits, "seed %llu", (unsigned long long)seed);
             CHECK(m % 64 == 0 || string[m / 64] >> (m % 64) == 0, "seed %llu", (unsigned long long)seed);
@@ -834,6 +860,7 @@ int main(void)
         cmocka_unit_test(an_unknown_codec_is_named),
         cmocka_unit_test(claims_of_much_with_little_take_no_memory),
         cmocka_unit_test(strings_of_bits_come_back),
+        cmocka_unit_test(rare_bits_come_back),
         cmocka_unit_test(lonely_and_crowded_bits_come_back),
         cmocka_unit_test(the_third_parameter_is_looked_at),
         cmocka_unit_test(hostile_strings_are_refused),
