@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "link/tcp/events.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,9 +10,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define LEAVE_SECONDS 2.0 /* that destroy waits for what was sent */
+#define LEAVE_SECONDS 2.0             /* that destroy waits for what was sent */
 #define MOST_BYTES ((int64_t)8 << 30) /* of a message: what a stranger claims is no reason to take more */
-#define ID_BYTES 6        /* of a peer's routing id: 'r', attempt, rank; ids that begin with 0 are ZeroMQ's own */
+#define ID_BYTES 6 /* of a peer's routing id: 'r', attempt, rank; ids that begin with 0 are ZeroMQ's own */
 
 static void peer_id(const struct gw_tcp_endpoint *me, uint32_t rank, uint8_t id[ID_BYTES])
 {
@@ -85,7 +86,8 @@ static gw_status why_not(const struct gw_tcp_endpoint *me, uint32_t rank)
             return gw_fail(GW_ERR_PEER, "%s", me->why);
         return gw_fail(GW_ERR_PEER, "rank %u (%s) failed or died", rank, gw_tcp_place(peer->endpoint));
     }
-    return gw_fail(GW_ERR_PEER, "rank %u (%s) left the link or lost its connection", rank, gw_tcp_place(peer->endpoint));
+    return gw_fail(GW_ERR_PEER, "rank %u (%s) left the link or lost its connection", rank,
+                   gw_tcp_place(peer->endpoint));
 }
 
 static bool is_there(const struct gw_tcp_endpoint *me, uint32_t rank)
@@ -103,7 +105,8 @@ static gw_status refuse(void *bytes, gw_status status)
 static gw_status make_frame(struct gw_tcp_endpoint *me, void *bytes, size_t n_bytes, zmq_msg_t *frame)
 {
     if (n_bytes > (size_t)MOST_BYTES - GW_MESSAGE_ENVELOPE)
-        return refuse(bytes, gw_fail(GW_ERR_ARGUMENT, "a message of %zu bytes; the tcp link takes 8 GiB at most", n_bytes));
+        return refuse(bytes,
+                      gw_fail(GW_ERR_ARGUMENT, "a message of %zu bytes; the tcp link takes 8 GiB at most", n_bytes));
     const struct gw_tcp_envelope envelope = {.tag = me->tag, .from = me->group->rank, .type = GW_TCP_DATA};
     uint8_t *start = (uint8_t *)bytes - GW_MESSAGE_ENVELOPE;
     gw_tcp_envelope_write(start, &envelope);
@@ -291,19 +294,11 @@ void gw_tcp_peer_gone(struct gw_tcp_endpoint *me, uint32_t rank, enum gw_tcp_pee
 
 /* ---- beginning and end --------------------------------------------------------------------------------- */
 
-/* A socket on which ZeroMQ tells what becomes of another's connections. */
-static gw_status watch(struct gw_tcp_endpoint *me, void *socket, const char *name, int events, void **out)
+static gw_status watch(struct gw_tcp_endpoint *me, void *socket, const char *direction, int events, void **out)
 {
-    char place[64];
-    snprintf(place, sizeof place, "inproc://%s-%u", name, me->nth);
-    *out = zmq_socket(me->group->zmq, ZMQ_PAIR);
-    if (!*out)
-        return gw_fail(GW_ERR_SYSTEM, "no socket: %s", zmq_strerror(zmq_errno()));
-    GW_TRY(gw_tcp_set_int(*out, ZMQ_RCVHWM, 0)); /* ZeroMQ's threads would wait for us otherwise */
-    GW_TRY(gw_tcp_set_int(*out, ZMQ_LINGER, 0));
-    if (zmq_socket_monitor(socket, place, events) != 0 || zmq_connect(*out, place) != 0)
-        return gw_fail(GW_ERR_SYSTEM, "no news of connections: %s", zmq_strerror(zmq_errno()));
-    return GW_OK;
+    char name[32];
+    snprintf(name, sizeof name, "%s-%u", direction, me->nth);
+    return gw_tcp_watch(me->group, socket, name, events, out);
 }
 
 static gw_status open_sockets(struct gw_tcp_endpoint *me, const struct gw_tcp_address *address,
@@ -320,7 +315,8 @@ static gw_status open_sockets(struct gw_tcp_endpoint *me, const struct gw_tcp_ad
     /* A connection that broke is final: its first message said who speaks, and messages may be lost. */
     GW_TRY(gw_tcp_set_int(me->out, ZMQ_RECONNECT_IVL, -1));
     GW_TRY(watch(me, me->in, "in", ZMQ_EVENT_DISCONNECTED, &me->in_events));
-    const int news = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED;
+    const int news =
+        ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED;
     GW_TRY(watch(me, me->out, "out", news, &me->out_events));
     return gw_tcp_bind(me->in, address, endpoint);
 }
@@ -366,17 +362,10 @@ gw_status gw_tcp_endpoint_connect(struct gw_tcp_endpoint *me)
     return status;
 }
 
-static void close_socket(void **socket)
-{
-    if (*socket)
-        zmq_close(*socket);
-    *socket = NULL;
-}
-
 void gw_tcp_endpoint_shut(struct gw_tcp_endpoint *me)
 {
     if (!me->out) { /* never got so far */
-        close_socket(&me->in);
+        gw_tcp_close_watched(&me->in, &me->in_events);
         return;
     }
     const double end = gw_clock_seconds() + LEAVE_SECONDS;
@@ -389,7 +378,9 @@ void gw_tcp_endpoint_shut(struct gw_tcp_endpoint *me)
     }
     while (atomic_load(&me->n_outstanding) > 0 && gw_clock_seconds() < end && me->in_events && me->out_events) {
         /* Nothing comes to `out`, but what is dropped is freed only when ZeroMQ gets to work on it. */
-        zmq_pollitem_t items[] = {{me->in, 0, ZMQ_POLLIN, 0}, {me->out, 0, ZMQ_POLLIN, 0}, {me->out_events, 0, ZMQ_POLLIN, 0}};
+        zmq_pollitem_t items[] = {{me->in, 0, ZMQ_POLLIN, 0},
+                                  {me->out, 0, ZMQ_POLLIN, 0},
+                                  {me->out_events, 0, ZMQ_POLLIN, 0}};
         zmq_poll(items, 3, 1);
         gw_tcp_discard(me);
     }
@@ -398,12 +389,10 @@ void gw_tcp_endpoint_shut(struct gw_tcp_endpoint *me)
     gw_tcp_set_int(me->out, ZMQ_LINGER, left > 0.1 ? (int)(left * 1000) : 100);
     if (atomic_load(&me->n_outstanding) > 0)
         gw_tcp_set_int(me->out, ZMQ_LINGER, 0);
-    close_socket(&me->out);
+    gw_tcp_close_watched(&me->out, &me->out_events);
     zmq_msg_close(&me->held);
     zmq_msg_init(&me->held);
-    close_socket(&me->in);
-    close_socket(&me->in_events);
-    close_socket(&me->out_events);
+    gw_tcp_close_watched(&me->in, &me->in_events);
     gw_message_queue_clear(&me->early);
     gw_message_queue_clear(&me->own);
 }

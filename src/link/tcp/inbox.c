@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "link/tcp/endpoint.h"
+#include "link/tcp/events.h"
 #include "link/tcp/meeting.h"
 
 #include <errno.h>
@@ -25,8 +26,9 @@
 static void garbage(struct gw_tcp_endpoint *me, const struct gw_tcp_envelope *envelope, size_t n_bytes)
 {
     char sentence[GW_TCP_TEXT_BYTES];
-    snprintf(sentence, sizeof sentence, "rank %u (%s) sent what this link does not know: a message of type %u and %zu bytes",
-             envelope->from, gw_tcp_place(me->peers[envelope->from].endpoint), envelope->type, n_bytes);
+    snprintf(sentence, sizeof sentence,
+             "rank %u (%s) sent what this link does not know: a message of type %u and %zu bytes", envelope->from,
+             gw_tcp_place(me->peers[envelope->from].endpoint), envelope->type, n_bytes);
     gw_tcp_peer_gone(me, envelope->from, GW_TCP_FAILED, sentence);
 }
 
@@ -55,7 +57,8 @@ static void take_hello(struct gw_tcp_endpoint *me, uint32_t from, const uint8_t 
     pthread_mutex_unlock(&me->lock);
 }
 
-static void take_notice(struct gw_tcp_endpoint *me, const struct gw_tcp_envelope *envelope, const uint8_t *body, size_t n_bytes)
+static void take_notice(struct gw_tcp_endpoint *me, const struct gw_tcp_envelope *envelope, const uint8_t *body,
+                        size_t n_bytes)
 {
     uint32_t from = envelope->from;
     char text[GW_TCP_TEXT_BYTES], sentence[GW_TCP_TEXT_BYTES + 32];
@@ -124,28 +127,6 @@ static gw_status take(struct gw_tcp_endpoint *me, gw_message *message, bool *got
 
 /* ---- connections ----------------------------------------------------------------------------------- */
 
-struct event {
-    uint16_t what;
-    uint32_t value;
-    char endpoint[GW_TCP_ENDPOINT_BYTES];
-};
-
-static bool next_event(void *socket, struct event *event)
-{
-    uint8_t head[6];
-    int n;
-    do
-        n = zmq_recv(socket, head, sizeof head, ZMQ_DONTWAIT);
-    while (n < 0 && zmq_errno() == EINTR);
-    if (n < 0)
-        return false;
-    memcpy(&event->what, head, 2);
-    memcpy(&event->value, head + 2, 4);
-    n = zmq_recv(socket, event->endpoint, sizeof event->endpoint - 1, ZMQ_DONTWAIT);
-    event->endpoint[n < 0 ? 0 : n < (int)sizeof event->endpoint ? n : (int)sizeof event->endpoint - 1] = 0;
-    return true;
-}
-
 static void set_timer(struct gw_tcp_endpoint *me, double *timer, double seconds)
 {
     double at = gw_clock_seconds() + seconds;
@@ -167,7 +148,8 @@ static uint32_t rank_at(const struct gw_tcp_endpoint *me, const char *endpoint)
 static void turned_away(struct gw_tcp_endpoint *me, uint32_t rank)
 {
     char sentence[GW_TCP_TEXT_BYTES];
-    snprintf(sentence, sizeof sentence, "rank %u (%s) refused this machine: its key is not among the allowed ones there", rank,
+    snprintf(sentence, sizeof sentence,
+             "rank %u (%s) refused this machine: its key is not among the allowed ones there", rank,
              gw_tcp_place(me->peers[rank].endpoint));
     gw_tcp_peer_gone(me, rank, GW_TCP_LOST, sentence);
 }
@@ -175,12 +157,12 @@ static void turned_away(struct gw_tcp_endpoint *me, uint32_t rank)
 /* Reads the news of both sockets. shutting: a peer whose connection broke need not get what is left for it. */
 static void read_events(struct gw_tcp_endpoint *me, bool shutting)
 {
-    struct event event;
-    while (next_event(me->in_events, &event))
+    struct gw_tcp_event event;
+    while (gw_tcp_next_event(me->in_events, &event))
         for (uint32_t r = 0; event.what == ZMQ_EVENT_DISCONNECTED && r < me->group->size; r++)
             if (me->peers[r].in_fd >= 0 && (uint32_t)me->peers[r].in_fd == event.value)
                 set_timer(me, &me->peers[r].lost_at, IN_GRACE_SECONDS);
-    while (next_event(me->out_events, &event)) {
+    while (gw_tcp_next_event(me->out_events, &event)) {
         uint32_t r = rank_at(me, event.endpoint);
         if (r == GW_TCP_NOBODY)
             continue;
@@ -218,7 +200,8 @@ static void run_timers(struct gw_tcp_endpoint *me)
         struct gw_tcp_peer *peer = &me->peers[r];
         if (peer->lost_at != 0 && peer->lost_at <= now) {
             char sentence[GW_TCP_TEXT_BYTES];
-            snprintf(sentence, sizeof sentence, "rank %u (%s) died or lost its connection", r, gw_tcp_place(peer->endpoint));
+            snprintf(sentence, sizeof sentence, "rank %u (%s) died or lost its connection", r,
+                     gw_tcp_place(peer->endpoint));
             gw_tcp_peer_gone(me, r, GW_TCP_LOST, sentence); /* nothing, where it said BYE meanwhile */
             peer->lost_at = 0;
         }
@@ -326,8 +309,10 @@ gw_status gw_tcp_endpoint_await(struct gw_tcp_endpoint *me, double deadline)
         if (me->n_awaited == 0 && me->n_unreached == 0)
             return GW_OK;
         if (gw_clock_seconds() >= deadline)
-            return gw_fail(GW_ERR_TIMEOUT, "%s came to the rendezvous, but rank %u and they did not connect to each other within %u ms",
-                           gw_tcp_missing_ranks(me->group->size, is_met, me).text, me->group->rank, me->group->timeout_ms);
+            return gw_fail(GW_ERR_TIMEOUT,
+                           "%s came to the rendezvous, but rank %u and they did not connect to each other within %u ms",
+                           gw_tcp_missing_ranks(me->group->size, is_met, me).text, me->group->rank,
+                           me->group->timeout_ms);
         GW_TRY(gw_tcp_go_on(me->group));
         double ask = gw_clock_seconds() + GW_TCP_ASK_SECONDS;
         sleep_until(me, ask < deadline ? ask : deadline);

@@ -1,0 +1,49 @@
+#include "link/tcp/events.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <zmq.h>
+
+gw_status gw_tcp_watch(struct gw_tcp_group *group, void *socket, const char *name, int events, void **out)
+{
+    char place[64];
+    snprintf(place, sizeof place, "inproc://%s", name);
+    *out = zmq_socket(group->zmq, ZMQ_PAIR);
+    if (!*out)
+        return gw_fail(GW_ERR_SYSTEM, "no socket: %s", zmq_strerror(zmq_errno()));
+    GW_TRY(gw_tcp_set_int(*out, ZMQ_RCVHWM, 0)); /* ZeroMQ's threads would wait for us otherwise */
+    GW_TRY(gw_tcp_set_int(*out, ZMQ_LINGER, 0));
+    if (zmq_socket_monitor(socket, place, events) != 0 || zmq_connect(*out, place) != 0)
+        return gw_fail(GW_ERR_SYSTEM, "no news of connections: %s", zmq_strerror(zmq_errno()));
+    return GW_OK;
+}
+
+bool gw_tcp_next_event(void *events, struct gw_tcp_event *event)
+{
+    uint8_t head[6];
+    int n;
+    do
+        n = zmq_recv(events, head, sizeof head, ZMQ_DONTWAIT);
+    while (n < 0 && zmq_errno() == EINTR);
+    if (n < 0)
+        return false;
+    memcpy(&event->what, head, 2);
+    memcpy(&event->value, head + 2, 4);
+    n = zmq_recv(events, event->endpoint, sizeof event->endpoint - 1, ZMQ_DONTWAIT);
+    event->endpoint[n < 0 ? 0 : n < (int)sizeof event->endpoint ? n : (int)sizeof event->endpoint - 1] = 0;
+    return true;
+}
+
+void gw_tcp_close_watched(void **socket, void **events)
+{
+    /* First no more news: ZeroMQ's threads would wait for ever to hand them to a socket that is closed. */
+    if (*socket && *events)
+        zmq_socket_monitor(*socket, NULL, 0);
+    if (*socket)
+        zmq_close(*socket);
+    if (*events)
+        zmq_close(*events);
+    *socket = *events = NULL;
+}

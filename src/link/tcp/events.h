@@ -1,0 +1,22 @@
+/* What ZeroMQ tells of a socket's connections. The news come on a second socket, beside the messages: neither waits for the other. */
+#ifndef GW_LINK_TCP_EVENTS_H
+#define GW_LINK_TCP_EVENTS_H
+
+#include "link/tcp/group.h"
+
+struct gw_tcp_event {
+    uint16_t what;  /* ZMQ_EVENT_... */
+    uint32_t value; /* what it means depends on `what`: mostly the connection's file descriptor */
+    char endpoint[GW_TCP_ENDPOINT_BYTES];
+};
+
+/* Makes the socket on which the events of `socket` come. `name` is its own in the group. */
+gw_status gw_tcp_watch(struct gw_tcp_group *group, void *socket, const char *name, int events, void **out);
+
+/* false: no news. */
+bool gw_tcp_next_event(void *events, struct gw_tcp_event *event);
+
+/* Closes both and sets them NULL, each unless it is NULL already. */
+void gw_tcp_close_watched(void **socket, void **events);
+
+#endif
