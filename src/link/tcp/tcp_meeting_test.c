@@ -1,5 +1,5 @@
 /* How members of the tcp link meet, and what they are told where they do not; and strangers, at the rendezvous and at a member's own
- * port. */
+ * port. Members that are lost while others meet, and those of other jobs, are in tcp_guests_test.c. */
 #include "link/tcp/endpoint.h"
 #include "link/tcp/test_world.h"
 #include "link/tcp/wire.h"
@@ -7,41 +7,6 @@
 #include <zmq.h>
 
 #define SHORT_MS 2500u /* a deadline that is meant to pass */
-
-static void end_links(struct world_member *members, uint32_t n)
-{
-    for (uint32_t r = 0; r < n; r++)
-        for (uint32_t l = 0; l < members[r].n_links && members[r].status == GW_OK; l++)
-            members[r].links[l].ops->destroy(members[r].links[l].self);
-}
-
-static void expect_all(struct world_member *members, uint32_t n, gw_status status, const char *words)
-{
-    for (uint32_t r = 0; r < n; r++) {
-        if (members[r].status != status || (words && !strstr(members[r].sentence, words)))
-            fail_msg("thread %u: status %d, \"%s\"; wanted %d, \"%s\"", r, members[r].status, members[r].sentence, status,
-                     words ? words : "");
-    }
-}
-
-/* Everybody of link l hears from everybody. */
-static void talk(gw_context *context, struct world_member *members, uint32_t n, uint32_t l)
-{
-    for (uint32_t from = 0; from < n; from++)
-        for (uint32_t to = 0; to < n; to++)
-            link_test_send(context, &members[from].links[l], to, 100, from, to);
-    for (uint32_t to = 0; to < n; to++) {
-        uint32_t seen = 0;
-        for (uint32_t i = 0; i < n; i++) {
-            gw_message message;
-            assert_int_equal(members[to].links[l].ops->recv(members[to].links[l].self, LINK_LONG_MS, &message), GW_OK);
-            assert_true(link_test_message_is(&message, 100, message.from, to));
-            seen |= 1u << message.from;
-            gw_message_free(message.bytes);
-        }
-        assert_int_equal(seen, (1u << n) - 1);
-    }
-}
 
 /* ---- what the options must be -------------------------------------------------------------------------- */
 
@@ -112,76 +77,9 @@ static void any_order(void **state)
             members[r].delay_ms = delays[o][r];
         world_start(members, 4);
         world_join(members, 4);
-        expect_all(members, 4, GW_OK, NULL);
-        talk(context, members, 4, 0);
-        end_links(members, 4);
-        link_test_end(context, NULL, 0);
-    }
-}
-
-static void by_name_and_by_ipv6(void **state)
-{
-    (void)state;
-    static const char *const hosts[] = {"localhost", "[::1]"};
-    int fd = socket(AF_INET6, SOCK_STREAM, 0);
-    const struct sockaddr_in6 loopback = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
-    bool v6 = fd >= 0 && bind(fd, (const struct sockaddr *)&loopback, sizeof loopback) == 0;
-    close(fd);
-    if (!v6)
-        print_message("no IPv6 here: only names are tried\n");
-    for (int h = 0; h < (v6 ? 2 : 1); h++) {
-        struct world_member members[3];
-        char place[32], other[64];
-        gw_context *context = link_test_context();
-        world_prepare(context, 3, 1, members, place);
-        snprintf(other, sizeof other, "%s%s", hosts[h], strchr(place, ':'));
-        for (uint32_t r = 0; r < 3; r++)
-            members[r].options.rendezvous = other;
-        members[1].options.advertise = h ? "[::1]" : "127.0.0.1";
-        world_start(members, 3);
-        world_join(members, 3);
-        expect_all(members, 3, GW_OK, NULL);
-        talk(context, members, 3, 0);
-        end_links(members, 3);
-        link_test_end(context, NULL, 0);
-    }
-}
-
-static void two_of_one_rank(struct world_member *members)
-{
-    members[2].options.rank = 1;
-}
-
-static void another_size(struct world_member *members)
-{
-    members[1].options.size = 5;
-}
-
-static void another_number_of_links(struct world_member *members)
-{
-    members[1].n_links = 2;
-}
-
-/* The member concerned, rank 0 and those who came before are all told at once. (Whoever comes later finds nobody.) */
-static void refusals_reach_everybody(void **state)
-{
-    (void)state;
-    static const struct {
-        void (*change)(struct world_member *members);
-        const char *words;
-        uint32_t n;
-    } cases[] = {{two_of_one_rank, "two members say that they are rank 1", 3},
-                 {another_size, "was told that there are 5 ranks, and rank 0 that there are 3", 2},
-                 {another_number_of_links, "wants 2 links, and rank 0 wants 1", 2}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct world_member members[3];
-        char place[32];
-        gw_context *context = link_test_context();
-        world_prepare(context, 3, 1, members, place);
-        cases[i].change(members);
-        world_start(members, cases[i].n);
-        world_join(members, cases[i].n);
-        expect_all(members, cases[i].n, GW_ERR_PEER, cases[i].words);
+        world_expect_all(members, 4, GW_OK, NULL);
+        world_talk(context, members, 4, 0);
+        world_end_links(members, 4);
         link_test_end(context, NULL, 0);
     }
 }
@@ -196,7 +94,7 @@ static void the_missing_are_named(void **state)
     members[0].options.timeout_ms = SHORT_MS;
     world_start(members, 2); /* 2 and 3 do not come; rank 1 would wait for long */
     world_join(members, 2);
-    expect_all(members, 2, GW_ERR_TIMEOUT, "ranks 2, 3 did not come to the rendezvous at 127.0.0.1:");
+    world_expect_all(members, 2, GW_ERR_TIMEOUT, "ranks 2, 3 did not come to the rendezvous at 127.0.0.1:");
     /* Rank 1 by itself, where it is the first to give up. */
     world_prepare(context, 4, 1, members, place);
     members[0].options.timeout_ms = 3 * SHORT_MS;
@@ -219,7 +117,7 @@ static void nobody_at_the_rendezvous(void **state)
     members[1].options.timeout_ms = 300;
     world_come(&members[1]);
     snprintf(words, sizeof words, "rank 0 did not answer at %s within 300 ms", place);
-    expect_all(&members[1], 1, GW_ERR_TIMEOUT, words);
+    world_expect_all(&members[1], 1, GW_ERR_TIMEOUT, words);
     link_test_end(context, NULL, 0);
 }
 
@@ -236,23 +134,10 @@ static void the_place_is_taken(void **state)
     assert_true(bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 1) == 0);
     world_come(&member);
     close(fd);
-    expect_all(&member, 1, GW_ERR_SYSTEM, "cannot listen at 127.0.0.1:");
+    world_expect_all(&member, 1, GW_ERR_SYSTEM, "cannot listen at 127.0.0.1:");
 }
 
 /* ---- strangers ----------------------------------------------------------------------------------------- */
-
-static atomic_int n_lines;
-static char last_line[512];
-static pthread_mutex_t line_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static void keep_line(const char *line, void *user)
-{
-    (void)user;
-    pthread_mutex_lock(&line_lock);
-    snprintf(last_line, sizeof last_line, "%s", line);
-    pthread_mutex_unlock(&line_lock);
-    n_lines++;
-}
 
 static void raw_bytes(const char *place, const void *bytes, size_t n_bytes)
 {
@@ -272,23 +157,11 @@ static void raw_bytes(const char *place, const void *bytes, size_t n_bytes)
     fail_msg("nobody listens at %s", place);
 }
 
-static void *stranger_socket(void *zmq, const char *place)
-{
-    const int linger = 5000;
-    char endpoint[GW_TCP_ENDPOINT_BYTES];
-    snprintf(endpoint, sizeof endpoint, "%s%s", strncmp(place, "tcp:", 4) ? "tcp://" : "", place);
-    void *socket = zmq_socket(zmq, ZMQ_DEALER);
-    assert_non_null(socket);
-    zmq_setsockopt(socket, ZMQ_LINGER, &linger, sizeof linger);
-    assert_int_equal(zmq_connect(socket, endpoint), 0);
-    return socket;
-}
-
 /* Messages in ZeroMQ's form that are no member's: all kinds of bytes, cut JOINs, and several parts. */
 static void valid_frames(const char *place)
 {
     void *zmq = zmq_ctx_new();
-    void *socket = stranger_socket(zmq, place);
+    void *socket = world_stranger_socket(zmq, place);
     uint8_t bytes[600];
     for (size_t n = 0; n < sizeof bytes; n++)
         bytes[n] = (uint8_t)(n * 37 + 11);
@@ -312,8 +185,8 @@ static void strangers_at_the_rendezvous(void **state)
     char place[32];
     gw_context *context = link_test_context();
     world_prepare(context, 2, 1, members, place);
-    members[0].options.log = keep_line;
-    n_lines = 0;
+    members[0].options.log = world_keep_line;
+    world_forget_lines();
     world_start(members, 1);
     static const char http[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
     uint8_t zeros[4000] = {0}, greeting[64] = {0xFF, 0, 0, 0, 0, 0, 0, 0, 1, 0x7F, 3, 0, 'N', 'U', 'L', 'L'};
@@ -323,54 +196,16 @@ static void strangers_at_the_rendezvous(void **state)
     raw_bytes(place, greeting, sizeof greeting);
     raw_bytes(place, greeting, 11);
     valid_frames(place);
-    for (int i = 0; i < 3000 && n_lines < 60; i++)
+    for (int i = 0; i < 3000 && world_n_lines < 60; i++)
         link_test_pause(10);
-    assert_true(n_lines >= 60);
-    assert_non_null(strstr(last_line, "127.0.0.1"));
-    assert_int_equal(pthread_create(&members[1].thread, NULL, world_come, &members[1]), 0);
+    assert_true(world_n_lines >= 60);
+    assert_true(world_has_line("127.0.0.1"));
+    world_start_one(&members[1]);
     world_join(members, 2);
-    expect_all(members, 2, GW_OK, NULL);
-    talk(context, members, 2, 0);
-    end_links(members, 2);
+    world_expect_all(members, 2, GW_OK, NULL);
+    world_talk(context, members, 2, 0);
+    world_end_links(members, 2);
     link_test_end(context, NULL, 0);
-}
-
-/* Members that no create of this version would make: the meeting fails, and both sides hear why. */
-static void impossible_members(void **state)
-{
-    (void)state;
-    static const struct {
-        struct gw_tcp_join join;
-        uint16_t version;
-        const char *words;
-    } cases[] = {{{.rank = 2, .size = 3, .n_links = 1}, 77, "speaks version 77 of the tcp link, and rank 0 speaks version 1"},
-                 {{.rank = 3, .size = 3, .n_links = 1}, GW_TCP_VERSION, "says that it is rank 3; ranks are 0 to 2"},
-                 {{.rank = 0, .size = 3, .n_links = 1}, GW_TCP_VERSION, "two members say that they are rank 0"}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct world_member member[3];
-        char place[32];
-        gw_context *context = link_test_context();
-        world_prepare(context, 3, 1, member, place);
-        world_start(member, 1);
-        void *zmq = zmq_ctx_new();
-        void *socket = stranger_socket(zmq, place);
-        uint8_t bytes[GW_TCP_TEXT_MESSAGE_BYTES];
-        size_t n_bytes = (size_t)(gw_tcp_write_endpoint(gw_tcp_join_write(bytes, &cases[i].join), "tcp://127.0.0.1:1") - bytes);
-        gw_put16(bytes + 4, cases[i].version);
-        zmq_send(socket, bytes, n_bytes, 0);
-        int received = zmq_recv(socket, bytes, sizeof bytes, 0);
-        gw_status status;
-        char text[GW_TCP_TEXT_BYTES];
-        assert_true(received > 0 && received <= (int)sizeof bytes);
-        assert_true(gw_tcp_refuse_read(bytes, (size_t)received, &status, text));
-        assert_int_equal(status, GW_ERR_PEER);
-        assert_non_null(strstr(text, cases[i].words));
-        world_join(member, 1);
-        expect_all(member, 1, GW_ERR_PEER, cases[i].words);
-        zmq_close(socket);
-        zmq_ctx_term(zmq);
-        link_test_end(context, NULL, 0);
-    }
 }
 
 static void strangers_at_a_member(void **state)
@@ -380,11 +215,11 @@ static void strangers_at_a_member(void **state)
     char place[32];
     gw_context *context = link_test_context();
     world_prepare(context, 2, 1, members, place);
-    members[0].options.log = keep_line;
+    members[0].options.log = world_keep_line;
     world_start(members, 2);
     world_join(members, 2);
-    expect_all(members, 2, GW_OK, NULL);
-    n_lines = 0;
+    world_expect_all(members, 2, GW_OK, NULL);
+    world_forget_lines();
     const struct gw_tcp_endpoint *second = members[1].links[0].self;
     const char *door = second->peers[0].endpoint;
     uint8_t zeros[4000] = {0};
@@ -392,7 +227,7 @@ static void strangers_at_a_member(void **state)
     valid_frames(door);
     /* One that knows the tag, but not the session; nobody has said HELLO on its connection for a rank beyond, either. */
     void *zmq = zmq_ctx_new();
-    void *socket = stranger_socket(zmq, door);
+    void *socket = world_stranger_socket(zmq, door);
     uint8_t bytes[GW_MESSAGE_ENVELOPE + GW_TCP_HELLO_BYTES];
     gw_tcp_envelope_write(bytes, &(struct gw_tcp_envelope){.tag = second->tag, .from = 1, .type = GW_TCP_HELLO});
     gw_tcp_hello_write(bytes + GW_MESSAGE_ENVELOPE, second->group->session + 1, 0);
@@ -404,11 +239,11 @@ static void strangers_at_a_member(void **state)
     zmq_close(socket);
     zmq_ctx_term(zmq);
     gw_message message;
-    for (int i = 0; i < 3000 && n_lines < 70; i++)
+    for (int i = 0; i < 3000 && world_n_lines < 70; i++)
         assert_int_equal(members[0].links[0].ops->recv(members[0].links[0].self, 10, &message), GW_ERR_TIMEOUT);
-    assert_true(n_lines >= 70);
-    talk(context, members, 2, 0);
-    end_links(members, 2);
+    assert_true(world_n_lines >= 70);
+    world_talk(context, members, 2, 0);
+    world_end_links(members, 2);
     link_test_end(context, NULL, 0);
 }
 
@@ -419,7 +254,7 @@ static void garbage_of_a_member(void **state)
     struct world_member members[3];
     gw_context *context = link_test_context();
     world_meet(context, 3, 1, members, NULL);
-    expect_all(members, 3, GW_OK, NULL);
+    world_expect_all(members, 3, GW_OK, NULL);
     struct gw_tcp_endpoint *second = members[1].links[0].self;
     uint8_t id[6] = {'r', second->peers[0].attempt}, bytes[30] = {0};
     gw_put32(id + 2, 0);
@@ -433,7 +268,7 @@ static void garbage_of_a_member(void **state)
     assert_int_equal(first->ops->recv(first->self, LINK_LONG_MS, &message), GW_ERR_PEER);
     assert_non_null(strstr(gw_last_error(), "rank 1"));
     assert_non_null(strstr(gw_last_error(), "type 77 and 22 bytes"));
-    end_links(members, 3);
+    world_end_links(members, 3);
     link_test_end(context, NULL, 0);
 }
 
@@ -446,7 +281,7 @@ static void links_are_independent(void **state)
     struct world_member members[N];
     gw_context *context = link_test_context();
     world_meet(context, N, LINKS, members, NULL);
-    expect_all(members, N, GW_OK, NULL);
+    world_expect_all(members, N, GW_OK, NULL);
     gw_message message;
     for (uint32_t l = 0; l < LINKS; l++)
         link_test_send(context, &members[0].links[l], 1, 8, l, 5);
@@ -457,7 +292,7 @@ static void links_are_independent(void **state)
     assert_int_equal(members[0].links[0].ops->recv(members[0].links[0].self, LINK_LONG_MS, &message), GW_ERR_PEER);
     assert_non_null(strstr(gw_last_error(), "only the first link"));
     assert_int_equal(members[0].links[1].ops->recv(members[0].links[1].self, 400, &message), GW_ERR_TIMEOUT);
-    talk(context, members, N, 2);
+    world_talk(context, members, N, 2);
     for (uint32_t r = 0; r < N; r++)
         for (uint32_t l = 0; l < LINKS; l++)
             if (r != 2 || l != 1)
@@ -497,12 +332,12 @@ static void memory_runs_out(void **state)
             world_come(&members[rank]);
             failed = members[rank].status != GW_OK;
             if (failed) {
-                expect_all(&members[rank], 1, GW_ERR_MEMORY, "no memory");
+                world_expect_all(&members[rank], 1, GW_ERR_MEMORY, "no memory");
                 fail_at = 0;
                 world_come(&members[rank]);
             }
             pthread_join(members[!rank].thread, NULL);
-            expect_all(members, 2, GW_OK, NULL);
+            world_expect_all(members, 2, GW_OK, NULL);
             /* A message for which there is no memory is not lost. */
             link_test_send(other, &members[!rank].links[0], rank, 40, 1, 2);
             gw_link *link = &members[rank].links[0];
@@ -512,7 +347,7 @@ static void memory_runs_out(void **state)
             assert_int_equal(link->ops->recv(link->self, LINK_LONG_MS, &message), GW_ERR_MEMORY);
             fail_at = 0;
             link_test_expect(link, !rank, 40, 1, 2);
-            end_links(members, 2);
+            world_end_links(members, 2);
             gw_context_destroy(context);
             link_test_end(other, NULL, 0);
         }
@@ -526,13 +361,10 @@ int main(void)
         cmocka_unit_test(options_are_checked),
         cmocka_unit_test(rank_0_listens_where_it_is_told),
         cmocka_unit_test(any_order),
-        cmocka_unit_test(by_name_and_by_ipv6),
-        cmocka_unit_test(refusals_reach_everybody),
         cmocka_unit_test(the_missing_are_named),
         cmocka_unit_test(nobody_at_the_rendezvous),
         cmocka_unit_test(the_place_is_taken),
         cmocka_unit_test(strangers_at_the_rendezvous),
-        cmocka_unit_test(impossible_members),
         cmocka_unit_test(strangers_at_a_member),
         cmocka_unit_test(garbage_of_a_member),
         cmocka_unit_test(links_are_independent),

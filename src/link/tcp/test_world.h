@@ -3,6 +3,7 @@
 #define GW_LINK_TCP_TEST_WORLD_H
 
 #include "base/error.h"
+#include "link/tcp/wire.h"
 #include "link_conformance.h"
 
 #include <arpa/inet.h>
@@ -10,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <zmq.h>
 
 #define WORLD_MAX_LINKS 4
 #define WORLD_MAX_RANKS LINK_MAX_RANKS
@@ -58,10 +60,15 @@ static inline void *world_come(void *argument)
     return NULL;
 }
 
+static inline void world_start_one(struct world_member *member)
+{
+    assert_int_equal(pthread_create(&member->thread, NULL, world_come, member), 0);
+}
+
 static inline void world_start(struct world_member *members, uint32_t n)
 {
     for (uint32_t r = 0; r < n; r++)
-        assert_int_equal(pthread_create(&members[r].thread, NULL, world_come, &members[r]), 0);
+        world_start_one(&members[r]);
 }
 
 static inline void world_join(struct world_member *members, uint32_t n)
@@ -91,6 +98,92 @@ static inline void world_meet(gw_context *context, uint32_t n, uint32_t n_links,
         change(members);
     world_start(members, n);
     world_join(members, n);
+}
+
+static inline void world_end_links(struct world_member *members, uint32_t n)
+{
+    for (uint32_t r = 0; r < n; r++)
+        for (uint32_t l = 0; l < members[r].n_links && members[r].status == GW_OK; l++)
+            members[r].links[l].ops->destroy(members[r].links[l].self);
+}
+
+static inline void world_expect_all(struct world_member *members, uint32_t n, gw_status status, const char *words)
+{
+    for (uint32_t r = 0; r < n; r++) {
+        if (members[r].status != status || (words && !strstr(members[r].sentence, words)))
+            fail_msg("thread %u: status %d, \"%s\"; wanted %d, \"%s\"", r, members[r].status, members[r].sentence, status,
+                     words ? words : "");
+    }
+}
+
+/* Everybody of link l hears from everybody. */
+static inline void world_talk(gw_context *context, struct world_member *members, uint32_t n, uint32_t l)
+{
+    for (uint32_t from = 0; from < n; from++)
+        for (uint32_t to = 0; to < n; to++)
+            link_test_send(context, &members[from].links[l], to, 100, from, to);
+    for (uint32_t to = 0; to < n; to++) {
+        uint32_t seen = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            gw_message message;
+            assert_int_equal(members[to].links[l].ops->recv(members[to].links[l].self, LINK_LONG_MS, &message), GW_OK);
+            assert_true(link_test_message_is(&message, 100, message.from, to));
+            seen |= 1u << message.from;
+            gw_message_free(message.bytes);
+        }
+        assert_int_equal(seen, (1u << n) - 1);
+    }
+}
+
+/* ---- logs, and strangers ---- */
+
+static atomic_int world_n_lines;
+static char world_lines[20000]; /* the first of them */
+static pthread_mutex_t world_line_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static inline void world_keep_line(const char *line, void *user)
+{
+    (void)user;
+    pthread_mutex_lock(&world_line_lock);
+    size_t used = strlen(world_lines);
+    snprintf(world_lines + used, sizeof world_lines - used, "%s\n", line);
+    pthread_mutex_unlock(&world_line_lock);
+    world_n_lines++;
+}
+
+static inline void world_forget_lines(void)
+{
+    world_lines[0] = 0;
+    world_n_lines = 0;
+}
+
+static inline bool world_has_line(const char *words)
+{
+    pthread_mutex_lock(&world_line_lock);
+    bool found = strstr(world_lines, words);
+    pthread_mutex_unlock(&world_line_lock);
+    return found;
+}
+
+/* Waits until a line with these words has come. */
+static inline void world_await_line(const char *words)
+{
+    for (int i = 0; i < 3000 && !world_has_line(words); i++)
+        link_test_pause(10);
+    if (!world_has_line(words))
+        fail_msg("no line says \"%s\"; there are: %s", words, world_lines);
+}
+
+static inline void *world_stranger_socket(void *zmq, const char *place)
+{
+    const int linger = 5000;
+    char endpoint[GW_TCP_ENDPOINT_BYTES + 8];
+    snprintf(endpoint, sizeof endpoint, "%s%s", strncmp(place, "tcp:", 4) ? "tcp://" : "", place);
+    void *socket = zmq_socket(zmq, ZMQ_DEALER);
+    assert_non_null(socket);
+    zmq_setsockopt(socket, ZMQ_LINGER, &linger, sizeof linger);
+    assert_int_equal(zmq_connect(socket, endpoint), 0);
+    return socket;
 }
 
 #endif

@@ -3,10 +3,10 @@
  *
  * All begin with a magic number of 4 bytes, the version in 2 and flags in 2 (bit 0: keyed). Little-endian.
  *
- *     JOIN    rank u32, size u32, n_links u32, contact             member to rank 0, again and again until it is answered
+ *     JOIN    rank u32, size u32, n_links u32, contact             member to rank 0, again and again until it has the table
  *     WAIT    text                                                 rank 0 to a member: it is in; who is still missing
  *     TABLE   session u64, size u32, n_links u32, size contacts    rank 0 to everybody: the meeting is over
- *     REFUSE  status u32 (its absolute value), text                rank 0 to everybody: the meeting failed
+ *     REFUSE  status u32 (its absolute value), text                rank 0 to everybody: the meeting failed; or to one: it is no member
  *     HELLO   session u64, link u32                                member to member, on each link (after an envelope)
  *     FAIL    text, padded with zeros                              member to member (after an envelope; no magic, no version)
  *

@@ -1,0 +1,279 @@
+/* Members of the tcp link that come to the rendezvous and do not stay, or do not belong there: they die while others meet, are started
+ * again, or are of another job. And the names under which rank 0 is found. */
+#include "link/tcp/test_world.h"
+#include "wire/bytes.h"
+
+#define SHORT_MS 2500u /* a deadline that is meant to pass */
+
+/* ---- by hand: one side of the meeting without the link --------------------------------------------------- */
+
+static void send_join(void *socket, const struct gw_tcp_join *join, uint16_t version, const char *endpoint)
+{
+    uint8_t bytes[GW_TCP_TEXT_MESSAGE_BYTES];
+    size_t n_bytes = (size_t)(gw_tcp_write_endpoint(gw_tcp_join_write(bytes, join), endpoint) - bytes);
+    gw_put16(bytes + 4, version);
+    assert_int_equal(zmq_send(socket, bytes, n_bytes, 0), n_bytes);
+}
+
+/* What rank 0 answers. */
+static enum gw_tcp_kind answer(void *socket, char text[GW_TCP_TEXT_BYTES])
+{
+    uint8_t bytes[GW_TCP_TEXT_MESSAGE_BYTES];
+    uint16_t version;
+    gw_status status = GW_ERR_PEER;
+    int n = zmq_recv(socket, bytes, sizeof bytes, 0);
+    assert_true(n > 0 && n <= (int)sizeof bytes);
+    enum gw_tcp_kind kind = gw_tcp_kind_of(bytes, (size_t)n, &version);
+    assert_true(kind == GW_TCP_WAIT ? gw_tcp_wait_read(bytes, (size_t)n, text)
+                                    : gw_tcp_refuse_read(bytes, (size_t)n, &status, text));
+    assert_int_equal(status, GW_ERR_PEER);
+    return kind;
+}
+
+/* A rank 0 that says to the first that comes that rank 2 is missing, and nothing after that. */
+static void *silent_host(void *zmq, const char *place)
+{
+    char endpoint[GW_TCP_ENDPOINT_BYTES];
+    uint8_t id[16], bytes[GW_TCP_TEXT_MESSAGE_BYTES];
+    const int linger = 5000;
+    snprintf(endpoint, sizeof endpoint, "tcp://%s", place);
+    void *socket = zmq_socket(zmq, ZMQ_ROUTER);
+    assert_non_null(socket);
+    zmq_setsockopt(socket, ZMQ_LINGER, &linger, sizeof linger);
+    assert_int_equal(zmq_bind(socket, endpoint), 0);
+    int id_bytes = zmq_recv(socket, id, sizeof id, 0);
+    assert_true(id_bytes > 0 && zmq_recv(socket, bytes, sizeof bytes, 0) > 0);
+    assert_int_equal(zmq_send(socket, id, (size_t)id_bytes, ZMQ_SNDMORE), id_bytes);
+    assert_true(zmq_send(socket, bytes, gw_tcp_wait_write(bytes, "rank 2"), 0) > 0);
+    return socket;
+}
+
+/* ---- who is lost ----------------------------------------------------------------------------------------- */
+
+/* Its connection ends, or it stops: the sentence names rank 0, not the member that it waited for. */
+static void rank_0_is_lost(void **state)
+{
+    (void)state;
+    for (int stops = 0; stops < 2; stops++) {
+        struct world_member members[2];
+        char place[32], words[80];
+        gw_context *context = link_test_context();
+        void *zmq = zmq_ctx_new();
+        world_prepare(context, 2, 1, members, place);
+        members[1].options.size = 3;
+        members[1].options.timeout_ms = stops ? 3000 : LINK_LONG_MS;
+        world_start_one(&members[1]);
+        void *socket = silent_host(zmq, place);
+        if (!stops)
+            zmq_close(socket);
+        world_join(&members[1], 1);
+        snprintf(words, sizeof words, stops ? "rank 0 (%s) answers no more" : "rank 0 (%s) died or lost its connection",
+                 place);
+        world_expect_all(&members[1], 1, GW_ERR_PEER, words);
+        if (stops)
+            zmq_close(socket);
+        zmq_ctx_term(zmq);
+        link_test_end(context, NULL, 0);
+    }
+}
+
+/* Its place is free again, and the meeting waits for whoever takes it. */
+static void a_member_is_lost_and_comes_again(void **state)
+{
+    (void)state;
+    for (int comes_again = 0; comes_again < 2; comes_again++) {
+        struct world_member members[3];
+        char place[32], text[GW_TCP_TEXT_BYTES];
+        gw_context *context = link_test_context();
+        void *zmq = zmq_ctx_new();
+        world_forget_lines();
+        world_prepare(context, 3, 1, members, place);
+        members[0].options.log = world_keep_line;
+        members[0].options.timeout_ms = comes_again ? LINK_LONG_MS : SHORT_MS;
+        world_start_one(&members[0]);
+        void *socket = world_stranger_socket(zmq, place);
+        send_join(socket, &(struct gw_tcp_join){.rank = 1, .size = 3, .n_links = 1}, GW_TCP_VERSION,
+                  "tcp://127.0.0.1:1");
+        assert_int_equal(answer(socket, text), GW_TCP_WAIT);
+        assert_string_equal(text, "rank 2");
+        zmq_close(socket);
+        zmq_ctx_term(zmq);
+        world_await_line("rank 1 (127.0.0.1:1) lost its connection");
+        if (comes_again) {
+            world_start_one(&members[1]);
+            world_start_one(&members[2]);
+            world_join(members, 3);
+            world_expect_all(members, 3, GW_OK, NULL);
+            world_talk(context, members, 3, 0);
+            world_end_links(members, 3);
+        } else {
+            world_join(members, 1);
+            world_expect_all(members, 1, GW_ERR_TIMEOUT, "ranks 1, 2 did not come");
+            world_expect_all(members, 1, GW_ERR_TIMEOUT, "; rank 1 (127.0.0.1:1) had come, and lost its connection");
+        }
+        link_test_end(context, NULL, 0);
+    }
+}
+
+/* ---- who does not belong --------------------------------------------------------------------------------- */
+
+static void two_of_one_rank(struct world_member *stray)
+{
+    stray->options.rank = 1;
+}
+
+static void another_size(struct world_member *stray)
+{
+    stray->options.size = 5;
+}
+
+static void another_number_of_links(struct world_member *stray)
+{
+    stray->n_links = 2;
+}
+
+/* Who is refused hears why and ends; rank 0 logs it, and waits for its own. */
+static void strays_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        void (*change)(struct world_member *stray);
+        const char *words;
+    } cases[] = {{two_of_one_rank, "two members say that they are rank 1: 127.0.0.1:"},
+                 {another_size, "was told that there are 5 ranks, and rank 0 that there are 3"},
+                 {another_number_of_links, "wants 2 links, and rank 0 wants 1"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct world_member members[3];
+        char place[32];
+        gw_context *context = link_test_context();
+        world_forget_lines();
+        world_prepare(context, 3, 1, members, place);
+        members[0].options.log = world_keep_line;
+        struct world_member stray = members[2];
+        cases[i].change(&stray);
+        world_start(members, 2);
+        world_start_one(&stray);
+        world_await_line(cases[i].words);
+        world_start_one(&members[2]);
+        /* Of two that say they are rank 1 the later one is refused, whichever that is. */
+        world_join(&stray, 1);
+        world_join(members, 3);
+        if (members[1].status < 0) {
+            struct world_member other = members[1];
+            members[1] = stray;
+            stray = other;
+        }
+        world_expect_all(&stray, 1, GW_ERR_PEER, cases[i].words);
+        world_expect_all(members, 3, GW_OK, NULL);
+        world_talk(context, members, 3, 0);
+        world_end_links(members, 3);
+        link_test_end(context, NULL, 0);
+    }
+}
+
+/* The same, where nobody else comes: who was refused may be the one that is missing. */
+static void refusals_are_told_at_the_deadline(void **state)
+{
+    (void)state;
+    struct world_member members[2];
+    char place[32];
+    gw_context *context = link_test_context();
+    world_prepare(context, 2, 1, members, place);
+    members[0].options.timeout_ms = SHORT_MS;
+    members[1].options.size = 5;
+    world_start(members, 2);
+    world_join(members, 2);
+    world_expect_all(members, 1, GW_ERR_TIMEOUT, "rank 1 did not come");
+    world_expect_all(members, 1, GW_ERR_TIMEOUT, "; refused: rank 1 (127.0.0.1:");
+    world_expect_all(&members[1], 1, GW_ERR_PEER, "was told that there are 5 ranks");
+    link_test_end(context, NULL, 0);
+}
+
+/* Members that no create of this version would make. */
+static void impossible_members(void **state)
+{
+    (void)state;
+    static const struct {
+        struct gw_tcp_join join;
+        uint16_t version;
+        const char *words;
+    } cases[] = {{{.rank = 2, .size = 3, .n_links = 1},
+                  77,
+                  "speaks version 77 of the tcp link, and rank 0 speaks version "},
+                 {{.rank = 3, .size = 3, .n_links = 1}, GW_TCP_VERSION, "says that it is rank 3; ranks are 0 to 2"},
+                 {{.rank = 0, .size = 3, .n_links = 1}, GW_TCP_VERSION, "two members say that they are rank 0"}};
+    struct world_member members[3];
+    char place[32], text[GW_TCP_TEXT_BYTES];
+    gw_context *context = link_test_context();
+    world_prepare(context, 3, 1, members, place);
+    world_start_one(&members[0]);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        void *zmq = zmq_ctx_new();
+        void *socket = world_stranger_socket(zmq, place);
+        send_join(socket, &cases[i].join, cases[i].version, "tcp://127.0.0.1:1");
+        assert_int_equal(answer(socket, text), GW_TCP_REFUSE);
+        assert_non_null(strstr(text, cases[i].words));
+        zmq_close(socket);
+        zmq_ctx_term(zmq);
+    }
+    world_start_one(&members[1]);
+    world_start_one(&members[2]);
+    world_join(members, 3);
+    world_expect_all(members, 3, GW_OK, NULL);
+    world_end_links(members, 3);
+    link_test_end(context, NULL, 0);
+}
+
+/* ---- names ----------------------------------------------------------------------------------------------- */
+
+static bool have_ipv6(void)
+{
+    int fd = socket(AF_INET6, SOCK_STREAM, 0);
+    const struct sockaddr_in6 loopback = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    bool v6 = fd >= 0 && bind(fd, (const struct sockaddr *)&loopback, sizeof loopback) == 0;
+    close(fd);
+    return v6;
+}
+
+/* Members may call the loopback by different names. */
+static void by_name_and_by_ipv6(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *hosts[3], *advertise;
+    } cases[] = {{{"localhost", "localhost", "127.0.0.1"}, "127.0.0.1"},
+                 {{"[::1]", "[::1]", "[::1]"}, "[::1]"},
+                 {{"localhost", "[::1]", "127.0.0.1"}, NULL},
+                 {{"[::1]", "localhost", "127.0.0.1"}, NULL}};
+    bool v6 = have_ipv6();
+    if (!v6)
+        print_message("no IPv6 here: only names are tried\n");
+    for (int c = 0; c < (v6 ? 4 : 1); c++) {
+        struct world_member members[3];
+        char place[32], others[3][64];
+        gw_context *context = link_test_context();
+        world_prepare(context, 3, 1, members, place);
+        for (uint32_t r = 0; r < 3; r++) {
+            snprintf(others[r], sizeof others[r], "%s%s", cases[c].hosts[r], strchr(place, ':'));
+            members[r].options.rendezvous = others[r];
+        }
+        members[1].options.advertise = cases[c].advertise;
+        world_start(members, 3);
+        world_join(members, 3);
+        world_expect_all(members, 3, GW_OK, NULL);
+        world_talk(context, members, 3, 0);
+        world_end_links(members, 3);
+        link_test_end(context, NULL, 0);
+    }
+}
+
+int main(void)
+{
+    world_raise_file_limit();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rank_0_is_lost),     cmocka_unit_test(a_member_is_lost_and_comes_again),
+        cmocka_unit_test(strays_are_refused), cmocka_unit_test(refusals_are_told_at_the_deadline),
+        cmocka_unit_test(impossible_members), cmocka_unit_test(by_name_and_by_ipv6),
+    };
+    return cmocka_run_group_tests_name("tcp guests", tests, NULL, NULL);
+}

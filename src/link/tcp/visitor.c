@@ -1,0 +1,200 @@
+/* The meeting as the other ranks see it: they say JOIN to rank 0, again and again, until it has the table for them. Rank 0 answers every
+ * JOIN, so one that is gone is noticed by its connection's end or, where a machine fell silent, by its silence. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "link/tcp/endpoint.h"
+#include "link/tcp/events.h"
+#include "link/tcp/keys.h"
+#include "link/tcp/meeting.h"
+
+#include <stdio.h>
+
+/* The connection to rank 0 has ended: what it had said before, the table included, is in ZeroMQ's hands, and will be in ours as soon
+ * as its thread gets on. */
+#define GRACE_SECONDS 0.25
+#define UNANSWERED_SECONDS                                                                                             \
+    (4 * GW_TCP_JOIN_SECONDS) /* at the deadline, rank 0 was silent for so long: it is the one to be named */
+#define MOST_MISMATCHES 4     /* of keys; somebody else might have been at the address for a moment */
+
+struct visitor {
+    struct gw_tcp_group *group;
+    void *socket, *events;
+    const char *endpoint; /* rank 0's */
+    uint8_t *join;
+    size_t join_bytes;
+    char waiting_for[GW_TCP_TEXT_BYTES]; /* what rank 0 said last; "": it has not answered */
+    double heard_at;                     /* when that was */
+    double lost_at;                      /* when the end of the connection is final; 0: it has not ended */
+    int n_mismatches;                    /* one side has keys, and the other has none */
+    bool dial_again, turned_away;
+};
+
+/* What rank 0 says. *over: this was the table. */
+static gw_status hear(struct visitor *visitor, const void *bytes, size_t n_bytes, bool *over)
+{
+    struct gw_tcp_group *group = visitor->group;
+    uint16_t version;
+    gw_status status;
+    char text[GW_TCP_TEXT_BYTES];
+    struct gw_tcp_table table;
+    switch (gw_tcp_kind_of(bytes, n_bytes, &version)) {
+    case GW_TCP_WAIT:
+        if (gw_tcp_wait_read(bytes, n_bytes, visitor->waiting_for))
+            visitor->heard_at = gw_clock_seconds();
+        return GW_OK;
+    case GW_TCP_REFUSE:
+        if (gw_tcp_refuse_read(bytes, n_bytes, &status, text))
+            return gw_fail(status, "%s", text);
+        break;
+    case GW_TCP_TABLE:
+        if (gw_tcp_table_read(bytes, n_bytes, &table) && table.size == group->size && table.n_links == group->n_links &&
+            table.keyed == (group->keys != NULL)) {
+            gw_tcp_adopt(group, &table);
+            *over = true;
+            return GW_OK;
+        }
+        break;
+    default:
+        break;
+    }
+    gw_tcp_log(group, "dropped %zu bytes from %s: not what rank 0 would say", n_bytes, gw_tcp_place(visitor->endpoint));
+    return GW_OK;
+}
+
+static gw_status hear_all(struct visitor *visitor, bool *over)
+{
+    gw_status status = GW_OK;
+    for (bool got = true; got && status == GW_OK && !*over;) {
+        zmq_msg_t part;
+        bool whole = false;
+        got = gw_tcp_take_parts(visitor->socket, &part, 1, &whole);
+        if (got && whole)
+            status = hear(visitor, zmq_msg_data(&part), zmq_msg_size(&part), over);
+        zmq_msg_close(&part);
+    }
+    return status;
+}
+
+static void read_events(struct visitor *visitor)
+{
+    struct gw_tcp_event event;
+    while (gw_tcp_next_event(visitor->events, &event)) {
+        if (event.what == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {
+            visitor->turned_away = true;
+        } else if (event.what == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) {
+            visitor->n_mismatches += event.value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH;
+            visitor->dial_again = true; /* ZeroMQ does not, after this */
+        } else if (event.what == ZMQ_EVENT_DISCONNECTED && visitor->lost_at == 0) {
+            visitor->lost_at = gw_clock_seconds() + GRACE_SECONDS;
+        }
+    }
+}
+
+static gw_status too_late(const struct visitor *visitor)
+{
+    const struct gw_tcp_group *group = visitor->group;
+    if (visitor->waiting_for[0])
+        return gw_fail(GW_ERR_TIMEOUT, "%s did not come to the rendezvous at %s within %u ms", visitor->waiting_for,
+                       gw_tcp_place(visitor->endpoint), group->timeout_ms);
+    if (group->keys)
+        return gw_fail(GW_ERR_TIMEOUT,
+                       "rank 0 did not answer at %s within %u ms; is it there, has it keys, and is its key that of "
+                       "%s/rendezvous.key?",
+                       gw_tcp_place(visitor->endpoint), group->timeout_ms, group->keys->folder);
+    return gw_fail(GW_ERR_TIMEOUT,
+                   "rank 0 did not answer at %s within %u ms; is it there, and without keys, as this rank is?",
+                   gw_tcp_place(visitor->endpoint), group->timeout_ms);
+}
+
+/* What ends the visit, if anything does. */
+static gw_status look(struct visitor *visitor, double now, double deadline)
+{
+    const struct gw_tcp_group *group = visitor->group;
+    const char *place = gw_tcp_place(visitor->endpoint);
+    GW_TRY(gw_tcp_go_on(group));
+    if (visitor->turned_away)
+        return gw_fail(GW_ERR_PEER, "rank 0 (%s) refused this machine: its key %s is not among the allowed ones there",
+                       place, group->keys ? group->keys->public_key : "");
+    if (visitor->n_mismatches >= MOST_MISMATCHES || (visitor->n_mismatches > 0 && now >= deadline))
+        return gw_fail(GW_ERR_PEER, "rank %u has %skeys, and rank 0 (%s) has %s; give keys to all members or to none",
+                       group->rank, group->keys ? "" : "no ", place, group->keys ? "none" : "some");
+    if (visitor->lost_at != 0 && now >= visitor->lost_at) {
+        visitor->lost_at = 0; /* one that never answered was not rank 0, or may be started anew */
+        if (visitor->waiting_for[0])
+            return gw_fail(GW_ERR_PEER, "rank 0 (%s) died or lost its connection before all members had met", place);
+    }
+    double silence = visitor->waiting_for[0] ? now - visitor->heard_at : 0;
+    if (silence >= group->timeout_ms / 2000.0 || (now >= deadline && silence >= UNANSWERED_SECONDS))
+        return gw_fail(GW_ERR_PEER,
+                       "rank 0 (%s) answers no more: it said nothing for %.1f s, and not all members had met", place,
+                       silence);
+    return now >= deadline ? too_late(visitor) : GW_OK;
+}
+
+static gw_status dial(struct visitor *visitor)
+{
+    return gw_tcp_connect(visitor->socket, visitor->endpoint,
+                          visitor->group->keys ? visitor->group->keys->rendezvous : NULL);
+}
+
+static gw_status knock(struct visitor *visitor, double deadline)
+{
+    double again = 0;
+    for (bool over = false; !over;) {
+        double now = gw_clock_seconds();
+        GW_TRY(look(visitor, now, deadline));
+        if (now >= again && visitor->dial_again) {
+            zmq_disconnect(visitor->socket, visitor->endpoint);
+            GW_TRY(dial(visitor));
+            visitor->dial_again = false;
+        }
+        if (now >= again) {
+            zmq_send(visitor->socket, visitor->join, visitor->join_bytes, ZMQ_DONTWAIT);
+            again = now + GW_TCP_JOIN_SECONDS;
+        }
+        double until = again < deadline ? again : deadline;
+        gw_tcp_meeting_sleep(visitor->socket, visitor->events,
+                             visitor->lost_at != 0 && visitor->lost_at < until ? visitor->lost_at : until);
+        read_events(visitor);
+        GW_TRY(hear_all(visitor, &over));
+    }
+    return GW_OK;
+}
+
+static gw_status open_visit(struct visitor *visitor)
+{
+    struct gw_tcp_group *group = visitor->group;
+    const int news = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_DISCONNECTED;
+    visitor->socket = gw_tcp_socket_new(group, ZMQ_DEALER, false);
+    if (!visitor->socket)
+        return GW_ERR_SYSTEM;
+    GW_TRY(gw_tcp_watch(group, visitor->socket, "visit", news, &visitor->events));
+    GW_TRY(gw_tcp_set_int(visitor->socket, ZMQ_RECONNECT_IVL, 50));
+    GW_TRY(gw_tcp_set_int(visitor->socket, ZMQ_RECONNECT_IVL_MAX, 1000));
+    const int64_t longest = (int64_t)(GW_TCP_TABLE_HEAD + group->size * gw_tcp_contact_bound(group->n_links, true));
+    const int64_t least = GW_TCP_TEXT_MESSAGE_BYTES;
+    zmq_setsockopt(visitor->socket, ZMQ_MAXMSGSIZE, longest > least ? &longest : &least, sizeof longest);
+    return dial(visitor);
+}
+
+gw_status gw_tcp_visit(struct gw_tcp_group *group, const struct gw_tcp_address *rendezvous,
+                       char (*endpoints)[GW_TCP_ENDPOINT_BYTES], double deadline)
+{
+    const struct gw_tcp_join join = {.keyed = group->keys != NULL,
+                                     .rank = group->rank,
+                                     .size = group->size,
+                                     .n_links = group->n_links};
+    struct visitor visitor = {.group = group, .endpoint = rendezvous->endpoint};
+    visitor.join = gw_alloc(group->context, GW_TCP_JOIN_HEAD + gw_tcp_contact_bound(group->n_links, join.keyed), 1);
+    if (!visitor.join)
+        return GW_ERR_MEMORY;
+    visitor.join_bytes =
+        (size_t)(gw_tcp_write_contact(group, gw_tcp_join_write(visitor.join, &join), endpoints) - visitor.join);
+    gw_status status = open_visit(&visitor);
+    if (status == GW_OK)
+        status = knock(&visitor, deadline);
+    gw_tcp_close_watched(&visitor.socket, &visitor.events);
+    gw_free(group->context, visitor.join);
+    return status;
+}
