@@ -235,7 +235,7 @@ typedef struct gw_reduce_options {
     const gw_codec *codec; /* takes its pull= and entropy=; NULL: the defaults */
 } gw_reduce_options;
 
-/* The most bytes the average of these frames can take. 0 where a frame is not valid. */
+/* The most bytes the average of these frames can take. 0 where a frame is not valid; checksums are left to gw_reduce. */
 GW_API size_t gw_reduce_bound(const void *const *frames, const size_t *frame_bytes, uint32_t n_frames);
 
 /* What an owner does: adds n_frames pushes of one slice (any order; they are added in rank order) into one frame that

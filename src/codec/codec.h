@@ -43,7 +43,7 @@ struct gw_codec_record {
     /* What all tensors of the network decide together once they are measured. NULL: nothing. */
     gw_status (*combine)(gw_encoder *const *encoders, uint32_t n, uint32_t *bad);
     /* Fills the payload (and scalers) behind the header at dst and the fields of *frame that are the codec's own. dst has
-     * room for the bound. */
+     * room for the bound. A codec that hashes what it writes may seal the frame; else that is done after it. */
     gw_status (*encode)(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw, uint8_t *dst,
                         struct gw_frame *frame);
     /* Measure and encode of a whole tensor with its own numbers, in one pass; the same bytes as one after the other. can_fuse
@@ -69,12 +69,12 @@ struct gw_codec_record {
     gw_status (*parts)(gw_context *context, const struct gw_frame *frame, gw_frame_parts *out);
     /* workers: of all frames together; for pushes, how many there are. */
     size_t (*reduce_bound)(const struct gw_frame *first, uint32_t workers);
-    /* frames: n of them, agreeing in slice, codec, step; sorted by rank, averages last. average->workers is set. */
+    /* frames: n of them, agreeing in slice, codec, step; sorted by rank, averages last. average->workers is set. May seal it. */
     gw_status (*reduce)(gw_context *context, const struct gw_frame *frames, uint32_t n, const void *options, uint8_t *dst,
                         struct gw_frame *average);
-    /* reduce takes unverified frames and compares their checksums while it reads them; and it seals the average. Else all
-     * that is done around it. A frame that turns out to be altered may have been found wrong in another way first. */
-    bool reduce_verifies;
+    /* reduce, decode take unverified frames and compare their checksums while they read them. Else that is done before. A frame
+     * that turns out to be altered may have been found wrong in another way first. */
+    bool reduce_verifies, decode_verifies;
     /* reduce adds averages like pushes: they hold exact sums. */
     bool adds_averages;
 };
@@ -84,6 +84,9 @@ extern const struct gw_codec_record *const gw_codec_records[];
 extern const struct gw_codec_record gw_codec_none, gw_codec_bf16, gw_codec_f16, gw_codec_ternary, gw_codec_topk, gw_codec_gspar, gw_codec_uniform;
 
 const struct gw_codec_record *gw_codec_record_by_id(uint8_t wire_id);
+
+/* gw_frame_parse for those who hand the frame on to gw_decode or gw_reduce: these compare its checksum, once is enough. */
+gw_status gw_frame_parse_unverified(const void *src, size_t src_bytes, gw_frame_info *info);
 
 struct gw_codec {
     gw_context *context;

@@ -182,7 +182,8 @@ gw_status gw_encoder_encode(gw_encoder *encoder, const float *g, const float *sh
     gw_status status = encoder->record->encode(encoder, g, shared, draw, dst, &frame);
     gw_float_leave(env);
     GW_TRY(status);
-    gw_frame_seal(dst, &frame);
+    if (!frame.sealed)
+        gw_frame_seal(dst, &frame);
     *frame_bytes = frame.frame_bytes;
     return GW_OK;
 }
@@ -219,7 +220,8 @@ gw_status gw_encoder_measure_encode(gw_encoder *encoder, const float *g, const f
         *info = encoder->info;
     if (!encoder->finite)
         return not_finite(encoder);
-    gw_frame_seal(dst, &frame);
+    if (!frame.sealed)
+        gw_frame_seal(dst, &frame);
     *frame_bytes = frame.frame_bytes;
     return GW_OK;
 }

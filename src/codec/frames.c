@@ -9,39 +9,54 @@
 #include <stdio.h>
 #include <string.h>
 
-/* `later`: the checksum is left to a codec that compares it while it reads. */
-static gw_status read_frame_or_header(const void *src, size_t src_bytes, bool later, struct gw_frame *frame,
-                                      const struct gw_codec_record **record)
+/* Reads the header; a codec of the future leaves *record NULL. What follows is check_frame. */
+static gw_status read_header(const void *src, size_t src_bytes, struct gw_frame *frame, const struct gw_codec_record **record)
 {
+    *record = NULL;
     if (!src)
         return gw_fail(GW_ERR_ARGUMENT, "the frame is NULL");
     GW_TRY(gw_frame_read_header(src, src_bytes, frame));
     *record = gw_codec_record_by_id(frame->codec);
-    frame->unverified = later && *record && (*record)->reduce_verifies;
-    if (!frame->unverified)
-        GW_TRY(gw_frame_read(src, src_bytes, frame));
-    if (!*record)
+    return GW_OK;
+}
+
+static gw_status check_fields(const struct gw_frame *frame, const struct gw_codec_record *record)
+{
+    if (!record)
         return gw_fail(GW_ERR_FRAME_FIELD, "the frame's codec number %u is not known to this library", frame->codec);
     size_t n_codes = 0;
-    while ((*record)->code_names[n_codes])
+    while (record->code_names[n_codes])
         n_codes++;
     if (frame->code >= n_codes)
-        return gw_fail(GW_ERR_FRAME_FIELD, "the frame's code %u is none of %s's %zu", frame->code, (*record)->info.name, n_codes);
-    return (*record)->check_frame(frame);
+        return gw_fail(GW_ERR_FRAME_FIELD, "the frame's code %u is none of %s's %zu", frame->code, record->info.name, n_codes);
+    return record->check_frame(frame);
+}
+
+/* The rest of what can be wrong with a frame. `later`: its checksum is compared by whoever reads the payload, unless something else
+ * is wrong: that it was altered is the better answer. */
+static gw_status check_frame(struct gw_frame *frame, const struct gw_codec_record *record, bool later)
+{
+    frame->unverified = later;
+    if (!later)
+        GW_TRY(gw_frame_verify(frame));
+    gw_status status = check_fields(frame, record);
+    if (status < 0 && later)
+        GW_TRY(gw_frame_verify(frame));
+    return status;
 }
 
 static gw_status read_frame(const void *src, size_t src_bytes, struct gw_frame *frame, const struct gw_codec_record **record)
 {
-    return read_frame_or_header(src, src_bytes, false, frame, record);
+    GW_TRY(read_header(src, src_bytes, frame, record));
+    return check_frame(frame, *record, false);
 }
 
-gw_status gw_frame_parse(const void *src, size_t src_bytes, gw_frame_info *info)
+static gw_status parse(const void *src, size_t src_bytes, bool later, gw_frame_info *info)
 {
     struct gw_frame frame;
     const struct gw_codec_record *record;
-    if (!info)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_frame_parse: info is NULL");
-    GW_TRY(read_frame(src, src_bytes, &frame, &record));
+    GW_TRY(read_header(src, src_bytes, &frame, &record));
+    GW_TRY(check_frame(&frame, record, later));
     *info = (gw_frame_info){.codec = record->info.name, .code = record->code_names[frame.code],
                             .entropy = frame.flags & GW_FLAG_ENTROPY, .average = frame.flags & GW_FLAG_AVERAGE,
                             .workers = frame.workers, .rank = frame.rank, .tensor_id = frame.tensor_id, .step = frame.step,
@@ -49,6 +64,18 @@ gw_status gw_frame_parse(const void *src, size_t src_bytes, gw_frame_info *info)
                             .n_scalers = frame.n_scalers, .frame_bytes = frame.frame_bytes,
                             .payload_bytes = frame.payload_bytes};
     return GW_OK;
+}
+
+gw_status gw_frame_parse(const void *src, size_t src_bytes, gw_frame_info *info)
+{
+    if (!info)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_frame_parse: info is NULL");
+    return parse(src, src_bytes, false, info);
+}
+
+gw_status gw_frame_parse_unverified(const void *src, size_t src_bytes, gw_frame_info *info)
+{
+    return parse(src, src_bytes, true, info);
 }
 
 float gw_frame_scaler(const void *src, size_t src_bytes, uint64_t i)
@@ -63,7 +90,8 @@ gw_status gw_decode(gw_context *context, const void *src, size_t src_bytes, floa
 {
     struct gw_frame frame;
     const struct gw_codec_record *record;
-    GW_TRY(read_frame(src, src_bytes, &frame, &record));
+    GW_TRY(read_header(src, src_bytes, &frame, &record));
+    GW_TRY(check_frame(&frame, record, record && record->decode_verifies));
     if (frame.count != n_elems || (!out && n_elems))
         return gw_fail(GW_ERR_ARGUMENT, "the frame holds %llu elements; room for %llu was given",
                        (unsigned long long)frame.count, (unsigned long long)(out ? n_elems : 0));
@@ -135,7 +163,8 @@ size_t gw_reduce_bound(const void *const *frames, const size_t *frame_bytes, uin
 {
     struct gw_frame frame, other;
     const struct gw_codec_record *record;
-    if (!n_frames || !frames || !frame_bytes || read_frame(frames[0], frame_bytes[0], &frame, &record) < 0)
+    if (!n_frames || !frames || !frame_bytes || read_header(frames[0], frame_bytes[0], &frame, &record) < 0 ||
+        check_frame(&frame, record, true) < 0)
         return 0;
     uint64_t workers = frame.workers;
     for (uint32_t i = 1; i < n_frames; i++) {
@@ -205,7 +234,9 @@ gw_status gw_reduce(gw_context *context, const void *const *frames, const size_t
     uint64_t workers = 0;
     for (uint32_t i = 0; i < n_frames && status == GW_OK; i++) {
         struct gw_frame frame;
-        status = read_frame_or_header(frames[i], frame_bytes[i], true, &frame, &record);
+        status = read_header(frames[i], frame_bytes[i], &frame, &record);
+        if (status == GW_OK)
+            status = check_frame(&frame, record, record && record->reduce_verifies);
         if (status == GW_OK && frame.flags & GW_FLAG_AVERAGE && !record->adds_averages)
             status = gw_fail(GW_ERR_FRAME_MISMATCH, "frame %u of %u is an average already, and cannot be added up again", i + 1,
                              n_frames);
@@ -236,7 +267,7 @@ gw_status gw_reduce(gw_context *context, const void *const *frames, const size_t
         status = record->reduce(context, sorted, n_frames, own, dst, &average);
         gw_float_leave(env);
         if (status == GW_OK) {
-            if (!record->reduce_verifies)
+            if (!average.sealed)
                 gw_frame_seal(dst, &average);
             *dst_bytes = average.frame_bytes;
         }

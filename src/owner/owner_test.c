@@ -258,13 +258,16 @@ static void a_round_checks_every_frame(void **state)
     memcpy(swapped + second, p->bytes[0], first);
     memcpy(longer, p->bytes[0], p->n_bytes[0]);
     memcpy(altered, p->bytes[0], p->n_bytes[0]);
-    altered[first + 100] ^= 1;
+    altered[8] ^= 1; /* the first frame's rank */
     a_round_refuses(state, 1, 6, p->bytes[0], p->n_bytes[0], GW_ERR_FRAME_MISMATCH, "encoded by rank 0");
     a_round_refuses(state, 0, 7, p->bytes[0], p->n_bytes[0], GW_ERR_FRAME_MISMATCH, "step 6");
     a_round_refuses(state, 0, 6, swapped, p->n_bytes[0], GW_ERR_FRAME_MISMATCH, "elements from 2048");
     a_round_refuses(state, 0, 6, longer, p->n_bytes[0] + 1, GW_ERR_FRAME_FIELD, "1 bytes after");
     a_round_refuses(state, 0, 6, p->bytes[0], first, GW_ERR_FRAME_CUT, "tensor 4");
     a_round_refuses(state, 0, 6, altered, p->n_bytes[0], GW_ERR_FRAME_CHECKSUM, "tensor 4");
+    altered[8] ^= 1;
+    altered[first - 1] ^= 1;
+    assert_int_equal(gw_frame_parse(altered, first, &info), GW_ERR_FRAME_CHECKSUM);
     struct gw_slice other = p->slices[0];
     assert_int_equal(gw_slice_check(&p->slices[0], 6, 0, WORKERS, p->bytes[0], first, &info), GW_ERR_FRAME_MISMATCH);
     assert_non_null(strstr(gw_last_error(), "not an average"));
@@ -274,6 +277,40 @@ static void a_round_checks_every_frame(void **state)
     free(altered);
     free(longer);
     free(swapped);
+}
+
+/* A payload is read when the round is averaged, or joined: who sent it is named all the same, and so is its relay. */
+static void an_altered_payload_is_found_in_time(void **state)
+{
+    struct pushes *p = *state;
+    static const uint32_t two[] = {1, 2};
+    char averages[64 * 1024], both[64 * 1024];
+    gw_frame_info info;
+    assert_int_equal(gw_frame_parse(p->bytes[1], p->n_bytes[1], &info), GW_OK);
+    size_t first = info.frame_bytes, n_bytes;
+    for (int turn = 0; turn < 6; turn++) {
+        bool join = turn % 2, relayed = turn / 2 == 1;
+        size_t slice = turn / 2 == 2;
+        struct gw_round *round;
+        assert_int_equal(gw_round_create(NULL, p->codec, p->slices, 2, WORKERS, WORKERS, &round), GW_OK);
+        p->bytes[1][slice ? p->n_bytes[1] - 1 : first - 1] ^= 1;
+        for (uint32_t r = 0; r < WORKERS; r++)
+            if (!relayed || (r != 1 && r != 2))
+                assert_int_equal(gw_round_put(round, r, &r, 1, 6, p->bytes[r], p->n_bytes[r]), GW_OK);
+        if (relayed) { /* by slice, then by rank */
+            memcpy(both, p->bytes[1], first);
+            memcpy(both + first, p->bytes[2], first);
+            memcpy(both + 2 * first, p->bytes[1] + first, p->n_bytes[1] - first);
+            memcpy(both + first + p->n_bytes[1], p->bytes[2] + first, p->n_bytes[2] - first);
+            assert_int_equal(gw_round_put(round, 2, two, 2, 6, both, p->n_bytes[1] + p->n_bytes[2]), GW_OK);
+        }
+        assert_int_equal(gw_round_reduce(round, join, averages, sizeof averages, &n_bytes), GW_ERR_FRAME_CHECKSUM);
+        assert_non_null(strstr(gw_last_error(), relayed ? "rank 2's push of tensor 4" : "rank 1's push of tensor 4"));
+        p->bytes[1][slice ? p->n_bytes[1] - 1 : first - 1] ^= 1;
+        if (!relayed)
+            assert_int_equal(gw_round_reduce(round, join, averages, sizeof averages, &n_bytes), GW_OK);
+        gw_round_destroy(round);
+    }
 }
 
 static void an_average_is_of_all_workers(void **state)
@@ -349,6 +386,7 @@ int main(void)
         cmocka_unit_test(slices_survive_want_of_memory),
         cmocka_unit_test(a_round_averages_in_any_order),
         cmocka_unit_test(a_round_checks_every_frame),
+        cmocka_unit_test(an_altered_payload_is_found_in_time),
         cmocka_unit_test(an_average_is_of_all_workers),
     };
     return cmocka_run_group_tests(tests, pushes_setup, pushes_teardown);

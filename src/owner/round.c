@@ -1,6 +1,7 @@
 #include "owner/round.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "codec/codec.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -13,6 +14,7 @@ struct gw_round {
     struct gw_slice *slices;
     const void **frames; /* n_slices x n_workers, in rank order; a machine's average stands at its first rank; NULL: none there */
     size_t *sizes;
+    uint32_t *from;   /* of each worker: who sent its frames */
     const void **row; /* n_workers: one slice's frames without the gaps */
     size_t *row_sizes;
 };
@@ -28,9 +30,10 @@ gw_status gw_round_create(gw_context *context, const gw_codec *codec, const stru
     round->slices = gw_alloc(context, n_slices, sizeof *round->slices);
     round->frames = gw_calloc(context, n_slices * n_workers, sizeof *round->frames);
     round->sizes = gw_calloc(context, n_slices * n_workers, sizeof *round->sizes);
+    round->from = gw_alloc(context, n_workers, sizeof *round->from);
     round->row = gw_alloc(context, n_workers, sizeof *round->row);
     round->row_sizes = gw_alloc(context, n_workers, sizeof *round->row_sizes);
-    if (!round->slices || !round->frames || !round->sizes || !round->row || !round->row_sizes) {
+    if (!round->slices || !round->frames || !round->sizes || !round->from || !round->row || !round->row_sizes) {
         gw_round_destroy(round);
         return GW_ERR_MEMORY;
     }
@@ -45,17 +48,18 @@ void gw_round_destroy(struct gw_round *round)
         return;
     gw_free(round->context, round->row_sizes);
     gw_free(round->context, round->row);
+    gw_free(round->context, round->from);
     gw_free(round->context, round->sizes);
     gw_free(round->context, round->frames);
     gw_free(round->context, round->slices);
     gw_free(round->context, round);
 }
 
-gw_status gw_slice_check(const struct gw_slice *slice, uint32_t step, uint32_t rank, uint32_t n_workers,
-                         const void *bytes, size_t n_bytes, gw_frame_info *info)
+/* Of a frame whose checksum was not compared. */
+static gw_status check_slice(const struct gw_slice *slice, uint32_t step, uint32_t rank, uint32_t n_workers,
+                             const gw_frame_info *info)
 {
     bool average = n_workers > 0;
-    GW_TRY(gw_frame_parse(bytes, n_bytes, info));
     if (info->tensor_id != slice->tensor || info->begin != slice->begin || info->n_elems != slice->count)
         return gw_fail(GW_ERR_FRAME_MISMATCH,
                        "the frame holds tensor %u, %" PRIu64 " elements from %" PRIu64 ", and not tensor %u, %" PRIu64
@@ -73,6 +77,24 @@ gw_status gw_slice_check(const struct gw_slice *slice, uint32_t step, uint32_t r
     return GW_OK;
 }
 
+gw_status gw_slice_check(const struct gw_slice *slice, uint32_t step, uint32_t rank, uint32_t n_workers,
+                         const void *bytes, size_t n_bytes, gw_frame_info *info)
+{
+    gw_status status = gw_frame_parse_unverified(bytes, n_bytes, info);
+    if (status == GW_OK)
+        status = check_slice(slice, step, rank, n_workers, info);
+    if (status == GW_OK)
+        return GW_OK;
+    gw_frame_info unused;
+    GW_TRY(gw_frame_parse(bytes, n_bytes, &unused)); /* that it was altered is the better answer */
+    return check_slice(slice, step, rank, n_workers, info);
+}
+
+static gw_status push_refused(gw_status status, uint32_t from, const struct gw_slice *slice)
+{
+    return gw_fail(status, "rank %u's push of tensor %u: %s", from, slice->tensor, gw_last_error());
+}
+
 gw_status gw_round_put(struct gw_round *round, uint32_t from, const uint32_t *ranks, uint32_t n_ranks, uint32_t step,
                        const void *bytes, size_t n_bytes)
 {
@@ -84,7 +106,7 @@ gw_status gw_round_put(struct gw_round *round, uint32_t from, const uint32_t *ra
             gw_frame_info info;
             gw_status status = gw_slice_check(slice, step, ranks[i], sum ? n_ranks : 0, at, n_bytes, &info);
             if (status < 0)
-                return gw_fail(status, "rank %u's push of tensor %u: %s", from, slice->tensor, gw_last_error());
+                return push_refused(status, from, slice);
             round->frames[s * round->n_workers + ranks[i]] = at;
             round->sizes[s * round->n_workers + ranks[i]] = info.frame_bytes;
             at += info.frame_bytes;
@@ -93,6 +115,8 @@ gw_status gw_round_put(struct gw_round *round, uint32_t from, const uint32_t *ra
     }
     if (n_bytes > 0)
         return gw_fail(GW_ERR_FRAME_FIELD, "rank %u's push has %zu bytes after its last frame", from, n_bytes);
+    for (uint32_t i = 0; i < n_ranks; i++)
+        round->from[ranks[i]] = from;
     round->n_in += n_ranks;
     return GW_OK;
 }
@@ -131,6 +155,19 @@ size_t gw_round_bound(struct gw_round *round, bool join)
     return bound;
 }
 
+/* Compares the checksums of a slice's frames. */
+static gw_status verify(const struct gw_round *round, size_t slice)
+{
+    for (uint32_t r = 0; r < round->n_workers; r++) {
+        size_t at = slice * round->n_workers + r;
+        gw_frame_info info;
+        gw_status status = round->frames[at] ? gw_frame_parse(round->frames[at], round->sizes[at], &info) : GW_OK;
+        if (status < 0)
+            return push_refused(status, round->from[r], &round->slices[slice]);
+    }
+    return GW_OK;
+}
+
 gw_status gw_round_reduce(struct gw_round *round, bool join, void *dst, size_t dst_capacity, size_t *dst_bytes)
 {
     if (!gw_round_is_full(round))
@@ -143,11 +180,15 @@ gw_status gw_round_reduce(struct gw_round *round, bool join, void *dst, size_t d
     for (size_t s = 0; s < round->n_slices; s++) {
         uint32_t n = fill_row(round, s);
         if (!join || round->slices[s].summed) {
-            GW_TRY(gw_reduce(round->context, round->row, round->row_sizes, n, &options, (char *)dst + used, dst_capacity - used,
-                             &bytes));
+            gw_status status = gw_reduce(round->context, round->row, round->row_sizes, n, &options, (char *)dst + used,
+                                         dst_capacity - used, &bytes);
+            if (status == GW_ERR_FRAME_CHECKSUM)
+                GW_TRY(verify(round, s)); /* says whose it is */
+            GW_TRY(status);
             used += bytes;
             continue;
         }
+        GW_TRY(verify(round, s));
         for (uint32_t i = 0; i < n; i++) {
             memcpy((char *)dst + used, round->row[i], round->row_sizes[i]);
             used += round->row_sizes[i];

@@ -18,7 +18,8 @@ void gw_round_destroy(struct gw_round *round);
 
 /* Takes what `from` sent of n_ranks workers, itself or those of its machine, ascending: for every slice, in order, a frame of each
  * of them or, where there are several and the slice is summed, one average of them; back to back, and nothing after that.
- * The bytes are borrowed until gw_round_reset. Each frame is checked: whole, of this worker, step and slice.
+ * The bytes are borrowed until gw_round_reset. Each frame is checked: whole, of this worker, step and slice. Its checksum is left to
+ * gw_round_reduce, which reads all of it anyway.
  * Errors: the GW_ERR_FRAME_* family; the sentence names `from`. */
 gw_status gw_round_put(struct gw_round *round, uint32_t from, const uint32_t *ranks, uint32_t n_ranks, uint32_t step,
                        const void *bytes, size_t n_bytes);
@@ -31,14 +32,14 @@ size_t gw_round_bound(struct gw_round *round, bool join);
 
 /* Averages every slice, workers in rank order; the frames stand back to back in the order of the slices. join: where a slice is not
  * summed, its frames as they came, so that the result is what gw_round_put takes of all these workers.
- * Errors: GW_ERR_ORDER (a worker's frames are missing), and those of gw_reduce. */
+ * Errors: GW_ERR_ORDER (a worker's frames are missing), and those of gw_reduce. The sentence names who sent a frame that was altered. */
 gw_status gw_round_reduce(struct gw_round *round, bool join, void *dst, size_t dst_capacity, size_t *dst_bytes);
 
 /* Forgets all frames. */
 void gw_round_reset(struct gw_round *round);
 
 /* Checks that the frame at the start of `bytes` is whole and of this slice and step: a push of worker `rank`, or, where n_workers
- * is above 0, an average of that many. Sets info. Errors: the GW_ERR_FRAME_* family. */
+ * is above 0, an average of that many. Sets info. The checksum is left to whoever reads the frame: gw_decode or gw_reduce. Errors: the GW_ERR_FRAME_* family. */
 gw_status gw_slice_check(const struct gw_slice *slice, uint32_t step, uint32_t rank, uint32_t n_workers,
                          const void *bytes, size_t n_bytes, gw_frame_info *info);
 

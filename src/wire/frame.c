@@ -76,6 +76,7 @@ static void put_header(void *dst, struct gw_frame *frame)
     gw_put64(h + 40, frame->payload_bytes);
     frame->n_scalers = gw_frame_n_scalers(frame->codec, frame->bucket, frame->count);
     frame->frame_bytes = gw_frame_head_bytes(frame->n_scalers) + frame->payload_bytes;
+    frame->sealed = true;
 }
 
 void gw_frame_seal(void *dst, struct gw_frame *frame)

@@ -38,6 +38,7 @@ struct gw_frame {
     size_t payload_bytes;
     size_t frame_bytes;
     bool unverified; /* the checksum was not compared yet: whoever reads the payload does it on the way */
+    bool sealed;     /* header and checksum were written */
 };
 
 /* How many scalers stand between header and payload, a function of other fields. */

@@ -6,6 +6,8 @@
 
 #include "wire/hash.h"
 
+_Static_assert(sizeof(XXH3_state_t) <= sizeof(struct gw_hash_state), "a state must fit");
+
 static uint64_t whole(const void *bytes, size_t n_bytes, uint64_t seed)
 {
     return XXH3_64bits_withSeed(bytes, n_bytes, seed);

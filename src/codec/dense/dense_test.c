@@ -321,6 +321,48 @@ static void what_a_float_frame_must_not_be(void **state)
     }
 }
 
+/* One byte of a frame is altered on its way: whoever reads it refuses. */
+static void altered_frames_are_refused(void **state)
+{
+    (void)state;
+    static const uint64_t lengths[] = {1, 300, 512, 1500};
+    for (int codec = 0; codec < 3; codec++)
+        for (size_t l = 0; l < 4; l++) {
+            uint64_t n = lengths[l];
+            gw_encoder *encoder = encoder_of(NULL, names[codec], n);
+            float *g = room_for(n, sizeof *g), *out = room_for(n, sizeof *out);
+            struct whole_frame pushes[3];
+            const void *frames[3];
+            size_t sizes[3], size;
+            numbers_fill_bell(l, g, n);
+            for (uint32_t r = 0; r < 3; r++) {
+                pushes[r] = encode_whole(encoder, g, n, NULL, (gw_draw){.rank = r});
+                frames[r] = pushes[r].bytes;
+                sizes[r] = pushes[r].size;
+            }
+            size_t bound = gw_reduce_bound(frames, sizes, 3);
+            uint8_t *average = room_for(bound, 1);
+            for (uint32_t r = 0; r < 3; r++)
+                for (size_t at = 0; at < sizes[r]; at += at < 80 ? 1 : 37) {
+                    pushes[r].bytes[at] ^= (uint8_t)(1u << at % 8);
+                    gw_status decoded = gw_decode(NULL, frames[r], sizes[r], out, n);
+                    gw_status reduced = gw_reduce(NULL, frames, sizes, 3, NULL, average, bound, &size);
+                    CHECK(decoded <= GW_ERR_FRAME_CUT && decoded >= GW_ERR_FRAME_FIELD && reduced <= GW_ERR_FRAME_CUT &&
+                              reduced >= GW_ERR_FRAME_FIELD && (at < 48 || (decoded == GW_ERR_FRAME_CHECKSUM && reduced == decoded)),
+                          "%s, %llu elements: byte %zu of rank %u's frame gives %d and %d", names[codec], (unsigned long long)n, at, r,
+                          decoded, reduced);
+                    pushes[r].bytes[at] ^= (uint8_t)(1u << at % 8);
+                }
+            assert_int_equal(gw_reduce(NULL, frames, sizes, 3, NULL, average, bound, &size), GW_OK);
+            for (uint32_t r = 0; r < 3; r++)
+                free(pushes[r].bytes);
+            free(average);
+            free(out);
+            free(g);
+            gw_encoder_destroy(encoder);
+        }
+}
+
 int main(void)
 {
     make_values();
@@ -330,6 +372,7 @@ int main(void)
         cmocka_unit_test(all_patterns_are_decoded),
         cmocka_unit_test(slices_are_parts_of_the_whole),
         cmocka_unit_test(averages_are_added_in_rank_order),
+        cmocka_unit_test(altered_frames_are_refused),
         cmocka_unit_test(nonzeros_are_counted_whatever_the_hosts_float_modes),
         cmocka_unit_test(gradients_that_are_not_finite_are_refused),
         cmocka_unit_test(what_a_float_frame_must_not_be),
