@@ -73,6 +73,12 @@ static bool put_shared(struct gw_tcp_endpoint *me, uint32_t rank, zmq_msg_t *fra
     return sent;
 }
 
+static bool count_sent(struct gw_tcp_endpoint *me, uint32_t rank, bool sent)
+{
+    me->peers[rank].n_sent += sent;
+    return sent;
+}
+
 /* What stands in the way of sending to a peer, as a status with its sentence. Under the lock. */
 static gw_status why_not(const struct gw_tcp_endpoint *me, uint32_t rank)
 {
@@ -152,7 +158,7 @@ static gw_status tcp_send(void *self, uint32_t to, void *bytes, size_t n_bytes, 
     pthread_mutex_lock(&me->lock);
     if (atomic_load(&me->closed)) /* its BYE has been sent by now */
         status = closed_here(me);
-    else if (!is_there(me, to) || !put_frame(me, to, &frame))
+    else if (!is_there(me, to) || !count_sent(me, to, put_frame(me, to, &frame)))
         status = why_not(me, to);
     pthread_mutex_unlock(&me->lock);
     zmq_msg_close(&frame);
@@ -173,7 +179,7 @@ static gw_status tcp_send_all(void *self, void *bytes, size_t n_bytes, uint32_t 
     if (atomic_load(&me->closed))
         status = closed_here(me);
     for (uint32_t r = 0; r < group->size && status != GW_ERR_CLOSED; r++)
-        if (r != group->rank && !(is_there(me, r) && put_shared(me, r, &frame)))
+        if (r != group->rank && !(is_there(me, r) && count_sent(me, r, put_shared(me, r, &frame))))
             status = why_not(me, r);
     pthread_mutex_unlock(&me->lock);
     zmq_msg_close(&frame);
@@ -182,39 +188,66 @@ static gw_status tcp_send_all(void *self, void *bytes, size_t n_bytes, uint32_t 
 
 /* ---- notices --------------------------------------------------------------------------------------- */
 
-static gw_status notice_init(struct gw_tcp_endpoint *me, struct gw_tcp_notice *notice, size_t n_bytes)
+static gw_status fail_init(struct gw_tcp_endpoint *me)
 {
+    struct gw_tcp_notice *notice = &me->fail;
     atomic_fetch_add(&me->n_outstanding, 1);
-    notice->ready = zmq_msg_init_data(&notice->frame, notice->bytes, n_bytes, notice_left, me) == 0;
+    notice->ready = zmq_msg_init_data(&notice->frame, notice->bytes, sizeof notice->bytes, notice_left, me) == 0;
     if (notice->ready)
         return GW_OK;
     atomic_fetch_sub(&me->n_outstanding, 1);
     return gw_fail(GW_ERR_MEMORY, "no memory for a notice of the tcp link");
 }
 
-/* Says it to everybody who is there, or to nobody where there is no connection; once. Under the lock. */
-static void notice_send(struct gw_tcp_endpoint *me, struct gw_tcp_notice *notice, enum gw_tcp_type type)
+static void fail_drop(struct gw_tcp_endpoint *me)
 {
-    if (!notice->ready)
+    if (me->fail.ready)
+        zmq_msg_close(&me->fail.frame);
+    me->fail.ready = false;
+}
+
+/* Whether a peer is to hear a notice. Under the lock. */
+static bool hears(const struct gw_tcp_endpoint *me, uint32_t rank)
+{
+    const struct gw_tcp_peer *peer = &me->peers[rank];
+    return rank != me->group->rank && peer->attempt && atomic_load(&peer->state) <= GW_TCP_FAILED;
+}
+
+/* Says to everybody who is there that this member failed; once. Under the lock. */
+static void say_fail(struct gw_tcp_endpoint *me, const char *why)
+{
+    const struct gw_tcp_envelope envelope = {.tag = me->tag, .from = me->group->rank, .type = GW_TCP_FAIL};
+    if (!me->fail.ready || atomic_load(&me->closed))
         return;
-    const struct gw_tcp_envelope envelope = {.tag = me->tag, .from = me->group->rank, .type = (uint8_t)type};
-    gw_tcp_envelope_write(notice->bytes, &envelope);
+    gw_tcp_envelope_write(me->fail.bytes, &envelope);
+    snprintf((char *)me->fail.bytes + GW_MESSAGE_ENVELOPE, GW_TCP_TEXT_BYTES, "%s", why);
     for (uint32_t r = 0; r < me->group->size; r++)
-        if (r != me->group->rank && me->peers[r].attempt && atomic_load(&me->peers[r].state) <= GW_TCP_FAILED)
-            put_shared(me, r, &notice->frame);
-    notice->ready = false;
-    zmq_msg_close(&notice->frame);
+        if (hears(me, r))
+            put_shared(me, r, &me->fail.frame);
+    fail_drop(me);
+}
+
+/* Says to everybody who is there that this member leaves, and how much of what they sent it has received. Under the lock. */
+static void say_bye(struct gw_tcp_endpoint *me)
+{
+    const struct gw_tcp_envelope envelope = {.tag = me->tag, .from = me->group->rank, .type = GW_TCP_BYE};
+    for (uint32_t r = 0; r < me->group->size; r++) {
+        zmq_msg_t frame;
+        if (!hears(me, r) || zmq_msg_init_size(&frame, GW_MESSAGE_ENVELOPE + GW_TCP_BYE_BYTES) != 0)
+            continue;
+        uint8_t *bytes = zmq_msg_data(&frame);
+        gw_tcp_envelope_write(bytes, &envelope);
+        gw_put64(bytes + GW_MESSAGE_ENVELOPE, atomic_load(&me->peers[r].n_taken));
+        put_frame(me, r, &frame);
+        zmq_msg_close(&frame);
+    }
 }
 
 static void tcp_fail(void *self, gw_status status, const char *why)
 {
     struct gw_tcp_endpoint *me = self;
     pthread_mutex_lock(&me->lock);
-    if (me->fail.ready && !atomic_load(&me->closed)) {
-        snprintf((char *)me->fail.bytes + GW_MESSAGE_ENVELOPE, GW_TCP_TEXT_BYTES, "%s",
-                 why && why[0] ? why : gw_status_text(status));
-        notice_send(me, &me->fail, GW_TCP_FAIL);
-    }
+    say_fail(me, why && why[0] ? why : gw_status_text(status));
     pthread_mutex_unlock(&me->lock);
 }
 
@@ -222,8 +255,8 @@ static void tcp_close(void *self)
 {
     struct gw_tcp_endpoint *me = self;
     pthread_mutex_lock(&me->lock);
-    atomic_store(&me->closed, true);
-    notice_send(me, &me->bye, GW_TCP_BYE);
+    if (!atomic_exchange(&me->closed, true))
+        say_bye(me);
     pthread_mutex_unlock(&me->lock);
     wake(me);
 }
@@ -274,14 +307,14 @@ gw_status gw_tcp_dial(struct gw_tcp_endpoint *me, uint32_t rank)
     return sent ? GW_OK : why_not(me, rank);
 }
 
-void gw_tcp_peer_gone(struct gw_tcp_endpoint *me, uint32_t rank, enum gw_tcp_peer_state state, const char *sentence)
+/* sentence NULL: it left in good order. Under the lock. */
+static void peer_gone(struct gw_tcp_endpoint *me, uint32_t rank, enum gw_tcp_peer_state state, const char *sentence)
 {
     struct gw_tcp_peer *peer = &me->peers[rank];
-    pthread_mutex_lock(&me->lock);
     int before = atomic_load(&peer->state);
     if (before <= GW_TCP_PRESENT) {
         atomic_store(&peer->state, state);
-        if (state != GW_TCP_LEFT && me->failed_peer == GW_TCP_NOBODY) {
+        if (sentence && me->failed_peer == GW_TCP_NOBODY) {
             me->failed_peer = rank;
             snprintf(me->why, sizeof me->why, "%s", sentence);
         }
@@ -289,6 +322,26 @@ void gw_tcp_peer_gone(struct gw_tcp_endpoint *me, uint32_t rank, enum gw_tcp_pee
     /* LINGER is 0: what was to go there is dropped. */
     if (before <= GW_TCP_FAILED && state != GW_TCP_FAILED)
         zmq_disconnect(me->out, peer->endpoint);
+}
+
+void gw_tcp_peer_gone(struct gw_tcp_endpoint *me, uint32_t rank, enum gw_tcp_peer_state state, const char *sentence)
+{
+    pthread_mutex_lock(&me->lock);
+    peer_gone(me, rank, state, state == GW_TCP_LEFT ? NULL : sentence);
+    pthread_mutex_unlock(&me->lock);
+}
+
+void gw_tcp_peer_left(struct gw_tcp_endpoint *me, uint32_t rank, uint64_t n_received)
+{
+    char sentence[GW_TCP_TEXT_BYTES];
+    pthread_mutex_lock(&me->lock);
+    const struct gw_tcp_peer *peer = &me->peers[rank];
+    bool lost = atomic_load(&peer->state) <= GW_TCP_PRESENT && n_received < peer->n_sent && !atomic_load(&me->closed);
+    snprintf(sentence, sizeof sentence, "rank %u (%s) left the link before it had received all that rank %u sent it",
+             rank, gw_tcp_place(peer->endpoint), me->group->rank);
+    peer_gone(me, rank, GW_TCP_LEFT, lost ? sentence : NULL);
+    if (lost) /* others may wait for it, or for this rank, without having sent it anything */
+        say_fail(me, sentence);
     pthread_mutex_unlock(&me->lock);
 }
 
@@ -346,8 +399,7 @@ gw_status gw_tcp_endpoint_open(struct gw_tcp_group *group, uint32_t nth, const s
     me->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (me->wake < 0)
         return gw_fail(GW_ERR_SYSTEM, "no eventfd for the tcp link: %s", strerror(errno));
-    GW_TRY(notice_init(me, &me->bye, GW_MESSAGE_ENVELOPE));
-    GW_TRY(notice_init(me, &me->fail, sizeof me->fail.bytes));
+    GW_TRY(fail_init(me));
     return open_sockets(me, address, endpoint);
 }
 
@@ -372,10 +424,7 @@ void gw_tcp_endpoint_shut(struct gw_tcp_endpoint *me)
     if (me->in_events && me->out_events)
         gw_tcp_discard(me); /* who has left need not hear that we leave */
     tcp_close(me);
-    if (me->fail.ready) {
-        me->fail.ready = false;
-        zmq_msg_close(&me->fail.frame);
-    }
+    fail_drop(me);
     while (atomic_load(&me->n_outstanding) > 0 && gw_clock_seconds() < end && me->in_events && me->out_events) {
         /* Nothing comes to `out`, but what is dropped is freed only when ZeroMQ gets to work on it. */
         zmq_pollitem_t items[] = {{me->in, 0, ZMQ_POLLIN, 0},
@@ -401,10 +450,7 @@ void gw_tcp_endpoint_free(struct gw_tcp_endpoint *me)
 {
     if (!me)
         return;
-    if (me->bye.ready)
-        zmq_msg_close(&me->bye.frame);
-    if (me->fail.ready)
-        zmq_msg_close(&me->fail.frame);
+    fail_drop(me);
     if (me->wake >= 0)
         close(me->wake);
     pthread_mutex_destroy(&me->lock);

@@ -27,12 +27,14 @@ struct gw_tcp_peer {
     atomic_int state;                     /* enum gw_tcp_peer_state; changed under the lock */
     uint8_t attempt;                      /* how often `out` has connected to it, part of its routing id */
     bool reached;                         /* `out` has a connection to it that it accepted */
+    uint64_t n_sent;                      /* messages of the user's that went to it; under the lock */
+    atomic_uint_least64_t n_taken;        /* messages of its that the user has received */
     int in_fd;                            /* of the connection on which its messages come; -1: none yet */
     double lost_at;                       /* when a connection that broke is final, unless BYE comes first; 0: none broke */
     double redial_at;                     /* when to try again what could not be connected; 0: nothing */
 };
 
-/* A message of the endpoint's own that is the same for all peers, made beforehand so that sending it takes no memory. */
+/* What the endpoint says where it fails: made beforehand, so that saying it takes no memory. */
 struct gw_tcp_notice {
     zmq_msg_t frame;
     bool ready;
@@ -55,7 +57,7 @@ struct gw_tcp_endpoint {
     /* Under the lock. */
     pthread_mutex_t lock;
     void *out;
-    struct gw_tcp_notice bye, fail;
+    struct gw_tcp_notice fail;
     struct gw_message_queue own; /* messages to oneself */
     uint32_t failed_peer;        /* the first that failed or was lost, or GW_TCP_NOBODY */
     char why[GW_TCP_TEXT_BYTES]; /* the sentence about it */
@@ -85,6 +87,9 @@ gw_status gw_tcp_dial(struct gw_tcp_endpoint *me, uint32_t rank);
 
 /* A peer is gone: nothing more is sent to it. The first that did not just leave is what recv reports, by the sentence. */
 void gw_tcp_peer_gone(struct gw_tcp_endpoint *me, uint32_t rank, enum gw_tcp_peer_state state, const char *sentence);
+
+/* A peer said BYE, and how many messages of this rank's it has received: where some are lost, that is a failure for all. */
+void gw_tcp_peer_left(struct gw_tcp_endpoint *me, uint32_t rank, uint64_t n_received);
 
 /* inbox.c: link's recv, and one round of it for shutting: takes and throws away what has come, and learns who is gone. */
 gw_status gw_tcp_recv(void *self, uint32_t timeout_ms, gw_message *message);

@@ -67,7 +67,9 @@ static void take_notice(struct gw_tcp_endpoint *me, const struct gw_tcp_envelope
         take_hello(me, from, body, n_bytes);
         return;
     case GW_TCP_BYE:
-        gw_tcp_peer_gone(me, from, GW_TCP_LEFT, "");
+        if (n_bytes != GW_TCP_BYE_BYTES)
+            break;
+        gw_tcp_peer_left(me, from, gw_get64(body));
         return;
     case GW_TCP_FAIL:
         gw_tcp_text_read(body, n_bytes, text);
@@ -265,11 +267,15 @@ gw_status gw_tcp_recv(void *self, uint32_t timeout_ms, gw_message *message)
         bool got;
         if (atomic_load(&me->closed))
             return gw_fail(GW_ERR_CLOSED, "rank %u received on a link that it has closed", me->group->rank);
-        if (gw_message_queue_take(&me->early, message) || take_own(me, message))
+        if (take_own(me, message))
             return GW_OK;
-        GW_TRY(take(me, message, &got));
-        if (got)
+        got = gw_message_queue_take(&me->early, message);
+        if (!got)
+            GW_TRY(take(me, message, &got));
+        if (got) {
+            atomic_fetch_add(&me->peers[message->from].n_taken, 1);
             return GW_OK;
+        }
         read_events(me, false);
         run_timers(me);
         GW_TRY(failure(me));

@@ -2,6 +2,7 @@
 #include "link/tcp/endpoint.h"
 #include "link/tcp/test_world.h"
 
+#include <gradwire/exchange.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -30,7 +31,7 @@ static void be_the_third(const char *place, enum death death, uint32_t timeout_m
     link.ops->recv(link.self, LINK_LONG_MS, &message); /* the parent's word, at which it would be time to die */
     if (death == KILLED_AFTER_SENDING) {
         struct gw_tcp_endpoint *me = link.self;
-        while (atomic_load(&me->n_outstanding) > 2) /* all but the two notices made beforehand is in the kernel's hands */
+        while (atomic_load(&me->n_outstanding) > 1) /* all but the notice made beforehand is in the kernel's hands */
             link_test_pause(1);
         raise(SIGKILL);
     }
@@ -136,6 +137,62 @@ static void in_good_order(void **state)
     die(IN_GOOD_ORDER, LINK_LONG_MS);
 }
 
+/* A member that leaves under what others want of it: who sent it what it has not received hears so at once, and tells the others. */
+static void left_with_messages_unread(void **state)
+{
+    (void)state;
+    struct world_member members[3];
+    gw_context *context = link_test_context();
+    world_meet(context, 3, 1, members, NULL);
+    world_expect_all(members, 3, GW_OK, NULL);
+    gw_link *links[3] = {&members[0].links[0], &members[1].links[0], &members[2].links[0]};
+    link_test_send(context, links[0], 2, 8, 1, 1);
+    link_test_expect(links[2], 0, 8, 1, 1);
+    link_test_send(context, links[1], 2, 8, 1, 1); /* not received */
+    link_test_send(context, links[2], 0, 8, 3, 3);
+    links[2]->ops->destroy(links[2]->self);
+    link_test_expect(links[0], 2, 8, 3, 3);
+    gw_message message;
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(links[1 - i]->ops->recv(links[1 - i]->self, LINK_LONG_MS, &message), GW_ERR_PEER);
+        assert_non_null(strstr(gw_last_error(), "rank 2 (127.0.0.1:"));
+        assert_non_null(strstr(gw_last_error(), "left the link before it had received all that rank 1 sent it"));
+    }
+    for (uint32_t r = 0; r < 2; r++)
+        links[r]->ops->destroy(links[r]->self);
+    link_test_end(context, NULL, 0);
+}
+
+/* The same under an exchange: a step that one member does not take part in. */
+static void left_under_a_step(void **state)
+{
+    (void)state;
+    struct world_member members[2];
+    gw_context *context = link_test_context();
+    world_meet(context, 2, 1, members, NULL);
+    world_expect_all(members, 2, GW_OK, NULL);
+    gw_link *first = &members[0].links[0], *second = &members[1].links[0];
+    float gradients[2][1000] = {{0}};
+    const gw_tensor tensors[2] = {{.name = "a", .id = 0, .n_elems = 1000}, {.name = "b", .id = 1, .n_elems = 1000}};
+    gw_codec *codec;
+    assert_int_equal(gw_codec_parse(context, "none", &codec), GW_OK);
+    const gw_exchange_options options = {.struct_bytes = sizeof options, .link = *first, .codec = codec, .tensors = tensors,
+                                         .n_tensors = 2, .timeout_ms = LINK_LONG_MS};
+    gw_exchange *exchange;
+    assert_int_equal(gw_exchange_create(context, &options, &exchange), GW_OK);
+    assert_int_equal(gw_exchange_begin(exchange, 0), GW_OK);
+    for (uint32_t t = 0; t < 2; t++)
+        assert_int_equal(gw_exchange_submit(exchange, t, gradients[t]), GW_OK);
+    second->ops->destroy(second->self);
+    assert_int_equal(gw_exchange_wait(exchange, NULL), GW_ERR_PEER);
+    assert_non_null(strstr(gw_last_error(), "rank 1"));
+    assert_non_null(strstr(gw_last_error(), "left the link"));
+    gw_exchange_destroy(exchange);
+    gw_codec_destroy(codec);
+    first->ops->destroy(first->self);
+    link_test_end(context, NULL, 0);
+}
+
 int main(void)
 {
     static const struct link_factory factory = {.name = "tcp", .news_travel = true};
@@ -145,6 +202,8 @@ int main(void)
         cmocka_unit_test(killed_after_sending),
         cmocka_unit_test(stopped),
         cmocka_unit_test(in_good_order),
+        cmocka_unit_test(left_with_messages_unread),
+        cmocka_unit_test(left_under_a_step),
     };
     return cmocka_run_group_tests_name("tcp death", tests, NULL, NULL);
 }

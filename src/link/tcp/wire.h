@@ -1,4 +1,4 @@
-/* Bytes of the meeting: what members say to rank 0 at the rendezvous and what it answers, and the two messages between members that
+/* Bytes of the meeting: what members say to rank 0 at the rendezvous and what it answers, and the messages between members that
  * have fields. Pure functions on bytes; everything that came from outside goes through a decoder here.
  *
  * All begin with a magic number of 4 bytes, the version in 2 and flags in 2 (bit 0: keyed). Little-endian.
@@ -8,6 +8,7 @@
  *     TABLE   session u64, size u32, n_links u32, size contacts    rank 0 to everybody: the meeting is over
  *     REFUSE  status u32 (its absolute value), text                rank 0 to everybody: the meeting failed; or to one: it is no member
  *     HELLO   session u64, link u32                                member to member, on each link (after an envelope)
+ *     BYE     n_received u64: of the receiver's messages           member to member (after an envelope; no magic, no version)
  *     FAIL    text, padded with zeros                              member to member (after an envelope; no magic, no version)
  *
  * A contact is how to reach a member: its public key (40 characters of Z85) where the job is keyed, then for each link the address at
@@ -20,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GW_TCP_VERSION 1
+#define GW_TCP_VERSION 2
 #define GW_TCP_MAX_LINKS 64u
 #define GW_TCP_KEY_CHARS 40         /* of a public key in Z85 */
 #define GW_TCP_ENDPOINT_BYTES 72    /* room for "tcp://[address%interface]:port" and its end */
@@ -29,6 +30,7 @@
 #define GW_TCP_JOIN_HEAD (GW_TCP_HEAD_BYTES + 12)
 #define GW_TCP_TABLE_HEAD (GW_TCP_HEAD_BYTES + 16)
 #define GW_TCP_HELLO_BYTES (GW_TCP_HEAD_BYTES + 12)
+#define GW_TCP_BYE_BYTES 8
 #define GW_TCP_TEXT_MESSAGE_BYTES (GW_TCP_HEAD_BYTES + 4 + GW_TCP_TEXT_BYTES) /* the longest WAIT or REFUSE */
 
 enum gw_tcp_kind { GW_TCP_STRANGE, GW_TCP_JOIN, GW_TCP_WAIT, GW_TCP_TABLE, GW_TCP_REFUSE };
