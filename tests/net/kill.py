@@ -4,7 +4,8 @@ with an error that names it, and leave no process and no temporary file.
 
     tests/net/kill.py TOOL [--times 6] [--seed S] [--workers 4]
 
-Times are from before the workers have met to well into the training. Prints a line for each, and what went wrong."""
+Times are from before the workers have met to well into the training. The first two are rank 0, killed and stopped while the others wait
+with it for one that never comes: it is rank 0 that must be named. Prints a line for each, and what went wrong."""
 import argparse
 import os
 import random
@@ -22,16 +23,19 @@ MOST_SECONDS = 2 * TIMEOUT + 8
 RUN = ["--net", "mlp:784-64-10", "--data", "digits", "--steps", "1000000", "--timeout", str(TIMEOUT), "--codec", "ternary"]
 
 
-def attempt(args, chance, folder):
-    """The sentence of what went wrong, or None."""
+def attempt(args, chance, folder, nth):
+    """The sentences of what went wrong."""
     how = chance.choice([signal.SIGKILL, signal.SIGSTOP])
     victim, after = chance.randrange(args.workers), chance.choice([chance.uniform(0, 0.5), chance.uniform(0.5, 4)])
-    print(f"rank {victim}, {how.name} after {after:.2f} s", end="", flush=True)
+    started = args.workers
+    if nth < 2:
+        how, victim, after, started = [signal.SIGKILL, signal.SIGSTOP][nth], 0, chance.uniform(0.3, 1), args.workers - 1
+    print(f"rank {victim}{' while members meet' if nth < 2 else ''}, {how.name} after {after:.2f} s", end="", flush=True)
     environment = {**os.environ, "WORLD_SIZE": str(args.workers), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(args.port)}
     args.port += 1
     workers = [subprocess.Popen([args.tool, "train", "--link", "tcp", *RUN, *(["--out", folder] if rank == 0 else [])],
                                 env={**environment, "RANK": str(rank)}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-               for rank in range(args.workers)]
+               for rank in range(started)]
     time.sleep(after)
     workers[victim].send_signal(how)
     struck = time.monotonic()
@@ -76,7 +80,7 @@ def main():
     for i in range(args.times):
         with tempfile.TemporaryDirectory(prefix="gradwire-kill-") as folder:
             print(f"{i + 1}/{args.times}: ", end="")
-            for sentence in attempt(args, chance, folder):
+            for sentence in attempt(args, chance, folder, i):
                 failed += 1
                 print(f"    WRONG: {sentence}", flush=True)
     print(f"{args.times} workers struck down, {failed} things wrong")
