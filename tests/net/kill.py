@@ -20,20 +20,21 @@ TIMEOUT = 3  # seconds a worker may be silent
 # Meeting and links may take the deadline one after the other; where a member is waited for through another, twice (exchange.h).
 # The rest is for starting on a busy machine.
 MOST_SECONDS = 2 * TIMEOUT + 8
-RUN = ["--net", "mlp:784-64-10", "--data", "digits", "--steps", "1000000", "--timeout", str(TIMEOUT), "--codec", "ternary"]
+RUN = ["--net", "mlp:784-64-10", "--data", "digits", "--steps", "1000000", "--codec", "ternary"]
 
 
 def attempt(args, chance, folder, nth):
     """The sentences of what went wrong."""
     how = chance.choice([signal.SIGKILL, signal.SIGSTOP])
     victim, after = chance.randrange(args.workers), chance.choice([chance.uniform(0, 0.5), chance.uniform(0.5, 4)])
-    started = args.workers
+    started, timeout = args.workers, TIMEOUT
     if nth < 2:
-        how, victim, after, started = [signal.SIGKILL, signal.SIGSTOP][nth], 0, chance.uniform(0.3, 1), args.workers - 1
+        timeout = 3 * TIMEOUT  # half of it is left when rank 0 falls silent
+        how, victim, after, started = [signal.SIGKILL, signal.SIGSTOP][nth], 0, chance.uniform(2, 3), args.workers - 1
     print(f"rank {victim}{' while members meet' if nth < 2 else ''}, {how.name} after {after:.2f} s", end="", flush=True)
     environment = {**os.environ, "WORLD_SIZE": str(args.workers), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(args.port)}
     args.port += 1
-    workers = [subprocess.Popen([args.tool, "train", "--link", "tcp", *RUN, *(["--out", folder] if rank == 0 else [])],
+    workers = [subprocess.Popen([args.tool, "train", "--link", "tcp", *RUN, "--timeout", str(timeout), *(["--out", folder] if rank == 0 else [])],
                                 env={**environment, "RANK": str(rank)}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
                for rank in range(started)]
     time.sleep(after)
