@@ -2,18 +2,21 @@
 """Training on MNIST over four hosts with shaped links: seconds a step of every codec, where they go, and seconds to 97 %.
 
     sudo bench/train_net.py --data DIR [--tool build/release/gradwire] [--rates 10gbit,1gbit,100mbit] [--nets lenet,mlp]
-                            [--codecs SPEC SPEC ...] [-o table.txt]
+                            [--codecs SPEC SPEC ...] [--goals FILE] [--only-goals] [-o table.txt]
 
 Four network namespaces on a bridge, a worker in each; tbf limits what each sends and receives. How many steps a codec needs to
 97 % test accuracy is a property of the codec and not of the network (the parameters are the same, bit for bit): it is found once, on
-threads of this machine, at the end of each epoch. Seconds a step are then measured over each network, and multiplied.
+threads of this machine, at the end of each epoch. Seconds a step are then measured over each network, and multiplied. --goals FILE
+keeps what was found, since it takes far longer than the rest.
 """
 import argparse
 import json
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import exchange_net
 import net
@@ -23,7 +26,7 @@ HOSTS, GOAL = 4, 0.97
 CODECS = ["none", "bf16", "ternary", "ternary:pull=packed,entropy=off", "gspar:density=0.01", "topk:ratio=0.01"]
 NETS = {  # batch, most epochs, the same rate for all codecs
     "lenet": (["--net", "lenet", "--batch", "64", "--lr", "0.01"], 3),
-    "mlp": (["--net", "mlp:784-4096-4096-10", "--batch", "128", "--lr", "0.02"], 3),
+    "mlp": (["--net", "mlp:784-4096-4096-10", "--batch", "512", "--lr", "0.05"], 5),
 }
 # Steps measured over each network: enough for a steady mean, few enough for 100 Mbit/s.
 STEPS = {"lenet": {"10gbit": 200, "1gbit": 200, "100mbit": 100}, "mlp": {"10gbit": 16, "1gbit": 10, "100mbit": 5}}
@@ -37,16 +40,47 @@ def train(command):
     return json.loads(done.stdout)
 
 
-def steps_to_goal(args, options, epochs, codec):
-    """Steps until the test accuracy is 97 % at an epoch's end; None where it never is."""
-    with tempfile.TemporaryDirectory() as out:
-        train([args.tool, "train", *options, "--data", args.data, "--workers", HOSTS, "--codec", codec, "--epochs", epochs, "--schedule",
-               "const", "--plan", args.plan, "--out", out, "--overwrite", "--json", "--timeout", 600])
-        for line in (pathlib.Path(out) / "metrics.jsonl").read_text().splitlines():
-            step = json.loads(line)
-            if step.get("test_accuracy", 0) >= GOAL:
-                return step["step"] + 1
+def goal_in(metrics):
+    """Steps until the test accuracy was 97 %, as far as the run has come; None where it was not yet."""
+    if not metrics.exists():
+        return None
+    for line in metrics.read_text().splitlines(keepends=True):
+        if line.endswith("\n") and json.loads(line).get("test_accuracy", 0) >= GOAL:
+            return json.loads(line)["step"] + 1
     return None
+
+
+def steps_to_goal(args, options, epochs, codec):
+    """Steps until the test accuracy is 97 % at an epoch's end, where the run is stopped; None where it never is."""
+    with tempfile.TemporaryDirectory() as out:
+        words = [args.tool, "train", *options, "--data", args.data, "--workers", HOSTS, "--codec", codec, "--epochs", epochs, "--schedule",
+                 "const", "--plan", args.plan, "--out", out, "--overwrite", "--timeout", 600]
+        run = subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        metrics = pathlib.Path(out) / "metrics.jsonl"
+        while run.poll() is None and not goal_in(metrics):
+            time.sleep(1)
+        goal = goal_in(metrics)
+        if goal and run.poll() is None:
+            run.send_signal(signal.SIGINT)
+        said = run.communicate()[1]
+        if run.returncode and not goal:
+            exchange_net.note(said)
+            raise SystemExit("gradwire train failed")
+    return goal
+
+
+def goals(args, name):
+    """{codec: steps to 97 %, or None} of a network."""
+    path = pathlib.Path(args.goals)
+    known = json.loads(path.read_text()) if path.exists() else {}
+    options, epochs = NETS[name]
+    found = known.setdefault(f"{name} {' '.join(options)}", {})
+    for codec in args.codecs if not args.no_goals else []:
+        if codec not in found:
+            exchange_net.note(f"{name}: steps to 97 % with {codec}")
+            found[codec] = steps_to_goal(args, options, epochs, codec)
+            path.write_text(json.dumps(known, indent=1) + "\n")
+    return found
 
 
 def main():
@@ -57,21 +91,23 @@ def main():
     parser.add_argument("--rates", default="10gbit,1gbit,100mbit")
     parser.add_argument("--codecs", nargs="+", default=CODECS)
     parser.add_argument("--plan", default="none")
-    parser.add_argument("--no-goal", action="store_true", help="leave out the seconds to 97 %%")
+    parser.add_argument("--goals", default="train_net-goals.json", help="keeps the steps to 97 %%; those that are there are not looked for again")
+    parser.add_argument("--only-goals", action="store_true", help="look for the steps to 97 %% and measure nothing")
+    parser.add_argument("--no-goals", action="store_true", help="do not look for the steps to 97 %%: use those that FILE has")
     parser.add_argument("-o", help="the table goes there too")
     args = parser.parse_args()
-    net.need_root()
     args.tool, args.data = str(pathlib.Path(args.tool).resolve()), str(pathlib.Path(args.data).resolve())
+    if args.only_goals:
+        print(json.dumps({name: goals(args, name) for name in args.nets.split(",")}, indent=1))
+        return 0
+    net.need_root()
     lines = [f"bench/train_net.py {' '.join(sys.argv[1:])}", exchange_net.machine(),
              "Means a step and worker: compute, codec (the pipeline's, beside compute), waiting. x none: speed of a step beside codec none.",
              "97 %: steps until the test accuracy is reached at an epoch's end, times seconds a step."]
     with tempfile.TemporaryDirectory(prefix="gradwire-net-") as folder, net.network(HOSTS):
         for name in args.nets.split(","):
-            options, epochs = NETS[name]
-            goal = {}
-            for codec in args.codecs if not args.no_goal else []:
-                exchange_net.note(f"{name}: steps to 97 % with {codec}")
-                goal[codec] = steps_to_goal(args, options, epochs, codec)
+            options = NETS[name][0]
+            goal = goals(args, name)
             for rate in args.rates.split(","):
                 net.shape(HOSTS, rate)
                 lines += ["", f"{name} ({' '.join(options)}), {HOSTS} hosts at {rate}/s",

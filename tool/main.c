@@ -1,5 +1,6 @@
 /* The gradwire tool: finds the command and runs it. Each command is one file, cmd_NAME.c. */
 #include "tool.h"
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 #include <zstd.h>
@@ -103,8 +104,18 @@ static int unknown_command(const char *name)
     return tool_wrong_use("there is no command '%s'", name);
 }
 
+/* Messages of megabytes come and go every step: memory that is given back to the system for each is cleared again for the next. */
+static void keep_memory(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
+#endif
+}
+
 int main(int argc, char **argv)
 {
+    keep_memory();
     if (argc < 2) {
         return tool_wrong_use("a command is missing");
     }
