@@ -34,6 +34,7 @@ static const command commands[] = {
     {"reduce", gw_cmd_reduce, "workers' frames into one that holds their average"},
     {"inspect", gw_cmd_inspect, "what a frame says of itself"},
     {"launch", gw_cmd_launch, "start the workers of a tcp run, on one machine or several"},
+    {"server", gw_cmd_server, "the parameter server: tensors by key, pushed and pulled by workers"},
     {"keys", gw_cmd_keys, "keys for runs across machines"},
     {"bench", gw_cmd_bench, "speed beside memcpy, wire size beside the entropy"},
 };

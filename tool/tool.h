@@ -27,6 +27,7 @@ int gw_cmd_inspect(int argc, char **argv);
 int gw_cmd_bench(int argc, char **argv);
 int gw_cmd_launch(int argc, char **argv);
 int gw_cmd_keys(int argc, char **argv);
+int gw_cmd_server(int argc, char **argv);
 
 /* `gradwire bench codec` and `exchange`, in bench_codec.c and bench_exchange.c. */
 int tool_bench_codec(int argc, char **argv);

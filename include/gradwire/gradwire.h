@@ -4,6 +4,7 @@
  *   codec.h      tensor -> frame -> tensor, and adding frames up
  *   link.h       messages between members
  *   exchange.h   the average of all members' gradients, beside backward
+ *   pserver.h    the parameter server: init, push and pull by key
  *
  * The headers are C17 and C++-safe. Statuses and their texts: status.h. */
 #ifndef GRADWIRE_GRADWIRE_H
@@ -13,6 +14,7 @@
 #include <gradwire/context.h>
 #include <gradwire/exchange.h>
 #include <gradwire/link.h>
+#include <gradwire/pserver.h>
 #include <gradwire/status.h>
 
 #endif

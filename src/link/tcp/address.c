@@ -67,7 +67,7 @@ static bool copy_host(const char *from, size_t length, char host[HOST_BYTES])
     return true;
 }
 
-gw_status gw_tcp_address_parse(const char *text, struct gw_tcp_address *address)
+gw_status gw_tcp_address_parse(const char *what, const char *text, bool any_port, struct gw_tcp_address *address)
 {
     char host[HOST_BYTES];
     const char *colon = strrchr(text, ':');
@@ -75,11 +75,11 @@ gw_status gw_tcp_address_parse(const char *text, struct gw_tcp_address *address)
     size_t port_chars = colon ? strlen(colon + 1) : 0;
     if (!colon || bare_v6 || !copy_host(text, (size_t)(colon - text), host) || port_chars == 0 || port_chars > 5 ||
         strspn(colon + 1, "0123456789") != port_chars)
-        return gw_fail(GW_ERR_ARGUMENT, "the rendezvous is \"%s\", and must be HOST:PORT, an IPv6 address in brackets", text);
+        return gw_fail(GW_ERR_ARGUMENT, "%s is \"%s\", and must be HOST:PORT, an IPv6 address in brackets", what, text);
     unsigned port = 0;
     sscanf(colon + 1, "%5u", &port);
-    if (port < 1 || port > 65535)
-        return gw_fail(GW_ERR_ARGUMENT, "the rendezvous \"%s\" has port %u; ports are 1 to 65535", text, port);
+    if (port < (any_port ? 0 : 1) || port > 65535)
+        return gw_fail(GW_ERR_ARGUMENT, "%s \"%s\" has port %u; ports are 1 to 65535", what, text, port);
     return resolve(host, colon + 1, address);
 }
 

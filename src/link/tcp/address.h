@@ -13,8 +13,8 @@ struct gw_tcp_address {
     char endpoint[GW_TCP_ENDPOINT_BYTES]; /* as ZeroMQ writes it: "tcp://1.2.3.4:5" or "tcp://[::1]:5" */
 };
 
-/* "HOST:PORT"; an IPv6 address in brackets. Errors: GW_ERR_ARGUMENT (not of this form), GW_ERR_SYSTEM (no such host). */
-gw_status gw_tcp_address_parse(const char *text, struct gw_tcp_address *address);
+/* "HOST:PORT"; an IPv6 address in brackets. what: "the rendezvous" and the like, for sentences. any_port: 0 is legal. Errors: GW_ERR_ARGUMENT (not of this form), GW_ERR_SYSTEM (no such host). */
+gw_status gw_tcp_address_parse(const char *what, const char *text, bool any_port, struct gw_tcp_address *address);
 
 /* A host or an address without a port; any port is meant. */
 gw_status gw_tcp_address_of_host(const char *host, struct gw_tcp_address *address);

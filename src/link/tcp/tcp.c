@@ -34,7 +34,7 @@ static gw_status check_options(const gw_tcp_options *options, uint32_t n_links, 
 /* Where rank 0 listens for the meeting, and where this rank listens for the others. */
 static gw_status find_addresses(const gw_tcp_options *options, struct gw_tcp_address *rendezvous, struct gw_tcp_address *own)
 {
-    GW_TRY(gw_tcp_address_parse(options->rendezvous, rendezvous));
+    GW_TRY(gw_tcp_address_parse("the rendezvous", options->rendezvous, false, rendezvous));
     if (options->advertise)
         GW_TRY(gw_tcp_address_of_host(options->advertise, own));
     else

@@ -1,0 +1,169 @@
+/* The parameter server: tensors by key, pushed by workers and pulled with a reduce method (PaddlePaddle/Paddle#6599).
+ *
+ * A key has a type and a shape. Each worker's first push to a key belongs to the key's round 1, its second to round 2, and so on; a
+ * round is whole when every worker has pushed. A pull names a reduce method and answers over the pushes of all workers in the round of
+ * the asking worker's last push:
+ *
+ *     init_parameter("max_abs_grad", [1], float32)       push_parameter("max_abs_grad", x)       pull_parameter("max_abs_grad", max)
+ *
+ * The same pushes may be pulled more than once, with different methods. */
+#ifndef GRADWIRE_PSERVER_H
+#define GRADWIRE_PSERVER_H
+
+#include <gradwire/context.h>
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GW_PS_MAX_DIMS 8
+#define GW_PS_MAX_NAME 255 /* bytes of a key's name */
+
+/* Types of keys. Numbers travel, and are never used again for another. */
+typedef enum gw_ps_type {
+    GW_PS_FLOAT32 = 1,
+    GW_PS_FLOAT16 = 2,
+    GW_PS_BFLOAT16 = 3,
+    GW_PS_INT32 = 4,
+    GW_PS_INT64 = 5,
+    GW_PS_UINT8 = 6, /* also four 2-bit codes a byte, lowest element in the lowest bits: 00 = -1, 01 = 0, 10 = +1 */
+    GW_PS_FRAME = 7, /* a push is one Gradwire frame (codec.h) of as many elements as the shape has */
+} gw_ps_type;
+
+/* How a pull makes one value of the workers' pushes. Workers are taken in the order of their ranks, whoever came first.
+ *
+ *   max, min        plain types; of the key's type. A NaN wins
+ *   sum             float types: added in float64, rounded once to the key's type; integers: int64, refused where that overflows
+ *   mean            float types: the sum in float64 divided by their number, rounded once; integers: likewise, as float32
+ *   latest          any type: the push that came last; waits for no round
+ *   decode_sum      uint8: float32, four times as many elements: the codes' sum; frames: float32, what they hold added up
+ *   decode_average  uint8: float32, the codes' sum divided by the number of pushes, both exact; frames: one frame of the average,
+ *                   as an owner of the peer exchange makes it (gw_reduce)
+ * decode_sum and decode_average of uint8 are multiplied by the maximum of scale_key in the same round, where one is named. */
+typedef enum gw_ps_method {
+    GW_PS_MAX = 1,
+    GW_PS_MIN = 2,
+    GW_PS_SUM = 3,
+    GW_PS_MEAN = 4,
+    GW_PS_LATEST = 5,
+    GW_PS_DECODE_SUM = 6,
+    GW_PS_DECODE_AVERAGE = 7,
+} gw_ps_method;
+
+/* "float32", "float16", "bfloat16", "int32", "int64", "uint8", "frame"; and the methods as they are spelled above. NULL for a number
+ * that is none; false for a word that is none. Any thread. */
+GW_API const char *gw_ps_type_name(gw_ps_type type);
+GW_API bool gw_ps_type_parse(const char *word, gw_ps_type *out);
+GW_API const char *gw_ps_method_name(gw_ps_method method);
+GW_API bool gw_ps_method_parse(const char *word, gw_ps_method *out);
+
+typedef struct gw_ps_shape {
+    uint32_t n_dims; /* 0: one element */
+    uint64_t dims[GW_PS_MAX_DIMS];
+} gw_ps_shape;
+
+/* ---- server ---------------------------------------------------------------------------------------------- */
+
+/* When a pull is answered. */
+typedef enum gw_ps_mode {
+    GW_PS_SYNC,  /* over one round, once all workers have pushed */
+    GW_PS_STALE, /* over each worker's last push, once no worker is more than `staleness` pushes behind the one that asks */
+    GW_PS_ASYNC, /* over each worker's last push, at once */
+} gw_ps_mode;
+
+typedef struct gw_ps_server gw_ps_server;
+
+typedef struct gw_ps_server_options {
+    size_t struct_bytes;     /* sizeof(gw_ps_server_options) */
+    const char *listen;      /* "HOST:PORT", an IPv6 address in brackets; port 0: any that is free */
+    uint32_t n_workers;      /* 1 .. GW_MAX_WORKERS */
+    gw_ps_mode mode;
+    uint32_t staleness;      /* GW_PS_STALE */
+    const char *keys;        /* folder of keys (gradwire keys new): traffic is encrypted, and clients whose key is not listed there are
+                                refused; NULL: neither */
+    bool insecure;           /* without keys only loopback addresses are legal, unless this is true */
+    uint32_t timeout_ms;     /* after which a client's machine that no longer answers counts as gone; 0: 10,000 */
+    uint64_t max_keys;       /* 0: 1,048,576 */
+    uint64_t max_key_bytes;  /* of one value; 0: 1 GiB */
+    uint64_t max_bytes;      /* of all that is kept; 0: three quarters of this machine's memory */
+    uint32_t max_clients;    /* 0: 1,024 */
+    void (*log)(const char *line, void *user); /* what happens: "event key=value ..."; from the server's threads. NULL: nowhere */
+    void *log_user;
+} gw_ps_server_options;
+
+/* Listens, and serves nobody before gw_ps_server_run. Errors: GW_ERR_ARGUMENT, GW_ERR_SYSTEM (the address cannot be used, a key cannot
+ * be read), GW_ERR_MEMORY, GW_ERR_UNSUPPORTED (a build without ZeroMQ). */
+GW_API gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *options, gw_ps_server **out);
+
+/* "HOST:PORT" where it listens. Valid as long as the server. */
+GW_API const char *gw_ps_server_address(const gw_ps_server *server);
+
+/* Serves until gw_ps_server_stop. One thread. Errors: GW_ERR_SYSTEM. What clients do wrong is told to them and to the log and ends
+ * nothing. */
+GW_API gw_status gw_ps_server_run(gw_ps_server *server);
+
+/* Makes gw_ps_server_run return. Any thread, and signal handlers. */
+GW_API void gw_ps_server_stop(gw_ps_server *server);
+
+/* After gw_ps_server_run has returned, or where it never ran. NULL is allowed. */
+GW_API void gw_ps_server_destroy(gw_ps_server *server);
+
+/* ---- client ---------------------------------------------------------------------------------------------- */
+
+#define GW_PS_READER UINT32_MAX /* rank of a client that is no worker: it may pull, not push */
+
+typedef struct gw_ps_client gw_ps_client;
+
+typedef struct gw_ps_client_options {
+    size_t struct_bytes;  /* sizeof(gw_ps_client_options) */
+    const char *servers;  /* "HOST:PORT", or several with commas between: the same list, in the same order, on every client */
+    uint32_t rank;        /* 0 .. n_workers-1, each once; or GW_PS_READER */
+    const char *keys;     /* folder of keys, as the servers'; NULL: not encrypted */
+    uint32_t timeout_ms;  /* after which a call gives up; 0: 60,000 */
+} gw_ps_client_options;
+
+/* A value as pulled. `bytes` is freed by gw_ps_value_free. */
+typedef struct gw_ps_value {
+    gw_ps_type type;
+    gw_ps_shape shape;
+    uint64_t round;       /* of the pushes it was made of; with GW_PS_STALE and GW_PS_ASYNC the asking worker's last */
+    uint32_t n_pushes;
+    void *bytes;
+    size_t n_bytes;
+    void *hold;           /* the library's */
+} gw_ps_value;
+
+/* Connects and says who it is. One thread at a time for one client. Errors: GW_ERR_ARGUMENT; GW_ERR_TIMEOUT (a server does not
+ * answer: it is not there, or refuses the key); GW_ERR_PEER (refused, and why); GW_ERR_SYSTEM, GW_ERR_MEMORY, GW_ERR_UNSUPPORTED. */
+GW_API gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *options, gw_ps_client **out);
+
+/* Leaves in good order. NULL is allowed. */
+GW_API void gw_ps_client_destroy(gw_ps_client *client);
+
+/* Makes the key on the servers; where others have made it with the same type and shape, it is the same key.
+ * Errors: GW_ERR_ARGUMENT (another type or shape, and which), GW_ERR_CAPACITY (a limit of the server's), GW_ERR_TIMEOUT, GW_ERR_PEER. */
+GW_API gw_status gw_ps_init_parameter(gw_ps_client *client, const char *key, gw_ps_type type, const gw_ps_shape *shape);
+
+/* Pushes the key's next value, n_bytes as its type and shape have; returns once the server has it. `bytes` is read before it returns.
+ * Errors: GW_ERR_ARGUMENT (no such key, and which is nearest; another length), GW_ERR_FRAME_* (of a frame), GW_ERR_CAPACITY,
+ * GW_ERR_TIMEOUT (the worker's last push still waits for others: the sentence names them), GW_ERR_PEER. */
+GW_API gw_status gw_ps_push_parameter(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes);
+
+/* Pulls. scale_key: of decode_sum and decode_average of uint8, a key of one float32 whose maximum in the same round multiplies; NULL: none.
+ * Errors: GW_ERR_ARGUMENT (no such key; a method that is not of its type, and which are), GW_ERR_ORDER (pulled before the first push),
+ * GW_ERR_TIMEOUT (workers that have not pushed are named), GW_ERR_PEER, GW_ERR_MEMORY. */
+GW_API gw_status gw_ps_pull_parameter(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key, gw_ps_value *out);
+GW_API void gw_ps_value_free(gw_ps_value *value);
+
+/* The same without waiting: each sends its request and sets a ticket; gw_ps_wait waits for that one's answer (out: as in
+ * gw_ps_pull_parameter; NULL for pushes), and must be called once for every ticket. Many may be under way; those of one key are done in
+ * order. `bytes` must stay as it is until then. */
+GW_API gw_status gw_ps_push_begin(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes, uint64_t *ticket);
+GW_API gw_status gw_ps_pull_begin(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key, uint64_t *ticket);
+GW_API gw_status gw_ps_wait(gw_ps_client *client, uint64_t ticket, gw_ps_value *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

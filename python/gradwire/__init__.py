@@ -1,0 +1,1 @@
+"""Gradwire: makes the gradients of distributed training small on the wire, and moves them."""

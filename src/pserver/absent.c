@@ -1,0 +1,91 @@
+/* A build without ZeroMQ says so. */
+#include "base/error.h"
+
+#include <gradwire/pserver.h>
+
+#ifndef GW_HAVE_TCP
+static gw_status absent(void)
+{
+    return gw_fail(GW_ERR_UNSUPPORTED, "this build has no parameter server: libzmq was not found when it was made");
+}
+
+gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *options, gw_ps_server **out)
+{
+    (void)context, (void)options, (void)out;
+    return absent();
+}
+
+const char *gw_ps_server_address(const gw_ps_server *server)
+{
+    (void)server;
+    return "";
+}
+
+gw_status gw_ps_server_run(gw_ps_server *server)
+{
+    (void)server;
+    return absent();
+}
+
+void gw_ps_server_stop(gw_ps_server *server)
+{
+    (void)server;
+}
+
+void gw_ps_server_destroy(gw_ps_server *server)
+{
+    (void)server;
+}
+
+gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *options, gw_ps_client **out)
+{
+    (void)context, (void)options, (void)out;
+    return absent();
+}
+
+void gw_ps_client_destroy(gw_ps_client *client)
+{
+    (void)client;
+}
+
+gw_status gw_ps_init_parameter(gw_ps_client *client, const char *key, gw_ps_type type, const gw_ps_shape *shape)
+{
+    (void)client, (void)key, (void)type, (void)shape;
+    return absent();
+}
+
+gw_status gw_ps_push_parameter(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes)
+{
+    (void)client, (void)key, (void)bytes, (void)n_bytes;
+    return absent();
+}
+
+gw_status gw_ps_pull_parameter(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key, gw_ps_value *out)
+{
+    (void)client, (void)key, (void)method, (void)scale_key, (void)out;
+    return absent();
+}
+
+void gw_ps_value_free(gw_ps_value *value)
+{
+    (void)value;
+}
+
+gw_status gw_ps_push_begin(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes, uint64_t *ticket)
+{
+    (void)client, (void)key, (void)bytes, (void)n_bytes, (void)ticket;
+    return absent();
+}
+
+gw_status gw_ps_pull_begin(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key, uint64_t *ticket)
+{
+    (void)client, (void)key, (void)method, (void)scale_key, (void)ticket;
+    return absent();
+}
+
+gw_status gw_ps_wait(gw_ps_client *client, uint64_t ticket, gw_ps_value *out)
+{
+    (void)client, (void)ticket, (void)out;
+    return absent();
+}
+#endif

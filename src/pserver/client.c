@@ -1,0 +1,648 @@
+/* The client. Requests of all tickets are sent as they come; whoever waits for one takes in whatever answers come meanwhile. After a
+ * connection was lost and is there again, it says HELLO once more and sends again what has no answer yet: a push has a number, so the
+ * server takes it once. Large values are cut into as many parts as there are servers, each with its own; other keys live on one. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "link/tcp/group.h"
+#include "link/tcp/keys.h"
+#include "pserver/message.h"
+#include "pserver/names.h"
+#include "wire/bytes.h"
+#include "wire/hash.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <zmq.h>
+
+#define MOST_SERVERS 64
+#define DEFAULT_TIMEOUT_MS 60000
+#define GRACE_SECONDS 2.0      /* beyond its deadline, for the server to say whom it waited for */
+#define PLACE_SECONDS 3.0      /* that the place of one who died may still look taken */
+#define RETRY_SECONDS 0.25
+#define SPLIT_BYTES (1u << 20) /* a value of a part for each server is larger */
+
+/* What one server is asked for one ticket. */
+struct part {
+    struct gw_ps_request request;
+    const void *body; /* of a push */
+    size_t n_bytes;
+    bool done;
+    struct gw_ps_reply reply;
+    zmq_msg_t value; /* of a pull, once done */
+};
+
+struct ticket {
+    struct ticket *next;
+    uint64_t id; /* of its first part; those of the others follow */
+    enum gw_ps_operation operation;
+    double deadline;
+    uint32_t first, n_parts; /* servers */
+    struct part parts[];
+};
+
+struct key {
+    gw_ps_type type;
+    gw_ps_shape shape;
+    uint64_t n_elems;
+    bool split;
+    uint64_t pushed;
+};
+
+struct server {
+    char endpoint[GW_TCP_ENDPOINT_BYTES];
+    void *socket, *events;
+    bool welcome, was_welcome; /* HELLO was answered on this connection; ever */
+    uint32_t n_workers;
+    uint64_t max_key_bytes;
+    double hello_again; /* 0: not */
+    double first_refused;
+    gw_status refused; /* for good, and why: */
+    char why[GW_PS_SENTENCE];
+};
+
+struct gw_ps_client {
+    gw_context *context;
+    struct gw_tcp_group *group;
+    uint32_t rank, n_servers, timeout_ms;
+    uint64_t incarnation, next_id;
+    struct server servers[MOST_SERVERS];
+    struct ticket *tickets, **end;
+    struct gw_ps_names names;
+    struct key *keys; /* by their names' numbers */
+    uint64_t capacity;
+};
+
+/* ---- sending ----------------------------------------------------------------------------------------------- */
+
+/* Queued until there is a connection; a push's bytes are copied, so that the caller has them back as soon as it has its answer. */
+static gw_status send_request(struct server *server, const struct gw_ps_request *request, const void *body, size_t n_bytes)
+{
+    uint8_t head[GW_PS_HEAD_BYTES];
+    size_t n = gw_ps_request_write(head, request);
+    bool with_body = request->operation == GW_PS_PUSH;
+    int sent;
+    do
+        sent = zmq_send(server->socket, head, n, (with_body ? ZMQ_SNDMORE : 0) | ZMQ_DONTWAIT);
+    while (sent < 0 && zmq_errno() == EINTR);
+    if (sent >= 0 && with_body)
+        do
+            sent = zmq_send(server->socket, body, n_bytes, ZMQ_DONTWAIT);
+        while (sent < 0 && zmq_errno() == EINTR);
+    return sent >= 0 ? GW_OK
+                     : gw_fail(GW_ERR_SYSTEM, "a request to the server at %s cannot be sent: %s", gw_tcp_place(server->endpoint),
+                               zmq_strerror(zmq_errno()));
+}
+
+static gw_status say_hello(struct gw_ps_client *client, struct server *server)
+{
+    server->hello_again = 0;
+    return send_request(server, &(struct gw_ps_request){.operation = GW_PS_HELLO, .number = client->rank, .incarnation = client->incarnation}, NULL, 0);
+}
+
+static gw_status send_again(struct gw_ps_client *client, uint32_t s)
+{
+    for (struct ticket *t = client->tickets; t; t = t->next)
+        if (s >= t->first && s < t->first + t->n_parts && !t->parts[s - t->first].done) {
+            const struct part *part = &t->parts[s - t->first];
+            GW_TRY(send_request(&client->servers[s], &part->request, part->body, part->n_bytes));
+        }
+    return GW_OK;
+}
+
+/* ---- receiving --------------------------------------------------------------------------------------------- */
+
+static void hello_answered(struct gw_ps_client *client, uint32_t s, const struct gw_ps_reply *reply)
+{
+    struct server *server = &client->servers[s];
+    double now = gw_clock_seconds();
+    if (reply->status == GW_OK) {
+        server->n_workers = reply->n_workers;
+        server->max_key_bytes = reply->max_key_bytes;
+        server->welcome = true;
+        if (server->was_welcome)
+            send_again(client, s);
+        server->was_welcome = true;
+        server->first_refused = 0;
+    } else if (reply->status == GW_ERR_PEER && (server->first_refused == 0 || now - server->first_refused < PLACE_SECONDS)) {
+        server->first_refused = server->first_refused == 0 ? now : server->first_refused;
+        server->hello_again = now + RETRY_SECONDS;
+    } else if (reply->status != GW_ERR_ORDER) { /* that one: said twice, no harm */
+        server->refused = GW_ERR_PEER;
+        snprintf(server->why, sizeof server->why, "%s", reply->sentence);
+    }
+}
+
+static struct part *part_of(struct gw_ps_client *client, uint32_t s, uint64_t id)
+{
+    for (struct ticket *t = client->tickets; t; t = t->next)
+        if (s >= t->first && s < t->first + t->n_parts && t->id + (s - t->first) == id && !t->parts[s - t->first].done)
+            return &t->parts[s - t->first];
+    return NULL;
+}
+
+/* One answer: [head] or [head, body]. false: there is none. */
+static bool receive(struct gw_ps_client *client, uint32_t s)
+{
+    struct server *server = &client->servers[s];
+    zmq_msg_t head, body, scrap;
+    zmq_msg_init(&head);
+    if (zmq_msg_recv(&head, server->socket, ZMQ_DONTWAIT) < 0) {
+        zmq_msg_close(&head);
+        return false;
+    }
+    zmq_msg_init(&body);
+    int more = zmq_msg_more(&head);
+    if (more) {
+        zmq_msg_recv(&body, server->socket, 0);
+        more = zmq_msg_more(&body);
+    }
+    while (more) {
+        zmq_msg_init(&scrap);
+        zmq_msg_recv(&scrap, server->socket, 0);
+        more = zmq_msg_more(&scrap);
+        zmq_msg_close(&scrap);
+    }
+    struct gw_ps_reply reply;
+    if (gw_ps_reply_read(zmq_msg_data(&head), zmq_msg_size(&head), &reply) == GW_OK) {
+        struct part *part = reply.operation == GW_PS_WHO ? NULL : part_of(client, s, reply.id);
+        if (reply.operation == GW_PS_HELLO) {
+            hello_answered(client, s, &reply);
+        } else if (reply.operation == GW_PS_WHO) {
+            server->welcome = false; /* the HELLO that is on its way brings it all again */
+        } else if (part && part->request.operation == reply.operation) {
+            part->reply = reply;
+            part->done = true;
+            zmq_msg_move(&part->value, &body);
+        }
+    }
+    zmq_msg_close(&body);
+    zmq_msg_close(&head);
+    return true;
+}
+
+/* Whether a connection is new: then it does not know us. */
+static bool connected_anew(struct server *server)
+{
+    bool anew = false;
+    for (;;) {
+        zmq_msg_t event, address;
+        zmq_msg_init(&event);
+        if (zmq_msg_recv(&event, server->events, ZMQ_DONTWAIT) < 0) {
+            zmq_msg_close(&event);
+            return anew;
+        }
+        zmq_msg_init(&address);
+        zmq_msg_recv(&address, server->events, 0);
+        if (zmq_msg_size(&event) >= 2)
+            anew = gw_get16(zmq_msg_data(&event)) == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
+        zmq_msg_close(&event);
+        zmq_msg_close(&address);
+    }
+}
+
+/* Waits until something has happened, `deadline` at the latest, and takes it in. */
+static gw_status pump(struct gw_ps_client *client, double deadline)
+{
+    zmq_pollitem_t items[2 * MOST_SERVERS];
+    for (uint32_t s = 0; s < client->n_servers; s++) {
+        items[2 * s] = (zmq_pollitem_t){client->servers[s].socket, 0, ZMQ_POLLIN, 0};
+        items[2 * s + 1] = (zmq_pollitem_t){client->servers[s].events, 0, ZMQ_POLLIN, 0};
+        if (client->servers[s].hello_again != 0 && client->servers[s].hello_again < deadline)
+            deadline = client->servers[s].hello_again;
+    }
+    double left = deadline - gw_clock_seconds();
+    if (zmq_poll(items, (int)(2 * client->n_servers), left > 0 ? (long)(left * 1000) + 1 : 0) < 0 && zmq_errno() != EINTR)
+        return gw_fail(GW_ERR_SYSTEM, "a client cannot wait for its servers: %s", zmq_strerror(zmq_errno()));
+    for (uint32_t s = 0; s < client->n_servers; s++) {
+        struct server *server = &client->servers[s];
+        if (items[2 * s + 1].revents && connected_anew(server)) {
+            server->welcome = false;
+            GW_TRY(say_hello(client, server));
+        }
+        if (server->hello_again != 0 && gw_clock_seconds() >= server->hello_again)
+            GW_TRY(say_hello(client, server));
+        while (items[2 * s].revents && receive(client, s))
+            ;
+        if (server->refused)
+            return gw_fail(server->refused, "the server at %s refused this client: %s", gw_tcp_place(server->endpoint), server->why);
+    }
+    return GW_OK;
+}
+
+/* ---- tickets ----------------------------------------------------------------------------------------------- */
+
+static void ticket_free(struct gw_ps_client *client, struct ticket *ticket)
+{
+    struct ticket **at = &client->tickets;
+    while (*at != ticket)
+        at = &(*at)->next;
+    *at = ticket->next;
+    if (client->end == &ticket->next)
+        client->end = at;
+    for (uint32_t p = 0; p < ticket->n_parts; p++)
+        zmq_msg_close(&ticket->parts[p].value);
+    gw_free(client->context, ticket);
+}
+
+/* Of parts first .. first+n-1; what each asks for is filled in by the caller, who then sends it. */
+static struct ticket *ticket_new(struct gw_ps_client *client, enum gw_ps_operation operation, uint32_t first, uint32_t n)
+{
+    struct ticket *ticket = gw_calloc(client->context, 1, sizeof *ticket + n * sizeof ticket->parts[0]);
+    if (!ticket)
+        return NULL;
+    ticket->id = client->next_id;
+    ticket->operation = operation;
+    ticket->deadline = gw_clock_seconds() + client->timeout_ms / 1000.0 + GRACE_SECONDS;
+    ticket->first = first;
+    ticket->n_parts = n;
+    client->next_id += n;
+    for (uint32_t p = 0; p < n; p++) {
+        zmq_msg_init(&ticket->parts[p].value);
+        ticket->parts[p].request = (struct gw_ps_request){.operation = operation, .id = ticket->id + p, .timeout_ms = client->timeout_ms};
+    }
+    *client->end = ticket;
+    client->end = &ticket->next;
+    return ticket;
+}
+
+static gw_status ticket_send(struct gw_ps_client *client, struct ticket *ticket)
+{
+    gw_status status = GW_OK;
+    for (uint32_t p = 0; p < ticket->n_parts && status == GW_OK; p++)
+        status = send_request(&client->servers[ticket->first + p], &ticket->parts[p].request, ticket->parts[p].body, ticket->parts[p].n_bytes);
+    if (status < 0)
+        ticket_free(client, ticket);
+    return status;
+}
+
+static gw_status ticket_wait(struct gw_ps_client *client, const struct ticket *ticket)
+{
+    for (uint32_t p = 0; p < ticket->n_parts; p++)
+        while (!ticket->parts[p].done) {
+            if (gw_clock_seconds() >= ticket->deadline)
+                return gw_fail(GW_ERR_TIMEOUT, "the server at %s does not answer", gw_tcp_place(client->servers[ticket->first + p].endpoint));
+            GW_TRY(pump(client, ticket->deadline));
+        }
+    for (uint32_t p = 0; p < ticket->n_parts; p++)
+        if (ticket->parts[p].reply.status < 0)
+            return gw_fail(ticket->parts[p].reply.status, "%s", ticket->parts[p].reply.sentence);
+    return GW_OK;
+}
+
+/* ---- keys -------------------------------------------------------------------------------------------------- */
+
+static gw_status find_key(struct gw_ps_client *client, const char *name, struct key **out)
+{
+    uint64_t k = name ? gw_ps_names_find(&client->names, name) : GW_PS_NO_NAME;
+    *out = k == GW_PS_NO_NAME ? NULL : &client->keys[k];
+    if (!name || !name[0] || strlen(name) > GW_PS_MAX_NAME)
+        return gw_fail(GW_ERR_ARGUMENT, "a key's name must have 1 to %d bytes", GW_PS_MAX_NAME);
+    return GW_OK;
+}
+
+static uint32_t home_of(const struct gw_ps_client *client, const char *name)
+{
+    return (uint32_t)(gw_hash_now()->whole(name, strlen(name), 0) % client->n_servers);
+}
+
+/* Elements before part p of a split key. */
+static uint64_t part_begin(const struct gw_ps_client *client, const struct key *key, uint32_t p)
+{
+    return key->n_elems / client->n_servers * p + (p < key->n_elems % client->n_servers ? p : key->n_elems % client->n_servers);
+}
+
+static gw_status remember(struct gw_ps_client *client, const char *name, const struct key *key)
+{
+    uint64_t k = gw_ps_names_find(&client->names, name);
+    if (k != GW_PS_NO_NAME) {
+        client->keys[k] = *key;
+        return GW_OK;
+    }
+    if (client->names.n == client->capacity) {
+        uint64_t capacity = client->capacity ? 2 * client->capacity : 16;
+        struct key *keys = gw_alloc(client->context, capacity, sizeof *keys);
+        if (!keys)
+            return GW_ERR_MEMORY;
+        if (client->capacity)
+            memcpy(keys, client->keys, client->capacity * sizeof *keys);
+        gw_free(client->context, client->keys);
+        client->keys = keys;
+        client->capacity = capacity;
+    }
+    GW_TRY(gw_ps_names_add(&client->names, name));
+    client->keys[client->names.n - 1] = *key;
+    return GW_OK;
+}
+
+gw_status gw_ps_init_parameter(gw_ps_client *client, const char *name, gw_ps_type type, const gw_ps_shape *shape)
+{
+    struct key *known, key = {.type = type};
+    if (!client || !shape)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_init_parameter: %s is NULL", client ? "shape" : "client");
+    GW_TRY(find_key(client, name, &known));
+    key.shape = *shape;
+    bool whole = gw_ps_shape_elems(shape, &key.n_elems) && gw_ps_type_bytes(type); /* the server says what is wrong */
+    key.split = whole && client->n_servers > 1 && key.n_elems * gw_ps_type_bytes(type) > SPLIT_BYTES && key.n_elems >= client->n_servers;
+    struct ticket *ticket = ticket_new(client, GW_PS_INIT, key.split ? 0 : home_of(client, name), key.split ? client->n_servers : 1);
+    if (!ticket)
+        return GW_ERR_MEMORY;
+    for (uint32_t p = 0; p < ticket->n_parts; p++) {
+        struct gw_ps_request *request = &ticket->parts[p].request;
+        request->code = (uint8_t)type;
+        snprintf(request->key, sizeof request->key, "%s", name);
+        request->shape = *shape;
+        if (key.split)
+            request->shape = (gw_ps_shape){.n_dims = 1, .dims = {part_begin(client, &key, p + 1) - part_begin(client, &key, p)}};
+    }
+    GW_TRY(ticket_send(client, ticket));
+    gw_status status = ticket_wait(client, ticket);
+    for (uint32_t p = 0; p < ticket->n_parts && status == GW_OK; p++) {
+        uint64_t pushed = ticket->parts[p].reply.number;
+        key.pushed = p == 0 || pushed < key.pushed ? pushed : key.pushed;
+    }
+    ticket_free(client, ticket);
+    return status == GW_OK ? remember(client, name, &key) : status;
+}
+
+/* ---- push and pull ----------------------------------------------------------------------------------------- */
+
+gw_status gw_ps_push_begin(gw_ps_client *client, const char *name, const void *bytes, size_t n_bytes, uint64_t *out)
+{
+    struct key *key;
+    if (!client || !out || (!bytes && n_bytes))
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_push_begin: %s is NULL", client ? out ? "bytes" : "ticket" : "client");
+    GW_TRY(find_key(client, name, &key));
+    if (key && gw_ps_type_bytes(key->type) && n_bytes != key->n_elems * gw_ps_type_bytes(key->type))
+        return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64, name, n_bytes, gw_ps_type_name(key->type),
+                       gw_ps_shape_text(&key->shape).text, key->n_elems * gw_ps_type_bytes(key->type));
+    bool split = key && key->split;
+    struct ticket *ticket = ticket_new(client, GW_PS_PUSH, split ? 0 : home_of(client, name), split ? client->n_servers : 1);
+    if (!ticket)
+        return GW_ERR_MEMORY;
+    for (uint32_t p = 0; p < ticket->n_parts; p++) {
+        struct part *part = &ticket->parts[p];
+        size_t begin = split ? (size_t)part_begin(client, key, p) * gw_ps_type_bytes(key->type) : 0;
+        size_t end = split ? (size_t)part_begin(client, key, p + 1) * gw_ps_type_bytes(key->type) : n_bytes;
+        part->request.number = key ? key->pushed + 1 : 1;
+        snprintf(part->request.key, sizeof part->request.key, "%s", name);
+        part->body = (const char *)bytes + begin;
+        part->n_bytes = end - begin;
+    }
+    *out = ticket->id;
+    if (key)
+        key->pushed++;
+    return ticket_send(client, ticket);
+}
+
+gw_status gw_ps_pull_begin(gw_ps_client *client, const char *name, gw_ps_method method, const char *scale_key, uint64_t *out)
+{
+    struct key *key, *scale = NULL;
+    if (!client || !out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_pull_begin: %s is NULL", client ? "ticket" : "client");
+    GW_TRY(find_key(client, name, &key));
+    if (scale_key)
+        GW_TRY(find_key(client, scale_key, &scale));
+    bool split = key && key->split;
+    struct ticket *ticket = ticket_new(client, GW_PS_PULL, split ? 0 : home_of(client, name), split ? client->n_servers : 1);
+    if (!ticket)
+        return GW_ERR_MEMORY;
+    for (uint32_t p = 0; p < ticket->n_parts; p++) {
+        struct gw_ps_request *request = &ticket->parts[p].request;
+        request->code = (uint8_t)method;
+        snprintf(request->key, sizeof request->key, "%s", name);
+        snprintf(request->scale_key, sizeof request->scale_key, "%s", scale_key ? scale_key : "");
+    }
+    *out = ticket->id;
+    return ticket_send(client, ticket);
+}
+
+struct hold {
+    gw_context *context;
+    bool whole;        /* the message's bytes as they came */
+    zmq_msg_t message;
+};
+
+/* Puts the parts together; a value of one part stays where it came. */
+static gw_status take_value(struct gw_ps_client *client, struct ticket *ticket, gw_ps_value *out)
+{
+    const struct gw_ps_reply *reply = &ticket->parts[0].reply;
+    *out = (gw_ps_value){.type = (gw_ps_type)reply->code, .shape = reply->shape, .round = reply->number, .n_pushes = reply->n_pushes};
+    struct hold *hold = gw_alloc(client->context, 1, sizeof *hold);
+    if (!hold)
+        return GW_ERR_MEMORY;
+    hold->context = client->context;
+    hold->whole = ticket->n_parts == 1;
+    for (uint32_t p = 0; p < ticket->n_parts; p++)
+        out->n_bytes += zmq_msg_size(&ticket->parts[p].value);
+    if (hold->whole) {
+        zmq_msg_init(&hold->message);
+        zmq_msg_move(&hold->message, &ticket->parts[0].value);
+        out->bytes = zmq_msg_data(&hold->message);
+        out->hold = hold;
+        return GW_OK;
+    }
+    char *at = out->bytes = gw_alloc(client->context, out->n_bytes, 1);
+    if (!at) {
+        gw_free(client->context, hold);
+        return GW_ERR_MEMORY;
+    }
+    for (uint32_t p = 0; p < ticket->n_parts; p++) {
+        memcpy(at, zmq_msg_data(&ticket->parts[p].value), zmq_msg_size(&ticket->parts[p].value));
+        at += zmq_msg_size(&ticket->parts[p].value);
+    }
+    out->hold = hold;
+    return GW_OK;
+}
+
+gw_status gw_ps_wait(gw_ps_client *client, uint64_t id, gw_ps_value *out)
+{
+    if (!client)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_wait: client is NULL");
+    if (out)
+        *out = (gw_ps_value){0};
+    struct ticket *ticket = client->tickets;
+    while (ticket && ticket->id != id)
+        ticket = ticket->next;
+    if (!ticket)
+        return gw_fail(GW_ERR_ORDER, "there is no ticket %" PRIu64 ", or it has been waited for already", id);
+    if (ticket->operation == GW_PS_PULL && !out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_wait: out is NULL for the ticket of a pull");
+    gw_status status = ticket_wait(client, ticket);
+    if (status < 0 && ticket->operation == GW_PS_PUSH) { /* the next one takes its number */
+        struct key *key;
+        find_key(client, ticket->parts[0].request.key, &key);
+        if (key && key->pushed == ticket->parts[0].request.number)
+            key->pushed--;
+    }
+    if (status == GW_OK && ticket->operation == GW_PS_PULL)
+        status = take_value(client, ticket, out);
+    ticket_free(client, ticket);
+    return status;
+}
+
+gw_status gw_ps_push_parameter(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes)
+{
+    uint64_t ticket;
+    GW_TRY(gw_ps_push_begin(client, key, bytes, n_bytes, &ticket));
+    return gw_ps_wait(client, ticket, NULL);
+}
+
+gw_status gw_ps_pull_parameter(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key, gw_ps_value *out)
+{
+    uint64_t ticket;
+    if (!out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_pull_parameter: out is NULL");
+    *out = (gw_ps_value){0};
+    GW_TRY(gw_ps_pull_begin(client, key, method, scale_key, &ticket));
+    return gw_ps_wait(client, ticket, out);
+}
+
+void gw_ps_value_free(gw_ps_value *value)
+{
+    struct hold *hold = value ? value->hold : NULL;
+    if (!hold)
+        return;
+    if (hold->whole)
+        zmq_msg_close(&hold->message);
+    else
+        gw_free(hold->context, value->bytes);
+    gw_free(hold->context, hold);
+    *value = (gw_ps_value){0};
+}
+
+/* ---- beginning and end ------------------------------------------------------------------------------------- */
+
+static gw_status parse_servers(struct gw_ps_client *client, const char *text)
+{
+    while (*text) {
+        char place[512];
+        size_t length = strcspn(text, ",");
+        struct gw_tcp_address address;
+        if (client->n_servers == MOST_SERVERS)
+            return gw_fail(GW_ERR_ARGUMENT, "more than %d servers are named", MOST_SERVERS);
+        if (length == 0 || length >= sizeof place)
+            return gw_fail(GW_ERR_ARGUMENT, "the servers are \"%s\"; they must be HOST:PORT, with commas between", text);
+        memcpy(place, text, length);
+        place[length] = 0;
+        GW_TRY(gw_tcp_address_parse("a server", place, false, &address));
+        memcpy(client->servers[client->n_servers++].endpoint, address.endpoint, sizeof address.endpoint);
+        text += length + (text[length] == ',');
+    }
+    return client->n_servers ? GW_OK : gw_fail(GW_ERR_ARGUMENT, "no server is named; it must be HOST:PORT");
+}
+
+static gw_status connect_to(struct gw_ps_client *client, uint32_t s)
+{
+    struct server *server = &client->servers[s];
+    char news[32];
+    snprintf(news, sizeof news, "inproc://news-%u", s);
+    server->socket = gw_tcp_socket_new(client->group, ZMQ_DEALER, false);
+    if (!server->socket)
+        return GW_ERR_SYSTEM;
+    GW_TRY(gw_tcp_set_int(server->socket, ZMQ_RECONNECT_IVL, 100));
+    GW_TRY(gw_tcp_set_int(server->socket, ZMQ_RECONNECT_IVL_MAX, 2000));
+    if (zmq_socket_monitor(server->socket, news, ZMQ_EVENT_HANDSHAKE_SUCCEEDED) != 0)
+        return gw_fail(GW_ERR_SYSTEM, "no news of connections: %s", zmq_strerror(zmq_errno()));
+    server->events = zmq_socket(client->group->zmq, ZMQ_PAIR);
+    if (!server->events || zmq_connect(server->events, news) != 0)
+        return gw_fail(GW_ERR_SYSTEM, "no news of connections: %s", zmq_strerror(zmq_errno()));
+    return gw_tcp_connect(server->socket, server->endpoint, client->group->keys ? client->group->keys->rendezvous : NULL);
+}
+
+static gw_status meet(struct gw_ps_client *client)
+{
+    double deadline = gw_clock_seconds() + client->timeout_ms / 1000.0;
+    for (uint32_t s = 0; s < client->n_servers; s++)
+        GW_TRY(connect_to(client, s));
+    for (uint32_t s = 0; s < client->n_servers; s++)
+        while (!client->servers[s].welcome) {
+            if (gw_clock_seconds() >= deadline)
+                return gw_fail(GW_ERR_TIMEOUT, "the server at %s did not answer within %u ms: it is not there, or it refuses this client's key%s",
+                               gw_tcp_place(client->servers[s].endpoint), client->timeout_ms,
+                               client->group->keys ? "" : " (this client has none)");
+            GW_TRY(pump(client, deadline));
+        }
+    for (uint32_t s = 1; s < client->n_servers; s++)
+        if (client->servers[s].n_workers != client->servers[0].n_workers)
+            return gw_fail(GW_ERR_PEER, "the server at %s is for %u workers, and that at %s for %u", gw_tcp_place(client->servers[0].endpoint),
+                           client->servers[0].n_workers, gw_tcp_place(client->servers[s].endpoint), client->servers[s].n_workers);
+    return GW_OK;
+}
+
+static gw_status set_up(struct gw_ps_client *client, const gw_ps_client_options *options)
+{
+    struct gw_tcp_group *group = client->group = gw_calloc(client->context, 1, sizeof *group);
+    if (!group)
+        return GW_ERR_MEMORY;
+    group->context = client->context;
+    group->timeout_ms = client->timeout_ms;
+    group->size = 1;
+    GW_TRY(parse_servers(client, options->servers));
+    if (getrandom(&client->incarnation, sizeof client->incarnation, 0) != sizeof client->incarnation)
+        return gw_fail(GW_ERR_SYSTEM, "no random number from the system: %s", strerror(errno));
+    group->zmq = zmq_ctx_new();
+    if (!group->zmq)
+        return gw_fail(GW_ERR_SYSTEM, "no ZeroMQ context: %s", zmq_strerror(zmq_errno()));
+    if (options->keys)
+        GW_TRY(gw_tcp_keys_load(client->context, options->keys, &group->keys));
+    return meet(client);
+}
+
+/* What was sent gets a moment to leave; the server finds out in any case. */
+static void say_goodbye(struct gw_ps_client *client)
+{
+    for (uint32_t s = 0; s < client->n_servers; s++)
+        if (client->servers[s].socket && client->servers[s].welcome) {
+            gw_tcp_set_int(client->servers[s].socket, ZMQ_LINGER, 1000);
+            send_request(&client->servers[s], &(struct gw_ps_request){.operation = GW_PS_BYE}, NULL, 0);
+        }
+}
+
+gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *options, gw_ps_client **out)
+{
+    if (!options || !out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_client_create: %s is NULL", options ? "out" : "options");
+    if (options->struct_bytes != sizeof *options)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_client_options.struct_bytes is %zu, and must be %zu", options->struct_bytes, sizeof *options);
+    if (!options->servers)
+        return gw_fail(GW_ERR_ARGUMENT, "no server is named; it must be HOST:PORT");
+    struct gw_ps_client *client = gw_calloc(context, 1, sizeof *client);
+    if (!client)
+        return GW_ERR_MEMORY;
+    client->context = context;
+    client->rank = options->rank;
+    client->timeout_ms = options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
+    client->next_id = 1;
+    client->end = &client->tickets;
+    client->names.context = context;
+    gw_status status = set_up(client, options);
+    if (status < 0) {
+        gw_ps_client_destroy(client);
+        return status;
+    }
+    *out = client;
+    return GW_OK;
+}
+
+void gw_ps_client_destroy(gw_ps_client *client)
+{
+    if (!client)
+        return;
+    say_goodbye(client);
+    while (client->tickets)
+        ticket_free(client, client->tickets);
+    for (uint32_t s = 0; s < client->n_servers; s++) {
+        if (client->servers[s].events)
+            zmq_close(client->servers[s].events);
+        if (client->servers[s].socket)
+            zmq_close(client->servers[s].socket);
+    }
+    gw_tcp_group_free(client->group);
+    gw_ps_names_fini(&client->names);
+    gw_free(client->context, client->keys);
+    gw_free(client->context, client);
+}

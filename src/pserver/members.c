@@ -1,0 +1,102 @@
+#include "base/error.h"
+#include "base/memory.h"
+#include "pserver/server.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct gw_ps_rank_text gw_ps_rank_text(uint32_t rank)
+{
+    struct gw_ps_rank_text out = {"reader"};
+    if (rank != GW_PS_READER)
+        snprintf(out.text, sizeof out.text, "rank=%u", rank);
+    return out;
+}
+
+static struct gw_ps_member **bucket_of(const struct gw_ps_server *server, uint32_t route)
+{
+    return &server->buckets[route * 2654435761u >> 8 & (server->n_buckets - 1)]; /* numbers begin anywhere and count up */
+}
+
+struct gw_ps_member *gw_ps_member_find(const struct gw_ps_server *server, uint32_t route)
+{
+    struct gw_ps_member *member = *bucket_of(server, route);
+    while (member && member->route != route)
+        member = member->next;
+    return member;
+}
+
+static gw_status may_join(struct gw_ps_server *server, const struct gw_ps_request *hello)
+{
+    uint64_t rank = hello->number;
+    if (rank == GW_PS_READER)
+        return GW_OK;
+    if (rank >= server->options.n_workers)
+        return gw_fail(GW_ERR_ARGUMENT, "this server is for %u workers, of ranks 0 to %u; a client came as rank %llu", server->options.n_workers,
+                       server->options.n_workers - 1, (unsigned long long)rank);
+    struct gw_ps_member *there = server->workers[rank];
+    if (!there)
+        return GW_OK;
+    if (there->incarnation != hello->incarnation)
+        return gw_fail(GW_ERR_PEER, "rank %llu is here already, from %s; only when that one has left or is gone another can come",
+                       (unsigned long long)rank, there->address);
+    gw_ps_member_leave(server, there); /* the same client on a new connection */
+    return GW_OK;
+}
+
+gw_status gw_ps_member_join(struct gw_ps_server *server, uint32_t route, int fd, const char *address, const struct gw_ps_request *hello)
+{
+    if (gw_ps_member_find(server, route))
+        return gw_fail(GW_ERR_ORDER, "this connection has said HELLO before");
+    GW_TRY(may_join(server, hello));
+    if (server->n_members >= server->options.max_clients)
+        return gw_fail(GW_ERR_CAPACITY, "this server has %u clients, as many as it takes (--max-clients)", server->n_members);
+    struct gw_ps_member *member = gw_calloc(server->context, 1, sizeof *member);
+    if (!member)
+        return GW_ERR_MEMORY;
+    struct gw_ps_member **bucket = bucket_of(server, route);
+    *member = (struct gw_ps_member){.next = *bucket, .route = route, .fd = fd, .rank = (uint32_t)hello->number, .incarnation = hello->incarnation};
+    snprintf(member->address, sizeof member->address, "%s", address);
+    *bucket = member;
+    server->n_members++;
+    if (member->rank != GW_PS_READER)
+        server->workers[member->rank] = member;
+    return GW_OK;
+}
+
+void gw_ps_member_leave(struct gw_ps_server *server, struct gw_ps_member *member)
+{
+    struct gw_ps_member **at = bucket_of(server, member->route);
+    while (*at != member)
+        at = &(*at)->next;
+    *at = member->next;
+    server->n_members--;
+    if (member->rank != GW_PS_READER && server->workers[member->rank] == member)
+        server->workers[member->rank] = NULL;
+    for (struct gw_ps_parked *p = member->parked; p; p = p->member_next)
+        p->member = NULL;
+    gw_free(server->context, member);
+}
+
+void gw_ps_member_lost(struct gw_ps_server *server, int fd)
+{
+    /* Of two with one number the older is meant: ZeroMQ may have told of the newer's messages before this. */
+    struct gw_ps_member *lost = NULL;
+    for (uint32_t b = 0; b < server->n_buckets; b++)
+        for (struct gw_ps_member *m = server->buckets[b]; m; m = m->next)
+            if (m->fd == fd && (!lost || m->route - lost->route > UINT32_MAX / 2))
+                lost = m;
+    if (!lost)
+        return;
+    gw_ps_log(server, "lost %s address=%s", gw_ps_rank_text(lost->rank).text, lost->address);
+    gw_ps_member_leave(server, lost);
+}
+
+void gw_ps_members_free(struct gw_ps_server *server)
+{
+    for (uint32_t b = 0; server->buckets && b < server->n_buckets; b++)
+        while (server->buckets[b])
+            gw_ps_member_leave(server, server->buckets[b]);
+    gw_free(server->context, server->buckets);
+    gw_free(server->context, server->workers);
+}

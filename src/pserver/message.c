@@ -1,0 +1,239 @@
+#include "pserver/message.h"
+#include "base/error.h"
+#include "wire/bytes.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#define MAGIC_REQUEST 0x51505747u /* "GWPQ" */
+#define MAGIC_REPLY 0x41505747u   /* "GWPA" */
+#define REQUEST_FIXED 28
+#define REPLY_FIXED 28
+
+/* Both grow over the bytes; a reader that came to the end before its time is not good any more. */
+struct writer {
+    uint8_t *at;
+};
+
+struct reader {
+    const uint8_t *at, *end;
+    bool good;
+};
+
+static void put8(struct writer *w, uint8_t x)
+{
+    *w->at++ = x;
+}
+
+static void put32(struct writer *w, uint32_t x)
+{
+    gw_put32(w->at, x);
+    w->at += 4;
+}
+
+static void put64(struct writer *w, uint64_t x)
+{
+    gw_put64(w->at, x);
+    w->at += 8;
+}
+
+static void put_name(struct writer *w, const char *name)
+{
+    size_t length = strlen(name);
+    put8(w, (uint8_t)length);
+    memcpy(w->at, name, length);
+    w->at += length;
+}
+
+static void put_shape(struct writer *w, const gw_ps_shape *shape)
+{
+    put8(w, (uint8_t)shape->n_dims);
+    for (uint32_t d = 0; d < shape->n_dims; d++)
+        put64(w, shape->dims[d]);
+}
+
+static const uint8_t *take(struct reader *r, size_t n)
+{
+    static const uint8_t nothing[8];
+    r->good = r->good && (size_t)(r->end - r->at) >= n;
+    if (!r->good)
+        return nothing;
+    r->at += n;
+    return r->at - n;
+}
+
+static uint8_t get8(struct reader *r)
+{
+    return *take(r, 1);
+}
+
+static uint32_t get32(struct reader *r)
+{
+    return gw_get32(take(r, 4));
+}
+
+static uint64_t get64(struct reader *r)
+{
+    return gw_get64(take(r, 8));
+}
+
+static void get_name(struct reader *r, char name[GW_PS_MAX_NAME + 1])
+{
+    size_t length = get8(r);
+    const uint8_t *bytes = take(r, length);
+    r->good = r->good && !memchr(bytes, 0, length);
+    if (r->good)
+        memcpy(name, bytes, length);
+    name[r->good ? length : 0] = 0;
+}
+
+static void get_shape(struct reader *r, gw_ps_shape *shape)
+{
+    shape->n_dims = get8(r);
+    r->good = r->good && shape->n_dims <= GW_PS_MAX_DIMS;
+    for (uint32_t d = 0; r->good && d < shape->n_dims; d++)
+        shape->dims[d] = get64(r);
+}
+
+static void put_start(struct writer *w, uint32_t magic, enum gw_ps_operation operation, uint8_t code, uint64_t id, uint64_t number)
+{
+    put32(w, magic);
+    put8(w, GW_PS_VERSION);
+    put8(w, (uint8_t)operation);
+    put8(w, code);
+    put8(w, 0);
+    put64(w, id);
+    put64(w, number);
+}
+
+size_t gw_ps_request_write(uint8_t *at, const struct gw_ps_request *request)
+{
+    struct writer w = {at};
+    put_start(&w, MAGIC_REQUEST, request->operation, request->code, request->id, request->number);
+    put32(&w, request->timeout_ms);
+    switch (request->operation) {
+    case GW_PS_HELLO:
+        put64(&w, request->incarnation);
+        break;
+    case GW_PS_INIT:
+        put_name(&w, request->key);
+        put_shape(&w, &request->shape);
+        break;
+    case GW_PS_PULL:
+        put_name(&w, request->key);
+        put_name(&w, request->scale_key);
+        break;
+    case GW_PS_PUSH:
+        put_name(&w, request->key);
+        break;
+    default:
+        break;
+    }
+    return (size_t)(w.at - at);
+}
+
+size_t gw_ps_reply_write(uint8_t *at, const struct gw_ps_reply *reply)
+{
+    struct writer w = {at};
+    put_start(&w, MAGIC_REPLY, reply->operation, reply->code, reply->id, reply->number);
+    put32(&w, (uint32_t)(int32_t)reply->status);
+    if (reply->status < 0) {
+        size_t length = strnlen(reply->sentence, GW_PS_SENTENCE - 1);
+        memcpy(w.at, reply->sentence, length);
+        w.at += length;
+    } else if (reply->operation == GW_PS_PULL) {
+        put_shape(&w, &reply->shape);
+        put32(&w, reply->n_pushes);
+    } else if (reply->operation == GW_PS_HELLO) {
+        put32(&w, reply->n_workers);
+        put64(&w, reply->max_key_bytes);
+    }
+    return (size_t)(w.at - at);
+}
+
+/* The start that both have. */
+static gw_status get_start(struct reader *r, uint32_t magic, size_t fixed, uint8_t *operation, uint8_t *code, uint64_t *id, uint64_t *number)
+{
+    size_t n_bytes = (size_t)(r->end - r->at);
+    *id = 0;
+    if (n_bytes >= 4 && gw_get32(r->at) != magic)
+        return gw_fail(GW_ERR_FRAME_MAGIC, "these bytes are no message of the parameter server");
+    if (n_bytes < fixed)
+        return gw_fail(GW_ERR_FRAME_CUT, "a message of the parameter server has %zu bytes; its head takes %zu at least", n_bytes, fixed);
+    get32(r);
+    uint8_t version = get8(r);
+    *operation = get8(r);
+    *code = get8(r);
+    uint8_t zero = get8(r);
+    *id = get64(r);
+    *number = get64(r);
+    if (version != GW_PS_VERSION)
+        return gw_fail(GW_ERR_FRAME_VERSION, "a message of version %u of the parameter server's protocol; this is version %d", version, GW_PS_VERSION);
+    return zero ? gw_fail(GW_ERR_FRAME_FIELD, "a message of the parameter server has %u where 0 must be", zero) : GW_OK;
+}
+
+static gw_status get_end(const struct reader *r, unsigned operation)
+{
+    return r->good && r->at == r->end
+               ? GW_OK
+               : gw_fail(GW_ERR_FRAME_FIELD, "a message of operation %u of the parameter server is not as long as its fields, or one cannot be", operation);
+}
+
+gw_status gw_ps_request_read(const void *bytes, size_t n_bytes, struct gw_ps_request *request)
+{
+    struct reader r = {bytes, (const uint8_t *)bytes + n_bytes, true};
+    uint8_t operation = 0;
+    *request = (struct gw_ps_request){.operation = GW_PS_WHO};
+    GW_TRY(get_start(&r, MAGIC_REQUEST, REQUEST_FIXED, &operation, &request->code, &request->id, &request->number));
+    request->timeout_ms = get32(&r);
+    switch (operation) {
+    case GW_PS_HELLO:
+        request->incarnation = get64(&r);
+        break;
+    case GW_PS_INIT:
+        get_name(&r, request->key);
+        get_shape(&r, &request->shape);
+        break;
+    case GW_PS_PULL:
+        get_name(&r, request->key);
+        get_name(&r, request->scale_key);
+        break;
+    case GW_PS_PUSH:
+        get_name(&r, request->key);
+        break;
+    case GW_PS_BYE:
+        break;
+    default:
+        return gw_fail(GW_ERR_FRAME_FIELD, "a request of the parameter server is of operation %u, which is none", operation);
+    }
+    request->operation = (enum gw_ps_operation)operation;
+    return get_end(&r, operation);
+}
+
+gw_status gw_ps_reply_read(const void *bytes, size_t n_bytes, struct gw_ps_reply *reply)
+{
+    struct reader r = {bytes, (const uint8_t *)bytes + n_bytes, true};
+    uint8_t operation = 0;
+    *reply = (struct gw_ps_reply){.operation = GW_PS_WHO};
+    GW_TRY(get_start(&r, MAGIC_REPLY, REPLY_FIXED, &operation, &reply->code, &reply->id, &reply->number));
+    if (operation < GW_PS_HELLO || operation > GW_PS_WHO)
+        return gw_fail(GW_ERR_FRAME_FIELD, "an answer of the parameter server is of operation %u, which is none", operation);
+    reply->operation = (enum gw_ps_operation)operation;
+    reply->status = (gw_status)(int32_t)get32(&r);
+    if (reply->status < 0) {
+        size_t length = (size_t)(r.end - r.at);
+        if (length >= GW_PS_SENTENCE)
+            return gw_fail(GW_ERR_FRAME_FIELD, "an answer of the parameter server has a sentence of %zu bytes", length);
+        for (size_t i = 0; i < length; i++)
+            reply->sentence[i] = r.at[i] >= ' ' && r.at[i] != 0x7F ? (char)r.at[i] : '?';
+        return GW_OK;
+    }
+    if (operation == GW_PS_PULL) {
+        get_shape(&r, &reply->shape);
+        reply->n_pushes = get32(&r);
+    } else if (operation == GW_PS_HELLO) {
+        reply->n_workers = get32(&r);
+        reply->max_key_bytes = get64(&r);
+    }
+    return get_end(&r, operation);
+}

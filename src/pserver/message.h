@@ -1,0 +1,58 @@
+/* What clients and server say to each other: docs/pserver-protocol.md. A message is a head and, for pushes and answers to pulls, a
+ * body of its own, so that large values travel without a copy. All numbers are little-endian.
+ *
+ * Head of a request:   0 magic "GWPQ" 4 version u8, operation u8, code u8 (type or method), 0 u8; 8 id u64; 16 number u64;
+ *                      24 timeout u32, ms; then what the operation needs
+ * Head of an answer:   0 magic "GWPA" 4 version u8, operation u8, code u8 (type), 0 u8; 8 id u64 of the request; 16 number u64;
+ *                      24 status i32; then fields, or the sentence of an error */
+#ifndef GW_PSERVER_MESSAGE_H
+#define GW_PSERVER_MESSAGE_H
+
+#include "pserver/value.h"
+
+#define GW_PS_VERSION 1
+#define GW_PS_HEAD_BYTES 1024 /* no head is longer */
+#define GW_PS_SENTENCE 512    /* of an error, its end included */
+
+enum gw_ps_operation {
+    GW_PS_HELLO = 1, /* number: rank; the first of every connection */
+    GW_PS_INIT = 2,  /* code: type; key, shape. Answer's number: this rank's pushes to the key so far */
+    GW_PS_PUSH = 3,  /* number: its how-many-th push to the key, from 1; key; body: the value */
+    GW_PS_PULL = 4,  /* code: method; key, scale key (or none). Answer: code: type; number: round; shape, pushes; body: the value */
+    GW_PS_BYE = 5,   /* leaves in good order */
+    GW_PS_WHO = 6,   /* an answer only: this connection has not said HELLO */
+};
+
+struct gw_ps_request {
+    enum gw_ps_operation operation;
+    uint8_t code;
+    uint64_t id, number;
+    uint32_t timeout_ms; /* PUSH, PULL: that it may wait for other workers */
+    char key[GW_PS_MAX_NAME + 1], scale_key[GW_PS_MAX_NAME + 1]; /* "" where there is none */
+    gw_ps_shape shape;
+    uint64_t incarnation; /* HELLO: another number for every client ever */
+};
+
+struct gw_ps_reply {
+    enum gw_ps_operation operation;
+    uint8_t code;
+    uint64_t id, number;
+    gw_status status;
+    char sentence[GW_PS_SENTENCE]; /* where status is an error */
+    gw_ps_shape shape;
+    uint32_t n_pushes;
+    /* HELLO's */
+    uint32_t n_workers;
+    uint64_t max_key_bytes;
+};
+
+/* Write a head of at most GW_PS_HEAD_BYTES; return its bytes. */
+size_t gw_ps_request_write(uint8_t *at, const struct gw_ps_request *request);
+size_t gw_ps_reply_write(uint8_t *at, const struct gw_ps_reply *reply);
+
+/* Read a whole head, from anybody: GW_ERR_FRAME_CUT, _MAGIC, _VERSION or _FIELD where it is none. A request that is refused still has
+ * its id, 0 where even that is missing. Take no memory. */
+gw_status gw_ps_request_read(const void *bytes, size_t n_bytes, struct gw_ps_request *request);
+gw_status gw_ps_reply_read(const void *bytes, size_t n_bytes, struct gw_ps_reply *reply);
+
+#endif

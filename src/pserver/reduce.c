@@ -1,0 +1,402 @@
+#include "pserver/reduce.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/threads.h"
+#include "wire/float16.h"
+
+#include <gradwire/codec.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Elements worked on at a time: what is added up stays in the cache. */
+#define BLOCK 4096u
+
+/* One reduction under way. */
+struct work {
+    gw_context *context;
+    gw_ps_method method;
+    gw_ps_type type, result_type;
+    uint64_t n_elems; /* of the key */
+    const struct gw_ps_push *pushes;
+    uint32_t n;
+    const float *scale;
+    uint8_t *out;
+};
+
+static bool is_float(gw_ps_type type)
+{
+    return type == GW_PS_FLOAT32 || type == GW_PS_FLOAT16 || type == GW_PS_BFLOAT16;
+}
+
+/* ---- numbers of any type ----------------------------------------------------------------------------- */
+
+/* float64 to float32 with the last bit set where something was lost (round to odd): rounding that once more to 16 bits gives what
+ * rounding once would have given. */
+static float narrow_to_odd(double x)
+{
+    float f = (float)x;
+    uint32_t bits = gw_float_bits(f);
+    if (!isfinite(x) || (double)f == x)
+        return f;
+    if (fabs((double)f) > fabs(x))
+        bits--;
+    return gw_bits_float(bits | 1);
+}
+
+/* Unlike the codecs', these keep NaN and infinities, and become infinite beyond the largest number. */
+static uint16_t to_bf16(double x)
+{
+    uint32_t bits = gw_float_bits(narrow_to_odd(x));
+    if (x != x)
+        return 0x7FC0;
+    return (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
+}
+
+static uint16_t to_f16(double x)
+{
+    float f = narrow_to_odd(x);
+    uint16_t sign = (uint16_t)(gw_float_bits(f) >> 16 & 0x8000u);
+    if (x != x)
+        return 0x7E00;
+    return fabsf(f) >= 65520.0f ? sign | 0x7C00 : gw_to_f16(f);
+}
+
+static void load_floats(gw_ps_type type, const uint8_t *src, uint64_t begin, uint32_t n, double *out)
+{
+    src += begin * gw_ps_type_bytes(type);
+    switch (type) {
+    case GW_PS_FLOAT32:
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = (double)gw_get_float(src + 4 * i);
+        return;
+    case GW_PS_FLOAT16:
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = (double)gw_from_f16(gw_get16(src + 2 * i));
+        return;
+    default:
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = (double)gw_from_bf16(gw_get16(src + 2 * i));
+    }
+}
+
+static void store_floats(gw_ps_type type, const double *src, uint64_t begin, uint64_t n, uint8_t *out)
+{
+    out += begin * gw_ps_type_bytes(type);
+    switch (type) {
+    case GW_PS_FLOAT32:
+        for (uint64_t i = 0; i < n; i++)
+            gw_put_float(out + 4 * i, (float)src[i]);
+        return;
+    case GW_PS_FLOAT16:
+        for (uint64_t i = 0; i < n; i++)
+            gw_put16(out + 2 * i, to_f16(src[i]));
+        return;
+    default:
+        for (uint64_t i = 0; i < n; i++)
+            gw_put16(out + 2 * i, to_bf16(src[i]));
+    }
+}
+
+static void load_integers(gw_ps_type type, const uint8_t *src, uint64_t begin, uint32_t n, int64_t *out)
+{
+    src += begin * gw_ps_type_bytes(type);
+    switch (type) {
+    case GW_PS_INT32:
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = (int32_t)gw_get32(src + 4 * i);
+        return;
+    case GW_PS_INT64:
+        memcpy(out, src, 8 * (size_t)n);
+        return;
+    default:
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = src[i];
+    }
+}
+
+static void store_integers(gw_ps_type type, const int64_t *src, uint64_t begin, uint32_t n, uint8_t *out)
+{
+    out += begin * gw_ps_type_bytes(type);
+    switch (type) {
+    case GW_PS_INT32:
+        for (uint32_t i = 0; i < n; i++)
+            gw_put32(out + 4 * i, (uint32_t)src[i]);
+        return;
+    case GW_PS_INT64:
+        memcpy(out, src, 8 * (size_t)n);
+        return;
+    default:
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = (uint8_t)src[i];
+    }
+}
+
+/* ---- a block of elements ------------------------------------------------------------------------------ */
+
+static void join_floats(gw_ps_method method, double *all, const double *one, uint32_t n)
+{
+    switch (method) {
+    case GW_PS_MAX: /* a NaN is taken, and never left again */
+        for (uint32_t i = 0; i < n; i++)
+            all[i] = one[i] > all[i] || one[i] != one[i] ? one[i] : all[i];
+        return;
+    case GW_PS_MIN:
+        for (uint32_t i = 0; i < n; i++)
+            all[i] = one[i] < all[i] || one[i] != one[i] ? one[i] : all[i];
+        return;
+    default:
+        for (uint32_t i = 0; i < n; i++)
+            all[i] += one[i];
+    }
+}
+
+/* The first place where a sum overflows; n where none does. */
+static uint32_t join_integers(gw_ps_method method, int64_t *all, const int64_t *one, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (method == GW_PS_MAX)
+            all[i] = one[i] > all[i] ? one[i] : all[i];
+        else if (method == GW_PS_MIN)
+            all[i] = one[i] < all[i] ? one[i] : all[i];
+        else if (__builtin_add_overflow(all[i], one[i], &all[i]))
+            return i;
+    }
+    return n;
+}
+
+static gw_status float_block(const struct work *work, uint64_t begin, uint32_t n)
+{
+    double all[BLOCK], one[BLOCK];
+    load_floats(work->type, work->pushes[0].bytes, begin, n, all);
+    for (uint32_t p = 1; p < work->n; p++) {
+        load_floats(work->type, work->pushes[p].bytes, begin, n, one);
+        join_floats(work->method, all, one, n);
+    }
+    if (work->method == GW_PS_MEAN)
+        for (uint32_t i = 0; i < n; i++)
+            all[i] /= work->n;
+    store_floats(work->result_type, all, begin, n, work->out);
+    return GW_OK;
+}
+
+static gw_status integer_block(const struct work *work, uint64_t begin, uint32_t n)
+{
+    int64_t all[BLOCK], one[BLOCK];
+    load_integers(work->type, work->pushes[0].bytes, begin, n, all);
+    for (uint32_t p = 1; p < work->n; p++) {
+        load_integers(work->type, work->pushes[p].bytes, begin, n, one);
+        uint32_t at = join_integers(work->method, all, one, n);
+        if (at < n)
+            return gw_fail(GW_ERR_ARGUMENT, "the sum of element %" PRIu64 " does not fit into int64", begin + at);
+    }
+    if (work->method != GW_PS_MEAN) {
+        store_integers(work->result_type, all, begin, n, work->out);
+        return GW_OK;
+    }
+    double mean[BLOCK];
+    for (uint32_t i = 0; i < n; i++)
+        mean[i] = (double)all[i] / work->n;
+    store_floats(work->result_type, mean, begin, n, work->out);
+    return GW_OK;
+}
+
+/* Sums of 2-bit codes, TernGrad's ternary values; `begin` and n count elements and are multiples of 4. */
+static gw_status codes_block(const struct work *work, uint64_t begin, uint32_t n)
+{
+    int16_t sum[BLOCK] = {0}; /* GW_MAX_WORKERS times -1 or 1 fit */
+    for (uint32_t p = 0; p < work->n; p++) {
+        const uint8_t *codes = (const uint8_t *)work->pushes[p].bytes + begin / 4;
+        for (uint32_t b = 0; b < n / 4; b++) {
+            uint32_t byte = codes[b];
+            if (byte & byte >> 1 & 0x55)
+                return gw_fail(GW_ERR_ARGUMENT, "byte %" PRIu64 " of rank %u's push is 0x%02x and holds the code 11; 00, 01 and 10 are codes",
+                               begin / 4 + b, work->pushes[p].rank, byte);
+            for (uint32_t j = 0; j < 4; j++)
+                sum[4 * b + j] = (int16_t)(sum[4 * b + j] + (int)(byte >> 2 * j & 3) - 1);
+        }
+    }
+    float *out = (float *)(void *)work->out + begin, by = work->method == GW_PS_DECODE_AVERAGE ? (float)work->n : 1, scale = work->scale ? *work->scale : 1;
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = (float)sum[i] / by * scale;
+    return GW_OK;
+}
+
+static gw_status block(uint64_t i, uint32_t slot, void *user)
+{
+    const struct work *work = user;
+    bool codes = work->method == GW_PS_DECODE_SUM || work->method == GW_PS_DECODE_AVERAGE;
+    uint64_t n_elems = codes ? 4 * work->n_elems : work->n_elems, begin = i * BLOCK;
+    uint32_t n = n_elems - begin < BLOCK ? (uint32_t)(n_elems - begin) : BLOCK;
+    (void)slot;
+    return codes ? codes_block(work, begin, n) : is_float(work->type) ? float_block(work, begin, n) : integer_block(work, begin, n);
+}
+
+/* ---- methods ------------------------------------------------------------------------------------------ */
+
+static gw_status by_blocks(struct work *work, struct gw_ps_result *out)
+{
+    out->n_bytes = (size_t)work->n_elems * gw_ps_type_bytes(work->result_type);
+    out->bytes = work->out = gw_alloc(work->context, (size_t)work->n_elems, gw_ps_type_bytes(work->result_type));
+    return out->bytes ? gw_parallel_try(work->context, gw_div_up(work->n_elems, BLOCK), block, work) : GW_ERR_MEMORY;
+}
+
+/* The same shape, its last dimension four times as long. */
+static gw_status codes(struct work *work, struct gw_ps_result *out)
+{
+    if (out->shape.n_dims == 0)
+        out->shape = (gw_ps_shape){.n_dims = 1, .dims = {1}};
+    out->shape.dims[out->shape.n_dims - 1] *= 4;
+    out->n_bytes = (size_t)work->n_elems * 4 * sizeof(float);
+    out->bytes = work->out = gw_alloc(work->context, (size_t)work->n_elems, 4 * sizeof(float));
+    return out->bytes ? gw_parallel_try(work->context, gw_div_up(4 * work->n_elems, BLOCK), block, work) : GW_ERR_MEMORY;
+}
+
+static gw_status frame_average(const struct work *work, struct gw_ps_result *out)
+{
+    const void **frames = gw_alloc(work->context, work->n, sizeof *frames);
+    size_t *n_bytes = gw_alloc(work->context, work->n, sizeof *n_bytes);
+    gw_status status = frames && n_bytes ? GW_OK : GW_ERR_MEMORY;
+    for (uint32_t p = 0; p < work->n && status == GW_OK; p++) {
+        frames[p] = work->pushes[p].bytes;
+        n_bytes[p] = work->pushes[p].n_bytes;
+    }
+    size_t capacity = status == GW_OK ? gw_reduce_bound(frames, n_bytes, work->n) : 0;
+    if (status == GW_OK)
+        out->bytes = gw_alloc(work->context, capacity, 1);
+    if (status == GW_OK)
+        status = out->bytes ? gw_reduce(work->context, frames, n_bytes, work->n, NULL, out->bytes, capacity, &out->n_bytes) : GW_ERR_MEMORY;
+    gw_free(work->context, frames);
+    gw_free(work->context, n_bytes);
+    return status;
+}
+
+static gw_status frame_sum(const struct work *work, struct gw_ps_result *out)
+{
+    size_t n = (size_t)work->n_elems;
+    double *sum = gw_calloc(work->context, n, sizeof *sum);
+    float *one = gw_alloc(work->context, n, sizeof *one);
+    out->bytes = gw_alloc(work->context, n, sizeof(float));
+    out->n_bytes = n * sizeof(float);
+    gw_status status = sum && one && out->bytes ? GW_OK : GW_ERR_MEMORY;
+    for (uint32_t p = 0; p < work->n && status == GW_OK; p++) {
+        status = gw_decode(work->context, work->pushes[p].bytes, work->pushes[p].n_bytes, one, n);
+        for (size_t i = 0; i < n && status == GW_OK; i++)
+            sum[i] += (double)one[i];
+    }
+    if (status == GW_OK)
+        store_floats(GW_PS_FLOAT32, sum, 0, n, out->bytes);
+    gw_free(work->context, sum);
+    gw_free(work->context, one);
+    return status;
+}
+
+static gw_status decoded(struct work *work, struct gw_ps_result *out)
+{
+    if (work->type == GW_PS_UINT8)
+        return codes(work, out);
+    return work->method == GW_PS_DECODE_SUM ? frame_sum(work, out) : frame_average(work, out);
+}
+
+/* Of one push: the caller says which. */
+static gw_status copy(struct work *work, struct gw_ps_result *out)
+{
+    out->n_bytes = work->pushes[0].n_bytes;
+    out->bytes = gw_alloc(work->context, out->n_bytes, 1);
+    if (!out->bytes)
+        return GW_ERR_MEMORY;
+    memcpy(out->bytes, work->pushes[0].bytes, out->n_bytes);
+    return GW_OK;
+}
+
+/* The types of results; 0 where values of the type cannot be reduced so. */
+static gw_ps_type same(gw_ps_type type)
+{
+    return type;
+}
+
+static gw_ps_type same_if_plain(gw_ps_type type)
+{
+    return type == GW_PS_FRAME ? 0 : type;
+}
+
+static gw_ps_type of_sum(gw_ps_type type)
+{
+    return type == GW_PS_FRAME ? 0 : is_float(type) ? type : GW_PS_INT64;
+}
+
+static gw_ps_type of_mean(gw_ps_type type)
+{
+    return type == GW_PS_FRAME ? 0 : is_float(type) ? type : GW_PS_FLOAT32;
+}
+
+static gw_ps_type of_decode_sum(gw_ps_type type)
+{
+    return type == GW_PS_UINT8 || type == GW_PS_FRAME ? GW_PS_FLOAT32 : 0;
+}
+
+static gw_ps_type of_decode_average(gw_ps_type type)
+{
+    return type == GW_PS_UINT8 ? GW_PS_FLOAT32 : type == GW_PS_FRAME ? GW_PS_FRAME : 0;
+}
+
+static const struct method {
+    const char *name;
+    gw_ps_type (*result)(gw_ps_type type);
+    gw_status (*reduce)(struct work *work, struct gw_ps_result *out);
+} methods[] = {
+    [GW_PS_MAX] = {"max", same_if_plain, by_blocks},
+    [GW_PS_MIN] = {"min", same_if_plain, by_blocks},
+    [GW_PS_SUM] = {"sum", of_sum, by_blocks},
+    [GW_PS_MEAN] = {"mean", of_mean, by_blocks},
+    [GW_PS_LATEST] = {"latest", same, copy},
+    [GW_PS_DECODE_SUM] = {"decode_sum", of_decode_sum, decoded},
+    [GW_PS_DECODE_AVERAGE] = {"decode_average", of_decode_average, decoded},
+};
+#define N_METHODS (sizeof methods / sizeof *methods)
+
+const char *gw_ps_method_name(gw_ps_method method)
+{
+    return (size_t)method < N_METHODS ? methods[method].name : NULL;
+}
+
+bool gw_ps_method_parse(const char *word, gw_ps_method *out)
+{
+    for (size_t m = 1; m < N_METHODS; m++)
+        if (strcmp(word, methods[m].name) == 0) {
+            *out = (gw_ps_method)m;
+            return true;
+        }
+    return false;
+}
+
+gw_status gw_ps_method_check(gw_ps_method method, gw_ps_type type)
+{
+    char has[N_METHODS * 16] = "";
+    if (gw_ps_type_name(type) && gw_ps_method_name(method) && methods[method].result(type))
+        return GW_OK;
+    for (size_t m = 1; m < N_METHODS; m++)
+        if (methods[m].result(type))
+            snprintf(has + strlen(has), sizeof has - strlen(has), "%s%s", has[0] ? ", " : "", methods[m].name);
+    const char *name = gw_ps_method_name(method);
+    return gw_fail(GW_ERR_ARGUMENT, "%s values cannot be pulled with %s; with %s they can", gw_ps_type_name(type),
+                   name ? name : "a method of that number", has);
+}
+
+gw_status gw_ps_reduce(gw_context *context, gw_ps_method method, gw_ps_type type, const gw_ps_shape *shape,
+                       const struct gw_ps_push *pushes, uint32_t n, const float *scale, struct gw_ps_result *out)
+{
+    GW_TRY(gw_ps_method_check(method, type));
+    struct work work = {.context = context, .method = method, .type = type, .result_type = methods[method].result(type), .pushes = pushes,
+                        .n = n, .scale = scale};
+    gw_ps_shape_elems(shape, &work.n_elems);
+    *out = (struct gw_ps_result){.type = work.result_type, .shape = *shape};
+    gw_status status = methods[method].reduce(&work, out);
+    if (status < 0) {
+        gw_free(context, out->bytes);
+        out->bytes = NULL;
+    }
+    return status;
+}

@@ -1,0 +1,233 @@
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "pserver/server.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MOST_PARKED 1024 /* of one client */
+
+/* ---- requests that wait ------------------------------------------------------------------------------------ */
+
+static gw_status park(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request, struct gw_ps_blob *value,
+                      struct gw_ps_key *key, double deadline)
+{
+    if (member->n_parked >= MOST_PARKED)
+        return gw_fail(GW_ERR_CAPACITY, "%d requests of this client wait for other workers already; it must wait for some of them", MOST_PARKED);
+    struct gw_ps_parked *parked = gw_alloc(server->context, 1, sizeof *parked);
+    if (!parked)
+        return GW_ERR_MEMORY;
+    *parked = (struct gw_ps_parked){.member = member, .request = *request, .value = value ? gw_ps_blob_hold(value) : NULL, .deadline = deadline};
+    struct gw_ps_parked **end = (struct gw_ps_parked **)gw_ps_key_waiting(key);
+    while (*end)
+        end = &(*end)->next;
+    *end = parked;
+    parked->member_next = member->parked;
+    parked->member_link = &member->parked;
+    if (member->parked)
+        member->parked->member_link = &parked->member_next;
+    member->parked = parked;
+    member->n_parked++;
+    server->n_parked++;
+    return GW_OK;
+}
+
+/* The next one in the queue takes its place. */
+static void unpark(struct gw_ps_server *server, struct gw_ps_parked **at)
+{
+    struct gw_ps_parked *parked = *at;
+    *at = parked->next;
+    if (parked->member) {
+        *parked->member_link = parked->member_next;
+        if (parked->member_next)
+            parked->member_next->member_link = parked->member_link;
+        parked->member->n_parked--;
+    }
+    server->n_parked--;
+    gw_ps_blob_give(parked->value);
+    gw_free(server->context, parked);
+}
+
+/* Whether a request of the member waits in front of `end` (NULL: anywhere in the queue). */
+static bool waits_before(const struct gw_ps_parked *queue, const struct gw_ps_member *member, const struct gw_ps_parked *end)
+{
+    for (; queue && queue != end; queue = queue->next)
+        if (queue->member == member)
+            return true;
+    return false;
+}
+
+/* ---- doing ------------------------------------------------------------------------------------------------- */
+
+static void reply_done(struct gw_ps_server *server, uint32_t route, const struct gw_ps_request *request, uint64_t number)
+{
+    gw_ps_reply(server, route, &(struct gw_ps_reply){.operation = request->operation, .id = request->id, .number = number}, NULL);
+}
+
+static gw_status init(struct gw_ps_server *server, const struct gw_ps_member *member, const struct gw_ps_request *request)
+{
+    struct gw_ps_key *key;
+    uint64_t before = gw_ps_store_info(server->store).n_keys;
+    GW_TRY(gw_ps_store_init(server->store, request->key, (gw_ps_type)request->code, &request->shape));
+    GW_TRY(gw_ps_store_find(server->store, request->key, &key));
+    if (gw_ps_store_info(server->store).n_keys > before && before < 1000) /* of very many only the first */
+        gw_ps_log(server, "init key=\"%s\" type=%s shape=%s by=%s", request->key, gw_ps_type_name((gw_ps_type)request->code),
+                  gw_ps_shape_text(&request->shape).text, member->address);
+    reply_done(server, member->route, request, gw_ps_store_pushed(server->store, key, member->rank));
+    return GW_OK;
+}
+
+/* Does a push or a pull, and answers it where that can be done now. GW_PS_WAIT: *waits_for is the key to wait on. */
+static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *member, const struct gw_ps_request *request,
+                     struct gw_ps_blob *value, struct gw_ps_key **waits_for)
+{
+    struct gw_ps_key *key, *scale_key = NULL;
+    struct gw_ps_answer answer;
+    GW_TRY(gw_ps_store_find(server->store, request->key, &key));
+    *waits_for = key;
+    if (request->operation == GW_PS_PUSH) {
+        gw_status status = gw_ps_store_push(server->store, key, member->rank, request->number, value);
+        if (status == GW_OK)
+            reply_done(server, member->route, request, request->number);
+        return status;
+    }
+    if (request->scale_key[0])
+        GW_TRY(gw_ps_store_find(server->store, request->scale_key, &scale_key));
+    gw_status status = gw_ps_store_pull(server->store, key, member->rank, (gw_ps_method)request->code, scale_key, &answer, waits_for);
+    if (status != GW_OK)
+        return status;
+    gw_ps_reply(server, member->route,
+                &(struct gw_ps_reply){.operation = GW_PS_PULL, .code = (uint8_t)answer.type, .id = request->id, .number = answer.round,
+                                      .shape = answer.shape, .n_pushes = answer.n_pushes}, answer.value);
+    gw_ps_blob_give(answer.value);
+    return GW_OK;
+}
+
+static gw_status push_or_pull(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
+                              struct gw_ps_blob *value)
+{
+    struct gw_ps_key *key;
+    if (request->operation == GW_PS_PUSH && !value)
+        return gw_fail(GW_ERR_FRAME_CUT, "a push to \"%s\" came without a value", request->key);
+    GW_TRY(gw_ps_store_find(server->store, request->key, &key));
+    gw_status status = GW_PS_WAIT;
+    if (!waits_before(*gw_ps_key_waiting(key), member, NULL))
+        status = try(server, member, request, value, &key);
+    return status == GW_PS_WAIT ? park(server, member, request, value, key, gw_clock_seconds() + request->timeout_ms / 1000.0) : status;
+}
+
+void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request, struct gw_ps_blob *value)
+{
+    gw_status status = GW_OK;
+    if (request->operation == GW_PS_INIT)
+        status = init(server, member, request);
+    else
+        status = push_or_pull(server, member, request, value);
+    if (status < 0)
+        gw_ps_reply_error(server, member->route, request, status);
+    gw_ps_blob_give(value);
+}
+
+/* ---- going on ---------------------------------------------------------------------------------------------- */
+
+/* Asks the requests of one key again, in the order they came in; a client's later request never overtakes its earlier one. */
+static void ask_again(struct gw_ps_server *server, struct gw_ps_key *key)
+{
+    struct gw_ps_parked **queue = (struct gw_ps_parked **)gw_ps_key_waiting(key), **at = queue;
+    while (*at) {
+        struct gw_ps_parked *parked = *at;
+        struct gw_ps_key *waits_for;
+        if (!parked->member) {
+            unpark(server, at);
+            continue;
+        }
+        gw_status status = GW_PS_WAIT;
+        if (!waits_before(*queue, parked->member, parked))
+            status = try(server, parked->member, &parked->request, parked->value, &waits_for);
+        if (status == GW_PS_WAIT) {
+            /* What waits for its scale key now goes to that queue; it is the first of this client's there or waits behind them. */
+            if (!waits_before(*queue, parked->member, parked) && waits_for != key &&
+                park(server, parked->member, &parked->request, parked->value, waits_for, parked->deadline) == GW_OK)
+                unpark(server, at);
+            else
+                at = &parked->next;
+            continue;
+        }
+        if (status < 0)
+            gw_ps_reply_error(server, parked->member->route, &parked->request, status);
+        unpark(server, at);
+    }
+}
+
+void gw_ps_requests_go_on(struct gw_ps_server *server)
+{
+    /* Going on may wake further keys. */
+    while (server->n_woken) {
+        uint32_t n = server->n_woken;
+        struct gw_ps_key *woken[sizeof server->woken / sizeof *server->woken];
+        server->n_woken = 0;
+        if (n > sizeof woken / sizeof *woken) {
+            for (uint64_t k = 0; gw_ps_store_key(server->store, k); k++)
+                ask_again(server, gw_ps_store_key(server->store, k));
+            continue;
+        }
+        memcpy(woken, server->woken, n * sizeof *woken);
+        for (uint32_t i = 0; i < n; i++)
+            ask_again(server, woken[i]);
+    }
+}
+
+/* "rank 2 (not connected), rank 5": those that have not pushed to the key's open round, a few of them. */
+static void name_missing(const struct gw_ps_server *server, const struct gw_ps_key *key, char *text, size_t n_bytes)
+{
+    uint32_t named = 0, missing = 0;
+    size_t used = 0;
+    text[0] = 0;
+    for (uint32_t r = 0; r < server->options.n_workers; r++) {
+        if (!gw_ps_key_misses(key, r))
+            continue;
+        if (missing++ < 8 && used < n_bytes)
+            used += (size_t)snprintf(text + used, n_bytes - used, "%srank %u%s", named++ ? ", " : "", r, server->workers[r] ? "" : " (not connected)");
+    }
+    if (missing > named && used < n_bytes)
+        snprintf(text + used, n_bytes - used, " and %u more", missing - named);
+}
+
+void gw_ps_requests_expire(struct gw_ps_server *server)
+{
+    double now = gw_clock_seconds();
+    for (uint64_t k = 0; server->n_parked && gw_ps_store_key(server->store, k); k++) {
+        struct gw_ps_key *key = gw_ps_store_key(server->store, k);
+        struct gw_ps_parked **at = (struct gw_ps_parked **)gw_ps_key_waiting(key);
+        bool expired = false;
+        while (*at) {
+            struct gw_ps_parked *parked = *at;
+            if (parked->member && parked->deadline > now) {
+                at = &parked->next;
+                continue;
+            }
+            if (parked->member) {
+                char missing[256];
+                name_missing(server, key, missing, sizeof missing);
+                gw_ps_reply_error(server, parked->member->route, &parked->request,
+                                  gw_fail(GW_ERR_TIMEOUT, "the %s of \"%s\" has waited %u ms for pushes of %s to \"%s\"",
+                                          parked->request.operation == GW_PS_PUSH ? "push" : "pull", parked->request.key,
+                                          parked->request.timeout_ms, missing[0] ? missing : "other workers", gw_ps_key_info(server->store, key).name));
+            }
+            unpark(server, at);
+            expired = true;
+        }
+        if (expired) /* what waited behind it only may have its turn */
+            ask_again(server, key);
+    }
+}
+
+void gw_ps_requests_free(struct gw_ps_server *server)
+{
+    for (uint64_t k = 0; server->store && gw_ps_store_key(server->store, k); k++) {
+        struct gw_ps_parked **queue = (struct gw_ps_parked **)gw_ps_key_waiting(gw_ps_store_key(server->store, k));
+        while (*queue)
+            unpark(server, queue);
+    }
+}

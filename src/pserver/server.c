@@ -1,0 +1,378 @@
+/* The server: one thread, one ROUTER socket, the store. What comes in is done at once or waits in its key's queue; nothing blocks. */
+#include "pserver/server.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "link/tcp/gate.h"
+#include "link/tcp/keys.h"
+
+#include <gradwire/codec.h>
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define DEFAULT_TIMEOUT_MS 10000
+#define DEFAULT_KEYS (1ull << 20)
+#define DEFAULT_KEY_BYTES (1ull << 30)
+#define DEFAULT_CLIENTS 1024
+#define MOST_UNREAD 4096  /* answers that a client has not taken yet; then it is dropped */
+#define AT_ONCE 256       /* messages before time and connections are looked at */
+#define LOOK_SECONDS 0.25 /* between looks for requests whose time is over */
+
+void gw_ps_log(struct gw_ps_server *server, const char *format, ...)
+{
+    if (!server->options.log)
+        return;
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    server->options.log(line, server->options.log_user);
+}
+
+/* ---- sending ----------------------------------------------------------------------------------------------- */
+
+static void give_blob(void *bytes, void *blob)
+{
+    (void)bytes;
+    gw_ps_blob_give(blob);
+}
+
+static bool send_part(struct gw_ps_server *server, const void *bytes, size_t n_bytes, int flags)
+{
+    int sent;
+    do
+        sent = zmq_send(server->socket, bytes, n_bytes, flags | ZMQ_DONTWAIT);
+    while (sent < 0 && zmq_errno() == EINTR);
+    return sent >= 0;
+}
+
+void gw_ps_reply(struct gw_ps_server *server, uint32_t route, const struct gw_ps_reply *reply, struct gw_ps_blob *value)
+{
+    uint8_t id[GW_PS_ROUTE_BYTES] = {0}, head[GW_PS_HEAD_BYTES];
+    memcpy(id + 1, &route, sizeof route);
+    size_t n_bytes = gw_ps_reply_write(head, reply);
+    zmq_msg_t body;
+    if (value && zmq_msg_init_data(&body, value->bytes, value->n_bytes, give_blob, gw_ps_blob_hold(value)) != 0) {
+        gw_ps_blob_give(value);
+        return; /* no memory for a few bytes: the client will ask again, or give up */
+    }
+    bool sent = send_part(server, id, sizeof id, ZMQ_SNDMORE);
+    if (!sent && zmq_errno() == EAGAIN) {
+        struct gw_ps_member *member = gw_ps_member_find(server, route);
+        if (member) {
+            gw_ps_log(server, "dropped %s address=%s reason=\"it does not take its answers\"", gw_ps_rank_text(member->rank).text, member->address);
+            gw_ps_member_leave(server, member);
+        }
+    }
+    /* Parts after the first wait for nothing: they go or are dropped together. */
+    sent = sent && send_part(server, head, n_bytes, value ? ZMQ_SNDMORE : 0);
+    if (value && (!sent || zmq_msg_send(&body, server->socket, ZMQ_DONTWAIT) < 0))
+        zmq_msg_close(&body);
+}
+
+void gw_ps_reply_error(struct gw_ps_server *server, uint32_t route, const struct gw_ps_request *request, gw_status status)
+{
+    struct gw_ps_reply reply = {.operation = request->operation, .id = request->id, .status = status};
+    snprintf(reply.sentence, sizeof reply.sentence, "%s", gw_last_error());
+    gw_ps_reply(server, route, &reply, NULL);
+}
+
+/* ---- receiving ---------------------------------------------------------------------------------------------- */
+
+/* A push's value, as it came. */
+struct received {
+    struct gw_ps_blob blob;
+    zmq_msg_t message;
+};
+
+static void release_received(struct gw_ps_blob *blob)
+{
+    struct received *received = (struct received *)blob;
+    zmq_msg_close(&received->message);
+    gw_free(blob->context, received);
+}
+
+static struct gw_ps_blob *keep(struct gw_ps_server *server, zmq_msg_t *message)
+{
+    struct received *received = gw_alloc(server->context, 1, sizeof *received);
+    if (!received)
+        return NULL;
+    zmq_msg_init(&received->message);
+    zmq_msg_move(&received->message, message);
+    received->blob = (struct gw_ps_blob){.bytes = zmq_msg_data(&received->message), .n_bytes = zmq_msg_size(&received->message),
+                                         .release = release_received, .context = server->context};
+    atomic_init(&received->blob.holds, 1);
+    return &received->blob;
+}
+
+static void hello(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, const struct gw_ps_request *request)
+{
+    const char *address = zmq_msg_gets(head, "Peer-Address");
+    address = address ? address : "?";
+    gw_status status = gw_ps_member_join(server, route, zmq_msg_get(head, ZMQ_SRCFD), address, request);
+    if (status < 0) {
+        gw_ps_log(server, "refused address=%s reason=\"%s\"", address, gw_last_error());
+        gw_ps_reply_error(server, route, request, status);
+        return;
+    }
+    gw_ps_log(server, "joined %s address=%s", gw_ps_rank_text((uint32_t)request->number).text, address);
+    gw_ps_reply(server, route, &(struct gw_ps_reply){.operation = GW_PS_HELLO, .id = request->id, .n_workers = server->options.n_workers,
+                                                     .max_key_bytes = server->options.max_key_bytes}, NULL);
+}
+
+static void serve(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, zmq_msg_t *body)
+{
+    struct gw_ps_request request;
+    gw_status status = gw_ps_request_read(zmq_msg_data(head), zmq_msg_size(head), &request);
+    struct gw_ps_member *member = gw_ps_member_find(server, route);
+    if (status < 0) {
+        const char *address = zmq_msg_gets(head, "Peer-Address");
+        gw_ps_log(server, "refused address=%s reason=\"%s\"", address ? address : "?", gw_last_error());
+        gw_ps_reply_error(server, route, &request, status);
+    } else if (request.operation == GW_PS_HELLO) {
+        hello(server, route, head, &request);
+    } else if (!member) {
+        gw_ps_reply(server, route, &(struct gw_ps_reply){.operation = GW_PS_WHO, .id = request.id}, NULL);
+    } else if (request.operation == GW_PS_BYE) {
+        gw_ps_log(server, "left %s address=%s", gw_ps_rank_text(member->rank).text, member->address);
+        gw_ps_member_leave(server, member);
+        gw_ps_reply(server, route, &(struct gw_ps_reply){.operation = GW_PS_BYE, .id = request.id}, NULL);
+    } else {
+        struct gw_ps_blob *value = body ? keep(server, body) : NULL;
+        if (body && !value)
+            gw_ps_reply_error(server, route, &request, GW_ERR_MEMORY);
+        else
+            gw_ps_request_do(server, member, &request, value);
+    }
+}
+
+/* Takes one message, whole: [route, head] or [route, head, body]. false: there is none. */
+static bool receive(struct gw_ps_server *server)
+{
+    enum { MOST_PARTS = 3 };
+    zmq_msg_t parts[MOST_PARTS];
+    int n = 0, more = 1;
+    while (more) {
+        zmq_msg_t scrap, *part = n < MOST_PARTS ? &parts[n] : &scrap;
+        zmq_msg_init(part);
+        int got;
+        do
+            got = zmq_msg_recv(part, server->socket, n ? 0 : ZMQ_DONTWAIT);
+        while (got < 0 && zmq_errno() == EINTR);
+        if (got < 0) {
+            zmq_msg_close(part);
+            break;
+        }
+        more = zmq_msg_more(part);
+        if (n >= MOST_PARTS)
+            zmq_msg_close(part);
+        n++;
+    }
+    uint32_t route;
+    const uint8_t *id = n ? zmq_msg_data(&parts[0]) : NULL;
+    if (n >= 2 && n <= MOST_PARTS && zmq_msg_size(&parts[0]) == GW_PS_ROUTE_BYTES && id[0] == 0) { /* others give themselves a name */
+        memcpy(&route, id + 1, sizeof route);
+        serve(server, route, &parts[1], n == 3 ? &parts[2] : NULL);
+    }
+    for (int i = 0; i < n && i < MOST_PARTS; i++)
+        zmq_msg_close(&parts[i]);
+    return n > 0;
+}
+
+/* Connections that ended. */
+static void read_events(struct gw_ps_server *server)
+{
+    for (;;) {
+        zmq_msg_t event, address;
+        zmq_msg_init(&event);
+        if (zmq_msg_recv(&event, server->events, ZMQ_DONTWAIT) < 0) {
+            zmq_msg_close(&event);
+            return;
+        }
+        zmq_msg_init(&address);
+        zmq_msg_recv(&address, server->events, 0);
+        if (zmq_msg_size(&event) >= 6) {
+            int32_t fd;
+            memcpy(&fd, (const uint8_t *)zmq_msg_data(&event) + 2, sizeof fd);
+            gw_ps_member_lost(server, fd);
+        }
+        zmq_msg_close(&event);
+        zmq_msg_close(&address);
+    }
+}
+
+/* ---- running ------------------------------------------------------------------------------------------------ */
+
+gw_status gw_ps_server_run(gw_ps_server *server)
+{
+    for (;;) {
+        zmq_pollitem_t items[] = {{server->socket, 0, ZMQ_POLLIN, 0}, {NULL, server->stop, ZMQ_POLLIN, 0}, {server->events, 0, ZMQ_POLLIN, 0}};
+        if (zmq_poll(items, 3, (long)(LOOK_SECONDS * 1000)) < 0 && zmq_errno() != EINTR)
+            return gw_fail(GW_ERR_SYSTEM, "the server cannot wait for its clients: %s", zmq_strerror(zmq_errno()));
+        if (items[1].revents)
+            return GW_OK;
+        for (int i = 0; i < AT_ONCE && receive(server); i++)
+            gw_ps_requests_go_on(server);
+        read_events(server);
+        double now = gw_clock_seconds();
+        if (now >= server->next_look) {
+            server->next_look = now + LOOK_SECONDS;
+            gw_ps_requests_expire(server);
+            gw_ps_requests_go_on(server);
+        }
+    }
+}
+
+void gw_ps_server_stop(gw_ps_server *server)
+{
+    const uint64_t one = 1;
+    while (write(server->stop, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
+/* ---- beginning and end -------------------------------------------------------------------------------------- */
+
+static void woken(void *user, struct gw_ps_key *key)
+{
+    struct gw_ps_server *server = user;
+    const uint32_t most = sizeof server->woken / sizeof *server->woken;
+    if (!*gw_ps_key_waiting(key))
+        return;
+    if (server->n_woken < most)
+        server->woken[server->n_woken] = key;
+    if (server->n_woken <= most)
+        server->n_woken++;
+}
+
+static gw_status check_options(const gw_ps_server_options *options, const void *out)
+{
+    if (!options || !out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_server_create: %s is NULL", options ? "out" : "options");
+    if (options->struct_bytes != sizeof *options)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_server_options.struct_bytes is %zu, and must be %zu", options->struct_bytes, sizeof *options);
+    if (!options->listen)
+        return gw_fail(GW_ERR_ARGUMENT, "no address to listen at; it must be HOST:PORT");
+    if (options->n_workers == 0 || options->n_workers > GW_MAX_WORKERS)
+        return gw_fail(GW_ERR_ARGUMENT, "a server for %u workers; 1 to %u are possible", options->n_workers, (unsigned)GW_MAX_WORKERS);
+    if (options->mode > GW_PS_ASYNC)
+        return gw_fail(GW_ERR_ARGUMENT, "the mode is %u, which is none", (unsigned)options->mode);
+    return GW_OK;
+}
+
+static uint64_t machine_bytes(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 1ull << 32;
+}
+
+static void fill_defaults(gw_ps_server_options *options)
+{
+    options->timeout_ms = options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
+    options->max_keys = options->max_keys ? options->max_keys : DEFAULT_KEYS;
+    options->max_key_bytes = options->max_key_bytes ? options->max_key_bytes : DEFAULT_KEY_BYTES;
+    options->max_bytes = options->max_bytes ? options->max_bytes : machine_bytes() / 4 * 3;
+    options->max_clients = options->max_clients ? options->max_clients : DEFAULT_CLIENTS;
+}
+
+static gw_status open_socket(struct gw_ps_server *server, const struct gw_tcp_address *address)
+{
+    static const char news[] = "inproc://news";
+    server->socket = gw_tcp_socket_new(server->group, ZMQ_ROUTER, true);
+    if (!server->socket)
+        return GW_ERR_SYSTEM;
+    const int64_t longest = (int64_t)(server->options.max_key_bytes + GW_PS_HEAD_BYTES);
+    GW_TRY(gw_tcp_set_int(server->socket, ZMQ_ROUTER_MANDATORY, 1));
+    GW_TRY(gw_tcp_set_int(server->socket, ZMQ_SNDHWM, MOST_UNREAD));
+    if (zmq_setsockopt(server->socket, ZMQ_MAXMSGSIZE, &longest, sizeof longest) != 0 ||
+        zmq_socket_monitor(server->socket, news, ZMQ_EVENT_DISCONNECTED) != 0)
+        return gw_fail(GW_ERR_SYSTEM, "no socket for the server: %s", zmq_strerror(zmq_errno()));
+    server->events = zmq_socket(server->group->zmq, ZMQ_PAIR);
+    if (!server->events || zmq_connect(server->events, news) != 0)
+        return gw_fail(GW_ERR_SYSTEM, "no news of connections: %s", zmq_strerror(zmq_errno()));
+    return gw_tcp_bind(server->socket, address, server->endpoint);
+}
+
+static gw_status set_up(struct gw_ps_server *server, const struct gw_tcp_address *address)
+{
+    gw_context *context = server->context;
+    const gw_ps_server_options *o = &server->options;
+    struct gw_tcp_group *group = server->group = gw_calloc(context, 1, sizeof *group);
+    if (!group)
+        return GW_ERR_MEMORY;
+    group->context = context;
+    group->size = o->max_clients < 1024 ? o->max_clients : 1024; /* of the queue of connections not yet accepted */
+    group->timeout_ms = o->timeout_ms;
+    group->log = o->log;
+    group->log_user = o->log_user;
+    group->zmq = zmq_ctx_new();
+    if (!group->zmq)
+        return gw_fail(GW_ERR_SYSTEM, "no ZeroMQ context: %s", zmq_strerror(zmq_errno()));
+    if (o->keys) {
+        GW_TRY(gw_tcp_keys_load(context, o->keys, &group->keys));
+        GW_TRY(gw_tcp_gate_open(group, &group->gate));
+    }
+    server->n_buckets = 1024;
+    server->buckets = gw_calloc(context, server->n_buckets, sizeof *server->buckets);
+    server->workers = gw_calloc(context, o->n_workers, sizeof *server->workers);
+    if (!server->buckets || !server->workers)
+        return GW_ERR_MEMORY;
+    const struct gw_ps_store_options store = {.n_workers = o->n_workers, .mode = o->mode, .staleness = o->staleness, .max_keys = o->max_keys,
+                                              .max_key_bytes = o->max_key_bytes, .max_bytes = o->max_bytes, .woken = woken, .user = server};
+    GW_TRY(gw_ps_store_create(context, &store, &server->store));
+    server->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (server->stop < 0)
+        return gw_fail(GW_ERR_SYSTEM, "no eventfd for the server: %s", strerror(errno));
+    return open_socket(server, address);
+}
+
+gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *options, gw_ps_server **out)
+{
+    struct gw_tcp_address address;
+    GW_TRY(check_options(options, out));
+    GW_TRY(gw_tcp_address_parse("the address to listen at", options->listen, true, &address));
+    if (!options->keys && !options->insecure && !address.loopback)
+        return gw_fail(GW_ERR_ARGUMENT, "%s is not a loopback address, and there are no keys: anybody could read and change what is kept; give "
+                                        "keys, or insecure where the network is trusted", gw_tcp_place(address.endpoint));
+    struct gw_ps_server *server = gw_calloc(context, 1, sizeof *server);
+    if (!server)
+        return GW_ERR_MEMORY;
+    server->context = context;
+    server->options = *options;
+    server->stop = -1;
+    fill_defaults(&server->options);
+    gw_status status = set_up(server, &address);
+    if (status < 0) {
+        gw_ps_server_destroy(server);
+        return status;
+    }
+    *out = server;
+    return GW_OK;
+}
+
+const char *gw_ps_server_address(const gw_ps_server *server)
+{
+    return gw_tcp_place(server->endpoint);
+}
+
+void gw_ps_server_destroy(gw_ps_server *server)
+{
+    if (!server)
+        return;
+    gw_ps_requests_free(server);
+    gw_ps_members_free(server);
+    gw_ps_store_destroy(server->store);
+    if (server->events)
+        zmq_close(server->events);
+    if (server->socket)
+        zmq_close(server->socket);
+    if (server->stop >= 0)
+        close(server->stop);
+    gw_tcp_group_free(server->group); /* values on their way out are given back here */
+    gw_free(server->context, server);
+}

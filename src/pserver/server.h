@@ -1,0 +1,100 @@
+/* Inside of the server: its sockets, who is connected, and requests that wait. All of it is the one thread's that runs it. */
+#ifndef GW_PSERVER_SERVER_H
+#define GW_PSERVER_SERVER_H
+
+#include "link/tcp/group.h"
+#include "pserver/message.h"
+#include "pserver/store.h"
+
+#include <zmq.h>
+
+#define GW_PS_ROUTE_BYTES 5 /* of a connection's id, as ZeroMQ's ROUTER gives them out: 0 and a number */
+
+struct gw_ps_parked;
+
+/* A connection that has said HELLO. */
+struct gw_ps_member {
+    struct gw_ps_member *next; /* in its bucket */
+    uint32_t route;            /* the connection's number */
+    int fd;                    /* that ZeroMQ knows it by */
+    uint32_t rank;
+    uint64_t incarnation;
+    uint32_t n_parked;
+    struct gw_ps_parked *parked; /* its requests that wait, in no order */
+    char address[64];
+};
+
+/* A request that waits: for pushes of others, or for the same client's request before it. In the queue of one key. */
+struct gw_ps_parked {
+    struct gw_ps_parked *next;                  /* in the key's queue */
+    struct gw_ps_parked *member_next, **member_link; /* in its member's list */
+    struct gw_ps_member *member;                /* NULL: gone meanwhile */
+    struct gw_ps_request request;
+    struct gw_ps_blob *value; /* of a push */
+    double deadline;
+};
+
+struct gw_ps_server {
+    gw_context *context;
+    gw_ps_server_options options;
+    struct gw_tcp_group *group;
+    void *socket, *events; /* ROUTER; news of its connections */
+    int stop;              /* eventfd */
+    char endpoint[GW_TCP_ENDPOINT_BYTES];
+    struct gw_ps_store *store;
+    struct gw_ps_member **buckets; /* by route */
+    uint32_t n_buckets, n_members;
+    struct gw_ps_member **workers; /* by rank; NULL: not here */
+    struct gw_ps_key *woken[64];   /* keys whose queues are to be asked again; where they are more, all keys' are */
+    uint32_t n_woken;
+    uint64_t n_parked;
+    double next_look; /* for requests that have waited too long */
+};
+
+/* One line for the log: "event key=value ...". */
+void gw_ps_log(struct gw_ps_server *server, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- members.c: who is connected ------------------------------------------------------------------------- */
+
+/* "rank=3" or "reader", for the log. */
+struct gw_ps_rank_text {
+    char text[16];
+};
+struct gw_ps_rank_text gw_ps_rank_text(uint32_t rank);
+
+struct gw_ps_member *gw_ps_member_find(const struct gw_ps_server *server, uint32_t route);
+
+/* A connection says who it is. Errors: GW_ERR_PEER (that rank is here already), GW_ERR_CAPACITY (too many), GW_ERR_ARGUMENT (no such
+ * rank), GW_ERR_MEMORY. */
+gw_status gw_ps_member_join(struct gw_ps_server *server, uint32_t route, int fd, const char *address, const struct gw_ps_request *hello);
+
+/* Forgets it, and what it asked for. */
+void gw_ps_member_leave(struct gw_ps_server *server, struct gw_ps_member *member);
+
+/* The connection of that file descriptor has ended. */
+void gw_ps_member_lost(struct gw_ps_server *server, int fd);
+
+void gw_ps_members_free(struct gw_ps_server *server);
+
+/* ---- requests.c: what they ask for ----------------------------------------------------------------------- */
+
+/* Does what a request asks for, and answers it, now or later. value: the body of a push (one hold, given up), else NULL. */
+void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request, struct gw_ps_blob *value);
+
+/* Asks all requests of woken keys again. */
+void gw_ps_requests_go_on(struct gw_ps_server *server);
+
+/* Answers those whose time is over with an error that names who is waited for. */
+void gw_ps_requests_expire(struct gw_ps_server *server);
+
+void gw_ps_requests_free(struct gw_ps_server *server);
+
+/* ---- server.c -------------------------------------------------------------------------------------------- */
+
+/* Sends an answer; value (no hold is taken from the caller) is its body. */
+void gw_ps_reply(struct gw_ps_server *server, uint32_t route, const struct gw_ps_reply *reply, struct gw_ps_blob *value);
+
+/* The answer to a request that failed with that status: gw_last_error() is its sentence. */
+void gw_ps_reply_error(struct gw_ps_server *server, uint32_t route, const struct gw_ps_request *request, gw_status status);
+
+#endif

@@ -1,0 +1,485 @@
+#include "pserver/store.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "pserver/names.h"
+#include "pserver/reduce.h"
+
+#include <gradwire/codec.h>
+
+#include <inttypes.h>
+#include <string.h>
+
+#define FIRST_KEYS 16
+#define NEAREST_OF 1000 /* keys that are looked at for the nearest name: a wrong name shall not keep the server busy */
+#define KEPT_RESULTS 4 /* of one round: workers pull with the same method or two */
+
+/* One result of a round, for the workers that ask later. */
+struct result {
+    gw_ps_method method;
+    const struct gw_ps_key *scale_key;
+    uint64_t scale_round;
+    struct gw_ps_answer answer; /* value NULL: none */
+};
+
+/* The pushes of all workers that count together. */
+struct round {
+    uint64_t number;            /* 0: none yet */
+    uint32_t n_in;
+    struct gw_ps_blob **pushes; /* of each rank; NULL: not in */
+    struct result results[KEPT_RESULTS];
+    uint32_t n_results; /* made so far: the next one takes the place of the oldest */
+};
+
+struct gw_ps_key {
+    const char *name; /* the table's */
+    gw_ps_type type;
+    gw_ps_shape shape;
+    uint64_t n_elems;
+    uint64_t *pushed;          /* by each rank, so far */
+    struct round whole, open;  /* GW_PS_SYNC; otherwise all is in `open`, whose number counts changes */
+    uint32_t latest; /* rank of the newest push */
+    uint64_t bytes;
+    void *waiting;
+};
+
+struct gw_ps_store {
+    gw_context *context;
+    struct gw_ps_store_options options;
+    struct gw_ps_names names;
+    struct gw_ps_key **keys; /* by their names' numbers */
+    uint64_t capacity;
+    uint64_t bytes, rounds;
+};
+
+/* ---- names ---------------------------------------------------------------------------------------------- */
+
+/* How many letters must be put, taken or changed to make one of the other; names are short. */
+static uint32_t distance(const char *a, const char *b)
+{
+    uint32_t row[GW_PS_MAX_NAME + 1];
+    size_t n = strlen(b);
+    for (size_t j = 0; j <= n; j++)
+        row[j] = (uint32_t)j;
+    for (size_t i = 0; a[i]; i++) {
+        uint32_t diagonal = row[0];
+        row[0] = (uint32_t)i + 1;
+        for (size_t j = 0; j < n; j++) {
+            uint32_t change = diagonal + (a[i] != b[j]);
+            diagonal = row[j + 1];
+            uint32_t other = (row[j] < row[j + 1] ? row[j] : row[j + 1]) + 1;
+            row[j + 1] = change < other ? change : other;
+        }
+    }
+    return row[n];
+}
+
+gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct gw_ps_key **out)
+{
+    uint64_t k = gw_ps_names_find(&store->names, name);
+    if (k != GW_PS_NO_NAME) {
+        *out = store->keys[k];
+        return GW_OK;
+    }
+    if (store->names.n == 0)
+        return gw_fail(GW_ERR_ARGUMENT, "there is no key \"%s\", nor any other: init_parameter makes one", name);
+    const char *nearest = NULL;
+    uint32_t least = UINT32_MAX;
+    for (k = 0; k < store->names.n && k < NEAREST_OF; k++) {
+        uint32_t d = distance(name, store->names.names[k]);
+        if (d < least) {
+            least = d;
+            nearest = store->names.names[k];
+        }
+    }
+    return gw_fail(GW_ERR_ARGUMENT, "there is no key \"%s\": init_parameter makes one; the nearest there is is \"%s\"", name, nearest);
+}
+
+/* Names are shown in sentences, logs and pages: no control characters. */
+static gw_status check_name(const char *name)
+{
+    size_t length = strlen(name);
+    if (length == 0 || length > GW_PS_MAX_NAME)
+        return gw_fail(GW_ERR_ARGUMENT, "a key's name has %zu bytes; 1 to %d are possible", length, GW_PS_MAX_NAME);
+    for (size_t i = 0; i < length; i++)
+        if ((uint8_t)name[i] < ' ' || name[i] == 0x7F)
+            return gw_fail(GW_ERR_ARGUMENT, "a key's name holds the control character 0x%02x", (uint8_t)name[i]);
+    return GW_OK;
+}
+
+static gw_status make_room(struct gw_ps_store *store)
+{
+    if (store->names.n < store->capacity)
+        return GW_OK;
+    uint64_t capacity = store->capacity ? 2 * store->capacity : FIRST_KEYS;
+    struct gw_ps_key **keys = gw_alloc(store->context, capacity, sizeof *keys);
+    if (!keys)
+        return GW_ERR_MEMORY;
+    if (store->names.n)
+        memcpy(keys, store->keys, store->names.n * sizeof *keys);
+    gw_free(store->context, store->keys);
+    store->keys = keys;
+    store->capacity = capacity;
+    return GW_OK;
+}
+
+/* ---- rounds --------------------------------------------------------------------------------------------- */
+
+static void count_bytes(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t more, uint64_t less)
+{
+    key->bytes = key->bytes + more - less;
+    store->bytes = store->bytes + more - less;
+}
+
+static void drop_results(struct gw_ps_store *store, struct gw_ps_key *key, struct round *round)
+{
+    for (uint32_t i = 0; i < KEPT_RESULTS; i++)
+        if (round->results[i].answer.value) {
+            count_bytes(store, key, 0, round->results[i].answer.value->n_bytes);
+            gw_ps_blob_give(round->results[i].answer.value);
+            round->results[i].answer.value = NULL;
+        }
+    round->n_results = 0;
+}
+
+static void drop_push(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_blob **push)
+{
+    if (*push) {
+        count_bytes(store, key, 0, (*push)->n_bytes);
+        gw_ps_blob_give(*push);
+        *push = NULL;
+    }
+}
+
+static void clear_round(struct gw_ps_store *store, struct gw_ps_key *key, struct round *round)
+{
+    for (uint32_t r = 0; round->pushes && r < store->options.n_workers; r++)
+        drop_push(store, key, &round->pushes[r]);
+    drop_results(store, key, round);
+    round->n_in = 0;
+}
+
+/* The open round is whole, and the next one opens. */
+static void finish_round(struct gw_ps_store *store, struct gw_ps_key *key)
+{
+    clear_round(store, key, &key->whole);
+    struct round before = key->whole;
+    key->whole = key->open;
+    key->open = before;
+    key->open.number = key->whole.number + 1;
+    store->rounds++;
+    store->options.woken(store->options.user, key);
+}
+
+/* ---- keys ----------------------------------------------------------------------------------------------- */
+
+static void free_key(struct gw_ps_store *store, struct gw_ps_key *key)
+{
+    clear_round(store, key, &key->whole);
+    clear_round(store, key, &key->open);
+    gw_free(store->context, key->whole.pushes);
+    gw_free(store->context, key->open.pushes);
+    gw_free(store->context, key->pushed);
+    gw_free(store->context, key);
+}
+
+static gw_status new_key(struct gw_ps_store *store, gw_ps_type type, const gw_ps_shape *shape, uint64_t n_elems,
+                         struct gw_ps_key **out)
+{
+    struct gw_ps_key *key = gw_calloc(store->context, 1, sizeof *key);
+    if (!key)
+        return GW_ERR_MEMORY;
+    uint32_t n = store->options.n_workers;
+    key->type = type;
+    key->shape = *shape;
+    key->n_elems = n_elems;
+    key->open.number = 1;
+    key->pushed = gw_calloc(store->context, n, sizeof *key->pushed);
+    key->open.pushes = gw_calloc(store->context, n, sizeof *key->open.pushes);
+    key->whole.pushes = gw_calloc(store->context, n, sizeof *key->whole.pushes);
+    if (!key->pushed || !key->open.pushes || !key->whole.pushes) {
+        free_key(store, key);
+        return GW_ERR_MEMORY;
+    }
+    *out = key;
+    return GW_OK;
+}
+
+gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape)
+{
+    uint64_t n_elems;
+    GW_TRY(check_name(name));
+    if (!gw_ps_type_name(type))
+        return gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is to have type number %u, which is none", name, (unsigned)type);
+    if (!gw_ps_shape_elems(shape, &n_elems))
+        return gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is to have the shape %s; every dimension must be at least 1, and all together at most 2^48",
+                       name, gw_ps_shape_text(shape).text);
+    uint64_t k = gw_ps_names_find(&store->names, name);
+    if (k != GW_PS_NO_NAME) {
+        const struct gw_ps_key *key = store->keys[k];
+        if (key->type == type && gw_ps_shapes_equal(&key->shape, shape))
+            return GW_OK;
+        return gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is there as %s of shape %s; it cannot be initialised as %s of shape %s", name,
+                       gw_ps_type_name(key->type), gw_ps_shape_text(&key->shape).text, gw_ps_type_name(type), gw_ps_shape_text(shape).text);
+    }
+    size_t width = gw_ps_type_bytes(type) ? gw_ps_type_bytes(type) : sizeof(float); /* frames: as much as their floats */
+    if (n_elems * width > store->options.max_key_bytes)
+        return gw_fail(GW_ERR_CAPACITY, "the key \"%s\" is to take %" PRIu64 " bytes; this server takes %" PRIu64 " at most (--max-key-bytes)",
+                       name, n_elems * width, store->options.max_key_bytes);
+    if (store->names.n >= store->options.max_keys)
+        return gw_fail(GW_ERR_CAPACITY, "the key \"%s\" would be one too many: this server keeps %" PRIu64 " (--max-keys)", name,
+                       store->options.max_keys);
+    GW_TRY(make_room(store));
+    struct gw_ps_key *key;
+    GW_TRY(new_key(store, type, shape, n_elems, &key));
+    gw_status status = gw_ps_names_add(&store->names, name);
+    if (status < 0) {
+        free_key(store, key);
+        return status;
+    }
+    key->name = store->names.names[store->names.n - 1];
+    store->keys[store->names.n - 1] = key;
+    return GW_OK;
+}
+
+/* ---- push ------------------------------------------------------------------------------------------------ */
+
+static gw_status check_value(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank, const struct gw_ps_blob *value)
+{
+    if (key->type == GW_PS_FRAME) {
+        gw_frame_info info;
+        gw_status status = gw_frame_parse(value->bytes, value->n_bytes, &info);
+        if (status < 0)
+            return gw_fail(status, "rank %u's push to \"%s\": %s", rank, key->name, gw_last_error());
+        if (info.frame_bytes != value->n_bytes || info.average || info.n_elems != key->n_elems || info.rank != rank)
+            return gw_fail(GW_ERR_FRAME_MISMATCH, "rank %u's push to \"%s\" is %s of rank %u with %" PRIu64 " elements in %zu of %zu bytes; it must "
+                           "be one frame of its own gradient of %" PRIu64 " elements", rank, key->name, info.average ? "an average" : "a frame",
+                           info.rank, info.n_elems, info.frame_bytes, value->n_bytes, key->n_elems);
+    } else if (value->n_bytes != key->n_elems * gw_ps_type_bytes(key->type)) {
+        return gw_fail(GW_ERR_ARGUMENT, "rank %u's push to \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64, rank, key->name, value->n_bytes,
+                       gw_ps_type_name(key->type), gw_ps_shape_text(&key->shape).text, key->n_elems * gw_ps_type_bytes(key->type));
+    }
+    if (value->n_bytes > store->options.max_bytes - (store->bytes < store->options.max_bytes ? store->bytes : store->options.max_bytes))
+        return gw_fail(GW_ERR_CAPACITY, "rank %u's push to \"%s\" has %zu bytes, and the server keeps %" PRIu64 " of at most %" PRIu64
+                       " already (--max-bytes)", rank, key->name, value->n_bytes, store->bytes, store->options.max_bytes);
+    return GW_OK;
+}
+
+gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth, struct gw_ps_blob *value)
+{
+    if (rank >= store->options.n_workers)
+        return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" comes from rank %u; workers have the ranks 0 to %u", key->name, rank,
+                       store->options.n_workers - 1);
+    bool sync = store->options.mode == GW_PS_SYNC;
+    if (nth <= key->pushed[rank] && nth > 0)
+        return GW_OK;
+    if (nth != key->pushed[rank] + 1)
+        return gw_fail(GW_ERR_ORDER, "rank %u's push number %" PRIu64 " to \"%s\" comes after its number %" PRIu64, rank, nth, key->name,
+                       key->pushed[rank]);
+    if (sync && key->open.pushes[rank])
+        return GW_PS_WAIT;
+    GW_TRY(check_value(store, key, rank, value));
+    if (!sync) {
+        drop_push(store, key, &key->open.pushes[rank]);
+        drop_results(store, key, &key->open);
+    }
+    key->open.n_in += key->pushed[rank] == 0 || sync;
+    key->open.pushes[rank] = gw_ps_blob_hold(value);
+    count_bytes(store, key, value->n_bytes, 0);
+    key->pushed[rank]++;
+    key->latest = rank;
+    if (!sync) {
+        key->open.number++;
+        store->options.woken(store->options.user, key);
+    } else if (key->open.n_in == store->options.n_workers) {
+        finish_round(store, key);
+    }
+    return GW_OK;
+}
+
+uint64_t gw_ps_store_pushed(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank)
+{
+    return rank < store->options.n_workers ? key->pushed[rank] : 0;
+}
+
+/* ---- pull ------------------------------------------------------------------------------------------------ */
+
+static uint64_t fewest_pushes(const struct gw_ps_store *store, const struct gw_ps_key *key)
+{
+    uint64_t least = UINT64_MAX;
+    for (uint32_t r = 0; r < store->options.n_workers; r++)
+        least = key->pushed[r] < least ? key->pushed[r] : least;
+    return least;
+}
+
+/* The round that a pull of `rank` asks for: GW_OK, GW_PS_WAIT, or GW_ERR_ORDER. */
+static gw_status round_for(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, struct round **round, uint64_t *number)
+{
+    bool worker = rank < store->options.n_workers;
+    uint64_t pushed = worker ? key->pushed[rank] : 0;
+    if (worker && pushed == 0)
+        return gw_fail(GW_ERR_ORDER, "rank %u pulls \"%s\" before it has pushed to it; only \"latest\" can be pulled then", rank, key->name);
+    if (store->options.mode == GW_PS_SYNC) {
+        *round = &key->whole;
+        *number = worker ? pushed : key->whole.number;
+        if (!worker && key->whole.number == 0)
+            return gw_fail(GW_ERR_ORDER, "\"%s\" has no whole round yet: not all workers have pushed to it", key->name);
+        return worker && pushed > key->whole.number ? GW_PS_WAIT : GW_OK;
+    }
+    *round = &key->open;
+    *number = pushed;
+    if (key->open.n_in == 0)
+        return gw_fail(GW_ERR_ORDER, "nobody has pushed to \"%s\" yet", key->name);
+    if (worker && store->options.mode == GW_PS_STALE && fewest_pushes(store, key) + store->options.staleness < pushed)
+        return GW_PS_WAIT;
+    return GW_OK;
+}
+
+static gw_status make_result(struct gw_ps_store *store, struct gw_ps_key *key, struct round *round, gw_ps_method method, const float *scale,
+                             struct gw_ps_answer *answer)
+{
+    struct gw_ps_push *pushes = gw_alloc(store->context, round->n_in, sizeof *pushes);
+    if (!pushes)
+        return GW_ERR_MEMORY;
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < store->options.n_workers; r++)
+        if (round->pushes[r])
+            pushes[n++] = (struct gw_ps_push){r, round->pushes[r]->bytes, round->pushes[r]->n_bytes};
+    struct gw_ps_result result;
+    gw_status status = gw_ps_reduce(store->context, method, key->type, &key->shape, pushes, n, scale, &result);
+    gw_free(store->context, pushes);
+    if (status < 0)
+        return status;
+    *answer = (struct gw_ps_answer){.type = result.type, .shape = result.shape, .n_pushes = n};
+    answer->value = gw_ps_blob_new(store->context, result.bytes, result.n_bytes);
+    return answer->value ? GW_OK : GW_ERR_MEMORY;
+}
+
+/* The result of a round that all its pushes are in for, from those that were made before where it is there. */
+static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, struct round *round, gw_ps_method method,
+                           const struct gw_ps_key *scale_key, uint64_t scale_round, const float *scale, struct gw_ps_answer *out)
+{
+    for (uint32_t i = 0; i < KEPT_RESULTS; i++) {
+        struct result *kept = &round->results[i];
+        if (kept->answer.value && kept->method == method && kept->scale_key == scale_key && kept->scale_round == scale_round) {
+            *out = kept->answer;
+            gw_ps_blob_hold(out->value);
+            return GW_OK;
+        }
+    }
+    GW_TRY(make_result(store, key, round, method, scale, out));
+    struct result *place = &round->results[round->n_results++ % KEPT_RESULTS];
+    if (place->answer.value)
+        count_bytes(store, key, 0, place->answer.value->n_bytes);
+    gw_ps_blob_give(place->answer.value);
+    *place = (struct result){method, scale_key, scale_round, *out};
+    gw_ps_blob_hold(out->value);
+    count_bytes(store, key, out->value->n_bytes, 0);
+    return GW_OK;
+}
+
+static gw_status latest_of(const struct gw_ps_key *key, struct gw_ps_answer *out)
+{
+    /* Where the newest push made its round whole, it is there and the open one is empty. */
+    struct gw_ps_blob *value = key->open.pushes[key->latest] ? key->open.pushes[key->latest] : key->whole.pushes[key->latest];
+    if (!value)
+        return gw_fail(GW_ERR_ORDER, "nobody has pushed to \"%s\" yet", key->name);
+    *out = (struct gw_ps_answer){.type = key->type, .shape = key->shape, .round = key->pushed[key->latest], .n_pushes = 1,
+                                 .value = gw_ps_blob_hold(value)};
+    return GW_OK;
+}
+
+static gw_status check_scale(const struct gw_ps_key *key, gw_ps_method method, const struct gw_ps_key *scale_key)
+{
+    if (key->type != GW_PS_UINT8 || (method != GW_PS_DECODE_SUM && method != GW_PS_DECODE_AVERAGE))
+        return gw_fail(GW_ERR_ARGUMENT, "\"%s\" is %s and pulled with %s; a scale_key goes with decode_sum and decode_average of uint8 only",
+                       key->name, gw_ps_type_name(key->type), gw_ps_method_name(method));
+    if (scale_key->type != GW_PS_FLOAT32 || scale_key->n_elems != 1)
+        return gw_fail(GW_ERR_ARGUMENT, "the scale_key \"%s\" is %s of shape %s; it must be one float32", scale_key->name,
+                       gw_ps_type_name(scale_key->type), gw_ps_shape_text(&scale_key->shape).text);
+    return GW_OK;
+}
+
+gw_status gw_ps_store_pull(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, gw_ps_method method, struct gw_ps_key *scale_key,
+                           struct gw_ps_answer *out, struct gw_ps_key **waits_for)
+{
+    struct round *round, *scale_round;
+    uint64_t number, scale_number = 0;
+    float scale = 1;
+    GW_TRY(gw_ps_method_check(method, key->type));
+    if (scale_key)
+        GW_TRY(check_scale(key, method, scale_key));
+    if (method == GW_PS_LATEST)
+        return latest_of(key, out);
+    *waits_for = key;
+    gw_status status = round_for(store, key, rank, &round, &number);
+    if (status == GW_OK && scale_key) {
+        *waits_for = scale_key;
+        status = round_for(store, scale_key, rank, &scale_round, &scale_number);
+        if (status == GW_OK) {
+            struct gw_ps_answer answer;
+            GW_TRY(result_of(store, scale_key, scale_round, GW_PS_MAX, NULL, 0, NULL, &answer));
+            memcpy(&scale, answer.value->bytes, sizeof scale);
+            gw_ps_blob_give(answer.value);
+            scale_number = scale_round->number;
+        }
+    }
+    if (status != GW_OK)
+        return status;
+    GW_TRY(result_of(store, key, round, method, scale_key, scale_number, scale_key ? &scale : NULL, out));
+    out->round = number;
+    return GW_OK;
+}
+
+/* ---- the store -------------------------------------------------------------------------------------------- */
+
+gw_status gw_ps_store_create(gw_context *context, const struct gw_ps_store_options *options, struct gw_ps_store **out)
+{
+    if (options->n_workers == 0 || options->n_workers > GW_MAX_WORKERS)
+        return gw_fail(GW_ERR_ARGUMENT, "a server for %u workers; 1 to %u are possible", options->n_workers, (unsigned)GW_MAX_WORKERS);
+    struct gw_ps_store *store = gw_calloc(context, 1, sizeof *store);
+    if (!store)
+        return GW_ERR_MEMORY;
+    store->context = context;
+    store->options = *options;
+    store->names.context = context;
+    *out = store;
+    return GW_OK;
+}
+
+void gw_ps_store_destroy(struct gw_ps_store *store)
+{
+    if (!store)
+        return;
+    for (uint64_t k = 0; k < store->names.n; k++)
+        free_key(store, store->keys[k]);
+    gw_free(store->context, store->keys);
+    gw_ps_names_fini(&store->names);
+    gw_free(store->context, store);
+}
+
+void **gw_ps_key_waiting(struct gw_ps_key *key)
+{
+    return &key->waiting;
+}
+
+struct gw_ps_key_info gw_ps_key_info(const struct gw_ps_store *store, const struct gw_ps_key *key)
+{
+    struct gw_ps_key_info info = {.name = key->name, .type = key->type, .shape = key->shape, .rounds = key->whole.number, .bytes = key->bytes};
+    info.n_missing = key->open.n_in ? store->options.n_workers - key->open.n_in : 0;
+    return info;
+}
+
+bool gw_ps_key_misses(const struct gw_ps_key *key, uint32_t rank)
+{
+    return key->open.n_in && !key->open.pushes[rank];
+}
+
+struct gw_ps_store_info gw_ps_store_info(const struct gw_ps_store *store)
+{
+    return (struct gw_ps_store_info){.n_keys = store->names.n, .bytes = store->bytes, .rounds = store->rounds};
+}
+
+struct gw_ps_key *gw_ps_store_key(const struct gw_ps_store *store, uint64_t nth)
+{
+    return nth < store->names.n ? store->keys[nth] : NULL;
+}

@@ -1,0 +1,80 @@
+/* Keys and their rounds, without any network: what the server's one thread works on. Nothing here waits; a request that must is told
+ * so, and asked again once `woken` names its key. */
+#ifndef GW_PSERVER_STORE_H
+#define GW_PSERVER_STORE_H
+
+#include "pserver/blob.h"
+#include "pserver/value.h"
+
+/* A request is not done yet: ask again when the store says that its key has changed. */
+#define GW_PS_WAIT ((gw_status)1)
+
+struct gw_ps_store;
+struct gw_ps_key;
+
+struct gw_ps_store_options {
+    uint32_t n_workers;
+    gw_ps_mode mode;
+    uint32_t staleness; /* GW_PS_STALE only */
+    uint64_t max_keys;
+    uint64_t max_key_bytes; /* of one value */
+    uint64_t max_bytes;     /* of everything that is kept */
+    void (*woken)(void *user, struct gw_ps_key *key); /* requests that waited on the key may go on */
+    void *user;
+};
+
+gw_status gw_ps_store_create(gw_context *context, const struct gw_ps_store_options *options, struct gw_ps_store **out);
+void gw_ps_store_destroy(struct gw_ps_store *store);
+
+/* Makes the key, or, where it is there with the same type and shape, does nothing.
+ * Errors: GW_ERR_ARGUMENT (a name that cannot be, another type or shape), GW_ERR_CAPACITY (a limit), GW_ERR_MEMORY. */
+gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape);
+
+/* The key of that name. GW_ERR_ARGUMENT: there is none; the sentence says which existing name is nearest. */
+gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct gw_ps_key **out);
+
+/* Where requests that wait for the key are kept, by whoever asks. */
+void **gw_ps_key_waiting(struct gw_ps_key *key);
+
+/* Stores what worker `rank` pushed as its nth push to the key, from 1; takes a hold of its own on `value`. A push that is there already
+ * (its acknowledgement was lost) changes nothing. GW_PS_WAIT: the worker's last push still waits for its round.
+ * Errors: GW_ERR_ORDER (pushes before the nth are missing), GW_ERR_ARGUMENT (no worker's rank; a length, type or frame that is not the key's), GW_ERR_CAPACITY, GW_ERR_FRAME_*. */
+gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth, struct gw_ps_blob *value);
+
+/* How often it has pushed; 0 for one that is no worker. */
+uint64_t gw_ps_store_pushed(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank);
+
+struct gw_ps_answer {
+    gw_ps_type type;
+    gw_ps_shape shape;
+    uint64_t round;           /* in which the pushes were that it was made of; GW_PS_ASYNC and GW_PS_STALE: the asking worker's last */
+    uint32_t n_pushes;
+    struct gw_ps_blob *value; /* one hold, the caller's */
+};
+
+/* Reduces the pushes of the round that `rank` asks for. scale_key NULL: none. Results are kept for the other workers.
+ * GW_PS_WAIT: pushes are missing; *waits_for is the key to wait on.
+ * Errors: GW_ERR_ORDER (this worker, or nobody yet, has pushed), GW_ERR_ARGUMENT, GW_ERR_MEMORY and those of gw_ps_reduce. */
+gw_status gw_ps_store_pull(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, gw_ps_method method, struct gw_ps_key *scale_key,
+                           struct gw_ps_answer *out, struct gw_ps_key **waits_for);
+
+struct gw_ps_key_info {
+    const char *name;
+    gw_ps_type type;
+    gw_ps_shape shape;
+    uint64_t rounds; /* that are whole */
+    uint64_t bytes;  /* kept for it */
+    uint32_t n_missing; /* workers that the open round waits for, once anybody has pushed to it */
+};
+struct gw_ps_key_info gw_ps_key_info(const struct gw_ps_store *store, const struct gw_ps_key *key);
+bool gw_ps_key_misses(const struct gw_ps_key *key, uint32_t rank);
+
+struct gw_ps_store_info {
+    uint64_t n_keys, bytes, rounds;
+};
+struct gw_ps_store_info gw_ps_store_info(const struct gw_ps_store *store);
+
+/* Every key, in the order of their making. NULL after the last. */
+struct gw_ps_key *gw_ps_store_key(const struct gw_ps_store *store, uint64_t nth);
+
+#endif

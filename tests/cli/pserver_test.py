@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""The parameter server from outside: Paddle#6599's own lines from two Python processes, refusals, signals, keys.
+
+    tests/cli/pserver_test.py TOOL"""
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+try:
+    import numpy
+except ImportError:
+    print("skipped: numpy is not installed")
+    sys.exit(77)
+
+TOOL = pathlib.Path(sys.argv[1]).resolve()
+SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
+os.environ["GRADWIRE_LIBRARY"] = str(TOOL.parent / "libgradwire.so")
+os.environ["PYTHONPATH"] = str(SOURCE / "python")
+sys.path.insert(0, str(SOURCE / "python"))
+
+WORKER = """
+import sys, numpy
+import gradwire.pserver as ps
+rank, address = int(sys.argv[1]), sys.argv[2]
+client = ps.Client(address, rank=rank)
+client.init_parameter(key="max_abs_grad", shape=[1], type="float32")
+client.init_parameter(key="quantized_grad", shape=[2], type="uint8")
+for step in range(50):
+    random = [numpy.random.default_rng([step, r]) for r in range(2)]
+    largest = [r.random(1, dtype=numpy.float32) for r in random]
+    values = [r.integers(-1, 2, 8) for r in random]
+    codes = (values[rank] + 1).reshape(2, 4) << [0, 2, 4, 6]
+    client.push_parameter(key="max_abs_grad", value=largest[rank])
+    client.push_parameter(key="quantized_grad", value=codes.sum(axis=1))
+    scale = client.pull_parameter(key="max_abs_grad", reduce_method="max")
+    assert scale.dtype == numpy.float32 and scale.shape == (1,) and scale == max(largest)
+    average = client.pull_parameter(key="quantized_grad", reduce_method="decode_average")
+    assert average.dtype == numpy.float32 and (average == numpy.float32(values[0] + values[1]) / 2).all(), (average, values)
+    scaled = client.pull_parameter(key="quantized_grad", reduce_method="decode_average", scale_key="max_abs_grad")
+    assert (scaled == average * scale).all()
+client.close()
+"""
+
+
+def check(holds, what):
+    if not holds:
+        raise SystemExit(f"failed: {what}")
+
+
+class Server:
+    def __init__(self, *options):
+        self.process = subprocess.Popen([str(TOOL), "server", "--listen", "127.0.0.1:0", *options], stderr=subprocess.PIPE, text=True)
+        first = self.process.stderr.readline()
+        found = re.search(r"listening address=(\S+)", first)
+        check(found, f"the first line of the log says where the server listens: {first}")
+        self.address = found.group(1)
+
+    def end(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
+        log = self.process.communicate(timeout=20)[1]
+        check(self.process.returncode == 0, f"the server ends with {self.process.returncode}:\n{log}")
+        return log
+
+
+def refused(call, *words):
+    try:
+        call()
+    except (RuntimeError, ValueError, TypeError) as error:
+        check(all(word in str(error) for word in words), f"{words} in: {error}")
+        return
+    check(False, f"no error with {words}")
+
+
+def snippet():
+    server = Server("--workers", "2")
+    workers = [subprocess.Popen([sys.executable, "-c", WORKER, str(rank), server.address]) for rank in range(2)]
+    check([worker.wait(timeout=60) for worker in workers] == [0, 0], "both processes of the snippet end well")
+    log = server.end()
+    check(len(re.findall(r"joined rank=[01]", log)) == 2 and len(re.findall(r"left rank=[01]", log)) == 2, log)
+
+
+def types_and_refusals(ps):
+    server = Server("--workers", "1", "--max-key-bytes", "1Mi", "--max-keys", "8")
+    with ps.Client(server.address, rank=0, timeout=5) as client:
+        for type, value in (("float32", [1.5, -2]), ("float16", [1.5, -2]), ("bfloat16", [1.5, -2]), ("int32", [7, -2]), ("int64", [7, -2**40]),
+                            ("uint8", [7, 200])):
+            client.init_parameter(key=f"of {type}", shape=[2, 1], type=type)
+            client.push_parameter(key=f"of {type}", value=value)
+            for method in ("max", "min", "mean", "latest", "sum"):
+                pulled = client.pull_parameter(key=f"of {type}", reduce_method=method)
+                check(pulled.shape == (2, 1) and (pulled.ravel() == value).all(), f"{type}, {method}: {pulled}")
+        refused(lambda: client.push_parameter(key="of flaot32", value=[1, 2]), "of flaot32", "nearest", "of float32")
+        refused(lambda: client.push_parameter(key="of uint8", value=[1.5, 2]), "uint8")
+        refused(lambda: client.push_parameter(key="of int32", value=[1, 2, 3]), "shape")
+        refused(lambda: client.pull_parameter(key="of int32", reduce_method="median"), "median", "mean")
+        refused(lambda: client.pull_parameter(key="of int32", reduce_method="decode_sum"), "int32", "latest")
+        refused(lambda: client.init_parameter(key="of int32", shape=[3], type="int32"), "[2, 1]", "[3]")
+        refused(lambda: client.init_parameter(key="large", shape=[1 << 20], type="float32"), "--max-key-bytes")
+        client.init_parameter(key="one more", shape=[1], type="float32")
+        refused(lambda: client.pull_parameter(key="one more", reduce_method="sum"), "before it has pushed")
+        client.init_parameter(key="the last", shape=[1], type="float32")
+        refused(lambda: client.init_parameter(key="too many", shape=[1], type="float32"), "--max-keys")
+        refused(lambda: ps.Client(server.address, rank=0, timeout=10), "rank 0 is here already")
+        refused(lambda: ps.Client(server.address, rank=1, timeout=10), "ranks 0 to 0")
+    server.end(signal.SIGINT)
+
+
+def several_servers(ps):
+    servers = [Server("--workers", "2") for _ in range(3)]
+    address = ",".join(server.address for server in servers)
+    clients = [ps.Client(address, rank=rank, timeout=20) for rank in range(2)]
+    values = [numpy.random.default_rng(rank).standard_normal(1_000_001, dtype=numpy.float32) for rank in range(2)]
+    for client in clients:
+        client.init_parameter(key="large", shape=[1_000_001], type="float32")
+        for k in range(10):
+            client.init_parameter(key=f"small {k}", shape=[2], type="int32")
+    for client, value in zip(clients, values):
+        client.push_parameter(key="large", value=value)
+        for k in range(10):
+            client.push_parameter(key=f"small {k}", value=[k, 1])
+    for client in clients:
+        mean = client.pull_parameter(key="large", reduce_method="mean")
+        check(mean.shape == (1_000_001,) and (mean == ((values[0].astype(float) + values[1]) / 2).astype(numpy.float32)).all(), "a value over three servers")
+        for k in range(10):
+            check((client.pull_parameter(key=f"small {k}", reduce_method="sum") == [2 * k, 2]).all(), "keys on three servers")
+        client.close()
+    logs = [server.end() for server in servers]
+    check(all('init key="large"' in log for log in logs) and sum('init key="small' in log for log in logs) > 1, "keys are spread")
+
+
+def a_killed_worker_comes_back(ps):
+    server = Server("--workers", "2")
+    stay = ps.Client(server.address, rank=0, timeout=20)
+    stay.init_parameter(key="x", shape=[1], type="float32")
+    code = f"""
+import gradwire.pserver as ps, os, signal
+client = ps.Client("{server.address}", rank=1)
+client.init_parameter(key="x", shape=[1], type="float32")
+client.push_parameter(key="x", value=[1])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    for step in range(3):
+        subprocess.run([sys.executable, "-c", code])
+        stay.push_parameter(key="x", value=[10])
+        check(stay.pull_parameter(key="x", reduce_method="sum") == 11, "the push of one who died counts")
+    stay.close()
+    check(server.end().count("lost rank=1") == 3, "the log tells of those who died")
+
+
+def keys(ps):
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("job", "stranger"):
+            subprocess.run([str(TOOL), "keys", "new", f"{folder}/{name}"], check=True, stderr=subprocess.DEVNULL)
+        # The stranger knows the server's public key, and is not listed.
+        (pathlib.Path(folder) / "stranger/rendezvous.key").write_text((pathlib.Path(folder) / "job/gradwire.key").read_text())
+        server = Server("--workers", "1", "--keys", f"{folder}/job")
+        refused(lambda: ps.Client(server.address, rank=0, timeout=2), "did not answer")
+        refused(lambda: ps.Client(server.address, rank=0, timeout=2, keys=f"{folder}/stranger"), "did not answer")
+        with ps.Client(server.address, rank=0, timeout=10, keys=f"{folder}/job") as client:
+            client.init_parameter(key="x", shape=[1], type="float32")
+            client.push_parameter(key="x", value=[1])
+            check(client.pull_parameter(key="x", reduce_method="max") == 1, "a keyed client is served")
+        check("is not in" in server.end(), "the log names the refused key")
+
+
+def wrong_use():
+    for words, said in ((["server"], "--workers"), (["server", "--workers", "2", "--mode", "stale:x"], "stale:4"),
+                        (["server", "--workers", "2", "--listen", "0.0.0.0:0"], "loopback"), (["server", "--workers", "2", "--listen", "nowhere"], "HOST:PORT")):
+        done = subprocess.run([str(TOOL), *words], stderr=subprocess.PIPE, text=True, timeout=20)
+        check(done.returncode in (1, 2) and said in done.stderr, f"{words}: {done.returncode} {done.stderr}")
+
+
+def main():
+    import gradwire.pserver as ps
+    snippet()
+    types_and_refusals(ps)
+    several_servers(ps)
+    a_killed_worker_comes_back(ps)
+    keys(ps)
+    wrong_use()
+    print("the parameter server answers as it must")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

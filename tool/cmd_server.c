@@ -1,0 +1,101 @@
+/* gradwire server: the parameter server, until SIGTERM or Ctrl-C. */
+#include "tool.h"
+
+#include <gradwire/pserver.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static gw_ps_server *running;
+
+static void on_stop(int signal_number)
+{
+    (void)signal_number;
+    gw_ps_server_stop(running);
+}
+
+static void log_line(const char *line, void *user)
+{
+    (void)user;
+    struct timespec now;
+    struct tm utc;
+    char when[32];
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &utc);
+    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &utc);
+    fprintf(stderr, "%s.%03ldZ %s\n", when, now.tv_nsec / 1000000, line);
+}
+
+/* "sync", "async" or "stale:S". */
+static int parse_mode(const char *text, gw_ps_server_options *options)
+{
+    double staleness;
+    if (strcmp(text, "sync") == 0) {
+        options->mode = GW_PS_SYNC;
+    } else if (strcmp(text, "async") == 0) {
+        options->mode = GW_PS_ASYNC;
+    } else if (strncmp(text, "stale:", 6) == 0 && tool_parse_double(text + 6, &staleness) && staleness >= 0 && staleness <= 1e6 &&
+               staleness == (double)(uint32_t)staleness) {
+        options->mode = GW_PS_STALE;
+        options->staleness = (uint32_t)staleness;
+    } else {
+        return tool_wrong_use("--mode is \"%s\"; right are sync, async, and stale:S with S from 0 to 1000000, as in stale:4", text);
+    }
+    return TOOL_DONE;
+}
+
+int gw_cmd_server(int argc, char **argv)
+{
+    gw_ps_server_options o = {.struct_bytes = sizeof o, .listen = "127.0.0.1:29700", .log = log_line};
+    const char *mode = "sync";
+    uint32_t timeout = 10;
+    const tool_option options[] = {
+        {"--listen", "HOST:PORT", "where clients connect; port 0: any that is free, told in the log (default 127.0.0.1:29700)", TOOL_TEXT, &o.listen, 0, 0},
+        {"--workers", "N", "how many push to every key (required)", TOOL_U32, &o.n_workers, 1, GW_MAX_WORKERS},
+        {"--mode", "MODE", "sync: a pull waits for the pushes of all; async: for none; stale:S: for those over S pushes behind (default sync)", TOOL_TEXT, &mode, 0, 0},
+        {"--keys", "DIR", "encrypt, and let in only whose key is listed there (gradwire keys)", TOOL_TEXT, &o.keys, 0, 0},
+        {"--insecure", NULL, "without keys, listen to other machines too", TOOL_FLAG, &o.insecure, 0, 0},
+        {"--timeout", "S", "seconds after which a client's machine that answers no more is gone (default 10)", TOOL_U32, &timeout, 1, 86400},
+        {"--max-keys", "K", "keys that are kept (default 1Mi)", TOOL_U64, &o.max_keys, 1, 0},
+        {"--max-key-bytes", "B", "bytes of one value (default 1Gi)", TOOL_U64, &o.max_key_bytes, 1, 1ull << 50},
+        {"--max-bytes", "B", "bytes of all that is kept (default: three quarters of this machine's memory)", TOOL_U64, &o.max_bytes, 1, 0},
+        {"--max-clients", "C", "clients at a time (default 1024)", TOOL_U32, &o.max_clients, 1, 1000000},
+    };
+    const tool_usage usage = {
+        .synopsis = "server --workers N [options]",
+        .about = "Keeps tensors by key for N workers, which initialise, push and pull them with a reduce method: max, min, sum, mean,\n"
+                 "latest, decode_sum, decode_average (gradwire/pserver.h for C, gradwire.pserver for Python). What happens is told on\n"
+                 "standard error, a line each. Ends at SIGTERM or Ctrl-C.",
+        .example = "gradwire server --workers 2\n"
+                   "  python3 -c 'import gradwire.pserver as ps; c = ps.Client(\"127.0.0.1:29700\", rank=0)'",
+        .options = options,
+        .n_options = sizeof options / sizeof *options,
+        .max_args = 0,
+        .args = "no operands",
+    };
+    int status = tool_parse(&usage, &argc, argv);
+    if (status != TOOL_PARSED)
+        return status;
+    if (o.n_workers == 0)
+        return tool_wrong_use("how many workers push? --workers N says it");
+    if ((status = parse_mode(mode, &o)) != TOOL_DONE)
+        return status;
+    o.timeout_ms = timeout * 1000;
+    gw_status made = gw_ps_server_create(NULL, &o, &running);
+    if (made < 0)
+        return tool_fail_status(made, NULL);
+    struct sigaction action = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    char line[256];
+    snprintf(line, sizeof line, "listening address=%s workers=%u mode=%s keys=%s", gw_ps_server_address(running), o.n_workers, mode, o.keys ? "yes" : "no");
+    log_line(line, NULL);
+    made = gw_ps_server_run(running);
+    log_line("ended", NULL);
+    if (made < 0)
+        tool_fail_status(made, NULL);
+    gw_ps_server_destroy(running);
+    return made < 0 ? TOOL_FAILED : TOOL_DONE;
+}
