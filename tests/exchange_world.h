@@ -7,6 +7,7 @@
 #include "link/message.h"
 
 #include <gradwire/exchange.h>
+#include <gradwire/pserver.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -67,6 +68,7 @@ static gw_context *world_context(void)
 /* ---- the world ----------------------------------------------------------------------------------------- */
 
 #define WORLD_MAX_STEPS 5u
+#define WORLD_MAX_SERVERS 3u
 
 struct world;
 
@@ -85,6 +87,7 @@ struct member {
     struct failing failing;
     gw_context *context;
     gw_link link; /* what the exchange gets */
+    gw_ps_client *client; /* where servers own the slices */
 
     /* A link around the local one: counts what crosses, and with world.chaos delivers in any order that keeps each pair's. */
     gw_link inner;
@@ -119,6 +122,7 @@ struct world {
     const uint32_t *machine_of;
     uint64_t slice_max; /* 0: the format's */
     bool send_all;      /* the link has it */
+    uint32_t n_servers; /* parameter servers that own the slices; 0: the members do */
     const struct poison *poisons;
     uint32_t n_poisons;
     enum quits quits; /* `quitter` does, in step quits_step, once it has submitted quits_after tensors */
@@ -137,6 +141,8 @@ struct world {
     atomic_ullong largest; /* bytes of the largest message */
     atomic_uint n_finished;
     pthread_barrier_t round_over;
+    gw_ps_server *servers[WORLD_MAX_SERVERS];
+    pthread_t server_threads[WORLD_MAX_SERVERS];
 };
 
 static uint64_t world_mix(uint64_t x)
@@ -392,6 +398,42 @@ static void *world_member(void *argument)
     return NULL;
 }
 
+/* ---- parameter servers ------------------------------------------------------------------------------------ */
+
+static void *world_serve(void *server)
+{
+    return (void *)(intptr_t)gw_ps_server_run(server);
+}
+
+static void world_start_servers(struct world *w, char *addresses, size_t n_bytes)
+{
+    addresses[0] = 0;
+    for (uint32_t s = 0; s < w->n_servers; s++) {
+        gw_ps_server_options options = {.struct_bytes = sizeof options, .listen = "127.0.0.1:0", .n_workers = w->n};
+        assert_int_equal(gw_ps_server_create(w->context, &options, &w->servers[s]), GW_OK);
+        assert_int_equal(pthread_create(&w->server_threads[s], NULL, world_serve, w->servers[s]), 0);
+        snprintf(addresses + strlen(addresses), n_bytes - strlen(addresses), "%s%s", s ? "," : "", gw_ps_server_address(w->servers[s]));
+    }
+}
+
+static void world_join_servers(struct member *m, const char *addresses)
+{
+    gw_ps_client_options options = {.struct_bytes = sizeof options, .servers = addresses, .rank = m->rank, .timeout_ms = m->world->timeout_ms};
+    assert_int_equal(gw_ps_client_create(m->context, &options, &m->client), GW_OK);
+    assert_int_equal(gw_link_servers_create(m->context, m->client, &m->link), GW_OK);
+}
+
+static void world_stop_servers(struct world *w)
+{
+    void *status;
+    for (uint32_t s = 0; s < w->n_servers; s++) {
+        gw_ps_server_stop(w->servers[s]);
+        pthread_join(w->server_threads[s], &status);
+        assert_int_equal((intptr_t)status, GW_OK);
+        gw_ps_server_destroy(w->servers[s]);
+    }
+}
+
 /* ---- running and checking --------------------------------------------------------------------------------- */
 
 static void world_run(struct world *w)
@@ -404,6 +446,8 @@ static void world_run(struct world *w)
     assert_int_equal(gw_codec_parse(w->context, w->spec, &w->codec), GW_OK);
     assert_int_equal(gw_link_local_create(w->context, w->n, links), GW_OK);
     pthread_barrier_init(&w->round_over, NULL, w->n);
+    char addresses[64 * WORLD_MAX_SERVERS];
+    world_start_servers(w, addresses, sizeof addresses);
     for (uint32_t t = 0; t < w->n_tensors; t++)
         w->tensors[t] = (gw_tensor){.id = t, .n_elems = w->sizes[t], .last_layer = t + 1 == w->n_tensors};
     for (uint32_t r = 0; r < w->n; r++) {
@@ -412,6 +456,8 @@ static void world_run(struct world *w)
         atomic_init(&m->failing.left, LONG_MAX);
         m->context = world_context_of(&m->failing);
         m->link = (gw_link){.ops = w->send_all ? &world_ops_all : &world_ops, .self = m, .rank = r, .size = w->n};
+        if (w->n_servers)
+            world_join_servers(m, addresses);
         m->arrived = calloc(w->n, sizeof *m->arrived);
         m->traffic = calloc(w->n_tensors, sizeof *m->traffic);
         m->conditions = calloc(w->n_tensors, sizeof *m->conditions);
@@ -435,6 +481,10 @@ static void world_end(struct world *w)
         struct member *m = &w->members[r];
         atomic_store(&m->failing.left, LONG_MAX);
         m->link.ops->destroy(m->link.self);
+        if (m->client) {
+            gw_ps_client_destroy(m->client);
+            world_destroy(m); /* what the other links would have done */
+        }
         gw_context_destroy(m->context);
         free(m->traffic);
         free(m->conditions);
@@ -444,6 +494,7 @@ static void world_end(struct world *w)
             free(m->average[step]);
         }
     }
+    world_stop_servers(w);
     pthread_barrier_destroy(&w->round_over);
     gw_codec_destroy(w->codec);
     gw_context_destroy(w->context);

@@ -61,6 +61,8 @@ typedef struct gw_link {
     void *self;
     uint32_t rank;
     uint32_t size;
+    uint32_t n_owners; /* above 0: so many parameter servers, addressed as ranks size, size + 1, ..., own all slices (pserver.h); 0: the
+                          members themselves do */
 } gw_link;
 
 /* The local link: `size` ranks in one process, messages handed over without a copy.

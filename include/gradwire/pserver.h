@@ -10,7 +10,7 @@
 #ifndef GRADWIRE_PSERVER_H
 #define GRADWIRE_PSERVER_H
 
-#include <gradwire/context.h>
+#include <gradwire/link.h>
 #include <stdbool.h>
 
 #ifdef __cplusplus
@@ -28,7 +28,8 @@ typedef enum gw_ps_type {
     GW_PS_INT32 = 4,
     GW_PS_INT64 = 5,
     GW_PS_UINT8 = 6, /* also four 2-bit codes a byte, lowest element in the lowest bits: 00 = -1, 01 = 0, 10 = +1 */
-    GW_PS_FRAME = 7, /* a push is one Gradwire frame (codec.h) of as many elements as the shape has */
+    GW_PS_FRAME = 7, /* a push is one or more Gradwire frames (codec.h), back to back, that have as many elements as the shape; all
+                        workers' the same number of the same slices */
 } gw_ps_type;
 
 /* How a pull makes one value of the workers' pushes. Workers are taken in the order of their ranks, whoever came first.
@@ -38,8 +39,8 @@ typedef enum gw_ps_type {
  *   mean            float types: the sum in float64 divided by their number, rounded once; integers: likewise, as float32
  *   latest          any type: the push that came last; waits for no round
  *   decode_sum      uint8: float32, four times as many elements: the codes' sum; frames: float32, what they hold added up
- *   decode_average  uint8: float32, the codes' sum divided by the number of pushes, both exact; frames: one frame of the average,
- *                   as an owner of the peer exchange makes it (gw_reduce)
+ *   decode_average  uint8: float32, the codes' sum divided by the number of pushes, both exact; frames: a frame of the average for
+ *                   each, as an owner of the peer exchange makes it (gw_reduce)
  * decode_sum and decode_average of uint8 are multiplied by the maximum of scale_key in the same round, where one is named. */
 typedef enum gw_ps_method {
     GW_PS_MAX = 1,
@@ -162,6 +163,14 @@ GW_API void gw_ps_value_free(gw_ps_value *value);
 GW_API gw_status gw_ps_push_begin(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes, uint64_t *ticket);
 GW_API gw_status gw_ps_pull_begin(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key, uint64_t *ticket);
 GW_API gw_status gw_ps_wait(gw_ps_client *client, uint64_t ticket, gw_ps_value *out);
+
+/* ---- training through servers ---------------------------------------------------------------------------- */
+
+/* A link for gw_exchange_options.link over which the servers own all slices of the gradients, in place of the members: what members push
+ * are frames, what they pull are the servers' averages of them, and gradients end with the same bits as over any other link. The client is
+ * borrowed, and its calls are the exchange's until the link is destroyed; the servers' mode must be GW_PS_SYNC, one exchange is all they
+ * can serve, and its workers must begin with the same step. Errors: GW_ERR_ARGUMENT (a reader), GW_ERR_MEMORY, GW_ERR_SYSTEM. */
+GW_API gw_status gw_link_servers_create(gw_context *context, gw_ps_client *client, gw_link *out);
 
 #ifdef __cplusplus
 }

@@ -31,7 +31,7 @@ static gw_status fill_groups(struct gw_exchange *ex)
     for (uint32_t g = 0; g < ex->n_groups; g++) {
         struct group *group = &ex->groups[g];
         group->index = g;
-        group->coordinator = g % ex->link.size;
+        group->coordinator = gw_nth_owner(ex, g);
         if (group->n_tensors == 0)
             return gw_fail(GW_ERR_ARGUMENT, "group %u is empty; groups are numbered without gaps", g);
         group->tensors = gw_alloc(context, group->n_tensors, sizeof *group->tensors);
@@ -70,11 +70,11 @@ static void sort_slices(struct gw_exchange *ex, const struct gw_slice *planned, 
     for (uint32_t g = 0; g < ex->n_groups; g++) {
         struct group *group = &ex->groups[g];
         group->slices = ex->slices + used;
-        memset(place, 0, (size_t)ex->link.size * sizeof *place);
+        memset(place, 0, (size_t)gw_n_owners(ex) * sizeof *place);
         for (size_t s = 0; s < n_slices; s++)
             if (ex->tensors[planned[s].tensor].group == g)
                 place[planned[s].owner]++;
-        for (uint32_t r = 0; r < ex->link.size; r++) {
+        for (uint32_t r = 0; r < gw_n_owners(ex); r++) {
             size_t n = place[r];
             place[r] = used;
             used += n;
@@ -83,8 +83,10 @@ static void sort_slices(struct gw_exchange *ex, const struct gw_slice *planned, 
             if (ex->tensors[planned[s].tensor].group == g)
                 ex->slices[place[planned[s].owner]++] = planned[s];
     }
-    for (size_t s = 0; s < n_slices; s++) /* who shares a scaler adds integers */
-        ex->slices[s].summed = ex->tensors[ex->slices[s].tensor].n_shared > 0;
+    for (size_t s = 0; s < n_slices; s++) {
+        ex->slices[s].summed = ex->tensors[ex->slices[s].tensor].n_shared > 0; /* who shares a scaler adds integers */
+        ex->slices[s].owner = gw_nth_owner(ex, ex->slices[s].owner);
+    }
 }
 
 /* Whether the run, NULL: there is none yet, takes one more slice. */
@@ -153,7 +155,7 @@ static gw_status fill_order(struct gw_exchange *ex, struct group *group)
     }
     for (uint32_t k = 1; k < n; k++)
         place[k] += place[k - 1];
-    while (first < n && group->runs[first].owner <= ex->link.rank)
+    while (first < n && group->runs[first].owner <= gw_nth_owner(ex, ex->link.rank))
         first++;
     for (uint32_t i = first % n, k = 0; n_taken < n; n_taken++, i = (i + 1) % n) {
         k = n_taken > 0 && i > 0 && group->runs[i].owner == group->runs[i - 1].owner ? k + 1 : 0;
@@ -186,7 +188,7 @@ static gw_status fill_machines(struct gw_exchange *ex, const uint32_t *machine_o
 
 gw_status gw_layout_init(struct gw_exchange *ex, const uint32_t *group_of, const uint32_t *machine_of)
 {
-    GW_TRY(fill_machines(ex, machine_of));
+    GW_TRY(fill_machines(ex, ex->link.n_owners ? NULL : machine_of)); /* servers take every worker's own */
     GW_TRY(count_groups(ex, group_of));
     GW_TRY(fill_groups(ex));
 
@@ -194,14 +196,14 @@ gw_status gw_layout_init(struct gw_exchange *ex, const uint32_t *group_of, const
     struct gw_slice *planned = NULL;
     uint64_t *n_elems = gw_alloc(ex->context, ex->n_tensors, sizeof *n_elems);
     uint64_t *align = gw_alloc(ex->context, ex->n_tensors, sizeof *align);
-    size_t *place = gw_alloc(ex->context, ex->link.size, sizeof *place);
+    size_t *place = gw_alloc(ex->context, gw_n_owners(ex), sizeof *place);
     gw_status status = n_elems && align && place ? GW_OK : GW_ERR_MEMORY;
     if (status == GW_OK) {
         for (uint32_t t = 0; t < ex->n_tensors; t++) {
             n_elems[t] = ex->tensors[t].n_elems;
             align[t] = gw_encoder_slice_align(ex->tensors[t].encoder);
         }
-        status = gw_slices_plan(ex->context, n_elems, align, ex->n_tensors, ex->link.size, ex->slice_max, &planned,
+        status = gw_slices_plan(ex->context, n_elems, align, ex->n_tensors, gw_n_owners(ex), ex->slice_max, &planned,
                                 &n_slices);
     }
     if (status == GW_OK) {
@@ -216,7 +218,7 @@ gw_status gw_layout_init(struct gw_exchange *ex, const uint32_t *group_of, const
     gw_free(ex->context, n_elems);
     GW_TRY(status);
 
-    uint32_t most_runs = ex->link.size;
+    uint32_t most_runs = gw_n_owners(ex);
     for (uint32_t g = 0; g < ex->n_groups; g++) {
         const struct gw_slice *end = g + 1 < ex->n_groups ? ex->groups[g + 1].slices : ex->slices + n_slices;
         GW_TRY(fill_runs(ex, &ex->groups[g], (size_t)(end - ex->groups[g].slices)));

@@ -130,15 +130,50 @@ static gw_status send_to_all(struct gw_exchange *ex, void *bytes, size_t n_bytes
     return status;
 }
 
-static gw_status send_hello(struct gw_exchange *ex)
+static void *hello_new(struct gw_exchange *ex, size_t length)
 {
-    size_t length = strlen(ex->hello);
     void *bytes = gw_buffers_take(&ex->buffers, MESSAGE_HEADER + length);
     if (bytes) {
         message_header_write(bytes, &(struct message_header){.type = MESSAGE_HELLO, .nth_step = MESSAGE_VERSION});
         memcpy(message_body(bytes), ex->hello, length);
     }
-    return send_to_others(ex, bytes, MESSAGE_HEADER + length);
+    return bytes;
+}
+
+static gw_status declare(struct gw_exchange *ex, uint32_t to, const struct group *group, uint32_t run, uint64_t n, const char *codec)
+{
+    size_t n_bytes = MESSAGE_HEADER + sizeof n + strlen(codec);
+    char *bytes = message_new(ex, MESSAGE_DECLARE, group, run, n_bytes);
+    if (bytes) {
+        gw_put64(message_body(bytes), n);
+        memcpy(bytes + MESSAGE_HEADER + sizeof n, codec, strlen(codec));
+    }
+    return send_to(ex, to, bytes, n_bytes);
+}
+
+/* Servers compare what members would have compared among themselves, and learn what they will get. */
+static gw_status greet_servers(struct gw_exchange *ex)
+{
+    size_t length = strlen(ex->hello);
+    for (uint32_t s = 0; s < ex->link.n_owners; s++)
+        GW_TRY(send_to(ex, gw_nth_owner(ex, s), hello_new(ex, length), MESSAGE_HEADER + length));
+    for (uint32_t g = 0; g < ex->n_groups; g++) {
+        const struct group *group = &ex->groups[g];
+        if (group->n_sent)
+            GW_TRY(declare(ex, group->coordinator, group, MESSAGE_STATS_RUN, group->n_sent, ""));
+        for (uint32_t r = 0; r < group->n_runs; r++)
+            GW_TRY(declare(ex, group->runs[r].owner, group, r, group->runs[r].n_elems, gw_codec_canonical(ex->codec)));
+    }
+    ex->n_hellos = ex->link.size - 1; /* nobody else says anything */
+    return GW_OK;
+}
+
+static gw_status send_hello(struct gw_exchange *ex)
+{
+    size_t length = strlen(ex->hello);
+    if (ex->link.n_owners)
+        return greet_servers(ex);
+    return send_to_others(ex, hello_new(ex, length), MESSAGE_HEADER + length);
 }
 
 gw_status gw_pipeline_wake(struct gw_exchange *ex, void *wake)
@@ -643,8 +678,8 @@ static gw_status look(struct gw_exchange *ex, void *wake, bool *stop)
 static gw_status handle(struct gw_exchange *ex, gw_message *message)
 {
     uint32_t from = message->from;
-    if (from >= ex->link.size)
-        return gw_fail(GW_ERR_FRAME_FIELD, "a message came from rank %u; ranks are 0 to %u", from, ex->link.size - 1);
+    if (from >= ex->link.size + ex->link.n_owners)
+        return gw_fail(GW_ERR_FRAME_FIELD, "a message came from rank %u; ranks are 0 to %u", from, ex->link.size + ex->link.n_owners - 1);
     if (message->n_bytes < MESSAGE_HEADER)
         return gw_fail(GW_ERR_FRAME_CUT, "rank %u sent a message of %zu bytes; the header alone takes %d", from,
                        message->n_bytes, MESSAGE_HEADER);
@@ -656,7 +691,7 @@ static gw_status handle(struct gw_exchange *ex, gw_message *message)
             finish_step(ex);
         return GW_OK;
     }
-    if (from != ex->link.rank && !ex->have_hello[from])
+    if (from < ex->link.size && from != ex->link.rank && !ex->have_hello[from])
         return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message of type %u before it said what it is part of", from, h.type);
     bool of_run = h.type == MESSAGE_PUSH || h.type == MESSAGE_PULL;
     if (h.type < MESSAGE_STATS || h.type > MESSAGE_PULL || h.flags > MESSAGE_FLAG_BAD || h.group >= ex->n_groups ||

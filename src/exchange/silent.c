@@ -65,6 +65,10 @@ static bool owes_pushes(const struct gw_exchange *ex, const struct group *group,
 bool gw_silent_members(const struct gw_exchange *ex, bool any)
 {
     struct names strangers = {.n = 0};
+    if (ex->link.n_owners) { /* the link's errors name who it is */
+        gw_fail(GW_ERR_TIMEOUT, "the parameter servers did not answer within %u ms", ex->timeout_ms);
+        return true;
+    }
     for (uint32_t r = 0; r < ex->link.size; r++)
         if (r != ex->link.rank && !ex->have_hello[r])
             names_add(&strangers, r);

@@ -156,9 +156,21 @@ gw_status gw_exchange_create_cut(gw_context *context, const gw_exchange_options 
 gw_status gw_layout_init(struct gw_exchange *exchange, const uint32_t *group_of, const uint32_t *machine_of);
 void gw_layout_fini(struct gw_exchange *exchange);
 
+/* How many own slices: the members, or the servers behind them; and the rank of the nth, counted around. */
+static inline uint32_t gw_n_owners(const struct gw_exchange *exchange)
+{
+    return exchange->link.n_owners ? exchange->link.n_owners : exchange->link.size;
+}
+
+static inline uint32_t gw_nth_owner(const struct gw_exchange *exchange, uint32_t nth)
+{
+    return (exchange->link.n_owners ? exchange->link.size : 0) + nth % gw_n_owners(exchange);
+}
+
+/* A server is on nobody's machine. */
 static inline bool gw_same_machine(const struct gw_exchange *exchange, uint32_t a, uint32_t b)
 {
-    return exchange->machine_of[a].first == exchange->machine_of[b].first;
+    return a < exchange->link.size && b < exchange->link.size && exchange->machine_of[a].first == exchange->machine_of[b].first;
 }
 
 /* Who sends a worker's part of a run to the owner, and takes the averages from it: one of the worker's machine, in turn; on the

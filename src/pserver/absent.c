@@ -88,4 +88,10 @@ gw_status gw_ps_wait(gw_ps_client *client, uint64_t ticket, gw_ps_value *out)
     (void)client, (void)ticket, (void)out;
     return absent();
 }
+
+gw_status gw_link_servers_create(gw_context *context, gw_ps_client *client, gw_link *out)
+{
+    (void)context, (void)client, (void)out;
+    return absent();
+}
 #endif

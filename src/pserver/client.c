@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "link/tcp/group.h"
 #include "link/tcp/keys.h"
+#include "pserver/client.h"
 #include "pserver/message.h"
 #include "pserver/names.h"
 #include "wire/bytes.h"
@@ -48,7 +49,7 @@ struct key {
     gw_ps_type type;
     gw_ps_shape shape;
     uint64_t n_elems;
-    bool split;
+    uint32_t first, n_parts; /* servers */
     uint64_t pushed;
 };
 
@@ -74,6 +75,7 @@ struct gw_ps_client {
     struct gw_ps_names names;
     struct key *keys; /* by their names' numbers */
     uint64_t capacity;
+    uint64_t refusal;
 };
 
 /* ---- sending ----------------------------------------------------------------------------------------------- */
@@ -83,7 +85,7 @@ static gw_status send_request(struct server *server, const struct gw_ps_request 
 {
     uint8_t head[GW_PS_HEAD_BYTES];
     size_t n = gw_ps_request_write(head, request);
-    bool with_body = request->operation == GW_PS_PUSH;
+    bool with_body = (request->operation == GW_PS_PUSH && request->code == 0) || request->operation == GW_PS_AGREE;
     int sent;
     do
         sent = zmq_send(server->socket, head, n, (with_body ? ZMQ_SNDMORE : 0) | ZMQ_DONTWAIT);
@@ -204,18 +206,18 @@ static bool connected_anew(struct server *server)
     }
 }
 
-/* Waits until something has happened, `deadline` at the latest, and takes it in. */
-static gw_status pump(struct gw_ps_client *client, double deadline)
+gw_status gw_ps_client_pump(gw_ps_client *client, int fd, double deadline)
 {
-    zmq_pollitem_t items[2 * MOST_SERVERS];
+    zmq_pollitem_t items[2 * MOST_SERVERS + 1];
     for (uint32_t s = 0; s < client->n_servers; s++) {
         items[2 * s] = (zmq_pollitem_t){client->servers[s].socket, 0, ZMQ_POLLIN, 0};
         items[2 * s + 1] = (zmq_pollitem_t){client->servers[s].events, 0, ZMQ_POLLIN, 0};
         if (client->servers[s].hello_again != 0 && client->servers[s].hello_again < deadline)
             deadline = client->servers[s].hello_again;
     }
+    items[2 * client->n_servers] = (zmq_pollitem_t){NULL, fd, ZMQ_POLLIN, 0};
     double left = deadline - gw_clock_seconds();
-    if (zmq_poll(items, (int)(2 * client->n_servers), left > 0 ? (long)(left * 1000) + 1 : 0) < 0 && zmq_errno() != EINTR)
+    if (zmq_poll(items, (int)(2 * client->n_servers + (fd >= 0)), left > 0 ? (long)(left * 1000) + 1 : 0) < 0 && zmq_errno() != EINTR)
         return gw_fail(GW_ERR_SYSTEM, "a client cannot wait for its servers: %s", zmq_strerror(zmq_errno()));
     for (uint32_t s = 0; s < client->n_servers; s++) {
         struct server *server = &client->servers[s];
@@ -281,12 +283,16 @@ static gw_status ticket_send(struct gw_ps_client *client, struct ticket *ticket)
 
 static gw_status ticket_wait(struct gw_ps_client *client, const struct ticket *ticket)
 {
+    client->refusal = UINT64_MAX;
     for (uint32_t p = 0; p < ticket->n_parts; p++)
         while (!ticket->parts[p].done) {
             if (gw_clock_seconds() >= ticket->deadline)
                 return gw_fail(GW_ERR_TIMEOUT, "the server at %s does not answer", gw_tcp_place(client->servers[ticket->first + p].endpoint));
-            GW_TRY(pump(client, ticket->deadline));
+            GW_TRY(gw_ps_client_pump(client, -1, ticket->deadline));
         }
+    for (uint32_t p = 0; p < ticket->n_parts; p++)
+        if (ticket->parts[p].reply.status == GW_ERR_NONFINITE && ticket->parts[p].reply.number < client->refusal)
+            client->refusal = ticket->parts[p].reply.number;
     for (uint32_t p = 0; p < ticket->n_parts; p++)
         if (ticket->parts[p].reply.status < 0)
             return gw_fail(ticket->parts[p].reply.status, "%s", ticket->parts[p].reply.sentence);
@@ -309,10 +315,17 @@ static uint32_t home_of(const struct gw_ps_client *client, const char *name)
     return (uint32_t)(gw_hash_now()->whole(name, strlen(name), 0) % client->n_servers);
 }
 
-/* Elements before part p of a split key. */
-static uint64_t part_begin(const struct gw_ps_client *client, const struct key *key, uint32_t p)
+/* Elements before part p of a key. */
+static uint64_t part_begin(const struct key *key, uint32_t p)
 {
-    return key->n_elems / client->n_servers * p + (p < key->n_elems % client->n_servers ? p : key->n_elems % client->n_servers);
+    uint64_t each = key->n_elems / key->n_parts, more = key->n_elems % key->n_parts;
+    return each * p + (p < more ? p : more);
+}
+
+/* Where a key lives that was not initialised here. */
+static struct key stranger(const struct gw_ps_client *client, const char *name)
+{
+    return (struct key){.first = home_of(client, name), .n_parts = 1};
 }
 
 static gw_status remember(struct gw_ps_client *client, const char *name, const struct key *key)
@@ -338,76 +351,132 @@ static gw_status remember(struct gw_ps_client *client, const char *name, const s
     return GW_OK;
 }
 
-gw_status gw_ps_init_parameter(gw_ps_client *client, const char *name, gw_ps_type type, const gw_ps_shape *shape)
+/* `key` says where it is to live; `codec` "": none. */
+static gw_status init(struct gw_ps_client *client, const char *name, struct key *key, const char *codec)
 {
-    struct key *known, key = {.type = type};
-    if (!client || !shape)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_init_parameter: %s is NULL", client ? "shape" : "client");
-    GW_TRY(find_key(client, name, &known));
-    key.shape = *shape;
-    bool whole = gw_ps_shape_elems(shape, &key.n_elems) && gw_ps_type_bytes(type); /* the server says what is wrong */
-    key.split = whole && client->n_servers > 1 && key.n_elems * gw_ps_type_bytes(type) > SPLIT_BYTES && key.n_elems >= client->n_servers;
-    struct ticket *ticket = ticket_new(client, GW_PS_INIT, key.split ? 0 : home_of(client, name), key.split ? client->n_servers : 1);
+    struct ticket *ticket = ticket_new(client, GW_PS_INIT, key->first, key->n_parts);
     if (!ticket)
         return GW_ERR_MEMORY;
     for (uint32_t p = 0; p < ticket->n_parts; p++) {
         struct gw_ps_request *request = &ticket->parts[p].request;
-        request->code = (uint8_t)type;
+        request->code = (uint8_t)key->type;
         snprintf(request->key, sizeof request->key, "%s", name);
-        request->shape = *shape;
-        if (key.split)
-            request->shape = (gw_ps_shape){.n_dims = 1, .dims = {part_begin(client, &key, p + 1) - part_begin(client, &key, p)}};
+        snprintf(request->codec, sizeof request->codec, "%s", codec);
+        request->shape = key->shape;
+        if (key->n_parts > 1)
+            request->shape = (gw_ps_shape){.n_dims = 1, .dims = {part_begin(key, p + 1) - part_begin(key, p)}};
     }
     GW_TRY(ticket_send(client, ticket));
     gw_status status = ticket_wait(client, ticket);
     for (uint32_t p = 0; p < ticket->n_parts && status == GW_OK; p++) {
         uint64_t pushed = ticket->parts[p].reply.number;
-        key.pushed = p == 0 || pushed < key.pushed ? pushed : key.pushed;
+        key->pushed = p == 0 || pushed < key->pushed ? pushed : key->pushed;
     }
     ticket_free(client, ticket);
-    return status == GW_OK ? remember(client, name, &key) : status;
+    return status == GW_OK ? remember(client, name, key) : status;
+}
+
+gw_status gw_ps_init_parameter(gw_ps_client *client, const char *name, gw_ps_type type, const gw_ps_shape *shape)
+{
+    struct key *known;
+    if (!client || !shape)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_init_parameter: %s is NULL", client ? "shape" : "client");
+    GW_TRY(find_key(client, name, &known));
+    struct key key = stranger(client, name);
+    key.type = type;
+    key.shape = *shape;
+    bool plain = gw_ps_shape_elems(shape, &key.n_elems) && gw_ps_type_bytes(type); /* the server says what is wrong */
+    if (plain && key.n_elems * gw_ps_type_bytes(type) > SPLIT_BYTES && key.n_elems >= client->n_servers) {
+        key.first = 0;
+        key.n_parts = client->n_servers;
+    }
+    return init(client, name, &key, "");
+}
+
+gw_status gw_ps_init_on(gw_ps_client *client, uint32_t server, const char *name, gw_ps_type type, const gw_ps_shape *shape, const char *codec)
+{
+    struct key *known, key = {.type = type, .shape = *shape, .first = server, .n_parts = 1};
+    GW_TRY(find_key(client, name, &known));
+    gw_ps_shape_elems(shape, &key.n_elems);
+    return init(client, name, &key, codec);
+}
+
+gw_status gw_ps_agree_on(gw_ps_client *client, uint32_t server, const char *lines)
+{
+    struct ticket *ticket = ticket_new(client, GW_PS_AGREE, server, 1);
+    if (!ticket)
+        return GW_ERR_MEMORY;
+    ticket->parts[0].body = lines;
+    ticket->parts[0].n_bytes = strlen(lines);
+    GW_TRY(ticket_send(client, ticket));
+    gw_status status = ticket_wait(client, ticket);
+    ticket_free(client, ticket);
+    return status;
 }
 
 /* ---- push and pull ----------------------------------------------------------------------------------------- */
 
+/* A ticket for the next push of a key, NULL: no memory; `key` is where it lives, counted up where it is known. */
+static struct ticket *next_push(struct gw_ps_client *client, const char *name, struct key *known, struct key *key)
+{
+    *key = known ? *known : stranger(client, name);
+    struct ticket *ticket = ticket_new(client, GW_PS_PUSH, key->first, key->n_parts);
+    for (uint32_t p = 0; ticket && p < ticket->n_parts; p++) {
+        ticket->parts[p].request.number = key->pushed + 1;
+        snprintf(ticket->parts[p].request.key, sizeof ticket->parts[p].request.key, "%s", name);
+    }
+    if (ticket && known)
+        known->pushed++;
+    return ticket;
+}
+
 gw_status gw_ps_push_begin(gw_ps_client *client, const char *name, const void *bytes, size_t n_bytes, uint64_t *out)
 {
-    struct key *key;
+    struct key *known, key;
     if (!client || !out || (!bytes && n_bytes))
         return gw_fail(GW_ERR_ARGUMENT, "gw_ps_push_begin: %s is NULL", client ? out ? "bytes" : "ticket" : "client");
-    GW_TRY(find_key(client, name, &key));
-    if (key && gw_ps_type_bytes(key->type) && n_bytes != key->n_elems * gw_ps_type_bytes(key->type))
-        return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64, name, n_bytes, gw_ps_type_name(key->type),
-                       gw_ps_shape_text(&key->shape).text, key->n_elems * gw_ps_type_bytes(key->type));
-    bool split = key && key->split;
-    struct ticket *ticket = ticket_new(client, GW_PS_PUSH, split ? 0 : home_of(client, name), split ? client->n_servers : 1);
+    GW_TRY(find_key(client, name, &known));
+    size_t width = known ? gw_ps_type_bytes(known->type) : 0;
+    if (width && n_bytes != known->n_elems * width)
+        return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64, name, n_bytes, gw_ps_type_name(known->type),
+                       gw_ps_shape_text(&known->shape).text, known->n_elems * width);
+    struct ticket *ticket = next_push(client, name, known, &key);
     if (!ticket)
         return GW_ERR_MEMORY;
     for (uint32_t p = 0; p < ticket->n_parts; p++) {
-        struct part *part = &ticket->parts[p];
-        size_t begin = split ? (size_t)part_begin(client, key, p) * gw_ps_type_bytes(key->type) : 0;
-        size_t end = split ? (size_t)part_begin(client, key, p + 1) * gw_ps_type_bytes(key->type) : n_bytes;
-        part->request.number = key ? key->pushed + 1 : 1;
-        snprintf(part->request.key, sizeof part->request.key, "%s", name);
-        part->body = (const char *)bytes + begin;
-        part->n_bytes = end - begin;
+        size_t begin = p ? (size_t)part_begin(&key, p) * width : 0, end = p + 1 < key.n_parts ? (size_t)part_begin(&key, p + 1) * width : n_bytes;
+        ticket->parts[p].body = (const char *)bytes + begin;
+        ticket->parts[p].n_bytes = end - begin;
     }
     *out = ticket->id;
-    if (key)
-        key->pushed++;
+    return ticket_send(client, ticket);
+}
+
+gw_status gw_ps_refuse_begin(gw_ps_client *client, const char *name, uint64_t number, uint64_t *out)
+{
+    struct key *known, key;
+    GW_TRY(find_key(client, name, &known));
+    struct ticket *ticket = next_push(client, name, known, &key);
+    if (!ticket)
+        return GW_ERR_MEMORY;
+    for (uint32_t p = 0; p < ticket->n_parts; p++) {
+        ticket->parts[p].request.code = 1;
+        ticket->parts[p].request.refusal = number;
+    }
+    *out = ticket->id;
     return ticket_send(client, ticket);
 }
 
 gw_status gw_ps_pull_begin(gw_ps_client *client, const char *name, gw_ps_method method, const char *scale_key, uint64_t *out)
 {
-    struct key *key, *scale = NULL;
+    struct key *known, *scale = NULL;
     if (!client || !out)
         return gw_fail(GW_ERR_ARGUMENT, "gw_ps_pull_begin: %s is NULL", client ? "ticket" : "client");
-    GW_TRY(find_key(client, name, &key));
+    GW_TRY(find_key(client, name, &known));
     if (scale_key)
         GW_TRY(find_key(client, scale_key, &scale));
-    bool split = key && key->split;
-    struct ticket *ticket = ticket_new(client, GW_PS_PULL, split ? 0 : home_of(client, name), split ? client->n_servers : 1);
+    struct key key = known ? *known : stranger(client, name);
+    struct ticket *ticket = ticket_new(client, GW_PS_PULL, key.first, key.n_parts);
     if (!ticket)
         return GW_ERR_MEMORY;
     for (uint32_t p = 0; p < ticket->n_parts; p++) {
@@ -419,6 +488,41 @@ gw_status gw_ps_pull_begin(gw_ps_client *client, const char *name, gw_ps_method 
     *out = ticket->id;
     return ticket_send(client, ticket);
 }
+
+/* ---- for the link to servers ------------------------------------------------------------------------------- */
+
+bool gw_ps_client_has(const gw_ps_client *client, uint64_t id)
+{
+    const struct ticket *ticket = client->tickets;
+    while (ticket && ticket->id != id)
+        ticket = ticket->next;
+    for (uint32_t p = 0; ticket && p < ticket->n_parts; p++)
+        if (!ticket->parts[p].done)
+            return gw_clock_seconds() >= ticket->deadline;
+    return true;
+}
+
+uint32_t gw_ps_client_rank(const gw_ps_client *client)
+{
+    return client->rank;
+}
+
+uint32_t gw_ps_client_workers(const gw_ps_client *client)
+{
+    return client->servers[0].n_workers;
+}
+
+uint32_t gw_ps_client_servers(const gw_ps_client *client)
+{
+    return client->n_servers;
+}
+
+uint64_t gw_ps_refusal(const gw_ps_client *client)
+{
+    return client->refusal;
+}
+
+/* ---- values ------------------------------------------------------------------------------------------------ */
 
 struct hold {
     gw_context *context;
@@ -564,7 +668,7 @@ static gw_status meet(struct gw_ps_client *client)
                 return gw_fail(GW_ERR_TIMEOUT, "the server at %s did not answer within %u ms: it is not there, or it refuses this client's key%s",
                                gw_tcp_place(client->servers[s].endpoint), client->timeout_ms,
                                client->group->keys ? "" : " (this client has none)");
-            GW_TRY(pump(client, deadline));
+            GW_TRY(gw_ps_client_pump(client, -1, deadline));
         }
     for (uint32_t s = 1; s < client->n_servers; s++)
         if (client->servers[s].n_workers != client->servers[0].n_workers)

@@ -118,6 +118,7 @@ size_t gw_ps_request_write(uint8_t *at, const struct gw_ps_request *request)
     case GW_PS_INIT:
         put_name(&w, request->key);
         put_shape(&w, &request->shape);
+        put_name(&w, request->codec);
         break;
     case GW_PS_PULL:
         put_name(&w, request->key);
@@ -125,6 +126,8 @@ size_t gw_ps_request_write(uint8_t *at, const struct gw_ps_request *request)
         break;
     case GW_PS_PUSH:
         put_name(&w, request->key);
+        if (request->code)
+            put64(&w, request->refusal);
         break;
     default:
         break;
@@ -193,6 +196,7 @@ gw_status gw_ps_request_read(const void *bytes, size_t n_bytes, struct gw_ps_req
     case GW_PS_INIT:
         get_name(&r, request->key);
         get_shape(&r, &request->shape);
+        get_name(&r, request->codec);
         break;
     case GW_PS_PULL:
         get_name(&r, request->key);
@@ -200,7 +204,11 @@ gw_status gw_ps_request_read(const void *bytes, size_t n_bytes, struct gw_ps_req
         break;
     case GW_PS_PUSH:
         get_name(&r, request->key);
+        r.good = r.good && request->code <= 1;
+        if (request->code == 1)
+            request->refusal = get64(&r);
         break;
+    case GW_PS_AGREE:
     case GW_PS_BYE:
         break;
     default:
@@ -216,7 +224,7 @@ gw_status gw_ps_reply_read(const void *bytes, size_t n_bytes, struct gw_ps_reply
     uint8_t operation = 0;
     *reply = (struct gw_ps_reply){.operation = GW_PS_WHO};
     GW_TRY(get_start(&r, MAGIC_REPLY, REPLY_FIXED, &operation, &reply->code, &reply->id, &reply->number));
-    if (operation < GW_PS_HELLO || operation > GW_PS_WHO)
+    if (operation < GW_PS_HELLO || operation > GW_PS_AGREE)
         return gw_fail(GW_ERR_FRAME_FIELD, "an answer of the parameter server is of operation %u, which is none", operation);
     reply->operation = (enum gw_ps_operation)operation;
     reply->status = (gw_status)(int32_t)get32(&r);

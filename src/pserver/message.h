@@ -16,11 +16,12 @@
 
 enum gw_ps_operation {
     GW_PS_HELLO = 1, /* number: rank; the first of every connection */
-    GW_PS_INIT = 2,  /* code: type; key, shape. Answer's number: this rank's pushes to the key so far */
-    GW_PS_PUSH = 3,  /* number: its how-many-th push to the key, from 1; key; body: the value */
+    GW_PS_INIT = 2,  /* code: type; key, shape, codec. Answer's number: this rank's pushes to the key so far */
+    GW_PS_PUSH = 3,  /* number: its how-many-th push to the key, from 1; code 0: key; body: the value; code 1: key, refusal, no body */
     GW_PS_PULL = 4,  /* code: method; key, scale key (or none). Answer: code: type; number: round; shape, pushes; body: the value */
     GW_PS_BYE = 5,   /* leaves in good order */
     GW_PS_WHO = 6,   /* an answer only: this connection has not said HELLO */
+    GW_PS_AGREE = 7, /* body: lines "name = value" that must be the same from all workers */
 };
 
 struct gw_ps_request {
@@ -29,7 +30,9 @@ struct gw_ps_request {
     uint64_t id, number;
     uint32_t timeout_ms; /* PUSH, PULL: that it may wait for other workers */
     char key[GW_PS_MAX_NAME + 1], scale_key[GW_PS_MAX_NAME + 1]; /* "" where there is none */
+    char codec[GW_PS_MAX_NAME + 1]; /* INIT; "": none */
     gw_ps_shape shape;
+    uint64_t refusal;     /* PUSH of code 1: why there is no value */
     uint64_t incarnation; /* HELLO: another number for every client ever */
 };
 

@@ -132,7 +132,7 @@ static void compare(gw_context *context, gw_ps_type type, uint64_t n, uint32_t n
     bool floats = type == GW_PS_FLOAT32 || type == GW_PS_FLOAT16 || type == GW_PS_BFLOAT16;
     for (gw_ps_method method = GW_PS_MAX; method <= GW_PS_MEAN; method++) {
         struct gw_ps_result result;
-        assert_int_equal(gw_ps_reduce(context, method, type, &shape, pushes, n_pushes, NULL, &result), GW_OK);
+        assert_int_equal(gw_ps_reduce(context, method, type, &shape, pushes, n_pushes, NULL, NULL, &result), GW_OK);
         size_t result_width = gw_ps_type_bytes(result.type);
         assert_int_equal(result.n_bytes, n * result_width);
         for (uint64_t i = 0; i < n; i++) {
@@ -199,7 +199,7 @@ static void halves_are_rounded_once(void **state)
             float high = (float)x, low = (float)(x - (double)high);
             const struct gw_ps_push pushes[] = {{0, &high, 4}, {1, &low, 4}};
             struct gw_ps_result result;
-            assert_int_equal(gw_ps_reduce(NULL, GW_PS_SUM, GW_PS_FLOAT32, &shape, pushes, 2, NULL, &result), GW_OK);
+            assert_int_equal(gw_ps_reduce(NULL, GW_PS_SUM, GW_PS_FLOAT32, &shape, pushes, 2, NULL, NULL, &result), GW_OK);
             assert_true(gw_get_float(result.bytes) == (float)x);
             gw_free(NULL, result.bytes);
         }
@@ -215,7 +215,7 @@ static void halves_are_rounded_once(void **state)
             pushes[p] = (struct gw_ps_push){p, &half[p], 2};
         }
         struct gw_ps_result result;
-        assert_int_equal(gw_ps_reduce(NULL, GW_PS_MEAN, GW_PS_FLOAT16, &shape, pushes, 3, NULL, &result), GW_OK);
+        assert_int_equal(gw_ps_reduce(NULL, GW_PS_MEAN, GW_PS_FLOAT16, &shape, pushes, 3, NULL, NULL, &result), GW_OK);
         assert_int_equal(gw_get16(result.bytes), nearest_16(sum / 3, from_f16, 0x7C00));
         gw_free(NULL, result.bytes);
     }
@@ -228,9 +228,9 @@ static void integers_that_overflow_are_refused(void **state)
     const int64_t a[3] = {0, INT64_MAX, 1}, b[3] = {0, 1, 1};
     const struct gw_ps_push pushes[] = {{0, a, sizeof a}, {1, b, sizeof b}};
     struct gw_ps_result result;
-    assert_int_equal(gw_ps_reduce(NULL, GW_PS_SUM, GW_PS_INT64, &shape, pushes, 2, NULL, &result), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_ps_reduce(NULL, GW_PS_SUM, GW_PS_INT64, &shape, pushes, 2, NULL, NULL, &result), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "element 1"));
-    assert_int_equal(gw_ps_reduce(NULL, GW_PS_MAX, GW_PS_INT64, &shape, pushes, 2, NULL, &result), GW_OK);
+    assert_int_equal(gw_ps_reduce(NULL, GW_PS_MAX, GW_PS_INT64, &shape, pushes, 2, NULL, NULL, &result), GW_OK);
     gw_free(NULL, result.bytes);
 }
 
@@ -253,7 +253,7 @@ static void codes_are_added_up(void **state)
             const float scale = 0.3f;
             for (gw_ps_method method = GW_PS_DECODE_SUM; method <= GW_PS_DECODE_AVERAGE; method++) {
                 struct gw_ps_result result;
-                assert_int_equal(gw_ps_reduce(NULL, method, GW_PS_UINT8, &shape, pushes, n, &scale, &result), GW_OK);
+                assert_int_equal(gw_ps_reduce(NULL, method, GW_PS_UINT8, &shape, pushes, n, NULL, &scale, &result), GW_OK);
                 assert_true(result.type == GW_PS_FLOAT32 && result.shape.n_dims == 2 && result.shape.dims[0] == 1 && result.shape.dims[1] == 4 * lengths[l]);
                 assert_int_equal(result.n_bytes, 16 * lengths[l]);
                 for (uint64_t e = 0; e < 4 * lengths[l]; e++) {
@@ -267,7 +267,7 @@ static void codes_are_added_up(void **state)
             }
             bytes[n - 1][lengths[l] - 1] |= 0x30;
             struct gw_ps_result result;
-            assert_int_equal(gw_ps_reduce(NULL, GW_PS_DECODE_SUM, GW_PS_UINT8, &shape, pushes, n, NULL, &result), GW_ERR_ARGUMENT);
+            assert_int_equal(gw_ps_reduce(NULL, GW_PS_DECODE_SUM, GW_PS_UINT8, &shape, pushes, n, NULL, NULL, &result), GW_ERR_ARGUMENT);
             assert_non_null(strstr(gw_last_error(), "holds the code 11"));
             for (uint32_t p = 0; p < n; p++)
                 free(bytes[p]);
@@ -317,10 +317,10 @@ static void frames_are_averaged_in_their_own_domain(void **state)
     assert_int_equal(gw_reduce(context, views, sizes, WORKERS, NULL, average, capacity, &average_bytes), GW_OK);
     const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
     struct gw_ps_result result;
-    assert_int_equal(gw_ps_reduce(context, GW_PS_DECODE_AVERAGE, GW_PS_FRAME, &shape, pushes, WORKERS, NULL, &result), GW_OK);
+    assert_int_equal(gw_ps_reduce(context, GW_PS_DECODE_AVERAGE, GW_PS_FRAME, &shape, pushes, WORKERS, NULL, NULL, &result), GW_OK);
     assert_true(result.type == GW_PS_FRAME && result.n_bytes == average_bytes && memcmp(result.bytes, average, average_bytes) == 0);
     gw_free(context, result.bytes);
-    assert_int_equal(gw_ps_reduce(context, GW_PS_DECODE_SUM, GW_PS_FRAME, &shape, pushes, WORKERS, NULL, &result), GW_OK);
+    assert_int_equal(gw_ps_reduce(context, GW_PS_DECODE_SUM, GW_PS_FRAME, &shape, pushes, WORKERS, NULL, NULL, &result), GW_OK);
     for (int i = 0; i < N; i++)
         assert_true(((const float *)result.bytes)[i] == (float)sum[i]);
     gw_free(context, result.bytes);

@@ -2,9 +2,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/threads.h"
+#include "codec/codec.h"
 #include "wire/float16.h"
-
-#include <gradwire/codec.h>
 
 #include <inttypes.h>
 #include <math.h>
@@ -22,6 +21,7 @@ struct work {
     uint64_t n_elems; /* of the key */
     const struct gw_ps_push *pushes;
     uint32_t n;
+    const gw_codec *codec;
     const float *scale;
     uint8_t *out;
 };
@@ -254,23 +254,101 @@ static gw_status codes(struct work *work, struct gw_ps_result *out)
     return out->bytes ? gw_parallel_try(work->context, gw_div_up(4 * work->n_elems, BLOCK), block, work) : GW_ERR_MEMORY;
 }
 
+/* Pushes of frames, read one frame of each at a time. */
+struct rows {
+    const void **frames; /* of each push: the frame to be read next */
+    size_t *n_bytes;     /* of it */
+    size_t *left;        /* of the push, from that frame on */
+};
+
+static void rows_fini(const struct work *work, struct rows *rows)
+{
+    gw_free(work->context, rows->frames);
+    gw_free(work->context, rows->n_bytes);
+    gw_free(work->context, rows->left);
+}
+
+static gw_status rows_init(const struct work *work, struct rows *rows)
+{
+    *rows = (struct rows){gw_alloc(work->context, work->n, sizeof *rows->frames), gw_calloc(work->context, work->n, sizeof *rows->n_bytes),
+                          gw_alloc(work->context, work->n, sizeof *rows->left)};
+    if (!rows->frames || !rows->n_bytes || !rows->left) {
+        rows_fini(work, rows);
+        return GW_ERR_MEMORY;
+    }
+    for (uint32_t p = 0; p < work->n; p++) {
+        rows->frames[p] = work->pushes[p].bytes;
+        rows->left[p] = work->pushes[p].n_bytes;
+    }
+    return GW_OK;
+}
+
+/* Goes on to the next frame of every push. false: there is none. */
+static gw_status rows_next(const struct work *work, struct rows *rows, bool *more)
+{
+    *more = true;
+    for (uint32_t p = 0; p < work->n; p++) {
+        gw_frame_info info;
+        rows->frames[p] = (const char *)rows->frames[p] + rows->n_bytes[p];
+        rows->left[p] -= rows->n_bytes[p];
+        if ((rows->left[p] == 0) != (rows->left[0] == 0))
+            return gw_fail(GW_ERR_FRAME_MISMATCH, "the pushes of ranks %u and %u have not the same number of frames", work->pushes[0].rank,
+                           work->pushes[p].rank);
+        if (rows->left[p] == 0) {
+            *more = false;
+            continue;
+        }
+        GW_TRY(gw_frame_parse_unverified(rows->frames[p], rows->left[p], &info));
+        rows->n_bytes[p] = info.frame_bytes;
+    }
+    return GW_OK;
+}
+
+/* The averages' bytes, back to back, or where dst is NULL the most that they can take. */
+static gw_status average_rows(const struct work *work, uint8_t *dst, size_t capacity, size_t *n_bytes)
+{
+    const gw_reduce_options options = {.struct_bytes = sizeof options, .codec = work->codec};
+    struct rows rows;
+    bool more = false;
+    *n_bytes = 0;
+    GW_TRY(rows_init(work, &rows));
+    gw_status status = rows_next(work, &rows, &more);
+    while (status == GW_OK && more) {
+        size_t one = gw_reduce_bound(rows.frames, rows.n_bytes, work->n);
+        if (dst)
+            status = gw_reduce(work->context, rows.frames, rows.n_bytes, work->n, &options, dst + *n_bytes, capacity - *n_bytes, &one);
+        *n_bytes += one;
+        if (status == GW_OK)
+            status = rows_next(work, &rows, &more);
+    }
+    rows_fini(work, &rows);
+    return status;
+}
+
 static gw_status frame_average(const struct work *work, struct gw_ps_result *out)
 {
-    const void **frames = gw_alloc(work->context, work->n, sizeof *frames);
-    size_t *n_bytes = gw_alloc(work->context, work->n, sizeof *n_bytes);
-    gw_status status = frames && n_bytes ? GW_OK : GW_ERR_MEMORY;
-    for (uint32_t p = 0; p < work->n && status == GW_OK; p++) {
-        frames[p] = work->pushes[p].bytes;
-        n_bytes[p] = work->pushes[p].n_bytes;
+    size_t capacity;
+    GW_TRY(average_rows(work, NULL, 0, &capacity));
+    out->bytes = gw_alloc(work->context, capacity, 1);
+    return out->bytes ? average_rows(work, out->bytes, capacity, &out->n_bytes) : GW_ERR_MEMORY;
+}
+
+/* Adds what one push holds. */
+static gw_status add_push(const struct work *work, uint32_t p, float *one, double *sum)
+{
+    const char *at = work->pushes[p].bytes;
+    uint64_t done = 0;
+    for (size_t left = work->pushes[p].n_bytes; left > 0;) {
+        gw_frame_info info;
+        GW_TRY(gw_frame_parse_unverified(at, left, &info));
+        GW_TRY(gw_decode(work->context, at, info.frame_bytes, one, info.n_elems)); /* together they have the key's elements */
+        for (uint64_t i = 0; i < info.n_elems; i++)
+            sum[done + i] += (double)one[i];
+        done += info.n_elems;
+        at += info.frame_bytes;
+        left -= info.frame_bytes;
     }
-    size_t capacity = status == GW_OK ? gw_reduce_bound(frames, n_bytes, work->n) : 0;
-    if (status == GW_OK)
-        out->bytes = gw_alloc(work->context, capacity, 1);
-    if (status == GW_OK)
-        status = out->bytes ? gw_reduce(work->context, frames, n_bytes, work->n, NULL, out->bytes, capacity, &out->n_bytes) : GW_ERR_MEMORY;
-    gw_free(work->context, frames);
-    gw_free(work->context, n_bytes);
-    return status;
+    return GW_OK;
 }
 
 static gw_status frame_sum(const struct work *work, struct gw_ps_result *out)
@@ -281,11 +359,8 @@ static gw_status frame_sum(const struct work *work, struct gw_ps_result *out)
     out->bytes = gw_alloc(work->context, n, sizeof(float));
     out->n_bytes = n * sizeof(float);
     gw_status status = sum && one && out->bytes ? GW_OK : GW_ERR_MEMORY;
-    for (uint32_t p = 0; p < work->n && status == GW_OK; p++) {
-        status = gw_decode(work->context, work->pushes[p].bytes, work->pushes[p].n_bytes, one, n);
-        for (size_t i = 0; i < n && status == GW_OK; i++)
-            sum[i] += (double)one[i];
-    }
+    for (uint32_t p = 0; p < work->n && status == GW_OK; p++)
+        status = add_push(work, p, one, sum);
     if (status == GW_OK)
         store_floats(GW_PS_FLOAT32, sum, 0, n, out->bytes);
     gw_free(work->context, sum);
@@ -386,11 +461,11 @@ gw_status gw_ps_method_check(gw_ps_method method, gw_ps_type type)
 }
 
 gw_status gw_ps_reduce(gw_context *context, gw_ps_method method, gw_ps_type type, const gw_ps_shape *shape,
-                       const struct gw_ps_push *pushes, uint32_t n, const float *scale, struct gw_ps_result *out)
+                       const struct gw_ps_push *pushes, uint32_t n, const gw_codec *codec, const float *scale, struct gw_ps_result *out)
 {
     GW_TRY(gw_ps_method_check(method, type));
     struct work work = {.context = context, .method = method, .type = type, .result_type = methods[method].result(type), .pushes = pushes,
-                        .n = n, .scale = scale};
+                        .n = n, .codec = codec, .scale = scale};
     gw_ps_shape_elems(shape, &work.n_elems);
     *out = (struct gw_ps_result){.type = work.result_type, .shape = *shape};
     gw_status status = methods[method].reduce(&work, out);

@@ -4,6 +4,8 @@
 
 #include "pserver/value.h"
 
+#include <gradwire/codec.h>
+
 /* Borrowed. */
 struct gw_ps_push {
     uint32_t rank;
@@ -22,12 +24,12 @@ struct gw_ps_result {
 /* GW_OK where values of the type can be reduced so; else GW_ERR_ARGUMENT, and the sentence says which methods the type has. */
 gw_status gw_ps_method_check(gw_ps_method method, gw_ps_type type);
 
-/* Reduces n >= 1 pushes, ascending by rank, of a key of that type and shape; each has the bytes of these, or is a checked frame.
- * scale: what decode_sum and decode_average of uint8 are multiplied by; NULL: nothing. All codec threads of the context work.
+/* Reduces n >= 1 pushes, ascending by rank, of a key of that type and shape; each has the bytes of these, or checked frames that hold as
+ * many elements. codec: gives averages of frames its options; NULL: the defaults. scale: what decode_sum and decode_average of uint8 are multiplied by; NULL: nothing. All codec threads of the context work.
  * The bits do not depend on how many those are.
  * Errors: GW_ERR_ARGUMENT (the method is not of this type; an integer overflows; a byte holds the code 11: the sentence says whose and
  * where), GW_ERR_FRAME_*, GW_ERR_MEMORY. */
 gw_status gw_ps_reduce(gw_context *context, gw_ps_method method, gw_ps_type type, const gw_ps_shape *shape,
-                       const struct gw_ps_push *pushes, uint32_t n, const float *scale, struct gw_ps_result *out);
+                       const struct gw_ps_push *pushes, uint32_t n, const gw_codec *codec, const float *scale, struct gw_ps_result *out);
 
 #endif

@@ -1,5 +1,6 @@
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/lines.h"
 #include "base/memory.h"
 #include "pserver/server.h"
 
@@ -7,6 +8,7 @@
 #include <string.h>
 
 #define MOST_PARKED 1024 /* of one client */
+#define MOST_AGREED 16384
 
 /* ---- requests that wait ------------------------------------------------------------------------------------ */
 
@@ -69,7 +71,7 @@ static gw_status init(struct gw_ps_server *server, const struct gw_ps_member *me
 {
     struct gw_ps_key *key;
     uint64_t before = gw_ps_store_info(server->store).n_keys;
-    GW_TRY(gw_ps_store_init(server->store, request->key, (gw_ps_type)request->code, &request->shape));
+    GW_TRY(gw_ps_store_init(server->store, request->key, (gw_ps_type)request->code, &request->shape, request->codec));
     GW_TRY(gw_ps_store_find(server->store, request->key, &key));
     if (gw_ps_store_info(server->store).n_keys > before && before < 1000) /* of very many only the first */
         gw_ps_log(server, "init key=\"%s\" type=%s shape=%s by=%s", request->key, gw_ps_type_name((gw_ps_type)request->code),
@@ -78,16 +80,39 @@ static gw_status init(struct gw_ps_server *server, const struct gw_ps_member *me
     return GW_OK;
 }
 
+/* The first worker's lines stand; every other's must be the same. */
+static gw_status agree(struct gw_ps_server *server, const struct gw_ps_member *member, const struct gw_ps_request *request,
+                       const struct gw_ps_blob *value)
+{
+    if (!value || value->n_bytes > MOST_AGREED || !gw_lines_are_good(value->bytes, value->n_bytes))
+        return gw_fail(GW_ERR_FRAME_FIELD, "what workers are to agree on must be lines of text, %d bytes at most", MOST_AGREED);
+    if (!server->agreed) {
+        server->agreed = gw_alloc(server->context, value->n_bytes + 1, 1);
+        if (!server->agreed)
+            return GW_ERR_MEMORY;
+        memcpy(server->agreed, value->bytes, value->n_bytes);
+        server->agreed[value->n_bytes] = 0;
+        server->agreed_by = member->rank;
+    }
+    struct gw_lines_difference difference;
+    if (gw_lines_differ(server->agreed, strlen(server->agreed), value->bytes, value->n_bytes, &difference))
+        return gw_fail(GW_ERR_ARGUMENT, "rank %u has %s, and %s began this server's run with %s; all workers must have the same", member->rank,
+                       difference.second, gw_ps_rank_text(server->agreed_by).text, difference.first);
+    reply_done(server, member->route, request, 0);
+    return GW_OK;
+}
+
 /* Does a push or a pull, and answers it where that can be done now. GW_PS_WAIT: *waits_for is the key to wait on. */
 static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *member, const struct gw_ps_request *request,
                      struct gw_ps_blob *value, struct gw_ps_key **waits_for)
 {
     struct gw_ps_key *key, *scale_key = NULL;
-    struct gw_ps_answer answer;
+    struct gw_ps_answer answer = {.round = 0};
     GW_TRY(gw_ps_store_find(server->store, request->key, &key));
     *waits_for = key;
     if (request->operation == GW_PS_PUSH) {
-        gw_status status = gw_ps_store_push(server->store, key, member->rank, request->number, value);
+        gw_status status = request->code ? gw_ps_store_refuse(server->store, key, member->rank, request->number, request->refusal)
+                                         : gw_ps_store_push(server->store, key, member->rank, request->number, value);
         if (status == GW_OK)
             reply_done(server, member->route, request, request->number);
         return status;
@@ -95,6 +120,10 @@ static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *mem
     if (request->scale_key[0])
         GW_TRY(gw_ps_store_find(server->store, request->scale_key, &scale_key));
     gw_status status = gw_ps_store_pull(server->store, key, member->rank, (gw_ps_method)request->code, scale_key, &answer, waits_for);
+    if (status == GW_ERR_NONFINITE) {
+        gw_ps_reply_error(server, member->route, request, status, answer.round);
+        return GW_OK;
+    }
     if (status != GW_OK)
         return status;
     gw_ps_reply(server, member->route,
@@ -108,8 +137,8 @@ static gw_status push_or_pull(struct gw_ps_server *server, struct gw_ps_member *
                               struct gw_ps_blob *value)
 {
     struct gw_ps_key *key;
-    if (request->operation == GW_PS_PUSH && !value)
-        return gw_fail(GW_ERR_FRAME_CUT, "a push to \"%s\" came without a value", request->key);
+    if (request->operation == GW_PS_PUSH && (value == NULL) != (request->code == 1))
+        return gw_fail(GW_ERR_FRAME_CUT, "a push to \"%s\" came %s", request->key, value ? "empty and with a value" : "without a value");
     GW_TRY(gw_ps_store_find(server->store, request->key, &key));
     gw_status status = GW_PS_WAIT;
     if (!waits_before(*gw_ps_key_waiting(key), member, NULL))
@@ -122,10 +151,12 @@ void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, 
     gw_status status = GW_OK;
     if (request->operation == GW_PS_INIT)
         status = init(server, member, request);
+    else if (request->operation == GW_PS_AGREE)
+        status = agree(server, member, request, value);
     else
         status = push_or_pull(server, member, request, value);
     if (status < 0)
-        gw_ps_reply_error(server, member->route, request, status);
+        gw_ps_reply_error(server, member->route, request, status, 0);
     gw_ps_blob_give(value);
 }
 
@@ -155,7 +186,7 @@ static void ask_again(struct gw_ps_server *server, struct gw_ps_key *key)
             continue;
         }
         if (status < 0)
-            gw_ps_reply_error(server, parked->member->route, &parked->request, status);
+            gw_ps_reply_error(server, parked->member->route, &parked->request, status, 0);
         unpark(server, at);
     }
 }
@@ -213,7 +244,7 @@ void gw_ps_requests_expire(struct gw_ps_server *server)
                 gw_ps_reply_error(server, parked->member->route, &parked->request,
                                   gw_fail(GW_ERR_TIMEOUT, "the %s of \"%s\" has waited %u ms for pushes of %s to \"%s\"",
                                           parked->request.operation == GW_PS_PUSH ? "push" : "pull", parked->request.key,
-                                          parked->request.timeout_ms, missing[0] ? missing : "other workers", gw_ps_key_info(server->store, key).name));
+                                          parked->request.timeout_ms, missing[0] ? missing : "other workers", gw_ps_key_info(server->store, key).name), 0);
             }
             unpark(server, at);
             expired = true;

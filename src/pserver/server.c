@@ -76,9 +76,9 @@ void gw_ps_reply(struct gw_ps_server *server, uint32_t route, const struct gw_ps
         zmq_msg_close(&body);
 }
 
-void gw_ps_reply_error(struct gw_ps_server *server, uint32_t route, const struct gw_ps_request *request, gw_status status)
+void gw_ps_reply_error(struct gw_ps_server *server, uint32_t route, const struct gw_ps_request *request, gw_status status, uint64_t number)
 {
-    struct gw_ps_reply reply = {.operation = request->operation, .id = request->id, .status = status};
+    struct gw_ps_reply reply = {.operation = request->operation, .id = request->id, .number = number, .status = status};
     snprintf(reply.sentence, sizeof reply.sentence, "%s", gw_last_error());
     gw_ps_reply(server, route, &reply, NULL);
 }
@@ -118,7 +118,7 @@ static void hello(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, 
     gw_status status = gw_ps_member_join(server, route, zmq_msg_get(head, ZMQ_SRCFD), address, request);
     if (status < 0) {
         gw_ps_log(server, "refused address=%s reason=\"%s\"", address, gw_last_error());
-        gw_ps_reply_error(server, route, request, status);
+        gw_ps_reply_error(server, route, request, status, 0);
         return;
     }
     gw_ps_log(server, "joined %s address=%s", gw_ps_rank_text((uint32_t)request->number).text, address);
@@ -134,7 +134,7 @@ static void serve(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, 
     if (status < 0) {
         const char *address = zmq_msg_gets(head, "Peer-Address");
         gw_ps_log(server, "refused address=%s reason=\"%s\"", address ? address : "?", gw_last_error());
-        gw_ps_reply_error(server, route, &request, status);
+        gw_ps_reply_error(server, route, &request, status, 0);
     } else if (request.operation == GW_PS_HELLO) {
         hello(server, route, head, &request);
     } else if (!member) {
@@ -146,7 +146,7 @@ static void serve(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, 
     } else {
         struct gw_ps_blob *value = body ? keep(server, body) : NULL;
         if (body && !value)
-            gw_ps_reply_error(server, route, &request, GW_ERR_MEMORY);
+            gw_ps_reply_error(server, route, &request, GW_ERR_MEMORY, 0);
         else
             gw_ps_request_do(server, member, &request, value);
     }
@@ -367,6 +367,7 @@ void gw_ps_server_destroy(gw_ps_server *server)
     gw_ps_requests_free(server);
     gw_ps_members_free(server);
     gw_ps_store_destroy(server->store);
+    gw_free(server->context, server->agreed);
     if (server->events)
         zmq_close(server->events);
     if (server->socket)

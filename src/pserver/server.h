@@ -47,6 +47,8 @@ struct gw_ps_server {
     struct gw_ps_member **workers; /* by rank; NULL: not here */
     struct gw_ps_key *woken[64];   /* keys whose queues are to be asked again; where they are more, all keys' are */
     uint32_t n_woken;
+    char *agreed;       /* what workers have agreed on; NULL: nothing yet */
+    uint32_t agreed_by;
     uint64_t n_parked;
     double next_look; /* for requests that have waited too long */
 };
@@ -94,7 +96,7 @@ void gw_ps_requests_free(struct gw_ps_server *server);
 /* Sends an answer; value (no hold is taken from the caller) is its body. */
 void gw_ps_reply(struct gw_ps_server *server, uint32_t route, const struct gw_ps_reply *reply, struct gw_ps_blob *value);
 
-/* The answer to a request that failed with that status: gw_last_error() is its sentence. */
-void gw_ps_reply_error(struct gw_ps_server *server, uint32_t route, const struct gw_ps_request *request, gw_status status);
+/* The answer to a request that failed with that status: gw_last_error() is its sentence. number: 0, or what the operation says. */
+void gw_ps_reply_error(struct gw_ps_server *server, uint32_t route, const struct gw_ps_request *request, gw_status status, uint64_t number);
 
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define FIRST_KEYS 16
+#define NOT_REFUSED UINT64_MAX
 #define NEAREST_OF 1000 /* keys that are looked at for the nearest name: a wrong name shall not keep the server busy */
 #define KEPT_RESULTS 4 /* of one round: workers pull with the same method or two */
 
@@ -26,6 +27,7 @@ struct round {
     uint64_t number;            /* 0: none yet */
     uint32_t n_in;
     struct gw_ps_blob **pushes; /* of each rank; NULL: not in */
+    uint64_t *refusals;         /* of each rank: why its push is empty; NOT_REFUSED: it is not */
     struct result results[KEPT_RESULTS];
     uint32_t n_results; /* made so far: the next one takes the place of the oldest */
 };
@@ -35,6 +37,7 @@ struct gw_ps_key {
     gw_ps_type type;
     gw_ps_shape shape;
     uint64_t n_elems;
+    gw_codec *codec;           /* NULL: none was named */
     uint64_t *pushed;          /* by each rank, so far */
     struct round whole, open;  /* GW_PS_SYNC; otherwise all is in `open`, whose number counts changes */
     uint32_t latest; /* rank of the newest push */
@@ -152,8 +155,10 @@ static void drop_push(struct gw_ps_store *store, struct gw_ps_key *key, struct g
 
 static void clear_round(struct gw_ps_store *store, struct gw_ps_key *key, struct round *round)
 {
-    for (uint32_t r = 0; round->pushes && r < store->options.n_workers; r++)
+    for (uint32_t r = 0; round->pushes && round->refusals && r < store->options.n_workers; r++) {
         drop_push(store, key, &round->pushes[r]);
+        round->refusals[r] = NOT_REFUSED;
+    }
     drop_results(store, key, round);
     round->n_in = 0;
 }
@@ -174,37 +179,70 @@ static void finish_round(struct gw_ps_store *store, struct gw_ps_key *key)
 
 static void free_key(struct gw_ps_store *store, struct gw_ps_key *key)
 {
-    clear_round(store, key, &key->whole);
-    clear_round(store, key, &key->open);
-    gw_free(store->context, key->whole.pushes);
-    gw_free(store->context, key->open.pushes);
+    for (int i = 0; i < 2; i++) {
+        struct round *round = i ? &key->open : &key->whole;
+        clear_round(store, key, round);
+        gw_free(store->context, round->pushes);
+        gw_free(store->context, round->refusals);
+    }
+    gw_codec_destroy(key->codec);
     gw_free(store->context, key->pushed);
     gw_free(store->context, key);
 }
 
-static gw_status new_key(struct gw_ps_store *store, gw_ps_type type, const gw_ps_shape *shape, uint64_t n_elems,
+static gw_status new_round(struct gw_ps_store *store, struct round *round)
+{
+    uint32_t n = store->options.n_workers;
+    round->pushes = gw_calloc(store->context, n, sizeof *round->pushes);
+    round->refusals = gw_alloc(store->context, n, sizeof *round->refusals);
+    if (!round->pushes || !round->refusals)
+        return GW_ERR_MEMORY;
+    for (uint32_t r = 0; r < n; r++)
+        round->refusals[r] = NOT_REFUSED;
+    return GW_OK;
+}
+
+static gw_status fill_key(struct gw_ps_store *store, struct gw_ps_key *key, const char *codec)
+{
+    GW_TRY(new_round(store, &key->open));
+    GW_TRY(new_round(store, &key->whole));
+    key->open.number = 1;
+    key->pushed = gw_calloc(store->context, store->options.n_workers, sizeof *key->pushed);
+    if (!key->pushed)
+        return GW_ERR_MEMORY;
+    return codec[0] ? gw_codec_parse(store->context, codec, &key->codec) : GW_OK;
+}
+
+static gw_status new_key(struct gw_ps_store *store, gw_ps_type type, const gw_ps_shape *shape, uint64_t n_elems, const char *codec,
                          struct gw_ps_key **out)
 {
     struct gw_ps_key *key = gw_calloc(store->context, 1, sizeof *key);
     if (!key)
         return GW_ERR_MEMORY;
-    uint32_t n = store->options.n_workers;
     key->type = type;
     key->shape = *shape;
     key->n_elems = n_elems;
-    key->open.number = 1;
-    key->pushed = gw_calloc(store->context, n, sizeof *key->pushed);
-    key->open.pushes = gw_calloc(store->context, n, sizeof *key->open.pushes);
-    key->whole.pushes = gw_calloc(store->context, n, sizeof *key->whole.pushes);
-    if (!key->pushed || !key->open.pushes || !key->whole.pushes) {
+    gw_status status = fill_key(store, key, codec);
+    if (status < 0)
         free_key(store, key);
-        return GW_ERR_MEMORY;
-    }
-    *out = key;
+    else
+        *out = key;
+    return status;
+}
+
+/* Whether it is the key that is there already. */
+static gw_status compare_key(const struct gw_ps_key *key, gw_ps_type type, const gw_ps_shape *shape, const char *codec)
+{
+    const char *own = key->codec ? gw_codec_canonical(key->codec) : "";
+    if (key->type != type || !gw_ps_shapes_equal(&key->shape, shape))
+        return gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is there as %s of shape %s; it cannot be initialised as %s of shape %s", key->name,
+                       gw_ps_type_name(key->type), gw_ps_shape_text(&key->shape).text, gw_ps_type_name(type), gw_ps_shape_text(shape).text);
+    if (strcmp(own, codec) != 0)
+        return gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is there with the codec \"%s\"; it cannot be initialised with \"%s\"", key->name, own, codec);
     return GW_OK;
 }
 
-gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape)
+gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape, const char *codec)
 {
     uint64_t n_elems;
     GW_TRY(check_name(name));
@@ -214,13 +252,8 @@ gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_ty
         return gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is to have the shape %s; every dimension must be at least 1, and all together at most 2^48",
                        name, gw_ps_shape_text(shape).text);
     uint64_t k = gw_ps_names_find(&store->names, name);
-    if (k != GW_PS_NO_NAME) {
-        const struct gw_ps_key *key = store->keys[k];
-        if (key->type == type && gw_ps_shapes_equal(&key->shape, shape))
-            return GW_OK;
-        return gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is there as %s of shape %s; it cannot be initialised as %s of shape %s", name,
-                       gw_ps_type_name(key->type), gw_ps_shape_text(&key->shape).text, gw_ps_type_name(type), gw_ps_shape_text(shape).text);
-    }
+    if (k != GW_PS_NO_NAME)
+        return compare_key(store->keys[k], type, shape, codec);
     size_t width = gw_ps_type_bytes(type) ? gw_ps_type_bytes(type) : sizeof(float); /* frames: as much as their floats */
     if (n_elems * width > store->options.max_key_bytes)
         return gw_fail(GW_ERR_CAPACITY, "the key \"%s\" is to take %" PRIu64 " bytes; this server takes %" PRIu64 " at most (--max-key-bytes)",
@@ -230,7 +263,7 @@ gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_ty
                        store->options.max_keys);
     GW_TRY(make_room(store));
     struct gw_ps_key *key;
-    GW_TRY(new_key(store, type, shape, n_elems, &key));
+    GW_TRY(new_key(store, type, shape, n_elems, codec, &key));
     gw_status status = gw_ps_names_add(&store->names, name);
     if (status < 0) {
         free_key(store, key);
@@ -243,47 +276,68 @@ gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_ty
 
 /* ---- push ------------------------------------------------------------------------------------------------ */
 
-static gw_status check_value(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank, const struct gw_ps_blob *value)
+/* Frames of the worker's own, back to back, that have the key's elements. */
+static gw_status check_frames(const struct gw_ps_key *key, uint32_t rank, const struct gw_ps_blob *value)
 {
-    if (key->type == GW_PS_FRAME) {
+    const char *at = value->bytes;
+    uint64_t n_elems = 0;
+    for (size_t left = value->n_bytes; left > 0;) {
         gw_frame_info info;
-        gw_status status = gw_frame_parse(value->bytes, value->n_bytes, &info);
+        gw_status status = gw_frame_parse(at, left, &info);
         if (status < 0)
             return gw_fail(status, "rank %u's push to \"%s\": %s", rank, key->name, gw_last_error());
-        if (info.frame_bytes != value->n_bytes || info.average || info.n_elems != key->n_elems || info.rank != rank)
-            return gw_fail(GW_ERR_FRAME_MISMATCH, "rank %u's push to \"%s\" is %s of rank %u with %" PRIu64 " elements in %zu of %zu bytes; it must "
-                           "be one frame of its own gradient of %" PRIu64 " elements", rank, key->name, info.average ? "an average" : "a frame",
-                           info.rank, info.n_elems, info.frame_bytes, value->n_bytes, key->n_elems);
-    } else if (value->n_bytes != key->n_elems * gw_ps_type_bytes(key->type)) {
+        if (info.average || info.rank != rank)
+            return gw_fail(GW_ERR_FRAME_MISMATCH, "rank %u's push to \"%s\" holds %s of rank %u; it must be frames of its own gradient", rank, key->name,
+                           info.average ? "an average, and not a frame" : "a frame", info.rank);
+        if (info.n_elems > key->n_elems - n_elems) {
+            n_elems = UINT64_MAX;
+            break;
+        }
+        n_elems += info.n_elems;
+        at += info.frame_bytes;
+        left -= info.frame_bytes;
+    }
+    return n_elems == key->n_elems ? GW_OK
+                                   : gw_fail(GW_ERR_FRAME_MISMATCH, "rank %u's push to \"%s\" holds frames of %s than the key's %" PRIu64 " elements", rank,
+                                             key->name, n_elems < key->n_elems ? "fewer" : "more", key->n_elems);
+}
+
+static gw_status check_value(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank, const struct gw_ps_blob *value)
+{
+    if (key->type == GW_PS_FRAME)
+        GW_TRY(check_frames(key, rank, value));
+    else if (value->n_bytes != key->n_elems * gw_ps_type_bytes(key->type))
         return gw_fail(GW_ERR_ARGUMENT, "rank %u's push to \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64, rank, key->name, value->n_bytes,
                        gw_ps_type_name(key->type), gw_ps_shape_text(&key->shape).text, key->n_elems * gw_ps_type_bytes(key->type));
-    }
     if (value->n_bytes > store->options.max_bytes - (store->bytes < store->options.max_bytes ? store->bytes : store->options.max_bytes))
         return gw_fail(GW_ERR_CAPACITY, "rank %u's push to \"%s\" has %zu bytes, and the server keeps %" PRIu64 " of at most %" PRIu64
                        " already (--max-bytes)", rank, key->name, value->n_bytes, store->bytes, store->options.max_bytes);
     return GW_OK;
 }
 
-gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth, struct gw_ps_blob *value)
+/* Whether the worker's nth push can be taken: GW_OK, GW_PS_WAIT; *taken: it was before. */
+static gw_status may_push(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank, uint64_t nth, bool *taken)
 {
     if (rank >= store->options.n_workers)
         return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" comes from rank %u; workers have the ranks 0 to %u", key->name, rank,
                        store->options.n_workers - 1);
-    bool sync = store->options.mode == GW_PS_SYNC;
-    if (nth <= key->pushed[rank] && nth > 0)
-        return GW_OK;
-    if (nth != key->pushed[rank] + 1)
+    *taken = nth <= key->pushed[rank] && nth > 0;
+    if (!*taken && nth != key->pushed[rank] + 1)
         return gw_fail(GW_ERR_ORDER, "rank %u's push number %" PRIu64 " to \"%s\" comes after its number %" PRIu64, rank, nth, key->name,
                        key->pushed[rank]);
-    if (sync && key->open.pushes[rank])
-        return GW_PS_WAIT;
-    GW_TRY(check_value(store, key, rank, value));
+    return !*taken && store->options.mode == GW_PS_SYNC && key->open.pushes[rank] ? GW_PS_WAIT : GW_OK;
+}
+
+static void put_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, struct gw_ps_blob *value, uint64_t refusal)
+{
+    bool sync = store->options.mode == GW_PS_SYNC;
     if (!sync) {
         drop_push(store, key, &key->open.pushes[rank]);
         drop_results(store, key, &key->open);
     }
     key->open.n_in += key->pushed[rank] == 0 || sync;
     key->open.pushes[rank] = gw_ps_blob_hold(value);
+    key->open.refusals[rank] = refusal;
     count_bytes(store, key, value->n_bytes, 0);
     key->pushed[rank]++;
     key->latest = rank;
@@ -293,6 +347,30 @@ gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uin
     } else if (key->open.n_in == store->options.n_workers) {
         finish_round(store, key);
     }
+}
+
+gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth, struct gw_ps_blob *value)
+{
+    bool taken;
+    gw_status status = may_push(store, key, rank, nth, &taken);
+    if (status != GW_OK || taken)
+        return status;
+    GW_TRY(check_value(store, key, rank, value));
+    put_push(store, key, rank, value, NOT_REFUSED);
+    return GW_OK;
+}
+
+gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth, uint64_t number)
+{
+    bool taken;
+    gw_status status = may_push(store, key, rank, nth, &taken);
+    if (status != GW_OK || taken)
+        return status;
+    struct gw_ps_blob *nothing = gw_ps_blob_new(store->context, NULL, 0);
+    if (!nothing)
+        return GW_ERR_MEMORY;
+    put_push(store, key, rank, nothing, number < NOT_REFUSED ? number : NOT_REFUSED - 1);
+    gw_ps_blob_give(nothing);
     return GW_OK;
 }
 
@@ -345,13 +423,21 @@ static gw_status make_result(struct gw_ps_store *store, struct gw_ps_key *key, s
         if (round->pushes[r])
             pushes[n++] = (struct gw_ps_push){r, round->pushes[r]->bytes, round->pushes[r]->n_bytes};
     struct gw_ps_result result;
-    gw_status status = gw_ps_reduce(store->context, method, key->type, &key->shape, pushes, n, scale, &result);
+    gw_status status = gw_ps_reduce(store->context, method, key->type, &key->shape, pushes, n, key->codec, scale, &result);
     gw_free(store->context, pushes);
     if (status < 0)
         return status;
     *answer = (struct gw_ps_answer){.type = result.type, .shape = result.shape, .n_pushes = n};
     answer->value = gw_ps_blob_new(store->context, result.bytes, result.n_bytes);
     return answer->value ? GW_OK : GW_ERR_MEMORY;
+}
+
+static uint64_t least_refusal(const struct gw_ps_store *store, const struct round *round)
+{
+    uint64_t least = NOT_REFUSED;
+    for (uint32_t r = 0; r < store->options.n_workers; r++)
+        least = round->refusals[r] < least ? round->refusals[r] : least;
+    return least;
 }
 
 /* The result of a round that all its pushes are in for, from those that were made before where it is there. */
@@ -366,6 +452,9 @@ static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, str
             return GW_OK;
         }
     }
+    out->round = least_refusal(store, round);
+    if (out->round != NOT_REFUSED)
+        return gw_fail(GW_ERR_NONFINITE, "a worker's push to \"%s\" in this round was empty: its value could not be used", key->name);
     GW_TRY(make_result(store, key, round, method, scale, out));
     struct result *place = &round->results[round->n_results++ % KEPT_RESULTS];
     if (place->answer.value)
@@ -380,7 +469,10 @@ static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, str
 static gw_status latest_of(const struct gw_ps_key *key, struct gw_ps_answer *out)
 {
     /* Where the newest push made its round whole, it is there and the open one is empty. */
-    struct gw_ps_blob *value = key->open.pushes[key->latest] ? key->open.pushes[key->latest] : key->whole.pushes[key->latest];
+    const struct round *round = key->open.pushes[key->latest] ? &key->open : &key->whole;
+    struct gw_ps_blob *value = round->pushes[key->latest];
+    if (value && round->refusals[key->latest] != NOT_REFUSED)
+        return gw_fail(GW_ERR_NONFINITE, "the last push to \"%s\" was empty: rank %u's value could not be used", key->name, key->latest);
     if (!value)
         return gw_fail(GW_ERR_ORDER, "nobody has pushed to \"%s\" yet", key->name);
     *out = (struct gw_ps_answer){.type = key->type, .shape = key->shape, .round = key->pushed[key->latest], .n_pushes = 1,

@@ -26,9 +26,9 @@ struct gw_ps_store_options {
 gw_status gw_ps_store_create(gw_context *context, const struct gw_ps_store_options *options, struct gw_ps_store **out);
 void gw_ps_store_destroy(struct gw_ps_store *store);
 
-/* Makes the key, or, where it is there with the same type and shape, does nothing.
- * Errors: GW_ERR_ARGUMENT (a name that cannot be, another type or shape), GW_ERR_CAPACITY (a limit), GW_ERR_MEMORY. */
-gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape);
+/* Makes the key, or, where it is there with the same type, shape and codec, does nothing. codec: a specification whose options averages of
+ * frames get; "": the defaults. Errors: GW_ERR_ARGUMENT (a name that cannot be, another type, shape or codec), GW_ERR_SPEC, GW_ERR_CAPACITY (a limit), GW_ERR_MEMORY. */
+gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape, const char *codec);
 
 /* The key of that name. GW_ERR_ARGUMENT: there is none; the sentence says which existing name is nearest. */
 gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct gw_ps_key **out);
@@ -40,6 +40,10 @@ void **gw_ps_key_waiting(struct gw_ps_key *key);
  * (its acknowledgement was lost) changes nothing. GW_PS_WAIT: the worker's last push still waits for its round.
  * Errors: GW_ERR_ORDER (pushes before the nth are missing), GW_ERR_ARGUMENT (no worker's rank; a length, type or frame that is not the key's), GW_ERR_CAPACITY, GW_ERR_FRAME_*. */
 gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth, struct gw_ps_blob *value);
+
+/* In place of a push: the worker has no value that can be used, and says why by a number. Pulls over the round answer with
+ * GW_ERR_NONFINITE, and gw_ps_answer.round is the least such number of all workers. */
+gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth, uint64_t number);
 
 /* How often it has pushed; 0 for one that is no worker. */
 uint64_t gw_ps_store_pushed(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank);

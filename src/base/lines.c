@@ -1,0 +1,51 @@
+#include "base/lines.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool gw_lines_are_good(const char *text, size_t n_bytes)
+{
+    for (size_t i = 0; i < n_bytes; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if ((c < 32 && c != '\n') || c == 127)
+            return false;
+    }
+    return n_bytes == 0 || text[n_bytes - 1] == '\n';
+}
+
+/* Takes a line off the front of a text, without its line feed. */
+static bool next_line(const char **text, size_t *n_bytes, const char **line, int *length)
+{
+    const char *end = *n_bytes ? memchr(*text, '\n', *n_bytes) : NULL;
+    *line = "nothing in its place";
+    *length = (int)strlen(*line);
+    if (!end)
+        return false;
+    *line = *text;
+    *length = (int)(end - *text);
+    *n_bytes -= (size_t)(end + 1 - *text);
+    *text = end + 1;
+    return true;
+}
+
+static void show(char out[GW_LINES_SHOWN + 1], const char *line, int length)
+{
+    snprintf(out, GW_LINES_SHOWN + 1, "%.*s", length < GW_LINES_SHOWN ? length : GW_LINES_SHOWN, line);
+}
+
+bool gw_lines_differ(const char *first, size_t n_first, const char *second, size_t n_second, struct gw_lines_difference *out)
+{
+    for (;;) {
+        const char *a, *b;
+        int a_length, b_length;
+        bool more = next_line(&first, &n_first, &a, &a_length);
+        more |= next_line(&second, &n_second, &b, &b_length);
+        if (!more)
+            return false;
+        if (a_length != b_length || memcmp(a, b, (size_t)a_length) != 0) {
+            show(out->first, a, a_length);
+            show(out->second, b, b_length);
+            return true;
+        }
+    }
+}

@@ -1,0 +1,20 @@
+/* Lines "name = value" that several must have alike. */
+#ifndef GW_BASE_LINES_H
+#define GW_BASE_LINES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define GW_LINES_SHOWN 120 /* characters of a line that a sentence shows */
+
+struct gw_lines_difference {
+    char first[GW_LINES_SHOWN + 1], second[GW_LINES_SHOWN + 1]; /* the first line that differs, of either text */
+};
+
+/* Lines that each end with a line feed and hold nothing that a terminal would act on. */
+bool gw_lines_are_good(const char *text, size_t n_bytes);
+
+/* Whether two texts differ, and where first. */
+bool gw_lines_differ(const char *first, size_t n_first, const char *second, size_t n_second, struct gw_lines_difference *out);
+
+#endif

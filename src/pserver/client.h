@@ -1,0 +1,30 @@
+/* What the link to servers needs of the client beyond gradwire/pserver.h. */
+#ifndef GW_PSERVER_CLIENT_H
+#define GW_PSERVER_CLIENT_H
+
+#include <gradwire/pserver.h>
+
+/* Takes in what has come, and where nothing has waits for something until `deadline` (gw_clock_seconds), or until `fd` can be read. */
+gw_status gw_ps_client_pump(gw_ps_client *client, int fd, double deadline);
+
+/* Whether gw_ps_wait would not wait for that ticket. */
+bool gw_ps_client_has(const gw_ps_client *client, uint64_t ticket);
+
+uint32_t gw_ps_client_rank(const gw_ps_client *client);
+uint32_t gw_ps_client_workers(const gw_ps_client *client);
+uint32_t gw_ps_client_servers(const gw_ps_client *client);
+
+/* Tells a server what must be the same on all workers, as lines "name = value". Errors: GW_ERR_ARGUMENT (another worker said otherwise:
+ * both values are in the sentence), and as gw_ps_init_parameter. */
+gw_status gw_ps_agree_on(gw_ps_client *client, uint32_t server, const char *lines);
+
+/* As gw_ps_init_parameter, of a key that lives on one server (0 .. servers-1) whatever its name and size; averages of frames get the
+ * options of the codec specification. Pushes and pulls then go there. */
+gw_status gw_ps_init_on(gw_ps_client *client, uint32_t server, const char *key, gw_ps_type type, const gw_ps_shape *shape, const char *codec);
+
+/* In place of the key's next push: this worker has no value that can be used, and why, as a number. A pull over such a round fails with
+ * GW_ERR_NONFINITE; gw_ps_refusal() is then the least such number of all workers. */
+gw_status gw_ps_refuse_begin(gw_ps_client *client, const char *key, uint64_t number, uint64_t *ticket);
+uint64_t gw_ps_refusal(const gw_ps_client *client);
+
+#endif
