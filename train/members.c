@@ -127,10 +127,11 @@ static gw_status begin_mpi(const struct gw_members_options *o, struct gw_members
 gw_status gw_members_begin(const struct gw_members_options *o, struct gw_members *m)
 {
     *m = (struct gw_members){.kind = GW_MEMBERS_LOCAL, .count = o->workers ? o->workers : 1};
+    m->servers = (gw_ps_client_options){.struct_bytes = sizeof m->servers, .servers = o->servers, .keys = o->keys, .timeout_ms = o->timeout_ms};
     bool tcp = strcmp(o->link, "tcp") == 0, mpi = strcmp(o->link, "mpi") == 0;
     if (!tcp && !mpi && strcmp(o->link, "local") != 0)
         return gw_fail(GW_ERR_ARGUMENT, "there is no link \"%s\"; there are local, mpi and tcp", o->link);
-    if (!tcp && (o->rank != GW_MEMBERS_NO_RANK || o->rendezvous || o->advertise || o->keys || o->insecure))
+    if (!tcp && (o->rank != GW_MEMBERS_NO_RANK || o->rendezvous || o->advertise || o->insecure || (o->keys && !o->servers)))
         return gw_fail(GW_ERR_ARGUMENT, "--rank, --rendezvous, --advertise, --keys and --insecure are for the link tcp, and --link is %s",
                        o->link);
     if (tcp) {
@@ -159,7 +160,27 @@ static gw_status connect_one(struct gw_members *m, gw_context *context, gw_link 
     return gw_link_local_create(context, m->size, links);
 }
 
-gw_status gw_members_connect(struct gw_members *m, gw_context *context, uint32_t n_links, gw_link *links)
+/* This process's ranks become clients, and each has a link to the servers. */
+static gw_status connect_servers(struct gw_members *m, gw_context *context, gw_link *links)
+{
+    m->clients = calloc(m->count, sizeof *m->clients);
+    gw_status status = m->clients ? GW_OK : GW_ERR_MEMORY;
+    uint32_t n = 0;
+    while (n < m->count && status == GW_OK) {
+        m->servers.rank = m->first + n;
+        status = gw_ps_client_create(NULL, &m->servers, &m->clients[n]); /* it outlives the context */
+        if (status == GW_OK)
+            status = gw_link_servers_create(context, m->clients[n], &links[n]);
+        n += status == GW_OK;
+    }
+    if (status == GW_OK && links[0].size != m->size)
+        status = gw_fail(GW_ERR_ARGUMENT, "the parameter servers are for %u workers, and this run has %u", links[0].size, m->size);
+    for (uint32_t i = 0; status < 0 && i < n; i++)
+        links[i].ops->destroy(links[i].self);
+    return status;
+}
+
+static gw_status connect_members(struct gw_members *m, gw_context *context, uint32_t n_links, gw_link *links)
 {
     if (m->kind == GW_MEMBERS_TCP)
         return gw_link_tcp_create(context, &m->tcp, n_links, links);
@@ -170,6 +191,19 @@ gw_status gw_members_connect(struct gw_members *m, gw_context *context, uint32_t
         GW_TRY(status);
     }
     return GW_OK;
+}
+
+gw_status gw_members_connect(struct gw_members *m, gw_context *context, uint32_t n_links, gw_link *links)
+{
+    if (!m->servers.servers)
+        return connect_members(m, context, n_links, links);
+    GW_TRY(connect_members(m, context, n_links - 1, links + m->count));
+    gw_status status = connect_servers(m, context, links);
+    for (uint32_t i = m->count; status < 0 && i < n_links * m->count; i++) {
+        links[i].ops->fail(links[i].self, status, gw_last_error());
+        links[i].ops->destroy(links[i].self);
+    }
+    return status;
 }
 
 uint64_t gw_members_machine(void)
@@ -188,6 +222,10 @@ uint64_t gw_members_machine(void)
 
 void gw_members_end(struct gw_members *m, bool failed)
 {
+    for (uint32_t i = 0; m->clients && i < m->count; i++)
+        gw_ps_client_destroy(m->clients[i]);
+    free(m->clients);
+    m->clients = NULL;
 #ifdef GW_HAVE_MPI
     if (m->mpi_begun && failed && m->size > 1) {
         nanosleep(&(struct timespec){.tv_sec = 1}, NULL);

@@ -20,6 +20,7 @@ struct gw_members_options {
     uint32_t rank;          /* tcp; GW_MEMBERS_NO_RANK: not given */
     const char *rendezvous; /* tcp: HOST:PORT; NULL: not given */
     const char *advertise, *keys;
+    const char *servers;    /* "HOST:PORT,...": parameter servers that own the slices of link 0; NULL: its members do */
     bool insecure;
     uint32_t timeout_ms;
     void (*log)(const char *line, void *user); /* NULL: none */
@@ -35,6 +36,8 @@ struct gw_members {
     uint32_t first, count; /* this process's ranks */
     gw_tcp_options tcp;
     char rendezvous[300];
+    gw_ps_client_options servers; /* of each rank; servers NULL: none */
+    gw_ps_client **clients;       /* of this process's ranks, once connected */
     bool mpi_begun; /* gw_members_begin has called MPI_Init_thread */
 };
 
@@ -44,7 +47,7 @@ struct gw_members {
  * Errors: GW_ERR_ARGUMENT (the sentence says what is missing), GW_ERR_UNSUPPORTED (a link that this build lacks). */
 gw_status gw_members_begin(const struct gw_members_options *options, struct gw_members *members);
 
-/* Joins the members by n_links links; blocks until all are there. Errors as of the links' own create functions. */
+/* Joins the members by n_links links (at least two where there are servers); blocks until all are there. Errors as of the links' own create functions. */
 gw_status gw_members_connect(struct gw_members *members, gw_context *context, uint32_t n_links, gw_link *links);
 
 /* Says which machine this process runs on: the same for all of one machine (containers too), most likely another for each other.

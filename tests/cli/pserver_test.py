@@ -2,6 +2,7 @@
 """The parameter server from outside: Paddle#6599's own lines from two Python processes, refusals, signals, keys.
 
     tests/cli/pserver_test.py TOOL"""
+import json
 import os
 import pathlib
 import re
@@ -168,6 +169,31 @@ def keys(ps):
         check("is not in" in server.end(), "the log names the refused key")
 
 
+def hash_of(*words):
+    done = subprocess.run([str(TOOL), "train", "--data", "digits", "--steps", "12", "--workers", "3", "--json", *words], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, timeout=120)
+    check(done.returncode == 0, f"{words}: {done.stderr}")
+    summary = json.loads(done.stdout)
+    check(summary["replicas_identical"], f"{words}: replicas differ")
+    return summary["parameter_hash"]
+
+
+def training():
+    """The parameters of threads, of processes, with one server and with three."""
+    for codec in ("ternary", "none", "gspar:eps=0.5", "topk:ratio=0.05,refresh=3"):
+        alone = hash_of("--net", "lenet", "--codec", codec)
+        for n in (1, 3):
+            servers = [Server("--workers", "3") for _ in range(n)]
+            address = ",".join(server.address for server in servers)
+            check(hash_of("--net", "lenet", "--codec", codec, "--servers", address) == alone, f"{codec}: the parameters over {n} servers are those of threads")
+            for server in servers:
+                server.end()
+    server = Server("--workers", "2")
+    done = subprocess.run([str(TOOL), "train", "--data", "digits", "--workers", "3", "--servers", server.address, "--timeout", "5"], stderr=subprocess.PIPE, text=True)
+    check(done.returncode == 1 and "ranks 0 to 1" in done.stderr, done.stderr)
+    server.end()
+
+
 def wrong_use():
     for words, said in ((["server"], "--workers"), (["server", "--workers", "2", "--mode", "stale:x"], "stale:4"),
                         (["server", "--workers", "2", "--listen", "0.0.0.0:0"], "loopback"), (["server", "--workers", "2", "--listen", "nowhere"], "HOST:PORT")):
@@ -182,6 +208,7 @@ def main():
     several_servers(ps)
     a_killed_worker_comes_back(ps)
     keys(ps)
+    training()
     wrong_use()
     print("the parameter server answers as it must")
     return 0
