@@ -111,6 +111,7 @@ def main():
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--codecs", nargs="+", default=CODECS)
     parser.add_argument("--gradients", help="instead of drawn gradients those that train --save-gradients wrote: NAME.rank-R.gwp")
+    parser.add_argument("--congestion", default="cubic", help="TCP's congestion control")
     parser.add_argument("-o", help="the table goes there too")
     args = parser.parse_args()
     net.need_root()
@@ -118,7 +119,7 @@ def main():
     lines = [f"bench/exchange_net.py {' '.join(sys.argv[1:])}", machine(),
              "ms: median of the slowest member's times. x ring: the better ring's time over this one's. up, down: MB between all members.",
              "wire: bytes the interfaces counted over those that Gradwire reports"]
-    with tempfile.TemporaryDirectory(prefix="gradwire-net-") as folder, net.network(HOSTS):
+    with tempfile.TemporaryDirectory(prefix="gradwire-net-") as folder, net.network(HOSTS, args.congestion):
         for rate in args.rates.split(","):
             if args.gradients:
                 name = pathlib.Path(args.gradients).resolve()

@@ -36,14 +36,29 @@ def remove(hosts):
 
 
 @contextlib.contextmanager
-def network(hosts):
-    """`hosts` namespaces with addresses of their own on one bridge; removed at the end, however it comes."""
+def congestion(control):
+    """What new namespaces inherit: how TCP shares a full link. Put back at the end."""
+    name = "net.ipv4.tcp_congestion_control"
+    before = sh(f"sysctl -n {name}").strip()
+    sh(f"sysctl -qw {name}={control}")
+    try:
+        yield
+    finally:
+        sh(f"sysctl -qw {name}={before}")
+
+
+@contextlib.contextmanager
+def network(hosts, control="cubic"):
+    """`hosts` namespaces with addresses of their own on one bridge; removed at the end, however it comes. TCP's congestion control is
+    cubic, Linux's own choice, whatever this machine is set to."""
     remove(hosts)
     try:
         sh(f"ip link add {PREFIX}0 type bridge && ip link set {PREFIX}0 up")
         for host in range(hosts):
             ns, outer = namespace(host), f"{PREFIX}v{host}"
-            sh(f"ip netns add {ns} && ip link add {outer} type veth peer name e0 netns {ns}")
+            with congestion(control):
+                sh(f"ip netns add {ns}")
+            sh(f"ip link add {outer} type veth peer name e0 netns {ns}")
             sh(f"ip link set {outer} master {PREFIX}0 up")
             sh(f"ip -n {ns} addr add {address(host)}/24 dev e0 && ip -n {ns} link set e0 up && ip -n {ns} link set lo up")
         yield

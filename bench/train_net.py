@@ -94,6 +94,7 @@ def main():
     parser.add_argument("--goals", default="train_net-goals.json", help="keeps the steps to 97 %%; those that are there are not looked for again")
     parser.add_argument("--only-goals", action="store_true", help="look for the steps to 97 %% and measure nothing")
     parser.add_argument("--no-goals", action="store_true", help="do not look for the steps to 97 %%: use those that FILE has")
+    parser.add_argument("--congestion", default="cubic", help="TCP's congestion control")
     parser.add_argument("-o", help="the table goes there too")
     args = parser.parse_args()
     args.tool, args.data = str(pathlib.Path(args.tool).resolve()), str(pathlib.Path(args.data).resolve())
@@ -104,7 +105,7 @@ def main():
     lines = [f"bench/train_net.py {' '.join(sys.argv[1:])}", exchange_net.machine(),
              "Means a step and worker: compute, codec (the pipeline's, beside compute), waiting. x none: speed of a step beside codec none.",
              "97 %: steps until the test accuracy is reached at an epoch's end, times seconds a step."]
-    with tempfile.TemporaryDirectory(prefix="gradwire-net-") as folder, net.network(HOSTS):
+    with tempfile.TemporaryDirectory(prefix="gradwire-net-") as folder, net.network(HOSTS, args.congestion):
         for name in args.nets.split(","):
             options = NETS[name][0]
             goal = goals(args, name)
