@@ -7,14 +7,14 @@ static void release(struct gw_ps_blob *blob)
     gw_free(blob->context, blob);
 }
 
-struct gw_ps_blob *gw_ps_blob_new(gw_context *context, void *bytes, size_t n_bytes)
+struct gw_ps_blob *gw_ps_blob_new(gw_context *context, atomic_uint_least64_t *total, void *bytes, size_t n_bytes)
 {
     struct gw_ps_blob *blob = gw_alloc(context, 1, sizeof *blob);
     if (!blob) {
         gw_free(context, bytes);
         return NULL;
     }
-    *blob = (struct gw_ps_blob){.bytes = bytes, .n_bytes = n_bytes, .release = release, .context = context};
-    atomic_init(&blob->holds, 1);
+    *blob = (struct gw_ps_blob){.bytes = bytes, .n_bytes = n_bytes, .release = release, .context = context, .total = total};
+    gw_ps_blob_begin(blob);
     return blob;
 }

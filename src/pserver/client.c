@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "link/tcp/events.h"
 #include "link/tcp/group.h"
 #include "link/tcp/keys.h"
 #include "pserver/client.h"
@@ -174,7 +175,9 @@ static bool receive(struct gw_ps_client *client, uint32_t s)
         if (reply.operation == GW_PS_HELLO) {
             hello_answered(client, s, &reply);
         } else if (reply.operation == GW_PS_WHO) {
-            server->welcome = false; /* the HELLO that is on its way brings it all again */
+            if (server->welcome) /* dropped there; else the HELLO that is on its way brings it all again */
+                say_hello(client, server);
+            server->welcome = false;
         } else if (part && part->request.operation == reply.operation) {
             part->reply = reply;
             part->done = true;
@@ -189,21 +192,11 @@ static bool receive(struct gw_ps_client *client, uint32_t s)
 /* Whether a connection is new: then it does not know us. */
 static bool connected_anew(struct server *server)
 {
+    struct gw_tcp_event event;
     bool anew = false;
-    for (;;) {
-        zmq_msg_t event, address;
-        zmq_msg_init(&event);
-        if (zmq_msg_recv(&event, server->events, ZMQ_DONTWAIT) < 0) {
-            zmq_msg_close(&event);
-            return anew;
-        }
-        zmq_msg_init(&address);
-        zmq_msg_recv(&address, server->events, 0);
-        if (zmq_msg_size(&event) >= 2)
-            anew = gw_get16(zmq_msg_data(&event)) == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
-        zmq_msg_close(&event);
-        zmq_msg_close(&address);
-    }
+    while (gw_tcp_next_event(server->events, &event))
+        anew = true;
+    return anew;
 }
 
 gw_status gw_ps_client_pump(gw_ps_client *client, int fd, double deadline)
@@ -383,6 +376,8 @@ gw_status gw_ps_init_parameter(gw_ps_client *client, const char *name, gw_ps_typ
         return gw_fail(GW_ERR_ARGUMENT, "gw_ps_init_parameter: %s is NULL", client ? "shape" : "client");
     GW_TRY(find_key(client, name, &known));
     struct key key = stranger(client, name);
+    if (shape->n_dims > GW_PS_MAX_DIMS)
+        return gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is to have %u dimensions; %d are possible", name, shape->n_dims, GW_PS_MAX_DIMS);
     key.type = type;
     key.shape = *shape;
     bool plain = gw_ps_shape_elems(shape, &key.n_elems) && gw_ps_type_bytes(type); /* the server says what is wrong */
@@ -643,17 +638,13 @@ static gw_status connect_to(struct gw_ps_client *client, uint32_t s)
 {
     struct server *server = &client->servers[s];
     char news[32];
-    snprintf(news, sizeof news, "inproc://news-%u", s);
+    snprintf(news, sizeof news, "news-%u", s);
     server->socket = gw_tcp_socket_new(client->group, ZMQ_DEALER, false);
     if (!server->socket)
         return GW_ERR_SYSTEM;
     GW_TRY(gw_tcp_set_int(server->socket, ZMQ_RECONNECT_IVL, 100));
     GW_TRY(gw_tcp_set_int(server->socket, ZMQ_RECONNECT_IVL_MAX, 2000));
-    if (zmq_socket_monitor(server->socket, news, ZMQ_EVENT_HANDSHAKE_SUCCEEDED) != 0)
-        return gw_fail(GW_ERR_SYSTEM, "no news of connections: %s", zmq_strerror(zmq_errno()));
-    server->events = zmq_socket(client->group->zmq, ZMQ_PAIR);
-    if (!server->events || zmq_connect(server->events, news) != 0)
-        return gw_fail(GW_ERR_SYSTEM, "no news of connections: %s", zmq_strerror(zmq_errno()));
+    GW_TRY(gw_tcp_watch(client->group, server->socket, news, ZMQ_EVENT_HANDSHAKE_SUCCEEDED, &server->events));
     return gw_tcp_connect(server->socket, server->endpoint, client->group->keys ? client->group->keys->rendezvous : NULL);
 }
 
@@ -739,12 +730,8 @@ void gw_ps_client_destroy(gw_ps_client *client)
     say_goodbye(client);
     while (client->tickets)
         ticket_free(client, client->tickets);
-    for (uint32_t s = 0; s < client->n_servers; s++) {
-        if (client->servers[s].events)
-            zmq_close(client->servers[s].events);
-        if (client->servers[s].socket)
-            zmq_close(client->servers[s].socket);
-    }
+    for (uint32_t s = 0; s < client->n_servers; s++)
+        gw_tcp_close_watched(&client->servers[s].socket, &client->servers[s].events);
     gw_tcp_group_free(client->group);
     gw_ps_names_fini(&client->names);
     gw_free(client->context, client->keys);

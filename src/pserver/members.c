@@ -48,6 +48,8 @@ gw_status gw_ps_member_join(struct gw_ps_server *server, uint32_t route, int fd,
 {
     if (gw_ps_member_find(server, route))
         return gw_fail(GW_ERR_ORDER, "this connection has said HELLO before");
+    if (fd >= 0 && (size_t)fd < server->n_ended && server->ended[fd])
+        return gw_fail(GW_ERR_CLOSED, "this connection has ended");
     GW_TRY(may_join(server, hello));
     if (server->n_members >= server->options.max_clients)
         return gw_fail(GW_ERR_CAPACITY, "this server has %u clients, as many as it takes (--max-clients)", server->n_members);
@@ -78,18 +80,40 @@ void gw_ps_member_leave(struct gw_ps_server *server, struct gw_ps_member *member
     gw_free(server->context, member);
 }
 
-void gw_ps_member_lost(struct gw_ps_server *server, int fd)
+static struct gw_ps_member *member_of_fd(const struct gw_ps_server *server, uint32_t fd)
 {
-    /* Of two with one number the older is meant: ZeroMQ may have told of the newer's messages before this. */
-    struct gw_ps_member *lost = NULL;
     for (uint32_t b = 0; b < server->n_buckets; b++)
         for (struct gw_ps_member *m = server->buckets[b]; m; m = m->next)
-            if (m->fd == fd && (!lost || m->route - lost->route > UINT32_MAX / 2))
-                lost = m;
-    if (!lost)
-        return;
-    gw_ps_log(server, "lost %s address=%s", gw_ps_rank_text(lost->rank).text, lost->address);
-    gw_ps_member_leave(server, lost);
+            if ((uint32_t)m->fd == fd)
+                return m;
+    return NULL;
+}
+
+void gw_ps_connection_came(struct gw_ps_server *server, uint32_t fd)
+{
+    if (fd < server->n_ended)
+        server->ended[fd] = 0;
+}
+
+void gw_ps_connection_ended(struct gw_ps_server *server, uint32_t fd)
+{
+    struct gw_ps_member *lost = member_of_fd(server, fd);
+    if (lost) {
+        gw_ps_log(server, "lost %s address=%s", gw_ps_rank_text(lost->rank).text, lost->address);
+        gw_ps_member_leave(server, lost);
+    }
+    if (fd >= server->n_ended) {
+        size_t n = 2 * (size_t)fd + 64;
+        uint8_t *ended = gw_calloc(server->context, n, 1);
+        if (!ended)
+            return; /* a client that goes at once may be taken for one that stays */
+        if (server->n_ended)
+            memcpy(ended, server->ended, server->n_ended);
+        gw_free(server->context, server->ended);
+        server->ended = ended;
+        server->n_ended = n;
+    }
+    server->ended[fd] = 1;
 }
 
 void gw_ps_members_free(struct gw_ps_server *server)
@@ -99,4 +123,5 @@ void gw_ps_members_free(struct gw_ps_server *server)
             gw_ps_member_leave(server, server->buckets[b]);
     gw_free(server->context, server->buckets);
     gw_free(server->context, server->workers);
+    gw_free(server->context, server->ended);
 }

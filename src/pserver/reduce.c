@@ -460,6 +460,13 @@ gw_status gw_ps_method_check(gw_ps_method method, gw_ps_type type)
                    name ? name : "a method of that number", has);
 }
 
+uint64_t gw_ps_result_bytes(gw_ps_method method, gw_ps_type type, uint64_t n_elems)
+{
+    gw_ps_type result = methods[method].result(type);
+    bool codes = type == GW_PS_UINT8 && (method == GW_PS_DECODE_SUM || method == GW_PS_DECODE_AVERAGE);
+    return n_elems * (codes ? 4 : 1) * (result == GW_PS_FRAME ? sizeof(float) : gw_ps_type_bytes(result));
+}
+
 gw_status gw_ps_reduce(gw_context *context, gw_ps_method method, gw_ps_type type, const gw_ps_shape *shape,
                        const struct gw_ps_push *pushes, uint32_t n, const gw_codec *codec, const float *scale, struct gw_ps_result *out)
 {

@@ -24,6 +24,9 @@ struct gw_ps_result {
 /* GW_OK where values of the type can be reduced so; else GW_ERR_ARGUMENT, and the sentence says which methods the type has. */
 gw_status gw_ps_method_check(gw_ps_method method, gw_ps_type type);
 
+/* The most bytes that a result has of a key of so many elements; of a frame about. */
+uint64_t gw_ps_result_bytes(gw_ps_method method, gw_ps_type type, uint64_t n_elems);
+
 /* Reduces n >= 1 pushes, ascending by rank, of a key of that type and shape; each has the bytes of these, or checked frames that hold as
  * many elements. codec: gives averages of frames its options; NULL: the defaults. scale: what decode_sum and decode_average of uint8 are multiplied by; NULL: nothing. All codec threads of the context work.
  * The bits do not depend on how many those are.

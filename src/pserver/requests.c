@@ -12,19 +12,28 @@
 
 /* ---- requests that wait ------------------------------------------------------------------------------------ */
 
+/* Into a key's queue, at its place. */
+static void enqueue(struct gw_ps_key *queue, struct gw_ps_parked *parked)
+{
+    struct gw_ps_parked **at = (struct gw_ps_parked **)gw_ps_key_waiting(queue);
+    while (*at && (*at)->nth < parked->nth)
+        at = &(*at)->next;
+    parked->next = *at;
+    *at = parked;
+}
+
 static gw_status park(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request, struct gw_ps_blob *value,
-                      struct gw_ps_key *key, double deadline)
+                      struct gw_ps_key *key, struct gw_ps_key *waits_for)
 {
     if (member->n_parked >= MOST_PARKED)
         return gw_fail(GW_ERR_CAPACITY, "%d requests of this client wait for other workers already; it must wait for some of them", MOST_PARKED);
     struct gw_ps_parked *parked = gw_alloc(server->context, 1, sizeof *parked);
     if (!parked)
         return GW_ERR_MEMORY;
-    *parked = (struct gw_ps_parked){.member = member, .request = *request, .value = value ? gw_ps_blob_hold(value) : NULL, .deadline = deadline};
-    struct gw_ps_parked **end = (struct gw_ps_parked **)gw_ps_key_waiting(key);
-    while (*end)
-        end = &(*end)->next;
-    *end = parked;
+    *parked = (struct gw_ps_parked){.member = member, .key = key, .nth = server->n_ever_parked++, .request = *request,
+                                    .value = value ? gw_ps_blob_hold(value) : NULL,
+                                    .deadline = gw_clock_seconds() + request->timeout_ms / 1000.0};
+    enqueue(waits_for, parked);
     parked->member_next = member->parked;
     parked->member_link = &member->parked;
     if (member->parked)
@@ -36,7 +45,7 @@ static gw_status park(struct gw_ps_server *server, struct gw_ps_member *member, 
 }
 
 /* The next one in the queue takes its place. */
-static void unpark(struct gw_ps_server *server, struct gw_ps_parked **at)
+static void unpark(struct gw_ps_server *server, struct gw_ps_parked **at, const struct gw_ps_key *queue)
 {
     struct gw_ps_parked *parked = *at;
     *at = parked->next;
@@ -46,16 +55,18 @@ static void unpark(struct gw_ps_server *server, struct gw_ps_parked **at)
             parked->member_next->member_link = parked->member_link;
         parked->member->n_parked--;
     }
+    if (parked->key != queue) /* what came after it waits there */
+        gw_ps_requests_wake(server, parked->key);
     server->n_parked--;
     gw_ps_blob_give(parked->value);
     gw_free(server->context, parked);
 }
 
-/* Whether a request of the member waits in front of `end` (NULL: anywhere in the queue). */
-static bool waits_before(const struct gw_ps_parked *queue, const struct gw_ps_member *member, const struct gw_ps_parked *end)
+/* Whether a request of the member for that key, older than the nth, still waits. */
+static bool waits_before(const struct gw_ps_member *member, const struct gw_ps_key *key, uint64_t nth)
 {
-    for (; queue && queue != end; queue = queue->next)
-        if (queue->member == member)
+    for (const struct gw_ps_parked *p = member->parked; p; p = p->member_next)
+        if (p->key == key && p->nth < nth)
             return true;
     return false;
 }
@@ -84,7 +95,9 @@ static gw_status init(struct gw_ps_server *server, const struct gw_ps_member *me
 static gw_status agree(struct gw_ps_server *server, const struct gw_ps_member *member, const struct gw_ps_request *request,
                        const struct gw_ps_blob *value)
 {
-    if (!value || value->n_bytes > MOST_AGREED || !gw_lines_are_good(value->bytes, value->n_bytes))
+    if (member->rank == GW_PS_READER)
+        return gw_fail(GW_ERR_ARGUMENT, "a reader has nothing to agree on with workers");
+    if (value->n_bytes > MOST_AGREED || !gw_lines_are_good(value->bytes, value->n_bytes))
         return gw_fail(GW_ERR_FRAME_FIELD, "what workers are to agree on must be lines of text, %d bytes at most", MOST_AGREED);
     if (!server->agreed) {
         server->agreed = gw_alloc(server->context, value->n_bytes + 1, 1);
@@ -104,11 +117,10 @@ static gw_status agree(struct gw_ps_server *server, const struct gw_ps_member *m
 
 /* Does a push or a pull, and answers it where that can be done now. GW_PS_WAIT: *waits_for is the key to wait on. */
 static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *member, const struct gw_ps_request *request,
-                     struct gw_ps_blob *value, struct gw_ps_key **waits_for)
+                     struct gw_ps_blob *value, struct gw_ps_key *key, struct gw_ps_key **waits_for)
 {
-    struct gw_ps_key *key, *scale_key = NULL;
+    struct gw_ps_key *scale_key = NULL;
     struct gw_ps_answer answer = {.round = 0};
-    GW_TRY(gw_ps_store_find(server->store, request->key, &key));
     *waits_for = key;
     if (request->operation == GW_PS_PUSH) {
         gw_status status = request->code ? gw_ps_store_refuse(server->store, key, member->rank, request->number, request->refusal)
@@ -136,20 +148,26 @@ static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *mem
 static gw_status push_or_pull(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
                               struct gw_ps_blob *value)
 {
-    struct gw_ps_key *key;
-    if (request->operation == GW_PS_PUSH && (value == NULL) != (request->code == 1))
-        return gw_fail(GW_ERR_FRAME_CUT, "a push to \"%s\" came %s", request->key, value ? "empty and with a value" : "without a value");
+    struct gw_ps_key *key, *waits_for;
     GW_TRY(gw_ps_store_find(server->store, request->key, &key));
+    if (value)
+        GW_TRY(gw_ps_store_admit(server->store, key, member->rank, request->number, value));
+    waits_for = key;
     gw_status status = GW_PS_WAIT;
-    if (!waits_before(*gw_ps_key_waiting(key), member, NULL))
-        status = try(server, member, request, value, &key);
-    return status == GW_PS_WAIT ? park(server, member, request, value, key, gw_clock_seconds() + request->timeout_ms / 1000.0) : status;
+    if (!waits_before(member, key, UINT64_MAX))
+        status = try(server, member, request, value, key, &waits_for);
+    return status == GW_PS_WAIT ? park(server, member, request, value, key, waits_for) : status;
 }
 
 void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request, struct gw_ps_blob *value)
 {
-    gw_status status = GW_OK;
-    if (request->operation == GW_PS_INIT)
+    const bool has_value = (request->operation == GW_PS_PUSH && request->code == 0) || request->operation == GW_PS_AGREE;
+    gw_status status;
+    if (has_value && !value)
+        status = gw_fail(GW_ERR_FRAME_CUT, "a request of operation %u for \"%s\" came without a value", request->operation, request->key);
+    else if (!has_value && value)
+        status = gw_fail(GW_ERR_FRAME_FIELD, "a request of operation %u for \"%s\" came with a value, and has none", request->operation, request->key);
+    else if (request->operation == GW_PS_INIT)
         status = init(server, member, request);
     else if (request->operation == GW_PS_AGREE)
         status = agree(server, member, request, value);
@@ -162,33 +180,41 @@ void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, 
 
 /* ---- going on ---------------------------------------------------------------------------------------------- */
 
-/* Asks the requests of one key again, in the order they came in; a client's later request never overtakes its earlier one. */
-static void ask_again(struct gw_ps_server *server, struct gw_ps_key *key)
+/* Asks the requests in one key's queue again, in the order they came in; a client's later request never overtakes its earlier one. */
+static void ask_again(struct gw_ps_server *server, struct gw_ps_key *queue)
 {
-    struct gw_ps_parked **queue = (struct gw_ps_parked **)gw_ps_key_waiting(key), **at = queue;
+    struct gw_ps_parked **at = (struct gw_ps_parked **)gw_ps_key_waiting(queue);
     while (*at) {
         struct gw_ps_parked *parked = *at;
-        struct gw_ps_key *waits_for;
-        if (!parked->member) {
-            unpark(server, at);
-            continue;
-        }
+        struct gw_ps_key *waits_for = queue;
         gw_status status = GW_PS_WAIT;
-        if (!waits_before(*queue, parked->member, parked))
-            status = try(server, parked->member, &parked->request, parked->value, &waits_for);
-        if (status == GW_PS_WAIT) {
-            /* What waits for its scale key now goes to that queue; it is the first of this client's there or waits behind them. */
-            if (!waits_before(*queue, parked->member, parked) && waits_for != key &&
-                park(server, parked->member, &parked->request, parked->value, waits_for, parked->deadline) == GW_OK)
-                unpark(server, at);
-            else
-                at = &parked->next;
-            continue;
-        }
+        if (!parked->member)
+            status = GW_OK;
+        else if (!waits_before(parked->member, parked->key, parked->nth))
+            status = try(server, parked->member, &parked->request, parked->value, parked->key, &waits_for);
         if (status < 0)
             gw_ps_reply_error(server, parked->member->route, &parked->request, status, 0);
-        unpark(server, at);
+        if (status != GW_PS_WAIT) {
+            unpark(server, at, queue);
+        } else if (waits_for != queue) {
+            *at = parked->next;
+            enqueue(waits_for, parked);
+        } else {
+            at = &parked->next;
+        }
     }
+}
+
+void gw_ps_requests_wake(void *user, struct gw_ps_key *key)
+{
+    struct gw_ps_server *server = user;
+    const uint32_t most = sizeof server->woken / sizeof *server->woken;
+    if (!*gw_ps_key_waiting(key))
+        return;
+    if (server->n_woken < most)
+        server->woken[server->n_woken] = key;
+    if (server->n_woken <= most)
+        server->n_woken++;
 }
 
 void gw_ps_requests_go_on(struct gw_ps_server *server)
@@ -209,14 +235,14 @@ void gw_ps_requests_go_on(struct gw_ps_server *server)
     }
 }
 
-/* "rank 2 (not connected), rank 5": those that have not pushed to the key's open round, a few of them. */
-static void name_missing(const struct gw_ps_server *server, const struct gw_ps_key *key, char *text, size_t n_bytes)
+/* "rank 2 (not connected), rank 5": those that a worker's request waits for at that key, a few of them. */
+static void name_missing(const struct gw_ps_server *server, const struct gw_ps_key *key, uint32_t asker, char *text, size_t n_bytes)
 {
     uint32_t named = 0, missing = 0;
     size_t used = 0;
     text[0] = 0;
     for (uint32_t r = 0; r < server->options.n_workers; r++) {
-        if (!gw_ps_key_misses(key, r))
+        if (!gw_ps_key_misses(server->store, key, asker, r))
             continue;
         if (missing++ < 8 && used < n_bytes)
             used += (size_t)snprintf(text + used, n_bytes - used, "%srank %u%s", named++ ? ", " : "", r, server->workers[r] ? "" : " (not connected)");
@@ -240,13 +266,13 @@ void gw_ps_requests_expire(struct gw_ps_server *server)
             }
             if (parked->member) {
                 char missing[256];
-                name_missing(server, key, missing, sizeof missing);
+                name_missing(server, key, parked->member->rank, missing, sizeof missing);
                 gw_ps_reply_error(server, parked->member->route, &parked->request,
                                   gw_fail(GW_ERR_TIMEOUT, "the %s of \"%s\" has waited %u ms for pushes of %s to \"%s\"",
                                           parked->request.operation == GW_PS_PUSH ? "push" : "pull", parked->request.key,
                                           parked->request.timeout_ms, missing[0] ? missing : "other workers", gw_ps_key_info(server->store, key).name), 0);
             }
-            unpark(server, at);
+            unpark(server, at, key);
             expired = true;
         }
         if (expired) /* what waited behind it only may have its turn */
@@ -257,8 +283,9 @@ void gw_ps_requests_expire(struct gw_ps_server *server)
 void gw_ps_requests_free(struct gw_ps_server *server)
 {
     for (uint64_t k = 0; server->store && gw_ps_store_key(server->store, k); k++) {
-        struct gw_ps_parked **queue = (struct gw_ps_parked **)gw_ps_key_waiting(gw_ps_store_key(server->store, k));
+        struct gw_ps_key *key = gw_ps_store_key(server->store, k);
+        struct gw_ps_parked **queue = (struct gw_ps_parked **)gw_ps_key_waiting(key);
         while (*queue)
-            unpark(server, queue);
+            unpark(server, queue, key);
     }
 }

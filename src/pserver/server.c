@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "link/tcp/events.h"
 #include "link/tcp/gate.h"
 #include "link/tcp/keys.h"
 
@@ -20,6 +21,8 @@
 #define DEFAULT_KEY_BYTES (1ull << 30)
 #define DEFAULT_CLIENTS 1024
 #define MOST_UNREAD 4096  /* answers that a client has not taken yet; then it is dropped */
+#define MOST_WAITING 256  /* messages of a client that have come and are not looked at yet; then its connection is not read */
+#define MOST_COPIED 16384 /* bytes of a value: more than ZeroMQ's buffer */
 #define AT_ONCE 256       /* messages before time and connections are looked at */
 #define LOOK_SECONDS 0.25 /* between looks for requests whose time is over */
 
@@ -98,23 +101,48 @@ static void release_received(struct gw_ps_blob *blob)
     gw_free(blob->context, received);
 }
 
+/* Small ones lie in a buffer with others, which would stay as long as any of them. */
+static struct gw_ps_blob *keep_copy(struct gw_ps_server *server, zmq_msg_t *message)
+{
+    size_t n_bytes = zmq_msg_size(message);
+    void *bytes = gw_alloc(server->context, n_bytes, 1);
+    if (!bytes)
+        return NULL;
+    memcpy(bytes, zmq_msg_data(message), n_bytes);
+    return gw_ps_blob_new(server->context, &server->bytes, bytes, n_bytes);
+}
+
 static struct gw_ps_blob *keep(struct gw_ps_server *server, zmq_msg_t *message)
 {
+    if (zmq_msg_size(message) <= MOST_COPIED)
+        return keep_copy(server, message);
     struct received *received = gw_alloc(server->context, 1, sizeof *received);
     if (!received)
         return NULL;
     zmq_msg_init(&received->message);
     zmq_msg_move(&received->message, message);
     received->blob = (struct gw_ps_blob){.bytes = zmq_msg_data(&received->message), .n_bytes = zmq_msg_size(&received->message),
-                                         .release = release_received, .context = server->context};
-    atomic_init(&received->blob.holds, 1);
+                                         .release = release_received, .context = server->context, .total = &server->bytes};
+    gw_ps_blob_begin(&received->blob);
     return &received->blob;
+}
+
+/* Connections that came and ended. */
+static void read_events(struct gw_ps_server *server)
+{
+    struct gw_tcp_event event;
+    while (gw_tcp_next_event(server->events, &event))
+        if (event.what == ZMQ_EVENT_ACCEPTED)
+            gw_ps_connection_came(server, event.value);
+        else
+            gw_ps_connection_ended(server, event.value);
 }
 
 static void hello(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, const struct gw_ps_request *request)
 {
     const char *address = zmq_msg_gets(head, "Peer-Address");
     address = address ? address : "?";
+    read_events(server); /* now those of this connection and of all that had its number before are known */
     gw_status status = gw_ps_member_join(server, route, zmq_msg_get(head, ZMQ_SRCFD), address, request);
     if (status < 0) {
         gw_ps_log(server, "refused address=%s reason=\"%s\"", address, gw_last_error());
@@ -185,28 +213,6 @@ static bool receive(struct gw_ps_server *server)
     return n > 0;
 }
 
-/* Connections that ended. */
-static void read_events(struct gw_ps_server *server)
-{
-    for (;;) {
-        zmq_msg_t event, address;
-        zmq_msg_init(&event);
-        if (zmq_msg_recv(&event, server->events, ZMQ_DONTWAIT) < 0) {
-            zmq_msg_close(&event);
-            return;
-        }
-        zmq_msg_init(&address);
-        zmq_msg_recv(&address, server->events, 0);
-        if (zmq_msg_size(&event) >= 6) {
-            int32_t fd;
-            memcpy(&fd, (const uint8_t *)zmq_msg_data(&event) + 2, sizeof fd);
-            gw_ps_member_lost(server, fd);
-        }
-        zmq_msg_close(&event);
-        zmq_msg_close(&address);
-    }
-}
-
 /* ---- running ------------------------------------------------------------------------------------------------ */
 
 gw_status gw_ps_server_run(gw_ps_server *server)
@@ -237,18 +243,6 @@ void gw_ps_server_stop(gw_ps_server *server)
 }
 
 /* ---- beginning and end -------------------------------------------------------------------------------------- */
-
-static void woken(void *user, struct gw_ps_key *key)
-{
-    struct gw_ps_server *server = user;
-    const uint32_t most = sizeof server->woken / sizeof *server->woken;
-    if (!*gw_ps_key_waiting(key))
-        return;
-    if (server->n_woken < most)
-        server->woken[server->n_woken] = key;
-    if (server->n_woken <= most)
-        server->n_woken++;
-}
 
 static gw_status check_options(const gw_ps_server_options *options, const void *out)
 {
@@ -282,19 +276,16 @@ static void fill_defaults(gw_ps_server_options *options)
 
 static gw_status open_socket(struct gw_ps_server *server, const struct gw_tcp_address *address)
 {
-    static const char news[] = "inproc://news";
     server->socket = gw_tcp_socket_new(server->group, ZMQ_ROUTER, true);
     if (!server->socket)
         return GW_ERR_SYSTEM;
     const int64_t longest = (int64_t)(server->options.max_key_bytes + GW_PS_HEAD_BYTES);
     GW_TRY(gw_tcp_set_int(server->socket, ZMQ_ROUTER_MANDATORY, 1));
     GW_TRY(gw_tcp_set_int(server->socket, ZMQ_SNDHWM, MOST_UNREAD));
-    if (zmq_setsockopt(server->socket, ZMQ_MAXMSGSIZE, &longest, sizeof longest) != 0 ||
-        zmq_socket_monitor(server->socket, news, ZMQ_EVENT_DISCONNECTED) != 0)
+    GW_TRY(gw_tcp_set_int(server->socket, ZMQ_RCVHWM, MOST_WAITING));
+    if (zmq_setsockopt(server->socket, ZMQ_MAXMSGSIZE, &longest, sizeof longest) != 0)
         return gw_fail(GW_ERR_SYSTEM, "no socket for the server: %s", zmq_strerror(zmq_errno()));
-    server->events = zmq_socket(server->group->zmq, ZMQ_PAIR);
-    if (!server->events || zmq_connect(server->events, news) != 0)
-        return gw_fail(GW_ERR_SYSTEM, "no news of connections: %s", zmq_strerror(zmq_errno()));
+    GW_TRY(gw_tcp_watch(server->group, server->socket, "news", ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED, &server->events));
     return gw_tcp_bind(server->socket, address, server->endpoint);
 }
 
@@ -323,7 +314,8 @@ static gw_status set_up(struct gw_ps_server *server, const struct gw_tcp_address
     if (!server->buckets || !server->workers)
         return GW_ERR_MEMORY;
     const struct gw_ps_store_options store = {.n_workers = o->n_workers, .mode = o->mode, .staleness = o->staleness, .max_keys = o->max_keys,
-                                              .max_key_bytes = o->max_key_bytes, .max_bytes = o->max_bytes, .woken = woken, .user = server};
+                                              .max_key_bytes = o->max_key_bytes, .max_bytes = o->max_bytes, .total = &server->bytes,
+                                              .woken = gw_ps_requests_wake, .user = server};
     GW_TRY(gw_ps_store_create(context, &store, &server->store));
     server->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (server->stop < 0)
@@ -368,10 +360,7 @@ void gw_ps_server_destroy(gw_ps_server *server)
     gw_ps_members_free(server);
     gw_ps_store_destroy(server->store);
     gw_free(server->context, server->agreed);
-    if (server->events)
-        zmq_close(server->events);
-    if (server->socket)
-        zmq_close(server->socket);
+    gw_tcp_close_watched(&server->socket, &server->events);
     if (server->stop >= 0)
         close(server->stop);
     gw_tcp_group_free(server->group); /* values on their way out are given back here */

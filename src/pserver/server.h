@@ -24,11 +24,14 @@ struct gw_ps_member {
     char address[64];
 };
 
-/* A request that waits: for pushes of others, or for the same client's request before it. In the queue of one key. */
+/* A request that waits: for pushes of others, or for the same client's request before it. In the queue of its key, or where it waits for
+ * its scale key in that one's. Queues are in the order in which requests came. */
 struct gw_ps_parked {
     struct gw_ps_parked *next;                  /* in the key's queue */
     struct gw_ps_parked *member_next, **member_link; /* in its member's list */
     struct gw_ps_member *member;                /* NULL: gone meanwhile */
+    struct gw_ps_key *key;                      /* that it asks of */
+    uint64_t nth;                               /* of all that ever waited */
     struct gw_ps_request request;
     struct gw_ps_blob *value; /* of a push */
     double deadline;
@@ -45,11 +48,14 @@ struct gw_ps_server {
     struct gw_ps_member **buckets; /* by route */
     uint32_t n_buckets, n_members;
     struct gw_ps_member **workers; /* by rank; NULL: not here */
+    uint8_t *ended;                /* of each connection's file descriptor: whether it has ended and none with its number has come */
+    size_t n_ended;
     struct gw_ps_key *woken[64];   /* keys whose queues are to be asked again; where they are more, all keys' are */
     uint32_t n_woken;
     char *agreed;       /* what workers have agreed on; NULL: nothing yet */
     uint32_t agreed_by;
-    uint64_t n_parked;
+    uint64_t n_parked, n_ever_parked;
+    atomic_uint_least64_t bytes; /* of all values: kept, waiting, or on their way out */
     double next_look; /* for requests that have waited too long */
 };
 
@@ -67,14 +73,15 @@ struct gw_ps_rank_text gw_ps_rank_text(uint32_t rank);
 struct gw_ps_member *gw_ps_member_find(const struct gw_ps_server *server, uint32_t route);
 
 /* A connection says who it is. Errors: GW_ERR_PEER (that rank is here already), GW_ERR_CAPACITY (too many), GW_ERR_ARGUMENT (no such
- * rank), GW_ERR_MEMORY. */
+ * rank), GW_ERR_CLOSED (it has ended), GW_ERR_MEMORY. */
 gw_status gw_ps_member_join(struct gw_ps_server *server, uint32_t route, int fd, const char *address, const struct gw_ps_request *hello);
 
 /* Forgets it, and what it asked for. */
 void gw_ps_member_leave(struct gw_ps_server *server, struct gw_ps_member *member);
 
-/* The connection of that file descriptor has ended. */
-void gw_ps_member_lost(struct gw_ps_server *server, int fd);
+/* A connection of that file descriptor has come, or ended. What a connection said is read after both may have been told. */
+void gw_ps_connection_came(struct gw_ps_server *server, uint32_t fd);
+void gw_ps_connection_ended(struct gw_ps_server *server, uint32_t fd);
 
 void gw_ps_members_free(struct gw_ps_server *server);
 
@@ -82,6 +89,9 @@ void gw_ps_members_free(struct gw_ps_server *server);
 
 /* Does what a request asks for, and answers it, now or later. value: the body of a push (one hold, given up), else NULL. */
 void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request, struct gw_ps_blob *value);
+
+/* The store says that requests that wait for a key may go on. */
+void gw_ps_requests_wake(void *server, struct gw_ps_key *key);
 
 /* Asks all requests of woken keys again. */
 void gw_ps_requests_go_on(struct gw_ps_server *server);

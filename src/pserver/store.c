@@ -11,7 +11,7 @@
 
 #define FIRST_KEYS 16
 #define NOT_REFUSED UINT64_MAX
-#define NEAREST_OF 1000 /* keys that are looked at for the nearest name: a wrong name shall not keep the server busy */
+#define NEAREST_WORK (1u << 20) /* steps of a search for the nearest name: a wrong name shall not keep the server busy */
 #define KEPT_RESULTS 4 /* of one round: workers pull with the same method or two */
 
 /* One result of a round, for the workers that ask later. */
@@ -87,7 +87,9 @@ gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct g
         return gw_fail(GW_ERR_ARGUMENT, "there is no key \"%s\", nor any other: init_parameter makes one", name);
     const char *nearest = NULL;
     uint32_t least = UINT32_MAX;
-    for (k = 0; k < store->names.n && k < NEAREST_OF; k++) {
+    size_t n = strlen(name), work = 0;
+    for (k = 0; k < store->names.n && work < NEAREST_WORK; k++) {
+        work += n * strlen(store->names.names[k]);
         uint32_t d = distance(name, store->names.names[k]);
         if (d < least) {
             least = d;
@@ -123,6 +125,18 @@ static gw_status make_room(struct gw_ps_store *store)
     store->keys = keys;
     store->capacity = capacity;
     return GW_OK;
+}
+
+/* ---- bytes ----------------------------------------------------------------------------------------------- */
+
+static uint64_t held(const struct gw_ps_store *store)
+{
+    return atomic_load_explicit(store->options.total, memory_order_relaxed);
+}
+
+static bool has_room(const struct gw_ps_store *store, uint64_t more)
+{
+    return more <= store->options.max_bytes && held(store) <= store->options.max_bytes - more;
 }
 
 /* ---- rounds --------------------------------------------------------------------------------------------- */
@@ -176,6 +190,12 @@ static void finish_round(struct gw_ps_store *store, struct gw_ps_key *key)
 }
 
 /* ---- keys ----------------------------------------------------------------------------------------------- */
+
+/* What a key takes before anything is pushed to it. */
+static uint64_t empty_bytes(const struct gw_ps_store *store, const char *name)
+{
+    return sizeof(struct gw_ps_key) + strlen(name) + 5ull * store->options.n_workers * sizeof(uint64_t);
+}
 
 static void free_key(struct gw_ps_store *store, struct gw_ps_key *key)
 {
@@ -261,6 +281,9 @@ gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_ty
     if (store->names.n >= store->options.max_keys)
         return gw_fail(GW_ERR_CAPACITY, "the key \"%s\" would be one too many: this server keeps %" PRIu64 " (--max-keys)", name,
                        store->options.max_keys);
+    if (!has_room(store, empty_bytes(store, name)))
+        return gw_fail(GW_ERR_CAPACITY, "the key \"%s\" would take %" PRIu64 " bytes by itself, and the server holds %" PRIu64 " of at most %" PRIu64
+                       " already (--max-bytes)", name, empty_bytes(store, name), held(store), store->options.max_bytes);
     GW_TRY(make_room(store));
     struct gw_ps_key *key;
     GW_TRY(new_key(store, type, shape, n_elems, codec, &key));
@@ -271,6 +294,7 @@ gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_ty
     }
     key->name = store->names.names[store->names.n - 1];
     store->keys[store->names.n - 1] = key;
+    atomic_fetch_add(store->options.total, empty_bytes(store, name));
     return GW_OK;
 }
 
@@ -302,25 +326,41 @@ static gw_status check_frames(const struct gw_ps_key *key, uint32_t rank, const 
                                              key->name, n_elems < key->n_elems ? "fewer" : "more", key->n_elems);
 }
 
-static gw_status check_value(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank, const struct gw_ps_blob *value)
+static gw_status check_rank(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank)
 {
+    if (rank >= store->options.n_workers)
+        return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" comes from rank %u; workers have the ranks 0 to %u", key->name, rank,
+                       store->options.n_workers - 1);
+    return GW_OK;
+}
+
+gw_status gw_ps_store_admit(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
+                            const struct gw_ps_blob *value)
+{
+    GW_TRY(check_rank(store, key, rank));
+    if (nth <= key->pushed[rank] && nth > 0)
+        return GW_OK;
     if (key->type == GW_PS_FRAME)
         GW_TRY(check_frames(key, rank, value));
     else if (value->n_bytes != key->n_elems * gw_ps_type_bytes(key->type))
         return gw_fail(GW_ERR_ARGUMENT, "rank %u's push to \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64, rank, key->name, value->n_bytes,
                        gw_ps_type_name(key->type), gw_ps_shape_text(&key->shape).text, key->n_elems * gw_ps_type_bytes(key->type));
-    if (value->n_bytes > store->options.max_bytes - (store->bytes < store->options.max_bytes ? store->bytes : store->options.max_bytes))
-        return gw_fail(GW_ERR_CAPACITY, "rank %u's push to \"%s\" has %zu bytes, and the server keeps %" PRIu64 " of at most %" PRIu64
-                       " already (--max-bytes)", rank, key->name, value->n_bytes, store->bytes, store->options.max_bytes);
+    const struct gw_ps_blob *before = store->options.mode == GW_PS_SYNC ? NULL : key->open.pushes[rank]; /* goes when this one is stored */
+    const uint64_t gone = before ? before->n_bytes : 0;
+    if (held(store) - gone > store->options.max_bytes) { /* this value is part of what is held */
+        drop_results(store, key, &key->whole); /* they can be made again */
+        drop_results(store, key, &key->open);
+    }
+    if (held(store) - gone > store->options.max_bytes)
+        return gw_fail(GW_ERR_CAPACITY, "rank %u's push to \"%s\" has %zu bytes, and with them the server holds %" PRIu64 " of at most %" PRIu64
+                       " (--max-bytes)", rank, key->name, value->n_bytes, held(store), store->options.max_bytes);
     return GW_OK;
 }
 
 /* Whether the worker's nth push can be taken: GW_OK, GW_PS_WAIT; *taken: it was before. */
 static gw_status may_push(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank, uint64_t nth, bool *taken)
 {
-    if (rank >= store->options.n_workers)
-        return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" comes from rank %u; workers have the ranks 0 to %u", key->name, rank,
-                       store->options.n_workers - 1);
+    GW_TRY(check_rank(store, key, rank));
     *taken = nth <= key->pushed[rank] && nth > 0;
     if (!*taken && nth != key->pushed[rank] + 1)
         return gw_fail(GW_ERR_ORDER, "rank %u's push number %" PRIu64 " to \"%s\" comes after its number %" PRIu64, rank, nth, key->name,
@@ -355,7 +395,6 @@ gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uin
     gw_status status = may_push(store, key, rank, nth, &taken);
     if (status != GW_OK || taken)
         return status;
-    GW_TRY(check_value(store, key, rank, value));
     put_push(store, key, rank, value, NOT_REFUSED);
     return GW_OK;
 }
@@ -366,7 +405,7 @@ gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, u
     gw_status status = may_push(store, key, rank, nth, &taken);
     if (status != GW_OK || taken)
         return status;
-    struct gw_ps_blob *nothing = gw_ps_blob_new(store->context, NULL, 0);
+    struct gw_ps_blob *nothing = gw_ps_blob_new(store->context, store->options.total, NULL, 0);
     if (!nothing)
         return GW_ERR_MEMORY;
     put_push(store, key, rank, nothing, number < NOT_REFUSED ? number : NOT_REFUSED - 1);
@@ -428,7 +467,7 @@ static gw_status make_result(struct gw_ps_store *store, struct gw_ps_key *key, s
     if (status < 0)
         return status;
     *answer = (struct gw_ps_answer){.type = result.type, .shape = result.shape, .n_pushes = n};
-    answer->value = gw_ps_blob_new(store->context, result.bytes, result.n_bytes);
+    answer->value = gw_ps_blob_new(store->context, store->options.total, result.bytes, result.n_bytes);
     return answer->value ? GW_OK : GW_ERR_MEMORY;
 }
 
@@ -455,6 +494,13 @@ static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, str
     out->round = least_refusal(store, round);
     if (out->round != NOT_REFUSED)
         return gw_fail(GW_ERR_NONFINITE, "a worker's push to \"%s\" in this round was empty: its value could not be used", key->name);
+    const uint64_t needed = gw_ps_result_bytes(method, key->type, key->n_elems);
+    if (!has_room(store, needed)) {
+        drop_results(store, key, round); /* they can be made again */
+        if (!has_room(store, needed))
+            return gw_fail(GW_ERR_CAPACITY, "the %s of \"%s\" takes %" PRIu64 " bytes, and the server holds %" PRIu64 " of at most %" PRIu64
+                           " already (--max-bytes)", gw_ps_method_name(method), key->name, needed, held(store), store->options.max_bytes);
+    }
     GW_TRY(make_result(store, key, round, method, scale, out));
     struct result *place = &round->results[round->n_results++ % KEPT_RESULTS];
     if (place->answer.value)
@@ -491,6 +537,26 @@ static gw_status check_scale(const struct gw_ps_key *key, gw_ps_method method, c
     return GW_OK;
 }
 
+/* The scale key's round that goes with the key's round `number`. GW_PS_WAIT: *waits_for is behind. */
+static gw_status scale_round_for(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t number, uint32_t rank,
+                                 struct gw_ps_key *scale_key, struct round **round, struct gw_ps_key **waits_for)
+{
+    uint64_t unused;
+    *waits_for = scale_key;
+    if (store->options.mode != GW_PS_SYNC)
+        return round_for(store, scale_key, rank, round, &unused);
+    const bool worker = rank < store->options.n_workers;
+    *round = &scale_key->whole;
+    if (scale_key->whole.number == number)
+        return GW_OK;
+    if (worker && (scale_key->whole.number > number || scale_key->pushed[rank] < number))
+        return gw_fail(GW_ERR_ORDER, "rank %u pulls round %" PRIu64 " of \"%s\" and has pushed %" PRIu64 " times to its scale_key \"%s\"; both take part "
+                       "in one round", rank, number, key->name, scale_key->pushed[rank], scale_key->name);
+    if (scale_key->whole.number > number)
+        *waits_for = key;
+    return GW_PS_WAIT;
+}
+
 gw_status gw_ps_store_pull(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, gw_ps_method method, struct gw_ps_key *scale_key,
                            struct gw_ps_answer *out, struct gw_ps_key **waits_for)
 {
@@ -505,8 +571,7 @@ gw_status gw_ps_store_pull(struct gw_ps_store *store, struct gw_ps_key *key, uin
     *waits_for = key;
     gw_status status = round_for(store, key, rank, &round, &number);
     if (status == GW_OK && scale_key) {
-        *waits_for = scale_key;
-        status = round_for(store, scale_key, rank, &scale_round, &scale_number);
+        status = scale_round_for(store, key, number, rank, scale_key, &scale_round, waits_for);
         if (status == GW_OK) {
             struct gw_ps_answer answer;
             GW_TRY(result_of(store, scale_key, scale_round, GW_PS_MAX, NULL, 0, NULL, &answer));
@@ -542,8 +607,10 @@ void gw_ps_store_destroy(struct gw_ps_store *store)
 {
     if (!store)
         return;
-    for (uint64_t k = 0; k < store->names.n; k++)
+    for (uint64_t k = 0; k < store->names.n; k++) {
+        atomic_fetch_sub(store->options.total, empty_bytes(store, store->names.names[k]));
         free_key(store, store->keys[k]);
+    }
     gw_free(store->context, store->keys);
     gw_ps_names_fini(&store->names);
     gw_free(store->context, store);
@@ -561,8 +628,10 @@ struct gw_ps_key_info gw_ps_key_info(const struct gw_ps_store *store, const stru
     return info;
 }
 
-bool gw_ps_key_misses(const struct gw_ps_key *key, uint32_t rank)
+bool gw_ps_key_misses(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t asker, uint32_t rank)
 {
+    if (store->options.mode == GW_PS_STALE)
+        return key->pushed[rank] + store->options.staleness < gw_ps_store_pushed(store, key, asker);
     return key->open.n_in && !key->open.pushes[rank];
 }
 

@@ -18,7 +18,8 @@ struct gw_ps_store_options {
     uint32_t staleness; /* GW_PS_STALE only */
     uint64_t max_keys;
     uint64_t max_key_bytes; /* of one value */
-    uint64_t max_bytes;     /* of everything that is kept */
+    uint64_t max_bytes;     /* of *total */
+    atomic_uint_least64_t *total; /* bytes of all that is kept, waits, or is on its way to a client */
     void (*woken)(void *user, struct gw_ps_key *key); /* requests that waited on the key may go on */
     void *user;
 };
@@ -36,9 +37,15 @@ gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct g
 /* Where requests that wait for the key are kept, by whoever asks. */
 void **gw_ps_key_waiting(struct gw_ps_key *key);
 
+/* Whether what worker `rank` pushes as its nth push may be stored, now or later: asked once, when it comes.
+ * Errors: GW_ERR_ARGUMENT (no worker's rank; a length that is not the key's), GW_ERR_FRAME_* (no frame, or not of this key or rank),
+ * GW_ERR_CAPACITY. */
+gw_status gw_ps_store_admit(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
+                            const struct gw_ps_blob *value);
+
 /* Stores what worker `rank` pushed as its nth push to the key, from 1; takes a hold of its own on `value`. A push that is there already
- * (its acknowledgement was lost) changes nothing. GW_PS_WAIT: the worker's last push still waits for its round.
- * Errors: GW_ERR_ORDER (pushes before the nth are missing), GW_ERR_ARGUMENT (no worker's rank; a length, type or frame that is not the key's), GW_ERR_CAPACITY, GW_ERR_FRAME_*. */
+ * (its acknowledgement was lost) changes nothing. GW_PS_WAIT: the worker's last push still waits for its round. The value was admitted.
+ * Errors: GW_ERR_ORDER (pushes before the nth are missing), GW_ERR_ARGUMENT (no worker's rank). */
 gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth, struct gw_ps_blob *value);
 
 /* In place of a push: the worker has no value that can be used, and says why by a number. Pulls over the round answer with
@@ -56,9 +63,10 @@ struct gw_ps_answer {
     struct gw_ps_blob *value; /* one hold, the caller's */
 };
 
-/* Reduces the pushes of the round that `rank` asks for. scale_key NULL: none. Results are kept for the other workers.
- * GW_PS_WAIT: pushes are missing; *waits_for is the key to wait on.
- * Errors: GW_ERR_ORDER (this worker, or nobody yet, has pushed), GW_ERR_ARGUMENT, GW_ERR_MEMORY and those of gw_ps_reduce. */
+/* Reduces the pushes of the round that `rank` asks for; the scale key's (NULL: none) are of the same round. Results are kept for the
+ * other workers. GW_PS_WAIT: pushes are missing; *waits_for is the key to wait on.
+ * Errors: GW_ERR_ORDER (this worker has not pushed yet, or nobody; the scale key's round is another), GW_ERR_ARGUMENT, GW_ERR_CAPACITY,
+ * GW_ERR_MEMORY and those of gw_ps_reduce. */
 gw_status gw_ps_store_pull(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, gw_ps_method method, struct gw_ps_key *scale_key,
                            struct gw_ps_answer *out, struct gw_ps_key **waits_for);
 
@@ -71,7 +79,9 @@ struct gw_ps_key_info {
     uint32_t n_missing; /* workers that the open round waits for, once anybody has pushed to it */
 };
 struct gw_ps_key_info gw_ps_key_info(const struct gw_ps_store *store, const struct gw_ps_key *key);
-bool gw_ps_key_misses(const struct gw_ps_key *key, uint32_t rank);
+
+/* Whether a request of worker `asker` that waits for the key waits for worker `rank`. */
+bool gw_ps_key_misses(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t asker, uint32_t rank);
 
 struct gw_ps_store_info {
     uint64_t n_keys, bytes, rounds;
