@@ -605,7 +605,7 @@ static void frames_are_of_their_key_and_rank(void **state)
     refused(push(&world, other, 0, 1, frame[0], n_bytes[0]), GW_ERR_FRAME_MISMATCH, "holds frames of more than the key's 99 elements");
     refused(push(&world, key, 0, 1, frame[1], n_bytes[1]), GW_ERR_FRAME_MISMATCH, "holds a frame of rank 1");
     refused(push(&world, key, 0, 1, frame[0], n_bytes[0] - 1), GW_ERR_FRAME_CUT, "rank 0's push");
-    refused(push(&world, key, 0, 1, frame[0], n_bytes[0] + 1), GW_ERR_FRAME_MAGIC, "rank 0's push");
+    refused(push(&world, key, 0, 1, frame[0], n_bytes[0] + 1), GW_ERR_FRAME_CUT, "rank 0's push");
     for (size_t i = 0; i < n_bytes[0]; i++) {
         frame[0][i] ^= 0x10;
         assert_true(push(&world, key, 0, 1, frame[0], n_bytes[0]) < 0);
