@@ -92,9 +92,9 @@ typedef struct gw_tcp_options {
 /* Meets the other members and fills links[0..n_links): so many links among the same members, independent of each other. Blocks
  * until all members are there. n_links, size, rendezvous and the kind of keys must be the same on every rank. Each link is destroyed
  * by its holder, in any order; destroy waits up to 2 s until what was sent has left this machine.
- * Errors: GW_ERR_ARGUMENT; GW_ERR_TIMEOUT (the sentence names the missing ranks); GW_ERR_PEER (another member refused or was refused:
- * two of one rank, another size, another version); GW_ERR_SYSTEM (an address cannot be used, a key cannot be read); GW_ERR_MEMORY;
- * GW_ERR_CLOSED (options.stop); GW_ERR_UNSUPPORTED (a build without ZeroMQ). */
+ * Errors: GW_ERR_ARGUMENT; GW_ERR_TIMEOUT (the sentence names the missing ranks, and who was refused meanwhile); GW_ERR_PEER (this
+ * member was refused: its rank is taken, or size, version or kind of keys are not rank 0's; or rank 0 died); GW_ERR_SYSTEM (an address
+ * cannot be used, a key cannot be read); GW_ERR_MEMORY; GW_ERR_CLOSED (options.stop); GW_ERR_UNSUPPORTED (a build without ZeroMQ). */
 GW_API gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options, uint32_t n_links, gw_link *links);
 
 /* Makes a folder of keys for gw_tcp_options.keys with a fresh pair. Its own key is the only one allowed there and is the rendezvous's, so
