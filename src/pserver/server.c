@@ -10,6 +10,7 @@
 #include <gradwire/codec.h>
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,11 +25,32 @@
 #define MOST_WAITING 256  /* messages of a client that have come and are not looked at yet; then its connection is not read */
 #define MOST_COPIED 16384 /* bytes of a value: more than ZeroMQ's buffer */
 #define AT_ONCE 256       /* messages before time and connections are looked at */
+#define LOG_ROOM 4096     /* lines at once, and then so many a second: strangers shall not fill a disk */
+#define LOG_A_SECOND 4
 #define LOOK_SECONDS 0.25 /* between looks for requests whose time is over */
+
+static bool may_log(struct gw_ps_server *server)
+{
+    const double now = gw_clock_seconds(), room = server->log_room + (now - server->log_at) * LOG_A_SECOND;
+    server->log_room = room < LOG_ROOM ? room : LOG_ROOM;
+    server->log_at = now;
+    if (server->log_room < 1) {
+        server->n_untold++;
+        return false;
+    }
+    server->log_room--;
+    if (server->n_untold > 0) {
+        char line[64];
+        snprintf(line, sizeof line, "untold lines=%" PRIu64, server->n_untold);
+        server->n_untold = 0;
+        server->options.log(line, server->options.log_user);
+    }
+    return true;
+}
 
 void gw_ps_log(struct gw_ps_server *server, const char *format, ...)
 {
-    if (!server->options.log)
+    if (!server->options.log || !may_log(server))
         return;
     char line[1024];
     va_list args;

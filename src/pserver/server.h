@@ -56,6 +56,8 @@ struct gw_ps_server {
     uint32_t agreed_by;
     uint64_t n_parked, n_ever_parked;
     atomic_uint_least64_t bytes; /* of all values: kept, waiting, or on their way out */
+    double log_room, log_at; /* lines that may be told now, as of when */
+    uint64_t n_untold;
     double next_look; /* for requests that have waited too long */
 };
 

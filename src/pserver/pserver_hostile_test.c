@@ -1,0 +1,570 @@
+/* Clients that do what no client of ours does, against a running server: after each of them a good client is served at once, and when all
+ * have gone nothing of theirs is left. */
+#include "base/clock.h"
+#include "checks.h"
+#include "pserver/message.h"
+
+#include <arpa/inet.h>
+#include <gradwire/pserver.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <zmq.h>
+
+enum { LONG_MS = 60000, MAX_KEY_BYTES = 1 << 16, MAX_BYTES = 1 << 20, MAX_CLIENTS = 40 };
+
+/* ---- memory ------------------------------------------------------------------------------------------------ */
+
+static atomic_long live, live_bytes, most_bytes;
+
+static void *counted_alloc(size_t bytes, void *user)
+{
+    (void)user;
+    size_t *memory = malloc(bytes + 16);
+    assert_non_null(memory);
+    *memory = bytes;
+    live++;
+    long now = atomic_fetch_add(&live_bytes, (long)bytes) + (long)bytes;
+    if (now > most_bytes) /* the server's thread is nearly the only one here */
+        most_bytes = now;
+    return memory + 2;
+}
+
+static void counted_free(void *memory, void *user)
+{
+    (void)user;
+    if (!memory)
+        return;
+    size_t *start = (size_t *)memory - 2;
+    live--;
+    live_bytes -= (long)*start;
+    free(start);
+}
+
+/* ---- the server, and one good client ------------------------------------------------------------------------- */
+
+struct scene {
+    gw_context *context;
+    gw_ps_server *server;
+    pthread_t thread;
+    void *zmq;
+    atomic_uint n_lines;
+};
+
+static void log_line(const char *line, void *user)
+{
+    struct scene *scene = user;
+    scene->n_lines++;
+    if (getenv("GW_TEST_LOG"))
+        fprintf(stderr, "%s\n", line);
+}
+
+static void *run(void *server)
+{
+    return (void *)(intptr_t)gw_ps_server_run(server);
+}
+
+static void begin_with(struct scene *scene, uint32_t n_workers, uint32_t timeout_ms)
+{
+    const gw_allocator allocator = {counted_alloc, counted_free, NULL};
+    const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator};
+    memset(scene, 0, sizeof *scene);
+    live = live_bytes = most_bytes = 0;
+    assert_int_equal(gw_context_create(&options, &scene->context), GW_OK);
+    const gw_ps_server_options o = {.struct_bytes = sizeof o, .listen = "127.0.0.1:0", .n_workers = n_workers, .max_keys = 50,
+                                    .max_key_bytes = MAX_KEY_BYTES, .max_bytes = MAX_BYTES, .max_clients = MAX_CLIENTS, .timeout_ms = timeout_ms,
+                                    .log = log_line, .log_user = scene};
+    assert_int_equal(gw_ps_server_create(scene->context, &o, &scene->server), GW_OK);
+    assert_int_equal(pthread_create(&scene->thread, NULL, run, scene->server), 0);
+    scene->zmq = zmq_ctx_new();
+    zmq_ctx_set(scene->zmq, ZMQ_MAX_SOCKETS, 4000);
+}
+
+static void begin(struct scene *scene, uint32_t n_workers)
+{
+    begin_with(scene, n_workers, LONG_MS);
+}
+
+static void end(struct scene *scene)
+{
+    void *status;
+    zmq_ctx_term(scene->zmq);
+    gw_ps_server_stop(scene->server);
+    pthread_join(scene->thread, &status);
+    assert_int_equal((intptr_t)status, GW_OK);
+    gw_ps_server_destroy(scene->server);
+    gw_context_destroy(scene->context);
+    CHECK(live == 0 && live_bytes == 0, "%ld blocks of %ld bytes are lost", atomic_load(&live), atomic_load(&live_bytes));
+}
+
+/* Somebody decent comes, is served, and goes. */
+static void serves(const struct scene *scene, const char *after)
+{
+    const gw_ps_client_options options = {.struct_bytes = sizeof options, .servers = gw_ps_server_address(scene->server), .rank = 0, .timeout_ms = LONG_MS};
+    const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
+    gw_ps_client *client;
+    gw_ps_value value;
+    static float x;
+    char key[32];
+    snprintf(key, sizeof key, "good %g", (double)++x);
+    CHECK(gw_ps_client_create(NULL, &options, &client) == GW_OK, "after %s: %s", after, gw_last_error());
+    CHECK(gw_ps_init_parameter(client, key, GW_PS_FLOAT32, &one) == GW_OK, "after %s: %s", after, gw_last_error());
+    CHECK(gw_ps_push_parameter(client, key, &x, sizeof x) == GW_OK, "after %s: %s", after, gw_last_error());
+    CHECK(gw_ps_pull_parameter(client, key, GW_PS_LATEST, NULL, &value) == GW_OK, "after %s: %s", after, gw_last_error());
+    CHECK(*(const float *)value.bytes == x, "after %s", after);
+    gw_ps_value_free(&value);
+    gw_ps_client_destroy(client);
+}
+
+/* ---- by hand ------------------------------------------------------------------------------------------------ */
+
+static void *connect_slow(const struct scene *scene, const char *name, int most_unread)
+{
+    char endpoint[80];
+    const int linger = 0, forever = LONG_MS, unlimited = 0;
+    snprintf(endpoint, sizeof endpoint, "tcp://%s", gw_ps_server_address(scene->server));
+    void *socket = zmq_socket(scene->zmq, ZMQ_DEALER);
+    assert_non_null(socket);
+    zmq_setsockopt(socket, ZMQ_LINGER, &linger, sizeof linger);
+    zmq_setsockopt(socket, ZMQ_RCVTIMEO, &forever, sizeof forever);
+    zmq_setsockopt(socket, ZMQ_SNDHWM, &unlimited, sizeof unlimited);
+    zmq_setsockopt(socket, ZMQ_RCVHWM, &most_unread, sizeof most_unread);
+    if (name)
+        assert_int_equal(zmq_setsockopt(socket, ZMQ_ROUTING_ID, name, strlen(name)), 0);
+    assert_int_equal(zmq_connect(socket, endpoint), 0);
+    return socket;
+}
+
+static void *connect_raw(const struct scene *scene, const char *name)
+{
+    return connect_slow(scene, name, 0);
+}
+
+static void send_part(void *socket, const void *bytes, size_t n_bytes, bool more)
+{
+    assert_int_equal(zmq_send(socket, bytes, n_bytes, more ? ZMQ_SNDMORE : 0), n_bytes);
+}
+
+static void send_request(void *socket, const struct gw_ps_request *request, const void *value, size_t n_bytes)
+{
+    uint8_t head[GW_PS_HEAD_BYTES];
+    send_part(socket, head, gw_ps_request_write(head, request), value != NULL);
+    if (value)
+        send_part(socket, value, n_bytes, false);
+}
+
+/* The next answer; its value is dropped. */
+static struct gw_ps_reply answer(void *socket)
+{
+    struct gw_ps_reply reply;
+    uint8_t head[GW_PS_HEAD_BYTES];
+    int n = zmq_recv(socket, head, sizeof head, 0), more;
+    CHECK(n > 0 && n <= GW_PS_HEAD_BYTES, "no answer: %s", zmq_strerror(zmq_errno()));
+    assert_int_equal(gw_ps_reply_read(head, (size_t)n, &reply), GW_OK);
+    size_t size = sizeof more;
+    while (zmq_getsockopt(socket, ZMQ_RCVMORE, &more, &size) == 0 && more)
+        assert_true(zmq_recv(socket, head, sizeof head, 0) >= 0);
+    return reply;
+}
+
+static void expect(void *socket, gw_status status, const char *words)
+{
+    struct gw_ps_reply reply = answer(socket);
+    CHECK(reply.status == status && strstr(reply.sentence, words), "%d \"%s\" and not %d \"%s\"", reply.status, reply.sentence, status, words);
+}
+
+static void hello(void *socket, uint64_t rank)
+{
+    static uint64_t incarnation = 100;
+    send_request(socket, &(struct gw_ps_request){.operation = GW_PS_HELLO, .number = rank, .incarnation = ++incarnation}, NULL, 0);
+}
+
+static void *joined(const struct scene *scene, uint64_t rank)
+{
+    void *socket = connect_raw(scene, NULL);
+    hello(socket, rank);
+    struct gw_ps_reply reply = answer(socket);
+    CHECK(reply.operation == GW_PS_HELLO && reply.status == GW_OK, "%d: %s", reply.status, reply.sentence);
+    return socket;
+}
+
+static void init_key(void *socket, const char *name, gw_ps_type type, uint64_t n)
+{
+    struct gw_ps_request init = {.operation = GW_PS_INIT, .code = (uint8_t)type, .shape = {.n_dims = 1, .dims = {n}}};
+    snprintf(init.key, sizeof init.key, "%s", name);
+    send_request(socket, &init, NULL, 0);
+    expect(socket, GW_OK, "");
+}
+
+/* ---- nonsense ------------------------------------------------------------------------------------------------ */
+
+static void garbage_is_answered_and_forgotten(void **state)
+{
+    (void)state;
+    struct scene scene;
+    uint8_t head[GW_PS_HEAD_BYTES], large[5000];
+    struct numbers numbers = numbers_from(1);
+    begin(&scene, 1);
+    for (int known = 0; known < 2; known++) {
+        void *socket = known ? joined(&scene, GW_PS_READER) : connect_raw(&scene, NULL);
+        for (int i = 0; i < 3000; i++) {
+            size_t n = numbers_below(&numbers, 200);
+            for (size_t b = 0; b < n; b++)
+                large[b] = (uint8_t)numbers_word(&numbers);
+            if (i % 3 == 0 && n > 8)
+                memcpy(large, "GWPQ\1", 5), large[5] = (uint8_t)(1 + i % 9), large[7] = 0;
+            send_part(socket, large, n, false);
+        }
+        send_part(socket, large, sizeof large, false);
+        for (int i = 0; i < 3001; i++)
+            answer(socket);
+        serves(&scene, "garbage");
+        size_t n = gw_ps_request_write(head, &(struct gw_ps_request){.operation = GW_PS_BYE});
+        head[4] = 99;
+        send_part(socket, head, n, false);
+        expect(socket, GW_ERR_FRAME_VERSION, "version 99");
+        memcpy(head, "GWPA", 4);
+        send_part(socket, head, n, false);
+        expect(socket, GW_ERR_FRAME_MAGIC, "no message");
+        /* No, one, four and a thousand parts: those that are not two or three with the name are not answered. */
+        send_part(socket, NULL, 0, false);
+        expect(socket, GW_ERR_FRAME_CUT, "");
+        for (int parts = 3; parts <= 1000; parts += 997)
+            for (int p = 0; p < parts; p++)
+                send_part(socket, head, n, p + 1 < parts);
+        serves(&scene, "many parts");
+        zmq_close(socket);
+    }
+    CHECK(scene.n_lines < 5000, "%u lines are in the log", atomic_load(&scene.n_lines));
+    end(&scene);
+}
+
+static void requests_out_of_place(void **state)
+{
+    (void)state;
+    struct scene scene;
+    static const uint8_t bytes[MAX_KEY_BYTES];
+    begin(&scene, 2);
+    void *socket = connect_raw(&scene, NULL);
+    for (int operation = GW_PS_INIT; operation <= GW_PS_AGREE; operation++)
+        if (operation != GW_PS_WHO) { /* nobody has said HELLO */
+            send_request(socket, &(struct gw_ps_request){.operation = (enum gw_ps_operation)operation, .id = 7, .key = "x"}, bytes, 4);
+            struct gw_ps_reply reply = answer(socket);
+            assert_true(reply.operation == GW_PS_WHO && reply.id == 7);
+        }
+    hello(socket, 2);
+    expect(socket, GW_ERR_ARGUMENT, "ranks 0 to 1");
+    hello(socket, 1ull << 32);
+    expect(socket, GW_ERR_ARGUMENT, "ranks 0 to 1");
+    hello(socket, UINT64_MAX);
+    expect(socket, GW_ERR_ARGUMENT, "ranks 0 to 1");
+    hello(socket, 1);
+    expect(socket, GW_OK, "");
+    hello(socket, 1);
+    expect(socket, GW_ERR_ORDER, "HELLO before");
+    hello(socket, 0);
+    expect(socket, GW_ERR_ORDER, "HELLO before");
+    init_key(socket, "x", GW_PS_FLOAT32, 2);
+    const struct gw_ps_request push = {.operation = GW_PS_PUSH, .number = 1, .key = "x", .timeout_ms = LONG_MS},
+                               pull = {.operation = GW_PS_PULL, .code = GW_PS_SUM, .key = "x", .timeout_ms = LONG_MS};
+    send_request(socket, &pull, NULL, 0);
+    expect(socket, GW_ERR_ORDER, "before it has pushed");
+    send_request(socket, &push, NULL, 0);
+    expect(socket, GW_ERR_FRAME_CUT, "without a value");
+    send_request(socket, &pull, bytes, 8);
+    expect(socket, GW_ERR_FRAME_FIELD, "with a value");
+    send_request(socket, &(struct gw_ps_request){.operation = GW_PS_PUSH, .code = 1, .number = 1, .key = "x"}, bytes, 8);
+    expect(socket, GW_ERR_FRAME_FIELD, "with a value");
+    for (size_t n = 0; n < 20; n++)
+        if (n != 8) {
+            send_request(socket, &push, bytes, n);
+            expect(socket, GW_ERR_ARGUMENT, "takes 8");
+        }
+    send_request(socket, &push, bytes, sizeof bytes);
+    expect(socket, GW_ERR_ARGUMENT, "takes 8");
+    struct gw_ps_request other = push;
+    other.number = 0;
+    send_request(socket, &other, bytes, 8);
+    expect(socket, GW_ERR_ORDER, "push number 0");
+    other.number = UINT64_MAX;
+    send_request(socket, &other, bytes, 8);
+    expect(socket, GW_ERR_ORDER, "comes after its number 0");
+    for (uint32_t code = 0; code < 256; code += code < 9 ? 1 : 50) {
+        struct gw_ps_request init = {.operation = GW_PS_INIT, .code = (uint8_t)code, .key = "claims", .shape = {.n_dims = 8}};
+        for (int d = 0; d < 8; d++)
+            init.shape.dims[d] = UINT64_MAX >> code % 8 * 7;
+        send_request(socket, &init, NULL, 0);
+        expect(socket, GW_ERR_ARGUMENT, "claims");
+        struct gw_ps_request odd = pull;
+        odd.code = (uint8_t)code;
+        if (code == 0 || code > GW_PS_DECODE_AVERAGE) {
+            send_request(socket, &odd, NULL, 0);
+            expect(socket, GW_ERR_ARGUMENT, "a method of that number");
+        }
+    }
+    serves(&scene, "requests out of place");
+    /* Longer than any value: that connection ends, no other. */
+    static const uint8_t too_long[2 * MAX_KEY_BYTES];
+    send_request(socket, &push, too_long, sizeof too_long);
+    serves(&scene, "a message that is too long");
+    zmq_close(socket);
+    end(&scene);
+}
+
+/* ---- who does not belong -------------------------------------------------------------------------------------- */
+
+static void names_of_their_own(void **state)
+{
+    (void)state;
+    struct scene scene;
+    begin(&scene, 1);
+    const char *names[] = {"a", "abcde", "12345678901234567890"};
+    for (int i = 0; i < 3; i++) {
+        void *socket = connect_raw(&scene, names[i]);
+        hello(socket, 0);
+        zmq_pollitem_t item = {socket, 0, ZMQ_POLLIN, 0};
+        serves(&scene, "a client that names itself");
+        assert_int_equal(zmq_poll(&item, 1, 0), 0);
+        zmq_close(socket);
+    }
+    end(&scene);
+}
+
+static int raw_tcp(const struct scene *scene)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    address.sin_port = htons((uint16_t)atoi(strrchr(gw_ps_server_address(scene->server), ':') + 1));
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0);
+    return fd;
+}
+
+static void connections_that_are_no_clients(void **state)
+{
+    (void)state;
+    struct scene scene;
+    static const uint8_t greeting[64] = {0xFF, 0, 0, 0, 0, 0, 0, 0, 1, 0x7F, 3, 1, 'N', 'U', 'L', 'L'};
+    uint8_t noise[4096];
+    int fds[64], n = 0;
+    struct numbers numbers = numbers_from(2);
+    begin(&scene, 1);
+    for (size_t i = 0; i < sizeof noise; i++)
+        noise[i] = (uint8_t)numbers_word(&numbers);
+    fds[n++] = raw_tcp(&scene); /* says nothing */
+    for (size_t half = 1; half <= 64; half += 9) {
+        fds[n] = raw_tcp(&scene);
+        assert_int_equal(send(fds[n++], greeting, half, MSG_NOSIGNAL), half);
+    }
+    for (int i = 0; i < 20; i++) {
+        fds[n] = raw_tcp(&scene);
+        if (i % 2)
+            send(fds[n], greeting, sizeof greeting, MSG_NOSIGNAL);
+        send(fds[n++], noise + 100 * i, 1000, MSG_NOSIGNAL);
+    }
+    serves(&scene, "connections that are no clients");
+    for (int i = 0; i < n; i++)
+        close(fds[i]);
+    serves(&scene, "connections that were no clients");
+    end(&scene);
+}
+
+/* Some come and go without a word, some say HELLO first: their descriptors are used again by those after them, and rank 1, which waits
+ * all the while, is not taken for one of them. */
+static void a_storm_of_connections(void **state)
+{
+    (void)state;
+    struct scene scene;
+    begin(&scene, 2);
+    void *gone = joined(&scene, GW_PS_READER), *early = connect_raw(&scene, NULL); /* a descriptor that is free, then rank 1's */
+    send_request(early, &(struct gw_ps_request){.operation = GW_PS_BYE}, NULL, 0);
+    assert_int_equal(answer(early).operation, GW_PS_WHO);
+    zmq_close(early);
+    void *waiting = joined(&scene, 1);
+    init_key(waiting, "x", GW_PS_FLOAT32, 1);
+    const float x = 3;
+    send_request(waiting, &(struct gw_ps_request){.operation = GW_PS_PUSH, .number = 1, .key = "x"}, &x, 4);
+    expect(waiting, GW_OK, "");
+    send_request(waiting, &(struct gw_ps_request){.operation = GW_PS_PULL, .code = GW_PS_SUM, .key = "x", .timeout_ms = 10 * LONG_MS}, NULL, 0);
+    zmq_close(gone);
+    for (int i = 0; i < 600; i++) {
+        if (i % 3 == 0) {
+            close(raw_tcp(&scene));
+            continue;
+        }
+        void *socket = i % 3 == 1 ? joined(&scene, GW_PS_READER) : connect_raw(&scene, NULL);
+        if (i % 3 == 2) { /* gone before it is known */
+            hello(socket, i % 2 ? 0 : GW_PS_READER);
+            if (i % 6 < 3)
+                usleep(1000);
+        }
+        zmq_close(socket);
+    }
+    serves(&scene, "a storm of connections");
+    void *other = joined(&scene, 0);
+    send_request(other, &(struct gw_ps_request){.operation = GW_PS_PUSH, .number = 1, .key = "x"}, &x, 4);
+    expect(other, GW_OK, "");
+    struct gw_ps_reply reply = answer(waiting);
+    assert_true(reply.operation == GW_PS_PULL && reply.status == GW_OK && reply.n_pushes == 2);
+    zmq_close(other);
+    zmq_close(waiting);
+    end(&scene);
+}
+
+static void one_client_too_many(void **state)
+{
+    (void)state;
+    struct scene scene;
+    void *sockets[MAX_CLIENTS];
+    begin(&scene, 1);
+    for (int again = 0; again < 3; again++) {
+        for (int i = 0; i < MAX_CLIENTS; i++)
+            sockets[i] = joined(&scene, GW_PS_READER);
+        void *more = connect_raw(&scene, NULL);
+        hello(more, 0);
+        expect(more, GW_ERR_CAPACITY, "--max-clients");
+        /* One leaves in good order, and there is room at once; the others just go. */
+        send_request(sockets[0], &(struct gw_ps_request){.operation = GW_PS_BYE}, NULL, 0);
+        assert_int_equal(answer(sockets[0]).operation, GW_PS_BYE);
+        hello(more, 0);
+        expect(more, GW_OK, "");
+        zmq_close(more);
+        for (int i = 0; i < MAX_CLIENTS; i++)
+            zmq_close(sockets[i]);
+        for (bool there = true; there;) { /* until the server knows that they are gone */
+            void *probe = connect_raw(&scene, NULL);
+            hello(probe, 0);
+            there = answer(probe).status < 0;
+            zmq_close(probe);
+        }
+        serves(&scene, "as many as there may be");
+    }
+    end(&scene);
+}
+
+/* ---- who asks for too much ------------------------------------------------------------------------------------ */
+
+static void pushes_that_wait_are_counted(void **state)
+{
+    (void)state;
+    struct scene scene;
+    static const uint8_t bytes[MAX_KEY_BYTES];
+    enum { PUSHES = 1100 };
+    begin(&scene, 2);
+    void *socket = joined(&scene, 1);
+    init_key(socket, "x", GW_PS_UINT8, MAX_KEY_BYTES);
+    int refused = 0;
+    for (uint64_t nth = 1; nth <= 200; nth++) /* 200 times 64 KiB, of 1 MiB */
+        send_request(socket, &(struct gw_ps_request){.operation = GW_PS_PUSH, .number = nth, .key = "x", .timeout_ms = 10 * LONG_MS}, bytes, sizeof bytes);
+    expect(socket, GW_OK, "");
+    for (; refused < 180; refused++)
+        expect(socket, GW_ERR_CAPACITY, "--max-bytes");
+    zmq_close(socket);
+    while (live_bytes > 100000) /* they go with their client */
+        usleep(10000);
+    /* Small ones: more than may wait. */
+    socket = joined(&scene, 1);
+    init_key(socket, "y", GW_PS_UINT8, 1);
+    for (uint64_t nth = 1; nth <= PUSHES; nth++)
+        send_request(socket, &(struct gw_ps_request){.operation = GW_PS_PUSH, .number = nth, .key = "y", .timeout_ms = 10 * LONG_MS}, bytes, 1);
+    expect(socket, GW_OK, "");
+    for (int i = 1 + 1024; i < PUSHES; i++)
+        expect(socket, GW_ERR_CAPACITY, "1024 requests of this client wait");
+    void *other = joined(&scene, 0);
+    for (uint64_t nth = 1; nth <= 1025; nth++) {
+        send_request(other, &(struct gw_ps_request){.operation = GW_PS_PUSH, .number = nth, .key = "y", .timeout_ms = LONG_MS}, bytes, 1);
+        expect(other, GW_OK, "");
+        if (nth < 1025)
+            expect(socket, GW_OK, "");
+    }
+    zmq_close(other);
+    zmq_close(socket);
+    CHECK(most_bytes < 2 * MAX_BYTES + 1100 * 2048, "%ld bytes were taken", atomic_load(&most_bytes));
+    end(&scene);
+}
+
+/* Results wait for who does not read them; the server neither waits nor takes more than it may, and in the end it lets go of that client. */
+static void answers_that_nobody_reads(void **state)
+{
+    (void)state;
+    struct scene scene;
+    static const uint8_t bytes[MAX_KEY_BYTES / 8];
+    begin_with(&scene, 1, 3000);
+    void *socket = connect_slow(&scene, NULL, 4), *reader = joined(&scene, GW_PS_READER);
+    hello(socket, 0);
+    assert_int_equal(answer(socket).status, GW_OK);
+    init_key(socket, "x", GW_PS_UINT8, sizeof bytes);
+    for (uint64_t nth = 1; nth <= 6000; nth++) {
+        send_request(socket, &(struct gw_ps_request){.operation = GW_PS_PUSH, .number = nth, .key = "x"}, bytes, sizeof bytes);
+        send_request(socket, &(struct gw_ps_request){.operation = GW_PS_PULL, .code = GW_PS_SUM, .key = "x"}, NULL, 0);
+    }
+    for (bool gone = false; !gone; usleep(20000)) { /* rank 0 is free again: the server has dropped it */
+        void *probe = connect_raw(&scene, NULL);
+        hello(probe, 0);
+        gone = answer(probe).status == GW_OK;
+        send_request(probe, &(struct gw_ps_request){.operation = GW_PS_BYE}, NULL, 0);
+        answer(probe);
+        zmq_close(probe);
+        send_request(reader, &(struct gw_ps_request){.operation = GW_PS_INIT, .id = 1}, NULL, 0);
+        expect(reader, GW_ERR_ARGUMENT, "a key's name"); /* others are answered all the while */
+    }
+    zmq_close(socket);
+    zmq_close(reader);
+    while (live_bytes > MAX_BYTES / 2)
+        usleep(10000);
+    serves(&scene, "one that reads nothing");
+    CHECK(most_bytes < 2 * MAX_BYTES, "%ld bytes were taken", atomic_load(&most_bytes));
+    end(&scene);
+}
+
+/* A pull that waits for its scale key is answered over its own round, though the same client's next push came meanwhile. */
+static void a_pull_keeps_its_place(void **state)
+{
+    (void)state;
+    struct scene scene;
+    const uint8_t plus = 0x02, minus = 0x00;
+    const float scale = 10;
+    begin(&scene, 2);
+    void *sockets[2] = {joined(&scene, 0), joined(&scene, 1)};
+    init_key(sockets[0], "codes", GW_PS_UINT8, 1);
+    init_key(sockets[0], "scale", GW_PS_FLOAT32, 1);
+    struct gw_ps_request codes = {.operation = GW_PS_PUSH, .number = 1, .key = "codes", .timeout_ms = LONG_MS}, scales = codes;
+    snprintf(scales.key, sizeof scales.key, "scale");
+    for (int r = 0; r < 2; r++) {
+        send_request(sockets[r], &codes, &plus, 1);
+        expect(sockets[r], GW_OK, "");
+    }
+    send_request(sockets[0], &scales, &scale, 4);
+    expect(sockets[0], GW_OK, "");
+    send_request(sockets[0], &(struct gw_ps_request){.operation = GW_PS_PULL, .code = GW_PS_DECODE_SUM, .id = 5, .key = "codes", .scale_key = "scale", .timeout_ms = LONG_MS}, NULL, 0);
+    codes.number = 2;
+    codes.id = 6;
+    send_request(sockets[0], &codes, &minus, 1);
+    init_key(sockets[1], "codes", GW_PS_UINT8, 1); /* the server has taken in what came before, or soon will */
+    send_request(sockets[1], &scales, &scale, 4);
+    expect(sockets[1], GW_OK, "");
+    struct gw_ps_reply reply = answer(sockets[0]);
+    CHECK(reply.id == 5 && reply.status == GW_OK && reply.number == 1, "id %d, status %d, round %d: %s", (int)reply.id, reply.status, (int)reply.number, reply.sentence);
+    reply = answer(sockets[0]);
+    CHECK(reply.id == 6 && reply.status == GW_OK, "id %d, status %d: %s", (int)reply.id, reply.status, reply.sentence);
+    for (int r = 0; r < 2; r++)
+        zmq_close(sockets[r]);
+    end(&scene);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(garbage_is_answered_and_forgotten), cmocka_unit_test(requests_out_of_place),
+        cmocka_unit_test(names_of_their_own),                cmocka_unit_test(connections_that_are_no_clients),
+        cmocka_unit_test(a_storm_of_connections),            cmocka_unit_test(one_client_too_many),
+        cmocka_unit_test(pushes_that_wait_are_counted),      cmocka_unit_test(answers_that_nobody_reads),
+        cmocka_unit_test(a_pull_keeps_its_place),
+    };
+    return cmocka_run_group_tests_name("pserver_hostile", tests, NULL, NULL);
+}
