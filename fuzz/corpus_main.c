@@ -30,6 +30,7 @@ int main(int argc, char **argv)
         gw_fuzz_inspect(bytes, size);
         gw_fuzz_reduce(bytes, size);
         gw_fuzz_join(bytes, size);
+        gw_fuzz_pserver(bytes, size);
         n_files++;
     }
     closedir(folder);

@@ -1,8 +1,9 @@
-/* The doors through which bytes from strangers come in: decode, inspect, reduce, and the tcp link's meeting.
+/* The doors through which bytes from strangers come in: decode, inspect, reduce, the tcp link's meeting, and the parameter server.
  *
  * Frames carry a checksum, so nearly every mutation of one would end there. The mode byte says what is repaired before the
  * library sees the frame; mutations then reach what lies behind the checksum. */
 #include "entries.h"
+#include "pserver/message.h"
 #include "wire/bytes.h"
 #include "wire/frame.h"
 #ifdef GW_HAVE_TCP
@@ -204,6 +205,47 @@ int gw_fuzz_reduce(const uint8_t *data, size_t size)
         reduce_checked(frames, sizes, n);
     for (uint32_t i = 0; i < n; i++)
         free(frames[i]);
+    return 0;
+}
+
+/* A request that is read as good is written again with the same bytes. */
+static void request_checked(const uint8_t *bytes, size_t n_bytes)
+{
+    struct gw_ps_request request;
+    uint8_t again[GW_PS_HEAD_BYTES];
+    gw_status status = gw_ps_request_read(bytes, n_bytes, &request);
+    promise(strlen(request.key) <= GW_PS_MAX_NAME && strlen(request.scale_key) <= GW_PS_MAX_NAME && strlen(request.codec) <= GW_PS_MAX_NAME);
+    promise(status == GW_OK || *gw_last_error() != 0);
+    if (status == GW_OK)
+        promise(gw_ps_request_write(again, &request) == n_bytes && memcmp(again, bytes, n_bytes) == 0);
+}
+
+static void reply_checked(const uint8_t *bytes, size_t n_bytes)
+{
+    struct gw_ps_reply reply;
+    uint8_t again[GW_PS_HEAD_BYTES];
+    gw_status status = gw_ps_reply_read(bytes, n_bytes, &reply);
+    promise(strlen(reply.sentence) < sizeof reply.sentence);
+    if (status == GW_OK && reply.status == GW_OK)
+        promise(reply.shape.n_dims <= GW_PS_MAX_DIMS && gw_ps_reply_write(again, &reply) == n_bytes && memcmp(again, bytes, n_bytes) == 0);
+}
+
+int gw_fuzz_pserver(const uint8_t *data, size_t size)
+{
+    if (size < 1)
+        return 0;
+    uint8_t *bytes = exact_copy(data + 1, size - 1);
+    if (data[0] >= 2 && size - 1 >= 8) { /* else most would end at the magic number */
+        memcpy(bytes, data[0] % 2 ? "GWPQ" : "GWPA", 4);
+        bytes[4] = GW_PS_VERSION;
+        bytes[5] = (uint8_t)(1 + bytes[5] % GW_PS_AGREE);
+        bytes[7] = 0;
+    }
+    if (data[0] % 2)
+        request_checked(bytes, size - 1);
+    else
+        reply_checked(bytes, size - 1);
+    free(bytes);
     return 0;
 }
 

@@ -1,6 +1,7 @@
 /* Writes real frames as seeds for the fuzzers: every codec and code, pushes and averages, small slices.
  * Usage: fuzz_seeds FOLDER */
 #include "base/philox.h"
+#include "pserver/message.h"
 
 #include <gradwire/gradwire.h>
 #include <stdio.h>
@@ -43,17 +44,28 @@ static void check(gw_status status)
     }
 }
 
+static void write_file(const char *path, uint8_t mode, const void *bytes, size_t n_bytes)
+{
+    FILE *file = fopen(path, "wb");
+    if (!file || fputc(mode, file) == EOF || fwrite(bytes, 1, n_bytes, file) != n_bytes || fclose(file) != 0) {
+        perror(path);
+        exit(1);
+    }
+}
+
 /* Mode 1 (seal), so that mutations of the seeds get past the checksum. */
 static void write_seed(const char *folder, const char *name, size_t i, size_t k, const void *bytes, size_t n_bytes)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s-%zu-%zu", folder, name, i, k);
-    FILE *file = fopen(path, "wb");
-    if (!file || fputc(name[0] == 'r' ? 7 : 1, file) == EOF || fwrite(bytes, 1, n_bytes, file) != n_bytes ||
-        fclose(file) != 0) {
-        perror(path);
-        exit(1);
-    }
+    write_file(path, name[0] == 'r' ? 7 : 1, bytes, n_bytes);
+}
+
+static void write_head(const char *folder, const char *name, uint8_t operation, uint8_t mode, const void *bytes, size_t n_bytes)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/pserver-%s-%u", folder, name, operation);
+    write_file(path, mode, bytes, n_bytes);
 }
 
 /* A few large elements among small ones: all codes have something to do. */
@@ -105,6 +117,21 @@ static void write_seeds(const char *folder, gw_context *context, size_t i, size_
     gw_codec_destroy(codec);
 }
 
+/* Heads of the parameter server: one request and one answer of every operation, as they are (mode 1 and 0) and repaired. */
+static void write_heads(const char *folder)
+{
+    for (uint8_t operation = GW_PS_HELLO; operation <= GW_PS_AGREE; operation++) {
+        const struct gw_ps_request request = {.operation = (enum gw_ps_operation)operation, .id = 7, .number = 1, .timeout_ms = 1000, .key = "gradient",
+                                              .scale_key = "scale", .codec = "ternary", .code = 1, .shape = {.n_dims = 2, .dims = {3, 4}}};
+        const struct gw_ps_reply reply = {.operation = (enum gw_ps_operation)operation, .id = 7, .number = 1, .shape = {.n_dims = 1, .dims = {12}}, .n_pushes = 2},
+                                 error = {.operation = (enum gw_ps_operation)operation, .id = 7, .status = GW_ERR_TIMEOUT, .sentence = "late"};
+        uint8_t head[GW_PS_HEAD_BYTES];
+        write_head(folder, "request", operation, 1, head, gw_ps_request_write(head, &request));
+        write_head(folder, "answer", operation, 0, head, gw_ps_reply_write(head, &reply));
+        write_head(folder, "error", operation, 0, head, gw_ps_reply_write(head, &error));
+    }
+}
+
 int main(int argc, char **argv)
 {
     gw_context *context;
@@ -117,6 +144,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
             write_seeds(argv[1], context, i, k);
+    write_heads(argv[1]);
     gw_context_destroy(context);
     return 0;
 }

@@ -227,7 +227,10 @@ gw_status gw_ps_reply_read(const void *bytes, size_t n_bytes, struct gw_ps_reply
     if (operation < GW_PS_HELLO || operation > GW_PS_AGREE)
         return gw_fail(GW_ERR_FRAME_FIELD, "an answer of the parameter server is of operation %u, which is none", operation);
     reply->operation = (enum gw_ps_operation)operation;
-    reply->status = (gw_status)(int32_t)get32(&r);
+    const int32_t answered = (int32_t)get32(&r);
+    if (answered > 0)
+        return gw_fail(GW_ERR_FRAME_FIELD, "an answer of the parameter server has the status %d, which is none", answered);
+    reply->status = (gw_status)answered;
     if (reply->status < 0) {
         size_t length = (size_t)(r.end - r.at);
         if (length >= GW_PS_SENTENCE)

@@ -270,6 +270,9 @@ static void fields_that_cannot_be(void **state)
     /* Each is taken for the other: the magic says no. */
     assert_int_equal(read_reply(bytes, size, &reply), GW_ERR_FRAME_MAGIC);
     assert_int_equal(gw_ps_request_read(NULL, 0, &request), GW_ERR_FRAME_CUT);
+    size = gw_ps_reply_write(bytes, &(struct gw_ps_reply){.operation = GW_PS_PUSH});
+    bytes[AT_STATUS] = 1; /* GW_PS_WAIT is nobody's answer */
+    assert_int_equal(read_reply(bytes, size, &reply), GW_ERR_FRAME_FIELD);
     /* Sentences come from anybody and go to a terminal. */
     struct gw_ps_reply error = {.operation = GW_PS_PUSH, .status = GW_ERR_PEER, .sentence = "a\x1b[2Jb\nc\x7f \xc3\xa4"};
     size = gw_ps_reply_write(bytes, &error);
