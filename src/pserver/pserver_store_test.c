@@ -316,7 +316,7 @@ static void results_are_kept(void **state)
     for (uint32_t r = 0; r < 2; r++)
         assert_int_equal(push(&world, codes, r, 1, &plus_minus, 1), GW_OK);
     for (int s = 0; s < 5; s++) {
-        char name[8];
+        char name[32];
         float value = (float)(s + 1);
         snprintf(name, sizeof name, "s%d", s);
         scale[s] = key_of(&world, name, GW_PS_FLOAT32, 1);
@@ -464,7 +464,7 @@ static void names_and_shapes(void **state)
     assert_int_equal(gw_ps_store_find(store, "scalar", &first), GW_OK);
     /* Keys stay where they are while the tables grow. */
     for (int k = 0; k < 97; k++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "key %d", k);
         assert_int_equal(gw_ps_store_init(store, name, GW_PS_FLOAT32, &one, ""), GW_OK);
     }
@@ -538,7 +538,7 @@ static void no_more_than_max_bytes(void **state)
         world.options.max_bytes = LIMIT;
         assert_int_equal(gw_ps_store_create(world.context, &world.options, &world.store), GW_OK);
         for (int k = 0; k < KEYS; k++) {
-            char name[16];
+            char name[32];
             snprintf(name, sizeof name, "x%d", k);
             keys[k] = key_of(&world, name, GW_PS_FLOAT32, 256);
         }
@@ -555,7 +555,7 @@ static void no_more_than_max_bytes(void **state)
         CHECK(mode == GW_PS_SYNC ? n_refused > 0 : n_refused == 0, "mode %d: %d pushes are refused", (int)mode, n_refused);
         gw_status status = GW_OK;
         for (int n = 0; n < 80 && status == GW_OK; n++) {
-            char name[16];
+            char name[32];
             const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
             snprintf(name, sizeof name, "more %d", n);
             status = gw_ps_store_init(world.store, name, GW_PS_FLOAT32, &one, "");
@@ -652,7 +652,7 @@ static int life_with_a_failure(int fail_at)
     const gw_ps_shape one = {.n_dims = 1, .dims = {1}}, hundred = {.n_dims = 1, .dims = {100}};
     struct gw_ps_key *scale, *codes, *frames;
     for (int k = 0; k < 17; k++) { /* beyond the first room for keys */
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "key %d", k);
         STEP(gw_ps_store_init(world.store, name, GW_PS_FLOAT32, &one, ""));
     }
