@@ -70,7 +70,7 @@ static void *run(void *server)
     return (void *)(intptr_t)gw_ps_server_run(server);
 }
 
-static void begin_with(struct scene *scene, uint32_t n_workers, uint32_t timeout_ms)
+static void begin(struct scene *scene, uint32_t n_workers)
 {
     const gw_allocator allocator = {counted_alloc, counted_free, NULL};
     const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator};
@@ -78,17 +78,12 @@ static void begin_with(struct scene *scene, uint32_t n_workers, uint32_t timeout
     live = live_bytes = most_bytes = 0;
     assert_int_equal(gw_context_create(&options, &scene->context), GW_OK);
     const gw_ps_server_options o = {.struct_bytes = sizeof o, .listen = "127.0.0.1:0", .n_workers = n_workers, .max_keys = 50,
-                                    .max_key_bytes = MAX_KEY_BYTES, .max_bytes = MAX_BYTES, .max_clients = MAX_CLIENTS, .timeout_ms = timeout_ms,
+                                    .max_key_bytes = MAX_KEY_BYTES, .max_bytes = MAX_BYTES, .max_clients = MAX_CLIENTS, .timeout_ms = LONG_MS,
                                     .log = log_line, .log_user = scene};
     assert_int_equal(gw_ps_server_create(scene->context, &o, &scene->server), GW_OK);
     assert_int_equal(pthread_create(&scene->thread, NULL, run, scene->server), 0);
     scene->zmq = zmq_ctx_new();
     zmq_ctx_set(scene->zmq, ZMQ_MAX_SOCKETS, 4000);
-}
-
-static void begin(struct scene *scene, uint32_t n_workers)
-{
-    begin_with(scene, n_workers, LONG_MS);
 }
 
 static void end(struct scene *scene)
@@ -336,6 +331,10 @@ static void names_of_their_own(void **state)
     end(&scene);
 }
 
+/* ZMTP 3.1 without keys: the greeting and the handshake of a DEALER. */
+static const uint8_t greeting[64] = {0xFF, 0, 0, 0, 0, 0, 0, 0, 1, 0x7F, 3, 1, 'N', 'U', 'L', 'L'};
+static const char ready[] = "\4\51\5READY\13Socket-Type\0\0\0\6DEALER\10Identity\0\0\0";
+
 static int raw_tcp(const struct scene *scene)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
@@ -349,7 +348,6 @@ static void connections_that_are_no_clients(void **state)
 {
     (void)state;
     struct scene scene;
-    static const uint8_t greeting[64] = {0xFF, 0, 0, 0, 0, 0, 0, 0, 1, 0x7F, 3, 1, 'N', 'U', 'L', 'L'};
     uint8_t noise[4096];
     int fds[64], n = 0;
     struct numbers numbers = numbers_from(2);
@@ -371,6 +369,37 @@ static void connections_that_are_no_clients(void **state)
     for (int i = 0; i < n; i++)
         close(fds[i]);
     serves(&scene, "connections that were no clients");
+    end(&scene);
+}
+
+/* They say HELLO and are gone before it is read; none of them is kept for a client that is here. */
+static void clients_that_do_not_wait(void **state)
+{
+    (void)state;
+    struct scene scene;
+    begin(&scene, 2);
+    for (uint64_t i = 0; i < 300; i++) {
+        uint8_t bytes[512], *at = bytes + sizeof greeting;
+        memcpy(bytes, greeting, sizeof greeting);
+        memcpy(at, ready, sizeof ready);
+        at += sizeof ready;
+        size_t n = gw_ps_request_write(at + 2, &(struct gw_ps_request){.operation = GW_PS_HELLO, .number = i % 3 ? GW_PS_READER : 1, .incarnation = 5000 + i});
+        *at++ = 0;
+        *at++ = (uint8_t)n;
+        int fd = raw_tcp(&scene);
+        assert_int_equal(send(fd, bytes, (size_t)(at + n - bytes), MSG_NOSIGNAL), at + n - bytes);
+        shutdown(fd, SHUT_WR); /* what was sent arrives, and the end at once after it */
+        while (recv(fd, bytes, sizeof bytes, 0) > 0)
+            ;
+        close(fd);
+    }
+    for (bool taken = true; taken; usleep(10000)) { /* the last of them may be known for a moment */
+        void *socket = connect_raw(&scene, NULL);
+        hello(socket, 1);
+        taken = answer(socket).status < 0;
+        zmq_close(socket);
+    }
+    serves(&scene, "clients that did not wait");
     end(&scene);
 }
 
@@ -494,7 +523,7 @@ static void answers_that_nobody_reads(void **state)
     (void)state;
     struct scene scene;
     static const uint8_t bytes[MAX_KEY_BYTES / 8];
-    begin_with(&scene, 1, 3000);
+    begin(&scene, 1);
     void *socket = connect_slow(&scene, NULL, 4), *reader = joined(&scene, GW_PS_READER);
     hello(socket, 0);
     assert_int_equal(answer(socket).status, GW_OK);
@@ -565,6 +594,7 @@ int main(void)
         cmocka_unit_test(a_storm_of_connections),            cmocka_unit_test(one_client_too_many),
         cmocka_unit_test(pushes_that_wait_are_counted),      cmocka_unit_test(answers_that_nobody_reads),
         cmocka_unit_test(a_pull_keeps_its_place),
+        cmocka_unit_test(clients_that_do_not_wait),
     };
     return cmocka_run_group_tests_name("pserver_hostile", tests, NULL, NULL);
 }
