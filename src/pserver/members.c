@@ -26,6 +26,15 @@ struct gw_ps_member *gw_ps_member_find(const struct gw_ps_server *server, uint32
     return member;
 }
 
+static struct gw_ps_member *member_of_fd(const struct gw_ps_server *server, uint32_t fd)
+{
+    for (uint32_t b = 0; b < server->n_buckets; b++)
+        for (struct gw_ps_member *m = server->buckets[b]; m; m = m->next)
+            if ((uint32_t)m->fd == fd)
+                return m;
+    return NULL;
+}
+
 static gw_status may_join(struct gw_ps_server *server, const struct gw_ps_request *hello)
 {
     uint64_t rank = hello->number;
@@ -50,6 +59,9 @@ gw_status gw_ps_member_join(struct gw_ps_server *server, uint32_t route, int fd,
         return gw_fail(GW_ERR_ORDER, "this connection has said HELLO before");
     if (fd >= 0 && (size_t)fd < server->n_ended && server->ended[fd])
         return gw_fail(GW_ERR_CLOSED, "this connection has ended");
+    struct gw_ps_member *before = member_of_fd(server, (uint32_t)fd);
+    if (before) /* gone: it said HELLO and ended, and this one came, before any of that was read */
+        gw_ps_member_leave(server, before);
     GW_TRY(may_join(server, hello));
     if (server->n_members >= server->options.max_clients)
         return gw_fail(GW_ERR_CAPACITY, "this server has %u clients, as many as it takes (--max-clients)", server->n_members);
@@ -78,15 +90,6 @@ void gw_ps_member_leave(struct gw_ps_server *server, struct gw_ps_member *member
     for (struct gw_ps_parked *p = member->parked; p; p = p->member_next)
         p->member = NULL;
     gw_free(server->context, member);
-}
-
-static struct gw_ps_member *member_of_fd(const struct gw_ps_server *server, uint32_t fd)
-{
-    for (uint32_t b = 0; b < server->n_buckets; b++)
-        for (struct gw_ps_member *m = server->buckets[b]; m; m = m->next)
-            if ((uint32_t)m->fd == fd)
-                return m;
-    return NULL;
 }
 
 void gw_ps_connection_came(struct gw_ps_server *server, uint32_t fd)
