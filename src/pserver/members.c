@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define MOST_DESCRIPTORS (1u << 24) /* ZeroMQ says -1 of a connection that has lost its own already */
+
 struct gw_ps_rank_text gw_ps_rank_text(uint32_t rank)
 {
     struct gw_ps_rank_text out = {"reader"};
@@ -105,6 +107,8 @@ void gw_ps_connection_ended(struct gw_ps_server *server, uint32_t fd)
         gw_ps_log(server, "lost %s address=%s", gw_ps_rank_text(lost->rank).text, lost->address);
         gw_ps_member_leave(server, lost);
     }
+    if (fd > MOST_DESCRIPTORS)
+        return;
     if (fd >= server->n_ended) {
         size_t n = 2 * (size_t)fd + 64;
         uint8_t *ended = gw_calloc(server->context, n, 1);
