@@ -4,7 +4,7 @@
 set -euo pipefail
 
 build=(cmake ninja-build gcc libc6-dev make pkg-config libzstd-dev libxxhash-dev libdnnl-dev zlib1g-dev liblzma-dev
-       libjansson-dev libzmq3-dev libopenmpi-dev openmpi-bin)
+       libjansson-dev libzmq3-dev libmicrohttpd-dev libopenmpi-dev openmpi-bin)
 check=(g++ libcmocka-dev python3 python3-numpy mandoc gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
        libmpich-dev mpich iproute2 nftables tcpdump)
 fuzz=(clang)

@@ -1,4 +1,5 @@
 /* gradwire server: the parameter server, until SIGTERM or Ctrl-C. */
+#include "status/status.h"
 #include "tool.h"
 
 #include <gradwire/pserver.h>
@@ -46,17 +47,36 @@ static int parse_mode(const char *text, gw_ps_server_options *options)
     return TOOL_DONE;
 }
 
+/* Serves until it is told to end. */
+static int serve(const gw_ps_server_options *o, const char *mode, const struct tool_status *page)
+{
+    struct sigaction action = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    char line[256];
+    snprintf(line, sizeof line, "listening address=%s workers=%u mode=%s keys=%s", gw_ps_server_address(running), o->n_workers, mode, o->keys ? "yes" : "no");
+    log_line(line, NULL);
+    if (page) {
+        snprintf(line, sizeof line, "showing status=%s", tool_status_url(page));
+        log_line(line, NULL);
+    }
+    gw_status status = gw_ps_server_run(running);
+    log_line("ended", NULL);
+    return status < 0 ? tool_fail_status(status, NULL) : TOOL_DONE;
+}
+
 int gw_cmd_server(int argc, char **argv)
 {
     gw_ps_server_options o = {.struct_bytes = sizeof o, .listen = "127.0.0.1:29700", .log = log_line};
-    const char *mode = "sync";
+    const char *mode = "sync", *metrics = NULL;
     uint32_t timeout = 10;
     const tool_option options[] = {
         {"--listen", "HOST:PORT", "where clients connect; port 0: any that is free, told in the log (default 127.0.0.1:29700)", TOOL_TEXT, &o.listen, 0, 0},
         {"--workers", "N", "how many push to every key (required)", TOOL_U32, &o.n_workers, 1, GW_MAX_WORKERS},
         {"--mode", "MODE", "sync: a pull waits for the pushes of all; async: for none; stale:S: for those over S pushes behind (default sync)", TOOL_TEXT, &mode, 0, 0},
         {"--keys", "DIR", "encrypt, and let in only whose key is listed there (gradwire keys)", TOOL_TEXT, &o.keys, 0, 0},
-        {"--insecure", NULL, "without keys, listen to other machines too", TOOL_FLAG, &o.insecure, 0, 0},
+        {"--insecure", NULL, "without keys, listen to other machines too; show --metrics to them", TOOL_FLAG, &o.insecure, 0, 0},
+        {"--metrics", "HOST:PORT", "a page for browsers, and /metrics for Prometheus; a port alone: of 127.0.0.1 (default: none)", TOOL_TEXT, &metrics, 0, 0},
         {"--timeout", "S", "seconds after which a client's machine that answers no more is gone (default 10)", TOOL_U32, &timeout, 1, 86400},
         {"--max-keys", "K", "keys that are kept (default 1Mi)", TOOL_U64, &o.max_keys, 1, 0},
         {"--max-key-bytes", "B", "bytes of one value (default 1Gi)", TOOL_U64, &o.max_key_bytes, 1, 1ull << 50},
@@ -86,16 +106,9 @@ int gw_cmd_server(int argc, char **argv)
     gw_status made = gw_ps_server_create(NULL, &o, &running);
     if (made < 0)
         return tool_fail_status(made, NULL);
-    struct sigaction action = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    char line[256];
-    snprintf(line, sizeof line, "listening address=%s workers=%u mode=%s keys=%s", gw_ps_server_address(running), o.n_workers, mode, o.keys ? "yes" : "no");
-    log_line(line, NULL);
-    made = gw_ps_server_run(running);
-    log_line("ended", NULL);
-    if (made < 0)
-        tool_fail_status(made, NULL);
+    struct tool_status *page = NULL;
+    status = metrics && tool_status_open(running, metrics, o.insecure, &page) < 0 ? TOOL_FAILED : serve(&o, mode, page);
+    tool_status_close(page);
     gw_ps_server_destroy(running);
-    return made < 0 ? TOOL_FAILED : TOOL_DONE;
+    return status;
 }

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define MOST_DESCRIPTORS (1u << 24) /* ZeroMQ says -1 of a connection that has lost its own already */
 
@@ -71,7 +72,8 @@ gw_status gw_ps_member_join(struct gw_ps_server *server, uint32_t route, int fd,
     if (!member)
         return GW_ERR_MEMORY;
     struct gw_ps_member **bucket = bucket_of(server, route);
-    *member = (struct gw_ps_member){.next = *bucket, .route = route, .fd = fd, .rank = (uint32_t)hello->number, .incarnation = hello->incarnation};
+    *member = (struct gw_ps_member){.next = *bucket, .route = route, .fd = fd, .rank = (uint32_t)hello->number, .incarnation = hello->incarnation,
+                                    .since = time(NULL)};
     snprintf(member->address, sizeof member->address, "%s", address);
     *bucket = member;
     server->n_members++;

@@ -23,6 +23,7 @@ enum gw_ps_operation {
     GW_PS_WHO = 6,   /* an answer only: this connection has not said HELLO */
     GW_PS_AGREE = 7, /* body: lines "name = value" that must be the same from all workers */
 };
+#define GW_PS_OPERATIONS 8 /* more than any of their numbers */
 
 struct gw_ps_request {
     enum gw_ps_operation operation;

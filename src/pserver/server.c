@@ -6,6 +6,7 @@
 #include "link/tcp/events.h"
 #include "link/tcp/gate.h"
 #include "link/tcp/keys.h"
+#include "pserver/numbers.h"
 
 #include <gradwire/codec.h>
 
@@ -82,6 +83,7 @@ void gw_ps_reply(struct gw_ps_server *server, uint32_t route, const struct gw_ps
     uint8_t id[GW_PS_ROUTE_BYTES] = {0}, head[GW_PS_HEAD_BYTES];
     memcpy(id + 1, &route, sizeof route);
     size_t n_bytes = gw_ps_reply_write(head, reply);
+    server->counts.bytes_out += n_bytes + (value ? value->n_bytes : 0);
     zmq_msg_t body;
     if (value && zmq_msg_init_data(&body, value->bytes, value->n_bytes, give_blob, gw_ps_blob_hold(value)) != 0) {
         gw_ps_blob_give(value);
@@ -105,6 +107,7 @@ void gw_ps_reply_error(struct gw_ps_server *server, uint32_t route, const struct
 {
     struct gw_ps_reply reply = {.operation = request->operation, .id = request->id, .number = number, .status = status};
     snprintf(reply.sentence, sizeof reply.sentence, "%s", gw_last_error());
+    server->counts.refused++;
     gw_ps_reply(server, route, &reply, NULL);
 }
 
@@ -181,6 +184,8 @@ static void serve(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, 
     struct gw_ps_request request;
     gw_status status = gw_ps_request_read(zmq_msg_data(head), zmq_msg_size(head), &request);
     struct gw_ps_member *member = gw_ps_member_find(server, route);
+    server->counts.bytes_in += zmq_msg_size(head) + (body ? zmq_msg_size(body) : 0);
+    server->counts.requests[status < 0 ? 0 : request.operation]++;
     if (status < 0) {
         const char *address = zmq_msg_gets(head, "Peer-Address");
         gw_ps_log(server, "refused address=%s reason=\"%s\"", address ? address : "?", gw_last_error());
@@ -253,6 +258,7 @@ gw_status gw_ps_server_run(gw_ps_server *server)
             server->next_look = now + LOOK_SECONDS;
             gw_ps_requests_expire(server);
             gw_ps_requests_go_on(server);
+            gw_ps_numbers_note(server, server->notes);
         }
     }
 }
@@ -359,6 +365,7 @@ gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *o
     server->context = context;
     server->options = *options;
     server->stop = -1;
+    server->counts.started = gw_clock_seconds();
     fill_defaults(&server->options);
     gw_status status = set_up(server, &address);
     if (status < 0) {
@@ -381,6 +388,7 @@ void gw_ps_server_destroy(gw_ps_server *server)
     gw_ps_requests_free(server);
     gw_ps_members_free(server);
     gw_ps_store_destroy(server->store);
+    gw_ps_notes_free(server->context, server->notes);
     gw_free(server->context, server->agreed);
     gw_tcp_close_watched(&server->socket, &server->events);
     if (server->stop >= 0)

@@ -10,6 +10,7 @@
 
 #define GW_PS_ROUTE_BYTES 5 /* of a connection's id, as ZeroMQ's ROUTER gives them out: 0 and a number */
 
+struct gw_ps_notes;
 struct gw_ps_parked;
 
 /* A connection that has said HELLO. */
@@ -20,6 +21,7 @@ struct gw_ps_member {
     uint32_t rank;
     uint64_t incarnation;
     uint32_t n_parked;
+    int64_t since; /* seconds of Unix time */
     struct gw_ps_parked *parked; /* its requests that wait, in no order */
     char address[64];
 };
@@ -59,6 +61,11 @@ struct gw_ps_server {
     double log_room, log_at; /* lines that may be told now, as of when */
     uint64_t n_untold;
     double next_look; /* for requests that have waited too long */
+    struct {
+        double started;
+        uint64_t requests[GW_PS_OPERATIONS], refused, bytes_in, bytes_out; /* bytes: of messages, heads and bodies */
+    } counts;
+    struct gw_ps_notes *notes; /* of all this, for other threads (numbers.h); NULL: nobody asked */
 };
 
 /* One line for the log: "event key=value ...". */

@@ -39,6 +39,7 @@ struct gw_ps_key {
     uint64_t n_elems;
     gw_codec *codec;           /* NULL: none was named */
     uint64_t *pushed;          /* by each rank, so far */
+    uint64_t foremost;         /* of those the most */
     struct round whole, open;  /* GW_PS_SYNC; otherwise all is in `open`, whose number counts changes */
     uint32_t latest; /* rank of the newest push */
     uint64_t bytes;
@@ -52,6 +53,8 @@ struct gw_ps_store {
     struct gw_ps_key **keys; /* by their names' numbers */
     uint64_t capacity;
     uint64_t bytes, rounds;
+    uint64_t *pushes;  /* by each rank, to all keys */
+    uint64_t foremost; /* of all keys, added up */
 };
 
 /* ---- names ---------------------------------------------------------------------------------------------- */
@@ -379,7 +382,11 @@ static void put_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t 
     key->open.pushes[rank] = gw_ps_blob_hold(value);
     key->open.refusals[rank] = refusal;
     count_bytes(store, key, value->n_bytes, 0);
-    key->pushed[rank]++;
+    store->pushes[rank]++;
+    if (++key->pushed[rank] > key->foremost) {
+        key->foremost++;
+        store->foremost++;
+    }
     key->latest = rank;
     if (!sync) {
         key->open.number++;
@@ -416,6 +423,12 @@ gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, u
 uint64_t gw_ps_store_pushed(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank)
 {
     return rank < store->options.n_workers ? key->pushed[rank] : 0;
+}
+
+uint64_t gw_ps_store_pushes(const struct gw_ps_store *store, uint32_t rank, uint64_t *behind)
+{
+    *behind = store->foremost - store->pushes[rank];
+    return store->pushes[rank];
 }
 
 /* ---- pull ------------------------------------------------------------------------------------------------ */
@@ -599,6 +612,11 @@ gw_status gw_ps_store_create(gw_context *context, const struct gw_ps_store_optio
     store->context = context;
     store->options = *options;
     store->names.context = context;
+    store->pushes = gw_calloc(context, options->n_workers, sizeof *store->pushes);
+    if (!store->pushes) {
+        gw_free(context, store);
+        return GW_ERR_MEMORY;
+    }
     *out = store;
     return GW_OK;
 }
@@ -612,6 +630,7 @@ void gw_ps_store_destroy(struct gw_ps_store *store)
         free_key(store, store->keys[k]);
     }
     gw_free(store->context, store->keys);
+    gw_free(store->context, store->pushes);
     gw_ps_names_fini(&store->names);
     gw_free(store->context, store);
 }

@@ -55,6 +55,10 @@ gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, u
 /* How often it has pushed; 0 for one that is no worker. */
 uint64_t gw_ps_store_pushed(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank);
 
+/* How often it has pushed to all keys; *behind: how often the foremost worker of each key has pushed and this one has not, all keys
+ * together, which are the open rounds that wait for it. */
+uint64_t gw_ps_store_pushes(const struct gw_ps_store *store, uint32_t rank, uint64_t *behind);
+
 struct gw_ps_answer {
     gw_ps_type type;
     gw_ps_shape shape;

@@ -1,0 +1,62 @@
+/* What a server is doing, as a copy for other threads: the server's one thread writes its numbers down a few times a second, and
+ * whoever asks reads what was written last. It never waits for them. */
+#ifndef GW_PSERVER_NUMBERS_H
+#define GW_PSERVER_NUMBERS_H
+
+#include "pserver/message.h"
+
+#define GW_PS_SHOWN_MEMBERS 1000
+#define GW_PS_SHOWN_KEYS 100
+
+/* A client that is connected. */
+struct gw_ps_member_numbers {
+    uint32_t rank;
+    char address[64];
+    int64_t since; /* seconds of Unix time */
+};
+
+struct gw_ps_key_numbers {
+    char name[GW_PS_MAX_NAME + 1];
+    gw_ps_type type;
+    gw_ps_shape shape;
+    uint64_t rounds, bytes;
+    uint32_t n_missing;
+};
+
+/* A worker, here or not. */
+struct gw_ps_worker_numbers {
+    uint64_t pushes; /* to all keys */
+    uint64_t behind; /* pushes that the foremost worker of each key has made and this one has not, all keys together */
+    bool connected;
+};
+
+struct gw_ps_numbers {
+    double seconds; /* since the start */
+    uint64_t requests[GW_PS_OPERATIONS], refused, bytes_in, bytes_out, waiting;
+    uint64_t keys, kept_bytes, rounds;
+    uint32_t clients, connected; /* connected: workers only */
+    uint32_t n_members, n_keys, n_workers;
+    struct gw_ps_member_numbers members[GW_PS_SHOWN_MEMBERS]; /* workers first, by rank */
+    struct gw_ps_key_numbers shown[GW_PS_SHOWN_KEYS];         /* the first that were made */
+    struct gw_ps_worker_numbers workers[];                    /* by rank */
+};
+
+/* From here on the server writes its numbers down. Before gw_ps_server_run. Errors: GW_ERR_MEMORY, GW_ERR_SYSTEM. */
+gw_status gw_ps_numbers_begin(gw_ps_server *server);
+
+/* What was written down last. Any thread, until the server is destroyed. NULL: no memory. Freed by gw_ps_numbers_free. */
+struct gw_ps_numbers *gw_ps_numbers_take(gw_ps_server *server);
+void gw_ps_numbers_free(gw_ps_server *server, struct gw_ps_numbers *numbers);
+
+/* Of the worker that is most behind, the first of them; n_workers: none is behind. */
+uint32_t gw_ps_numbers_slowest(const struct gw_ps_numbers *numbers);
+
+/* ---- the server's side ---- */
+
+struct gw_ps_notes;
+
+/* Writes them down, in the server's thread; where somebody just reads, next time. notes NULL: nobody asked for them. */
+void gw_ps_numbers_note(const struct gw_ps_server *server, struct gw_ps_notes *notes);
+void gw_ps_notes_free(gw_context *context, struct gw_ps_notes *notes);
+
+#endif

@@ -1,0 +1,23 @@
+/* A build without libmicrohttpd, or without the server itself, says so. */
+#include "status/status.h"
+#include "tool.h"
+
+#ifndef GW_HAVE_HTTP
+int tool_status_open(gw_ps_server *server, const char *listen, bool insecure, struct tool_status **out)
+{
+    (void)server, (void)listen, (void)insecure, (void)out;
+    tool_fail("this build has no status page: libmicrohttpd was not found when it was made; leave --metrics out");
+    return -1;
+}
+
+const char *tool_status_url(const struct tool_status *status)
+{
+    (void)status;
+    return "";
+}
+
+void tool_status_close(struct tool_status *status)
+{
+    (void)status;
+}
+#endif

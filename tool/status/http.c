@@ -1,0 +1,151 @@
+/* One thread serves all who look; their number, the bytes of a request and the seconds it may take are limited. */
+#include "link/tcp/address.h"
+#include "link/tcp/group.h"
+#include "status/status.h"
+#include "status_page.h" /* page.html, as bytes */
+#include "tool.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_CONNECTIONS 64u
+#define IDLE_SECONDS 10u
+#define REQUEST_BYTES ((size_t)16 << 10) /* of its lines, and of the answer's head */
+
+struct tool_status {
+    gw_ps_server *server;
+    struct MHD_Daemon *daemon;
+    char url[GW_TCP_ENDPOINT_BYTES + 16];
+};
+
+/* ---- answers -------------------------------------------------------------------------------------------------- */
+
+static enum MHD_Result send_answer(struct MHD_Connection *connection, unsigned code, const char *type, const void *bytes, size_t n_bytes,
+                                   enum MHD_ResponseMemoryMode whose)
+{
+    struct MHD_Response *response = MHD_create_response_from_buffer(n_bytes, (void *)bytes, whose);
+    if (!response) {
+        if (whose == MHD_RESPMEM_MUST_FREE)
+            free((void *)bytes);
+        return MHD_NO;
+    }
+    MHD_add_response_header(response, "Content-Type", type);
+    MHD_add_response_header(response, "Cache-Control", "no-store");
+    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    MHD_add_response_header(response, "Content-Security-Policy",
+                            "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:; "
+                            "frame-ancestors 'none'; base-uri 'none'; form-action 'none'");
+    if (code == MHD_HTTP_METHOD_NOT_ALLOWED)
+        MHD_add_response_header(response, "Allow", "GET, HEAD");
+    enum MHD_Result queued = MHD_queue_response(connection, code, response);
+    MHD_destroy_response(response);
+    return queued;
+}
+
+static enum MHD_Result send_text(struct MHD_Connection *connection, unsigned code, const char *text)
+{
+    return send_answer(connection, code, "text/plain; charset=utf-8", text, strlen(text), MHD_RESPMEM_PERSISTENT);
+}
+
+static enum MHD_Result send_numbers(struct tool_status *status, struct MHD_Connection *connection, const char *type,
+                                    char *(*write)(const struct gw_ps_numbers *numbers))
+{
+    struct gw_ps_numbers *numbers = gw_ps_numbers_take(status->server);
+    char *text = numbers ? write(numbers) : NULL;
+    gw_ps_numbers_free(status->server, numbers);
+    if (!text)
+        return send_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "no memory for the answer\n");
+    return send_answer(connection, MHD_HTTP_OK, type, text, strlen(text), MHD_RESPMEM_MUST_FREE);
+}
+
+static enum MHD_Result on_request(void *user, struct MHD_Connection *connection, const char *path, const char *method, const char *version,
+                                  const char *upload, size_t *upload_bytes, void **request)
+{
+    (void)version, (void)upload;
+    struct tool_status *status = user;
+    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
+        return send_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD are answered\n");
+    if (!*request) { /* the first of two calls; who answers there ends the connection */
+        *request = status;
+        return MHD_YES;
+    }
+    if (*upload_bytes) { /* a GET with a body: it is not looked at */
+        *upload_bytes = 0;
+        return MHD_YES;
+    }
+    if (strcmp(path, "/") == 0)
+        return send_answer(connection, MHD_HTTP_OK, "text/html; charset=utf-8", status_page, sizeof status_page, MHD_RESPMEM_PERSISTENT);
+    if (strcmp(path, "/status.json") == 0)
+        return send_numbers(status, connection, "application/json", tool_status_json);
+    if (strcmp(path, "/metrics") == 0)
+        return send_numbers(status, connection, "text/plain; version=0.0.4; charset=utf-8", tool_status_metrics);
+    if (strcmp(path, "/health") == 0)
+        return send_text(connection, MHD_HTTP_OK, "ok\n");
+    return send_text(connection, MHD_HTTP_NOT_FOUND, "there are /, /status.json, /metrics and /health\n");
+}
+
+/* ---- beginning and end ---------------------------------------------------------------------------------------- */
+
+static gw_status parse_address(const char *listen, bool insecure, struct gw_tcp_address *address)
+{
+    char whole[300];
+    bool only_port = listen[0] && strspn(listen, "0123456789") == strlen(listen);
+    snprintf(whole, sizeof whole, "%s%s", only_port ? "127.0.0.1:" : "", listen);
+    gw_status status = gw_tcp_address_parse("the address of the status page", whole, true, address);
+    if (status == GW_OK && !address->loopback && !insecure)
+        return gw_fail(GW_ERR_ARGUMENT, "%s is not a loopback address, and the status page asks nobody for keys: anybody could read what the "
+                                        "server is doing; give a loopback address, or --insecure where the network is trusted",
+                       gw_tcp_place(address->endpoint));
+    return status;
+}
+
+static bool start(struct tool_status *status, const struct gw_tcp_address *address)
+{
+    unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD | (address->socket.ss_family == AF_INET6 ? MHD_USE_IPv6 : 0);
+    status->daemon = MHD_start_daemon(flags, 0, NULL, NULL, on_request, status, MHD_OPTION_SOCK_ADDR, (const struct sockaddr *)&address->socket,
+                                      MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_CONNECTION_LIMIT, MOST_CONNECTIONS,
+                                      MHD_OPTION_CONNECTION_TIMEOUT, IDLE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, REQUEST_BYTES, MHD_OPTION_END);
+    return status->daemon != NULL;
+}
+
+int tool_status_open(gw_ps_server *server, const char *listen, bool insecure, struct tool_status **out)
+{
+    struct gw_tcp_address address;
+    gw_status parsed = parse_address(listen, insecure, &address);
+    if (parsed == GW_OK)
+        parsed = gw_ps_numbers_begin(server);
+    if (parsed < 0) {
+        tool_fail_status(parsed, NULL);
+        return -1;
+    }
+    struct tool_status *status = tool_alloc(1, sizeof *status);
+    if (!status)
+        return -1;
+    status->server = server;
+    if (!start(status, &address)) {
+        tool_fail("the status page cannot listen at %s: %s", gw_tcp_place(address.endpoint), errno ? strerror(errno) : "no memory or threads");
+        free(status);
+        return -1;
+    }
+    const union MHD_DaemonInfo *bound = MHD_get_daemon_info(status->daemon, MHD_DAEMON_INFO_BIND_PORT);
+    const char *place = gw_tcp_place(address.endpoint);
+    snprintf(status->url, sizeof status->url, "http://%.*s:%u/", (int)(strrchr(place, ':') - place), place, bound ? bound->port : 0u);
+    *out = status;
+    return 0;
+}
+
+const char *tool_status_url(const struct tool_status *status)
+{
+    return status->url;
+}
+
+void tool_status_close(struct tool_status *status)
+{
+    if (!status)
+        return;
+    MHD_stop_daemon(status->daemon);
+    free(status);
+}

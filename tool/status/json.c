@@ -1,0 +1,106 @@
+#include "status/status.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SHOWN_AWAY 100 /* workers that are not connected */
+
+/* A client's name for a key need not be UTF-8, and JSON must. */
+static json_t *name_json(const char *name)
+{
+    json_t *json = json_string(name);
+    if (json)
+        return json;
+    char plain[GW_PS_MAX_NAME + 1];
+    snprintf(plain, sizeof plain, "%s", name);
+    for (char *c = plain; *c; c++)
+        *c = *c & 0x80 ? '?' : *c;
+    return json_string(plain);
+}
+
+static json_t *members_json(const struct gw_ps_numbers *numbers)
+{
+    json_t *members = json_array();
+    for (uint32_t i = 0; i < numbers->n_members; i++) {
+        const struct gw_ps_member_numbers *m = &numbers->members[i];
+        if (m->rank == GW_PS_READER)
+            json_array_append_new(members, json_pack("{s:n, s:o, s:I}", "rank", "address", name_json(m->address), "since", (json_int_t)m->since));
+        else
+            json_array_append_new(members, json_pack("{s:I, s:o, s:I, s:I, s:I}", "rank", (json_int_t)m->rank, "address", name_json(m->address),
+                                                     "since", (json_int_t)m->since, "pushes", (json_int_t)numbers->workers[m->rank].pushes, "behind",
+                                                     (json_int_t)numbers->workers[m->rank].behind));
+    }
+    return members;
+}
+
+static json_t *away_json(const struct gw_ps_numbers *numbers)
+{
+    json_t *away = json_array();
+    for (uint32_t r = 0; r < numbers->n_workers && json_array_size(away) < SHOWN_AWAY; r++)
+        if (!numbers->workers[r].connected)
+            json_array_append_new(away, json_pack("{s:I, s:I, s:I}", "rank", (json_int_t)r, "pushes", (json_int_t)numbers->workers[r].pushes,
+                                                  "behind", (json_int_t)numbers->workers[r].behind));
+    return away;
+}
+
+static json_t *keys_json(const struct gw_ps_numbers *numbers)
+{
+    json_t *keys = json_array();
+    for (uint32_t k = 0; k < numbers->n_keys; k++) {
+        const struct gw_ps_key_numbers *key = &numbers->shown[k];
+        json_t *shape = json_array();
+        for (uint32_t d = 0; d < key->shape.n_dims; d++)
+            json_array_append_new(shape, json_integer((json_int_t)key->shape.dims[d]));
+        json_array_append_new(keys, json_pack("{s:o, s:s, s:o, s:I, s:I, s:I}", "name", name_json(key->name), "type", gw_ps_type_name(key->type),
+                                              "shape", shape, "rounds", (json_int_t)key->rounds, "bytes", (json_int_t)key->bytes, "missing",
+                                              (json_int_t)key->n_missing));
+    }
+    return keys;
+}
+
+static json_t *requests_json(const struct gw_ps_numbers *numbers)
+{
+    json_t *requests = json_object();
+    for (int i = 0; i < GW_PS_OPERATIONS; i++)
+        if (tool_status_operation(i))
+            json_object_set_new(requests, tool_status_operation(i), json_integer((json_int_t)numbers->requests[i]));
+    return requests;
+}
+
+/* Markup stands only within strings, where JSON has another way to write it. */
+static char *without_markup(const char *text)
+{
+    size_t n = 0, more = 0;
+    for (; text[n]; n++)
+        more += strchr("<>&", text[n]) ? 5 : 0;
+    char *out = malloc(n + more + 1), *at = out;
+    for (; out && *text; text++) {
+        if (strchr("<>&", *text))
+            at += snprintf(at, 7, "\\u%04x", (unsigned)*text);
+        else
+            *at++ = *text;
+    }
+    if (out)
+        *at = 0;
+    return out;
+}
+
+char *tool_status_json(const struct gw_ps_numbers *numbers)
+{
+    uint32_t slowest = gw_ps_numbers_slowest(numbers);
+    json_t *json = json_pack("{s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "seconds", numbers->seconds,
+                             "clients", (json_int_t)numbers->clients, "workers", (json_int_t)numbers->n_workers, "workers_connected",
+                             (json_int_t)numbers->connected, "keys", (json_int_t)numbers->keys, "kept_bytes", (json_int_t)numbers->kept_bytes,
+                             "rounds", (json_int_t)numbers->rounds, "waiting", (json_int_t)numbers->waiting, "refused",
+                             (json_int_t)numbers->refused, "bytes_in", (json_int_t)numbers->bytes_in, "bytes_out",
+                             (json_int_t)numbers->bytes_out, "slowest", slowest < numbers->n_workers ? json_integer(slowest) : json_null(),
+                             "requests", requests_json(numbers), "members", members_json(numbers), "away", away_json(numbers), "first_keys",
+                             keys_json(numbers));
+    char *text = json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+    char *safe = text ? without_markup(text) : NULL;
+    json_decref(json);
+    free(text);
+    return safe;
+}

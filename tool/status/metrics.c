@@ -1,0 +1,80 @@
+#include "status/status.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+const char *tool_status_operation(int number)
+{
+    static const char *const names[GW_PS_OPERATIONS] = {
+        [0] = "invalid", [GW_PS_HELLO] = "hello", [GW_PS_INIT] = "init",   [GW_PS_PUSH] = "push",
+        [GW_PS_PULL] = "pull", [GW_PS_BYE] = "bye", [GW_PS_AGREE] = "agree",
+    };
+    return names[number];
+}
+
+static void begin(FILE *out, const char *name, const char *type, const char *help)
+{
+    fprintf(out, "# HELP gradwire_pserver_%s %s\n# TYPE gradwire_pserver_%s %s\n", name, help, name, type);
+}
+
+static void counter(FILE *out, const char *name, uint64_t value, const char *help)
+{
+    begin(out, name, "counter", help);
+    fprintf(out, "gradwire_pserver_%s %" PRIu64 "\n", name, value);
+}
+
+static void gauge(FILE *out, const char *name, uint64_t value, const char *help)
+{
+    begin(out, name, "gauge", help);
+    fprintf(out, "gradwire_pserver_%s %" PRIu64 "\n", name, value);
+}
+
+/* Of workers that have never come there may be very many. */
+static bool worth_a_line(const struct gw_ps_worker_numbers *worker)
+{
+    return worker->connected || worker->pushes || worker->behind;
+}
+
+static void workers(FILE *out, const struct gw_ps_numbers *numbers)
+{
+    begin(out, "worker_pushes_total", "counter", "Pushes of a worker to all keys.");
+    for (uint32_t r = 0; r < numbers->n_workers; r++)
+        if (worth_a_line(&numbers->workers[r]))
+            fprintf(out, "gradwire_pserver_worker_pushes_total{rank=\"%u\"} %" PRIu64 "\n", r, numbers->workers[r].pushes);
+    begin(out, "worker_missing_rounds", "gauge", "Rounds that others have pushed to and this worker has not, of all keys; the slowest has the most.");
+    for (uint32_t r = 0; r < numbers->n_workers; r++)
+        if (worth_a_line(&numbers->workers[r]))
+            fprintf(out, "gradwire_pserver_worker_missing_rounds{rank=\"%u\"} %" PRIu64 "\n", r, numbers->workers[r].behind);
+}
+
+char *tool_status_metrics(const struct gw_ps_numbers *numbers)
+{
+    char *text = NULL;
+    size_t n_bytes;
+    FILE *out = open_memstream(&text, &n_bytes);
+    if (!out)
+        return NULL;
+    begin(out, "seconds_since_start", "gauge", "Seconds since the server began.");
+    fprintf(out, "gradwire_pserver_seconds_since_start %.3f\n", numbers->seconds);
+    gauge(out, "clients", numbers->clients, "Clients that are connected, workers and readers.");
+    gauge(out, "workers", numbers->n_workers, "Workers that push to every key, connected or not.");
+    gauge(out, "workers_connected", numbers->connected, "Workers that are connected.");
+    gauge(out, "keys", numbers->keys, "Keys that are kept.");
+    gauge(out, "kept_bytes", numbers->kept_bytes, "Bytes of all pushes and results that are kept.");
+    gauge(out, "waiting_requests", numbers->waiting, "Requests that wait for pushes of other workers.");
+    counter(out, "rounds_total", numbers->rounds, "Rounds that all workers have pushed to, of all keys.");
+    counter(out, "refused_total", numbers->refused, "Requests that were answered with an error.");
+    counter(out, "bytes_in_total", numbers->bytes_in, "Bytes of requests, before encryption.");
+    counter(out, "bytes_out_total", numbers->bytes_out, "Bytes of answers, before encryption.");
+    begin(out, "requests_total", "counter", "Requests that came in.");
+    for (int i = 0; i < GW_PS_OPERATIONS; i++)
+        if (tool_status_operation(i))
+            fprintf(out, "gradwire_pserver_requests_total{operation=\"%s\"} %" PRIu64 "\n", tool_status_operation(i), numbers->requests[i]);
+    workers(out, numbers);
+    bool good = !ferror(out);
+    if (fclose(out) == 0 && good)
+        return text;
+    free(text);
+    return NULL;
+}
