@@ -169,6 +169,29 @@ def keys(ps):
         check("is not in" in server.end(), "the log names the refused key")
 
 
+def keys_come_and_go(ps):
+    """A file in allowed/ lets a client in without a new start, and once it is gone nobody else with that key."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        for name in ("job", "guest"):
+            subprocess.run([str(TOOL), "keys", "new", str(folder / name)], check=True, stderr=subprocess.DEVNULL)
+        (folder / "guest/rendezvous.key").write_text((folder / "job/gradwire.key").read_text())
+        listed = folder / "job/allowed/guest"
+        server = Server("--workers", "1", "--keys", str(folder / "job"))
+        come = lambda: ps.Client(server.address, rank=0, timeout=3, keys=str(folder / "guest"))
+        for _ in range(3):
+            refused(come, "did not answer")
+            (folder / "job/allowed/half").write_text("no key")
+            listed.write_text((folder / "guest/gradwire.key").read_text())
+            with come() as client:
+                client.init_parameter(key="x", shape=[1], type="float32")
+                listed.unlink()
+                refused(come, "did not answer")
+                client.push_parameter(key="x", value=[1])  # who is in stays in
+        log = server.end()
+        check(log.count("2 keys may connect now") == 3 and log.count("1 key may connect now") == 3, log)
+
+
 def hash_of(*words):
     done = subprocess.run([str(TOOL), "train", "--data", "digits", "--steps", "12", "--workers", "3", "--json", *words], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, timeout=120)
@@ -208,6 +231,7 @@ def main():
     several_servers(ps)
     a_killed_worker_comes_back(ps)
     keys(ps)
+    keys_come_and_go(ps)
     training()
     wrong_use()
     print("the parameter server answers as it must")

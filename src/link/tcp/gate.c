@@ -20,6 +20,7 @@ struct gw_tcp_gate {
     void *socket;
     int stop; /* eventfd */
     pthread_t thread;
+    bool read; /* the last look at allowed/ went well */
 };
 
 struct request {
@@ -60,6 +61,19 @@ static void answer(void *socket, const char *request_id, bool allowed, const cha
     zmq_send(socket, "", 0, 0);
 }
 
+/* Who may connect may have changed since the last connection came. */
+static void look_at_folder(struct gw_tcp_gate *gate)
+{
+    struct gw_tcp_keys *keys = gate->group->keys;
+    bool changed;
+    gw_status status = gw_tcp_keys_look(gate->group->context, keys, &changed);
+    if (status < 0 && gate->read)
+        gw_tcp_log(gate->group, "the keys that may connect stay as they were: %s", gw_last_error());
+    gate->read = status == GW_OK;
+    if (changed)
+        gw_tcp_log(gate->group, "%s/allowed has changed: %u %s may connect now", keys->folder, keys->n_allowed, keys->n_allowed == 1 ? "key" : "keys");
+}
+
 static void *keep_gate(void *argument)
 {
     struct gw_tcp_gate *gate = argument;
@@ -78,6 +92,7 @@ static void *keep_gate(void *argument)
         bool good = take_request(gate->socket, &request) && strcmp(request.fields[VERSION], "1.0") == 0;
         if (good && strcmp(request.fields[MECHANISM], "CURVE") == 0 && request.lengths[CREDENTIALS] == 32)
             zmq_z85_encode(key, (const uint8_t *)request.fields[CREDENTIALS], 32);
+        look_at_folder(gate);
         bool allowed = key[0] && gw_tcp_keys_allow(keys, key);
         if (!allowed)
             gw_tcp_log(gate->group, "refused a connection from %s: its key %s is not in %s/allowed", request.fields[ADDRESS],
@@ -93,6 +108,7 @@ gw_status gw_tcp_gate_open(struct gw_tcp_group *group, struct gw_tcp_gate **out)
     if (!gate)
         return GW_ERR_MEMORY;
     gate->group = group;
+    gate->read = true;
     gate->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     gate->socket = zmq_socket(group->zmq, ZMQ_REP);
     const int linger = 0;

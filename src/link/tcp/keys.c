@@ -1,5 +1,6 @@
 #define _GNU_SOURCE /* renameat2, explicit_bzero */
 #include "link/tcp/keys.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 
@@ -8,6 +9,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,6 +19,7 @@
 #define SECRET "gradwire.key_secret"
 #define RENDEZVOUS "rendezvous.key"
 #define ALLOWED "allowed"
+#define LOOK_SECONDS 1 /* a file that was written again under its name is noticed after so long */
 
 static gw_status join_path(char path[PATH_MAX], const char *folder, const char *name)
 {
@@ -57,8 +60,10 @@ static gw_status read_key(const char *folder, const char *name, bool secret, cha
     return good ? GW_OK : gw_fail(GW_ERR_SYSTEM, "%s is not a key: it must hold %d characters of Z85", path, GW_TCP_KEY_CHARS);
 }
 
-/* Calls for every file of allowed/ that does not begin with a dot; keys NULL: only counts. */
-static gw_status read_allowed(DIR *folder, const char *path, struct gw_tcp_keys *keys, uint32_t *n)
+typedef char key_text[GW_TCP_KEY_CHARS + 1];
+
+/* Every file of allowed/ that does not begin with a dot; list NULL: only counts. all: one that is no key is an error, else it is left out. */
+static gw_status read_allowed(DIR *folder, const char *path, bool all, key_text *list, uint32_t *n)
 {
     uint32_t capacity = *n;
     *n = 0;
@@ -70,30 +75,71 @@ static gw_status read_allowed(DIR *folder, const char *path, struct gw_tcp_keys 
             return errno ? gw_fail(GW_ERR_SYSTEM, "the folder %s cannot be read: %s", path, strerror(errno)) : GW_OK;
         if (entry->d_name[0] == '.')
             continue;
-        if (keys && *n == capacity)
+        if (list && *n == capacity)
             return GW_OK; /* came after they were counted */
-        if (keys)
-            GW_TRY(read_key(path, entry->d_name, false, keys->allowed[*n]));
-        (*n)++;
+        gw_status status = list ? read_key(path, entry->d_name, false, list[*n]) : GW_OK;
+        if (status < 0 && all)
+            return status;
+        *n += status == GW_OK;
     }
 }
 
-static gw_status load_allowed(gw_context *context, struct gw_tcp_keys *keys)
+static int compare_keys(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+/* The keys of allowed/, sorted. */
+static gw_status list_allowed(gw_context *context, const struct gw_tcp_keys *keys, bool all, key_text **list, uint32_t *n)
 {
     char path[PATH_MAX];
     GW_TRY(join_path(path, keys->folder, ALLOWED));
     DIR *folder = opendir(path);
     if (!folder)
         return gw_fail(GW_ERR_SYSTEM, "the folder %s of the keys that may connect cannot be read: %s", path, strerror(errno));
-    uint32_t n = 0;
-    gw_status status = read_allowed(folder, path, NULL, &n);
+    *n = 0;
+    *list = NULL;
+    gw_status status = read_allowed(folder, path, all, NULL, n);
     if (status == GW_OK) {
-        keys->allowed = gw_calloc(context, n, sizeof keys->allowed[0]);
-        status = keys->allowed ? read_allowed(folder, path, keys, &n) : GW_ERR_MEMORY;
-        keys->n_allowed = n;
+        *list = gw_calloc(context, *n, sizeof **list);
+        status = *list ? read_allowed(folder, path, all, *list, n) : GW_ERR_MEMORY;
     }
     closedir(folder);
-    return status;
+    if (status < 0) {
+        gw_free(context, *list);
+        *list = NULL;
+        return status;
+    }
+    qsort(*list, *n, sizeof **list, compare_keys);
+    return GW_OK;
+}
+
+/* When a name in allowed/ was last made or removed. */
+static struct timespec time_of_folder(const struct gw_tcp_keys *keys)
+{
+    char path[PATH_MAX];
+    struct stat status;
+    bool there = join_path(path, keys->folder, ALLOWED) == GW_OK && stat(path, &status) == 0;
+    return there ? status.st_mtim : (struct timespec){0};
+}
+
+gw_status gw_tcp_keys_look(gw_context *context, struct gw_tcp_keys *keys, bool *changed)
+{
+    struct timespec time = time_of_folder(keys);
+    double now = gw_clock_seconds();
+    *changed = false;
+    if (now - keys->looked < LOOK_SECONDS && time.tv_sec == keys->time.tv_sec && time.tv_nsec == keys->time.tv_nsec)
+        return GW_OK;
+    keys->looked = now;
+    keys->time = time;
+    key_text *list;
+    uint32_t n;
+    GW_TRY(list_allowed(context, keys, false, &list, &n));
+    *changed = n != keys->n_allowed || memcmp(list, keys->allowed, n * sizeof *list) != 0;
+    gw_free(context, keys->allowed);
+    keys->allowed = list;
+    keys->n_allowed = n;
+    return GW_OK;
 }
 
 static gw_status load(gw_context *context, const char *folder, struct gw_tcp_keys *keys)
@@ -107,7 +153,9 @@ static gw_status load(gw_context *context, const char *folder, struct gw_tcp_key
     char public_key[GW_TCP_KEY_CHARS + 1];
     if (zmq_curve_public(public_key, keys->secret_key) != 0 || strcmp(public_key, keys->public_key) != 0)
         return gw_fail(GW_ERR_SYSTEM, "the keys %s/%s and %s/%s are not a pair", folder, PUBLIC, folder, SECRET);
-    return load_allowed(context, keys);
+    keys->looked = gw_clock_seconds();
+    keys->time = time_of_folder(keys);
+    return list_allowed(context, keys, true, &keys->allowed, &keys->n_allowed);
 }
 
 gw_status gw_tcp_keys_load(gw_context *context, const char *folder, struct gw_tcp_keys **out)
