@@ -52,6 +52,7 @@ struct key {
     uint64_t n_elems;
     uint32_t first, n_parts; /* servers */
     uint64_t pushed;
+    bool uncertain; /* a push failed: only the server knows how many it has */
 };
 
 struct server {
@@ -411,6 +412,19 @@ gw_status gw_ps_agree_on(gw_ps_client *client, uint32_t server, const char *line
 
 /* ---- push and pull ----------------------------------------------------------------------------------------- */
 
+/* After a push failed, which the server may have taken or not: asks how many it has. */
+static gw_status settle(struct gw_ps_client *client, const char *name, const struct key *known)
+{
+    if (!known || !known->uncertain)
+        return GW_OK;
+    for (const struct ticket *t = client->tickets; t; t = t->next)
+        if (t->operation == GW_PS_PUSH && strcmp(t->parts[0].request.key, name) == 0)
+            return gw_fail(GW_ERR_ORDER, "a push to \"%s\" failed; those of it that are under way must be waited for before the next", name);
+    struct key key = *known;
+    key.uncertain = false;
+    return init(client, name, &key, "");
+}
+
 /* A ticket for the next push of a key, NULL: no memory; `key` is where it lives, counted up where it is known. */
 static struct ticket *next_push(struct gw_ps_client *client, const char *name, struct key *known, struct key *key)
 {
@@ -435,6 +449,7 @@ gw_status gw_ps_push_begin(gw_ps_client *client, const char *name, const void *b
     if (width && n_bytes != known->n_elems * width)
         return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64, name, n_bytes, gw_ps_type_name(known->type),
                        gw_ps_shape_text(&known->shape).text, known->n_elems * width);
+    GW_TRY(settle(client, name, known));
     struct ticket *ticket = next_push(client, name, known, &key);
     if (!ticket)
         return GW_ERR_MEMORY;
@@ -451,6 +466,7 @@ gw_status gw_ps_refuse_begin(gw_ps_client *client, const char *name, uint64_t nu
 {
     struct key *known, key;
     GW_TRY(find_key(client, name, &known));
+    GW_TRY(settle(client, name, known));
     struct ticket *ticket = next_push(client, name, known, &key);
     if (!ticket)
         return GW_ERR_MEMORY;
@@ -571,11 +587,11 @@ gw_status gw_ps_wait(gw_ps_client *client, uint64_t id, gw_ps_value *out)
     if (ticket->operation == GW_PS_PULL && !out)
         return gw_fail(GW_ERR_ARGUMENT, "gw_ps_wait: out is NULL for the ticket of a pull");
     gw_status status = ticket_wait(client, ticket);
-    if (status < 0 && ticket->operation == GW_PS_PUSH) { /* the next one takes its number */
+    if (status < 0 && ticket->operation == GW_PS_PUSH) {
         struct key *key;
         find_key(client, ticket->parts[0].request.key, &key);
-        if (key && key->pushed == ticket->parts[0].request.number)
-            key->pushed--;
+        if (key)
+            key->uncertain = true;
     }
     if (status == GW_OK && ticket->operation == GW_PS_PULL)
         status = take_value(client, ticket, out);

@@ -2,6 +2,7 @@
 """The parameter server from outside: Paddle#6599's own lines from two Python processes, refusals, signals, keys.
 
     tests/cli/pserver_test.py TOOL"""
+import atexit
 import json
 import os
 import pathlib
@@ -56,6 +57,7 @@ def check(holds, what):
 class Server:
     def __init__(self, *options):
         self.process = subprocess.Popen([str(TOOL), "server", "--listen", "127.0.0.1:0", *options], stderr=subprocess.PIPE, text=True)
+        atexit.register(self.process.kill) # where a check fails
         first = self.process.stderr.readline()
         found = re.search(r"listening address=(\S+)", first)
         check(found, f"the first line of the log says where the server listens: {first}")
@@ -153,6 +155,20 @@ os.kill(os.getpid(), signal.SIGKILL)
     check(server.end().count("lost rank=1") == 3, "the log tells of those who died")
 
 
+def a_push_whose_answer_is_late(ps):
+    """It may have been taken or not: the next value is not mistaken for it."""
+    server = Server("--workers", "1")
+    with ps.Client(server.address, rank=0, timeout=1) as client:
+        client.init_parameter(key="x", shape=[1], type="int32")
+        client.push_parameter(key="x", value=[1])
+        server.process.send_signal(signal.SIGSTOP)
+        refused(lambda: client.push_parameter(key="x", value=[2]), "does not answer")
+        server.process.send_signal(signal.SIGCONT)
+        client.push_parameter(key="x", value=[3])
+        check(client.pull_parameter(key="x", reduce_method="max") == 3, "the value pushed after one that timed out")
+    server.end()
+
+
 def keys(ps):
     with tempfile.TemporaryDirectory() as folder:
         for name in ("job", "stranger"):
@@ -230,6 +246,7 @@ def main():
     types_and_refusals(ps)
     several_servers(ps)
     a_killed_worker_comes_back(ps)
+    a_push_whose_answer_is_late(ps)
     keys(ps)
     keys_come_and_go(ps)
     training()
