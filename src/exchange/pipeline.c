@@ -684,7 +684,7 @@ static gw_status handle(struct gw_exchange *ex, gw_message *message)
         return gw_fail(GW_ERR_FRAME_CUT, "rank %u sent a message of %zu bytes; the header alone takes %d", from,
                        message->n_bytes, MESSAGE_HEADER);
     struct message_header h = message_header_read(message->bytes);
-    if (h.type == MESSAGE_HELLO) {
+    if (h.type == MESSAGE_HELLO && from < ex->link.size) {
         bool waited = waits_for_hellos(ex);
         GW_TRY(gw_hello_check(ex, message));
         if (waited && !waits_for_hellos(ex))

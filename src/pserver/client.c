@@ -60,7 +60,6 @@ struct server {
     void *socket, *events;
     bool welcome, was_welcome; /* HELLO was answered on this connection; ever */
     uint32_t n_workers;
-    uint64_t max_key_bytes;
     double hello_again; /* 0: not */
     double first_refused;
     gw_status refused; /* for good, and why: */
@@ -125,7 +124,6 @@ static void hello_answered(struct gw_ps_client *client, uint32_t s, const struct
     double now = gw_clock_seconds();
     if (reply->status == GW_OK) {
         server->n_workers = reply->n_workers;
-        server->max_key_bytes = reply->max_key_bytes;
         server->welcome = true;
         if (server->was_welcome)
             send_again(client, s);
