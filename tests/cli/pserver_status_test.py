@@ -7,7 +7,6 @@ import ctypes
 import http.client
 import json
 import os
-import pathlib
 import re
 import shutil
 import signal
@@ -17,23 +16,10 @@ import sys
 import tempfile
 import time
 
-try:
-    import numpy
-except ImportError:
-    print("skipped: numpy is not installed")
-    sys.exit(77)
+from pserver_common import SOURCE, TOOL, check, numpy
 
-TOOL = pathlib.Path(sys.argv[1]).resolve()
-SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
-os.environ.setdefault("GRADWIRE_LIBRARY", str(TOOL.parent / "libgradwire.so"))
-sys.path.insert(0, str(SOURCE / "python"))
 HOSTILE = '<img src=x onerror="document.title=\'taken\'">&<script>document.title="taken"</script>'
 PATIENCE = 30  # seconds until numbers must have come
-
-
-def check(holds, what):
-    if not holds:
-        raise SystemExit(f"failed: {what}")
 
 
 @contextlib.contextmanager

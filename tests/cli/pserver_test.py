@@ -4,26 +4,14 @@
     tests/cli/pserver_test.py TOOL"""
 import atexit
 import json
-import os
 import pathlib
 import re
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 
-try:
-    import numpy
-except ImportError:
-    print("skipped: numpy is not installed")
-    sys.exit(77)
-
-TOOL = pathlib.Path(sys.argv[1]).resolve()
-SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
-os.environ["GRADWIRE_LIBRARY"] = str(TOOL.parent / "libgradwire.so")
-os.environ["PYTHONPATH"] = str(SOURCE / "python")
-sys.path.insert(0, str(SOURCE / "python"))
+from pserver_common import TOOL, check, numpy
 
 WORKER = """
 import sys, numpy
@@ -47,11 +35,6 @@ for step in range(50):
     assert (scaled == average * scale).all()
 client.close()
 """
-
-
-def check(holds, what):
-    if not holds:
-        raise SystemExit(f"failed: {what}")
 
 
 class Server:
