@@ -1,8 +1,7 @@
-#include "pserver/store.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "pserver/names.h"
 #include "pserver/reduce.h"
+#include "pserver/store_state.h"
 
 #include <gradwire/codec.h>
 
@@ -10,52 +9,7 @@
 #include <string.h>
 
 #define FIRST_KEYS 16
-#define NOT_REFUSED UINT64_MAX
 #define NEAREST_WORK (1u << 20) /* steps of a search for the nearest name: a wrong name shall not keep the server busy */
-#define KEPT_RESULTS 4 /* of one round: workers pull with the same method or two */
-
-/* One result of a round, for the workers that ask later. */
-struct result {
-    gw_ps_method method;
-    const struct gw_ps_key *scale_key;
-    uint64_t scale_round;
-    struct gw_ps_answer answer; /* value NULL: none */
-};
-
-/* The pushes of all workers that count together. */
-struct round {
-    uint64_t number;            /* 0: none yet */
-    uint32_t n_in;
-    struct gw_ps_blob **pushes; /* of each rank; NULL: not in */
-    uint64_t *refusals;         /* of each rank: why its push is empty; NOT_REFUSED: it is not */
-    struct result results[KEPT_RESULTS];
-    uint32_t n_results; /* made so far: the next one takes the place of the oldest */
-};
-
-struct gw_ps_key {
-    const char *name; /* the table's */
-    gw_ps_type type;
-    gw_ps_shape shape;
-    uint64_t n_elems;
-    gw_codec *codec;           /* NULL: none was named */
-    uint64_t *pushed;          /* by each rank, so far */
-    uint64_t foremost;         /* of those the most */
-    struct round whole, open;  /* GW_PS_SYNC; otherwise all is in `open`, whose number counts changes */
-    uint32_t latest; /* rank of the newest push */
-    uint64_t bytes;
-    void *waiting;
-};
-
-struct gw_ps_store {
-    gw_context *context;
-    struct gw_ps_store_options options;
-    struct gw_ps_names names;
-    struct gw_ps_key **keys; /* by their names' numbers */
-    uint64_t capacity;
-    uint64_t bytes, rounds;
-    uint64_t *pushes;  /* by each rank, to all keys */
-    uint64_t foremost; /* of all keys, added up */
-};
 
 /* ---- names ---------------------------------------------------------------------------------------------- */
 
@@ -150,9 +104,9 @@ static void count_bytes(struct gw_ps_store *store, struct gw_ps_key *key, uint64
     store->bytes = store->bytes + more - less;
 }
 
-static void drop_results(struct gw_ps_store *store, struct gw_ps_key *key, struct round *round)
+static void drop_results(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round)
 {
-    for (uint32_t i = 0; i < KEPT_RESULTS; i++)
+    for (uint32_t i = 0; i < GW_PS_KEPT_RESULTS; i++)
         if (round->results[i].answer.value) {
             count_bytes(store, key, 0, round->results[i].answer.value->n_bytes);
             gw_ps_blob_give(round->results[i].answer.value);
@@ -170,11 +124,11 @@ static void drop_push(struct gw_ps_store *store, struct gw_ps_key *key, struct g
     }
 }
 
-static void clear_round(struct gw_ps_store *store, struct gw_ps_key *key, struct round *round)
+static void clear_round(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round)
 {
     for (uint32_t r = 0; round->pushes && round->refusals && r < store->options.n_workers; r++) {
         drop_push(store, key, &round->pushes[r]);
-        round->refusals[r] = NOT_REFUSED;
+        round->refusals[r] = GW_PS_NOT_REFUSED;
     }
     drop_results(store, key, round);
     round->n_in = 0;
@@ -184,7 +138,7 @@ static void clear_round(struct gw_ps_store *store, struct gw_ps_key *key, struct
 static void finish_round(struct gw_ps_store *store, struct gw_ps_key *key)
 {
     clear_round(store, key, &key->whole);
-    struct round before = key->whole;
+    struct gw_ps_round before = key->whole;
     key->whole = key->open;
     key->open = before;
     key->open.number = key->whole.number + 1;
@@ -203,7 +157,7 @@ static uint64_t empty_bytes(const struct gw_ps_store *store, const char *name)
 static void free_key(struct gw_ps_store *store, struct gw_ps_key *key)
 {
     for (int i = 0; i < 2; i++) {
-        struct round *round = i ? &key->open : &key->whole;
+        struct gw_ps_round *round = i ? &key->open : &key->whole;
         clear_round(store, key, round);
         gw_free(store->context, round->pushes);
         gw_free(store->context, round->refusals);
@@ -213,7 +167,7 @@ static void free_key(struct gw_ps_store *store, struct gw_ps_key *key)
     gw_free(store->context, key);
 }
 
-static gw_status new_round(struct gw_ps_store *store, struct round *round)
+static gw_status new_round(struct gw_ps_store *store, struct gw_ps_round *round)
 {
     uint32_t n = store->options.n_workers;
     round->pushes = gw_calloc(store->context, n, sizeof *round->pushes);
@@ -221,7 +175,7 @@ static gw_status new_round(struct gw_ps_store *store, struct round *round)
     if (!round->pushes || !round->refusals)
         return GW_ERR_MEMORY;
     for (uint32_t r = 0; r < n; r++)
-        round->refusals[r] = NOT_REFUSED;
+        round->refusals[r] = GW_PS_NOT_REFUSED;
     return GW_OK;
 }
 
@@ -402,7 +356,7 @@ gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uin
     gw_status status = may_push(store, key, rank, nth, &taken);
     if (status != GW_OK || taken)
         return status;
-    put_push(store, key, rank, value, NOT_REFUSED);
+    put_push(store, key, rank, value, GW_PS_NOT_REFUSED);
     return GW_OK;
 }
 
@@ -415,7 +369,7 @@ gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, u
     struct gw_ps_blob *nothing = gw_ps_blob_new(store->context, store->options.total, NULL, 0);
     if (!nothing)
         return GW_ERR_MEMORY;
-    put_push(store, key, rank, nothing, number < NOT_REFUSED ? number : NOT_REFUSED - 1);
+    put_push(store, key, rank, nothing, number < GW_PS_NOT_REFUSED ? number : GW_PS_NOT_REFUSED - 1);
     gw_ps_blob_give(nothing);
     return GW_OK;
 }
@@ -442,7 +396,7 @@ static uint64_t fewest_pushes(const struct gw_ps_store *store, const struct gw_p
 }
 
 /* The round that a pull of `rank` asks for: GW_OK, GW_PS_WAIT, or GW_ERR_ORDER. */
-static gw_status round_for(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, struct round **round, uint64_t *number)
+static gw_status round_for(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, struct gw_ps_round **round, uint64_t *number)
 {
     bool worker = rank < store->options.n_workers;
     uint64_t pushed = worker ? key->pushed[rank] : 0;
@@ -464,7 +418,7 @@ static gw_status round_for(struct gw_ps_store *store, struct gw_ps_key *key, uin
     return GW_OK;
 }
 
-static gw_status make_result(struct gw_ps_store *store, struct gw_ps_key *key, struct round *round, gw_ps_method method, const float *scale,
+static gw_status make_result(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round, gw_ps_method method, const float *scale,
                              struct gw_ps_answer *answer)
 {
     struct gw_ps_push *pushes = gw_alloc(store->context, round->n_in, sizeof *pushes);
@@ -484,20 +438,20 @@ static gw_status make_result(struct gw_ps_store *store, struct gw_ps_key *key, s
     return answer->value ? GW_OK : GW_ERR_MEMORY;
 }
 
-static uint64_t least_refusal(const struct gw_ps_store *store, const struct round *round)
+static uint64_t least_refusal(const struct gw_ps_store *store, const struct gw_ps_round *round)
 {
-    uint64_t least = NOT_REFUSED;
+    uint64_t least = GW_PS_NOT_REFUSED;
     for (uint32_t r = 0; r < store->options.n_workers; r++)
         least = round->refusals[r] < least ? round->refusals[r] : least;
     return least;
 }
 
 /* The result of a round that all its pushes are in for, from those that were made before where it is there. */
-static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, struct round *round, gw_ps_method method,
+static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round, gw_ps_method method,
                            const struct gw_ps_key *scale_key, uint64_t scale_round, const float *scale, struct gw_ps_answer *out)
 {
-    for (uint32_t i = 0; i < KEPT_RESULTS; i++) {
-        struct result *kept = &round->results[i];
+    for (uint32_t i = 0; i < GW_PS_KEPT_RESULTS; i++) {
+        struct gw_ps_kept *kept = &round->results[i];
         if (kept->answer.value && kept->method == method && kept->scale_key == scale_key && kept->scale_round == scale_round) {
             *out = kept->answer;
             gw_ps_blob_hold(out->value);
@@ -505,7 +459,7 @@ static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, str
         }
     }
     out->round = least_refusal(store, round);
-    if (out->round != NOT_REFUSED)
+    if (out->round != GW_PS_NOT_REFUSED)
         return gw_fail(GW_ERR_NONFINITE, "a worker's push to \"%s\" in this round was empty: its value could not be used", key->name);
     const uint64_t needed = gw_ps_result_bytes(method, key->type, key->n_elems);
     if (!has_room(store, needed)) {
@@ -515,11 +469,11 @@ static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, str
                            " already (--max-bytes)", gw_ps_method_name(method), key->name, needed, held(store), store->options.max_bytes);
     }
     GW_TRY(make_result(store, key, round, method, scale, out));
-    struct result *place = &round->results[round->n_results++ % KEPT_RESULTS];
+    struct gw_ps_kept *place = &round->results[round->n_results++ % GW_PS_KEPT_RESULTS];
     if (place->answer.value)
         count_bytes(store, key, 0, place->answer.value->n_bytes);
     gw_ps_blob_give(place->answer.value);
-    *place = (struct result){method, scale_key, scale_round, *out};
+    *place = (struct gw_ps_kept){method, scale_key, scale_round, *out};
     gw_ps_blob_hold(out->value);
     count_bytes(store, key, out->value->n_bytes, 0);
     return GW_OK;
@@ -528,9 +482,9 @@ static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, str
 static gw_status latest_of(const struct gw_ps_key *key, struct gw_ps_answer *out)
 {
     /* Where the newest push made its round whole, it is there and the open one is empty. */
-    const struct round *round = key->open.pushes[key->latest] ? &key->open : &key->whole;
+    const struct gw_ps_round *round = key->open.pushes[key->latest] ? &key->open : &key->whole;
     struct gw_ps_blob *value = round->pushes[key->latest];
-    if (value && round->refusals[key->latest] != NOT_REFUSED)
+    if (value && round->refusals[key->latest] != GW_PS_NOT_REFUSED)
         return gw_fail(GW_ERR_NONFINITE, "the last push to \"%s\" was empty: rank %u's value could not be used", key->name, key->latest);
     if (!value)
         return gw_fail(GW_ERR_ORDER, "nobody has pushed to \"%s\" yet", key->name);
@@ -552,7 +506,7 @@ static gw_status check_scale(const struct gw_ps_key *key, gw_ps_method method, c
 
 /* The scale key's round that goes with the key's round `number`. GW_PS_WAIT: *waits_for is behind. */
 static gw_status scale_round_for(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t number, uint32_t rank,
-                                 struct gw_ps_key *scale_key, struct round **round, struct gw_ps_key **waits_for)
+                                 struct gw_ps_key *scale_key, struct gw_ps_round **round, struct gw_ps_key **waits_for)
 {
     uint64_t unused;
     *waits_for = scale_key;
@@ -573,7 +527,7 @@ static gw_status scale_round_for(struct gw_ps_store *store, struct gw_ps_key *ke
 gw_status gw_ps_store_pull(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, gw_ps_method method, struct gw_ps_key *scale_key,
                            struct gw_ps_answer *out, struct gw_ps_key **waits_for)
 {
-    struct round *round, *scale_round;
+    struct gw_ps_round *round, *scale_round;
     uint64_t number, scale_number = 0;
     float scale = 1;
     GW_TRY(gw_ps_method_check(method, key->type));
