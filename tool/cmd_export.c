@@ -58,6 +58,8 @@ int gw_cmd_export(int argc, char **argv)
         exit_status = export_tensors(&c.network, c.momentum, "momentum.", folder, files);
     if (exit_status == TOOL_DONE)
         exit_status = export_tensors(&c.network, c.ema, "ema.", folder, files);
+    if (exit_status == TOOL_DONE)
+        exit_status = export_tensors(&c.network, c.variance, "variance.", folder, files);
     if (exit_status == TOOL_DONE && json)
         exit_status = tool_print_json(json_pack("{s:s, s:I, s:O}", "net", c.network.name, "step", (json_int_t)c.step, "files", files));
     else if (exit_status == TOOL_DONE)

@@ -210,7 +210,7 @@ int gw_cmd_train(int argc, char **argv)
         {"--batch", "TOTAL", "samples of a step, all workers together", TOOL_U32, &o.batch, 1, UINT32_MAX},
         {"--steps", "K", "length in steps", TOOL_U64, &o.steps, 1, UINT32_MAX},
         {"--epochs", "K", "length in epochs", TOOL_U64, &epochs, 1, 1000000},
-        {"--optimizer", "O", "sgd or momentum; svrg: for logreg and svm", TOOL_TEXT, &o.optimizer, 0, 0},
+        {"--optimizer", "O", "sgd, momentum or adam (beta1=0.9, beta2=0.999, epsilon=1e-8); svrg: for logreg and svm", TOOL_TEXT, &o.optimizer, 0, 0},
         {"--lr", "X", "learning rate of the first step", TOOL_DOUBLE, &o.lr, 0, 0},
         {"--momentum", "X", "momentum", TOOL_DOUBLE, &momentum, 0, 0},
         {"--schedule", "S", "const, poly:P, step:E1,E2,... or inverse:T0, rate / (1 + t/T0)", TOOL_TEXT, &o.schedule, 0, 0},
@@ -268,7 +268,7 @@ int gw_cmd_train(int argc, char **argv)
         return tool_wrong_use("--steps and --epochs both say how long the run is: only one can be given");
     if (!isnan(o.l2) && !isnan(weight_decay))
         return tool_wrong_use("--l2 is a weight decay in the place of --weight-decay: only one can be given");
-    if (!isnan(momentum) && (strcmp(o.optimizer, "sgd") == 0 || strcmp(o.optimizer, "svrg") == 0))
+    if (!isnan(momentum) && strcmp(o.optimizer, "momentum") != 0)
         return tool_wrong_use("--momentum is for the optimizer momentum, and --optimizer is %s", o.optimizer);
     o.epochs = epochs ? epochs : o.epochs;
     o.momentum = isnan(momentum) ? o.momentum : momentum;

@@ -11,7 +11,8 @@
 #include <xxhash.h>
 
 static const char magic[8] = {'G', 'W', 'P', 'A', 'R', 'A', 'M', '1'};
-static const char *const kinds[3] = {"", "momentum.", "ema."};
+enum { KINDS = 4 };
+static const char *const kinds[KINDS] = {"", "momentum.", "ema.", "variance."};
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
@@ -44,7 +45,7 @@ static void put_text(struct writer *w, const char *a, const char *b)
 gw_status gw_checkpoint_begin(const char *folder, const char *name, const struct gw_checkpoint *c, struct gw_file *file)
 {
     const struct gw_network *net = &c->network;
-    const float *arrays[3] = {c->params, c->momentum, c->ema};
+    const float *arrays[KINDS] = {c->params, c->momentum, c->ema, c->variance};
     GW_TRY(gw_file_open(folder, name, file));
     struct writer w = {file->stream, XXH3_createState()};
     if (!w.hash) {
@@ -52,12 +53,12 @@ gw_status gw_checkpoint_begin(const char *folder, const char *name, const struct
         return gw_fail(GW_ERR_MEMORY, "out of memory while writing %s", file->path);
     }
     XXH3_64bits_reset(w.hash);
-    uint32_t n_kinds = 1 + (c->momentum != NULL) + (c->ema != NULL);
+    uint32_t n_kinds = 1 + (c->momentum != NULL) + (c->ema != NULL) + (c->variance != NULL);
     put(&w, magic, sizeof magic);
     put_number(&w, c->step, 8);
     put_number(&w, (uint64_t)net->n_tensors * n_kinds, 4);
     put_text(&w, net->name, "");
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < KINDS; k++)
         for (uint32_t t = 0; arrays[k] && t < net->n_tensors; t++) {
             const struct gw_param *p = &net->tensors[t];
             put_text(&w, kinds[k], p->name);
@@ -65,7 +66,7 @@ gw_status gw_checkpoint_begin(const char *folder, const char *name, const struct
             for (int i = 0; i < p->rank; i++)
                 put_number(&w, p->dims[i], 8);
         }
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < KINDS; k++)
         for (uint32_t t = 0; arrays[k] && t < net->n_tensors; t++)
             put(&w, arrays[k] + net->tensors[t].offset, net->tensors[t].n_elems * sizeof(float));
     if (*c->options) {
@@ -89,13 +90,13 @@ gw_status gw_checkpoint_write(const char *folder, const char *name, const struct
 
 uint64_t gw_checkpoint_identity(const struct gw_checkpoint *c)
 {
-    const float *arrays[2] = {c->params, c->momentum};
+    const float *arrays[3] = {c->params, c->momentum, c->variance};
     uint8_t numbers[12];
     gw_put64(numbers, c->step);
     gw_put32(numbers + 8, c->workers);
     uint64_t hash = XXH3_64bits(numbers, sizeof numbers);
     hash = XXH3_64bits_withSeed(c->options, strlen(c->options), hash);
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < 3; k++)
         for (uint32_t t = 0; arrays[k] && t < c->network.n_tensors; t++) {
             const struct gw_param *p = &c->network.tensors[t];
             hash = XXH3_64bits_withSeed(arrays[k] + p->offset, p->n_elems * sizeof(float), hash);
@@ -140,9 +141,9 @@ static gw_status get_text(struct reader *r, char *text, size_t capacity)
 }
 
 /* The list of tensors must be the network's, once for each kind. Finds out which kinds there are. */
-static gw_status read_list(struct reader *r, const struct gw_network *net, bool present[3])
+static gw_status read_list(struct reader *r, const struct gw_network *net, bool present[KINDS])
 {
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < KINDS; k++) {
         struct reader here = *r;
         char name[64];
         if (k > 0 && (get_text(&here, name, sizeof name) != GW_OK || strncmp(name, kinds[k], strlen(kinds[k])) != 0))
@@ -202,15 +203,15 @@ static gw_status parse(struct reader *r, struct gw_checkpoint *c)
     GW_TRY(get_text(r, net, sizeof net));
     if (gw_network_create(net, &c->network) != GW_OK)
         return gw_fail(GW_ERR_SYSTEM, "%s holds parameters of \"%s\", a network that this version does not know", r->path, net);
-    bool present[3] = {false};
+    bool present[KINDS] = {false};
     GW_TRY(read_list(r, &c->network, present));
-    uint64_t n_kinds = (uint64_t)present[0] + present[1] + present[2];
+    uint64_t n_kinds = (uint64_t)present[0] + present[1] + present[2] + present[3];
     uint64_t elements = n_kinds * c->network.n_params * sizeof(float);
     if (n_tensors != n_kinds * c->network.n_tensors || (uint64_t)(r->end - r->at) < elements)
         return gw_fail(GW_ERR_SYSTEM, "%s: its length does not fit its %llu tensors", r->path,
                        (unsigned long long)n_tensors);
-    float **arrays[3] = {&c->params, &c->momentum, &c->ema};
-    for (int k = 0; k < 3; k++) {
+    float **arrays[KINDS] = {&c->params, &c->momentum, &c->ema, &c->variance};
+    for (int k = 0; k < KINDS; k++) {
         if (!present[k])
             continue;
         float *to = *arrays[k] = gw_calloc(NULL, c->network.n_storage, sizeof(float));
@@ -250,5 +251,6 @@ void gw_checkpoint_free(struct gw_checkpoint *c)
     gw_free(NULL, c->params);
     gw_free(NULL, c->momentum);
     gw_free(NULL, c->ema);
-    c->params = c->momentum = c->ema = NULL;
+    gw_free(NULL, c->variance);
+    c->params = c->momentum = c->ema = c->variance = NULL;
 }

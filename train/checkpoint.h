@@ -1,5 +1,6 @@
 /* Parameter files (.gwp): the tensors of a network under their names, and what belongs to them. The final parameters of a
- * run and its checkpoints have this form; optimizer state and averages are further tensors, "momentum.NAME", "ema.NAME".
+ * run and its checkpoints have this form; optimizer state and averages are further tensors, "momentum.NAME", "ema.NAME",
+ * "variance.NAME".
  *
  * All numbers little-endian:
  *     8 bytes   "GWPARAM1"
@@ -24,20 +25,20 @@
 struct gw_checkpoint {
     struct gw_network network;
     uint64_t step;
-    float *params, *momentum, *ema; /* flat arrays of the network; NULL where not there; params always is. svrg keeps its
-                                       snapshot in momentum's place */
+    float *params, *momentum, *ema, *variance; /* flat arrays of the network; NULL where not there; params always is. svrg keeps its
+                                                  snapshot in momentum's place; adam its m there, and its v in variance */
     char options[1024];             /* "": parameters alone, which no run can be resumed from */
     uint64_t steps;
     uint32_t workers, n_state_files, threads; /* threads 0: not known */
 };
 
-/* Writes FOLDER/NAME, whole or not at all. momentum and ema may be NULL. */
+/* Writes FOLDER/NAME, whole or not at all. Arrays but params may be NULL. */
 gw_status gw_checkpoint_write(const char *folder, const char *name, const struct gw_checkpoint *checkpoint);
 
 /* The same without giving FOLDER/NAME its name: gw_file_commit(file) does. */
 gw_status gw_checkpoint_begin(const char *folder, const char *name, const struct gw_checkpoint *checkpoint, struct gw_file *file);
 
-/* Says which state files belong to a checkpoint: a hash of its step, options, workers, parameters and momentum, which all
+/* Says which state files belong to a checkpoint: a hash of its step, options, workers, parameters and moments, which all
  * workers have. */
 uint64_t gw_checkpoint_identity(const struct gw_checkpoint *checkpoint);
 

@@ -43,7 +43,7 @@ static float *numbers(const struct gw_network *net, float first)
     return values;
 }
 
-static void check_round_trip(bool momentum, bool ema, bool of_a_run)
+static void check_round_trip(bool momentum, bool ema, bool variance, bool of_a_run)
 {
     static struct gw_checkpoint c, back;
     c = (struct gw_checkpoint){.step = 12345678901};
@@ -55,6 +55,7 @@ static void check_round_trip(bool momentum, bool ema, bool of_a_run)
     c.params = numbers(&c.network, 1);
     c.momentum = momentum ? numbers(&c.network, 1000) : NULL;
     c.ema = ema ? numbers(&c.network, 2000) : NULL;
+    c.variance = variance ? numbers(&c.network, 3000) : NULL;
     assert_int_equal(gw_checkpoint_write(folder, GW_PARAMETER_FILE, &c), GW_OK);
     const char *from[] = {folder, path};
     for (int i = 0; i < 2; i++) {
@@ -70,10 +71,13 @@ static void check_round_trip(bool momentum, bool ema, bool of_a_run)
         assert_memory_equal(back.params, c.params, bytes);
         assert_int_equal(back.momentum != NULL, momentum);
         assert_int_equal(back.ema != NULL, ema);
+        assert_int_equal(back.variance != NULL, variance);
         if (momentum)
             assert_memory_equal(back.momentum, c.momentum, bytes);
         if (ema)
             assert_memory_equal(back.ema, c.ema, bytes);
+        if (variance)
+            assert_memory_equal(back.variance, c.variance, bytes);
         gw_checkpoint_free(&back);
     }
     gw_checkpoint_free(&c);
@@ -82,8 +86,8 @@ static void check_round_trip(bool momentum, bool ema, bool of_a_run)
 static void what_is_written_comes_back(void **state)
 {
     (void)state;
-    for (int i = 0; i < 8; i++)
-        check_round_trip(i & 1, i & 2, i & 4);
+    for (int i = 0; i < 16; i++)
+        check_round_trip(i & 1, i & 2, i & 8, i & 4);
 }
 
 static void put_file(const uint8_t *bytes, size_t n)
@@ -104,7 +108,7 @@ static void check_refused(void)
 static void damage_is_refused(void **state)
 {
     (void)state;
-    check_round_trip(true, false, true);
+    check_round_trip(true, false, false, true);
     static uint8_t whole[4096], bad[4097];
     FILE *f = fopen(path, "rb");
     size_t n = fread(whole, 1, sizeof whole, f);
@@ -131,7 +135,7 @@ static void identities_differ(void **state)
     c = (struct gw_checkpoint){.step = 7, .workers = 2, .options = "seed 1\n"};
     assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
     c.params = numbers(&c.network, 1), c.momentum = numbers(&c.network, 1000);
-    uint64_t seen[6], n = 0;
+    uint64_t seen[7], n = 0;
     seen[n++] = gw_checkpoint_identity(&c);
     c.step++;
     seen[n++] = gw_checkpoint_identity(&c);
@@ -142,6 +146,8 @@ static void identities_differ(void **state)
     c.params[c.network.tensors[1].offset]++;
     seen[n++] = gw_checkpoint_identity(&c);
     c.momentum[c.network.tensors[3].offset + 1]++;
+    seen[n++] = gw_checkpoint_identity(&c);
+    c.variance = numbers(&c.network, 3000);
     seen[n++] = gw_checkpoint_identity(&c);
     for (uint64_t i = 0; i < n; i++)
         for (uint64_t j = 0; j < i; j++)

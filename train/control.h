@@ -51,7 +51,7 @@ struct gw_start {
     const char *options; /* of this process; must be rank 0's */
     uint64_t steps;      /* likewise */
     uint64_t machine;    /* says which machine this is */
-    size_t n_floats;     /* of params, momentum and ema */
+    size_t n_floats;     /* of params, momentum, ema and variance */
     uint32_t threads;    /* rank 0's; await sets these */
     uint64_t checkpoint_every;
     bool stop_at_nonfinite;

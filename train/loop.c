@@ -66,8 +66,13 @@ static gw_status choose_optimizer(struct gw_team *team)
     GW_TRY(gw_optimizer_parse(o->optimizer, &team->optimizer));
     GW_TRY(gw_schedule_parse(o->schedule, &team->schedule));
     team->decay = isnan(o->l2) ? o->weight_decay : 2 * o->l2; /* the gradient of lambda * |w|^2 is 2 * lambda * w */
-    if (team->optimizer != GW_OPTIMIZER_SVRG)
+    if (team->optimizer != GW_OPTIMIZER_SVRG) {
+        GW_TRY(gw_optimizer_parse_spec(o->optimizer, &team->rule));
+        team->rule.lr = (float)o->lr;
+        team->rule.momentum = (float)o->momentum;
+        team->rule.decay = (float)team->decay;
         return GW_OK;
+    }
     if (!team->network.convex)
         return gw_fail(GW_ERR_ARGUMENT, "the optimizer svrg is for logreg and svm only, and --net is %s", o->net);
     return gw_codec_parse(team->context, "none", &team->full_codec);
@@ -156,7 +161,7 @@ static gw_status take_up(struct gw_team *team)
     unsigned long long done = c->step, steps = team->steps;
     GW_TRY(gw_resume_check(&team->resume, team->run_options));
     if (strcmp(c->network.name, team->network.name) != 0 || !c->ema != !(o->ema > 0) ||
-        !c->momentum != (team->optimizer == GW_OPTIMIZER_SGD))
+        !c->momentum != (team->optimizer == GW_OPTIMIZER_SGD) || !c->variance != (team->optimizer != GW_OPTIMIZER_ADAM))
         return gw_fail(GW_ERR_SYSTEM, "%s does not hold what its options say", team->resume.path);
     if (steps < done)
         return gw_fail(GW_ERR_ARGUMENT, "the run is to have %llu steps, and %s has made %llu; --steps can be larger", steps,

@@ -1,14 +1,8 @@
 #include "optimizer.h"
+#include "base/clones.h"
 #include "base/error.h"
 
 #include <string.h>
-
-/* One multiplication and addition after the other in every variant (no fused ones), so all give the same bits. */
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
-#define VECTORISED __attribute__((target_clones("arch=x86-64-v4", "avx2", "default"), optimize("O3")))
-#else
-#define VECTORISED
-#endif
 
 gw_status gw_optimizer_parse(const char *text, enum gw_optimizer_kind *kind)
 {
@@ -16,38 +10,23 @@ gw_status gw_optimizer_parse(const char *text, enum gw_optimizer_kind *kind)
         *kind = GW_OPTIMIZER_SGD;
     else if (strcmp(text, "momentum") == 0)
         *kind = GW_OPTIMIZER_MOMENTUM;
+    else if (strcmp(text, "adam") == 0)
+        *kind = GW_OPTIMIZER_ADAM;
     else if (strcmp(text, "svrg") == 0)
         *kind = GW_OPTIMIZER_SVRG;
     else
-        return gw_fail(GW_ERR_ARGUMENT, "the optimizer \"%s\" is unknown; right are sgd, momentum and svrg", text);
+        return gw_fail(GW_ERR_ARGUMENT, "the optimizer \"%s\" is unknown; right are sgd, momentum, adam and svrg", text);
     return GW_OK;
 }
 
-VECTORISED
-void gw_optimizer_sgd(size_t n, float *restrict w, const float *restrict g, float lr, float decay)
-{
-    for (size_t i = 0; i < n; i++)
-        w[i] -= lr * (g[i] + decay * w[i]);
-}
-
-VECTORISED
-void gw_optimizer_momentum(size_t n, float *restrict w, float *restrict v, const float *restrict g, float lr,
-                           float momentum, float decay)
-{
-    for (size_t i = 0; i < n; i++) {
-        v[i] = momentum * v[i] + lr * (g[i] + decay * w[i]);
-        w[i] -= v[i];
-    }
-}
-
-VECTORISED
+GW_CLONES
 void gw_optimizer_svrg(size_t n, float *restrict w, const float *restrict snapshot, const float *restrict g, float lr, float decay)
 {
     for (size_t i = 0; i < n; i++)
         w[i] -= lr * (g[i] + decay * (w[i] - snapshot[i]));
 }
 
-VECTORISED
+GW_CLONES
 static void blend(size_t n, float *restrict e, const float *restrict w, float keep, float take)
 {
     for (size_t i = 0; i < n; i++)

@@ -21,17 +21,6 @@ static void fill(float *w, float *v, float *g)
         w[i] = 0.1f * (float)(i - 18), v[i] = 0.03f * (float)(i % 5), g[i] = 0.2f * (float)(7 - i % 13);
 }
 
-static void sgd_follows_its_formula(void **state)
-{
-    (void)state;
-    float w[N], v[N], g[N], before[N];
-    fill(w, v, g);
-    memcpy(before, w, sizeof w);
-    gw_optimizer_sgd(N, w, g, 0.1f, 0.01f);
-    for (int i = 0; i < N; i++)
-        assert_true(fabs(w[i] - (before[i] - 0.1 * (g[i] + 0.01 * before[i]))) < 1e-6);
-}
-
 static void svrg_follows_its_formula(void **state)
 {
     (void)state;
@@ -41,25 +30,6 @@ static void svrg_follows_its_formula(void **state)
     gw_optimizer_svrg(N, w, snapshot, g, 0.1f, 0.01f);
     for (int i = 0; i < N; i++)
         assert_true(fabs(w[i] - (before[i] - 0.1 * (g[i] + 0.01 * (before[i] - snapshot[i])))) < 1e-6);
-}
-
-static void momentum_follows_its_formula(void **state)
-{
-    (void)state;
-    float w[N], v[N], g[N];
-    double w2[N], v2[N];
-    fill(w, v, g);
-    for (int i = 0; i < N; i++)
-        w2[i] = w[i], v2[i] = v[i];
-    for (int t = 0; t < 3; t++) {
-        gw_optimizer_momentum(N, w, v, g, 0.1f, 0.9f, 0.01f);
-        for (int i = 0; i < N; i++) {
-            v2[i] = 0.9 * v2[i] + 0.1 * (g[i] + 0.01 * w2[i]);
-            w2[i] -= v2[i];
-            assert_true(fabs(w[i] - w2[i]) < 1e-5);
-            assert_true(fabs(v[i] - v2[i]) < 1e-5);
-        }
-    }
 }
 
 static void average_warms_up(void **state)
@@ -150,9 +120,7 @@ static void shares_tile_the_batch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sgd_follows_its_formula),
         cmocka_unit_test(svrg_follows_its_formula),
-        cmocka_unit_test(momentum_follows_its_formula),
         cmocka_unit_test(average_warms_up),
         cmocka_unit_test(schedules_follow_their_formulas),
         cmocka_unit_test(refuses_other_words),

@@ -31,6 +31,7 @@ struct gw_team {
     struct gw_data data;
     struct gw_schedule schedule;
     enum gw_optimizer_kind optimizer;
+    struct gw_optimizer rule; /* sgd, momentum, adam: with this run's numbers */
     uint32_t threads;  /* computing threads of each worker */
     double decay;      /* weight decay; of an objective's lambda * |w|^2 it is 2 * lambda */
     dnnl_engine_t engine;
@@ -73,7 +74,8 @@ struct gw_worker {
     bool started;
     struct gw_control control;
     gw_exchange *exchange;
-    float *params, *grads, *velocity, *ema; /* flat; velocity and ema only where used */
+    float *params, *grads, *ema;             /* flat; ema only where used */
+    float *moments[GW_OPTIMIZER_MOMENTS];   /* the rule's; NULL where it has none */
     uint32_t *order;                        /* of this epoch */
     uint32_t begin, count;                  /* its share of a batch */
     uint8_t *labels;                        /* of its share */

@@ -23,7 +23,7 @@ struct gw_train_options {
     const char *net;         /* network.h */
     const char *data, *test; /* data.h; test NULL: none given */
     const char *codec;       /* a codec specification */
-    const char *optimizer;   /* sgd | momentum | svrg */
+    const char *optimizer;   /* sgd | momentum | adam | svrg */
     const char *schedule;    /* schedule.h */
     const char *plan;        /* none: a group per layer; single: one group */
     const char *out;         /* the run's folder, written by rank 0 alone; NULL: nothing is written */

@@ -50,15 +50,18 @@ static gw_status set_up(struct gw_worker *w)
         return GW_ERR_MEMORY;
     if (net->convex)
         GW_TRY(gw_convex_worker_set_up(w));
-    if (team->optimizer == GW_OPTIMIZER_MOMENTUM && !(w->velocity = gw_calloc(NULL, net->n_storage, sizeof(float))))
-        return GW_ERR_MEMORY;
+    for (uint32_t m = 0; team->optimizer != GW_OPTIMIZER_SVRG && m < gw_optimizer_moments(&team->rule); m++)
+        if (!(w->moments[m] = gw_calloc(NULL, net->n_storage, sizeof(float))))
+            return GW_ERR_MEMORY;
     const struct gw_checkpoint *from = &team->resume.checkpoint;
     if (from->params)
         memcpy(w->params, from->params, net->n_storage * sizeof(float));
     else
         gw_network_init(net, o->seed, w->params);
-    if (from->params && w->velocity)
-        memcpy(w->velocity, from->momentum, net->n_storage * sizeof(float));
+    const float *const kept[GW_OPTIMIZER_MOMENTS] = {from->momentum, from->variance};
+    for (uint32_t m = 0; from->params && m < GW_OPTIMIZER_MOMENTS; m++)
+        if (w->moments[m])
+            memcpy(w->moments[m], kept[m], net->n_storage * sizeof(float));
     float *shown = w->params; /* what evaluation looks at */
     if (evaluates(w) && o->ema > 0) {
         if (!(shown = w->ema = gw_alloc(NULL, net->n_storage, sizeof(float))))
@@ -139,18 +142,10 @@ static void update(struct gw_worker *w, uint64_t t, double lr)
     const struct gw_team *team = w->team;
     const struct gw_train_options *o = team->options;
     size_t n = team->network.n_storage;
-    float decay = (float)team->decay;
-    switch (team->optimizer) {
-    case GW_OPTIMIZER_SGD:
-        gw_optimizer_sgd(n, w->params, w->grads, (float)lr, decay);
-        break;
-    case GW_OPTIMIZER_MOMENTUM:
-        gw_optimizer_momentum(n, w->params, w->velocity, w->grads, (float)lr, (float)o->momentum, decay);
-        break;
-    case GW_OPTIMIZER_SVRG:
-        gw_optimizer_svrg(n, w->params, w->snapshot, w->grads, (float)lr, decay);
-        break;
-    }
+    if (team->optimizer == GW_OPTIMIZER_SVRG)
+        gw_optimizer_svrg(n, w->params, w->snapshot, w->grads, (float)lr, (float)team->decay);
+    else
+        gw_optimizer_update(&team->rule, n, w->params, w->moments, w->grads, (float)lr, t + 1);
     if (w->ema)
         gw_optimizer_ema(n, w->ema, w->params, o->ema, t);
     w->version++;
@@ -223,8 +218,8 @@ static gw_status save_checkpoint(struct gw_worker *w, uint64_t steps_done)
         GW_TRY(send_state(w, steps_done, state_bytes));
     if (w->rank > 0)
         return GW_OK;
-    struct gw_checkpoint c = {.network = team->network, .step = steps_done, .params = w->params, .momentum = w->snapshot ? w->snapshot : w->velocity,
-                              .ema = w->ema, .steps = team->steps, .workers = workers,
+    struct gw_checkpoint c = {.network = team->network, .step = steps_done, .params = w->params, .momentum = w->snapshot ? w->snapshot : w->moments[0],
+                              .variance = w->moments[1], .ema = w->ema, .steps = team->steps, .workers = workers,
                               .n_state_files = state_bytes ? workers : 0, .threads = team->threads};
     memcpy(c.options, team->run_options, sizeof c.options);
     char name[64];
@@ -430,7 +425,8 @@ void gw_worker_free(struct gw_worker *w)
     gw_control_fini(&w->control);
     gw_free(NULL, w->params);
     gw_free(NULL, w->grads);
-    gw_free(NULL, w->velocity);
+    for (uint32_t m = 0; m < GW_OPTIMIZER_MOMENTS; m++)
+        gw_free(NULL, w->moments[m]);
     gw_free(NULL, w->ema);
     gw_free(NULL, w->order);
     gw_free(NULL, w->labels);

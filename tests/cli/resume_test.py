@@ -162,7 +162,7 @@ class Resume(harness.Case):
         self.check_same_run(out, self.path("reference"), same_length=False)
 
     def test_codecs_without_state(self):
-        for optimizer, codec in [("sgd", "ternary"), ("momentum", "none")]:
+        for optimizer, codec in [("sgd", "ternary"), ("momentum", "none"), ("adam", "bf16")]:
             run = ["train", "--net", "mlp:784-16-10", "--data", self.data, "--workers", 3, "--codec", codec, "--optimizer",
                    optimizer, "--steps", 12, "--checkpoint-every", 4]
             reference, out = self.path("reference-" + codec), self.path("run-" + codec)

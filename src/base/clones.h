@@ -1,0 +1,12 @@
+/* A loop over plain arrays in several variants, the machine's best taken at run time. One multiplication and addition after the other in
+ * every variant (no fused ones), so that all give the same bits. */
+#ifndef GW_BASE_CLONES_H
+#define GW_BASE_CLONES_H
+
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#define GW_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default"), optimize("O3")))
+#else
+#define GW_CLONES
+#endif
+
+#endif
