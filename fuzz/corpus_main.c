@@ -31,6 +31,7 @@ int main(int argc, char **argv)
         gw_fuzz_reduce(bytes, size);
         gw_fuzz_join(bytes, size);
         gw_fuzz_pserver(bytes, size);
+        gw_fuzz_records(bytes, size);
         n_files++;
     }
     closedir(folder);

@@ -1,0 +1,146 @@
+#include "pserver/folder.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LOCK "lock"
+#define FIRST 16
+
+struct gw_ps_file_name gw_ps_file_name(enum gw_ps_records_kind kind, uint64_t generation)
+{
+    struct gw_ps_file_name name;
+    snprintf(name.text, sizeof name.text, kind == GW_PS_SNAPSHOT ? "snapshot-%08" PRIu64 ".gws" : "journal-%08" PRIu64 ".gwj", generation);
+    return name;
+}
+
+/* ---- open ------------------------------------------------------------------------------------------------- */
+
+static gw_status open_and_lock(struct gw_ps_folder *folder)
+{
+    if (mkdir(folder->path, 0700) != 0 && errno != EEXIST)
+        return gw_fail(GW_ERR_SYSTEM, "the folder %s for snapshots cannot be made: %s", folder->path, strerror(errno));
+    folder->fd = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder->fd < 0)
+        return gw_fail(GW_ERR_SYSTEM, "the folder %s for snapshots cannot be opened: %s", folder->path, strerror(errno));
+    folder->lock = openat(folder->fd, LOCK, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (folder->lock < 0)
+        return gw_fail(GW_ERR_SYSTEM, "%s/" LOCK " cannot be written: %s", folder->path, strerror(errno));
+    if (flock(folder->lock, LOCK_EX | LOCK_NB) != 0)
+        return errno == EWOULDBLOCK ? gw_fail(GW_ERR_SYSTEM, "another server keeps its snapshots in %s; each must have a folder of its own", folder->path)
+                                    : gw_fail(GW_ERR_SYSTEM, "%s/" LOCK " cannot be locked: %s", folder->path, strerror(errno));
+    return GW_OK;
+}
+
+gw_status gw_ps_folder_open(struct gw_ps_folder *folder, const char *path)
+{
+    *folder = (struct gw_ps_folder){.fd = -1, .lock = -1};
+    if (!path[0] || strlen(path) >= sizeof folder->path - GW_PS_FILE_NAME)
+        return gw_fail(GW_ERR_ARGUMENT, "the path of the folder for snapshots has %zu bytes; 1 to %zu are possible", strlen(path),
+                       sizeof folder->path - GW_PS_FILE_NAME - 1);
+    memcpy(folder->path, path, strlen(path) + 1);
+    gw_status status = open_and_lock(folder);
+    if (status < 0)
+        gw_ps_folder_close(folder);
+    return status;
+}
+
+void gw_ps_folder_close(struct gw_ps_folder *folder)
+{
+    if (folder->lock >= 0)
+        close(folder->lock);
+    if (folder->fd >= 0)
+        close(folder->fd);
+    folder->fd = folder->lock = -1;
+}
+
+/* ---- what is there ---------------------------------------------------------------------------------------- */
+
+/* Whether it is exactly a name that gw_ps_file_name() makes, with that ending behind it. */
+static bool is_name(const char *name, enum gw_ps_records_kind kind, const char *ending, uint64_t *generation)
+{
+    const char *digits = strchr(name, '-');
+    if (!digits || digits[1] < '0' || digits[1] > '9')
+        return false;
+    errno = 0;
+    *generation = strtoull(digits + 1, NULL, 10);
+    char full[GW_PS_FILE_NAME + 16];
+    snprintf(full, sizeof full, "%s%s", gw_ps_file_name(kind, *generation).text, ending);
+    return errno == 0 && *generation < UINT64_MAX && strcmp(name, full) == 0;
+}
+
+static gw_status add(gw_context *context, struct gw_ps_generations *to, uint64_t generation)
+{
+    /* Room is doubled whenever it is full, which is at FIRST times a power of two. */
+    if (to->n == 0 || (to->n >= FIRST && (to->n & (to->n - 1)) == 0)) {
+        uint64_t *more = gw_alloc(context, to->n ? 2 * to->n : FIRST, sizeof *more);
+        if (!more)
+            return GW_ERR_MEMORY;
+        if (to->n)
+            memcpy(more, to->at, to->n * sizeof *more);
+        gw_free(context, to->at);
+        to->at = more;
+    }
+    to->at[to->n++] = generation;
+    return GW_OK;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+static gw_status read_names(gw_context *context, const struct gw_ps_folder *folder, DIR *names, struct gw_ps_generations *snapshots,
+                            struct gw_ps_generations *journals)
+{
+    uint64_t generation;
+    for (struct dirent *entry; (errno = 0, entry = readdir(names));)
+        if (is_name(entry->d_name, GW_PS_SNAPSHOT, "", &generation))
+            GW_TRY(add(context, snapshots, generation));
+        else if (is_name(entry->d_name, GW_PS_JOURNAL, "", &generation))
+            GW_TRY(add(context, journals, generation));
+        else if (is_name(entry->d_name, GW_PS_SNAPSHOT, ".partial", &generation))
+            unlinkat(folder->fd, entry->d_name, 0);
+    return errno ? gw_fail(GW_ERR_SYSTEM, "the folder %s cannot be read: %s", folder->path, strerror(errno)) : GW_OK;
+}
+
+gw_status gw_ps_folder_list(gw_context *context, const struct gw_ps_folder *folder, struct gw_ps_generations *snapshots,
+                            struct gw_ps_generations *journals)
+{
+    *snapshots = *journals = (struct gw_ps_generations){NULL, 0};
+    int fd = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *names = fd < 0 ? NULL : fdopendir(fd);
+    if (!names) {
+        gw_status status = gw_fail(GW_ERR_SYSTEM, "the folder %s cannot be read: %s", folder->path, strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return status;
+    }
+    gw_status status = read_names(context, folder, names, snapshots, journals);
+    closedir(names);
+    if (status < 0) {
+        gw_free(context, snapshots->at);
+        gw_free(context, journals->at);
+        *snapshots = *journals = (struct gw_ps_generations){NULL, 0};
+        return status;
+    }
+    if (snapshots->n)
+        qsort(snapshots->at, snapshots->n, sizeof *snapshots->at, ascending);
+    if (journals->n)
+        qsort(journals->at, journals->n, sizeof *journals->at, ascending);
+    return GW_OK;
+}
+
+bool gw_ps_generations_have(const struct gw_ps_generations *generations, uint64_t generation)
+{
+    return generations->n && bsearch(&generation, generations->at, generations->n, sizeof generation, ascending);
+}

@@ -1,0 +1,37 @@
+/* The folder that a server keeps its snapshots and journals in: names, the lock, what is there. */
+#ifndef GW_PSERVER_FOLDER_H
+#define GW_PSERVER_FOLDER_H
+
+#include "pserver/records.h"
+
+#define GW_PS_FILE_NAME 64
+
+struct gw_ps_folder {
+    char path[4096];
+    int fd, lock; /* -1: not open */
+};
+
+/* "snapshot-00000007.gws" or "journal-00000007.gwj". */
+struct gw_ps_file_name {
+    char text[GW_PS_FILE_NAME];
+};
+struct gw_ps_file_name gw_ps_file_name(enum gw_ps_records_kind kind, uint64_t generation);
+
+/* The generations of which files of one kind are there, ascending. */
+struct gw_ps_generations {
+    uint64_t *at;
+    size_t n;
+};
+
+/* Makes the folder where it is missing, its parents excepted, and locks it: until it is closed nobody else can open it.
+ * Errors: GW_ERR_SYSTEM (it cannot be made or written; another server has it), GW_ERR_ARGUMENT (the path is too long). */
+gw_status gw_ps_folder_open(struct gw_ps_folder *folder, const char *path);
+void gw_ps_folder_close(struct gw_ps_folder *folder);
+
+/* What is there; .at is freed with gw_free. What an interrupted snapshot left (.partial) is removed. Errors: GW_ERR_SYSTEM, GW_ERR_MEMORY. */
+gw_status gw_ps_folder_list(gw_context *context, const struct gw_ps_folder *folder, struct gw_ps_generations *snapshots,
+                            struct gw_ps_generations *journals);
+
+bool gw_ps_generations_have(const struct gw_ps_generations *generations, uint64_t generation);
+
+#endif
