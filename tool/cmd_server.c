@@ -47,6 +47,17 @@ static int parse_mode(const char *text, gw_ps_server_options *options)
     return TOOL_DONE;
 }
 
+static int parse_missing(const char *text, gw_ps_missing *missing)
+{
+    static const char *const words[] = {[GW_PS_MISSING_WAIT] = "wait", [GW_PS_MISSING_CONTINUE] = "continue", [GW_PS_MISSING_STOP] = "stop"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(text, words[i]) == 0) {
+            *missing = (gw_ps_missing)i;
+            return TOOL_DONE;
+        }
+    return tool_wrong_use("--missing is \"%s\"; right are wait, continue and stop", text);
+}
+
 /* Serves until it is told to end. */
 static int serve(const gw_ps_server_options *o, const char *mode, const struct tool_status *page)
 {
@@ -68,12 +79,17 @@ static int serve(const gw_ps_server_options *o, const char *mode, const struct t
 int gw_cmd_server(int argc, char **argv)
 {
     gw_ps_server_options o = {.struct_bytes = sizeof o, .listen = "127.0.0.1:29700", .log = log_line};
-    const char *mode = "sync", *metrics = NULL;
+    const char *mode = "sync", *missing = "wait", *metrics = NULL;
     uint32_t timeout = 10;
+    double away = 2;
     const tool_option options[] = {
         {"--listen", "HOST:PORT", "where clients connect; port 0: any that is free, told in the log (default 127.0.0.1:29700)", TOOL_TEXT, &o.listen, 0, 0},
         {"--workers", "N", "how many push to every key (required)", TOOL_U32, &o.n_workers, 1, GW_MAX_WORKERS},
         {"--mode", "MODE", "sync: a pull waits for the pushes of all; async: for none; stale:S: for those over S pushes behind (default sync)", TOOL_TEXT, &mode, 0, 0},
+        {"--missing", "WHAT", "without a worker that is gone the others wait, continue, or stop (default wait)", TOOL_TEXT, &missing, 0, 0},
+        {"--away", "S", "seconds that a worker may be gone before they continue or stop (default 2)", TOOL_DOUBLE, &away, 0, 0},
+        {"--min-workers", "M", "of continue: so many begin, others may join later (default: all)", TOOL_U32, &o.min_workers, 1, GW_MAX_WORKERS},
+        {"--backup", "B", "of sync: a round does not wait for the slowest B workers (default 0)", TOOL_U32, &o.backup, 0, GW_MAX_WORKERS},
         {"--keys", "DIR", "encrypt, and let in only whose key is listed there (gradwire keys)", TOOL_TEXT, &o.keys, 0, 0},
         {"--insecure", NULL, "without keys, listen to other machines too; show --metrics to them", TOOL_FLAG, &o.insecure, 0, 0},
         {"--metrics", "HOST:PORT", "a page for browsers, and /metrics for Prometheus; a port alone: of 127.0.0.1 (default: none)", TOOL_TEXT, &metrics, 0, 0},
@@ -102,6 +118,11 @@ int gw_cmd_server(int argc, char **argv)
         return tool_wrong_use("how many workers push? --workers N says it");
     if ((status = parse_mode(mode, &o)) != TOOL_DONE)
         return status;
+    if ((status = parse_missing(missing, &o.missing)) != TOOL_DONE)
+        return status;
+    if (!(away >= 0.001 && away <= 86400))
+        return tool_wrong_use("--away is %g; it must be 0.001 to 86400 seconds", away);
+    o.away_ms = (uint32_t)(away * 1000);
     o.timeout_ms = timeout * 1000;
     gw_status made = gw_ps_server_create(NULL, &o, &running);
     if (made < 0)

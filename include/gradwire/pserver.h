@@ -73,6 +73,13 @@ typedef enum gw_ps_mode {
     GW_PS_ASYNC, /* over each worker's last push, at once */
 } gw_ps_mode;
 
+/* What the others do when a worker is away: its connection has ended, or its machine no longer answers. */
+typedef enum gw_ps_missing {
+    GW_PS_MISSING_WAIT,     /* rounds wait for it, until it is back under its rank or the callers' deadlines pass */
+    GW_PS_MISSING_CONTINUE, /* after away_ms rounds go on without it: what is open is reduced over those that have pushed. It may come back */
+    GW_PS_MISSING_STOP,     /* after away_ms who waits for it gets an error that names it */
+} gw_ps_missing;
+
 typedef struct gw_ps_server gw_ps_server;
 
 typedef struct gw_ps_server_options {
@@ -81,6 +88,11 @@ typedef struct gw_ps_server_options {
     uint32_t n_workers;      /* 1 .. GW_MAX_WORKERS */
     gw_ps_mode mode;
     uint32_t staleness;      /* GW_PS_STALE */
+    gw_ps_missing missing;
+    uint32_t away_ms;        /* 0: 2,000 */
+    uint32_t min_workers;    /* GW_PS_MISSING_CONTINUE: so many must be there before the first round is whole; 0: all */
+    uint32_t backup;         /* GW_PS_SYNC: a round is whole when all workers but so many have pushed: the slowest do not hold the others up.
+                                What they push later to that round is dropped. Less than n_workers */
     const char *keys;        /* folder of keys (gradwire keys new): traffic is encrypted, and clients whose key is not listed there are
                                 refused; NULL: neither */
     bool insecure;           /* without keys only loopback addresses are legal, unless this is true */
@@ -122,6 +134,8 @@ typedef struct gw_ps_client_options {
     uint32_t rank;        /* 0 .. n_workers-1, each once; or GW_PS_READER */
     const char *keys;     /* folder of keys, as the servers'; NULL: not encrypted */
     uint32_t timeout_ms;  /* after which a call gives up; 0: 60,000 */
+    bool joins;           /* rounds do not wait for this worker before gw_ps_join, and it says so after every time it was left out;
+                             false: from its first connection on, and again as soon as it is back */
 } gw_ps_client_options;
 
 /* A value as pulled. `bytes` is freed by gw_ps_value_free. */
@@ -165,6 +179,34 @@ GW_API gw_status gw_ps_pull_begin(gw_ps_client *client, const char *key, gw_ps_m
 GW_API gw_status gw_ps_wait(gw_ps_client *client, uint64_t ticket, gw_ps_value *out);
 
 /* ---- training through servers ---------------------------------------------------------------------------- */
+
+/* Workers that come and go while others train. Each has a client whose options say `joins`, and creates its link and its exchange after
+ * gw_ps_join.
+ *
+ * gw_ps_join: takes part in the exchange from round *round on, the same on all servers; step t of a training run is round t+1. Where nobody
+ * takes part, that is at once: in round 1, or where the last ones left. Else one who does has to admit it; it waits for that, at most as
+ * long as the client's timeout. Errors: GW_ERR_TIMEOUT, GW_ERR_PEER, and those of any call.
+ *
+ * gw_ps_is_asked: whether the first server has asked this worker, since the last call, to admit somebody who waits; it asks again four times
+ * a second. Any thread.
+ *
+ * gw_ps_members: what of each rank is known at the first server (presence: room for n_workers; NULL: not wanted), and the foremost open round
+ * of an exchange there (next_round; NULL: not wanted).
+ *
+ * gw_ps_admit: worker `rank` takes part on all servers from `round` on, which must be one that the caller's worker has not pushed to yet: so
+ * no server can be beyond it. Also for clients that are readers. Errors: GW_ERR_ORDER (a server is beyond it), GW_ERR_PEER (that worker is
+ * not connected). */
+typedef enum gw_ps_presence {
+    GW_PS_ABSENT = 0,
+    GW_PS_PRESENT = 1, /* rounds wait for it */
+    GW_PS_AWAY = 2,    /* they do, and it is not connected */
+    GW_PS_JOINING = 3, /* waits to be admitted */
+} gw_ps_presence;
+GW_API gw_status gw_ps_join(gw_ps_client *client, uint64_t *round);
+GW_API bool gw_ps_is_asked(gw_ps_client *client);
+GW_API uint32_t gw_ps_n_workers(const gw_ps_client *client);
+GW_API gw_status gw_ps_members(gw_ps_client *client, uint8_t *presence, uint64_t *next_round);
+GW_API gw_status gw_ps_admit(gw_ps_client *client, uint32_t rank, uint64_t round);
 
 /* A link for gw_exchange_options.link over which the servers own all slices of the gradients, in place of the members: what members push
  * are frames, what they pull are the servers' averages of them, and gradients end with the same bits as over any other link. The client is

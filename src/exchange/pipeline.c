@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/float_env.h"
 #include "base/memory.h"
+#include "codec/codec.h"
 #include "exchange/state.h"
 #include "link/last_words.h"
 
@@ -431,6 +432,15 @@ static gw_status handle_shared(struct gw_exchange *ex, struct group *group, cons
     return GW_OK;
 }
 
+/* How many workers an average is to be of. Servers may have gone on without some. */
+static uint32_t averaged(const struct gw_exchange *ex, const void *frame, size_t n_bytes)
+{
+    gw_frame_info info;
+    const bool fewer = ex->link.n_owners && gw_frame_parse_unverified(frame, n_bytes, &info) == GW_OK && info.average && info.workers > 0 &&
+                       info.workers < ex->link.size;
+    return fewer ? info.workers : ex->link.size;
+}
+
 static gw_status decode_run(struct gw_exchange *ex, const struct group *group, const struct run *run,
                             const gw_message *message)
 {
@@ -439,7 +449,7 @@ static gw_status decode_run(struct gw_exchange *ex, const struct group *group, c
     for (size_t s = run->first; s < run->first + run->n; s++) {
         const struct gw_slice *slice = &group->slices[s];
         gw_frame_info info;
-        gw_status status = gw_slice_check(slice, ex->step, 0, ex->link.size, at, left, &info);
+        gw_status status = gw_slice_check(slice, ex->step, 0, averaged(ex, at, left), at, left, &info);
         if (status == GW_OK)
             status = gw_decode(ex->context, at, info.frame_bytes, ex->tensors[slice->tensor].gradient + slice->begin,
                                slice->count);

@@ -7,6 +7,7 @@
 #include "exchange/message.h"
 #include "link/message.h"
 #include "pserver/client.h"
+#include "pserver/message.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -46,9 +47,9 @@ static struct key_name name_of(uint32_t group, uint32_t run)
 {
     struct key_name name;
     if (run == MESSAGE_STATS_RUN)
-        snprintf(name.text, sizeof name.text, "exchange/group %u/statistics", group);
+        snprintf(name.text, sizeof name.text, GW_PS_EXCHANGE "group %u/statistics", group);
     else
-        snprintf(name.text, sizeof name.text, "exchange/group %u/run %u", group, run);
+        snprintf(name.text, sizeof name.text, GW_PS_EXCHANGE "group %u/run %u", group, run);
     return name;
 }
 
@@ -300,7 +301,7 @@ gw_status gw_link_servers_create(gw_context *context, gw_ps_client *client, gw_l
 {
     if (!client || !out)
         return gw_fail(GW_ERR_ARGUMENT, "gw_link_servers_create: %s is NULL", client ? "out" : "client");
-    if (gw_ps_client_rank(client) >= gw_ps_client_workers(client))
+    if (gw_ps_client_rank(client) >= gw_ps_n_workers(client))
         return gw_fail(GW_ERR_ARGUMENT, "a reader has no gradients to exchange; the client must be a worker");
     struct servers *me = gw_calloc(context, 1, sizeof *me);
     if (!me)
@@ -308,7 +309,7 @@ gw_status gw_link_servers_create(gw_context *context, gw_ps_client *client, gw_l
     me->context = context;
     me->client = client;
     me->rank = gw_ps_client_rank(client);
-    me->size = gw_ps_client_workers(client);
+    me->size = gw_ps_n_workers(client);
     me->end = &me->first;
     me->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (me->wake < 0 || pthread_mutex_init(&me->lock, NULL)) {

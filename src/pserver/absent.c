@@ -89,6 +89,36 @@ gw_status gw_ps_wait(gw_ps_client *client, uint64_t ticket, gw_ps_value *out)
     return absent();
 }
 
+gw_status gw_ps_join(gw_ps_client *client, uint64_t *round)
+{
+    (void)client, (void)round;
+    return absent();
+}
+
+bool gw_ps_is_asked(gw_ps_client *client)
+{
+    (void)client;
+    return false;
+}
+
+uint32_t gw_ps_n_workers(const gw_ps_client *client)
+{
+    (void)client;
+    return 0;
+}
+
+gw_status gw_ps_members(gw_ps_client *client, uint8_t *presence, uint64_t *next_round)
+{
+    (void)client, (void)presence, (void)next_round;
+    return absent();
+}
+
+gw_status gw_ps_admit(gw_ps_client *client, uint32_t rank, uint64_t round)
+{
+    (void)client, (void)rank, (void)round;
+    return absent();
+}
+
 gw_status gw_link_servers_create(gw_context *context, gw_ps_client *client, gw_link *out)
 {
     (void)context, (void)client, (void)out;

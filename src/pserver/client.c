@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -70,6 +71,8 @@ struct gw_ps_client {
     gw_context *context;
     struct gw_tcp_group *group;
     uint32_t rank, n_servers, timeout_ms;
+    bool joins;
+    atomic_bool asked; /* to admit a worker, since somebody looked */
     uint64_t incarnation, next_id;
     struct server servers[MOST_SERVERS];
     struct ticket *tickets, **end;
@@ -103,7 +106,8 @@ static gw_status send_request(struct server *server, const struct gw_ps_request 
 static gw_status say_hello(struct gw_ps_client *client, struct server *server)
 {
     server->hello_again = 0;
-    return send_request(server, &(struct gw_ps_request){.operation = GW_PS_HELLO, .number = client->rank, .incarnation = client->incarnation}, NULL, 0);
+    return send_request(server, &(struct gw_ps_request){.operation = GW_PS_HELLO, .code = client->joins, .number = client->rank,
+                                                        .incarnation = client->incarnation}, NULL, 0);
 }
 
 static gw_status send_again(struct gw_ps_client *client, uint32_t s)
@@ -173,6 +177,8 @@ static bool receive(struct gw_ps_client *client, uint32_t s)
         struct part *part = reply.operation == GW_PS_WHO ? NULL : part_of(client, s, reply.id);
         if (reply.operation == GW_PS_HELLO) {
             hello_answered(client, s, &reply);
+        } else if (reply.operation == GW_PS_ASK) {
+            atomic_store(&client->asked, true);
         } else if (reply.operation == GW_PS_WHO) {
             if (server->welcome) /* dropped there; else the HELLO that is on its way brings it all again */
                 say_hello(client, server);
@@ -408,6 +414,107 @@ gw_status gw_ps_agree_on(gw_ps_client *client, uint32_t server, const char *line
     return status;
 }
 
+/* ---- who takes part ---------------------------------------------------------------------------------------- */
+
+/* Asks one server something that is about workers. body: NULL, or room for the n_bytes of the answer's. */
+static gw_status ask(struct gw_ps_client *client, uint32_t server, const struct gw_ps_request *question, struct gw_ps_reply *reply, void *body,
+                     size_t n_bytes)
+{
+    struct ticket *ticket = ticket_new(client, question->operation, server, 1);
+    if (!ticket)
+        return GW_ERR_MEMORY;
+    struct part *part = &ticket->parts[0];
+    part->request.code = question->code;
+    part->request.number = question->number;
+    part->request.rank = question->rank;
+    GW_TRY(ticket_send(client, ticket));
+    gw_status status = ticket_wait(client, ticket);
+    if (status == GW_OK && body && zmq_msg_size(&part->value) != n_bytes)
+        status = gw_fail(GW_ERR_FRAME_FIELD, "the server at %s told of %zu workers, and is for %zu", gw_tcp_place(client->servers[server].endpoint),
+                         zmq_msg_size(&part->value), n_bytes);
+    if (status == GW_OK && body)
+        memcpy(body, zmq_msg_data(&part->value), n_bytes);
+    if (status == GW_OK && reply)
+        *reply = part->reply;
+    ticket_free(client, ticket);
+    return status;
+}
+
+/* Where the servers after the first are: the foremost round, and whether any has begun. */
+static gw_status look_at_others(struct gw_ps_client *client, uint64_t *round, bool *begun)
+{
+    struct gw_ps_reply reply = {0};
+    *round = 1;
+    *begun = false;
+    for (uint32_t s = 1; s < client->n_servers; s++) {
+        GW_TRY(ask(client, s, &(struct gw_ps_request){.operation = GW_PS_MEMBERS}, &reply, NULL, 0));
+        *round = reply.number > *round ? reply.number : *round;
+        *begun = *begun || reply.code == 1;
+    }
+    return GW_OK;
+}
+
+/* Takes part on the servers after the first as well. GW_ERR_ORDER: one has gone on meanwhile. */
+static gw_status join_others(struct gw_ps_client *client, uint64_t round)
+{
+    for (uint32_t s = 1; s < client->n_servers; s++)
+        GW_TRY(ask(client, s, &(struct gw_ps_request){.operation = GW_PS_ADMIT, .number = round, .rank = client->rank}, NULL, NULL, 0));
+    return GW_OK;
+}
+
+gw_status gw_ps_join(gw_ps_client *client, uint64_t *round)
+{
+    if (!client || !round)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_join: %s is NULL", client ? "round" : "client");
+    if (!client->joins)
+        return gw_fail(GW_ERR_ORDER, "gw_ps_join is for clients whose options say that they join");
+    const double deadline = gw_clock_seconds() + client->timeout_ms / 1000.0;
+    gw_status status = GW_ERR_ORDER;
+    *round = 0;
+    while (status == GW_ERR_ORDER && gw_clock_seconds() < deadline) {
+        uint64_t others, least = *round + 1;
+        bool begun;
+        struct gw_ps_reply reply = {0};
+        GW_TRY(look_at_others(client, &others, &begun));
+        if (*round > 0 && others > least) /* a server that keeps its rounds */
+            least = others;
+        GW_TRY(ask(client, 0, &(struct gw_ps_request){.operation = GW_PS_JOIN, .code = begun, .number = least}, &reply, NULL, 0));
+        *round = reply.number;
+        status = join_others(client, *round);
+    }
+    return status;
+}
+
+bool gw_ps_is_asked(gw_ps_client *client)
+{
+    return atomic_exchange(&client->asked, false);
+}
+
+uint32_t gw_ps_n_workers(const gw_ps_client *client)
+{
+    return client->servers[0].n_workers;
+}
+
+gw_status gw_ps_members(gw_ps_client *client, uint8_t *presence, uint64_t *next_round)
+{
+    if (!client)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_members: client is NULL");
+    struct gw_ps_reply reply = {0};
+    GW_TRY(ask(client, 0, &(struct gw_ps_request){.operation = GW_PS_MEMBERS}, &reply, presence, client->servers[0].n_workers));
+    if (next_round)
+        *next_round = reply.number;
+    return GW_OK;
+}
+
+gw_status gw_ps_admit(gw_ps_client *client, uint32_t rank, uint64_t round)
+{
+    if (!client)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_admit: client is NULL");
+    for (uint32_t s = client->n_servers; s-- > 0;) /* the first last: it tells the worker */
+        GW_TRY(ask(client, s, &(struct gw_ps_request){.operation = GW_PS_ADMIT, .number = round, .rank = rank}, NULL, NULL, 0));
+    return GW_OK;
+}
+
 /* ---- push and pull ----------------------------------------------------------------------------------------- */
 
 /* After a push failed, which the server may have taken or not: asks how many it has. */
@@ -514,11 +621,6 @@ bool gw_ps_client_has(const gw_ps_client *client, uint64_t id)
 uint32_t gw_ps_client_rank(const gw_ps_client *client)
 {
     return client->rank;
-}
-
-uint32_t gw_ps_client_workers(const gw_ps_client *client)
-{
-    return client->servers[0].n_workers;
 }
 
 uint32_t gw_ps_client_servers(const gw_ps_client *client)
@@ -724,6 +826,7 @@ gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *o
         return GW_ERR_MEMORY;
     client->context = context;
     client->rank = options->rank;
+    client->joins = options->joins;
     client->timeout_ms = options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
     client->next_id = 1;
     client->end = &client->tickets;

@@ -11,7 +11,6 @@ gw_status gw_ps_client_pump(gw_ps_client *client, int fd, double deadline);
 bool gw_ps_client_has(const gw_ps_client *client, uint64_t ticket);
 
 uint32_t gw_ps_client_rank(const gw_ps_client *client);
-uint32_t gw_ps_client_workers(const gw_ps_client *client);
 uint32_t gw_ps_client_servers(const gw_ps_client *client);
 
 /* Tells a server what must be the same on all workers, as lines "name = value". Errors: GW_ERR_ARGUMENT (another worker said otherwise:

@@ -1,3 +1,4 @@
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "pserver/server.h"
@@ -46,7 +47,7 @@ static gw_status may_join(struct gw_ps_server *server, const struct gw_ps_reques
     if (rank >= server->options.n_workers)
         return gw_fail(GW_ERR_ARGUMENT, "this server is for %u workers, of ranks 0 to %u; a client came as rank %llu", server->options.n_workers,
                        server->options.n_workers - 1, (unsigned long long)rank);
-    struct gw_ps_member *there = server->workers[rank];
+    struct gw_ps_member *there = server->workers[rank].member;
     if (!there)
         return GW_OK;
     if (there->incarnation != hello->incarnation)
@@ -54,6 +55,17 @@ static gw_status may_join(struct gw_ps_server *server, const struct gw_ps_reques
                        (unsigned long long)rank, there->address);
     gw_ps_member_leave(server, there); /* the same client on a new connection */
     return GW_OK;
+}
+
+/* A worker is here, perhaps again. */
+static gw_status come(struct gw_ps_server *server, struct gw_ps_member *member)
+{
+    struct gw_ps_worker *worker = &server->workers[member->rank];
+    worker->member = member;
+    worker->away_since = 0;
+    if (member->joins || gw_ps_store_is_present(server->store, member->rank))
+        return GW_OK;
+    return gw_ps_store_enter(server->store, member->rank, "", 0);
 }
 
 gw_status gw_ps_member_join(struct gw_ps_server *server, uint32_t route, int fd, const char *address, const struct gw_ps_request *hello)
@@ -73,13 +85,11 @@ gw_status gw_ps_member_join(struct gw_ps_server *server, uint32_t route, int fd,
         return GW_ERR_MEMORY;
     struct gw_ps_member **bucket = bucket_of(server, route);
     *member = (struct gw_ps_member){.next = *bucket, .route = route, .fd = fd, .rank = (uint32_t)hello->number, .incarnation = hello->incarnation,
-                                    .since = time(NULL)};
+                                    .joins = hello->code == 1, .since = time(NULL)};
     snprintf(member->address, sizeof member->address, "%s", address);
     *bucket = member;
     server->n_members++;
-    if (member->rank != GW_PS_READER)
-        server->workers[member->rank] = member;
-    return GW_OK;
+    return member->rank == GW_PS_READER ? GW_OK : come(server, member);
 }
 
 void gw_ps_member_leave(struct gw_ps_server *server, struct gw_ps_member *member)
@@ -89,11 +99,44 @@ void gw_ps_member_leave(struct gw_ps_server *server, struct gw_ps_member *member
         at = &(*at)->next;
     *at = member->next;
     server->n_members--;
-    if (member->rank != GW_PS_READER && server->workers[member->rank] == member)
-        server->workers[member->rank] = NULL;
+    gw_ps_join_forget(server, member);
+    if (member->rank != GW_PS_READER && server->workers[member->rank].member == member) {
+        server->workers[member->rank].member = NULL;
+        server->workers[member->rank].away_since = gw_clock_seconds();
+    }
     for (struct gw_ps_parked *p = member->parked; p; p = p->member_next)
         p->member = NULL;
     gw_free(server->context, member);
+}
+
+/* It says that it leaves: who joined the exchange is not waited for; others are where `missing` says so. */
+void gw_ps_member_goodbye(struct gw_ps_server *server, struct gw_ps_member *member)
+{
+    const uint32_t rank = member->rank;
+    const bool for_good = rank != GW_PS_READER && (member->joins || server->options.missing == GW_PS_MISSING_CONTINUE);
+    gw_ps_member_leave(server, member);
+    if (!for_good)
+        return;
+    server->workers[rank].away_since = 0;
+    gw_ps_store_leave(server->store, rank);
+}
+
+void gw_ps_members_look(struct gw_ps_server *server)
+{
+    const double now = gw_clock_seconds(), limit = server->options.away_ms / 1000.0;
+    for (uint32_t r = 0; server->options.missing != GW_PS_MISSING_WAIT && r < server->options.n_workers; r++) {
+        struct gw_ps_worker *worker = &server->workers[r];
+        if (worker->away_since == 0 || now - worker->away_since < limit || !gw_ps_store_is_present(server->store, r))
+            continue;
+        if (server->options.missing == GW_PS_MISSING_STOP) {
+            gw_ps_requests_refuse_waiting_for(server, r, gw_fail(GW_ERR_PEER, "rank %u is gone, and this server's word for that is to stop", r));
+            continue;
+        }
+        worker->away_since = 0;
+        gw_ps_store_leave(server->store, r);
+        gw_ps_log(server, "left-out rank=%u away_ms=%u round=%llu workers=%u", r, server->options.away_ms,
+                  (unsigned long long)gw_ps_store_next_round(server->store, GW_PS_EXCHANGE), gw_ps_store_n_present(server->store));
+    }
 }
 
 void gw_ps_connection_came(struct gw_ps_server *server, uint32_t fd)

@@ -95,13 +95,13 @@ static void get_shape(struct reader *r, gw_ps_shape *shape)
         shape->dims[d] = get64(r);
 }
 
-static void put_start(struct writer *w, uint32_t magic, enum gw_ps_operation operation, uint8_t code, uint64_t id, uint64_t number)
+static void put_start(struct writer *w, uint32_t magic, enum gw_ps_operation operation, uint8_t code, uint8_t flags, uint64_t id, uint64_t number)
 {
     put32(w, magic);
     put8(w, GW_PS_VERSION);
     put8(w, (uint8_t)operation);
     put8(w, code);
-    put8(w, 0);
+    put8(w, flags);
     put64(w, id);
     put64(w, number);
 }
@@ -109,7 +109,7 @@ static void put_start(struct writer *w, uint32_t magic, enum gw_ps_operation ope
 size_t gw_ps_request_write(uint8_t *at, const struct gw_ps_request *request)
 {
     struct writer w = {at};
-    put_start(&w, MAGIC_REQUEST, request->operation, request->code, request->id, request->number);
+    put_start(&w, MAGIC_REQUEST, request->operation, request->code, 0, request->id, request->number);
     put32(&w, request->timeout_ms);
     switch (request->operation) {
     case GW_PS_HELLO:
@@ -129,6 +129,9 @@ size_t gw_ps_request_write(uint8_t *at, const struct gw_ps_request *request)
         if (request->code)
             put64(&w, request->refusal);
         break;
+    case GW_PS_ADMIT:
+        put32(&w, request->rank);
+        break;
     default:
         break;
     }
@@ -138,7 +141,7 @@ size_t gw_ps_request_write(uint8_t *at, const struct gw_ps_request *request)
 size_t gw_ps_reply_write(uint8_t *at, const struct gw_ps_reply *reply)
 {
     struct writer w = {at};
-    put_start(&w, MAGIC_REPLY, reply->operation, reply->code, reply->id, reply->number);
+    put_start(&w, MAGIC_REPLY, reply->operation, reply->code, reply->flags, reply->id, reply->number);
     put32(&w, (uint32_t)(int32_t)reply->status);
     if (reply->status < 0) {
         size_t length = strnlen(reply->sentence, GW_PS_SENTENCE - 1);
@@ -155,7 +158,8 @@ size_t gw_ps_reply_write(uint8_t *at, const struct gw_ps_reply *reply)
 }
 
 /* The start that both have. */
-static gw_status get_start(struct reader *r, uint32_t magic, size_t fixed, uint8_t *operation, uint8_t *code, uint64_t *id, uint64_t *number)
+static gw_status get_start(struct reader *r, uint32_t magic, size_t fixed, uint8_t *operation, uint8_t *code, uint8_t *flags, uint64_t *id,
+                           uint64_t *number)
 {
     size_t n_bytes = (size_t)(r->end - r->at);
     *id = 0;
@@ -167,12 +171,12 @@ static gw_status get_start(struct reader *r, uint32_t magic, size_t fixed, uint8
     uint8_t version = get8(r);
     *operation = get8(r);
     *code = get8(r);
-    uint8_t zero = get8(r);
+    *flags = get8(r);
     *id = get64(r);
     *number = get64(r);
     if (version != GW_PS_VERSION)
         return gw_fail(GW_ERR_FRAME_VERSION, "a message of version %u of the parameter server's protocol; this is version %d", version, GW_PS_VERSION);
-    return zero ? gw_fail(GW_ERR_FRAME_FIELD, "a message of the parameter server has %u where 0 must be", zero) : GW_OK;
+    return GW_OK;
 }
 
 static gw_status get_end(const struct reader *r, unsigned operation)
@@ -185,13 +189,16 @@ static gw_status get_end(const struct reader *r, unsigned operation)
 gw_status gw_ps_request_read(const void *bytes, size_t n_bytes, struct gw_ps_request *request)
 {
     struct reader r = {bytes, (const uint8_t *)bytes + n_bytes, true};
-    uint8_t operation = 0;
+    uint8_t operation = 0, zero = 0;
     *request = (struct gw_ps_request){.operation = GW_PS_WHO};
-    GW_TRY(get_start(&r, MAGIC_REQUEST, REQUEST_FIXED, &operation, &request->code, &request->id, &request->number));
+    GW_TRY(get_start(&r, MAGIC_REQUEST, REQUEST_FIXED, &operation, &request->code, &zero, &request->id, &request->number));
+    if (zero)
+        return gw_fail(GW_ERR_FRAME_FIELD, "a request of the parameter server has %u where 0 must be", zero);
     request->timeout_ms = get32(&r);
     switch (operation) {
     case GW_PS_HELLO:
         request->incarnation = get64(&r);
+        r.good = r.good && request->code <= 1;
         break;
     case GW_PS_INIT:
         get_name(&r, request->key);
@@ -208,8 +215,15 @@ gw_status gw_ps_request_read(const void *bytes, size_t n_bytes, struct gw_ps_req
         if (request->code == 1)
             request->refusal = get64(&r);
         break;
+    case GW_PS_ADMIT:
+        request->rank = get32(&r);
+        break;
+    case GW_PS_JOIN:
+        r.good = request->code <= 1;
+        break;
     case GW_PS_AGREE:
     case GW_PS_BYE:
+    case GW_PS_MEMBERS:
         break;
     default:
         return gw_fail(GW_ERR_FRAME_FIELD, "a request of the parameter server is of operation %u, which is none", operation);
@@ -223,8 +237,8 @@ gw_status gw_ps_reply_read(const void *bytes, size_t n_bytes, struct gw_ps_reply
     struct reader r = {bytes, (const uint8_t *)bytes + n_bytes, true};
     uint8_t operation = 0;
     *reply = (struct gw_ps_reply){.operation = GW_PS_WHO};
-    GW_TRY(get_start(&r, MAGIC_REPLY, REPLY_FIXED, &operation, &reply->code, &reply->id, &reply->number));
-    if (operation < GW_PS_HELLO || operation > GW_PS_AGREE)
+    GW_TRY(get_start(&r, MAGIC_REPLY, REPLY_FIXED, &operation, &reply->code, &reply->flags, &reply->id, &reply->number));
+    if (operation < GW_PS_HELLO || operation >= GW_PS_OPERATIONS)
         return gw_fail(GW_ERR_FRAME_FIELD, "an answer of the parameter server is of operation %u, which is none", operation);
     reply->operation = (enum gw_ps_operation)operation;
     const int32_t answered = (int32_t)get32(&r);

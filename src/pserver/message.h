@@ -3,27 +3,36 @@
  *
  * Head of a request:   0 magic "GWPQ" 4 version u8, operation u8, code u8 (type or method), 0 u8; 8 id u64; 16 number u64;
  *                      24 timeout u32, ms; then what the operation needs
- * Head of an answer:   0 magic "GWPA" 4 version u8, operation u8, code u8 (type), 0 u8; 8 id u64 of the request; 16 number u64;
+ * Head of an answer:   0 magic "GWPA" 4 version u8, operation u8, code u8 (type), flags u8; 8 id u64 of the request; 16 number u64;
  *                      24 status i32; then fields, or the sentence of an error */
 #ifndef GW_PSERVER_MESSAGE_H
 #define GW_PSERVER_MESSAGE_H
 
 #include "pserver/value.h"
 
-#define GW_PS_VERSION 1
+#define GW_PS_VERSION 2
 #define GW_PS_HEAD_BYTES 1024 /* no head is longer */
 #define GW_PS_SENTENCE 512    /* of an error, its end included */
 
 enum gw_ps_operation {
-    GW_PS_HELLO = 1, /* number: rank; the first of every connection */
+    GW_PS_HELLO = 1, /* number: rank; the first of every connection; code 1: it takes part in rounds from when it JOINs */
     GW_PS_INIT = 2,  /* code: type; key, shape, codec. Answer's number: this rank's pushes to the key so far */
     GW_PS_PUSH = 3,  /* number: its how-many-th push to the key, from 1; code 0: key; body: the value; code 1: key, refusal, no body */
     GW_PS_PULL = 4,  /* code: method; key, scale key (or none). Answer: code: type; number: round; shape, pushes; body: the value */
     GW_PS_BYE = 5,   /* leaves in good order */
     GW_PS_WHO = 6,   /* an answer only: this connection has not said HELLO */
     GW_PS_AGREE = 7, /* body: lines "name = value" that must be the same from all workers */
+    GW_PS_JOIN = 9,     /* number: least round; code 1: others have begun; waits until it may take part in the exchange. Answer's
+                           number: from which round on */
+    GW_PS_ADMIT = 10,   /* number: round, rank: that worker takes part in the exchange from there on */
+    GW_PS_MEMBERS = 11, /* Answer's number: the foremost open round of the exchange; code 1: a round has been whole; body: a gw_ps_presence
+                           for each worker */
+    GW_PS_ASK = 12,     /* an answer only, that answers nothing: workers wait to be admitted, and this one is to do it */
 };
-#define GW_PS_OPERATIONS 8 /* more than any of their numbers */
+#define GW_PS_OPERATIONS 13 /* more than any of their numbers */
+
+/* Keys of exchanges begin so: workers that JOIN take part in the rounds of all of them from one number on. */
+#define GW_PS_EXCHANGE "exchange/"
 
 struct gw_ps_request {
     enum gw_ps_operation operation;
@@ -35,11 +44,12 @@ struct gw_ps_request {
     gw_ps_shape shape;
     uint64_t refusal;     /* PUSH of code 1: why there is no value */
     uint64_t incarnation; /* HELLO: another number for every client ever */
+    uint32_t rank;        /* ADMIT */
 };
 
 struct gw_ps_reply {
     enum gw_ps_operation operation;
-    uint8_t code;
+    uint8_t code, flags;
     uint64_t id, number;
     gw_status status;
     char sentence[GW_PS_SENTENCE]; /* where status is an error */

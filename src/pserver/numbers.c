@@ -28,11 +28,13 @@ static void note_members(const struct gw_ps_server *server, struct gw_ps_numbers
 {
     numbers->n_members = 0;
     numbers->connected = 0;
+    numbers->present = gw_ps_store_n_present(server->store);
     for (uint32_t r = 0; r < server->options.n_workers; r++) {
-        if (server->workers[r] && numbers->n_members < GW_PS_SHOWN_MEMBERS)
-            note_member(numbers, server->workers[r]);
-        numbers->workers[r].connected = server->workers[r] != NULL;
+        if (server->workers[r].member && numbers->n_members < GW_PS_SHOWN_MEMBERS)
+            note_member(numbers, server->workers[r].member);
+        numbers->workers[r].connected = server->workers[r].member != NULL;
         numbers->connected += numbers->workers[r].connected;
+        numbers->workers[r].presence = gw_ps_presence_of(server, r);
         numbers->workers[r].pushes = gw_ps_store_pushes(server->store, r, &numbers->workers[r].behind);
     }
     uint32_t n_left = server->n_members - numbers->connected; /* readers */

@@ -28,6 +28,7 @@ struct gw_ps_worker_numbers {
     uint64_t pushes; /* to all keys */
     uint64_t behind; /* pushes that the foremost worker of each key has made and this one has not, all keys together */
     bool connected;
+    uint8_t presence; /* gw_ps_presence */
 };
 
 struct gw_ps_numbers {
@@ -35,6 +36,7 @@ struct gw_ps_numbers {
     uint64_t requests[GW_PS_OPERATIONS], refused, bytes_in, bytes_out, waiting;
     uint64_t keys, kept_bytes, rounds;
     uint32_t clients, connected; /* connected: workers only */
+    uint32_t present;            /* workers that rounds wait for */
     uint32_t n_members, n_keys, n_workers;
     struct gw_ps_member_numbers members[GW_PS_SHOWN_MEMBERS]; /* workers first, by rank */
     struct gw_ps_key_numbers shown[GW_PS_SHOWN_KEYS];         /* the first that were made */

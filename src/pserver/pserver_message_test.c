@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { AT_VERSION = 4, AT_OPERATION = 5, AT_ZERO = 7, AT_STATUS = 24, FIXED = 28, N = 10 };
+enum { AT_VERSION = 4, AT_OPERATION = 5, AT_ZERO = 7, AT_STATUS = 24, FIXED = 28, N = 13 };
 
 static gw_status read_request(const uint8_t *bytes, size_t n, struct gw_ps_request *out)
 {
@@ -70,6 +70,11 @@ static size_t request_examples(struct gw_ps_request out[N])
     fill_name(out[8].key, 2);
     out[8].refusal = UINT64_MAX - 1;
     out[9].operation = GW_PS_AGREE;
+    out[10].operation = GW_PS_JOIN;
+    out[10].code = 1;
+    out[11].operation = GW_PS_ADMIT;
+    out[11].rank = 0x89ABCDEF;
+    out[12].operation = GW_PS_MEMBERS;
     return N;
 }
 
@@ -98,6 +103,10 @@ static size_t reply_examples(struct gw_ps_reply out[N])
     out[8].operation = GW_PS_PULL;
     out[8].status = GW_ERR_NONFINITE;
     out[9].operation = GW_PS_AGREE;
+    out[10].operation = GW_PS_JOIN;
+    out[11].operation = GW_PS_ASK;
+    out[12].operation = GW_PS_MEMBERS;
+    out[12].code = 1;
     return N;
 }
 
@@ -110,7 +119,7 @@ static bool same_request(const struct gw_ps_request *a, const struct gw_ps_reque
 {
     return a->operation == b->operation && a->code == b->code && a->id == b->id && a->number == b->number && a->timeout_ms == b->timeout_ms &&
            strcmp(a->key, b->key) == 0 && strcmp(a->scale_key, b->scale_key) == 0 && strcmp(a->codec, b->codec) == 0 && a->refusal == b->refusal && same_shape(&a->shape, &b->shape) &&
-           a->incarnation == b->incarnation;
+           a->incarnation == b->incarnation && a->rank == b->rank;
 }
 
 static bool same_reply(const struct gw_ps_reply *a, const struct gw_ps_reply *b)
@@ -130,12 +139,12 @@ static void heads_come_back(void **state)
     uint8_t bytes[GW_PS_HEAD_BYTES];
     for (size_t i = 0, n = request_examples(requests); i < n; i++) {
         size_t size = gw_ps_request_write(bytes, &requests[i]);
-        CHECK(size >= FIXED && size <= GW_PS_HEAD_BYTES && memcmp(bytes, "GWPQ\1", 5) == 0, "request %zu: %zu bytes", i, size);
+        CHECK(size >= FIXED && size <= GW_PS_HEAD_BYTES && memcmp(bytes, "GWPQ\2", 5) == 0, "request %zu: %zu bytes", i, size);
         CHECK(read_request(bytes, size, &request) == GW_OK && same_request(&request, &requests[i]), "request %zu: %s", i, gw_last_error());
     }
     for (size_t i = 0, n = reply_examples(replies); i < n; i++) {
         size_t size = gw_ps_reply_write(bytes, &replies[i]);
-        CHECK(size >= FIXED && size <= GW_PS_HEAD_BYTES && memcmp(bytes, "GWPA\1", 5) == 0, "answer %zu: %zu bytes", i, size);
+        CHECK(size >= FIXED && size <= GW_PS_HEAD_BYTES && memcmp(bytes, "GWPA\2", 5) == 0, "answer %zu: %zu bytes", i, size);
         CHECK(read_reply(bytes, size, &reply) == GW_OK && same_reply(&reply, &replies[i]), "answer %zu: %s", i, gw_last_error());
     }
 }
@@ -145,11 +154,11 @@ static void heads_are_as_documented(void **state)
 {
     (void)state;
     uint8_t bytes[GW_PS_HEAD_BYTES];
-    static const uint8_t pull[] = {'G', 'W', 'P', 'Q', 1, 4, 7, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    static const uint8_t pull[] = {'G', 'W', 'P', 'Q', 2, 4, 7, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
                                    0xE8, 3, 0, 0, 2, 'x', 'y', 1, 's'};
-    static const uint8_t pulled[] = {'G', 'W', 'P', 'A', 1, 4, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0,
+    static const uint8_t pulled[] = {'G', 'W', 'P', 'A', 2, 4, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0,
                                      0, 0, 0, 0, 1, 8, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0};
-    static const uint8_t late[] = {'G', 'W', 'P', 'A', 1, 3, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    static const uint8_t late[] = {'G', 'W', 'P', 'A', 2, 3, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
                                    0xC4, 0xFF, 0xFF, 0xFF, 'l', 'a', 't', 'e'};
     const struct gw_ps_request request = {.operation = GW_PS_PULL, .code = GW_PS_DECODE_AVERAGE, .id = 9, .timeout_ms = 1000, .key = "xy", .scale_key = "s"};
     const struct gw_ps_reply value = {.operation = GW_PS_PULL, .code = GW_PS_FLOAT32, .id = 9, .number = 5, .shape = {.n_dims = 1, .dims = {8}}, .n_pushes = 2},
@@ -237,9 +246,9 @@ static void fields_that_cannot_be(void **state)
     struct gw_ps_reply reply;
     struct gw_ps_request init = {.operation = GW_PS_INIT, .code = 1, .id = 3, .key = "key", .shape = deep};
     size_t size = gw_ps_request_write(bytes, &init);
-    bytes[AT_VERSION] = 2;
+    bytes[AT_VERSION] = GW_PS_VERSION + 1;
     assert_int_equal(read_request(bytes, size, &request), GW_ERR_FRAME_VERSION);
-    assert_non_null(strstr(gw_last_error(), "version 2"));
+    assert_non_null(strstr(gw_last_error(), "version 3"));
     assert_int_equal(request.id, 3); /* its client hears of it */
     bytes[AT_VERSION] = GW_PS_VERSION;
     bytes[AT_ZERO] = 9;
@@ -248,7 +257,7 @@ static void fields_that_cannot_be(void **state)
     for (uint32_t operation = 0; operation < 256; operation++) {
         bytes[AT_OPERATION] = (uint8_t)operation;
         assert_int_equal(read_request(bytes, size, &request), operation == GW_PS_INIT ? GW_OK : GW_ERR_FRAME_FIELD);
-        assert_true(request.operation >= GW_PS_HELLO && request.operation <= GW_PS_AGREE);
+        assert_true(request.operation >= GW_PS_HELLO && request.operation < GW_PS_OPERATIONS);
     }
     bytes[AT_OPERATION] = GW_PS_INIT;
     /* A name with a zero, and one that is as long as what is left and more. */

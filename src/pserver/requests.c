@@ -9,6 +9,7 @@
 
 #define MOST_PARKED 1024 /* of one client */
 #define MOST_AGREED 16384
+#define WOKEN_MANY (sizeof((struct gw_ps_server *)0)->woken / sizeof((struct gw_ps_server *)0)->woken[0] + 1) /* more than are kept: all are */
 
 /* ---- requests that wait ------------------------------------------------------------------------------------ */
 
@@ -91,6 +92,19 @@ static gw_status init(struct gw_ps_server *server, const struct gw_ps_member *me
     return GW_OK;
 }
 
+/* A new client has come to agree, and of those who had agreed before nobody is here: what they trained is over. Who joins says so itself. */
+static bool begins_anew(const struct gw_ps_server *server, const struct gw_ps_member *member)
+{
+    if (!server->agreed || member->joins || server->workers[member->rank].agreed_as == member->incarnation)
+        return false;
+    for (uint32_t r = 0; r < server->options.n_workers; r++) {
+        const struct gw_ps_worker *other = &server->workers[r];
+        if (other->member && other->member->incarnation == other->agreed_as)
+            return false;
+    }
+    return true;
+}
+
 /* The first worker's lines stand; every other's must be the same. */
 static gw_status agree(struct gw_ps_server *server, const struct gw_ps_member *member, const struct gw_ps_request *request,
                        const struct gw_ps_blob *value)
@@ -99,6 +113,8 @@ static gw_status agree(struct gw_ps_server *server, const struct gw_ps_member *m
         return gw_fail(GW_ERR_ARGUMENT, "a reader has nothing to agree on with workers");
     if (value->n_bytes > MOST_AGREED || !gw_lines_are_good(value->bytes, value->n_bytes))
         return gw_fail(GW_ERR_FRAME_FIELD, "what workers are to agree on must be lines of text, %d bytes at most", MOST_AGREED);
+    if (begins_anew(server, member))
+        GW_TRY(gw_ps_run_end(server));
     if (!server->agreed) {
         server->agreed = gw_alloc(server->context, value->n_bytes + 1, 1);
         if (!server->agreed)
@@ -111,6 +127,7 @@ static gw_status agree(struct gw_ps_server *server, const struct gw_ps_member *m
     if (gw_lines_differ(server->agreed, strlen(server->agreed), value->bytes, value->n_bytes, &difference))
         return gw_fail(GW_ERR_ARGUMENT, "rank %u has %s, and %s began this server's run with %s; all workers must have the same", member->rank,
                        difference.second, gw_ps_rank_text(server->agreed_by).text, difference.first);
+    server->workers[member->rank].agreed_as = member->incarnation;
     reply_done(server, member->route, request, 0);
     return GW_OK;
 }
@@ -171,6 +188,12 @@ void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, 
         status = init(server, member, request);
     else if (request->operation == GW_PS_AGREE)
         status = agree(server, member, request, value);
+    else if (request->operation == GW_PS_JOIN)
+        status = gw_ps_join_do(server, member, request);
+    else if (request->operation == GW_PS_ADMIT)
+        status = gw_ps_admit_do(server, member, request);
+    else if (request->operation == GW_PS_MEMBERS)
+        status = gw_ps_members_do(server, member, request);
     else
         status = push_or_pull(server, member, request, value);
     if (status < 0)
@@ -208,7 +231,7 @@ static void ask_again(struct gw_ps_server *server, struct gw_ps_key *queue)
 void gw_ps_requests_wake(void *user, struct gw_ps_key *key)
 {
     struct gw_ps_server *server = user;
-    const uint32_t most = sizeof server->woken / sizeof *server->woken;
+    const uint32_t most = WOKEN_MANY - 1;
     if (!*gw_ps_key_waiting(key))
         return;
     if (server->n_woken < most)
@@ -245,7 +268,7 @@ static void name_missing(const struct gw_ps_server *server, const struct gw_ps_k
         if (!gw_ps_key_misses(server->store, key, asker, r))
             continue;
         if (missing++ < 8 && used < n_bytes)
-            used += (size_t)snprintf(text + used, n_bytes - used, "%srank %u%s", named++ ? ", " : "", r, server->workers[r] ? "" : " (not connected)");
+            used += (size_t)snprintf(text + used, n_bytes - used, "%srank %u%s", named++ ? ", " : "", r, server->workers[r].member ? "" : " (not connected)");
     }
     if (missing > named && used < n_bytes)
         snprintf(text + used, n_bytes - used, " and %u more", missing - named);
@@ -277,6 +300,44 @@ void gw_ps_requests_expire(struct gw_ps_server *server)
         }
         if (expired) /* what waited behind it only may have its turn */
             ask_again(server, key);
+    }
+}
+
+/* Answers one that waits with the error that was told last. */
+static void refuse(struct gw_ps_server *server, struct gw_ps_parked **at, const struct gw_ps_key *queue, gw_status status)
+{
+    if ((*at)->member)
+        gw_ps_reply_error(server, (*at)->member->route, &(*at)->request, status, 0);
+    unpark(server, at, queue);
+}
+
+void gw_ps_requests_refuse(struct gw_ps_server *server, const char *prefix, gw_status status)
+{
+    for (uint64_t k = 0; server->n_parked && gw_ps_store_key(server->store, k); k++) {
+        struct gw_ps_key *key = gw_ps_store_key(server->store, k);
+        struct gw_ps_parked **at = (struct gw_ps_parked **)gw_ps_key_waiting(key);
+        while (*at) {
+            const bool concerned = strncmp(gw_ps_key_info(server->store, key).name, prefix, strlen(prefix)) == 0 ||
+                                   strncmp((*at)->request.key, prefix, strlen(prefix)) == 0;
+            if (concerned)
+                refuse(server, at, key, status);
+            else
+                at = &(*at)->next;
+        }
+    }
+    server->n_woken = WOKEN_MANY; /* some that were woken may go */
+}
+
+void gw_ps_requests_refuse_waiting_for(struct gw_ps_server *server, uint32_t rank, gw_status status)
+{
+    for (uint64_t k = 0; server->n_parked && gw_ps_store_key(server->store, k); k++) {
+        struct gw_ps_key *key = gw_ps_store_key(server->store, k);
+        struct gw_ps_parked **at = (struct gw_ps_parked **)gw_ps_key_waiting(key);
+        while (*at)
+            if (!(*at)->member || gw_ps_key_misses(server->store, key, (*at)->member->rank, rank))
+                refuse(server, at, key, status);
+            else
+                at = &(*at)->next;
     }
 }
 

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #define DEFAULT_TIMEOUT_MS 10000
+#define DEFAULT_AWAY_MS 2000
 #define DEFAULT_KEYS (1ull << 20)
 #define DEFAULT_KEY_BYTES (1ull << 30)
 #define DEFAULT_CLIENTS 1024
@@ -196,7 +197,7 @@ static void serve(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, 
         gw_ps_reply(server, route, &(struct gw_ps_reply){.operation = GW_PS_WHO, .id = request.id}, NULL);
     } else if (request.operation == GW_PS_BYE) {
         gw_ps_log(server, "left %s address=%s", gw_ps_rank_text(member->rank).text, member->address);
-        gw_ps_member_leave(server, member);
+        gw_ps_member_goodbye(server, member);
         gw_ps_reply(server, route, &(struct gw_ps_reply){.operation = GW_PS_BYE, .id = request.id}, NULL);
     } else {
         struct gw_ps_blob *value = body ? keep(server, body) : NULL;
@@ -256,6 +257,8 @@ gw_status gw_ps_server_run(gw_ps_server *server)
         double now = gw_clock_seconds();
         if (now >= server->next_look) {
             server->next_look = now + LOOK_SECONDS;
+            gw_ps_members_look(server);
+            gw_ps_joins_look(server);
             gw_ps_requests_expire(server);
             gw_ps_requests_go_on(server);
             gw_ps_numbers_note(server, server->notes);
@@ -284,6 +287,14 @@ static gw_status check_options(const gw_ps_server_options *options, const void *
         return gw_fail(GW_ERR_ARGUMENT, "a server for %u workers; 1 to %u are possible", options->n_workers, (unsigned)GW_MAX_WORKERS);
     if (options->mode > GW_PS_ASYNC)
         return gw_fail(GW_ERR_ARGUMENT, "the mode is %u, which is none", (unsigned)options->mode);
+    if (options->missing > GW_PS_MISSING_STOP)
+        return gw_fail(GW_ERR_ARGUMENT, "what to do without a worker is %u, which is none of the three", (unsigned)options->missing);
+    if (options->min_workers > options->n_workers || (options->min_workers && options->missing != GW_PS_MISSING_CONTINUE))
+        return gw_fail(GW_ERR_ARGUMENT, "the first round is to have %u of %u workers; that is for servers that continue without some of them",
+                       options->min_workers, options->n_workers);
+    if (options->backup >= options->n_workers || (options->backup && options->mode != GW_PS_SYNC))
+        return gw_fail(GW_ERR_ARGUMENT, "%u of %u workers as backup; fewer than all can be, of a server whose rounds are synchronous", options->backup,
+                       options->n_workers);
     return GW_OK;
 }
 
@@ -296,6 +307,9 @@ static uint64_t machine_bytes(void)
 static void fill_defaults(gw_ps_server_options *options)
 {
     options->timeout_ms = options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
+    options->away_ms = options->away_ms ? options->away_ms : DEFAULT_AWAY_MS;
+    if (options->missing == GW_PS_MISSING_CONTINUE && options->min_workers == 0)
+        options->min_workers = options->n_workers;
     options->max_keys = options->max_keys ? options->max_keys : DEFAULT_KEYS;
     options->max_key_bytes = options->max_key_bytes ? options->max_key_bytes : DEFAULT_KEY_BYTES;
     options->max_bytes = options->max_bytes ? options->max_bytes : machine_bytes() / 4 * 3;
@@ -341,7 +355,8 @@ static gw_status set_up(struct gw_ps_server *server, const struct gw_tcp_address
     server->workers = gw_calloc(context, o->n_workers, sizeof *server->workers);
     if (!server->buckets || !server->workers)
         return GW_ERR_MEMORY;
-    const struct gw_ps_store_options store = {.n_workers = o->n_workers, .mode = o->mode, .staleness = o->staleness, .max_keys = o->max_keys,
+    const struct gw_ps_store_options store = {.n_workers = o->n_workers, .mode = o->mode, .staleness = o->staleness, .min_workers = o->min_workers, .backup = o->backup,
+                                              .max_keys = o->max_keys,
                                               .max_key_bytes = o->max_key_bytes, .max_bytes = o->max_bytes, .total = &server->bytes,
                                               .woken = gw_ps_requests_wake, .user = server};
     GW_TRY(gw_ps_store_create(context, &store, &server->store));
@@ -365,6 +380,7 @@ gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *o
     server->context = context;
     server->options = *options;
     server->stop = -1;
+    server->first_round = 1;
     server->counts.started = gw_clock_seconds();
     fill_defaults(&server->options);
     gw_status status = set_up(server, &address);

@@ -20,6 +20,13 @@ struct gw_ps_member {
     int fd;                    /* that ZeroMQ knows it by */
     uint32_t rank;
     uint64_t incarnation;
+    bool joins;                /* it says when it takes part */
+    struct gw_ps_joining {     /* a JOIN that waits */
+        bool waits;
+        uint64_t id;
+        uint32_t timeout_ms;
+        double deadline;
+    } joining;
     uint32_t n_parked;
     int64_t since; /* seconds of Unix time */
     struct gw_ps_parked *parked; /* its requests that wait, in no order */
@@ -39,6 +46,15 @@ struct gw_ps_parked {
     double deadline;
 };
 
+/* What the server knows of a worker, connected or not. */
+struct gw_ps_worker {
+    struct gw_ps_member *member; /* NULL: not here */
+    double away_since;           /* 0: it is here, or has left, or never came */
+    uint64_t joined_as;          /* incarnation that takes part in the exchange by a JOIN; 0: none */
+    uint64_t joined_from;        /* which round */
+    uint64_t agreed_as;          /* incarnation whose lines were the run's; 0: none yet */
+};
+
 struct gw_ps_server {
     gw_context *context;
     gw_ps_server_options options;
@@ -49,7 +65,9 @@ struct gw_ps_server {
     struct gw_ps_store *store;
     struct gw_ps_member **buckets; /* by route */
     uint32_t n_buckets, n_members;
-    struct gw_ps_member **workers; /* by rank; NULL: not here */
+    struct gw_ps_worker *workers; /* by rank */
+    uint32_t n_joining;           /* JOINs that wait */
+    uint64_t first_round;         /* that the exchange's workers began with, or are to begin with */
     uint8_t *ended;                /* of each connection's file descriptor: whether it has ended and none with its number has come */
     size_t n_ended;
     struct gw_ps_key *woken[64];   /* keys whose queues are to be asked again; where they are more, all keys' are */
@@ -94,6 +112,30 @@ void gw_ps_connection_ended(struct gw_ps_server *server, uint32_t fd);
 
 void gw_ps_members_free(struct gw_ps_server *server);
 
+/* Forgets it, which has said that it leaves: rounds may go on without it. */
+void gw_ps_member_goodbye(struct gw_ps_server *server, struct gw_ps_member *member);
+
+/* Looks for workers that have been away too long. */
+void gw_ps_members_look(struct gw_ps_server *server);
+
+/* ---- joining.c: who takes part in the exchange ------------------------------------------------------------ */
+
+/* These answer, now or later. Errors: left to the caller to answer. */
+gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request);
+gw_status gw_ps_admit_do(struct gw_ps_server *server, const struct gw_ps_member *member, const struct gw_ps_request *request);
+gw_status gw_ps_members_do(struct gw_ps_server *server, const struct gw_ps_member *member, const struct gw_ps_request *request);
+
+/* A JOIN does not wait any more: its client has gone. */
+void gw_ps_join_forget(struct gw_ps_server *server, struct gw_ps_member *member);
+
+/* Answers JOINs whose time is over, and asks for the others. */
+void gw_ps_joins_look(struct gw_ps_server *server);
+
+gw_ps_presence gw_ps_presence_of(const struct gw_ps_server *server, uint32_t rank);
+
+/* The run is over, its keys go, and another begins with round 1. */
+gw_status gw_ps_run_end(struct gw_ps_server *server);
+
 /* ---- requests.c: what they ask for ----------------------------------------------------------------------- */
 
 /* Does what a request asks for, and answers it, now or later. value: the body of a push (one hold, given up), else NULL. */
@@ -107,6 +149,10 @@ void gw_ps_requests_go_on(struct gw_ps_server *server);
 
 /* Answers those whose time is over with an error that names who is waited for. */
 void gw_ps_requests_expire(struct gw_ps_server *server);
+
+/* Answers all that wait at keys which begin with the prefix, or for a worker of that rank: the last error says why. */
+void gw_ps_requests_refuse(struct gw_ps_server *server, const char *prefix, gw_status status);
+void gw_ps_requests_refuse_waiting_for(struct gw_ps_server *server, uint32_t rank, gw_status status);
 
 void gw_ps_requests_free(struct gw_ps_server *server);
 

@@ -104,7 +104,7 @@ static void count_bytes(struct gw_ps_store *store, struct gw_ps_key *key, uint64
     store->bytes = store->bytes + more - less;
 }
 
-static void drop_results(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round)
+void gw_ps_key_forget_results(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round)
 {
     for (uint32_t i = 0; i < GW_PS_KEPT_RESULTS; i++)
         if (round->results[i].answer.value) {
@@ -130,20 +130,62 @@ static void clear_round(struct gw_ps_store *store, struct gw_ps_key *key, struct
         drop_push(store, key, &round->pushes[r]);
         round->refusals[r] = GW_PS_NOT_REFUSED;
     }
-    drop_results(store, key, round);
+    gw_ps_key_forget_results(store, key, round);
     round->n_in = 0;
 }
 
-/* The open round is whole, and the next one opens. */
-static void finish_round(struct gw_ps_store *store, struct gw_ps_key *key)
+static void count_due(const struct gw_ps_store *store, struct gw_ps_key *key)
 {
-    clear_round(store, key, &key->whole);
-    struct gw_ps_round before = key->whole;
+    key->n_due = 0;
+    for (uint32_t r = 0; r < store->options.n_workers; r++)
+        key->n_due += gw_ps_is_due(store, key, r);
+}
+
+/* Backup workers may be late, but not by more than one round: the pulls of that one can still be answered. */
+static bool has_all(const struct gw_ps_store *store, const struct gw_ps_key *key)
+{
+    if (key->open.n_in == 0 || gw_ps_is_gathering(store) || key->n_due > store->options.backup)
+        return false;
+    for (uint32_t r = 0; key->n_due > 0 && r < store->options.n_workers; r++)
+        if (store->present[r] && key->pushed[r] + 1 < key->open.number)
+            return false;
+    return true;
+}
+
+void gw_ps_key_finish(struct gw_ps_store *store, struct gw_ps_key *key)
+{
+    if (store->options.mode != GW_PS_SYNC)
+        return;
+    count_due(store, key);
+    if (!has_all(store, key))
+        return;
+    struct gw_ps_round *oldest = store->options.backup ? &key->before : &key->whole;
+    clear_round(store, key, oldest);
+    const struct gw_ps_round emptied = *oldest;
+    if (store->options.backup)
+        key->before = key->whole;
     key->whole = key->open;
-    key->open = before;
+    key->open = emptied;
     key->open.number = key->whole.number + 1;
+    store->begun = true;
     store->rounds++;
+    count_due(store, key);
     store->options.woken(store->options.user, key);
+}
+
+void gw_ps_key_take_out(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank)
+{
+    if (!key->open.pushes[rank])
+        return;
+    drop_push(store, key, &key->open.pushes[rank]);
+    key->open.refusals[rank] = GW_PS_NOT_REFUSED;
+    key->open.n_in--;
+}
+
+void gw_ps_key_reopen(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t number)
+{
+    clear_round(store, key, &key->open);
+    key->open.number = number;
 }
 
 /* ---- keys ----------------------------------------------------------------------------------------------- */
@@ -151,19 +193,22 @@ static void finish_round(struct gw_ps_store *store, struct gw_ps_key *key)
 /* What a key takes before anything is pushed to it. */
 static uint64_t empty_bytes(const struct gw_ps_store *store, const char *name)
 {
-    return sizeof(struct gw_ps_key) + strlen(name) + 5ull * store->options.n_workers * sizeof(uint64_t);
+    return sizeof(struct gw_ps_key) + strlen(name) + (store->options.backup ? 8ull : 6ull) * store->options.n_workers * sizeof(uint64_t);
 }
 
-static void free_key(struct gw_ps_store *store, struct gw_ps_key *key)
+void gw_ps_key_free(struct gw_ps_store *store, struct gw_ps_key *key)
 {
-    for (int i = 0; i < 2; i++) {
-        struct gw_ps_round *round = i ? &key->open : &key->whole;
-        clear_round(store, key, round);
-        gw_free(store->context, round->pushes);
-        gw_free(store->context, round->refusals);
+    struct gw_ps_round *rounds[] = {&key->open, &key->whole, &key->before};
+    if (key->name)
+        atomic_fetch_sub(store->options.total, empty_bytes(store, key->name));
+    for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
+        clear_round(store, key, rounds[i]);
+        gw_free(store->context, rounds[i]->pushes);
+        gw_free(store->context, rounds[i]->refusals);
     }
     gw_codec_destroy(key->codec);
     gw_free(store->context, key->pushed);
+    gw_free(store->context, key->taken);
     gw_free(store->context, key);
 }
 
@@ -183,10 +228,14 @@ static gw_status fill_key(struct gw_ps_store *store, struct gw_ps_key *key, cons
 {
     GW_TRY(new_round(store, &key->open));
     GW_TRY(new_round(store, &key->whole));
+    if (store->options.backup)
+        GW_TRY(new_round(store, &key->before));
     key->open.number = 1;
     key->pushed = gw_calloc(store->context, store->options.n_workers, sizeof *key->pushed);
-    if (!key->pushed)
+    key->taken = gw_calloc(store->context, store->options.n_workers, sizeof *key->taken);
+    if (!key->pushed || !key->taken)
         return GW_ERR_MEMORY;
+    count_due(store, key);
     return codec[0] ? gw_codec_parse(store->context, codec, &key->codec) : GW_OK;
 }
 
@@ -201,7 +250,7 @@ static gw_status new_key(struct gw_ps_store *store, gw_ps_type type, const gw_ps
     key->n_elems = n_elems;
     gw_status status = fill_key(store, key, codec);
     if (status < 0)
-        free_key(store, key);
+        gw_ps_key_free(store, key);
     else
         *out = key;
     return status;
@@ -246,7 +295,7 @@ gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_ty
     GW_TRY(new_key(store, type, shape, n_elems, codec, &key));
     gw_status status = gw_ps_names_add(&store->names, name);
     if (status < 0) {
-        free_key(store, key);
+        gw_ps_key_free(store, key);
         return status;
     }
     key->name = store->names.names[store->names.n - 1];
@@ -305,8 +354,8 @@ gw_status gw_ps_store_admit(struct gw_ps_store *store, struct gw_ps_key *key, ui
     const struct gw_ps_blob *before = store->options.mode == GW_PS_SYNC ? NULL : key->open.pushes[rank]; /* goes when this one is stored */
     const uint64_t gone = before ? before->n_bytes : 0;
     if (held(store) - gone > store->options.max_bytes) { /* this value is part of what is held */
-        drop_results(store, key, &key->whole); /* they can be made again */
-        drop_results(store, key, &key->open);
+        gw_ps_key_forget_results(store, key, &key->whole); /* they can be made again */
+        gw_ps_key_forget_results(store, key, &key->open);
     }
     if (held(store) - gone > store->options.max_bytes)
         return gw_fail(GW_ERR_CAPACITY, "rank %u's push to \"%s\" has %zu bytes, and with them the server holds %" PRIu64 " of at most %" PRIu64
@@ -318,36 +367,51 @@ gw_status gw_ps_store_admit(struct gw_ps_store *store, struct gw_ps_key *key, ui
 static gw_status may_push(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank, uint64_t nth, bool *taken)
 {
     GW_TRY(check_rank(store, key, rank));
-    *taken = nth <= key->pushed[rank] && nth > 0;
-    if (!*taken && nth != key->pushed[rank] + 1)
+    *taken = nth <= key->taken[rank] && nth > 0;
+    if (*taken)
+        return GW_OK;
+    if (!store->present[rank] || (nth <= key->pushed[rank] && nth > 0))
+        return gw_fail(GW_ERR_PEER, "rank %u was away too long: round %" PRIu64 " of \"%s\" %s without it", rank, nth, key->name,
+                       nth < key->open.number ? "went on" : "goes on");
+    if (nth != key->pushed[rank] + 1)
         return gw_fail(GW_ERR_ORDER, "rank %u's push number %" PRIu64 " to \"%s\" comes after its number %" PRIu64, rank, nth, key->name,
                        key->pushed[rank]);
-    return !*taken && store->options.mode == GW_PS_SYNC && key->open.pushes[rank] ? GW_PS_WAIT : GW_OK;
+    return store->options.mode == GW_PS_SYNC && nth > key->open.number ? GW_PS_WAIT : GW_OK;
+}
+
+/* The value becomes the worker's in the open round. */
+static void keep_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, struct gw_ps_blob *value, uint64_t refusal)
+{
+    if (key->open.pushes[rank]) /* not GW_PS_SYNC: its last */
+        gw_ps_key_take_out(store, key, rank);
+    key->open.n_in++;
+    key->open.pushes[rank] = gw_ps_blob_hold(value);
+    key->open.refusals[rank] = refusal;
+    count_bytes(store, key, value->n_bytes, 0);
+    key->latest = rank;
 }
 
 static void put_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, struct gw_ps_blob *value, uint64_t refusal)
 {
-    bool sync = store->options.mode == GW_PS_SYNC;
-    if (!sync) {
-        drop_push(store, key, &key->open.pushes[rank]);
-        drop_results(store, key, &key->open);
-    }
-    key->open.n_in += key->pushed[rank] == 0 || sync;
-    key->open.pushes[rank] = gw_ps_blob_hold(value);
-    key->open.refusals[rank] = refusal;
-    count_bytes(store, key, value->n_bytes, 0);
+    const bool sync = store->options.mode == GW_PS_SYNC, late = sync && key->pushed[rank] + 1 < key->open.number;
+    if (!late) /* a backup worker's round may have gone on without it */
+        keep_push(store, key, rank, value, refusal);
     store->pushes[rank]++;
-    if (++key->pushed[rank] > key->foremost) {
-        key->foremost++;
-        store->foremost++;
+    key->taken[rank] = ++key->pushed[rank];
+    if (key->pushed[rank] > key->foremost) {
+        store->foremost += key->pushed[rank] - key->foremost;
+        key->foremost = key->pushed[rank];
     }
-    key->latest = rank;
-    if (!sync) {
-        key->open.number++;
-        store->options.woken(store->options.user, key);
-    } else if (key->open.n_in == store->options.n_workers) {
-        finish_round(store, key);
+    if (sync) {
+        key->n_due -= !late;
+        if (key->n_due <= store->options.backup)
+            gw_ps_key_finish(store, key);
+        return;
     }
+    store->begun = store->begun || !gw_ps_is_gathering(store);
+    gw_ps_key_forget_results(store, key, &key->open);
+    key->open.number++;
+    store->options.woken(store->options.user, key);
 }
 
 gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth, struct gw_ps_blob *value)
@@ -381,7 +445,8 @@ uint64_t gw_ps_store_pushed(const struct gw_ps_store *store, const struct gw_ps_
 
 uint64_t gw_ps_store_pushes(const struct gw_ps_store *store, uint32_t rank, uint64_t *behind)
 {
-    *behind = store->foremost - store->pushes[rank];
+    const uint64_t done = store->pushes[rank] + store->skipped[rank];
+    *behind = store->present[rank] && store->foremost > done ? store->foremost - done : 0;
     return store->pushes[rank];
 }
 
@@ -390,8 +455,11 @@ uint64_t gw_ps_store_pushes(const struct gw_ps_store *store, uint32_t rank, uint
 static uint64_t fewest_pushes(const struct gw_ps_store *store, const struct gw_ps_key *key)
 {
     uint64_t least = UINT64_MAX;
+    if (gw_ps_is_gathering(store))
+        return 0;
     for (uint32_t r = 0; r < store->options.n_workers; r++)
-        least = key->pushed[r] < least ? key->pushed[r] : least;
+        if (store->present[r] && key->pushed[r] < least)
+            least = key->pushed[r];
     return least;
 }
 
@@ -400,11 +468,11 @@ static gw_status round_for(struct gw_ps_store *store, struct gw_ps_key *key, uin
 {
     bool worker = rank < store->options.n_workers;
     uint64_t pushed = worker ? key->pushed[rank] : 0;
-    if (worker && pushed == 0)
+    if (worker && key->taken[rank] == 0)
         return gw_fail(GW_ERR_ORDER, "rank %u pulls \"%s\" before it has pushed to it; only \"latest\" can be pulled then", rank, key->name);
     if (store->options.mode == GW_PS_SYNC) {
-        *round = &key->whole;
-        *number = worker ? pushed : key->whole.number;
+        *round = store->options.backup && worker && pushed == key->before.number ? &key->before : &key->whole;
+        *number = worker && pushed >= (*round)->number ? pushed : key->whole.number;
         if (!worker && key->whole.number == 0)
             return gw_fail(GW_ERR_ORDER, "\"%s\" has no whole round yet: not all workers have pushed to it", key->name);
         return worker && pushed > key->whole.number ? GW_PS_WAIT : GW_OK;
@@ -426,8 +494,12 @@ static gw_status make_result(struct gw_ps_store *store, struct gw_ps_key *key, s
         return GW_ERR_MEMORY;
     uint32_t n = 0;
     for (uint32_t r = 0; r < store->options.n_workers; r++)
-        if (round->pushes[r])
+        if (round->pushes[r] && (store->options.mode == GW_PS_SYNC || store->present[r]))
             pushes[n++] = (struct gw_ps_push){r, round->pushes[r]->bytes, round->pushes[r]->n_bytes};
+    if (n == 0) {
+        gw_free(store->context, pushes);
+        return gw_fail(GW_ERR_ORDER, "all workers that have pushed to \"%s\" have left", key->name);
+    }
     struct gw_ps_result result;
     gw_status status = gw_ps_reduce(store->context, method, key->type, &key->shape, pushes, n, key->codec, scale, &result);
     gw_free(store->context, pushes);
@@ -463,7 +535,7 @@ static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, str
         return gw_fail(GW_ERR_NONFINITE, "a worker's push to \"%s\" in this round was empty: its value could not be used", key->name);
     const uint64_t needed = gw_ps_result_bytes(method, key->type, key->n_elems);
     if (!has_room(store, needed)) {
-        drop_results(store, key, round); /* they can be made again */
+        gw_ps_key_forget_results(store, key, round); /* they can be made again */
         if (!has_room(store, needed))
             return gw_fail(GW_ERR_CAPACITY, "the %s of \"%s\" takes %" PRIu64 " bytes, and the server holds %" PRIu64 " of at most %" PRIu64
                            " already (--max-bytes)", gw_ps_method_name(method), key->name, needed, held(store), store->options.max_bytes);
@@ -567,9 +639,15 @@ gw_status gw_ps_store_create(gw_context *context, const struct gw_ps_store_optio
     store->options = *options;
     store->names.context = context;
     store->pushes = gw_calloc(context, options->n_workers, sizeof *store->pushes);
-    if (!store->pushes) {
-        gw_free(context, store);
+    store->skipped = gw_calloc(context, options->n_workers, sizeof *store->skipped);
+    store->present = gw_calloc(context, options->n_workers, sizeof *store->present);
+    if (!store->pushes || !store->skipped || !store->present) {
+        gw_ps_store_destroy(store);
         return GW_ERR_MEMORY;
+    }
+    if (options->min_workers == 0) {
+        memset(store->present, true, options->n_workers);
+        store->n_present = options->n_workers;
     }
     *out = store;
     return GW_OK;
@@ -579,12 +657,12 @@ void gw_ps_store_destroy(struct gw_ps_store *store)
 {
     if (!store)
         return;
-    for (uint64_t k = 0; k < store->names.n; k++) {
-        atomic_fetch_sub(store->options.total, empty_bytes(store, store->names.names[k]));
-        free_key(store, store->keys[k]);
-    }
+    for (uint64_t k = 0; k < store->names.n; k++)
+        gw_ps_key_free(store, store->keys[k]);
     gw_free(store->context, store->keys);
     gw_free(store->context, store->pushes);
+    gw_free(store->context, store->skipped);
+    gw_free(store->context, store->present);
     gw_ps_names_fini(&store->names);
     gw_free(store->context, store);
 }
@@ -597,15 +675,17 @@ void **gw_ps_key_waiting(struct gw_ps_key *key)
 struct gw_ps_key_info gw_ps_key_info(const struct gw_ps_store *store, const struct gw_ps_key *key)
 {
     struct gw_ps_key_info info = {.name = key->name, .type = key->type, .shape = key->shape, .rounds = key->whole.number, .bytes = key->bytes};
-    info.n_missing = key->open.n_in ? store->options.n_workers - key->open.n_in : 0;
+    info.n_missing = store->options.mode == GW_PS_SYNC && key->open.n_in ? key->n_due : 0;
     return info;
 }
 
 bool gw_ps_key_misses(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t asker, uint32_t rank)
 {
+    if (gw_ps_is_gathering(store) && !store->present[rank])
+        return true;
     if (store->options.mode == GW_PS_STALE)
-        return key->pushed[rank] + store->options.staleness < gw_ps_store_pushed(store, key, asker);
-    return key->open.n_in && !key->open.pushes[rank];
+        return store->present[rank] && key->pushed[rank] + store->options.staleness < gw_ps_store_pushed(store, key, asker);
+    return key->open.n_in && gw_ps_is_due(store, key, rank);
 }
 
 struct gw_ps_store_info gw_ps_store_info(const struct gw_ps_store *store)

@@ -16,6 +16,8 @@ struct gw_ps_store_options {
     uint32_t n_workers;
     gw_ps_mode mode;
     uint32_t staleness; /* GW_PS_STALE only */
+    uint32_t min_workers; /* that must be present before the first round can be whole; 0: all are present from the beginning */
+    uint32_t backup;      /* GW_PS_SYNC: a round is whole when all workers present but so many have pushed */
     uint64_t max_keys;
     uint64_t max_key_bytes; /* of one value */
     uint64_t max_bytes;     /* of *total */
@@ -45,7 +47,8 @@ gw_status gw_ps_store_admit(struct gw_ps_store *store, struct gw_ps_key *key, ui
 
 /* Stores what worker `rank` pushed as its nth push to the key, from 1; takes a hold of its own on `value`. A push that is there already
  * (its acknowledgement was lost) changes nothing. GW_PS_WAIT: the worker's last push still waits for its round. The value was admitted.
- * Errors: GW_ERR_ORDER (pushes before the nth are missing), GW_ERR_ARGUMENT (no worker's rank). */
+ * Errors: GW_ERR_ORDER (pushes before the nth are missing), GW_ERR_ARGUMENT (no worker's rank), GW_ERR_PEER (the worker was left out
+ * meanwhile: its round went on without it). */
 gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth, struct gw_ps_blob *value);
 
 /* In place of a push: the worker has no value that can be used, and says why by a number. Pulls over the round answer with
@@ -91,6 +94,34 @@ struct gw_ps_store_info {
     uint64_t n_keys, bytes, rounds;
 };
 struct gw_ps_store_info gw_ps_store_info(const struct gw_ps_store *store);
+
+/* ---- who takes part (presence.c) -------------------------------------------------------------------------- */
+
+/* Rounds wait for worker `rank` from now on. Of keys whose names begin with `prefix` (""; all) it takes part from round `from` on (0: the
+ * open one), of others from the open round on; what it has in the open round already, where that is round `from`, is taken out again.
+ * Errors: GW_ERR_ARGUMENT (no worker's rank), GW_ERR_ORDER (GW_PS_SYNC: a key has gone on beyond round `from`; nothing has changed). */
+gw_status gw_ps_store_enter(struct gw_ps_store *store, uint32_t rank, const char *prefix, uint64_t from);
+
+/* Rounds do not wait for it any more. What it has pushed to open rounds stays in them. */
+void gw_ps_store_leave(struct gw_ps_store *store, uint32_t rank);
+
+bool gw_ps_store_is_present(const struct gw_ps_store *store, uint32_t rank);
+uint32_t gw_ps_store_n_present(const struct gw_ps_store *store);
+
+/* A round has been whole since the store was made or its keys were dropped. */
+bool gw_ps_store_has_begun(const struct gw_ps_store *store);
+
+/* The largest number of an open round of keys that begin with the prefix (not GW_PS_SYNC: of a next push); 1 where there are none. */
+uint64_t gw_ps_store_next_round(const struct gw_ps_store *store, const char *prefix);
+
+/* Keys that begin with the prefix have `number` as their open round, and it is empty: workers begin again after all have left.
+ * The first round is to have min_workers again. */
+void gw_ps_store_skip_to(struct gw_ps_store *store, const char *prefix, uint64_t number);
+
+/* Drops all keys that begin with the prefix; nobody waits for them any more. GW_ERR_MEMORY: nothing has changed. */
+gw_status gw_ps_store_drop(struct gw_ps_store *store, const char *prefix);
+
+/* ----------------------------------------------------------------------------------------------------------- */
 
 /* Every key, in the order of their making. NULL after the last. */
 struct gw_ps_key *gw_ps_store_key(const struct gw_ps_store *store, uint64_t nth);

@@ -29,14 +29,17 @@ struct gw_ps_round {
 };
 
 struct gw_ps_key {
-    const char *name; /* the table's */
+    const char *name; /* the table's; NULL: not there yet */
     gw_ps_type type;
     gw_ps_shape shape;
     uint64_t n_elems;
     gw_codec *codec;           /* NULL: none was named */
-    uint64_t *pushed;          /* by each rank, so far */
-    uint64_t foremost;         /* of those the most */
+    uint64_t *pushed;          /* of each rank the number of its last push, or of the last round that went on without it */
+    uint64_t *taken;           /* of each rank the number of its last push that was taken; less than the other where it was away */
+    uint64_t foremost;         /* number of the foremost worker's last push */
     struct gw_ps_round whole, open;  /* GW_PS_SYNC; otherwise all is in `open`, whose number counts changes */
+    struct gw_ps_round before; /* the one before `whole`, for workers that are late; only where there are backup workers */
+    uint32_t n_due;            /* GW_PS_SYNC: workers present that have not pushed to the open round */
     uint32_t latest; /* rank of the newest push */
     uint64_t bytes;
     void *waiting;
@@ -50,7 +53,38 @@ struct gw_ps_store {
     uint64_t capacity;
     uint64_t bytes, rounds;
     uint64_t *pushes;  /* by each rank, to all keys */
+    uint64_t *skipped; /* of each rank: pushes that it was not there for */
     uint64_t foremost; /* of all keys, added up */
+    bool *present;     /* of each rank: rounds wait for it */
+    uint32_t n_present;
+    bool begun;        /* a round has been whole, or taken without waiting for others */
 };
+
+/* Whether the worker's push is what the key's open round still waits for. */
+static inline bool gw_ps_is_due(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank)
+{
+    return store->present[rank] && key->pushed[rank] < key->open.number;
+}
+
+/* Not all workers are there that the first round is to have. */
+static inline bool gw_ps_is_gathering(const struct gw_ps_store *store)
+{
+    return !store->begun && store->n_present < (store->options.min_workers ? store->options.min_workers : store->options.n_workers);
+}
+
+/* Where the key's open round has all pushes that it waits for, it is whole now and the next one opens. */
+void gw_ps_key_finish(struct gw_ps_store *store, struct gw_ps_key *key);
+
+/* Takes a push back out of the open round. */
+void gw_ps_key_take_out(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank);
+
+/* Empties the open round, and gives it another number. */
+void gw_ps_key_reopen(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t number);
+
+/* Drops the results that are kept of a round; they can be made again. */
+void gw_ps_key_forget_results(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round);
+
+/* Frees a key and what it holds; the caller takes it out of the store's tables. */
+void gw_ps_key_free(struct gw_ps_store *store, struct gw_ps_key *key);
 
 #endif

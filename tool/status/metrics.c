@@ -8,7 +8,7 @@ const char *tool_status_operation(int number)
 {
     static const char *const names[GW_PS_OPERATIONS] = {
         [0] = "invalid", [GW_PS_HELLO] = "hello", [GW_PS_INIT] = "init",   [GW_PS_PUSH] = "push",
-        [GW_PS_PULL] = "pull", [GW_PS_BYE] = "bye", [GW_PS_AGREE] = "agree",
+        [GW_PS_PULL] = "pull", [GW_PS_BYE] = "bye", [GW_PS_AGREE] = "agree", [GW_PS_JOIN] = "join", [GW_PS_ADMIT] = "admit", [GW_PS_MEMBERS] = "members",
     };
     return names[number];
 }
@@ -60,6 +60,7 @@ char *tool_status_metrics(const struct gw_ps_numbers *numbers)
     gauge(out, "clients", numbers->clients, "Clients that are connected, workers and readers.");
     gauge(out, "workers", numbers->n_workers, "Workers that push to every key, connected or not.");
     gauge(out, "workers_connected", numbers->connected, "Workers that are connected.");
+    gauge(out, "workers_present", numbers->present, "Workers that rounds wait for.");
     gauge(out, "keys", numbers->keys, "Keys that are kept.");
     gauge(out, "kept_bytes", numbers->kept_bytes, "Bytes of all pushes and results that are kept.");
     gauge(out, "waiting_requests", numbers->waiting, "Requests that wait for pushes of other workers.");

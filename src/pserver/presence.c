@@ -1,0 +1,132 @@
+/* Which workers take part: rounds wait for those that are present. */
+#include "base/error.h"
+#include "pserver/store_state.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static bool begins_with(const char *name, const char *prefix)
+{
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+/* From which round of the key on a worker that comes takes part. */
+static uint64_t first_round(const struct gw_ps_store *store, const struct gw_ps_key *key, const char *prefix, uint64_t from)
+{
+    if (from > 0 && begins_with(key->name, prefix))
+        return from;
+    return store->options.mode == GW_PS_SYNC ? key->open.number : key->foremost + 1;
+}
+
+static void enter_key(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t first)
+{
+    if (store->options.mode == GW_PS_SYNC && first <= key->open.number && key->pushed[rank] >= first) {
+        gw_ps_key_take_out(store, key, rank); /* pushed before it went, and to be pushed again */
+        key->pushed[rank] = key->taken[rank] = first - 1;
+        store->pushes[rank]--;
+    }
+    if (key->pushed[rank] < first - 1) {
+        store->skipped[rank] += first - 1 - key->pushed[rank];
+        key->pushed[rank] = first - 1;
+    }
+    gw_ps_key_finish(store, key); /* counts anew who is due */
+}
+
+gw_status gw_ps_store_enter(struct gw_ps_store *store, uint32_t rank, const char *prefix, uint64_t from)
+{
+    if (rank >= store->options.n_workers)
+        return gw_fail(GW_ERR_ARGUMENT, "there is no worker of rank %u; ranks are 0 to %u", rank, store->options.n_workers - 1);
+    for (uint64_t k = 0; from > 0 && store->options.mode == GW_PS_SYNC && k < store->names.n; k++)
+        if (begins_with(store->keys[k]->name, prefix) && store->keys[k]->open.number > from)
+            return gw_fail(GW_ERR_ORDER, "rank %u is to take part from round %" PRIu64 " on, and \"%s\" is at round %" PRIu64 " already", rank, from,
+                           store->keys[k]->name, store->keys[k]->open.number);
+    store->n_present += !store->present[rank];
+    store->present[rank] = true;
+    for (uint64_t k = 0; k < store->names.n; k++)
+        enter_key(store, store->keys[k], rank, first_round(store, store->keys[k], prefix, from));
+    return GW_OK;
+}
+
+void gw_ps_store_leave(struct gw_ps_store *store, uint32_t rank)
+{
+    if (rank >= store->options.n_workers || !store->present[rank])
+        return;
+    store->present[rank] = false;
+    store->n_present--;
+    for (uint64_t k = 0; k < store->names.n; k++) {
+        struct gw_ps_key *key = store->keys[k];
+        if (store->options.mode != GW_PS_SYNC)
+            gw_ps_key_forget_results(store, key, &key->open);
+        gw_ps_key_finish(store, key);
+        store->options.woken(store->options.user, key); /* who waits may wait for somebody else now, or for nobody */
+    }
+}
+
+bool gw_ps_store_is_present(const struct gw_ps_store *store, uint32_t rank)
+{
+    return rank < store->options.n_workers && store->present[rank];
+}
+
+uint32_t gw_ps_store_n_present(const struct gw_ps_store *store)
+{
+    return store->n_present;
+}
+
+bool gw_ps_store_has_begun(const struct gw_ps_store *store)
+{
+    return store->begun;
+}
+
+uint64_t gw_ps_store_next_round(const struct gw_ps_store *store, const char *prefix)
+{
+    uint64_t most = 1;
+    for (uint64_t k = 0; k < store->names.n; k++) {
+        const struct gw_ps_key *key = store->keys[k];
+        uint64_t next = store->options.mode == GW_PS_SYNC ? key->open.number : key->foremost + 1;
+        if (begins_with(key->name, prefix) && next > most)
+            most = next;
+    }
+    return most;
+}
+
+void gw_ps_store_skip_to(struct gw_ps_store *store, const char *prefix, uint64_t number)
+{
+    store->begun = false;
+    for (uint64_t k = 0; store->options.mode == GW_PS_SYNC && k < store->names.n; k++)
+        if (begins_with(store->keys[k]->name, prefix))
+            gw_ps_key_reopen(store, store->keys[k], number);
+}
+
+/* The names that stay, in a table of their own. */
+static gw_status names_without(const struct gw_ps_store *store, const char *prefix, struct gw_ps_names *names)
+{
+    *names = (struct gw_ps_names){.context = store->context};
+    for (uint64_t k = 0; k < store->names.n; k++)
+        if (!begins_with(store->names.names[k], prefix) && gw_ps_names_add(names, store->names.names[k]) < 0) {
+            gw_ps_names_fini(names);
+            return GW_ERR_MEMORY;
+        }
+    return GW_OK;
+}
+
+gw_status gw_ps_store_drop(struct gw_ps_store *store, const char *prefix)
+{
+    struct gw_ps_names names;
+    GW_TRY(names_without(store, prefix, &names));
+    uint64_t n = 0;
+    for (uint64_t k = 0; k < store->names.n; k++) {
+        struct gw_ps_key *key = store->keys[k];
+        if (begins_with(key->name, prefix)) {
+            gw_ps_key_free(store, key);
+            continue;
+        }
+        key->name = names.names[n];
+        gw_ps_key_forget_results(store, key, &key->whole); /* a scale key of theirs may be gone */
+        gw_ps_key_forget_results(store, key, &key->open);
+        store->keys[n++] = key;
+    }
+    gw_ps_names_fini(&store->names);
+    store->names = names;
+    store->begun = false;
+    return GW_OK;
+}

@@ -1,0 +1,418 @@
+/* Workers that come, go, die and come back: what the rest does meanwhile. */
+#include "base/clock.h"
+#include "pserver/message.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <zmq.h>
+
+#define MOST 4
+#define LONG_MS 20000
+
+struct served {
+    gw_ps_server *server;
+    pthread_t thread;
+};
+
+static void log_line(const char *line, void *user)
+{
+    (void)user;
+    if (getenv("GW_TEST_LOG"))
+        fprintf(stderr, "%s\n", line);
+}
+
+static void *run(void *server)
+{
+    return (void *)(intptr_t)gw_ps_server_run(server);
+}
+
+static void serve(struct served *s, const gw_ps_server_options *chosen)
+{
+    gw_ps_server_options options = *chosen;
+    options.struct_bytes = sizeof options;
+    options.listen = "127.0.0.1:0";
+    options.log = log_line;
+    assert_int_equal(gw_ps_server_create(NULL, &options, &s->server), GW_OK);
+    assert_int_equal(pthread_create(&s->thread, NULL, run, s->server), 0);
+}
+
+static void end(struct served *s)
+{
+    void *status;
+    gw_ps_server_stop(s->server);
+    pthread_join(s->thread, &status);
+    assert_int_equal((intptr_t)status, GW_OK);
+    gw_ps_server_destroy(s->server);
+}
+
+static gw_ps_client *come(const char *servers, uint32_t rank, bool joins, uint32_t timeout_ms)
+{
+    gw_ps_client_options options = {.struct_bytes = sizeof options, .servers = servers, .rank = rank, .joins = joins, .timeout_ms = timeout_ms};
+    gw_ps_client *client = NULL;
+    gw_status status = gw_ps_client_create(NULL, &options, &client);
+    if (status < 0)
+        print_error("%s\n", gw_last_error());
+    assert_int_equal(status, GW_OK);
+    return client;
+}
+
+static gw_ps_client *come_to(const struct served *s, uint32_t rank)
+{
+    return come(gw_ps_server_address(s->server), rank, false, LONG_MS);
+}
+
+static void expect_ok(gw_status status)
+{
+    if (status < 0)
+        print_error("%s\n", gw_last_error());
+    assert_int_equal(status, GW_OK);
+}
+
+static void init(gw_ps_client *client, const char *key)
+{
+    const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
+    expect_ok(gw_ps_init_parameter(client, key, GW_PS_FLOAT32, &one));
+}
+
+static void push(gw_ps_client *client, const char *key, float x)
+{
+    expect_ok(gw_ps_push_parameter(client, key, &x, sizeof x));
+}
+
+/* The sum of a round of so many pushes. */
+static void expect_sum(gw_ps_client *client, const char *key, float sum, uint32_t n_pushes)
+{
+    gw_ps_value value;
+    expect_ok(gw_ps_pull_parameter(client, key, GW_PS_SUM, NULL, &value));
+    assert_int_equal(value.n_pushes, n_pushes);
+    assert_true(*(float *)value.bytes == sum);
+    gw_ps_value_free(&value);
+}
+
+/* A worker without a library, whose connection ends without a word. */
+struct ghost {
+    void *zmq, *socket;
+};
+
+static void ghost_says(const struct ghost *g, const struct gw_ps_request *request, const void *body, size_t n_bytes)
+{
+    uint8_t head[GW_PS_HEAD_BYTES], answer[GW_PS_HEAD_BYTES];
+    size_t n = gw_ps_request_write(head, request);
+    assert_int_equal(zmq_send(g->socket, head, n, body ? ZMQ_SNDMORE : 0), n);
+    if (body)
+        assert_int_equal(zmq_send(g->socket, body, n_bytes, 0), n_bytes);
+    int got = zmq_recv(g->socket, answer, sizeof answer, 0);
+    struct gw_ps_reply reply;
+    assert_true(got > 0);
+    expect_ok(gw_ps_reply_read(answer, (size_t)got, &reply));
+    assert_int_equal(reply.status, GW_OK);
+}
+
+static struct ghost ghost_comes(const struct served *s, uint32_t rank)
+{
+    char place[128];
+    const int now = 0, patience = LONG_MS;
+    struct ghost g = {.zmq = zmq_ctx_new()};
+    g.socket = zmq_socket(g.zmq, ZMQ_DEALER);
+    zmq_setsockopt(g.socket, ZMQ_LINGER, &now, sizeof now);
+    zmq_setsockopt(g.socket, ZMQ_RCVTIMEO, &patience, sizeof patience);
+    snprintf(place, sizeof place, "tcp://%s", gw_ps_server_address(s->server));
+    assert_int_equal(zmq_connect(g.socket, place), 0);
+    ghost_says(&g, &(struct gw_ps_request){.operation = GW_PS_HELLO, .number = rank, .incarnation = 77 + rank}, NULL, 0);
+    return g;
+}
+
+static void ghost_pushes(const struct ghost *g, const char *key, uint64_t nth, float x)
+{
+    struct gw_ps_request request = {.operation = GW_PS_PUSH, .number = nth, .id = nth};
+    snprintf(request.key, sizeof request.key, "%s", key);
+    ghost_says(g, &request, &x, sizeof x);
+}
+
+static void ghost_goes(struct ghost *g)
+{
+    zmq_close(g->socket);
+    zmq_ctx_term(g->zmq);
+}
+
+/* ---- without a worker --------------------------------------------------------------------------------------- */
+
+/* One dies between its pushes of a round: that of which it had pushed counts it, the other does not, and no later one. */
+static void the_rest_continues(void **state)
+{
+    (void)state;
+    struct served s;
+    serve(&s, &(gw_ps_server_options){.n_workers = 3, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
+    gw_ps_client *a = come_to(&s, 0), *b = come_to(&s, 1);
+    struct ghost c = ghost_comes(&s, 2);
+    init(a, "x"), init(a, "y"), init(b, "x"), init(b, "y");
+    ghost_pushes(&c, "x", 1, 4);
+    ghost_goes(&c);
+    push(a, "x", 1), push(b, "x", 2), push(a, "y", 1), push(b, "y", 2);
+    expect_sum(a, "x", 7, 3), expect_sum(b, "x", 7, 3);
+    expect_sum(a, "y", 3, 2), expect_sum(b, "y", 3, 2);
+    push(a, "x", 5), push(b, "x", 6);
+    expect_sum(a, "x", 11, 2);
+
+    /* It comes back, and takes part from the open rounds on. */
+    gw_ps_client *again = come_to(&s, 2);
+    init(again, "x"), init(again, "y");
+    push(a, "x", 1), push(b, "x", 2), push(again, "x", 4);
+    expect_sum(again, "x", 7, 3), expect_sum(a, "x", 7, 3);
+    gw_ps_client_destroy(again); /* leaves with a word: nobody waits at all */
+    push(a, "y", 1), push(b, "y", 1);
+    expect_sum(a, "y", 2, 2);
+    gw_ps_client_destroy(a), gw_ps_client_destroy(b);
+    end(&s);
+}
+
+/* A push that was numbered before the worker was left out is not mistaken for one that was taken. */
+static void what_comes_too_late_is_refused(void **state)
+{
+    (void)state;
+    struct served s;
+    serve(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
+    gw_ps_client *a = come_to(&s, 0);
+    struct ghost b = ghost_comes(&s, 1);
+    init(a, "x");
+    ghost_pushes(&b, "x", 1, 1);
+    push(a, "x", 1);
+    expect_sum(a, "x", 2, 2);
+    ghost_goes(&b);
+    for (uint32_t i = 0; i < 3; i++)
+        push(a, "x", 5), expect_sum(a, "x", 5, 1);
+    struct ghost back = ghost_comes(&s, 1);
+    uint8_t head[GW_PS_HEAD_BYTES];
+    struct gw_ps_reply reply;
+    const float x = 1;
+    for (uint64_t nth = 1; nth <= 5; nth++) { /* 1 was taken, 2 to 4 went on without it, 5 is open */
+        size_t n = gw_ps_request_write(head, &(struct gw_ps_request){.operation = GW_PS_PUSH, .number = nth, .id = nth, .key = "x"});
+        zmq_send(back.socket, head, n, ZMQ_SNDMORE);
+        zmq_send(back.socket, &x, sizeof x, 0);
+        int got = zmq_recv(back.socket, head, sizeof head, 0);
+        expect_ok(gw_ps_reply_read(head, (size_t)got, &reply));
+        assert_int_equal(reply.status, nth == 1 || nth == 5 ? GW_OK : GW_ERR_PEER);
+    }
+    push(a, "x", 2);
+    expect_sum(a, "x", 3, 2);
+    ghost_goes(&back);
+    gw_ps_client_destroy(a);
+    end(&s);
+}
+
+static void the_rest_stops(void **state)
+{
+    (void)state;
+    struct served s;
+    serve(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_STOP, .away_ms = 50});
+    gw_ps_client *a = come_to(&s, 0);
+    struct ghost b = ghost_comes(&s, 1);
+    init(a, "x");
+    push(a, "x", 1);
+    ghost_goes(&b);
+    gw_ps_value value;
+    assert_int_equal(gw_ps_pull_parameter(a, "x", GW_PS_SUM, NULL, &value), GW_ERR_PEER);
+    assert_non_null(strstr(gw_last_error(), "rank 1"));
+    gw_ps_client_destroy(a);
+    end(&s);
+}
+
+/* Two of four begin; the others join while they train. */
+static void some_begin(void **state)
+{
+    (void)state;
+    struct served s;
+    serve(&s, &(gw_ps_server_options){.n_workers = 4, .missing = GW_PS_MISSING_CONTINUE, .min_workers = 2});
+    gw_ps_client *a = come_to(&s, 0);
+    init(a, "x");
+    push(a, "x", 1);
+    uint64_t early;
+    expect_ok(gw_ps_pull_begin(a, "x", GW_PS_SUM, NULL, &early)); /* waits: one alone does not begin */
+    gw_ps_client *b = come_to(&s, 3);
+    init(b, "x");
+    push(b, "x", 2);
+    gw_ps_value value;
+    expect_ok(gw_ps_wait(a, early, &value));
+    assert_int_equal(value.n_pushes, 2);
+    gw_ps_value_free(&value);
+    gw_ps_client *c = come_to(&s, 1);
+    init(c, "x");
+    push(a, "x", 1), push(b, "x", 2), push(c, "x", 3);
+    expect_sum(c, "x", 6, 3);
+    gw_ps_client_destroy(a), gw_ps_client_destroy(b), gw_ps_client_destroy(c);
+    end(&s);
+}
+
+/* A round does not wait for the slowest; what that pushes later is dropped, and it can still pull what the others had. */
+static void backup_workers(void **state)
+{
+    (void)state;
+    struct served s;
+    serve(&s, &(gw_ps_server_options){.n_workers = 3, .backup = 1});
+    gw_ps_client *w[3];
+    for (uint32_t r = 0; r < 3; r++)
+        w[r] = come_to(&s, r), init(w[r], "x");
+    push(w[0], "x", 1), push(w[1], "x", 2);
+    expect_sum(w[0], "x", 3, 2), expect_sum(w[1], "x", 3, 2);
+    push(w[0], "x", 10), push(w[1], "x", 20); /* not whole: one more and rank 2 would be two rounds late */
+    uint64_t ticket;
+    gw_ps_value value;
+    expect_ok(gw_ps_pull_begin(w[0], "x", GW_PS_SUM, NULL, &ticket));
+    push(w[2], "x", 4);
+    expect_sum(w[2], "x", 3, 2);
+    expect_ok(gw_ps_wait(w[0], ticket, &value));
+    assert_true(value.n_pushes == 2 && value.round == 2 && *(float *)value.bytes == 30);
+    gw_ps_value_free(&value);
+    push(w[2], "x", 40); /* late again */
+    expect_sum(w[2], "x", 30, 2);
+    push(w[2], "x", 400), push(w[1], "x", 200);
+    expect_sum(w[2], "x", 600, 2);
+    for (uint32_t r = 0; r < 3; r++)
+        gw_ps_client_destroy(w[r]);
+    end(&s);
+}
+
+/* ---- joining the exchange ------------------------------------------------------------------------------------ */
+
+#define KEY GW_PS_EXCHANGE "x"
+
+struct pair {
+    struct served servers[2];
+    char places[256];
+};
+
+static void serve_two(struct pair *p, uint32_t n_workers, gw_ps_missing missing)
+{
+    for (int i = 0; i < 2; i++)
+        serve(&p->servers[i], &(gw_ps_server_options){.n_workers = n_workers, .missing = missing, .away_ms = 50});
+    snprintf(p->places, sizeof p->places, "%s,%s", gw_ps_server_address(p->servers[0].server), gw_ps_server_address(p->servers[1].server));
+}
+
+static void one_round(gw_ps_client *const *workers, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        push(workers[i], KEY, 1);
+    for (uint32_t i = 0; i < n; i++)
+        expect_sum(workers[i], KEY, (float)n, n);
+}
+
+struct joiner {
+    gw_ps_client *client;
+    uint64_t round;
+    gw_status status;
+    pthread_t thread;
+};
+
+static void *join(void *user)
+{
+    struct joiner *j = user;
+    j->status = gw_ps_join(j->client, &j->round);
+    return NULL;
+}
+
+static uint64_t join_at_once(gw_ps_client *client)
+{
+    uint64_t round = 0;
+    expect_ok(gw_ps_join(client, &round));
+    init(client, KEY);
+    return round;
+}
+
+static void one_joins_while_others_train(void **state)
+{
+    (void)state;
+    struct pair p;
+    serve_two(&p, 3, GW_PS_MISSING_CONTINUE);
+    for (int run_number = 0; run_number < 2; run_number++) { /* a second run finds nothing of the first */
+        gw_ps_client *w[3];
+        for (uint32_t r = 0; r < 3; r++) {
+            w[r] = come(p.places, r, true, LONG_MS);
+            assert_int_equal(join_at_once(w[r]), 1);
+        }
+        one_round(w, 3);
+        gw_ps_client_destroy(w[2]);
+        for (uint32_t i = 0; i < 4; i++)
+            one_round(w, 2);
+        struct joiner j = {.client = come(p.places, 2, true, LONG_MS)};
+        assert_int_equal(pthread_create(&j.thread, NULL, join, &j), 0);
+        uint64_t round = 6;
+        while (!gw_ps_is_asked(w[0])) {
+            one_round(w, 2), round++;
+            assert_false(gw_ps_is_asked(w[1]));
+            expect_ok(gw_ps_members(w[0], NULL, NULL)); /* hears what the first server says */
+        }
+        uint8_t presence[3];
+        expect_ok(gw_ps_members(w[1], presence, NULL));
+        assert_true(presence[0] == GW_PS_PRESENT && presence[1] == GW_PS_PRESENT && presence[2] == GW_PS_JOINING);
+        gw_ps_client *side = come(p.places, GW_PS_READER, false, LONG_MS);
+        expect_ok(gw_ps_admit(side, 2, round));
+        gw_ps_client_destroy(side);
+        pthread_join(j.thread, NULL);
+        assert_int_equal(j.status, GW_OK);
+        assert_int_equal(j.round, round);
+        w[2] = j.client;
+        init(w[2], KEY);
+        one_round(w, 3), one_round(w, 3);
+        for (uint32_t r = 0; r < 3; r++)
+            gw_ps_client_destroy(w[r]);
+    }
+    end(&p.servers[0]), end(&p.servers[1]);
+}
+
+/* Nobody admits: the one that waits is told so, and the others are not held up. */
+static void nobody_admits(void **state)
+{
+    (void)state;
+    struct pair p;
+    serve_two(&p, 2, GW_PS_MISSING_CONTINUE);
+    gw_ps_client *a = come(p.places, 0, true, LONG_MS), *b = come(p.places, 1, true, LONG_MS);
+    join_at_once(a), join_at_once(b);
+    one_round((gw_ps_client *[]){a, b}, 2);
+    gw_ps_client_destroy(b);
+    uint64_t round;
+    gw_ps_client *c = come(p.places, 1, true, 300);
+    assert_int_equal(gw_ps_join(c, &round), GW_ERR_TIMEOUT);
+    one_round(&a, 1);
+    assert_int_equal(gw_ps_admit(c, 0, 1), GW_ERR_ORDER); /* that round is over */
+    gw_ps_client_destroy(c);
+    assert_int_equal(gw_ps_admit(a, 1, 7), GW_ERR_PEER); /* nobody there */
+    gw_ps_client_destroy(a);
+    end(&p.servers[0]), end(&p.servers[1]);
+}
+
+/* All of a run that waits are killed and come again: the run begins anew. */
+static void all_come_again(void **state)
+{
+    (void)state;
+    struct pair p;
+    serve_two(&p, 2, GW_PS_MISSING_WAIT);
+    gw_ps_client *w[2] = {come(p.places, 0, true, LONG_MS), come(p.places, 1, true, LONG_MS)};
+    join_at_once(w[0]), join_at_once(w[1]);
+    one_round(w, 2);
+    gw_ps_client_destroy(w[0]), gw_ps_client_destroy(w[1]);
+    w[0] = come(p.places, 0, true, LONG_MS), w[1] = come(p.places, 1, true, LONG_MS);
+    assert_int_equal(join_at_once(w[1]), 1);
+    assert_int_equal(join_at_once(w[0]), 1);
+    one_round(w, 2);
+    gw_ps_client_destroy(w[0]), gw_ps_client_destroy(w[1]);
+    end(&p.servers[0]), end(&p.servers[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_rest_continues), cmocka_unit_test(what_comes_too_late_is_refused),
+        cmocka_unit_test(the_rest_stops),     cmocka_unit_test(some_begin),
+        cmocka_unit_test(backup_workers),     cmocka_unit_test(one_joins_while_others_train),
+        cmocka_unit_test(nobody_admits),      cmocka_unit_test(all_come_again),
+    };
+    return cmocka_run_group_tests_name("pserver members", tests, NULL, NULL);
+}
