@@ -241,7 +241,7 @@ int gw_fuzz_pserver(const uint8_t *data, size_t size)
     if (data[0] >= 2 && size - 1 >= 8) { /* else most would end at the magic number */
         memcpy(bytes, data[0] % 2 ? "GWPQ" : "GWPA", 4);
         bytes[4] = GW_PS_VERSION;
-        bytes[5] = (uint8_t)(1 + bytes[5] % GW_PS_AGREE);
+        bytes[5] = (uint8_t)(1 + bytes[5] % (GW_PS_OPERATIONS - 1));
         bytes[7] = 0;
     }
     if (data[0] % 2)

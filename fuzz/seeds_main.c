@@ -120,9 +120,9 @@ static void write_seeds(const char *folder, gw_context *context, size_t i, size_
 /* Heads of the parameter server: one request and one answer of every operation, as they are (mode 1 and 0) and repaired. */
 static void write_heads(const char *folder)
 {
-    for (uint8_t operation = GW_PS_HELLO; operation <= GW_PS_AGREE; operation++) {
+    for (uint8_t operation = GW_PS_HELLO; operation < GW_PS_OPERATIONS; operation++) {
         const struct gw_ps_request request = {.operation = (enum gw_ps_operation)operation, .id = 7, .number = 1, .timeout_ms = 1000, .key = "gradient",
-                                              .scale_key = "scale", .codec = "ternary", .code = 1, .shape = {.n_dims = 2, .dims = {3, 4}}};
+                                              .scale_key = "scale", .codec = "ternary", .optimizer = "momentum:lr=0.1", .rate = 0.1, .code = 1, .shape = {.n_dims = 2, .dims = {3, 4}}};
         const struct gw_ps_reply reply = {.operation = (enum gw_ps_operation)operation, .id = 7, .number = 1, .shape = {.n_dims = 1, .dims = {12}}, .n_pushes = 2},
                                  error = {.operation = (enum gw_ps_operation)operation, .id = 7, .status = GW_ERR_TIMEOUT, .sentence = "late"};
         uint8_t head[GW_PS_HEAD_BYTES];

@@ -41,6 +41,8 @@ typedef enum gw_ps_type {
  *   decode_sum      uint8: float32, four times as many elements: the codes' sum; frames: float32, what they hold added up
  *   decode_average  uint8: float32, the codes' sum divided by the number of pushes, both exact; frames: a frame of the average for
  *                   each, as an owner of the peer exchange makes it (gw_reduce)
+ *   parameters      keys with an optimizer (gw_ps_init_optimized): float32 of the key's shape, what the pushes so far have made of the
+ *                   parameters
  * decode_sum and decode_average of uint8 are multiplied by the maximum of scale_key in the same round, where one is named. */
 typedef enum gw_ps_method {
     GW_PS_MAX = 1,
@@ -50,6 +52,7 @@ typedef enum gw_ps_method {
     GW_PS_LATEST = 5,
     GW_PS_DECODE_SUM = 6,
     GW_PS_DECODE_AVERAGE = 7,
+    GW_PS_PARAMETERS = 8,
 } gw_ps_method;
 
 /* "float32", "float16", "bfloat16", "int32", "int64", "uint8", "frame"; and the methods as they are spelled above. NULL for a number
@@ -160,8 +163,30 @@ GW_API void gw_ps_client_destroy(gw_ps_client *client);
  * Errors: GW_ERR_ARGUMENT (another type or shape, and which), GW_ERR_CAPACITY (a limit of the server's), GW_ERR_TIMEOUT, GW_ERR_PEER. */
 GW_API gw_status gw_ps_init_parameter(gw_ps_client *client, const char *key, gw_ps_type type, const gw_ps_shape *shape);
 
+/* The same with an optimizer: pushes are gradients, and the server keeps parameters that they move; "parameters" pulls these.
+ *
+ * optimizer: NAME[:key=value,...]; `sgd` (lr=0.01, weight-decay=0), `momentum` (and momentum=0.9: v = momentum*v + lr*(g + decay*w),
+ * w -= v), `adam` (lr=0.001, weight-decay=0, beta1=0.9, beta2=0.999, epsilon=1e-8). The same on all clients. type: float32, float16 or
+ * bfloat16 (mean), or frame (decode_average); parameters and what the optimizer keeps are float32, and the key's alone.
+ * values: the first parameters, as many float32 as the shape has; those that come to the server first stand. NULL: somebody else brings
+ * them, and until then pushes and pulls of parameters wait.
+ *
+ * With GW_PS_SYNC the average of a round moves the parameters once, and a worker pulls what its last push's round has made of them. With
+ * GW_PS_STALE and GW_PS_ASYNC each push moves them by itself, at a rate divided by the number of workers that take part, so that one
+ * learning rate suits all modes. adam counts rounds, or pushes there. Parameters that a worker has not pushed to, and a reader's, are as they are now.
+ * Errors as of gw_ps_init_parameter, and GW_ERR_SPEC (an optimizer that cannot be). */
+GW_API gw_status gw_ps_init_optimized(gw_ps_client *client, const char *key, gw_ps_type type, const gw_ps_shape *shape, const char *optimizer,
+                                      const float *values);
+
+/* The learning rate of this client's pushes from here on, to keys with an optimizer; 0, as at first: the key's own. With GW_PS_SYNC that of
+ * the least rank in a round holds. Errors: GW_ERR_ARGUMENT (below 0, or no finite float32). */
+GW_API gw_status gw_ps_set_rate(gw_ps_client *client, double rate);
+
+/* When the servers answer a pull. *staleness (NULL: not asked for): of GW_PS_STALE, else 0. */
+GW_API gw_ps_mode gw_ps_client_mode(const gw_ps_client *client, uint32_t *staleness);
+
 /* Pushes the key's next value, n_bytes as its type and shape have; returns once the server has it. `bytes` is read before it returns.
- * Errors: GW_ERR_ARGUMENT (no such key, and which is nearest; another length), GW_ERR_FRAME_* (of a frame), GW_ERR_CAPACITY,
+ * Errors: GW_ERR_ARGUMENT (no such key, and which is nearest; another length), GW_ERR_FRAME_* (of a frame), GW_ERR_CAPACITY, GW_ERR_NONFINITE (a NaN or an infinity to a key with an optimizer: nothing was taken),
  * GW_ERR_TIMEOUT (the worker's last push still waits for others: the sentence names them), GW_ERR_PEER. */
 GW_API gw_status gw_ps_push_parameter(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes);
 

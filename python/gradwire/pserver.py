@@ -5,8 +5,8 @@
     client.push_parameter(key="max_abs_grad", value=[0.5])
     largest = client.pull_parameter(key="max_abs_grad", reduce_method="max")      # a numpy array
 
-Types: float32, float16, bfloat16, int32, int64, uint8, frame. Reduce methods: max, min, sum, mean, latest, decode_sum, decode_average;
-what each does is in gradwire/pserver.h. numpy has no bfloat16: such keys take and give float32, rounded here to nearest even."""
+Types: float32, float16, bfloat16, int32, int64, uint8, frame. Reduce methods: max, min, sum, mean, latest, decode_sum, decode_average,
+parameters; what each does is in gradwire/pserver.h. numpy has no bfloat16: such keys take and give float32, rounded here to nearest even."""
 import ctypes
 import threading
 
@@ -64,6 +64,8 @@ def _library_now():
             "gw_ps_client_create": (ctypes.c_int, [pointer, ctypes.POINTER(_Options), ctypes.POINTER(pointer)]),
             "gw_ps_client_destroy": (None, [pointer]),
             "gw_ps_init_parameter": (ctypes.c_int, [pointer, text, ctypes.c_int, ctypes.POINTER(_Shape)]),
+            "gw_ps_init_optimized": (ctypes.c_int, [pointer, text, ctypes.c_int, ctypes.POINTER(_Shape), text, pointer]),
+            "gw_ps_set_rate": (ctypes.c_int, [pointer, ctypes.c_double]),
             "gw_ps_push_parameter": (ctypes.c_int, [pointer, text, pointer, ctypes.c_size_t]),
             "gw_ps_pull_parameter": (ctypes.c_int, [pointer, text, ctypes.c_int, text, ctypes.POINTER(_Value)]),
             "gw_ps_value_free": (None, [ctypes.POINTER(_Value)]),
@@ -109,18 +111,33 @@ class Client:
                            max(1, int(timeout * 1000)))
         _check(self._lib.gw_ps_client_create(None, ctypes.byref(options), ctypes.byref(self._client)))
 
-    def init_parameter(self, key, shape, type):
-        """Makes the key; the same from several clients is one initialisation. Refused where it is there with another shape or type."""
+    def init_parameter(self, key, shape, type, optimizer=None, value=None):
+        """Makes the key; the same from several clients is one initialisation. Refused where it is there with another shape, type or optimizer.
+
+        With an optimizer ("sgd", "momentum:lr=0.1,momentum=0.9", "adam:lr=0.001") pushes are gradients, which move parameters on the server
+        that pull_parameter(key, "parameters") gets. They begin with the first client's value, which may be None elsewhere: until it is there
+        pushes and pulls wait."""
         number = _number(self._lib.gw_ps_type_parse, type, "type", ", ".join(_DTYPES))
         shape = [int(n) for n in (shape if numpy.iterable(shape) else [shape])]
         if len(shape) > MAX_DIMS or any(n < 0 for n in shape):
             raise ValueError(f"shape is {shape}; it has up to {MAX_DIMS} dimensions of 1 or more")
+        given = _Shape(len(shape), (ctypes.c_uint64 * MAX_DIMS)(*shape))
+        if optimizer is None and value is not None:
+            raise ValueError(f"\"{key}\" has a first value and no optimizer; without one, push_parameter brings values")
+        first = None if value is None else numpy.ascontiguousarray(value, dtype=numpy.float32)
+        if first is not None and first.size != numpy.prod(shape, dtype=numpy.int64):
+            raise ValueError(f"\"{key}\" has shape {shape}, and the value {list(first.shape)}")
         with self._lock:
-            _check(self._lib.gw_ps_init_parameter(self._open(), key.encode(), number, ctypes.byref(_Shape(len(shape), (ctypes.c_uint64 * MAX_DIMS)(*shape)))))
+            if optimizer is None:
+                _check(self._lib.gw_ps_init_parameter(self._open(), key.encode(), number, ctypes.byref(given)))
+            else:
+                _check(self._lib.gw_ps_init_optimized(self._open(), key.encode(), number, ctypes.byref(given), str(optimizer).encode(),
+                                                      None if first is None else first.ctypes.data))
             self._types[key] = type, shape
 
-    def push_parameter(self, key, value):
-        """Pushes this worker's next value: an array of the key's shape, or what numpy makes one of; for a frame its bytes."""
+    def push_parameter(self, key, value, rate=0.0):
+        """Pushes this worker's next value: an array of the key's shape, or what numpy makes one of; for a frame its bytes. rate: the learning
+        rate, where the key has an optimizer; 0: the key's own."""
         with self._lock:
             type, shape = self._types.get(key, (None, None))
             if type == "frame" or type is None and isinstance(value, (bytes, bytearray, memoryview)):
@@ -134,11 +151,12 @@ class Client:
                 if shape is not None and array.size != numpy.prod(shape, dtype=numpy.int64):
                     raise ValueError(f"\"{key}\" has shape {shape}, and the value {list(array.shape)}")
                 array = _to_bfloat16(array) if type == "bfloat16" else array
+            _check(self._lib.gw_ps_set_rate(self._open(), rate))
             _check(self._lib.gw_ps_push_parameter(self._open(), key.encode(), array.ctypes.data, array.nbytes))
 
     def pull_parameter(self, key, reduce_method, scale_key=None):
         """The pushes of all workers in the round of this worker's last push, reduced: a numpy array, or bytes for a frame."""
-        method = _number(self._lib.gw_ps_method_parse, reduce_method, "reduce_method", "max, min, sum, mean, latest, decode_sum, decode_average")
+        method = _number(self._lib.gw_ps_method_parse, reduce_method, "reduce_method", "max, min, sum, mean, latest, decode_sum, decode_average, parameters")
         value = _Value()
         with self._lock:
             _check(self._lib.gw_ps_pull_parameter(self._open(), key.encode(), method, None if scale_key is None else scale_key.encode(),

@@ -127,7 +127,7 @@ static gw_status declare(struct servers *me, uint32_t server, const struct messa
     char codec[GW_PS_MAX_NAME + 1];
     const gw_ps_shape shape = {.n_dims = 1, .dims = {gw_get64(body)}};
     snprintf(codec, sizeof codec, "%.*s", (int)(n_bytes - sizeof(uint64_t)), body + sizeof(uint64_t));
-    return gw_ps_init_on(me->client, server, name_of(h->group, h->run).text, h->run == MESSAGE_STATS_RUN ? GW_PS_FLOAT32 : GW_PS_FRAME, &shape, codec);
+    return gw_ps_init_on(me->client, server, name_of(h->group, h->run).text, h->run == MESSAGE_STATS_RUN ? GW_PS_FLOAT32 : GW_PS_FRAME, &shape, codec, "");
 }
 
 static gw_status agree(struct servers *me, uint32_t server, const char *body, size_t n_bytes)

@@ -54,6 +54,25 @@ gw_status gw_ps_init_parameter(gw_ps_client *client, const char *key, gw_ps_type
     return absent();
 }
 
+gw_status gw_ps_init_optimized(gw_ps_client *client, const char *key, gw_ps_type type, const gw_ps_shape *shape, const char *optimizer,
+                               const float *values)
+{
+    (void)client, (void)key, (void)type, (void)shape, (void)optimizer, (void)values;
+    return absent();
+}
+
+gw_status gw_ps_set_rate(gw_ps_client *client, double rate)
+{
+    (void)client, (void)rate;
+    return absent();
+}
+
+gw_ps_mode gw_ps_client_mode(const gw_ps_client *client, uint32_t *staleness)
+{
+    (void)client, (void)staleness;
+    return GW_PS_SYNC;
+}
+
 gw_status gw_ps_push_parameter(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes)
 {
     (void)client, (void)key, (void)bytes, (void)n_bytes;

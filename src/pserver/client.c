@@ -14,6 +14,7 @@
 #include "wire/hash.h"
 
 #include <errno.h>
+#include <float.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -54,6 +55,7 @@ struct key {
     uint32_t first, n_parts; /* servers */
     uint64_t pushed;
     bool uncertain; /* a push failed: only the server knows how many it has */
+    char *codec, *optimizer; /* as it was initialised with; NULL: none */
 };
 
 struct server {
@@ -61,6 +63,8 @@ struct server {
     void *socket, *events;
     bool welcome, was_welcome; /* HELLO was answered on this connection; ever */
     uint32_t n_workers;
+    gw_ps_mode mode;
+    uint32_t staleness;
     double hello_again; /* 0: not */
     double first_refused;
     gw_status refused; /* for good, and why: */
@@ -80,6 +84,7 @@ struct gw_ps_client {
     struct key *keys; /* by their names' numbers */
     uint64_t capacity;
     uint64_t refusal;
+    double rate; /* of pushes */
 };
 
 /* ---- sending ----------------------------------------------------------------------------------------------- */
@@ -89,7 +94,8 @@ static gw_status send_request(struct server *server, const struct gw_ps_request 
 {
     uint8_t head[GW_PS_HEAD_BYTES];
     size_t n = gw_ps_request_write(head, request);
-    bool with_body = (request->operation == GW_PS_PUSH && request->code == 0) || request->operation == GW_PS_AGREE;
+    bool with_body = (request->operation == GW_PS_PUSH && request->code == 0) || request->operation == GW_PS_AGREE ||
+                     request->operation == GW_PS_PUT;
     int sent;
     do
         sent = zmq_send(server->socket, head, n, (with_body ? ZMQ_SNDMORE : 0) | ZMQ_DONTWAIT);
@@ -128,6 +134,8 @@ static void hello_answered(struct gw_ps_client *client, uint32_t s, const struct
     double now = gw_clock_seconds();
     if (reply->status == GW_OK) {
         server->n_workers = reply->n_workers;
+        server->mode = (gw_ps_mode)reply->mode;
+        server->staleness = reply->staleness;
         server->welcome = true;
         if (server->was_welcome)
             send_again(client, s);
@@ -326,6 +334,15 @@ static struct key stranger(const struct gw_ps_client *client, const char *name)
     return (struct key){.first = home_of(client, name), .n_parts = 1};
 }
 
+/* As a key was initialised, a specification that it keeps; "" and NULL are none. */
+static gw_status keep_text(struct gw_ps_client *client, char **kept, const char *text)
+{
+    if (!text[0] || *kept)
+        return GW_OK;
+    *kept = gw_strdup(client->context, text);
+    return *kept ? GW_OK : GW_ERR_MEMORY;
+}
+
 static gw_status remember(struct gw_ps_client *client, const char *name, const struct key *key)
 {
     uint64_t k = gw_ps_names_find(&client->names, name);
@@ -349,8 +366,16 @@ static gw_status remember(struct gw_ps_client *client, const char *name, const s
     return GW_OK;
 }
 
-/* `key` says where it is to live; `codec` "": none. */
-static gw_status init(struct gw_ps_client *client, const char *name, struct key *key, const char *codec)
+/* Copies are made of the table's entry, which keeps the texts. */
+static gw_status remember_texts(struct gw_ps_client *client, const char *name, const char *codec, const char *optimizer)
+{
+    struct key *key = &client->keys[gw_ps_names_find(&client->names, name)];
+    GW_TRY(keep_text(client, &key->codec, codec));
+    return keep_text(client, &key->optimizer, optimizer);
+}
+
+/* `key` says where it is to live; `codec` and `optimizer` "": none. */
+static gw_status init(struct gw_ps_client *client, const char *name, struct key *key, const char *codec, const char *optimizer)
 {
     struct ticket *ticket = ticket_new(client, GW_PS_INIT, key->first, key->n_parts);
     if (!ticket)
@@ -360,6 +385,7 @@ static gw_status init(struct gw_ps_client *client, const char *name, struct key 
         request->code = (uint8_t)key->type;
         snprintf(request->key, sizeof request->key, "%s", name);
         snprintf(request->codec, sizeof request->codec, "%s", codec);
+        snprintf(request->optimizer, sizeof request->optimizer, "%s", optimizer);
         request->shape = key->shape;
         if (key->n_parts > 1)
             request->shape = (gw_ps_shape){.n_dims = 1, .dims = {part_begin(key, p + 1) - part_begin(key, p)}};
@@ -371,10 +397,13 @@ static gw_status init(struct gw_ps_client *client, const char *name, struct key 
         key->pushed = p == 0 || pushed < key->pushed ? pushed : key->pushed;
     }
     ticket_free(client, ticket);
-    return status == GW_OK ? remember(client, name, key) : status;
+    if (status == GW_OK)
+        status = remember(client, name, key);
+    return status == GW_OK ? remember_texts(client, name, codec, optimizer) : status;
 }
 
-gw_status gw_ps_init_parameter(gw_ps_client *client, const char *name, gw_ps_type type, const gw_ps_shape *shape)
+/* Of a key that lives where its name and its size say. */
+static gw_status init_anywhere(gw_ps_client *client, const char *name, gw_ps_type type, const gw_ps_shape *shape, const char *optimizer)
 {
     struct key *known;
     if (!client || !shape)
@@ -390,15 +419,39 @@ gw_status gw_ps_init_parameter(gw_ps_client *client, const char *name, gw_ps_typ
         key.first = 0;
         key.n_parts = client->n_servers;
     }
-    return init(client, name, &key, "");
+    if (known)
+        key.codec = known->codec, key.optimizer = known->optimizer;
+    return init(client, name, &key, "", optimizer);
 }
 
-gw_status gw_ps_init_on(gw_ps_client *client, uint32_t server, const char *name, gw_ps_type type, const gw_ps_shape *shape, const char *codec)
+gw_status gw_ps_init_parameter(gw_ps_client *client, const char *name, gw_ps_type type, const gw_ps_shape *shape)
+{
+    return init_anywhere(client, name, type, shape, "");
+}
+
+gw_status gw_ps_init_optimized(gw_ps_client *client, const char *name, gw_ps_type type, const gw_ps_shape *shape, const char *optimizer,
+                               const float *values)
+{
+    uint64_t ticket, n_elems;
+    if (!optimizer || !optimizer[0] || strlen(optimizer) > GW_PS_MAX_NAME)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_init_optimized: the optimizer must be a specification of 1 to %d bytes", GW_PS_MAX_NAME);
+    GW_TRY(init_anywhere(client, name, type, shape, optimizer));
+    if (!values)
+        return GW_OK;
+    gw_ps_shape_elems(shape, &n_elems);
+    GW_TRY(gw_ps_put_begin(client, name, values, n_elems, &ticket));
+    return gw_ps_wait(client, ticket, NULL);
+}
+
+gw_status gw_ps_init_on(gw_ps_client *client, uint32_t server, const char *name, gw_ps_type type, const gw_ps_shape *shape, const char *codec,
+                        const char *optimizer)
 {
     struct key *known, key = {.type = type, .shape = *shape, .first = server, .n_parts = 1};
     GW_TRY(find_key(client, name, &known));
     gw_ps_shape_elems(shape, &key.n_elems);
-    return init(client, name, &key, codec);
+    if (known)
+        key.codec = known->codec, key.optimizer = known->optimizer;
+    return init(client, name, &key, codec, optimizer);
 }
 
 gw_status gw_ps_agree_on(gw_ps_client *client, uint32_t server, const char *lines)
@@ -527,7 +580,7 @@ static gw_status settle(struct gw_ps_client *client, const char *name, const str
             return gw_fail(GW_ERR_ORDER, "a push to \"%s\" failed; those of it that are under way must be waited for before the next", name);
     struct key key = *known;
     key.uncertain = false;
-    return init(client, name, &key, "");
+    return init(client, name, &key, key.codec ? key.codec : "", key.optimizer ? key.optimizer : "");
 }
 
 /* A ticket for the next push of a key, NULL: no memory; `key` is where it lives, counted up where it is known. */
@@ -537,6 +590,7 @@ static struct ticket *next_push(struct gw_ps_client *client, const char *name, s
     struct ticket *ticket = ticket_new(client, GW_PS_PUSH, key->first, key->n_parts);
     for (uint32_t p = 0; ticket && p < ticket->n_parts; p++) {
         ticket->parts[p].request.number = key->pushed + 1;
+        ticket->parts[p].request.rate = client->rate;
         snprintf(ticket->parts[p].request.key, sizeof ticket->parts[p].request.key, "%s", name);
     }
     if (ticket && known)
@@ -578,6 +632,24 @@ gw_status gw_ps_refuse_begin(gw_ps_client *client, const char *name, uint64_t nu
     for (uint32_t p = 0; p < ticket->n_parts; p++) {
         ticket->parts[p].request.code = 1;
         ticket->parts[p].request.refusal = number;
+    }
+    *out = ticket->id;
+    return ticket_send(client, ticket);
+}
+
+gw_status gw_ps_put_begin(gw_ps_client *client, const char *name, const float *values, uint64_t n, uint64_t *out)
+{
+    struct key *known;
+    GW_TRY(find_key(client, name, &known));
+    if (!known || known->n_elems != n)
+        return gw_fail(GW_ERR_ARGUMENT, "%" PRIu64 " parameters of \"%s\", which was not initialised here with as many elements", n, name);
+    struct ticket *ticket = ticket_new(client, GW_PS_PUT, known->first, known->n_parts);
+    if (!ticket)
+        return GW_ERR_MEMORY;
+    for (uint32_t p = 0; p < ticket->n_parts; p++) {
+        snprintf(ticket->parts[p].request.key, sizeof ticket->parts[p].request.key, "%s", name);
+        ticket->parts[p].body = values + part_begin(known, p);
+        ticket->parts[p].n_bytes = (size_t)(part_begin(known, p + 1) - part_begin(known, p)) * sizeof *values;
     }
     *out = ticket->id;
     return ticket_send(client, ticket);
@@ -633,6 +705,25 @@ uint64_t gw_ps_refusal(const gw_ps_client *client)
     return client->refusal;
 }
 
+/* ---- how it pushes and pulls ------------------------------------------------------------------------------- */
+
+gw_status gw_ps_set_rate(gw_ps_client *client, double rate)
+{
+    if (!client)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_set_rate: client is NULL");
+    if (!(rate >= 0 && rate <= (double)FLT_MAX))
+        return gw_fail(GW_ERR_ARGUMENT, "the learning rate of pushes is to be %g; it must be a finite number from 0 up", rate);
+    client->rate = rate;
+    return GW_OK;
+}
+
+gw_ps_mode gw_ps_client_mode(const gw_ps_client *client, uint32_t *staleness)
+{
+    if (staleness)
+        *staleness = client->servers[0].staleness;
+    return client->servers[0].mode;
+}
+
 /* ---- values ------------------------------------------------------------------------------------------------ */
 
 struct hold {
@@ -640,6 +731,15 @@ struct hold {
     bool whole;        /* the message's bytes as they came */
     zmq_msg_t message;
 };
+
+/* The shape of a value that came in parts: its key's, or where it has other elements (codes) a row. */
+static gw_ps_shape whole_shape(const struct gw_ps_client *client, const struct ticket *ticket, const gw_ps_value *value)
+{
+    uint64_t n = value->n_bytes / gw_ps_type_bytes(value->type), k = gw_ps_names_find(&client->names, ticket->parts[0].request.key);
+    if (k != GW_PS_NO_NAME && client->keys[k].n_elems == n)
+        return client->keys[k].shape;
+    return (gw_ps_shape){.n_dims = 1, .dims = {n}};
+}
 
 /* Puts the parts together; a value of one part stays where it came. */
 static gw_status take_value(struct gw_ps_client *client, struct ticket *ticket, gw_ps_value *out)
@@ -660,6 +760,7 @@ static gw_status take_value(struct gw_ps_client *client, struct ticket *ticket, 
         out->hold = hold;
         return GW_OK;
     }
+    out->shape = whole_shape(client, ticket, out);
     char *at = out->bytes = gw_alloc(client->context, out->n_bytes, 1);
     if (!at) {
         gw_free(client->context, hold);
@@ -778,6 +879,10 @@ static gw_status meet(struct gw_ps_client *client)
             GW_TRY(gw_ps_client_pump(client, -1, deadline));
         }
     for (uint32_t s = 1; s < client->n_servers; s++)
+        if (client->servers[s].mode != client->servers[0].mode || client->servers[s].staleness != client->servers[0].staleness)
+            return gw_fail(GW_ERR_PEER, "the servers at %s and at %s have not the same --mode", gw_tcp_place(client->servers[0].endpoint),
+                           gw_tcp_place(client->servers[s].endpoint));
+    for (uint32_t s = 1; s < client->n_servers; s++)
         if (client->servers[s].n_workers != client->servers[0].n_workers)
             return gw_fail(GW_ERR_PEER, "the server at %s is for %u workers, and that at %s for %u", gw_tcp_place(client->servers[0].endpoint),
                            client->servers[0].n_workers, gw_tcp_place(client->servers[s].endpoint), client->servers[s].n_workers);
@@ -850,6 +955,10 @@ void gw_ps_client_destroy(gw_ps_client *client)
     for (uint32_t s = 0; s < client->n_servers; s++)
         gw_tcp_close_watched(&client->servers[s].socket, &client->servers[s].events);
     gw_tcp_group_free(client->group);
+    for (uint64_t k = 0; k < client->names.n; k++) {
+        gw_free(client->context, client->keys[k].codec);
+        gw_free(client->context, client->keys[k].optimizer);
+    }
     gw_ps_names_fini(&client->names);
     gw_free(client->context, client->keys);
     gw_free(client->context, client);

@@ -18,8 +18,12 @@ uint32_t gw_ps_client_servers(const gw_ps_client *client);
 gw_status gw_ps_agree_on(gw_ps_client *client, uint32_t server, const char *lines);
 
 /* As gw_ps_init_parameter, of a key that lives on one server (0 .. servers-1) whatever its name and size; averages of frames get the
- * options of the codec specification. Pushes and pulls then go there. */
-gw_status gw_ps_init_on(gw_ps_client *client, uint32_t server, const char *key, gw_ps_type type, const gw_ps_shape *shape, const char *codec);
+ * options of the codec specification; optimizer: as gw_ps_init_optimized, "": none. Pushes and pulls then go there. */
+gw_status gw_ps_init_on(gw_ps_client *client, uint32_t server, const char *key, gw_ps_type type, const gw_ps_shape *shape, const char *codec,
+                         const char *optimizer);
+
+/* Hands over the first parameters of a key with an optimizer: n float32; those that came first stand. As gw_ps_push_begin. */
+gw_status gw_ps_put_begin(gw_ps_client *client, const char *key, const float *values, uint64_t n, uint64_t *ticket);
 
 /* In place of the key's next push: this worker has no value that can be used, and why, as a number. A pull over such a round fails with
  * GW_ERR_NONFINITE; gw_ps_refusal() is then the least such number of all workers. */

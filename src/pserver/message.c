@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "wire/bytes.h"
 
+#include <float.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -35,6 +36,13 @@ static void put64(struct writer *w, uint64_t x)
 {
     gw_put64(w->at, x);
     w->at += 8;
+}
+
+static void put_double(struct writer *w, double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    put64(w, bits);
 }
 
 static void put_name(struct writer *w, const char *name)
@@ -75,6 +83,16 @@ static uint32_t get32(struct reader *r)
 static uint64_t get64(struct reader *r)
 {
     return gw_get64(take(r, 8));
+}
+
+/* A learning rate: from 0 up, and a float32 when it is rounded. */
+static double get_rate(struct reader *r)
+{
+    double x;
+    uint64_t bits = get64(r);
+    memcpy(&x, &bits, sizeof x);
+    r->good = r->good && bits <= INT64_MAX && x <= (double)FLT_MAX;
+    return r->good ? x : 0;
 }
 
 static void get_name(struct reader *r, char name[GW_PS_MAX_NAME + 1])
@@ -119,13 +137,18 @@ size_t gw_ps_request_write(uint8_t *at, const struct gw_ps_request *request)
         put_name(&w, request->key);
         put_shape(&w, &request->shape);
         put_name(&w, request->codec);
+        put_name(&w, request->optimizer);
         break;
     case GW_PS_PULL:
         put_name(&w, request->key);
         put_name(&w, request->scale_key);
         break;
+    case GW_PS_PUT:
+        put_name(&w, request->key);
+        break;
     case GW_PS_PUSH:
         put_name(&w, request->key);
+        put_double(&w, request->rate);
         if (request->code)
             put64(&w, request->refusal);
         break;
@@ -153,6 +176,8 @@ size_t gw_ps_reply_write(uint8_t *at, const struct gw_ps_reply *reply)
     } else if (reply->operation == GW_PS_HELLO) {
         put32(&w, reply->n_workers);
         put64(&w, reply->max_key_bytes);
+        put8(&w, reply->mode);
+        put32(&w, reply->staleness);
     }
     return (size_t)(w.at - at);
 }
@@ -204,13 +229,18 @@ gw_status gw_ps_request_read(const void *bytes, size_t n_bytes, struct gw_ps_req
         get_name(&r, request->key);
         get_shape(&r, &request->shape);
         get_name(&r, request->codec);
+        get_name(&r, request->optimizer);
         break;
     case GW_PS_PULL:
         get_name(&r, request->key);
         get_name(&r, request->scale_key);
         break;
+    case GW_PS_PUT:
+        get_name(&r, request->key);
+        break;
     case GW_PS_PUSH:
         get_name(&r, request->key);
+        request->rate = get_rate(&r);
         r.good = r.good && request->code <= 1;
         if (request->code == 1)
             request->refusal = get64(&r);
@@ -259,6 +289,9 @@ gw_status gw_ps_reply_read(const void *bytes, size_t n_bytes, struct gw_ps_reply
     } else if (operation == GW_PS_HELLO) {
         reply->n_workers = get32(&r);
         reply->max_key_bytes = get64(&r);
+        reply->mode = get8(&r);
+        reply->staleness = get32(&r);
+        r.good = r.good && reply->mode <= GW_PS_ASYNC;
     }
     return get_end(&r, operation);
 }

@@ -16,12 +16,14 @@
 
 enum gw_ps_operation {
     GW_PS_HELLO = 1, /* number: rank; the first of every connection; code 1: it takes part in rounds from when it JOINs */
-    GW_PS_INIT = 2,  /* code: type; key, shape, codec. Answer's number: this rank's pushes to the key so far */
-    GW_PS_PUSH = 3,  /* number: its how-many-th push to the key, from 1; code 0: key; body: the value; code 1: key, refusal, no body */
+    GW_PS_INIT = 2,  /* code: type; key, shape, codec, optimizer. Answer's number: this rank's pushes to the key so far */
+    GW_PS_PUSH = 3,  /* number: its how-many-th push to the key, from 1; code 0: key, rate; body: the value; code 1: key, rate,
+                        refusal, no body */
     GW_PS_PULL = 4,  /* code: method; key, scale key (or none). Answer: code: type; number: round; shape, pushes; body: the value */
     GW_PS_BYE = 5,   /* leaves in good order */
     GW_PS_WHO = 6,   /* an answer only: this connection has not said HELLO */
     GW_PS_AGREE = 7, /* body: lines "name = value" that must be the same from all workers */
+    GW_PS_PUT = 8,   /* key; body: float32, the first parameters of a key with an optimizer. Those that came first stand */
     GW_PS_JOIN = 9,     /* number: least round; code 1: others have begun; waits until it may take part in the exchange. Answer's
                            number: from which round on */
     GW_PS_ADMIT = 10,   /* number: round, rank: that worker takes part in the exchange from there on */
@@ -40,7 +42,8 @@ struct gw_ps_request {
     uint64_t id, number;
     uint32_t timeout_ms; /* PUSH, PULL: that it may wait for other workers */
     char key[GW_PS_MAX_NAME + 1], scale_key[GW_PS_MAX_NAME + 1]; /* "" where there is none */
-    char codec[GW_PS_MAX_NAME + 1]; /* INIT; "": none */
+    char codec[GW_PS_MAX_NAME + 1], optimizer[GW_PS_MAX_NAME + 1]; /* INIT; "": none */
+    double rate;          /* PUSH: learning rate of an optimizer; 0: the key's own */
     gw_ps_shape shape;
     uint64_t refusal;     /* PUSH of code 1: why there is no value */
     uint64_t incarnation; /* HELLO: another number for every client ever */
@@ -58,6 +61,8 @@ struct gw_ps_reply {
     /* HELLO's */
     uint32_t n_workers;
     uint64_t max_key_bytes;
+    uint8_t mode; /* gw_ps_mode */
+    uint32_t staleness;
 };
 
 /* Write a head of at most GW_PS_HEAD_BYTES; return its bytes. */

@@ -254,7 +254,7 @@ static void requests_out_of_place(void **state)
     static const uint8_t bytes[MAX_KEY_BYTES];
     begin(&scene, 2);
     void *socket = connect_raw(&scene, NULL);
-    for (int operation = GW_PS_INIT; operation <= GW_PS_AGREE; operation++)
+    for (int operation = GW_PS_INIT; operation <= GW_PS_PUT; operation++)
         if (operation != GW_PS_WHO) { /* nobody has said HELLO */
             send_request(socket, &(struct gw_ps_request){.operation = (enum gw_ps_operation)operation, .id = 7, .key = "x"}, bytes, 4);
             struct gw_ps_reply reply = answer(socket);
@@ -305,7 +305,7 @@ static void requests_out_of_place(void **state)
         expect(socket, GW_ERR_ARGUMENT, "claims");
         struct gw_ps_request odd = pull;
         odd.code = (uint8_t)code;
-        if (code == 0 || code > GW_PS_DECODE_AVERAGE) {
+        if (code == 0 || code > GW_PS_PARAMETERS) {
             send_request(socket, &odd, NULL, 0);
             expect(socket, GW_ERR_ARGUMENT, "a method of that number");
         }

@@ -6,10 +6,11 @@
 
 #include <gradwire/codec.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { AT_VERSION = 4, AT_OPERATION = 5, AT_ZERO = 7, AT_STATUS = 24, FIXED = 28, N = 13 };
+enum { AT_VERSION = 4, AT_OPERATION = 5, AT_ZERO = 7, AT_STATUS = 24, FIXED = 28, N = 14 };
 
 static gw_status read_request(const uint8_t *bytes, size_t n, struct gw_ps_request *out)
 {
@@ -53,10 +54,12 @@ static size_t request_examples(struct gw_ps_request out[N])
     fill_name(out[1].key, GW_PS_MAX_NAME);
     out[1].shape = deep;
     fill_name(out[1].codec, GW_PS_MAX_NAME);
+    fill_name(out[1].optimizer, GW_PS_MAX_NAME);
     out[2].operation = GW_PS_INIT;
     fill_name(out[2].key, 1);
     out[3].operation = GW_PS_PUSH;
     fill_name(out[3].key, 200);
+    out[3].rate = 0.1;
     out[4].operation = GW_PS_PULL;
     out[4].code = GW_PS_DECODE_AVERAGE;
     fill_name(out[4].key, GW_PS_MAX_NAME);
@@ -75,6 +78,8 @@ static size_t request_examples(struct gw_ps_request out[N])
     out[11].operation = GW_PS_ADMIT;
     out[11].rank = 0x89ABCDEF;
     out[12].operation = GW_PS_MEMBERS;
+    out[13].operation = GW_PS_PUT;
+    fill_name(out[13].key, 7);
     return N;
 }
 
@@ -86,6 +91,8 @@ static size_t reply_examples(struct gw_ps_reply out[N])
     out[0].operation = GW_PS_HELLO;
     out[0].n_workers = 32767;
     out[0].max_key_bytes = UINT64_MAX;
+    out[0].mode = GW_PS_STALE;
+    out[0].staleness = UINT32_MAX;
     out[1].operation = GW_PS_INIT;
     out[2].operation = GW_PS_PUSH;
     out[3].operation = GW_PS_PULL;
@@ -107,6 +114,7 @@ static size_t reply_examples(struct gw_ps_reply out[N])
     out[11].operation = GW_PS_ASK;
     out[12].operation = GW_PS_MEMBERS;
     out[12].code = 1;
+    out[13].operation = GW_PS_PUT;
     return N;
 }
 
@@ -118,7 +126,8 @@ static bool same_shape(const gw_ps_shape *a, const gw_ps_shape *b)
 static bool same_request(const struct gw_ps_request *a, const struct gw_ps_request *b)
 {
     return a->operation == b->operation && a->code == b->code && a->id == b->id && a->number == b->number && a->timeout_ms == b->timeout_ms &&
-           strcmp(a->key, b->key) == 0 && strcmp(a->scale_key, b->scale_key) == 0 && strcmp(a->codec, b->codec) == 0 && a->refusal == b->refusal && same_shape(&a->shape, &b->shape) &&
+           strcmp(a->key, b->key) == 0 && strcmp(a->scale_key, b->scale_key) == 0 && strcmp(a->codec, b->codec) == 0 &&
+           strcmp(a->optimizer, b->optimizer) == 0 && a->rate == b->rate && a->refusal == b->refusal && same_shape(&a->shape, &b->shape) &&
            a->incarnation == b->incarnation && a->rank == b->rank;
 }
 
@@ -126,7 +135,7 @@ static bool same_reply(const struct gw_ps_reply *a, const struct gw_ps_reply *b)
 {
     return a->operation == b->operation && a->code == b->code && a->id == b->id && a->number == b->number && a->status == b->status &&
            strcmp(a->sentence, b->sentence) == 0 && same_shape(&a->shape, &b->shape) && a->n_pushes == b->n_pushes &&
-           a->n_workers == b->n_workers && a->max_key_bytes == b->max_key_bytes;
+           a->n_workers == b->n_workers && a->max_key_bytes == b->max_key_bytes && a->mode == b->mode && a->staleness == b->staleness;
 }
 
 /* ---- tests -------------------------------------------------------------------------------------------------- */
@@ -260,6 +269,14 @@ static void fields_that_cannot_be(void **state)
         assert_true(request.operation >= GW_PS_HELLO && request.operation < GW_PS_OPERATIONS);
     }
     bytes[AT_OPERATION] = GW_PS_INIT;
+    /* A rate is a finite float32 from 0 up. */
+    static const double bad_rates[] = {-1, -0.0, 1e39, INFINITY, NAN};
+    for (size_t i = 0; i < sizeof bad_rates / sizeof *bad_rates; i++) {
+        uint8_t pushed[GW_PS_HEAD_BYTES];
+        const struct gw_ps_request push = {.operation = GW_PS_PUSH, .key = "key", .rate = bad_rates[i]};
+        size_t n = gw_ps_request_write(pushed, &push);
+        CHECK(read_request(pushed, n, &request) == GW_ERR_FRAME_FIELD, "a rate of %g", bad_rates[i]);
+    }
     /* A name with a zero, and one that is as long as what is left and more. */
     bytes[FIXED + 2] = 0;
     assert_int_equal(read_request(bytes, size, &request), GW_ERR_FRAME_FIELD);

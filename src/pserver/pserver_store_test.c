@@ -79,7 +79,7 @@ static struct gw_ps_key *key_of(struct world *world, const char *name, gw_ps_typ
 {
     struct gw_ps_key *key;
     const gw_ps_shape shape = {.n_dims = 1, .dims = {n}};
-    gw_status status = gw_ps_store_init(world->store, name, type, &shape, "");
+    gw_status status = gw_ps_store_init(world->store, name, type, &shape, "", "");
     CHECK(status == GW_OK, "%s: %s", name, gw_last_error());
     assert_int_equal(gw_ps_store_find(world->store, name, &key), GW_OK);
     return key;
@@ -102,7 +102,7 @@ static gw_status push(struct world *world, struct gw_ps_key *key, uint32_t rank,
         return GW_ERR_MEMORY;
     gw_status status = gw_ps_store_admit(world->store, key, rank, nth, blob);
     if (status == GW_OK)
-        status = gw_ps_store_push(world->store, key, rank, nth, blob);
+        status = gw_ps_store_push(world->store, key, rank, nth, blob, 0);
     gw_ps_blob_give(blob);
     return status;
 }
@@ -441,23 +441,23 @@ static void names_and_shapes(void **state)
     begin(&world, 1, GW_PS_SYNC, 0);
     struct gw_ps_store *store = world.store;
     refused(gw_ps_store_find(store, "x", &key), GW_ERR_ARGUMENT, "nor any other");
-    refused(gw_ps_store_init(store, "", GW_PS_FLOAT32, &one, ""), GW_ERR_ARGUMENT, "has 0 bytes");
-    refused(gw_ps_store_init(store, longest, GW_PS_FLOAT32, &one, ""), GW_ERR_ARGUMENT, "has 256 bytes");
-    refused(gw_ps_store_init(store, "a\nb", GW_PS_FLOAT32, &one, ""), GW_ERR_ARGUMENT, "0x0a");
-    refused(gw_ps_store_init(store, "a\x7f", GW_PS_FLOAT32, &one, ""), GW_ERR_ARGUMENT, "0x7f");
-    refused(gw_ps_store_init(store, "x", (gw_ps_type)0, &one, ""), GW_ERR_ARGUMENT, "type number 0");
-    refused(gw_ps_store_init(store, "x", (gw_ps_type)8, &one, ""), GW_ERR_ARGUMENT, "type number 8");
-    refused(gw_ps_store_init(store, "x", GW_PS_FLOAT32, &zero, ""), GW_ERR_ARGUMENT, "[3, 0]");
-    refused(gw_ps_store_init(store, "x", GW_PS_FLOAT32, &wraps, ""), GW_ERR_ARGUMENT, "2^48");
-    refused(gw_ps_store_init(store, "x", GW_PS_FLOAT32, &deep, ""), GW_ERR_ARGUMENT, "every dimension");
+    refused(gw_ps_store_init(store, "", GW_PS_FLOAT32, &one, "", ""), GW_ERR_ARGUMENT, "has 0 bytes");
+    refused(gw_ps_store_init(store, longest, GW_PS_FLOAT32, &one, "", ""), GW_ERR_ARGUMENT, "has 256 bytes");
+    refused(gw_ps_store_init(store, "a\nb", GW_PS_FLOAT32, &one, "", ""), GW_ERR_ARGUMENT, "0x0a");
+    refused(gw_ps_store_init(store, "a\x7f", GW_PS_FLOAT32, &one, "", ""), GW_ERR_ARGUMENT, "0x7f");
+    refused(gw_ps_store_init(store, "x", (gw_ps_type)0, &one, "", ""), GW_ERR_ARGUMENT, "type number 0");
+    refused(gw_ps_store_init(store, "x", (gw_ps_type)8, &one, "", ""), GW_ERR_ARGUMENT, "type number 8");
+    refused(gw_ps_store_init(store, "x", GW_PS_FLOAT32, &zero, "", ""), GW_ERR_ARGUMENT, "[3, 0]");
+    refused(gw_ps_store_init(store, "x", GW_PS_FLOAT32, &wraps, "", ""), GW_ERR_ARGUMENT, "2^48");
+    refused(gw_ps_store_init(store, "x", GW_PS_FLOAT32, &deep, "", ""), GW_ERR_ARGUMENT, "every dimension");
     assert_int_equal(gw_ps_store_info(store).n_keys, 0);
-    assert_int_equal(gw_ps_store_init(store, "scalar", GW_PS_FLOAT32, &none, ""), GW_OK);
-    assert_int_equal(gw_ps_store_init(store, "gradient of layer 1", GW_PS_FLOAT32, &eight, ""), GW_OK);
-    assert_int_equal(gw_ps_store_init(store, "Gr\xc3\xb6\xc3\x9f" "e", GW_PS_FLOAT32, &one, ""), GW_OK);
-    assert_int_equal(gw_ps_store_init(store, "gradient of layer 1", GW_PS_FLOAT32, &eight, ""), GW_OK);
+    assert_int_equal(gw_ps_store_init(store, "scalar", GW_PS_FLOAT32, &none, "", ""), GW_OK);
+    assert_int_equal(gw_ps_store_init(store, "gradient of layer 1", GW_PS_FLOAT32, &eight, "", ""), GW_OK);
+    assert_int_equal(gw_ps_store_init(store, "Gr\xc3\xb6\xc3\x9f" "e", GW_PS_FLOAT32, &one, "", ""), GW_OK);
+    assert_int_equal(gw_ps_store_init(store, "gradient of layer 1", GW_PS_FLOAT32, &eight, "", ""), GW_OK);
     assert_int_equal(gw_ps_store_info(store).n_keys, 3);
-    refused(gw_ps_store_init(store, "scalar", GW_PS_FLOAT32, &one, ""), GW_ERR_ARGUMENT, "is there as float32 of shape []");
-    refused(gw_ps_store_init(store, "scalar", GW_PS_INT32, &none, ""), GW_ERR_ARGUMENT, "cannot be initialised as int32");
+    refused(gw_ps_store_init(store, "scalar", GW_PS_FLOAT32, &one, "", ""), GW_ERR_ARGUMENT, "is there as float32 of shape []");
+    refused(gw_ps_store_init(store, "scalar", GW_PS_INT32, &none, "", ""), GW_ERR_ARGUMENT, "cannot be initialised as int32");
     refused(gw_ps_store_find(store, "gradient of layr 1", &key), GW_ERR_ARGUMENT, "is \"gradient of layer 1\"");
     refused(gw_ps_store_find(store, "scala", &key), GW_ERR_ARGUMENT, "is \"scalar\"");
     refused(gw_ps_store_find(store, "", &key), GW_ERR_ARGUMENT, "nearest");
@@ -466,10 +466,10 @@ static void names_and_shapes(void **state)
     for (int k = 0; k < 97; k++) {
         char name[32];
         snprintf(name, sizeof name, "key %d", k);
-        assert_int_equal(gw_ps_store_init(store, name, GW_PS_FLOAT32, &one, ""), GW_OK);
+        assert_int_equal(gw_ps_store_init(store, name, GW_PS_FLOAT32, &one, "", ""), GW_OK);
     }
-    refused(gw_ps_store_init(store, "one more", GW_PS_FLOAT32, &one, ""), GW_ERR_CAPACITY, "keeps 100 (--max-keys)");
-    assert_int_equal(gw_ps_store_init(store, "scalar", GW_PS_FLOAT32, &none, ""), GW_OK);
+    refused(gw_ps_store_init(store, "one more", GW_PS_FLOAT32, &one, "", ""), GW_ERR_CAPACITY, "keeps 100 (--max-keys)");
+    assert_int_equal(gw_ps_store_init(store, "scalar", GW_PS_FLOAT32, &none, "", ""), GW_OK);
     assert_int_equal(gw_ps_store_find(store, "scalar", &key), GW_OK);
     assert_ptr_equal(key, first);
     for (uint64_t k = 0; k < 100; k++) {
@@ -489,8 +489,8 @@ static void lengths_and_limits(void **state)
     memset(bytes, 0x15, sizeof bytes);
     begin(&world, 2, GW_PS_SYNC, 0);
     const gw_ps_shape large = {.n_dims = 1, .dims = {(1 << 18) + 1}};
-    refused(gw_ps_store_init(world.store, "large", GW_PS_FLOAT32, &large, ""), GW_ERR_CAPACITY, "--max-key-bytes");
-    refused(gw_ps_store_init(world.store, "large", GW_PS_FRAME, &large, ""), GW_ERR_CAPACITY, "--max-key-bytes");
+    refused(gw_ps_store_init(world.store, "large", GW_PS_FLOAT32, &large, "", ""), GW_ERR_CAPACITY, "--max-key-bytes");
+    refused(gw_ps_store_init(world.store, "large", GW_PS_FRAME, &large, "", ""), GW_ERR_CAPACITY, "--max-key-bytes");
     struct gw_ps_key *key = key_of(&world, "x", GW_PS_UINT8, 1 << 20), *frame = key_of(&world, "frame", GW_PS_FRAME, 5);
     refused(push(&world, key, 0, 1, bytes, 7), GW_ERR_ARGUMENT, "has 7 bytes; uint8 of shape [1048576] takes 1048576");
     refused(push(&world, key, 2, 1, bytes, 1 << 20), GW_ERR_ARGUMENT, "ranks 0 to 1");
@@ -558,7 +558,7 @@ static void no_more_than_max_bytes(void **state)
             char name[32];
             const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
             snprintf(name, sizeof name, "more %d", n);
-            status = gw_ps_store_init(world.store, name, GW_PS_FLOAT32, &one, "");
+            status = gw_ps_store_init(world.store, name, GW_PS_FLOAT32, &one, "", "");
             assert_true(atomic_load(&world.total) <= LIMIT);
         }
         refused(status, GW_ERR_CAPACITY, "(--max-bytes)");
@@ -654,11 +654,11 @@ static int life_with_a_failure(int fail_at)
     for (int k = 0; k < 17; k++) { /* beyond the first room for keys */
         char name[32];
         snprintf(name, sizeof name, "key %d", k);
-        STEP(gw_ps_store_init(world.store, name, GW_PS_FLOAT32, &one, ""));
+        STEP(gw_ps_store_init(world.store, name, GW_PS_FLOAT32, &one, "", ""));
     }
-    STEP(gw_ps_store_init(world.store, "scale", GW_PS_FLOAT32, &one, ""));
-    STEP(gw_ps_store_init(world.store, "codes", GW_PS_UINT8, &one, ""));
-    STEP(gw_ps_store_init(world.store, "frames", GW_PS_FRAME, &hundred, ""));
+    STEP(gw_ps_store_init(world.store, "scale", GW_PS_FLOAT32, &one, "", ""));
+    STEP(gw_ps_store_init(world.store, "codes", GW_PS_UINT8, &one, "", ""));
+    STEP(gw_ps_store_init(world.store, "frames", GW_PS_FRAME, &hundred, "", ""));
     assert_int_equal(gw_ps_store_info(world.store).n_keys, 20);
     STEP(gw_ps_store_find(world.store, "scale", &scale));
     STEP(gw_ps_store_find(world.store, "codes", &codes));

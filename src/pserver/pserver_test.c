@@ -255,11 +255,40 @@ static void staleness_bounds_who_is_ahead(void **state)
     end(&s);
 }
 
+/* The least rank's rate moves a round, and clients know how pulls are answered. */
+static void rates_come_with_pushes(void **state)
+{
+    (void)state;
+    static const gw_ps_mode modes[] = {GW_PS_SYNC, GW_PS_STALE, GW_PS_ASYNC};
+    for (int m = 0; m < 3; m++) {
+        struct served s;
+        serve(&s, 2, modes[m], 3);
+        connect_all(&s, 2, 5000);
+        uint32_t staleness;
+        gw_ps_value value;
+        float first = 8, x = 1;
+        assert_int_equal(gw_ps_client_mode(s.clients[1], &staleness), modes[m]);
+        assert_int_equal(staleness, modes[m] == GW_PS_STALE ? 3 : 0);
+        assert_int_equal(gw_ps_init_optimized(s.clients[0], "w", GW_PS_FLOAT32, &one_element, "sgd", &first), GW_OK);
+        assert_int_equal(gw_ps_init_optimized(s.clients[1], "w", GW_PS_FLOAT32, &one_element, "sgd", NULL), GW_OK);
+        assert_int_equal(gw_ps_set_rate(s.clients[0], -1), GW_ERR_ARGUMENT);
+        assert_int_equal(gw_ps_set_rate(s.clients[0], 0.5), GW_OK);
+        assert_int_equal(gw_ps_set_rate(s.clients[1], 2), GW_OK);
+        for (uint32_t r = 2; r-- > 0;)
+            assert_int_equal(gw_ps_push_parameter(s.clients[r], "w", &x, 4), GW_OK);
+        assert_int_equal(gw_ps_pull_parameter(s.clients[1], "w", GW_PS_PARAMETERS, NULL, &value), GW_OK);
+        assert_true(value.type == GW_PS_FLOAT32 && *(const float *)value.bytes == (modes[m] == GW_PS_SYNC ? 7.5f : 8 - 1 - 0.25f));
+        gw_ps_value_free(&value);
+        end(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(snippet_of_the_issue),       cmocka_unit_test(pulls_wait_for_all_pushes), cmocka_unit_test(one_that_is_missing_is_named),
         cmocka_unit_test(what_cannot_be_is_refused),  cmocka_unit_test(a_worker_comes_back),       cmocka_unit_test(staleness_bounds_who_is_ahead),
+        cmocka_unit_test(rates_come_with_pushes),
     };
     return cmocka_run_group_tests_name("pserver", tests, NULL, NULL);
 }

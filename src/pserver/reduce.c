@@ -417,6 +417,13 @@ static gw_ps_type of_decode_average(gw_ps_type type)
     return type == GW_PS_UINT8 ? GW_PS_FLOAT32 : type == GW_PS_FRAME ? GW_PS_FRAME : 0;
 }
 
+/* What pushes have made of a key's parameters is no reduction of one round (parameters.h). */
+static gw_ps_type of_parameters(gw_ps_type type)
+{
+    (void)type;
+    return 0;
+}
+
 static const struct method {
     const char *name;
     gw_ps_type (*result)(gw_ps_type type);
@@ -429,6 +436,7 @@ static const struct method {
     [GW_PS_LATEST] = {"latest", same, copy},
     [GW_PS_DECODE_SUM] = {"decode_sum", of_decode_sum, decoded},
     [GW_PS_DECODE_AVERAGE] = {"decode_average", of_decode_average, decoded},
+    [GW_PS_PARAMETERS] = {"parameters", of_parameters, NULL},
 };
 #define N_METHODS (sizeof methods / sizeof *methods)
 

@@ -83,7 +83,7 @@ static gw_status init(struct gw_ps_server *server, const struct gw_ps_member *me
 {
     struct gw_ps_key *key;
     uint64_t before = gw_ps_store_info(server->store).n_keys;
-    GW_TRY(gw_ps_store_init(server->store, request->key, (gw_ps_type)request->code, &request->shape, request->codec));
+    GW_TRY(gw_ps_store_init(server->store, request->key, (gw_ps_type)request->code, &request->shape, request->codec, request->optimizer));
     GW_TRY(gw_ps_store_find(server->store, request->key, &key));
     if (gw_ps_store_info(server->store).n_keys > before && before < 1000) /* of very many only the first */
         gw_ps_log(server, "init key=\"%s\" type=%s shape=%s by=%s", request->key, gw_ps_type_name((gw_ps_type)request->code),
@@ -132,6 +132,15 @@ static gw_status agree(struct gw_ps_server *server, const struct gw_ps_member *m
     return GW_OK;
 }
 
+static gw_status put(struct gw_ps_server *server, const struct gw_ps_member *member, const struct gw_ps_request *request, const struct gw_ps_blob *value)
+{
+    struct gw_ps_key *key;
+    GW_TRY(gw_ps_store_find(server->store, request->key, &key));
+    GW_TRY(gw_ps_store_put(server->store, key, value));
+    reply_done(server, member->route, request, 0);
+    return GW_OK;
+}
+
 /* Does a push or a pull, and answers it where that can be done now. GW_PS_WAIT: *waits_for is the key to wait on. */
 static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *member, const struct gw_ps_request *request,
                      struct gw_ps_blob *value, struct gw_ps_key *key, struct gw_ps_key **waits_for)
@@ -141,7 +150,7 @@ static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *mem
     *waits_for = key;
     if (request->operation == GW_PS_PUSH) {
         gw_status status = request->code ? gw_ps_store_refuse(server->store, key, member->rank, request->number, request->refusal)
-                                         : gw_ps_store_push(server->store, key, member->rank, request->number, value);
+                                         : gw_ps_store_push(server->store, key, member->rank, request->number, value, request->rate);
         if (status == GW_OK)
             reply_done(server, member->route, request, request->number);
         return status;
@@ -178,7 +187,8 @@ static gw_status push_or_pull(struct gw_ps_server *server, struct gw_ps_member *
 
 void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request, struct gw_ps_blob *value)
 {
-    const bool has_value = (request->operation == GW_PS_PUSH && request->code == 0) || request->operation == GW_PS_AGREE;
+    const bool has_value = (request->operation == GW_PS_PUSH && request->code == 0) || request->operation == GW_PS_AGREE ||
+                           request->operation == GW_PS_PUT;
     gw_status status;
     if (has_value && !value)
         status = gw_fail(GW_ERR_FRAME_CUT, "a request of operation %u for \"%s\" came without a value", request->operation, request->key);
@@ -188,6 +198,8 @@ void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, 
         status = init(server, member, request);
     else if (request->operation == GW_PS_AGREE)
         status = agree(server, member, request, value);
+    else if (request->operation == GW_PS_PUT)
+        status = put(server, member, request, value);
     else if (request->operation == GW_PS_JOIN)
         status = gw_ps_join_do(server, member, request);
     else if (request->operation == GW_PS_ADMIT)
@@ -288,12 +300,14 @@ void gw_ps_requests_expire(struct gw_ps_server *server)
                 continue;
             }
             if (parked->member) {
+                struct gw_ps_key_info info = gw_ps_key_info(server->store, key);
                 char missing[256];
                 name_missing(server, key, parked->member->rank, missing, sizeof missing);
                 gw_ps_reply_error(server, parked->member->route, &parked->request,
-                                  gw_fail(GW_ERR_TIMEOUT, "the %s of \"%s\" has waited %u ms for pushes of %s to \"%s\"",
-                                          parked->request.operation == GW_PS_PUSH ? "push" : "pull", parked->request.key,
-                                          parked->request.timeout_ms, missing[0] ? missing : "other workers", gw_ps_key_info(server->store, key).name), 0);
+                                  gw_fail(GW_ERR_TIMEOUT, "the %s of \"%s\" has waited %u ms for %s%s %s \"%s\"",
+                                          parked->request.operation == GW_PS_PUSH ? "push" : "pull", parked->request.key, parked->request.timeout_ms,
+                                          info.unset ? "anybody to put the first parameters" : "pushes of ",
+                                          info.unset ? "" : missing[0] ? missing : "other workers", info.unset ? "of" : "to", info.name), 0);
             }
             unpark(server, at, key);
             expired = true;

@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/memory.h"
+#include "pserver/parameters.h"
 #include "pserver/reduce.h"
 #include "pserver/store_state.h"
 
@@ -152,13 +153,18 @@ static bool has_all(const struct gw_ps_store *store, const struct gw_ps_key *key
     return true;
 }
 
-void gw_ps_key_finish(struct gw_ps_store *store, struct gw_ps_key *key)
+gw_status gw_ps_key_finish(struct gw_ps_store *store, struct gw_ps_key *key)
 {
     if (store->options.mode != GW_PS_SYNC)
-        return;
+        return GW_OK;
     count_due(store, key);
     if (!has_all(store, key))
-        return;
+        return GW_OK;
+    gw_status status = key->parameters ? gw_ps_parameters_finish(store, key) : GW_OK;
+    if (status < 0) { /* no memory now: pulls try again, and tell who asked */
+        store->options.woken(store->options.user, key);
+        return status;
+    }
     struct gw_ps_round *oldest = store->options.backup ? &key->before : &key->whole;
     clear_round(store, key, oldest);
     const struct gw_ps_round emptied = *oldest;
@@ -171,6 +177,7 @@ void gw_ps_key_finish(struct gw_ps_store *store, struct gw_ps_key *key)
     store->rounds++;
     count_due(store, key);
     store->options.woken(store->options.user, key);
+    return GW_OK;
 }
 
 void gw_ps_key_take_out(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank)
@@ -200,13 +207,16 @@ void gw_ps_key_free(struct gw_ps_store *store, struct gw_ps_key *key)
 {
     struct gw_ps_round *rounds[] = {&key->open, &key->whole, &key->before};
     if (key->name)
-        atomic_fetch_sub(store->options.total, empty_bytes(store, key->name));
+        atomic_fetch_sub(store->options.total, empty_bytes(store, key->name) + gw_ps_parameters_bytes(store, key));
     for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
         clear_round(store, key, rounds[i]);
         gw_free(store->context, rounds[i]->pushes);
         gw_free(store->context, rounds[i]->refusals);
     }
     gw_codec_destroy(key->codec);
+    if (key->name)
+        count_bytes(store, key, 0, gw_ps_parameters_bytes(store, key) + (key->parameters && key->parameters->values ? key->parameters->values->n_bytes : 0));
+    gw_ps_parameters_free(store, key);
     gw_free(store->context, key->pushed);
     gw_free(store->context, key->taken);
     gw_free(store->context, key);
@@ -224,7 +234,7 @@ static gw_status new_round(struct gw_ps_store *store, struct gw_ps_round *round)
     return GW_OK;
 }
 
-static gw_status fill_key(struct gw_ps_store *store, struct gw_ps_key *key, const char *codec)
+static gw_status fill_key(struct gw_ps_store *store, struct gw_ps_key *key, const char *name, const char *codec, const char *optimizer)
 {
     GW_TRY(new_round(store, &key->open));
     GW_TRY(new_round(store, &key->whole));
@@ -236,11 +246,13 @@ static gw_status fill_key(struct gw_ps_store *store, struct gw_ps_key *key, cons
     if (!key->pushed || !key->taken)
         return GW_ERR_MEMORY;
     count_due(store, key);
-    return codec[0] ? gw_codec_parse(store->context, codec, &key->codec) : GW_OK;
+    if (codec[0])
+        GW_TRY(gw_codec_parse(store->context, codec, &key->codec));
+    return optimizer[0] ? gw_ps_parameters_init(store, key, name, optimizer) : GW_OK;
 }
 
-static gw_status new_key(struct gw_ps_store *store, gw_ps_type type, const gw_ps_shape *shape, uint64_t n_elems, const char *codec,
-                         struct gw_ps_key **out)
+static gw_status new_key(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape, uint64_t n_elems, const char *codec,
+                         const char *optimizer, struct gw_ps_key **out)
 {
     struct gw_ps_key *key = gw_calloc(store->context, 1, sizeof *key);
     if (!key)
@@ -248,7 +260,7 @@ static gw_status new_key(struct gw_ps_store *store, gw_ps_type type, const gw_ps
     key->type = type;
     key->shape = *shape;
     key->n_elems = n_elems;
-    gw_status status = fill_key(store, key, codec);
+    gw_status status = fill_key(store, key, name, codec, optimizer);
     if (status < 0)
         gw_ps_key_free(store, key);
     else
@@ -257,7 +269,7 @@ static gw_status new_key(struct gw_ps_store *store, gw_ps_type type, const gw_ps
 }
 
 /* Whether it is the key that is there already. */
-static gw_status compare_key(const struct gw_ps_key *key, gw_ps_type type, const gw_ps_shape *shape, const char *codec)
+static gw_status compare_key(const struct gw_ps_key *key, gw_ps_type type, const gw_ps_shape *shape, const char *codec, const char *optimizer)
 {
     const char *own = key->codec ? gw_codec_canonical(key->codec) : "";
     if (key->type != type || !gw_ps_shapes_equal(&key->shape, shape))
@@ -265,10 +277,11 @@ static gw_status compare_key(const struct gw_ps_key *key, gw_ps_type type, const
                        gw_ps_type_name(key->type), gw_ps_shape_text(&key->shape).text, gw_ps_type_name(type), gw_ps_shape_text(shape).text);
     if (strcmp(own, codec) != 0)
         return gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is there with the codec \"%s\"; it cannot be initialised with \"%s\"", key->name, own, codec);
-    return GW_OK;
+    return gw_ps_parameters_compare(key, optimizer);
 }
 
-gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape, const char *codec)
+gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape, const char *codec,
+                           const char *optimizer)
 {
     uint64_t n_elems;
     GW_TRY(check_name(name));
@@ -279,7 +292,7 @@ gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_ty
                        name, gw_ps_shape_text(shape).text);
     uint64_t k = gw_ps_names_find(&store->names, name);
     if (k != GW_PS_NO_NAME)
-        return compare_key(store->keys[k], type, shape, codec);
+        return compare_key(store->keys[k], type, shape, codec, optimizer);
     size_t width = gw_ps_type_bytes(type) ? gw_ps_type_bytes(type) : sizeof(float); /* frames: as much as their floats */
     if (n_elems * width > store->options.max_key_bytes)
         return gw_fail(GW_ERR_CAPACITY, "the key \"%s\" is to take %" PRIu64 " bytes; this server takes %" PRIu64 " at most (--max-key-bytes)",
@@ -292,7 +305,7 @@ gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_ty
                        " already (--max-bytes)", name, empty_bytes(store, name), held(store), store->options.max_bytes);
     GW_TRY(make_room(store));
     struct gw_ps_key *key;
-    GW_TRY(new_key(store, type, shape, n_elems, codec, &key));
+    GW_TRY(new_key(store, name, type, shape, n_elems, codec, optimizer, &key));
     gw_status status = gw_ps_names_add(&store->names, name);
     if (status < 0) {
         gw_ps_key_free(store, key);
@@ -300,7 +313,8 @@ gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_ty
     }
     key->name = store->names.names[store->names.n - 1];
     store->keys[store->names.n - 1] = key;
-    atomic_fetch_add(store->options.total, empty_bytes(store, name));
+    atomic_fetch_add(store->options.total, empty_bytes(store, name) + gw_ps_parameters_bytes(store, key));
+    count_bytes(store, key, gw_ps_parameters_bytes(store, key), 0);
     return GW_OK;
 }
 
@@ -351,6 +365,7 @@ gw_status gw_ps_store_admit(struct gw_ps_store *store, struct gw_ps_key *key, ui
     else if (value->n_bytes != key->n_elems * gw_ps_type_bytes(key->type))
         return gw_fail(GW_ERR_ARGUMENT, "rank %u's push to \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64, rank, key->name, value->n_bytes,
                        gw_ps_type_name(key->type), gw_ps_shape_text(&key->shape).text, key->n_elems * gw_ps_type_bytes(key->type));
+    GW_TRY(gw_ps_parameters_admit(key, rank, value));
     const struct gw_ps_blob *before = store->options.mode == GW_PS_SYNC ? NULL : key->open.pushes[rank]; /* goes when this one is stored */
     const uint64_t gone = before ? before->n_bytes : 0;
     if (held(store) - gone > store->options.max_bytes) { /* this value is part of what is held */
@@ -376,7 +391,8 @@ static gw_status may_push(const struct gw_ps_store *store, const struct gw_ps_ke
     if (nth != key->pushed[rank] + 1)
         return gw_fail(GW_ERR_ORDER, "rank %u's push number %" PRIu64 " to \"%s\" comes after its number %" PRIu64, rank, nth, key->name,
                        key->pushed[rank]);
-    return store->options.mode == GW_PS_SYNC && nth > key->open.number ? GW_PS_WAIT : GW_OK;
+    const bool unset = key->parameters && !key->parameters->values;
+    return unset || (store->options.mode == GW_PS_SYNC && nth > key->open.number) ? GW_PS_WAIT : GW_OK;
 }
 
 /* The value becomes the worker's in the open round. */
@@ -391,11 +407,16 @@ static void keep_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t
     key->latest = rank;
 }
 
-static void put_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, struct gw_ps_blob *value, uint64_t refusal)
+static gw_status put_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, struct gw_ps_blob *value, double rate, uint64_t refusal)
 {
     const bool sync = store->options.mode == GW_PS_SYNC, late = sync && key->pushed[rank] + 1 < key->open.number;
-    if (!late) /* a backup worker's round may have gone on without it */
+    if (key->parameters && !sync && refusal == GW_PS_NOT_REFUSED)
+        GW_TRY(gw_ps_parameters_push(store, key, value, rate));
+    if (!late) { /* a backup worker's round may have gone on without it */
         keep_push(store, key, rank, value, refusal);
+        if (key->parameters)
+            key->parameters->rates[rank] = rate;
+    }
     store->pushes[rank]++;
     key->taken[rank] = ++key->pushed[rank];
     if (key->pushed[rank] > key->foremost) {
@@ -406,22 +427,23 @@ static void put_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t 
         key->n_due -= !late;
         if (key->n_due <= store->options.backup)
             gw_ps_key_finish(store, key);
-        return;
+        return GW_OK;
     }
     store->begun = store->begun || !gw_ps_is_gathering(store);
     gw_ps_key_forget_results(store, key, &key->open);
     key->open.number++;
     store->options.woken(store->options.user, key);
+    return GW_OK;
 }
 
-gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth, struct gw_ps_blob *value)
+gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth, struct gw_ps_blob *value,
+                           double rate)
 {
     bool taken;
     gw_status status = may_push(store, key, rank, nth, &taken);
     if (status != GW_OK || taken)
         return status;
-    put_push(store, key, rank, value, GW_PS_NOT_REFUSED);
-    return GW_OK;
+    return put_push(store, key, rank, value, rate, GW_PS_NOT_REFUSED);
 }
 
 gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth, uint64_t number)
@@ -433,8 +455,33 @@ gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, u
     struct gw_ps_blob *nothing = gw_ps_blob_new(store->context, store->options.total, NULL, 0);
     if (!nothing)
         return GW_ERR_MEMORY;
-    put_push(store, key, rank, nothing, number < GW_PS_NOT_REFUSED ? number : GW_PS_NOT_REFUSED - 1);
+    status = put_push(store, key, rank, nothing, 0, number < GW_PS_NOT_REFUSED ? number : GW_PS_NOT_REFUSED - 1);
     gw_ps_blob_give(nothing);
+    return status;
+}
+
+gw_status gw_ps_store_put(struct gw_ps_store *store, struct gw_ps_key *key, const struct gw_ps_blob *value)
+{
+    struct gw_ps_parameters *p = key->parameters;
+    if (!p)
+        return gw_fail(GW_ERR_ARGUMENT, "\"%s\" has no optimizer, and so no parameters to begin with", key->name);
+    if (value->n_bytes != key->n_elems * sizeof(float))
+        return gw_fail(GW_ERR_ARGUMENT, "parameters of \"%s\" have %zu bytes; float32 of shape %s takes %" PRIu64, key->name, value->n_bytes,
+                       gw_ps_shape_text(&key->shape).text, key->n_elems * sizeof(float));
+    if (p->values)
+        return GW_OK;
+    if (!has_room(store, 0)) /* these are part of what is held, and will be gone when their copy stays */
+        return gw_fail(GW_ERR_CAPACITY, "the parameters of \"%s\" have %zu bytes, and with them the server holds %" PRIu64 " of at most %" PRIu64
+                       " (--max-bytes)", key->name, value->n_bytes, held(store), store->options.max_bytes);
+    void *copy = gw_alloc(store->context, value->n_bytes, 1); /* aligned, and nobody else's */
+    if (!copy)
+        return GW_ERR_MEMORY;
+    memcpy(copy, value->bytes, value->n_bytes);
+    p->values = gw_ps_blob_new(store->context, store->options.total, copy, value->n_bytes);
+    if (!p->values)
+        return GW_ERR_MEMORY;
+    count_bytes(store, key, value->n_bytes, 0);
+    store->options.woken(store->options.user, key);
     return GW_OK;
 }
 
@@ -494,7 +541,7 @@ static gw_status make_result(struct gw_ps_store *store, struct gw_ps_key *key, s
         return GW_ERR_MEMORY;
     uint32_t n = 0;
     for (uint32_t r = 0; r < store->options.n_workers; r++)
-        if (round->pushes[r] && (store->options.mode == GW_PS_SYNC || store->present[r]))
+        if (round->pushes[r] && round->refusals[r] == GW_PS_NOT_REFUSED && (store->options.mode == GW_PS_SYNC || store->present[r]))
             pushes[n++] = (struct gw_ps_push){r, round->pushes[r]->bytes, round->pushes[r]->n_bytes};
     if (n == 0) {
         gw_free(store->context, pushes);
@@ -518,6 +565,23 @@ static uint64_t least_refusal(const struct gw_ps_store *store, const struct gw_p
     return least;
 }
 
+/* Whether a round can be used: with GW_PS_SYNC every push, else one of them, and the asking worker's own. *number: why not. */
+static gw_status check_refusals(const struct gw_ps_store *store, const struct gw_ps_key *key, const struct gw_ps_round *round, uint32_t rank,
+                                uint64_t *number)
+{
+    bool usable = false;
+    for (uint32_t r = 0; r < store->options.n_workers; r++)
+        usable = usable || (round->pushes[r] && round->refusals[r] == GW_PS_NOT_REFUSED);
+    *number = GW_PS_NOT_REFUSED;
+    if (store->options.mode == GW_PS_SYNC || !usable)
+        *number = least_refusal(store, round);
+    else if (rank < store->options.n_workers)
+        *number = round->refusals[rank];
+    return *number == GW_PS_NOT_REFUSED
+               ? GW_OK
+               : gw_fail(GW_ERR_NONFINITE, "a worker's push to \"%s\" in this round was empty: its value could not be used", key->name);
+}
+
 /* The result of a round that all its pushes are in for, from those that were made before where it is there. */
 static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round, gw_ps_method method,
                            const struct gw_ps_key *scale_key, uint64_t scale_round, const float *scale, struct gw_ps_answer *out)
@@ -530,9 +594,6 @@ static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, str
             return GW_OK;
         }
     }
-    out->round = least_refusal(store, round);
-    if (out->round != GW_PS_NOT_REFUSED)
-        return gw_fail(GW_ERR_NONFINITE, "a worker's push to \"%s\" in this round was empty: its value could not be used", key->name);
     const uint64_t needed = gw_ps_result_bytes(method, key->type, key->n_elems);
     if (!has_room(store, needed)) {
         gw_ps_key_forget_results(store, key, round); /* they can be made again */
@@ -562,6 +623,29 @@ static gw_status latest_of(const struct gw_ps_key *key, struct gw_ps_answer *out
         return gw_fail(GW_ERR_ORDER, "nobody has pushed to \"%s\" yet", key->name);
     *out = (struct gw_ps_answer){.type = key->type, .shape = key->shape, .round = key->pushed[key->latest], .n_pushes = 1,
                                  .value = gw_ps_blob_hold(value)};
+    return GW_OK;
+}
+
+static gw_status parameters_of(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, struct gw_ps_answer *out)
+{
+    struct gw_ps_round *round = store->options.mode == GW_PS_SYNC ? &key->whole : &key->open;
+    uint64_t number = round->number;
+    if (!key->parameters)
+        return gw_fail(GW_ERR_ARGUMENT, "\"%s\" has no optimizer, and so no parameters that could be pulled", key->name);
+    if (!key->parameters->values)
+        return GW_PS_WAIT;
+    GW_TRY(gw_ps_key_finish(store, key)); /* that there was no memory for before */
+    if (rank < store->options.n_workers && key->taken[rank] > 0) {
+        gw_status status = round_for(store, key, rank, &round, &number);
+        if (status != GW_OK)
+            return status;
+        GW_TRY(check_refusals(store, key, round, rank, &out->round));
+        if (number == key->parameters->unusable)
+            return gw_fail(GW_ERR_FRAME_MISMATCH, "the pushes of round %" PRIu64 " to \"%s\" have no average, and have not moved its parameters", number,
+                           key->name);
+    }
+    *out = (struct gw_ps_answer){.type = GW_PS_FLOAT32, .shape = key->shape, .round = number, .n_pushes = round->n_in,
+                                 .value = gw_ps_blob_hold(key->parameters->values)};
     return GW_OK;
 }
 
@@ -602,17 +686,20 @@ gw_status gw_ps_store_pull(struct gw_ps_store *store, struct gw_ps_key *key, uin
     struct gw_ps_round *round, *scale_round;
     uint64_t number, scale_number = 0;
     float scale = 1;
+    *waits_for = key;
+    if (method == GW_PS_PARAMETERS && !scale_key)
+        return parameters_of(store, key, rank, out);
     GW_TRY(gw_ps_method_check(method, key->type));
     if (scale_key)
         GW_TRY(check_scale(key, method, scale_key));
     if (method == GW_PS_LATEST)
         return latest_of(key, out);
-    *waits_for = key;
     gw_status status = round_for(store, key, rank, &round, &number);
     if (status == GW_OK && scale_key) {
         status = scale_round_for(store, key, number, rank, scale_key, &scale_round, waits_for);
         if (status == GW_OK) {
             struct gw_ps_answer answer;
+            GW_TRY(check_refusals(store, scale_key, scale_round, rank, &out->round));
             GW_TRY(result_of(store, scale_key, scale_round, GW_PS_MAX, NULL, 0, NULL, &answer));
             memcpy(&scale, answer.value->bytes, sizeof scale);
             gw_ps_blob_give(answer.value);
@@ -621,6 +708,7 @@ gw_status gw_ps_store_pull(struct gw_ps_store *store, struct gw_ps_key *key, uin
     }
     if (status != GW_OK)
         return status;
+    GW_TRY(check_refusals(store, key, round, rank, &out->round));
     GW_TRY(result_of(store, key, round, method, scale_key, scale_number, scale_key ? &scale : NULL, out));
     out->round = number;
     return GW_OK;
@@ -675,6 +763,7 @@ void **gw_ps_key_waiting(struct gw_ps_key *key)
 struct gw_ps_key_info gw_ps_key_info(const struct gw_ps_store *store, const struct gw_ps_key *key)
 {
     struct gw_ps_key_info info = {.name = key->name, .type = key->type, .shape = key->shape, .rounds = key->whole.number, .bytes = key->bytes};
+    info.unset = key->parameters && !key->parameters->values;
     info.n_missing = store->options.mode == GW_PS_SYNC && key->open.n_in ? key->n_due : 0;
     return info;
 }

@@ -29,9 +29,11 @@ struct gw_ps_store_options {
 gw_status gw_ps_store_create(gw_context *context, const struct gw_ps_store_options *options, struct gw_ps_store **out);
 void gw_ps_store_destroy(struct gw_ps_store *store);
 
-/* Makes the key, or, where it is there with the same type, shape and codec, does nothing. codec: a specification whose options averages of
- * frames get; "": the defaults. Errors: GW_ERR_ARGUMENT (a name that cannot be, another type, shape or codec), GW_ERR_SPEC, GW_ERR_CAPACITY (a limit), GW_ERR_MEMORY. */
-gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape, const char *codec);
+/* Makes the key, or, where it is there with the same type, shape, codec and optimizer, does nothing. codec: a specification whose options averages of
+ * frames get; "": the defaults. optimizer: a specification (base/optimizer.h); "": none, and the key has no parameters.
+ * Errors: GW_ERR_ARGUMENT (a name that cannot be, another type, shape, codec or optimizer, a type that has none), GW_ERR_SPEC, GW_ERR_CAPACITY (a limit), GW_ERR_MEMORY. */
+gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape, const char *codec,
+                           const char *optimizer);
 
 /* The key of that name. GW_ERR_ARGUMENT: there is none; the sentence says which existing name is nearest. */
 gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct gw_ps_key **out);
@@ -45,14 +47,21 @@ void **gw_ps_key_waiting(struct gw_ps_key *key);
 gw_status gw_ps_store_admit(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
                             const struct gw_ps_blob *value);
 
+/* The first parameters of a key with an optimizer, float32 of its elements; where it has some already these are not looked at.
+ * Errors: GW_ERR_ARGUMENT (the key has no optimizer; another length), GW_ERR_CAPACITY, GW_ERR_MEMORY. */
+gw_status gw_ps_store_put(struct gw_ps_store *store, struct gw_ps_key *key, const struct gw_ps_blob *value);
+
 /* Stores what worker `rank` pushed as its nth push to the key, from 1; takes a hold of its own on `value`. A push that is there already
- * (its acknowledgement was lost) changes nothing. GW_PS_WAIT: the worker's last push still waits for its round. The value was admitted.
+ * (its acknowledgement was lost) changes nothing. GW_PS_WAIT: the worker's last push still waits for its round, or the key's optimizer for
+ * parameters. The value was admitted. rate: an optimizer's, 0: the key's own.
  * Errors: GW_ERR_ORDER (pushes before the nth are missing), GW_ERR_ARGUMENT (no worker's rank), GW_ERR_PEER (the worker was left out
- * meanwhile: its round went on without it). */
-gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth, struct gw_ps_blob *value);
+ * meanwhile: its round went on without it); without rounds also GW_ERR_MEMORY and GW_ERR_FRAME_* where it cannot move the parameters. */
+gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth, struct gw_ps_blob *value,
+                           double rate);
 
 /* In place of a push: the worker has no value that can be used, and says why by a number. Pulls over the round answer with
- * GW_ERR_NONFINITE, and gw_ps_answer.round is the least such number of all workers. */
+ * GW_ERR_NONFINITE, and gw_ps_answer.round is the least such number of all workers; with GW_PS_STALE and GW_PS_ASYNC only those of the worker
+ * itself, until it pushes again, and others' leave it out. */
 gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth, uint64_t number);
 
 /* How often it has pushed; 0 for one that is no worker. */
@@ -70,7 +79,8 @@ struct gw_ps_answer {
     struct gw_ps_blob *value; /* one hold, the caller's */
 };
 
-/* Reduces the pushes of the round that `rank` asks for; the scale key's (NULL: none) are of the same round. Results are kept for the
+/* GW_PS_PARAMETERS: what the pushes have made of the parameters; of a worker those up to its last, of one that has not pushed, and of others,
+ * as they are now. Else reduces the pushes of the round that `rank` asks for; the scale key's (NULL: none) are of the same round. Results are kept for the
  * other workers. GW_PS_WAIT: pushes are missing; *waits_for is the key to wait on.
  * Errors: GW_ERR_ORDER (this worker has not pushed yet, or nobody; the scale key's round is another), GW_ERR_ARGUMENT, GW_ERR_CAPACITY,
  * GW_ERR_MEMORY and those of gw_ps_reduce. */
@@ -83,6 +93,7 @@ struct gw_ps_key_info {
     gw_ps_shape shape;
     uint64_t rounds; /* that are whole */
     uint64_t bytes;  /* kept for it */
+    bool unset;         /* it has an optimizer and no parameters yet */
     uint32_t n_missing; /* workers that the open round waits for, once anybody has pushed to it */
 };
 struct gw_ps_key_info gw_ps_key_info(const struct gw_ps_store *store, const struct gw_ps_key *key);

@@ -28,12 +28,15 @@ struct gw_ps_round {
     uint32_t n_results; /* made so far: the next one takes the place of the oldest */
 };
 
+struct gw_ps_parameters;
+
 struct gw_ps_key {
     const char *name; /* the table's; NULL: not there yet */
     gw_ps_type type;
     gw_ps_shape shape;
     uint64_t n_elems;
     gw_codec *codec;           /* NULL: none was named */
+    struct gw_ps_parameters *parameters; /* NULL: the key has no optimizer */
     uint64_t *pushed;          /* of each rank the number of its last push, or of the last round that went on without it */
     uint64_t *taken;           /* of each rank the number of its last push that was taken; less than the other where it was away */
     uint64_t foremost;         /* number of the foremost worker's last push */
@@ -72,8 +75,9 @@ static inline bool gw_ps_is_gathering(const struct gw_ps_store *store)
     return !store->begun && store->n_present < (store->options.min_workers ? store->options.min_workers : store->options.n_workers);
 }
 
-/* Where the key's open round has all pushes that it waits for, it is whole now and the next one opens. */
-void gw_ps_key_finish(struct gw_ps_store *store, struct gw_ps_key *key);
+/* Where the key's open round has all pushes that it waits for, it is whole now and the next one opens. GW_ERR_MEMORY: it could not move the
+ * key's parameters and stays open, until somebody asks again. */
+gw_status gw_ps_key_finish(struct gw_ps_store *store, struct gw_ps_key *key);
 
 /* Takes a push back out of the open round. */
 void gw_ps_key_take_out(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank);

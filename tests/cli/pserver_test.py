@@ -70,6 +70,47 @@ def snippet():
     check(len(re.findall(r"joined rank=[01]", log)) == 2 and len(re.findall(r"left rank=[01]", log)) == 2, log)
 
 
+OPTIMIZED = """
+import sys, numpy
+import gradwire.pserver as ps
+rank, address = int(sys.argv[1]), sys.argv[2]
+shape, f = [700, 501], numpy.float32                      # in parts, one a server
+first = numpy.arange(700 * 501, dtype=f).reshape(shape) / f(1 << 20)
+client = ps.Client(address, rank=rank)
+client.init_parameter(key="w", shape=shape, type="float32", optimizer="momentum:lr=0.1,momentum=0.5", value=first if rank == 1 else None)
+w, v = first, numpy.zeros(shape, f)
+assert (client.pull_parameter("w", "parameters") == w).all()
+for step in range(5):
+    gradients = [numpy.random.default_rng([step, r]).standard_normal(shape, dtype=f) for r in range(2)]
+    client.push_parameter("w", gradients[rank], rate=0.01 if step == 3 else 0)
+    mean = ((gradients[0].astype(numpy.float64) + gradients[1]) / 2).astype(f)
+    v = f(0.5) * v + f(0.01 if step == 3 else 0.1) * (mean + f(0) * w)
+    w = w - v
+    pulled = client.pull_parameter("w", "parameters")
+    assert pulled.dtype == f and pulled.shape == w.shape and (pulled == w).all(), (step, numpy.abs(pulled - w).max())
+client.close()
+"""
+
+
+def optimizers(ps):
+    servers = [Server("--workers", "2") for _ in range(2)]
+    address = ",".join(server.address for server in servers)
+    workers = [subprocess.Popen([sys.executable, "-c", OPTIMIZED, str(rank), address]) for rank in range(2)]
+    check([worker.wait(timeout=60) for worker in workers] == [0, 0], "both workers get numpy's parameters")
+    with ps.Client(address, rank=ps.READER, timeout=0.2) as reader:
+        refused(lambda: reader.init_parameter("x", [3], "float32", value=[1, 2, 3]), "no optimizer")
+        refused(lambda: reader.init_parameter("x", [3], "float32", optimizer="sgd", value=[1, 2]), "shape [3]")
+        refused(lambda: reader.init_parameter("x", [3], "int32", optimizer="sgd"), "an optimizer is for float32")
+        refused(lambda: reader.init_parameter("x", [3], "float32", optimizer="sgd:rate=1"), "no option", "lr=")
+        reader.init_parameter("x", [3], "float32", optimizer="sgd")
+        refused(lambda: reader.pull_parameter("x", "parameters"), "anybody to put the first parameters of")
+        refused(lambda: reader.push_parameter("x", [1, 2, 3], rate=-1), "learning rate")
+        reader.init_parameter("x", [3], "float32", optimizer="sgd", value=[1, 2, 3])
+        check((reader.pull_parameter("x", "parameters") == [1, 2, 3]).all(), "a reader may bring the first value")
+    for server in servers:
+        server.end()
+
+
 def types_and_refusals(ps):
     server = Server("--workers", "1", "--max-key-bytes", "1Mi", "--max-keys", "8")
     with ps.Client(server.address, rank=0, timeout=5) as client:
@@ -143,10 +184,14 @@ def a_push_whose_answer_is_late(ps):
     server = Server("--workers", "1")
     with ps.Client(server.address, rank=0, timeout=1) as client:
         client.init_parameter(key="x", shape=[1], type="int32")
+        client.init_parameter(key="w", shape=[1], type="float32", optimizer="sgd:lr=1", value=[100])
         client.push_parameter(key="x", value=[1])
         server.process.send_signal(signal.SIGSTOP)
         refused(lambda: client.push_parameter(key="x", value=[2]), "does not answer")
+        refused(lambda: client.push_parameter(key="w", value=[2]), "does not answer")
         server.process.send_signal(signal.SIGCONT)
+        client.push_parameter(key="w", value=[3])
+        check(client.pull_parameter(key="w", reduce_method="parameters") in (97, 95), "a gradient pushed after one that timed out")
         client.push_parameter(key="x", value=[3])
         check(client.pull_parameter(key="x", reduce_method="max") == 3, "the value pushed after one that timed out")
     server.end()
@@ -227,6 +272,7 @@ def main():
     import gradwire.pserver as ps
     snippet()
     types_and_refusals(ps)
+    optimizers(ps)
     several_servers(ps)
     a_killed_worker_comes_back(ps)
     a_push_whose_answer_is_late(ps)
