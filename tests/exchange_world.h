@@ -123,6 +123,8 @@ struct world {
     uint64_t slice_max; /* 0: the format's */
     bool send_all;      /* the link has it */
     uint32_t n_servers; /* parameter servers that own the slices; 0: the members do */
+    const char *server_optimizer; /* the servers keep parameters: those are what averages would be. NULL: not so */
+    gw_ps_mode mode;    /* of the servers */
     const struct poison *poisons;
     uint32_t n_poisons;
     enum quits quits; /* `quitter` does, in step quits_step, once it has submitted quits_after tensors */
@@ -160,6 +162,18 @@ static float world_gradient(const struct world *w, uint32_t rank, uint32_t step,
     int32_t sum = (int32_t)(x & 0xFFFF) + (int32_t)(x >> 16 & 0xFFFF) + (int32_t)(x >> 32 & 0xFFFF) - 98304;
     float g = (float)sum * 1e-6f * (float)(1 + tensor);
     return x >> 56 == 77 ? 20 * g : g;
+}
+
+/* What rank 0 hands over as the first parameters. */
+static float world_first(const struct world *w, uint32_t tensor, uint64_t i)
+{
+    return world_gradient(w, 99, 0, tensor, i);
+}
+
+/* The rate of a step; others than rank 0 give another where that must not matter. */
+static double world_rate(const struct world *w, uint32_t rank, uint32_t step)
+{
+    return rank && w->mode == GW_PS_SYNC ? 7 : 0.1 / (step + 1);
 }
 
 static bool world_poisoned(const struct world *w, uint32_t step)
@@ -318,6 +332,8 @@ static bool world_step(struct member *m, gw_exchange *ex, uint32_t step, float *
     world_order(w, m->rank, step, order);
     if (m->rank == 0 && step == w->quits_step && w->late_us)
         world_pause(w->late_us);
+    if (w->server_optimizer && !world_good(m, gw_exchange_set_rate(ex, world_rate(w, m->rank, step))))
+        return false;
     if (!world_good(m, gw_exchange_begin(ex, quits && w->quits == QUIT_WRONG_STEP ? step + 1000 : step)))
         return false;
     for (uint32_t i = 0; i < w->n_tensors; i++) {
@@ -359,12 +375,18 @@ static void world_round(struct member *m, float **gradients)
                                    .machine_of = w->machine_of,
                                    .link = m->link,
                                    .seed = w->seed,
-                                   .timeout_ms = w->timeout_ms};
+                                   .timeout_ms = w->timeout_ms,
+                                   .server_optimizer = w->server_optimizer};
     gw_exchange *ex;
     m->steps_done = 0;
     if (!world_good(m, gw_exchange_create_cut(m->context, &options, w->slice_max ? w->slice_max : GW_SLICE_MAX, &ex)))
         return;
     gw_exchange_account(ex, w->account);
+    for (uint32_t t = 0; w->server_optimizer && t < w->n_tensors; t++)
+        for (uint64_t i = 0; i < w->sizes[t]; i++)
+            gradients[t][i] = world_first(w, t, i);
+    if (w->server_optimizer)
+        world_good(m, gw_exchange_put_parameters(ex, gradients));
     for (uint32_t step = 0; step < w->n_steps; step++)
         if (!world_step(m, ex, step, gradients))
             break;
@@ -409,7 +431,7 @@ static void world_start_servers(struct world *w, char *addresses, size_t n_bytes
 {
     addresses[0] = 0;
     for (uint32_t s = 0; s < w->n_servers; s++) {
-        gw_ps_server_options options = {.struct_bytes = sizeof options, .listen = "127.0.0.1:0", .n_workers = w->n};
+        gw_ps_server_options options = {.struct_bytes = sizeof options, .listen = "127.0.0.1:0", .n_workers = w->n, .mode = w->mode, .staleness = 1};
         assert_int_equal(gw_ps_server_create(w->context, &options, &w->servers[s]), GW_OK);
         assert_int_equal(pthread_create(&w->server_threads[s], NULL, world_serve, w->servers[s]), 0);
         snprintf(addresses + strlen(addresses), n_bytes - strlen(addresses), "%s%s", s ? "," : "", gw_ps_server_address(w->servers[s]));

@@ -41,6 +41,9 @@ typedef struct gw_exchange_options {
                                    frames in one message; averages once. The results are the same bits. NULL: every rank its own */
     const char *identity;       /* lines "name = value" of the program's own (what it trains, on what) that must be the same on all
                                    members; copied, 15,000 bytes at most; NULL: none */
+    const char *server_optimizer; /* over a link to parameter servers (gw_link_servers_create): the servers keep the parameters and move them by
+                                     this rule (gw_ps_init_optimized), and gw_exchange_wait leaves parameters in the submitted buffers in
+                                     place of averages. The same on all members; copied. NULL: averages come back */
 } gw_exchange_options;
 
 /* Bytes and seconds of one step on this member. Bytes count what crosses between members, this member's own share not;
@@ -98,10 +101,25 @@ GW_API gw_status gw_exchange_begin(gw_exchange *exchange, uint32_t step);
 GW_API gw_status gw_exchange_submit(gw_exchange *exchange, uint32_t tensor, float *gradient);
 
 /* Waits until every tensor (all must have been submitted, else GW_ERR_ORDER) holds the average. *result may be NULL.
- * committed false is not an error: the gradients' contents are then unspecified and nothing of the codec's state changed.
+ * With server_optimizer they hold parameters; where
+ * the servers' mode is not GW_PS_SYNC the verdict is then this member's own. committed false is not an error: the gradients' contents are then unspecified and nothing of the codec's state changed.
  * Errors: GW_ERR_PEER, GW_ERR_TIMEOUT (the sentence names the silent members), GW_ERR_MEMORY and what codecs return; the
  * exchange is then unusable but for destroy. */
 GW_API gw_status gw_exchange_wait(gw_exchange *exchange, gw_step_result *result);
+
+/* With server_optimizer: between gw_exchange_create and the first step every member hands over its first parameters, an array of each
+ * tensor's; those that come to a server first stand. The arrays then hold the servers' own, which may have moved already where its mode is
+ * not GW_PS_SYNC. Waits for the servers. Errors: GW_ERR_ARGUMENT (no server_optimizer), GW_ERR_ORDER (a step is open), and as
+ * gw_exchange_wait. */
+GW_API gw_status gw_exchange_put_parameters(gw_exchange *exchange, float *const *values);
+
+/* With server_optimizer: fetches the parameters as they are on the servers, those after this member's last step with GW_PS_SYNC, else as
+ * they are now. Otherwise as above; before there are any it waits for whoever puts them. */
+GW_API gw_status gw_exchange_get_parameters(gw_exchange *exchange, float *const *values);
+
+/* With server_optimizer: the learning rate of the steps that begin from here on; 0, as at first: the server_optimizer's own. Call between
+ * steps. With GW_PS_SYNC rank 0's holds. Errors: GW_ERR_ARGUMENT (below 0 or no finite float32), GW_ERR_ORDER. */
+GW_API gw_status gw_exchange_set_rate(gw_exchange *exchange, double rate);
 
 /* What the codec keeps between steps (topk: residuals, thresholds) of all tensors on this member, for checkpoints. Call between
  * steps, on the thread that waits. state_bytes 0: the codec keeps nothing.

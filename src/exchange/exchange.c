@@ -5,6 +5,9 @@
 #include "base/memory.h"
 #include "exchange/state.h"
 
+#include <gradwire/pserver.h>
+
+#include <float.h>
 #include <string.h>
 
 /* ---- create and destroy ------------------------------------------------------------------------------ */
@@ -27,6 +30,10 @@ static gw_status check_options(const gw_exchange_options *o)
     if (!o->link.ops || o->link.size == 0 || o->link.size > GW_MAX_WORKERS || o->link.rank >= o->link.size)
         return gw_fail(GW_ERR_ARGUMENT, "the link says rank %u of %u; sizes are 1 to %u and ranks below the size",
                        o->link.rank, o->link.size, GW_MAX_WORKERS);
+    if (o->server_optimizer && !o->link.n_owners)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.server_optimizer is for a link to parameter servers, and this link has none");
+    if (o->server_optimizer && (!o->server_optimizer[0] || strlen(o->server_optimizer) > GW_PS_MAX_NAME))
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.server_optimizer must be a specification of 1 to %d bytes", GW_PS_MAX_NAME);
     return GW_OK;
 }
 
@@ -41,6 +48,7 @@ static void release(struct gw_exchange *ex)
         gw_encoder_destroy(ex->tensors[t].encoder);
     gw_free(ex->context, ex->have_hello);
     gw_free(ex->context, ex->hello);
+    gw_free(ex->context, ex->optimizer);
     gw_free(ex->context, ex->counting);
     gw_free(ex->context, ex->traffic);
     gw_free(ex->context, ex->to_encode.numbers);
@@ -65,6 +73,8 @@ static gw_status fill(struct gw_exchange *ex, const gw_exchange_options *o)
     ex->wake = gw_message_alloc(ex->context, MESSAGE_HEADER);
     if (!ex->tensors || !ex->handed_over || !ex->submitted || !ex->to_measure.numbers || !ex->to_encode.numbers ||
         !ex->encoders || !ex->traffic || !ex->counting || !ex->wake)
+        return GW_ERR_MEMORY;
+    if (o->server_optimizer && !(ex->optimizer = gw_strdup(ex->context, o->server_optimizer)))
         return GW_ERR_MEMORY;
     message_header_write(ex->wake, &(struct message_header){.type = MESSAGE_WAKE});
     for (uint32_t t = 0; t < o->n_tensors; t++) {
@@ -190,6 +200,8 @@ gw_status gw_exchange_begin(gw_exchange *ex, uint32_t step)
         ex->begun = true;
         ex->begun_step = step;
         ex->begun_account = ex->account_next;
+        ex->begun_errand = ERRAND_STEP;
+        ex->begun_rate = ex->rate_next;
         ex->done = false;
         ex->open = true;
         ex->n_handed_over = 0;
@@ -288,6 +300,60 @@ static gw_status check_between_steps(const struct gw_exchange *ex, const char *c
         return gw_fail(GW_ERR_ARGUMENT, "%s: the exchange is NULL", call);
     return ex->open ? gw_fail(GW_ERR_ORDER, "%s in the middle of a step", call) : GW_OK;
 }
+
+/* ---- parameters on servers --------------------------------------------------------------------------- */
+
+static gw_status move_parameters(struct gw_exchange *ex, float *const *values, enum errand errand, const char *function)
+{
+    GW_TRY(check_between_steps(ex, function));
+    if (!ex->optimizer)
+        return gw_fail(GW_ERR_ARGUMENT, "%s: this exchange has no server_optimizer", function);
+    for (uint32_t t = 0; t < ex->n_tensors; t++)
+        if (!values || (!values[t] && ex->tensors[t].n_elems > 0))
+            return gw_fail(GW_ERR_ARGUMENT, "%s: the values of tensor %u are NULL", function, t);
+    pthread_mutex_lock(&ex->lock);
+    gw_status status = pipeline_status(ex);
+    void *wake = NULL;
+    if (status == GW_OK) {
+        for (uint32_t t = 0; t < ex->n_tensors; t++)
+            ex->tensors[t].gradient = values[t];
+        ex->begun = true;
+        ex->begun_step = 0;
+        ex->begun_account = false;
+        ex->begun_errand = errand;
+        ex->done = false;
+        ex->open = true;
+        ex->n_handed_over = ex->n_tensors;
+        wake = take_wake(ex);
+    }
+    pthread_mutex_unlock(&ex->lock);
+    GW_TRY(status);
+    GW_TRY(call(ex, wake));
+    return gw_exchange_wait(ex, NULL);
+}
+
+gw_status gw_exchange_put_parameters(gw_exchange *ex, float *const *values)
+{
+    return move_parameters(ex, values, ERRAND_PUT, "gw_exchange_put_parameters");
+}
+
+gw_status gw_exchange_get_parameters(gw_exchange *ex, float *const *values)
+{
+    return move_parameters(ex, values, ERRAND_GET, "gw_exchange_get_parameters");
+}
+
+gw_status gw_exchange_set_rate(gw_exchange *ex, double rate)
+{
+    GW_TRY(check_between_steps(ex, "gw_exchange_set_rate"));
+    if (!ex->optimizer)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_set_rate: this exchange has no server_optimizer");
+    if (!(rate >= 0 && rate <= (double)FLT_MAX))
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_set_rate: the learning rate is %g, and must be a finite number from 0 up", rate);
+    ex->rate_next = rate;
+    return GW_OK;
+}
+
+/* ---- state of codecs --------------------------------------------------------------------------------- */
 
 gw_status gw_exchange_save(const gw_exchange *ex, void *dst, size_t dst_capacity)
 {

@@ -63,9 +63,10 @@ gw_status gw_hello_init(struct gw_exchange *ex, const gw_exchange_options *o)
                      "groups = %u\n"
                      "tensors of groups = %016" PRIx64 "\n"
                      "ranks of machines = %016" PRIx64 "\n"
-                     "%s%s",
+                     "%s%s%s%s%s",
                      gw_codec_canonical(ex->codec), ex->seed, ex->n_tensors, n_elems, hash_tensors(o->tensors, o->n_tensors),
-                     ex->n_groups, hash_groups(ex), hash_machines(ex), identity, end);
+                     ex->n_groups, hash_groups(ex), hash_machines(ex), ex->optimizer ? "server optimizer = " : "", ex->optimizer ? ex->optimizer : "",
+                     ex->optimizer ? "\n" : "", identity, end);
     if (n < 0 || (size_t)n >= sizeof own)
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.identity takes %zu bytes; at most about %d are possible", length,
                        HELLO_MOST - 512);

@@ -141,13 +141,19 @@ static void *hello_new(struct gw_exchange *ex, size_t length)
     return bytes;
 }
 
-static gw_status declare(struct gw_exchange *ex, uint32_t to, const struct group *group, uint32_t run, uint64_t n, const char *codec)
+static gw_status declare(struct gw_exchange *ex, uint32_t to, const struct group *group, uint32_t run, uint64_t n, const char *codec,
+                         const char *optimizer)
 {
-    size_t n_bytes = MESSAGE_HEADER + sizeof n + strlen(codec);
+    size_t codec_bytes = strlen(codec), optimizer_bytes = optimizer ? 1 + strlen(optimizer) : 0;
+    size_t n_bytes = MESSAGE_HEADER + sizeof n + codec_bytes + optimizer_bytes;
     char *bytes = message_new(ex, MESSAGE_DECLARE, group, run, n_bytes);
     if (bytes) {
         gw_put64(message_body(bytes), n);
-        memcpy(bytes + MESSAGE_HEADER + sizeof n, codec, strlen(codec));
+        memcpy(bytes + MESSAGE_HEADER + sizeof n, codec, codec_bytes);
+        if (optimizer) {
+            bytes[MESSAGE_HEADER + sizeof n + codec_bytes] = 0;
+            memcpy(bytes + MESSAGE_HEADER + sizeof n + codec_bytes + 1, optimizer, optimizer_bytes - 1);
+        }
     }
     return send_to(ex, to, bytes, n_bytes);
 }
@@ -161,9 +167,9 @@ static gw_status greet_servers(struct gw_exchange *ex)
     for (uint32_t g = 0; g < ex->n_groups; g++) {
         const struct group *group = &ex->groups[g];
         if (group->n_sent)
-            GW_TRY(declare(ex, group->coordinator, group, MESSAGE_STATS_RUN, group->n_sent, ""));
+            GW_TRY(declare(ex, group->coordinator, group, MESSAGE_STATS_RUN, group->n_sent, "", NULL));
         for (uint32_t r = 0; r < group->n_runs; r++)
-            GW_TRY(declare(ex, group->runs[r].owner, group, r, group->runs[r].n_elems, gw_codec_canonical(ex->codec)));
+            GW_TRY(declare(ex, group->runs[r].owner, group, r, group->runs[r].n_elems, gw_codec_canonical(ex->codec), ex->optimizer));
     }
     ex->n_hellos = ex->link.size - 1; /* nobody else says anything */
     return GW_OK;
@@ -197,7 +203,7 @@ static void finish_step(struct gw_exchange *ex)
     ex->tally.bad_tensor = ex->verdict.tensor;
     ex->tally.bad_rank = ex->verdict.rank;
     ex->tally.dense_bytes = ex->dense_bytes;
-    for (uint32_t t = 0; t < ex->n_tensors; t++)
+    for (uint32_t t = 0; ex->errand == ERRAND_STEP && t < ex->n_tensors; t++)
         gw_encoder_commit(ex->tensors[t].encoder, ex->tally.committed);
     pthread_mutex_lock(&ex->lock);
     ex->result = ex->tally;
@@ -365,6 +371,32 @@ static gw_status combine(struct gw_exchange *ex, struct group *group)
     return status;
 }
 
+/* All that the group needs is measured. */
+static gw_status send_group(struct gw_exchange *ex, struct group *group)
+{
+    ex->n_in_flight++;
+    if (ex->global && !group->own_verdict.bad)
+        GW_TRY(combine(ex, group));
+    if (group->n_sent)
+        return send_stats(ex, group);
+    push_group(ex, group);
+    return GW_OK;
+}
+
+/* Servers move parameters key by key: where one tensor is not finite, all groups are refused, so that no key's round is applied. Last
+ * layers first, as they came. */
+static gw_status send_groups_together(struct gw_exchange *ex)
+{
+    struct verdict own = {.bad = false};
+    for (uint32_t g = 0; g < ex->n_groups; g++)
+        verdict_add(&own, ex->groups[g].own_verdict);
+    for (uint32_t g = ex->n_groups; g-- > 0;) {
+        ex->groups[g].own_verdict = own;
+        GW_TRY(send_group(ex, &ex->groups[g]));
+    }
+    return GW_OK;
+}
+
 static gw_status measure(struct gw_exchange *ex, uint32_t t)
 {
     struct tensor *tensor = &ex->tensors[t];
@@ -378,15 +410,11 @@ static gw_status measure(struct gw_exchange *ex, uint32_t t)
         verdict_add(&group->own_verdict, (struct verdict){.bad = true, .tensor = t, .rank = ex->link.rank});
     else if (info.sum_abs_bound > ex->tally.bound_gap)
         ex->tally.bound_gap = info.sum_abs_bound;
-    if (++group->n_measured < group->n_tensors)
-        return GW_OK;
-    ex->n_in_flight++;
-    if (ex->global && !group->own_verdict.bad)
-        GW_TRY(combine(ex, group));
-    if (group->n_sent)
-        return send_stats(ex, group);
-    push_group(ex, group);
-    return GW_OK;
+    group->n_measured++;
+    ex->n_measured++;
+    if (ex->optimizer)
+        return ex->n_measured == ex->n_tensors ? send_groups_together(ex) : GW_OK;
+    return group->n_measured == group->n_tensors ? send_group(ex, group) : GW_OK;
 }
 
 static void count_down(struct gw_exchange *ex, const gw_message *message)
@@ -406,8 +434,11 @@ static gw_status handle_shared(struct gw_exchange *ex, struct group *group, cons
     GW_TRY(verdict_read(ex, message, &verdict));
     count_down(ex, message);
     if (verdict.bad) {
-        group->verdict = verdict;
-        finish_group(ex, group);
+        group->verdict = group->own_verdict = verdict;
+        if (ex->optimizer) /* every key's rounds are the steps: they are refused too */
+            push_group(ex, group);
+        else
+            finish_group(ex, group);
         return GW_OK;
     }
     if (message->n_bytes != MESSAGE_HEADER + group->n_sent * sizeof(float))
@@ -494,6 +525,82 @@ static gw_status handle_pull(struct gw_exchange *ex, struct group *group, struct
         if (status == GW_OK && ex->account)
             status = account_frames(ex, message_body(message->bytes), message->n_bytes - MESSAGE_HEADER);
         GW_TRY(status);
+    }
+    verdict_add(&group->verdict, verdict);
+    run->pulled = true;
+    if (++group->n_pulled == group->n_runs)
+        finish_group(ex, group);
+    return GW_OK;
+}
+
+/* ---- parameters on servers --------------------------------------------------------------------------- */
+
+/* Puts parameters into the buffers of a run's tensors, or takes them from there. */
+static void copy_parameters(struct gw_exchange *ex, const struct group *group, const struct run *run, char *at, bool out)
+{
+    for (size_t s = run->first; s < run->first + run->n; s++) {
+        const struct gw_slice *slice = &group->slices[s];
+        float *values = ex->tensors[slice->tensor].gradient + slice->begin;
+        size_t n_bytes = (size_t)slice->count * sizeof *values;
+        if (out)
+            memcpy(at, values, n_bytes);
+        else
+            memcpy(values, at, n_bytes);
+        at += n_bytes;
+    }
+}
+
+/* Asks for all parameters, with the first ones where they are put. */
+static gw_status begin_errand(struct gw_exchange *ex)
+{
+    bool puts = ex->errand == ERRAND_PUT;
+    ex->n_in_flight = ex->n_groups;
+    for (uint32_t g = 0; g < ex->n_groups; g++) {
+        struct group *group = &ex->groups[g];
+        group->state = GROUP_WAITS_PULLS;
+        for (uint32_t i = 0; i < group->n_runs; i++) {
+            struct run *run = &group->runs[i];
+            size_t n_bytes = MESSAGE_HEADER + (puts ? (size_t)run->n_elems * sizeof(float) : 0);
+            void *bytes = message_new(ex, puts ? MESSAGE_PUT : MESSAGE_GET, group, i, n_bytes);
+            if (bytes && puts)
+                copy_parameters(ex, group, run, message_body(bytes), true);
+            run->pushed = true;
+            GW_TRY(send_to(ex, run->owner, bytes, n_bytes));
+        }
+        if (group->n_runs == 0)
+            finish_group(ex, group);
+    }
+    return GW_OK;
+}
+
+/* The rate of this step's pushes: the link keeps it for all servers. */
+static gw_status send_rate(struct gw_exchange *ex, double rate)
+{
+    uint64_t bits;
+    void *bytes = message_new(ex, MESSAGE_RATE, &ex->groups[0], 0, MESSAGE_HEADER + sizeof bits);
+    memcpy(&bits, &rate, sizeof bits);
+    if (bytes)
+        gw_put64(message_body(bytes), bits);
+    return send_to(ex, gw_nth_owner(ex, 0), bytes, MESSAGE_HEADER + sizeof bits);
+}
+
+static gw_status handle_parameters(struct gw_exchange *ex, struct group *group, struct run *run, const gw_message *message)
+{
+    struct verdict verdict;
+    if (message->from != run->owner || !ex->optimizer || !run->pushed || run->pulled)
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent parameters of run %u of group %u out of turn", message->from, run->index, group->index);
+    GW_TRY(verdict_read(ex, message, &verdict));
+    count_down(ex, message);
+    if (!verdict.bad) {
+        if (message->n_bytes != MESSAGE_HEADER + run->n_elems * sizeof(float))
+            return gw_fail(GW_ERR_FRAME_FIELD, "rank %u's parameters of run %u of group %u take %zu bytes, and must take %" PRIu64, message->from,
+                           run->index, group->index, message->n_bytes, MESSAGE_HEADER + run->n_elems * sizeof(float));
+        copy_parameters(ex, group, run, message_body(message->bytes), false);
+        for (size_t s = run->first; ex->account && s < run->first + run->n; s++) {
+            gw_tensor_traffic *traffic = &ex->counting[group->slices[s].tensor];
+            traffic->pull_frame_bytes += group->slices[s].count * sizeof(float);
+            traffic->pull_payload_bytes += group->slices[s].count * sizeof(float);
+        }
     }
     verdict_add(&group->verdict, verdict);
     run->pulled = true;
@@ -619,9 +726,11 @@ static gw_status handle_push(struct gw_exchange *ex, struct group *group, struct
 
 static gw_status handle(struct gw_exchange *ex, gw_message *message);
 
-static gw_status begin_step(struct gw_exchange *ex, uint32_t step, bool account)
+static gw_status begin_step(struct gw_exchange *ex, uint32_t step, bool account, enum errand errand, double rate)
 {
     ex->step = step;
+    ex->errand = errand;
+    ex->n_measured = 0;
     ex->nth_step++;
     ex->running = true;
     ex->account = account;
@@ -659,7 +768,10 @@ static gw_status begin_step(struct gw_exchange *ex, uint32_t step, bool account)
         gw_buffers_give(&ex->buffers, message.bytes);
     }
     gw_message_queue_clear(&early);
-    return status;
+    GW_TRY(status);
+    if (errand != ERRAND_STEP)
+        return begin_errand(ex);
+    return ex->optimizer ? send_rate(ex, rate) : GW_OK;
 }
 
 /* Looks at what the caller left. wake: the message that said so, which is kept for the next time; NULL where none came. */
@@ -671,6 +783,8 @@ static gw_status look(struct gw_exchange *ex, void *wake, bool *stop)
     *stop = ex->stop;
     bool begun = ex->begun, account = ex->begun_account;
     uint32_t step = ex->begun_step, n = ex->n_submitted;
+    enum errand errand = ex->begun_errand;
+    double rate = ex->begun_rate;
     memcpy(ex->to_measure.numbers + (begun ? 0 : ex->to_measure.n), ex->submitted, n * sizeof *ex->submitted);
     ex->n_submitted = 0;
     ex->begun = false;
@@ -679,7 +793,7 @@ static gw_status look(struct gw_exchange *ex, void *wake, bool *stop)
     if (*stop)
         return GW_OK;
     if (begun)
-        GW_TRY(begin_step(ex, step, account));
+        GW_TRY(begin_step(ex, step, account, errand, rate));
     ex->to_measure.n += n;
     return GW_OK;
 }
@@ -703,8 +817,8 @@ static gw_status handle(struct gw_exchange *ex, gw_message *message)
     }
     if (from < ex->link.size && from != ex->link.rank && !ex->have_hello[from])
         return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message of type %u before it said what it is part of", from, h.type);
-    bool of_run = h.type == MESSAGE_PUSH || h.type == MESSAGE_PULL;
-    if (h.type < MESSAGE_STATS || h.type > MESSAGE_PULL || h.flags > MESSAGE_FLAG_BAD || h.group >= ex->n_groups ||
+    bool of_run = h.type == MESSAGE_PUSH || h.type == MESSAGE_PULL || h.type == MESSAGE_PARAMETERS;
+    if (h.type < MESSAGE_STATS || (h.type > MESSAGE_PULL && h.type != MESSAGE_PARAMETERS) || h.flags > MESSAGE_FLAG_BAD || h.group >= ex->n_groups ||
         h.run >= (of_run ? ex->groups[h.group].n_runs : 1))
         return gw_fail(GW_ERR_FRAME_FIELD,
                        "rank %u sent a message of type %u, flags %u, group %u, run %u, which cannot be", from, h.type,
@@ -731,6 +845,8 @@ static gw_status handle(struct gw_exchange *ex, gw_message *message)
         return handle_shared(ex, group, message);
     case MESSAGE_PUSH:
         return handle_push(ex, group, &group->runs[h.run], message);
+    case MESSAGE_PARAMETERS:
+        return handle_parameters(ex, group, &group->runs[h.run], message);
     default:
         return handle_pull(ex, group, &group->runs[h.run], message);
     }

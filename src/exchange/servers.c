@@ -1,6 +1,6 @@
 /* The link to parameter servers: what a member's pipeline sends to an owner becomes a push and a pull of a key there, and the answer the
  * message that an owner would have sent. Statistics are a float32 key, pulled with max; the frames of a run are a frame key, pulled with
- * decode_average. All calls of the client are the pipeline's thread's; only the WAKE message comes from another. */
+ * decode_average, or where the servers keep parameters with parameters. All calls of the client are the pipeline's thread's; only the WAKE message comes from another. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -32,6 +33,7 @@ struct servers {
     gw_context *context;
     gw_ps_client *client;
     uint32_t rank, size;
+    bool optimized; /* the servers keep parameters */
     struct pending *first, **end;
     pthread_mutex_t lock; /* of: */
     struct gw_message_queue own;
@@ -94,6 +96,19 @@ static gw_status unsent(struct servers *me, gw_status status)
     return status;
 }
 
+/* The answer to the pull becomes a message of that type. */
+static gw_status pull(struct servers *me, uint32_t server, const struct message_header *h, const char *key, enum message_type type, gw_ps_method method)
+{
+    struct pending *pending = pend(me, server);
+    if (!pending)
+        return GW_ERR_MEMORY;
+    pending->answer = *h;
+    pending->answer.type = (uint8_t)type;
+    pending->answer.flags = 0;
+    gw_status status = gw_ps_pull_begin(me->client, key, method, NULL, &pending->ticket);
+    return status < 0 ? unsent(me, status) : GW_OK;
+}
+
 /* Statistics or frames: pushed, and what all workers' come to is pulled at once. */
 static gw_status push_and_pull(struct servers *me, uint32_t server, const struct message_header *h, void *bytes, size_t n_bytes)
 {
@@ -111,23 +126,58 @@ static gw_status push_and_pull(struct servers *me, uint32_t server, const struct
                            : gw_ps_push_begin(me->client, key.text, body, n_bytes - MESSAGE_HEADER, &push->ticket);
     if (status < 0)
         return unsent(me, status);
-    struct pending *pull = pend(me, server);
-    if (!pull)
-        return GW_ERR_MEMORY;
-    pull->answer = *h;
-    pull->answer.type = stats ? MESSAGE_SHARED : MESSAGE_PULL;
-    pull->answer.flags = 0;
-    status = gw_ps_pull_begin(me->client, key.text, stats ? GW_PS_MAX : GW_PS_DECODE_AVERAGE, NULL, &pull->ticket);
-    return status < 0 ? unsent(me, status) : GW_OK;
+    return stats             ? pull(me, server, h, key.text, MESSAGE_SHARED, GW_PS_MAX)
+           : me->optimized ? pull(me, server, h, key.text, MESSAGE_PARAMETERS, GW_PS_PARAMETERS)
+                           : pull(me, server, h, key.text, MESSAGE_PULL, GW_PS_DECODE_AVERAGE);
 }
 
-/* u64 elements, and for frames the codec's specification. */
+/* Parameters are asked for, after the first ones were handed over where they came along. */
+static gw_status put_or_get(struct servers *me, uint32_t server, const struct message_header *h, void *bytes, size_t n_bytes)
+{
+    struct key_name key = name_of(h->group, h->run);
+    if (h->type == MESSAGE_PUT) {
+        struct pending *put = pend(me, server);
+        if (!put) {
+            gw_message_free(bytes);
+            return GW_ERR_MEMORY;
+        }
+        put->bytes = bytes;
+        gw_status status = gw_ps_put_begin(me->client, key.text, message_body(bytes), (n_bytes - MESSAGE_HEADER) / sizeof(float), &put->ticket);
+        if (status < 0)
+            return unsent(me, status);
+    } else {
+        gw_message_free(bytes);
+    }
+    return pull(me, server, h, key.text, MESSAGE_PARAMETERS, GW_PS_PARAMETERS);
+}
+
+static gw_status set_rate(struct servers *me, const char *body)
+{
+    const uint64_t bits = gw_get64(body);
+    double rate;
+    memcpy(&rate, &bits, sizeof rate);
+    return gw_ps_set_rate(me->client, rate);
+}
+
+/* u64 elements, and for frames the codec's specification, perhaps with a 0 and the optimizer's after it. */
 static gw_status declare(struct servers *me, uint32_t server, const struct message_header *h, const char *body, size_t n_bytes)
 {
-    char codec[GW_PS_MAX_NAME + 1];
+    char texts[2 * GW_PS_MAX_NAME + 2] = "";
     const gw_ps_shape shape = {.n_dims = 1, .dims = {gw_get64(body)}};
-    snprintf(codec, sizeof codec, "%.*s", (int)(n_bytes - sizeof(uint64_t)), body + sizeof(uint64_t));
-    return gw_ps_init_on(me->client, server, name_of(h->group, h->run).text, h->run == MESSAGE_STATS_RUN ? GW_PS_FLOAT32 : GW_PS_FRAME, &shape, codec, "");
+    const bool frames = h->run != MESSAGE_STATS_RUN;
+    n_bytes -= sizeof(uint64_t);
+    if (n_bytes >= sizeof texts)
+        return gw_fail(GW_ERR_ARGUMENT, "the codec's specification takes more than %d bytes, which parameter servers do not take", GW_PS_MAX_NAME);
+    memcpy(texts, body + sizeof(uint64_t), n_bytes);
+    texts[n_bytes] = 0;
+    const size_t codec_bytes = strlen(texts);
+    const char *optimizer = codec_bytes < n_bytes ? texts + codec_bytes + 1 : "";
+    if (frames)
+        me->optimized = *optimizer != 0;
+    if (frames && !me->optimized && gw_ps_client_mode(me->client, NULL) != GW_PS_SYNC)
+        return gw_fail(GW_ERR_ARGUMENT, "the parameter servers do not wait for all workers (their --mode is not sync), so that workers would get "
+                       "different averages; such servers must keep the parameters themselves");
+    return gw_ps_init_on(me->client, server, name_of(h->group, h->run).text, frames ? GW_PS_FRAME : GW_PS_FLOAT32, &shape, texts, optimizer);
 }
 
 static gw_status agree(struct servers *me, uint32_t server, const char *body, size_t n_bytes)
@@ -170,9 +220,12 @@ static gw_status servers_send(void *self, uint32_t to, void *bytes, size_t n_byt
     struct message_header h = message_header_read(bytes);
     if (h.type == MESSAGE_STATS || h.type == MESSAGE_PUSH)
         return push_and_pull(me, server, &h, bytes, n_bytes);
+    if (h.type == MESSAGE_PUT || h.type == MESSAGE_GET)
+        return put_or_get(me, server, &h, bytes, n_bytes);
     const char *body = message_body(bytes);
-    gw_status status = h.type == MESSAGE_HELLO ? agree(me, server, body, n_bytes - MESSAGE_HEADER)
-                                               : declare(me, server, &h, body, n_bytes - MESSAGE_HEADER);
+    gw_status status = h.type == MESSAGE_RATE    ? set_rate(me, body)
+                       : h.type == MESSAGE_HELLO ? agree(me, server, body, n_bytes - MESSAGE_HEADER)
+                                                 : declare(me, server, &h, body, n_bytes - MESSAGE_HEADER);
     gw_message_free(bytes);
     return status;
 }

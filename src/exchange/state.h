@@ -79,6 +79,9 @@ struct machine {
     uint32_t first, n;
 };
 
+/* What the members do together between begin and wait: average gradients, or move parameters to and from servers. */
+enum errand { ERRAND_STEP, ERRAND_PUT, ERRAND_GET };
+
 /* What the pipeline has still to do, each by its number, first in, first out. A step puts each number there once. */
 struct queue {
     uint32_t *numbers;
@@ -94,6 +97,7 @@ struct gw_exchange {
     uint32_t timeout_ms;
     uint64_t slice_max; /* elements of a slice, and of a run of several */
     bool global; /* one decision for all tensors */
+    char *optimizer; /* the servers'; NULL: averages come back */
     uint32_t n_tensors, n_groups;
     struct tensor *tensors;
     struct group *groups;
@@ -109,6 +113,7 @@ struct gw_exchange {
     bool *handed_over; /* of each tensor, this step */
     uint32_t n_handed_over;
     bool account_next;
+    double rate_next;
 
     /* Under the lock. */
     pthread_mutex_t lock;
@@ -118,6 +123,8 @@ struct gw_exchange {
     bool begun; /* a step was begun that the pipeline has not seen */
     bool begun_account;
     uint32_t begun_step;
+    enum errand begun_errand;
+    double begun_rate;
     uint32_t *submitted; /* tensors that the pipeline has not seen */
     uint32_t n_submitted;
     bool done; /* the step's result stands */
@@ -135,6 +142,8 @@ struct gw_exchange {
     bool account;
     bool *have_hello; /* of each rank */
     uint32_t n_hellos;
+    enum errand errand;
+    uint32_t n_measured;  /* tensors */
     uint32_t n_in_flight; /* groups that wait for other members */
     uint32_t n_done;
     struct gw_buffers buffers;
