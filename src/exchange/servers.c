@@ -333,8 +333,10 @@ static void servers_close(void *self)
 static void servers_destroy(void *self)
 {
     struct servers *me = self;
-    while (me->first)
+    while (me->first) {
+        gw_ps_client_drop(me->client, me->first->ticket);
         unpend(me, &me->first);
+    }
     gw_message_queue_clear(&me->own);
     pthread_mutex_destroy(&me->lock);
     close(me->wake);

@@ -28,12 +28,22 @@
 #define PLACE_SECONDS 3.0      /* that the place of one who died may still look taken */
 #define RETRY_SECONDS 0.25
 #define SPLIT_BYTES (1u << 20) /* a value of a part for each server is larger */
+#define LEND_BYTES (64u << 10) /* a push from here on is sent from where it stands */
+#define LEND_SECONDS 1.0       /* that a push may still be under way after its answer: it was sent twice */
+#define LOOK_MS 100            /* between looks for a new connection, where answers are waited for without a poll */
+
+/* The bytes of a large push while ZeroMQ sends them from where they stand: one hold is the ticket's, one each message's. */
+struct loan {
+    gw_context *context;
+    atomic_uint holds;
+};
 
 /* What one server is asked for one ticket. */
 struct part {
     struct gw_ps_request request;
     const void *body; /* of a push */
     size_t n_bytes;
+    struct loan *loan; /* NULL: the body was copied, or is not sent yet */
     bool done;
     struct gw_ps_reply reply;
     zmq_msg_t value; /* of a pull, once done */
@@ -89,40 +99,95 @@ struct gw_ps_client {
 
 /* ---- sending ----------------------------------------------------------------------------------------------- */
 
-/* Queued until there is a connection; a push's bytes are copied, so that the caller has them back as soon as it has its answer. */
-static gw_status send_request(struct server *server, const struct gw_ps_request *request, const void *body, size_t n_bytes)
+static void loan_give(struct loan *loan)
+{
+    if (loan && atomic_fetch_sub_explicit(&loan->holds, 1, memory_order_acq_rel) == 1)
+        gw_free(loan->context, loan);
+}
+
+/* ZeroMQ is done with a body. From its own thread. */
+static void body_left(void *bytes, void *loan)
+{
+    (void)bytes;
+    loan_give(loan);
+}
+
+static bool is_lent(const struct part *part)
+{
+    return part->loan && atomic_load_explicit(&part->loan->holds, memory_order_acquire) > 1;
+}
+
+/* A small body is copied; a large one is lent, and its caller gets it back by take_back. */
+static gw_status make_body(struct gw_ps_client *client, struct part *part, zmq_msg_t *body)
+{
+    if (part->n_bytes < LEND_BYTES) {
+        if (zmq_msg_init_size(body, part->n_bytes) != 0)
+            return gw_fail(GW_ERR_MEMORY, "no memory for a request of %zu bytes", part->n_bytes);
+        if (part->n_bytes)
+            memcpy(zmq_msg_data(body), part->body, part->n_bytes);
+        return GW_OK;
+    }
+    if (!part->loan) {
+        part->loan = gw_alloc(client->context, 1, sizeof *part->loan);
+        if (!part->loan)
+            return GW_ERR_MEMORY;
+        part->loan->context = client->context;
+        atomic_init(&part->loan->holds, 1);
+    }
+    atomic_fetch_add_explicit(&part->loan->holds, 1, memory_order_relaxed);
+    if (zmq_msg_init_data(body, (void *)(uintptr_t)part->body, part->n_bytes, body_left, part->loan) != 0) {
+        loan_give(part->loan);
+        return gw_fail(GW_ERR_MEMORY, "no memory for a request");
+    }
+    return GW_OK;
+}
+
+/* Queued until there is a connection. body NULL: none; else it is taken. */
+static gw_status send_request(struct server *server, const struct gw_ps_request *request, zmq_msg_t *body)
 {
     uint8_t head[GW_PS_HEAD_BYTES];
     size_t n = gw_ps_request_write(head, request);
-    bool with_body = (request->operation == GW_PS_PUSH && request->code == 0) || request->operation == GW_PS_AGREE ||
-                     request->operation == GW_PS_PUT;
     int sent;
     do
-        sent = zmq_send(server->socket, head, n, (with_body ? ZMQ_SNDMORE : 0) | ZMQ_DONTWAIT);
+        sent = zmq_send(server->socket, head, n, (body ? ZMQ_SNDMORE : 0) | ZMQ_DONTWAIT);
     while (sent < 0 && zmq_errno() == EINTR);
-    if (sent >= 0 && with_body)
+    if (sent >= 0 && body)
         do
-            sent = zmq_send(server->socket, body, n_bytes, ZMQ_DONTWAIT);
+            sent = zmq_msg_send(body, server->socket, ZMQ_DONTWAIT);
         while (sent < 0 && zmq_errno() == EINTR);
-    return sent >= 0 ? GW_OK
-                     : gw_fail(GW_ERR_SYSTEM, "a request to the server at %s cannot be sent: %s", gw_tcp_place(server->endpoint),
+    if (sent >= 0)
+        return GW_OK;
+    gw_status status = gw_fail(GW_ERR_SYSTEM, "a request to the server at %s cannot be sent: %s", gw_tcp_place(server->endpoint),
                                zmq_strerror(zmq_errno()));
+    if (body)
+        zmq_msg_close(body);
+    return status;
+}
+
+static gw_status send_part(struct gw_ps_client *client, uint32_t s, struct part *part)
+{
+    const struct gw_ps_request *request = &part->request;
+    const bool with_body = (request->operation == GW_PS_PUSH && request->code == 0) || request->operation == GW_PS_AGREE ||
+                           request->operation == GW_PS_PUT;
+    zmq_msg_t body;
+    if (!with_body)
+        return send_request(&client->servers[s], request, NULL);
+    GW_TRY(make_body(client, part, &body));
+    return send_request(&client->servers[s], request, &body);
 }
 
 static gw_status say_hello(struct gw_ps_client *client, struct server *server)
 {
     server->hello_again = 0;
     return send_request(server, &(struct gw_ps_request){.operation = GW_PS_HELLO, .code = client->joins, .number = client->rank,
-                                                        .incarnation = client->incarnation}, NULL, 0);
+                                                        .incarnation = client->incarnation}, NULL);
 }
 
 static gw_status send_again(struct gw_ps_client *client, uint32_t s)
 {
     for (struct ticket *t = client->tickets; t; t = t->next)
-        if (s >= t->first && s < t->first + t->n_parts && !t->parts[s - t->first].done) {
-            const struct part *part = &t->parts[s - t->first];
-            GW_TRY(send_request(&client->servers[s], &part->request, part->body, part->n_bytes));
-        }
+        if (s >= t->first && s < t->first + t->n_parts && !t->parts[s - t->first].done)
+            GW_TRY(send_part(client, s, &t->parts[s - t->first]));
     return GW_OK;
 }
 
@@ -158,13 +223,32 @@ static struct part *part_of(struct gw_ps_client *client, uint32_t s, uint64_t id
     return NULL;
 }
 
-/* One answer: [head] or [head, body]. false: there is none. */
-static bool receive(struct gw_ps_client *client, uint32_t s)
+/* Whether a connection is new: then it does not know us. */
+static bool connected_anew(struct server *server)
+{
+    struct gw_tcp_event event;
+    bool anew = false;
+    while (gw_tcp_next_event(server->events, &event))
+        anew = true;
+    return anew;
+}
+
+/* This connection has not said HELLO. It may be new, and its news not looked at yet; if it is known to be, its HELLO is on its way. */
+static void who_asked(struct gw_ps_client *client, struct server *server)
+{
+    bool anew = connected_anew(server);
+    if (anew || server->welcome)
+        say_hello(client, server);
+    server->welcome = false;
+}
+
+/* One answer: [head] or [head, body]. flags: ZMQ_DONTWAIT, or 0 to wait LOOK_MS. false: there is none. */
+static bool receive(struct gw_ps_client *client, uint32_t s, int flags)
 {
     struct server *server = &client->servers[s];
     zmq_msg_t head, body, scrap;
     zmq_msg_init(&head);
-    if (zmq_msg_recv(&head, server->socket, ZMQ_DONTWAIT) < 0) {
+    if (zmq_msg_recv(&head, server->socket, flags) < 0) {
         zmq_msg_close(&head);
         return false;
     }
@@ -188,9 +272,7 @@ static bool receive(struct gw_ps_client *client, uint32_t s)
         } else if (reply.operation == GW_PS_ASK) {
             atomic_store(&client->asked, true);
         } else if (reply.operation == GW_PS_WHO) {
-            if (server->welcome) /* dropped there; else the HELLO that is on its way brings it all again */
-                say_hello(client, server);
-            server->welcome = false;
+            who_asked(client, server);
         } else if (part && part->request.operation == reply.operation) {
             part->reply = reply;
             part->done = true;
@@ -202,17 +284,20 @@ static bool receive(struct gw_ps_client *client, uint32_t s)
     return true;
 }
 
-/* Whether a connection is new: then it does not know us. */
-static bool connected_anew(struct server *server)
+/* Where it must be said, HELLO; what a server has refused for good. */
+static gw_status look_after(struct gw_ps_client *client, struct server *server, bool news)
 {
-    struct gw_tcp_event event;
-    bool anew = false;
-    while (gw_tcp_next_event(server->events, &event))
-        anew = true;
-    return anew;
+    if (news && connected_anew(server)) {
+        server->welcome = false;
+        GW_TRY(say_hello(client, server));
+    }
+    if (server->hello_again != 0 && gw_clock_seconds() >= server->hello_again)
+        GW_TRY(say_hello(client, server));
+    return server->refused ? gw_fail(server->refused, "the server at %s refused this client: %s", gw_tcp_place(server->endpoint), server->why) : GW_OK;
 }
 
-gw_status gw_ps_client_pump(gw_ps_client *client, int fd, double deadline)
+/* Waits by a poll, for all there is to look at. */
+static gw_status pump_polling(struct gw_ps_client *client, int fd, double deadline)
 {
     zmq_pollitem_t items[2 * MOST_SERVERS + 1];
     for (uint32_t s = 0; s < client->n_servers; s++) {
@@ -226,19 +311,24 @@ gw_status gw_ps_client_pump(gw_ps_client *client, int fd, double deadline)
     if (zmq_poll(items, (int)(2 * client->n_servers + (fd >= 0)), left > 0 ? (long)(left * 1000) + 1 : 0) < 0 && zmq_errno() != EINTR)
         return gw_fail(GW_ERR_SYSTEM, "a client cannot wait for its servers: %s", zmq_strerror(zmq_errno()));
     for (uint32_t s = 0; s < client->n_servers; s++) {
-        struct server *server = &client->servers[s];
-        if (items[2 * s + 1].revents && connected_anew(server)) {
-            server->welcome = false;
-            GW_TRY(say_hello(client, server));
-        }
-        if (server->hello_again != 0 && gw_clock_seconds() >= server->hello_again)
-            GW_TRY(say_hello(client, server));
-        while (items[2 * s].revents && receive(client, s))
+        GW_TRY(look_after(client, &client->servers[s], items[2 * s + 1].revents));
+        while (items[2 * s].revents && receive(client, s, ZMQ_DONTWAIT))
             ;
-        if (server->refused)
-            return gw_fail(server->refused, "the server at %s refused this client: %s", gw_tcp_place(server->endpoint), server->why);
+        GW_TRY(look_after(client, &client->servers[s], false));
     }
     return GW_OK;
+}
+
+gw_status gw_ps_client_pump(gw_ps_client *client, int fd, double deadline)
+{
+    struct server *only = &client->servers[0];
+    /* A poll takes four times as many system calls as a receive that waits. */
+    if (client->n_servers > 1 || fd >= 0 || !only->welcome || only->hello_again != 0 || deadline - gw_clock_seconds() < LOOK_MS / 1000.0)
+        return pump_polling(client, fd, deadline);
+    bool got = receive(client, 0, 0);
+    while (got && client->tickets && client->tickets->next && receive(client, 0, ZMQ_DONTWAIT))
+        ;
+    return look_after(client, only, !got);
 }
 
 /* ---- tickets ----------------------------------------------------------------------------------------------- */
@@ -251,9 +341,54 @@ static void ticket_free(struct gw_ps_client *client, struct ticket *ticket)
     *at = ticket->next;
     if (client->end == &ticket->next)
         client->end = at;
-    for (uint32_t p = 0; p < ticket->n_parts; p++)
+    for (uint32_t p = 0; p < ticket->n_parts; p++) {
         zmq_msg_close(&ticket->parts[p].value);
+        loan_give(ticket->parts[p].loan);
+    }
     gw_free(client->context, ticket);
+}
+
+/* Ends the connection, and what is queued for it is sent no more; on the next one requests that have no answer are sent again. */
+static void cut(const struct gw_ps_client *client, struct server *server)
+{
+    server->welcome = false;
+    zmq_disconnect(server->socket, server->endpoint);
+    gw_tcp_connect(server->socket, server->endpoint, client->group->keys ? client->group->keys->rendezvous : NULL);
+}
+
+/* Returns once ZeroMQ reads none of the ticket's bytes any more. A push with an answer has been read to its end, unless it was sent
+ * twice; one without may wait to be sent for as long as there is no server. */
+static void take_back(struct gw_ps_client *client, struct ticket *ticket)
+{
+    for (uint32_t p = 0; p < ticket->n_parts; p++) {
+        struct part *part = &ticket->parts[p];
+        struct server *server = &client->servers[ticket->first + p];
+        double patience = is_lent(part) ? gw_clock_seconds() + (part->done ? LEND_SECONDS : 0) : 0;
+        part->done = true; /* not to be sent again */
+        for (bool is_cut = false; is_lent(part);) {
+            zmq_pollitem_t item = {server->socket, 0, 0, 0};
+            if (!is_cut && gw_clock_seconds() >= patience) {
+                cut(client, server);
+                is_cut = true;
+            }
+            zmq_poll(&item, 1, 1); /* a moment, in which ZeroMQ also does what it was told */
+        }
+    }
+}
+
+static void drop(struct gw_ps_client *client, struct ticket *ticket)
+{
+    take_back(client, ticket);
+    ticket_free(client, ticket);
+}
+
+/* NULL: there is none, or it has been waited for. */
+static struct ticket *find_ticket(const struct gw_ps_client *client, uint64_t id)
+{
+    struct ticket *ticket = client->tickets;
+    while (ticket && ticket->id != id)
+        ticket = ticket->next;
+    return ticket;
 }
 
 /* Of parts first .. first+n-1; what each asks for is filled in by the caller, who then sends it. */
@@ -281,9 +416,9 @@ static gw_status ticket_send(struct gw_ps_client *client, struct ticket *ticket)
 {
     gw_status status = GW_OK;
     for (uint32_t p = 0; p < ticket->n_parts && status == GW_OK; p++)
-        status = send_request(&client->servers[ticket->first + p], &ticket->parts[p].request, ticket->parts[p].body, ticket->parts[p].n_bytes);
+        status = send_part(client, ticket->first + p, &ticket->parts[p]);
     if (status < 0)
-        ticket_free(client, ticket);
+        drop(client, ticket);
     return status;
 }
 
@@ -583,6 +718,14 @@ static gw_status settle(struct gw_ps_client *client, const char *name, const str
     return init(client, name, &key, key.codec ? key.codec : "", key.optimizer ? key.optimizer : "");
 }
 
+/* A push that the server may have taken or not. */
+static void doubt(struct gw_ps_client *client, const struct ticket *ticket)
+{
+    struct key *key;
+    if (ticket->operation == GW_PS_PUSH && find_key(client, ticket->parts[0].request.key, &key) == GW_OK && key)
+        key->uncertain = true;
+}
+
 /* A ticket for the next push of a key, NULL: no memory; `key` is where it lives, counted up where it is known. */
 static struct ticket *next_push(struct gw_ps_client *client, const char *name, struct key *known, struct key *key)
 {
@@ -679,11 +822,18 @@ gw_status gw_ps_pull_begin(gw_ps_client *client, const char *name, gw_ps_method 
 
 /* ---- for the link to servers ------------------------------------------------------------------------------- */
 
+void gw_ps_client_drop(gw_ps_client *client, uint64_t id)
+{
+    struct ticket *ticket = find_ticket(client, id);
+    if (!ticket)
+        return;
+    doubt(client, ticket);
+    drop(client, ticket);
+}
+
 bool gw_ps_client_has(const gw_ps_client *client, uint64_t id)
 {
-    const struct ticket *ticket = client->tickets;
-    while (ticket && ticket->id != id)
-        ticket = ticket->next;
+    const struct ticket *ticket = find_ticket(client, id);
     for (uint32_t p = 0; ticket && p < ticket->n_parts; p++)
         if (!ticket->parts[p].done)
             return gw_clock_seconds() >= ticket->deadline;
@@ -780,23 +930,17 @@ gw_status gw_ps_wait(gw_ps_client *client, uint64_t id, gw_ps_value *out)
         return gw_fail(GW_ERR_ARGUMENT, "gw_ps_wait: client is NULL");
     if (out)
         *out = (gw_ps_value){0};
-    struct ticket *ticket = client->tickets;
-    while (ticket && ticket->id != id)
-        ticket = ticket->next;
+    struct ticket *ticket = find_ticket(client, id);
     if (!ticket)
         return gw_fail(GW_ERR_ORDER, "there is no ticket %" PRIu64 ", or it has been waited for already", id);
     if (ticket->operation == GW_PS_PULL && !out)
         return gw_fail(GW_ERR_ARGUMENT, "gw_ps_wait: out is NULL for the ticket of a pull");
     gw_status status = ticket_wait(client, ticket);
-    if (status < 0 && ticket->operation == GW_PS_PUSH) {
-        struct key *key;
-        find_key(client, ticket->parts[0].request.key, &key);
-        if (key)
-            key->uncertain = true;
-    }
+    if (status < 0)
+        doubt(client, ticket);
     if (status == GW_OK && ticket->operation == GW_PS_PULL)
         status = take_value(client, ticket, out);
-    ticket_free(client, ticket);
+    drop(client, ticket);
     return status;
 }
 
@@ -862,6 +1006,7 @@ static gw_status connect_to(struct gw_ps_client *client, uint32_t s)
     GW_TRY(gw_tcp_set_int(server->socket, ZMQ_RECONNECT_IVL, 100));
     GW_TRY(gw_tcp_set_int(server->socket, ZMQ_RECONNECT_IVL_MAX, 2000));
     GW_TRY(gw_tcp_watch(client->group, server->socket, news, ZMQ_EVENT_HANDSHAKE_SUCCEEDED, &server->events));
+    GW_TRY(gw_tcp_set_int(server->socket, ZMQ_RCVTIMEO, LOOK_MS));
     return gw_tcp_connect(server->socket, server->endpoint, client->group->keys ? client->group->keys->rendezvous : NULL);
 }
 
@@ -914,7 +1059,7 @@ static void say_goodbye(struct gw_ps_client *client)
     for (uint32_t s = 0; s < client->n_servers; s++)
         if (client->servers[s].socket && client->servers[s].welcome) {
             gw_tcp_set_int(client->servers[s].socket, ZMQ_LINGER, 1000);
-            send_request(&client->servers[s], &(struct gw_ps_request){.operation = GW_PS_BYE}, NULL, 0);
+            send_request(&client->servers[s], &(struct gw_ps_request){.operation = GW_PS_BYE}, NULL);
         }
 }
 

@@ -10,6 +10,9 @@ gw_status gw_ps_client_pump(gw_ps_client *client, int fd, double deadline);
 /* Whether gw_ps_wait would not wait for that ticket. */
 bool gw_ps_client_has(const gw_ps_client *client, uint64_t ticket);
 
+/* Gives a ticket up that was not waited for: its bytes may be freed then. One that is not there: nothing. */
+void gw_ps_client_drop(gw_ps_client *client, uint64_t ticket);
+
 uint32_t gw_ps_client_rank(const gw_ps_client *client);
 uint32_t gw_ps_client_servers(const gw_ps_client *client);
 
