@@ -104,6 +104,10 @@ typedef struct gw_ps_server_options {
     uint64_t max_key_bytes;  /* of one value; 0: 1 GiB */
     uint64_t max_bytes;      /* of all that is kept; 0: three quarters of this machine's memory */
     uint32_t max_clients;    /* 0: 1,024 */
+    const char *snapshot;    /* folder, made where it is missing, of what is acknowledged: a server that was killed and starts again with the
+                                same options goes on where it was. One server's alone. NULL: nothing outlives the process */
+    uint32_t snapshot_every_s; /* between snapshots, where anything has happened; 0: 60 */
+    uint32_t snapshot_keep;  /* snapshots that stay; 0: 3 */
     void (*log)(const char *line, void *user); /* what happens: "event key=value ..."; from the server's threads. NULL: nowhere */
     void *log_user;
 } gw_ps_server_options;

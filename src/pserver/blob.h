@@ -18,6 +18,9 @@ struct gw_ps_blob {
 /* One hold on a blob of bytes that gw_alloc took; freed with it. NULL where there is no memory: the bytes are freed then. */
 struct gw_ps_blob *gw_ps_blob_new(gw_context *context, atomic_uint_least64_t *total, void *bytes, size_t n_bytes);
 
+/* The same with a copy of bytes of the caller's. */
+struct gw_ps_blob *gw_ps_blob_copy(gw_context *context, atomic_uint_least64_t *total, const void *bytes, size_t n_bytes);
+
 /* The first hold on one whose other fields are set. */
 static inline void gw_ps_blob_begin(struct gw_ps_blob *blob)
 {

@@ -23,6 +23,7 @@ gw_status gw_ps_run_end(struct gw_ps_server *server)
     gw_free(server->context, server->agreed);
     server->agreed = NULL;
     server->first_round = 1;
+    gw_ps_note_run(server);
     gw_ps_log(server, "run-ended");
     return GW_OK;
 }
@@ -34,6 +35,7 @@ static gw_status let_in(struct gw_ps_server *server, struct gw_ps_member *member
     struct gw_ps_worker *worker = &server->workers[member->rank];
     worker->joined_as = member->incarnation;
     worker->joined_from = round;
+    gw_ps_note_worker(server, member->rank);
     gw_ps_log(server, "takes-part rank=%u round=%llu workers=%u", member->rank, (unsigned long long)round, gw_ps_store_n_present(server->store));
     if (member->joining.waits)
         reply_number(server, member->route, GW_PS_JOIN, member->joining.id, round);
@@ -83,6 +85,7 @@ gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member
     if (request->number > server->first_round) { /* another server has gone on so far */
         gw_ps_store_skip_to(server->store, GW_PS_EXCHANGE, request->number);
         server->first_round = request->number;
+        gw_ps_note_run(server);
     }
     let_all_in(server);
     return GW_OK;
@@ -99,6 +102,7 @@ gw_status gw_ps_admit_do(struct gw_ps_server *server, const struct gw_ps_member 
     if (!gw_ps_store_has_begun(server->store) && request->number > server->first_round) {
         gw_ps_store_skip_to(server->store, GW_PS_EXCHANGE, request->number);
         server->first_round = request->number;
+        gw_ps_note_run(server);
     }
     GW_TRY(let_in(server, other, request->number));
     reply_number(server, member->route, GW_PS_ADMIT, request->id, request->number);

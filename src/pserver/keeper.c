@@ -91,6 +91,11 @@ bool gw_ps_keeper_due(const struct gw_ps_keeper *keeper)
     return keeper->since > 0 && (keeper->older_bytes + keeper->journal.n_bytes > most || now - keeper->since >= keeper->options.every_s);
 }
 
+bool gw_ps_keeper_is_clean(const struct gw_ps_keeper *keeper)
+{
+    return durable(keeper) && keeper->since == 0 && keeper->older_bytes == 0;
+}
+
 struct gw_ps_keeper_info gw_ps_keeper_info(const struct gw_ps_keeper *keeper)
 {
     return (struct gw_ps_keeper_info){.durable = durable(keeper), .reason = keeper->reason, .writing = keeper->taking != NULL,

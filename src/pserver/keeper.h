@@ -36,16 +36,18 @@ void gw_ps_keeper_close(struct gw_ps_keeper *keeper);
  * a snapshot has been written. */
 gw_status gw_ps_keeper_append(struct gw_ps_keeper *keeper, uint8_t type, const void *head, size_t n_head, const void *body, size_t n_body);
 
-/* Whether a snapshot should be taken now. */
+/* Whether a snapshot should be taken now; whether there is nothing that one would hold and the last has not. */
 bool gw_ps_keeper_due(const struct gw_ps_keeper *keeper);
+bool gw_ps_keeper_is_clean(const struct gw_ps_keeper *keeper);
 
 /* A snapshot: begin, a record of everything there is (head is copied, blob gets a hold; NULL: none), end; nothing is appended between.
- * What is appended afterwards is in the next generation's journal. Memory that runs out between is end's error. After an error all is as if
+ * What is appended afterwards is in the next generation's journal. Memory that runs out between is end's error, and so is what the
+ * caller failed with (collected: GW_OK, or that). After an error all is as if
  * begin had not been called, and due() waits a while.
  * Errors: GW_ERR_SYSTEM, GW_ERR_MEMORY; begin: GW_ERR_ORDER (the last one is still being written). */
 gw_status gw_ps_keeper_begin(struct gw_ps_keeper *keeper);
 void gw_ps_keeper_add(struct gw_ps_keeper *keeper, uint8_t type, const void *head, size_t n_head, struct gw_ps_blob *blob);
-gw_status gw_ps_keeper_end(struct gw_ps_keeper *keeper);
+gw_status gw_ps_keeper_end(struct gw_ps_keeper *keeper, gw_status collected);
 
 /* Sees what other threads have finished, and tells the log. Four times a second or so. */
 void gw_ps_keeper_look(struct gw_ps_keeper *keeper);

@@ -208,10 +208,10 @@ static void finish(struct gw_ps_keeper *keeper)
     free_taking(keeper, taking);
 }
 
-gw_status gw_ps_keeper_end(struct gw_ps_keeper *keeper)
+gw_status gw_ps_keeper_end(struct gw_ps_keeper *keeper, gw_status collected)
 {
     struct gw_ps_keeper_taking *taking = keeper->taking;
-    gw_status status = taking->failed;
+    gw_status status = collected < 0 ? collected : taking->failed;
     atomic_init(&taking->done, false);
     if (status == GW_OK && pthread_create(&taking->thread, NULL, write_snapshot, keeper) != 0)
         status = gw_fail(GW_ERR_SYSTEM, "no thread for the snapshot");

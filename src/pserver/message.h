@@ -13,6 +13,7 @@
 #define GW_PS_VERSION 2
 #define GW_PS_HEAD_BYTES 1024 /* no head is longer */
 #define GW_PS_SENTENCE 512    /* of an error, its end included */
+#define GW_PS_IN_MEMORY 1     /* flag of an answer: what was asked for is done, and does not outlive the server's process, though it should */
 
 enum gw_ps_operation {
     GW_PS_HELLO = 1, /* number: rank; the first of every connection; code 1: it takes part in rounds from when it JOINs */

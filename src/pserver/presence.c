@@ -1,5 +1,6 @@
 /* Which workers take part: rounds wait for those that are present. */
 #include "base/error.h"
+#include "pserver/changes.h"
 #include "pserver/store_state.h"
 
 #include <inttypes.h>
@@ -29,6 +30,8 @@ static void enter_key(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t
         store->skipped[rank] += first - 1 - key->pushed[rank];
         key->pushed[rank] = first - 1;
     }
+    if (store->options.mode != GW_PS_SYNC)
+        gw_ps_key_forget_results(store, key, &key->open); /* its last push counts again */
     gw_ps_key_finish(store, key); /* counts anew who is due */
 }
 
@@ -44,6 +47,7 @@ gw_status gw_ps_store_enter(struct gw_ps_store *store, uint32_t rank, const char
     store->present[rank] = true;
     for (uint64_t k = 0; k < store->names.n; k++)
         enter_key(store, store->keys[k], rank, first_round(store, store->keys[k], prefix, from));
+    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_ENTER, .name = prefix, .rank = rank, .number = from});
     return GW_OK;
 }
 
@@ -60,6 +64,7 @@ void gw_ps_store_leave(struct gw_ps_store *store, uint32_t rank)
         gw_ps_key_finish(store, key);
         store->options.woken(store->options.user, key); /* who waits may wait for somebody else now, or for nobody */
     }
+    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_LEAVE, .name = "", .rank = rank});
 }
 
 bool gw_ps_store_is_present(const struct gw_ps_store *store, uint32_t rank)
@@ -95,6 +100,7 @@ void gw_ps_store_skip_to(struct gw_ps_store *store, const char *prefix, uint64_t
     for (uint64_t k = 0; store->options.mode == GW_PS_SYNC && k < store->names.n; k++)
         if (begins_with(store->keys[k]->name, prefix))
             gw_ps_key_reopen(store, store->keys[k], number);
+    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_SKIP, .name = prefix, .number = number});
 }
 
 /* The names that stay, in a table of their own. */
@@ -128,5 +134,6 @@ gw_status gw_ps_store_drop(struct gw_ps_store *store, const char *prefix)
     gw_ps_names_fini(&store->names);
     store->names = names;
     store->begun = false;
+    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_DROP, .name = prefix});
     return GW_OK;
 }

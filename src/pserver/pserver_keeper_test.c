@@ -101,7 +101,7 @@ static gw_status snapshot(struct world *world)
     struct gw_ps_blob *blob = gw_ps_blob_new(world->context, &world->held, gw_calloc(world->context, 100, 1), 100);
     gw_ps_keeper_add(world->keeper, FILLING, NULL, 0, blob);
     gw_ps_blob_give(blob);
-    return gw_ps_keeper_end(world->keeper);
+    return gw_ps_keeper_end(world->keeper, GW_OK);
 }
 
 static void snapshot_now(struct world *world)
@@ -683,7 +683,7 @@ static void test_no_memory(void **state)
         if (status == GW_OK) {
             gw_ps_keeper_add(world.keeper, A_COUNT, head, sizeof head, NULL);
             gw_ps_keeper_add(world.keeper, FILLING, NULL, 0, NULL);
-            status = gw_ps_keeper_end(world.keeper);
+            status = gw_ps_keeper_end(world.keeper, GW_OK);
         }
         CHECK(status == GW_ERR_MEMORY, "allocation %d of a snapshot: %d", n, status);
     }

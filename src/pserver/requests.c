@@ -8,7 +8,6 @@
 #include <string.h>
 
 #define MOST_PARKED 1024 /* of one client */
-#define MOST_AGREED 16384
 #define WOKEN_MANY (sizeof((struct gw_ps_server *)0)->woken / sizeof((struct gw_ps_server *)0)->woken[0] + 1) /* more than are kept: all are */
 
 /* ---- requests that wait ------------------------------------------------------------------------------------ */
@@ -76,7 +75,9 @@ static bool waits_before(const struct gw_ps_member *member, const struct gw_ps_k
 
 static void reply_done(struct gw_ps_server *server, uint32_t route, const struct gw_ps_request *request, uint64_t number)
 {
-    gw_ps_reply(server, route, &(struct gw_ps_reply){.operation = request->operation, .id = request->id, .number = number}, NULL);
+    const bool in_memory = server->persist && !gw_ps_persist_is_durable(server->persist);
+    gw_ps_reply(server, route, &(struct gw_ps_reply){.operation = request->operation, .flags = in_memory ? GW_PS_IN_MEMORY : 0,
+                                                     .id = request->id, .number = number}, NULL);
 }
 
 static gw_status init(struct gw_ps_server *server, const struct gw_ps_member *member, const struct gw_ps_request *request)
@@ -111,8 +112,8 @@ static gw_status agree(struct gw_ps_server *server, const struct gw_ps_member *m
 {
     if (member->rank == GW_PS_READER)
         return gw_fail(GW_ERR_ARGUMENT, "a reader has nothing to agree on with workers");
-    if (value->n_bytes > MOST_AGREED || !gw_lines_are_good(value->bytes, value->n_bytes))
-        return gw_fail(GW_ERR_FRAME_FIELD, "what workers are to agree on must be lines of text, %d bytes at most", MOST_AGREED);
+    if (value->n_bytes > GW_PS_MOST_AGREED || !gw_lines_are_good(value->bytes, value->n_bytes))
+        return gw_fail(GW_ERR_FRAME_FIELD, "what workers are to agree on must be lines of text, %d bytes at most", GW_PS_MOST_AGREED);
     if (begins_anew(server, member))
         GW_TRY(gw_ps_run_end(server));
     if (!server->agreed) {
@@ -122,12 +123,14 @@ static gw_status agree(struct gw_ps_server *server, const struct gw_ps_member *m
         memcpy(server->agreed, value->bytes, value->n_bytes);
         server->agreed[value->n_bytes] = 0;
         server->agreed_by = member->rank;
+        gw_ps_note_run(server);
     }
     struct gw_lines_difference difference;
     if (gw_lines_differ(server->agreed, strlen(server->agreed), value->bytes, value->n_bytes, &difference))
         return gw_fail(GW_ERR_ARGUMENT, "rank %u has %s, and %s began this server's run with %s; all workers must have the same", member->rank,
                        difference.second, gw_ps_rank_text(server->agreed_by).text, difference.first);
     server->workers[member->rank].agreed_as = member->incarnation;
+    gw_ps_note_worker(server, member->rank);
     reply_done(server, member->route, request, 0);
     return GW_OK;
 }

@@ -29,6 +29,7 @@
 #define AT_ONCE 256       /* messages before time and connections are looked at */
 #define LOG_ROOM 4096     /* lines at once, and then so many a second: strangers shall not fill a disk */
 #define LOG_A_SECOND 4
+#define END_SECONDS 1.0 /* for requests that have come when the server is to end */
 #define LOOK_SECONDS 0.25 /* between looks for requests whose time is over */
 
 static bool may_log(struct gw_ps_server *server)
@@ -244,14 +245,26 @@ static bool receive(struct gw_ps_server *server)
 
 /* ---- running ------------------------------------------------------------------------------------------------ */
 
+/* Requests that have come are answered, and what they changed is kept. */
+static void end(struct gw_ps_server *server)
+{
+    const double deadline = gw_clock_seconds() + END_SECONDS;
+    while (gw_clock_seconds() < deadline && receive(server))
+        gw_ps_requests_go_on(server);
+    if (server->persist)
+        gw_ps_persist_finish(server->persist);
+}
+
 gw_status gw_ps_server_run(gw_ps_server *server)
 {
     for (;;) {
         zmq_pollitem_t items[] = {{server->socket, 0, ZMQ_POLLIN, 0}, {NULL, server->stop, ZMQ_POLLIN, 0}, {server->events, 0, ZMQ_POLLIN, 0}};
         if (zmq_poll(items, 3, (long)(LOOK_SECONDS * 1000)) < 0 && zmq_errno() != EINTR)
             return gw_fail(GW_ERR_SYSTEM, "the server cannot wait for its clients: %s", zmq_strerror(zmq_errno()));
-        if (items[1].revents)
+        if (items[1].revents) {
+            end(server);
             return GW_OK;
+        }
         for (int i = 0; i < AT_ONCE && receive(server); i++)
             gw_ps_requests_go_on(server);
         read_events(server);
@@ -262,6 +275,8 @@ gw_status gw_ps_server_run(gw_ps_server *server)
             gw_ps_joins_look(server);
             gw_ps_requests_expire(server);
             gw_ps_requests_go_on(server);
+            if (server->persist)
+                gw_ps_persist_look(server->persist);
             gw_ps_numbers_note(server, server->notes);
         }
     }
@@ -361,6 +376,7 @@ static gw_status set_up(struct gw_ps_server *server, const struct gw_tcp_address
                                               .max_key_bytes = o->max_key_bytes, .max_bytes = o->max_bytes, .total = &server->bytes,
                                               .woken = gw_ps_requests_wake, .user = server};
     GW_TRY(gw_ps_store_create(context, &store, &server->store));
+    GW_TRY(gw_ps_server_restore(server));
     server->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (server->stop < 0)
         return gw_fail(GW_ERR_SYSTEM, "no eventfd for the server: %s", strerror(errno));
@@ -404,6 +420,7 @@ void gw_ps_server_destroy(gw_ps_server *server)
         return;
     gw_ps_requests_free(server);
     gw_ps_members_free(server);
+    gw_ps_persist_close(server->persist);
     gw_ps_store_destroy(server->store);
     gw_ps_notes_free(server->context, server->notes);
     gw_free(server->context, server->agreed);

@@ -4,10 +4,12 @@
 
 #include "link/tcp/group.h"
 #include "pserver/message.h"
+#include "pserver/persist.h"
 #include "pserver/store.h"
 
 #include <zmq.h>
 
+#define GW_PS_MOST_AGREED 16384 /* bytes of what workers agree on */
 #define GW_PS_ROUTE_BYTES 5 /* of a connection's id, as ZeroMQ's ROUTER gives them out: 0 and a number */
 
 struct gw_ps_notes;
@@ -83,6 +85,7 @@ struct gw_ps_server {
         double started;
         uint64_t requests[GW_PS_OPERATIONS], refused, bytes_in, bytes_out; /* bytes: of messages, heads and bodies */
     } counts;
+    struct gw_ps_persist *persist; /* NULL: nothing outlives the process */
     struct gw_ps_notes *notes; /* of all this, for other threads (numbers.h); NULL: nobody asked */
 };
 
@@ -135,6 +138,15 @@ gw_ps_presence gw_ps_presence_of(const struct gw_ps_server *server, uint32_t ran
 
 /* The run is over, its keys go, and another begins with round 1. */
 gw_status gw_ps_run_end(struct gw_ps_server *server);
+
+/* ---- restore.c: what outlives the process ------------------------------------------------------------------- */
+
+/* Makes the new server what its folder holds, where it has one. Errors: those of gw_ps_persist_open. */
+gw_status gw_ps_server_restore(struct gw_ps_server *server);
+
+/* After a change of first_round or of what is agreed on; of what is known of a worker beside its connection. */
+void gw_ps_note_run(struct gw_ps_server *server);
+void gw_ps_note_worker(struct gw_ps_server *server, uint32_t rank);
 
 /* ---- requests.c: what they ask for ----------------------------------------------------------------------- */
 

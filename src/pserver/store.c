@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/memory.h"
+#include "pserver/changes.h"
 #include "pserver/parameters.h"
 #include "pserver/reduce.h"
 #include "pserver/store_state.h"
@@ -315,6 +316,8 @@ gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_ty
     store->keys[store->names.n - 1] = key;
     atomic_fetch_add(store->options.total, empty_bytes(store, name) + gw_ps_parameters_bytes(store, key));
     count_bytes(store, key, gw_ps_parameters_bytes(store, key), 0);
+    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_INIT, .name = name, .type = type, .shape = shape, .codec = codec,
+                                                   .optimizer = optimizer});
     return GW_OK;
 }
 
@@ -443,7 +446,10 @@ gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uin
     gw_status status = may_push(store, key, rank, nth, &taken);
     if (status != GW_OK || taken)
         return status;
-    return put_push(store, key, rank, value, rate, GW_PS_NOT_REFUSED);
+    GW_TRY(put_push(store, key, rank, value, rate, GW_PS_NOT_REFUSED));
+    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_PUSH, .name = key->name, .rank = rank, .number = nth, .rate = rate,
+                                                   .value = value});
+    return GW_OK;
 }
 
 gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth, uint64_t number)
@@ -457,7 +463,9 @@ gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, u
         return GW_ERR_MEMORY;
     status = put_push(store, key, rank, nothing, 0, number < GW_PS_NOT_REFUSED ? number : GW_PS_NOT_REFUSED - 1);
     gw_ps_blob_give(nothing);
-    return status;
+    GW_TRY(status);
+    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_REFUSE, .name = key->name, .rank = rank, .number = nth, .refusal = number});
+    return GW_OK;
 }
 
 gw_status gw_ps_store_put(struct gw_ps_store *store, struct gw_ps_key *key, const struct gw_ps_blob *value)
@@ -482,6 +490,7 @@ gw_status gw_ps_store_put(struct gw_ps_store *store, struct gw_ps_key *key, cons
         return GW_ERR_MEMORY;
     count_bytes(store, key, value->n_bytes, 0);
     store->options.woken(store->options.user, key);
+    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_PUT, .name = key->name, .value = value});
     return GW_OK;
 }
 
@@ -753,6 +762,12 @@ void gw_ps_store_destroy(struct gw_ps_store *store)
     gw_free(store->context, store->present);
     gw_ps_names_fini(&store->names);
     gw_free(store->context, store);
+}
+
+void gw_ps_store_watch(struct gw_ps_store *store, void (*changed)(void *user, const struct gw_ps_change *change), void *user)
+{
+    store->changed = changed;
+    store->changed_user = user;
 }
 
 void **gw_ps_key_waiting(struct gw_ps_key *key)

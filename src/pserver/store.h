@@ -29,6 +29,10 @@ struct gw_ps_store_options {
 gw_status gw_ps_store_create(gw_context *context, const struct gw_ps_store_options *options, struct gw_ps_store **out);
 void gw_ps_store_destroy(struct gw_ps_store *store);
 
+/* From now on `changed` is told of every change right after it is done; NULL: nobody is. One at a time. */
+struct gw_ps_change;
+void gw_ps_store_watch(struct gw_ps_store *store, void (*changed)(void *user, const struct gw_ps_change *change), void *user);
+
 /* Makes the key, or, where it is there with the same type, shape, codec and optimizer, does nothing. codec: a specification whose options averages of
  * frames get; "": the defaults. optimizer: a specification (base/optimizer.h); "": none, and the key has no parameters.
  * Errors: GW_ERR_ARGUMENT (a name that cannot be, another type, shape, codec or optimizer, a type that has none), GW_ERR_SPEC, GW_ERR_CAPACITY (a limit), GW_ERR_MEMORY. */

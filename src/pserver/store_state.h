@@ -61,7 +61,16 @@ struct gw_ps_store {
     bool *present;     /* of each rank: rounds wait for it */
     uint32_t n_present;
     bool begun;        /* a round has been whole, or taken without waiting for others */
+    void (*changed)(void *user, const struct gw_ps_change *change); /* NULL: nobody asked */
+    void *changed_user;
 };
+
+/* Tells who watches. */
+static inline void gw_ps_store_tell(const struct gw_ps_store *store, const struct gw_ps_change *change)
+{
+    if (store->changed)
+        store->changed(store->changed_user, change);
+}
 
 /* Whether the worker's push is what the key's open round still waits for. */
 static inline bool gw_ps_is_due(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank)

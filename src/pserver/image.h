@@ -1,0 +1,31 @@
+/* A store as records of a snapshot, and made of them again: all that decides what it answers, and nothing that can be made again. */
+#ifndef GW_PSERVER_IMAGE_H
+#define GW_PSERVER_IMAGE_H
+
+#include "pserver/store.h"
+
+/* Record types, beyond those of changes. Those of a key come after the change that makes it. */
+enum gw_ps_image_record {
+    GW_PS_IMAGE_STORE = 32,     /* rounds, foremost u64; begun u8 */
+    GW_PS_IMAGE_WORKER = 33,    /* of the store, one of each rank: rank u32; pushes, skipped u64; present u8 */
+    GW_PS_IMAGE_KEY = 34,       /* latest, n_due u32; foremost u64; of the rounds before, whole, open: number u64, n_in u32 */
+    GW_PS_IMAGE_KEY_RANKS = 35, /* of each rank: pushed, taken u64 */
+    GW_PS_IMAGE_PUSH = 36,      /* round u8: 0 before, 1 whole, 2 open; rank u32; refusal u64, all ones: none; body: the value */
+    GW_PS_IMAGE_PARAMETERS = 37, /* of a key with an optimizer: set u8, unusable u64, of each rank: rate float64; body: the values, where set */
+    GW_PS_IMAGE_MOMENT = 38,     /* which u8; body: its values */
+};
+
+/* Gives `add` each record in turn; a blob is held by whoever keeps it. Errors: GW_ERR_MEMORY. */
+gw_status gw_ps_image_write(struct gw_ps_store *store, void (*add)(void *user, uint8_t type, const void *head, size_t n_head, struct gw_ps_blob *blob),
+                            void *user);
+
+/* Reads them: into a new store. */
+struct gw_ps_image {
+    struct gw_ps_store *store;
+    atomic_uint_least64_t *total;
+};
+
+/* One record, of those above. Errors: GW_ERR_FRAME_FIELD (it cannot be), GW_ERR_MEMORY. */
+gw_status gw_ps_image_apply(const struct gw_ps_image *image, uint8_t type, const void *head, size_t n_head, const void *body, size_t n_body);
+
+#endif

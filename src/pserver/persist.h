@@ -1,0 +1,50 @@
+/* A store that is there again after the server was killed: its changes go to a journal, and now and then all of it to a snapshot
+ * (keeper.h). */
+#ifndef GW_PSERVER_PERSIST_H
+#define GW_PSERVER_PERSIST_H
+
+#include "pserver/changes.h"
+#include "pserver/keeper.h"
+
+struct gw_ps_persist;
+
+/* Types of records that are not the store's, from this one on, and below GW_PS_RECORD_END. */
+#define GW_PS_PERSIST_OWN 128
+
+struct gw_ps_persist_options {
+    struct gw_ps_keeper_options keeper;
+    const char *about; /* what the changes' effects depend on, "workers=3 mode=sync ...": a folder of another is refused */
+
+    /* What its owner keeps beside the store, as records of its own: `own_replay` is given one again, `own_image` notes all of them for a
+     * snapshot. Errors: any. NULL: nothing. */
+    gw_status (*own_replay)(void *user, uint8_t type, const void *head, size_t n_head);
+    void (*own_image)(void *user, struct gw_ps_persist *persist);
+    void *user;
+};
+
+/* Makes the new, empty store what the folder holds, and keeps all that changes from then on. The store must outlive it.
+ * Errors: those of gw_ps_keeper_open; GW_ERR_ARGUMENT (the folder is another server's), GW_ERR_CAPACITY (it holds more than the server's
+ * limits allow), GW_ERR_FRAME_FIELD, GW_ERR_FRAME_MISMATCH (it holds what no server has written). */
+gw_status gw_ps_persist_open(gw_context *context, struct gw_ps_store *store, const struct gw_ps_persist_options *options, struct gw_ps_persist **out);
+
+/* Whether the folder held anything. */
+bool gw_ps_persist_restored(const struct gw_ps_persist *persist);
+
+/* NULL is allowed. */
+void gw_ps_persist_close(struct gw_ps_persist *persist);
+
+/* Keeps a record of the owner's. NULL: does nothing. */
+void gw_ps_persist_note(struct gw_ps_persist *persist, uint8_t type, const void *head, size_t n_head);
+
+/* Takes a snapshot where it is time for one, and sees to those that are under way. Four times a second or so. */
+void gw_ps_persist_look(struct gw_ps_persist *persist);
+
+/* A last snapshot, where anything has happened since the one before; waits for it. What fails is in the log, and journals stay. */
+void gw_ps_persist_finish(struct gw_ps_persist *persist);
+
+/* What has changed so far outlives the process. NULL: nothing does. */
+bool gw_ps_persist_is_durable(const struct gw_ps_persist *persist);
+
+struct gw_ps_keeper_info gw_ps_persist_info(const struct gw_ps_persist *persist);
+
+#endif

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""A parameter server with --snapshot that is killed again and again while workers push: nothing that was acknowledged is lost, nothing is
+counted twice, and clients go on by themselves. Then a full disk, and an orderly end.
+
+    tests/cli/pserver_snapshot_test.py TOOL"""
+import atexit
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from pserver_common import TOOL, check, numpy
+
+import gradwire.pserver as ps
+
+KILLS = 20
+PATIENCE = 60  # seconds until what must happen has happened
+
+# Each step pushes numbers that tell the step, and looks at all that came of them. Rank 0 says when to stop, to all in the same step.
+WORKER = """
+import os, sys, numpy
+import gradwire.pserver as ps
+rank, address, stop = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+client = ps.Client(address, rank=rank, timeout=120)
+client.init_parameter(key="numbered", shape=[2], type="int64")
+client.init_parameter(key="large", shape=[50000], type="float32")
+client.init_parameter(key="go", shape=[1], type="uint8")
+client.init_parameter(key="counted", shape=[3], type="float32", optimizer="sgd:lr=1", value=numpy.zeros(3, "float32"))
+step, go = 0, 1
+while go:
+    step += 1
+    client.push_parameter(key="numbered", value=[step, 10 * step + rank])
+    client.push_parameter(key="large", value=numpy.full(50000, step * (rank + 1), "float32"))
+    client.push_parameter(key="counted", value=[-1, -1, -2])
+    client.push_parameter(key="go", value=[1 if rank == 0 and not os.path.exists(stop) else 0])
+    total = client.pull_parameter(key="numbered", reduce_method="sum")
+    assert list(total) == [2 * step, 20 * step + 1], (step, total)
+    large = client.pull_parameter(key="large", reduce_method="sum")
+    assert (large == 3 * step).all(), (step, large)
+    counted = client.pull_parameter(key="counted", reduce_method="parameters")
+    assert list(counted) == [step, step, 2 * step], (step, counted)
+    go = client.pull_parameter(key="go", reduce_method="max")[0]
+    print(step, flush=True)
+client.close()
+"""
+
+
+class Server:
+    """On the same address every time, so that clients find it again."""
+
+    def __init__(self, folder, *options, listen="127.0.0.1:0"):
+        self.log_path = pathlib.Path(folder).parent / f"server-{time.monotonic_ns()}.log"
+        with open(self.log_path, "w") as log:
+            self.process = subprocess.Popen([str(TOOL), "server", "--listen", listen, "--snapshot", str(folder), *options], stderr=log)
+        atexit.register(self.process.kill) # where a check fails
+        self.address = self.wait_for(r"listening address=(\S+)").group(1)
+
+    def log(self):
+        return self.log_path.read_text()
+
+    def wait_for(self, pattern):
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            found = re.search(pattern, self.log())
+            if found:
+                return found
+            check(self.process.poll() is None, f"the server ended with {self.process.returncode}:\n{self.log()}")
+            check(time.monotonic() < deadline, f"the log never says {pattern}:\n{self.log()}")
+            time.sleep(0.01)
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(timeout=PATIENCE)
+        check(self.process.returncode == 0, f"the server ends with {self.process.returncode}:\n{self.log()}")
+        return self.log()
+
+
+def killed(folder):
+    options = ["--workers", "2", "--snapshot-every", "1", "--snapshot-keep", "2"]
+    stop = folder / "stop"
+    server = Server(folder / "kept", *options)
+    workers = [subprocess.Popen([sys.executable, "-c", WORKER, str(rank), server.address, str(stop)], stdout=subprocess.PIPE, text=True) for rank in range(2)]
+    for worker in workers:
+        atexit.register(worker.kill)
+    for kill in range(KILLS):
+        for _ in range(random.randrange(1, 30)): # so that some steps are done in between
+            check(workers[0].stdout.readline(), "the workers go on")
+        time.sleep(random.random() * 0.05) # a moment of no step in particular
+        server.kill()
+        server = Server(folder / "kept", *options, listen=server.address)
+        check("restored folder=" in server.log(), server.log())
+    stop.touch()
+    steps = [int(worker.communicate(timeout=PATIENCE)[0].split()[-1]) for worker in workers]
+    check([worker.returncode for worker in workers] == [0, 0] and steps[0] == steps[1] > KILLS, f"{steps} steps")
+    before = server.end()
+    check(re.search(r"snapshot generation=\d+ ", before), f"a last snapshot is taken:\n{before}")
+    server = Server(folder / "kept", *options, listen=server.address)
+    check("records=" in server.log() and " cut " not in server.log(), server.log())
+    with ps.Client(server.address, rank=ps.READER) as client:
+        check(list(client.pull_parameter(key="counted", reduce_method="parameters")) == [steps[0], steps[0], 2 * steps[0]], "after an orderly end")
+    server.end()
+    check(len(list((folder / "kept").glob("*.gws"))) == 2 and not list((folder / "kept").glob("*.partial")), "as many snapshots as are to be kept")
+
+
+def refused(folder):
+    """Two servers on one folder; another server's folder; a folder whose journal was altered."""
+    def fails(word, *options):
+        done = subprocess.run([str(TOOL), "server", "--listen", "127.0.0.1:0", "--snapshot", str(folder / "kept"), *options], stderr=subprocess.PIPE,
+                              text=True, timeout=PATIENCE)
+        check(done.returncode != 0 and word in done.stderr, f"{word} in:\n{done.stderr}")
+
+    server = Server(folder / "kept", "--workers", "2")
+    fails("another server", "--workers", "2")
+    with ps.Client(server.address, rank=0) as client:
+        client.init_parameter(key="x", shape=[100], type="float32")
+        client.init_parameter(key="y", shape=[100], type="float32")
+    server.kill()
+    fails("workers=2 mode=sync", "--workers", "3")
+    journal = folder / "kept" / "journal-00000000.gwj"
+    good = journal.read_bytes()
+    journal.write_bytes(good[:50] + b"?" + good[51:])
+    fails("truncate -s", "--workers", "2")
+    journal.write_bytes(good)
+    Server(folder / "kept", "--workers", "2").end()
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        for part in (lambda: killed(folder / "killed"), lambda: refused(folder / "refused")):
+            for name in ("killed", "refused"):
+                (folder / name).mkdir(exist_ok=True)
+            part()
+
+
+main()
