@@ -223,9 +223,9 @@ int gw_cmd_train(int argc, char **argv)
         {"--threads", "K", "computing threads of each worker (default 1; with --resume those of that run)", TOOL_U32, &o.threads, 1, 256},
         {"--codec-threads", "K", "codec threads", TOOL_U32, &o.codec_threads, 1, 256},
         {"--timeout", "S", "seconds a worker may be silent", TOOL_U32, &o.timeout_s, 1, 86400},
-        {"--link", "local|mpi|tcp", "how workers reach each other: threads of this process; ranks under mpirun or srun; processes "
-         "that meet over TCP (gradwire launch starts them)", TOOL_TEXT, &who.link, 0, 0},
-        {"--rank", "R", "tcp: which worker this is, from 0 (default: RANK, or Slurm's)", TOOL_U32, &who.rank, 0, 1023},
+        {"--link", "local|mpi|tcp|servers", "how workers reach each other: threads of this process; ranks under mpirun or srun; processes "
+         "that meet over TCP (gradwire launch starts them); at parameter servers only, so that they come and go", TOOL_TEXT, &who.link, 0, 0},
+        {"--rank", "R", "tcp, servers: which worker this is, from 0 (default: RANK, or Slurm's)", TOOL_U32, &who.rank, 0, 1023},
         {"--rendezvous", "HOST:PORT", "tcp: where rank 0 listens and all meet (default: MASTER_ADDR:MASTER_PORT)", TOOL_TEXT,
          &who.rendezvous, 0, 0},
         {"--advertise", "HOST", "tcp: where the others reach this worker (default: its address towards rank 0)", TOOL_TEXT,

@@ -4,6 +4,7 @@
 #include "checkpoint.h"
 #include "evaluate.h"
 #include "folder.h"
+#include "order.h"
 #include "team.h"
 
 #include <math.h>
@@ -79,6 +80,17 @@ static gw_status choose_optimizer(struct gw_team *team)
 }
 
 /* Joins the members; from here on a failure must be told to them. */
+static gw_status check_alone(const struct gw_team *team)
+{
+    const struct gw_train_options *o = team->options;
+    if (team->optimizer == GW_OPTIMIZER_SVRG)
+        return gw_fail(GW_ERR_ARGUMENT, "the optimizer svrg needs all workers at the beginning of every epoch; with --link servers they come and go");
+    if (o->resume || o->checkpoint_every)
+        return gw_fail(GW_ERR_ARGUMENT, "--%s is not for --link servers: a worker that comes back takes up what the others have",
+                       o->resume ? "resume" : "checkpoint-every");
+    return GW_OK;
+}
+
 static gw_status connect_members(struct gw_team *team)
 {
     struct gw_members *members = team->members;
@@ -215,6 +227,8 @@ static gw_status prepare(struct gw_team *team)
     GW_TRY(gw_codec_parse(team->context, o->codec, &team->codec));
     team->draws = draws_without_bias(team->codec);
     GW_TRY(choose_optimizer(team));
+    if (team->alone)
+        GW_TRY(check_alone(team));
     if (team->leads)
         GW_TRY(open_folder(team));
 
@@ -239,11 +253,14 @@ static gw_status prepare(struct gw_team *team)
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     team->evaluators = processors > 0 && processors < o->workers ? (uint32_t)processors : o->workers;
     if (team->network.convex || team->members->count < o->workers)
-        team->evaluators = o->workers; /* no model to take memory; sums of losses that do not depend on the machine; and nobody idle */
+        team->evaluators = team->alone ? 1 : o->workers; /* no model to take memory; sums of losses that do not depend on the machine; and nobody idle */
     uint64_t window = team->steps >= team->steps_per_epoch ? team->steps_per_epoch : 100;
     team->metrics.window_begin = team->steps > window ? team->steps - window : 0;
     team->metrics.steps = team->steps, team->metrics.steps_per_epoch = team->steps_per_epoch;
-    team->metrics.batch = o->batch, team->metrics.workers = o->workers, team->metrics.test_samples = team->data.test.n;
+    uint32_t begin, count = o->batch;
+    if (team->alone) /* its records are its own */
+        gw_order_share(o->batch, o->workers, team->members->first, &begin, &count);
+    team->metrics.batch = count, team->metrics.workers = team->alone ? 1 : o->workers, team->metrics.test_samples = team->data.test.n;
     team->metrics.train_samples = team->data.train.n, team->metrics.convex = team->network.convex != NULL;
 
     team->workers = gw_calloc(NULL, team->members->count, sizeof *team->workers);
@@ -263,7 +280,8 @@ void gw_team_fail(const struct gw_team *team, uint32_t index, gw_status status, 
 {
     for (uint32_t kind = 0; kind < team->n_links; kind++) {
         gw_link link = gw_team_link(team, kind, index);
-        link.ops->fail(link.self, status, text);
+        if (link.ops)
+            link.ops->fail(link.self, status, text);
     }
 }
 
@@ -351,7 +369,8 @@ static void tear_down(struct gw_team *team)
     for (uint32_t i = 0; team->workers && i < team->members->count; i++)
         gw_worker_free(&team->workers[i]);
     for (uint32_t i = 0; i < team->n_links * team->members->count; i++)
-        team->links[i].ops->destroy(team->links[i].self);
+        if (team->links[i].ops)
+            team->links[i].ops->destroy(team->links[i].self);
     gw_codec_destroy(team->codec);
     gw_codec_destroy(team->full_codec);
     gw_context_destroy(team->context);
@@ -375,7 +394,8 @@ gw_status gw_train_run(const struct gw_train_options *options, const struct gw_t
         return GW_ERR_MEMORY;
     team->options = &own, team->callbacks = callbacks;
     team->members = own.members ? own.members : &threads;
-    team->leads = team->members->first == 0;
+    team->alone = team->members->kind == GW_MEMBERS_SERVERS;
+    team->leads = team->members->first == 0 || team->alone;
     own.workers = team->members->size;
     team->out = !team->leads ? NULL : own.resume ? own.resume : own.out;
     pthread_mutex_init(&team->failure_lock, NULL);

@@ -100,6 +100,29 @@ static gw_status begin_tcp(const struct gw_members_options *o, struct gw_members
     return GW_OK;
 }
 
+/* The servers know how many workers there are. */
+static gw_status begin_servers(const struct gw_members_options *o, struct gw_members *m)
+{
+    static const char *const ranks[] = {"RANK", "SLURM_PROCID", NULL};
+    uint32_t rank = o->rank;
+    gw_ps_client *client;
+    if (rank == GW_MEMBERS_NO_RANK)
+        GW_TRY(first_set(ranks, &rank));
+    if (!o->servers || rank == GW_MEMBERS_NO_RANK)
+        return gw_fail(GW_ERR_ARGUMENT, "the link servers needs %s", o->servers ? "--rank R (or RANK)" : "--servers HOST:PORT,...");
+    m->size = o->workers;
+    if (m->size == 0) {
+        m->servers.rank = GW_PS_READER;
+        GW_TRY(gw_ps_client_create(NULL, &m->servers, &client));
+        m->size = gw_ps_n_workers(client);
+        gw_ps_client_destroy(client);
+    }
+    if (rank >= m->size)
+        return gw_fail(GW_ERR_ARGUMENT, "rank %u of %u workers cannot be; ranks are 0 to %u", rank, m->size, m->size - 1);
+    m->first = rank, m->count = 1;
+    return GW_OK;
+}
+
 #ifdef GW_HAVE_MPI
 static gw_status begin_mpi(const struct gw_members_options *o, struct gw_members *m)
 {
@@ -128,10 +151,10 @@ gw_status gw_members_begin(const struct gw_members_options *o, struct gw_members
 {
     *m = (struct gw_members){.kind = GW_MEMBERS_LOCAL, .count = o->workers ? o->workers : 1};
     m->servers = (gw_ps_client_options){.struct_bytes = sizeof m->servers, .servers = o->servers, .keys = o->keys, .timeout_ms = o->timeout_ms};
-    bool tcp = strcmp(o->link, "tcp") == 0, mpi = strcmp(o->link, "mpi") == 0;
-    if (!tcp && !mpi && strcmp(o->link, "local") != 0)
-        return gw_fail(GW_ERR_ARGUMENT, "there is no link \"%s\"; there are local, mpi and tcp", o->link);
-    if (!tcp && (o->rank != GW_MEMBERS_NO_RANK || o->rendezvous || o->advertise || o->insecure || (o->keys && !o->servers)))
+    bool tcp = strcmp(o->link, "tcp") == 0, mpi = strcmp(o->link, "mpi") == 0, servers = strcmp(o->link, "servers") == 0;
+    if (!tcp && !mpi && !servers && strcmp(o->link, "local") != 0)
+        return gw_fail(GW_ERR_ARGUMENT, "there is no link \"%s\"; there are local, mpi, tcp and servers", o->link);
+    if (!tcp && ((o->rank != GW_MEMBERS_NO_RANK && !servers) || o->rendezvous || o->advertise || o->insecure || (o->keys && !o->servers)))
         return gw_fail(GW_ERR_ARGUMENT, "--rank, --rendezvous, --advertise, --keys and --insecure are for the link tcp, and --link is %s",
                        o->link);
     if (tcp) {
@@ -141,6 +164,10 @@ gw_status gw_members_begin(const struct gw_members_options *o, struct gw_members
     if (mpi) {
         m->kind = GW_MEMBERS_MPI;
         return begin_mpi(o, m);
+    }
+    if (servers) {
+        m->kind = GW_MEMBERS_SERVERS;
+        return begin_servers(o, m);
     }
     m->size = m->count;
     const char *world = getenv("WORLD_SIZE");
@@ -195,6 +222,11 @@ static gw_status connect_members(struct gw_members *m, gw_context *context, uint
 
 gw_status gw_members_connect(struct gw_members *m, gw_context *context, uint32_t n_links, gw_link *links)
 {
+    if (m->kind == GW_MEMBERS_SERVERS) { /* the worker joins by itself, perhaps more than once */
+        for (uint32_t k = 1; k < n_links; k++)
+            GW_TRY(gw_link_local_create(context, 1, &links[k]));
+        return GW_OK;
+    }
     if (!m->servers.servers)
         return connect_members(m, context, n_links, links);
     GW_TRY(connect_members(m, context, n_links - 1, links + m->count));

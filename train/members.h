@@ -6,7 +6,8 @@
  *     ...                                                        // each link is destroyed by its holder
  *     gw_members_end(&members, failed);
  *
- * With `local` all ranks are threads of this process; with `mpi` and `tcp` a process is one rank. */
+ * With `local` all ranks are threads of this process; with `mpi`, `tcp` and `servers` a process is one rank. With `servers` it does not meet
+ * the others at all but at parameter servers: link 0 is left empty (ops NULL), the others have this rank alone. */
 #ifndef GW_TRAIN_MEMBERS_H
 #define GW_TRAIN_MEMBERS_H
 
@@ -15,9 +16,9 @@
 #define GW_MEMBERS_NO_RANK UINT32_MAX
 
 struct gw_members_options {
-    const char *link;       /* local | mpi | tcp */
+    const char *link;       /* local | mpi | tcp | servers */
     uint32_t workers;       /* 0: not given. mpi: must be the number of ranks then */
-    uint32_t rank;          /* tcp; GW_MEMBERS_NO_RANK: not given */
+    uint32_t rank;          /* tcp, servers; GW_MEMBERS_NO_RANK: not given */
     const char *rendezvous; /* tcp: HOST:PORT; NULL: not given */
     const char *advertise, *keys;
     const char *servers;    /* "HOST:PORT,...": parameter servers that own the slices of link 0; NULL: its members do */
@@ -28,7 +29,7 @@ struct gw_members_options {
     void *user;                                /* of both */
 };
 
-enum gw_members_kind { GW_MEMBERS_LOCAL, GW_MEMBERS_MPI, GW_MEMBERS_TCP };
+enum gw_members_kind { GW_MEMBERS_LOCAL, GW_MEMBERS_MPI, GW_MEMBERS_TCP, GW_MEMBERS_SERVERS };
 
 struct gw_members {
     enum gw_members_kind kind;

@@ -42,7 +42,8 @@ struct gw_team {
     gw_tensor tensors[GW_MAX_TENSORS];
     uint32_t group_of[GW_MAX_TENSORS];
     struct gw_members *members;
-    bool leads;                /* rank 0 is here */
+    bool alone;                /* its one worker meets the others at parameter servers only (elastic.h) */
+    bool leads;                /* who adds up is here: rank 0, or who is alone */
     uint32_t *machine_of;      /* [members->size] */
     bool grouped;              /* what crosses between machines goes once for all workers of one */
     gw_link *links;            /* [n_links][members->count] */
@@ -67,6 +68,16 @@ struct gw_team {
     char failure_text[1024];
 };
 
+/* Of a worker that is alone. */
+struct gw_elastic {
+    gw_ps_client_options options;
+    gw_ps_client *client; /* whose link the exchange has; NULL: not connected */
+    gw_ps_client *side;   /* for all else, beside the exchange; NULL: not needed yet */
+    gw_link link;
+    double last_step;     /* when a step was done, or training began */
+    uint32_t n_joins;
+};
+
 struct gw_worker {
     struct gw_team *team;
     uint32_t index, rank;                   /* in the team, and of all */
@@ -74,6 +85,7 @@ struct gw_worker {
     bool started;
     struct gw_control control;
     gw_exchange *exchange;
+    struct gw_elastic elastic;
     float *params, *grads, *ema;             /* flat; ema only where used */
     float *moments[GW_OPTIMIZER_MOMENTS];   /* the rule's; NULL where it has none */
     uint32_t *order;                        /* of this epoch */
@@ -103,6 +115,12 @@ void gw_team_fail(const struct gw_team *team, uint32_t index, gw_status status, 
 /* A worker's thread. */
 void *gw_worker_main(void *worker);
 void gw_worker_free(struct gw_worker *worker);
+
+/* Parameters and all that belongs to them as a run begins: drawn, or those it was resumed from. */
+void gw_worker_begin(struct gw_worker *worker);
+
+/* Makes its exchange. */
+gw_status gw_worker_exchange(struct gw_worker *worker, gw_link link);
 
 /* Its part where the network is convex (worker_convex.c). `snapshot` is for svrg, before the first step of an epoch and of a
  * resumed run; *result is what the full gradient took. `gradient` submits the gradient of samples order[0..count). */

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint.h"
+#include "elastic.h"
 #include "evaluate.h"
 #include "folder.h"
 #include "order.h"
@@ -13,9 +14,20 @@
 #include <string.h>
 #include <xxhash.h>
 
+/* Its place among those whose records are added up, and who share the test set. */
+static uint32_t place(const struct gw_worker *w)
+{
+    return w->control.link.rank;
+}
+
+static bool leads(const struct gw_worker *w)
+{
+    return place(w) == 0;
+}
+
 static bool evaluates(const struct gw_worker *w)
 {
-    return w->rank < w->team->evaluators;
+    return place(w) < w->team->evaluators;
 }
 
 /* The codec's state of a resumed run: this worker's own, or where there was another number of workers, all of theirs merged. */
@@ -36,6 +48,37 @@ static gw_status load_state(struct gw_worker *w)
     return status;
 }
 
+void gw_worker_begin(struct gw_worker *w)
+{
+    const struct gw_team *team = w->team;
+    const struct gw_checkpoint *from = &team->resume.checkpoint;
+    const float *const kept[GW_OPTIMIZER_MOMENTS] = {from->momentum, from->variance};
+    const size_t n = team->network.n_storage;
+    if (from->params)
+        memcpy(w->params, from->params, n * sizeof(float));
+    else
+        gw_network_init(&team->network, team->options->seed, w->params);
+    for (uint32_t m = 0; m < GW_OPTIMIZER_MOMENTS; m++)
+        if (w->moments[m] && from->params)
+            memcpy(w->moments[m], kept[m], n * sizeof(float));
+        else if (w->moments[m])
+            memset(w->moments[m], 0, n * sizeof(float));
+    if (w->ema)
+        memcpy(w->ema, from->params ? from->ema : w->params, n * sizeof(float));
+    w->version++;
+}
+
+gw_status gw_worker_exchange(struct gw_worker *w, gw_link link)
+{
+    const struct gw_team *team = w->team;
+    const struct gw_train_options *o = team->options;
+    gw_exchange_options exchange = {.struct_bytes = sizeof exchange, .codec = team->codec, .tensors = team->tensors,
+                                    .n_tensors = team->network.n_tensors, .group_of = team->group_of, .link = link,
+                                    .machine_of = team->grouped ? team->machine_of : NULL,
+                                    .identity = team->alone ? team->run_options : NULL, .seed = o->seed, .timeout_ms = o->timeout_s * 1000};
+    return gw_exchange_create(team->context, &exchange, &w->exchange);
+}
+
 static gw_status set_up(struct gw_worker *w)
 {
     struct gw_team *team = w->team;
@@ -53,31 +96,18 @@ static gw_status set_up(struct gw_worker *w)
     for (uint32_t m = 0; team->optimizer != GW_OPTIMIZER_SVRG && m < gw_optimizer_moments(&team->rule); m++)
         if (!(w->moments[m] = gw_calloc(NULL, net->n_storage, sizeof(float))))
             return GW_ERR_MEMORY;
-    const struct gw_checkpoint *from = &team->resume.checkpoint;
-    if (from->params)
-        memcpy(w->params, from->params, net->n_storage * sizeof(float));
-    else
-        gw_network_init(net, o->seed, w->params);
-    const float *const kept[GW_OPTIMIZER_MOMENTS] = {from->momentum, from->variance};
-    for (uint32_t m = 0; from->params && m < GW_OPTIMIZER_MOMENTS; m++)
-        if (w->moments[m])
-            memcpy(w->moments[m], kept[m], net->n_storage * sizeof(float));
     float *shown = w->params; /* what evaluation looks at */
-    if (evaluates(w) && o->ema > 0) {
-        if (!(shown = w->ema = gw_alloc(NULL, net->n_storage, sizeof(float))))
-            return GW_ERR_MEMORY;
-        memcpy(w->ema, from->params ? from->ema : w->params, net->n_storage * sizeof(float));
-    }
-    w->version = 1;
+    if (evaluates(w) && o->ema > 0 && !(shown = w->ema = gw_alloc(NULL, net->n_storage, sizeof(float))))
+        return GW_ERR_MEMORY;
+    gw_worker_begin(w);
     if (!net->convex)
         GW_TRY(gw_model_create(net, team->engine, w->count, w->params, w->grads, &w->model));
     if (!net->convex && evaluates(w))
         GW_TRY(gw_model_create(net, team->engine, GW_EVAL_BATCH, shown, NULL, &w->test_model));
 
-    gw_exchange_options exchange = {.struct_bytes = sizeof exchange, .codec = team->codec, .tensors = team->tensors,
-                                    .n_tensors = net->n_tensors, .group_of = team->group_of, .link = gw_team_link(team, GW_TEAM_EXCHANGE, w->index), .machine_of = team->grouped ? team->machine_of : NULL,
-                                    .seed = o->seed, .timeout_ms = o->timeout_s * 1000};
-    GW_TRY(gw_exchange_create(team->context, &exchange, &w->exchange));
+    if (team->alone) /* it joins the others first */
+        return GW_OK;
+    GW_TRY(gw_worker_exchange(w, gw_team_link(team, GW_TEAM_EXCHANGE, w->index)));
     return load_state(w);
 }
 
@@ -161,7 +191,7 @@ static gw_status evaluate(struct gw_worker *w, struct gw_step_record *record)
         gw_convex_worker_evaluate(w, record);
         return GW_OK;
     }
-    gw_order_share(team->data.test.n, team->evaluators, w->rank, &begin, &count);
+    gw_order_share(team->data.test.n, team->evaluators, place(w), &begin, &count);
     return gw_evaluate(w->test_model, &pass, &team->data, begin, begin + count, &record->test_correct, &loss);
 }
 
@@ -300,11 +330,11 @@ static gw_status step(struct gw_worker *w, uint64_t t)
     struct gw_team *team = w->team;
     const struct gw_train_options *o = team->options;
     struct gw_step_record *record = &(struct gw_step_record){.report = GW_CODEC_REPORT_NONE};
-    record->accounted = w->rank == 0 && is_accounted(t, team->steps);
+    record->accounted = leads(w) && is_accounted(t, team->steps);
     gw_step_result full = {0};
     double begin = gw_clock_seconds();
 
-    if (w->rank == 0)
+    if (leads(w))
         GW_TRY(lead(w, t));
     if (team->optimizer == GW_OPTIMIZER_SVRG && (t % team->steps_per_epoch == 0 || t == team->begin))
         GW_TRY(gw_convex_worker_snapshot(w, t, record, &full));
@@ -315,7 +345,7 @@ static gw_status step(struct gw_worker *w, uint64_t t)
     record->compute_seconds = gw_clock_seconds() - begin - full.wait_seconds;
     GW_TRY(gw_exchange_wait(w->exchange, &record->result));
     add_result(&record->result, &full);
-    if (w->rank > 0)
+    if (!leads(w))
         GW_TRY(gw_control_follow(&w->control, t, &w->lr, &w->stop_at));
     if (w->index == 0 && t == team->begin)
         gw_resume_free(&team->resume); /* all workers have set up */
@@ -341,9 +371,11 @@ static gw_status step(struct gw_worker *w, uint64_t t)
         if (evaluates(w))
             GW_TRY(evaluate(w, record));
     }
-    bool wish = w->rank > 0 && w->index == 0 && asked_to_stop(team);
+    bool wish = !leads(w) && w->index == 0 && asked_to_stop(team);
     GW_TRY(gw_control_report(&w->control, t, record, wish));
-    if (w->rank == 0 && t > team->begin) /* that step is through on all workers */
+    if (team->alone)
+        GW_TRY(collect(w, t));
+    else if (leads(w) && t > team->begin) /* that step is through on all workers */
         GW_TRY(collect(w, t - 1));
     bool last = t + 1 == team->steps || t + 1 == w->stop_at;
     return o->checkpoint_every && (last || (t + 1) % o->checkpoint_every == 0) ? save_checkpoint(w, t + 1) : GW_OK;
@@ -365,10 +397,13 @@ static gw_status finish(struct gw_worker *w)
     struct gw_team *team = w->team;
     bool identical;
     w->hash = hash_parameters(w);
-    if (w->rank == 0 && w->steps_done > team->begin)
+    if (leads(w) && !team->alone && w->steps_done > team->begin)
         GW_TRY(collect(w, w->steps_done - 1));
-    GW_TRY(gw_control_end(&w->control, w->hash, &identical));
-    if (w->rank == 0)
+    if (team->alone && w->steps_done == team->steps)
+        GW_TRY(gw_elastic_compare(w, &identical));
+    else
+        GW_TRY(gw_control_end(&w->control, w->hash, &identical));
+    if (leads(w))
         team->identical = identical;
     if (w->index == 0)
         team->stopped = w->stop_at <= team->steps;
@@ -396,6 +431,39 @@ static void report_failure(struct gw_worker *w, gw_status status, bool training)
         gw_team_fail(team, w->index, status, text);
 }
 
+/* Its steps, from step `from` on. */
+static gw_status train(struct gw_worker *w, uint64_t from)
+{
+    gw_status status = GW_OK;
+    w->steps_done = from;
+    for (uint64_t t = from; status == GW_OK && t < w->team->steps && t < w->stop_at; t++) {
+        if (w->team->alone)
+            status = gw_elastic_admit(w, t);
+        if (status == GW_OK)
+            status = step(w, t);
+    }
+    return status == GW_OK ? finish(w) : status;
+}
+
+/* Trains, and where it was left out joins again. */
+static gw_status join_and_train(struct gw_worker *w)
+{
+    gw_status status;
+    uint64_t from = 0;
+    w->elastic.last_step = gw_clock_seconds();
+    do {
+        status = gw_elastic_join(w, &from);
+        if (status == GW_OK)
+            status = train(w, from);
+        const bool again = status < 0 && gw_elastic_goes_on(w, status);
+        char why[sizeof w->team->failure_text];
+        snprintf(why, sizeof why, "%s", gw_last_error());
+        gw_elastic_leave(w);
+        if (!again)
+            return status < 0 ? gw_fail(status, "%s", why) : status;
+    } while (true);
+}
+
 void *gw_worker_main(void *user)
 {
     struct gw_worker *w = user;
@@ -404,10 +472,8 @@ void *gw_worker_main(void *user)
     gw_status status = set_up(w);
     bool training = status == GW_OK;
     w->steps_done = team->begin;
-    for (uint64_t t = team->begin; status == GW_OK && t < team->steps && t < w->stop_at; t++)
-        status = step(w, t);
     if (status == GW_OK)
-        status = finish(w);
+        status = team->alone ? join_and_train(w) : train(w, team->begin);
     if (status != GW_OK)
         report_failure(w, status, training);
 
@@ -421,7 +487,7 @@ void *gw_worker_main(void *user)
 void gw_worker_free(struct gw_worker *w)
 {
     gw_convex_worker_free(w);
-    gw_exchange_destroy(w->exchange);
+    gw_elastic_leave(w);
     gw_control_fini(&w->control);
     gw_free(NULL, w->params);
     gw_free(NULL, w->grads);

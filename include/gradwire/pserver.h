@@ -200,6 +200,13 @@ GW_API gw_status gw_ps_push_parameter(gw_ps_client *client, const char *key, con
 GW_API gw_status gw_ps_pull_parameter(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key, gw_ps_value *out);
 GW_API void gw_ps_value_free(gw_ps_value *value);
 
+/* A value that is no round's: what a program wants others to have, as it is at a step. It is kept beside the key's pushes until one of a
+ * higher version is put; one of a lower version is not looked at. Also for clients that are readers. For keys without an optimizer.
+ * get: waits until there is one of version `least` or higher; out->round is its version, out->n_pushes 0.
+ * Errors: as of push and pull; GW_ERR_ORDER (parts on several servers have different versions: it was replaced meanwhile). */
+GW_API gw_status gw_ps_put_parameter(gw_ps_client *client, const char *key, uint64_t version, const void *bytes, size_t n_bytes);
+GW_API gw_status gw_ps_get_parameter(gw_ps_client *client, const char *key, uint64_t least, gw_ps_value *out);
+
 /* The same without waiting: each sends its request and sets a ticket; gw_ps_wait waits for that one's answer (out: as in
  * gw_ps_pull_parameter; NULL for pushes), and must be called once for every ticket. Many may be under way; those of one key are done in
  * order. `bytes` must stay as it is until then. */

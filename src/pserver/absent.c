@@ -108,6 +108,18 @@ gw_status gw_ps_wait(gw_ps_client *client, uint64_t ticket, gw_ps_value *out)
     return absent();
 }
 
+gw_status gw_ps_put_parameter(gw_ps_client *client, const char *key, uint64_t version, const void *bytes, size_t n_bytes)
+{
+    (void)client, (void)key, (void)version, (void)bytes, (void)n_bytes;
+    return absent();
+}
+
+gw_status gw_ps_get_parameter(gw_ps_client *client, const char *key, uint64_t least, gw_ps_value *out)
+{
+    (void)client, (void)key, (void)least, (void)out;
+    return absent();
+}
+
 gw_status gw_ps_join(gw_ps_client *client, uint64_t *round)
 {
     (void)client, (void)round;

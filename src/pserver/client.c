@@ -780,22 +780,72 @@ gw_status gw_ps_refuse_begin(gw_ps_client *client, const char *name, uint64_t nu
     return ticket_send(client, ticket);
 }
 
+/* Asks for the same of each part of a key. */
+static struct ticket *ask_for(struct gw_ps_client *client, enum gw_ps_operation operation, const char *name, const struct key *known)
+{
+    const struct key key = known ? *known : stranger(client, name);
+    struct ticket *ticket = ticket_new(client, operation, key.first, key.n_parts);
+    for (uint32_t p = 0; ticket && p < ticket->n_parts; p++)
+        snprintf(ticket->parts[p].request.key, sizeof ticket->parts[p].request.key, "%s", name);
+    return ticket;
+}
+
 gw_status gw_ps_put_begin(gw_ps_client *client, const char *name, const float *values, uint64_t n, uint64_t *out)
 {
     struct key *known;
     GW_TRY(find_key(client, name, &known));
     if (!known || known->n_elems != n)
         return gw_fail(GW_ERR_ARGUMENT, "%" PRIu64 " parameters of \"%s\", which was not initialised here with as many elements", n, name);
-    struct ticket *ticket = ticket_new(client, GW_PS_PUT, known->first, known->n_parts);
+    struct ticket *ticket = ask_for(client, GW_PS_PUT, name, known);
     if (!ticket)
         return GW_ERR_MEMORY;
     for (uint32_t p = 0; p < ticket->n_parts; p++) {
-        snprintf(ticket->parts[p].request.key, sizeof ticket->parts[p].request.key, "%s", name);
         ticket->parts[p].body = values + part_begin(known, p);
         ticket->parts[p].n_bytes = (size_t)(part_begin(known, p + 1) - part_begin(known, p)) * sizeof *values;
     }
     *out = ticket->id;
     return ticket_send(client, ticket);
+}
+
+gw_status gw_ps_put_parameter(gw_ps_client *client, const char *name, uint64_t version, const void *bytes, size_t n_bytes)
+{
+    struct key *known;
+    if (!client || !bytes)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_put_parameter: %s is NULL", client ? "bytes" : "client");
+    GW_TRY(find_key(client, name, &known));
+    const size_t width = known ? gw_ps_type_bytes(known->type) : 0;
+    if (!known || known->n_elems * width != n_bytes)
+        return gw_fail(GW_ERR_ARGUMENT, "%zu bytes are put at \"%s\", which was not initialised here with as many", n_bytes, name);
+    struct ticket *ticket = ask_for(client, GW_PS_PUT, name, known);
+    if (!ticket)
+        return GW_ERR_MEMORY;
+    for (uint32_t p = 0; p < ticket->n_parts; p++) {
+        struct part *part = &ticket->parts[p];
+        part->request.code = 1;
+        part->request.number = version;
+        part->body = (const char *)bytes + part_begin(known, p) * width;
+        part->n_bytes = (size_t)(part_begin(known, p + 1) - part_begin(known, p)) * width;
+    }
+    const uint64_t id = ticket->id;
+    GW_TRY(ticket_send(client, ticket));
+    return gw_ps_wait(client, id, NULL);
+}
+
+gw_status gw_ps_get_parameter(gw_ps_client *client, const char *name, uint64_t least, gw_ps_value *out)
+{
+    struct key *known;
+    if (!client || !out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_get_parameter: %s is NULL", client ? "out" : "client");
+    *out = (gw_ps_value){0};
+    GW_TRY(find_key(client, name, &known));
+    struct ticket *ticket = ask_for(client, GW_PS_GET, name, known);
+    if (!ticket)
+        return GW_ERR_MEMORY;
+    for (uint32_t p = 0; p < ticket->n_parts; p++)
+        ticket->parts[p].request.number = least;
+    const uint64_t id = ticket->id;
+    GW_TRY(ticket_send(client, ticket));
+    return gw_ps_wait(client, id, out);
 }
 
 gw_status gw_ps_pull_begin(gw_ps_client *client, const char *name, gw_ps_method method, const char *scale_key, uint64_t *out)
@@ -806,14 +856,12 @@ gw_status gw_ps_pull_begin(gw_ps_client *client, const char *name, gw_ps_method 
     GW_TRY(find_key(client, name, &known));
     if (scale_key)
         GW_TRY(find_key(client, scale_key, &scale));
-    struct key key = known ? *known : stranger(client, name);
-    struct ticket *ticket = ticket_new(client, GW_PS_PULL, key.first, key.n_parts);
+    struct ticket *ticket = ask_for(client, GW_PS_PULL, name, known);
     if (!ticket)
         return GW_ERR_MEMORY;
     for (uint32_t p = 0; p < ticket->n_parts; p++) {
         struct gw_ps_request *request = &ticket->parts[p].request;
         request->code = (uint8_t)method;
-        snprintf(request->key, sizeof request->key, "%s", name);
         snprintf(request->scale_key, sizeof request->scale_key, "%s", scale_key ? scale_key : "");
     }
     *out = ticket->id;
@@ -933,12 +981,16 @@ gw_status gw_ps_wait(gw_ps_client *client, uint64_t id, gw_ps_value *out)
     struct ticket *ticket = find_ticket(client, id);
     if (!ticket)
         return gw_fail(GW_ERR_ORDER, "there is no ticket %" PRIu64 ", or it has been waited for already", id);
-    if (ticket->operation == GW_PS_PULL && !out)
+    const bool brings = ticket->operation == GW_PS_PULL || ticket->operation == GW_PS_GET;
+    if (brings && !out)
         return gw_fail(GW_ERR_ARGUMENT, "gw_ps_wait: out is NULL for the ticket of a pull");
     gw_status status = ticket_wait(client, ticket);
     if (status < 0)
         doubt(client, ticket);
-    if (status == GW_OK && ticket->operation == GW_PS_PULL)
+    for (uint32_t p = 1; status == GW_OK && ticket->operation == GW_PS_GET && p < ticket->n_parts; p++)
+        if (ticket->parts[p].reply.number != ticket->parts[0].reply.number)
+            status = gw_fail(GW_ERR_ORDER, "\"%s\" was replaced while it was got: try again", ticket->parts[0].request.key);
+    if (status == GW_OK && brings)
         status = take_value(client, ticket, out);
     drop(client, ticket);
     return status;

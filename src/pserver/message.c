@@ -144,6 +144,7 @@ size_t gw_ps_request_write(uint8_t *at, const struct gw_ps_request *request)
         put_name(&w, request->scale_key);
         break;
     case GW_PS_PUT:
+    case GW_PS_GET:
         put_name(&w, request->key);
         break;
     case GW_PS_PUSH:
@@ -170,7 +171,7 @@ size_t gw_ps_reply_write(uint8_t *at, const struct gw_ps_reply *reply)
         size_t length = strnlen(reply->sentence, GW_PS_SENTENCE - 1);
         memcpy(w.at, reply->sentence, length);
         w.at += length;
-    } else if (reply->operation == GW_PS_PULL) {
+    } else if (reply->operation == GW_PS_PULL || reply->operation == GW_PS_GET) {
         put_shape(&w, &reply->shape);
         put32(&w, reply->n_pushes);
     } else if (reply->operation == GW_PS_HELLO) {
@@ -236,7 +237,9 @@ gw_status gw_ps_request_read(const void *bytes, size_t n_bytes, struct gw_ps_req
         get_name(&r, request->scale_key);
         break;
     case GW_PS_PUT:
+    case GW_PS_GET:
         get_name(&r, request->key);
+        r.good = r.good && request->code <= 1;
         break;
     case GW_PS_PUSH:
         get_name(&r, request->key);
@@ -283,7 +286,7 @@ gw_status gw_ps_reply_read(const void *bytes, size_t n_bytes, struct gw_ps_reply
             reply->sentence[i] = r.at[i] >= ' ' && r.at[i] != 0x7F ? (char)r.at[i] : '?';
         return GW_OK;
     }
-    if (operation == GW_PS_PULL) {
+    if (operation == GW_PS_PULL || operation == GW_PS_GET) {
         get_shape(&r, &reply->shape);
         reply->n_pushes = get32(&r);
     } else if (operation == GW_PS_HELLO) {

@@ -24,15 +24,17 @@ enum gw_ps_operation {
     GW_PS_BYE = 5,   /* leaves in good order */
     GW_PS_WHO = 6,   /* an answer only: this connection has not said HELLO */
     GW_PS_AGREE = 7, /* body: lines "name = value" that must be the same from all workers */
-    GW_PS_PUT = 8,   /* key; body: float32, the first parameters of a key with an optimizer. Those that came first stand */
+    GW_PS_PUT = 8,   /* code 0: key; body: float32, the first parameters of a key with an optimizer. Those that came first stand;
+                        code 1: number: version; key; body: a value that is no round's. That of the highest version stands */
     GW_PS_JOIN = 9,     /* number: least round; code 1: others have begun; waits until it may take part in the exchange. Answer's
                            number: from which round on */
     GW_PS_ADMIT = 10,   /* number: round, rank: that worker takes part in the exchange from there on */
     GW_PS_MEMBERS = 11, /* Answer's number: the foremost open round of the exchange; code 1: a round has been whole; body: a gw_ps_presence
                            for each worker */
     GW_PS_ASK = 12,     /* an answer only, that answers nothing: workers wait to be admitted, and this one is to do it */
+    GW_PS_GET = 13,  /* number: least version; key. Answer as PULL's, its number the version */
 };
-#define GW_PS_OPERATIONS 13 /* more than any of their numbers */
+#define GW_PS_OPERATIONS 14 /* more than any of their numbers */
 
 /* Keys of exchanges begin so: workers that JOIN take part in the rounds of all of them from one number on. */
 #define GW_PS_EXCHANGE "exchange/"

@@ -406,6 +406,42 @@ static void all_come_again(void **state)
     end(&p.servers[0]), end(&p.servers[1]);
 }
 
+/* What one puts there others get, once it is of the version they want; over two servers in parts. */
+static void state_is_handed_over(void **state)
+{
+    (void)state;
+    enum { N = 700001 };
+    struct pair p;
+    serve_two(&p, 1, GW_PS_MISSING_WAIT);
+    const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
+    gw_ps_client *a = come(p.places, GW_PS_READER, false, LONG_MS), *b = come(p.places, GW_PS_READER, false, 300);
+    float *x = calloc(N, sizeof *x);
+    expect_ok(gw_ps_init_parameter(a, "state", GW_PS_FLOAT32, &shape));
+    expect_ok(gw_ps_init_parameter(b, "state", GW_PS_FLOAT32, &shape));
+    gw_ps_value value;
+    assert_int_equal(gw_ps_get_parameter(b, "state", 0, &value), GW_ERR_TIMEOUT);
+    for (uint64_t version = 3; version <= 5; version++) {
+        for (size_t i = 0; i < N; i++)
+            x[i] = (float)(version * i);
+        expect_ok(gw_ps_put_parameter(a, "state", version, x, N * sizeof *x));
+        assert_int_equal(gw_ps_get_parameter(b, "state", version + 1, &value), GW_ERR_TIMEOUT);
+        expect_ok(gw_ps_get_parameter(b, "state", 2, &value));
+        assert_true(value.round == version && value.n_bytes == N * sizeof *x && value.shape.dims[0] == N);
+        assert_memory_equal(value.bytes, x, value.n_bytes);
+        gw_ps_value_free(&value);
+    }
+    x[0] = 1;
+    expect_ok(gw_ps_put_parameter(a, "state", 4, x, N * sizeof *x)); /* an older one */
+    expect_ok(gw_ps_get_parameter(b, "state", 4, &value));
+    assert_true(value.round == 5 && *(float *)value.bytes == 0);
+    gw_ps_value_free(&value);
+    assert_int_equal(gw_ps_put_parameter(a, "state", 6, x, 8), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_ps_put_parameter(a, "other", 6, x, 8), GW_ERR_ARGUMENT);
+    free(x);
+    gw_ps_client_destroy(a), gw_ps_client_destroy(b);
+    end(&p.servers[0]), end(&p.servers[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -413,6 +449,7 @@ int main(void)
         cmocka_unit_test(the_rest_stops),     cmocka_unit_test(some_begin),
         cmocka_unit_test(backup_workers),     cmocka_unit_test(one_joins_while_others_train),
         cmocka_unit_test(nobody_admits),      cmocka_unit_test(all_come_again),
+        cmocka_unit_test(state_is_handed_over),
     };
     return cmocka_run_group_tests_name("pserver members", tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { AT_VERSION = 4, AT_OPERATION = 5, AT_ZERO = 7, AT_STATUS = 24, FIXED = 28, N = 14 };
+enum { AT_VERSION = 4, AT_OPERATION = 5, AT_ZERO = 7, AT_STATUS = 24, FIXED = 28, N = 15 };
 
 static gw_status read_request(const uint8_t *bytes, size_t n, struct gw_ps_request *out)
 {
@@ -79,6 +79,7 @@ static size_t request_examples(struct gw_ps_request out[N])
     out[11].rank = 0x89ABCDEF;
     out[12].operation = GW_PS_MEMBERS;
     out[13].operation = GW_PS_PUT;
+    out[14].operation = GW_PS_GET;
     fill_name(out[13].key, 7);
     return N;
 }
@@ -115,6 +116,7 @@ static size_t reply_examples(struct gw_ps_reply out[N])
     out[12].operation = GW_PS_MEMBERS;
     out[12].code = 1;
     out[13].operation = GW_PS_PUT;
+    out[14].operation = GW_PS_GET;
     return N;
 }
 

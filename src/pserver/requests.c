@@ -135,11 +135,11 @@ static gw_status agree(struct gw_ps_server *server, const struct gw_ps_member *m
     return GW_OK;
 }
 
-static gw_status put(struct gw_ps_server *server, const struct gw_ps_member *member, const struct gw_ps_request *request, const struct gw_ps_blob *value)
+static gw_status put(struct gw_ps_server *server, const struct gw_ps_member *member, const struct gw_ps_request *request, struct gw_ps_blob *value)
 {
     struct gw_ps_key *key;
     GW_TRY(gw_ps_store_find(server->store, request->key, &key));
-    GW_TRY(gw_ps_store_put(server->store, key, value));
+    GW_TRY(request->code ? gw_ps_store_deposit(server->store, key, request->number, value) : gw_ps_store_put(server->store, key, value));
     reply_done(server, member->route, request, 0);
     return GW_OK;
 }
@@ -160,7 +160,9 @@ static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *mem
     }
     if (request->scale_key[0])
         GW_TRY(gw_ps_store_find(server->store, request->scale_key, &scale_key));
-    gw_status status = gw_ps_store_pull(server->store, key, member->rank, (gw_ps_method)request->code, scale_key, &answer, waits_for);
+    gw_status status = request->operation == GW_PS_GET
+                           ? gw_ps_store_deposited(key, request->number, &answer)
+                           : gw_ps_store_pull(server->store, key, member->rank, (gw_ps_method)request->code, scale_key, &answer, waits_for);
     if (status == GW_ERR_NONFINITE) {
         gw_ps_reply_error(server, member->route, request, status, answer.round);
         return GW_OK;
@@ -168,7 +170,7 @@ static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *mem
     if (status != GW_OK)
         return status;
     gw_ps_reply(server, member->route,
-                &(struct gw_ps_reply){.operation = GW_PS_PULL, .code = (uint8_t)answer.type, .id = request->id, .number = answer.round,
+                &(struct gw_ps_reply){.operation = request->operation, .code = (uint8_t)answer.type, .id = request->id, .number = answer.round,
                                       .shape = answer.shape, .n_pushes = answer.n_pushes}, answer.value);
     gw_ps_blob_give(answer.value);
     return GW_OK;

@@ -100,17 +100,11 @@ static bool has_room(const struct gw_ps_store *store, uint64_t more)
 
 /* ---- rounds --------------------------------------------------------------------------------------------- */
 
-static void count_bytes(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t more, uint64_t less)
-{
-    key->bytes = key->bytes + more - less;
-    store->bytes = store->bytes + more - less;
-}
-
 void gw_ps_key_forget_results(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round)
 {
     for (uint32_t i = 0; i < GW_PS_KEPT_RESULTS; i++)
         if (round->results[i].answer.value) {
-            count_bytes(store, key, 0, round->results[i].answer.value->n_bytes);
+            gw_ps_key_count(store, key, 0, round->results[i].answer.value->n_bytes);
             gw_ps_blob_give(round->results[i].answer.value);
             round->results[i].answer.value = NULL;
         }
@@ -120,7 +114,7 @@ void gw_ps_key_forget_results(struct gw_ps_store *store, struct gw_ps_key *key, 
 static void drop_push(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_blob **push)
 {
     if (*push) {
-        count_bytes(store, key, 0, (*push)->n_bytes);
+        gw_ps_key_count(store, key, 0, (*push)->n_bytes);
         gw_ps_blob_give(*push);
         *push = NULL;
     }
@@ -216,8 +210,9 @@ void gw_ps_key_free(struct gw_ps_store *store, struct gw_ps_key *key)
     }
     gw_codec_destroy(key->codec);
     if (key->name)
-        count_bytes(store, key, 0, gw_ps_parameters_bytes(store, key) + (key->parameters && key->parameters->values ? key->parameters->values->n_bytes : 0));
+        gw_ps_key_count(store, key, 0, gw_ps_parameters_bytes(store, key) + (key->parameters && key->parameters->values ? key->parameters->values->n_bytes : 0));
     gw_ps_parameters_free(store, key);
+    gw_ps_deposit_drop(store, key);
     gw_free(store->context, key->pushed);
     gw_free(store->context, key->taken);
     gw_free(store->context, key);
@@ -315,7 +310,7 @@ gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_ty
     key->name = store->names.names[store->names.n - 1];
     store->keys[store->names.n - 1] = key;
     atomic_fetch_add(store->options.total, empty_bytes(store, name) + gw_ps_parameters_bytes(store, key));
-    count_bytes(store, key, gw_ps_parameters_bytes(store, key), 0);
+    gw_ps_key_count(store, key, gw_ps_parameters_bytes(store, key), 0);
     gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_INIT, .name = name, .type = type, .shape = shape, .codec = codec,
                                                    .optimizer = optimizer});
     return GW_OK;
@@ -406,7 +401,7 @@ static void keep_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t
     key->open.n_in++;
     key->open.pushes[rank] = gw_ps_blob_hold(value);
     key->open.refusals[rank] = refusal;
-    count_bytes(store, key, value->n_bytes, 0);
+    gw_ps_key_count(store, key, value->n_bytes, 0);
     key->latest = rank;
 }
 
@@ -488,7 +483,7 @@ gw_status gw_ps_store_put(struct gw_ps_store *store, struct gw_ps_key *key, cons
     p->values = gw_ps_blob_new(store->context, store->options.total, copy, value->n_bytes);
     if (!p->values)
         return GW_ERR_MEMORY;
-    count_bytes(store, key, value->n_bytes, 0);
+    gw_ps_key_count(store, key, value->n_bytes, 0);
     store->options.woken(store->options.user, key);
     gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_PUT, .name = key->name, .value = value});
     return GW_OK;
@@ -613,11 +608,11 @@ static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, str
     GW_TRY(make_result(store, key, round, method, scale, out));
     struct gw_ps_kept *place = &round->results[round->n_results++ % GW_PS_KEPT_RESULTS];
     if (place->answer.value)
-        count_bytes(store, key, 0, place->answer.value->n_bytes);
+        gw_ps_key_count(store, key, 0, place->answer.value->n_bytes);
     gw_ps_blob_give(place->answer.value);
     *place = (struct gw_ps_kept){method, scale_key, scale_round, *out};
     gw_ps_blob_hold(out->value);
-    count_bytes(store, key, out->value->n_bytes, 0);
+    gw_ps_key_count(store, key, out->value->n_bytes, 0);
     return GW_OK;
 }
 

@@ -91,6 +91,13 @@ struct gw_ps_answer {
 gw_status gw_ps_store_pull(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, gw_ps_method method, struct gw_ps_key *scale_key,
                            struct gw_ps_answer *out, struct gw_ps_key **waits_for);
 
+/* Puts a value that is no round's, of the key's type and shape; takes a hold of its own. Where one of that version or a higher one is there
+ * already nothing changes. Errors: GW_ERR_ARGUMENT (another length; a key of frames or with an optimizer), GW_ERR_CAPACITY. */
+gw_status gw_ps_store_deposit(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t version, struct gw_ps_blob *value);
+
+/* The value put there; its version is out->round. GW_PS_WAIT: there is none of version `least` or higher. Errors: GW_ERR_ARGUMENT. */
+gw_status gw_ps_store_deposited(const struct gw_ps_key *key, uint64_t least, struct gw_ps_answer *out);
+
 struct gw_ps_key_info {
     const char *name;
     gw_ps_type type;

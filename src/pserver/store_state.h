@@ -30,6 +30,12 @@ struct gw_ps_round {
 
 struct gw_ps_parameters;
 
+/* A value that is no round's (deposit.c). */
+struct gw_ps_deposit {
+    uint64_t version;
+    struct gw_ps_blob *value; /* NULL: none */
+};
+
 struct gw_ps_key {
     const char *name; /* the table's; NULL: not there yet */
     gw_ps_type type;
@@ -44,6 +50,7 @@ struct gw_ps_key {
     struct gw_ps_round before; /* the one before `whole`, for workers that are late; only where there are backup workers */
     uint32_t n_due;            /* GW_PS_SYNC: workers present that have not pushed to the open round */
     uint32_t latest; /* rank of the newest push */
+    struct gw_ps_deposit deposit;
     uint64_t bytes;
     void *waiting;
 };
@@ -94,8 +101,18 @@ void gw_ps_key_take_out(struct gw_ps_store *store, struct gw_ps_key *key, uint32
 /* Empties the open round, and gives it another number. */
 void gw_ps_key_reopen(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t number);
 
+/* More or fewer bytes are kept for the key. */
+static inline void gw_ps_key_count(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t more, uint64_t less)
+{
+    key->bytes = key->bytes + more - less;
+    store->bytes = store->bytes + more - less;
+}
+
 /* Drops the results that are kept of a round; they can be made again. */
 void gw_ps_key_forget_results(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round);
+
+/* Forgets what was put there. */
+void gw_ps_deposit_drop(struct gw_ps_store *store, struct gw_ps_key *key);
 
 /* Frees a key and what it holds; the caller takes it out of the store's tables. */
 void gw_ps_key_free(struct gw_ps_store *store, struct gw_ps_key *key);

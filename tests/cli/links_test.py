@@ -210,7 +210,10 @@ class Links(harness.Case):
         self.assertIn("checkpoint-00000004.rank-1-of-2.gws", os.listdir(out))
 
     def test_wrong_use(self):
-        self.refused(2, "train", "--link", "pigeon", says=["pigeon", "local, mpi and tcp"])
+        self.refused(2, "train", "--link", "servers", "--rank", 0, says=["--servers"])
+        self.refused(2, "train", "--link", "servers", "--servers", "127.0.0.1:1", says=["--rank"])
+        self.refused(2, "train", "--link", "servers", "--servers", "127.0.0.1:1", "--rank", 3, "--workers", 3, says=["0 to 2"])
+        self.refused(2, "train", "--link", "pigeon", says=["pigeon", "local, mpi, tcp and servers"])
         self.refused(2, "train", "--rank", "1", says="--link is local")
         self.refused(2, "launch", "--", "train", says="-n N")
         self.refused(2, "launch", "-n", "2", says="a command")

@@ -1,0 +1,25 @@
+/* A worker that meets the others at parameter servers only (--link servers). It joins a run that may be under way, lets in those who come
+ * later, and joins again where it was left out: its connection was lost for too long, or it was stopped.
+ *
+ * Who joins gets parameters, moments and moving average from a worker that takes part, through the servers. */
+#ifndef GW_TRAIN_ELASTIC_H
+#define GW_TRAIN_ELASTIC_H
+
+#include "team.h"
+
+/* Connects, joins, and takes over what the others have. *t: its first step. The worker's exchange is made here. */
+gw_status gw_elastic_join(struct gw_worker *worker, uint64_t *t);
+
+/* Before step t: lets in those who wait, where this worker was asked to. */
+gw_status gw_elastic_admit(struct gw_worker *worker, uint64_t t);
+
+/* Whether it makes sense to join again after that error; says so. */
+bool gw_elastic_goes_on(struct gw_worker *worker, gw_status status);
+
+/* After the last step: whether all workers that took part in it have the same hash of parameters. */
+gw_status gw_elastic_compare(struct gw_worker *worker, bool *identical);
+
+/* Leaves; gw_elastic_join can follow. */
+void gw_elastic_leave(struct gw_worker *worker);
+
+#endif
