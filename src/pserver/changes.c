@@ -50,8 +50,9 @@ static gw_status apply_to_key(struct gw_ps_store *store, atomic_uint_least64_t *
     struct gw_ps_blob *value = gw_ps_blob_copy(store->context, total, body, n_body);
     if (!value)
         return GW_ERR_MEMORY;
-    gw_status status = change->kind == GW_PS_CHANGE_PUT ? gw_ps_store_put(store, key, value)
-                                                        : gw_ps_store_admit(store, key, change->rank, change->number, value);
+    gw_status status = change->kind == GW_PS_CHANGE_PUT       ? gw_ps_store_put(store, key, value)
+                       : change->kind == GW_PS_CHANGE_DEPOSIT ? gw_ps_store_deposit(store, key, change->number, value)
+                                                              : gw_ps_store_admit(store, key, change->rank, change->number, value);
     if (status == GW_OK && change->kind == GW_PS_CHANGE_PUSH)
         status = gw_ps_store_push(store, key, change->rank, change->number, value, change->rate);
     gw_ps_blob_give(value);
@@ -86,6 +87,7 @@ static gw_status apply(struct gw_ps_store *store, atomic_uint_least64_t *total, 
     case GW_PS_CHANGE_PUSH:
     case GW_PS_CHANGE_REFUSE:
     case GW_PS_CHANGE_PUT:
+    case GW_PS_CHANGE_DEPOSIT:
         return apply_to_key(store, total, &change, body, n_body);
     case GW_PS_CHANGE_ENTER:
     case GW_PS_CHANGE_LEAVE:

@@ -17,6 +17,7 @@ enum gw_ps_change_kind {
     GW_PS_CHANGE_SKIP = 6,   /* prefix, number: the round */
     GW_PS_CHANGE_DROP = 7,   /* prefix */
     GW_PS_CHANGE_PUT = 8,    /* name; value: the first parameters */
+    GW_PS_CHANGE_DEPOSIT = 9, /* name, number: the version; value */
 };
 
 /* All borrowed. */
@@ -27,7 +28,7 @@ struct gw_ps_change {
     const gw_ps_shape *shape;
     const char *codec, *optimizer;
     uint32_t rank;
-    uint64_t number; /* how many-th push, or a round */
+    uint64_t number; /* how many-th push, a round, or a version */
     uint64_t refusal;
     double rate;
     const struct gw_ps_blob *value;

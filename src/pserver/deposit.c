@@ -1,5 +1,6 @@
 /* A value of a key that is no round's: what one client puts there for others, with a version. */
 #include "base/error.h"
+#include "pserver/changes.h"
 #include "pserver/store_state.h"
 #include "pserver/value.h"
 
@@ -30,6 +31,7 @@ gw_status gw_ps_store_deposit(struct gw_ps_store *store, struct gw_ps_key *key, 
     key->deposit = (struct gw_ps_deposit){version, gw_ps_blob_hold(value)};
     gw_ps_key_count(store, key, n_bytes, 0);
     store->options.woken(store->options.user, key);
+    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_DEPOSIT, .name = key->name, .number = version, .value = value});
     return GW_OK;
 }
 

@@ -83,6 +83,17 @@ static gw_status write_parameters(const struct image_writer *to, const struct gw
     return GW_OK;
 }
 
+/* As the change that put it there. */
+static void write_deposit(const struct image_writer *to, const struct gw_ps_key *key)
+{
+    const struct gw_ps_change put = {.kind = GW_PS_CHANGE_DEPOSIT, .name = key->name, .number = key->deposit.version};
+    struct gw_ps_writer w = {to->head};
+    if (!key->deposit.value)
+        return;
+    w.at += gw_ps_change_write(to->head, &put);
+    add(to, GW_PS_CHANGE_DEPOSIT, &w, key->deposit.value);
+}
+
 static gw_status write_key(const struct image_writer *to, struct gw_ps_key *key)
 {
     const struct gw_ps_change init = {.kind = GW_PS_CHANGE_INIT, .name = key->name, .type = key->type, .shape = &key->shape,
@@ -108,6 +119,7 @@ static gw_status write_key(const struct image_writer *to, struct gw_ps_key *key)
     add(to, GW_PS_IMAGE_KEY_RANKS, &w, NULL);
     for (uint32_t i = 0; i < N_ROUNDS; i++)
         write_round(to, round_of(key, i), (uint8_t)i);
+    write_deposit(to, key);
     return write_parameters(to, key);
 }
 

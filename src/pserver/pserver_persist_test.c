@@ -207,6 +207,20 @@ static gw_status do_put(struct world *world, struct side *side, uint32_t k)
     return status;
 }
 
+static gw_status do_deposit(struct world *world, struct side *side, uint32_t k, uint64_t version)
+{
+    char name[32];
+    struct gw_ps_key *key;
+    if (gw_ps_store_find(side->store, key_name(k, name), &key) < 0)
+        return GW_ERR_ARGUMENT;
+    uint8_t bytes[N * sizeof(int64_t)];
+    memset(bytes, (int)version, sizeof bytes);
+    struct gw_ps_blob *value = gw_ps_blob_copy(world->context, &side->total, bytes, (k == 4 ? 1 : N) * gw_ps_type_bytes(key_type(k)));
+    gw_status status = gw_ps_store_deposit(side->store, key, version, value);
+    gw_ps_blob_give(value);
+    return status;
+}
+
 static uint64_t next_push(const struct world *world, uint32_t k, uint32_t rank)
 {
     char name[32];
@@ -237,9 +251,11 @@ static void one_change(struct world *world)
             status[i] = gw_ps_store_drop(side->store, "exchange/");
         else if (what < 920)
             status[i] = do_put(world, side, k % 2 ? 0 : 3);
+        else if (what < 930)
+            status[i] = do_deposit(world, side, k, round + what);
     }
     CHECK(status[0] == status[1], "change %u: %d and %d", what, status[0], status[1]);
-    if (what < 920 || what > 960)
+    if (what < 930 || what > 960)
         return;
     gw_put64(head, ++world->own);
     gw_ps_persist_note(world->kept.persist, OWN, head, sizeof head);
@@ -277,6 +293,26 @@ static void compare_pull(struct world *world, uint32_t k, uint32_t rank, gw_ps_m
         gw_ps_blob_give(answers[i].value);
 }
 
+static void compare_deposits(struct world *world, uint32_t k)
+{
+    struct gw_ps_answer answers[2];
+    gw_status status[2];
+    char name[32];
+    for (int i = 0; i < 2; i++) {
+        struct gw_ps_key *key = NULL;
+        status[i] = gw_ps_store_find((i ? &world->other : &world->kept)->store, key_name(k, name), &key);
+        if (status[i] == GW_OK)
+            status[i] = gw_ps_store_deposited(key, 0, &answers[i]);
+    }
+    CHECK(status[0] == status[1], "key %u: %d and %d", k, status[0], status[1]);
+    if (status[0] != GW_OK)
+        return;
+    CHECK(answers[0].round == answers[1].round && answers[0].value->n_bytes == answers[1].value->n_bytes &&
+              memcmp(answers[0].value->bytes, answers[1].value->bytes, answers[0].value->n_bytes) == 0, "key %u: other bits", k);
+    for (int i = 0; i < 2; i++)
+        gw_ps_blob_give(answers[i].value);
+}
+
 static void compare(struct world *world)
 {
     const struct gw_ps_store *a = world->kept.store, *b = world->other.store;
@@ -299,6 +335,8 @@ static void compare(struct world *world)
                 if (key_type(k) == GW_PS_UINT8)
                     compare_pull(world, k, r, m, true);
             }
+    for (uint32_t k = 0; k < N_KEYS; k++)
+        compare_deposits(world, k);
 }
 
 static void run(gw_ps_mode mode, uint32_t min_workers, uint32_t backup, uint64_t seed)
