@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 static gw_ps_server *running;
@@ -56,6 +57,16 @@ static int parse_missing(const char *text, gw_ps_missing *missing)
             return TOOL_DONE;
         }
     return tool_wrong_use("--missing is \"%s\"; right are wait, continue and stop", text);
+}
+
+/* Each client takes a file descriptor; shells commonly allow 1,024 at first, and more to who asks. */
+static void allow_many_files(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
 }
 
 /* Serves until it is told to end. */
@@ -127,6 +138,7 @@ int gw_cmd_server(int argc, char **argv)
         return tool_wrong_use("--away is %g; it must be 0.001 to 86400 seconds", away);
     o.away_ms = (uint32_t)(away * 1000);
     o.timeout_ms = timeout * 1000;
+    allow_many_files();
     gw_status made = gw_ps_server_create(NULL, &o, &running);
     if (made < 0)
         return tool_fail_status(made, NULL);

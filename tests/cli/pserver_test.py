@@ -6,6 +6,7 @@ import atexit
 import json
 import pathlib
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -236,6 +237,17 @@ def keys_come_and_go(ps):
         check(log.count("2 keys may connect now") == 3 and log.count("1 key may connect now") == 3, log)
 
 
+def more_clients_than_files_at_first(ps):
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (40, before[1]))
+    server = Server("--workers", "1")
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    clients = [ps.Client(server.address, rank=ps.READER, timeout=20) for _ in range(40)]
+    for client in clients:
+        client.close()
+    server.end()
+
+
 def hash_of(*words):
     done = subprocess.run([str(TOOL), "train", "--data", "digits", "--steps", "12", "--workers", "3", "--json", *words], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, timeout=120)
@@ -276,6 +288,7 @@ def main():
     several_servers(ps)
     a_killed_worker_comes_back(ps)
     a_push_whose_answer_is_late(ps)
+    more_clients_than_files_at_first(ps)
     keys(ps)
     keys_come_and_go(ps)
     training()
