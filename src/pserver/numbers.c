@@ -61,6 +61,22 @@ static void note_keys(const struct gw_ps_server *server, struct gw_ps_numbers *n
     }
 }
 
+static void note_kept(const struct gw_ps_persist *persist, struct gw_ps_kept_numbers *kept)
+{
+    kept->is_kept = persist != NULL;
+    if (!persist)
+        return;
+    const struct gw_ps_keeper_info info = gw_ps_persist_info(persist);
+    kept->durable = info.durable;
+    snprintf(kept->reason, sizeof kept->reason, "%s", info.durable ? "" : info.reason);
+    kept->snapshot_age = info.generation ? gw_clock_seconds() - info.snapshot_at : -1;
+    kept->generation = info.generation;
+    kept->snapshot_bytes = info.snapshot_bytes;
+    kept->journal_bytes = info.journal_bytes;
+    kept->snapshots = info.n_snapshots;
+    kept->failed = info.n_failed;
+}
+
 void gw_ps_numbers_note(const struct gw_ps_server *server, struct gw_ps_notes *notes)
 {
     if (!notes || pthread_mutex_trylock(&notes->lock) != 0)
@@ -77,6 +93,7 @@ void gw_ps_numbers_note(const struct gw_ps_server *server, struct gw_ps_notes *n
     numbers->kept_bytes = store.bytes;
     numbers->rounds = store.rounds;
     numbers->clients = server->n_members;
+    note_kept(server->persist, &numbers->kept);
     note_members(server, numbers);
     note_keys(server, numbers);
     pthread_mutex_unlock(&notes->lock);

@@ -31,12 +31,22 @@ struct gw_ps_worker_numbers {
     uint8_t presence; /* gw_ps_presence */
 };
 
+/* Of a server that keeps snapshots. */
+struct gw_ps_kept_numbers {
+    bool is_kept;     /* it has a folder for them */
+    bool durable;     /* what is acknowledged outlives the process */
+    char reason[256]; /* why not, where it should */
+    double snapshot_age; /* seconds since the last one was whole, or restored from; below 0: none yet */
+    uint64_t generation, snapshot_bytes, journal_bytes, snapshots, failed;
+};
+
 struct gw_ps_numbers {
     double seconds; /* since the start */
     uint64_t requests[GW_PS_OPERATIONS], refused, bytes_in, bytes_out, waiting;
     uint64_t keys, kept_bytes, rounds;
     uint32_t clients, connected; /* connected: workers only */
     uint32_t present;            /* workers that rounds wait for */
+    struct gw_ps_kept_numbers kept;
     uint32_t n_members, n_keys, n_workers;
     struct gw_ps_member_numbers members[GW_PS_SHOWN_MEMBERS]; /* workers first, by rank */
     struct gw_ps_key_numbers shown[GW_PS_SHOWN_KEYS];         /* the first that were made */

@@ -4,7 +4,7 @@ counted twice, and clients go on by themselves. Then a full disk, and an orderly
 
     tests/cli/pserver_snapshot_test.py TOOL"""
 import atexit
-import os
+import http.client
 import pathlib
 import random
 import re
@@ -133,13 +133,65 @@ def refused(folder):
     Server(folder / "kept", "--workers", "2").end()
 
 
+def ask(page, path):
+    connection = http.client.HTTPConnection(page, timeout=20)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def until(holds, what):
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        check(time.monotonic() < deadline, f"in vain: {what}")
+        time.sleep(0.05)
+
+
+def full(folder):
+    """A disk of its own that fills up: the server serves on and says so; once there is room all is kept again."""
+    disk = folder / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, text=True)
+    if mounted.returncode:
+        print("skipped: a small tmpfs cannot be mounted:", mounted.stderr.strip())
+        return
+    try:
+        options = ["--workers", "1", "--metrics", "0"]
+        server = Server(disk / "kept", *options)
+        page = server.wait_for(r"showing status=http://([^/]+)/").group(1)
+        with ps.Client(server.address, rank=0) as client:
+            client.init_parameter(key="x", shape=[20000], type="float32")
+            until(lambda: "gradwire_pserver_durable 1" in ask(page, "/metrics")[1] and ask(page, "/health") == (200, "ok\n"), "durable")
+            for i in range(100): # 80,000 bytes each
+                client.push_parameter(key="x", value=numpy.full(20000, i, "float32"))
+            until(lambda: ask(page, "/health")[0] == 503, "a health that is bad")
+            status, reason = ask(page, "/health")
+            check("in memory only" in reason and "No space left" in reason, reason)
+            check("gradwire_pserver_durable 0" in ask(page, "/metrics")[1] and "not-durable reason=" in server.log(), server.log())
+            check((client.pull_parameter(key="x", reduce_method="sum") == 99).all(), "it goes on serving")
+            # A snapshot may have fitted meanwhile, for a while; room makes it last.
+            subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
+            until(lambda: ask(page, "/health")[0] == 200, "a health that is good again")
+            check("gradwire_pserver_durable 1" in ask(page, "/metrics")[1] and " durable" in server.log(), server.log())
+            client.push_parameter(key="x", value=numpy.full(20000, 7, "float32"))
+            server.kill()
+            server = Server(disk / "kept", *options, listen=server.address)
+            client.push_parameter(key="x", value=numpy.full(20000, 8, "float32"))
+            check((client.pull_parameter(key="x", reduce_method="sum") == 8).all(), "after the restart")
+        server.end()
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        for part in (lambda: killed(folder / "killed"), lambda: refused(folder / "refused")):
-            for name in ("killed", "refused"):
-                (folder / name).mkdir(exist_ok=True)
-            part()
+        for part in (killed, refused, full):
+            (folder / part.__name__).mkdir()
+            part(folder / part.__name__)
 
 
 main()

@@ -61,6 +61,21 @@ static enum MHD_Result send_numbers(struct tool_status *status, struct MHD_Conne
     return send_answer(connection, MHD_HTTP_OK, type, text, strlen(text), MHD_RESPMEM_MUST_FREE);
 }
 
+/* "ok", or why what is acknowledged does not outlive the server's process though it should. */
+static enum MHD_Result send_health(struct tool_status *status, struct MHD_Connection *connection)
+{
+    struct gw_ps_numbers *numbers = gw_ps_numbers_take(status->server);
+    if (!numbers)
+        return send_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "no memory for the answer\n");
+    char text[sizeof numbers->kept.reason + 64] = "ok\n";
+    const bool bad = numbers->kept.is_kept && !numbers->kept.durable;
+    if (bad)
+        snprintf(text, sizeof text, "in memory only: %s\n", numbers->kept.reason);
+    gw_ps_numbers_free(status->server, numbers);
+    return send_answer(connection, bad ? MHD_HTTP_SERVICE_UNAVAILABLE : MHD_HTTP_OK, "text/plain; charset=utf-8", text, strlen(text),
+                       MHD_RESPMEM_MUST_COPY);
+}
+
 static enum MHD_Result on_request(void *user, struct MHD_Connection *connection, const char *path, const char *method, const char *version,
                                   const char *upload, size_t *upload_bytes, void **request)
 {
@@ -83,7 +98,7 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
     if (strcmp(path, "/metrics") == 0)
         return send_numbers(status, connection, "text/plain; version=0.0.4; charset=utf-8", tool_status_metrics);
     if (strcmp(path, "/health") == 0)
-        return send_text(connection, MHD_HTTP_OK, "ok\n");
+        return send_health(status, connection);
     return send_text(connection, MHD_HTTP_NOT_FOUND, "there are /, /status.json, /metrics and /health\n");
 }
 

@@ -13,7 +13,7 @@ static json_t *name_json(const char *name)
     json_t *json = json_string(name);
     if (json)
         return json;
-    char plain[GW_PS_MAX_NAME + 1];
+    char plain[GW_PS_MAX_NAME + 1]; /* room for a reason too */
     snprintf(plain, sizeof plain, "%s", name);
     for (char *c = plain; *c; c++)
         *c = *c & 0x80 ? '?' : *c;
@@ -69,6 +69,16 @@ static json_t *requests_json(const struct gw_ps_numbers *numbers)
     return requests;
 }
 
+/* null: the server has no folder for snapshots. */
+static json_t *kept_json(const struct gw_ps_kept_numbers *kept)
+{
+    if (!kept->is_kept)
+        return json_null();
+    return json_pack("{s:b, s:o, s:o, s:I, s:I, s:I, s:I}", "durable", kept->durable, "reason", name_json(kept->reason), "snapshot_age",
+                     kept->snapshot_age < 0 ? json_null() : json_real(kept->snapshot_age), "snapshot_bytes", (json_int_t)kept->snapshot_bytes,
+                     "journal_bytes", (json_int_t)kept->journal_bytes, "snapshots", (json_int_t)kept->snapshots, "failed", (json_int_t)kept->failed);
+}
+
 /* Markup stands only within strings, where JSON has another way to write it. */
 static char *without_markup(const char *text)
 {
@@ -90,14 +100,14 @@ static char *without_markup(const char *text)
 char *tool_status_json(const struct gw_ps_numbers *numbers)
 {
     uint32_t slowest = gw_ps_numbers_slowest(numbers);
-    json_t *json = json_pack("{s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "seconds", numbers->seconds,
+    json_t *json = json_pack("{s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "seconds", numbers->seconds,
                              "clients", (json_int_t)numbers->clients, "workers", (json_int_t)numbers->n_workers, "workers_connected",
                              (json_int_t)numbers->connected, "keys", (json_int_t)numbers->keys, "kept_bytes", (json_int_t)numbers->kept_bytes,
                              "rounds", (json_int_t)numbers->rounds, "waiting", (json_int_t)numbers->waiting, "refused",
                              (json_int_t)numbers->refused, "bytes_in", (json_int_t)numbers->bytes_in, "bytes_out",
                              (json_int_t)numbers->bytes_out, "slowest", slowest < numbers->n_workers ? json_integer(slowest) : json_null(),
                              "requests", requests_json(numbers), "members", members_json(numbers), "away", away_json(numbers), "first_keys",
-                             keys_json(numbers));
+                             keys_json(numbers), "kept", kept_json(&numbers->kept));
     char *text = json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
     char *safe = text ? without_markup(text) : NULL;
     json_decref(json);

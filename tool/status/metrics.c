@@ -49,6 +49,21 @@ static void workers(FILE *out, const struct gw_ps_numbers *numbers)
             fprintf(out, "gradwire_pserver_worker_missing_rounds{rank=\"%u\"} %" PRIu64 "\n", r, numbers->workers[r].behind);
 }
 
+static void kept(FILE *out, const struct gw_ps_kept_numbers *kept)
+{
+    if (!kept->is_kept)
+        return;
+    gauge(out, "durable", kept->durable, "1: what is acknowledged outlives the server's process; 0: it should, and is in memory only.");
+    if (kept->snapshot_age >= 0) {
+        begin(out, "snapshot_age_seconds", "gauge", "Seconds since the last snapshot.");
+        fprintf(out, "gradwire_pserver_snapshot_age_seconds %.3f\n", kept->snapshot_age);
+    }
+    gauge(out, "snapshot_bytes", kept->snapshot_bytes, "Bytes of the last snapshot.");
+    gauge(out, "journal_bytes", kept->journal_bytes, "Bytes of journals since the last snapshot.");
+    counter(out, "snapshots_total", kept->snapshots, "Snapshots since the server began.");
+    counter(out, "snapshots_failed_total", kept->failed, "Snapshots that could not be written.");
+}
+
 char *tool_status_metrics(const struct gw_ps_numbers *numbers)
 {
     char *text = NULL;
@@ -69,6 +84,7 @@ char *tool_status_metrics(const struct gw_ps_numbers *numbers)
     counter(out, "refused_total", numbers->refused, "Requests that were answered with an error.");
     counter(out, "bytes_in_total", numbers->bytes_in, "Bytes of requests, before encryption.");
     counter(out, "bytes_out_total", numbers->bytes_out, "Bytes of answers, before encryption.");
+    kept(out, &numbers->kept);
     begin(out, "requests_total", "counter", "Requests that came in.");
     for (int i = 0; i < GW_PS_OPERATIONS; i++)
         if (tool_status_operation(i))
