@@ -113,13 +113,13 @@ typedef struct gw_ps_server_options {
 } gw_ps_server_options;
 
 /* Listens, and serves nobody before gw_ps_server_run. Errors: GW_ERR_ARGUMENT, GW_ERR_SYSTEM (the address cannot be used, a key cannot
- * be read), GW_ERR_MEMORY, GW_ERR_UNSUPPORTED (a build without ZeroMQ). */
+ * be read, what the snapshot folder holds cannot be had whole), GW_ERR_MEMORY, GW_ERR_UNSUPPORTED (a build without ZeroMQ). */
 GW_API gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *options, gw_ps_server **out);
 
 /* "HOST:PORT" where it listens. Valid as long as the server. */
 GW_API const char *gw_ps_server_address(const gw_ps_server *server);
 
-/* Serves until gw_ps_server_stop. One thread. Errors: GW_ERR_SYSTEM. What clients do wrong is told to them and to the log and ends
+/* Serves until gw_ps_server_stop; then requests that have come are answered, and a last snapshot is written. One thread. Errors: GW_ERR_SYSTEM. What clients do wrong is told to them and to the log and ends
  * nothing. */
 GW_API gw_status gw_ps_server_run(gw_ps_server *server);
 
