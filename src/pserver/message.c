@@ -1,6 +1,6 @@
 #include "pserver/message.h"
 #include "base/error.h"
-#include "wire/bytes.h"
+#include "pserver/fields.h"
 
 #include <float.h>
 #include <stdbool.h>
@@ -11,150 +11,58 @@
 #define REQUEST_FIXED 28
 #define REPLY_FIXED 28
 
-/* Both grow over the bytes; a reader that came to the end before its time is not good any more. */
-struct writer {
-    uint8_t *at;
-};
-
-struct reader {
-    const uint8_t *at, *end;
-    bool good;
-};
-
-static void put8(struct writer *w, uint8_t x)
-{
-    *w->at++ = x;
-}
-
-static void put32(struct writer *w, uint32_t x)
-{
-    gw_put32(w->at, x);
-    w->at += 4;
-}
-
-static void put64(struct writer *w, uint64_t x)
-{
-    gw_put64(w->at, x);
-    w->at += 8;
-}
-
-static void put_double(struct writer *w, double x)
-{
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    put64(w, bits);
-}
-
-static void put_name(struct writer *w, const char *name)
-{
-    size_t length = strlen(name);
-    put8(w, (uint8_t)length);
-    memcpy(w->at, name, length);
-    w->at += length;
-}
-
-static void put_shape(struct writer *w, const gw_ps_shape *shape)
-{
-    put8(w, (uint8_t)shape->n_dims);
-    for (uint32_t d = 0; d < shape->n_dims; d++)
-        put64(w, shape->dims[d]);
-}
-
-static const uint8_t *take(struct reader *r, size_t n)
-{
-    static const uint8_t nothing[8];
-    r->good = r->good && (size_t)(r->end - r->at) >= n;
-    if (!r->good)
-        return nothing;
-    r->at += n;
-    return r->at - n;
-}
-
-static uint8_t get8(struct reader *r)
-{
-    return *take(r, 1);
-}
-
-static uint32_t get32(struct reader *r)
-{
-    return gw_get32(take(r, 4));
-}
-
-static uint64_t get64(struct reader *r)
-{
-    return gw_get64(take(r, 8));
-}
-
 /* A learning rate: from 0 up, and a float32 when it is rounded. */
-static double get_rate(struct reader *r)
+static double get_rate(struct gw_ps_reader *r)
 {
     double x;
-    uint64_t bits = get64(r);
+    uint64_t bits = gw_ps_get64(r);
     memcpy(&x, &bits, sizeof x);
     r->good = r->good && bits <= INT64_MAX && x <= (double)FLT_MAX;
     return r->good ? x : 0;
 }
 
-static void get_name(struct reader *r, char name[GW_PS_MAX_NAME + 1])
+static void put_start(struct gw_ps_writer *w, uint32_t magic, enum gw_ps_operation operation, uint8_t code, uint8_t flags, uint64_t id, uint64_t number)
 {
-    size_t length = get8(r);
-    const uint8_t *bytes = take(r, length);
-    r->good = r->good && !memchr(bytes, 0, length);
-    if (r->good)
-        memcpy(name, bytes, length);
-    name[r->good ? length : 0] = 0;
-}
-
-static void get_shape(struct reader *r, gw_ps_shape *shape)
-{
-    shape->n_dims = get8(r);
-    r->good = r->good && shape->n_dims <= GW_PS_MAX_DIMS;
-    for (uint32_t d = 0; r->good && d < shape->n_dims; d++)
-        shape->dims[d] = get64(r);
-}
-
-static void put_start(struct writer *w, uint32_t magic, enum gw_ps_operation operation, uint8_t code, uint8_t flags, uint64_t id, uint64_t number)
-{
-    put32(w, magic);
-    put8(w, GW_PS_VERSION);
-    put8(w, (uint8_t)operation);
-    put8(w, code);
-    put8(w, flags);
-    put64(w, id);
-    put64(w, number);
+    gw_ps_put32(w, magic);
+    gw_ps_put8(w, GW_PS_VERSION);
+    gw_ps_put8(w, (uint8_t)operation);
+    gw_ps_put8(w, code);
+    gw_ps_put8(w, flags);
+    gw_ps_put64(w, id);
+    gw_ps_put64(w, number);
 }
 
 size_t gw_ps_request_write(uint8_t *at, const struct gw_ps_request *request)
 {
-    struct writer w = {at};
+    struct gw_ps_writer w = {at};
     put_start(&w, MAGIC_REQUEST, request->operation, request->code, 0, request->id, request->number);
-    put32(&w, request->timeout_ms);
+    gw_ps_put32(&w, request->timeout_ms);
     switch (request->operation) {
     case GW_PS_HELLO:
-        put64(&w, request->incarnation);
+        gw_ps_put64(&w, request->incarnation);
         break;
     case GW_PS_INIT:
-        put_name(&w, request->key);
-        put_shape(&w, &request->shape);
-        put_name(&w, request->codec);
-        put_name(&w, request->optimizer);
+        gw_ps_put_name(&w, request->key);
+        gw_ps_put_shape(&w, &request->shape);
+        gw_ps_put_name(&w, request->codec);
+        gw_ps_put_name(&w, request->optimizer);
         break;
     case GW_PS_PULL:
-        put_name(&w, request->key);
-        put_name(&w, request->scale_key);
+        gw_ps_put_name(&w, request->key);
+        gw_ps_put_name(&w, request->scale_key);
         break;
     case GW_PS_PUT:
     case GW_PS_GET:
-        put_name(&w, request->key);
+        gw_ps_put_name(&w, request->key);
         break;
     case GW_PS_PUSH:
-        put_name(&w, request->key);
-        put_double(&w, request->rate);
+        gw_ps_put_name(&w, request->key);
+        gw_ps_put_double(&w, request->rate);
         if (request->code)
-            put64(&w, request->refusal);
+            gw_ps_put64(&w, request->refusal);
         break;
     case GW_PS_ADMIT:
-        put32(&w, request->rank);
+        gw_ps_put32(&w, request->rank);
         break;
     default:
         break;
@@ -164,27 +72,27 @@ size_t gw_ps_request_write(uint8_t *at, const struct gw_ps_request *request)
 
 size_t gw_ps_reply_write(uint8_t *at, const struct gw_ps_reply *reply)
 {
-    struct writer w = {at};
+    struct gw_ps_writer w = {at};
     put_start(&w, MAGIC_REPLY, reply->operation, reply->code, reply->flags, reply->id, reply->number);
-    put32(&w, (uint32_t)(int32_t)reply->status);
+    gw_ps_put32(&w, (uint32_t)(int32_t)reply->status);
     if (reply->status < 0) {
         size_t length = strnlen(reply->sentence, GW_PS_SENTENCE - 1);
         memcpy(w.at, reply->sentence, length);
         w.at += length;
     } else if (reply->operation == GW_PS_PULL || reply->operation == GW_PS_GET) {
-        put_shape(&w, &reply->shape);
-        put32(&w, reply->n_pushes);
+        gw_ps_put_shape(&w, &reply->shape);
+        gw_ps_put32(&w, reply->n_pushes);
     } else if (reply->operation == GW_PS_HELLO) {
-        put32(&w, reply->n_workers);
-        put64(&w, reply->max_key_bytes);
-        put8(&w, reply->mode);
-        put32(&w, reply->staleness);
+        gw_ps_put32(&w, reply->n_workers);
+        gw_ps_put64(&w, reply->max_key_bytes);
+        gw_ps_put8(&w, reply->mode);
+        gw_ps_put32(&w, reply->staleness);
     }
     return (size_t)(w.at - at);
 }
 
 /* The start that both have. */
-static gw_status get_start(struct reader *r, uint32_t magic, size_t fixed, uint8_t *operation, uint8_t *code, uint8_t *flags, uint64_t *id,
+static gw_status get_start(struct gw_ps_reader *r, uint32_t magic, size_t fixed, uint8_t *operation, uint8_t *code, uint8_t *flags, uint64_t *id,
                            uint64_t *number)
 {
     size_t n_bytes = (size_t)(r->end - r->at);
@@ -193,19 +101,19 @@ static gw_status get_start(struct reader *r, uint32_t magic, size_t fixed, uint8
         return gw_fail(GW_ERR_FRAME_MAGIC, "these bytes are no message of the parameter server");
     if (n_bytes < fixed)
         return gw_fail(GW_ERR_FRAME_CUT, "a message of the parameter server has %zu bytes; its head takes %zu at least", n_bytes, fixed);
-    get32(r);
-    uint8_t version = get8(r);
-    *operation = get8(r);
-    *code = get8(r);
-    *flags = get8(r);
-    *id = get64(r);
-    *number = get64(r);
+    gw_ps_get32(r);
+    uint8_t version = gw_ps_get8(r);
+    *operation = gw_ps_get8(r);
+    *code = gw_ps_get8(r);
+    *flags = gw_ps_get8(r);
+    *id = gw_ps_get64(r);
+    *number = gw_ps_get64(r);
     if (version != GW_PS_VERSION)
         return gw_fail(GW_ERR_FRAME_VERSION, "a message of version %u of the parameter server's protocol; this is version %d", version, GW_PS_VERSION);
     return GW_OK;
 }
 
-static gw_status get_end(const struct reader *r, unsigned operation)
+static gw_status get_end(const struct gw_ps_reader *r, unsigned operation)
 {
     return r->good && r->at == r->end
                ? GW_OK
@@ -214,42 +122,42 @@ static gw_status get_end(const struct reader *r, unsigned operation)
 
 gw_status gw_ps_request_read(const void *bytes, size_t n_bytes, struct gw_ps_request *request)
 {
-    struct reader r = {bytes, (const uint8_t *)bytes + n_bytes, true};
+    struct gw_ps_reader r = {bytes, (const uint8_t *)bytes + n_bytes, true};
     uint8_t operation = 0, zero = 0;
     *request = (struct gw_ps_request){.operation = GW_PS_WHO};
     GW_TRY(get_start(&r, MAGIC_REQUEST, REQUEST_FIXED, &operation, &request->code, &zero, &request->id, &request->number));
     if (zero)
         return gw_fail(GW_ERR_FRAME_FIELD, "a request of the parameter server has %u where 0 must be", zero);
-    request->timeout_ms = get32(&r);
+    request->timeout_ms = gw_ps_get32(&r);
     switch (operation) {
     case GW_PS_HELLO:
-        request->incarnation = get64(&r);
+        request->incarnation = gw_ps_get64(&r);
         r.good = r.good && request->code <= 1;
         break;
     case GW_PS_INIT:
-        get_name(&r, request->key);
-        get_shape(&r, &request->shape);
-        get_name(&r, request->codec);
-        get_name(&r, request->optimizer);
+        gw_ps_get_name(&r, request->key);
+        gw_ps_get_shape(&r, &request->shape);
+        gw_ps_get_name(&r, request->codec);
+        gw_ps_get_name(&r, request->optimizer);
         break;
     case GW_PS_PULL:
-        get_name(&r, request->key);
-        get_name(&r, request->scale_key);
+        gw_ps_get_name(&r, request->key);
+        gw_ps_get_name(&r, request->scale_key);
         break;
     case GW_PS_PUT:
     case GW_PS_GET:
-        get_name(&r, request->key);
+        gw_ps_get_name(&r, request->key);
         r.good = r.good && request->code <= 1;
         break;
     case GW_PS_PUSH:
-        get_name(&r, request->key);
+        gw_ps_get_name(&r, request->key);
         request->rate = get_rate(&r);
         r.good = r.good && request->code <= 1;
         if (request->code == 1)
-            request->refusal = get64(&r);
+            request->refusal = gw_ps_get64(&r);
         break;
     case GW_PS_ADMIT:
-        request->rank = get32(&r);
+        request->rank = gw_ps_get32(&r);
         break;
     case GW_PS_JOIN:
         r.good = request->code <= 1;
@@ -267,14 +175,14 @@ gw_status gw_ps_request_read(const void *bytes, size_t n_bytes, struct gw_ps_req
 
 gw_status gw_ps_reply_read(const void *bytes, size_t n_bytes, struct gw_ps_reply *reply)
 {
-    struct reader r = {bytes, (const uint8_t *)bytes + n_bytes, true};
+    struct gw_ps_reader r = {bytes, (const uint8_t *)bytes + n_bytes, true};
     uint8_t operation = 0;
     *reply = (struct gw_ps_reply){.operation = GW_PS_WHO};
     GW_TRY(get_start(&r, MAGIC_REPLY, REPLY_FIXED, &operation, &reply->code, &reply->flags, &reply->id, &reply->number));
     if (operation < GW_PS_HELLO || operation >= GW_PS_OPERATIONS)
         return gw_fail(GW_ERR_FRAME_FIELD, "an answer of the parameter server is of operation %u, which is none", operation);
     reply->operation = (enum gw_ps_operation)operation;
-    const int32_t answered = (int32_t)get32(&r);
+    const int32_t answered = (int32_t)gw_ps_get32(&r);
     if (answered > 0)
         return gw_fail(GW_ERR_FRAME_FIELD, "an answer of the parameter server has the status %d, which is none", answered);
     reply->status = (gw_status)answered;
@@ -287,13 +195,13 @@ gw_status gw_ps_reply_read(const void *bytes, size_t n_bytes, struct gw_ps_reply
         return GW_OK;
     }
     if (operation == GW_PS_PULL || operation == GW_PS_GET) {
-        get_shape(&r, &reply->shape);
-        reply->n_pushes = get32(&r);
+        gw_ps_get_shape(&r, &reply->shape);
+        reply->n_pushes = gw_ps_get32(&r);
     } else if (operation == GW_PS_HELLO) {
-        reply->n_workers = get32(&r);
-        reply->max_key_bytes = get64(&r);
-        reply->mode = get8(&r);
-        reply->staleness = get32(&r);
+        reply->n_workers = gw_ps_get32(&r);
+        reply->max_key_bytes = gw_ps_get64(&r);
+        reply->mode = gw_ps_get8(&r);
+        reply->staleness = gw_ps_get32(&r);
         r.good = r.good && reply->mode <= GW_PS_ASYNC;
     }
     return get_end(&r, operation);
