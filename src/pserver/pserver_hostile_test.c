@@ -9,11 +9,13 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <zmq.h>
 
@@ -70,7 +72,8 @@ static void *run(void *server)
     return (void *)(intptr_t)gw_ps_server_run(server);
 }
 
-static void begin(struct scene *scene, uint32_t n_workers)
+/* snapshot: a folder, or NULL. */
+static void begin_with(struct scene *scene, uint32_t n_workers, const char *snapshot)
 {
     const gw_allocator allocator = {counted_alloc, counted_free, NULL};
     const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator};
@@ -79,11 +82,16 @@ static void begin(struct scene *scene, uint32_t n_workers)
     assert_int_equal(gw_context_create(&options, &scene->context), GW_OK);
     const gw_ps_server_options o = {.struct_bytes = sizeof o, .listen = "127.0.0.1:0", .n_workers = n_workers, .max_keys = 50,
                                     .max_key_bytes = MAX_KEY_BYTES, .max_bytes = MAX_BYTES, .max_clients = MAX_CLIENTS, .timeout_ms = LONG_MS,
-                                    .log = log_line, .log_user = scene};
+                                    .snapshot = snapshot, .log = log_line, .log_user = scene};
     assert_int_equal(gw_ps_server_create(scene->context, &o, &scene->server), GW_OK);
     assert_int_equal(pthread_create(&scene->thread, NULL, run, scene->server), 0);
     scene->zmq = zmq_ctx_new();
     zmq_ctx_set(scene->zmq, ZMQ_MAX_SOCKETS, 4000);
+}
+
+static void begin(struct scene *scene, uint32_t n_workers)
+{
+    begin_with(scene, n_workers, NULL);
 }
 
 static void end(struct scene *scene)
@@ -597,6 +605,61 @@ static void a_pull_keeps_its_place(void **state)
     end(&scene);
 }
 
+/* ---- a server whose files cannot grow ------------------------------------------------------------------------ */
+
+static void most_file_bytes(rlim_t n)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = n;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+/* Pushes the next value, and tells whether it is kept. */
+static bool push_is_kept(void *socket, uint64_t *nth)
+{
+    static const char value[1000];
+    send_request(socket, &(struct gw_ps_request){.operation = GW_PS_PUSH, .number = ++*nth, .key = "x", .timeout_ms = LONG_MS}, value, sizeof value);
+    struct gw_ps_reply reply = answer(socket);
+    CHECK(reply.status == GW_OK && (reply.flags == 0 || reply.flags == GW_PS_IN_MEMORY), "%d, flags %u: %s", reply.status, reply.flags, reply.sentence);
+    return reply.flags == 0;
+}
+
+/* What is in memory only is told to who pushed it; once files can grow it is kept, and a server after this one has it. */
+static void answers_say_what_is_not_kept(void **state)
+{
+    struct scene scene;
+    char folder[] = "/tmp/gradwire-hostile-XXXXXX", command[64];
+    uint64_t nth = 0;
+    (void)state;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_non_null(mkdtemp(folder));
+    begin_with(&scene, 1, folder);
+    void *socket = joined(&scene, 0);
+    init_key(socket, "x", GW_PS_UINT8, 1000);
+    assert_true(push_is_kept(socket, &nth));
+    most_file_bytes(3000);
+    for (int i = 0; push_is_kept(socket, &nth); i++)
+        CHECK(i < 10, "more than fits is kept");
+    assert_false(push_is_kept(socket, &nth));
+    most_file_bytes(RLIM_INFINITY);
+    for (int i = 0; !push_is_kept(socket, &nth); i++) {
+        CHECK(i < 6000, "never kept again");
+        usleep(10000);
+    }
+    zmq_close(socket);
+    end(&scene);
+    begin_with(&scene, 1, folder);
+    socket = joined(&scene, 0);
+    send_request(socket, &(struct gw_ps_request){.operation = GW_PS_INIT, .code = GW_PS_UINT8, .key = "x", .shape = {.n_dims = 1, .dims = {1000}}}, NULL, 0);
+    struct gw_ps_reply reply = answer(socket);
+    CHECK(reply.status == GW_OK && reply.number == nth && reply.flags == 0, "%d pushes of %d", (int)reply.number, (int)nth);
+    zmq_close(socket);
+    end(&scene);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -604,7 +667,7 @@ int main(void)
         cmocka_unit_test(names_of_their_own),                cmocka_unit_test(connections_that_are_no_clients),
         cmocka_unit_test(a_storm_of_connections),            cmocka_unit_test(one_client_too_many),
         cmocka_unit_test(pushes_that_wait_are_counted),      cmocka_unit_test(answers_that_nobody_reads),
-        cmocka_unit_test(a_pull_keeps_its_place),
+        cmocka_unit_test(a_pull_keeps_its_place),            cmocka_unit_test(answers_say_what_is_not_kept),
         cmocka_unit_test(clients_that_do_not_wait),
     };
     return cmocka_run_group_tests_name("pserver_hostile", tests, NULL, NULL);
