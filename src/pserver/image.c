@@ -106,10 +106,8 @@ static gw_status write_key(const struct image_writer *to, struct gw_ps_key *key)
     gw_ps_put32(&w, key->latest);
     gw_ps_put32(&w, key->n_due);
     gw_ps_put64(&w, key->foremost);
-    for (uint32_t i = 0; i < N_ROUNDS; i++) {
+    for (uint32_t i = 0; i < N_ROUNDS; i++)
         gw_ps_put64(&w, round_of(key, i)->number);
-        gw_ps_put32(&w, round_of(key, i)->n_in);
-    }
     add(to, GW_PS_IMAGE_KEY, &w, NULL);
     w.at = to->head;
     for (uint32_t r = 0; r < to->store->options.n_workers; r++) {
@@ -165,10 +163,8 @@ static void read_key(struct gw_ps_key *key, struct gw_ps_reader *r)
     key->latest = gw_ps_get32(r);
     key->n_due = gw_ps_get32(r);
     key->foremost = gw_ps_get64(r);
-    for (uint32_t i = 0; i < N_ROUNDS; i++) {
+    for (uint32_t i = 0; i < N_ROUNDS; i++)
         round_of(key, i)->number = gw_ps_get64(r);
-        round_of(key, i)->n_in = gw_ps_get32(r);
-    }
 }
 
 static void read_key_ranks(const struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_reader *r)
@@ -192,6 +188,7 @@ static gw_status read_push(const struct gw_ps_image *image, struct gw_ps_key *ke
     if (!value)
         return GW_ERR_MEMORY;
     round->pushes[rank] = value;
+    round->n_in++;
     round->refusals[rank] = refusal;
     key->bytes += n_body;
     image->store->bytes += n_body;

@@ -8,7 +8,7 @@
 enum gw_ps_image_record {
     GW_PS_IMAGE_STORE = 32,     /* rounds, foremost u64; begun u8 */
     GW_PS_IMAGE_WORKER = 33,    /* of the store, one of each rank: rank u32; pushes, skipped u64; present u8 */
-    GW_PS_IMAGE_KEY = 34,       /* latest, n_due u32; foremost u64; of the rounds before, whole, open: number u64, n_in u32 */
+    GW_PS_IMAGE_KEY = 34,       /* latest, n_due u32; foremost u64; of the rounds before, whole, open: number u64 */
     GW_PS_IMAGE_KEY_RANKS = 35, /* of each rank: pushed, taken u64 */
     GW_PS_IMAGE_PUSH = 36,      /* round u8: 0 before, 1 whole, 2 open; rank u32; refusal u64, all ones: none; body: the value */
     GW_PS_IMAGE_PARAMETERS = 37, /* of a key with an optimizer: set u8, unusable u64, of each rank: rate float64; body: the values, where set */

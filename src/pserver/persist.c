@@ -110,7 +110,10 @@ gw_status gw_ps_persist_open(gw_context *context, struct gw_ps_store *store, con
     persist->store = store;
     persist->options = *options;
     strncpy(persist->about, options->about, MOST_ABOUT);
+    const uint64_t max_bytes = store->options.max_bytes;
+    store->options.max_bytes = UINT64_MAX; /* what was taken is taken again, also where the limit is lower now */
     gw_status status = gw_ps_keeper_open(context, &options->keeper, replay, persist, &persist->keeper);
+    store->options.max_bytes = max_bytes;
     if (status == GW_OK && !persist->restored)
         status = gw_ps_keeper_append(persist->keeper, ABOUT, persist->about, strlen(persist->about), NULL, 0);
     if (status < 0) {

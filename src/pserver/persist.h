@@ -23,8 +23,8 @@ struct gw_ps_persist_options {
 };
 
 /* Makes the new, empty store what the folder holds, and keeps all that changes from then on. The store must outlive it.
- * Errors: those of gw_ps_keeper_open; GW_ERR_ARGUMENT (the folder is another server's), GW_ERR_CAPACITY (it holds more than the server's
- * limits allow), GW_ERR_FRAME_FIELD, GW_ERR_FRAME_MISMATCH (it holds what no server has written). */
+ * Errors: those of gw_ps_keeper_open; GW_ERR_ARGUMENT (the folder is another server's), GW_ERR_CAPACITY (it holds more keys, or larger
+ * ones, than the server's limits allow), GW_ERR_FRAME_FIELD, GW_ERR_FRAME_MISMATCH (it holds what no server has written). */
 gw_status gw_ps_persist_open(gw_context *context, struct gw_ps_store *store, const struct gw_ps_persist_options *options, struct gw_ps_persist **out);
 
 /* Whether the folder held anything. */

@@ -418,6 +418,10 @@ static void test_lower_limit(void **state)
     assert_int_equal(do_init(&world, &world.kept, 0), GW_OK);
     assert_int_equal(do_init(&world, &world.kept, 1), GW_OK);
     close_kept(&world);
+    world.options.max_bytes = 10;
+    CHECK(try_open(&world) == GW_OK, "bytes that were taken are taken again: %s", gw_last_error());
+    assert_int_equal(do_init(&world, &world.kept, 2), GW_ERR_CAPACITY);
+    close_kept(&world);
     world.options.max_keys = 1;
     CHECK(try_open(&world) == GW_ERR_CAPACITY && strstr(gw_last_error(), "--max-keys"), "%s", gw_last_error());
     end(&world);
