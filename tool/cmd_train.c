@@ -233,6 +233,8 @@ int gw_cmd_train(int argc, char **argv)
         {"--flat", NULL, "do not add up the workers of one machine before what crosses to others; results are the same", TOOL_FLAG, &o.flat, 0, 0},
         {"--keys", "DIR", "tcp: encrypt, and let in only whose key is listed there (gradwire keys)", TOOL_TEXT, &who.keys, 0, 0},
         {"--servers", "LIST", "parameter servers HOST:PORT,... (gradwire server) average the gradients, in place of the workers themselves", TOOL_TEXT, &who.servers, 0, 0},
+        {"--parameters", "local|servers", "who moves the parameters: every worker its own by the average gradient, or the parameter servers, from "
+         "which workers fetch them; then servers may also be --mode async or stale:S", TOOL_TEXT, &o.parameters, 0, 0},
         {"--insecure", NULL, "tcp: without keys, let in anybody from other machines", TOOL_FLAG, &who.insecure, 0, 0},
         {"--out", "DIR", "folder for metrics, summary, TensorBoard events, parameters", TOOL_OUTPUT, &o.out, 0, 0},
         {"--overwrite", NULL, "remove the files of an earlier run from that folder; without it such a folder is refused",

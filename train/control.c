@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum message_type { JOIN = 1, START, STEP, RECORD, STATE, END };
+enum message_type { JOIN = 1, START, STEP, RECORD, STATE, END, MEET };
 #define HEAD 16 /* type, and the step that the message is about */
 
 /* ---- words ---------------------------------------------------------------------------------- */
@@ -100,7 +100,7 @@ static gw_status file(struct gw_control *c, gw_message *message)
     if (message->n_bytes < HEAD || message->from >= c->link.size || leads == (message->from == 0))
         return refuse(message);
     uint8_t *bytes = message->bytes;
-    uint64_t type = gw_get64(bytes), step = gw_get64(bytes + 8), slot = step % GW_CONTROL_RING;
+    uint64_t type = gw_get64(bytes), step = gw_get64(bytes + 8), slot = step % c->ring;
     struct words w = {.at = bytes + HEAD};
     if (!leads && type == START && !c->start.bytes) {
         c->start = *message;
@@ -108,7 +108,7 @@ static gw_status file(struct gw_control *c, gw_message *message)
     } else if (!leads && type == STEP && message->n_bytes == HEAD + 16) {
         c->steps[slot].step = step;
         real(&w, &c->steps[slot].lr);
-        word(&w, &c->steps[slot].stop_at);
+        word(&w, &c->stop_at);
         c->n_steps++;
     } else if (leads && type == JOIN && message->n_bytes == HEAD + 8 && !c->joined[message->from]) {
         c->machines[message->from] = gw_get64(bytes + HEAD);
@@ -118,6 +118,10 @@ static gw_status file(struct gw_control *c, gw_message *message)
         record_words(&w, &c->records[slot * c->link.size + message->from], &stop_wished);
         c->stop_wished |= stop_wished;
         c->reported[slot * c->link.size + message->from] = true;
+    } else if (leads && type == MEET && message->n_bytes == HEAD + 8 && !c->met[message->from]) {
+        c->met[message->from] = true;
+    } else if (!leads && type == MEET && message->n_bytes == HEAD + 8) {
+        flag(&w, &c->all_met);
     } else if (leads && type == STATE && !c->states[message->from].bytes) {
         c->states[message->from] = *message;
         message->bytes = NULL;
@@ -144,6 +148,17 @@ static gw_status take(struct gw_control *c, const char *what, uint64_t step, uin
     return status;
 }
 
+/* Files one message that has come. false: none has, or what comes next is an error, which whoever waits for something will meet. */
+static bool poll(struct gw_control *c)
+{
+    gw_message message;
+    if (c->link.ops->recv(c->link.self, 0, &message) != GW_OK)
+        return false;
+    gw_status status = file(c, &message);
+    gw_message_free(message.bytes);
+    return status == GW_OK;
+}
+
 /* The lowest rank that is missing from `have`, after `from`; the link's size where none is. */
 static uint32_t missing(const struct gw_control *c, const bool *have, uint32_t from)
 {
@@ -152,19 +167,23 @@ static uint32_t missing(const struct gw_control *c, const bool *have, uint32_t f
     return from;
 }
 
-gw_status gw_control_init(struct gw_control *c, gw_context *context, gw_link link, uint32_t timeout_ms)
+gw_status gw_control_init(struct gw_control *c, gw_context *context, gw_link link, uint32_t timeout_ms, uint32_t ahead)
 {
-    *c = (struct gw_control){.context = context, .link = link, .timeout_ms = timeout_ms};
-    if (link.rank > 0)
-        return GW_OK;
-    c->records = gw_calloc(context, (size_t)GW_CONTROL_RING * link.size, sizeof *c->records);
-    c->reported = gw_calloc(context, (size_t)GW_CONTROL_RING * link.size, sizeof *c->reported);
+    *c = (struct gw_control){.context = context, .link = link, .timeout_ms = timeout_ms, .ahead = ahead, .ring = GW_CONTROL_RING + 2 * ahead,
+                             .stop_at = UINT64_MAX};
+    if (link.rank > 0) {
+        c->steps = gw_calloc(context, c->ring, sizeof *c->steps);
+        return c->steps ? GW_OK : GW_ERR_MEMORY;
+    }
+    c->records = gw_calloc(context, (size_t)c->ring * link.size, sizeof *c->records);
+    c->reported = gw_calloc(context, (size_t)c->ring * link.size, sizeof *c->reported);
     c->states = gw_calloc(context, link.size, sizeof *c->states);
     c->ended = gw_calloc(context, link.size, sizeof *c->ended);
     c->hashes = gw_calloc(context, link.size, sizeof *c->hashes);
     c->joined = gw_calloc(context, link.size, sizeof *c->joined);
     c->machines = gw_calloc(context, link.size, sizeof *c->machines);
-    return c->records && c->reported && c->states && c->ended && c->hashes && c->joined && c->machines ? GW_OK : GW_ERR_MEMORY;
+    c->met = gw_calloc(context, link.size, sizeof *c->met);
+    return c->records && c->reported && c->states && c->ended && c->hashes && c->joined && c->machines && c->met ? GW_OK : GW_ERR_MEMORY;
 }
 
 void gw_control_fini(struct gw_control *c)
@@ -174,6 +193,8 @@ void gw_control_fini(struct gw_control *c)
     gw_message_free(c->start.bytes);
     gw_free(c->context, c->states);
     gw_free(c->context, c->machines);
+    gw_free(c->context, c->met);
+    gw_free(c->context, c->steps);
     gw_free(c->context, c->joined);
     gw_free(c->context, c->ended);
     gw_free(c->context, c->hashes);
@@ -368,18 +389,21 @@ gw_status gw_control_lead(struct gw_control *c, uint64_t step, double lr, uint64
 
 gw_status gw_control_follow(struct gw_control *c, uint64_t step, double *lr, uint64_t *stop_at)
 {
-    uint64_t slot = step % GW_CONTROL_RING;
-    while (c->n_steps == 0 || c->steps[slot].step != step)
-        GW_TRY(take(c, "learning rate", step, 0));
-    *lr = c->steps[slot].lr;
-    *stop_at = c->steps[slot].stop_at;
+    while (c->ahead && poll(c))
+        ;
+    const uint64_t due = step - c->ahead, slot = due % c->ring;
+    while (step >= c->ahead && (c->n_steps == 0 || c->steps[slot].step != due))
+        GW_TRY(take(c, "learning rate", due, 0));
+    if (c->ahead == 0)
+        *lr = c->steps[slot].lr;
+    *stop_at = c->stop_at;
     return GW_OK;
 }
 
 gw_status gw_control_report(struct gw_control *c, uint64_t step, const struct gw_step_record *record, bool stop_wished)
 {
     if (c->link.rank == 0) {
-        uint64_t slot = step % GW_CONTROL_RING;
+        uint64_t slot = step % c->ring;
         c->records[slot * c->link.size] = *record;
         c->reported[slot * c->link.size] = true;
         return GW_OK;
@@ -393,9 +417,18 @@ gw_status gw_control_report(struct gw_control *c, uint64_t step, const struct gw
     return send(c, 0, bytes, RECORD_BYTES);
 }
 
+bool gw_control_has(struct gw_control *c, uint64_t step)
+{
+    const bool *reported = c->reported + step % c->ring * c->link.size;
+    while (missing(c, reported, 0) < c->link.size)
+        if (!poll(c))
+            return false;
+    return true;
+}
+
 gw_status gw_control_collect(struct gw_control *c, uint64_t step, const struct gw_step_record **records)
 {
-    uint64_t slot = step % GW_CONTROL_RING;
+    uint64_t slot = step % c->ring;
     bool *reported = c->reported + slot * c->link.size;
     for (uint32_t r = 0; (r = missing(c, reported, r)) < c->link.size;)
         GW_TRY(take(c, "report", step, r));
@@ -443,6 +476,35 @@ void gw_control_free_state(struct gw_control *c, uint32_t rank)
 {
     gw_message_free(c->states[rank].bytes);
     c->states[rank].bytes = NULL;
+}
+
+/* ---- meeting -------------------------------------------------------------------------------- */
+
+static gw_status send_met(struct gw_control *c, uint32_t to, bool all)
+{
+    uint8_t *bytes = message_new(c, MEET, 0, HEAD + 8);
+    if (bytes)
+        gw_put64(bytes + HEAD, all);
+    return send(c, to, bytes, HEAD + 8);
+}
+
+gw_status gw_control_meet(struct gw_control *c)
+{
+    if (c->link.rank > 0) {
+        GW_TRY(send_met(c, 0, true));
+        while (!c->all_met)
+            GW_TRY(take(c, "word that all are there", 0, 0));
+        return GW_OK;
+    }
+    for (uint32_t r = 1; (r = missing(c, c->met, r)) < c->link.size;) {
+        GW_TRY(take(c, "word that it is there", 0, r));
+        for (uint32_t other = 1; other < c->link.size; other++) /* a sign of life: the last one may be far behind */
+            if (c->met[other])
+                GW_TRY(send_met(c, other, false));
+    }
+    for (uint32_t r = 1; r < c->link.size; r++)
+        GW_TRY(send_met(c, r, true));
+    return GW_OK;
 }
 
 /* ---- end ------------------------------------------------------------------------------------ */

@@ -37,6 +37,8 @@ static gw_status check_options(const struct gw_train_options *o, bool leads)
         return gw_fail(GW_ERR_ARGUMENT, "--threads is %u, and must be 1 to 256", o->threads);
     if (o->timeout_s == 0 || o->timeout_s > 86400)
         return gw_fail(GW_ERR_ARGUMENT, "--timeout is %u, and must be 1 to 86400 seconds", o->timeout_s);
+    if (strcmp(o->parameters, "local") != 0 && strcmp(o->parameters, "servers") != 0)
+        return gw_fail(GW_ERR_ARGUMENT, "--parameters is \"%s\", and must be local or servers", o->parameters);
     if (strcmp(o->plan, "single") != 0 && strcmp(o->plan, "none") != 0)
         return gw_fail(GW_ERR_ARGUMENT, "the plan \"%s\" is not known to this version; right are none (a group per layer) and "
                        "single (one group)", o->plan);
@@ -61,6 +63,27 @@ static void declare_tensors(struct gw_team *team)
     }
 }
 
+/* The servers move the parameters, and only they have what the optimizer keeps. */
+static gw_status choose_servers(struct gw_team *team)
+{
+    const struct gw_train_options *o = team->options;
+    if (strcmp(o->parameters, "servers") != 0)
+        return GW_OK;
+    if (!team->members->servers.servers)
+        return gw_fail(GW_ERR_ARGUMENT, "--parameters is servers, and no --servers are named");
+    if (team->alone)
+        return gw_fail(GW_ERR_ARGUMENT, "--link servers needs --parameters local: who joins gets them from another worker");
+    if (team->optimizer == GW_OPTIMIZER_SVRG)
+        return gw_fail(GW_ERR_ARGUMENT, "the optimizer svrg needs --parameters local: its snapshot is the workers'");
+    if (o->ema > 0)
+        return gw_fail(GW_ERR_ARGUMENT, "--ema needs --parameters local: it averages over every step's parameters");
+    if (o->checkpoint_every || o->resume)
+        return gw_fail(GW_ERR_ARGUMENT, "%s needs --parameters local: a checkpoint would lack what the servers' optimizer keeps",
+                       o->resume ? "--resume" : "--checkpoint-every");
+    gw_optimizer_text(&team->rule, team->server_optimizer);
+    return GW_OK;
+}
+
 static gw_status choose_optimizer(struct gw_team *team)
 {
     const struct gw_train_options *o = team->options;
@@ -72,14 +95,30 @@ static gw_status choose_optimizer(struct gw_team *team)
         team->rule.lr = (float)o->lr;
         team->rule.momentum = (float)o->momentum;
         team->rule.decay = (float)team->decay;
-        return GW_OK;
+        return choose_servers(team);
     }
+    GW_TRY(choose_servers(team));
     if (!team->network.convex)
         return gw_fail(GW_ERR_ARGUMENT, "the optimizer svrg is for logreg and svm only, and --net is %s", o->net);
     return gw_codec_parse(team->context, "none", &team->full_codec);
 }
 
-/* Joins the members; from here on a failure must be told to them. */
+/* How far workers may be apart (control.h). */
+static uint32_t how_far_ahead(const struct gw_team *team)
+{
+    uint32_t staleness;
+    if (!*team->server_optimizer)
+        return 0;
+    switch (gw_ps_client_mode(team->members->clients[0], &staleness)) {
+    case GW_PS_ASYNC:
+        return GW_TEAM_AHEAD;
+    case GW_PS_STALE:
+        return staleness < GW_TEAM_AHEAD ? staleness : GW_TEAM_AHEAD;
+    default:
+        return 0;
+    }
+}
+
 static gw_status check_alone(const struct gw_team *team)
 {
     const struct gw_train_options *o = team->options;
@@ -91,6 +130,7 @@ static gw_status check_alone(const struct gw_team *team)
     return GW_OK;
 }
 
+/* Joins the members; from here on a failure must be told to them. */
 static gw_status connect_members(struct gw_team *team)
 {
     struct gw_members *members = team->members;
@@ -104,7 +144,7 @@ static gw_status connect_members(struct gw_team *team)
         struct gw_worker *w = &team->workers[i];
         w->team = team, w->index = i, w->rank = members->first + i, w->stop_at = UINT64_MAX;
         GW_TRY(gw_control_init(&w->control, team->context, gw_team_link(team, GW_TEAM_CONTROL, i),
-                               team->options->timeout_s * 1000));
+                               team->options->timeout_s * 1000, how_far_ahead(team)));
     }
     return GW_OK;
 }

@@ -58,6 +58,7 @@ static struct totals add_up(const struct gw_metrics *m, const struct gw_step_rec
     uint32_t workers = m->workers, correct = 0, test_correct = 0, full_correct = 0;
     for (uint32_t i = 0; i < workers; i++) {
         const struct gw_step_record *r = &records[i];
+        s.committed = s.committed && r->result.committed;
         s.loss += r->loss;
         correct += r->correct;
         test_correct += r->test_correct;

@@ -21,6 +21,9 @@
 /* The links of a worker. */
 enum { GW_TEAM_EXCHANGE, GW_TEAM_CONTROL, GW_TEAM_FULL /* svrg's full gradients */, GW_TEAM_LINKS };
 
+/* With servers that do not wait for all, workers need not be at the same step; further than this from rank 0 they are not. */
+enum { GW_TEAM_AHEAD = 64 };
+
 /* At most so many steps of a run have their frames counted symbol by symbol. */
 enum { GW_TEAM_ACCOUNTED = 100 };
 
@@ -32,6 +35,7 @@ struct gw_team {
     struct gw_schedule schedule;
     enum gw_optimizer_kind optimizer;
     struct gw_optimizer rule; /* sgd, momentum, adam: with this run's numbers */
+    char server_optimizer[GW_OPTIMIZER_TEXT]; /* servers move the parameters by it; "": every worker moves its own */
     uint32_t threads;  /* computing threads of each worker */
     double decay;      /* weight decay; of an objective's lambda * |w|^2 it is 2 * lambda */
     dnnl_engine_t engine;
@@ -100,6 +104,8 @@ struct gw_worker {
     double lr;                              /* of this step, from rank 0 */
     uint64_t stop_at;                       /* no step from this one on; from rank 0 */
     uint64_t steps_done;
+    uint64_t n_collected;                   /* rank 0: steps whose records are added up, those of the runs before included */
+    bool fetched;                           /* params are the servers' last */
     uint64_t hash;                          /* of the parameters at the end */
 };
 

@@ -25,6 +25,7 @@ struct gw_train_options {
     const char *codec;       /* a codec specification */
     const char *optimizer;   /* sgd | momentum | adam | svrg */
     const char *schedule;    /* schedule.h */
+    const char *parameters;  /* local: every worker moves its own; servers: the parameter servers of `members` do (svrg and ema do not go) */
     const char *plan;        /* none: a group per layer; single: one group */
     const char *out;         /* the run's folder, written by rank 0 alone; NULL: nothing is written */
     const char *resume;      /* the folder of an interrupted run that is gone on with, there; `out` NULL or the same; NULL: none */
@@ -47,7 +48,7 @@ struct gw_train_options {
 
 #define GW_TRAIN_DEFAULTS                                                                                              \
     ((struct gw_train_options){.net = "lenet", .data = "digits", .codec = "none", .optimizer = "momentum",            \
-                               .schedule = "poly:0.5", .plan = "none", .workers = 1, .batch = 64, .epochs = 5,        \
+                               .schedule = "poly:0.5", .parameters = "local", .plan = "none", .workers = 1, .batch = 64, .epochs = 5,        \
                                .lr = 0.01, .momentum = 0.9, .weight_decay = 0.0005, .l2 = NAN, .seed = 1, .codec_threads = 1,    \
                                .timeout_s = 60, .gradients_at = 100})
 

@@ -75,8 +75,31 @@ gw_status gw_worker_exchange(struct gw_worker *w, gw_link link)
     gw_exchange_options exchange = {.struct_bytes = sizeof exchange, .codec = team->codec, .tensors = team->tensors,
                                     .n_tensors = team->network.n_tensors, .group_of = team->group_of, .link = link,
                                     .machine_of = team->grouped ? team->machine_of : NULL,
-                                    .identity = team->alone ? team->run_options : NULL, .seed = o->seed, .timeout_ms = o->timeout_s * 1000};
+                                    .identity = team->alone ? team->run_options : NULL, .seed = o->seed, .timeout_ms = o->timeout_s * 1000,
+                                    .server_optimizer = *team->server_optimizer ? team->server_optimizer : NULL};
     return gw_exchange_create(team->context, &exchange, &w->exchange);
+}
+
+/* Puts the worker's parameters on the servers, or gets theirs. */
+static gw_status with_servers(struct gw_worker *w, gw_status (*move)(gw_exchange *exchange, float *const *values))
+{
+    const struct gw_network *net = &w->team->network;
+    float *values[GW_MAX_TENSORS];
+    for (uint32_t t = 0; t < net->n_tensors; t++)
+        values[t] = w->params + net->tensors[t].offset;
+    GW_TRY(move(w->exchange, values));
+    w->version++;
+    return GW_OK;
+}
+
+/* What the servers come to after every worker's last push, on all workers. */
+static gw_status fetch_last(struct gw_worker *w)
+{
+    if (!*w->team->server_optimizer || w->fetched)
+        return GW_OK;
+    GW_TRY(gw_control_meet(&w->control));
+    w->fetched = true;
+    return with_servers(w, gw_exchange_get_parameters);
 }
 
 static gw_status set_up(struct gw_worker *w)
@@ -93,7 +116,7 @@ static gw_status set_up(struct gw_worker *w)
         return GW_ERR_MEMORY;
     if (net->convex)
         GW_TRY(gw_convex_worker_set_up(w));
-    for (uint32_t m = 0; team->optimizer != GW_OPTIMIZER_SVRG && m < gw_optimizer_moments(&team->rule); m++)
+    for (uint32_t m = 0; team->optimizer != GW_OPTIMIZER_SVRG && !*team->server_optimizer && m < gw_optimizer_moments(&team->rule); m++)
         if (!(w->moments[m] = gw_calloc(NULL, net->n_storage, sizeof(float))))
             return GW_ERR_MEMORY;
     float *shown = w->params; /* what evaluation looks at */
@@ -108,6 +131,8 @@ static gw_status set_up(struct gw_worker *w)
     if (team->alone) /* it joins the others first */
         return GW_OK;
     GW_TRY(gw_worker_exchange(w, gw_team_link(team, GW_TEAM_EXCHANGE, w->index)));
+    if (*team->server_optimizer)
+        GW_TRY(with_servers(w, gw_exchange_put_parameters));
     return load_state(w);
 }
 
@@ -172,7 +197,9 @@ static void update(struct gw_worker *w, uint64_t t, double lr)
     const struct gw_team *team = w->team;
     const struct gw_train_options *o = team->options;
     size_t n = team->network.n_storage;
-    if (team->optimizer == GW_OPTIMIZER_SVRG)
+    if (*team->server_optimizer)
+        memcpy(w->params, w->grads, n * sizeof *w->params); /* the servers' */
+    else if (team->optimizer == GW_OPTIMIZER_SVRG)
         gw_optimizer_svrg(n, w->params, w->snapshot, w->grads, (float)lr, (float)team->decay);
     else
         gw_optimizer_update(&team->rule, n, w->params, w->moments, w->grads, (float)lr, t + 1);
@@ -290,6 +317,18 @@ static gw_status collect(struct gw_worker *w, uint64_t t)
     return commit_checkpoint(w);
 }
 
+/* Rank 0: adds up the steps before `step` that are through on all workers, and waits only where one of these is too far behind. */
+static gw_status collect_before(struct gw_worker *w, uint64_t step)
+{
+    for (; w->n_collected < step; w->n_collected++) {
+        const bool may_wait = step - w->n_collected > w->control.ahead;
+        if (!may_wait && !gw_control_has(&w->control, w->n_collected))
+            return GW_OK;
+        GW_TRY(collect(w, w->n_collected));
+    }
+    return GW_OK;
+}
+
 static bool asked_to_stop(const struct gw_team *team)
 {
     return team->callbacks && team->callbacks->stop && team->callbacks->stop(team->callbacks->user);
@@ -336,6 +375,10 @@ static gw_status step(struct gw_worker *w, uint64_t t)
 
     if (leads(w))
         GW_TRY(lead(w, t));
+    else
+        w->lr = gw_schedule_rate(&team->schedule, o->lr, t, team->steps, team->steps_per_epoch); /* until rank 0's word is here */
+    if (*team->server_optimizer)
+        GW_TRY(gw_exchange_set_rate(w->exchange, w->lr));
     if (team->optimizer == GW_OPTIMIZER_SVRG && (t % team->steps_per_epoch == 0 || t == team->begin))
         GW_TRY(gw_convex_worker_snapshot(w, t, record, &full));
     if (record->accounted)
@@ -368,6 +411,8 @@ static gw_status step(struct gw_worker *w, uint64_t t)
     }
     if ((t + 1) % team->steps_per_epoch == 0 || t + 1 == team->steps) {
         record->evaluated = true;
+        if (t + 1 == team->steps)
+            GW_TRY(fetch_last(w));
         if (evaluates(w))
             GW_TRY(evaluate(w, record));
     }
@@ -375,8 +420,8 @@ static gw_status step(struct gw_worker *w, uint64_t t)
     GW_TRY(gw_control_report(&w->control, t, record, wish));
     if (team->alone)
         GW_TRY(collect(w, t));
-    else if (leads(w) && t > team->begin) /* that step is through on all workers */
-        GW_TRY(collect(w, t - 1));
+    else if (leads(w))
+        GW_TRY(collect_before(w, t));
     bool last = t + 1 == team->steps || t + 1 == w->stop_at;
     return o->checkpoint_every && (last || (t + 1) % o->checkpoint_every == 0) ? save_checkpoint(w, t + 1) : GW_OK;
 }
@@ -396,9 +441,10 @@ static gw_status finish(struct gw_worker *w)
 {
     struct gw_team *team = w->team;
     bool identical;
+    GW_TRY(fetch_last(w));
     w->hash = hash_parameters(w);
-    if (leads(w) && !team->alone && w->steps_done > team->begin)
-        GW_TRY(collect(w, w->steps_done - 1));
+    for (; leads(w) && !team->alone && w->n_collected < w->steps_done; w->n_collected++)
+        GW_TRY(collect(w, w->n_collected));
     if (team->alone && w->steps_done == team->steps)
         GW_TRY(gw_elastic_compare(w, &identical));
     else
@@ -427,7 +473,8 @@ static void report_failure(struct gw_worker *w, gw_status status, bool training)
         memcpy(team->failure_text, text, sizeof text);
     }
     pthread_mutex_unlock(&team->failure_lock);
-    if (status != GW_ERR_PEER && status != GW_ERR_NONFINITE) /* all workers stop at a step that is not finite */
+    /* All workers stop at a step that is not finite, unless it is their own affair. */
+    if (status != GW_ERR_PEER && (status != GW_ERR_NONFINITE || *team->server_optimizer))
         gw_team_fail(team, w->index, status, text);
 }
 
@@ -435,7 +482,7 @@ static void report_failure(struct gw_worker *w, gw_status status, bool training)
 static gw_status train(struct gw_worker *w, uint64_t from)
 {
     gw_status status = GW_OK;
-    w->steps_done = from;
+    w->steps_done = w->n_collected = from;
     for (uint64_t t = from; status == GW_OK && t < w->team->steps && t < w->stop_at; t++) {
         if (w->team->alone)
             status = gw_elastic_admit(w, t);

@@ -113,8 +113,8 @@ GW_API gw_status gw_exchange_wait(gw_exchange *exchange, gw_step_result *result)
  * gw_exchange_wait. */
 GW_API gw_status gw_exchange_put_parameters(gw_exchange *exchange, float *const *values);
 
-/* With server_optimizer: fetches the parameters as they are on the servers, those after this member's last step with GW_PS_SYNC, else as
- * they are now. Otherwise as above; before there are any it waits for whoever puts them. */
+/* With server_optimizer: fetches the parameters as they are on the servers now; with GW_PS_SYNC those are what this member's last step
+ * left. Otherwise as above; before there are any it waits for whoever puts them. */
 GW_API gw_status gw_exchange_get_parameters(gw_exchange *exchange, float *const *values);
 
 /* With server_optimizer: the learning rate of the steps that begin from here on; 0, as at first: the server_optimizer's own. Call between

@@ -246,9 +246,8 @@ GW_API gw_status gw_ps_admit(gw_ps_client *client, uint32_t rank, uint64_t round
 
 /* A link for gw_exchange_options.link over which the servers own all slices of the gradients, in place of the members: what members push
  * are frames, what they pull are the servers' averages of them, and gradients end with the same bits as over any other link. The client is
- * borrowed, and its calls are the exchange's until the link is destroyed; the servers' mode must be GW_PS_SYNC unless they keep the parameters (gw_exchange_options.server_optimizer),
- * one exchange is all they
- * can serve, and its workers must begin with the same step. Errors: GW_ERR_ARGUMENT (a reader), GW_ERR_MEMORY, GW_ERR_SYSTEM. */
+ * borrowed, and its calls are the exchange's until the link is destroyed; the servers' mode must be GW_PS_SYNC unless they keep the
+ * parameters (gw_exchange_options.server_optimizer), one exchange is all they can serve, and its workers must begin with the same step. Errors: GW_ERR_ARGUMENT (a reader), GW_ERR_MEMORY, GW_ERR_SYSTEM. */
 GW_API gw_status gw_link_servers_create(gw_context *context, gw_ps_client *client, gw_link *out);
 
 #ifdef __cplusplus

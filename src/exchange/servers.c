@@ -105,7 +105,9 @@ static gw_status pull(struct servers *me, uint32_t server, const struct message_
     pending->answer = *h;
     pending->answer.type = (uint8_t)type;
     pending->answer.flags = 0;
-    gw_status status = gw_ps_pull_begin(me->client, key, method, NULL, &pending->ticket);
+    const bool now = h->type == MESSAGE_PUT || h->type == MESSAGE_GET;
+    gw_status status = now ? gw_ps_pull_now_begin(me->client, key, &pending->ticket)
+                           : gw_ps_pull_begin(me->client, key, method, NULL, &pending->ticket);
     return status < 0 ? unsent(me, status) : GW_OK;
 }
 

@@ -848,7 +848,7 @@ gw_status gw_ps_get_parameter(gw_ps_client *client, const char *name, uint64_t l
     return gw_ps_wait(client, id, out);
 }
 
-gw_status gw_ps_pull_begin(gw_ps_client *client, const char *name, gw_ps_method method, const char *scale_key, uint64_t *out)
+static gw_status pull_begin(gw_ps_client *client, const char *name, gw_ps_method method, const char *scale_key, bool now, uint64_t *out)
 {
     struct key *known, *scale = NULL;
     if (!client || !out)
@@ -862,10 +862,21 @@ gw_status gw_ps_pull_begin(gw_ps_client *client, const char *name, gw_ps_method 
     for (uint32_t p = 0; p < ticket->n_parts; p++) {
         struct gw_ps_request *request = &ticket->parts[p].request;
         request->code = (uint8_t)method;
+        request->number = now;
         snprintf(request->scale_key, sizeof request->scale_key, "%s", scale_key ? scale_key : "");
     }
     *out = ticket->id;
     return ticket_send(client, ticket);
+}
+
+gw_status gw_ps_pull_begin(gw_ps_client *client, const char *name, gw_ps_method method, const char *scale_key, uint64_t *out)
+{
+    return pull_begin(client, name, method, scale_key, false, out);
+}
+
+gw_status gw_ps_pull_now_begin(gw_ps_client *client, const char *name, uint64_t *out)
+{
+    return pull_begin(client, name, GW_PS_PARAMETERS, NULL, true, out);
 }
 
 /* ---- for the link to servers ------------------------------------------------------------------------------- */

@@ -28,6 +28,9 @@ gw_status gw_ps_init_on(gw_ps_client *client, uint32_t server, const char *key, 
 /* Hands over the first parameters of a key with an optimizer: n float32; those that came first stand. As gw_ps_push_begin. */
 gw_status gw_ps_put_begin(gw_ps_client *client, const char *key, const float *values, uint64_t n, uint64_t *ticket);
 
+/* Pulls the parameters of a key with an optimizer as they are now, whatever this worker has pushed or refused. */
+gw_status gw_ps_pull_now_begin(gw_ps_client *client, const char *key, uint64_t *ticket);
+
 /* In place of the key's next push: this worker has no value that can be used, and why, as a number. A pull over such a round fails with
  * GW_ERR_NONFINITE; gw_ps_refusal() is then the least such number of all workers. */
 gw_status gw_ps_refuse_begin(gw_ps_client *client, const char *key, uint64_t number, uint64_t *ticket);

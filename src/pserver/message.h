@@ -20,7 +20,8 @@ enum gw_ps_operation {
     GW_PS_INIT = 2,  /* code: type; key, shape, codec, optimizer. Answer's number: this rank's pushes to the key so far */
     GW_PS_PUSH = 3,  /* number: its how-many-th push to the key, from 1; code 0: key, rate; body: the value; code 1: key, rate,
                         refusal, no body */
-    GW_PS_PULL = 4,  /* code: method; key, scale key (or none). Answer: code: type; number: round; shape, pushes; body: the value */
+    GW_PS_PULL = 4,  /* code: method; number 1: parameters as they are now, whatever this rank has pushed; key, scale key (or none).
+                        Answer: code: type; number: round; shape, pushes; body: the value */
     GW_PS_BYE = 5,   /* leaves in good order */
     GW_PS_WHO = 6,   /* an answer only: this connection has not said HELLO */
     GW_PS_AGREE = 7, /* body: lines "name = value" that must be the same from all workers */

@@ -160,9 +160,10 @@ static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *mem
     }
     if (request->scale_key[0])
         GW_TRY(gw_ps_store_find(server->store, request->scale_key, &scale_key));
+    const bool now = request->code == GW_PS_PARAMETERS && request->number == 1;
     gw_status status = request->operation == GW_PS_GET
                            ? gw_ps_store_deposited(key, request->number, &answer)
-                           : gw_ps_store_pull(server->store, key, member->rank, (gw_ps_method)request->code, scale_key, &answer, waits_for);
+                           : gw_ps_store_pull(server->store, key, now ? GW_PS_READER : member->rank, (gw_ps_method)request->code, scale_key, &answer, waits_for);
     if (status == GW_ERR_NONFINITE) {
         gw_ps_reply_error(server, member->route, request, status, answer.round);
         return GW_OK;

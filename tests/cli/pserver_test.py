@@ -98,7 +98,7 @@ def optimizers(ps):
     address = ",".join(server.address for server in servers)
     workers = [subprocess.Popen([sys.executable, "-c", OPTIMIZED, str(rank), address]) for rank in range(2)]
     check([worker.wait(timeout=60) for worker in workers] == [0, 0], "both workers get numpy's parameters")
-    with ps.Client(address, rank=ps.READER, timeout=0.2) as reader:
+    with ps.Client(address, rank=ps.READER, timeout=5) as reader:
         refused(lambda: reader.init_parameter("x", [3], "float32", value=[1, 2, 3]), "no optimizer")
         refused(lambda: reader.init_parameter("x", [3], "float32", optimizer="sgd", value=[1, 2]), "shape [3]")
         refused(lambda: reader.init_parameter("x", [3], "int32", optimizer="sgd"), "an optimizer is for float32")
@@ -273,8 +273,49 @@ def training():
     server.end()
 
 
+def parameters_on_servers():
+    """In sync the servers' parameters are the workers' own, bit for bit; in the other modes all workers end with the servers' last ones."""
+    small = ["--net", "mlp:784-16-10"]
+    for net, optimizer, codec, n in ((["--net", "lenet"], "momentum", "ternary", 1), (small, "sgd", "ternary", 3), (small, "momentum", "topk:ratio=0.05", 3),
+                                     (small, "sgd", "topk:ratio=0.05", 1), (small, "momentum", "none", 3), (small, "sgd", "none", 1), (small, "adam", "bf16", 2)):
+        words = [*net, "--optimizer", optimizer, "--codec", codec]
+        servers = [Server("--workers", "3") for _ in range(n)]
+        address = ",".join(server.address for server in servers)
+        check(hash_of(*words, "--servers", address, "--parameters", "servers") == hash_of(*words), f"{words}: the parameters on {n} servers are the workers' own")
+        for server in servers:
+            server.end()
+    for mode in ("async", "stale:0", "stale:2"):
+        servers = [Server("--workers", "3", "--mode", mode) for _ in range(2)]
+        address = ",".join(server.address for server in servers)
+        for codec in ("ternary", "topk:ratio=0.05"):
+            hash_of(*small, "--codec", codec, "--servers", address, "--parameters", "servers")  # replicas are identical
+        hash_of(*small, "--lr", "1e30", "--servers", address, "--parameters", "servers")        # nearly all steps are dropped, by each worker
+        done = subprocess.run([str(TOOL), "train", "--data", "digits", *small, "--workers", "3", "--steps", "9", "--servers", address], stderr=subprocess.PIPE,
+                              text=True, timeout=60)
+        check(done.returncode == 2 and "--mode is not sync" in done.stderr, done.stderr)
+        for server in servers:
+            server.end()
+
+
+def stopped_without_rounds():
+    """A run on servers that wait for nobody stops when it is asked to, wherever its workers are."""
+    for mode in ("async", "stale:2"):
+        server = Server("--workers", "3", "--mode", mode)
+        process = subprocess.Popen([str(TOOL), "train", "--data", "digits", "--net", "mlp:784-16-10", "--workers", "3", "--steps", "1000000", "--servers",
+                                    server.address, "--parameters", "servers"], stderr=subprocess.PIPE, text=True)
+        process.stderr.readline()  # its first step is through
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+        check(process.returncode == 1 and "of 1000000 steps, as asked" in said, said)
+        server.end()
+
+
 def wrong_use():
     for words, said in ((["server"], "--workers"), (["server", "--workers", "2", "--mode", "stale:x"], "stale:4"),
+                        (["train", "--parameters", "servers"], "no --servers are named"), (["train", "--parameters", "cloud"], "local or servers"),
+                        (["train", "--servers", "h:1", "--parameters", "servers", "--ema", "0.9"], "--ema needs --parameters local"),
+                        (["train", "--servers", "h:1", "--parameters", "servers", "--out", "x", "--checkpoint-every", "1"], "--checkpoint-every needs"),
+                        (["train", "--servers", "h:1", "--parameters", "servers", "--net", "logreg", "--data", "uneven", "--optimizer", "svrg"], "svrg needs"),
                         (["server", "--workers", "2", "--listen", "0.0.0.0:0"], "loopback"), (["server", "--workers", "2", "--listen", "nowhere"], "HOST:PORT")):
         done = subprocess.run([str(TOOL), *words], stderr=subprocess.PIPE, text=True, timeout=20)
         check(done.returncode in (1, 2) and said in done.stderr, f"{words}: {done.returncode} {done.stderr}")
@@ -292,6 +333,8 @@ def main():
     keys(ps)
     keys_come_and_go(ps)
     training()
+    parameters_on_servers()
+    stopped_without_rounds()
     wrong_use()
     print("the parameter server answers as it must")
     return 0
