@@ -59,12 +59,11 @@ static void write_round(const struct image_writer *to, const struct gw_ps_round 
     }
 }
 
-/* Moments are copied: they are moved on in place. */
-static gw_status write_parameters(const struct image_writer *to, const struct gw_ps_key *key)
+static void write_parameters(const struct image_writer *to, const struct gw_ps_key *key)
 {
     const struct gw_ps_parameters *p = key->parameters;
     if (!p)
-        return GW_OK;
+        return;
     struct gw_ps_writer w = {to->head};
     gw_ps_put8(&w, p->values != NULL);
     gw_ps_put64(&w, p->unusable);
@@ -72,15 +71,10 @@ static gw_status write_parameters(const struct image_writer *to, const struct gw
         gw_ps_put_double(&w, p->rates[r]);
     add(to, GW_PS_IMAGE_PARAMETERS, &w, p->values);
     for (uint8_t m = 0; m < gw_optimizer_moments(&p->optimizer); m++) {
-        struct gw_ps_blob *copy = gw_ps_blob_copy(to->store->context, to->store->options.total, p->moments[m], key->n_elems * sizeof(float));
-        if (!copy)
-            return GW_ERR_MEMORY;
         w.at = to->head;
         gw_ps_put8(&w, m);
-        add(to, GW_PS_IMAGE_MOMENT, &w, copy);
-        gw_ps_blob_give(copy);
+        add(to, GW_PS_IMAGE_MOMENT, &w, p->moments[m]);
     }
-    return GW_OK;
 }
 
 /* As the change that put it there. */
@@ -94,7 +88,7 @@ static void write_deposit(const struct image_writer *to, const struct gw_ps_key 
     add(to, GW_PS_CHANGE_DEPOSIT, &w, key->deposit.value);
 }
 
-static gw_status write_key(const struct image_writer *to, struct gw_ps_key *key)
+static void write_key(const struct image_writer *to, struct gw_ps_key *key)
 {
     const struct gw_ps_change init = {.kind = GW_PS_CHANGE_INIT, .name = key->name, .type = key->type, .shape = &key->shape,
                                       .codec = key->codec ? gw_codec_canonical(key->codec) : "",
@@ -118,7 +112,7 @@ static gw_status write_key(const struct image_writer *to, struct gw_ps_key *key)
     for (uint32_t i = 0; i < N_ROUNDS; i++)
         write_round(to, round_of(key, i), (uint8_t)i);
     write_deposit(to, key);
-    return write_parameters(to, key);
+    write_parameters(to, key);
 }
 
 gw_status gw_ps_image_write(struct gw_ps_store *store, void (*add_record)(void *user, uint8_t type, const void *head, size_t n_head, struct gw_ps_blob *blob),
@@ -129,11 +123,10 @@ gw_status gw_ps_image_write(struct gw_ps_store *store, void (*add_record)(void *
     if (!to.head)
         return GW_ERR_MEMORY;
     write_store(&to);
-    gw_status status = GW_OK;
-    for (uint64_t k = 0; status == GW_OK && k < store->names.n; k++)
-        status = write_key(&to, store->keys[k]);
+    for (uint64_t k = 0; k < store->names.n; k++)
+        write_key(&to, store->keys[k]);
     gw_free(store->context, to.head);
-    return status;
+    return GW_OK;
 }
 
 /* ---- read ---------------------------------------------------------------------------------------------------- */
@@ -221,7 +214,7 @@ static void read_moment(struct gw_ps_key *key, struct gw_ps_reader *r, const voi
     struct gw_ps_parameters *p = key->parameters;
     r->good = r->good && p && m < gw_optimizer_moments(&p->optimizer) && n_body == key->n_elems * sizeof(float);
     if (r->good)
-        memcpy(p->moments[m], body, n_body);
+        memcpy(p->moments[m]->bytes, body, n_body);
 }
 
 gw_status gw_ps_image_apply(const struct gw_ps_image *image, uint8_t type, const void *head, size_t n_head, const void *body, size_t n_body)

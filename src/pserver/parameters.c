@@ -42,11 +42,12 @@ gw_status gw_ps_parameters_init(struct gw_ps_store *store, struct gw_ps_key *key
     p->optimizer = parsed;
     gw_optimizer_text(&parsed, p->text);
     p->rates = gw_calloc(store->context, store->options.n_workers, sizeof *p->rates);
-    for (uint32_t m = 0; m < n_moments; m++)
-        p->moments[m] = gw_calloc(store->context, (size_t)key->n_elems, sizeof(float));
     bool all = p->rates != NULL;
-    for (uint32_t m = 0; m < n_moments; m++)
-        all = all && p->moments[m];
+    for (uint32_t m = 0; m < n_moments && all; m++) {
+        float *zeros = gw_calloc(store->context, (size_t)key->n_elems, sizeof *zeros);
+        p->moments[m] = zeros ? gw_ps_blob_new(store->context, store->options.total, zeros, key->n_elems * sizeof *zeros) : NULL;
+        all = p->moments[m] != NULL;
+    }
     return all ? GW_OK : GW_ERR_MEMORY;
 }
 
@@ -57,17 +58,24 @@ void gw_ps_parameters_free(struct gw_ps_store *store, struct gw_ps_key *key)
         return;
     gw_ps_blob_give(p->values);
     for (uint32_t m = 0; m < GW_OPTIMIZER_MOMENTS; m++)
-        gw_free(store->context, p->moments[m]);
+        gw_ps_blob_give(p->moments[m]);
     gw_free(store->context, p->rates);
     gw_free(store->context, p);
     key->parameters = NULL;
 }
 
+uint64_t gw_ps_parameters_own_bytes(const struct gw_ps_store *store, const struct gw_ps_key *key)
+{
+    return key->parameters ? sizeof *key->parameters + store->options.n_workers * sizeof(double) : 0;
+}
+
 uint64_t gw_ps_parameters_bytes(const struct gw_ps_store *store, const struct gw_ps_key *key)
 {
-    return key->parameters ? sizeof *key->parameters + store->options.n_workers * sizeof(double) +
-                                 gw_optimizer_moments(&key->parameters->optimizer) * key->n_elems * sizeof(float)
-                           : 0;
+    const struct gw_ps_parameters *p = key->parameters;
+    if (!p)
+        return 0;
+    return gw_ps_parameters_own_bytes(store, key) + gw_optimizer_moments(&p->optimizer) * key->n_elems * sizeof(float) +
+           (p->values ? p->values->n_bytes : 0);
 }
 
 gw_status gw_ps_parameters_compare(const struct gw_ps_key *key, const char *optimizer)
@@ -149,20 +157,16 @@ static gw_status average(struct gw_ps_store *store, const struct gw_ps_key *key,
 
 /* ---- updates ------------------------------------------------------------------------------------------------ */
 
-/* Makes the values this key's alone: those on their way to a client stay as they are. */
-static gw_status own_values(struct gw_ps_store *store, struct gw_ps_parameters *p)
+/* Makes values or moments this key's alone: those on their way to a client or into a snapshot stay as they are. */
+static gw_status own(struct gw_ps_store *store, struct gw_ps_blob **blob)
 {
-    if (atomic_load_explicit(&p->values->holds, memory_order_acquire) == 1)
+    if (atomic_load_explicit(&(*blob)->holds, memory_order_acquire) == 1)
         return GW_OK;
-    void *copy = gw_alloc(store->context, p->values->n_bytes, 1);
+    struct gw_ps_blob *copy = gw_ps_blob_copy(store->context, store->options.total, (*blob)->bytes, (*blob)->n_bytes);
     if (!copy)
         return GW_ERR_MEMORY;
-    memcpy(copy, p->values->bytes, p->values->n_bytes);
-    struct gw_ps_blob *blob = gw_ps_blob_new(store->context, store->options.total, copy, p->values->n_bytes);
-    if (!blob)
-        return GW_ERR_MEMORY;
-    gw_ps_blob_give(p->values);
-    p->values = blob;
+    gw_ps_blob_give(*blob);
+    *blob = copy;
     return GW_OK;
 }
 
@@ -170,10 +174,15 @@ static gw_status own_values(struct gw_ps_store *store, struct gw_ps_parameters *
 static gw_status update(struct gw_ps_store *store, struct gw_ps_key *key, const float *gradient, double rate, uint32_t divisor)
 {
     struct gw_ps_parameters *p = key->parameters;
-    GW_TRY(own_values(store, p));
+    float *moments[GW_OPTIMIZER_MOMENTS] = {NULL};
+    GW_TRY(own(store, &p->values));
+    for (uint32_t m = 0; m < gw_optimizer_moments(&p->optimizer); m++) {
+        GW_TRY(own(store, &p->moments[m]));
+        moments[m] = p->moments[m]->bytes;
+    }
     const double chosen = rate > 0 ? rate : (double)p->optimizer.lr;
     const gw_float_env env = gw_float_enter();
-    gw_optimizer_update(&p->optimizer, (size_t)key->n_elems, p->values->bytes, p->moments, gradient, (float)(chosen / divisor), key->open.number);
+    gw_optimizer_update(&p->optimizer, (size_t)key->n_elems, p->values->bytes, moments, gradient, (float)(chosen / divisor), key->open.number);
     gw_float_leave(env);
     return GW_OK;
 }

@@ -13,7 +13,7 @@ struct gw_ps_parameters {
     struct gw_optimizer optimizer;
     char text[GW_OPTIMIZER_TEXT]; /* its specification, every option in its place */
     struct gw_ps_blob *values;    /* float32 of the key's elements; others may hold it on its way to a client. NULL: nobody has put any */
-    float *moments[GW_OPTIMIZER_MOMENTS]; /* of as many elements; NULL beyond the optimizer's number */
+    struct gw_ps_blob *moments[GW_OPTIMIZER_MOMENTS]; /* of as many elements; NULL beyond the optimizer's number */
     double *rates;                /* of each rank's push in the open round; 0: the optimizer's own */
     uint64_t unusable;            /* the last round whose pushes had no average; 0: none */
 };
@@ -23,7 +23,9 @@ struct gw_ps_parameters {
 gw_status gw_ps_parameters_init(struct gw_ps_store *store, struct gw_ps_key *key, const char *name, const char *optimizer);
 void gw_ps_parameters_free(struct gw_ps_store *store, struct gw_ps_key *key);
 
-/* Bytes that a key's optimizer takes beside the values; 0 where it has none. */
+/* Bytes that a key's optimizer takes beside values and moments, which count for the store's total by themselves; with them. 0 where it has
+ * none. */
+uint64_t gw_ps_parameters_own_bytes(const struct gw_ps_store *store, const struct gw_ps_key *key);
 uint64_t gw_ps_parameters_bytes(const struct gw_ps_store *store, const struct gw_ps_key *key);
 
 /* Whether the key's optimizer is that of the specification; "": none. */

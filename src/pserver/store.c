@@ -202,7 +202,7 @@ void gw_ps_key_free(struct gw_ps_store *store, struct gw_ps_key *key)
 {
     struct gw_ps_round *rounds[] = {&key->open, &key->whole, &key->before};
     if (key->name)
-        atomic_fetch_sub(store->options.total, empty_bytes(store, key->name) + gw_ps_parameters_bytes(store, key));
+        atomic_fetch_sub(store->options.total, empty_bytes(store, key->name) + gw_ps_parameters_own_bytes(store, key));
     for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
         clear_round(store, key, rounds[i]);
         gw_free(store->context, rounds[i]->pushes);
@@ -210,7 +210,7 @@ void gw_ps_key_free(struct gw_ps_store *store, struct gw_ps_key *key)
     }
     gw_codec_destroy(key->codec);
     if (key->name)
-        gw_ps_key_count(store, key, 0, gw_ps_parameters_bytes(store, key) + (key->parameters && key->parameters->values ? key->parameters->values->n_bytes : 0));
+        gw_ps_key_count(store, key, 0, gw_ps_parameters_bytes(store, key));
     gw_ps_parameters_free(store, key);
     gw_ps_deposit_drop(store, key);
     gw_free(store->context, key->pushed);
@@ -309,7 +309,7 @@ gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_ty
     }
     key->name = store->names.names[store->names.n - 1];
     store->keys[store->names.n - 1] = key;
-    atomic_fetch_add(store->options.total, empty_bytes(store, name) + gw_ps_parameters_bytes(store, key));
+    atomic_fetch_add(store->options.total, empty_bytes(store, name) + gw_ps_parameters_own_bytes(store, key));
     gw_ps_key_count(store, key, gw_ps_parameters_bytes(store, key), 0);
     gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_INIT, .name = name, .type = type, .shape = shape, .codec = codec,
                                                    .optimizer = optimizer});
