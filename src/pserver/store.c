@@ -523,9 +523,11 @@ static gw_status round_for(struct gw_ps_store *store, struct gw_ps_key *key, uin
         return gw_fail(GW_ERR_ORDER, "rank %u pulls \"%s\" before it has pushed to it; only \"latest\" can be pulled then", rank, key->name);
     if (store->options.mode == GW_PS_SYNC) {
         *round = store->options.backup && worker && pushed == key->before.number ? &key->before : &key->whole;
-        *number = worker && pushed >= (*round)->number ? pushed : key->whole.number;
+        *number = worker ? pushed : key->whole.number;
         if (!worker && key->whole.number == 0)
             return gw_fail(GW_ERR_ORDER, "\"%s\" has no whole round yet: not all workers have pushed to it", key->name);
+        if (worker && pushed < (*round)->number)
+            return gw_fail(GW_ERR_PEER, "rank %u was away too long: \"%s\" is beyond round %" PRIu64 ", which it last pushed to", rank, key->name, pushed);
         return worker && pushed > key->whole.number ? GW_PS_WAIT : GW_OK;
     }
     *round = &key->open;
