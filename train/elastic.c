@@ -81,6 +81,9 @@ gw_status gw_elastic_join(struct gw_worker *w, uint64_t *t)
         return gw_fail(GW_ERR_ARGUMENT, "the parameter servers are for %u workers, and --workers is %u", gw_ps_n_workers(e->client),
                        team->options->workers);
     GW_TRY(gw_ps_join(e->client, &round));
+    if (round == 1 && w->steps_done > 0)
+        return gw_fail(GW_ERR_CLOSED, "nobody takes part any more: while rank %u was away after step %llu the others have ended the run, or have gone too",
+                       w->rank, (unsigned long long)w->steps_done);
     *t = team->begin = round - 1;
     if (*t > team->steps)
         return gw_fail(GW_ERR_ARGUMENT, "the servers are at step %llu, and this run is to have %llu", (unsigned long long)*t,

@@ -6,7 +6,7 @@ parameters on every worker, and a log that tells what happened.
 
 worker  kill -9 a worker, and start it again under its rank (servers --missing continue)
 server  kill -9 a server, and start it again on its snapshots
-stop    SIGSTOP a worker for --stop-seconds, then SIGCONT
+stop    SIGSTOP a worker for --stop-seconds, then SIGCONT (servers --missing wait, unless --stop-missing continue: then it is left out)
 cut     take a worker's network away for --cut-seconds (network namespaces; needs root)
 join    begin with two of three workers; the third comes later
 disk    fill the disk under a server's snapshots for a while (a small tmpfs; needs root)
@@ -46,9 +46,9 @@ def wait_for(what, holds):
 class Run:
     """Servers and workers of one training run."""
 
-    def __init__(self, args, folder, namespaces=False, server_words=(), rank_words=()):
+    def __init__(self, args, folder, namespaces=False, server_words=(), rank_words=(), missing="continue"):
         self.args, self.folder, self.namespaces = args, pathlib.Path(folder), namespaces
-        self.server_words, self.rank_words = list(server_words), list(rank_words)
+        self.server_words, self.rank_words, self.missing = list(server_words), list(rank_words), missing
         self.servers, self.workers, self.restarts = [None] * args.servers, {}, 0
         args.port += args.servers
         host = net.address(WORKERS) if namespaces else "127.0.0.1"
@@ -62,7 +62,7 @@ class Run:
             return subprocess.Popen(list(map(str, words)), stdout=file, stderr=file, stdin=subprocess.DEVNULL)
 
     def start_server(self, i):
-        words = [self.args.tool, "server", "--workers", WORKERS, "--listen", self.places[i], "--missing", "continue", "--away", 1, "--timeout", 3,
+        words = [self.args.tool, "server", "--workers", WORKERS, "--listen", self.places[i], "--missing", self.missing, "--away", 1, "--timeout", 3,
                  "--snapshot", self.snapshots(i), "--snapshot-every", 2, *self.server_words]
         self.servers[i] = self.start(words + (["--insecure"] if self.namespaces else []), WORKERS, f"server-{i}")
 
@@ -203,7 +203,8 @@ def surroundings(fault, folder):
 def train(args, fault, chance, most):
     """One run, struck up to `most` times. Returns how often, and the accuracy."""
     with tempfile.TemporaryDirectory(prefix="gradwire-faults-") as folder, surroundings(fault, folder):
-        run = Run(args, folder, fault == "cut", ["--min-workers", WORKERS - 1] if fault == "join" else [])
+        run = Run(args, folder, fault == "cut", ["--min-workers", WORKERS - 1] if fault == "join" else [],
+                  missing=args.stop_missing if fault == "stop" else "continue")
         try:
             for i in range(args.servers):
                 run.start_server(i)
@@ -242,6 +243,7 @@ def main():
     parser.add_argument("--codec", default="ternary")
     parser.add_argument("--servers", type=int, default=1)
     parser.add_argument("--stop-seconds", type=float, default=30)
+    parser.add_argument("--stop-missing", choices=["wait", "continue"], default="wait")
     parser.add_argument("--cut-seconds", type=float, default=10)
     parser.add_argument("--most-points", type=float, default=0.3, help="that accuracy may be below that of a run without faults")
     parser.add_argument("--seed", type=int, default=1)
