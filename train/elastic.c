@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define STATE_KEY "exchange/state"
-#define HASH_KEY "exchange/hash"
+#define LOOK_MS 1000 /* between looks whether another is still there */
 
 /* ---- what all workers have alike: parameters, moments, moving average ---------------------------------------- */
 
@@ -85,15 +85,17 @@ gw_status gw_elastic_join(struct gw_worker *w, uint64_t *t)
         return gw_fail(GW_ERR_CLOSED, "nobody takes part any more: while rank %u was away after step %llu the others have ended the run, or have gone too",
                        w->rank, (unsigned long long)w->steps_done);
     *t = team->begin = round - 1;
-    if (*t > team->steps)
-        return gw_fail(GW_ERR_ARGUMENT, "the servers are at step %llu, and this run is to have %llu", (unsigned long long)*t,
-                       (unsigned long long)team->steps);
-    if (*t > 0)
+    if (*t >= team->steps)
+        return gw_fail(GW_ERR_ARGUMENT, "the run on these servers has made %llu steps, and this one is to have %llu: for another run start them anew, "
+                       "with other folders of snapshots", (unsigned long long)*t, (unsigned long long)team->steps);
+    if (*t > 0 && !*team->server_optimizer)
         GW_TRY(get_state(w, round));
     else
         gw_worker_begin(w);
     GW_TRY(gw_link_servers_create(team->context, e->client, &e->link));
     GW_TRY(gw_worker_exchange(w, e->link));
+    if (*w->team->server_optimizer)
+        GW_TRY(gw_worker_put_parameters(w));
     if (*t > 0 || e->n_joins > 0)
         gw_train_note(team->callbacks, "rank %u takes part from step %llu of %llu on", w->rank, (unsigned long long)*t + 1,
                       (unsigned long long)team->steps);
@@ -147,7 +149,7 @@ static gw_status admit_all(struct gw_worker *w, gw_ps_client *side, const uint8_
     for (uint32_t r = 0; r < w->team->options->workers; r++) {
         if (presence[r] != GW_PS_JOINING)
             continue;
-        if (!ready)
+        if (!ready && !*w->team->server_optimizer) /* else the servers have it */
             GW_TRY(put_state(w, side, t + 1));
         ready = true;
         gw_status status = gw_ps_admit(side, r, t + 1);
@@ -178,22 +180,66 @@ gw_status gw_elastic_admit(struct gw_worker *w, uint64_t t)
 
 /* ---- the end ------------------------------------------------------------------------------------------------- */
 
-/* The exchange is over, so its client can be used: one more round, of hashes. */
-gw_status gw_elastic_compare(struct gw_worker *w, bool *identical)
+/* Where a worker puts a number at the end. */
+static gw_status init_number(gw_ps_client *side, const char *what, uint32_t rank, char name[64])
 {
     const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
-    gw_ps_client *client = w->elastic.client;
-    gw_exchange_destroy(w->exchange);
-    w->exchange = NULL;
-    *identical = true;
-    GW_TRY(gw_ps_init_parameter(client, HASH_KEY, GW_PS_INT64, &one));
-    GW_TRY(gw_ps_push_parameter(client, HASH_KEY, &w->hash, sizeof w->hash));
-    const gw_ps_method ends[] = {GW_PS_MIN, GW_PS_MAX};
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        gw_ps_value value;
-        GW_TRY(gw_ps_pull_parameter(client, HASH_KEY, ends[i], NULL, &value));
-        *identical = *identical && memcmp(value.bytes, &w->hash, sizeof w->hash) == 0;
-        gw_ps_value_free(&value);
+    snprintf(name, 64, "exchange/%s of rank %u", what, rank);
+    return gw_ps_init_parameter(side, name, GW_PS_INT64, &one);
+}
+
+/* The number of another worker, once it has put it there; *there is false where it takes part no more. */
+static gw_status number_of(struct gw_worker *w, gw_ps_client *side, const char *what, uint32_t rank, uint64_t *number, bool *there)
+{
+    const double deadline = gw_clock_seconds() + w->team->options->timeout_s;
+    char name[64];
+    uint8_t *presence = gw_calloc(NULL, w->team->options->workers, 1);
+    gw_ps_value value = {.bytes = NULL};
+    gw_status status = presence ? init_number(side, what, rank, name) : GW_ERR_MEMORY;
+    *there = true;
+    while (status == GW_OK && *there && !value.bytes) {
+        status = gw_ps_members(side, presence, NULL);
+        *there = presence[rank] == GW_PS_PRESENT || (presence[rank] == GW_PS_AWAY && gw_clock_seconds() < deadline);
+        if (status == GW_OK && *there && (status = gw_ps_get_parameter(side, name, w->team->steps, &value)) == GW_ERR_TIMEOUT)
+            status = GW_OK; /* it is behind: without rounds workers end one after the other */
     }
-    return GW_OK;
+    gw_free(NULL, presence);
+    if (value.bytes)
+        memcpy(number, value.bytes, sizeof *number);
+    gw_ps_value_free(&value);
+    return status;
+}
+
+/* Puts this worker's number there, and waits for those of all that take part; *alike: theirs are the same. */
+static gw_status meet(struct gw_worker *w, const char *what, uint64_t own, bool *alike)
+{
+    gw_ps_client_options options = w->elastic.options;
+    gw_ps_client *side;
+    char name[64];
+    options.rank = GW_PS_READER, options.joins = false, options.timeout_ms = LOOK_MS;
+    *alike = true;
+    GW_TRY(gw_ps_client_create(NULL, &options, &side));
+    gw_status status = init_number(side, what, w->rank, name);
+    if (status == GW_OK)
+        status = gw_ps_put_parameter(side, name, w->team->steps, &own, sizeof own);
+    for (uint32_t r = 0; r < w->team->options->workers && status == GW_OK; r++) {
+        uint64_t other = own;
+        bool there;
+        if (r != w->rank)
+            status = number_of(w, side, what, r, &other, &there);
+        *alike = *alike && other == own;
+    }
+    gw_ps_client_destroy(side);
+    return status;
+}
+
+gw_status gw_elastic_meet(struct gw_worker *w)
+{
+    bool alike;
+    return meet(w, "end", 0, &alike);
+}
+
+gw_status gw_elastic_compare(struct gw_worker *w, bool *identical)
+{
+    return meet(w, "hash", w->hash, identical);
 }

@@ -16,7 +16,10 @@ gw_status gw_elastic_admit(struct gw_worker *worker, uint64_t t);
 /* Whether it makes sense to join again after that error; says so. */
 bool gw_elastic_goes_on(struct gw_worker *worker, gw_status status);
 
-/* After the last step: whether all workers that took part in it have the same hash of parameters. */
+/* After the last step, where workers do not make it together: waits until all that take part have made it. */
+gw_status gw_elastic_meet(struct gw_worker *worker);
+
+/* After that: whether all workers that take part have the same hash of parameters. */
 gw_status gw_elastic_compare(struct gw_worker *worker, bool *identical);
 
 /* Leaves; gw_elastic_join can follow. */

@@ -71,8 +71,6 @@ static gw_status choose_servers(struct gw_team *team)
         return GW_OK;
     if (!team->members->servers.servers)
         return gw_fail(GW_ERR_ARGUMENT, "--parameters is servers, and no --servers are named");
-    if (team->alone)
-        return gw_fail(GW_ERR_ARGUMENT, "--link servers needs --parameters local: who joins gets them from another worker");
     if (team->optimizer == GW_OPTIMIZER_SVRG)
         return gw_fail(GW_ERR_ARGUMENT, "the optimizer svrg needs --parameters local: its snapshot is the workers'");
     if (o->ema > 0)
@@ -107,7 +105,7 @@ static gw_status choose_optimizer(struct gw_team *team)
 static uint32_t how_far_ahead(const struct gw_team *team)
 {
     uint32_t staleness;
-    if (!*team->server_optimizer)
+    if (!*team->server_optimizer || team->alone)
         return 0;
     switch (gw_ps_client_mode(team->members->clients[0], &staleness)) {
     case GW_PS_ASYNC:

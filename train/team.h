@@ -125,6 +125,9 @@ void gw_worker_free(struct gw_worker *worker);
 /* Parameters and all that belongs to them as a run begins: drawn, or those it was resumed from. */
 void gw_worker_begin(struct gw_worker *worker);
 
+/* With --parameters servers: those the servers have not got yet; then the worker has the servers'. */
+gw_status gw_worker_put_parameters(struct gw_worker *worker);
+
 /* Makes its exchange. */
 gw_status gw_worker_exchange(struct gw_worker *worker, gw_link link);
 

@@ -92,11 +92,18 @@ static gw_status with_servers(struct gw_worker *w, gw_status (*move)(gw_exchange
     return GW_OK;
 }
 
+gw_status gw_worker_put_parameters(struct gw_worker *w)
+{
+    return with_servers(w, gw_exchange_put_parameters);
+}
+
 /* What the servers come to after every worker's last push, on all workers. */
 static gw_status fetch_last(struct gw_worker *w)
 {
     if (!*w->team->server_optimizer || w->fetched)
         return GW_OK;
+    if (w->team->alone && w->steps_done == w->team->steps)
+        GW_TRY(gw_elastic_meet(w));
     GW_TRY(gw_control_meet(&w->control));
     w->fetched = true;
     return with_servers(w, gw_exchange_get_parameters);
@@ -132,7 +139,7 @@ static gw_status set_up(struct gw_worker *w)
         return GW_OK;
     GW_TRY(gw_worker_exchange(w, gw_team_link(team, GW_TEAM_EXCHANGE, w->index)));
     if (*team->server_optimizer)
-        GW_TRY(with_servers(w, gw_exchange_put_parameters));
+        GW_TRY(gw_worker_put_parameters(w));
     return load_state(w);
 }
 

@@ -2,7 +2,9 @@
  *
  * Before the first round is whole, and after all have left, workers that JOIN are let in at once. While others train, a JOIN waits: one of
  * those, the connected one of the least rank, is asked, and ADMITs who waits from the round on that it is about to begin. No server can be
- * beyond that round without its push. */
+ * beyond that round without its push. Where rounds do not wait for each other nobody has to be asked.
+ *
+ * When all have left, a run whose parameters are here goes on where it was; another is over. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -43,13 +45,26 @@ static gw_status let_in(struct gw_ps_server *server, struct gw_ps_member *member
     return GW_OK;
 }
 
+/* Workers begin with that round, and none before. */
+static void begin_with(struct gw_ps_server *server, uint64_t round)
+{
+    gw_ps_store_skip_to(server->store, GW_PS_EXCHANGE, round);
+    server->first_round = round;
+    gw_ps_note_run(server);
+}
+
 /* Whoever took part has left: the next ones begin. */
 static gw_status begin_again(struct gw_ps_server *server)
 {
     const bool untouched = !gw_ps_store_has_begun(server->store) && !server->agreed && server->first_round == 1;
     if (gw_ps_store_n_present(server->store) > 0 || untouched)
         return GW_OK;
-    return gw_ps_run_end(server);
+    if (!gw_ps_store_keeps_parameters(server->store, GW_PS_EXCHANGE))
+        return gw_ps_run_end(server);
+    const uint64_t next = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE);
+    if (gw_ps_store_has_begun(server->store) || next > server->first_round)
+        begin_with(server, next > server->first_round ? next : server->first_round);
+    return GW_OK;
 }
 
 /* All that wait, where nobody has to be asked. */
@@ -78,15 +93,16 @@ gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member
     member->joining = (struct gw_ps_joining){true, request->id, request->timeout_ms, gw_clock_seconds() + request->timeout_ms / 1000.0};
     server->n_joining++;
     const bool begun = gw_ps_store_has_begun(server->store) || request->code == 1;
+    if (server->options.mode != GW_PS_SYNC) {
+        const uint64_t next = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE);
+        return let_in(server, member, next > request->number ? next : request->number);
+    }
     if (begun && gw_ps_store_n_present(server->store) > 0) {
         gw_ps_log(server, "wants-to-join rank=%u", member->rank);
         return GW_OK;
     }
-    if (request->number > server->first_round) { /* another server has gone on so far */
-        gw_ps_store_skip_to(server->store, GW_PS_EXCHANGE, request->number);
-        server->first_round = request->number;
-        gw_ps_note_run(server);
-    }
+    if (request->number > server->first_round) /* another server has gone on so far */
+        begin_with(server, request->number);
     let_all_in(server);
     return GW_OK;
 }
@@ -99,11 +115,8 @@ gw_status gw_ps_admit_do(struct gw_ps_server *server, const struct gw_ps_member 
     if (request->number == 0)
         return gw_fail(GW_ERR_ARGUMENT, "rank %u is to be admitted from round 0 on; rounds count from 1", request->rank);
     GW_TRY(begin_again(server));
-    if (!gw_ps_store_has_begun(server->store) && request->number > server->first_round) {
-        gw_ps_store_skip_to(server->store, GW_PS_EXCHANGE, request->number);
-        server->first_round = request->number;
-        gw_ps_note_run(server);
-    }
+    if (!gw_ps_store_has_begun(server->store) && request->number > server->first_round)
+        begin_with(server, request->number);
     GW_TRY(let_in(server, other, request->number));
     reply_number(server, member->route, GW_PS_ADMIT, request->id, request->number);
     return GW_OK;
@@ -168,5 +181,7 @@ static void ask_for_joiners(struct gw_ps_server *server)
 void gw_ps_joins_look(struct gw_ps_server *server)
 {
     expire(server);
+    if (server->n_joining && gw_ps_store_n_present(server->store) == 0 && begin_again(server) == GW_OK)
+        let_all_in(server); /* those that they waited for have been left out */
     ask_for_joiners(server);
 }

@@ -121,9 +121,21 @@ void gw_ps_member_goodbye(struct gw_ps_server *server, struct gw_ps_member *memb
     gw_ps_store_leave(server->store, rank);
 }
 
+/* Whether anybody would go on without who is away. Where all are away it is this server, or its network, that was. */
+static bool somebody_goes_on(const struct gw_ps_server *server)
+{
+    for (uint32_t r = 0; r < server->options.n_workers; r++)
+        if (server->workers[r].member && (gw_ps_store_is_present(server->store, r) || server->workers[r].member->joining.waits))
+            return true;
+    return false;
+}
+
 void gw_ps_members_look(struct gw_ps_server *server)
 {
     const double now = gw_clock_seconds(), limit = server->options.away_ms / 1000.0;
+    if (!somebody_goes_on(server)) /* the others have as long again when the first one is back */
+        for (uint32_t r = 0; r < server->options.n_workers; r++)
+            server->workers[r].away_since = server->workers[r].away_since > 0 ? now : 0;
     for (uint32_t r = 0; server->options.missing != GW_PS_MISSING_WAIT && r < server->options.n_workers; r++) {
         struct gw_ps_worker *worker = &server->workers[r];
         if (worker->away_since == 0 || now - worker->away_since < limit || !gw_ps_store_is_present(server->store, r))

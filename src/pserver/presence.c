@@ -1,6 +1,7 @@
 /* Which workers take part: rounds wait for those that are present. */
 #include "base/error.h"
 #include "pserver/changes.h"
+#include "pserver/parameters.h"
 #include "pserver/store_state.h"
 
 #include <inttypes.h>
@@ -80,6 +81,14 @@ uint32_t gw_ps_store_n_present(const struct gw_ps_store *store)
 bool gw_ps_store_has_begun(const struct gw_ps_store *store)
 {
     return store->begun;
+}
+
+bool gw_ps_store_keeps_parameters(const struct gw_ps_store *store, const char *prefix)
+{
+    for (uint64_t k = 0; k < store->names.n; k++)
+        if (begins_with(store->keys[k]->name, prefix) && store->keys[k]->parameters && store->keys[k]->parameters->values)
+            return true;
+    return false;
 }
 
 uint64_t gw_ps_store_next_round(const struct gw_ps_store *store, const char *prefix)

@@ -444,6 +444,58 @@ static void all_come_again(void **state)
     end(&p.servers[0]), end(&p.servers[1]);
 }
 
+/* This server, or its network, was away for all: nobody is left out, whoever is back first. */
+static void all_are_away_at_once(void **state)
+{
+    (void)state;
+    struct served s;
+    serve(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 300});
+    struct ghost a = ghost_comes(&s, 0, 0), b = ghost_comes(&s, 1, 0);
+    gw_ps_client *reader = come_to(&s, GW_PS_READER);
+    init(reader, "x");
+    ghost_pushes(&a, "x", 1, 1), ghost_pushes(&b, "x", 1, 2);
+    ghost_goes(&a), ghost_goes(&b);
+    uint8_t presence[2] = {0};
+    for (const double end = gw_clock_seconds() + 1; gw_clock_seconds() < end;)
+        expect_ok(gw_ps_members(reader, presence, NULL));
+    assert_true(presence[0] == GW_PS_AWAY && presence[1] == GW_PS_AWAY);
+    a = ghost_comes(&s, 0, 0);
+    expect_ok(gw_ps_members(reader, presence, NULL));
+    assert_true(presence[0] == GW_PS_PRESENT && presence[1] == GW_PS_AWAY);
+    ghost_pushes(&a, "x", 2, 1);
+    while (presence[1] != GW_PS_ABSENT) /* now somebody goes on without it */
+        expect_ok(gw_ps_members(reader, presence, NULL));
+    ghost_goes(&a);
+    gw_ps_client_destroy(reader);
+    end(&s);
+}
+
+/* A run whose parameters are on the servers goes on where its last workers left it. */
+static void parameters_outlive_their_workers(void **state)
+{
+    (void)state;
+    struct pair p;
+    serve_two(&p, 1, GW_PS_MISSING_CONTINUE);
+    const gw_ps_shape shape = {.n_dims = 1, .dims = {1}};
+    const float w = 10, gradient = 1;
+    gw_ps_value value;
+    for (uint64_t begin = 1; begin < 10; begin += 3) {
+        uint64_t round;
+        gw_ps_client *a = come(p.places, 0, true, LONG_MS);
+        expect_ok(gw_ps_join(a, &round));
+        assert_int_equal(round, begin);
+        expect_ok(gw_ps_init_optimized(a, KEY, GW_PS_FLOAT32, &shape, "sgd:lr=1", &w));
+        for (uint64_t i = 0; i < 3; i++) {
+            expect_ok(gw_ps_push_parameter(a, KEY, &gradient, sizeof gradient));
+            expect_ok(gw_ps_pull_parameter(a, KEY, GW_PS_PARAMETERS, NULL, &value));
+            assert_true(value.round == begin + i && *(float *)value.bytes == 10 - (float)(begin + i));
+            gw_ps_value_free(&value);
+        }
+        gw_ps_client_destroy(a);
+    }
+    end(&p.servers[0]), end(&p.servers[1]);
+}
+
 /* What one puts there others get, once it is of the version they want; over two servers in parts. */
 static void state_is_handed_over(void **state)
 {
@@ -488,6 +540,8 @@ int main(void)
         cmocka_unit_test(backup_workers),     cmocka_unit_test(one_joins_while_others_train),
         cmocka_unit_test(nobody_admits),      cmocka_unit_test(all_come_again),
         cmocka_unit_test(state_is_handed_over),
+        cmocka_unit_test(all_are_away_at_once),
+        cmocka_unit_test(parameters_outlive_their_workers),
     };
     return cmocka_run_group_tests_name("pserver members", tests, NULL, NULL);
 }

@@ -133,6 +133,9 @@ uint32_t gw_ps_store_n_present(const struct gw_ps_store *store);
 /* A round has been whole since the store was made or its keys were dropped. */
 bool gw_ps_store_has_begun(const struct gw_ps_store *store);
 
+/* Whether a key that begins with the prefix has an optimizer and parameters. */
+bool gw_ps_store_keeps_parameters(const struct gw_ps_store *store, const char *prefix);
+
 /* The largest number of an open round of keys that begin with the prefix (not GW_PS_SYNC: of a next push); 1 where there are none. */
 uint64_t gw_ps_store_next_round(const struct gw_ps_store *store, const char *prefix);
 
