@@ -93,6 +93,8 @@ int gw_cmd_server(int argc, char **argv)
     const char *mode = "sync", *missing = "wait", *metrics = NULL;
     uint32_t timeout = 10;
     double away = 2;
+    gw_context_options context = {.struct_bytes = sizeof context};
+    gw_context *shared;
     const tool_option options[] = {
         {"--listen", "HOST:PORT", "where clients connect; port 0: any that is free, told in the log (default 127.0.0.1:29700)", TOOL_TEXT, &o.listen, 0, 0},
         {"--workers", "N", "how many push to every key (required)", TOOL_U32, &o.n_workers, 1, GW_MAX_WORKERS},
@@ -101,6 +103,7 @@ int gw_cmd_server(int argc, char **argv)
         {"--away", "S", "seconds that a worker may be gone before they continue or stop (default 2)", TOOL_DOUBLE, &away, 0, 0},
         {"--min-workers", "M", "of continue: so many begin, others may join later (default: all)", TOOL_U32, &o.min_workers, 1, GW_MAX_WORKERS},
         {"--backup", "B", "of sync: a round does not wait for the slowest B workers (default 0)", TOOL_U32, &o.backup, 0, GW_MAX_WORKERS},
+        {"--threads", "K", "threads that reduce pushes (default 1)", TOOL_U32, &context.n_threads, 1, 256},
         {"--keys", "DIR", "encrypt, and let in only whose key is listed there (gradwire keys)", TOOL_TEXT, &o.keys, 0, 0},
         {"--insecure", NULL, "without keys, listen to other machines too; show --metrics to them", TOOL_FLAG, &o.insecure, 0, 0},
         {"--metrics", "HOST:PORT", "a page for browsers, and /metrics for Prometheus; a port alone: of 127.0.0.1 (default: none)", TOOL_TEXT, &metrics, 0, 0},
@@ -139,12 +142,16 @@ int gw_cmd_server(int argc, char **argv)
     o.away_ms = (uint32_t)(away * 1000);
     o.timeout_ms = timeout * 1000;
     allow_many_files();
-    gw_status made = gw_ps_server_create(NULL, &o, &running);
+    gw_status made = gw_context_create(&context, &shared);
     if (made < 0)
         return tool_fail_status(made, NULL);
+    made = gw_ps_server_create(shared, &o, &running);
     struct tool_status *page = NULL;
-    status = metrics && tool_status_open(running, metrics, o.insecure, &page) < 0 ? TOOL_FAILED : serve(&o, mode, page);
+    status = made < 0 ? tool_fail_status(made, NULL)
+             : metrics && tool_status_open(running, metrics, o.insecure, &page) < 0 ? TOOL_FAILED
+                                                                                    : serve(&o, mode, page);
     tool_status_close(page);
     gw_ps_server_destroy(running);
+    gw_context_destroy(shared);
     return status;
 }

@@ -179,6 +179,9 @@ static gw_status declare(struct servers *me, uint32_t server, const struct messa
     if (frames && !me->optimized && gw_ps_client_mode(me->client, NULL) != GW_PS_SYNC)
         return gw_fail(GW_ERR_ARGUMENT, "the parameter servers do not wait for all workers (their --mode is not sync), so that workers would get "
                        "different averages; such servers must keep the parameters themselves");
+    if (!frames && gw_ps_client_backup(me->client))
+        return gw_fail(GW_ERR_ARGUMENT, "the parameter servers do not wait for all workers (--backup), and this codec needs a number that is shared by "
+                       "all: a late worker's gradient could be larger; share=off, another codec, or servers without --backup");
     return gw_ps_init_on(me->client, server, name_of(h->group, h->run).text, frames ? GW_PS_FRAME : GW_PS_FLOAT32, &shape, texts, optimizer);
 }
 

@@ -74,7 +74,7 @@ struct server {
     bool welcome, was_welcome; /* HELLO was answered on this connection; ever */
     uint32_t n_workers;
     gw_ps_mode mode;
-    uint32_t staleness;
+    uint32_t staleness, backup;
     double hello_again; /* 0: not */
     double first_refused;
     gw_status refused; /* for good, and why: */
@@ -201,6 +201,7 @@ static void hello_answered(struct gw_ps_client *client, uint32_t s, const struct
         server->n_workers = reply->n_workers;
         server->mode = (gw_ps_mode)reply->mode;
         server->staleness = reply->staleness;
+        server->backup = reply->backup;
         server->welcome = true;
         if (server->was_welcome)
             send_again(client, s);
@@ -902,6 +903,14 @@ bool gw_ps_client_has(const gw_ps_client *client, uint64_t id)
 uint32_t gw_ps_client_rank(const gw_ps_client *client)
 {
     return client->rank;
+}
+
+uint32_t gw_ps_client_backup(const gw_ps_client *client)
+{
+    uint32_t most = 0;
+    for (uint32_t s = 0; s < client->n_servers; s++)
+        most = client->servers[s].backup > most ? client->servers[s].backup : most;
+    return most;
 }
 
 uint32_t gw_ps_client_servers(const gw_ps_client *client)

@@ -16,6 +16,9 @@ void gw_ps_client_drop(gw_ps_client *client, uint64_t ticket);
 uint32_t gw_ps_client_rank(const gw_ps_client *client);
 uint32_t gw_ps_client_servers(const gw_ps_client *client);
 
+/* How many workers a round does not wait for, the most of any server. */
+uint32_t gw_ps_client_backup(const gw_ps_client *client);
+
 /* Tells a server what must be the same on all workers, as lines "name = value". Errors: GW_ERR_ARGUMENT (another worker said otherwise:
  * both values are in the sentence), and as gw_ps_init_parameter. */
 gw_status gw_ps_agree_on(gw_ps_client *client, uint32_t server, const char *lines);

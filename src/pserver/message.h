@@ -66,7 +66,7 @@ struct gw_ps_reply {
     uint32_t n_workers;
     uint64_t max_key_bytes;
     uint8_t mode; /* gw_ps_mode */
-    uint32_t staleness;
+    uint32_t staleness, backup;
 };
 
 /* Write a head of at most GW_PS_HEAD_BYTES; return its bytes. */

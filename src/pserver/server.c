@@ -179,7 +179,8 @@ static void hello(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, 
     gw_ps_log(server, "joined %s address=%s", gw_ps_rank_text((uint32_t)request->number).text, address);
     gw_ps_reply(server, route, &(struct gw_ps_reply){.operation = GW_PS_HELLO, .id = request->id, .n_workers = server->options.n_workers,
                                                      .max_key_bytes = server->options.max_key_bytes, .mode = (uint8_t)server->options.mode,
-                                                     .staleness = server->options.mode == GW_PS_STALE ? server->options.staleness : 0}, NULL);
+                                                     .staleness = server->options.mode == GW_PS_STALE ? server->options.staleness : 0,
+                                                     .backup = server->options.backup}, NULL);
 }
 
 static void serve(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, zmq_msg_t *body)

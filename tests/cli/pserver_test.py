@@ -310,6 +310,19 @@ def stopped_without_rounds():
         server.end()
 
 
+def backup_workers():
+    """Rounds that do not wait for the slowest: replicas are identical; a codec with shared numbers is refused."""
+    server = Server("--workers", "3", "--backup", "1")
+    small = ["--net", "mlp:784-16-10", "--servers", server.address]
+    for codec in ("none", "topk:ratio=0.05", "ternary:share=off"):
+        hash_of(*small, "--codec", codec)
+        hash_of(*small, "--codec", codec, "--parameters", "servers")
+    done = subprocess.run([str(TOOL), "train", "--data", "digits", *small, "--workers", "3", "--steps", "9", "--codec", "ternary"], stderr=subprocess.PIPE,
+                          text=True, timeout=60)
+    check(done.returncode != 0 and "--backup" in done.stderr, done.stderr)
+    server.end()
+
+
 def wrong_use():
     for words, said in ((["server"], "--workers"), (["server", "--workers", "2", "--mode", "stale:x"], "stale:4"),
                         (["train", "--parameters", "servers"], "no --servers are named"), (["train", "--parameters", "cloud"], "local or servers"),
@@ -335,6 +348,7 @@ def main():
     training()
     parameters_on_servers()
     stopped_without_rounds()
+    backup_workers()
     wrong_use()
     print("the parameter server answers as it must")
     return 0
