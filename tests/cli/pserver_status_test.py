@@ -130,7 +130,7 @@ def numbers(ps):
                               ("worker_missing_rounds", ("rank", "2")): 2})
         check(8048 < one(values, "bytes_in_total") < 12000 and 0 < one(values, "bytes_out_total") < 2000, "bytes of values and of heads")
         status = json.loads(ask(page, "/status.json")[2])
-        check(status["slowest"] == 2 and [a["rank"] for a in status["away"]] == [2] and status["workers_connected"] == 2, status)
+        check(status["slowest"] == 2 and [(a["rank"], a["presence"]) for a in status["away"]] == [(2, "away")] and status["workers_connected"] == 2, status)
         check([(m["rank"], m["address"], m.get("pushes")) for m in status["members"]] == [(0, "127.0.0.1", 2), (1, "127.0.0.1", 1), (None, "127.0.0.1", None)], status)
         check(all(abs(m["since"] - time.time()) < 3600 for m in status["members"]), status)
         check(status["first_keys"] == [{"name": "x", "type": "float32", "shape": [1000], "rounds": 0, "bytes": 8000, "missing": 1},

@@ -7,6 +7,13 @@
 
 #define SHOWN_AWAY 100 /* workers that are not connected */
 
+/* Whether rounds wait for it (gw_ps_presence). */
+static const char *presence_word(const struct gw_ps_numbers *numbers, uint32_t rank)
+{
+    static const char *const words[] = {[GW_PS_ABSENT] = "absent", [GW_PS_PRESENT] = "present", [GW_PS_AWAY] = "away", [GW_PS_JOINING] = "joining"};
+    return words[numbers->workers[rank].presence];
+}
+
 /* A client's name for a key need not be UTF-8, and JSON must. */
 static json_t *name_json(const char *name)
 {
@@ -28,7 +35,7 @@ static json_t *members_json(const struct gw_ps_numbers *numbers)
         if (m->rank == GW_PS_READER)
             json_array_append_new(members, json_pack("{s:n, s:o, s:I}", "rank", "address", name_json(m->address), "since", (json_int_t)m->since));
         else
-            json_array_append_new(members, json_pack("{s:I, s:o, s:I, s:I, s:I}", "rank", (json_int_t)m->rank, "address", name_json(m->address),
+            json_array_append_new(members, json_pack("{s:I, s:s, s:o, s:I, s:I, s:I}", "rank", (json_int_t)m->rank, "presence", presence_word(numbers, m->rank), "address", name_json(m->address),
                                                      "since", (json_int_t)m->since, "pushes", (json_int_t)numbers->workers[m->rank].pushes, "behind",
                                                      (json_int_t)numbers->workers[m->rank].behind));
     }
@@ -40,7 +47,7 @@ static json_t *away_json(const struct gw_ps_numbers *numbers)
     json_t *away = json_array();
     for (uint32_t r = 0; r < numbers->n_workers && json_array_size(away) < SHOWN_AWAY; r++)
         if (!numbers->workers[r].connected)
-            json_array_append_new(away, json_pack("{s:I, s:I, s:I}", "rank", (json_int_t)r, "pushes", (json_int_t)numbers->workers[r].pushes,
+            json_array_append_new(away, json_pack("{s:I, s:s, s:I, s:I}", "rank", (json_int_t)r, "presence", presence_word(numbers, r), "pushes", (json_int_t)numbers->workers[r].pushes,
                                                   "behind", (json_int_t)numbers->workers[r].behind));
     return away;
 }
