@@ -44,7 +44,7 @@ class _Value(ctypes.Structure):
 
 class _Options(ctypes.Structure):
     _fields_ = [("struct_bytes", ctypes.c_size_t), ("servers", ctypes.c_char_p), ("rank", ctypes.c_uint32), ("keys", ctypes.c_char_p),
-                ("timeout_ms", ctypes.c_uint32)]
+                ("timeout_ms", ctypes.c_uint32), ("joins", ctypes.c_bool)]
 
 
 _TIMEOUT = -60
@@ -68,6 +68,8 @@ def _library_now():
             "gw_ps_set_rate": (ctypes.c_int, [pointer, ctypes.c_double]),
             "gw_ps_push_parameter": (ctypes.c_int, [pointer, text, pointer, ctypes.c_size_t]),
             "gw_ps_pull_parameter": (ctypes.c_int, [pointer, text, ctypes.c_int, text, ctypes.POINTER(_Value)]),
+            "gw_ps_put_parameter": (ctypes.c_int, [pointer, text, ctypes.c_uint64, pointer, ctypes.c_size_t]),
+            "gw_ps_get_parameter": (ctypes.c_int, [pointer, text, ctypes.c_uint64, ctypes.POINTER(_Value)]),
             "gw_ps_value_free": (None, [ctypes.POINTER(_Value)]),
         }
         for name, (result, arguments) in signatures.items():
@@ -135,22 +137,25 @@ class Client:
                                                       None if first is None else first.ctypes.data))
             self._types[key] = type, shape
 
+    def _array(self, key, value):
+        """The value as the key's type has it."""
+        type, shape = self._types.get(key, (None, None))
+        if type == "frame" or type is None and isinstance(value, (bytes, bytearray, memoryview)):
+            return numpy.frombuffer(value, dtype=numpy.uint8)
+        array = numpy.asarray(value)
+        wanted = numpy.float32 if type == "bfloat16" else _DTYPES.get(type, array.dtype)
+        if type is not None and not numpy.can_cast(array.dtype, wanted, "same_kind") and not numpy.array_equal(array, array.astype(wanted)):
+            raise TypeError(f"\"{key}\" holds {type}, and {array.dtype} values would be changed by that")
+        array = numpy.ascontiguousarray(array, dtype=wanted)
+        if shape is not None and array.size != numpy.prod(shape, dtype=numpy.int64):
+            raise ValueError(f"\"{key}\" has shape {shape}, and the value {list(array.shape)}")
+        return _to_bfloat16(array) if type == "bfloat16" else array
+
     def push_parameter(self, key, value, rate=0.0):
         """Pushes this worker's next value: an array of the key's shape, or what numpy makes one of; for a frame its bytes. rate: the learning
         rate, where the key has an optimizer; 0: the key's own."""
         with self._lock:
-            type, shape = self._types.get(key, (None, None))
-            if type == "frame" or type is None and isinstance(value, (bytes, bytearray, memoryview)):
-                array = numpy.frombuffer(value, dtype=numpy.uint8)
-            else:
-                array = numpy.asarray(value)
-                wanted = numpy.float32 if type == "bfloat16" else _DTYPES.get(type, array.dtype)
-                if type is not None and not numpy.can_cast(array.dtype, wanted, "same_kind") and not numpy.array_equal(array, array.astype(wanted)):
-                    raise TypeError(f"\"{key}\" holds {type}, and {array.dtype} values would be changed by that")
-                array = numpy.ascontiguousarray(array, dtype=wanted)
-                if shape is not None and array.size != numpy.prod(shape, dtype=numpy.int64):
-                    raise ValueError(f"\"{key}\" has shape {shape}, and the value {list(array.shape)}")
-                array = _to_bfloat16(array) if type == "bfloat16" else array
+            array = self._array(key, value)
             _check(self._lib.gw_ps_set_rate(self._open(), rate))
             _check(self._lib.gw_ps_push_parameter(self._open(), key.encode(), array.ctypes.data, array.nbytes))
 
@@ -161,6 +166,24 @@ class Client:
         with self._lock:
             _check(self._lib.gw_ps_pull_parameter(self._open(), key.encode(), method, None if scale_key is None else scale_key.encode(),
                                                   ctypes.byref(value)))
+        return self._taken(value)
+
+    def put_parameter(self, key, value, version):
+        """Puts a value that is no round's at an initialised key, for others to get; one of a lower version than what is there is not looked at."""
+        with self._lock:
+            array = self._array(key, value)
+            _check(self._lib.gw_ps_put_parameter(self._open(), key.encode(), version, array.ctypes.data, array.nbytes))
+
+    def get_parameter(self, key, least=0):
+        """What was put at the key, and its version, once that is `least` or higher."""
+        value = _Value()
+        with self._lock:
+            _check(self._lib.gw_ps_get_parameter(self._open(), key.encode(), least, ctypes.byref(value)))
+        version = value.round
+        return self._taken(value), version
+
+    def _taken(self, value):
+        """The array, or of frames the bytes, and frees the library's own."""
         try:
             data = ctypes.string_at(value.bytes, value.n_bytes)
             type = self._lib.gw_ps_type_name(value.type).decode()

@@ -138,6 +138,19 @@ def types_and_refusals(ps):
     server.end(signal.SIGINT)
 
 
+def values_of_no_round(ps):
+    server = Server("--workers", "1")
+    with ps.Client(server.address, rank=ps.READER) as a, ps.Client(server.address, rank=ps.READER, timeout=1) as b:
+        for client in (a, b):
+            client.init_parameter(key="state", shape=[2, 2], type="bfloat16")
+        a.put_parameter(key="state", value=[[1, 2], [3, 4]], version=7)
+        a.put_parameter(key="state", value=[[0, 0], [0, 0]], version=6)
+        value, version = b.get_parameter(key="state", least=7)
+        check(version == 7 and (value == [[1, 2], [3, 4]]).all(), "what was put")
+        refused(lambda: b.get_parameter(key="state", least=8), "waited")
+    server.end()
+
+
 def several_servers(ps):
     servers = [Server("--workers", "2") for _ in range(3)]
     address = ",".join(server.address for server in servers)
@@ -339,6 +352,7 @@ def main():
     snippet()
     types_and_refusals(ps)
     optimizers(ps)
+    values_of_no_round(ps)
     several_servers(ps)
     a_killed_worker_comes_back(ps)
     a_push_whose_answer_is_late(ps)
