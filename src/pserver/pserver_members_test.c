@@ -1,72 +1,16 @@
 /* Workers that come, go, die and come back: what the rest does meanwhile. */
 #include "base/clock.h"
 #include "pserver/message.h"
+#include "pserver/test_server.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <zmq.h>
 
-#define MOST 4
 #define LONG_MS 20000
 
-struct served {
-    gw_ps_server *server;
-    pthread_t thread;
-};
-
-static void log_line(const char *line, void *user)
+static gw_ps_client *come_to(const struct test_server *s, uint32_t rank)
 {
-    (void)user;
-    if (getenv("GW_TEST_LOG"))
-        fprintf(stderr, "%s\n", line);
-}
-
-static void *run(void *server)
-{
-    return (void *)(intptr_t)gw_ps_server_run(server);
-}
-
-static void serve(struct served *s, const gw_ps_server_options *chosen)
-{
-    gw_ps_server_options options = *chosen;
-    options.struct_bytes = sizeof options;
-    options.listen = "127.0.0.1:0";
-    options.log = log_line;
-    assert_int_equal(gw_ps_server_create(NULL, &options, &s->server), GW_OK);
-    assert_int_equal(pthread_create(&s->thread, NULL, run, s->server), 0);
-}
-
-static void end(struct served *s)
-{
-    void *status;
-    gw_ps_server_stop(s->server);
-    pthread_join(s->thread, &status);
-    assert_int_equal((intptr_t)status, GW_OK);
-    gw_ps_server_destroy(s->server);
-}
-
-static gw_ps_client *come(const char *servers, uint32_t rank, bool joins, uint32_t timeout_ms)
-{
-    gw_ps_client_options options = {.struct_bytes = sizeof options, .servers = servers, .rank = rank, .joins = joins, .timeout_ms = timeout_ms};
-    gw_ps_client *client = NULL;
-    gw_status status = gw_ps_client_create(NULL, &options, &client);
-    if (status < 0)
-        print_error("%s\n", gw_last_error());
-    assert_int_equal(status, GW_OK);
-    return client;
-}
-
-static gw_ps_client *come_to(const struct served *s, uint32_t rank)
-{
-    return come(gw_ps_server_address(s->server), rank, false, LONG_MS);
+    return test_client(gw_ps_server_address(s->server), rank, false, LONG_MS);
 }
 
 static void expect_ok(gw_status status)
@@ -116,7 +60,7 @@ static void ghost_says(const struct ghost *g, const struct gw_ps_request *reques
     assert_int_equal(reply.status, GW_OK);
 }
 
-static struct ghost ghost_comes(const struct served *s, uint32_t rank, uint8_t joins)
+static struct ghost ghost_comes(const struct test_server *s, uint32_t rank, uint8_t joins)
 {
     char place[128];
     const int now = 0, patience = LONG_MS;
@@ -149,8 +93,8 @@ static void ghost_goes(struct ghost *g)
 static void the_rest_continues(void **state)
 {
     (void)state;
-    struct served s;
-    serve(&s, &(gw_ps_server_options){.n_workers = 3, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 3, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
     gw_ps_client *a = come_to(&s, 0), *b = come_to(&s, 1);
     struct ghost c = ghost_comes(&s, 2, 0);
     init(a, "x"), init(a, "y"), init(b, "x"), init(b, "y");
@@ -171,7 +115,7 @@ static void the_rest_continues(void **state)
     push(a, "y", 1), push(b, "y", 1);
     expect_sum(a, "y", 2, 2);
     gw_ps_client_destroy(a), gw_ps_client_destroy(b);
-    end(&s);
+    test_server_end(&s);
 }
 
 /* Says it, and expects that status. */
@@ -198,8 +142,8 @@ static void ghost_hears(const struct ghost *g, const struct gw_ps_request *reque
 static void what_comes_too_late_is_refused(void **state)
 {
     (void)state;
-    struct served s;
-    serve(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
     gw_ps_client *a = come_to(&s, 0);
     struct ghost b = ghost_comes(&s, 1, 0);
     init(a, "x");
@@ -218,14 +162,14 @@ static void what_comes_too_late_is_refused(void **state)
     expect_sum(a, "x", 3, 2);
     ghost_goes(&back);
     gw_ps_client_destroy(a);
-    end(&s);
+    test_server_end(&s);
 }
 
 static void the_rest_stops(void **state)
 {
     (void)state;
-    struct served s;
-    serve(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_STOP, .away_ms = 50});
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_STOP, .away_ms = 50});
     gw_ps_client *a = come_to(&s, 0);
     struct ghost b = ghost_comes(&s, 1, 0);
     init(a, "x");
@@ -235,15 +179,15 @@ static void the_rest_stops(void **state)
     assert_int_equal(gw_ps_pull_parameter(a, "x", GW_PS_SUM, NULL, &value), GW_ERR_PEER);
     assert_non_null(strstr(gw_last_error(), "rank 1"));
     gw_ps_client_destroy(a);
-    end(&s);
+    test_server_end(&s);
 }
 
 /* Two of four begin; the others join while they train. */
 static void some_begin(void **state)
 {
     (void)state;
-    struct served s;
-    serve(&s, &(gw_ps_server_options){.n_workers = 4, .missing = GW_PS_MISSING_CONTINUE, .min_workers = 2});
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 4, .missing = GW_PS_MISSING_CONTINUE, .min_workers = 2});
     gw_ps_client *a = come_to(&s, 0);
     init(a, "x");
     push(a, "x", 1);
@@ -261,15 +205,15 @@ static void some_begin(void **state)
     push(a, "x", 1), push(b, "x", 2), push(c, "x", 3);
     expect_sum(c, "x", 6, 3);
     gw_ps_client_destroy(a), gw_ps_client_destroy(b), gw_ps_client_destroy(c);
-    end(&s);
+    test_server_end(&s);
 }
 
 /* A round does not wait for the slowest; what that pushes later is dropped, and it can still pull what the others had. */
 static void backup_workers(void **state)
 {
     (void)state;
-    struct served s;
-    serve(&s, &(gw_ps_server_options){.n_workers = 3, .backup = 1});
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 3, .backup = 1});
     gw_ps_client *w[3];
     for (uint32_t r = 0; r < 3; r++)
         w[r] = come_to(&s, r), init(w[r], "x");
@@ -290,15 +234,15 @@ static void backup_workers(void **state)
     expect_sum(w[2], "x", 600, 2);
     for (uint32_t r = 0; r < 3; r++)
         gw_ps_client_destroy(w[r]);
-    end(&s);
+    test_server_end(&s);
 }
 
 /* One that joins by itself, and was left out: what it asks for again of the round it was in is not answered with a later one. */
 static void who_was_left_out_is_told(void **state)
 {
     (void)state;
-    struct served s;
-    serve(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
     gw_ps_client *a = come_to(&s, 0);
     struct ghost b = ghost_comes(&s, 1, 1);
     ghost_says(&b, &(struct gw_ps_request){.operation = GW_PS_JOIN, .number = 1, .timeout_ms = LONG_MS}, NULL, 0);
@@ -315,7 +259,7 @@ static void who_was_left_out_is_told(void **state)
     ghost_hears(&back, &next, &x, GW_ERR_PEER);
     ghost_goes(&back);
     gw_ps_client_destroy(a);
-    end(&s);
+    test_server_end(&s);
 }
 
 /* ---- joining the exchange ------------------------------------------------------------------------------------ */
@@ -323,14 +267,14 @@ static void who_was_left_out_is_told(void **state)
 #define KEY GW_PS_EXCHANGE "x"
 
 struct pair {
-    struct served servers[2];
+    struct test_server servers[2];
     char places[256];
 };
 
 static void serve_two(struct pair *p, uint32_t n_workers, gw_ps_missing missing)
 {
     for (int i = 0; i < 2; i++)
-        serve(&p->servers[i], &(gw_ps_server_options){.n_workers = n_workers, .missing = missing, .away_ms = 50});
+        test_server_begin(&p->servers[i], &(gw_ps_server_options){.n_workers = n_workers, .missing = missing, .away_ms = 50});
     snprintf(p->places, sizeof p->places, "%s,%s", gw_ps_server_address(p->servers[0].server), gw_ps_server_address(p->servers[1].server));
 }
 
@@ -372,14 +316,14 @@ static void one_joins_while_others_train(void **state)
     for (int run_number = 0; run_number < 2; run_number++) { /* a second run finds nothing of the first */
         gw_ps_client *w[3];
         for (uint32_t r = 0; r < 3; r++) {
-            w[r] = come(p.places, r, true, LONG_MS);
+            w[r] = test_client(p.places, r, true, LONG_MS);
             assert_int_equal(join_at_once(w[r]), 1);
         }
         one_round(w, 3);
         gw_ps_client_destroy(w[2]);
         for (uint32_t i = 0; i < 4; i++)
             one_round(w, 2);
-        struct joiner j = {.client = come(p.places, 2, true, LONG_MS)};
+        struct joiner j = {.client = test_client(p.places, 2, true, LONG_MS)};
         assert_int_equal(pthread_create(&j.thread, NULL, join, &j), 0);
         uint64_t round = 6;
         while (!gw_ps_is_asked(w[0])) {
@@ -390,7 +334,7 @@ static void one_joins_while_others_train(void **state)
         uint8_t presence[3];
         expect_ok(gw_ps_members(w[1], presence, NULL));
         assert_true(presence[0] == GW_PS_PRESENT && presence[1] == GW_PS_PRESENT && presence[2] == GW_PS_JOINING);
-        gw_ps_client *side = come(p.places, GW_PS_READER, false, LONG_MS);
+        gw_ps_client *side = test_client(p.places, GW_PS_READER, false, LONG_MS);
         expect_ok(gw_ps_admit(side, 2, round));
         gw_ps_client_destroy(side);
         pthread_join(j.thread, NULL);
@@ -402,7 +346,7 @@ static void one_joins_while_others_train(void **state)
         for (uint32_t r = 0; r < 3; r++)
             gw_ps_client_destroy(w[r]);
     }
-    end(&p.servers[0]), end(&p.servers[1]);
+    test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
 }
 
 /* Nobody admits: the one that waits is told so, and the others are not held up. */
@@ -411,19 +355,19 @@ static void nobody_admits(void **state)
     (void)state;
     struct pair p;
     serve_two(&p, 2, GW_PS_MISSING_CONTINUE);
-    gw_ps_client *a = come(p.places, 0, true, LONG_MS), *b = come(p.places, 1, true, LONG_MS);
+    gw_ps_client *a = test_client(p.places, 0, true, LONG_MS), *b = test_client(p.places, 1, true, LONG_MS);
     join_at_once(a), join_at_once(b);
     one_round((gw_ps_client *[]){a, b}, 2);
     gw_ps_client_destroy(b);
     uint64_t round;
-    gw_ps_client *c = come(p.places, 1, true, 300);
+    gw_ps_client *c = test_client(p.places, 1, true, 300);
     assert_int_equal(gw_ps_join(c, &round), GW_ERR_TIMEOUT);
     one_round(&a, 1);
     assert_int_equal(gw_ps_admit(c, 0, 1), GW_ERR_ORDER); /* that round is over */
     gw_ps_client_destroy(c);
     assert_int_equal(gw_ps_admit(a, 1, 7), GW_ERR_PEER); /* nobody there */
     gw_ps_client_destroy(a);
-    end(&p.servers[0]), end(&p.servers[1]);
+    test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
 }
 
 /* All of a run that waits are killed and come again: the run begins anew. */
@@ -432,24 +376,24 @@ static void all_come_again(void **state)
     (void)state;
     struct pair p;
     serve_two(&p, 2, GW_PS_MISSING_WAIT);
-    gw_ps_client *w[2] = {come(p.places, 0, true, LONG_MS), come(p.places, 1, true, LONG_MS)};
+    gw_ps_client *w[2] = {test_client(p.places, 0, true, LONG_MS), test_client(p.places, 1, true, LONG_MS)};
     join_at_once(w[0]), join_at_once(w[1]);
     one_round(w, 2);
     gw_ps_client_destroy(w[0]), gw_ps_client_destroy(w[1]);
-    w[0] = come(p.places, 0, true, LONG_MS), w[1] = come(p.places, 1, true, LONG_MS);
+    w[0] = test_client(p.places, 0, true, LONG_MS), w[1] = test_client(p.places, 1, true, LONG_MS);
     assert_int_equal(join_at_once(w[1]), 1);
     assert_int_equal(join_at_once(w[0]), 1);
     one_round(w, 2);
     gw_ps_client_destroy(w[0]), gw_ps_client_destroy(w[1]);
-    end(&p.servers[0]), end(&p.servers[1]);
+    test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
 }
 
 /* This server, or its network, was away for all: nobody is left out, whoever is back first. */
 static void all_are_away_at_once(void **state)
 {
     (void)state;
-    struct served s;
-    serve(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 300});
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 300});
     struct ghost a = ghost_comes(&s, 0, 0), b = ghost_comes(&s, 1, 0);
     gw_ps_client *reader = come_to(&s, GW_PS_READER);
     init(reader, "x");
@@ -467,7 +411,7 @@ static void all_are_away_at_once(void **state)
         expect_ok(gw_ps_members(reader, presence, NULL));
     ghost_goes(&a);
     gw_ps_client_destroy(reader);
-    end(&s);
+    test_server_end(&s);
 }
 
 /* A run whose parameters are on the servers goes on where its last workers left it. */
@@ -481,7 +425,7 @@ static void parameters_outlive_their_workers(void **state)
     gw_ps_value value;
     for (uint64_t begin = 1; begin < 10; begin += 3) {
         uint64_t round;
-        gw_ps_client *a = come(p.places, 0, true, LONG_MS);
+        gw_ps_client *a = test_client(p.places, 0, true, LONG_MS);
         expect_ok(gw_ps_join(a, &round));
         assert_int_equal(round, begin);
         expect_ok(gw_ps_init_optimized(a, KEY, GW_PS_FLOAT32, &shape, "sgd:lr=1", &w));
@@ -493,7 +437,7 @@ static void parameters_outlive_their_workers(void **state)
         }
         gw_ps_client_destroy(a);
     }
-    end(&p.servers[0]), end(&p.servers[1]);
+    test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
 }
 
 /* What one puts there others get, once it is of the version they want; over two servers in parts. */
@@ -504,7 +448,7 @@ static void state_is_handed_over(void **state)
     struct pair p;
     serve_two(&p, 1, GW_PS_MISSING_WAIT);
     const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
-    gw_ps_client *a = come(p.places, GW_PS_READER, false, LONG_MS), *b = come(p.places, GW_PS_READER, false, 300);
+    gw_ps_client *a = test_client(p.places, GW_PS_READER, false, LONG_MS), *b = test_client(p.places, GW_PS_READER, false, 300);
     float *x = calloc(N, sizeof *x);
     expect_ok(gw_ps_init_parameter(a, "state", GW_PS_FLOAT32, &shape));
     expect_ok(gw_ps_init_parameter(b, "state", GW_PS_FLOAT32, &shape));
@@ -529,7 +473,7 @@ static void state_is_handed_over(void **state)
     assert_int_equal(gw_ps_put_parameter(a, "other", 6, x, 8), GW_ERR_ARGUMENT);
     free(x);
     gw_ps_client_destroy(a), gw_ps_client_destroy(b);
-    end(&p.servers[0]), end(&p.servers[1]);
+    test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
 }
 
 int main(void)

@@ -1,57 +1,26 @@
 /* The server and its clients over loopback: Paddle#6599's own lines, rounds, and what is refused. */
 #include "base/clock.h"
+#include "pserver/test_server.h"
 
-#include <gradwire/pserver.h>
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MOST 4
 
 struct served {
-    gw_ps_server *server;
-    pthread_t thread;
+    struct test_server server;
     gw_ps_client *clients[MOST];
     uint32_t n_clients;
 };
 
-static void log_line(const char *line, void *user)
-{
-    (void)user;
-    if (getenv("GW_TEST_LOG"))
-        fprintf(stderr, "%s\n", line);
-}
-
-static void *run(void *server)
-{
-    return (void *)(intptr_t)gw_ps_server_run(server);
-}
-
 static void serve(struct served *s, uint32_t n_workers, gw_ps_mode mode, uint32_t staleness)
 {
-    gw_ps_server_options options = {.struct_bytes = sizeof options, .listen = "127.0.0.1:0", .n_workers = n_workers, .mode = mode,
-                                    .staleness = staleness, .log = log_line};
     memset(s, 0, sizeof *s);
-    assert_int_equal(gw_ps_server_create(NULL, &options, &s->server), GW_OK);
-    assert_int_equal(pthread_create(&s->thread, NULL, run, s->server), 0);
+    test_server_begin(&s->server, &(gw_ps_server_options){.n_workers = n_workers, .mode = mode, .staleness = staleness});
 }
 
 static gw_ps_client *client_of(const struct served *s, uint32_t rank, uint32_t timeout_ms)
 {
-    gw_ps_client_options options = {.struct_bytes = sizeof options, .servers = gw_ps_server_address(s->server), .rank = rank, .timeout_ms = timeout_ms};
-    gw_ps_client *client = NULL;
-    gw_status status = gw_ps_client_create(NULL, &options, &client);
-    if (status < 0)
-        print_error("%s\n", gw_last_error());
-    assert_int_equal(status, GW_OK);
-    return client;
+    return test_client(gw_ps_server_address(s->server.server), rank, false, timeout_ms);
 }
 
 static void connect_all(struct served *s, uint32_t n, uint32_t timeout_ms)
@@ -63,13 +32,9 @@ static void connect_all(struct served *s, uint32_t n, uint32_t timeout_ms)
 
 static void end(struct served *s)
 {
-    void *status;
     for (uint32_t r = 0; r < s->n_clients; r++)
         gw_ps_client_destroy(s->clients[r]);
-    gw_ps_server_stop(s->server);
-    pthread_join(s->thread, &status);
-    assert_int_equal((intptr_t)status, GW_OK);
-    gw_ps_server_destroy(s->server);
+    test_server_end(&s->server);
 }
 
 static const gw_ps_shape one_element = {.n_dims = 1, .dims = {1}};
@@ -188,7 +153,7 @@ static void what_cannot_be_is_refused(void **state)
     assert_int_equal(gw_ps_pull_parameter(s.clients[0], "max_abs_grad", GW_PS_MIN, NULL, &value), GW_OK);
     gw_ps_value_free(&value);
     /* A second one of the same rank, while the first is there. */
-    gw_ps_client_options options = {.struct_bytes = sizeof options, .servers = gw_ps_server_address(s.server), .rank = 0, .timeout_ms = 8000};
+    gw_ps_client_options options = {.struct_bytes = sizeof options, .servers = gw_ps_server_address(s.server.server), .rank = 0, .timeout_ms = 8000};
     gw_ps_client *second;
     assert_int_equal(gw_ps_client_create(NULL, &options, &second), GW_ERR_PEER);
     assert_non_null(strstr(gw_last_error(), "rank 0 is here already"));
