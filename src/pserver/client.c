@@ -7,6 +7,7 @@
 #include "link/tcp/events.h"
 #include "link/tcp/group.h"
 #include "link/tcp/keys.h"
+#include "pserver/body.h"
 #include "pserver/client.h"
 #include "pserver/message.h"
 #include "pserver/names.h"
@@ -117,51 +118,45 @@ static bool is_lent(const struct part *part)
     return part->loan && atomic_load_explicit(&part->loan->holds, memory_order_acquire) > 1;
 }
 
-/* A small body is copied; a large one is lent, and its caller gets it back by take_back. */
-static gw_status make_body(struct gw_ps_client *client, struct part *part, zmq_msg_t *body)
+static void hold_loan(void *owner)
 {
-    if (part->n_bytes < LEND_BYTES) {
-        if (zmq_msg_init_size(body, part->n_bytes) != 0)
-            return gw_fail(GW_ERR_MEMORY, "no memory for a request of %zu bytes", part->n_bytes);
-        if (part->n_bytes)
-            memcpy(zmq_msg_data(body), part->body, part->n_bytes);
+    struct loan *loan = owner;
+    atomic_fetch_add_explicit(&loan->holds, 1, memory_order_relaxed);
+}
+
+static gw_status make_loan(struct gw_ps_client *client, struct part *part)
+{
+    if (part->loan)
         return GW_OK;
-    }
-    if (!part->loan) {
-        part->loan = gw_alloc(client->context, 1, sizeof *part->loan);
-        if (!part->loan)
-            return GW_ERR_MEMORY;
-        part->loan->context = client->context;
-        atomic_init(&part->loan->holds, 1);
-    }
-    atomic_fetch_add_explicit(&part->loan->holds, 1, memory_order_relaxed);
-    if (zmq_msg_init_data(body, (void *)(uintptr_t)part->body, part->n_bytes, body_left, part->loan) != 0) {
-        loan_give(part->loan);
-        return gw_fail(GW_ERR_MEMORY, "no memory for a request");
-    }
+    part->loan = gw_alloc(client->context, 1, sizeof *part->loan);
+    if (!part->loan)
+        return GW_ERR_MEMORY;
+    part->loan->context = client->context;
+    atomic_init(&part->loan->holds, 1);
     return GW_OK;
 }
 
-/* Queued until there is a connection. body NULL: none; else it is taken. */
-static gw_status send_request(struct server *server, const struct gw_ps_request *request, zmq_msg_t *body)
+/* As much as is sent now, in one piece. */
+static bool send_bytes(struct server *server, const void *bytes, size_t n_bytes, int flags)
 {
-    uint8_t head[GW_PS_HEAD_BYTES];
-    size_t n = gw_ps_request_write(head, request);
     int sent;
     do
-        sent = zmq_send(server->socket, head, n, (body ? ZMQ_SNDMORE : 0) | ZMQ_DONTWAIT);
+        sent = zmq_send(server->socket, bytes, n_bytes, flags | ZMQ_DONTWAIT);
     while (sent < 0 && zmq_errno() == EINTR);
-    if (sent >= 0 && body)
-        do
-            sent = zmq_msg_send(body, server->socket, ZMQ_DONTWAIT);
-        while (sent < 0 && zmq_errno() == EINTR);
-    if (sent >= 0)
-        return GW_OK;
-    gw_status status = gw_fail(GW_ERR_SYSTEM, "a request to the server at %s cannot be sent: %s", gw_tcp_place(server->endpoint),
-                               zmq_strerror(zmq_errno()));
-    if (body)
-        zmq_msg_close(body);
-    return status;
+    return sent >= 0;
+}
+
+/* Queued until there is a connection. part NULL: no body. A small body is copied; a large one is lent, and its caller gets it back by
+ * take_back. */
+static gw_status send_request(struct server *server, const struct gw_ps_request *request, const struct part *part)
+{
+    uint8_t head[GW_PS_HEAD_BYTES];
+    bool sent = send_bytes(server, head, gw_ps_request_write(head, request), part ? ZMQ_SNDMORE : 0);
+    if (sent && part)
+        sent = part->loan ? gw_ps_body_send(server->socket, (void *)(uintptr_t)part->body, part->n_bytes, hold_loan, body_left, part->loan)
+                          : send_bytes(server, part->body, part->n_bytes, 0);
+    return sent ? GW_OK
+                : gw_fail(GW_ERR_SYSTEM, "a request to the server at %s cannot be sent: %s", gw_tcp_place(server->endpoint), zmq_strerror(zmq_errno()));
 }
 
 static gw_status send_part(struct gw_ps_client *client, uint32_t s, struct part *part)
@@ -169,11 +164,9 @@ static gw_status send_part(struct gw_ps_client *client, uint32_t s, struct part 
     const struct gw_ps_request *request = &part->request;
     const bool with_body = (request->operation == GW_PS_PUSH && request->code == 0) || request->operation == GW_PS_AGREE ||
                            request->operation == GW_PS_PUT;
-    zmq_msg_t body;
-    if (!with_body)
-        return send_request(&client->servers[s], request, NULL);
-    GW_TRY(make_body(client, part, &body));
-    return send_request(&client->servers[s], request, &body);
+    if (with_body && part->n_bytes >= LEND_BYTES)
+        GW_TRY(make_loan(client, part));
+    return send_request(&client->servers[s], request, with_body ? part : NULL);
 }
 
 static gw_status say_hello(struct gw_ps_client *client, struct server *server)
@@ -243,28 +236,34 @@ static void who_asked(struct gw_ps_client *client, struct server *server)
     server->welcome = false;
 }
 
+/* What came with an answer becomes the part's, in one; where that cannot be, this is the answer. */
+static void take_body(struct gw_ps_client *client, struct part *part, struct gw_ps_body *body, gw_status unfit)
+{
+    if (body->only) {
+        zmq_msg_move(&part->value, body->only);
+    } else if (unfit == GW_OK && body->n_bytes > 0 && zmq_msg_close(&part->value) == 0 && zmq_msg_init_size(&part->value, body->n_bytes) == 0) {
+        gw_ps_body_copy(client->context, body, zmq_msg_data(&part->value));
+    } else if (unfit < 0 || body->n_bytes > 0) {
+        zmq_msg_init(&part->value);
+        part->reply.status = GW_ERR_MEMORY;
+        snprintf(part->reply.sentence, sizeof part->reply.sentence, "no memory for the value of \"%s\"", part->request.key);
+    }
+}
+
 /* One answer: [head] or [head, body]. flags: ZMQ_DONTWAIT, or 0 to wait LOOK_MS. false: there is none. */
 static bool receive(struct gw_ps_client *client, uint32_t s, int flags)
 {
     struct server *server = &client->servers[s];
-    zmq_msg_t head, body, scrap;
+    zmq_msg_t head;
+    struct gw_ps_body body = {0};
+    gw_status unfit = GW_OK;
     zmq_msg_init(&head);
     if (zmq_msg_recv(&head, server->socket, flags) < 0) {
         zmq_msg_close(&head);
         return false;
     }
-    zmq_msg_init(&body);
-    int more = zmq_msg_more(&head);
-    if (more) {
-        zmq_msg_recv(&body, server->socket, 0);
-        more = zmq_msg_more(&body);
-    }
-    while (more) {
-        zmq_msg_init(&scrap);
-        zmq_msg_recv(&scrap, server->socket, 0);
-        more = zmq_msg_more(&scrap);
-        zmq_msg_close(&scrap);
-    }
+    if (zmq_msg_more(&head))
+        unfit = gw_ps_body_take(client->context, server->socket, UINT64_MAX, &body);
     struct gw_ps_reply reply;
     if (gw_ps_reply_read(zmq_msg_data(&head), zmq_msg_size(&head), &reply) == GW_OK) {
         struct part *part = reply.operation == GW_PS_WHO ? NULL : part_of(client, s, reply.id);
@@ -277,10 +276,10 @@ static bool receive(struct gw_ps_client *client, uint32_t s, int flags)
         } else if (part && part->request.operation == reply.operation) {
             part->reply = reply;
             part->done = true;
-            zmq_msg_move(&part->value, &body);
+            take_body(client, part, &body, unfit);
         }
     }
-    zmq_msg_close(&body);
+    gw_ps_body_free(client->context, &body);
     zmq_msg_close(&head);
     return true;
 }

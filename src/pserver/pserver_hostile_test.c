@@ -228,7 +228,7 @@ static void garbage_is_answered_and_forgotten(void **state)
             for (size_t b = 0; b < n; b++)
                 large[b] = (uint8_t)numbers_word(&numbers);
             if (i % 3 == 0 && n > 8)
-                memcpy(large, "GWPQ\1", 5), large[5] = (uint8_t)(1 + i % 9), large[7] = 0;
+                memcpy(large, "GWPQ\2", 5), large[5] = (uint8_t)(1 + i % GW_PS_OPERATIONS), large[7] = 0;
             send_part(socket, large, n, false);
         }
         send_part(socket, large, sizeof large, false);
@@ -242,12 +242,14 @@ static void garbage_is_answered_and_forgotten(void **state)
         memcpy(head, "GWPA", 4);
         send_part(socket, head, n, false);
         expect(socket, GW_ERR_FRAME_MAGIC, "no message");
-        /* No, one, four and a thousand parts: those that are not two or three with the name are not answered. */
+        /* Without a byte, and in many parts that are no pieces of a value. */
         send_part(socket, NULL, 0, false);
         expect(socket, GW_ERR_FRAME_CUT, "");
         for (int parts = 3; parts <= 1000; parts += 997)
             for (int p = 0; p < parts; p++)
                 send_part(socket, head, n, p + 1 < parts);
+        expect(socket, GW_ERR_FRAME_MAGIC, "no message");
+        expect(socket, GW_ERR_FRAME_MAGIC, "no message");
         serves(&scene, "many parts");
         zmq_close(socket);
     }
@@ -328,6 +330,31 @@ static void requests_out_of_place(void **state)
 }
 
 /* ---- who does not belong -------------------------------------------------------------------------------------- */
+
+/* Values in pieces that cannot be, and larger than any may be: refused, and the next request is understood. */
+static void values_that_cannot_be(void **state)
+{
+    (void)state;
+    struct scene scene;
+    begin(&scene, 1);
+    void *socket = joined(&scene, GW_PS_READER);
+    uint8_t *bytes = calloc(1, 2 * MAX_KEY_BYTES), head[GW_PS_HEAD_BYTES];
+    struct gw_ps_request push = {.operation = GW_PS_PUSH, .number = 1, .id = 5, .key = "no such key"};
+    send_request(socket, &push, bytes, 2 * MAX_KEY_BYTES);
+    expect(socket, GW_ERR_CAPACITY, "more than");
+    for (int parts = 2; parts < 5; parts++) {
+        send_part(socket, head, gw_ps_request_write(head, &push), true);
+        for (int p = 0; p < parts; p++)
+            send_part(socket, bytes, 10, p + 1 < parts);
+        expect(socket, GW_ERR_CAPACITY, "pieces that cannot be");
+    }
+    send_request(socket, &push, bytes, 10);
+    expect(socket, GW_ERR_ARGUMENT, "no key");
+    serves(&scene, "pieces");
+    free(bytes);
+    zmq_close(socket);
+    end(&scene);
+}
 
 static void names_of_their_own(void **state)
 {
@@ -664,7 +691,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(garbage_is_answered_and_forgotten), cmocka_unit_test(requests_out_of_place),
-        cmocka_unit_test(names_of_their_own),                cmocka_unit_test(connections_that_are_no_clients),
+        cmocka_unit_test(values_that_cannot_be), cmocka_unit_test(names_of_their_own),                cmocka_unit_test(connections_that_are_no_clients),
         cmocka_unit_test(a_storm_of_connections),            cmocka_unit_test(one_client_too_many),
         cmocka_unit_test(pushes_that_wait_are_counted),      cmocka_unit_test(answers_that_nobody_reads),
         cmocka_unit_test(a_pull_keeps_its_place),            cmocka_unit_test(answers_say_what_is_not_kept),

@@ -248,10 +248,40 @@ static void rates_come_with_pushes(void **state)
     }
 }
 
+/* Values that travel in one piece, in several, and in pieces that end where the value does. */
+static void values_of_many_pieces(void **state)
+{
+    (void)state;
+    enum { PIECE = 1 << 20 };
+    static const uint64_t sizes[] = {1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE, 5 * PIECE + 3};
+    struct served s;
+    serve(&s, 1, GW_PS_SYNC, 0);
+    connect_all(&s, 1, 20000);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        char key[16];
+        const gw_ps_shape shape = {.n_dims = 1, .dims = {sizes[i]}};
+        uint8_t *bytes = malloc(sizes[i]);
+        gw_ps_value value;
+        assert_non_null(bytes);
+        for (uint64_t b = 0; b < sizes[i]; b++)
+            bytes[b] = (uint8_t)(b * 131 + b / PIECE);
+        snprintf(key, sizeof key, "%zu", i);
+        assert_int_equal(gw_ps_init_parameter(s.clients[0], key, GW_PS_UINT8, &shape), GW_OK);
+        assert_int_equal(gw_ps_push_parameter(s.clients[0], key, bytes, sizes[i]), GW_OK);
+        assert_int_equal(gw_ps_pull_parameter(s.clients[0], key, GW_PS_LATEST, NULL, &value), GW_OK);
+        assert_true(value.n_bytes == sizes[i] && memcmp(value.bytes, bytes, sizes[i]) == 0);
+        gw_ps_value_free(&value);
+        free(bytes);
+    }
+    end(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(snippet_of_the_issue),       cmocka_unit_test(pulls_wait_for_all_pushes), cmocka_unit_test(one_that_is_missing_is_named),
+        cmocka_unit_test(snippet_of_the_issue),
+        cmocka_unit_test(values_of_many_pieces),
+        cmocka_unit_test(pulls_wait_for_all_pushes), cmocka_unit_test(one_that_is_missing_is_named),
         cmocka_unit_test(what_cannot_be_is_refused),  cmocka_unit_test(a_worker_comes_back),       cmocka_unit_test(staleness_bounds_who_is_ahead),
         cmocka_unit_test(rates_come_with_pushes),
     };

@@ -1,4 +1,5 @@
 /* The server: one thread, one ROUTER socket, the store. What comes in is done at once or waits in its key's queue; nothing blocks. */
+#include "pserver/body.h"
 #include "pserver/server.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -65,6 +66,11 @@ void gw_ps_log(struct gw_ps_server *server, const char *format, ...)
 
 /* ---- sending ----------------------------------------------------------------------------------------------- */
 
+static void hold_blob(void *blob)
+{
+    gw_ps_blob_hold(blob);
+}
+
 static void give_blob(void *bytes, void *blob)
 {
     (void)bytes;
@@ -86,11 +92,6 @@ void gw_ps_reply(struct gw_ps_server *server, uint32_t route, const struct gw_ps
     memcpy(id + 1, &route, sizeof route);
     size_t n_bytes = gw_ps_reply_write(head, reply);
     server->counts.bytes_out += n_bytes + (value ? value->n_bytes : 0);
-    zmq_msg_t body;
-    if (value && zmq_msg_init_data(&body, value->bytes, value->n_bytes, give_blob, gw_ps_blob_hold(value)) != 0) {
-        gw_ps_blob_give(value);
-        return; /* no memory for a few bytes: the client will ask again, or give up */
-    }
     bool sent = send_part(server, id, sizeof id, ZMQ_SNDMORE);
     if (!sent && zmq_errno() == EAGAIN) {
         struct gw_ps_member *member = gw_ps_member_find(server, route);
@@ -101,8 +102,8 @@ void gw_ps_reply(struct gw_ps_server *server, uint32_t route, const struct gw_ps
     }
     /* Parts after the first wait for nothing: they go or are dropped together. */
     sent = sent && send_part(server, head, n_bytes, value ? ZMQ_SNDMORE : 0);
-    if (value && (!sent || zmq_msg_send(&body, server->socket, ZMQ_DONTWAIT) < 0))
-        zmq_msg_close(&body);
+    if (sent && value)
+        gw_ps_body_send(server->socket, value->bytes, value->n_bytes, hold_blob, give_blob, value);
 }
 
 void gw_ps_reply_error(struct gw_ps_server *server, uint32_t route, const struct gw_ps_request *request, gw_status status, uint64_t number)
@@ -129,20 +130,21 @@ static void release_received(struct gw_ps_blob *blob)
 }
 
 /* Small ones lie in a buffer with others, which would stay as long as any of them. */
-static struct gw_ps_blob *keep_copy(struct gw_ps_server *server, zmq_msg_t *message)
+static struct gw_ps_blob *keep_copy(struct gw_ps_server *server, struct gw_ps_body *body)
 {
-    size_t n_bytes = zmq_msg_size(message);
+    const size_t n_bytes = body->n_bytes;
     void *bytes = gw_alloc(server->context, n_bytes, 1);
     if (!bytes)
         return NULL;
-    memcpy(bytes, zmq_msg_data(message), n_bytes);
+    gw_ps_body_copy(server->context, body, bytes);
     return gw_ps_blob_new(server->context, &server->bytes, bytes, n_bytes);
 }
 
-static struct gw_ps_blob *keep(struct gw_ps_server *server, zmq_msg_t *message)
+static struct gw_ps_blob *keep(struct gw_ps_server *server, struct gw_ps_body *body)
 {
-    if (zmq_msg_size(message) <= MOST_COPIED)
-        return keep_copy(server, message);
+    zmq_msg_t *message = body->only;
+    if (!message || body->n_bytes <= MOST_COPIED)
+        return keep_copy(server, body);
     struct received *received = gw_alloc(server->context, 1, sizeof *received);
     if (!received)
         return NULL;
@@ -183,12 +185,16 @@ static void hello(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, 
                                                      .backup = server->options.backup}, NULL);
 }
 
-static void serve(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, zmq_msg_t *body)
+/* body NULL: it has none. unfit: whether it could not be taken; the last error says why. */
+static void serve(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, struct gw_ps_body *body, gw_status unfit)
 {
+    char why[GW_PS_SENTENCE] = "";
+    if (unfit < 0)
+        snprintf(why, sizeof why, "%s", gw_last_error());
     struct gw_ps_request request;
     gw_status status = gw_ps_request_read(zmq_msg_data(head), zmq_msg_size(head), &request);
     struct gw_ps_member *member = gw_ps_member_find(server, route);
-    server->counts.bytes_in += zmq_msg_size(head) + (body ? zmq_msg_size(body) : 0);
+    server->counts.bytes_in += zmq_msg_size(head) + (body ? body->n_bytes : 0);
     server->counts.requests[status < 0 ? 0 : request.operation]++;
     if (status < 0) {
         const char *address = zmq_msg_gets(head, "Peer-Address");
@@ -202,6 +208,8 @@ static void serve(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, 
         gw_ps_log(server, "left %s address=%s", gw_ps_rank_text(member->rank).text, member->address);
         gw_ps_member_goodbye(server, member);
         gw_ps_reply(server, route, &(struct gw_ps_reply){.operation = GW_PS_BYE, .id = request.id}, NULL);
+    } else if (unfit < 0) {
+        gw_ps_reply_error(server, route, &request, gw_fail(unfit, "the value for \"%s\": %s", request.key, why), 0);
     } else {
         struct gw_ps_blob *value = body ? keep(server, body) : NULL;
         if (body && !value)
@@ -211,37 +219,43 @@ static void serve(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, 
     }
 }
 
-/* Takes one message, whole: [route, head] or [route, head, body]. false: there is none. */
+static bool receive_part(struct gw_ps_server *server, zmq_msg_t *part, int flags)
+{
+    int got;
+    zmq_msg_init(part);
+    do
+        got = zmq_msg_recv(part, server->socket, flags);
+    while (got < 0 && zmq_errno() == EINTR);
+    if (got < 0)
+        zmq_msg_close(part);
+    return got >= 0;
+}
+
+/* Takes one message, whole: [route, head] or [route, head, pieces of a body]. false: there is none. */
 static bool receive(struct gw_ps_server *server)
 {
-    enum { MOST_PARTS = 3 };
-    zmq_msg_t parts[MOST_PARTS];
-    int n = 0, more = 1;
-    while (more) {
-        zmq_msg_t scrap, *part = n < MOST_PARTS ? &parts[n] : &scrap;
-        zmq_msg_init(part);
-        int got;
-        do
-            got = zmq_msg_recv(part, server->socket, n ? 0 : ZMQ_DONTWAIT);
-        while (got < 0 && zmq_errno() == EINTR);
-        if (got < 0) {
-            zmq_msg_close(part);
-            break;
-        }
-        more = zmq_msg_more(part);
-        if (n >= MOST_PARTS)
-            zmq_msg_close(part);
-        n++;
+    zmq_msg_t id, head;
+    struct gw_ps_body body = {0};
+    gw_status unfit = GW_OK;
+    if (!receive_part(server, &id, ZMQ_DONTWAIT))
+        return false;
+    if (!zmq_msg_more(&id) || !receive_part(server, &head, 0)) {
+        zmq_msg_close(&id);
+        return true;
     }
-    uint32_t route;
-    const uint8_t *id = n ? zmq_msg_data(&parts[0]) : NULL;
-    if (n >= 2 && n <= MOST_PARTS && zmq_msg_size(&parts[0]) == GW_PS_ROUTE_BYTES && id[0] == 0) { /* others give themselves a name */
-        memcpy(&route, id + 1, sizeof route);
-        serve(server, route, &parts[1], n == 3 ? &parts[2] : NULL);
+    const bool has_body = zmq_msg_more(&head);
+    if (has_body)
+        unfit = gw_ps_body_take(server->context, server->socket, server->options.max_key_bytes + GW_PS_HEAD_BYTES, &body);
+    const uint8_t *name = zmq_msg_data(&id);
+    if (zmq_msg_size(&id) == GW_PS_ROUTE_BYTES && name[0] == 0) { /* others give themselves a name */
+        uint32_t route;
+        memcpy(&route, name + 1, sizeof route);
+        serve(server, route, &head, has_body ? &body : NULL, unfit);
     }
-    for (int i = 0; i < n && i < MOST_PARTS; i++)
-        zmq_msg_close(&parts[i]);
-    return n > 0;
+    gw_ps_body_free(server->context, &body);
+    zmq_msg_close(&head);
+    zmq_msg_close(&id);
+    return true;
 }
 
 /* ---- running ------------------------------------------------------------------------------------------------ */
@@ -338,7 +352,7 @@ static gw_status open_socket(struct gw_ps_server *server, const struct gw_tcp_ad
     server->socket = gw_tcp_socket_new(server->group, ZMQ_ROUTER, true);
     if (!server->socket)
         return GW_ERR_SYSTEM;
-    const int64_t longest = (int64_t)(server->options.max_key_bytes + GW_PS_HEAD_BYTES);
+    const int64_t longest = GW_PS_PIECE; /* of a part of a message */
     GW_TRY(gw_tcp_set_int(server->socket, ZMQ_ROUTER_MANDATORY, 1));
     GW_TRY(gw_tcp_set_int(server->socket, ZMQ_SNDHWM, MOST_UNREAD));
     GW_TRY(gw_tcp_set_int(server->socket, ZMQ_RCVHWM, MOST_WAITING));
