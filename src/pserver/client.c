@@ -628,16 +628,16 @@ static gw_status ask(struct gw_ps_client *client, uint32_t server, const struct 
     return status;
 }
 
-/* Where the servers after the first are: the foremost round, and whether any has begun. */
-static gw_status look_at_others(struct gw_ps_client *client, uint64_t *round, bool *begun)
+/* Where the servers after the first are: the foremost round, and what is so on any (flags of MEMBERS). */
+static gw_status look_at_others(struct gw_ps_client *client, uint64_t *round, uint8_t *code)
 {
     struct gw_ps_reply reply = {0};
     *round = 1;
-    *begun = false;
+    *code = 0;
     for (uint32_t s = 1; s < client->n_servers; s++) {
         GW_TRY(ask(client, s, &(struct gw_ps_request){.operation = GW_PS_MEMBERS}, &reply, NULL, 0));
         *round = reply.number > *round ? reply.number : *round;
-        *begun = *begun || reply.code == 1;
+        *code |= reply.code;
     }
     return GW_OK;
 }
@@ -660,15 +660,17 @@ gw_status gw_ps_join(gw_ps_client *client, uint64_t *round)
     gw_status status = GW_ERR_ORDER;
     *round = 0;
     while (status == GW_ERR_ORDER && gw_clock_seconds() < deadline) {
-        uint64_t others, least = *round + 1;
-        bool begun;
+        uint64_t others, least = 1;
+        uint8_t code;
         struct gw_ps_reply reply = {0};
-        GW_TRY(look_at_others(client, &others, &begun));
-        if (*round > 0 && others > least) /* a server that keeps its rounds */
-            least = others;
-        GW_TRY(ask(client, 0, &(struct gw_ps_request){.operation = GW_PS_JOIN, .code = begun, .number = least}, &reply, NULL, 0));
+        GW_TRY(look_at_others(client, &others, &code));
+        if (*round > 0 && code & GW_PS_KEEPS_PARAMETERS) /* that server goes on from there; of others the run before is over in a moment */
+            least = others > *round ? others : *round + 1;
+        GW_TRY(ask(client, 0, &(struct gw_ps_request){.operation = GW_PS_JOIN, .code = code & GW_PS_HAS_BEGUN, .number = least}, &reply, NULL, 0));
         *round = reply.number;
         status = join_others(client, *round);
+        if (status == GW_ERR_ORDER)
+            GW_TRY(gw_ps_client_pump(client, -1, gw_clock_seconds() + RETRY_SECONDS));
     }
     return status;
 }

@@ -37,6 +37,7 @@ static gw_status let_in(struct gw_ps_server *server, struct gw_ps_member *member
     struct gw_ps_worker *worker = &server->workers[member->rank];
     worker->joined_as = member->incarnation;
     worker->joined_from = round;
+    worker->joined_by = member->joining.waits ? member->joining.id : 0;
     gw_ps_note_worker(server, member->rank);
     gw_ps_log(server, "takes-part rank=%u round=%llu workers=%u", member->rank, (unsigned long long)round, gw_ps_store_n_present(server->store));
     if (member->joining.waits)
@@ -83,11 +84,11 @@ gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member
         return gw_fail(GW_ERR_ORDER, "only a worker that has said so at its first word joins the exchange");
     struct gw_ps_worker *worker = &server->workers[member->rank];
     bool present = gw_ps_store_is_present(server->store, member->rank);
-    if (present && worker->joined_as == member->incarnation && request->number <= worker->joined_from) {
+    if (present && worker->joined_as == member->incarnation && worker->joined_by == request->id) {
         reply_number(server, member->route, GW_PS_JOIN, request->id, worker->joined_from); /* its answer was lost */
         return GW_OK;
     }
-    gw_ps_store_leave(server->store, member->rank); /* it was another that took part */
+    gw_ps_store_leave(server->store, member->rank); /* it asks anew */
     GW_TRY(begin_again(server));
     gw_ps_join_forget(server, member);
     member->joining = (struct gw_ps_joining){true, request->id, request->timeout_ms, gw_clock_seconds() + request->timeout_ms / 1000.0};
@@ -130,6 +131,12 @@ gw_ps_presence gw_ps_presence_of(const struct gw_ps_server *server, uint32_t ran
     return member && member->joining.waits ? GW_PS_JOINING : GW_PS_ABSENT;
 }
 
+static uint8_t members_code(const struct gw_ps_server *server)
+{
+    return (gw_ps_store_has_begun(server->store) ? GW_PS_HAS_BEGUN : 0) |
+           (gw_ps_store_keeps_parameters(server->store, GW_PS_EXCHANGE) ? GW_PS_KEEPS_PARAMETERS : 0);
+}
+
 gw_status gw_ps_members_do(struct gw_ps_server *server, const struct gw_ps_member *member, const struct gw_ps_request *request)
 {
     const uint32_t n = server->options.n_workers;
@@ -142,7 +149,7 @@ gw_status gw_ps_members_do(struct gw_ps_server *server, const struct gw_ps_membe
     if (!body)
         return GW_ERR_MEMORY;
     gw_ps_reply(server, member->route,
-                &(struct gw_ps_reply){.operation = GW_PS_MEMBERS, .code = gw_ps_store_has_begun(server->store), .id = request->id, .number = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE)},
+                &(struct gw_ps_reply){.operation = GW_PS_MEMBERS, .code = members_code(server), .id = request->id, .number = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE)},
                 body);
     gw_ps_blob_give(body);
     return GW_OK;

@@ -63,6 +63,8 @@ static gw_status come(struct gw_ps_server *server, struct gw_ps_member *member)
     struct gw_ps_worker *worker = &server->workers[member->rank];
     worker->member = member;
     worker->away_since = 0;
+    if (member->joins && worker->joined_as != member->incarnation) /* it was another that took part */
+        gw_ps_store_leave(server->store, member->rank);
     if (member->joins || gw_ps_store_is_present(server->store, member->rank))
         return GW_OK;
     return gw_ps_store_enter(server->store, member->rank, "", 0);
@@ -121,11 +123,11 @@ void gw_ps_member_goodbye(struct gw_ps_server *server, struct gw_ps_member *memb
     gw_ps_store_leave(server->store, rank);
 }
 
-/* Whether anybody would go on without who is away. Where all are away it is this server, or its network, that was. */
+/* Whether anybody would go on without who is away, or waits to begin. Where all are away it is this server, or its network, that was. */
 static bool somebody_goes_on(const struct gw_ps_server *server)
 {
     for (uint32_t r = 0; r < server->options.n_workers; r++)
-        if (server->workers[r].member && (gw_ps_store_is_present(server->store, r) || server->workers[r].member->joining.waits))
+        if (server->workers[r].member)
             return true;
     return false;
 }

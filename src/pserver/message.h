@@ -30,12 +30,16 @@ enum gw_ps_operation {
     GW_PS_JOIN = 9,     /* number: least round; code 1: others have begun; waits until it may take part in the exchange. Answer's
                            number: from which round on */
     GW_PS_ADMIT = 10,   /* number: round, rank: that worker takes part in the exchange from there on */
-    GW_PS_MEMBERS = 11, /* Answer's number: the foremost open round of the exchange; code 1: a round has been whole; body: a gw_ps_presence
+    GW_PS_MEMBERS = 11, /* Answer's number: the foremost open round of the exchange; code: of the flags below; body: a gw_ps_presence
                            for each worker */
     GW_PS_ASK = 12,     /* an answer only, that answers nothing: workers wait to be admitted, and this one is to do it */
     GW_PS_GET = 13,  /* number: least version; key. Answer as PULL's, its number the version */
 };
 #define GW_PS_OPERATIONS 14 /* more than any of their numbers */
+
+/* MEMBERS */
+#define GW_PS_HAS_BEGUN 1        /* a round has been whole */
+#define GW_PS_KEEPS_PARAMETERS 2 /* the exchange's are on the server */
 
 /* Keys of exchanges begin so: workers that JOIN take part in the rounds of all of them from one number on. */
 #define GW_PS_EXCHANGE "exchange/"

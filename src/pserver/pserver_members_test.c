@@ -440,6 +440,52 @@ static void parameters_outlive_their_workers(void **state)
     test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
 }
 
+/* Two of a run on two servers die, and come again before anybody has missed them: the run begins anew on both. */
+static void all_die_and_come_again(void **state)
+{
+    (void)state;
+    struct pair p;
+    serve_two(&p, 2, GW_PS_MISSING_CONTINUE);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct ghost ghosts[2][2];
+        for (uint32_t s = 0; s < 2; s++)
+            for (uint32_t r = 0; r < 2; r++) {
+                ghosts[s][r] = ghost_comes(&p.servers[s], r, 1);
+                ghost_says(&ghosts[s][r], &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = 7, .number = 1, .timeout_ms = LONG_MS}, NULL, 0);
+            }
+        gw_ps_client *reader = test_client(p.places, GW_PS_READER, false, LONG_MS);
+        init(reader, KEY);
+        gw_ps_client_destroy(reader);
+        for (uint32_t s = 0; s < 2; s++) /* the key is on one of them */
+            for (uint32_t r = 0; r < 2; r++) {
+                const float x = 1;
+                struct gw_ps_request push = {.operation = GW_PS_PUSH, .number = 1, .id = 8, .key = KEY};
+                uint8_t head[GW_PS_HEAD_BYTES];
+                zmq_send(ghosts[s][r].socket, head, gw_ps_request_write(head, &push), ZMQ_SNDMORE);
+                zmq_send(ghosts[s][r].socket, &x, sizeof x, 0);
+                assert_true(zmq_recv(ghosts[s][r].socket, head, sizeof head, 0) > 0);
+            }
+        for (uint32_t s = 0; s < 2; s++)
+            for (uint32_t r = 0; r < 2; r++)
+                ghost_goes(&ghosts[s][r]);
+        gw_ps_client *w[2];
+        struct joiner j[2];
+        for (uint32_t r = 0; r < 2; r++) {
+            j[r] = (struct joiner){.client = w[r] = test_client(p.places, r, true, LONG_MS)};
+            assert_int_equal(pthread_create(&j[r].thread, NULL, join, &j[r]), 0);
+        }
+        for (uint32_t r = 0; r < 2; r++) {
+            pthread_join(j[r].thread, NULL);
+            expect_ok(j[r].status);
+            assert_int_equal(j[r].round, 1);
+            init(w[r], KEY);
+        }
+        one_round(w, 2);
+        gw_ps_client_destroy(w[0]), gw_ps_client_destroy(w[1]);
+    }
+    test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
+}
+
 /* What one puts there others get, once it is of the version they want; over two servers in parts. */
 static void state_is_handed_over(void **state)
 {
@@ -483,6 +529,7 @@ int main(void)
         cmocka_unit_test(who_was_left_out_is_told), cmocka_unit_test(the_rest_stops),     cmocka_unit_test(some_begin),
         cmocka_unit_test(backup_workers),     cmocka_unit_test(one_joins_while_others_train),
         cmocka_unit_test(nobody_admits),      cmocka_unit_test(all_come_again),
+        cmocka_unit_test(all_die_and_come_again),
         cmocka_unit_test(state_is_handed_over),
         cmocka_unit_test(all_are_away_at_once),
         cmocka_unit_test(parameters_outlive_their_workers),

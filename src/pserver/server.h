@@ -54,6 +54,7 @@ struct gw_ps_worker {
     double away_since;           /* 0: it is here, or has left, or never came */
     uint64_t joined_as;          /* incarnation that takes part in the exchange by a JOIN; 0: none */
     uint64_t joined_from;        /* which round */
+    uint64_t joined_by;          /* id of the JOIN; 0: not known */
     uint64_t agreed_as;          /* incarnation whose lines were the run's; 0: none yet */
 };
 
