@@ -178,7 +178,7 @@ GW_API gw_status gw_ps_init_parameter(gw_ps_client *client, const char *key, gw_
  * With GW_PS_SYNC the average of a round moves the parameters once, and a worker pulls what its last push's round has made of them. With
  * GW_PS_STALE and GW_PS_ASYNC each push moves them by itself, at a rate divided by the number of workers that take part, so that one
  * learning rate suits all modes. adam counts rounds, or pushes there. Parameters that a worker has not pushed to, and a reader's, are as they are now.
- * Errors as of gw_ps_init_parameter, and GW_ERR_SPEC (an optimizer that cannot be). */
+ * Errors as of gw_ps_init_parameter, GW_ERR_SPEC (an optimizer that cannot be), GW_ERR_NONFINITE (a NaN or an infinity in `values`). */
 GW_API gw_status gw_ps_init_optimized(gw_ps_client *client, const char *key, gw_ps_type type, const gw_ps_shape *shape, const char *optimizer,
                                       const float *values);
 

@@ -92,6 +92,12 @@ def _number(parse, word, what, known):
     return number.value
 
 
+def _text(key):
+    if "\0" in key:
+        raise ValueError(f"a key's name holds a NUL character: {key!r}")
+    return key.encode()
+
+
 def _to_bfloat16(value):
     bits = numpy.ascontiguousarray(value, dtype=numpy.float32).view(numpy.uint32)
     rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
@@ -131,9 +137,9 @@ class Client:
             raise ValueError(f"\"{key}\" has shape {shape}, and the value {list(first.shape)}")
         with self._lock:
             if optimizer is None:
-                _check(self._lib.gw_ps_init_parameter(self._open(), key.encode(), number, ctypes.byref(given)))
+                _check(self._lib.gw_ps_init_parameter(self._open(), _text(key), number, ctypes.byref(given)))
             else:
-                _check(self._lib.gw_ps_init_optimized(self._open(), key.encode(), number, ctypes.byref(given), str(optimizer).encode(),
+                _check(self._lib.gw_ps_init_optimized(self._open(), _text(key), number, ctypes.byref(given), str(optimizer).encode(),
                                                       None if first is None else first.ctypes.data))
             self._types[key] = type, shape
 
@@ -157,14 +163,14 @@ class Client:
         with self._lock:
             array = self._array(key, value)
             _check(self._lib.gw_ps_set_rate(self._open(), rate))
-            _check(self._lib.gw_ps_push_parameter(self._open(), key.encode(), array.ctypes.data, array.nbytes))
+            _check(self._lib.gw_ps_push_parameter(self._open(), _text(key), array.ctypes.data, array.nbytes))
 
     def pull_parameter(self, key, reduce_method, scale_key=None):
         """The pushes of all workers in the round of this worker's last push, reduced: a numpy array, or bytes for a frame."""
         method = _number(self._lib.gw_ps_method_parse, reduce_method, "reduce_method", "max, min, sum, mean, latest, decode_sum, decode_average, parameters")
         value = _Value()
         with self._lock:
-            _check(self._lib.gw_ps_pull_parameter(self._open(), key.encode(), method, None if scale_key is None else scale_key.encode(),
+            _check(self._lib.gw_ps_pull_parameter(self._open(), _text(key), method, None if scale_key is None else _text(scale_key),
                                                   ctypes.byref(value)))
         return self._taken(value)
 

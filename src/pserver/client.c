@@ -203,6 +203,7 @@ static void hello_answered(struct gw_ps_client *client, uint32_t s, const struct
     } else if (reply->status == GW_ERR_PEER && (server->first_refused == 0 || now - server->first_refused < PLACE_SECONDS)) {
         server->first_refused = server->first_refused == 0 ? now : server->first_refused;
         server->hello_again = now + RETRY_SECONDS;
+        snprintf(server->why, sizeof server->why, "%s", reply->sentence);
     } else if (reply->status != GW_ERR_ORDER) { /* that one: said twice, no harm */
         server->refused = GW_ERR_PEER;
         snprintf(server->why, sizeof server->why, "%s", reply->sentence);
@@ -1062,6 +1063,9 @@ static gw_status parse_servers(struct gw_ps_client *client, const char *text)
         memcpy(place, text, length);
         place[length] = 0;
         GW_TRY(gw_tcp_address_parse("a server", place, false, &address));
+        for (uint32_t s = 0; s < client->n_servers; s++)
+            if (strcmp(client->servers[s].endpoint, address.endpoint) == 0)
+                return gw_fail(GW_ERR_ARGUMENT, "the server %s is named twice; each one is named once", place);
         memcpy(client->servers[client->n_servers++].endpoint, address.endpoint, sizeof address.endpoint);
         text += length + (text[length] == ',');
     }
@@ -1083,6 +1087,15 @@ static gw_status connect_to(struct gw_ps_client *client, uint32_t s)
     return gw_tcp_connect(server->socket, server->endpoint, client->group->keys ? client->group->keys->rendezvous : NULL);
 }
 
+/* Why there was no welcome. */
+static gw_status not_met(const struct gw_ps_client *client, const struct server *server)
+{
+    if (server->first_refused != 0)
+        return gw_fail(GW_ERR_PEER, "the server at %s refused this client: %s", gw_tcp_place(server->endpoint), server->why);
+    return gw_fail(GW_ERR_TIMEOUT, "the server at %s did not answer within %u ms: it is not there, or it refuses this client's key%s",
+                   gw_tcp_place(server->endpoint), client->timeout_ms, client->group->keys ? "" : " (this client has none)");
+}
+
 static gw_status meet(struct gw_ps_client *client)
 {
     double deadline = gw_clock_seconds() + client->timeout_ms / 1000.0;
@@ -1091,9 +1104,7 @@ static gw_status meet(struct gw_ps_client *client)
     for (uint32_t s = 0; s < client->n_servers; s++)
         while (!client->servers[s].welcome) {
             if (gw_clock_seconds() >= deadline)
-                return gw_fail(GW_ERR_TIMEOUT, "the server at %s did not answer within %u ms: it is not there, or it refuses this client's key%s",
-                               gw_tcp_place(client->servers[s].endpoint), client->timeout_ms,
-                               client->group->keys ? "" : " (this client has none)");
+                return not_met(client, &client->servers[s]);
             GW_TRY(gw_ps_client_pump(client, -1, deadline));
         }
     for (uint32_t s = 1; s < client->n_servers; s++)

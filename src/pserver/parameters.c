@@ -87,6 +87,10 @@ gw_status gw_ps_parameters_compare(const struct gw_ps_key *key, const char *opti
         gw_optimizer_text(&parsed, text);
     }
     const char *own = key->parameters ? key->parameters->text : "";
+    if (own[0] && !text[0])
+        return gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is there with the optimizer \"%s\"; it cannot be initialised without one", key->name, own);
+    if (!own[0] && text[0])
+        return gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is there without an optimizer; it cannot be initialised with \"%s\"", key->name, text);
     return strcmp(own, text) == 0 ? GW_OK
                                   : gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is there with the optimizer \"%s\"; it cannot be initialised with \"%s\"",
                                             key->name, own, text);
@@ -101,17 +105,31 @@ static float plain_element(gw_ps_type type, const uint8_t *bytes, uint64_t i)
                                    : gw_from_bf16(gw_get16(bytes + 2 * i));
 }
 
+/* Where there is none: n. */
+static uint64_t first_nonfinite(gw_ps_type type, const uint8_t *bytes, uint64_t n)
+{
+    uint64_t i = 0;
+    while (i < n && (gw_float_bits(plain_element(type, bytes, i)) & 0x7F800000u) != 0x7F800000u)
+        i++;
+    return i;
+}
+
 gw_status gw_ps_parameters_admit(const struct gw_ps_key *key, uint32_t rank, const struct gw_ps_blob *value)
 {
     if (!key->parameters || key->type == GW_PS_FRAME)
         return GW_OK;
-    for (uint64_t i = 0; i < key->n_elems; i++) {
-        float x = plain_element(key->type, value->bytes, i);
-        if ((gw_float_bits(x) & 0x7F800000u) == 0x7F800000u)
-            return gw_fail(GW_ERR_NONFINITE, "rank %u's push to \"%s\" holds a NaN or an infinity at element %" PRIu64
-                           "; its parameters would be lost", rank, key->name, i);
-    }
-    return GW_OK;
+    const uint64_t i = first_nonfinite(key->type, value->bytes, key->n_elems);
+    return i == key->n_elems ? GW_OK
+                             : gw_fail(GW_ERR_NONFINITE, "rank %u's push to \"%s\" holds a NaN or an infinity at element %" PRIu64
+                                       "; its parameters would be lost", rank, key->name, i);
+}
+
+gw_status gw_ps_parameters_admit_first(const struct gw_ps_key *key, const struct gw_ps_blob *value)
+{
+    const uint64_t i = first_nonfinite(GW_PS_FLOAT32, value->bytes, key->n_elems);
+    return i == key->n_elems ? GW_OK
+                             : gw_fail(GW_ERR_NONFINITE, "the first parameters of \"%s\" hold a NaN or an infinity at element %" PRIu64
+                                       "; no gradient could move it", key->name, i);
 }
 
 /* float32 of a value of the key's type: of frames, back to back, what they hold. */

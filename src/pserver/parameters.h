@@ -34,6 +34,9 @@ gw_status gw_ps_parameters_compare(const struct gw_ps_key *key, const char *opti
 /* Whether a push may be used: GW_ERR_NONFINITE where a plain one holds a NaN or an infinity. */
 gw_status gw_ps_parameters_admit(const struct gw_ps_key *key, uint32_t rank, const struct gw_ps_blob *value);
 
+/* Whether parameters, as many float32 as the key has elements, may be the first ones: GW_ERR_NONFINITE as above. */
+gw_status gw_ps_parameters_admit_first(const struct gw_ps_key *key, const struct gw_ps_blob *value);
+
 /* A push moves the parameters by itself, before it is stored. After an error nothing has changed. */
 gw_status gw_ps_parameters_push(struct gw_ps_store *store, struct gw_ps_key *key, const struct gw_ps_blob *value, double rate);
 

@@ -500,6 +500,7 @@ static void state_is_handed_over(void **state)
     expect_ok(gw_ps_init_parameter(b, "state", GW_PS_FLOAT32, &shape));
     gw_ps_value value;
     assert_int_equal(gw_ps_get_parameter(b, "state", 0, &value), GW_ERR_TIMEOUT);
+    assert_non_null(strstr(gw_last_error(), "for somebody to put a value of version 0 or higher"));
     for (uint64_t version = 3; version <= 5; version++) {
         for (size_t i = 0; i < N; i++)
             x[i] = (float)(version * i);

@@ -557,8 +557,9 @@ static void wrong_keys_are_refused(void **state)
     assert_int_equal(gw_ps_store_init(store, "w", GW_PS_FLOAT32, &row, "", "sgd:weight-decay=0,lr=0.1000"), GW_OK);
     refused(gw_ps_store_init(store, "w", GW_PS_FLOAT32, &row, "", ""), GW_ERR_ARGUMENT, "is there with the optimizer \"sgd:lr=0.1");
     refused(gw_ps_store_init(store, "w", GW_PS_FLOAT32, &row, "", "adam"), GW_ERR_ARGUMENT, "cannot be initialised with \"adam:");
+    refused(gw_ps_store_init(store, "w", GW_PS_FLOAT32, &row, "", ""), GW_ERR_ARGUMENT, "cannot be initialised without one");
     assert_int_equal(gw_ps_store_init(store, "plain", GW_PS_FLOAT32, &row, "", ""), GW_OK);
-    refused(gw_ps_store_init(store, "plain", GW_PS_FLOAT32, &row, "", "sgd"), GW_ERR_ARGUMENT, "with the optimizer \"\"");
+    refused(gw_ps_store_init(store, "plain", GW_PS_FLOAT32, &row, "", "sgd"), GW_ERR_ARGUMENT, "is there without an optimizer");
     assert_int_equal(gw_ps_store_find(store, "plain", &key), GW_OK);
     refused(pull(&world, key, 0, &answer), GW_ERR_ARGUMENT, "\"plain\" has no optimizer");
     refused(put(&world, key, w, N), GW_ERR_ARGUMENT, "\"plain\" has no optimizer");

@@ -494,7 +494,7 @@ static void lengths_and_limits(void **state)
     struct gw_ps_key *key = key_of(&world, "x", GW_PS_UINT8, 1 << 20), *frame = key_of(&world, "frame", GW_PS_FRAME, 5);
     refused(push(&world, key, 0, 1, bytes, 7), GW_ERR_ARGUMENT, "has 7 bytes; uint8 of shape [1048576] takes 1048576");
     refused(push(&world, key, 2, 1, bytes, 1 << 20), GW_ERR_ARGUMENT, "ranks 0 to 1");
-    refused(push(&world, key, GW_PS_READER, 1, bytes, 1 << 20), GW_ERR_ARGUMENT, "ranks 0 to 1");
+    refused(push(&world, key, GW_PS_READER, 1, bytes, 1 << 20), GW_ERR_ARGUMENT, "comes from a reader");
     refused(push(&world, frame, 0, 1, bytes, 100), GW_ERR_FRAME_MAGIC, "rank 0's push to \"frame\"");
     refused(push(&world, frame, 0, 1, bytes, 0), GW_ERR_FRAME_MISMATCH, "rank 0's push to \"frame\" holds frames of fewer");
     assert_int_equal(gw_ps_key_info(world.store, key).bytes + gw_ps_key_info(world.store, frame).bytes, 0);

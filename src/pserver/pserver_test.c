@@ -157,10 +157,22 @@ static void what_cannot_be_is_refused(void **state)
     gw_ps_client *second;
     assert_int_equal(gw_ps_client_create(NULL, &options, &second), GW_ERR_PEER);
     assert_non_null(strstr(gw_last_error(), "rank 0 is here already"));
+    options.timeout_ms = 500; /* less than the place of a dead one is waited for */
+    assert_int_equal(gw_ps_client_create(NULL, &options, &second), GW_ERR_PEER);
+    assert_non_null(strstr(gw_last_error(), "rank 0 is here already"));
+    options.timeout_ms = 8000;
+    char twice[256];
+    snprintf(twice, sizeof twice, "%s,%s", options.servers, options.servers);
+    options.servers = twice;
+    assert_int_equal(gw_ps_client_create(NULL, &options, &second), GW_ERR_ARGUMENT);
+    assert_non_null(strstr(gw_last_error(), "is named twice"));
+    options.servers = gw_ps_server_address(s.server.server);
     options.rank = 1;
     assert_int_equal(gw_ps_client_create(NULL, &options, &second), GW_ERR_PEER);
     options.rank = GW_PS_READER;
     assert_int_equal(gw_ps_client_create(NULL, &options, &second), GW_OK);
+    assert_int_equal(gw_ps_push_parameter(second, "max_abs_grad", x, 4), GW_ERR_ARGUMENT);
+    assert_non_null(strstr(gw_last_error(), "comes from a reader"));
     assert_int_equal(gw_ps_pull_parameter(second, "max_abs_grad", GW_PS_LATEST, NULL, &value), GW_OK);
     assert_true(*(const float *)value.bytes == 1);
     gw_ps_value_free(&value);

@@ -127,8 +127,8 @@ static gw_status agree(struct gw_ps_server *server, const struct gw_ps_member *m
     }
     struct gw_lines_difference difference;
     if (gw_lines_differ(server->agreed, strlen(server->agreed), value->bytes, value->n_bytes, &difference))
-        return gw_fail(GW_ERR_ARGUMENT, "rank %u has %s, and %s began this server's run with %s; all workers must have the same", member->rank,
-                       difference.second, gw_ps_rank_text(server->agreed_by).text, difference.first);
+        return gw_fail(GW_ERR_ARGUMENT, "rank %u has %s, and rank %u began this server's run with %s; all workers must have the same", member->rank,
+                       difference.second, server->agreed_by, difference.first);
     server->workers[member->rank].agreed_as = member->incarnation;
     gw_ps_note_worker(server, member->rank);
     reply_done(server, member->route, request, 0);
@@ -292,6 +292,24 @@ static void name_missing(const struct gw_ps_server *server, const struct gw_ps_k
         snprintf(text + used, n_bytes - used, " and %u more", missing - named);
 }
 
+/* What one has waited for too long. */
+static gw_status timed_out(const struct gw_ps_server *server, const struct gw_ps_key *key, const struct gw_ps_parked *parked)
+{
+    const struct gw_ps_request *request = &parked->request;
+    const struct gw_ps_key_info info = gw_ps_key_info(server->store, key);
+    const char *what = request->operation == GW_PS_PUSH ? "push" : "pull";
+    char missing[256];
+    if (request->operation == GW_PS_GET)
+        return gw_fail(GW_ERR_TIMEOUT, "the get of \"%s\" has waited %u ms for somebody to put a value of version %llu or higher", request->key,
+                       request->timeout_ms, (unsigned long long)request->number);
+    if (info.unset)
+        return gw_fail(GW_ERR_TIMEOUT, "the %s of \"%s\" has waited %u ms for anybody to put the first parameters of \"%s\"", what, request->key,
+                       request->timeout_ms, info.name);
+    name_missing(server, key, parked->member->rank, missing, sizeof missing);
+    return gw_fail(GW_ERR_TIMEOUT, "the %s of \"%s\" has waited %u ms for pushes of %s to \"%s\"", what, request->key, request->timeout_ms,
+                   missing[0] ? missing : "other workers", info.name);
+}
+
 void gw_ps_requests_expire(struct gw_ps_server *server)
 {
     double now = gw_clock_seconds();
@@ -305,16 +323,8 @@ void gw_ps_requests_expire(struct gw_ps_server *server)
                 at = &parked->next;
                 continue;
             }
-            if (parked->member) {
-                struct gw_ps_key_info info = gw_ps_key_info(server->store, key);
-                char missing[256];
-                name_missing(server, key, parked->member->rank, missing, sizeof missing);
-                gw_ps_reply_error(server, parked->member->route, &parked->request,
-                                  gw_fail(GW_ERR_TIMEOUT, "the %s of \"%s\" has waited %u ms for %s%s %s \"%s\"",
-                                          parked->request.operation == GW_PS_PUSH ? "push" : "pull", parked->request.key, parked->request.timeout_ms,
-                                          info.unset ? "anybody to put the first parameters" : "pushes of ",
-                                          info.unset ? "" : missing[0] ? missing : "other workers", info.unset ? "of" : "to", info.name), 0);
-            }
+            if (parked->member)
+                gw_ps_reply_error(server, parked->member->route, &parked->request, timed_out(server, key, parked), 0);
             unpark(server, at, key);
             expired = true;
         }

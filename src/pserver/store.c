@@ -346,6 +346,8 @@ static gw_status check_frames(const struct gw_ps_key *key, uint32_t rank, const 
 
 static gw_status check_rank(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank)
 {
+    if (rank == GW_PS_READER)
+        return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" comes from a reader, which is no worker: it may pull only", key->name);
     if (rank >= store->options.n_workers)
         return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" comes from rank %u; workers have the ranks 0 to %u", key->name, rank,
                        store->options.n_workers - 1);
@@ -473,6 +475,7 @@ gw_status gw_ps_store_put(struct gw_ps_store *store, struct gw_ps_key *key, cons
                        gw_ps_shape_text(&key->shape).text, key->n_elems * sizeof(float));
     if (p->values)
         return GW_OK;
+    GW_TRY(gw_ps_parameters_admit_first(key, value));
     if (!has_room(store, 0)) /* these are part of what is held, and will be gone when their copy stays */
         return gw_fail(GW_ERR_CAPACITY, "the parameters of \"%s\" have %zu bytes, and with them the server holds %" PRIu64 " of at most %" PRIu64
                        " (--max-bytes)", key->name, value->n_bytes, held(store), store->options.max_bytes);
