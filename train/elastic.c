@@ -53,17 +53,31 @@ static gw_status get_state(struct gw_worker *w, uint64_t round)
     const struct parts parts = parts_of(w);
     const size_t n_bytes = w->team->network.n_storage * sizeof(float);
     gw_ps_value value;
-    GW_TRY(init_state(w, w->elastic.client, &parts));
+    gw_status status = init_state(w, w->elastic.client, &parts);
+    if (status == GW_ERR_ARGUMENT)
+        return gw_fail(status, "rank %u was not started with the --net, --optimizer, --momentum and --ema of the run on these servers: %s", w->rank,
+                       gw_last_error());
+    GW_TRY(status);
     GW_TRY(gw_ps_get_parameter(w->elastic.client, STATE_KEY, round, &value));
-    gw_status status = value.n_bytes == parts.n * n_bytes && value.round == round
-                           ? GW_OK
-                           : gw_fail(GW_ERR_PEER, "the state for round %llu came as that of round %llu, in %zu bytes", (unsigned long long)round,
-                                     (unsigned long long)value.round, value.n_bytes);
+    status = value.n_bytes == parts.n * n_bytes && value.round == round
+                 ? GW_OK
+                 : gw_fail(GW_ERR_PEER, "the state for round %llu came as that of round %llu, in %zu bytes", (unsigned long long)round,
+                           (unsigned long long)value.round, value.n_bytes);
     for (size_t i = 0; status == GW_OK && i < parts.n; i++)
         memcpy(parts.at[i], (const char *)value.bytes + i * n_bytes, n_bytes);
     gw_ps_value_free(&value);
     w->version++;
     return status;
+}
+
+/* Those that the run has come to. First ones are not put any more: a server that has lost what it kept would take them for the run's. */
+static gw_status parameters_of_run(struct gw_worker *w)
+{
+    gw_status status = gw_worker_get_parameters(w);
+    if (status != GW_ERR_TIMEOUT && status != GW_ERR_PEER)
+        return status;
+    return gw_fail(status, "%s; a server that has lost this run's parameters must be started with its own --snapshot folder, or all of them anew",
+                   gw_last_error());
 }
 
 /* ---- joining ------------------------------------------------------------------------------------------------- */
@@ -95,7 +109,7 @@ gw_status gw_elastic_join(struct gw_worker *w, uint64_t *t)
     GW_TRY(gw_link_servers_create(team->context, e->client, &e->link));
     GW_TRY(gw_worker_exchange(w, e->link));
     if (*w->team->server_optimizer)
-        GW_TRY(gw_worker_put_parameters(w));
+        GW_TRY(*t > 0 ? parameters_of_run(w) : gw_worker_put_parameters(w));
     if (*t > 0 || e->n_joins > 0)
         gw_train_note(team->callbacks, "rank %u takes part from step %llu of %llu on", w->rank, (unsigned long long)*t + 1,
                       (unsigned long long)team->steps);

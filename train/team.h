@@ -128,6 +128,9 @@ void gw_worker_begin(struct gw_worker *worker);
 /* With --parameters servers: those the servers have not got yet; then the worker has the servers'. */
 gw_status gw_worker_put_parameters(struct gw_worker *worker);
 
+/* With --parameters servers: those that the servers have. */
+gw_status gw_worker_get_parameters(struct gw_worker *worker);
+
 /* Makes its exchange. */
 gw_status gw_worker_exchange(struct gw_worker *worker, gw_link link);
 

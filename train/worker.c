@@ -97,6 +97,11 @@ gw_status gw_worker_put_parameters(struct gw_worker *w)
     return with_servers(w, gw_exchange_put_parameters);
 }
 
+gw_status gw_worker_get_parameters(struct gw_worker *w)
+{
+    return with_servers(w, gw_exchange_get_parameters);
+}
+
 /* What the servers come to after every worker's last push, on all workers. */
 static gw_status fetch_last(struct gw_worker *w)
 {
@@ -106,7 +111,7 @@ static gw_status fetch_last(struct gw_worker *w)
         GW_TRY(gw_elastic_meet(w));
     GW_TRY(gw_control_meet(&w->control));
     w->fetched = true;
-    return with_servers(w, gw_exchange_get_parameters);
+    return gw_worker_get_parameters(w);
 }
 
 static gw_status set_up(struct gw_worker *w)

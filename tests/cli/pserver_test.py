@@ -106,6 +106,7 @@ def optimizers(ps):
         reader.init_parameter("x", [3], "float32", optimizer="sgd")
         refused(lambda: reader.pull_parameter("x", "parameters"), "anybody to put the first parameters of")
         refused(lambda: reader.push_parameter("x", [1, 2, 3], rate=-1), "learning rate")
+        refused(lambda: reader.init_parameter("x", [3], "float32", optimizer="sgd", value=[1, 2, numpy.nan]), "first parameters", "element 2")
         reader.init_parameter("x", [3], "float32", optimizer="sgd", value=[1, 2, 3])
         check((reader.pull_parameter("x", "parameters") == [1, 2, 3]).all(), "a reader may bring the first value")
     for server in servers:
@@ -122,6 +123,7 @@ def types_and_refusals(ps):
             for method in ("max", "min", "mean", "latest", "sum"):
                 pulled = client.pull_parameter(key=f"of {type}", reduce_method=method)
                 check(pulled.shape == (2, 1) and (pulled.ravel() == value).all(), f"{type}, {method}: {pulled}")
+        refused(lambda: client.init_parameter(key="of\0uint8", shape=[1], type="uint8"), "NUL")
         refused(lambda: client.push_parameter(key="of flaot32", value=[1, 2]), "of flaot32", "nearest", "of float32")
         refused(lambda: client.push_parameter(key="of uint8", value=[1.5, 2]), "uint8")
         refused(lambda: client.push_parameter(key="of int32", value=[1, 2, 3]), "shape")
@@ -336,6 +338,41 @@ def backup_workers():
     server.end()
 
 
+def comes_again(servers, *words):
+    return subprocess.Popen([str(TOOL), "train", "--link", "servers", "--rank", "0", "--data", "digits", "--net", "mlp:784-16-10", "--steps", "1000000",
+                             "--servers", ",".join(server.address for server in servers), *words], stderr=subprocess.PIPE, text=True)
+
+
+def a_server_that_has_lost_its_part():
+    """A run whose parameters are on two servers does not go on with first ones on the one that was started anew."""
+    servers = [Server("--workers", "1") for _ in range(2)]
+    worker = comes_again(servers, "--parameters", "servers")
+    worker.stderr.readline()  # its first step is through
+    worker.send_signal(signal.SIGINT)
+    worker.communicate(timeout=60)
+    address = servers[1].address
+    servers[1].end()
+    servers[1] = Server("--workers", "1", "--listen", address)
+    worker = comes_again(servers, "--parameters", "servers", "--timeout", "1")
+    said = worker.communicate(timeout=60)[1]
+    check(worker.returncode == 1 and "has lost this run's parameters" in said, said)
+    for server in servers:
+        server.end()
+
+
+def another_optimizer():
+    """Who comes to a run with another optimizer is told so."""
+    server = Server("--workers", "2", "--missing", "continue", "--min-workers", "1")
+    first = comes_again([server])
+    first.stderr.readline()
+    second = comes_again([server], "--rank", "1", "--optimizer", "adam")
+    said = second.communicate(timeout=60)[1]
+    check(second.returncode == 2 and "rank 1 was not started with the --net, --optimizer" in said, said)
+    first.send_signal(signal.SIGINT)
+    first.communicate(timeout=60)
+    server.end()
+
+
 def wrong_use():
     for words, said in ((["server"], "--workers"), (["server", "--workers", "2", "--mode", "stale:x"], "stale:4"),
                         (["train", "--parameters", "servers"], "no --servers are named"), (["train", "--parameters", "cloud"], "local or servers"),
@@ -363,6 +400,8 @@ def main():
     parameters_on_servers()
     stopped_without_rounds()
     backup_workers()
+    a_server_that_has_lost_its_part()
+    another_optimizer()
     wrong_use()
     print("the parameter server answers as it must")
     return 0
