@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <zmq.h>
 
-#define GW_PS_PIECE (1u << 20) /* bytes; all but the last have so many */
+#define GW_PS_PIECE (8u << 20) /* bytes; all but the last have so many. What an exchange sends at a time is one: values of several are copied */
 
 struct gw_ps_piece;
 

@@ -264,8 +264,8 @@ static void rates_come_with_pushes(void **state)
 static void values_of_many_pieces(void **state)
 {
     (void)state;
-    enum { PIECE = 1 << 20 };
-    static const uint64_t sizes[] = {1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE, 5 * PIECE + 3};
+    enum { PIECE = 8 << 20 };
+    static const uint64_t sizes[] = {1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE, 3 * PIECE + 3};
     struct served s;
     serve(&s, 1, GW_PS_SYNC, 0);
     connect_all(&s, 1, 20000);

@@ -1,6 +1,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "pserver/changes.h"
+#include "pserver/message.h"
 #include "pserver/parameters.h"
 #include "pserver/reduce.h"
 #include "pserver/store_state.h"
@@ -42,6 +43,9 @@ gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct g
         *out = store->keys[k];
         return GW_OK;
     }
+    if (strncmp(name, GW_PS_EXCHANGE, strlen(GW_PS_EXCHANGE)) == 0)
+        return gw_fail(GW_ERR_ARGUMENT, "this server has no \"%s\": it was started anew while its workers trained, and kept nothing (--snapshot DIR "
+                                        "keeps a run)", name);
     if (store->names.n == 0)
         return gw_fail(GW_ERR_ARGUMENT, "there is no key \"%s\", nor any other: init_parameter makes one", name);
     const char *nearest = NULL;
