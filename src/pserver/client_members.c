@@ -1,0 +1,107 @@
+/* The client's part in who takes part: joining an exchange, and letting others in. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "pserver/client_state.h"
+
+#include <string.h>
+
+/* Asks one server something that is about workers. body: NULL, or room for the n_bytes of the answer's. */
+static gw_status ask(struct gw_ps_client *client, uint32_t server, const struct gw_ps_request *question, struct gw_ps_reply *reply, void *body,
+                     size_t n_bytes)
+{
+    struct ticket *ticket = gw_ps_ticket_new(client, question->operation, server, 1);
+    if (!ticket)
+        return GW_ERR_MEMORY;
+    struct part *part = &ticket->parts[0];
+    part->request.code = question->code;
+    part->request.number = question->number;
+    part->request.rank = question->rank;
+    GW_TRY(gw_ps_ticket_send(client, ticket));
+    gw_status status = gw_ps_ticket_wait(client, ticket);
+    if (status == GW_OK && body && zmq_msg_size(&part->value) != n_bytes)
+        status = gw_fail(GW_ERR_FRAME_FIELD, "the server at %s told of %zu workers, and is for %zu", gw_tcp_place(client->servers[server].endpoint),
+                         zmq_msg_size(&part->value), n_bytes);
+    if (status == GW_OK && body)
+        memcpy(body, zmq_msg_data(&part->value), n_bytes);
+    if (status == GW_OK && reply)
+        *reply = part->reply;
+    gw_ps_ticket_free(client, ticket);
+    return status;
+}
+
+/* Where the servers after the first are: the foremost round, and what is so on any (flags of MEMBERS). */
+static gw_status look_at_others(struct gw_ps_client *client, uint64_t *round, uint8_t *code)
+{
+    struct gw_ps_reply reply = {0};
+    *round = 1;
+    *code = 0;
+    for (uint32_t s = 1; s < client->n_servers; s++) {
+        GW_TRY(ask(client, s, &(struct gw_ps_request){.operation = GW_PS_MEMBERS}, &reply, NULL, 0));
+        *round = reply.number > *round ? reply.number : *round;
+        *code |= reply.code;
+    }
+    return GW_OK;
+}
+
+/* Takes part on the servers after the first as well. GW_ERR_ORDER: one has gone on meanwhile. */
+static gw_status join_others(struct gw_ps_client *client, uint64_t round)
+{
+    for (uint32_t s = 1; s < client->n_servers; s++)
+        GW_TRY(ask(client, s, &(struct gw_ps_request){.operation = GW_PS_ADMIT, .number = round, .rank = client->rank}, NULL, NULL, 0));
+    return GW_OK;
+}
+
+gw_status gw_ps_join(gw_ps_client *client, uint64_t *round)
+{
+    if (!client || !round)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_join: %s is NULL", client ? "round" : "client");
+    if (!client->joins)
+        return gw_fail(GW_ERR_ORDER, "gw_ps_join is for clients whose options say that they join");
+    const double deadline = gw_clock_seconds() + client->timeout_ms / 1000.0;
+    gw_status status = GW_ERR_ORDER;
+    *round = 0;
+    while (status == GW_ERR_ORDER && gw_clock_seconds() < deadline) {
+        uint64_t others, least = 1;
+        uint8_t code;
+        struct gw_ps_reply reply = {0};
+        GW_TRY(look_at_others(client, &others, &code));
+        if (*round > 0 && code & GW_PS_KEEPS_PARAMETERS) /* that server goes on from there; of others the run before is over in a moment */
+            least = others > *round ? others : *round + 1;
+        GW_TRY(ask(client, 0, &(struct gw_ps_request){.operation = GW_PS_JOIN, .code = code & GW_PS_HAS_BEGUN, .number = least}, &reply, NULL, 0));
+        *round = reply.number;
+        status = join_others(client, *round);
+        if (status == GW_ERR_ORDER)
+            GW_TRY(gw_ps_client_pump(client, -1, gw_clock_seconds() + RETRY_SECONDS));
+    }
+    return status;
+}
+
+bool gw_ps_is_asked(gw_ps_client *client)
+{
+    return atomic_exchange(&client->asked, false);
+}
+
+uint32_t gw_ps_n_workers(const gw_ps_client *client)
+{
+    return client->servers[0].n_workers;
+}
+
+gw_status gw_ps_members(gw_ps_client *client, uint8_t *presence, uint64_t *next_round)
+{
+    if (!client)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_members: client is NULL");
+    struct gw_ps_reply reply = {0};
+    GW_TRY(ask(client, 0, &(struct gw_ps_request){.operation = GW_PS_MEMBERS}, &reply, presence, client->servers[0].n_workers));
+    if (next_round)
+        *next_round = reply.number;
+    return GW_OK;
+}
+
+gw_status gw_ps_admit(gw_ps_client *client, uint32_t rank, uint64_t round)
+{
+    if (!client)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_admit: client is NULL");
+    for (uint32_t s = client->n_servers; s-- > 0;) /* the first last: it tells the worker */
+        GW_TRY(ask(client, s, &(struct gw_ps_request){.operation = GW_PS_ADMIT, .number = round, .rank = rank}, NULL, NULL, 0));
+    return GW_OK;
+}

@@ -1,0 +1,103 @@
+/* Inside of the client: its tickets, keys and servers. All of it is the one thread's that calls it. */
+#ifndef GW_PSERVER_CLIENT_STATE_H
+#define GW_PSERVER_CLIENT_STATE_H
+
+#include "link/tcp/group.h"
+#include "pserver/client.h"
+#include "pserver/message.h"
+#include "pserver/names.h"
+
+#include <stdatomic.h>
+#include <zmq.h>
+
+#define MOST_SERVERS 64
+#define RETRY_SECONDS 0.25
+#define LOOK_MS 100            /* between looks for a new connection, where answers are waited for without a poll */
+
+/* The bytes of a large push while ZeroMQ sends them from where they stand: one hold is the ticket's, one each message's. */
+struct loan {
+    gw_context *context;
+    atomic_uint holds;
+};
+
+/* What one server is asked for one ticket. */
+struct part {
+    struct gw_ps_request request;
+    const void *body; /* of a push */
+    size_t n_bytes;
+    struct loan *loan; /* NULL: the body was copied, or is not sent yet */
+    bool done;
+    struct gw_ps_reply reply;
+    zmq_msg_t value; /* of a pull, once done */
+};
+
+struct ticket {
+    struct ticket *next;
+    uint64_t id; /* of its first part; those of the others follow */
+    enum gw_ps_operation operation;
+    double deadline;
+    uint32_t first, n_parts; /* servers */
+    struct part parts[];
+};
+
+struct key {
+    gw_ps_type type;
+    gw_ps_shape shape;
+    uint64_t n_elems;
+    uint32_t first, n_parts; /* servers */
+    uint64_t pushed;
+    bool uncertain; /* a push failed: only the server knows how many it has */
+    char *codec, *optimizer; /* as it was initialised with; NULL: none */
+};
+
+struct server {
+    char endpoint[GW_TCP_ENDPOINT_BYTES];
+    void *socket, *events;
+    bool welcome, was_welcome; /* HELLO was answered on this connection; ever */
+    uint32_t n_workers;
+    gw_ps_mode mode;
+    uint32_t staleness, backup;
+    double hello_again; /* 0: not */
+    double first_refused;
+    gw_status refused; /* for good, and why: */
+    char why[GW_PS_SENTENCE];
+};
+
+struct gw_ps_client {
+    gw_context *context;
+    struct gw_tcp_group *group;
+    uint32_t rank, n_servers, timeout_ms;
+    bool joins;
+    atomic_bool asked; /* to admit a worker, since somebody looked */
+    uint64_t incarnation, next_id;
+    struct server servers[MOST_SERVERS];
+    struct ticket *tickets, **end;
+    struct gw_ps_names names;
+    struct key *keys; /* by their names' numbers */
+    uint64_t capacity;
+    uint64_t refusal;
+    double rate; /* of pushes */
+};
+
+/* ---- tickets.c: requests on their way ---------------------------------------------------------------------- */
+
+/* A ticket of parts first .. first+n-1; what each asks for is filled in by the caller, who then sends it. NULL: no memory. */
+struct ticket *gw_ps_ticket_new(struct gw_ps_client *client, enum gw_ps_operation operation, uint32_t first, uint32_t n);
+
+/* Sends all parts; after an error the ticket is gone. */
+gw_status gw_ps_ticket_send(struct gw_ps_client *client, struct ticket *ticket);
+
+/* Until all parts have an answer, or the deadline has passed: the first error of any. */
+gw_status gw_ps_ticket_wait(struct gw_ps_client *client, const struct ticket *ticket);
+
+/* NULL: there is none, or it has been waited for. */
+struct ticket *gw_ps_ticket_find(const struct gw_ps_client *client, uint64_t id);
+
+/* Frees it; drop first takes back what was lent of the caller's bytes. */
+void gw_ps_ticket_free(struct gw_ps_client *client, struct ticket *ticket);
+void gw_ps_ticket_drop(struct gw_ps_client *client, struct ticket *ticket);
+
+/* Queued until there is a connection. part NULL: no body. A small body is copied; a large one is lent. */
+gw_status gw_ps_send_request(struct server *server, const struct gw_ps_request *request, const struct part *part);
+
+#endif
