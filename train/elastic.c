@@ -87,6 +87,7 @@ gw_status gw_elastic_join(struct gw_worker *w, uint64_t *t)
     struct gw_team *team = w->team;
     struct gw_elastic *e = &w->elastic;
     uint64_t round;
+    w->fetched = false;
     e->options = team->members->servers;
     e->options.rank = w->rank;
     e->options.joins = true;

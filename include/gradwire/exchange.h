@@ -101,8 +101,8 @@ GW_API gw_status gw_exchange_begin(gw_exchange *exchange, uint32_t step);
 GW_API gw_status gw_exchange_submit(gw_exchange *exchange, uint32_t tensor, float *gradient);
 
 /* Waits until every tensor (all must have been submitted, else GW_ERR_ORDER) holds the average. *result may be NULL.
- * With server_optimizer they hold parameters; where
- * the servers' mode is not GW_PS_SYNC the verdict is then this member's own. committed false is not an error: the gradients' contents are then unspecified and nothing of the codec's state changed.
+ * With server_optimizer they hold parameters; where the servers' mode is not GW_PS_SYNC the verdict is then this member's own.
+ * committed false is not an error: the gradients' contents are then unspecified and nothing of the codec's state changed.
  * Errors: GW_ERR_PEER, GW_ERR_TIMEOUT (the sentence names the silent members), GW_ERR_MEMORY and what codecs return; the
  * exchange is then unusable but for destroy. */
 GW_API gw_status gw_exchange_wait(gw_exchange *exchange, gw_step_result *result);

@@ -1,6 +1,7 @@
 /* The link to parameter servers: what a member's pipeline sends to an owner becomes a push and a pull of a key there, and the answer the
  * message that an owner would have sent. Statistics are a float32 key, pulled with max; the frames of a run are a frame key, pulled with
- * decode_average, or where the servers keep parameters with parameters. All calls of the client are the pipeline's thread's; only the WAKE message comes from another. */
+ * decode_average, or where the servers keep parameters with parameters. All calls of the client are the pipeline's thread's; only the WAKE
+ * message comes from another. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "checks.h"
 #include "pserver/keeper.h"
+#include "shortage.h"
 #include "wire/bytes.h"
 
 #include <errno.h>
@@ -619,28 +620,6 @@ static void test_killed(void **state)
 }
 
 /* ---- no memory ------------------------------------------------------------------------------------------------------ */
-
-struct shortage {
-    atomic_int calls, live;
-    int fail_at;
-};
-
-static void *short_alloc(size_t bytes, void *user)
-{
-    struct shortage *shortage = user;
-    if (atomic_fetch_add(&shortage->calls, 1) + 1 == shortage->fail_at)
-        return NULL;
-    atomic_fetch_add(&shortage->live, 1);
-    return malloc(bytes);
-}
-
-static void short_free(void *memory, void *user)
-{
-    struct shortage *shortage = user;
-    if (memory)
-        atomic_fetch_sub(&shortage->live, 1);
-    free(memory);
-}
 
 static void test_no_memory(void **state)
 {

@@ -5,6 +5,7 @@
 #include "checks.h"
 #include "pserver/parameters.h"
 #include "pserver/reduce.h"
+#include "shortage.h"
 #include "wire/bytes.h"
 #include "wire/float16.h"
 
@@ -19,28 +20,12 @@ enum { N = 1000, WORKERS = 3, MOST_BYTES = 3 * 4 * N + 4096 };
 /* ---- a store ------------------------------------------------------------------------------------------------ */
 
 struct world {
-    int calls, live, fail_at; /* allocations; 0: none fails */
+    struct shortage shortage;
     gw_context *context;
     struct gw_ps_store *store;
     atomic_uint_least64_t total;
     int n_woken;
 };
-
-static void *counted_alloc(size_t bytes, void *user)
-{
-    struct world *world = user;
-    if (++world->calls == world->fail_at)
-        return NULL;
-    world->live++;
-    return malloc(bytes);
-}
-
-static void counted_free(void *memory, void *user)
-{
-    struct world *world = user;
-    world->live -= memory != NULL;
-    free(memory);
-}
 
 static void on_woken(void *user, struct gw_ps_key *key)
 {
@@ -51,7 +36,7 @@ static void on_woken(void *user, struct gw_ps_key *key)
 static void begin(struct world *world, gw_ps_mode mode, uint32_t staleness, uint64_t max_bytes)
 {
     memset(world, 0, sizeof *world);
-    const gw_allocator allocator = {counted_alloc, counted_free, world};
+    const gw_allocator allocator = {short_alloc, short_free, &world->shortage};
     const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator, .n_threads = 1};
     assert_int_equal(gw_context_create(&options, &world->context), GW_OK);
     const struct gw_ps_store_options store = {.n_workers = WORKERS, .mode = mode, .staleness = staleness, .max_keys = 100, .max_key_bytes = 1 << 20,
@@ -64,7 +49,7 @@ static void end(struct world *world)
     gw_ps_store_destroy(world->store);
     CHECK(atomic_load(&world->total) == 0, "%llu bytes are still counted", (unsigned long long)atomic_load(&world->total));
     gw_context_destroy(world->context);
-    CHECK(world->live == 0, "%d blocks are lost", world->live);
+    CHECK(world->shortage.live == 0, "%d blocks are lost", world->shortage.live);
 }
 
 static const gw_ps_shape row = {.n_dims = 1, .dims = {N}};
@@ -599,7 +584,7 @@ static void parameters_count(void **state)
     do {                                                                                                    \
         gw_status status_ = (call);                                                                         \
         if (status_ == GW_ERR_MEMORY) {                                                                     \
-            CHECK(!failed && world.calls >= world.fail_at, "%s fails without a cause", #call);              \
+            CHECK(!failed && world.shortage.calls >= world.shortage.fail_at, "%s fails without a cause", #call);              \
             failed = true;                                                                                  \
             status_ = (call);                                                                               \
         }                                                                                                   \
@@ -619,8 +604,8 @@ static int life_with_a_failure(int fail_at, gw_ps_mode mode, float *out)
     for (uint32_t r = 0; r < WORKERS; r++)
         make_push(&world, GW_PS_FRAME, "ternary", r, 1, &pushes[r]);
     first_values(w);
-    world.calls = 0;
-    world.fail_at = fail_at;
+    world.shortage.calls = 0;
+    world.shortage.fail_at = fail_at;
     STEP(gw_ps_store_init(world.store, "w", GW_PS_FRAME, &row, "ternary", "adam:lr=0.1"));
     STEP(gw_ps_store_find(world.store, "w", &key));
     STEP(put(&world, key, w, N));
@@ -633,7 +618,7 @@ static int life_with_a_failure(int fail_at, gw_ps_mode mode, float *out)
     STEP(pull(&world, key, 0, &answer));
     memcpy(out, answer.value->bytes, 4 * N);
     gw_ps_blob_give(answer.value);
-    int calls = world.calls;
+    int calls = world.shortage.calls;
     end(&world);
     CHECK(calls >= fail_at, "allocation %d of %d did not fail", fail_at, calls); /* where a round cannot be finished, the next pull does it */
     return calls;

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "checks.h"
 #include "pserver/store.h"
+#include "shortage.h"
 #include "wire/bytes.h"
 
 #include <gradwire/codec.h>
@@ -12,28 +13,6 @@
 #include <string.h>
 
 enum { MOST_WORKERS = 5, MOST_PUSHES = 400, N = 3 };
-
-/* ---- memory that is counted, and runs out where that is asked for ------------------------------------------ */
-
-struct shortage {
-    int calls, live, fail_at; /* 0: never */
-};
-
-static void *short_alloc(size_t bytes, void *user)
-{
-    struct shortage *shortage = user;
-    if (++shortage->calls == shortage->fail_at)
-        return NULL;
-    shortage->live++;
-    return malloc(bytes);
-}
-
-static void short_free(void *memory, void *user)
-{
-    struct shortage *shortage = user;
-    shortage->live -= memory != NULL;
-    free(memory);
-}
 
 /* ---- a store and who looks at it --------------------------------------------------------------------------- */
 

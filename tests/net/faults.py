@@ -46,10 +46,10 @@ def wait_for(what, holds):
 class Run:
     """Servers and workers of one training run."""
 
-    def __init__(self, args, folder, namespaces=False, server_words=(), rank_words=(), missing="continue"):
+    def __init__(self, args, folder, namespaces=False, server_words=(), missing="continue"):
         self.args, self.folder, self.namespaces = args, pathlib.Path(folder), namespaces
-        self.server_words, self.rank_words, self.missing = list(server_words), list(rank_words), missing
-        self.servers, self.workers, self.restarts = [None] * args.servers, {}, 0
+        self.server_words, self.missing = list(server_words), missing
+        self.servers, self.workers = [None] * args.servers, {}
         args.port += args.servers
         host = net.address(WORKERS) if namespaces else "127.0.0.1"
         self.places = [f"{host}:{args.port + i}" for i in range(args.servers)]
@@ -71,8 +71,7 @@ class Run:
 
     def start_worker(self, rank):
         words = [self.args.tool, "train", "--link", "servers", "--servers", ",".join(self.places), "--rank", rank, "--net", "lenet", "--data",
-                 self.args.data, "--codec", self.args.codec, "--steps", self.args.steps, "--timeout", 60, "--out", self.out(rank), "--overwrite",
-                 *self.rank_words]
+                 self.args.data, "--codec", self.args.codec, "--steps", self.args.steps, "--timeout", 60, "--out", self.out(rank), "--overwrite"]
         self.workers[rank] = self.start(words, rank, f"worker-{rank}")
 
     def out(self, rank):
