@@ -12,17 +12,22 @@ static bool begins_with(const char *name, const char *prefix)
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* From which round of the key on a worker that comes takes part. */
-static uint64_t first_round(const struct gw_ps_store *store, const struct gw_ps_key *key, const char *prefix, uint64_t from)
+/* Whether a worker that comes pushes to the key from a round on that it names; else it goes on where it was, at the open round or after it. */
+static bool is_named(const struct gw_ps_key *key, const char *prefix, uint64_t from)
 {
-    if (from > 0 && begins_with(key->name, prefix))
-        return from;
+    return from > 0 && begins_with(key->name, prefix);
+}
+
+static uint64_t open_round(const struct gw_ps_store *store, const struct gw_ps_key *key)
+{
     return store->options.mode == GW_PS_SYNC ? key->open.number : key->foremost + 1;
 }
 
-static void enter_key(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t first)
+static void enter_key(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, const char *prefix, uint64_t from)
 {
-    if (store->options.mode == GW_PS_SYNC && first <= key->open.number && key->pushed[rank] >= first) {
+    const bool named = is_named(key, prefix, from);
+    const uint64_t first = named ? from : open_round(store, key);
+    if (named && store->options.mode == GW_PS_SYNC && first <= key->open.number && key->pushed[rank] >= first) {
         gw_ps_key_take_out(store, key, rank); /* pushed before it went, and to be pushed again */
         key->pushed[rank] = key->taken[rank] = first - 1;
         store->pushes[rank]--;
@@ -47,7 +52,7 @@ gw_status gw_ps_store_enter(struct gw_ps_store *store, uint32_t rank, const char
     store->n_present += !store->present[rank];
     store->present[rank] = true;
     for (uint64_t k = 0; k < store->names.n; k++)
-        enter_key(store, store->keys[k], rank, first_round(store, store->keys[k], prefix, from));
+        enter_key(store, store->keys[k], rank, prefix, from);
     gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_ENTER, .name = prefix, .rank = rank, .number = from});
     return GW_OK;
 }

@@ -138,6 +138,36 @@ static void ghost_hears(const struct ghost *g, const struct gw_ps_request *reque
     }
 }
 
+/* One is left out after its push was acknowledged, and is back before the others have pushed: its push counts. */
+static void an_acknowledged_push_stays(void **state)
+{
+    (void)state;
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 3, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
+    gw_ps_client *a = come_to(&s, 0), *b = come_to(&s, 1);
+    struct ghost c = ghost_comes(&s, 2, 0);
+    uint8_t presence[3] = {0};
+    init(a, "x"), init(b, "x");
+    ghost_pushes(&c, "x", 1, 4);
+    push(a, "x", 1), push(b, "x", 2);
+    expect_sum(a, "x", 7, 3);
+    ghost_pushes(&c, "x", 2, 40);
+    ghost_goes(&c);
+    do
+        expect_ok(gw_ps_members(a, presence, NULL));
+    while (presence[2] != GW_PS_ABSENT);
+    struct ghost back = ghost_comes(&s, 2, 0);
+    push(a, "x", 10), push(b, "x", 20);
+    expect_sum(a, "x", 70, 3);
+    ghost_pushes(&back, "x", 2, 40); /* sent again: taken once */
+    ghost_pushes(&back, "x", 3, 4);
+    push(a, "x", 1), push(b, "x", 2);
+    expect_sum(b, "x", 7, 3);
+    ghost_goes(&back);
+    gw_ps_client_destroy(a), gw_ps_client_destroy(b);
+    test_server_end(&s);
+}
+
 /* What was numbered before the worker was left out is not mistaken for what was taken, nor another round's result for the one it asks for. */
 static void what_comes_too_late_is_refused(void **state)
 {
@@ -527,7 +557,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_rest_continues), cmocka_unit_test(what_comes_too_late_is_refused),
-        cmocka_unit_test(who_was_left_out_is_told), cmocka_unit_test(the_rest_stops),     cmocka_unit_test(some_begin),
+        cmocka_unit_test(who_was_left_out_is_told),
+        cmocka_unit_test(an_acknowledged_push_stays), cmocka_unit_test(the_rest_stops),     cmocka_unit_test(some_begin),
         cmocka_unit_test(backup_workers),     cmocka_unit_test(one_joins_while_others_train),
         cmocka_unit_test(nobody_admits),      cmocka_unit_test(all_come_again),
         cmocka_unit_test(all_die_and_come_again),

@@ -120,7 +120,8 @@ struct gw_ps_store_info gw_ps_store_info(const struct gw_ps_store *store);
 /* ---- who takes part (presence.c) -------------------------------------------------------------------------- */
 
 /* Rounds wait for worker `rank` from now on. Of keys whose names begin with `prefix` (""; all) it takes part from round `from` on (0: the
- * open one), of others from the open round on; what it has in the open round already, where that is round `from`, is taken out again.
+ * open one), of others from the open round on, or from the next where it has pushed to that; what it has in round `from` already is taken
+ * out again.
  * Errors: GW_ERR_ARGUMENT (no worker's rank), GW_ERR_ORDER (GW_PS_SYNC: a key has gone on beyond round `from`; nothing has changed). */
 gw_status gw_ps_store_enter(struct gw_ps_store *store, uint32_t rank, const char *prefix, uint64_t from);
 
