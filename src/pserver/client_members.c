@@ -13,7 +13,6 @@ static gw_status ask(struct gw_ps_client *client, uint32_t server, const struct 
     if (!ticket)
         return GW_ERR_MEMORY;
     struct part *part = &ticket->parts[0];
-    part->request.code = question->code;
     part->request.number = question->number;
     part->request.rank = question->rank;
     GW_TRY(gw_ps_ticket_send(client, ticket));
@@ -43,6 +42,37 @@ static gw_status look_at_others(struct gw_ps_client *client, uint64_t *round, ui
     return GW_OK;
 }
 
+/* Waits to be let in on the first server. code: what is so on the others. That a run has begun on them may be over in a moment, where it
+ * was one whose workers have all died: then nobody has to admit this one any more, and the first server is told so. */
+static gw_status join_first(struct gw_ps_client *client, uint64_t least, uint8_t code, uint64_t *round)
+{
+    struct ticket *ticket = gw_ps_ticket_new(client, GW_PS_JOIN, 0, 1);
+    if (!ticket)
+        return GW_ERR_MEMORY;
+    struct part *part = &ticket->parts[0];
+    part->request.code = code & GW_PS_HAS_BEGUN;
+    part->request.number = least;
+    GW_TRY(gw_ps_ticket_send(client, ticket));
+    gw_status status = GW_OK;
+    while (status == GW_OK && part->request.code && !part->done && gw_clock_seconds() < ticket->deadline) {
+        const double next_look = gw_clock_seconds() + RETRY_SECONDS;
+        while (status == GW_OK && !part->done && gw_clock_seconds() < next_look)
+            status = gw_ps_client_pump(client, -1, next_look);
+        uint64_t others;
+        if (status == GW_OK && !part->done)
+            status = look_at_others(client, &others, &code);
+        if (status < 0 || part->done || code & GW_PS_HAS_BEGUN)
+            continue;
+        part->request.code = 0;
+        GW_TRY(gw_ps_ticket_send(client, ticket));
+    }
+    if (status == GW_OK)
+        status = gw_ps_ticket_wait(client, ticket);
+    *round = part->reply.number;
+    gw_ps_ticket_free(client, ticket);
+    return status;
+}
+
 /* Takes part on the servers after the first as well. GW_ERR_ORDER: one has gone on meanwhile. */
 static gw_status join_others(struct gw_ps_client *client, uint64_t round)
 {
@@ -63,12 +93,10 @@ gw_status gw_ps_join(gw_ps_client *client, uint64_t *round)
     while (status == GW_ERR_ORDER && gw_clock_seconds() < deadline) {
         uint64_t others, least = 1;
         uint8_t code;
-        struct gw_ps_reply reply = {0};
         GW_TRY(look_at_others(client, &others, &code));
         if (*round > 0 && code & GW_PS_KEEPS_PARAMETERS) /* that server goes on from there; of others the run before is over in a moment */
             least = others > *round ? others : *round + 1;
-        GW_TRY(ask(client, 0, &(struct gw_ps_request){.operation = GW_PS_JOIN, .code = code & GW_PS_HAS_BEGUN, .number = least}, &reply, NULL, 0));
-        *round = reply.number;
+        GW_TRY(join_first(client, least, code, round));
         status = join_others(client, *round);
         if (status == GW_ERR_ORDER)
             GW_TRY(gw_ps_client_pump(client, -1, gw_clock_seconds() + RETRY_SECONDS));

@@ -64,13 +64,21 @@ static struct ghost ghost_comes(const struct test_server *s, uint32_t rank, uint
 {
     char place[128];
     const int now = 0, patience = LONG_MS;
+    static uint64_t incarnation = 77; /* each is another */
     struct ghost g = {.zmq = zmq_ctx_new()};
     g.socket = zmq_socket(g.zmq, ZMQ_DEALER);
     zmq_setsockopt(g.socket, ZMQ_LINGER, &now, sizeof now);
     zmq_setsockopt(g.socket, ZMQ_RCVTIMEO, &patience, sizeof patience);
     snprintf(place, sizeof place, "tcp://%s", gw_ps_server_address(s->server));
     assert_int_equal(zmq_connect(g.socket, place), 0);
-    ghost_says(&g, &(struct gw_ps_request){.operation = GW_PS_HELLO, .code = joins, .number = rank, .incarnation = 77 + rank}, NULL, 0);
+    ghost_says(&g, &(struct gw_ps_request){.operation = GW_PS_HELLO, .code = joins, .number = rank, .incarnation = incarnation++}, NULL, 0);
+    return g;
+}
+
+static struct ghost ghost_joins(const struct test_server *s, uint32_t rank)
+{
+    struct ghost g = ghost_comes(s, rank, 1);
+    ghost_says(&g, &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = 7, .number = 1, .timeout_ms = LONG_MS}, NULL, 0);
     return g;
 }
 
@@ -479,10 +487,8 @@ static void all_die_and_come_again(void **state)
     for (uint32_t i = 0; i < 2; i++) {
         struct ghost ghosts[2][2];
         for (uint32_t s = 0; s < 2; s++)
-            for (uint32_t r = 0; r < 2; r++) {
-                ghosts[s][r] = ghost_comes(&p.servers[s], r, 1);
-                ghost_says(&ghosts[s][r], &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = 7, .number = 1, .timeout_ms = LONG_MS}, NULL, 0);
-            }
+            for (uint32_t r = 0; r < 2; r++)
+                ghosts[s][r] = ghost_joins(&p.servers[s], r);
         gw_ps_client *reader = test_client(p.places, GW_PS_READER, false, LONG_MS);
         init(reader, KEY);
         gw_ps_client_destroy(reader);
@@ -513,6 +519,39 @@ static void all_die_and_come_again(void **state)
         one_round(w, 2);
         gw_ps_client_destroy(w[0]), gw_ps_client_destroy(w[1]);
     }
+    test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
+}
+
+/* One finds that on the second server a run has begun, and waits to be let in. That run is over, and another begins: it need not wait. */
+static void what_had_begun_elsewhere_is_over(void **state)
+{
+    (void)state;
+    struct pair p;
+    serve_two(&p, 2, GW_PS_MISSING_CONTINUE);
+    gw_ps_client *first = test_client(gw_ps_server_address(p.servers[0].server), GW_PS_READER, false, LONG_MS);
+    gw_ps_client *second = test_client(gw_ps_server_address(p.servers[1].server), GW_PS_READER, false, LONG_MS);
+    init(second, KEY);
+    struct ghost before[2];
+    for (uint32_t r = 0; r < 2; r++)
+        before[r] = ghost_joins(&p.servers[1], r);
+    for (uint32_t r = 0; r < 2; r++)
+        ghost_pushes(&before[r], KEY, 1, 1);
+    for (uint32_t r = 0; r < 2; r++)
+        ghost_goes(&before[r]);
+    struct ghost a = ghost_joins(&p.servers[0], 0);
+    struct joiner j = {.client = test_client(p.places, 1, true, LONG_MS)};
+    assert_int_equal(pthread_create(&j.thread, NULL, join, &j), 0);
+    uint8_t presence[2] = {0};
+    while (presence[1] != GW_PS_JOINING)
+        expect_ok(gw_ps_members(first, presence, NULL));
+    struct ghost b = ghost_joins(&p.servers[1], 0);
+    pthread_join(j.thread, NULL);
+    assert_int_equal(j.status, GW_OK);
+    assert_int_equal(j.round, 1);
+    expect_ok(gw_ps_members(second, presence, NULL));
+    assert_true(presence[0] == GW_PS_PRESENT && presence[1] == GW_PS_PRESENT);
+    ghost_goes(&a), ghost_goes(&b);
+    gw_ps_client_destroy(first), gw_ps_client_destroy(second), gw_ps_client_destroy(j.client);
     test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
 }
 
@@ -562,6 +601,7 @@ int main(void)
         cmocka_unit_test(backup_workers),     cmocka_unit_test(one_joins_while_others_train),
         cmocka_unit_test(nobody_admits),      cmocka_unit_test(all_come_again),
         cmocka_unit_test(all_die_and_come_again),
+        cmocka_unit_test(what_had_begun_elsewhere_is_over),
         cmocka_unit_test(state_is_handed_over),
         cmocka_unit_test(all_are_away_at_once),
         cmocka_unit_test(parameters_outlive_their_workers),
