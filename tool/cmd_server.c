@@ -59,6 +59,16 @@ static int parse_missing(const char *text, gw_ps_missing *missing)
     return tool_wrong_use("--missing is \"%s\"; right are wait, continue and stop", text);
 }
 
+/* Options that mean nothing without another. */
+static int check_company(const gw_ps_server_options *o)
+{
+    if (o->away_ms && o->missing == GW_PS_MISSING_WAIT)
+        return tool_wrong_use("--away is for --missing continue and --missing stop; without them nobody goes on without who is gone");
+    if ((o->snapshot_every_s || o->snapshot_keep) && !o->snapshot)
+        return tool_wrong_use("%s is for --snapshot DIR, which says where", o->snapshot_every_s ? "--snapshot-every" : "--snapshot-keep");
+    return TOOL_DONE;
+}
+
 /* Each client takes a file descriptor; shells commonly allow 1,024 at first, and more to who asks. */
 static void allow_many_files(void)
 {
@@ -92,7 +102,7 @@ int gw_cmd_server(int argc, char **argv)
     gw_ps_server_options o = {.struct_bytes = sizeof o, .listen = "127.0.0.1:29700", .log = log_line};
     const char *mode = "sync", *missing = "wait", *metrics = NULL;
     uint32_t timeout = 10;
-    double away = 2;
+    double away = 0;
     gw_context_options context = {.struct_bytes = sizeof context};
     gw_context *shared;
     const tool_option options[] = {
@@ -137,9 +147,11 @@ int gw_cmd_server(int argc, char **argv)
         return status;
     if ((status = parse_missing(missing, &o.missing)) != TOOL_DONE)
         return status;
-    if (!(away >= 0.001 && away <= 86400))
+    if (away != 0 && !(away >= 0.001 && away <= 86400))
         return tool_wrong_use("--away is %g; it must be 0.001 to 86400 seconds", away);
     o.away_ms = (uint32_t)(away * 1000);
+    if ((status = check_company(&o)) != TOOL_DONE)
+        return status;
     o.timeout_ms = timeout * 1000;
     allow_many_files();
     gw_status made = gw_context_create(&context, &shared);

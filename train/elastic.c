@@ -176,10 +176,21 @@ static gw_status admit_all(struct gw_worker *w, gw_ps_client *side, const uint8_
     return GW_OK;
 }
 
+/* Once: until they can write again, servers say it at every push. */
+static void note_unkept(struct gw_worker *w)
+{
+    if (!gw_ps_is_in_memory_only(w->elastic.client) || w->elastic.unkept_noted)
+        return;
+    w->elastic.unkept_noted = true;
+    gw_train_note(w->team->callbacks, "rank %u: a server cannot write its snapshot folder; what it has is lost if it is killed now (its log says why)",
+                  w->rank);
+}
+
 gw_status gw_elastic_admit(struct gw_worker *w, uint64_t t)
 {
     gw_ps_client *side;
     w->elastic.last_step = gw_clock_seconds();
+    note_unkept(w);
     if (!gw_ps_is_asked(w->elastic.client))
         return GW_OK;
     GW_TRY(side_client(w, &side));

@@ -78,6 +78,7 @@ struct gw_elastic {
     gw_ps_client *client; /* whose link the exchange has; NULL: not connected */
     gw_ps_client *side;   /* for all else, beside the exchange; NULL: not needed yet */
     gw_link link;
+    bool unkept_noted;    /* that a server cannot write what it acknowledges */
     double last_step;     /* when a step was done, or training began */
     uint32_t n_joins;
 };

@@ -214,6 +214,10 @@ GW_API gw_status gw_ps_push_begin(gw_ps_client *client, const char *key, const v
 GW_API gw_status gw_ps_pull_begin(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key, uint64_t *ticket);
 GW_API gw_status gw_ps_wait(gw_ps_client *client, uint64_t ticket, gw_ps_value *out);
 
+/* Whether, since the last call, a server has answered what it was told to keep with: done, and in memory only, as the snapshot folder
+ * cannot be written. It is kept again once it can be, whatever was pushed since; until then a server that is killed loses it. Any thread. */
+GW_API bool gw_ps_is_in_memory_only(gw_ps_client *client);
+
 /* ---- training through servers ---------------------------------------------------------------------------- */
 
 /* Workers that come and go while others train. Each has a client whose options say `joins`, and creates its link and its exchange after

@@ -70,6 +70,7 @@ def _library_now():
             "gw_ps_pull_parameter": (ctypes.c_int, [pointer, text, ctypes.c_int, text, ctypes.POINTER(_Value)]),
             "gw_ps_put_parameter": (ctypes.c_int, [pointer, text, ctypes.c_uint64, pointer, ctypes.c_size_t]),
             "gw_ps_get_parameter": (ctypes.c_int, [pointer, text, ctypes.c_uint64, ctypes.POINTER(_Value)]),
+            "gw_ps_is_in_memory_only": (ctypes.c_bool, [pointer]),
             "gw_ps_value_free": (None, [ctypes.POINTER(_Value)]),
         }
         for name, (result, arguments) in signatures.items():
@@ -187,6 +188,12 @@ class Client:
             _check(self._lib.gw_ps_get_parameter(self._open(), key.encode(), least, ctypes.byref(value)))
         version = value.round
         return self._taken(value), version
+
+    def in_memory_only(self):
+        """Whether, since the last call, a server with a snapshot folder has said that it cannot write there: what it acknowledged is lost if it
+        is killed before it can."""
+        with self._lock:
+            return self._lib.gw_ps_is_in_memory_only(self._open())
 
     def _taken(self, value):
         """The array, or of frames the bytes, and frees the library's own."""

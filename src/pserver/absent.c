@@ -120,6 +120,12 @@ gw_status gw_ps_get_parameter(gw_ps_client *client, const char *key, uint64_t le
     return absent();
 }
 
+bool gw_ps_is_in_memory_only(gw_ps_client *client)
+{
+    (void)client;
+    return false;
+}
+
 gw_status gw_ps_join(gw_ps_client *client, uint64_t *round)
 {
     (void)client, (void)round;

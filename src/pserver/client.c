@@ -412,6 +412,11 @@ gw_status gw_ps_set_rate(gw_ps_client *client, double rate)
     return GW_OK;
 }
 
+bool gw_ps_is_in_memory_only(gw_ps_client *client)
+{
+    return atomic_exchange(&client->in_memory_only, false);
+}
+
 gw_ps_mode gw_ps_client_mode(const gw_ps_client *client, uint32_t *staleness)
 {
     if (staleness)

@@ -68,7 +68,8 @@ struct gw_ps_client {
     struct gw_tcp_group *group;
     uint32_t rank, n_servers, timeout_ms;
     bool joins;
-    atomic_bool asked; /* to admit a worker, since somebody looked */
+    atomic_bool asked;          /* to admit a worker, since somebody looked */
+    atomic_bool in_memory_only; /* a server could not write what it acknowledged, since somebody looked */
     uint64_t incarnation, next_id;
     struct server servers[MOST_SERVERS];
     struct ticket *tickets, **end;

@@ -196,6 +196,8 @@ static bool receive(struct gw_ps_client *client, uint32_t s, int flags)
         } else if (part && part->request.operation == reply.operation) {
             part->reply = reply;
             part->done = true;
+            if (reply.flags & GW_PS_IN_MEMORY)
+                atomic_store(&client->in_memory_only, true);
             take_body(client, part, &body, unfit);
         }
     }

@@ -167,6 +167,8 @@ def full(folder):
             until(lambda: "gradwire_pserver_durable 1" in ask(page, "/metrics")[1] and ask(page, "/health") == (200, "ok\n"), "durable")
             for i in range(100): # 80,000 bytes each
                 client.push_parameter(key="x", value=numpy.full(20000, i, "float32"))
+                check(i > 0 or not client.in_memory_only(), "the first one fits")
+            check(client.in_memory_only() and not client.in_memory_only(), "100 do not fit; said once")
             until(lambda: ask(page, "/health")[0] == 503, "a health that is bad")
             status, reason = ask(page, "/health")
             check("in memory only" in reason and "No space left" in reason, reason)
@@ -177,6 +179,7 @@ def full(folder):
             until(lambda: ask(page, "/health")[0] == 200, "a health that is good again")
             check("gradwire_pserver_durable 1" in ask(page, "/metrics")[1] and " durable" in server.log(), server.log())
             client.push_parameter(key="x", value=numpy.full(20000, 7, "float32"))
+            check(not client.in_memory_only(), "kept again")
             server.kill()
             server = Server(disk / "kept", *options, listen=server.address)
             client.push_parameter(key="x", value=numpy.full(20000, 8, "float32"))

@@ -379,6 +379,10 @@ def wrong_use():
                         (["train", "--servers", "h:1", "--parameters", "servers", "--ema", "0.9"], "--ema needs --parameters local"),
                         (["train", "--servers", "h:1", "--parameters", "servers", "--out", "x", "--checkpoint-every", "1"], "--checkpoint-every needs"),
                         (["train", "--servers", "h:1", "--parameters", "servers", "--net", "logreg", "--data", "uneven", "--optimizer", "svrg"], "svrg needs"),
+                        (["server", "--workers", "2", "--away", "1"], "--away is for --missing continue"),
+                        (["server", "--workers", "2", "--missing", "stop", "--away", "-1"], "0.001 to"),
+                        (["server", "--workers", "2", "--snapshot-keep", "1"], "--snapshot-keep is for --snapshot DIR"),
+                        (["server", "--workers", "2", "--snapshot-every", "1"], "--snapshot-every is for --snapshot DIR"),
                         (["server", "--workers", "2", "--listen", "0.0.0.0:0"], "loopback"), (["server", "--workers", "2", "--listen", "nowhere"], "HOST:PORT")):
         done = subprocess.run([str(TOOL), *words], stderr=subprocess.PIPE, text=True, timeout=20)
         check(done.returncode in (1, 2) and said in done.stderr, f"{words}: {done.returncode} {done.stderr}")

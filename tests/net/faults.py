@@ -62,7 +62,8 @@ class Run:
             return subprocess.Popen(list(map(str, words)), stdout=file, stderr=file, stdin=subprocess.DEVNULL)
 
     def start_server(self, i):
-        words = [self.args.tool, "server", "--workers", WORKERS, "--listen", self.places[i], "--missing", self.missing, "--away", 1, "--timeout", 3,
+        missing = ["--missing", self.missing, *([] if self.missing == "wait" else ["--away", 1])]
+        words = [self.args.tool, "server", "--workers", WORKERS, "--listen", self.places[i], *missing, "--timeout", 3,
                  "--snapshot", self.snapshots(i), "--snapshot-every", 2, *self.server_words]
         self.servers[i] = self.start(words + (["--insecure"] if self.namespaces else []), WORKERS, f"server-{i}")
 
