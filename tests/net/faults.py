@@ -224,6 +224,9 @@ def train(args, fault, chance, most):
             logs = "".join(run.log(f"server-{i}") for i in range(args.servers))
             if struck and not any(word in logs for word in TOLD[fault]):
                 raise Wrong(f"no server's log tells of it: none of {TOLD[fault]}")
+            workers = "".join(run.log(f"worker-{rank}") for rank in range(WORKERS))
+            if "not-durable" in logs and "cannot write its snapshot folder" not in workers:
+                raise Wrong("a server could not keep what it acknowledged, and no worker says so")
             return struck, accuracy
         except Wrong:
             if args.keep:
