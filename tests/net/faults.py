@@ -46,9 +46,10 @@ def wait_for(what, holds):
 class Run:
     """Servers and workers of one training run."""
 
-    def __init__(self, args, folder, namespaces=False, server_words=(), missing="continue"):
+    def __init__(self, args, folder, namespaces=False, server_words=(), missing="continue", seconds_alone=0):
         self.args, self.folder, self.namespaces = args, pathlib.Path(folder), namespaces
         self.server_words, self.missing = list(server_words), missing
+        self.seconds_alone, self.begin = seconds_alone, time.monotonic()  # that the others may go on without who is struck
         self.servers, self.workers = [None] * args.servers, {}
         args.port += args.servers
         host = net.address(WORKERS) if namespaces else "127.0.0.1"
@@ -92,8 +93,11 @@ class Run:
         return max(self.step(rank) for rank in self.workers)
 
     def has_time(self):
-        """The run is not so near its end that what was struck could not come back."""
-        return all(worker.poll() is None for worker in self.workers.values()) and self.foremost() < 0.7 * self.args.steps
+        """The run is not so near its end that what was struck could not come back: the others may go on without it, and faster, until it is noticed."""
+        steps, alone = self.foremost(), 0
+        if self.seconds_alone:
+            alone = 1.5 * (self.seconds_alone + 5) * steps / (time.monotonic() - self.begin)
+        return all(worker.poll() is None for worker in self.workers.values()) and steps + alone < 0.7 * self.args.steps
 
     def goes_on(self, rank):
         """Waits until the worker makes steps with the others."""
@@ -204,7 +208,8 @@ def train(args, fault, chance, most):
     """One run, struck up to `most` times. Returns how often, and the accuracy."""
     with tempfile.TemporaryDirectory(prefix="gradwire-faults-") as folder, surroundings(fault, folder):
         run = Run(args, folder, fault == "cut", ["--min-workers", WORKERS - 1] if fault == "join" else [],
-                  missing=args.stop_missing if fault == "stop" else "continue")
+                  missing=args.stop_missing if fault == "stop" else "continue",
+                  seconds_alone=args.cut_seconds if fault == "cut" else args.stop_seconds if fault == "stop" and args.stop_missing != "wait" else 0)
         try:
             for i in range(args.servers):
                 run.start_server(i)
