@@ -337,6 +337,10 @@ static void test_torn_at_every_byte(void **state)
         for (size_t n_zeros = 1; n_zeros < 10000; n_zeros += 777)
             open_cut(&world, &file, ends[n], n_zeros, n, true);
     open_cut(&world, &file, 0, 100, 0, true);
+    for (size_t cut = GW_PS_RECORDS_HEADER, n = 0; cut < file.n; cut++) { /* and some of a record's bytes, with others behind it still to come */
+        n += n < N && ends[n + 1] <= cut;
+        open_cut(&world, &file, cut, file.n - cut + 100, n, true);
+    }
     free(file.bytes);
     end(&world);
 }

@@ -147,7 +147,8 @@ static uint64_t left(const struct reader *reader)
 static bool only_zeros(struct reader *reader, const uint8_t *first, size_t n_first)
 {
     uint8_t bytes[4096];
-    memcpy(bytes, first, n_first);
+    if (n_first)
+        memcpy(bytes, first, n_first);
     for (size_t n = n_first;; n = left(reader) < sizeof bytes ? (size_t)left(reader) : sizeof bytes) {
         if (n > n_first && !take(reader, bytes, n))
             return false;
@@ -219,8 +220,8 @@ static bool read_record_header(struct reader *reader, uint8_t header[RECORD_HEAD
     if (!take(reader, header, RECORD_HEADER))
         return false;
     if (gw_get64(header + 16) != gw_hash_now()->whole(header, 16, seed)) {
-        const bool zeros = only_zeros(reader, header, RECORD_HEADER);
-        return stop(reader, zeros ? GW_PS_RECORDS_TORN : GW_PS_RECORDS_DAMAGED, zeros ? "from byte %" PRIu64 " on it holds only zeros"
+        const bool zeros = !header[RECORD_HEADER - 1] && only_zeros(reader, NULL, 0); /* from somewhere within it on */
+        return stop(reader, zeros ? GW_PS_RECORDS_TORN : GW_PS_RECORDS_DAMAGED, zeros ? "from within the record at byte %" PRIu64 " on it holds only zeros"
                     : "the record at byte %" PRIu64 " is damaged: its lengths do not match their checksum", begin);
     }
     const uint64_t n_head = gw_get32(header), n_body = gw_get64(header + 8);
@@ -245,8 +246,8 @@ static gw_status read_record(struct reader *reader, bool keep_body, const uint8_
         !take(reader, checksum, sizeof checksum))
         return GW_OK;
     *whole = gw_get64(checksum) == gw_hash_now()->end(&reader->state);
-    if (!*whole) /* the last one may be half there: the file had its length before its bytes */
-        stop(reader, left(reader) ? GW_PS_RECORDS_DAMAGED : GW_PS_RECORDS_TORN, "the record at byte %" PRIu64 " does not match its checksum", begin);
+    if (!*whole) /* the last one that has come may be half there: the file had its length before its bytes */
+        stop(reader, only_zeros(reader, NULL, 0) ? GW_PS_RECORDS_TORN : GW_PS_RECORDS_DAMAGED, "the record at byte %" PRIu64 " does not match its checksum", begin);
     return GW_OK;
 }
 
