@@ -43,11 +43,12 @@ gw_status gw_ps_keeper_new_journal(struct gw_ps_keeper *keeper, uint64_t generat
     return status;
 }
 
-void gw_ps_keeper_use_journal(struct gw_ps_keeper *keeper, const struct gw_ps_records *journal)
+void gw_ps_keeper_use_journal(struct gw_ps_keeper *keeper, const struct gw_ps_records *journal, bool held)
 {
     keeper->journal = *journal;
     pthread_mutex_lock(&keeper->lock);
     keeper->sync_fd = journal->fd;
+    keeper->held = held;
     pthread_mutex_unlock(&keeper->lock);
     atomic_store(&keeper->dirty, true);
 }
@@ -116,6 +117,15 @@ static int sync_now(struct gw_ps_keeper *keeper, int fd)
     return error;
 }
 
+int gw_ps_keeper_sync_old(struct gw_ps_keeper *keeper, int fd)
+{
+    const int error = fdatasync(fd) == 0 ? 0 : errno;
+    pthread_mutex_lock(&keeper->lock);
+    keeper->held = false;
+    pthread_mutex_unlock(&keeper->lock);
+    return error;
+}
+
 static void *sync_on(void *argument)
 {
     struct gw_ps_keeper *keeper = argument;
@@ -124,7 +134,7 @@ static void *sync_on(void *argument)
         struct timespec deadline = gw_clock_after(SYNC_SECONDS);
         while (!keeper->closing && pthread_cond_timedwait(&keeper->changed, &keeper->lock, &deadline) != ETIMEDOUT)
             ;
-        if (!atomic_exchange(&keeper->dirty, false))
+        if (keeper->held || !atomic_exchange(&keeper->dirty, false))
             continue;
         const int fd = fcntl(keeper->sync_fd, F_DUPFD_CLOEXEC, 0);
         if (fd < 0) { /* no descriptor now: later */

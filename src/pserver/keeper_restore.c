@@ -59,6 +59,18 @@ static gw_status is_of_no_use(const struct restore *restore, uint64_t generation
     return GW_OK;
 }
 
+/* Whether of the last journal only the name has come to disk: the machine ended while the one before it was being brought there. */
+static gw_status never_came(const struct restore *restore, uint64_t generation, bool *out)
+{
+    struct gw_ps_records_found found;
+    *out = false;
+    if (generation != restore->last || gw_ps_generations_have(&restore->snapshots, generation))
+        return GW_OK;
+    GW_TRY(read_file(restore->keeper, GW_PS_JOURNAL, generation, NULL, NULL, &found));
+    *out = found.state == GW_PS_RECORDS_TORN && found.n_bytes == 0;
+    return GW_OK;
+}
+
 /* One journal of a chain, the last so far. *more: the next one follows. GW_ERR_SYSTEM: it cannot be had whole, and why. */
 static gw_status look_at_journal(const struct restore *restore, struct chain *chain, uint64_t generation, bool *more)
 {
@@ -73,6 +85,8 @@ static gw_status look_at_journal(const struct restore *restore, struct chain *ch
         return gw_fail(GW_ERR_SYSTEM, "%s follows a gap, and needs %s", name.text, gw_ps_file_name(GW_PS_SNAPSHOT, generation).text);
     if (generation < restore->last)
         GW_TRY(is_of_no_use(restore, generation + 1, &of_no_use));
+    if (generation < restore->last && !of_no_use && found.state == GW_PS_RECORDS_TORN)
+        GW_TRY(never_came(restore, generation + 1, &of_no_use));
     *more = generation < restore->last && !of_no_use;
     if (found.state == GW_PS_RECORDS_DAMAGED || (found.state == GW_PS_RECORDS_TORN && *more))
         return gw_fail(GW_ERR_SYSTEM, "%s: %s (`truncate -s %" PRIu64 "` keeps what is whole of it; remove the journals after it then)", name.text,
@@ -154,7 +168,7 @@ static gw_status open_last(struct gw_ps_keeper *keeper, const struct chain *chai
             return status;
         }
     }
-    gw_ps_keeper_use_journal(keeper, &journal);
+    gw_ps_keeper_use_journal(keeper, &journal, false);
     return GW_OK;
 }
 

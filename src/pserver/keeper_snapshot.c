@@ -47,7 +47,7 @@ static gw_status switch_journal(struct gw_ps_keeper *keeper, struct gw_ps_keeper
     keeper->gap = gap;
     keeper->journal_ok = true;
     keeper->since = 0;
-    gw_ps_keeper_use_journal(keeper, &journal);
+    gw_ps_keeper_use_journal(keeper, &journal, true);
     return GW_OK;
 }
 
@@ -159,7 +159,7 @@ static void *write_snapshot(void *argument)
     struct gw_ps_keeper *keeper = argument;
     struct gw_ps_keeper_taking *taking = keeper->taking;
     const double begin = gw_clock_seconds();
-    const int error = fdatasync(taking->old_journal) == 0 ? 0 : errno;
+    const int error = gw_ps_keeper_sync_old(keeper, taking->old_journal);
     taking->status = write_file(keeper, taking);
     if (taking->status < 0)
         snprintf(taking->sentence, sizeof taking->sentence, "%s", gw_last_error());
@@ -221,7 +221,9 @@ gw_status gw_ps_keeper_end(struct gw_ps_keeper *keeper, gw_status collected)
         status = gw_fail(GW_ERR_SYSTEM, "no thread for the snapshot");
     if (status < 0) {
         keeper->taking = NULL;
-        fdatasync(taking->old_journal);
+        const int error = gw_ps_keeper_sync_old(keeper, taking->old_journal);
+        if (error)
+            atomic_store(&keeper->sync_error, error);
         failed(keeper, status, gw_last_error());
         free_taking(keeper, taking);
     }

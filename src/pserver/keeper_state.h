@@ -57,6 +57,7 @@ struct gw_ps_keeper {
     pthread_cond_t changed;
     bool closing;           /* guarded by the lock */
     int sync_fd;            /* guarded by the lock: the current journal */
+    bool held;              /* guarded by the lock: the journal before it is not on disk yet, and comes first */
     atomic_bool dirty;      /* something was appended since the last look of the syncer */
     atomic_int sync_error;  /* errno of a journal that did not come to disk; 0: none */
 };
@@ -72,7 +73,10 @@ gw_status gw_ps_keeper_new_journal(struct gw_ps_keeper *keeper, uint64_t generat
 /* The journal will be of no use from here on; gw_last_error() says why. */
 void gw_ps_keeper_lose(struct gw_ps_keeper *keeper);
 
-/* From now on the syncer brings this one to disk. */
-void gw_ps_keeper_use_journal(struct gw_ps_keeper *keeper, const struct gw_ps_records *journal);
+/* From now on the syncer brings this one to disk; held: once that before it is there. */
+void gw_ps_keeper_use_journal(struct gw_ps_keeper *keeper, const struct gw_ps_records *journal, bool held);
+
+/* Brings the journal before the current one to disk. Returns errno, or 0. */
+int gw_ps_keeper_sync_old(struct gw_ps_keeper *keeper, int fd);
 
 #endif

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -453,6 +455,84 @@ static void test_old_bytes(void **state)
     end(&world);
 }
 
+/* ---- what comes to disk first ------------------------------------------------------------------------------------- */
+
+/* A disk that takes its time with one file: until another has come, or some seconds have passed. */
+static struct slow_disk {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    ino_t slow;       /* 0: none */
+    bool slow_came, other_was_first;
+} disk = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, false, false};
+
+int fdatasync(int fd) /* in place of the system's */
+{
+    struct stat st;
+    struct timespec deadline;
+    pthread_mutex_lock(&disk.lock);
+    if (disk.slow && !disk.slow_came && fstat(fd, &st) == 0) {
+        if (st.st_ino == disk.slow) {
+            clock_gettime(CLOCK_REALTIME, &deadline);
+            deadline.tv_sec += 3;
+            while (!disk.other_was_first && pthread_cond_timedwait(&disk.changed, &disk.lock, &deadline) == 0)
+                ;
+            disk.slow_came = true;
+        } else {
+            disk.other_was_first = true;
+            pthread_cond_broadcast(&disk.changed);
+        }
+    }
+    pthread_mutex_unlock(&disk.lock);
+    return (int)syscall(SYS_fdatasync, fd);
+}
+
+static void slow_down(ino_t file)
+{
+    pthread_mutex_lock(&disk.lock);
+    disk.slow = file;
+    pthread_mutex_unlock(&disk.lock);
+}
+
+/* A machine that loses its power must not have the next journal, and not the end of the one before. */
+static void test_journals_come_to_disk_in_order(void **state)
+{
+    struct world world;
+    struct stat st;
+    (void)state;
+    begin(&world, 3);
+    append_many(&world, 5);
+    assert_int_equal(stat(path_of(&world, "journal-00000000.gwj"), &st), 0);
+    slow_down(st.st_ino);
+    assert_int_equal(snapshot(&world), GW_OK);
+    append_many(&world, 5);
+    assert_int_equal(gw_ps_keeper_finish(world.keeper), GW_OK);
+    slow_down(0);
+    CHECK(disk.slow_came && !disk.other_was_first, "the journal of the snapshot came to disk before the one that it follows");
+    end(&world);
+}
+
+/* The next one may be there all the same, as a name with nothing behind it. */
+static void test_torn_before_an_empty_one(void **state)
+{
+    struct world world;
+    (void)state;
+    begin(&world, 3);
+    append_many(&world, 5);
+    close_it(&world);
+    struct file file = read_file(&world, "journal-00000000.gwj");
+    write_file(&world, "journal-00000000.gwj", file.bytes, file.n - 1);
+    write_file(&world, "journal-00000001.gwj", "", 0);
+    CHECK(try_open(&world) == GW_OK && world.count == 4 && told(&world, "cut file=journal-00000000.gwj"), "%s", gw_last_error());
+    CHECK(!is_there(&world, "journal-00000001.gwj"), "nothing follows");
+    append_many(&world, 3);
+    snapshot_now(&world);
+    append_many(&world, 1);
+    reopen(&world);
+    CHECK(world.count == 8, "%llu", (unsigned long long)world.count);
+    free(file.bytes);
+    end(&world);
+}
+
 /* ---- a full disk -------------------------------------------------------------------------------------------------- */
 
 static void most_file_bytes(rlim_t n)
@@ -693,6 +773,8 @@ int main(void)
         cmocka_unit_test(test_altered_snapshot),
         cmocka_unit_test(test_missing),
         cmocka_unit_test(test_old_bytes),
+        cmocka_unit_test(test_journals_come_to_disk_in_order),
+        cmocka_unit_test(test_torn_before_an_empty_one),
         cmocka_unit_test(test_full),
         cmocka_unit_test(test_room_again),
         cmocka_unit_test(test_gap_is_not_skipped),
