@@ -25,7 +25,8 @@ struct gw_ps_image {
     atomic_uint_least64_t *total;
 };
 
-/* One record, of those above. Errors: GW_ERR_FRAME_FIELD (it cannot be), GW_ERR_MEMORY. */
+/* One record, of those above. Errors: GW_ERR_FRAME_FIELD (it cannot be), GW_ERR_ARGUMENT and GW_ERR_FRAME_* (a push that is
+ * no value of its key), GW_ERR_MEMORY. */
 gw_status gw_ps_image_apply(const struct gw_ps_image *image, uint8_t type, const void *head, size_t n_head, const void *body, size_t n_body);
 
 #endif

@@ -3,11 +3,13 @@
 #define _GNU_SOURCE /* nftw */
 #include "base/memory.h"
 #include "checks.h"
+#include "pserver/image.h"
 #include "pserver/persist.h"
 #include "wire/bytes.h"
 
 #include <gradwire/codec.h>
 
+#include <fcntl.h>
 #include <ftw.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -427,6 +429,41 @@ static void test_lower_limit(void **state)
     end(&world);
 }
 
+/* A journal whose checksums are right, of one key, and a push in its whole round that is no value of that key. */
+static void write_wrong_push(const struct world *world, gw_ps_type type, uint64_t refusal, size_t n_body)
+{
+    char path[128];
+    uint8_t head[GW_PS_CHANGE_BYTES], push[13] = {1}, body[N * sizeof(float)] = {0};
+    const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
+    const struct gw_ps_change init = {.kind = GW_PS_CHANGE_INIT, .name = "x", .type = type, .shape = &shape, .codec = "", .optimizer = ""};
+    struct gw_ps_records records;
+    snprintf(path, sizeof path, "%s/journal-00000000.gwj", world->folder);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(gw_ps_records_begin(&records, fd, GW_PS_JOURNAL, 0, 0), GW_OK);
+    assert_int_equal(gw_ps_records_append(&records, GW_PS_CHANGE_INIT, head, gw_ps_change_write(head, &init), NULL, 0), GW_OK);
+    gw_put64(push + 5, refusal);
+    assert_int_equal(gw_ps_records_append(&records, GW_PS_IMAGE_PUSH, push, sizeof push, body, n_body), GW_OK);
+    close(fd);
+}
+
+/* A pull would read beyond it. */
+static void test_wrong_pushes(void **state)
+{
+    struct world world;
+    (void)state;
+    begin(&world, GW_PS_SYNC, 0, 0, 1);
+    close_kept(&world);
+    for (int i = 0; i < 4; i++) {
+        const bool good = i == 0;
+        write_wrong_push(&world, i == 2 ? GW_PS_FRAME : GW_PS_FLOAT32, i == 3 ? 7 : UINT64_MAX, good ? N * sizeof(float) : i == 3 ? N * sizeof(float) : 1);
+        gw_status status = try_open(&world);
+        CHECK(good ? status == GW_OK : status < 0, "push %d: %d", i, status);
+        close_kept(&world);
+    }
+    end(&world);
+}
+
 /* Changes go on in memory where nothing can be written; and are kept again once there is room. */
 static void test_full(void **state)
 {
@@ -460,6 +497,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sync),  cmocka_unit_test(test_members),        cmocka_unit_test(test_backup),      cmocka_unit_test(test_stale),
         cmocka_unit_test(test_async), cmocka_unit_test(test_another_server), cmocka_unit_test(test_lower_limit), cmocka_unit_test(test_full),
+        cmocka_unit_test(test_wrong_pushes),
     };
     return cmocka_run_group_tests_name("pserver_persist", tests, NULL, NULL);
 }

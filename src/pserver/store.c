@@ -358,17 +358,23 @@ static gw_status check_rank(const struct gw_ps_store *store, const struct gw_ps_
     return GW_OK;
 }
 
+gw_status gw_ps_key_check_value(const struct gw_ps_key *key, uint32_t rank, const struct gw_ps_blob *value)
+{
+    if (key->type == GW_PS_FRAME)
+        return check_frames(key, rank, value);
+    return value->n_bytes == key->n_elems * gw_ps_type_bytes(key->type)
+               ? GW_OK
+               : gw_fail(GW_ERR_ARGUMENT, "rank %u's push to \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64, rank, key->name, value->n_bytes,
+                         gw_ps_type_name(key->type), gw_ps_shape_text(&key->shape).text, key->n_elems * gw_ps_type_bytes(key->type));
+}
+
 gw_status gw_ps_store_admit(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
                             const struct gw_ps_blob *value)
 {
     GW_TRY(check_rank(store, key, rank));
     if (nth <= key->pushed[rank] && nth > 0)
         return GW_OK;
-    if (key->type == GW_PS_FRAME)
-        GW_TRY(check_frames(key, rank, value));
-    else if (value->n_bytes != key->n_elems * gw_ps_type_bytes(key->type))
-        return gw_fail(GW_ERR_ARGUMENT, "rank %u's push to \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64, rank, key->name, value->n_bytes,
-                       gw_ps_type_name(key->type), gw_ps_shape_text(&key->shape).text, key->n_elems * gw_ps_type_bytes(key->type));
+    GW_TRY(gw_ps_key_check_value(key, rank, value));
     GW_TRY(gw_ps_parameters_admit(key, rank, value));
     const struct gw_ps_blob *before = store->options.mode == GW_PS_SYNC ? NULL : key->open.pushes[rank]; /* goes when this one is stored */
     const uint64_t gone = before ? before->n_bytes : 0;

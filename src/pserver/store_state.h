@@ -101,6 +101,10 @@ void gw_ps_key_take_out(struct gw_ps_store *store, struct gw_ps_key *key, uint32
 /* Empties the open round, and gives it another number. */
 void gw_ps_key_reopen(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t number);
 
+/* Whether a value is one of the key's: of its length, or frames of the worker's own that have its elements. Errors: GW_ERR_ARGUMENT,
+ * GW_ERR_FRAME_*. */
+gw_status gw_ps_key_check_value(const struct gw_ps_key *key, uint32_t rank, const struct gw_ps_blob *value);
+
 /* More or fewer bytes are kept for the key. */
 static inline void gw_ps_key_count(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t more, uint64_t less)
 {
