@@ -61,6 +61,7 @@ static gw_status replay_run(struct gw_ps_server *server, struct gw_ps_reader *r)
     const size_t n = (size_t)(r->end - r->at);
     gw_free(server->context, server->agreed);
     server->agreed = NULL;
+    r->good = r->good && n <= GW_PS_MOST_AGREED;
     if (!r->good || !agreed)
         return GW_OK;
     server->agreed = gw_calloc(server->context, n + 1, 1);
