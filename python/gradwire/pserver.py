@@ -151,7 +151,9 @@ class Client:
             return numpy.frombuffer(value, dtype=numpy.uint8)
         array = numpy.asarray(value)
         wanted = numpy.float32 if type == "bfloat16" else _DTYPES.get(type, array.dtype)
-        if type is not None and not numpy.can_cast(array.dtype, wanted, "same_kind") and not numpy.array_equal(array, array.astype(wanted)):
+        # Floats are rounded to the key's; integers are never wrapped, nor floats cut to integers.
+        rounds = numpy.issubdtype(wanted, numpy.floating) and numpy.can_cast(array.dtype, wanted, "same_kind")
+        if array.dtype != wanted and not rounds and not numpy.array_equal(array, array.astype(wanted)):
             raise TypeError(f"\"{key}\" holds {type}, and {array.dtype} values would be changed by that")
         array = numpy.ascontiguousarray(array, dtype=wanted)
         if shape is not None and array.size != numpy.prod(shape, dtype=numpy.int64):
