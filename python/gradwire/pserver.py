@@ -8,6 +8,7 @@
 Types: float32, float16, bfloat16, int32, int64, uint8, frame. Reduce methods: max, min, sum, mean, latest, decode_sum, decode_average,
 parameters; what each does is in gradwire/pserver.h. numpy has no bfloat16: such keys take and give float32, rounded here to nearest even."""
 import ctypes
+import operator
 import threading
 
 import numpy
@@ -48,6 +49,7 @@ class _Options(ctypes.Structure):
 
 
 _TIMEOUT = -60
+_MOST_MS, _MOST_VERSION = 2**32 - 1, 2**64 - 1
 _lib = None
 
 
@@ -99,6 +101,14 @@ def _text(key):
     return key.encode()
 
 
+def _whole(number, most, what):
+    """ctypes would wrap one that does not fit."""
+    number = operator.index(number)
+    if not 0 <= number <= most:
+        raise ValueError(f"{what} is {number}; it must be from 0 to {most}")
+    return number
+
+
 def _to_bfloat16(value):
     bits = numpy.ascontiguousarray(value, dtype=numpy.float32).view(numpy.uint32)
     rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
@@ -116,8 +126,8 @@ class Client:
     def __init__(self, servers, rank, keys=None, timeout=60.0):
         self._lib, self._lock, self._types = _library_now(), threading.Lock(), {}
         self._client = ctypes.c_void_p()
-        options = _Options(ctypes.sizeof(_Options), str(servers).encode(), rank, None if keys is None else str(keys).encode(),
-                           max(1, int(timeout * 1000)))
+        options = _Options(ctypes.sizeof(_Options), str(servers).encode(), _whole(rank, READER, "rank"), None if keys is None else str(keys).encode(),
+                           int(min(max(1, timeout * 1000), _MOST_MS)))
         _check(self._lib.gw_ps_client_create(None, ctypes.byref(options), ctypes.byref(self._client)))
 
     def init_parameter(self, key, shape, type, optimizer=None, value=None):
@@ -181,13 +191,13 @@ class Client:
         """Puts a value that is no round's at an initialised key, for others to get; one of a lower version than what is there is not looked at."""
         with self._lock:
             array = self._array(key, value)
-            _check(self._lib.gw_ps_put_parameter(self._open(), key.encode(), version, array.ctypes.data, array.nbytes))
+            _check(self._lib.gw_ps_put_parameter(self._open(), _text(key), _whole(version, _MOST_VERSION, "version"), array.ctypes.data, array.nbytes))
 
     def get_parameter(self, key, least=0):
         """What was put at the key, and its version, once that is `least` or higher."""
         value = _Value()
         with self._lock:
-            _check(self._lib.gw_ps_get_parameter(self._open(), key.encode(), least, ctypes.byref(value)))
+            _check(self._lib.gw_ps_get_parameter(self._open(), _text(key), _whole(least, _MOST_VERSION, "least"), ctypes.byref(value)))
         version = value.round
         return self._taken(value), version
 

@@ -154,6 +154,15 @@ def values_of_no_round(ps):
         value, version = b.get_parameter(key="state", least=7)
         check(version == 7 and (value == [[1, 2], [3, 4]]).all(), "what was put")
         refused(lambda: b.get_parameter(key="state", least=8), "waited")
+        refused(lambda: a.put_parameter(key="state\0of another", value=[[0, 0], [0, 0]], version=9), "NUL")
+        refused(lambda: a.get_parameter(key="state\0of another"), "NUL")
+        refused(lambda: a.put_parameter(key="state", value=[[0, 0], [0, 0]], version=-1), "version is -1")
+        refused(lambda: a.get_parameter(key="state", least=2**64), "least is 18446744073709551616")
+        check(b.get_parameter(key="state")[1] == 7, "none of these has changed it")
+        refused(lambda: ps.Client(server.address, rank=-1, timeout=1), "rank is -1")
+        refused(lambda: ps.Client(server.address, rank=2**32, timeout=1), "rank is 4294967296")
+        with ps.Client(server.address, rank=numpy.int64(0), timeout=2**32 / 1000) as patient: # whose milliseconds need 33 bits
+            patient.init_parameter(key="state", shape=[2, 2], type="bfloat16")
     server.end()
 
 
