@@ -24,13 +24,26 @@ struct gw_ps_file_name gw_ps_file_name(enum gw_ps_records_kind kind, uint64_t ge
 
 /* ---- open ------------------------------------------------------------------------------------------------- */
 
+/* The name of a new folder comes to disk before anything that is in it. Where the one above may not be read that is left to the system. */
+static gw_status sync_name(const struct gw_ps_folder *folder)
+{
+    const int above = openat(folder->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int error = above >= 0 && fsync(above) != 0 ? errno : 0;
+    if (above >= 0)
+        close(above);
+    return error ? gw_fail(GW_ERR_SYSTEM, "the folder %s for snapshots cannot be brought to disk: %s", folder->path, strerror(error)) : GW_OK;
+}
+
 static gw_status open_and_lock(struct gw_ps_folder *folder)
 {
-    if (mkdir(folder->path, 0700) != 0 && errno != EEXIST)
+    const bool is_new = mkdir(folder->path, 0700) == 0;
+    if (!is_new && errno != EEXIST)
         return gw_fail(GW_ERR_SYSTEM, "the folder %s for snapshots cannot be made: %s", folder->path, strerror(errno));
     folder->fd = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder->fd < 0)
         return gw_fail(GW_ERR_SYSTEM, "the folder %s for snapshots cannot be opened: %s", folder->path, strerror(errno));
+    if (is_new)
+        GW_TRY(sync_name(folder));
     folder->lock = openat(folder->fd, LOCK, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (folder->lock < 0)
         return gw_fail(GW_ERR_SYSTEM, "%s/" LOCK " cannot be written: %s", folder->path, strerror(errno));

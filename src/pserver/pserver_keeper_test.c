@@ -486,11 +486,48 @@ int fdatasync(int fd) /* in place of the system's */
     return (int)syscall(SYS_fdatasync, fd);
 }
 
+static ino_t watched;            /* guarded by the lock */
+static bool watched_came = false; /* likewise */
+
+int fsync(int fd) /* in place of the system's */
+{
+    struct stat st;
+    pthread_mutex_lock(&disk.lock);
+    if (fstat(fd, &st) == 0 && st.st_ino == watched)
+        watched_came = true;
+    pthread_mutex_unlock(&disk.lock);
+    return (int)syscall(SYS_fsync, fd);
+}
+
 static void slow_down(ino_t file)
 {
     pthread_mutex_lock(&disk.lock);
     disk.slow = file;
     pthread_mutex_unlock(&disk.lock);
+}
+
+/* What is in a new folder is lost with its name. */
+static void test_a_new_folder_comes_to_disk(void **state)
+{
+    struct world world;
+    struct stat st;
+    char above[64];
+    (void)state;
+    begin(&world, 3);
+    close_it(&world);
+    snprintf(above, sizeof above, "%s", world.folder);
+    snprintf(world.folder + strlen(above), sizeof world.folder - strlen(above), "/new");
+    assert_int_equal(stat(above, &st), 0);
+    pthread_mutex_lock(&disk.lock);
+    watched = st.st_ino;
+    pthread_mutex_unlock(&disk.lock);
+    CHECK(try_open(&world) == GW_OK, "%s", gw_last_error());
+    pthread_mutex_lock(&disk.lock);
+    CHECK(watched_came, "the folder that the new one is in");
+    watched = 0;
+    pthread_mutex_unlock(&disk.lock);
+    world.folder[strlen(above)] = 0;
+    end(&world);
 }
 
 /* A machine that loses its power must not have the next journal, and not the end of the one before. */
@@ -773,6 +810,7 @@ int main(void)
         cmocka_unit_test(test_altered_snapshot),
         cmocka_unit_test(test_missing),
         cmocka_unit_test(test_old_bytes),
+        cmocka_unit_test(test_a_new_folder_comes_to_disk),
         cmocka_unit_test(test_journals_come_to_disk_in_order),
         cmocka_unit_test(test_torn_before_an_empty_one),
         cmocka_unit_test(test_full),
