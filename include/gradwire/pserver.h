@@ -36,7 +36,8 @@ typedef enum gw_ps_type {
  *
  *   max, min        plain types; of the key's type. A NaN wins
  *   sum             float types: added in float64, rounded once to the key's type; integers: int64, refused where that overflows
- *   mean            float types: the sum in float64 divided by their number, rounded once; integers: likewise, as float32
+ *   mean            float types: the sum in float64 divided by their number, rounded once; integers: the sum in int64, refused where that
+ *                   overflows, divided in float64, as float32
  *   latest          any type: the push that came last; waits for no round
  *   decode_sum      uint8: float32, four times as many elements: the codes' sum; frames: float32, what they hold added up
  *   decode_average  uint8: float32, the codes' sum divided by the number of pushes, both exact; frames: a frame of the average for

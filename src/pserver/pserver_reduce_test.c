@@ -230,6 +230,7 @@ static void integers_that_overflow_are_refused(void **state)
     struct gw_ps_result result;
     assert_int_equal(gw_ps_reduce(NULL, GW_PS_SUM, GW_PS_INT64, &shape, pushes, 2, NULL, NULL, &result), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "element 1"));
+    assert_int_equal(gw_ps_reduce(NULL, GW_PS_MEAN, GW_PS_INT64, &shape, pushes, 2, NULL, NULL, &result), GW_ERR_ARGUMENT);
     assert_int_equal(gw_ps_reduce(NULL, GW_PS_MAX, GW_PS_INT64, &shape, pushes, 2, NULL, NULL, &result), GW_OK);
     gw_free(NULL, result.bytes);
 }
