@@ -37,12 +37,14 @@ static gw_status let_in(struct gw_ps_server *server, struct gw_ps_member *member
     struct gw_ps_worker *worker = &server->workers[member->rank];
     worker->joined_as = member->incarnation;
     worker->joined_from = round;
-    worker->joined_by = member->joining.waits ? member->joining.id : 0;
+    const struct gw_ps_joining joining = member->joining;
+    const uint32_t route = member->route;
+    worker->joined_by = joining.waits ? joining.id : 0;
     gw_ps_note_worker(server, member->rank);
     gw_ps_log(server, "takes-part rank=%u round=%llu workers=%u", member->rank, (unsigned long long)round, gw_ps_store_n_present(server->store));
-    if (member->joining.waits)
-        reply_number(server, member->route, GW_PS_JOIN, member->joining.id, round);
     gw_ps_join_forget(server, member);
+    if (joining.waits) /* the last: who takes no answers is dropped by it */
+        reply_number(server, route, GW_PS_JOIN, joining.id, round);
     return GW_OK;
 }
 
@@ -118,8 +120,9 @@ gw_status gw_ps_admit_do(struct gw_ps_server *server, const struct gw_ps_member 
     GW_TRY(begin_again(server));
     if (!gw_ps_store_has_begun(server->store) && request->number > server->first_round)
         begin_with(server, request->number);
+    const uint32_t route = member->route; /* who admits itself may be dropped by its JOIN's answer */
     GW_TRY(let_in(server, other, request->number));
-    reply_number(server, member->route, GW_PS_ADMIT, request->id, request->number);
+    reply_number(server, route, GW_PS_ADMIT, request->id, request->number);
     return GW_OK;
 }
 
@@ -168,10 +171,10 @@ static void expire(struct gw_ps_server *server)
         struct gw_ps_member *member = server->workers[r].member;
         if (!member || !member->joining.waits || member->joining.deadline > now)
             continue;
+        gw_ps_join_forget(server, member);
         gw_ps_reply_error(server, member->route, &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = member->joining.id},
                           gw_fail(GW_ERR_TIMEOUT, "rank %u has waited %u ms for being admitted by a worker that takes part", r,
                                   member->joining.timeout_ms), 0);
-        gw_ps_join_forget(server, member);
     }
 }
 

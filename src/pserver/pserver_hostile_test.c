@@ -599,6 +599,37 @@ static void answers_that_nobody_reads(void **state)
     end(&scene);
 }
 
+/* Nor is it of use any more to a JOIN whose very answer was one too many. */
+static void joins_whose_answers_nobody_reads(void **state)
+{
+    (void)state;
+    struct scene scene;
+    static const uint8_t bytes[MAX_KEY_BYTES / 8];
+    begin(&scene, 1);
+    void *socket = connect_slow(&scene, NULL, 4);
+    send_request(socket, &(struct gw_ps_request){.operation = GW_PS_HELLO, .code = 1, .incarnation = 99}, NULL, 0);
+    assert_int_equal(answer(socket).status, GW_OK);
+    init_key(socket, "x", GW_PS_UINT8, sizeof bytes);
+    send_request(socket, &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = 1, .number = 1, .timeout_ms = LONG_MS}, NULL, 0);
+    assert_int_equal(answer(socket).status, GW_OK);
+    send_request(socket, &(struct gw_ps_request){.operation = GW_PS_PUSH, .number = 1, .key = "x"}, bytes, sizeof bytes);
+    assert_int_equal(answer(socket).status, GW_OK);
+    for (uint64_t id = 2; id <= 40000; id++) /* most answers are short, and some fill what lies between */
+        send_request(socket, id % 16 ? &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = id, .number = 1, .timeout_ms = LONG_MS}
+                                     : &(struct gw_ps_request){.operation = GW_PS_PULL, .code = GW_PS_LATEST, .id = id, .key = "x"}, NULL, 0);
+    for (bool gone = false; !gone; usleep(20000)) { /* rank 0 is free again: the server has dropped it */
+        void *probe = connect_raw(&scene, NULL);
+        hello(probe, 0);
+        gone = answer(probe).status == GW_OK;
+        send_request(probe, &(struct gw_ps_request){.operation = GW_PS_BYE}, NULL, 0);
+        answer(probe);
+        zmq_close(probe);
+    }
+    zmq_close(socket);
+    serves(&scene, "one that joins and reads nothing");
+    end(&scene);
+}
+
 /* A pull that waits for its scale key is answered over its own round, though the same client's next push came meanwhile. */
 static void a_pull_keeps_its_place(void **state)
 {
@@ -727,6 +758,7 @@ int main(void)
         cmocka_unit_test(values_that_cannot_be), cmocka_unit_test(names_of_their_own),                cmocka_unit_test(connections_that_are_no_clients),
         cmocka_unit_test(a_storm_of_connections),            cmocka_unit_test(one_client_too_many),
         cmocka_unit_test(pushes_that_wait_are_counted),      cmocka_unit_test(answers_that_nobody_reads),
+        cmocka_unit_test(joins_whose_answers_nobody_reads),
         cmocka_unit_test(a_pull_keeps_its_place),            cmocka_unit_test(answers_say_what_is_not_kept),
         cmocka_unit_test(clients_that_do_not_wait),          cmocka_unit_test(an_agreement_too_long),
     };

@@ -598,6 +598,7 @@ int main(void)
         cmocka_unit_test(the_rest_continues), cmocka_unit_test(what_comes_too_late_is_refused),
         cmocka_unit_test(who_was_left_out_is_told),
         cmocka_unit_test(an_acknowledged_push_stays), cmocka_unit_test(the_rest_stops),     cmocka_unit_test(some_begin),
+
         cmocka_unit_test(backup_workers),     cmocka_unit_test(one_joins_while_others_train),
         cmocka_unit_test(nobody_admits),      cmocka_unit_test(all_come_again),
         cmocka_unit_test(all_die_and_come_again),
