@@ -388,6 +388,28 @@ static void scales_are_of_the_same_round(void **state)
     end(&world);
 }
 
+/* A worker that joins again pushes anew what it had pushed: what comes a second time is looked at as the first time. */
+static void a_second_time_is_no_excuse(void **state)
+{
+    (void)state;
+    struct world world;
+    const float x[3] = {1, 2, 3};
+    begin(&world, 2, GW_PS_SYNC, 0);
+    struct gw_ps_key *key = key_of(&world, "exchange/x", GW_PS_FLOAT32, 3);
+    assert_int_equal(push(&world, key, 0, 1, x, sizeof x), GW_OK);
+    refused(push(&world, key, 0, 1, x, 1), GW_ERR_ARGUMENT, "has 1 bytes");
+    struct gw_ps_blob *cut = blob_of(&world, x, 1);
+    const gw_status admitted = gw_ps_store_admit(world.store, key, 0, 1, cut);
+    assert_int_equal(gw_ps_store_enter(world.store, 0, "exchange/", 1), GW_OK); /* its push is taken out again */
+    if (admitted == GW_OK)
+        assert_int_equal(gw_ps_store_push(world.store, key, 0, 1, cut, 0), GW_OK);
+    gw_ps_blob_give(cut);
+    assert_int_equal(push(&world, key, 0, 1, x, sizeof x), GW_OK);
+    assert_int_equal(push(&world, key, 1, 1, x, sizeof x), GW_OK);
+    assert_true(pulled(&world, key, 0, GW_PS_SUM, NULL) == 2);
+    end(&world);
+}
+
 static void scales_that_cannot_be(void **state)
 {
     (void)state;
@@ -708,6 +730,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_happens_is_what_the_model_says), cmocka_unit_test(results_are_kept),
         cmocka_unit_test(answers_outlive_the_store),           cmocka_unit_test(scales_are_of_the_same_round),
+         cmocka_unit_test(a_second_time_is_no_excuse),
         cmocka_unit_test(scales_that_cannot_be),               cmocka_unit_test(names_and_shapes),
         cmocka_unit_test(lengths_and_limits),                  cmocka_unit_test(no_more_than_max_bytes),
         cmocka_unit_test(frames_are_of_their_key_and_rank),    cmocka_unit_test(any_allocation_may_fail),

@@ -372,10 +372,10 @@ gw_status gw_ps_store_admit(struct gw_ps_store *store, struct gw_ps_key *key, ui
                             const struct gw_ps_blob *value)
 {
     GW_TRY(check_rank(store, key, rank));
-    if (nth <= key->pushed[rank] && nth > 0)
-        return GW_OK;
     GW_TRY(gw_ps_key_check_value(key, rank, value));
     GW_TRY(gw_ps_parameters_admit(key, rank, value));
+    if (nth <= key->pushed[rank] && nth > 0) /* it was taken; or its worker joins anew while it waits, and it is stored after all */
+        return GW_OK;
     const struct gw_ps_blob *before = store->options.mode == GW_PS_SYNC ? NULL : key->open.pushes[rank]; /* goes when this one is stored */
     const uint64_t gone = before ? before->n_bytes : 0;
     if (held(store) - gone > store->options.max_bytes) { /* this value is part of what is held */
