@@ -110,6 +110,14 @@ gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member
     return GW_OK;
 }
 
+/* Whether it was let in from that round on already, which still waits: the answer was lost, or two were asked. What it has pushed since stays. */
+static bool is_in_from(const struct gw_ps_server *server, const struct gw_ps_member *member, uint64_t round)
+{
+    const struct gw_ps_worker *worker = &server->workers[member->rank];
+    return gw_ps_store_is_present(server->store, member->rank) && worker->joined_as == member->incarnation && worker->joined_from == round &&
+           gw_ps_store_next_round(server->store, GW_PS_EXCHANGE) <= round;
+}
+
 gw_status gw_ps_admit_do(struct gw_ps_server *server, const struct gw_ps_member *member, const struct gw_ps_request *request)
 {
     struct gw_ps_member *other = request->rank < server->options.n_workers ? server->workers[request->rank].member : NULL;
@@ -121,7 +129,8 @@ gw_status gw_ps_admit_do(struct gw_ps_server *server, const struct gw_ps_member 
     if (!gw_ps_store_has_begun(server->store) && request->number > server->first_round)
         begin_with(server, request->number);
     const uint32_t route = member->route; /* who admits itself may be dropped by its JOIN's answer */
-    GW_TRY(let_in(server, other, request->number));
+    if (other == member || !is_in_from(server, other, request->number)) /* who joins has pushed nothing since */
+        GW_TRY(let_in(server, other, request->number));
     reply_number(server, route, GW_PS_ADMIT, request->id, request->number);
     return GW_OK;
 }

@@ -408,6 +408,32 @@ static void nobody_admits(void **state)
     test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
 }
 
+/* The answer to an ADMIT was lost and it comes again: what was pushed meanwhile stays. */
+static void admitted_twice(void **state)
+{
+    (void)state;
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .min_workers = 1, .away_ms = 50});
+    gw_ps_client *a = test_client(gw_ps_server_address(s.server), 0, true, LONG_MS), *side = come_to(&s, GW_PS_READER);
+    join_at_once(a);
+    one_round(&a, 1);
+    struct joiner j = {.client = test_client(gw_ps_server_address(s.server), 1, true, LONG_MS)};
+    assert_int_equal(pthread_create(&j.thread, NULL, join, &j), 0);
+    uint8_t presence[2] = {0};
+    while (presence[1] != GW_PS_JOINING)
+        expect_ok(gw_ps_members(side, presence, NULL));
+    expect_ok(gw_ps_admit(side, 1, 2));
+    pthread_join(j.thread, NULL);
+    expect_ok(j.status);
+    init(j.client, KEY);
+    push(j.client, KEY, 4);
+    expect_ok(gw_ps_admit(side, 1, 2));
+    push(a, KEY, 1);
+    expect_sum(j.client, KEY, 5, 2), expect_sum(a, KEY, 5, 2);
+    gw_ps_client_destroy(a), gw_ps_client_destroy(j.client), gw_ps_client_destroy(side);
+    test_server_end(&s);
+}
+
 /* All of a run that waits are killed and come again: the run begins anew. */
 static void all_come_again(void **state)
 {
@@ -598,7 +624,7 @@ int main(void)
         cmocka_unit_test(the_rest_continues), cmocka_unit_test(what_comes_too_late_is_refused),
         cmocka_unit_test(who_was_left_out_is_told),
         cmocka_unit_test(an_acknowledged_push_stays), cmocka_unit_test(the_rest_stops),     cmocka_unit_test(some_begin),
-
+        cmocka_unit_test(admitted_twice),
         cmocka_unit_test(backup_workers),     cmocka_unit_test(one_joins_while_others_train),
         cmocka_unit_test(nobody_admits),      cmocka_unit_test(all_come_again),
         cmocka_unit_test(all_die_and_come_again),
