@@ -203,6 +203,32 @@ static void what_comes_too_late_is_refused(void **state)
     test_server_end(&s);
 }
 
+/* One that is back and has not pushed again is not answered with a round that went on without it. */
+static void a_round_without_it_is_not_its_own(void **state)
+{
+    (void)state;
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
+    gw_ps_client *a = come_to(&s, 0);
+    struct ghost b = ghost_comes(&s, 1, 0);
+    const struct gw_ps_request pull = {.operation = GW_PS_PULL, .code = GW_PS_SUM, .id = 9, .timeout_ms = LONG_MS, .key = "x"};
+    init(a, "x");
+    ghost_pushes(&b, "x", 1, 1);
+    push(a, "x", 1);
+    expect_sum(a, "x", 2, 2);
+    ghost_goes(&b);
+    for (uint32_t i = 0; i < 3; i++)
+        push(a, "x", 5), expect_sum(a, "x", 5, 1);
+    struct ghost back = ghost_comes(&s, 1, 0);
+    ghost_hears(&back, &pull, NULL, GW_ERR_PEER); /* it asks again for what it had pushed to */
+    ghost_pushes(&back, "x", 5, 7);
+    push(a, "x", 2);
+    ghost_hears(&back, &pull, NULL, GW_OK);
+    ghost_goes(&back);
+    gw_ps_client_destroy(a);
+    test_server_end(&s);
+}
+
 static void the_rest_stops(void **state)
 {
     (void)state;
@@ -624,6 +650,7 @@ int main(void)
         cmocka_unit_test(the_rest_continues), cmocka_unit_test(what_comes_too_late_is_refused),
         cmocka_unit_test(who_was_left_out_is_told),
         cmocka_unit_test(an_acknowledged_push_stays), cmocka_unit_test(the_rest_stops),     cmocka_unit_test(some_begin),
+        cmocka_unit_test(a_round_without_it_is_not_its_own),
         cmocka_unit_test(admitted_twice),
         cmocka_unit_test(backup_workers),     cmocka_unit_test(one_joins_while_others_train),
         cmocka_unit_test(nobody_admits),      cmocka_unit_test(all_come_again),

@@ -699,6 +699,15 @@ static gw_status scale_round_for(struct gw_ps_store *store, struct gw_ps_key *ke
     return GW_PS_WAIT;
 }
 
+/* Rounds that went on without the worker are not its own: the open one is, once it has pushed again. */
+static gw_status check_own_round(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank)
+{
+    if (store->options.mode != GW_PS_SYNC || rank >= store->options.n_workers || key->taken[rank] == 0 || key->taken[rank] == key->pushed[rank])
+        return GW_OK;
+    return gw_fail(GW_ERR_PEER, "rank %u was away too long: \"%s\" is beyond round %" PRIu64 ", which it last pushed to", rank, key->name,
+                   key->taken[rank]);
+}
+
 gw_status gw_ps_store_pull(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, gw_ps_method method, struct gw_ps_key *scale_key,
                            struct gw_ps_answer *out, struct gw_ps_key **waits_for)
 {
@@ -713,6 +722,7 @@ gw_status gw_ps_store_pull(struct gw_ps_store *store, struct gw_ps_key *key, uin
         GW_TRY(check_scale(key, method, scale_key));
     if (method == GW_PS_LATEST)
         return latest_of(key, out);
+    GW_TRY(check_own_round(store, key, rank));
     gw_status status = round_for(store, key, rank, &round, &number);
     if (status == GW_OK && scale_key) {
         status = scale_round_for(store, key, number, rank, scale_key, &scale_round, waits_for);
