@@ -191,7 +191,7 @@ GW_API gw_status gw_ps_set_rate(gw_ps_client *client, double rate);
 GW_API gw_ps_mode gw_ps_client_mode(const gw_ps_client *client, uint32_t *staleness);
 
 /* Pushes the key's next value, n_bytes as its type and shape have; returns once the server has it. `bytes` is read before it returns.
- * Errors: GW_ERR_ARGUMENT (no such key, and which is nearest; another length), GW_ERR_FRAME_* (of a frame), GW_ERR_CAPACITY, GW_ERR_NONFINITE (a NaN or an infinity to a key with an optimizer: nothing was taken),
+ * Errors: GW_ERR_ARGUMENT (no such key, and which is nearest; another length), GW_ERR_ORDER (this client has not initialised the key), GW_ERR_FRAME_* (of a frame), GW_ERR_CAPACITY, GW_ERR_NONFINITE (a NaN or an infinity to a key with an optimizer: nothing was taken),
  * GW_ERR_TIMEOUT (the worker's last push still waits for others: the sentence names them), GW_ERR_PEER. */
 GW_API gw_status gw_ps_push_parameter(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes);
 

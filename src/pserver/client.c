@@ -210,7 +210,7 @@ static struct ticket *next_push(struct gw_ps_client *client, const char *name, s
     *key = known ? *known : stranger(client, name);
     struct ticket *ticket = gw_ps_ticket_new(client, GW_PS_PUSH, key->first, key->n_parts);
     for (uint32_t p = 0; ticket && p < ticket->n_parts; p++) {
-        ticket->parts[p].request.number = key->pushed + 1;
+        ticket->parts[p].request.number = known ? key->pushed + 1 : 0; /* 0: only the server knows, and says what is wrong */
         ticket->parts[p].request.rate = client->rate;
         snprintf(ticket->parts[p].request.key, sizeof ticket->parts[p].request.key, "%s", name);
     }

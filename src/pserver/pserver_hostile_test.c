@@ -305,7 +305,7 @@ static void requests_out_of_place(void **state)
     struct gw_ps_request other = push;
     other.number = 0;
     send_request(socket, &other, bytes, 8);
-    expect(socket, GW_ERR_ORDER, "push number 0");
+    expect(socket, GW_ERR_ORDER, "has not initialised");
     other.number = UINT64_MAX;
     send_request(socket, &other, bytes, 8);
     expect(socket, GW_ERR_ORDER, "comes after its number 0");

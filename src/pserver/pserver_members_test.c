@@ -229,6 +229,27 @@ static void a_round_without_it_is_not_its_own(void **state)
     test_server_end(&s);
 }
 
+/* Who did not initialise the key does not know how often its rank has pushed: no push of it is acknowledged and not counted. */
+static void a_push_to_a_key_not_initialised(void **state)
+{
+    (void)state;
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 1});
+    gw_ps_client *reader = come_to(&s, GW_PS_READER), *a = come_to(&s, 0);
+    init(reader, "x");
+    uint32_t taken = 0;
+    for (float x = 1; x <= 3; x++)
+        taken += gw_ps_push_parameter(a, "x", &x, sizeof x) == GW_OK;
+    init(a, "x");
+    push(a, "x", 4);
+    gw_ps_value value;
+    expect_ok(gw_ps_pull_parameter(a, "x", GW_PS_SUM, NULL, &value));
+    assert_int_equal(value.round, taken + 1);
+    gw_ps_value_free(&value);
+    gw_ps_client_destroy(a), gw_ps_client_destroy(reader);
+    test_server_end(&s);
+}
+
 static void the_rest_stops(void **state)
 {
     (void)state;
@@ -650,7 +671,7 @@ int main(void)
         cmocka_unit_test(the_rest_continues), cmocka_unit_test(what_comes_too_late_is_refused),
         cmocka_unit_test(who_was_left_out_is_told),
         cmocka_unit_test(an_acknowledged_push_stays), cmocka_unit_test(the_rest_stops),     cmocka_unit_test(some_begin),
-        cmocka_unit_test(a_round_without_it_is_not_its_own),
+        cmocka_unit_test(a_round_without_it_is_not_its_own), cmocka_unit_test(a_push_to_a_key_not_initialised),
         cmocka_unit_test(admitted_twice),
         cmocka_unit_test(backup_workers),     cmocka_unit_test(one_joins_while_others_train),
         cmocka_unit_test(nobody_admits),      cmocka_unit_test(all_come_again),

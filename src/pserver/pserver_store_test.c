@@ -204,7 +204,7 @@ static void walk(gw_ps_mode mode, uint32_t n_workers, uint32_t staleness, uint64
         } else if (choice == 4) { /* too early, or of no number */
             const int32_t other[N] = {0};
             uint64_t nth = numbers_below(&numbers, 2) ? model.pushed[r] + 2 + numbers_below(&numbers, 9) : 0;
-            refused(push(&world, key, r, nth, other, sizeof other), GW_ERR_ORDER, "comes after its number");
+            refused(push(&world, key, r, nth, other, sizeof other), GW_ERR_ORDER, nth ? "comes after its number" : "has not initialised");
         } else {
             static const gw_ps_method methods[] = {GW_PS_MAX, GW_PS_MIN, GW_PS_SUM, GW_PS_LATEST};
             gw_ps_method method = methods[numbers_below(&numbers, 4)];

@@ -398,6 +398,9 @@ static gw_status may_push(const struct gw_ps_store *store, const struct gw_ps_ke
     if (!store->present[rank] || (nth <= key->pushed[rank] && nth > 0))
         return gw_fail(GW_ERR_PEER, "rank %u was away too long: round %" PRIu64 " of \"%s\" %s without it", rank, nth, key->name,
                        nth < key->open.number ? "went on" : "goes on");
+    if (nth == 0)
+        return gw_fail(GW_ERR_ORDER, "rank %u pushes to \"%s\", which it has not initialised: init_parameter tells it how often its rank has pushed", rank,
+                       key->name);
     if (nth != key->pushed[rank] + 1)
         return gw_fail(GW_ERR_ORDER, "rank %u's push number %" PRIu64 " to \"%s\" comes after its number %" PRIu64, rank, nth, key->name,
                        key->pushed[rank]);
