@@ -410,6 +410,30 @@ static void a_second_time_is_no_excuse(void **state)
     end(&world);
 }
 
+/* A straggler may pull the round before the newest: of its scale key too. */
+static void a_late_worker_has_its_scale(void **state)
+{
+    (void)state;
+    struct world world;
+    const uint8_t plus = 0x02;
+    const float scales[] = {10, 100};
+    begin(&world, 3, GW_PS_SYNC, 0);
+    gw_ps_store_destroy(world.store);
+    world.options.backup = 1;
+    assert_int_equal(gw_ps_store_create(world.context, &world.options, &world.store), GW_OK);
+    struct gw_ps_key *codes = key_of(&world, "codes", GW_PS_UINT8, 1), *scale = key_of(&world, "scale", GW_PS_FLOAT32, 1);
+    for (uint64_t nth = 1; nth <= 2; nth++)
+        for (uint32_t r = 0; r < 2; r++) {
+            assert_int_equal(push(&world, scale, r, nth, &scales[nth - 1], 4), GW_OK);
+            assert_int_equal(push(&world, codes, r, nth, &plus, 1), GW_OK);
+        }
+    assert_int_equal(push(&world, scale, 2, 1, &scales[1], 4), GW_OK); /* dropped, and the others' second round is whole */
+    assert_int_equal(push(&world, codes, 2, 1, &plus, 1), GW_OK);
+    assert_true(pulled(&world, codes, 2, GW_PS_DECODE_SUM, scale) == 20);
+    assert_true(pulled(&world, codes, 0, GW_PS_DECODE_SUM, scale) == 200);
+    end(&world);
+}
+
 static void scales_that_cannot_be(void **state)
 {
     (void)state;
@@ -730,7 +754,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_happens_is_what_the_model_says), cmocka_unit_test(results_are_kept),
         cmocka_unit_test(answers_outlive_the_store),           cmocka_unit_test(scales_are_of_the_same_round),
-         cmocka_unit_test(a_second_time_is_no_excuse),
+        cmocka_unit_test(a_late_worker_has_its_scale),         cmocka_unit_test(a_second_time_is_no_excuse),
         cmocka_unit_test(scales_that_cannot_be),               cmocka_unit_test(names_and_shapes),
         cmocka_unit_test(lengths_and_limits),                  cmocka_unit_test(no_more_than_max_bytes),
         cmocka_unit_test(frames_are_of_their_key_and_rank),    cmocka_unit_test(any_allocation_may_fail),

@@ -691,8 +691,8 @@ static gw_status scale_round_for(struct gw_ps_store *store, struct gw_ps_key *ke
     if (store->options.mode != GW_PS_SYNC)
         return round_for(store, scale_key, rank, round, &unused);
     const bool worker = rank < store->options.n_workers;
-    *round = &scale_key->whole;
-    if (scale_key->whole.number == number)
+    *round = store->options.backup && scale_key->before.number == number ? &scale_key->before : &scale_key->whole;
+    if ((*round)->number == number)
         return GW_OK;
     if (worker && (scale_key->whole.number > number || scale_key->pushed[rank] < number))
         return gw_fail(GW_ERR_ORDER, "rank %u pulls round %" PRIu64 " of \"%s\" and has pushed %" PRIu64 " times to its scale_key \"%s\"; both take part "
