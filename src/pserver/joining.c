@@ -56,11 +56,20 @@ static void begin_with(struct gw_ps_server *server, uint64_t round)
     gw_ps_note_run(server);
 }
 
+/* Workers that have never come do not, though rounds wait for them (`missing` is wait or stop). */
+static bool nobody_takes_part(const struct gw_ps_server *server)
+{
+    for (uint32_t r = 0; r < server->options.n_workers; r++)
+        if (gw_ps_store_is_present(server->store, r) && (server->workers[r].member || server->workers[r].away_since > 0))
+            return false;
+    return true;
+}
+
 /* Whoever took part has left: the next ones begin. */
 static gw_status begin_again(struct gw_ps_server *server)
 {
     const bool untouched = !gw_ps_store_has_begun(server->store) && !server->agreed && server->first_round == 1;
-    if (gw_ps_store_n_present(server->store) > 0 || untouched)
+    if (untouched || !nobody_takes_part(server))
         return GW_OK;
     if (!gw_ps_store_keeps_parameters(server->store, GW_PS_EXCHANGE))
         return gw_ps_run_end(server);
@@ -100,7 +109,7 @@ gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member
         const uint64_t next = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE);
         return let_in(server, member, next > request->number ? next : request->number);
     }
-    if (begun && gw_ps_store_n_present(server->store) > 0) {
+    if (begun && !nobody_takes_part(server)) {
         gw_ps_log(server, "wants-to-join rank=%u", member->rank);
         return GW_OK;
     }
@@ -200,7 +209,7 @@ static void ask_for_joiners(struct gw_ps_server *server)
 void gw_ps_joins_look(struct gw_ps_server *server)
 {
     expire(server);
-    if (server->n_joining && gw_ps_store_n_present(server->store) == 0 && begin_again(server) == GW_OK)
+    if (server->n_joining && nobody_takes_part(server) && begin_again(server) == GW_OK)
         let_all_in(server); /* those that they waited for have been left out */
     ask_for_joiners(server);
 }

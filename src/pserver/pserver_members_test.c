@@ -481,6 +481,29 @@ static void admitted_twice(void **state)
     test_server_end(&s);
 }
 
+static void ghost_agrees(const struct ghost *g, const char *lines)
+{
+    ghost_says(g, &(struct gw_ps_request){.operation = GW_PS_AGREE, .id = 8}, lines, strlen(lines));
+}
+
+/* The first of a run is started, ended, and started again with something else, before the other has ever come: nobody else has agreed. */
+static void one_begins_otherwise(void **state)
+{
+    (void)state;
+    for (gw_ps_missing missing = GW_PS_MISSING_WAIT; missing <= GW_PS_MISSING_STOP; missing++) {
+        struct test_server s;
+        test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = missing});
+        struct ghost a = ghost_joins(&s, 0);
+        ghost_agrees(&a, "net = lenet\n");
+        ghost_says(&a, &(struct gw_ps_request){.operation = GW_PS_BYE}, NULL, 0);
+        ghost_goes(&a);
+        a = ghost_joins(&s, 0);
+        ghost_agrees(&a, "net = mlp\n");
+        ghost_goes(&a);
+        test_server_end(&s);
+    }
+}
+
 /* All of a run that waits are killed and come again: the run begins anew. */
 static void all_come_again(void **state)
 {
@@ -672,7 +695,7 @@ int main(void)
         cmocka_unit_test(who_was_left_out_is_told),
         cmocka_unit_test(an_acknowledged_push_stays), cmocka_unit_test(the_rest_stops),     cmocka_unit_test(some_begin),
         cmocka_unit_test(a_round_without_it_is_not_its_own), cmocka_unit_test(a_push_to_a_key_not_initialised),
-        cmocka_unit_test(admitted_twice),
+        cmocka_unit_test(admitted_twice),     cmocka_unit_test(one_begins_otherwise),
         cmocka_unit_test(backup_workers),     cmocka_unit_test(one_joins_while_others_train),
         cmocka_unit_test(nobody_admits),      cmocka_unit_test(all_come_again),
         cmocka_unit_test(all_die_and_come_again),
