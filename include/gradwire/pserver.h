@@ -196,7 +196,8 @@ GW_API gw_ps_mode gw_ps_client_mode(const gw_ps_client *client, uint32_t *stalen
 GW_API gw_status gw_ps_push_parameter(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes);
 
 /* Pulls. scale_key: of decode_sum and decode_average of uint8, a key of one float32 whose maximum in the same round multiplies; NULL: none.
- * Errors: GW_ERR_ARGUMENT (no such key; a method that is not of its type, and which are), GW_ERR_ORDER (pulled before the first push),
+ * Errors: GW_ERR_ARGUMENT (no such key; a method that is not of its type, and which are), GW_ERR_ORDER (pulled before the first push; or
+ * parts on several servers are of different rounds, as a reader may find them: try again),
  * GW_ERR_TIMEOUT (workers that have not pushed are named), GW_ERR_PEER, GW_ERR_MEMORY. */
 GW_API gw_status gw_ps_pull_parameter(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key, gw_ps_value *out);
 GW_API void gw_ps_value_free(gw_ps_value *value);

@@ -474,6 +474,14 @@ static gw_status take_value(struct gw_ps_client *client, struct ticket *ticket, 
     return GW_OK;
 }
 
+/* Whether all parts of its value must be of the same round, or version. Parameters are as they are on each server. */
+static bool is_of_one_number(const gw_ps_client *client, const struct ticket *ticket)
+{
+    const bool of_a_round = ticket->operation == GW_PS_PULL && client->servers[0].mode == GW_PS_SYNC &&
+                            ticket->parts[0].request.code != GW_PS_PARAMETERS;
+    return of_a_round || ticket->operation == GW_PS_GET;
+}
+
 gw_status gw_ps_wait(gw_ps_client *client, uint64_t id, gw_ps_value *out)
 {
     if (!client)
@@ -489,9 +497,10 @@ gw_status gw_ps_wait(gw_ps_client *client, uint64_t id, gw_ps_value *out)
     gw_status status = gw_ps_ticket_wait(client, ticket);
     if (status < 0)
         doubt(client, ticket);
-    for (uint32_t p = 1; status == GW_OK && ticket->operation == GW_PS_GET && p < ticket->n_parts; p++)
+    for (uint32_t p = 1; status == GW_OK && is_of_one_number(client, ticket) && p < ticket->n_parts; p++)
         if (ticket->parts[p].reply.number != ticket->parts[0].reply.number)
-            status = gw_fail(GW_ERR_ORDER, "\"%s\" was replaced while it was got: try again", ticket->parts[0].request.key);
+            status = gw_fail(GW_ERR_ORDER, "\"%s\" was replaced while it was got: its parts are of %" PRIu64 " and %" PRIu64 "; try again",
+                             ticket->parts[0].request.key, ticket->parts[0].reply.number, ticket->parts[p].reply.number);
     if (status == GW_OK && brings)
         status = take_value(client, ticket, out);
     gw_ps_ticket_drop(client, ticket);

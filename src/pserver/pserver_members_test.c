@@ -688,9 +688,46 @@ static void state_is_handed_over(void **state)
     test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
 }
 
+/* A value in parts on two servers, of which one is a round ahead: a reader does not get half of one round and half of the other. */
+static void no_halves_of_two_rounds(void **state)
+{
+    (void)state;
+    enum { N = 700000 };
+    struct pair p;
+    serve_two(&p, 1, GW_PS_MISSING_WAIT);
+    const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
+    gw_ps_client *reader = test_client(p.places, GW_PS_READER, false, LONG_MS), *a = test_client(p.places, 0, false, LONG_MS);
+    float *x = calloc(N, sizeof *x);
+    gw_ps_value value;
+    expect_ok(gw_ps_init_parameter(a, "x", GW_PS_FLOAT32, &shape));
+    expect_ok(gw_ps_init_parameter(reader, "x", GW_PS_FLOAT32, &shape));
+    expect_ok(gw_ps_push_parameter(a, "x", x, N * sizeof *x));
+    expect_ok(gw_ps_pull_parameter(reader, "x", GW_PS_SUM, NULL, &value));
+    gw_ps_value_free(&value);
+    gw_ps_client_destroy(a);
+    for (uint32_t s = 0; s < 2; s++) { /* the next round on one after the other */
+        gw_ps_client *half = test_client(gw_ps_server_address(p.servers[s].server), 0, false, LONG_MS);
+        const gw_ps_shape its = {.n_dims = 1, .dims = {N / 2}};
+        for (size_t i = 0; i < N / 2; i++)
+            x[i] = 1;
+        expect_ok(gw_ps_init_parameter(half, "x", GW_PS_FLOAT32, &its));
+        expect_ok(gw_ps_push_parameter(half, "x", x, N / 2 * sizeof *x));
+        gw_ps_client_destroy(half);
+        const gw_status status = gw_ps_pull_parameter(reader, "x", GW_PS_SUM, NULL, &value);
+        assert_int_equal(status, s == 0 ? GW_ERR_ORDER : GW_OK);
+        if (status == GW_OK)
+            assert_true(((float *)value.bytes)[0] == ((float *)value.bytes)[N - 1]);
+        gw_ps_value_free(&value);
+    }
+    free(x);
+    gw_ps_client_destroy(reader);
+    test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_halves_of_two_rounds),
         cmocka_unit_test(the_rest_continues), cmocka_unit_test(what_comes_too_late_is_refused),
         cmocka_unit_test(who_was_left_out_is_told),
         cmocka_unit_test(an_acknowledged_push_stays), cmocka_unit_test(the_rest_stops),     cmocka_unit_test(some_begin),
