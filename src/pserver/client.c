@@ -88,6 +88,15 @@ static gw_status remember_texts(struct gw_ps_client *client, const char *name, c
     return keep_text(client, &key->optimizer, optimizer);
 }
 
+/* Whether a push to the key is under way, or has not been waited for. */
+static bool is_pushing(const struct gw_ps_client *client, const char *name)
+{
+    for (const struct ticket *t = client->tickets; t; t = t->next)
+        if (t->operation == GW_PS_PUSH && strcmp(t->parts[0].request.key, name) == 0)
+            return true;
+    return false;
+}
+
 /* `key` says where it is to live; `codec` and `optimizer` "": none. */
 static gw_status init(struct gw_ps_client *client, const char *name, struct key *key, const char *codec, const char *optimizer)
 {
@@ -111,6 +120,9 @@ static gw_status init(struct gw_ps_client *client, const char *name, struct key 
         key->pushed = p == 0 || pushed < key->pushed ? pushed : key->pushed;
     }
     gw_ps_ticket_free(client, ticket);
+    const uint64_t k = gw_ps_names_find(&client->names, name);
+    if (k != GW_PS_NO_NAME && is_pushing(client, name)) /* the server has not counted those that wait */
+        key->pushed = client->keys[k].pushed, key->uncertain = client->keys[k].uncertain;
     if (status == GW_OK)
         status = remember(client, name, key);
     return status == GW_OK ? remember_texts(client, name, codec, optimizer) : status;
@@ -188,9 +200,8 @@ static gw_status settle(struct gw_ps_client *client, const char *name, const str
 {
     if (!known || !known->uncertain)
         return GW_OK;
-    for (const struct ticket *t = client->tickets; t; t = t->next)
-        if (t->operation == GW_PS_PUSH && strcmp(t->parts[0].request.key, name) == 0)
-            return gw_fail(GW_ERR_ORDER, "a push to \"%s\" failed; those of it that are under way must be waited for before the next", name);
+    if (is_pushing(client, name))
+        return gw_fail(GW_ERR_ORDER, "a push to \"%s\" failed; those of it that are under way must be waited for before the next", name);
     struct key key = *known;
     key.uncertain = false;
     return init(client, name, &key, key.codec ? key.codec : "", key.optimizer ? key.optimizer : "");

@@ -724,10 +724,33 @@ static void no_halves_of_two_rounds(void **state)
     test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
 }
 
+/* A key is initialised again while a push of it waits: the next push is another, and not taken for that one. */
+static void initialised_while_a_push_waits(void **state)
+{
+    (void)state;
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2});
+    gw_ps_client *a = come_to(&s, 0), *b = come_to(&s, 1);
+    const float x[] = {1, 2, 3};
+    uint64_t tickets[3];
+    init(a, "x"), init(b, "x");
+    expect_ok(gw_ps_push_begin(a, "x", &x[0], sizeof *x, &tickets[0]));
+    expect_ok(gw_ps_push_begin(a, "x", &x[1], sizeof *x, &tickets[1])); /* waits for b */
+    init(a, "x");
+    expect_ok(gw_ps_push_begin(a, "x", &x[2], sizeof *x, &tickets[2]));
+    for (uint64_t nth = 1; nth <= 3; nth++) {
+        push(b, "x", 10);
+        expect_ok(gw_ps_wait(a, tickets[nth - 1], NULL));
+        expect_sum(b, "x", 10 + x[nth - 1], 2);
+    }
+    gw_ps_client_destroy(a), gw_ps_client_destroy(b);
+    test_server_end(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_halves_of_two_rounds),
+        cmocka_unit_test(no_halves_of_two_rounds), cmocka_unit_test(initialised_while_a_push_waits),
         cmocka_unit_test(the_rest_continues), cmocka_unit_test(what_comes_too_late_is_refused),
         cmocka_unit_test(who_was_left_out_is_told),
         cmocka_unit_test(an_acknowledged_push_stays), cmocka_unit_test(the_rest_stops),     cmocka_unit_test(some_begin),
