@@ -170,7 +170,7 @@ static gw_status admit_all(struct gw_worker *w, gw_ps_client *side, const uint8_
         gw_status status = gw_ps_admit(side, r, t + 1);
         if (status == GW_OK)
             gw_train_note(w->team->callbacks, "rank %u is let in from step %llu on", r, (unsigned long long)t + 1);
-        else if (status != GW_ERR_PEER) /* that one: it has gone again */
+        else if (status != GW_ERR_PEER && status != GW_ERR_ORDER) /* it has gone again; this one was left out itself, and its next push says so */
             return status;
     }
     return GW_OK;
@@ -214,19 +214,18 @@ static gw_status init_number(gw_ps_client *side, const char *what, uint32_t rank
     return gw_ps_init_parameter(side, name, GW_PS_INT64, &one);
 }
 
-/* The number of another worker, once it has put it there; *there is false where it takes part no more. */
-static gw_status number_of(struct gw_worker *w, gw_ps_client *side, const char *what, uint32_t rank, uint64_t *number, bool *there)
+/* The number of another worker, once it has put it there; as it was where it takes part no more and had put none. */
+static gw_status number_of(struct gw_worker *w, gw_ps_client *side, const char *what, uint32_t rank, uint64_t *number)
 {
     const double deadline = gw_clock_seconds() + w->team->options->timeout_s;
     char name[64];
     uint8_t *presence = gw_calloc(NULL, w->team->options->workers, 1);
     gw_ps_value value = {.bytes = NULL};
     gw_status status = presence ? init_number(side, what, rank, name) : GW_ERR_MEMORY;
-    *there = true;
-    while (status == GW_OK && *there && !value.bytes) {
-        status = gw_ps_members(side, presence, NULL);
-        *there = presence[rank] == GW_PS_PRESENT || (presence[rank] == GW_PS_AWAY && gw_clock_seconds() < deadline);
-        if (status == GW_OK && *there && (status = gw_ps_get_parameter(side, name, w->team->steps, &value)) == GW_ERR_TIMEOUT)
+    for (bool there = true; status == GW_OK && there && !value.bytes;) {
+        status = gw_ps_members(side, presence, NULL); /* first: who has left may have put its number there before */
+        there = presence[rank] == GW_PS_PRESENT || (presence[rank] == GW_PS_AWAY && gw_clock_seconds() < deadline);
+        if (status == GW_OK && (status = gw_ps_get_parameter(side, name, w->team->steps, &value)) == GW_ERR_TIMEOUT)
             status = GW_OK; /* it is behind: without rounds workers end one after the other */
     }
     gw_free(NULL, presence);
@@ -250,9 +249,8 @@ static gw_status meet(struct gw_worker *w, const char *what, uint64_t own, bool 
         status = gw_ps_put_parameter(side, name, w->team->steps, &own, sizeof own);
     for (uint32_t r = 0; r < w->team->options->workers && status == GW_OK; r++) {
         uint64_t other = own;
-        bool there;
         if (r != w->rank)
-            status = number_of(w, side, what, r, &other, &there);
+            status = number_of(w, side, what, r, &other);
         *alike = *alike && other == own;
     }
     gw_ps_client_destroy(side);

@@ -141,7 +141,8 @@ gw_status gw_ps_store_drop(struct gw_ps_store *store, const char *prefix)
             continue;
         }
         key->name = names.names[n];
-        gw_ps_key_forget_results(store, key, &key->whole); /* a scale key of theirs may be gone */
+        gw_ps_key_forget_results(store, key, &key->before); /* a scale key of theirs may be gone */
+        gw_ps_key_forget_results(store, key, &key->whole);
         gw_ps_key_forget_results(store, key, &key->open);
         store->keys[n++] = key;
     }
