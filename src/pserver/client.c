@@ -180,7 +180,7 @@ gw_status gw_ps_init_on(gw_ps_client *client, uint32_t server, const char *name,
     return init(client, name, &key, codec, optimizer);
 }
 
-gw_status gw_ps_agree_on(gw_ps_client *client, uint32_t server, const char *lines)
+static gw_status agree_once(gw_ps_client *client, uint32_t server, const char *lines)
 {
     struct ticket *ticket = gw_ps_ticket_new(client, GW_PS_AGREE, server, 1);
     if (!ticket)
@@ -190,6 +190,15 @@ gw_status gw_ps_agree_on(gw_ps_client *client, uint32_t server, const char *line
     GW_TRY(gw_ps_ticket_send(client, ticket));
     gw_status status = gw_ps_ticket_wait(client, ticket);
     gw_ps_ticket_free(client, ticket);
+    return status;
+}
+
+gw_status gw_ps_agree_on(gw_ps_client *client, uint32_t server, const char *lines)
+{
+    const double deadline = gw_clock_seconds() + client->timeout_ms / 1000.0;
+    gw_status status;
+    while ((status = agree_once(client, server, lines)) == GW_ERR_ORDER && gw_clock_seconds() < deadline)
+        GW_TRY(gw_ps_client_pump(client, -1, gw_clock_seconds() + RETRY_SECONDS)); /* it knows whose run it is in a moment */
     return status;
 }
 

@@ -26,6 +26,11 @@ gw_status gw_ps_run_end(struct gw_ps_server *server)
     server->agreed = NULL;
     server->first_round = 1;
     gw_ps_note_run(server);
+    for (uint32_t r = 0; r < server->options.n_workers; r++)
+        if (server->workers[r].agreed_as) {
+            server->workers[r].agreed_as = 0;
+            gw_ps_note_worker(server, r);
+        }
     gw_ps_log(server, "run-ended");
     return GW_OK;
 }

@@ -117,6 +117,10 @@ void gw_ps_member_goodbye(struct gw_ps_server *server, struct gw_ps_member *memb
     const uint32_t rank = member->rank;
     const bool for_good = rank != GW_PS_READER && (member->joins || server->options.missing == GW_PS_MISSING_CONTINUE);
     gw_ps_member_leave(server, member);
+    if (rank != GW_PS_READER && server->workers[rank].agreed_as) { /* it does not come back to this run */
+        server->workers[rank].agreed_as = 0;
+        gw_ps_note_worker(server, rank);
+    }
     if (!for_good)
         return;
     server->workers[rank].away_since = 0;

@@ -46,7 +46,8 @@ struct ghost {
     void *zmq, *socket;
 };
 
-static void ghost_says(const struct ghost *g, const struct gw_ps_request *request, const void *body, size_t n_bytes)
+/* The answer's status. */
+static gw_status ghost_asks(const struct ghost *g, const struct gw_ps_request *request, const void *body, size_t n_bytes)
 {
     uint8_t head[GW_PS_HEAD_BYTES], answer[GW_PS_HEAD_BYTES];
     size_t n = gw_ps_request_write(head, request);
@@ -57,22 +58,32 @@ static void ghost_says(const struct ghost *g, const struct gw_ps_request *reques
     struct gw_ps_reply reply;
     assert_true(got > 0);
     expect_ok(gw_ps_reply_read(answer, (size_t)got, &reply));
-    assert_int_equal(reply.status, GW_OK);
+    return reply.status;
 }
 
-static struct ghost ghost_comes(const struct test_server *s, uint32_t rank, uint8_t joins)
+static void ghost_says(const struct ghost *g, const struct gw_ps_request *request, const void *body, size_t n_bytes)
+{
+    assert_int_equal(ghost_asks(g, request, body, n_bytes), GW_OK);
+}
+
+static struct ghost ghost_comes_as(const struct test_server *s, uint32_t rank, uint8_t joins, uint64_t incarnation)
 {
     char place[128];
     const int now = 0, patience = LONG_MS;
-    static uint64_t incarnation = 77; /* each is another */
     struct ghost g = {.zmq = zmq_ctx_new()};
     g.socket = zmq_socket(g.zmq, ZMQ_DEALER);
     zmq_setsockopt(g.socket, ZMQ_LINGER, &now, sizeof now);
     zmq_setsockopt(g.socket, ZMQ_RCVTIMEO, &patience, sizeof patience);
     snprintf(place, sizeof place, "tcp://%s", gw_ps_server_address(s->server));
     assert_int_equal(zmq_connect(g.socket, place), 0);
-    ghost_says(&g, &(struct gw_ps_request){.operation = GW_PS_HELLO, .code = joins, .number = rank, .incarnation = incarnation++}, NULL, 0);
+    ghost_says(&g, &(struct gw_ps_request){.operation = GW_PS_HELLO, .code = joins, .number = rank, .incarnation = incarnation}, NULL, 0);
     return g;
+}
+
+static struct ghost ghost_comes(const struct test_server *s, uint32_t rank, uint8_t joins)
+{
+    static uint64_t incarnation = 77; /* each is another */
+    return ghost_comes_as(s, rank, joins, incarnation++);
 }
 
 static struct ghost ghost_joins(const struct test_server *s, uint32_t rank)
@@ -504,6 +515,50 @@ static void one_begins_otherwise(void **state)
     }
 }
 
+static gw_status ghost_would_agree(const struct ghost *g, const char *lines)
+{
+    return ghost_asks(g, &(struct gw_ps_request){.operation = GW_PS_AGREE, .id = 9}, lines, strlen(lines));
+}
+
+static void wait_until_away(gw_ps_client *reader, uint32_t rank)
+{
+    uint8_t presence[2] = {0};
+    while (presence[rank] != GW_PS_AWAY)
+        expect_ok(gw_ps_members(reader, presence, NULL));
+}
+
+/* The connection of a run's first worker breaks before the second has come: it is one run, and what was acknowledged stays. Only when another
+ * comes under its rank, or it has left, is the run over. */
+static void the_first_is_back_in_a_moment(void **state)
+{
+    (void)state;
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .away_ms = 1000000});
+    gw_ps_client *reader = come_to(&s, GW_PS_READER);
+    init(reader, KEY);
+    struct ghost a = ghost_comes_as(&s, 0, 0, 7), b = ghost_comes(&s, 1, 0);
+    ghost_agrees(&a, "net = lenet\n");
+    ghost_pushes(&a, KEY, 1, 1);
+    ghost_goes(&a);
+    wait_until_away(reader, 0);
+    assert_int_equal(ghost_would_agree(&b, "net = lenet\n"), GW_ERR_ORDER);
+    a = ghost_comes_as(&s, 0, 0, 7);
+    ghost_agrees(&b, "net = lenet\n");
+    ghost_pushes(&b, KEY, 1, 2);
+    expect_sum(reader, KEY, 3, 2);
+
+    ghost_goes(&a), ghost_goes(&b);
+    wait_until_away(reader, 0), wait_until_away(reader, 1);
+    struct ghost c = ghost_comes(&s, 0, 0);
+    assert_int_equal(ghost_would_agree(&c, "net = mlp\n"), GW_ERR_ORDER);
+    struct ghost d = ghost_comes(&s, 1, 0);
+    ghost_agrees(&d, "net = mlp\n");
+    ghost_agrees(&c, "net = mlp\n");
+    gw_ps_client_destroy(reader);
+    ghost_goes(&c), ghost_goes(&d);
+    test_server_end(&s);
+}
+
 /* All of a run that waits are killed and come again: the run begins anew. */
 static void all_come_again(void **state)
 {
@@ -757,7 +812,8 @@ int main(void)
         cmocka_unit_test(a_round_without_it_is_not_its_own), cmocka_unit_test(a_push_to_a_key_not_initialised),
         cmocka_unit_test(admitted_twice),     cmocka_unit_test(one_begins_otherwise),
         cmocka_unit_test(backup_workers),     cmocka_unit_test(one_joins_while_others_train),
-        cmocka_unit_test(nobody_admits),      cmocka_unit_test(all_come_again),
+        cmocka_unit_test(nobody_admits),      cmocka_unit_test(the_first_is_back_in_a_moment),
+        cmocka_unit_test(all_come_again),
         cmocka_unit_test(all_die_and_come_again),
         cmocka_unit_test(what_had_begun_elsewhere_is_over),
         cmocka_unit_test(state_is_handed_over),

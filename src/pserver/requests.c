@@ -93,17 +93,30 @@ static gw_status init(struct gw_ps_server *server, const struct gw_ps_member *me
     return GW_OK;
 }
 
-/* A new client has come to agree, and of those who had agreed before nobody is here: what they trained is over. Who joins says so itself. */
-static bool begins_anew(const struct gw_ps_server *server, const struct gw_ps_member *member)
+/* Not connected, and not for so long yet that it would be gone; nor is another there under its rank. */
+static bool may_be_back(const struct gw_ps_server *server, const struct gw_ps_worker *worker)
 {
+    return !worker->member && worker->away_since > 0 && gw_clock_seconds() - worker->away_since < server->options.away_ms / 1000.0;
+}
+
+/* A new client has come to agree, and of those who had agreed before nobody is here: what they trained is over. Who joins says so itself.
+ * GW_ERR_ORDER: one of them may be back in a moment, as after a restart of this server; then it is the same run. */
+static gw_status begins_anew(const struct gw_ps_server *server, const struct gw_ps_member *member, bool *anew)
+{
+    bool unsure = false;
+    *anew = false;
     if (!server->agreed || member->joins || server->workers[member->rank].agreed_as == member->incarnation)
-        return false;
+        return GW_OK;
     for (uint32_t r = 0; r < server->options.n_workers; r++) {
         const struct gw_ps_worker *other = &server->workers[r];
-        if (other->member && other->member->incarnation == other->agreed_as)
-            return false;
+        if (other->agreed_as && other->member && other->member->incarnation == other->agreed_as)
+            return GW_OK;
+        unsure = unsure || (other->agreed_as && may_be_back(server, other));
     }
-    return true;
+    if (unsure)
+        return gw_fail(GW_ERR_ORDER, "workers that began this server's run are not connected, and may be back in a moment");
+    *anew = true;
+    return GW_OK;
 }
 
 /* The first worker's lines stand; every other's must be the same. */
@@ -114,7 +127,9 @@ static gw_status agree(struct gw_ps_server *server, const struct gw_ps_member *m
         return gw_fail(GW_ERR_ARGUMENT, "a reader has nothing to agree on with workers");
     if (value->n_bytes > GW_PS_MOST_AGREED || !gw_lines_are_good(value->bytes, value->n_bytes))
         return gw_fail(GW_ERR_FRAME_FIELD, "what workers are to agree on must be lines of text, %d bytes at most", GW_PS_MOST_AGREED);
-    if (begins_anew(server, member))
+    bool anew;
+    GW_TRY(begins_anew(server, member, &anew));
+    if (anew)
         GW_TRY(gw_ps_run_end(server));
     if (!server->agreed) {
         server->agreed = gw_alloc(server->context, value->n_bytes + 1, 1);
