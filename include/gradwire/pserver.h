@@ -192,12 +192,14 @@ GW_API gw_ps_mode gw_ps_client_mode(const gw_ps_client *client, uint32_t *stalen
 
 /* Pushes the key's next value, n_bytes as its type and shape have; returns once the server has it. `bytes` is read before it returns.
  * Errors: GW_ERR_ARGUMENT (no such key, and which is nearest; another length), GW_ERR_ORDER (this client has not initialised the key), GW_ERR_FRAME_* (of a frame), GW_ERR_CAPACITY, GW_ERR_NONFINITE (a NaN or an infinity to a key with an optimizer: nothing was taken),
- * GW_ERR_TIMEOUT (the worker's last push still waits for others: the sentence names them), GW_ERR_PEER. */
+ * GW_ERR_TIMEOUT (the worker's last push still waits for others: the sentence names them), GW_ERR_PEER. After GW_ERR_TIMEOUT and GW_ERR_PEER
+ * the value may have been taken, or of several servers' parts some: only the same value may be pushed again then. */
 GW_API gw_status gw_ps_push_parameter(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes);
 
 /* Pulls. scale_key: of decode_sum and decode_average of uint8, a key of one float32 whose maximum in the same round multiplies; NULL: none.
  * Errors: GW_ERR_ARGUMENT (no such key; a method that is not of its type, and which are), GW_ERR_ORDER (pulled before the first push; or
- * parts on several servers are of different rounds, as a reader may find them: try again),
+ * parts on several servers, or a scale_key on another one, are of different rounds, as a reader may find them: try again; or such a
+ * scale_key or its key were not initialised here),
  * GW_ERR_TIMEOUT (workers that have not pushed are named), GW_ERR_PEER, GW_ERR_MEMORY. */
 GW_API gw_status gw_ps_pull_parameter(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key, gw_ps_value *out);
 GW_API void gw_ps_value_free(gw_ps_value *value);

@@ -2,6 +2,7 @@
  * under way: tickets.c. */
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/float_env.h"
 #include "base/memory.h"
 #include "link/tcp/events.h"
 #include "link/tcp/keys.h"
@@ -346,25 +347,48 @@ gw_status gw_ps_get_parameter(gw_ps_client *client, const char *name, uint64_t l
     return gw_ps_wait(client, id, out);
 }
 
+/* Begins to pull a scale key where the server that has the key has not the scale. *ticket 0: it has; it multiplies then. */
+static gw_status pull_scale_begin(gw_ps_client *client, const char *name, gw_ps_method method, const char *scale_key, uint64_t *ticket)
+{
+    struct key *known, *scale;
+    *ticket = 0;
+    GW_TRY(find_key(client, name, &known));
+    GW_TRY(find_key(client, scale_key, &scale));
+    const struct key key = known ? *known : stranger(client, name), its = scale ? *scale : stranger(client, scale_key);
+    if (key.n_parts == 1 && its.n_parts == 1 && key.first == its.first)
+        return GW_OK;
+    if (!known || !scale)
+        return gw_fail(GW_ERR_ORDER, "\"%s\" and its scale_key \"%s\" live on several servers; init_parameter of both must come before a pull", name, scale_key);
+    GW_TRY(gw_ps_check_scale(&(struct gw_ps_scaling){name, known->type, method, scale_key, scale->type, &scale->shape}));
+    return gw_ps_pull_begin(client, scale_key, GW_PS_MAX, NULL, ticket);
+}
+
 static gw_status pull_begin(gw_ps_client *client, const char *name, gw_ps_method method, const char *scale_key, bool now, uint64_t *out)
 {
-    struct key *known, *scale = NULL;
+    struct key *known;
+    uint64_t scale = 0;
     if (!client || !out)
         return gw_fail(GW_ERR_ARGUMENT, "gw_ps_pull_begin: %s is NULL", client ? "ticket" : "client");
     GW_TRY(find_key(client, name, &known));
     if (scale_key)
-        GW_TRY(find_key(client, scale_key, &scale));
+        GW_TRY(pull_scale_begin(client, name, method, scale_key, &scale));
     struct ticket *ticket = ask_for(client, GW_PS_PULL, name, known);
-    if (!ticket)
+    if (!ticket) {
+        gw_ps_client_drop(client, scale);
         return GW_ERR_MEMORY;
+    }
+    ticket->scale = scale;
     for (uint32_t p = 0; p < ticket->n_parts; p++) {
         struct gw_ps_request *request = &ticket->parts[p].request;
         request->code = (uint8_t)method;
         request->number = now;
-        snprintf(request->scale_key, sizeof request->scale_key, "%s", scale_key ? scale_key : "");
+        snprintf(request->scale_key, sizeof request->scale_key, "%s", scale_key && !scale ? scale_key : "");
     }
     *out = ticket->id;
-    return gw_ps_ticket_send(client, ticket);
+    gw_status status = gw_ps_ticket_send(client, ticket);
+    if (status < 0)
+        gw_ps_client_drop(client, scale);
+    return status;
 }
 
 gw_status gw_ps_pull_begin(gw_ps_client *client, const char *name, gw_ps_method method, const char *scale_key, uint64_t *out)
@@ -385,6 +409,7 @@ void gw_ps_client_drop(gw_ps_client *client, uint64_t id)
     if (!ticket)
         return;
     doubt(client, ticket);
+    gw_ps_client_drop(client, ticket->scale);
     gw_ps_ticket_drop(client, ticket);
 }
 
@@ -502,6 +527,25 @@ static bool is_of_one_number(const gw_ps_client *client, const struct ticket *ti
     return of_a_round || ticket->operation == GW_PS_GET;
 }
 
+/* Multiplies what came by the scale that comes by that ticket; the same bits as a server's that has both. */
+static gw_status scale_value(gw_ps_client *client, const char *name, uint64_t id, gw_ps_value *out)
+{
+    gw_ps_value scale;
+    GW_TRY(gw_ps_wait(client, id, &scale));
+    const bool alike = client->servers[0].mode != GW_PS_SYNC || scale.round == out->round;
+    const float by = gw_get_float(scale.bytes);
+    const uint64_t round = scale.round;
+    gw_ps_value_free(&scale);
+    if (!alike)
+        return gw_fail(GW_ERR_ORDER, "round %" PRIu64 " of \"%s\" is pulled, and of its scale_key it is round %" PRIu64
+                       "; both take part in every round: push to both equally often (a reader: try again)", out->round, name, round);
+    const gw_float_env before = gw_float_enter();
+    for (uint8_t *at = out->bytes, *end = at + out->n_bytes; at < end; at += sizeof(float))
+        gw_put_float(at, gw_get_float(at) * by);
+    gw_float_leave(before);
+    return GW_OK;
+}
+
 gw_status gw_ps_wait(gw_ps_client *client, uint64_t id, gw_ps_value *out)
 {
     if (!client)
@@ -523,6 +567,11 @@ gw_status gw_ps_wait(gw_ps_client *client, uint64_t id, gw_ps_value *out)
                              ticket->parts[0].request.key, ticket->parts[0].reply.number, ticket->parts[p].reply.number);
     if (status == GW_OK && brings)
         status = take_value(client, ticket, out);
+    if (status == GW_OK && ticket->scale)
+        status = scale_value(client, ticket->parts[0].request.key, ticket->scale, out);
+    if (status < 0 && out)
+        gw_ps_value_free(out);
+    gw_ps_client_drop(client, ticket->scale); /* gone by now, unless the value did not come */
     gw_ps_ticket_drop(client, ticket);
     return status;
 }

@@ -37,6 +37,7 @@ struct ticket {
     enum gw_ps_operation operation;
     double deadline;
     uint32_t first, n_parts; /* servers */
+    uint64_t scale;          /* of a pull: the ticket of its scale key's maximum, where that lives elsewhere; 0: none */
     struct part parts[];
 };
 

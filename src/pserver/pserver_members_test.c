@@ -779,6 +779,69 @@ static void no_halves_of_two_rounds(void **state)
     test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
 }
 
+enum { CODES = 1200000 };
+
+/* Two rounds of two workers: codes and their scale. */
+static void push_codes(gw_ps_client *const *w, const char *codes, const char *scale, uint32_t n_bytes, const uint8_t *bytes)
+{
+    const gw_ps_shape shape = {.n_dims = 1, .dims = {n_bytes}}, one = {.n_dims = 0};
+    for (uint32_t r = 0; r < 2; r++) {
+        expect_ok(gw_ps_init_parameter(w[r], codes, GW_PS_UINT8, &shape));
+        expect_ok(gw_ps_init_parameter(w[r], scale, GW_PS_FLOAT32, &one));
+    }
+    for (uint32_t round = 0; round < 2; round++)
+        for (uint32_t r = 0; r < 2; r++) {
+            expect_ok(gw_ps_push_parameter(w[r], codes, bytes + round + r, n_bytes));
+            push(w[r], scale, 0.1f + (float)(3 * round + r));
+        }
+}
+
+/* One server that has both multiplies; where they are apart, as some of so many are, or the codes are in parts, the client does: the same bits. */
+static void scales_live_anywhere(void **state)
+{
+    (void)state;
+    struct pair p;
+    struct test_server alone;
+    serve_two(&p, 2, GW_PS_MISSING_WAIT);
+    test_server_begin(&alone, &(gw_ps_server_options){.n_workers = 2});
+    gw_ps_client *one[2] = {come_to(&alone, 0), come_to(&alone, 1)};
+    gw_ps_client *two[2] = {test_client(p.places, 0, false, LONG_MS), test_client(p.places, 1, false, LONG_MS)};
+    gw_ps_client *reader = test_client(p.places, GW_PS_READER, false, LONG_MS);
+    uint8_t *bytes = malloc(CODES + 2);
+    for (uint32_t i = 0; i < CODES + 2; i++)
+        bytes[i] = (uint8_t)(i % 3 | (i / 3 + i) % 3 << 2 | (i / 7) % 3 << 4 | (i / 5) % 3 << 6); /* no 11 among the codes */
+    gw_ps_value expected, value;
+    uint32_t n_apart = 0;
+    for (uint32_t i = 0; i < 9; i++) {
+        char codes[16], scale[16];
+        snprintf(codes, sizeof codes, "codes %u", i), snprintf(scale, sizeof scale, "scale %u", i);
+        const uint32_t n_bytes = i == 8 ? CODES : 7;
+        push_codes(one, codes, scale, n_bytes, bytes), push_codes(two, codes, scale, n_bytes, bytes);
+        const gw_ps_method method = i % 2 ? GW_PS_DECODE_SUM : GW_PS_DECODE_AVERAGE;
+        const gw_status apart = gw_ps_pull_parameter(reader, codes, method, scale, &value);
+        gw_ps_value_free(&value);
+        n_apart += apart == GW_ERR_ORDER && strstr(gw_last_error(), "live on several servers");
+        expect_ok(gw_ps_pull_parameter(one[0], codes, method, scale, &expected));
+        expect_ok(gw_ps_pull_parameter(two[1], codes, method, scale, &value));
+        assert_true(value.n_bytes == expected.n_bytes && value.n_bytes == 4 * sizeof(float) * n_bytes && value.n_pushes == 2 && value.round == 2);
+        assert_memory_equal(value.bytes, expected.bytes, value.n_bytes);
+        gw_ps_value_free(&value), gw_ps_value_free(&expected);
+    }
+    assert_in_range(n_apart, 1, 8);
+    push(two[0], "scale 8", 1), push(two[1], "scale 8", 1);
+    assert_int_equal(gw_ps_pull_parameter(two[0], "codes 8", GW_PS_DECODE_SUM, "scale 8", &value), GW_ERR_ORDER);
+    assert_non_null(strstr(gw_last_error(), "push to both equally often"));
+    assert_int_equal(gw_ps_pull_parameter(two[0], "codes 8", GW_PS_MAX, "scale 8", &value), GW_ERR_ARGUMENT);
+    assert_non_null(strstr(gw_last_error(), "a scale_key goes with decode_sum and decode_average of uint8 only"));
+    assert_int_equal(gw_ps_pull_parameter(two[0], "codes 8", GW_PS_DECODE_SUM, "codes 7", &value), GW_ERR_ARGUMENT);
+    assert_non_null(strstr(gw_last_error(), "it must be one float32"));
+    free(bytes);
+    gw_ps_client_destroy(reader);
+    for (uint32_t r = 0; r < 2; r++)
+        gw_ps_client_destroy(one[r]), gw_ps_client_destroy(two[r]);
+    test_server_end(&alone), test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
+}
+
 /* A key is initialised again while a push of it waits: the next push is another, and not taken for that one. */
 static void initialised_while_a_push_waits(void **state)
 {
@@ -805,7 +868,7 @@ static void initialised_while_a_push_waits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_halves_of_two_rounds), cmocka_unit_test(initialised_while_a_push_waits),
+        cmocka_unit_test(no_halves_of_two_rounds), cmocka_unit_test(initialised_while_a_push_waits), cmocka_unit_test(scales_live_anywhere),
         cmocka_unit_test(the_rest_continues), cmocka_unit_test(what_comes_too_late_is_refused),
         cmocka_unit_test(who_was_left_out_is_told),
         cmocka_unit_test(an_acknowledged_push_stays), cmocka_unit_test(the_rest_stops),     cmocka_unit_test(some_begin),

@@ -671,17 +671,6 @@ static gw_status parameters_of(struct gw_ps_store *store, struct gw_ps_key *key,
     return GW_OK;
 }
 
-static gw_status check_scale(const struct gw_ps_key *key, gw_ps_method method, const struct gw_ps_key *scale_key)
-{
-    if (key->type != GW_PS_UINT8 || (method != GW_PS_DECODE_SUM && method != GW_PS_DECODE_AVERAGE))
-        return gw_fail(GW_ERR_ARGUMENT, "\"%s\" is %s and pulled with %s; a scale_key goes with decode_sum and decode_average of uint8 only",
-                       key->name, gw_ps_type_name(key->type), gw_ps_method_name(method));
-    if (scale_key->type != GW_PS_FLOAT32 || scale_key->n_elems != 1)
-        return gw_fail(GW_ERR_ARGUMENT, "the scale_key \"%s\" is %s of shape %s; it must be one float32", scale_key->name,
-                       gw_ps_type_name(scale_key->type), gw_ps_shape_text(&scale_key->shape).text);
-    return GW_OK;
-}
-
 /* The scale key's round that goes with the key's round `number`. GW_PS_WAIT: *waits_for is behind. */
 static gw_status scale_round_for(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t number, uint32_t rank,
                                  struct gw_ps_key *scale_key, struct gw_ps_round **round, struct gw_ps_key **waits_for)
@@ -722,7 +711,7 @@ gw_status gw_ps_store_pull(struct gw_ps_store *store, struct gw_ps_key *key, uin
         return parameters_of(store, key, rank, out);
     GW_TRY(gw_ps_method_check(method, key->type));
     if (scale_key)
-        GW_TRY(check_scale(key, method, scale_key));
+        GW_TRY(gw_ps_check_scale(&(struct gw_ps_scaling){key->name, key->type, method, scale_key->name, scale_key->type, &scale_key->shape}));
     if (method == GW_PS_LATEST)
         return latest_of(key, out);
     GW_TRY(check_own_round(store, key, rank));
