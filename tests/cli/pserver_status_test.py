@@ -140,6 +140,7 @@ def numbers(ps):
                                     f"client = ps.Client('{address}', rank=2)\nclient.init_parameter(key='y', shape=[2, 3], type='int64')\n"
                                     "client.push_parameter(key='y', value=[[1, 1, 1], [1, 1, 1]])\nclient.pull_parameter(key='y', reduce_method='sum')\n"])
         until(page, {("waiting_requests",): 1, ("workers_connected",): 3, ("worker_missing_rounds", ("rank", "2")): 1})
+        clients[1].init_parameter(key="y", shape=[2, 3], type="int64")
         clients[1].push_parameter(key="y", value=numpy.ones((2, 3), numpy.int64))
         check(waiting.wait(timeout=60) == 0, "the one who waited is answered")
         before = until(page, {("waiting_requests",): 0, ("rounds_total",): 1, ("workers_connected",): 2, ("requests_total", ("operation", "bye")): 1})
