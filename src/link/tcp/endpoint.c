@@ -2,7 +2,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "link/tcp/events.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -367,7 +366,7 @@ static gw_status open_sockets(struct gw_tcp_endpoint *me, const struct gw_tcp_ad
     GW_TRY(gw_tcp_set_int(me->out, ZMQ_ROUTER_MANDATORY, 1));
     /* A connection that broke is final: its first message said who speaks, and messages may be lost. */
     GW_TRY(gw_tcp_set_int(me->out, ZMQ_RECONNECT_IVL, -1));
-    GW_TRY(watch(me, me->in, "in", ZMQ_EVENT_DISCONNECTED, &me->in_events));
+    GW_TRY(watch(me, me->in, "in", ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED, &me->in_events));
     const int news =
         ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED;
     GW_TRY(watch(me, me->out, "out", news, &me->out_events));
@@ -454,6 +453,7 @@ void gw_tcp_endpoint_free(struct gw_tcp_endpoint *me)
     if (me->wake >= 0)
         close(me->wake);
     pthread_mutex_destroy(&me->lock);
+    gw_tcp_ended_free(&me->in_ended, me->group->context);
     gw_free(me->group->context, me->peers);
     gw_free(me->group->context, me);
 }

@@ -6,6 +6,7 @@
 #define GW_LINK_TCP_ENDPOINT_H
 
 #include "link/tcp/envelope.h"
+#include "link/tcp/events.h"
 #include "link/tcp/group.h"
 
 #include <pthread.h>
@@ -47,6 +48,7 @@ struct gw_tcp_endpoint {
 
     /* The receiving thread's own. */
     void *in, *in_events, *out_events; /* the latter two: what ZeroMQ tells about connections */
+    struct gw_tcp_ended in_ended;
     zmq_msg_t held;                    /* taken from `in`; kept where there was no memory to hand it on */
     bool holding, in_parts;
     struct gw_message_queue early; /* messages that came before all HELLOs */

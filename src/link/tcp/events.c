@@ -1,10 +1,13 @@
 #include "link/tcp/events.h"
 #include "base/error.h"
+#include "base/memory.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <zmq.h>
+
+#define MOST_DESCRIPTORS (1u << 24) /* what ZeroMQ says beyond is no descriptor */
 
 gw_status gw_tcp_watch(struct gw_tcp_group *group, void *socket, const char *name, int events, void **out)
 {
@@ -34,6 +37,37 @@ bool gw_tcp_next_event(void *events, struct gw_tcp_event *event)
     n = zmq_recv(events, event->endpoint, sizeof event->endpoint - 1, ZMQ_DONTWAIT);
     event->endpoint[n < 0 ? 0 : n < (int)sizeof event->endpoint ? n : (int)sizeof event->endpoint - 1] = 0;
     return true;
+}
+
+void gw_tcp_ended_note(struct gw_tcp_ended *ended, gw_context *context, const struct gw_tcp_event *event)
+{
+    const size_t fd = event->value;
+    if (event->what == ZMQ_EVENT_ACCEPTED && fd < ended->n)
+        ended->of[fd] = 0;
+    if (event->what != ZMQ_EVENT_DISCONNECTED || fd > MOST_DESCRIPTORS)
+        return;
+    if (fd >= ended->n) {
+        const size_t n = 2 * fd + 64;
+        uint8_t *of = gw_calloc(context, n, 1);
+        if (!of)
+            return;
+        if (ended->n)
+            memcpy(of, ended->of, ended->n);
+        gw_free(context, ended->of);
+        *ended = (struct gw_tcp_ended){.of = of, .n = n};
+    }
+    ended->of[fd] = 1;
+}
+
+bool gw_tcp_has_ended(const struct gw_tcp_ended *ended, int fd)
+{
+    return fd >= 0 && (size_t)fd < ended->n && ended->of[fd];
+}
+
+void gw_tcp_ended_free(struct gw_tcp_ended *ended, gw_context *context)
+{
+    gw_free(context, ended->of);
+    *ended = (struct gw_tcp_ended){.of = NULL};
 }
 
 void gw_tcp_close_watched(void **socket, void **events)

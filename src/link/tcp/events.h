@@ -16,6 +16,19 @@ gw_status gw_tcp_watch(struct gw_tcp_group *group, void *socket, const char *nam
 /* false: no news. */
 bool gw_tcp_next_event(void *events, struct gw_tcp_event *event);
 
+/* Of each connection's file descriptor: whether it has ended, and none with its number has come since. All zero is empty; one thread at a
+ * time. News and messages come apart, and numbers are given again: who keeps the number of a connection that something came on asks here
+ * first, after all news have been read. */
+struct gw_tcp_ended {
+    uint8_t *of;
+    size_t n;
+};
+
+/* A connection came, or ended, as ZMQ_EVENT_ACCEPTED and ZMQ_EVENT_DISCONNECTED say. Where there is no memory the end is forgotten. */
+void gw_tcp_ended_note(struct gw_tcp_ended *ended, gw_context *context, const struct gw_tcp_event *event);
+bool gw_tcp_has_ended(const struct gw_tcp_ended *ended, int fd);
+void gw_tcp_ended_free(struct gw_tcp_ended *ended, gw_context *context);
+
 /* Closes both and sets them NULL, each unless it is NULL already. */
 void gw_tcp_close_watched(void **socket, void **events);
 

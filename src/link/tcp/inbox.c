@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "link/tcp/endpoint.h"
-#include "link/tcp/events.h"
 #include "link/tcp/meeting.h"
 
 #include <errno.h>
@@ -20,6 +19,29 @@
 /* Our connection to it has ended, but the other may have messages underway, BYE behind them; a peer that leaves waits 2 s for those. */
 #define OUT_GRACE_SECONDS 3.0
 #define REDIAL_SECONDS 0.1
+
+/* ---- connections that others made ------------------------------------------------------------------ */
+
+static void set_timer(struct gw_tcp_endpoint *me, double *timer, double seconds)
+{
+    double at = gw_clock_seconds() + seconds;
+    if (*timer == 0 || at < *timer)
+        *timer = at;
+    if (me->next_at == 0 || at < me->next_at)
+        me->next_at = at;
+}
+
+/* Reads the news of `in`. */
+static void read_in_events(struct gw_tcp_endpoint *me)
+{
+    struct gw_tcp_event event;
+    while (gw_tcp_next_event(me->in_events, &event)) {
+        gw_tcp_ended_note(&me->in_ended, me->group->context, &event);
+        for (uint32_t r = 0; event.what == ZMQ_EVENT_DISCONNECTED && r < me->group->size; r++)
+            if (me->peers[r].in_fd >= 0 && (uint32_t)me->peers[r].in_fd == event.value)
+                set_timer(me, &me->peers[r].lost_at, IN_GRACE_SECONDS);
+    }
+}
 
 /* ---- messages ------------------------------------------------------------------------------------ */
 
@@ -49,7 +71,10 @@ static void take_hello(struct gw_tcp_endpoint *me, uint32_t from, const uint8_t 
         stranger(me, &me->held);
         return;
     }
+    read_in_events(me); /* of connections that had its number before, and went */
     peer->in_fd = zmq_msg_get(&me->held, ZMQ_SRCFD);
+    if (gw_tcp_has_ended(&me->in_ended, peer->in_fd))
+        set_timer(me, &peer->lost_at, IN_GRACE_SECONDS);
     me->n_awaited--;
     pthread_mutex_lock(&me->lock);
     if (atomic_load(&peer->state) == GW_TCP_AWAITED)
@@ -127,16 +152,7 @@ static gw_status take(struct gw_tcp_endpoint *me, gw_message *message, bool *got
     }
 }
 
-/* ---- connections ----------------------------------------------------------------------------------- */
-
-static void set_timer(struct gw_tcp_endpoint *me, double *timer, double seconds)
-{
-    double at = gw_clock_seconds() + seconds;
-    if (*timer == 0 || at < *timer)
-        *timer = at;
-    if (me->next_at == 0 || at < me->next_at)
-        me->next_at = at;
-}
+/* ---- all connections ------------------------------------------------------------------------------- */
 
 static uint32_t rank_at(const struct gw_tcp_endpoint *me, const char *endpoint)
 {
@@ -160,10 +176,7 @@ static void turned_away(struct gw_tcp_endpoint *me, uint32_t rank)
 static void read_events(struct gw_tcp_endpoint *me, bool shutting)
 {
     struct gw_tcp_event event;
-    while (gw_tcp_next_event(me->in_events, &event))
-        for (uint32_t r = 0; event.what == ZMQ_EVENT_DISCONNECTED && r < me->group->size; r++)
-            if (me->peers[r].in_fd >= 0 && (uint32_t)me->peers[r].in_fd == event.value)
-                set_timer(me, &me->peers[r].lost_at, IN_GRACE_SECONDS);
+    read_in_events(me);
     while (gw_tcp_next_event(me->out_events, &event)) {
         uint32_t r = rank_at(me, event.endpoint);
         if (r == GW_TCP_NOBODY)

@@ -193,11 +193,114 @@ static void left_under_a_step(void **state)
     link_test_end(context, NULL, 0);
 }
 
+/* ---- before all have met ------------------------------------------------------------------------------- */
+
+#define N_MEMBERS 6u /* rank 0, and others in another process */
+#define N_LINKS 2u
+#define N_STRANGERS 8
+
+/* The ports beyond the rendezvous on which this process listens, once it does. */
+static void own_doors(const char *rendezvous, struct sockaddr_in doors[N_LINKS])
+{
+    const unsigned known = (unsigned)strtoul(strrchr(rendezvous, ':') + 1, NULL, 10);
+    for (int i = 0; i < 3000; i++, link_test_pause(10)) {
+        bool meets = false;
+        uint32_t n = 0;
+        for (int fd = 0; fd < 1000; fd++) {
+            struct sockaddr_in address;
+            socklen_t bytes = sizeof address, listens_bytes = sizeof(int);
+            int listens = 0;
+            if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_bytes) || !listens ||
+                getsockname(fd, (struct sockaddr *)&address, &bytes))
+                continue;
+            if (ntohs(address.sin_port) == known)
+                meets = true;
+            else if (n < N_LINKS)
+                doors[n++] = address;
+        }
+        if (meets && n == N_LINKS)
+            return;
+    }
+    fail_msg("rank 0 does not listen");
+}
+
+static void come_and_go(const struct sockaddr_in *door)
+{
+    int strangers[N_STRANGERS];
+    char byte;
+    for (int i = 0; i < N_STRANGERS; i++) {
+        strangers[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(connect(strangers[i], (const struct sockaddr *)door, sizeof *door), 0);
+    }
+    for (int i = 0; i < N_STRANGERS; i++) /* to its end: then rank 0 has closed its side, and the number is free */
+        for (shutdown(strangers[i], SHUT_WR); read(strangers[i], &byte, 1) > 0;)
+            ;
+    for (int i = 0; i < N_STRANGERS; i++)
+        close(strangers[i]);
+}
+
+/* All but rank 0, in a process of their own, so that its descriptors are rank 0's alone. */
+static void be_the_others(struct world_member *members, int word)
+{
+    gw_message message;
+    char byte;
+    if (read(word, &byte, 1) != 1)
+        _exit(2);
+    world_start(members + 1, N_MEMBERS - 1);
+    world_join(members + 1, N_MEMBERS - 1);
+    for (uint32_t r = 1; r < N_MEMBERS; r++)
+        for (uint32_t l = 0; l < N_LINKS; l++)
+            if (members[r].status < 0 || members[r].links[l].ops->recv(members[r].links[l].self, LINK_LONG_MS, &message) < 0)
+                _exit(3);
+    _exit(0);
+}
+
+/* Connections that come and go while members meet leave nothing behind, though members' own get the same numbers. */
+static void strangers_go_before_members_come(void **state)
+{
+    (void)state;
+    struct world_member members[N_MEMBERS];
+    struct sockaddr_in doors[N_LINKS];
+    char place[32];
+    int word[2], how;
+    gw_context *context = link_test_context();
+    world_prepare(context, N_MEMBERS, N_LINKS, members, place);
+    assert_int_equal(pipe(word), 0);
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        be_the_others(members, word[0]);
+    world_start_one(&members[0]);
+    own_doors(place, doors);
+    for (uint32_t l = 0; l < N_LINKS; l++)
+        come_and_go(&doors[l]);
+    assert_int_equal(write(word[1], "", 1), 1);
+    world_join(members, 1);
+    world_expect_all(members, 1, GW_OK, NULL);
+    for (uint32_t l = 0; l < N_LINKS; l++) { /* long enough for the end of a connection to become final */
+        gw_message message;
+        gw_status status = members[0].links[l].ops->recv(members[0].links[l].self, 1000, &message);
+        if (status != GW_ERR_TIMEOUT)
+            fail_msg("link %u: %d, %s", l, status, gw_last_error());
+    }
+    for (uint32_t l = 0; l < N_LINKS; l++)
+        for (uint32_t r = 1; r < N_MEMBERS; r++)
+            link_test_send(context, &members[0].links[l], r, 8, 0, 1);
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+    world_end_links(members, 1);
+    close(word[0]);
+    close(word[1]);
+    link_test_end(context, NULL, 0);
+}
+
 int main(void)
 {
     static const struct link_factory factory = {.name = "tcp", .news_travel = true};
     link_test_factory = &factory;
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(strangers_go_before_members_come),
         cmocka_unit_test(killed),
         cmocka_unit_test(killed_after_sending),
         cmocka_unit_test(stopped),
