@@ -44,6 +44,7 @@ struct host {
     char refused[GW_TCP_TEXT_BYTES];  /* the last refusal; "": none */
     struct caller callers[N_CALLERS]; /* the last of them */
     uint32_t n_callers;
+    struct gw_tcp_ended ended;
     bool handshake_failed;               /* of the connection whose end is the next event */
     char last_speechless[NUMERIC_BYTES]; /* whose handshake failed last, so that each is logged once */
 };
@@ -177,7 +178,7 @@ static void answer_door(struct host *host, zmq_msg_t *id, zmq_msg_t *body, bool 
                    from ? from : "an unknown address");
     else if (check_join(host, &join) < 0)
         refuse(host, id);
-    else
+    else if (!gw_tcp_has_ended(&host->ended, zmq_msg_get(body, ZMQ_SRCFD))) /* else it is gone, and may come again */
         welcome(host, &join, id, body);
 }
 
@@ -231,6 +232,7 @@ static void read_events(struct host *host)
     struct gw_tcp_event event;
     while (gw_tcp_next_event(host->events, &event)) {
         int fd = (int)event.value;
+        gw_tcp_ended_note(&host->ended, host->group->context, &event);
         if (event.what == ZMQ_EVENT_ACCEPTED) {
             note_caller(host, fd);
         } else if (event.what != ZMQ_EVENT_DISCONNECTED) {
@@ -367,6 +369,7 @@ gw_status gw_tcp_receive_guests(struct gw_tcp_group *group, const struct gw_tcp_
     if (status == GW_OK)
         status = hand_out_table(&host);
     gw_tcp_close_watched(&host.socket, &host.events);
+    gw_tcp_ended_free(&host.ended, group->context);
     gw_free(group->context, host.table);
     gw_free(group->context, host.contacts);
     gw_free(group->context, host.guests);

@@ -115,6 +115,75 @@ static void a_member_is_lost_and_comes_again(void **state)
     }
 }
 
+/* Rank 0 is kept from looking as long as this is so. */
+static atomic_bool held_up;
+
+static bool hold_up(void *user)
+{
+    (void)user;
+    while (atomic_load(&held_up))
+        link_test_pause(1);
+    return false;
+}
+
+static void read_exactly(int fd, uint8_t *bytes, size_t n_bytes)
+{
+    assert_int_equal(recv(fd, bytes, n_bytes, MSG_WAITALL), n_bytes);
+}
+
+/* A connection to `place` that says JOIN and ends; comes back when the other side has noticed. In ZeroMQ's own bytes: its sockets do not
+ * tell when that is. */
+static void join_and_go(const char *place, const struct gw_tcp_join *join)
+{
+    enum { GREETING = 64 };
+    static const char ready[] = "\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06" "DEALER";
+    uint8_t hello[GREETING + sizeof ready - 1] = {0xFF, 0, 0, 0, 0, 0, 0, 0, 1, 0x7F, 3, 0, 'N', 'U', 'L', 'L'}, bytes[300] = {0};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    address.sin_port = htons((uint16_t)atoi(strrchr(place, ':') + 1));
+    memcpy(hello + GREETING, ready, sizeof ready - 1);
+    int fd = -1;
+    for (int i = 0; i < 3000 && fd < 0; i++) {
+        fd = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0) {
+            close(fd);
+            fd = -1;
+            link_test_pause(10);
+        }
+    }
+    assert_true(fd >= 0 && send(fd, hello, sizeof hello, MSG_NOSIGNAL) == (ssize_t)sizeof hello);
+    read_exactly(fd, bytes, GREETING + 2); /* and the head of its READY */
+    read_exactly(fd, bytes, bytes[GREETING + 1]);
+    const uint8_t *end = gw_tcp_write_endpoint(gw_tcp_join_write(bytes + 2, join), "tcp://127.0.0.1:1");
+    bytes[0] = 0;
+    bytes[1] = (uint8_t)(end - bytes - 2);
+    assert_int_equal(send(fd, bytes, (size_t)(end - bytes), MSG_NOSIGNAL), end - bytes);
+    shutdown(fd, SHUT_WR);
+    while (read(fd, bytes, sizeof bytes) > 0)
+        ;
+    close(fd);
+}
+
+/* It is dead before rank 0 has read that it came: its place stays free. */
+static void a_member_is_lost_as_it_comes(void **state)
+{
+    (void)state;
+    struct world_member members[2];
+    char place[32];
+    gw_context *context = link_test_context();
+    world_prepare(context, 2, 1, members, place);
+    members[0].options.stop = hold_up;
+    atomic_store(&held_up, true);
+    world_start_one(&members[0]);
+    join_and_go(place, &(struct gw_tcp_join){.rank = 1, .size = 2, .n_links = 1});
+    atomic_store(&held_up, false);
+    world_start_one(&members[1]);
+    world_join(members, 2);
+    world_expect_all(members, 2, GW_OK, NULL);
+    world_talk(context, members, 2, 0);
+    world_end_links(members, 2);
+    link_test_end(context, NULL, 0);
+}
+
 /* ---- who does not belong --------------------------------------------------------------------------------- */
 
 static void two_of_one_rank(struct world_member *stray)
@@ -272,6 +341,7 @@ int main(void)
     world_raise_file_limit();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rank_0_is_lost),     cmocka_unit_test(a_member_is_lost_and_comes_again),
+        cmocka_unit_test(a_member_is_lost_as_it_comes),
         cmocka_unit_test(strays_are_refused), cmocka_unit_test(refusals_are_told_at_the_deadline),
         cmocka_unit_test(impossible_members), cmocka_unit_test(by_name_and_by_ipv6),
     };
