@@ -500,6 +500,35 @@ static void links_serve_again(void **state)
     world_end(&world);
 }
 
+/* An exchange that saw by itself that it was to end leaves the message that would have told it so to the one that follows. */
+static void a_call_left_behind_does_no_harm(void **state)
+{
+    (void)state;
+    gw_link link;
+    gw_codec *codec;
+    gw_exchange *ex;
+    float gradient[5] = {1, 2, 3, 4, 5};
+    atomic_store(&world_live, 0);
+    gw_context *context = world_context();
+    const gw_tensor tensor = {.n_elems = 5};
+    assert_int_equal(gw_codec_parse(context, "none", &codec), GW_OK);
+    assert_int_equal(gw_link_local_create(context, 1, &link), GW_OK);
+    void *wake = gw_message_alloc(context, MESSAGE_HEADER);
+    message_header_write(wake, &(struct message_header){.type = MESSAGE_WAKE});
+    assert_int_equal(link.ops->send(link.self, 0, wake, MESSAGE_HEADER, 0), GW_OK);
+    const gw_exchange_options options = {.struct_bytes = sizeof options, .codec = codec, .tensors = &tensor, .n_tensors = 1, .link = link};
+    assert_int_equal(gw_exchange_create(context, &options, &ex), GW_OK);
+    assert_int_equal(gw_exchange_begin(ex, 0), GW_OK);
+    assert_int_equal(gw_exchange_submit(ex, 0, gradient), GW_OK);
+    assert_int_equal(gw_exchange_wait(ex, NULL), GW_OK);
+    assert_true(gradient[4] == 5);
+    gw_exchange_destroy(ex);
+    link.ops->destroy(link.self);
+    gw_codec_destroy(codec);
+    gw_context_destroy(context);
+    assert_int_equal(atomic_load(&world_live), 0);
+}
+
 /* ---- members that fail ------------------------------------------------------------------------------- */
 
 static void a_member_that_goes_is_named(void **state)
@@ -699,6 +728,7 @@ int main(void)
         cmocka_unit_test(accounts_tell_what_frames_hold_and_codecs_keep),
         cmocka_unit_test(options_are_checked),
         cmocka_unit_test(links_serve_again),
+        cmocka_unit_test(a_call_left_behind_does_no_harm),
         cmocka_unit_test(a_member_that_goes_is_named),
         cmocka_unit_test(a_silent_member_is_named),
         cmocka_unit_test(different_steps_are_an_error),

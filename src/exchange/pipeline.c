@@ -778,8 +778,10 @@ static gw_status begin_step(struct gw_exchange *ex, uint32_t step, bool account,
 static gw_status look(struct gw_exchange *ex, void *wake, bool *stop)
 {
     pthread_mutex_lock(&ex->lock);
-    if (wake)
+    if (!ex->wake) {
         ex->wake = wake;
+        wake = NULL;
+    }
     *stop = ex->stop;
     bool begun = ex->begun, account = ex->begun_account;
     uint32_t step = ex->begun_step, n = ex->n_submitted;
@@ -790,6 +792,7 @@ static gw_status look(struct gw_exchange *ex, void *wake, bool *stop)
     ex->begun = false;
     pthread_mutex_unlock(&ex->lock);
 
+    gw_message_free(wake); /* of an exchange on this link before, which saw by itself that it was to stop */
     if (*stop)
         return GW_OK;
     if (begun)
