@@ -45,8 +45,9 @@ int gw_cmd_inspect(int argc, char **argv)
         .synopsis = "inspect IN.gw [--json]",
         .about =
             "Checks a frame and shows what it holds. Bits per element count the payload; the entropy beside it is the\n"
-            "order-0 entropy of the frame's ternary values or integer sums (0 for others). Of sparse frames: what an element\n"
-            "that is sent costs, and of that positions and values beside their entropies.",
+            "order-0 entropy of the frame's ternary values or integer sums, of sparse frames that of which elements are sent\n"
+            "and of gspar's signs (0 for others). Of sparse frames also: what an element that is sent costs, and of that\n"
+            "positions and values beside their entropies.",
         .example = "gradwire inspect grad.gw --json",
         .options = options,
         .n_options = 1,

@@ -101,6 +101,12 @@ json_t *tool_frame_json(const tool_frame *frame, const tool_frame_facts *facts)
                               (json_int_t)p->sign_bits, "value_bits", (json_int_t)p->value_bits, "position_entropy_bits",
                               p->position_entropy_bits, "value_entropy_bits", p->value_entropy_bits));
     }
+    if (strcmp(info->codec, "gspar") == 0) {
+        const gw_frame_parts *p = &facts->parts;
+        failed |= json_object_update_new(object, json_pack("{s:I, s:I, s:f}", "part_a", (json_int_t)p->n_values, "part_b",
+                                                           (json_int_t)(p->n_sent - p->n_values), "inverse_lambda",
+                                                           (double)gw_frame_scaler(frame->bytes, frame->n_bytes, 0)));
+    }
     failed |= json_object_set_new(object, "finite", json_boolean(facts->finite));
     failed |= json_object_set_new(object, "checksum", json_string("ok"));
     if (failed) {

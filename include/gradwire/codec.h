@@ -207,7 +207,8 @@ GW_API float gw_frame_scaler(const void *src, size_t src_bytes, uint64_t i);
 
 /* Counts the symbols of a frame (values -1,0,1 of a push, integer sums of an average).
  * counts NULL: only *n_nonzero and *entropy_bits (order-0 entropy, bits per element) are set; else
- * counts must hold 2*workers+1 entries, index symbol+workers. Float frames: nonzeros counted, entropy 0. */
+ * counts must hold 2*workers+1 entries, index symbol+workers. Others: counts are of signs. The entropy of sparse and gspar frames is that of
+ * each element's presence (absent, without or with a value of its own) and of the signs of those without; of float frames it is 0. */
 GW_API gw_status gw_frame_symbols(gw_context *context, const void *src, size_t src_bytes, uint64_t *counts,
                                   uint64_t *n_nonzero, double *entropy_bits);
 

@@ -65,8 +65,9 @@ struct gw_codec_record {
     gw_status (*check_frame)(const struct gw_frame *frame);
     gw_status (*decode)(gw_context *context, const struct gw_frame *frame, float *out);
     gw_status (*symbols)(gw_context *context, const struct gw_frame *frame, uint64_t *counts);
-    /* Fills all but head_bits, in fields that are 0. NULL: the codec does not tell parts apart. */
-    gw_status (*parts)(gw_context *context, const struct gw_frame *frame, gw_frame_parts *out);
+    /* Fills all but head_bits and position_entropy_bits, in fields that are 0; *n_negative: elements without a value of their own that are
+     * negative. NULL: the codec does not tell parts apart. */
+    gw_status (*parts)(gw_context *context, const struct gw_frame *frame, gw_frame_parts *out, uint64_t *n_negative);
     /* workers: of all frames together; for pushes, how many there are. */
     size_t (*reduce_bound)(const struct gw_frame *first, uint32_t workers);
     /* frames: n of them, agreeing in slice, codec, step; sorted by rank, averages last. average->workers is set. May seal it. */

@@ -101,6 +101,50 @@ gw_status gw_decode(gw_context *context, const void *src, size_t src_bytes, floa
     return status;
 }
 
+/* -count * log2(count / n) */
+static double part_entropy(uint64_t count, uint64_t n)
+{
+    return count ? -(double)count * log2((double)count / (double)n) : 0;
+}
+
+/* What symbols that occur so often among n take at their order-0 entropy. */
+static double symbols_entropy(const uint64_t *counts, uint64_t n_symbols, uint64_t n)
+{
+    double bits = 0;
+    for (uint64_t i = 0; i < n_symbols; i++)
+        bits += part_entropy(counts[i], n);
+    return bits;
+}
+
+/* The parts of a frame, and what the signs of elements without a value of their own take at their entropy. */
+static gw_status read_parts(gw_context *context, const struct gw_frame *frame, const struct gw_codec_record *record, gw_frame_parts *out,
+                            double *sign_entropy_bits)
+{
+    uint64_t n_negative;
+    *out = (gw_frame_parts){.sparse = true};
+    GW_TRY(record->parts(context, frame, out, &n_negative));
+    uint64_t without = out->n_sent - out->n_values;
+    out->position_entropy_bits = symbols_entropy((uint64_t[]){frame->count - out->n_sent, without, out->n_values}, 3, frame->count);
+    *sign_entropy_bits = symbols_entropy((uint64_t[]){n_negative, without - n_negative}, 2, without);
+    return GW_OK;
+}
+
+/* Bits of all of a frame's symbols at their order-0 entropy. */
+static gw_status frame_entropy(gw_context *context, const struct gw_frame *frame, const struct gw_codec_record *record, const uint64_t *counts,
+                               double *bits)
+{
+    gw_frame_parts parts;
+    double sign_bits;
+    *bits = 0;
+    if (record->info.wire_id == GW_WIRE_TERNARY)
+        *bits = symbols_entropy(counts, 2 * (uint64_t)frame->workers + 1, frame->count);
+    if (!record->parts)
+        return GW_OK;
+    GW_TRY(read_parts(context, frame, record, &parts, &sign_bits));
+    *bits = parts.position_entropy_bits + sign_bits;
+    return GW_OK;
+}
+
 gw_status gw_frame_symbols(gw_context *context, const void *src, size_t src_bytes, uint64_t *counts, uint64_t *n_nonzero,
                            double *entropy_bits)
 {
@@ -115,28 +159,18 @@ gw_status gw_frame_symbols(gw_context *context, const void *src, size_t src_byte
             return GW_ERR_MEMORY;
     }
     memset(counts, 0, n_symbols * sizeof *counts);
+    double bits = 0;
     gw_float_env env = gw_float_enter();
     gw_status status = record->symbols(context, &frame, counts);
+    if (status == GW_OK && entropy_bits)
+        status = frame_entropy(context, &frame, record, counts, &bits);
     gw_float_leave(env);
-    if (status == GW_OK) {
-        if (n_nonzero)
-            *n_nonzero = frame.count - counts[frame.workers];
-        if (entropy_bits) {
-            double bits = 0;
-            for (uint64_t i = 0; i < n_symbols && record->info.wire_id == GW_WIRE_TERNARY; i++)
-                if (counts[i])
-                    bits -= (double)counts[i] * log2((double)counts[i] / (double)frame.count);
-            *entropy_bits = frame.count ? bits / (double)frame.count : 0;
-        }
-    }
+    if (status == GW_OK && n_nonzero)
+        *n_nonzero = frame.count - counts[frame.workers];
+    if (status == GW_OK && entropy_bits)
+        *entropy_bits = frame.count ? bits / (double)frame.count : 0;
     gw_free(context, own);
     return status;
-}
-
-/* -count * log2(count / n) */
-static double part_entropy(uint64_t count, uint64_t n)
-{
-    return count ? -(double)count * log2((double)count / (double)n) : 0;
 }
 
 gw_status gw_frame_read_parts(gw_context *context, const void *src, size_t src_bytes, gw_frame_parts *out)
@@ -146,14 +180,14 @@ gw_status gw_frame_read_parts(gw_context *context, const void *src, size_t src_b
     if (!out)
         return gw_fail(GW_ERR_ARGUMENT, "gw_frame_read_parts: out is NULL");
     GW_TRY(read_frame(src, src_bytes, &frame, &record));
-    *out = (gw_frame_parts){.sparse = record->parts};
     if (record->parts) {
-        GW_TRY(record->parts(context, &frame, out));
-        out->position_entropy_bits = part_entropy(frame.count - out->n_sent, frame.count) +
-                                     part_entropy(out->n_sent - out->n_values, frame.count) + part_entropy(out->n_values, frame.count);
+        double sign_entropy_bits;
+        gw_float_env env = gw_float_enter();
+        gw_status status = read_parts(context, &frame, record, out, &sign_entropy_bits);
+        gw_float_leave(env);
+        GW_TRY(status);
     } else {
-        out->n_sent = out->n_values = frame.count;
-        out->value_bits = 8 * (uint64_t)frame.payload_bytes;
+        *out = (gw_frame_parts){.n_sent = frame.count, .n_values = frame.count, .value_bits = 8 * (uint64_t)frame.payload_bytes};
     }
     out->head_bits = 8 * (uint64_t)frame.frame_bytes - out->position_bits - out->sign_bits - out->value_bits;
     return GW_OK;

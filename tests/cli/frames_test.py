@@ -79,6 +79,22 @@ class Frames(harness.Case):
             bits -= share * math.log2(share)
         self.assertAlmostEqual(about["entropy_bits_per_element"], bits, places=9)
 
+    def test_entropy_of_sparse_frames(self):
+        """DESIGN 9: the presence of each element and the signs of gspar's part B; values are left out."""
+        def bits(*counts):
+            return -sum(c * math.log2(c / sum(counts)) for c in counts if c)
+        values = harness.gaussians(N, 8)
+        about = self.ok_json("inspect", self.encode("topk:ratio=0.1", values))
+        self.assertAlmostEqual(about["entropy_bits_per_element"], bits(N // 10, N - N // 10) / N, places=9)
+        self.assertNotIn("part_a", about)
+        about = self.ok_json("inspect", self.encode("gspar", values))
+        decoded, q = self.decode(self.path("g.gw")), about["inverse_lambda"]
+        plus, minus = sum(v == q for v in decoded), sum(v == -q for v in decoded)
+        own = sum(abs(v) > q for v in decoded)
+        self.assertEqual((about["part_a"], about["part_b"]), (own, plus + minus))
+        expected = bits(own, plus + minus, N - own - plus - minus) + bits(plus, minus)
+        self.assertAlmostEqual(about["entropy_bits_per_element"], expected / N, places=9)
+
     def test_draws(self):
         values = harness.gaussians(N, 7)
         base = self.read_bytes(self.encode("ternary", values))

@@ -185,6 +185,7 @@ static gw_status symbols(gw_context *context, const struct gw_frame *frame, uint
 
 struct spending {
     gw_frame_parts *out;
+    uint64_t n_negative;
     uint64_t exponents[256]; /* how often each occurs */
 };
 
@@ -197,14 +198,17 @@ static void add_parts(const struct gw_frame *frame, const struct gw_sparse_chunk
     out->position_bits += chunk->position_bits;
     out->sign_bits += chunk->sign_bits;
     out->value_bits += chunk->value_bits;
+    if (chunk->exact)
+        spending->n_negative += gw_kernels_now()->count(chunk->negative, (chunk->n + 63) / 64);
     for (uint32_t i = 0; i < chunk->n_values; i++)
         spending->exponents[gw_value_exponent(gw_sparse_value_type(frame), chunk->values[i])]++;
 }
 
-static gw_status parts(gw_context *context, const struct gw_frame *frame, gw_frame_parts *out)
+static gw_status parts(gw_context *context, const struct gw_frame *frame, gw_frame_parts *out, uint64_t *n_negative)
 {
     struct spending spending = {.out = out};
     GW_TRY(each_chunk(context, frame, add_parts, &spending));
+    *n_negative = spending.n_negative;
     double n = (double)out->n_values;
     out->value_entropy_bits = n * gw_value_rest_bits(gw_sparse_value_type(frame));
     for (uint32_t e = 0; e < 256; e++)

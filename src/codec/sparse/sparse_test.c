@@ -93,6 +93,22 @@ static const struct {
 static const uint64_t lengths[] = {0, 1, 2, 63, 64, 65, 1000, 65537, 262143, 262144, 262145, 600001};
 static const double shares[] = {0, 0.001, 0.02, 0.3, 0.7, 1};
 
+static double entropy_of(double p)
+{
+    return p > 0 && p < 1 ? -p * log2(p) - (1 - p) * log2(1 - p) : 0;
+}
+
+/* DESIGN 9: bits for the presence of an element (absent, without a value of its own, with one) and for the signs of those without. */
+static double expected_entropy(const struct slice *s)
+{
+    double n = (double)s->n, kept = (double)s->n_kept, without = kept - (double)s->n_values, negative = 0;
+    for (uint64_t w = 0; w < words_of(s->n); w++)
+        negative += __builtin_popcountll(s->negative[w]);
+    if (s->n_kept == 0)
+        return 0;
+    return entropy_of(kept / n) + (kept * entropy_of(without / kept) + (without > 0 ? without * entropy_of(negative / without) : 0)) / n;
+}
+
 static void slices_come_back(void **state)
 {
     (void)state;
@@ -113,6 +129,7 @@ static void slices_come_back(void **state)
                     signs[1 + (out[i] > 0) - (out[i] < 0)]++;
                 assert_memory_equal(counts, signs, sizeof signs);
                 assert_int_equal(nonzero, signs[0] + signs[2]);
+                CHECK(fabs(entropy - expected_entropy(&s)) < 1e-9, "entropy %g, and should be %g", entropy, expected_entropy(&s));
                 gw_frame_info info;
                 assert_int_equal(gw_frame_parse(frame.bytes, frame.size, &info), GW_OK);
                 assert_int_equal(info.n_elems, s.n);
@@ -121,11 +138,6 @@ static void slices_come_back(void **state)
                 free(frame.bytes);
                 slice_free(s);
             }
-}
-
-static double entropy_of(double p)
-{
-    return p > 0 && p < 1 ? -p * log2(p) - (1 - p) * log2(1 - p) : 0;
 }
 
 /* DESIGN 4.2: positions (absent, A, B) cost at most 5 % more than their entropy. So do exponents, but for the largest and the heads
