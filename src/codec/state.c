@@ -106,7 +106,9 @@ gw_status gw_states_merge(const void *const *states, uint32_t n_states, size_t s
     if (own != record->state_bytes(gw_get64((const uint8_t *)states[0] + 8 + NAME_BYTES)))
         return gw_fail(GW_ERR_ARGUMENT, "a saved state of codec %s has %zu bytes, which its elements do not take", record->info.name, state_bytes);
     memcpy(dst, states[0], HEAD_BYTES);
+    gw_float_env env = gw_float_enter();
     record->merge(states, n_states, HEAD_BYTES, own, (uint8_t *)dst + HEAD_BYTES);
+    gw_float_leave(env);
     seal(dst, state_bytes);
     return GW_OK;
 }
@@ -114,6 +116,9 @@ gw_status gw_states_merge(const void *const *states, uint32_t n_states, size_t s
 void gw_encoder_describe(const gw_encoder *encoder, gw_encoder_condition *condition)
 {
     *condition = (gw_encoder_condition){0};
-    if (encoder && encoder->record->describe)
-        encoder->record->describe(encoder, condition);
+    if (!encoder || !encoder->record->describe)
+        return;
+    gw_float_env env = gw_float_enter();
+    encoder->record->describe(encoder, condition);
+    gw_float_leave(env);
 }

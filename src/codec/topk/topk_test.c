@@ -5,6 +5,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 #define N 3000
 
@@ -341,8 +344,18 @@ static void states_move_to_other_numbers_of_workers(void **state)
         assert_int_equal(condition.threshold_age, 0); /* taken afresh */
         free(merged);
     }
-    ((uint8_t *)states[2])[60] ^= 1;
     uint8_t *merged = room_for(n_bytes, 1);
+#if defined(__x86_64__)
+    uint8_t *same = room_for(n_bytes, 1);
+    assert_int_equal(gw_states_merge((const void *const *)states, 3, n_bytes, merged), GW_OK);
+    _mm_setcsr(0x9FC0 | 0x4000); /* the host's modes: flush to zero, denormals are zero, round up */
+    gw_status in_other_modes = gw_states_merge((const void *const *)states, 3, n_bytes, same);
+    _mm_setcsr(0x1F80);
+    assert_int_equal(in_other_modes, GW_OK);
+    assert_memory_equal(same, merged, n_bytes);
+    free(same);
+#endif
+    ((uint8_t *)states[2])[60] ^= 1;
     assert_int_equal(gw_states_merge((const void *const *)states, 4, n_bytes, merged), GW_ERR_ARGUMENT);
     assert_int_equal(gw_states_merge((const void *const *)states, 0, n_bytes, merged), GW_ERR_ARGUMENT);
     const void *hole[] = {states[0], NULL};
