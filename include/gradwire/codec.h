@@ -193,7 +193,7 @@ typedef struct gw_frame_info {
     uint32_t step;
     uint64_t begin, n_elems;/* the slice */
     uint64_t bucket;        /* elements per scaler, 0: one scaler */
-    uint64_t n_scalers;     /* ternary: scalers in the frame; else 0 */
+    uint64_t n_scalers;     /* ternary: scalers in the frame; gspar: 1, its q; else 0 */
     size_t frame_bytes;     /* header + scalers + payload */
     size_t payload_bytes;   /* packed symbols only */
 } gw_frame_info;
@@ -202,7 +202,7 @@ typedef struct gw_frame_info {
  * Errors: the GW_ERR_FRAME_* family. Takes no memory. */
 GW_API gw_status gw_frame_parse(const void *src, size_t src_bytes, gw_frame_info *info);
 
-/* The i-th scaler of a checked ternary frame, 0 where there is none. */
+/* The i-th scaler of a checked frame, of gspar its q (1/lambda), 0 where there is none. */
 GW_API float gw_frame_scaler(const void *src, size_t src_bytes, uint64_t i);
 
 /* Counts the symbols of a frame (values -1,0,1 of a push, integer sums of an average).
