@@ -136,6 +136,14 @@ static int prepare(encode_job *job)
     return job->state ? load_state(job) : 0;
 }
 
+/* "element 5 is nan", or where only with what waits of it in the state it is not finite, that. */
+static void describe_bad(const encode_job *job, uint64_t index, char *text, size_t capacity)
+{
+    double value = (double)job->tensor.values[index];
+    snprintf(text, capacity, "element %llu is %g%s", (unsigned long long)index, value,
+             isfinite(value) ? ", which with what waits of it in the state is beyond float32" : "");
+}
+
 /* Fills job->frame. Returns 0, or an exit status with the message printed; TOOL_DONE with *skipped set where the tensor is
  * not finite and may be skipped. */
 static int encode(encode_job *job, bool *skipped)
@@ -146,12 +154,12 @@ static int encode(encode_job *job, bool *skipped)
     if (result < 0)
         return tool_fail_status(result, job->in_path);
     if (!measured.finite) {
-        unsigned long long index = measured.bad_index;
-        float value = job->tensor.values[index];
+        char bad[128];
+        describe_bad(job, measured.bad_index, bad, sizeof bad);
         *skipped = strcmp(job->nonfinite, "skip") == 0;
         if (!*skipped)
-            return tool_fail("%s: element %llu is %g; a gradient must be finite", job->in_path, index, (double)value);
-        tool_note("%s: element %llu is %g: skipped, nothing is written", job->in_path, index, (double)value);
+            return tool_fail("%s: %s; a gradient must be finite", job->in_path, bad);
+        tool_note("%s: %s: skipped, nothing is written", job->in_path, bad);
         return 0;
     }
     result = gw_encoders_combine(&job->encoder, 1, NULL);

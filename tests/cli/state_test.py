@@ -45,6 +45,14 @@ class State(harness.Case):
                      self.path("short.gw"), says="1000 elements")
         self.assertEqual(self.read_bytes(self.path("state")), before)
 
+    def test_what_waits_can_make_an_element_infinite(self):
+        """Two steps of finite numbers: the sentence does not call the second step's gradient infinite."""
+        g = self.write_f32("large.f32", [3.2e38, 3e38] + [0.0] * (self.N - 2))
+        encode = ["encode", "--codec", "topk:ratio=0.001,refresh=1", "--state", self.path("state"), g, "-o", self.path("g.gw")]
+        self.ok(*encode)
+        self.refused(1, *encode, says=["element 1 is 3e+38, which", "in the state"])
+        self.ok(*encode, "--nonfinite", "skip")
+
     def test_frame_and_state_appear_together(self):
         self.encode(0)
         frame, g = self.read_bytes(self.path("g.gw")), self.write_f32("g.f32", self.gradient(1))
