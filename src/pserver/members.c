@@ -4,10 +4,7 @@
 #include "pserver/server.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
-
-#define MOST_DESCRIPTORS (1u << 24) /* ZeroMQ says -1 of a connection that has lost its own already */
 
 struct gw_ps_rank_text gw_ps_rank_text(uint32_t rank)
 {
@@ -74,7 +71,7 @@ gw_status gw_ps_member_join(struct gw_ps_server *server, uint32_t route, int fd,
 {
     if (gw_ps_member_find(server, route))
         return gw_fail(GW_ERR_ORDER, "this connection has said HELLO before");
-    if (fd >= 0 && (size_t)fd < server->n_ended && server->ended[fd])
+    if (gw_tcp_has_ended(&server->ended, fd))
         return gw_fail(GW_ERR_CLOSED, "this connection has ended");
     struct gw_ps_member *before = member_of_fd(server, (uint32_t)fd);
     if (before) /* gone: it said HELLO and ended, and this one came, before any of that was read */
@@ -157,33 +154,14 @@ void gw_ps_members_look(struct gw_ps_server *server)
     }
 }
 
-void gw_ps_connection_came(struct gw_ps_server *server, uint32_t fd)
+void gw_ps_connection_news(struct gw_ps_server *server, const struct gw_tcp_event *event)
 {
-    if (fd < server->n_ended)
-        server->ended[fd] = 0;
-}
-
-void gw_ps_connection_ended(struct gw_ps_server *server, uint32_t fd)
-{
-    struct gw_ps_member *lost = member_of_fd(server, fd);
-    if (lost) {
-        gw_ps_log(server, "lost %s address=%s", gw_ps_rank_text(lost->rank).text, lost->address);
-        gw_ps_member_leave(server, lost);
-    }
-    if (fd > MOST_DESCRIPTORS)
+    gw_tcp_ended_note(&server->ended, server->context, event); /* where that has no memory a client that goes at once may be taken for one that stays */
+    struct gw_ps_member *lost = event->what == ZMQ_EVENT_DISCONNECTED ? member_of_fd(server, event->value) : NULL;
+    if (!lost)
         return;
-    if (fd >= server->n_ended) {
-        size_t n = 2 * (size_t)fd + 64;
-        uint8_t *ended = gw_calloc(server->context, n, 1);
-        if (!ended)
-            return; /* a client that goes at once may be taken for one that stays */
-        if (server->n_ended)
-            memcpy(ended, server->ended, server->n_ended);
-        gw_free(server->context, server->ended);
-        server->ended = ended;
-        server->n_ended = n;
-    }
-    server->ended[fd] = 1;
+    gw_ps_log(server, "lost %s address=%s", gw_ps_rank_text(lost->rank).text, lost->address);
+    gw_ps_member_leave(server, lost);
 }
 
 void gw_ps_members_free(struct gw_ps_server *server)
@@ -193,5 +171,5 @@ void gw_ps_members_free(struct gw_ps_server *server)
             gw_ps_member_leave(server, server->buckets[b]);
     gw_free(server->context, server->buckets);
     gw_free(server->context, server->workers);
-    gw_free(server->context, server->ended);
+    gw_tcp_ended_free(&server->ended, server->context);
 }

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "link/tcp/events.h"
 #include "link/tcp/gate.h"
 #include "link/tcp/keys.h"
 #include "pserver/numbers.h"
@@ -161,10 +160,7 @@ static void read_events(struct gw_ps_server *server)
 {
     struct gw_tcp_event event;
     while (gw_tcp_next_event(server->events, &event))
-        if (event.what == ZMQ_EVENT_ACCEPTED)
-            gw_ps_connection_came(server, event.value);
-        else
-            gw_ps_connection_ended(server, event.value);
+        gw_ps_connection_news(server, &event);
 }
 
 static void hello(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, const struct gw_ps_request *request)

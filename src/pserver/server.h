@@ -2,6 +2,7 @@
 #ifndef GW_PSERVER_SERVER_H
 #define GW_PSERVER_SERVER_H
 
+#include "link/tcp/events.h"
 #include "link/tcp/group.h"
 #include "pserver/message.h"
 #include "pserver/persist.h"
@@ -71,8 +72,7 @@ struct gw_ps_server {
     struct gw_ps_worker *workers; /* by rank */
     uint32_t n_joining;           /* JOINs that wait */
     uint64_t first_round;         /* that the exchange's workers began with, or are to begin with */
-    uint8_t *ended;                /* of each connection's file descriptor: whether it has ended and none with its number has come */
-    size_t n_ended;
+    struct gw_tcp_ended ended;     /* connections */
     struct gw_ps_key *woken[64];   /* keys whose queues are to be asked again; where they are more, all keys' are */
     uint32_t n_woken;
     char *agreed;       /* what workers have agreed on; NULL: nothing yet */
@@ -110,9 +110,8 @@ gw_status gw_ps_member_join(struct gw_ps_server *server, uint32_t route, int fd,
 /* Forgets it, and what it asked for. */
 void gw_ps_member_leave(struct gw_ps_server *server, struct gw_ps_member *member);
 
-/* A connection of that file descriptor has come, or ended. What a connection said is read after both may have been told. */
-void gw_ps_connection_came(struct gw_ps_server *server, uint32_t fd);
-void gw_ps_connection_ended(struct gw_ps_server *server, uint32_t fd);
+/* A connection has come, or ended. What a connection said is read after both may have been told. */
+void gw_ps_connection_news(struct gw_ps_server *server, const struct gw_tcp_event *event);
 
 void gw_ps_members_free(struct gw_ps_server *server);
 

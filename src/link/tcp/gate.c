@@ -80,8 +80,11 @@ static void *keep_gate(void *argument)
     const struct gw_tcp_keys *keys = gate->group->keys;
     zmq_pollitem_t items[] = {{gate->socket, 0, ZMQ_POLLIN, 0}, {NULL, gate->stop, ZMQ_POLLIN, 0}};
     for (;;) {
-        if (zmq_poll(items, 2, -1) < 0 && zmq_errno() != EINTR)
+        if (zmq_poll(items, 2, -1) < 0) {
+            if (zmq_errno() == EINTR)
+                continue;
             break;
+        }
         if (items[1].revents)
             break;
         struct request request;
