@@ -129,19 +129,21 @@ static gw_status read_parts(gw_context *context, const struct gw_frame *frame, c
     return GW_OK;
 }
 
-/* Bits of all of a frame's symbols at their order-0 entropy. */
+/* Bits for an element of a frame's symbols at their order-0 entropy. */
 static gw_status frame_entropy(gw_context *context, const struct gw_frame *frame, const struct gw_codec_record *record, const uint64_t *counts,
                                double *bits)
 {
     gw_frame_parts parts;
     double sign_bits;
     *bits = 0;
+    if (frame->count == 0)
+        return GW_OK;
     if (record->info.wire_id == GW_WIRE_TERNARY)
-        *bits = symbols_entropy(counts, 2 * (uint64_t)frame->workers + 1, frame->count);
+        *bits = symbols_entropy(counts, 2 * (uint64_t)frame->workers + 1, frame->count) / (double)frame->count;
     if (!record->parts)
         return GW_OK;
     GW_TRY(read_parts(context, frame, record, &parts, &sign_bits));
-    *bits = parts.position_entropy_bits + sign_bits;
+    *bits = (parts.position_entropy_bits + sign_bits) / (double)frame->count;
     return GW_OK;
 }
 
@@ -159,16 +161,13 @@ gw_status gw_frame_symbols(gw_context *context, const void *src, size_t src_byte
             return GW_ERR_MEMORY;
     }
     memset(counts, 0, n_symbols * sizeof *counts);
-    double bits = 0;
     gw_float_env env = gw_float_enter();
     gw_status status = record->symbols(context, &frame, counts);
     if (status == GW_OK && entropy_bits)
-        status = frame_entropy(context, &frame, record, counts, &bits);
+        status = frame_entropy(context, &frame, record, counts, entropy_bits);
     gw_float_leave(env);
     if (status == GW_OK && n_nonzero)
         *n_nonzero = frame.count - counts[frame.workers];
-    if (status == GW_OK && entropy_bits)
-        *entropy_bits = frame.count ? bits / (double)frame.count : 0;
     gw_free(context, own);
     return status;
 }
