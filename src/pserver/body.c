@@ -82,11 +82,11 @@ void gw_ps_body_free(gw_context *context, struct gw_ps_body *body)
     *body = (struct gw_ps_body){0};
 }
 
-bool gw_ps_body_send(void *socket, void *bytes, size_t n_bytes, void (*hold)(void *owner), void (*give)(void *bytes, void *owner), void *owner)
+bool gw_ps_body_send(void *socket, void *bytes, size_t n_bytes, bool whole, void (*hold)(void *owner), void (*give)(void *bytes, void *owner), void *owner)
 {
     size_t sent = 0;
     do {
-        const size_t n = n_bytes - sent < GW_PS_PIECE ? n_bytes - sent : GW_PS_PIECE;
+        const size_t n = whole || n_bytes - sent < GW_PS_PIECE ? n_bytes - sent : GW_PS_PIECE;
         zmq_msg_t piece;
         hold(owner);
         if (zmq_msg_init_data(&piece, (char *)bytes + sent, n, give, owner) != 0) {

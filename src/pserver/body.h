@@ -1,5 +1,6 @@
 /* The value of a message, which travels beside its head. A large one goes in pieces: heartbeats count what has come whole, and a single
- * piece of hundreds of megabytes would keep the other side from hearing anything for longer than its patience lasts. */
+ * piece of hundreds of megabytes would keep the other side from hearing anything for longer than its patience lasts. Putting pieces together
+ * takes a copy, so that where a connection has been seen to be fast enough, a value goes in one. */
 #ifndef GW_PSERVER_BODY_H
 #define GW_PSERVER_BODY_H
 
@@ -9,7 +10,7 @@
 #include <stdbool.h>
 #include <zmq.h>
 
-#define GW_PS_PIECE (8u << 20) /* bytes; all but the last have so many. What an exchange sends at a time is one: values of several are copied */
+#define GW_PS_PIECE ((size_t)8 << 20) /* bytes; all but the last have so many. What an exchange sends at a time is one: values of several are copied */
 
 struct gw_ps_piece;
 
@@ -28,8 +29,8 @@ gw_status gw_ps_body_take(gw_context *context, void *socket, uint64_t most, stru
 void gw_ps_body_copy(gw_context *context, struct gw_ps_body *body, void *dst);
 void gw_ps_body_free(gw_context *context, struct gw_ps_body *body);
 
-/* Sends bytes as the rest of a message, without a copy and without waiting. Each piece has a hold on their owner, which `give` gives up, from
+/* Sends bytes as the rest of a message, in one piece where `whole`, without a copy and without waiting. Each piece has a hold on their owner, which `give` gives up, from
  * any thread. false: errno says why, and the rest is not sent. */
-bool gw_ps_body_send(void *socket, void *bytes, size_t n_bytes, void (*hold)(void *owner), void (*give)(void *bytes, void *owner), void *owner);
+bool gw_ps_body_send(void *socket, void *bytes, size_t n_bytes, bool whole, void (*hold)(void *owner), void (*give)(void *bytes, void *owner), void *owner);
 
 #endif

@@ -26,6 +26,7 @@ struct part {
     const void *body; /* of a push */
     size_t n_bytes;
     struct loan *loan; /* NULL: the body was copied, or is not sent yet */
+    double sent_at;
     bool done;
     struct gw_ps_reply reply;
     zmq_msg_t value; /* of a pull, once done */
@@ -57,8 +58,11 @@ struct server {
     bool welcome, was_welcome; /* HELLO was answered on this connection; ever */
     uint32_t n_workers;
     gw_ps_mode mode;
-    uint32_t staleness, backup;
-    double hello_again; /* 0: not */
+    uint32_t staleness, backup, timeout_ms;
+    double seconds_a_byte; /* of the last large push on this connection; 0: not known */
+    bool sent_whole;       /* a large value on this connection, in one piece */
+    double whole_after;    /* none before: one may have broken the connection */
+    double hello_again;    /* 0: not */
     double first_refused;
     gw_status refused; /* for good, and why: */
     char why[GW_PS_SENTENCE];

@@ -88,6 +88,7 @@ size_t gw_ps_reply_write(uint8_t *at, const struct gw_ps_reply *reply)
         gw_ps_put8(&w, reply->mode);
         gw_ps_put32(&w, reply->staleness);
         gw_ps_put32(&w, reply->backup);
+        gw_ps_put32(&w, reply->timeout_ms);
     }
     return (size_t)(w.at - at);
 }
@@ -204,6 +205,7 @@ gw_status gw_ps_reply_read(const void *bytes, size_t n_bytes, struct gw_ps_reply
         reply->mode = gw_ps_get8(&r);
         reply->staleness = gw_ps_get32(&r);
         reply->backup = gw_ps_get32(&r);
+        reply->timeout_ms = gw_ps_get32(&r);
         r.good = r.good && reply->mode <= GW_PS_ASYNC;
     }
     return get_end(&r, operation);

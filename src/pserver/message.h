@@ -71,6 +71,7 @@ struct gw_ps_reply {
     uint64_t max_key_bytes;
     uint8_t mode; /* gw_ps_mode */
     uint32_t staleness, backup;
+    uint32_t timeout_ms; /* after which a client that is not heard is gone */
 };
 
 /* Write a head of at most GW_PS_HEAD_BYTES; return its bytes. */

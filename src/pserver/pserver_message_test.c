@@ -95,6 +95,7 @@ static size_t reply_examples(struct gw_ps_reply out[N])
     out[0].mode = GW_PS_STALE;
     out[0].staleness = UINT32_MAX;
     out[0].backup = 77;
+    out[0].timeout_ms = 0x01020304;
     out[1].operation = GW_PS_INIT;
     out[2].operation = GW_PS_PUSH;
     out[3].operation = GW_PS_PULL;
@@ -138,7 +139,8 @@ static bool same_reply(const struct gw_ps_reply *a, const struct gw_ps_reply *b)
 {
     return a->operation == b->operation && a->code == b->code && a->id == b->id && a->number == b->number && a->status == b->status &&
            strcmp(a->sentence, b->sentence) == 0 && same_shape(&a->shape, &b->shape) && a->n_pushes == b->n_pushes &&
-           a->n_workers == b->n_workers && a->max_key_bytes == b->max_key_bytes && a->mode == b->mode && a->staleness == b->staleness && a->backup == b->backup;
+           a->n_workers == b->n_workers && a->max_key_bytes == b->max_key_bytes && a->mode == b->mode && a->staleness == b->staleness && a->backup == b->backup &&
+           a->timeout_ms == b->timeout_ms;
 }
 
 /* ---- tests -------------------------------------------------------------------------------------------------- */

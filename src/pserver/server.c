@@ -101,8 +101,10 @@ void gw_ps_reply(struct gw_ps_server *server, uint32_t route, const struct gw_ps
     }
     /* Parts after the first wait for nothing: they go or are dropped together. */
     sent = sent && send_part(server, head, n_bytes, value ? ZMQ_SNDMORE : 0);
-    if (sent && value)
-        gw_ps_body_send(server->socket, value->bytes, value->n_bytes, hold_blob, give_blob, value);
+    if (sent && value) {
+        const struct gw_ps_member *member = gw_ps_member_find(server, route);
+        gw_ps_body_send(server->socket, value->bytes, value->n_bytes, member && member->whole, hold_blob, give_blob, value);
+    }
 }
 
 void gw_ps_reply_error(struct gw_ps_server *server, uint32_t route, const struct gw_ps_request *request, gw_status status, uint64_t number)
@@ -178,7 +180,7 @@ static void hello(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, 
     gw_ps_reply(server, route, &(struct gw_ps_reply){.operation = GW_PS_HELLO, .id = request->id, .n_workers = server->options.n_workers,
                                                      .max_key_bytes = server->options.max_key_bytes, .mode = (uint8_t)server->options.mode,
                                                      .staleness = server->options.mode == GW_PS_STALE ? server->options.staleness : 0,
-                                                     .backup = server->options.backup}, NULL);
+                                                     .backup = server->options.backup, .timeout_ms = server->options.timeout_ms}, NULL);
 }
 
 /* body NULL: it has none. unfit: whether it could not be taken; the last error says why. */
@@ -207,6 +209,8 @@ static void serve(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, 
     } else if (unfit < 0) {
         gw_ps_reply_error(server, route, &request, gw_fail(unfit, "the value for \"%s\": %s", request.key, why), 0);
     } else {
+        if (body && body->n_bytes > GW_PS_PIECE)
+            member->whole = body->only;
         struct gw_ps_blob *value = body ? keep(server, body) : NULL;
         if (body && !value)
             gw_ps_reply_error(server, route, &request, GW_ERR_MEMORY, 0);
@@ -348,7 +352,8 @@ static gw_status open_socket(struct gw_ps_server *server, const struct gw_tcp_ad
     server->socket = gw_tcp_socket_new(server->group, ZMQ_ROUTER, true);
     if (!server->socket)
         return GW_ERR_SYSTEM;
-    const int64_t longest = GW_PS_PIECE; /* of a part of a message */
+    const uint64_t value = server->options.max_key_bytes + GW_PS_HEAD_BYTES;
+    const int64_t longest = value > GW_PS_PIECE ? (int64_t)value : (int64_t)GW_PS_PIECE; /* of a part of a message */
     GW_TRY(gw_tcp_set_int(server->socket, ZMQ_ROUTER_MANDATORY, 1));
     GW_TRY(gw_tcp_set_int(server->socket, ZMQ_SNDHWM, MOST_UNREAD));
     GW_TRY(gw_tcp_set_int(server->socket, ZMQ_RCVHWM, MOST_WAITING));

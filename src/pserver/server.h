@@ -24,6 +24,7 @@ struct gw_ps_member {
     uint32_t rank;
     uint64_t incarnation;
     bool joins;                /* it says when it takes part */
+    bool whole;                /* its last large value came in one piece: the connection is fast, and answers may go so, too */
     struct gw_ps_joining {     /* a JOIN that waits */
         bool waits;
         uint64_t id;

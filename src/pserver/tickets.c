@@ -15,6 +15,8 @@
 #define GRACE_SECONDS 2.0      /* beyond its deadline, for the server to say whom it waited for */
 #define PLACE_SECONDS 3.0      /* that the place of one who died may still look taken */
 #define LEND_BYTES (64u << 10) /* a push from here on is sent from where it stands */
+#define WHOLE_SHARE 0.375      /* of the lesser timeout that a value may take and still go in one piece: half of what is waited for a sign of life */
+#define PIECES_SECONDS 60.0    /* that values go in pieces after one that did not may have broken the connection */
 #define LEND_SECONDS 1.0       /* that a push may still be under way after its answer: it was sent twice */
 
 /* ---- sending ----------------------------------------------------------------------------------------------- */
@@ -65,14 +67,40 @@ static bool send_bytes(struct server *server, const void *bytes, size_t n_bytes,
     return sent >= 0;
 }
 
+/* Whether the other end would hear of a large value in time that comes in one piece. */
+static bool goes_whole(const struct server *server, const struct part *part)
+{
+    const double seconds = server->seconds_a_byte * (double)part->n_bytes;
+    const uint32_t own = part->request.timeout_ms, least_ms = own < server->timeout_ms ? own : server->timeout_ms;
+    return part->n_bytes > GW_PS_PIECE && seconds > 0 && seconds < WHOLE_SHARE * least_ms / 1000 && gw_clock_seconds() >= server->whole_after;
+}
+
+/* How fast the connection is, by a push in pieces or not; what it waited for others counts as slowness. */
+static void measure(struct server *server, const struct part *part)
+{
+    if (part->n_bytes > GW_PS_PIECE && part->reply.status == GW_OK)
+        server->seconds_a_byte = (gw_clock_seconds() - part->sent_at) / (double)part->n_bytes;
+}
+
+/* The connection is another: nothing is known of it. */
+static void forget_speed(struct server *server)
+{
+    if (server->sent_whole)
+        server->whole_after = gw_clock_seconds() + PIECES_SECONDS;
+    server->sent_whole = false;
+    server->seconds_a_byte = 0;
+}
+
 /* Queued until there is a connection. part NULL: no body. A small body is copied; a large one is lent, and its caller gets it back by
  * take_back. */
 gw_status gw_ps_send_request(struct server *server, const struct gw_ps_request *request, const struct part *part)
 {
     uint8_t head[GW_PS_HEAD_BYTES];
+    const bool whole = part && goes_whole(server, part);
+    server->sent_whole |= whole;
     bool sent = send_bytes(server, head, gw_ps_request_write(head, request), part ? ZMQ_SNDMORE : 0);
     if (sent && part)
-        sent = part->loan ? gw_ps_body_send(server->socket, (void *)(uintptr_t)part->body, part->n_bytes, hold_loan, body_left, part->loan)
+        sent = part->loan ? gw_ps_body_send(server->socket, (void *)(uintptr_t)part->body, part->n_bytes, whole, hold_loan, body_left, part->loan)
                           : send_bytes(server, part->body, part->n_bytes, 0);
     return sent ? GW_OK
                 : gw_fail(GW_ERR_SYSTEM, "a request to the server at %s cannot be sent: %s", gw_tcp_place(server->endpoint), zmq_strerror(zmq_errno()));
@@ -85,6 +113,7 @@ static gw_status send_part(struct gw_ps_client *client, uint32_t s, struct part 
                            request->operation == GW_PS_PUT;
     if (with_body && part->n_bytes >= LEND_BYTES)
         GW_TRY(make_loan(client, part));
+    part->sent_at = gw_clock_seconds();
     return gw_ps_send_request(&client->servers[s], request, with_body ? part : NULL);
 }
 
@@ -114,6 +143,7 @@ static void hello_answered(struct gw_ps_client *client, uint32_t s, const struct
         server->mode = (gw_ps_mode)reply->mode;
         server->staleness = reply->staleness;
         server->backup = reply->backup;
+        server->timeout_ms = reply->timeout_ms;
         server->welcome = true;
         if (server->was_welcome)
             send_again(client, s);
@@ -151,6 +181,8 @@ static bool connected_anew(struct server *server)
 static void who_asked(struct gw_ps_client *client, struct server *server)
 {
     bool anew = connected_anew(server);
+    if (anew)
+        forget_speed(server);
     if (anew || server->welcome)
         say_hello(client, server);
     server->welcome = false;
@@ -196,6 +228,7 @@ static bool receive(struct gw_ps_client *client, uint32_t s, int flags)
         } else if (part && part->request.operation == reply.operation) {
             part->reply = reply;
             part->done = true;
+            measure(server, part);
             if (reply.flags & GW_PS_IN_MEMORY)
                 atomic_store(&client->in_memory_only, true);
             take_body(client, part, &body, unfit);
@@ -211,6 +244,7 @@ static gw_status look_after(struct gw_ps_client *client, struct server *server, 
 {
     if (news && connected_anew(server)) {
         server->welcome = false;
+        forget_speed(server);
         GW_TRY(say_hello(client, server));
     }
     if (server->hello_again != 0 && gw_clock_seconds() >= server->hello_again)
