@@ -13,25 +13,26 @@ FUZZ_SECONDS := $(if $(filter command line environment,$(origin SECONDS)),$(SECO
 .PHONY: help run check asan tsan fuzz bench format install clean
 
 help:
-	@echo "make run      train LeNet on four workers with float and with ternary gradients, and compare"
-	@echo "make check    build everything and run all tests"
+	@echo "make run      train LeNet on four workers with float and with ternary gradients, and compare (2 min)"
+	@echo "make check    build everything and run all tests (about 10 min on two cores)"
 	@echo "make asan     the tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make tsan     the tests under ThreadSanitizer, without the trainer"
 	@echo "make fuzz     run the fuzzers, SECONDS=60 each"
 	@echo "make bench    speed of the codecs beside memcpy"
-	@echo "make format   clang-format over all sources"
+	@echo "make format   clang-format over all C sources, black over all Python"
 	@echo "make install  library, headers, tool and man page to PREFIX=$(PREFIX)"
 	@echo "make clean    remove build/"
 	@echo
 	@echo "run, check and fuzz first install the Debian packages that are missing (scripts/install-deps.sh)."
 
 run:
-	@scripts/install-deps.sh build
+	@scripts/install-deps.sh build run
 	@cmake --preset release -DGW_BUILD_TESTS=OFF >/dev/null
 	@cmake --build --preset release -j $(JOBS) --target gradwire_tool
 	@scripts/run.sh build/release/gradwire
 
 check:
+	@echo "make check: builds, then runs all tests; about 10 minutes on two cores."
 	scripts/install-deps.sh build check
 	cmake --preset release -DGW_BUILD_TESTS=ON
 	cmake --build --preset release -j $(JOBS)
@@ -56,7 +57,9 @@ bench:
 	build/release/gradwire bench codec
 
 format:
-	git ls-files '*.c' '*.h' | xargs clang-format -i
+	scripts/install-deps.sh format
+	git ls-files -z "*.c" "*.h" | xargs -0 clang-format -i
+	git ls-files -z "*.py" | xargs -0 black -q
 
 install:
 	cmake --preset release -DGW_BUILD_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) -DCMAKE_INSTALL_LIBDIR=lib

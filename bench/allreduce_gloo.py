@@ -1,5 +1,5 @@
-"""One member of Gloo's ring all-reduce over a flat float32 tensor, through PyTorch. Rank 0 prints the seconds of each run, each that
-of the slowest member. Run by bench/exchange_net.py in every network namespace:
+"""One member of Gloo's ring all-reduce over a flat float32 tensor, through PyTorch. Rank 0 prints the seconds of each
+run, each that of the slowest member. Run by bench/exchange_net.py in every network namespace:
 
     allreduce_gloo.py RANK SIZE HOST:PORT ELEMENTS RUNS
 """
@@ -12,7 +12,9 @@ import torch
 import torch.distributed as dist
 
 rank, size, place, elements, runs = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
-dist.init_process_group("gloo", init_method=f"tcp://{place}", rank=rank, world_size=size, timeout=datetime.timedelta(seconds=600))
+dist.init_process_group(
+    "gloo", init_method=f"tcp://{place}", rank=rank, world_size=size, timeout=datetime.timedelta(seconds=600)
+)
 torch.manual_seed(rank)
 gradient = torch.randn(elements)
 seconds = []

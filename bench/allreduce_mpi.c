@@ -1,5 +1,5 @@
-/* MPI's all-reduce over a flat float32 tensor, for bench/exchange_net.py: rank 0 prints the seconds of each run, each that of the
- * slowest member. Usage: allreduce_mpi ELEMENTS RUNS */
+/* Times MPI's all-reduce over a flat float32 tensor, for bench/exchange_net.py. Rank 0 prints the seconds of each run;
+ * a run lasts as long as its slowest member. Usage: allreduce_mpi ELEMENTS RUNS */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

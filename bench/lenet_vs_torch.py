@@ -20,8 +20,16 @@ def torch_images_per_second(torch, steps, batch, threads):
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     nn = torch.nn
-    net = nn.Sequential(nn.Conv2d(1, 20, 5), nn.MaxPool2d(2), nn.Conv2d(20, 50, 5), nn.MaxPool2d(2), nn.Flatten(),
-                        nn.Linear(800, 500), nn.ReLU(), nn.Linear(500, 10))
+    net = nn.Sequential(
+        nn.Conv2d(1, 20, 5),
+        nn.MaxPool2d(2),
+        nn.Conv2d(20, 50, 5),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(800, 500),
+        nn.ReLU(),
+        nn.Linear(500, 10),
+    )
     assert sum(p.numel() for p in net.parameters()) == 431080
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, weight_decay=0.0005)
     loss_of = nn.CrossEntropyLoss()
@@ -38,8 +46,25 @@ def torch_images_per_second(torch, steps, batch, threads):
 
 
 def gradwire_images_per_second(tool, data, steps, batch, threads):
-    command = [tool, "train", "--net", "lenet", "--data", data, "--workers", "1", "--codec", "none", "--batch", str(batch),
-               "--steps", str(steps), "--threads", str(threads), "--json"]
+    command = [
+        tool,
+        "train",
+        "--net",
+        "lenet",
+        "--data",
+        data,
+        "--workers",
+        "1",
+        "--codec",
+        "none",
+        "--batch",
+        str(batch),
+        "--steps",
+        str(steps),
+        "--threads",
+        str(threads),
+        "--json",
+    ]
     environment = dict(os.environ, OMP_NUM_THREADS=str(threads))
     run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
     if run.returncode != 0:
@@ -59,19 +84,34 @@ def main():
     try:
         import torch
     except ImportError:
-        print("skipped: this Python has no torch (Debian: apt-get install python3-torch, run with /usr/bin/python3)",
-              file=sys.stderr)
+        print(
+            "skipped: this Python has no torch (Debian: apt-get install python3-torch, run with /usr/bin/python3)",
+            file=sys.stderr,
+        )
         return 77
 
     ours, theirs = [], []
     for run in range(options.runs):
-        ours.append(gradwire_images_per_second(options.tool, options.data, options.steps, options.batch, options.threads))
+        ours.append(
+            gradwire_images_per_second(options.tool, options.data, options.steps, options.batch, options.threads)
+        )
         theirs.append(torch_images_per_second(torch, options.steps, options.batch, options.threads))
         print("run %d: gradwire %.0f images/s, torch %.0f" % (run + 1, ours[-1], theirs[-1]), file=sys.stderr)
     a, b = statistics.median(ours), statistics.median(theirs)
-    print(json.dumps({"machine": platform.processor() or platform.machine(), "torch": torch.__version__,
-                      "threads": options.threads, "batch": options.batch, "runs": options.runs,
-                      "gradwire_images_per_second": a, "torch_images_per_second": b, "ratio": a / b}))
+    print(
+        json.dumps(
+            {
+                "machine": platform.processor() or platform.machine(),
+                "torch": torch.__version__,
+                "threads": options.threads,
+                "batch": options.batch,
+                "runs": options.runs,
+                "gradwire_images_per_second": a,
+                "torch_images_per_second": b,
+                "ratio": a / b,
+            }
+        )
+    )
     return 0
 
 

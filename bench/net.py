@@ -1,4 +1,5 @@
-"""Several hosts on one machine: network namespaces joined by a bridge, their links shaped. Needs root. Standard library only."""
+"""Several hosts on one machine: network namespaces joined by a bridge, their links shaped. Needs root. Standard library
+only."""
 import contextlib
 import os
 import pathlib
@@ -8,7 +9,11 @@ import sys
 PREFIX = "gwbench"
 NETWORK = "10.77.0"
 # tbf needs a bucket that holds what the card hands over at once; measured to give 96 % of the rate and more.
-SHAPES = {"100mbit": "burst 512kb latency 100ms", "1gbit": "burst 256kb latency 20ms", "10gbit": "burst 4mb latency 20ms"}
+SHAPES = {
+    "100mbit": "burst 512kb latency 100ms",
+    "1gbit": "burst 256kb latency 20ms",
+    "10gbit": "burst 4mb latency 20ms",
+}
 
 
 def sh(line, check=True):
@@ -37,7 +42,10 @@ def remove(hosts):
 
 @contextlib.contextmanager
 def congestion(control):
-    """What new namespaces inherit: how TCP shares a full link. Put back at the end."""
+    """What new namespaces inherit: how TCP shares a full link. Put back at the end. None: as this machine has it."""
+    if control is None:
+        yield
+        return
     name = "net.ipv4.tcp_congestion_control"
     before = sh(f"sysctl -n {name}").strip()
     sh(f"sysctl -qw {name}={control}")
@@ -49,8 +57,8 @@ def congestion(control):
 
 @contextlib.contextmanager
 def network(hosts, control="cubic"):
-    """`hosts` namespaces with addresses of their own on one bridge; removed at the end, however it comes. TCP's congestion control is
-    cubic, Linux's own choice, whatever this machine is set to."""
+    """`hosts` namespaces with addresses of their own on one bridge; removed at the end, however it comes. TCP's
+    congestion control is cubic, Linux's own choice, whatever this machine is set to. None keeps this machine's."""
     remove(hosts)
     try:
         sh(f"ip link add {PREFIX}0 type bridge && ip link set {PREFIX}0 up")
@@ -60,7 +68,8 @@ def network(hosts, control="cubic"):
                 sh(f"ip netns add {ns}")
             sh(f"ip link add {outer} type veth peer name e0 netns {ns}")
             sh(f"ip link set {outer} master {PREFIX}0 up")
-            sh(f"ip -n {ns} addr add {address(host)}/24 dev e0 && ip -n {ns} link set e0 up && ip -n {ns} link set lo up")
+            sh(f"ip -n {ns} addr add {address(host)}/24 dev e0")
+            sh(f"ip -n {ns} link set e0 up && ip -n {ns} link set lo up")
         yield
     finally:
         remove(hosts)
@@ -77,29 +86,54 @@ def shape(hosts, rate):
 
 def sent_bytes(hosts):
     """What all hosts have sent so far, TCP's and Ethernet's headers included, by the interfaces' own counters."""
-    return sum(int(sh(f"ip netns exec {namespace(host)} cat /sys/class/net/e0/statistics/tx_bytes")) for host in range(hosts))
+    return sum(
+        int(sh(f"ip netns exec {namespace(host)} cat /sys/class/net/e0/statistics/tx_bytes")) for host in range(hosts)
+    )
 
 
 def shell_script(folder):
-    """A program SCRIPT HOST LINE that runs a command line in the namespace of the host with that address, as ssh would. It drops
-    options before the host, so that mpirun can use it too."""
+    """A program SCRIPT HOST LINE that runs a command line in the namespace of the host with that address, as ssh would.
+    It drops options before the host, so that mpirun can use it too."""
     path = pathlib.Path(folder) / "netns-shell"
-    path.write_text('#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nhost=$1\nshift\n'
-                    f'exec ip netns exec {PREFIX}-$host sh -c "$*"\n')
+    path.write_text(
+        '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nhost=$1\nshift\n'
+        f'exec ip netns exec {PREFIX}-$host sh -c "$*"\n'
+    )
     path.chmod(0o755)
     return path
 
 
+def may_make_networks():
+    trial = (
+        f"ip netns add {PREFIX}-trial && ip link add {PREFIX}t type veth peer name e0 netns {PREFIX}-trial && "
+        f"tc qdisc add dev {PREFIX}t root tbf rate 1gbit {SHAPES['1gbit']}"
+    )
+    undo = f"ip link del {PREFIX}t; ip netns del {PREFIX}-trial"
+    done = os.geteuid() == 0 and not subprocess.run(trial, shell=True, stderr=subprocess.DEVNULL).returncode
+    subprocess.run(undo, shell=True, stderr=subprocess.DEVNULL)
+    return done
+
+
 def need_root():
     """Leaves with status 77, which is skipped for a test, where namespaces cannot be made."""
-    trial = f"ip netns add {PREFIX}-trial && ip netns del {PREFIX}-trial"
-    if os.geteuid() != 0 or subprocess.run(trial, shell=True, stderr=subprocess.DEVNULL).returncode:
+    if not may_make_networks():
         print("skipped: this makes network namespaces, which needs root and iproute2", file=sys.stderr)
         sys.exit(77)
 
 
-def launch(tool, hosts, folder, words):
-    """The command line of `gradwire launch` over the namespaces, one worker each."""
+def launch(tool, hosts, folder, words, keys=None):
+    """The command line of `gradwire launch` over the namespaces, one worker each. keys: a folder of them, to encrypt
+    with."""
     names = pathlib.Path(folder) / "hosts"
     names.write_text("".join(f"{address(host)}\n" for host in range(hosts)))
-    return [str(tool), "launch", "--hosts", str(names), "--ssh", str(shell_script(folder)), "--", *map(str, words), "--insecure"]
+    return [
+        str(tool),
+        "launch",
+        "--hosts",
+        str(names),
+        "--ssh",
+        str(shell_script(folder)),
+        "--",
+        *map(str, words),
+        *(["--keys", str(keys)] if keys else ["--insecure"]),
+    ]

@@ -1,6 +1,7 @@
-/* The parameter server under load, beside a bare ZeroMQ echo of the same bytes: `gradwire server` is a process of its own, and so is each
- * client. The echo is one process with one ROUTER socket and one thread that answers each message with as many messages and bytes as the
- * parameter server does; its clients are bare DEALER sockets. Both run in turn, and medians of several runs are told. */
+/* Measures the parameter server under load, beside a bare ZeroMQ echo of the same bytes. `gradwire server` is a
+ * process of its own, and so is each client. The echo is one process with one ROUTER socket and one thread; it answers
+ * each message with as many messages and bytes as the parameter server does, and its clients are bare DEALER sockets.
+ * Both run in turn, and the medians of several runs are printed. */
 #include <gradwire/pserver.h>
 
 #include <errno.h>
@@ -27,7 +28,8 @@
 #define MOST_UNDER_WAY 1024
 #define TIMEOUT_MS 600000  /* that a client waits for an answer */
 #define START_SECONDS 60.0 /* that a server may take to listen */
-#define ECHO_COPIES 16384  /* bytes of a value that the echo keeps as a copy, as the server does; longer ones it keeps as they came */
+/* bytes of a value that the echo keeps as a copy, as the server does; longer ones it keeps as they came */
+#define ECHO_COPIES 16384
 
 /* Bytes of heads (docs/pserver-protocol.md); of requests those before the key's name. */
 enum { PUSH_HEAD = 29, PUSH_ANSWER = 28, PULL_HEAD = 30, PULL_ANSWER = 41 };
@@ -36,15 +38,17 @@ enum { PUSH_HEAD = 29, PUSH_ANSWER = 28, PULL_HEAD = 30, PULL_ANSWER = 41 };
 struct row {
     const char *name, *mode;
     gw_ps_method method;
-    bool one_key;                          /* of all clients; else each has its own */
-    uint32_t n_clients, n_operations, way; /* half of the operations of each push, half pull; so many are under way at a time */
-    size_t n_bytes;                        /* of a value */
+    bool one_key; /* of all clients; else each has its own */
+    /* half of the operations of each push, half pull; so many are under way at a time */
+    uint32_t n_clients, n_operations, way;
+    size_t n_bytes; /* of a value */
 };
 
 /* What one run of one side gave. */
 enum { RATE, MB_RATE, P50_US, P99_US, SERVER_US, CLIENT_US, IDLE_KB, PEAK_MB, N_FIGURES };
-static const char *const figure_names[N_FIGURES] = {"operations_per_second", "megabytes_per_second", "p50_us", "p99_us",
-                                                    "server_cpu_us", "client_cpu_us", "server_kb_per_client", "server_peak_mb"};
+static const char *const figure_names[N_FIGURES] = {
+    "operations_per_second", "megabytes_per_second", "p50_us",        "p99_us", "server_cpu_us",
+    "client_cpu_us",         "server_kb_per_client", "server_peak_mb"};
 
 /* What clients tell, in memory that all processes share. */
 struct told {
@@ -200,7 +204,10 @@ static void client_open(struct client *client, bool echo, const char *address)
         must_zmq(zmq_connect(client->socket, endpoint));
         return;
     }
-    const gw_ps_client_options options = {.struct_bytes = sizeof options, .servers = address, .rank = client->rank, .timeout_ms = TIMEOUT_MS};
+    const gw_ps_client_options options = {.struct_bytes = sizeof options,
+                                          .servers = address,
+                                          .rank = client->rank,
+                                          .timeout_ms = TIMEOUT_MS};
     must(gw_ps_client_create(NULL, &options, &client->gradwire));
     must(gw_ps_init_parameter(client->gradwire, client->key, GW_PS_FLOAT32,
                               &(gw_ps_shape){.n_dims = 1, .dims = {row->n_bytes / sizeof(float)}}));
@@ -269,7 +276,8 @@ static double cpu_seconds(clockid_t clock)
 }
 
 /* The process of one client: connects, waits until all have, and asks. */
-static void client_main(const struct row *row, uint32_t rank, bool echo, const char *address, const float *value, int go, struct told *told)
+static void client_main(const struct row *row, uint32_t rank, bool echo, const char *address, const float *value,
+                        int go, struct told *told)
 {
     static struct client client;
     static double begun[MOST_UNDER_WAY];
@@ -324,8 +332,8 @@ static pid_t start_server(const struct row *row, bool echo, FILE *log)
     if (echo)
         execl("/proc/self/exe", "pserver_load", "echo", (char *)NULL);
     else
-        execlp(app.gradwire, "gradwire", "server", "--workers", workers, "--mode", row->mode, "--listen", "127.0.0.1:0", "--timeout", "600",
-               (char *)NULL);
+        execlp(app.gradwire, "gradwire", "server", "--workers", workers, "--mode", row->mode, "--listen", "127.0.0.1:0",
+               "--timeout", "600", (char *)NULL);
     die("%s cannot be run: %s", echo ? "the echo" : app.gradwire, strerror(errno));
 }
 
@@ -369,12 +377,14 @@ static void show(const struct row *row, bool echo, uint32_t run, const struct to
     for (uint32_t c = 0; c < row->n_clients; c++)
         done += atomic_load_explicit(&told->clients[c].done, memory_order_relaxed);
     double share = app.share + side_share * (double)done / (double)all, took = now() - app.began;
-    fprintf(stderr, "\r%-6s %-6s run %u of %u: %3.0f %%; all: %3.0f %%, about %.0f s left    ", row->name, echo ? "echo" : "server", run + 1, app.runs,
-            100.0 * (double)done / (double)all, 100 * share, share > 0 ? took / share * (1 - share) : 0.0);
+    fprintf(stderr, "\r%-6s %-6s run %u of %u: %3.0f %%; all: %3.0f %%, about %.0f s left    ", row->name,
+            echo ? "echo" : "server", run + 1, app.runs, 100.0 * (double)done / (double)all, 100 * share,
+            share > 0 ? took / share * (1 - share) : 0.0);
 }
 
 /* Until all clients have ended. */
-static void wait_for_clients(const struct row *row, bool echo, uint32_t run, const struct told *told, pid_t server, double side_share)
+static void wait_for_clients(const struct row *row, bool echo, uint32_t run, const struct told *told, pid_t server,
+                             double side_share)
 {
     const struct timespec while_ = {.tv_nsec = 100000000};
     for (uint32_t n = 0, looks = 0; n < row->n_clients; looks++) {
@@ -399,7 +409,8 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void figure_out(const struct row *row, struct told *told, double began, double server_cpu, double figures[N_FIGURES])
+static void figure_out(const struct row *row, struct told *told, double began, double server_cpu,
+                       double figures[N_FIGURES])
 {
     const size_t n = (size_t)row->n_clients * row->n_operations;
     double ended = 0, cpu = 0;
@@ -416,7 +427,8 @@ static void figure_out(const struct row *row, struct told *told, double began, d
     figures[CLIENT_US] = 1e6 * cpu / (double)n;
 }
 
-static void run_side(const struct row *row, bool echo, uint32_t run, const float *value, double side_share, double figures[N_FIGURES])
+static void run_side(const struct row *row, bool echo, uint32_t run, const float *value, double side_share,
+                     double figures[N_FIGURES])
 {
     const size_t told_bytes = sizeof(struct told) + sizeof(float) * row->n_clients * row->n_operations;
     struct told *told = mmap(NULL, told_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -501,15 +513,18 @@ static void print_row(const struct row *row, const struct measured *m)
 {
     const struct spread ratio = spread_of(m->ratio, app.runs);
     fprintf(stderr, "\r%80s\r", "");
-    printf("%s: %u clients, %u operations each on %zu bytes, %u under way; server --mode %s, pulls by %s%s\n", row->name, row->n_clients,
-           row->n_operations, row->n_bytes, row->way, row->mode, gw_ps_method_name(row->method), row->one_key ? ", one key for all" : "");
-    printf("          operations/s      MB/s      p50 us      p99 us   cpu us: server   clients   KB a client   peak MB\n");
+    printf("%s: %u clients, %u operations each on %zu bytes, %u under way; server --mode %s, pulls by %s%s\n",
+           row->name, row->n_clients, row->n_operations, row->n_bytes, row->way, row->mode,
+           gw_ps_method_name(row->method), row->one_key ? ", one key for all" : "");
+    printf("          operations/s      MB/s      p50 us      p99 us   cpu us: server   clients   KB a client   peak "
+           "MB\n");
     for (int echo = 0; echo < 2; echo++) {
         double f[N_FIGURES];
         for (int i = 0; i < N_FIGURES; i++)
             f[i] = spread_of(m->figures[echo][i], app.runs).median;
-        printf("  %-6s %13.*f %9.1f %11.0f %11.0f %16.1f %9.1f %13.0f %9.1f\n", echo ? "echo" : "server", f[RATE] < 100 ? 2 : 0, f[RATE], f[MB_RATE],
-               f[P50_US], f[P99_US], f[SERVER_US], f[CLIENT_US], f[IDLE_KB], f[PEAK_MB]);
+        printf("  %-6s %13.*f %9.1f %11.0f %11.0f %16.1f %9.1f %13.0f %9.1f\n", echo ? "echo" : "server",
+               f[RATE] < 100 ? 2 : 0, f[RATE], f[MB_RATE], f[P50_US], f[P99_US], f[SERVER_US], f[CLIENT_US], f[IDLE_KB],
+               f[PEAK_MB]);
     }
     printf("  server over echo, operations/s: %.2f (%.2f to %.2f)\n\n", ratio.median, ratio.least, ratio.most);
     fflush(stdout);
@@ -517,9 +532,10 @@ static void print_row(const struct row *row, const struct measured *m)
 
 static void print_json(const struct row *row, const struct measured *m, bool first)
 {
-    printf("%s{\"name\":\"%s\",\"clients\":%u,\"operations\":%u,\"bytes\":%zu,\"under_way\":%u,\"mode\":\"%s\",\"method\":\"%s\",\"one_key\":%s",
-           first ? "[" : ",\n ", row->name, row->n_clients, row->n_operations, row->n_bytes, row->way, row->mode, gw_ps_method_name(row->method),
-           row->one_key ? "true" : "false");
+    printf("%s{\"name\":\"%s\",\"clients\":%u,\"operations\":%u,\"bytes\":%zu,\"under_way\":%u,\"mode\":\"%s\","
+           "\"method\":\"%s\",\"one_key\":%s",
+           first ? "[" : ",\n ", row->name, row->n_clients, row->n_operations, row->n_bytes, row->way, row->mode,
+           gw_ps_method_name(row->method), row->one_key ? "true" : "false");
     for (int echo = 0; echo < 2; echo++) {
         printf(",\"%s\":{", echo ? "echo" : "server");
         for (int f = 0; f < N_FIGURES; f++) {
@@ -540,9 +556,11 @@ static const char help[] =
     "The parameter server under load, beside a bare ZeroMQ echo of the same bytes; both in turn.\n"
     "  --gradwire FILE      the tool (default: `gradwire` beside this program)\n"
     "  --rows LIST          of small, many, large, mean (default: all, with commas between)\n"
-    "                       small: each client waits for each answer; many: it has several requests under way; both on keys of\n"
+    "                       small: each client waits for each answer; many: it has several requests under way; both on "
+    "keys of\n"
     "                       its own that the server stores and returns (--mode async, latest)\n"
-    "                       large: the same with large keys, one request at a time; mean: all push to one large key and pull the\n"
+    "                       large: the same with large keys, one request at a time; mean: all push to one large key "
+    "and pull the\n"
     "                       mean (--mode sync), which the server computes once a round\n"
     "  --runs N             of each, medians are told (default 3)\n"
     "  --clients N          of small and many (default 200)\n"
@@ -553,8 +571,10 @@ static const char help[] =
     "  --large-mib N        MiB of a large value (default 256)\n"
     "  --rounds N           pushes, and pulls, of each client of large values (default 3)\n"
     "  --json               all figures of all runs\n"
-    "Columns: latency is from the request's call to its answer in the caller's hands; cpu is processor time for one operation, of the\n"
-    "server and of the clients; KB a client is what the server's memory grew by when a client connected and made its key.\n";
+    "Columns: latency is from the request's call to its answer in the caller's hands; cpu is processor time for one "
+    "operation, of the\n"
+    "server and of the clients; KB a client is what the server's memory grew by when a client connected and made its "
+    "key.\n";
 
 static uint32_t number(const char *text, long least, long most)
 {
@@ -569,26 +589,60 @@ static uint32_t number(const char *text, long least, long most)
 static const char *parse(int argc, char **argv, struct row rows[4])
 {
     enum { GRADWIRE, ROWS, RUNS, CLIENTS, OPERATIONS, BYTES, UNDER_WAY, LARGE_CLIENTS, LARGE_MIB, ROUNDS, JSON, HELP };
-    static const struct option options[] = {
-        {"gradwire", 1, 0, GRADWIRE}, {"rows", 1, 0, ROWS}, {"runs", 1, 0, RUNS}, {"clients", 1, 0, CLIENTS}, {"operations", 1, 0, OPERATIONS},
-        {"bytes", 1, 0, BYTES}, {"under-way", 1, 0, UNDER_WAY}, {"large-clients", 1, 0, LARGE_CLIENTS}, {"large-mib", 1, 0, LARGE_MIB},
-        {"rounds", 1, 0, ROUNDS}, {"json", 0, 0, JSON}, {"help", 0, 0, HELP}, {0}};
+    static const struct option options[] = {{"gradwire", 1, 0, GRADWIRE},
+                                            {"rows", 1, 0, ROWS},
+                                            {"runs", 1, 0, RUNS},
+                                            {"clients", 1, 0, CLIENTS},
+                                            {"operations", 1, 0, OPERATIONS},
+                                            {"bytes", 1, 0, BYTES},
+                                            {"under-way", 1, 0, UNDER_WAY},
+                                            {"large-clients", 1, 0, LARGE_CLIENTS},
+                                            {"large-mib", 1, 0, LARGE_MIB},
+                                            {"rounds", 1, 0, ROUNDS},
+                                            {"json", 0, 0, JSON},
+                                            {"help", 0, 0, HELP},
+                                            {0}};
     const char *wanted = "small,many,large,mean";
     for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (o) {
-        case GRADWIRE: app.gradwire = optarg; break;
-        case ROWS: wanted = optarg; break;
-        case RUNS: app.runs = number(optarg, 1, MOST_RUNS); break;
-        case CLIENTS: rows[0].n_clients = rows[1].n_clients = number(optarg, 1, MOST_CLIENTS); break;
-        case OPERATIONS: rows[0].n_operations = rows[1].n_operations = number(optarg, 2, 10000000); break;
-        case BYTES: rows[0].n_bytes = rows[1].n_bytes = number(optarg, 4, 1 << 20) & ~3u; break;
-        case UNDER_WAY: rows[1].way = number(optarg, 1, MOST_UNDER_WAY); break;
-        case LARGE_CLIENTS: rows[2].n_clients = rows[3].n_clients = number(optarg, 1, MOST_CLIENTS); break;
-        case LARGE_MIB: rows[2].n_bytes = rows[3].n_bytes = (size_t)number(optarg, 1, 1024) << 20; break;
-        case ROUNDS: rows[2].n_operations = rows[3].n_operations = 2 * number(optarg, 1, 100000); break;
-        case JSON: app.json = true; break;
-        case HELP: fputs(help, stdout); exit(0);
-        default: die("--help tells what is right");
+        case GRADWIRE:
+            app.gradwire = optarg;
+            break;
+        case ROWS:
+            wanted = optarg;
+            break;
+        case RUNS:
+            app.runs = number(optarg, 1, MOST_RUNS);
+            break;
+        case CLIENTS:
+            rows[0].n_clients = rows[1].n_clients = number(optarg, 1, MOST_CLIENTS);
+            break;
+        case OPERATIONS:
+            rows[0].n_operations = rows[1].n_operations = number(optarg, 2, 10000000);
+            break;
+        case BYTES:
+            rows[0].n_bytes = rows[1].n_bytes = number(optarg, 4, 1 << 20) & ~3u;
+            break;
+        case UNDER_WAY:
+            rows[1].way = number(optarg, 1, MOST_UNDER_WAY);
+            break;
+        case LARGE_CLIENTS:
+            rows[2].n_clients = rows[3].n_clients = number(optarg, 1, MOST_CLIENTS);
+            break;
+        case LARGE_MIB:
+            rows[2].n_bytes = rows[3].n_bytes = (size_t)number(optarg, 1, 1024) << 20;
+            break;
+        case ROUNDS:
+            rows[2].n_operations = rows[3].n_operations = 2 * number(optarg, 1, 100000);
+            break;
+        case JSON:
+            app.json = true;
+            break;
+        case HELP:
+            fputs(help, stdout);
+            exit(0);
+        default:
+            die("--help tells what is right");
         }
     }
     return wanted;

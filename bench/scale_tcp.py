@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""How the tcp link grows with the number of members, all on this machine's loopback: memory of a member, messages of a step, time.
+"""How the tcp link grows with the number of members, all on this machine's loopback: memory of a member, messages of a
+step, time.
 
     bench/scale_tcp.py [--tool build/release/gradwire] [--sizes 2,4,8,16,32,64] [--steps 100] [-o table.txt]
 
-Trains mlp:784-32-10 (4 tensors) on drawn digits, a process for each worker, with a group of tensors per layer and with one group.
-Memory is the largest that a process had, data and network included; what a single worker without a link takes stands first.
-"""
+Trains mlp:784-32-10 (4 tensors) on drawn digits, a process for each worker, with a group of tensors per layer and with
+one group. Memory is the largest that a process had, data and network included; what a single worker without a link
+takes stands first. """
 import argparse
 import json
 import os
@@ -28,8 +29,15 @@ def run(args, size, plan, port):
         environment = {**os.environ, "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         words = [args.tool, *RUN, "--steps", str(args.steps), "--plan", plan]
         link = ["--link", "tcp"] if size > 1 else []
-        members = [subprocess.Popen([*words, *link, *(["--out", out, "--json"] if rank == 0 else [])], env={**environment, "RANK": str(rank)},
-                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for rank in range(size)]
+        members = [
+            subprocess.Popen(
+                [*words, *link, *(["--out", out, "--json"] if rank == 0 else [])],
+                env={**environment, "RANK": str(rank)},
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            for rank in range(size)
+        ]
         most = []
         for member in members:
             _, status, usage = os.wait4(member.pid, 0)
@@ -38,7 +46,13 @@ def run(args, size, plan, port):
             most.append(usage.ru_maxrss / 1024)
         seconds = time.monotonic() - begin
         steps = [json.loads(line) for line in (pathlib.Path(out) / "metrics.jsonl").read_text().splitlines()]
-    return max(most), sum(most) / size, steps[-1]["messages"], sum(step["step_ms"] for step in steps) / len(steps), seconds
+    return (
+        max(most),
+        sum(most) / size,
+        steps[-1]["messages"],
+        sum(step["step_ms"] for step in steps) / len(steps),
+        seconds,
+    )
 
 
 def main():
@@ -49,14 +63,21 @@ def main():
     parser.add_argument("-o", help="the table goes there too")
     args = parser.parse_args()
     args.tool = str(pathlib.Path(args.tool).resolve())
-    lines = [f"bench/scale_tcp.py {' '.join(sys.argv[1:])}", exchange_net.machine(),
-             f"{'members':>7} {'groups':>7} {'MB, most':>9} {'MB, mean':>9} {'messages':>9} {'a member':>9} {'ms a step':>10} {'seconds':>8}"]
+    lines = [
+        f"bench/scale_tcp.py {' '.join(sys.argv[1:])}",
+        exchange_net.machine(),
+        f"{'members':>7} {'groups':>7} {'MB, most':>9} {'MB, mean':>9} {'messages':>9} {'a member':>9} "
+        f"{'ms a step':>10} {'seconds':>8}",
+    ]
     port = 23000 + os.getpid() % 5000
     for size in [1, *map(int, args.sizes.split(","))]:
         for plan, groups in (("none", 2), ("single", 1)):
             port += 1
             most, mean, messages, ms, seconds = run(args, size, plan, port)
-            lines.append(f"{size:7} {groups:7} {most:9.1f} {mean:9.1f} {messages:9} {messages / size:9.1f} {ms:10.2f} {seconds:8.1f}")
+            lines.append(
+                f"{size:7} {groups:7} {most:9.1f} {mean:9.1f} {messages:9} {messages / size:9.1f} "
+                f"{ms:10.2f} {seconds:8.1f}"
+            )
             print(lines[-1], flush=True)
     if args.o:
         pathlib.Path(args.o).write_text("\n".join(lines) + "\n")

@@ -34,7 +34,7 @@ def draw(n, seed, path):
             block[source.randrange(OUTLIER_BLOCK)] *= OUTLIER
             if sys.byteorder == "big":
                 block.byteswap()
-            file.write(block[:n - begin].tobytes())
+            file.write(block[: n - begin].tobytes())
 
 
 def encode(tool, spec, gradient, frame):
@@ -48,32 +48,73 @@ def encode(tool, spec, gradient, frame):
 def measure(tool, spec, n, density, gradient, frame):
     said = encode(tool, spec, gradient, frame)
     if not said.get("position_entropy_bits"):
-        sys.exit("%s sends all, none, or no positions of %d elements; other densities, lengths or codecs tell something"
-                 % (spec, n))
-    return {"codec": spec, "elements": n, "density": density, "sent": said["sent"], "frame_bytes": said["frame_bytes"],
-            **{name: said[name] for name in BITS}, "position_entropy_bits": said["position_entropy_bits"],
-            "position_excess": said["position_bits"] / said["position_entropy_bits"] - 1,
-            "frame_bits_per_sent": 8 * said["frame_bytes"] / said["sent"]}
+        sys.exit(
+            "%s sends all, none, or no positions of %d elements; other densities, lengths or codecs tell something"
+            % (spec, n)
+        )
+    return {
+        "codec": spec,
+        "elements": n,
+        "density": density,
+        "sent": said["sent"],
+        "frame_bytes": said["frame_bytes"],
+        **{name: said[name] for name in BITS},
+        "position_entropy_bits": said["position_entropy_bits"],
+        "position_excess": said["position_bits"] / said["position_entropy_bits"] - 1,
+        "frame_bits_per_sent": 8 * said["frame_bytes"] / said["sent"],
+    }
 
 
 def show(rows):
-    print("%-40s %9s %9s %12s %12s %8s   %s" % ("codec", "elements", "sent", "positions", "entropy", "excess",
-                                              "bits per sent element: frame = positions + signs + values + head"))
+    print(
+        "%-40s %9s %9s %12s %12s %8s   %s"
+        % (
+            "codec",
+            "elements",
+            "sent",
+            "positions",
+            "entropy",
+            "excess",
+            "bits per sent element: frame = positions + signs + values + head",
+        )
+    )
     for row in rows:
         head, positions, signs, values = (row[name] / row["sent"] for name in BITS)
-        print("%-40s %9d %9d %12d %12.0f %6.2f %%   %.2f = %.2f + %.2f + %.2f + %.2f"
-              % (row["codec"], row["elements"], row["sent"], row["position_bits"], row["position_entropy_bits"],
-                 100 * row["position_excess"], row["frame_bits_per_sent"], positions, signs, values, head))
+        print(
+            "%-40s %9d %9d %12d %12.0f %6.2f %%   %.2f = %.2f + %.2f + %.2f + %.2f"
+            % (
+                row["codec"],
+                row["elements"],
+                row["sent"],
+                row["position_bits"],
+                row["position_entropy_bits"],
+                100 * row["position_excess"],
+                row["frame_bits_per_sent"],
+                positions,
+                signs,
+                values,
+                head,
+            )
+        )
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tool", default="build/release/gradwire")
-    parser.add_argument("--elements", type=count, action="append", metavar="N",
-                        help="may be given several times (default %s)" % ", ".join(ELEMENTS))
+    parser.add_argument(
+        "--elements",
+        type=count,
+        action="append",
+        metavar="N",
+        help="may be given several times (default %s)" % ", ".join(ELEMENTS),
+    )
     parser.add_argument("--density", action="append", metavar="D", help="the same (default 0.001, 0.01, 0.1)")
-    parser.add_argument("--codec", action="append", metavar="SPEC",
-                        help="the same; '=D' in it becomes the density (default '%s')" % "' '".join(CODECS))
+    parser.add_argument(
+        "--codec",
+        action="append",
+        metavar="SPEC",
+        help="the same; '=D' in it becomes the density (default '%s')" % "' '".join(CODECS),
+    )
     parser.add_argument("--seed", type=int, default=1, help="of the gradient (default 1)")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_args()

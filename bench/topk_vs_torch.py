@@ -42,17 +42,21 @@ def load(path):
         sys.exit("%s; 'cmake --build --preset release' makes the library, --library says where it is" % error)
     encoder = [c_void_p, c_void_p]
     for name, arguments, result in [
-            ("gw_last_error", [], c_char_p),
-            ("gw_cpu_level", [], c_char_p),
-            ("gw_codec_parse", [c_void_p, c_char_p, POINTER(c_void_p)], c_int),
-            ("gw_codec_destroy", [c_void_p], None),
-            ("gw_encoder_create", [c_void_p, c_void_p, POINTER(Tensor), POINTER(c_void_p)], c_int),
-            ("gw_encoder_destroy", [c_void_p], None),
-            ("gw_encoder_bound", [c_void_p, c_uint64], c_size_t),
-            ("gw_encoder_measure", encoder + [c_void_p, c_void_p], c_int),
-            ("gw_encoder_measure_encode",
-             encoder + [c_void_p, POINTER(Draw), c_void_p, c_size_t, POINTER(c_size_t), c_void_p], c_int),
-            ("gw_decode", [c_void_p, c_void_p, c_size_t, c_void_p, c_uint64], c_int)]:
+        ("gw_last_error", [], c_char_p),
+        ("gw_cpu_level", [], c_char_p),
+        ("gw_codec_parse", [c_void_p, c_char_p, POINTER(c_void_p)], c_int),
+        ("gw_codec_destroy", [c_void_p], None),
+        ("gw_encoder_create", [c_void_p, c_void_p, POINTER(Tensor), POINTER(c_void_p)], c_int),
+        ("gw_encoder_destroy", [c_void_p], None),
+        ("gw_encoder_bound", [c_void_p, c_uint64], c_size_t),
+        ("gw_encoder_measure", encoder + [c_void_p, c_size_t, c_void_p], c_int),
+        (
+            "gw_encoder_measure_encode",
+            encoder + [c_void_p, POINTER(Draw), c_void_p, c_size_t, POINTER(c_size_t), c_void_p],
+            c_int,
+        ),
+        ("gw_decode", [c_void_p, c_void_p, c_size_t, c_void_p, c_uint64], c_int),
+    ]:
         function = getattr(library, name)
         function.argtypes, function.restype = arguments, result
     return library
@@ -76,11 +80,14 @@ class TopK:
             sys.exit(self.library.gw_last_error().decode())
 
     def select(self, g):
-        self.check(self.library.gw_encoder_measure(self.encoder, g, None, None))
+        self.check(self.library.gw_encoder_measure(self.encoder, g, None, 0, None))
 
     def step(self, g):
-        self.check(self.library.gw_encoder_measure_encode(self.encoder, g, None, byref(Draw(1, 0, 0)), self.frame,
-                                                          len(self.frame), byref(self.frame_bytes), None))
+        self.check(
+            self.library.gw_encoder_measure_encode(
+                self.encoder, g, None, byref(Draw(1, 0, 0)), self.frame, len(self.frame), byref(self.frame_bytes), None
+            )
+        )
 
     def decode(self, out):
         self.check(self.library.gw_decode(None, self.frame, self.frame_bytes, out, self.n))
@@ -107,10 +114,12 @@ def measure(torch, topk, g, copy, magnitudes, k, runs, progress):
     address, copied = g.data_ptr(), copy.data_ptr()
     n_bytes = 4 * g.numel()
     largest = []
-    calls = {"memcpy": lambda: ctypes.memmove(copied, address, n_bytes),
-             "selection": lambda: topk.select(address),
-             "step": lambda: topk.step(address),
-             "torch": lambda: largest.append(torch.topk(magnitudes, k, sorted=False)[0])}
+    calls = {
+        "memcpy": lambda: ctypes.memmove(copied, address, n_bytes),
+        "selection": lambda: topk.select(address),
+        "step": lambda: topk.step(address),
+        "torch": lambda: largest.append(torch.topk(magnitudes, k, sorted=False)[0]),
+    }
     samples = {name: [] for name in calls}
     for run in range(-1, runs):  # the first round touches all memory
         largest.clear()
@@ -125,8 +134,10 @@ def measure(torch, topk, g, copy, magnitudes, k, runs, progress):
     row = {"k": k}
     for i, clock in enumerate(["wall", "processor"]):
         seconds = {name: statistics.median(sample[i] for sample in both) for name, both in samples.items()}
-        row[clock] = {**{name + "_seconds": value for name, value in seconds.items()},
-                      **{name + "_times_faster": seconds["torch"] / seconds[name] for name in ("selection", "step")}}
+        row[clock] = {
+            **{name + "_seconds": value for name, value in seconds.items()},
+            **{name + "_times_faster": seconds["torch"] / seconds[name] for name in ("selection", "step")},
+        }
     return row
 
 
@@ -134,10 +145,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--library", default="build/release/libgradwire.so")
     parser.add_argument("--elements", type=count, default="64Mi", metavar="N")
-    parser.add_argument("--ratio", type=float, action="append", metavar="R",
-                        help="may be given several times (default 0.001, 0.01 and 0.1)")
-    parser.add_argument("--runs", type=count, default=5, metavar="R",
-                        help="of which medians are taken (default 5)")
+    parser.add_argument(
+        "--ratio",
+        type=float,
+        action="append",
+        metavar="R",
+        help="may be given several times (default 0.001, 0.01 and 0.1)",
+    )
+    parser.add_argument("--runs", type=count, default=5, metavar="R", help="of which medians are taken (default 5)")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_args()
     ratios = options.ratio or [0.001, 0.01, 0.1]
@@ -146,8 +161,10 @@ def main():
     try:
         import torch
     except ImportError:
-        print("skipped: this Python has no torch (Debian: apt-get install python3-torch, run with /usr/bin/python3)",
-              file=sys.stderr)
+        print(
+            "skipped: this Python has no torch (Debian: apt-get install python3-torch, run with /usr/bin/python3)",
+            file=sys.stderr,
+        )
         return 77
 
     library = load(options.library)
@@ -163,28 +180,59 @@ def main():
     for ratio in ratios:
         topk = TopK(library, ratio, n)
         k = min(n, math.ceil(ratio * n))
-        row = measure(torch, topk, g, copy, magnitudes, k, options.runs,
-                      lambda name, sample: print("ratio %g: %s %.1f ms (processor %.1f)"
-                                                 % (ratio, name, 1e3 * sample[0], 1e3 * sample[1]), file=sys.stderr))
+        row = measure(
+            torch,
+            topk,
+            g,
+            copy,
+            magnitudes,
+            k,
+            options.runs,
+            lambda name, sample: print(
+                "ratio %g: %s %.1f ms (processor %.1f)" % (ratio, name, 1e3 * sample[0], 1e3 * sample[1]),
+                file=sys.stderr,
+            ),
+        )
         topk.close()
         rows.append({"ratio": ratio, **row})
 
     if options.json:
-        print(json.dumps({"machine": platform.processor() or platform.machine(), "cpu": library.gw_cpu_level().decode(),
-                          "torch": torch.__version__, "threads": 1, "elements": n, "runs": options.runs,
-                          "load_average": load_before, "results": rows}))
+        print(
+            json.dumps(
+                {
+                    "machine": platform.processor() or platform.machine(),
+                    "cpu": library.gw_cpu_level().decode(),
+                    "torch": torch.__version__,
+                    "threads": 1,
+                    "elements": n,
+                    "runs": options.runs,
+                    "load_average": load_before,
+                    "results": rows,
+                }
+            )
+        )
         return 0
-    print("%d elements, one thread, medians of %d runs, torch %s; load average before: %.1f\n"
-          % (n, options.runs, torch.__version__, load_before))
-    print("%8s %-9s %9s %12s %9s %9s   %s"
-          % ("ratio", "ms", "memcpy", "selection", "step", "torch", "times faster: selection, step"))
+    print(
+        "%d elements, one thread, medians of %d runs, torch %s; load average before: %.1f\n"
+        % (n, options.runs, torch.__version__, load_before)
+    )
+    print(
+        "%8s %-9s %9s %12s %9s %9s   %s"
+        % ("ratio", "ms", "memcpy", "selection", "step", "torch", "times faster: selection, step")
+    )
     for row in rows:
         for clock in "wall", "processor":
             times = row[clock]
-            print("%8g %-9s %9.1f %12.1f %9.1f %9.1f   %23.0f %5.0f"
-                  % (row["ratio"], clock,
-                     *(1e3 * times[name + "_seconds"] for name in ("memcpy", "selection", "step", "torch")),
-                     times["selection_times_faster"], times["step_times_faster"]))
+            print(
+                "%8g %-9s %9.1f %12.1f %9.1f %9.1f   %23.0f %5.0f"
+                % (
+                    row["ratio"],
+                    clock,
+                    *(1e3 * times[name + "_seconds"] for name in ("memcpy", "selection", "step", "torch")),
+                    times["selection_times_faster"],
+                    times["step_times_faster"],
+                )
+            )
     return 0
 
 

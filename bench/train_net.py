@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Training on MNIST over four hosts with shaped links: seconds a step of every codec, where they go, and seconds to 97 %.
+"""Training on MNIST over four hosts with shaped links: seconds a step of every codec, where they go, and seconds to 97
+%.
 
     sudo bench/train_net.py --data DIR [--tool build/release/gradwire] [--rates 10gbit,1gbit,100mbit] [--nets lenet,mlp]
                             [--codecs SPEC SPEC ...] [--goals FILE] [--only-goals] [-o table.txt]
 
-Four network namespaces on a bridge, a worker in each; tbf limits what each sends and receives. How many steps a codec needs to
-97 % test accuracy is a property of the codec and not of the network (the parameters are the same, bit for bit): it is found once, on
-threads of this machine, at the end of each epoch. Seconds a step are then measured over each network, and multiplied. --goals FILE
-keeps what was found, since it takes far longer than the rest.
-"""
+Four network namespaces on a bridge, a worker in each; tbf limits what each sends and receives. How many steps a codec
+needs to 97 % test accuracy is a property of the codec and not of the network (the parameters are the same, bit for
+bit): it is found once, on threads of this machine, at the end of each epoch. Seconds a step are then measured over each
+network, and multiplied. --goals FILE keeps what was found, since it takes far longer than the rest. """
 import argparse
 import json
 import pathlib
@@ -32,7 +32,11 @@ NETS = {  # batch, most epochs, the same rate for all codecs
 STEPS = {"lenet": {"10gbit": 200, "1gbit": 200, "100mbit": 100}, "mlp": {"10gbit": 16, "1gbit": 10, "100mbit": 5}}
 
 
-def train(command):
+def train_over(tool, folder, options, data, codec, steps, plan="none"):
+    """The summary of a training on the hosts of a network that stands: a worker on each."""
+    words = ["train", *options, "--data", data, "--codec", codec, "--steps", steps, "--schedule", "const"]
+    words += ["--plan", plan, "--json", "--timeout", 600]
+    command = net.launch(tool, HOSTS, folder, words)
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         exchange_net.note(done.stderr)
@@ -53,9 +57,31 @@ def goal_in(metrics):
 def steps_to_goal(args, options, epochs, codec):
     """Steps until the test accuracy is 97 % at an epoch's end, where the run is stopped; None where it never is."""
     with tempfile.TemporaryDirectory() as out:
-        words = [args.tool, "train", *options, "--data", args.data, "--workers", HOSTS, "--codec", codec, "--epochs", epochs, "--schedule",
-                 "const", "--plan", args.plan, "--out", out, "--overwrite", "--timeout", 600]
-        run = subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        words = [
+            args.tool,
+            "train",
+            *options,
+            "--data",
+            args.data,
+            "--workers",
+            HOSTS,
+            "--codec",
+            codec,
+            "--epochs",
+            epochs,
+            "--schedule",
+            "const",
+            "--plan",
+            args.plan,
+            "--out",
+            out,
+            "--overwrite",
+            "--timeout",
+            600,
+        ]
+        run = subprocess.Popen(
+            [str(word) for word in words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
         metrics = pathlib.Path(out) / "metrics.jsonl"
         while run.poll() is None and not goal_in(metrics):
             time.sleep(1)
@@ -91,9 +117,15 @@ def main():
     parser.add_argument("--rates", default="10gbit,1gbit,100mbit")
     parser.add_argument("--codecs", nargs="+", default=CODECS)
     parser.add_argument("--plan", default="none")
-    parser.add_argument("--goals", default="train_net-goals.json", help="keeps the steps to 97 %%; those that are there are not looked for again")
+    parser.add_argument(
+        "--goals",
+        default="train_net-goals.json",
+        help="keeps the steps to 97 %%; those that are there are not looked for again",
+    )
     parser.add_argument("--only-goals", action="store_true", help="look for the steps to 97 %% and measure nothing")
-    parser.add_argument("--no-goals", action="store_true", help="do not look for the steps to 97 %%: use those that FILE has")
+    parser.add_argument(
+        "--no-goals", action="store_true", help="do not look for the steps to 97 %%: use those that FILE has"
+    )
     parser.add_argument("--congestion", default="cubic", help="TCP's congestion control")
     parser.add_argument("-o", help="the table goes there too")
     args = parser.parse_args()
@@ -102,28 +134,37 @@ def main():
         print(json.dumps({name: goals(args, name) for name in args.nets.split(",")}, indent=1))
         return 0
     net.need_root()
-    lines = [f"bench/train_net.py {' '.join(sys.argv[1:])}", exchange_net.machine(),
-             "Means a step and worker: compute, codec (the pipeline's, beside compute), waiting. x none: speed of a step beside codec none.",
-             "97 %: steps until the test accuracy is reached at an epoch's end, times seconds a step."]
+    lines = [
+        f"bench/train_net.py {' '.join(sys.argv[1:])}",
+        exchange_net.machine(),
+        "Means a step and worker: compute, codec (the pipeline's, beside compute), waiting.",
+        "x none: speed of a step beside codec none.",
+        "97 %: steps until the test accuracy is reached at an epoch's end, times seconds a step.",
+    ]
     with tempfile.TemporaryDirectory(prefix="gradwire-net-") as folder, net.network(HOSTS, args.congestion):
         for name in args.nets.split(","):
             options = NETS[name][0]
             goal = goals(args, name)
             for rate in args.rates.split(","):
                 net.shape(HOSTS, rate)
-                lines += ["", f"{name} ({' '.join(options)}), {HOSTS} hosts at {rate}/s",
-                          f"  {'codec':34} {'ms a step':>10} {'compute':>9} {'codec':>9} {'waiting':>9} {'x none':>7} {'steps':>6} {'s to 97 %':>10}"]
+                lines += [
+                    "",
+                    f"{name} ({' '.join(options)}), {HOSTS} hosts at {rate}/s",
+                    f"  {'codec':34} {'ms a step':>10} {'compute':>9} {'codec':>9} {'waiting':>9} {'x none':>7} "
+                    f"{'steps':>6} {'s to 97 %':>10}",
+                ]
                 plain = None
                 for codec in args.codecs:
                     exchange_net.note(f"{name} at {rate}: {codec}")
-                    words = ["train", *options, "--data", args.data, "--codec", codec, "--steps", STEPS[name][rate], "--schedule", "const",
-                             "--plan", args.plan, "--json", "--timeout", 600]
-                    s = train(net.launch(args.tool, HOSTS, folder, words))
+                    steps = STEPS[name][rate]
+                    s = train_over(args.tool, folder, options, args.data, codec, steps, args.plan)
                     plain = plain or s["step_ms"]
                     steps = goal.get(codec)
                     seconds = f"{steps * s['step_ms'] / 1e3:10.1f}" if steps else f"{'-':>10}"
-                    lines.append(f"  {codec:34} {s['step_ms']:10.2f} {s['compute_ms']:9.2f} {s['encode_ms']:9.2f} {s['wait_ms']:9.2f} "
-                                 f"{plain / s['step_ms']:7.2f} {steps or '-':>6} {seconds}")
+                    lines.append(
+                        f"  {codec:34} {s['step_ms']:10.2f} {s['compute_ms']:9.2f} {s['encode_ms']:9.2f} "
+                        f"{s['wait_ms']:9.2f} {plain / s['step_ms']:7.2f} {steps or '-':>6} {seconds}"
+                    )
                     print(lines[-1], flush=True)
                     if args.o:
                         pathlib.Path(args.o).write_text("\n".join(lines) + "\n")

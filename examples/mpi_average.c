@@ -1,8 +1,10 @@
-/* The ranks of a communicator average a gradient, TernGrad's way: every value travels as -1, 0 or +1 times a scaler that all share.
+/* Averages a gradient over the ranks of a communicator, TernGrad's way: every value travels as -1, 0 or +1 times a
+ * scaler that all share.
  *
- *     mpicc mpi_average.c $(pkg-config --cflags --libs gradwire-mpi) -lm && mpiexec -n 3 ./a.out
+ *     mpicc mpi_average.c $(pkg-config --cflags --libs gradwire-mpi) && mpiexec -n 3 ./a.out
  *
- * Ternary values are drawn at random and right on average, so the mean over many steps comes close to the true average. */
+ * Ternary values are drawn at random and right on average, so the mean over many steps comes close to the true average.
+ */
 #include <gradwire/gradwire.h>
 #include <gradwire/link_mpi.h>
 #include <math.h>
@@ -14,7 +16,8 @@ enum { ELEMENTS = 100000, STEPS = 50 };
 static float gradient[ELEMENTS];
 static double sum[ELEMENTS]; /* of the averages of all steps */
 
-/* The gradient that a rank finds in its share of the batch; the same in every step, so that there is something to compare. */
+/* The gradient that a rank finds in its share of the batch; the same in every step, so that there is something to
+ * compare. */
 static float value(int rank, int i)
 {
     return sinf(0.001f * (float)i) + 0.1f * (float)rank;

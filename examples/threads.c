@@ -1,9 +1,10 @@
-/* Four threads average a gradient, TernGrad's way: every value travels as -1, 0 or +1 times a scaler that all share.
+/* Averages a gradient over four threads, TernGrad's way: every value travels as -1, 0 or +1 times a scaler that all
+ * share.
  *
- *     cc threads.c -lgradwire -lpthread -lm && ./a.out
+ *     cc threads.c $(pkg-config --cflags --libs gradwire) && ./a.out
  *
- * Each thread is a member of the exchange with a link of its own. Ternary values are drawn at random and right on average, so
- * the mean over many steps comes close to the true average. */
+ * Each thread is a member of the exchange with a link of its own. Ternary values are drawn at random and right on
+ * average, so the mean over many steps comes close to the true average. */
 #include <gradwire/gradwire.h>
 #include <math.h>
 #include <pthread.h>
@@ -21,7 +22,8 @@ struct worker {
     gw_status status;
 };
 
-/* The gradient that a worker finds in its share of the batch; the same in every step, so that there is something to compare. */
+/* The gradient that a worker finds in its share of the batch; the same in every step, so that there is something to
+ * compare. */
 static float value(unsigned rank, unsigned i)
 {
     return sinf(0.001f * (float)i) + 0.1f * (float)rank;

@@ -104,7 +104,9 @@ class Failed(Exception):
 
 def train(args, *words):
     """Runs `gradwire train`; the summary, whose replicas must be identical."""
-    done = subprocess.run([args.tool, "train", *map(str, words), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        [args.tool, "train", *map(str, words), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     if done.returncode:
         raise Failed("failed: " + (done.stderr.strip().splitlines() or [str(done.returncode)])[-1])
     summary = json.loads(done.stdout)

@@ -1,13 +1,13 @@
-/* The doors through which bytes from strangers come in: decode, inspect, reduce, the tcp link's meeting, and the parameter server with
- * its files.
+/* Feeds bytes from strangers to every door of the library: decode, inspect, reduce, the tcp link's meeting, and the
+ * parameter server with its files.
  *
- * Frames carry a checksum, so nearly every mutation of one would end there. The mode byte says what is repaired before the
- * library sees the frame; mutations then reach what lies behind the checksum. */
+ * Frames carry a checksum, so nearly every mutation of one would end there. The mode byte says what is repaired before
+ * the library sees the frame; mutations then reach what lies behind the checksum. */
 #include "entries.h"
+#include "codec/wire_codec.h"
 #include "pserver/message.h"
 #include "pserver/records.h"
 #include "wire/bytes.h"
-#include "wire/frame.h"
 #include "wire/hash.h"
 #ifdef GW_HAVE_TCP
 #include "link/tcp/wire.h"
@@ -89,12 +89,13 @@ static void decode_checked(const uint8_t *frame, size_t size, const gw_frame_inf
     if (info->n_elems > MAX_ELEMENTS)
         return;
     float *out = malloc(info->n_elems ? info->n_elems * sizeof *out : 1);
-    uint64_t *counts = malloc((2 * (size_t)info->workers + 1) * sizeof *counts);
+    const size_t n_counts = 2 * (size_t)info->workers + 1;
+    uint64_t *counts = malloc(n_counts * sizeof *counts);
     promise(out && counts);
     gw_status decoded = gw_decode(context(), frame, size, out, info->n_elems);
     uint64_t n_nonzero = 0;
     double bits = 0;
-    gw_status counted = gw_frame_symbols(context(), frame, size, counts, &n_nonzero, &bits);
+    gw_status counted = gw_frame_symbols(context(), frame, size, counts, n_counts, &n_nonzero, &bits);
     promise((decoded == GW_OK) == (counted == GW_OK));
     if (counted == GW_OK)
         promise(n_nonzero <= info->n_elems && bits >= 0);
@@ -136,7 +137,7 @@ int gw_fuzz_inspect(const uint8_t *data, size_t size)
         gw_frame_scaler(frame, size - 1, info.n_scalers - 1);
         promise(gw_frame_scaler(frame, size - 1, info.n_scalers) == 0);
         if (info.n_elems <= MAX_ELEMENTS)
-            gw_frame_symbols(context(), frame, size - 1, NULL, NULL, NULL);
+            gw_frame_symbols(context(), frame, size - 1, NULL, 0, NULL, NULL);
     }
     free(frame);
     return 0;
@@ -217,7 +218,8 @@ static void request_checked(const uint8_t *bytes, size_t n_bytes)
     struct gw_ps_request request;
     uint8_t again[GW_PS_HEAD_BYTES];
     gw_status status = gw_ps_request_read(bytes, n_bytes, &request);
-    promise(strlen(request.key) <= GW_PS_MAX_NAME && strlen(request.scale_key) <= GW_PS_MAX_NAME && strlen(request.codec) <= GW_PS_MAX_NAME);
+    promise(strlen(request.key) <= GW_PS_MAX_NAME && strlen(request.scale_key) <= GW_PS_MAX_NAME &&
+            strlen(request.codec) <= GW_PS_MAX_NAME);
     promise(status == GW_OK || *gw_last_error() != 0);
     if (status == GW_OK)
         promise(gw_ps_request_write(again, &request) == n_bytes && memcmp(again, bytes, n_bytes) == 0);
@@ -230,7 +232,8 @@ static void reply_checked(const uint8_t *bytes, size_t n_bytes)
     gw_status status = gw_ps_reply_read(bytes, n_bytes, &reply);
     promise(strlen(reply.sentence) < sizeof reply.sentence);
     if (status == GW_OK && reply.status == GW_OK)
-        promise(reply.shape.n_dims <= GW_PS_MAX_DIMS && gw_ps_reply_write(again, &reply) == n_bytes && memcmp(again, bytes, n_bytes) == 0);
+        promise(reply.shape.n_dims <= GW_PS_MAX_DIMS && gw_ps_reply_write(again, &reply) == n_bytes &&
+                memcmp(again, bytes, n_bytes) == 0);
 }
 
 int gw_fuzz_pserver(const uint8_t *data, size_t size)
@@ -250,6 +253,14 @@ int gw_fuzz_pserver(const uint8_t *data, size_t size)
         reply_checked(bytes, size - 1);
     free(bytes);
     return 0;
+}
+
+bool gw_fuzz_pserver_is_good(const uint8_t *data, size_t size)
+{
+    struct gw_ps_request request;
+    struct gw_ps_reply reply;
+    return size > 0 && (data[0] % 2 ? gw_ps_request_read(data + 1, size - 1, &request)
+                                    : gw_ps_reply_read(data + 1, size - 1, &reply)) == GW_OK;
 }
 
 /* ---- files of records: the magic, generation 1, lengths that fit, and all checksums are made right ---- */
@@ -274,7 +285,8 @@ static void seal_records(uint8_t *bytes, size_t n_bytes, enum gw_ps_records_kind
     size_t at = GW_PS_RECORDS_HEADER;
     for (uint64_t ordinal = 0; n_bytes - at >= GW_PS_RECORD_AROUND; ordinal++) {
         const size_t room = n_bytes - at - GW_PS_RECORD_AROUND;
-        const uint64_t seed = place_of(kind, ordinal), n_head = gw_get32(bytes + at) % 64, n_body = gw_get64(bytes + at + 8);
+        const uint64_t seed = place_of(kind, ordinal), n_head = gw_get32(bytes + at) % 64,
+                       n_body = gw_get64(bytes + at + 8);
         if (n_head <= room && n_body <= 4096) { /* others stay: lengths that are too long */
             gw_put32(bytes + at, (uint32_t)n_head);
             gw_put64(bytes + at + 8, n_body % (room - n_head + 1));
@@ -317,7 +329,8 @@ int gw_fuzz_records(const uint8_t *data, size_t size)
     FILE *file = fmemopen(bytes, size - 1, "rb");
     promise(file != NULL);
     promise(gw_ps_records_read(context(), file, size - 1, kind, 1, on_replay, &replayed, &found) == GW_OK);
-    promise(found.n == replayed.n && found.n_bytes <= size - 1 && (found.n_bytes == 0 || found.n_bytes == GW_PS_RECORDS_HEADER + replayed.n_bytes));
+    promise(found.n == replayed.n && found.n_bytes <= size - 1 &&
+            (found.n_bytes == 0 || found.n_bytes == GW_PS_RECORDS_HEADER + replayed.n_bytes));
     promise((found.state == GW_PS_RECORDS_WHOLE) == (found.why[0] == 0));
     rewind(file);
     promise(gw_ps_records_read(context(), file, size - 1, kind, 1, NULL, NULL, &again) == GW_OK);

@@ -1,3 +1,4 @@
+/* The fuzzer of gw_reduce. libFuzzer calls it with bytes of its own making; fuzz/entries.c does the work. */
 #include "entries.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -19,12 +19,12 @@ static const char *const specs[] = {
     "f16",
     "ternary:code=2bit,pull=packed",
     "ternary:code=2bit,pull=packed,entropy=on",
-    "ternary:code=base3,pull=radix",
-    "ternary:code=base3,pull=radix,entropy=on",
+    "ternary:code=base3",
+    "ternary:code=base3,entropy=on",
     "ternary:code=mask,entropy=off",
     "ternary:code=mask,entropy=on",
-    "ternary:code=gaps,clip=0,entropy=off",
-    "ternary:code=gaps,clip=0,entropy=on",
+    "ternary:entropy=on,clip=0,entropy=off",
+    "ternary:entropy=on,clip=0,entropy=on",
     "ternary:bucket=1024,code=mask",
     "ternary:bucket=1024,share=off,code=2bit",
     "topk:ratio=0.05",
@@ -33,6 +33,10 @@ static const char *const specs[] = {
     "uniform:density=0.2",
     "gspar",
     "gspar:density=0.05",
+    "gspar:share=on",
+    "gspar:density=0.05,share=on",
+    "onebit",
+    "onebit:bucket=1024",
 };
 static const uint64_t sizes[] = {0, 1, 100, MAX_ELEMENTS};
 
@@ -61,7 +65,8 @@ static void write_seed(const char *folder, const char *name, size_t i, size_t k,
     write_file(path, name[0] == 'r' ? 7 : 1, bytes, n_bytes);
 }
 
-static void write_head(const char *folder, const char *name, uint8_t operation, uint8_t mode, const void *bytes, size_t n_bytes)
+static void write_head(const char *folder, const char *name, uint8_t operation, uint8_t mode, const void *bytes,
+                       size_t n_bytes)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/pserver-%s-%u", folder, name, operation);
@@ -93,13 +98,13 @@ static void write_seeds(const char *folder, gw_context *context, size_t i, size_
     memset(shared, 0, sizeof shared);
     for (uint32_t w = 0; w < WORKERS; w++) {
         draw(gradients[w], sizes[k], w);
-        check(gw_encoder_measure(encoder, gradients[w], own, NULL));
+        check(gw_encoder_measure(encoder, gradients[w], own, MAX_ELEMENTS, NULL));
         for (uint64_t s = 0; s < count; s++)
             shared[s] = own[s] > shared[s] ? own[s] : shared[s];
     }
     for (uint32_t w = 0; w < WORKERS; w++) {
         const gw_draw where = {.seed = 1, .rank = w, .step = 2};
-        check(gw_encoder_measure(encoder, gradients[w], own, NULL));
+        check(gw_encoder_measure(encoder, gradients[w], own, MAX_ELEMENTS, NULL));
         check(gw_encoder_encode(encoder, gradients[w], count ? shared : NULL, &where, 0, sizes[k], frames[w], MAX_FRAME,
                                 &bytes[w]));
         pointers[w] = frames[w];
@@ -117,19 +122,70 @@ static void write_seeds(const char *folder, gw_context *context, size_t i, size_
     gw_codec_destroy(codec);
 }
 
-/* Heads of the parameter server: one request and one answer of every operation, as they are (mode 1 and 0) and repaired. */
+/* Heads of the parameter server: one request and one answer of every operation, as they are (mode 1 and 0) and
+ * repaired. */
 static void write_heads(const char *folder)
 {
     for (uint8_t operation = GW_PS_HELLO; operation < GW_PS_OPERATIONS; operation++) {
-        const struct gw_ps_request request = {.operation = (enum gw_ps_operation)operation, .id = 7, .number = 1, .timeout_ms = 1000, .key = "gradient",
-                                              .scale_key = "scale", .codec = "ternary", .optimizer = "momentum:lr=0.1", .rate = 0.1, .code = 1, .shape = {.n_dims = 2, .dims = {3, 4}}};
-        const struct gw_ps_reply reply = {.operation = (enum gw_ps_operation)operation, .id = 7, .number = 1, .shape = {.n_dims = 1, .dims = {12}}, .n_pushes = 2},
-                                 error = {.operation = (enum gw_ps_operation)operation, .id = 7, .status = GW_ERR_TIMEOUT, .sentence = "late"};
+        const struct gw_ps_request request = {.operation = (enum gw_ps_operation)operation,
+                                              .id = 7,
+                                              .number = 1,
+                                              .timeout_ms = 1000,
+                                              .key = "gradient",
+                                              .scale_key = "scale",
+                                              .codec = "ternary",
+                                              .optimizer = "momentum:lr=0.1",
+                                              .rate = 0.1,
+                                              .code = 1,
+                                              .incarnation = 77,
+                                              .place = 1,
+                                              .n_servers = 3,
+                                              .n_parts = 3,
+                                              .shape = {.n_dims = 2, .dims = {3, 4}}};
+        const struct gw_ps_reply reply = {.operation = (enum gw_ps_operation)operation,
+                                          .id = 7,
+                                          .number = 1,
+                                          .shape = {.n_dims = 1, .dims = {12}},
+                                          .n_pushes = 2,
+                                          .n_workers = 3,
+                                          .max_key_bytes = 1u << 20,
+                                          .timeout_ms = 1000},
+                                 error = {.operation = (enum gw_ps_operation)operation,
+                                          .id = 7,
+                                          .status = GW_ERR_TIMEOUT,
+                                          .sentence = "late"};
         uint8_t head[GW_PS_HEAD_BYTES];
         write_head(folder, "request", operation, 1, head, gw_ps_request_write(head, &request));
         write_head(folder, "answer", operation, 0, head, gw_ps_reply_write(head, &reply));
         write_head(folder, "error", operation, 0, head, gw_ps_reply_write(head, &error));
     }
+}
+
+/* What a client asks of 1 to 3 servers, each kind of call and each key twice (fuzz/client_entry.c), and honest answers
+ * of all of them; the fuzzer makes the lies. */
+static void write_answers(const char *folder)
+{
+    enum { CALLS = 13, KEYS = 7, CODES = 9 };
+    for (uint8_t servers = 0; servers < 3; servers++)
+        for (uint8_t call = 0; call < CALLS; call++)
+            for (uint8_t key = 0; key < KEYS; key++) {
+                char path[4096];
+                uint8_t bytes[256];
+                size_t n = 0;
+                for (uint8_t code = 0; code < CODES; code++) {
+                    bytes[n++] = call;
+                    if (call > 0 && call < 10) /* those have a key, a code and a number */
+                        bytes[n++] = key, bytes[n++] = code, bytes[n++] = 2;
+                    bytes[n++] = servers + 2; /* answers; the first is for the scale, where there is one */
+                    for (uint8_t s = 0; s < servers + 2; s++) {
+                        bytes[n++] = s == 0 ? 16 : 0;
+                        bytes[n++] = s;
+                        bytes[n++] = 0, bytes[n++] = 0; /* nothing of the head is altered */
+                    }
+                }
+                snprintf(path, sizeof path, "%s/client-%u-%u-%u", folder, servers, call, key);
+                write_file(path, servers | (call == 0 ? 4 : 0), bytes, n);
+            }
 }
 
 int main(int argc, char **argv)
@@ -145,6 +201,7 @@ int main(int argc, char **argv)
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
             write_seeds(argv[1], context, i, k);
     write_heads(argv[1]);
+    write_answers(argv[1]);
     gw_context_destroy(context);
     return 0;
 }

@@ -1,17 +1,17 @@
 #!/bin/bash
-# Runs every fuzzer for some seconds over a growing corpus in the build folder, seeded with real frames and with the kept
-# hostile ones. Usage: scripts/fuzz.sh BUILD_DIR SECONDS
+# Runs every fuzzer for some seconds over a growing corpus in the build folder. Real frames and the kept hostile ones
+# seed it. Usage: scripts/fuzz.sh BUILD_DIR SECONDS
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$1
 seconds=$2
 "$build/fuzz_seeds" "$build/seeds"
-for target in decode inspect reduce join pserver records; do
+for target in decode inspect reduce join pserver client records; do
     [ -x "$build/fuzz_$target" ] || { echo "fuzz_$target: not in this build"; continue; }
     echo "fuzz_$target: $seconds seconds"
     mkdir -p "$build/corpus-$target" "$build/crashes-$target"
-    "$build/fuzz_$target" -max_total_time="$seconds" -max_len=65536 -rss_limit_mb=4096 -malloc_limit_mb=1024 -timeout=10 \
-        -print_final_stats=1 -verbosity=1 -artifact_prefix="$build/crashes-$target/" \
+    "$build/fuzz_$target" -max_total_time="$seconds" -max_len=65536 -rss_limit_mb=4096 -malloc_limit_mb=1024 \
+        -timeout=10 -print_final_stats=1 -verbosity=1 -artifact_prefix="$build/crashes-$target/" \
         "$build/corpus-$target" "$build/seeds" fuzz/corpus 2>"$build/fuzz_$target.log" || {
         tail -n 60 "$build/fuzz_$target.log" >&2
         echo "fuzz_$target failed; the input is in $build/crashes-$target/" >&2

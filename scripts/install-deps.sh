@@ -3,20 +3,24 @@
 # As root, or with sudo where it asks no password; otherwise it prints the command and fails.
 set -euo pipefail
 
-build=(cmake ninja-build gcc libc6-dev make pkg-config libzstd-dev libxxhash-dev libdnnl-dev zlib1g-dev liblzma-dev
+build=(cmake ninja-build gcc libc6-dev make pkg-config libxxhash-dev libdnnl-dev zlib1g-dev liblzma-dev
        libjansson-dev libzmq3-dev libmicrohttpd-dev libopenmpi-dev openmpi-bin)
+run=(python3 iproute2)
 check=(g++ libcmocka-dev python3 python3-numpy mandoc gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
-       libmpich-dev mpich iproute2 nftables tcpdump)
+       libmpich-dev mpich iproute2 nftables tcpdump clang-format black git)
 fuzz=(clang)
+format=(clang-format black)
 
 wanted=()
 for set in "$@"; do
     case $set in
     build) wanted+=("${build[@]}") ;;
+    run) wanted+=("${run[@]}") ;;
     check) wanted+=("${check[@]}") ;;
     fuzz) wanted+=("${fuzz[@]}") ;;
+    format) wanted+=("${format[@]}") ;;
     *)
-        echo "install-deps.sh: there is no set '$set'; there are build, check and fuzz" >&2
+        echo "install-deps.sh: there is no set '$set'; there are build, run, check, fuzz and format" >&2
         exit 2
         ;;
     esac

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Trains LeNet on four workers, once with float32 and once with ternary gradients, and compares the two.
+# Trains LeNet on four workers, once with float32 and once with ternary gradients, and compares the two: accuracy,
+# bytes, and how long a step takes over slow networks.
 # Usage: scripts/run.sh GRADWIRE_TOOL. Environment: DATA (folder with MNIST), STEPS, SEED, RUNS (where the runs go).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -58,7 +59,8 @@ printf '%-16s %14s %14s\n' "" float ternary
 row "test accuracy" test_accuracy '%.2f %%' 100
 row "bytes up" bytes_up '%.1f MB' 1e-6 ratio
 row "bytes down" bytes_down '%.1f MB' 1e-6 ratio
-row "step time" step_ms '%.2f ms' 1
+row "step, threads" step_ms '%.2f ms' 1
+scripts/run_networks.py "$tool" "$data" "$runs/run-none" "$runs/run-ternary"
 for summary in "$float" "$ternary"; do
     if [ "$(field "$summary" replicas_identical)" != true ]; then
         echo "run.sh: the replicas of $summary are not identical" >&2

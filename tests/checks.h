@@ -1,4 +1,5 @@
-/* What tests share: a check that names the case that failed, and numbers that look random and are the same on every machine. */
+/* What tests share: a check that names the case that failed, and numbers that look random and are the same on every
+ * machine. */
 #ifndef GW_TESTS_CHECKS_H
 #define GW_TESTS_CHECKS_H
 
@@ -12,16 +13,16 @@
 #include <stdint.h>
 
 /* Fails the test unless `condition` holds. The sentence says which case it was: sizes, options, seeds. */
-#define CHECK(condition, ...)                          \
-    do {                                               \
-        if (!(condition)) {                            \
-            print_error("not so: %s\n", #condition);   \
-            fail_msg(__VA_ARGS__);                     \
-        }                                              \
+#define CHECK(condition, ...)                                                                                          \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            print_error("not so: %s\n", #condition);                                                                   \
+            fail_msg(__VA_ARGS__);                                                                                     \
+        }                                                                                                              \
     } while (0)
 
-/* A stream of random numbers. Only integers and exact float32 operations follow from it, so that tests see the same input
- * whatever the compiler and its mathematics library. */
+/* A stream of random numbers. Only integers and exact float32 operations follow from it, so that tests see the same
+ * input whatever the compiler and its mathematics library. */
 struct numbers {
     uint64_t seed;
     uint32_t at;

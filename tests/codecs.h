@@ -77,14 +77,15 @@ static inline void measure(gw_encoder *encoder, const float *g, float *own)
 {
     uint64_t n = gw_encoder_shared_count(encoder);
     float *shared = room_for(n, sizeof *shared);
-    CHECK(gw_encoder_measure(encoder, g, shared, NULL) == GW_OK, "measure: %s", gw_last_error());
+    CHECK(gw_encoder_measure(encoder, g, shared, n, NULL) == GW_OK, "measure: %s", gw_last_error());
     if (own)
         memcpy(own, shared, n * sizeof *own);
     free(shared);
 }
 
 /* Measures and encodes all n elements of g; shared NULL: with its own scalers. */
-static inline struct whole_frame encode_whole(gw_encoder *encoder, const float *g, uint64_t n, const float *shared, gw_draw draw)
+static inline struct whole_frame encode_whole(gw_encoder *encoder, const float *g, uint64_t n, const float *shared,
+                                              gw_draw draw)
 {
     measure(encoder, g, NULL);
     return encode_slice(encoder, g, shared, draw, 0, n);
@@ -102,7 +103,8 @@ static inline void decode_into(gw_context *context, struct whole_frame frame, fl
 }
 
 /* Averages pushes with the pull= and entropy= of spec (NULL: the defaults). */
-static inline struct whole_frame reduce_frames(gw_context *context, const struct whole_frame *frames, uint32_t n, const char *spec)
+static inline struct whole_frame reduce_frames(gw_context *context, const struct whole_frame *frames, uint32_t n,
+                                               const char *spec)
 {
     const void **bytes = room_for(n, sizeof *bytes);
     size_t *sizes = room_for(n, sizeof *sizes), size = 0;
@@ -115,7 +117,8 @@ static inline struct whole_frame reduce_frames(gw_context *context, const struct
     size_t bound = gw_reduce_bound(bytes, sizes, n);
     assert_true(bound > 0);
     uint8_t *out = room_for(bound, 1);
-    CHECK(gw_reduce(context, bytes, sizes, n, spec ? &options : NULL, out, bound, &size) == GW_OK, "reduce: %s", gw_last_error());
+    CHECK(gw_reduce(context, bytes, sizes, n, spec ? &options : NULL, out, bound, &size) == GW_OK, "reduce: %s",
+          gw_last_error());
     assert_true(size <= bound);
     struct whole_frame average = frame_of(out, size);
     gw_codec_destroy(codec);
@@ -137,7 +140,8 @@ static inline bool same_floats(const float *a, const float *b, uint64_t n)
 
 /* ---- the ternary draw, from docs/wire-format.md, section 8 -------------------------------------------- */
 
-static inline uint32_t model_bits(gw_draw draw, uint32_t tensor, uint32_t purpose, uint32_t block, uint32_t word, bool high)
+static inline uint32_t model_bits(gw_draw draw, uint32_t tensor, uint32_t purpose, uint32_t block, uint32_t word,
+                                  bool high)
 {
     const uint32_t counter[4] = {block, draw.step, purpose << 24 | draw.rank, tensor};
     uint32_t words[4];
@@ -163,8 +167,8 @@ static inline int model_ternary(float g, float own, float s, gw_draw draw, uint3
 }
 
 /* Of a whole tensor, a scaler for each bucket of `bucket` elements; 0: one. */
-static inline void model_tensor(const float *g, uint64_t n, uint64_t bucket, const float *own, const float *scalers, gw_draw draw,
-                                uint32_t tensor, int8_t *t)
+static inline void model_tensor(const float *g, uint64_t n, uint64_t bucket, const float *own, const float *scalers,
+                                gw_draw draw, uint32_t tensor, int8_t *t)
 {
     for (uint64_t i = 0; i < n; i++) {
         uint64_t b = bucket ? i / bucket : 0;

@@ -1,5 +1,6 @@
-/* A world of members for tests of the exchange: threads over the local link, each running steps on gradients that follow from a
- * seed, and the same averages worked out plainly for comparison. Threads write down what they saw; only the main thread asserts. */
+/* A world of members for tests of the exchange: threads over the local link, each running steps on gradients that
+ * follow from a seed. The same averages are worked out plainly for comparison. Threads write down what they saw; only
+ * the main thread asserts. */
 #ifndef GW_TESTS_EXCHANGE_WORLD_H
 #define GW_TESTS_EXCHANGE_WORLD_H
 
@@ -67,7 +68,7 @@ static gw_context *world_context(void)
 
 /* ---- the world ----------------------------------------------------------------------------------------- */
 
-#define WORLD_MAX_STEPS 5u
+#define WORLD_MAX_STEPS 16u
 #define WORLD_MAX_SERVERS 3u
 
 struct world;
@@ -78,6 +79,9 @@ struct poison {
     uint64_t index;
 };
 
+/* Who changes the wire choice before every step; rank 0 begins with fast, the others are one step behind or ahead. */
+enum flips { FLIP_NOBODY, FLIP_LEADER, FLIP_ALL };
+
 enum quits { QUIT_NOT, QUIT_DESTROY, QUIT_SILENT, QUIT_WRONG_STEP };
 
 struct member {
@@ -86,10 +90,11 @@ struct member {
     pthread_t thread;
     struct failing failing;
     gw_context *context;
-    gw_link link; /* what the exchange gets */
+    gw_link link;         /* what the exchange gets */
     gw_ps_client *client; /* where servers own the slices */
 
-    /* A link around the local one: counts what crosses, and with world.chaos delivers in any order that keeps each pair's. */
+    /* A link around the local one: counts what crosses, and with world.chaos delivers in any order that keeps each
+     * pair's. */
     gw_link inner;
     struct gw_message_queue *arrived; /* of each sender */
     uint64_t chaos_state;
@@ -105,6 +110,7 @@ struct member {
     float **average[WORLD_MAX_STEPS]; /* rank 0 only: of each tensor */
     gw_tensor_traffic *traffic;       /* of the last step, where world.account */
     gw_encoder_condition *conditions; /* after the last step, likewise */
+    gw_wire_report wire;              /* after the last step */
 };
 
 struct world {
@@ -119,12 +125,14 @@ struct world {
     bool shuffle, dawdle, chaos, account;
     uint32_t rounds; /* exchanges one after the other on the same links; 0 is 1 */
     uint32_t timeout_ms;
-    const uint32_t *machine_of;
-    uint64_t slice_max; /* 0: the format's */
-    bool send_all;      /* the link has it */
-    uint32_t n_servers; /* parameter servers that own the slices; 0: the members do */
+    const uint32_t *machine_of, *link_machines; /* of the options; of the link */
+    uint64_t slice_max;                         /* 0: the format's */
+    bool send_all;                              /* the link has it */
+    gw_wire wire;                               /* of the options */
+    enum flips flips;
+    uint32_t n_servers;           /* parameter servers that own the slices; 0: the members do */
     const char *server_optimizer; /* the servers keep parameters: those are what averages would be. NULL: not so */
-    gw_ps_mode mode;    /* of the servers */
+    gw_ps_mode mode;              /* of the servers */
     const struct poison *poisons;
     uint32_t n_poisons;
     enum quits quits; /* `quitter` does, in step quits_step, once it has submitted quits_after tensors */
@@ -332,6 +340,8 @@ static bool world_step(struct member *m, gw_exchange *ex, uint32_t step, float *
     world_order(w, m->rank, step, order);
     if (m->rank == 0 && step == w->quits_step && w->late_us)
         world_pause(w->late_us);
+    if (w->flips == FLIP_ALL || (w->flips == FLIP_LEADER && m->rank == 0))
+        world_good(m, gw_exchange_set_wire(ex, (step + m->rank) % 2 ? GW_WIRE_SMALL : GW_WIRE_FAST));
     if (w->server_optimizer && !world_good(m, gw_exchange_set_rate(ex, world_rate(w, m->rank, step))))
         return false;
     if (!world_good(m, gw_exchange_begin(ex, quits && w->quits == QUIT_WRONG_STEP ? step + 1000 : step)))
@@ -376,7 +386,9 @@ static void world_round(struct member *m, float **gradients)
                                    .link = m->link,
                                    .seed = w->seed,
                                    .timeout_ms = w->timeout_ms,
+                                   .wire = w->wire,
                                    .server_optimizer = w->server_optimizer};
+    options.link.machine_of = w->link_machines;
     gw_exchange *ex;
     m->steps_done = 0;
     if (!world_good(m, gw_exchange_create_cut(m->context, &options, w->slice_max ? w->slice_max : GW_SLICE_MAX, &ex)))
@@ -396,6 +408,8 @@ static void world_round(struct member *m, float **gradients)
         world_good(m, gw_exchange_traffic(ex, t, &m->traffic[t]));
         world_good(m, gw_exchange_describe(ex, t, &m->conditions[t]));
     }
+    if (m->status == GW_OK)
+        world_good(m, gw_exchange_wire(ex, &m->wire));
     gw_exchange_destroy(ex);
 }
 
@@ -431,16 +445,24 @@ static void world_start_servers(struct world *w, char *addresses, size_t n_bytes
 {
     addresses[0] = 0;
     for (uint32_t s = 0; s < w->n_servers; s++) {
-        gw_ps_server_options options = {.struct_bytes = sizeof options, .listen = "127.0.0.1:0", .n_workers = w->n, .mode = w->mode, .staleness = 1};
+        gw_ps_server_options options = {.struct_bytes = sizeof options,
+                                        .listen = "127.0.0.1:0",
+                                        .n_workers = w->n,
+                                        .mode = w->mode,
+                                        .staleness = 1};
         assert_int_equal(gw_ps_server_create(w->context, &options, &w->servers[s]), GW_OK);
         assert_int_equal(pthread_create(&w->server_threads[s], NULL, world_serve, w->servers[s]), 0);
-        snprintf(addresses + strlen(addresses), n_bytes - strlen(addresses), "%s%s", s ? "," : "", gw_ps_server_address(w->servers[s]));
+        snprintf(addresses + strlen(addresses), n_bytes - strlen(addresses), "%s%s", s ? "," : "",
+                 gw_ps_server_address(w->servers[s]));
     }
 }
 
 static void world_join_servers(struct member *m, const char *addresses)
 {
-    gw_ps_client_options options = {.struct_bytes = sizeof options, .servers = addresses, .rank = m->rank, .timeout_ms = m->world->timeout_ms};
+    gw_ps_client_options options = {.struct_bytes = sizeof options,
+                                    .servers = addresses,
+                                    .rank = m->rank,
+                                    .timeout_ms = m->world->timeout_ms};
     assert_int_equal(gw_ps_client_create(m->context, &options, &m->client), GW_OK);
     assert_int_equal(gw_link_servers_create(m->context, m->client, &m->link), GW_OK);
 }
@@ -537,8 +559,8 @@ static void world_check_ok(const struct world *w)
     }
 }
 
-/* The averages of one step, worked out with the codec's own functions on whole tensors. encoders: tensor t's of rank r in
- * encoders[r * n_tensors + t]; they keep the codec's state from step to step. */
+/* The averages of one step, worked out with the codec's own functions on whole tensors. encoders: tensor t's of rank r
+ * in encoders[r * n_tensors + t]; they keep the codec's state from step to step. */
 static void world_reference(const struct world *w, uint32_t step, gw_encoder **encoders, float **averages)
 {
     float **gradients = calloc((size_t)w->n * w->n_tensors, sizeof *gradients);
@@ -555,7 +577,7 @@ static void world_reference(const struct world *w, uint32_t step, gw_encoder **e
             }
             gradients[at] = malloc((w->sizes[t] + 1) * sizeof(float));
             world_fill(w, r, step, t, gradients[at]);
-            assert_int_equal(gw_encoder_measure(encoders[at], gradients[at], own, NULL), GW_OK);
+            assert_int_equal(gw_encoder_measure(encoders[at], gradients[at], own, n_shared, NULL), GW_OK);
             for (uint64_t i = 0; i < n_shared; i++) {
                 shared[t][i] = fmaxf(shared[t][i], own[i]);
                 largest = fmaxf(largest, own[i]);

@@ -1,4 +1,5 @@
-/* What every link must do, over a factory of endpoints that live in one process. A new link gets all of it with one line:
+/* Tests what every link must do, over a factory of endpoints that live in one process. A new link gets all of it with
+ * one line:
  *
  *     static const struct link_factory factory = {.name = "local", .create = gw_link_local_create};
  *     int main(void) { return link_conformance(&factory); }
@@ -25,7 +26,8 @@ struct link_factory {
     const char *name;
     gw_status (*create)(gw_context *context, uint32_t size, gw_link *endpoints);
     uint32_t max_ranks; /* as many as the largest case may have; 0: all that it would like */
-    bool news_travel;   /* a message, or that a member left, is known to another only some time after the call that said so */
+    /* a message, or that a member left, is known to another only some time after the call that said so */
+    bool news_travel;
 };
 
 #define LINK_LONG_MS 60000u /* a deadline that only a hang reaches */
@@ -223,6 +225,35 @@ static void link_any_size(void **state)
     link_test_end(context, links, 2);
 }
 
+/* What was received may be sent on as it is, and outlives the link, however large it is. */
+static void link_received_goes_on(void **state)
+{
+    enum { SIZES = 3 };
+    static const size_t sizes[SIZES] = {100, 200000, 5u << 20};
+    (void)state;
+    gw_link links[3];
+    gw_message kept[SIZES];
+    gw_context *context = link_test_begin(links, 3);
+    for (uint32_t i = 0; i < SIZES; i++) {
+        gw_message message;
+        link_test_send(context, &links[0], 1, sizes[i], 7, i);
+        assert_int_equal(links[1].ops->recv(links[1].self, LINK_LONG_MS, &message), GW_OK);
+        assert_int_equal(links[1].ops->send(links[1].self, 2, message.bytes, message.n_bytes, LINK_LONG_MS), GW_OK);
+        link_test_expect(&links[2], 1, sizes[i], 7, i);
+        link_test_send(context, &links[0], 1, sizes[i], 8, i);
+        assert_int_equal(links[1].ops->recv(links[1].self, LINK_LONG_MS, &message), GW_OK);
+        assert_int_equal(links[1].ops->send(links[1].self, 1, message.bytes, message.n_bytes, LINK_LONG_MS), GW_OK);
+        assert_int_equal(links[1].ops->recv(links[1].self, LINK_LONG_MS, &kept[i]), GW_OK);
+    }
+    for (uint32_t r = 0; r < 3; r++)
+        links[r].ops->destroy(links[r].self);
+    for (uint32_t i = 0; i < SIZES; i++) {
+        assert_true(link_test_message_is(&kept[i], sizes[i], 8, i));
+        gw_message_free(kept[i].bytes);
+    }
+    link_test_end(context, links, 0);
+}
+
 /* A link may have no send_all. What it hands out is its own copy for everybody, and nobody's to the sender. */
 static void link_send_to_all(void **state)
 {
@@ -319,6 +350,26 @@ static void link_fail_names_who_and_why(void **state)
     assert_true(link_test_message_is(&message, 8, 5, 6));
     gw_message_free(message.bytes);
     link_test_end(context, links, 3);
+}
+
+/* Who gives up because of another is the messenger, and is not called the one that failed. */
+static void link_messenger_gives_up(void **state)
+{
+    (void)state;
+    static const gw_status causes[] = {GW_ERR_TIMEOUT, GW_ERR_PEER};
+    for (int i = 0; i < 2; i++) {
+        gw_link links[3];
+        gw_context *context = link_test_begin(links, 3);
+        gw_message message;
+        (links[0].ops->fail)(links[0].self, causes[i], "nothing came from rank 1");
+        for (uint32_t r = 1; r < 3; r++) {
+            assert_int_equal(links[r].ops->recv(links[r].self, LINK_LONG_MS, &message), GW_ERR_PEER);
+            assert_string_equal(gw_last_error(), "rank 0 gave up: nothing came from rank 1");
+        }
+        assert_int_equal(link_test_send_to_the_gone(context, &links[2], 0), GW_ERR_PEER);
+        assert_null(strstr(gw_last_error(), "rank 0 failed"));
+        link_test_end(context, links, 3);
+    }
 }
 
 static void link_long_reason_is_cut(void **state)
@@ -503,10 +554,12 @@ static inline int link_conformance(const struct link_factory *factory)
         cmocka_unit_test(link_self_send),
         cmocka_unit_test(link_group_of_one),
         cmocka_unit_test(link_any_size),
+        cmocka_unit_test(link_received_goes_on),
         cmocka_unit_test(link_send_to_all),
         cmocka_unit_test(link_unknown_rank),
         cmocka_unit_test(link_timeout),
         cmocka_unit_test(link_fail_names_who_and_why),
+        cmocka_unit_test(link_messenger_gives_up),
         cmocka_unit_test(link_long_reason_is_cut),
         cmocka_unit_test(link_send_to_one_that_left),
         cmocka_unit_test(link_wakes),

@@ -1,5 +1,6 @@
-/* Memory that runs out: at every single allocation of parsing, encoding, averaging and decoding, once and for good. Each call then says
- * GW_ERR_MEMORY, nothing is lost, and the same objects do the same work once there is memory again. */
+/* Tests memory that runs out at every single allocation of parsing, encoding, averaging and decoding, once and for
+ * good. Each call then says GW_ERR_MEMORY, nothing is lost, and the same objects do the same work once there is memory
+ * again. */
 #include "codecs.h"
 
 #include <stdatomic.h>
@@ -36,7 +37,9 @@ static void short_free(void *memory, void *user)
 static gw_context *context_short_of(struct shortage *shortage, uint32_t n_threads)
 {
     const gw_allocator allocator = {short_alloc, short_free, shortage};
-    const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator, .n_threads = n_threads};
+    const gw_context_options options = {.struct_bytes = sizeof options,
+                                        .allocator = &allocator,
+                                        .n_threads = n_threads};
     gw_context *context;
     assert_int_equal(gw_context_create(&options, &context), GW_OK);
     shortage->calls = 0;
@@ -44,18 +47,19 @@ static gw_context *context_short_of(struct shortage *shortage, uint32_t n_thread
 }
 
 /* A call that succeeds, or fails for memory and succeeds once there is some. */
-#define STEP(call)                                                                                                                 \
-    do {                                                                                                                           \
-        int before_ = shortage->failed;                                                                                            \
-        gw_status status_ = (call);                                                                                                \
-        CHECK((status_ == GW_ERR_MEMORY) == (shortage->failed > before_), "%s, allocation %d: %s gives %d after %d failures", spec,  \
-              shortage->fail_at, #call, status_, shortage->failed - before_);                                                     \
-        if (status_ == GW_ERR_MEMORY) {                                                                                            \
-            CHECK(strstr(gw_last_error(), "no memory for"), "%s: \"%s\"", #call, gw_last_error());                                   \
-            shortage->fail_at = 0;                                                                                                 \
-            status_ = (call);                                                                                                      \
-        }                                                                                                                          \
-        CHECK(status_ == GW_OK, "%s: %s gives %d: %s", spec, #call, status_, gw_last_error());                                       \
+#define STEP(call)                                                                                                     \
+    do {                                                                                                               \
+        int before_ = shortage->failed;                                                                                \
+        gw_status status_ = (call);                                                                                    \
+        CHECK((status_ == GW_ERR_MEMORY) == (shortage->failed > before_),                                              \
+              "%s, allocation %d: %s gives %d after %d failures", spec, shortage->fail_at, #call, status_,             \
+              shortage->failed - before_);                                                                             \
+        if (status_ == GW_ERR_MEMORY) {                                                                                \
+            CHECK(strstr(gw_last_error(), "no memory for"), "%s: \"%s\"", #call, gw_last_error());                     \
+            shortage->fail_at = 0;                                                                                     \
+            status_ = (call);                                                                                          \
+        }                                                                                                              \
+        CHECK(status_ == GW_OK, "%s: %s gives %d: %s", spec, #call, status_, gw_last_error());                         \
     } while (0)
 
 /* LONG: more than one chunk of sparse frames, and gspar looks at a sample first. */
@@ -68,7 +72,8 @@ struct work {
     uint64_t n_nonzero;
 };
 
-static void do_work(gw_context *context, struct shortage *shortage, const char *spec, const float *g, uint64_t n, struct work *work)
+static void do_work(gw_context *context, struct shortage *shortage, const char *spec, const float *g, uint64_t n,
+                    struct work *work)
 {
     gw_codec *codec = NULL;
     STEP(gw_codec_parse(context, spec, &codec));
@@ -83,7 +88,7 @@ static void do_work(gw_context *context, struct shortage *shortage, const char *
         float *shared = room_for(n_shared, sizeof *shared);
         bound = gw_encoder_bound(encoder, n);
         bytes = room_for(bound, 1);
-        STEP(gw_encoder_measure(encoder, g, shared, NULL));
+        STEP(gw_encoder_measure(encoder, g, shared, n_shared, NULL));
         STEP(gw_encoder_encode(encoder, g, NULL, &draw, 0, n, bytes, bound, &size));
         work->pushes[r] = frame_of(bytes, size);
         if (r == 0) {
@@ -111,7 +116,7 @@ static void do_work(gw_context *context, struct shortage *shortage, const char *
     free(bytes);
     STEP(gw_decode(context, frames[0], sizes[0], work->push_out, n));
     STEP(gw_decode(context, work->average.bytes, work->average.size, work->out, n));
-    STEP(gw_frame_symbols(context, work->average.bytes, work->average.size, NULL, &work->n_nonzero, NULL));
+    STEP(gw_frame_symbols(context, work->average.bytes, work->average.size, NULL, 0, &work->n_nonzero, NULL));
     gw_codec_destroy(codec);
 }
 
@@ -129,9 +134,9 @@ static void any_allocation_may_fail(void **state)
     const char *specs[] = {"ternary",
                            "ternary:entropy=on",
                            "ternary:code=2bit,pull=packed,entropy=on",
-                           "ternary:code=base3,pull=radix,entropy=on",
-                           "ternary:code=mask,pull=radix,entropy=on",
-                           "ternary:code=gaps,pull=radix,entropy=off",
+                           "ternary:code=base3,entropy=on",
+                           "ternary:code=mask,entropy=on",
+                           "ternary:entropy=off",
                            "ternary:bucket=512",
                            "ternary:bucket=1000,pull=packed",
                            "ternary:share=off",
@@ -142,8 +147,10 @@ static void any_allocation_may_fail(void **state)
                            "f16",
                            "gspar:eps=0.1",
                            "gspar:density=0.3",
+                           "gspar:density=0.3,share=on",
                            "uniform",
                            "topk:ratio=0.1,value=bf16",
+                           "onebit:bucket=100",
                            "topk:dense=1"};
     static float g[LONG];
     static struct work expected, work;
@@ -167,15 +174,19 @@ static void any_allocation_may_fail(void **state)
                     do_work(context, &shortage, specs[k], g, n, &work);
                     assert_true(shortage.failed >= 1);
                     for (int r = 0; r < WORKERS; r++)
-                        CHECK(same_frame(work.pushes[r], expected.pushes[r]), "%s, %u threads, allocation %d", specs[k], threads, at);
-                    CHECK(same_frame(work.fused, expected.fused), "%s, %u threads, allocation %d", specs[k], threads, at);
-                    CHECK(same_frame(work.average, expected.average), "%s, %u threads, allocation %d", specs[k], threads, at);
+                        CHECK(same_frame(work.pushes[r], expected.pushes[r]), "%s, %u threads, allocation %d", specs[k],
+                              threads, at);
+                    CHECK(same_frame(work.fused, expected.fused), "%s, %u threads, allocation %d", specs[k], threads,
+                          at);
+                    CHECK(same_frame(work.average, expected.average), "%s, %u threads, allocation %d", specs[k],
+                          threads, at);
                     CHECK(same_floats(work.out, expected.out, n) && same_floats(work.push_out, expected.push_out, n) &&
                               work.n_nonzero == expected.n_nonzero,
                           "%s, %u threads, allocation %d", specs[k], threads, at);
                     free_work(&work);
                     gw_context_destroy(context);
-                    CHECK(shortage.live == 0, "%s, %u threads, allocation %d: %d blocks are lost", specs[k], threads, at, shortage.live);
+                    CHECK(shortage.live == 0, "%s, %u threads, allocation %d: %d blocks are lost", specs[k], threads,
+                          at, shortage.live);
                 }
             free_work(&expected);
         }
@@ -185,7 +196,7 @@ static void any_allocation_may_fail(void **state)
 static void encoding_again_takes_no_memory(void **state)
 {
     (void)state;
-    const char *specs[] = {"ternary", "ternary:code=gaps,entropy=on", "ternary:bucket=512", "none", "gspar", "uniform"};
+    const char *specs[] = {"ternary", "ternary:entropy=on", "ternary:bucket=512", "none", "gspar", "uniform"};
     static float g[N];
     numbers_fill_bell(4, g, N);
     for (size_t k = 0; k < sizeof specs / sizeof *specs; k++)
@@ -198,12 +209,13 @@ static void encoding_again_takes_no_memory(void **state)
             float shared[200];
             for (uint32_t step = 0; step < 5; step++) {
                 const gw_draw draw = {.step = step};
-                assert_int_equal(gw_encoder_measure(encoder, g, shared, NULL), GW_OK);
+                assert_int_equal(gw_encoder_measure(encoder, g, shared, 200, NULL), GW_OK);
                 assert_int_equal(gw_encoder_encode(encoder, g, shared, &draw, 0, N, bytes, bound, &size), GW_OK);
                 if (step == 0)
                     shortage.calls = 0;
             }
-            CHECK(shortage.calls == 0, "%s on %u threads: %d allocations in four steps", specs[k], threads, shortage.calls);
+            CHECK(shortage.calls == 0, "%s on %u threads: %d allocations in four steps", specs[k], threads,
+                  shortage.calls);
             free(bytes);
             gw_encoder_destroy(encoder);
             gw_context_destroy(context);
@@ -217,7 +229,8 @@ static void refusals_leave_nothing(void **state)
     (void)state;
     struct shortage shortage = {0};
     gw_context *context = context_short_of(&shortage, 1);
-    const char *bad[] = {"ternary:clip=-1", "ternary:clip=2,clip=2", "ternary:scope=global,bucket=3", "nothing", "none:x=1"};
+    const char *bad[] = {"ternary:clip=-1", "ternary:clip=2,clip=2", "ternary:scope=global,bucket=3", "nothing",
+                         "none:x=1"};
     int live = shortage.live;
     for (size_t i = 0; i < 5; i++) {
         gw_codec *codec;

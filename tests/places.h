@@ -1,4 +1,4 @@
-/* Buffers that end or begin at a page that must not be touched, for tests of kernels. */
+/* Buffers for tests of kernels that end or begin at a page that must not be touched. */
 #ifndef GW_TESTS_PLACES_H
 #define GW_TESTS_PLACES_H
 
@@ -29,7 +29,8 @@ static inline void make_places(void)
     }
 }
 
-/* Where in its place a buffer stands: at the lower guard, at the upper one, or somewhere with no alignment to speak of. */
+/* Where in its place a buffer stands: at the lower guard, at the upper one, or somewhere with no alignment to speak of.
+ */
 enum side { AT_BEGIN, AT_END, SKEWED, N_SIDES };
 
 /* A buffer of n items in place i, its surroundings filled with 0xEE. */
@@ -37,7 +38,9 @@ static inline void *buffer(int i, enum side side, size_t n, size_t item_bytes)
 {
     size_t bytes = n * item_bytes;
     assert_true(bytes + 256 <= PLACE_BYTES);
-    char *at = side == AT_BEGIN ? places[i] : side == AT_END ? places[i] + PLACE_BYTES - bytes : places[i] + 64 + item_bytes;
+    char *at = side == AT_BEGIN ? places[i]
+               : side == AT_END ? places[i] + PLACE_BYTES - bytes
+                                : places[i] + 64 + item_bytes;
     if (side != AT_BEGIN)
         memset(at - 64, 0xEE, 64);
     if (side != AT_END)

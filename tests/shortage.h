@@ -1,4 +1,4 @@
-/* An allocator that fails at one call, and counts what is not given back. */
+/* An allocator for tests that fails at one call, and counts what is not given back. */
 #ifndef GW_TESTS_SHORTAGE_H
 #define GW_TESTS_SHORTAGE_H
 

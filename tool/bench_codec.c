@@ -1,10 +1,11 @@
-/* gradwire bench codec: how long encode, decode and reduce take, beside memcpy of the same floats in the same run.
+/* gradwire bench codec: measures how long encode, decode and reduce take, beside memcpy of the same floats in the same
+ * run.
  *
  * The gradient is drawn (bench_gradient.h). Worker w's gradient is the same sequence read 1024*w
  * elements further on, so that W workers need the memory of one. Every operation is run once to touch its buffers, then
- * R times, each run after one memcpy; medians are reported. memcpy runs on one thread whatever --threads says. Codecs that keep
- * a state (topk) have been through some steps before, and every timed one begins where those ended: with a residual, and with a
- * threshold that the last of them took, which is reused where refresh is above 1. */
+ * R times, each run after one memcpy; medians are reported. memcpy runs on one thread whatever --threads says. Codecs
+ * that keep a state (topk) have been through some steps before, and every timed one begins where those ended: with a
+ * residual, and with a threshold that the last of them took, which is reused where refresh is above 1. */
 #include "base/clock.h"
 #include "bench_gradient.h"
 #include "tool.h"
@@ -22,9 +23,8 @@ static const char *const default_specs[] = {
     "none",
     "bf16",
     "ternary:code=2bit,pull=packed,entropy=off",
-    "ternary:code=base3,pull=radix,entropy=off",
+    "ternary:code=base3,pull=packed,entropy=off",
     "ternary:code=mask,pull=packed,entropy=off",
-    "ternary:code=gaps,pull=radix,entropy=off",
     "ternary",
     "ternary:bucket=65536,share=off,code=mask,entropy=off",
     "gspar",
@@ -89,7 +89,7 @@ static gw_status run_encode(bench *b, subject *s, uint32_t worker)
     const float *g = gradient_of(b, worker);
     if (s->shared_count == 0)
         return gw_encoder_measure_encode(s->encoder, g, NULL, &draw, s->push, s->push_capacity, &s->push_bytes, NULL);
-    gw_status status = gw_encoder_measure(s->encoder, g, s->own, NULL);
+    gw_status status = gw_encoder_measure(s->encoder, g, s->own, s->shared_count, NULL);
     if (status < 0)
         return status;
     return gw_encoder_encode(s->encoder, g, s->shared, &draw, 0, b->n_elems, s->push, s->push_capacity, &s->push_bytes);
@@ -146,14 +146,14 @@ static int add_row(bench *b, const subject *s, const char *operation, const char
     double entropy;
     gw_status status = gw_frame_parse(frame, frame_bytes, &info);
     if (status >= 0)
-        status = gw_frame_symbols(b->context, frame, frame_bytes, NULL, &nonzeros, &entropy);
+        status = gw_frame_symbols(b->context, frame, frame_bytes, NULL, 0, &nonzeros, &entropy);
     if (status < 0)
         return tool_fail_status(status, s->spec);
     double n = (double)b->n_elems;
-    json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:b, s:f, s:f, s:f, s:f}", "codec", s->spec, "operation", operation,
-                            "frame", kind, "code", info.code, "entropy_stage", info.entropy, "seconds", seconds,
-                            "elements_per_second", n / seconds, "bits_per_element",
-                            8.0 * (double)info.payload_bytes / n, "entropy_bits_per_element", entropy);
+    json_t *row =
+        json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:f}", "codec", s->spec, "operation", operation, "frame", kind,
+                  "code", info.code, "seconds", seconds, "elements_per_second", n / seconds, "bits_per_element",
+                  8.0 * (double)info.payload_bytes / n, "entropy_bits_per_element", entropy);
     return json_array_append_new(b->results, row) == 0 ? 0 : tool_fail("out of memory for the results");
 }
 
@@ -163,7 +163,8 @@ static gw_status settle(bench *b, subject *s)
     char spec[512];
     const char *canonical = gw_codec_canonical(s->codec), *refresh = strstr(canonical, "refresh=");
     int before = refresh ? (int)(refresh - canonical) : (int)strlen(canonical);
-    snprintf(spec, sizeof spec, "%.*s%s%s", before, canonical, refresh ? "refresh=1" : "", refresh ? refresh + strcspn(refresh, ",") : "");
+    snprintf(spec, sizeof spec, "%.*s%s%s", before, canonical, refresh ? "refresh=1" : "",
+             refresh ? refresh + strcspn(refresh, ",") : "");
     gw_codec *codec = NULL;
     subject other = *s;
     const gw_tensor tensor = {.name = "gradient", .n_elems = b->n_elems};
@@ -193,7 +194,7 @@ static int push_all(bench *b, subject *s)
 {
     gw_status status = GW_OK;
     for (uint32_t w = 0; w < b->workers && s->shared_count > 0; w++) {
-        status = gw_encoder_measure(s->encoder, gradient_of(b, w), s->own, NULL);
+        status = gw_encoder_measure(s->encoder, gradient_of(b, w), s->own, s->shared_count, NULL);
         if (status < 0)
             return tool_fail_status(status, s->spec);
         for (uint64_t i = 0; i < s->shared_count; i++)
@@ -248,7 +249,7 @@ static int measure_subject(bench *b, subject *s)
     } operations[] = {{"encode", "push", op_encode},
                       {"decode", "push", op_decode_push},
                       {"reduce", "average", op_reduce},
-                      {"decode", "average", op_decode_average}};
+                      {"decode_average", "average", op_decode_average}};
     for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
         double seconds;
         bool push = strcmp(operations[i].kind, "push") == 0;
@@ -299,11 +300,9 @@ static int report(bench *b, bool json)
         2.0 * (double)b->n_elems * sizeof(float) / copy * 1e-9);
     printf("%-54s %-14s %10s %8s %9s %9s %9s\n", "codec", "operation", "ms", "memcpys", "Gelem/s", "bits", "entropy");
     json_array_foreach (b->results, i, row) {
-        char operation[32];
-        snprintf(operation, sizeof operation, "%s %s", json_string_value(json_object_get(row, "operation")),
-                 json_string_value(json_object_get(row, "frame")));
         printf("%-54s %-14s %10.2f %8.2f %9.2f %9.4f %9.4f\n", json_string_value(json_object_get(row, "codec")),
-               operation, 1e3 * json_real_value(json_object_get(row, "seconds")),
+               json_string_value(json_object_get(row, "operation")),
+               1e3 * json_real_value(json_object_get(row, "seconds")),
                json_real_value(json_object_get(row, "memcpy_ratio")),
                1e-9 * json_real_value(json_object_get(row, "elements_per_second")),
                json_real_value(json_object_get(row, "bits_per_element")),
@@ -345,15 +344,14 @@ int tool_bench_codec(int argc, char **argv)
          &specs, 0, 0},
         {"--elements", "N", "elements of the gradient (default 64Mi)", TOOL_U64, &b.n_elems, 1, GW_MAX_ELEMENTS},
         {"--threads", "T", "codec threads (default 1)", TOOL_U32, &b.threads, 1, 256},
-        {"--runs", "R", "runs, of which the median counts (default 7)", TOOL_U32, &b.runs, 1, 1000},
+        {"--runs", "R", "how many runs; the median counts (default 7)", TOOL_U32, &b.runs, 1, 1000},
         {"--workers", "W", "frames that reduce adds (default 8)", TOOL_U32, &b.workers, 1, 1024},
         {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
     };
     const tool_usage usage = {
         .synopsis = "bench codec [--codec SPEC]... [options]",
-        .about =
-            "Encodes (statistics included), decodes and reduces a gradient drawn from a Gaussian with 0.1 % outliers,\n"
-            "and copies the same floats with memcpy on one thread before every run.",
+        .about = "Encodes (statistics included), decodes and reduces a gradient drawn from a Gaussian with 0.1 % "
+                 "outliers. Before every run it copies the same floats with memcpy on one thread.",
         .example = "gradwire bench codec --codec ternary:code=mask --elements 16Mi",
         .options = options,
         .n_options = sizeof options / sizeof *options,

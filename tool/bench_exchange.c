@@ -1,8 +1,10 @@
-/* gradwire bench exchange: how long all members together take to average one step's gradients, over any link.
+/* gradwire bench exchange: measures how long all members together take to average one step's gradients, over any
+ * link.
  *
- * Each rank's gradient is drawn (bench_gradient.h), another part of the sequence for each, or read from files that a training run
- * saved. A run: all members wait for each other; then every tensor is handed over, last layer first, as backward would, and
- * the averages are waited for. Its time is that of the slowest member; the first runs warm up and do not count. */
+ * Each rank's gradient is drawn (bench_gradient.h), another part of the sequence for each, or read from files that a
+ * training run saved. A run: all members wait for each other; then every tensor is handed over, last layer first, as
+ * backward would, and the averages are waited for. Its time is that of the slowest member; the first runs warm up and
+ * do not count. */
 #include "base/clock.h"
 #include "bench_gradient.h"
 #include "checkpoint.h"
@@ -16,15 +18,16 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { WARM_UP = 2 };
+enum { WARM_UP = 2, WARM_UP_MOST = 60 /* with --wire auto, until it has compared */ };
 
 static const char *const default_specs[] = {"none", "bf16", "ternary", "gspar:density=0.01", "topk:ratio=0.01"};
 
 /* Elements of every tensor, weights and biases, first layer first. */
-static const uint64_t alexnet[] = {34848, 96, 307200, 256, 884736, 384, 663552, 384, 442368, 256,
-                                   37748736, 4096, 16777216, 4096, 4096000, 1000};
-static const uint64_t vgg16[] = {1728, 64, 36864, 64, 73728, 128, 147456, 128, 294912, 256, 589824, 256, 589824, 256, 1179648, 512, 2359296,
-                                 512, 2359296, 512, 2359296, 512, 2359296, 512, 2359296, 512, 5120, 10};
+static const uint64_t alexnet[] = {34848,  96,  307200,   256,  884736,   384,  663552,  384,
+                                   442368, 256, 37748736, 4096, 16777216, 4096, 4096000, 1000};
+static const uint64_t vgg16[] = {1728,    64,  36864,   64,  73728,   128, 147456,  128, 294912,  256,
+                                 589824,  256, 589824,  256, 1179648, 512, 2359296, 512, 2359296, 512,
+                                 2359296, 512, 2359296, 512, 2359296, 512, 5120,    10};
 static const struct shape {
     const char *name;
     const uint64_t *n_elems;
@@ -38,6 +41,7 @@ static const struct shape {
 struct report {
     double seconds, encode_seconds;
     uint64_t bytes_up, bytes_down, messages, hash;
+    uint64_t settled; /* rank 0: whether --wire auto has compared, or has nothing to compare */
 };
 
 struct bench {
@@ -46,6 +50,7 @@ struct bench {
     uint32_t runs, timeout_ms;
     tool_texts specs;
     const char *net, *saved;
+    gw_wire wire;
     uint64_t n_elems; /* of one tensor where no net is named */
     gw_tensor tensors[GW_MAX_TENSORS];
     uint64_t offsets[GW_MAX_TENSORS];
@@ -95,8 +100,8 @@ static gw_status take_report(const struct bench *b, gw_link link, struct report 
     return GW_OK;
 }
 
-/* Nobody returns before all have come. *sum is of all members: the largest time, the bytes added up, and rank 0's hash, or 0 where
- * another's differs. */
+/* Nobody returns before all have come. *sum is of all members: the largest time, the bytes added up, and rank 0's hash,
+ * or 0 where another's differs. */
 static gw_status meet(const struct member *m, const struct report *own, struct report *sum)
 {
     const struct bench *b = m->bench;
@@ -130,6 +135,7 @@ static gw_status one_run(struct member *m, gw_exchange *exchange, uint32_t step,
     struct bench *b = m->bench;
     struct report nothing = {0}, unused;
     gw_step_result result;
+    gw_wire_report wire;
     memcpy(m->work, m->gradient, b->total * sizeof *m->work);
     gw_status status = meet(m, &nothing, &unused);
     double begin = gw_clock_seconds();
@@ -139,14 +145,23 @@ static gw_status one_run(struct member *m, gw_exchange *exchange, uint32_t step,
         status = gw_exchange_submit(exchange, t, m->work + b->offsets[t]);
     if (status >= 0)
         status = gw_exchange_wait(exchange, &result);
+    const double end = gw_clock_seconds();
+    if (status >= 0)
+        status = gw_exchange_wire(exchange, &wire);
     if (status < 0)
         return status;
-    struct report own = {.seconds = gw_clock_seconds() - begin, .encode_seconds = result.encode_seconds, .bytes_up = result.bytes_up,
-                         .bytes_down = result.bytes_down, .messages = result.messages, .hash = XXH3_64bits(m->work, b->total * sizeof *m->work)};
+    struct report own = {.seconds = end - begin,
+                         .settled = !wire.compares || wire.n_comparisons > 0,
+                         .encode_seconds = result.encode_seconds,
+                         .bytes_up = result.bytes_up,
+                         .bytes_down = result.bytes_down,
+                         .messages = result.messages,
+                         .hash = XXH3_64bits(m->work, b->total * sizeof *m->work)};
     return meet(m, &own, report);
 }
 
-static void note_result(struct bench *b, size_t spec, double *seconds, double *encode, const struct report *last)
+static void note_result(struct bench *b, size_t spec, double *seconds, double *encode, const struct report *last,
+                        const gw_wire_report *wire, uint32_t warm_up)
 {
     char hash[17];
     double least = seconds[0], most = seconds[0];
@@ -155,21 +170,31 @@ static void note_result(struct bench *b, size_t spec, double *seconds, double *e
         most = seconds[i] > most ? seconds[i] : most;
     }
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)last->hash);
-    json_array_append_new(b->results,
-                          json_pack("{s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:s, s:b}", "codec", b->specs.items[spec], "seconds",
-                                    bench_median(seconds, b->runs), "seconds_min", least, "seconds_max", most, "codec_seconds",
-                                    bench_median(encode, b->runs), "bytes_up", (json_int_t)last->bytes_up, "bytes_down",
-                                    (json_int_t)last->bytes_down, "messages", (json_int_t)last->messages, "dense_bytes",
-                                    (json_int_t)(4 * b->total * (b->members.size - 1)), "average_hash", hash, "averages_identical",
-                                    last->hash != 0));
+    json_t *row = json_pack("{s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:s, s:b}", "codec", b->specs.items[spec],
+                            "seconds", bench_median(seconds, b->runs), "seconds_min", least, "seconds_max", most,
+                            "codec_seconds", bench_median(encode, b->runs), "bytes_up", (json_int_t)last->bytes_up,
+                            "bytes_down", (json_int_t)last->bytes_down, "messages", (json_int_t)last->messages,
+                            "dense_bytes", (json_int_t)(4 * b->total * (b->members.size - 1)), "average_hash", hash,
+                            "averages_identical", last->hash != 0);
+    json_object_update_new(row,
+                           json_pack("{s:s, s:b, s:s, s:f, s:f}", "wire", gw_wire_name(b->wire), "wire_has_choice",
+                                     wire->has_choice, "wire_stands", gw_wire_name(wire->stands), "wire_small_seconds",
+                                     wire->small_seconds, "wire_fast_seconds", wire->fast_seconds));
+    json_object_set_new(row, "warm_up", json_integer(warm_up));
+    json_array_append_new(b->results, row);
 }
 
 static gw_status measure(struct member *m, size_t spec)
 {
     struct bench *b = m->bench;
-    gw_exchange_options options = {.struct_bytes = sizeof options, .codec = b->codecs[spec], .tensors = b->tensors,
-                                   .n_tensors = b->n_tensors, .link = link_of(b, spec, m->index), .seed = 1,
-                                   .timeout_ms = b->timeout_ms};
+    gw_exchange_options options = {.struct_bytes = sizeof options,
+                                   .codec = b->codecs[spec],
+                                   .tensors = b->tensors,
+                                   .n_tensors = b->n_tensors,
+                                   .link = link_of(b, spec, m->index),
+                                   .seed = 1,
+                                   .timeout_ms = b->timeout_ms,
+                                   .wire = b->wire};
     gw_exchange *exchange;
     double *seconds = calloc(2 * (size_t)b->runs, sizeof *seconds);
     if (!seconds)
@@ -177,15 +202,25 @@ static gw_status measure(struct member *m, size_t spec)
     gw_status status = gw_exchange_create(b->context, &options, &exchange);
     if (status >= 0) {
         struct report report;
-        for (uint32_t i = 0; i < WARM_UP + b->runs && status >= 0; i++) {
-            if (m->rank == 0 && b->terminal)
-                fprintf(stderr, "\r\033[K%zu of %zu: %s, run %u of %u", spec + 1, b->specs.n, b->specs.items[spec], i + 1, WARM_UP + b->runs);
-            status = one_run(m, exchange, i, &report);
-            if (i >= WARM_UP)
-                seconds[i - WARM_UP] = report.seconds, seconds[b->runs + i - WARM_UP] = report.encode_seconds;
+        gw_wire_report wire;
+        uint32_t warm_up = 0;
+        for (bool warm = false; !warm && status >= 0; warm_up++) {
+            /* Runs that count have the same numbers, and so the same averages, however many go before. */
+            uint32_t step = warm_up < WARM_UP ? warm_up : b->runs + warm_up;
+            status = one_run(m, exchange, step, &report);
+            warm = warm_up + 1 >= WARM_UP_MOST || (warm_up + 1 >= WARM_UP && report.settled);
         }
+        for (uint32_t i = 0; i < b->runs && status >= 0; i++) {
+            if (m->rank == 0 && b->terminal)
+                fprintf(stderr, "\r\033[K%zu of %zu: %s, run %u of %u", spec + 1, b->specs.n, b->specs.items[spec],
+                        i + 1, b->runs);
+            status = one_run(m, exchange, WARM_UP + i, &report);
+            seconds[i] = report.seconds, seconds[b->runs + i] = report.encode_seconds;
+        }
+        if (status >= 0)
+            status = gw_exchange_wire(exchange, &wire);
         if (status >= 0 && m->rank == 0)
-            note_result(b, spec, seconds, seconds + b->runs, &report);
+            note_result(b, spec, seconds, seconds + b->runs, &report, &wire, warm_up);
         gw_exchange_destroy(exchange);
     }
     free(seconds);
@@ -212,7 +247,8 @@ static gw_status get_gradient(struct member *m)
     if (status >= 0 && (c->network.n_tensors != b->n_tensors || c->network.n_params != b->total))
         status = gw_fail(GW_ERR_SYSTEM, "%s holds the gradient of another network than rank 0's", path);
     for (uint32_t t = 0; status >= 0 && t < b->n_tensors; t++)
-        memcpy(m->gradient + b->offsets[t], c->params + c->network.tensors[t].offset, b->tensors[t].n_elems * sizeof(float));
+        memcpy(m->gradient + b->offsets[t], c->params + c->network.tensors[t].offset,
+               b->tensors[t].n_elems * sizeof(float));
     gw_checkpoint_free(c);
     free(c);
     return status;
@@ -315,26 +351,33 @@ static gw_status run_members(struct bench *b)
 static int print_report(const struct bench *b, bool json)
 {
     static const char *const kinds[] = {"local", "mpi", "tcp"};
-    json_t *root = json_pack("{s:s, s:I, s:s, s:I, s:I, s:I, s:O}", "link", kinds[b->members.kind], "workers", (json_int_t)b->members.size,
-                             "cpu", gw_cpu_level(), "tensors", (json_int_t)b->n_tensors, "elements", (json_int_t)b->total, "runs",
-                             (json_int_t)b->runs, "results", b->results);
+    json_t *root = json_pack("{s:s, s:I, s:s, s:I, s:I, s:I, s:O}", "link", kinds[b->members.kind], "workers",
+                             (json_int_t)b->members.size, "cpu", gw_cpu_level(), "tensors", (json_int_t)b->n_tensors,
+                             "elements", (json_int_t)b->total, "runs", (json_int_t)b->runs, "results", b->results);
     size_t i;
     json_t *row;
     double plain = 0;
-    tool_note("%u members, link %s, %u tensors, %.3g M elements, medians of %u", b->members.size, kinds[b->members.kind], b->n_tensors,
-              1e-6 * (double)b->total, b->runs);
-    tool_note("%-28s %10s %10s %10s %12s %12s %9s %7s", "codec", "ms", "least", "codec ms", "up, MB", "down, MB", "messages", "x none");
+    tool_note("%u members, link %s, %u tensors, %.3g M elements, medians of %u", b->members.size,
+              kinds[b->members.kind], b->n_tensors, 1e-6 * (double)b->total, b->runs);
+    tool_note("%-28s %-6s %10s %10s %10s %12s %12s %9s %7s", "codec", "wire", "ms", "least", "codec ms", "up, MB",
+              "down, MB", "messages", "x none");
+    json_array_foreach (b->results, i, row) /* wherever it stands among them */
+        if (strcmp(json_string_value(json_object_get(row, "codec")), "none") == 0)
+            plain = json_real_value(json_object_get(row, "seconds"));
     json_array_foreach (b->results, i, row) {
         double seconds = json_real_value(json_object_get(row, "seconds"));
-        if (strcmp(json_string_value(json_object_get(row, "codec")), "none") == 0)
-            plain = seconds;
         char times[32] = "";
         if (plain > 0)
             snprintf(times, sizeof times, "%.2f", plain / seconds);
-        tool_note("%-28s %10.2f %10.2f %10.2f %12.3f %12.3f %9lld %7s", json_string_value(json_object_get(row, "codec")), 1e3 * seconds,
-                  1e3 * json_real_value(json_object_get(row, "seconds_min")), 1e3 * json_real_value(json_object_get(row, "codec_seconds")),
+        const bool choice = json_is_true(json_object_get(row, "wire_has_choice"));
+        tool_note("%-28s %-6s %10.2f %10.2f %10.2f %12.3f %12.3f %9lld %7s",
+                  json_string_value(json_object_get(row, "codec")),
+                  choice ? json_string_value(json_object_get(row, "wire_stands")) : "", 1e3 * seconds,
+                  1e3 * json_real_value(json_object_get(row, "seconds_min")),
+                  1e3 * json_real_value(json_object_get(row, "codec_seconds")),
                   1e-6 * (double)json_integer_value(json_object_get(row, "bytes_up")),
-                  1e-6 * (double)json_integer_value(json_object_get(row, "bytes_down")), (long long)json_integer_value(json_object_get(row, "messages")), times);
+                  1e-6 * (double)json_integer_value(json_object_get(row, "bytes_down")),
+                  (long long)json_integer_value(json_object_get(row, "messages")), times);
         if (!json_is_true(json_object_get(row, "averages_identical"))) {
             json_decref(root);
             return tool_fail("the members' averages differ; this is a bug, please report it");
@@ -381,33 +424,50 @@ static int run(struct bench *b, uint32_t threads, bool json)
     return exit_status;
 }
 
+static void show_log(const char *line, void *user)
+{
+    (void)user;
+    tool_note("%s", line);
+}
+
 int tool_bench_exchange(int argc, char **argv)
 {
     static struct bench b = {.runs = 7, .n_elems = 16 << 20};
-    struct gw_members_options who = {.link = "local", .rank = GW_MEMBERS_NO_RANK};
+    struct gw_members_options who = {.rank = GW_MEMBERS_NO_RANK, .log = show_log};
     uint32_t threads = 1, timeout_s = 120;
+    const char *wire = "auto";
     bool json = false;
     const tool_option options[] = {
-        {"--codec", "SPEC", "measure this codec; may be given several times (default: one of each kind)", TOOL_TEXTS, &b.specs, 0, 0},
-        {"--net", "NET", "gradients of the sizes of alexnet (61 M) or vgg16 (CIFAR-10's, 15 M)", TOOL_TEXT, &b.net, 0, 0},
+        {"--codec", "SPEC", "measure this codec; may be given several times (default: one of each kind)", TOOL_TEXTS,
+         &b.specs, 0, 0},
+        {"--net", "NET", "gradients of the sizes of alexnet (61 M) or vgg16 (CIFAR-10's, 15 M)", TOOL_TEXT, &b.net, 0,
+         0},
         {"--elements", "N", "one tensor of so many elements (default 16Mi)", TOOL_U64, &b.n_elems, 1, GW_MAX_ELEMENTS},
-        {"--gradients", "NAME", "gradients that train --save-gradients wrote: rank R reads NAME.rank-R.gwp", TOOL_TEXT, &b.saved, 0, 0},
-        {"--runs", "R", "runs, of which the median counts (default 7)", TOOL_U32, &b.runs, 1, 10000},
+        {"--gradients", "NAME", "gradients that train --save-gradients wrote: rank R reads NAME.rank-R.gwp", TOOL_TEXT,
+         &b.saved, 0, 0},
+        {"--wire", "small|fast|auto",
+         "how frames are written: the fewest bytes, the fewest processor cycles, or what makes the runs shorter; auto "
+         "warms up until it has compared",
+         TOOL_TEXT, &wire, 0, 0},
+        {"--runs", "R", "how many runs; the median counts (default 7)", TOOL_U32, &b.runs, 1, 10000},
         {"--threads", "T", "codec threads of each member's machine (default 1)", TOOL_U32, &threads, 1, 256},
-        {"--timeout", "S", "seconds a member may be silent (default 120)", TOOL_U32, &timeout_s, 1, 86400},
-        {"--workers", "N", "members (default 4; mpi and tcp know it from what started them)", TOOL_U32, &who.workers, 1, 1024},
+        {"--timeout", "S", "seconds that a member may be silent (default 120)", TOOL_U32, &timeout_s, 1, 86400},
+        {"--workers", "N", "members (default 4; with mpi and tcp the launcher says how many)", TOOL_U32, &who.workers,
+         1, 1024},
         {"--link", "local|mpi|tcp", "how they reach each other, as for train", TOOL_TEXT, &who.link, 0, 0},
         {"--rank", "R", "tcp: which member this is", TOOL_U32, &who.rank, 0, 1023},
         {"--rendezvous", "HOST:PORT", "tcp: where rank 0 listens and all meet", TOOL_TEXT, &who.rendezvous, 0, 0},
         {"--advertise", "HOST", "tcp: where the others reach this member", TOOL_TEXT, &who.advertise, 0, 0},
-        {"--keys", "DIR", "tcp: encrypt, and let in only whose key is listed there", TOOL_TEXT, &who.keys, 0, 0},
+        {"--keys", "DIR", "tcp: encrypt everything, and let in only members whose key is listed in this folder",
+         TOOL_TEXT, &who.keys, 0, 0},
         {"--insecure", NULL, "tcp: without keys, let in anybody from other machines", TOOL_FLAG, &who.insecure, 0, 0},
         {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
     };
     const tool_usage usage = {
         .synopsis = "bench exchange [--codec SPEC]... [options]",
-        .about = "Times how long all members together take to average one step's gradients, codec and link included. The time of a\n"
-                 "run is that of the slowest member; bytes are what crosses between all members in one run.",
+        .about =
+            "Measures how long all members together take to average one step's gradients, codec and link included. The "
+            "time of a run is that of the slowest member. Bytes are what crosses between all members in one run.",
         .example = "gradwire bench exchange --workers 4 --net vgg16\n"
                    "  gradwire launch -n 4 -- bench exchange --net alexnet --codec none --codec ternary",
         .options = options,
@@ -419,9 +479,13 @@ int tool_bench_exchange(int argc, char **argv)
     int status = tool_parse(&usage, &argc, argv);
     if (status != TOOL_PARSED)
         return status;
+    if (gw_wire_parse(wire, &b.wire) < 0)
+        return tool_wrong_use("--wire is \"%s\", and must be small, fast or auto", wire);
     if (b.specs.n == 0)
         for (size_t i = 0; i < sizeof default_specs / sizeof *default_specs; i++)
             b.specs.items[b.specs.n++] = default_specs[i];
+    if (gw_members_choose_link(&who) != GW_OK)
+        return tool_wrong_use("%s", gw_last_error());
     if (strcmp(who.link, "local") == 0 && who.workers == 0)
         who.workers = 4;
     who.timeout_ms = b.timeout_ms = timeout_s * 1000;

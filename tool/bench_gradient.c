@@ -1,3 +1,5 @@
+/* Draws the benchmarks' gradient: normal numbers with a few large ones among them, the same on every machine. It also
+ * finds medians. */
 #include "bench_gradient.h"
 #include "base/philox.h"
 

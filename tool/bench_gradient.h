@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Elements [first, first + n) of an endless sequence: Gaussian with standard deviation 1e-3, one element in a thousand 50 times
- * larger. The same on every machine whose libm rounds alike. */
+/* Elements [first, first + n) of an endless sequence: Gaussian with standard deviation 1e-3, one element in a thousand
+ * 50 times larger. The same on every machine whose libm rounds alike. */
 void bench_draw_gradient(float *out, uint64_t first, uint64_t n);
 
 /* Sorts the values. */

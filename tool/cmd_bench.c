@@ -1,4 +1,4 @@
-/* gradwire bench: speed beside memcpy. */
+/* gradwire bench: measures speed beside memcpy. bench_codec.c and bench_exchange.c do the work. */
 #include "tool.h"
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +19,8 @@ static int print_help(void)
 int gw_cmd_bench(int argc, char **argv)
 {
     if (argc < 2)
-        return tool_wrong_use("what should be measured? 'gradwire bench codec' measures codecs, 'gradwire bench exchange' whole exchanges");
+        return tool_wrong_use("what should be measured? 'gradwire bench codec' measures codecs, 'gradwire bench "
+                              "exchange' whole exchanges");
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return print_help();
     if (strcmp(argv[1], "codec") == 0)

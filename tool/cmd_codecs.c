@@ -1,4 +1,4 @@
-/* gradwire codecs: what there is to choose from. */
+/* gradwire codecs: lists the codecs, their options, and the kernels that run here. */
 #include "tool.h"
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* gradwire decode: a frame into a tensor. */
+/* gradwire decode: turns a frame into a tensor. */
 #include "npy.h"
 #include "tool.h"
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* gradwire encode: a worker's tensor into a frame. */
+/* gradwire encode: turns a worker's tensor into a frame. */
 #include "tool.h"
 #include <errno.h>
 #include <math.h>
@@ -82,7 +82,8 @@ static int load_state(encode_job *job)
 {
     size_t n_bytes = gw_encoder_state_bytes(job->encoder);
     if (n_bytes == 0)
-        return tool_wrong_use("--state: codec %s keeps nothing between calls; leave --state away", gw_codec_name(job->codec));
+        return tool_wrong_use("--state: codec %s keeps nothing between calls; leave --state away",
+                              gw_codec_name(job->codec));
     if (access(job->state, F_OK) != 0 && errno == ENOENT)
         return 0;
     size_t got;
@@ -144,13 +145,14 @@ static void describe_bad(const encode_job *job, uint64_t index, char *text, size
              isfinite(value) ? ", which with what waits of it in the state is beyond float32" : "");
 }
 
-/* Fills job->frame. Returns 0, or an exit status with the message printed; TOOL_DONE with *skipped set where the tensor is
- * not finite and may be skipped. */
+/* Fills job->frame. Returns 0, or an exit status with the message printed; TOOL_DONE with *skipped set where the tensor
+ * is not finite and may be skipped. */
 static int encode(encode_job *job, bool *skipped)
 {
     uint64_t n = job->tensor.n_elems;
     gw_measure measured;
-    gw_status result = gw_encoder_measure(job->encoder, job->tensor.values, job->shared, &measured);
+    gw_status result = gw_encoder_measure(job->encoder, job->tensor.values, job->shared,
+                                          gw_encoder_shared_count(job->encoder), &measured);
     if (result < 0)
         return tool_fail_status(result, job->in_path);
     if (!measured.finite) {
@@ -179,7 +181,8 @@ static int encode(encode_job *job, bool *skipped)
     return result < 0 ? tool_fail_status(result, job->in_path) : 0;
 }
 
-/* What only the one who has the gradient can say: the variance factor sum Q^2 / sum g^2 (GSpar), and what waits in the state. */
+/* What only the one who has the gradient can say: the variance factor sum Q^2 / sum g^2 (GSpar), and what waits in the
+ * state. */
 static int add_analysis(encode_job *job, json_t *object)
 {
     uint64_t n = job->tensor.n_elems;
@@ -201,8 +204,9 @@ static int add_analysis(encode_job *job, json_t *object)
     if (gw_encoder_state_bytes(job->encoder) > 0 && job->state) {
         gw_encoder_condition condition;
         gw_encoder_describe(job->encoder, &condition);
-        failed |= json_object_update_new(object, json_pack("{s:f, s:f, s:I}", "residual_norm", condition.residual_norm, "threshold",
-                                                           condition.threshold, "threshold_age", (json_int_t)condition.threshold_age));
+        failed |= json_object_update_new(object, json_pack("{s:f, s:f, s:I}", "residual_norm", condition.residual_norm,
+                                                           "threshold", condition.threshold, "threshold_age",
+                                                           (json_int_t)condition.threshold_age));
     }
     return failed ? -1 : 0;
 }
@@ -215,11 +219,12 @@ static int deliver(encode_job *job)
     if (job->json && tool_frame_examine(job->context, job->out_path, &job->frame, &facts) != 0)
         return TOOL_FAILED;
     /* Both files are whole before either gets its name: what a frame holds without its state would be sent again. */
-    if (tool_output_write(&job->output, job->frame.bytes, job->frame.n_bytes) != 0 || (job->state && write_state(job) != 0) ||
-        tool_output_commit(&job->output) != 0 || (job->state && tool_output_commit(&job->state_output) != 0))
+    if (tool_output_write(&job->output, job->frame.bytes, job->frame.n_bytes) != 0 ||
+        (job->state && write_state(job) != 0) || tool_output_commit(&job->output) != 0 ||
+        (job->state && tool_output_commit(&job->state_output) != 0))
         return TOOL_FAILED;
-    tool_note("%s: %llu elements, %zu bytes, code %s%s", job->out_path, (unsigned long long)info->n_elems,
-              info->frame_bytes, info->code, info->entropy ? " with entropy stage" : "");
+    tool_note("%s: %llu elements, %zu bytes, code %s", job->out_path, (unsigned long long)info->n_elems,
+              info->frame_bytes, info->code);
     if (!job->json)
         return TOOL_DONE;
     json_t *object = tool_frame_json(&job->frame, &facts);
@@ -234,8 +239,8 @@ int gw_cmd_encode(int argc, char **argv)
 {
     encode_job job = {.nonfinite = "stop", .output = TOOL_OUTPUT_CLOSED, .state_output = TOOL_OUTPUT_CLOSED};
     const tool_option options[] = {
-        {"--codec", "SPEC", "codec and options, e.g. ternary:code=mask ('gradwire codecs' lists them)", TOOL_TEXT,
-         &job.spec, 0, 0},
+        {"--codec", "SPEC", "codec and options, for example ternary:code=mask ('gradwire codecs' lists them)",
+         TOOL_TEXT, &job.spec, 0, 0},
         {"-o", "OUT.gw", "where to write the frame", TOOL_OUTPUT, &job.out_path, 0, 0},
         {"--seed", "S", "seed of the random draws (default 0)", TOOL_U64, &job.draw.seed, 0, 0},
         {"--rank", "R", "this worker's rank (default 0)", TOOL_U32, &job.draw.rank, 0, GW_MAX_WORKERS - 1},
@@ -243,17 +248,20 @@ int gw_cmd_encode(int argc, char **argv)
         {"--tensor", "ID", "the tensor's position among all tensors (default 0)", TOOL_U32, &job.tensor_id, 0, 0},
         {"--scaler", "X|FILE", "the shared scaler, or what 'gradwire scaler --json' wrote (default: this tensor's own)",
          TOOL_TEXT, &job.scaler, 0, 0},
-        {"--nonfinite", "stop|skip", "at a NaN or Inf: fail (default), or write nothing and succeed", TOOL_TEXT,
+        {"--nonfinite", "stop|skip",
+         "at a NaN or infinity: stop with an error (default), or skip: write nothing and succeed", TOOL_TEXT,
          &job.nonfinite, 0, 0},
-        {"--state", "FILE", "codec state (residual, threshold): read where FILE is there, written after OUT.gw", TOOL_OUTPUT, &job.state, 0,
-         0},
-        {"--json", NULL, "one JSON object on standard output: what inspect says of OUT.gw, and the variance factor", TOOL_FLAG, &job.json, 0, 0},
+        {"--state", "FILE",
+         "the codec's state (residual, threshold): encode reads FILE if it is there, and writes it after OUT.gw",
+         TOOL_OUTPUT, &job.state, 0, 0},
+        {"--json", NULL, "one JSON object on standard output: what inspect says of OUT.gw, and the variance factor",
+         TOOL_FLAG, &job.json, 0, 0},
     };
     const tool_usage usage = {
         .synopsis = "encode --codec SPEC [options] IN.f32|IN.npy -o OUT.gw",
-        .about =
-            "Encodes one worker's tensor into one frame. The frame depends on the values, the codec, seed, rank, step\n"
-            "and tensor id, and on nothing else. The tensor's name, for skip=, is the file's without its suffix.",
+        .about = "Encodes one worker's tensor into one frame. The frame depends on the values, the codec, seed, rank, "
+                 "step and tensor id, and on nothing else. The tensor's name, which skip= looks at, is the file's name "
+                 "without its suffix.",
         .example = "gradwire encode --codec ternary --seed 1 --rank 0 grad0.npy -o w0.gw",
         .options = options,
         .n_options = sizeof options / sizeof *options,
@@ -273,7 +281,9 @@ int gw_cmd_encode(int argc, char **argv)
     job.in_path = argv[1];
     double number;
     const char *scaler_file = job.scaler && !tool_parse_double(job.scaler, &number) ? job.scaler : NULL;
-    const tool_named_file files[] = {{"-o", job.out_path, true}, {"--state", job.state, true}, {"the input", job.in_path, false},
+    const tool_named_file files[] = {{"-o", job.out_path, true},
+                                     {"--state", job.state, true},
+                                     {"the input", job.in_path, false},
                                      {"--scaler", scaler_file, false}};
     if ((status = tool_check_apart(files, sizeof files / sizeof *files)) != 0)
         return status;

@@ -1,30 +1,83 @@
-/* gradwire eval: how good saved parameters are. */
+/* gradwire eval: tells how good saved parameters are. */
+#include "data.h"
+#include "run_options.h"
 #include "tool.h"
 #include "train.h"
 
 #include <string.h>
 
+/* The run's data where none are named. */
+static int take_data(const tool_usage *usage, tool_run *of, struct gw_eval_options *o)
+{
+    /* Of the run's options those that say what is looked at; its threads, for one, are its own. */
+    tool_usage of_data = *usage;
+    while (strcmp(of_data.options->name, "--data") != 0)
+        of_data.options++, of_data.given++;
+    of_data.n_options = 2;
+    int status = tool_run_take(&of_data, of);
+    if (status != TOOL_DONE)
+        return status;
+    bool others = tool_given(&of_data, "--data"), other_test = tool_given(&of_data, "--test");
+    if (others && !other_test)
+        o->test = NULL; /* it belongs to the run's data */
+    if (!o->data && !gw_data_is_there(o->from))
+        return tool_fail("%s is not there; --from names the folder that train --out made", o->from);
+    if (!o->data)
+        return tool_fail(
+            "%s does not say what data its run had: a run's folder has a run.json that does, but not one of "
+            "an earlier version, and not a parameter file by itself; name them with --data DIR (or FILE, "
+            "digits, uneven)",
+            o->from);
+    o->data_are = others || other_test ? NULL : of->data_are;
+    tool_run_tell(of);
+    return tool_run_find_data(&of_data, of);
+}
+
+static int evaluate(const struct gw_eval_options *o, const char *set, bool json)
+{
+    struct gw_eval_result r;
+    gw_status status = gw_train_eval(o, &r);
+    if (status == GW_ERR_ARGUMENT)
+        return tool_wrong_use("%s", gw_last_error());
+    if (status != GW_OK)
+        return tool_fail_status(status, NULL);
+    if (json)
+        return tool_print_json(json_pack("{s:s, s:s, s:s?, s:s, s:I, s:I, s:f, s:f}", "net", r.net, "data", o->data,
+                                         "test", o->test, "from", o->from, "step", (json_int_t)r.step, "samples",
+                                         (json_int_t)r.samples, o->training_set ? "train_accuracy" : "test_accuracy",
+                                         r.accuracy, o->training_set ? "train_loss" : "test_loss", r.loss));
+    tool_note("%s after %llu steps: %s accuracy %.2f %% of %u samples, loss %.4f", r.net, (unsigned long long)r.step,
+              set, 100 * r.accuracy, r.samples, r.loss);
+    return TOOL_DONE;
+}
+
 int gw_cmd_eval(int argc, char **argv)
 {
-    struct gw_eval_options o = {.data = "digits", .threads = 1};
+    struct gw_eval_options o = {.threads = 1};
     const char *set = "test";
     bool json = false;
     const tool_option options[] = {
-        {"--net", "NET", "the network; default: what the parameters are for", TOOL_TEXT, &o.net, 0, 0},
-        {"--data", "SOURCE", "folder with MNIST's files; file of LIBSVM text; digits or uneven", TOOL_TEXT, &o.data, 0, 0},
-        {"--test", "FILE", "test samples of a LIBSVM file; without it those of --data are looked at", TOOL_TEXT, &o.test, 0, 0},
-        {"--set", "test|train", "look at the test set, or at the training set", TOOL_TEXT, &set, 0, 0},
+        {"--net", "NET", "the network (default: the one that the parameters are for)", TOOL_TEXT, &o.net, 0, 0},
+        {"--data", "SOURCE", "folder with MNIST's files; file of LIBSVM text; digits or uneven (default: the run's)",
+         TOOL_TEXT, &o.data, 0, 0},
+        {"--test", "FILE",
+         "test samples, a LIBSVM file; with --data and without --test, the samples of --data are used", TOOL_TEXT,
+         &o.test, 0, 0},
+        {"--set", "test|train", "evaluate on the test set, or on the training set", TOOL_TEXT, &set, 0, 0},
         {"--from", "RUN", "a run's folder, or a parameter file", TOOL_TEXT, &o.from, 0, 0},
         {"--threads", "K", "computing threads", TOOL_U32, &o.threads, 1, 256},
         {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
     };
+    bool given[sizeof options / sizeof *options] = {false};
     const tool_usage usage = {
         .synopsis = "eval [--net NET] [--data SOURCE] [--test FILE] [--set test|train] --from RUN [--json]",
-        .about = "Share of the test set, or of the training set, that a run's parameters get right (their moving average where the\n"
-                 "run kept one). --data and --test are those that the run was given.",
-        .example = "gradwire eval --data digits --from runs/ternary\n"
+        .about = "Tells which share of the test set, or of the training set, a run's parameters get right. If the run "
+                 "kept a moving average of the parameters, eval uses it. The run knows its data; --data and --test "
+                 "name others, or say where they are now.",
+        .example = "gradwire eval --from runs/ternary\n"
                    "  gradwire eval --data a9a.xz --test a9a.t.xz --from runs/a9a",
         .options = options,
+        .given = given,
         .n_options = sizeof options / sizeof *options,
         .args = "eval takes options only",
     };
@@ -36,18 +89,12 @@ int gw_cmd_eval(int argc, char **argv)
     if (strcmp(set, "test") != 0 && strcmp(set, "train") != 0)
         return tool_wrong_use("--set is \"%s\", and must be test or train", set);
     o.training_set = strcmp(set, "train") == 0;
-    struct gw_eval_result r;
-    gw_status status = gw_train_eval(&o, &r);
-    if (status == GW_ERR_ARGUMENT)
-        return tool_wrong_use("%s", gw_last_error());
-    if (status != GW_OK)
-        return tool_fail_status(status, NULL);
-    if (json)
-        return tool_print_json(json_pack("{s:s, s:s, s:s?, s:s, s:I, s:I, s:f, s:f}", "net", r.net, "data", o.data, "test",
-                                         o.test, "from", o.from, "step", (json_int_t)r.step, "samples", (json_int_t)r.samples,
-                                         o.training_set ? "train_accuracy" : "test_accuracy", r.accuracy,
-                                         o.training_set ? "train_loss" : "test_loss", r.loss));
-    tool_note("%s after %llu steps: %s accuracy %.2f %% of %u samples, loss %.4f", r.net, (unsigned long long)r.step, set,
-              100 * r.accuracy, r.samples, r.loss);
-    return TOOL_DONE;
+    tool_run of;
+    exit_status = tool_run_open(o.from, &of);
+    if (exit_status == TOOL_DONE)
+        exit_status = take_data(&usage, &of, &o);
+    if (exit_status == TOOL_DONE)
+        exit_status = evaluate(&o, set, json);
+    tool_run_close(&of);
+    return exit_status;
 }

@@ -1,4 +1,4 @@
-/* gradwire export: a run's parameters as .npy files, one for each tensor. */
+/* gradwire export: writes a run's parameters as .npy files, one for each tensor. */
 #include "checkpoint.h"
 #include "folder.h"
 #include "npy.h"
@@ -27,13 +27,13 @@ int gw_cmd_export(int argc, char **argv)
     bool json = false;
     const tool_option options[] = {
         {"--from", "RUN", "a run's folder, or a parameter file", TOOL_TEXT, &from, 0, 0},
-        {"-o", "DIR", "folder for the files; made where it is missing", TOOL_OUTPUT, &folder, 0, 0},
+        {"-o", "DIR", "folder for the files; it is made if it is missing", TOOL_OUTPUT, &folder, 0, 0},
         {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
     };
     const tool_usage usage = {
         .synopsis = "export --from RUN -o DIR [--json]",
-        .about = "Writes every tensor of a run's parameters as DIR/NAME.npy (conv1.weight.npy, ...), optimizer state of a\n"
-                 "checkpoint as momentum.NAME.npy, and the moving average as ema.NAME.npy.",
+        .about = "Writes every tensor of a run's parameters as DIR/NAME.npy (conv1.weight.npy, ...). The optimizer "
+                 "state of a checkpoint becomes momentum.NAME.npy, and the moving average ema.NAME.npy.",
         .example = "gradwire export --from runs/ternary -o parameters",
         .options = options,
         .n_options = sizeof options / sizeof *options,
@@ -61,7 +61,8 @@ int gw_cmd_export(int argc, char **argv)
     if (exit_status == TOOL_DONE)
         exit_status = export_tensors(&c.network, c.variance, "variance.", folder, files);
     if (exit_status == TOOL_DONE && json)
-        exit_status = tool_print_json(json_pack("{s:s, s:I, s:O}", "net", c.network.name, "step", (json_int_t)c.step, "files", files));
+        exit_status = tool_print_json(
+            json_pack("{s:s, s:I, s:O}", "net", c.network.name, "step", (json_int_t)c.step, "files", files));
     else if (exit_status == TOOL_DONE)
         tool_note("%u tensors of %s written to %s", c.network.n_tensors, c.network.name, folder);
     json_decref(files);

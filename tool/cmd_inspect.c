@@ -1,4 +1,4 @@
-/* gradwire inspect: what a frame says of itself. */
+/* gradwire inspect: tells what a frame says of itself. */
 #include "tool.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@ static int print_frame(const char *path, const tool_frame *frame, const tool_fra
     const gw_frame_info *info = &frame->info;
     unsigned long long first = info->begin, n = info->n_elems;
     printf("%s\n", path);
-    printf("  codec      %s, code %s%s\n", info->codec, info->code, info->entropy ? ", entropy stage" : "");
+    printf("  codec      %s, code %s\n", info->codec, info->code);
     if (info->average)
         printf("  holds      the average of %u workers\n", info->workers);
     else
@@ -25,8 +25,9 @@ static int print_frame(const char *path, const tool_frame *frame, const tool_fra
         double sent = p->n_sent ? (double)p->n_sent : 1;
         printf("  sent       %llu, %.4g %% of all, %.2f bits each\n", (unsigned long long)p->n_sent,
                n ? 100 * (double)p->n_sent / (double)n : 0, 8 * (double)info->frame_bytes / sent);
-        printf("  of these   positions %.2f (entropy %.2f), signs %.2f, values %.2f (%.2f), head %.2f\n", (double)p->position_bits / sent,
-               p->position_entropy_bits / sent, (double)p->sign_bits / sent, (double)p->value_bits / sent, p->value_entropy_bits / sent, (double)p->head_bits / sent);
+        printf("  of these   positions %.2f (entropy %.2f), signs %.2f, values %.2f (%.2f), head %.2f\n",
+               (double)p->position_bits / sent, p->position_entropy_bits / sent, (double)p->sign_bits / sent,
+               (double)p->value_bits / sent, p->value_entropy_bits / sent, (double)p->head_bits / sent);
     }
     if (info->bucket > 0)
         printf("  scalers    %llu, one for every %llu elements\n", (unsigned long long)info->n_scalers,
@@ -44,10 +45,10 @@ int gw_cmd_inspect(int argc, char **argv)
     const tool_usage usage = {
         .synopsis = "inspect IN.gw [--json]",
         .about =
-            "Checks a frame and shows what it holds. Bits per element count the payload; the entropy beside it is the\n"
-            "order-0 entropy of the frame's ternary values or integer sums, of sparse frames that of which elements are sent\n"
-            "and of gspar's signs (0 for others). Of sparse frames also: what an element that is sent costs, and of that\n"
-            "positions and values beside their entropies.",
+            "Checks a frame and shows what it holds. Bits per element count the payload. Beside them is the order-0 "
+            "entropy of the frame's symbols. These are the ternary values or integer sums; for sparse frames they are "
+            "which elements are sent, and gspar's signs; for others it is 0. For sparse frames inspect also shows what "
+            "an element that is sent costs, and what positions and values cost beside their entropies.",
         .example = "gradwire inspect grad.gw --json",
         .options = options,
         .n_options = 1,

@@ -1,18 +1,39 @@
-/* gradwire keys: folders of keys for the tcp link. */
+/* gradwire keys: makes folders of keys, for the tcp link, parameter servers and their clients. */
 #include "tool.h"
 
 #include <string.h>
 
 int gw_cmd_keys(int argc, char **argv)
 {
+    const char *client = NULL, *server = NULL;
+    const tool_option options[] = {
+        {"--client", "NAME", "DIR is for a client of parameter servers, listed there under this name", TOOL_TEXT,
+         &client, 0, 0},
+        {"--of", "SERVERDIR", "the servers' folder of keys, which keys new has made before", TOOL_TEXT, &server, 0, 0},
+    };
     const tool_usage usage = {
-        .synopsis = "keys new DIR",
-        .about = "Makes the folder DIR with a fresh pair of CURVE keys, for train --keys DIR. A copy of the folder on every machine of a\n"
-                 "job is enough: whoever has it is let in, nobody else, and everything that travels is encrypted. Where each machine\n"
-                 "shall have a key of its own, make a folder on each, put the public key (gradwire.key) of every machine into\n"
-                 "allowed/ of every folder, under any name, and rank 0's into rendezvous.key.\n"
-                 "gradwire.key_secret is for this machine's user alone (mode 600), and an existing key is never replaced.",
-        .example = "gradwire keys new job-keys\n  gradwire launch -n 4 -- train --net lenet --codec ternary --keys job-keys",
+        .synopsis = "keys new DIR [--client NAME --of SERVERDIR]",
+        .about =
+            "Makes the folder DIR with a fresh pair of CURVE keys. Everything that travels is encrypted then, and "
+            "DIR/allowed\n"
+            "says who may connect: a file with the public key (gradwire.key) of each, under any name.\n"
+            "For train --keys DIR a copy of the folder on every machine of a job is enough: whoever has it is let in, "
+            "nobody\n"
+            "else. If each machine shall have a key of its own, make a folder on each, put the public key of every "
+            "machine into\n"
+            "allowed/ of every folder, and rank 0's into rendezvous.key.\n"
+            "For gradwire server --keys DIR each client has a key of its own, made with --client. To shut a client "
+            "out, remove\n"
+            "SERVERDIR/allowed/NAME.key: within two seconds its connection ends, and it does not come in again. The "
+            "server's own\n"
+            "key lets nobody in.\n"
+            "gradwire.key_secret is for this machine's user alone (mode 600), and an existing key is never replaced.",
+        .example =
+            "gradwire keys new job-keys\n  gradwire launch -n 4 -- train --net lenet --codec ternary --keys job-keys\n"
+            "  gradwire keys new server-keys\n"
+            "  gradwire keys new client-keys --client anna --of server-keys",
+        .options = options,
+        .n_options = sizeof options / sizeof *options,
         .min_args = 2,
         .max_args = 2,
         .args = "the word new, and a folder",
@@ -22,9 +43,19 @@ int gw_cmd_keys(int argc, char **argv)
         return status;
     if (strcmp(argv[1], "new") != 0)
         return tool_wrong_use("'%s' is nothing to do with keys; 'gradwire keys new DIR' makes them", argv[1]);
-    gw_status made = gw_keys_new(argv[2]);
+    if (!client != !server)
+        return tool_wrong_use("--client NAME and --of SERVERDIR go together, and %s is missing",
+                              client ? "--of" : "--client");
+    gw_status made = client ? gw_keys_new_client(argv[2], server, client) : gw_keys_new(argv[2]);
     if (made < 0)
         return tool_fail_status(made, NULL);
-    tool_note("keys are in %s; copy the folder to every machine of the job, and keep gradwire.key_secret secret", argv[2]);
+    if (client)
+        tool_note("keys are in %s, for %s alone: take the folder there by a safe way, and keep gradwire.key_secret "
+                  "secret; %s/allowed/%s.key lets it in",
+                  argv[2], client, server, client);
+    else
+        tool_note("keys are in %s; for a job, copy the folder to every machine of it; for a server, keep it there, and "
+                  "make keys for its clients (--client NAME --of %s); keep gradwire.key_secret secret",
+                  argv[2], argv[2]);
     return TOOL_DONE;
 }

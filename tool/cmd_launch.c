@@ -14,6 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* How long workers may take to end by themselves once one has failed, and then once they were told to. */
@@ -41,7 +42,7 @@ struct launch {
 };
 
 struct worker {
-    pid_t pid; /* 0: ended, or never started */
+    pid_t pid;  /* 0: ended, or never started */
     int output; /* what it says; -1: closed, or the terminal's own */
     char line[MAX_LINE];
     size_t n_line;
@@ -74,7 +75,8 @@ static int read_hosts(const char *path, struct launch *launch)
         const char *number = strncmp(slots, "slots=", 6) == 0 ? slots + 6 : slots;
         unsigned long value = strtoul(number, &end, 10);
         if (n > 2 || *end || !isdigit((unsigned char)*number) || value == 0 || value > GW_MAX_WORKERS || name[0] == '-')
-            status = tool_fail("%s, line %u: \"%.60s\" is no host; right is HOST, or HOST and its number of workers", path, n_line, text);
+            status = tool_fail("%s, line %u: \"%.60s\" is no host; right is HOST, or HOST and its number of workers",
+                               path, n_line, text);
         else if (launch->n_hosts == MAX_HOSTS)
             status = tool_fail("%s has more than %d hosts", path, MAX_HOSTS);
         else {
@@ -102,17 +104,26 @@ static const char *host_of(const struct launch *launch, uint32_t rank)
     return NULL;
 }
 
-/* A port of the loopback that nobody uses now. */
+/* A port of the loopback that nobody uses now. Rank 0 takes it only later, so it is none of those that the kernel gives
+ * to connections (32768 and up): one of them could be taken meanwhile. */
 static int free_port(char *port, size_t capacity)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t size = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    bool found = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
-                 getsockname(fd, (struct sockaddr *)&address, &size) == 0;
-    if (fd >= 0)
-        close(fd);
-    snprintf(port, capacity, "%u", ntohs(address.sin_port));
+    enum { FIRST = 20000, N_PORTS = 12000, TRIES = 100 };
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    const unsigned begin = (unsigned)now.tv_nsec / 1000 + 7919u * (unsigned)getpid();
+    bool found = false;
+    for (unsigned i = 0; i < TRIES && !found; i++) {
+        const uint16_t number = (uint16_t)(FIRST + (begin + 641 * i) % N_PORTS);
+        struct sockaddr_in address = {.sin_family = AF_INET,
+                                      .sin_addr = {htonl(INADDR_LOOPBACK)},
+                                      .sin_port = htons(number)};
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        found = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
+        if (fd >= 0)
+            close(fd);
+        snprintf(port, capacity, "%u", number);
+    }
     return found ? TOOL_DONE : tool_fail("there is no free port on the loopback: %s", strerror(errno));
 }
 
@@ -208,7 +219,8 @@ static int start(struct launch *launch, uint32_t rank)
             dup2(ends[1], STDERR_FILENO);
         }
         become(launch, rank);
-        fprintf(stderr, "gradwire launch: %s could not be started: %s\n", launch->hosts ? launch->ssh : launch->program, strerror(errno));
+        fprintf(stderr, "gradwire launch: %s could not be started: %s\n", launch->hosts ? launch->ssh : launch->program,
+                strerror(errno));
         _exit(TOOL_FAILED);
     }
     if (rank > 0)
@@ -267,7 +279,8 @@ static uint32_t count_living(const struct launch *launch)
     return n;
 }
 
-/* Takes note of workers that ended; *failure is the exit status of the first that failed. told: they got a signal from here. */
+/* Takes note of workers that ended; *failure is the exit status of the first that failed. told: they got a signal from
+ * here. */
 static void reap(struct launch *launch, bool told, int *failure)
 {
     for (uint32_t r = 0; r < launch->n; r++) {
@@ -328,7 +341,9 @@ static int run(struct launch *launch)
     struct sigaction action = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
+    struct sigaction before;
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* nohup */
+        sigaction(SIGHUP, &action, NULL);
     int status = TOOL_DONE;
     for (uint32_t r = 0; r < launch->n; r++)
         launch->workers[r].output = -1;
@@ -356,7 +371,8 @@ static int command_of(struct launch *launch, int n_words, char **words)
     static char option[] = "--link", link[] = "tcp";
     /* What this command says to its workers itself. */
     static const char *const own[] = {"--workers", "--rank", "--rendezvous"};
-    if (strcmp(words[0], "train") != 0 && !(strcmp(words[0], "bench") == 0 && n_words > 1 && strcmp(words[1], "exchange") == 0))
+    if (strcmp(words[0], "train") != 0 &&
+        !(strcmp(words[0], "bench") == 0 && n_words > 1 && strcmp(words[1], "exchange") == 0))
         return tool_wrong_use("'%s' has no workers; what can be launched is train and bench exchange", words[0]);
     bool says_link = false;
     launch->words = calloc((size_t)n_words + 4, sizeof *launch->words);
@@ -392,7 +408,8 @@ static int prepare(struct launch *launch, uint32_t n, const char *hosts, uint32_
     if (launch->n == 0)
         return tool_wrong_use("how many workers? -n N says it, or --hosts FILE");
     if (hosts && launch->n > slots)
-        return tool_wrong_use("-n is %u, and %s has room for %u workers; a line \"HOST 4\" has room for 4", launch->n, hosts, slots);
+        return tool_wrong_use("-n is %u, and %s has room for %u workers; a line \"HOST 4\" has room for 4", launch->n,
+                              hosts, slots);
     snprintf(launch->address, sizeof launch->address, "%s", hosts ? launch->hosts[0].name : "127.0.0.1");
     snprintf(launch->port, sizeof launch->port, "%u", port ? port : 29500);
     if (!hosts && !port && (status = free_port(launch->port, sizeof launch->port)) != TOOL_DONE)
@@ -410,18 +427,21 @@ int gw_cmd_launch(int argc, char **argv)
     const char *hosts = NULL;
     uint32_t n = 0, port = 0;
     const tool_option options[] = {
-        {"-n", "N", "workers (default: as many as the hosts have room for)", TOOL_U32, &n, 1, 1024},
-        {"--hosts", "FILE", "machines, a line \"HOST [workers]\" each; the first has rank 0 (default: all on this one)", TOOL_TEXT, &hosts, 0, 0},
-        {"--port", "P", "where rank 0 listens (default 29500, without hosts a free one)", TOOL_U32, &port, 1, 65535},
-        {"--ssh", "COMMAND", "starts a command line on a host: COMMAND HOST LINE (default: ssh -o BatchMode=yes)", TOOL_TEXT, &launch.ssh, 0, 0},
+        {"-n", "N", "how many workers to start (default: as many as the hosts have room for)", TOOL_U32, &n, 1, 1024},
+        {"--hosts", "FILE",
+         "machines, a line \"HOST [workers]\" each; rank 0 is on the first (default: all workers are on this machine)",
+         TOOL_TEXT, &hosts, 0, 0},
+        {"--port", "P", "where rank 0 listens (default 29500; without hosts a free port)", TOOL_U32, &port, 1, 65535},
+        {"--ssh", "COMMAND", "what starts a command line on a host: COMMAND HOST LINE (default: ssh -o BatchMode=yes)",
+         TOOL_TEXT, &launch.ssh, 0, 0},
     };
     const tool_usage usage = {
         .synopsis = "launch -n N [--hosts FILE] -- COMMAND [options]",
-        .about = "Starts the workers of a tcp run and sees them to their end: gives each its rank, their number and the place where\n"
-                 "they meet (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT), and --link tcp where COMMAND names no link. Rank 0 speaks\n"
-                 "for itself, lines of the others begin with their rank. Where one fails the others end too. On other machines the\n"
-                 "program is expected at the same path, and started in the same folder; without --keys, training across machines\n"
-                 "needs --insecure.",
+        .about = "Starts the workers of a tcp run and sees them to their end. Each gets its rank, their number and the "
+                 "place where they meet (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT). If COMMAND names no link, launch "
+                 "adds --link tcp. Rank 0 prints as it is; lines of the others begin with their rank. If one worker "
+                 "fails, the others end too.\nOn other machines the program must be at the same path, and starts in "
+                 "the same folder. Training across machines without --keys needs --insecure.",
         .example = "gradwire launch -n 4 -- train --net lenet --data digits --codec ternary --epochs 1",
         .options = options,
         .n_options = sizeof options / sizeof *options,

@@ -1,4 +1,4 @@
-/* gradwire reduce: what an owner does. */
+/* gradwire reduce: makes one frame of the average, as an owner does. */
 #include "tool.h"
 #include <stdlib.h>
 
@@ -26,8 +26,9 @@ static int deliver(gw_context *context, tool_output *output, const char *path, v
         return TOOL_FAILED;
     if (tool_output_write(output, bytes, n_bytes) != 0 || tool_output_commit(output) != 0)
         return TOOL_FAILED;
-    tool_note("%s: the average of %u worker%s, %llu elements, %zu bytes, code %s", path, average.info.workers, average.info.workers == 1 ? "" : "s",
-              (unsigned long long)average.info.n_elems, n_bytes, average.info.code);
+    tool_note("%s: the average of %u worker%s, %llu elements, %zu bytes, code %s", path, average.info.workers,
+              average.info.workers == 1 ? "" : "s", (unsigned long long)average.info.n_elems, n_bytes,
+              average.info.code);
     return json ? tool_print_json(tool_frame_json(&average, &facts)) : TOOL_DONE;
 }
 
@@ -42,9 +43,8 @@ int gw_cmd_reduce(int argc, char **argv)
     };
     const tool_usage usage = {
         .synopsis = "reduce IN.gw... -o OUT.gw [--codec SPEC] [--json]",
-        .about =
-            "Adds the frames that the workers pushed for one slice, in rank order, into one frame that holds their\n"
-            "average. Ternary frames with a shared scaler are added as integers.",
+        .about = "Adds the frames that the workers pushed for one slice, in rank order, and writes one frame that "
+                 "holds their average. Ternary frames with a shared scaler are added as integers.",
         .example = "gradwire reduce w0.gw w1.gw w2.gw w3.gw -o average.gw",
         .options = options,
         .n_options = sizeof options / sizeof *options,

@@ -1,4 +1,4 @@
-/* gradwire scaler: the scaler that workers share (TernGrad, eq. 4: the maximum of their own). */
+/* gradwire scaler: finds the scaler that workers share (TernGrad, eq. 4: the maximum of their own). */
 #include "tool.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static int measure(gw_context *context, const gw_codec *codec, const char *path,
     }
     if (!(*own = tool_alloc(*count, sizeof(float))))
         goto done;
-    result = gw_encoder_measure(encoder, tensor.values, *own, &measured);
+    result = gw_encoder_measure(encoder, tensor.values, *own, *count, &measured);
     if (result < 0)
         tool_fail_status(result, path);
     else if (!measured.finite)

@@ -1,4 +1,4 @@
-/* gradwire server: the parameter server, until SIGTERM or Ctrl-C. */
+/* gradwire server: runs the parameter server until SIGTERM or Ctrl-C. */
 #include "status/status.h"
 #include "tool.h"
 
@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 
 static gw_ps_server *running;
@@ -38,19 +37,21 @@ static int parse_mode(const char *text, gw_ps_server_options *options)
         options->mode = GW_PS_SYNC;
     } else if (strcmp(text, "async") == 0) {
         options->mode = GW_PS_ASYNC;
-    } else if (strncmp(text, "stale:", 6) == 0 && tool_parse_double(text + 6, &staleness) && staleness >= 0 && staleness <= 1e6 &&
-               staleness == (double)(uint32_t)staleness) {
+    } else if (strncmp(text, "stale:", 6) == 0 && tool_parse_double(text + 6, &staleness) && staleness >= 0 &&
+               staleness <= 1e6 && staleness == (double)(uint32_t)staleness) {
         options->mode = GW_PS_STALE;
         options->staleness = (uint32_t)staleness;
     } else {
-        return tool_wrong_use("--mode is \"%s\"; right are sync, async, and stale:S with S from 0 to 1000000, as in stale:4", text);
+        return tool_wrong_use(
+            "--mode is \"%s\"; right are sync, async, and stale:S with S from 0 to 1000000, as in stale:4", text);
     }
     return TOOL_DONE;
 }
 
 static int parse_missing(const char *text, gw_ps_missing *missing)
 {
-    static const char *const words[] = {[GW_PS_MISSING_WAIT] = "wait", [GW_PS_MISSING_CONTINUE] = "continue", [GW_PS_MISSING_STOP] = "stop"};
+    static const char *const words[] = {
+        [GW_PS_MISSING_WAIT] = "wait", [GW_PS_MISSING_CONTINUE] = "continue", [GW_PS_MISSING_STOP] = "stop"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(text, words[i]) == 0) {
             *missing = (gw_ps_missing)i;
@@ -63,20 +64,12 @@ static int parse_missing(const char *text, gw_ps_missing *missing)
 static int check_company(const gw_ps_server_options *o)
 {
     if (o->away_ms && o->missing == GW_PS_MISSING_WAIT)
-        return tool_wrong_use("--away is for --missing continue and --missing stop; without them nobody goes on without who is gone");
+        return tool_wrong_use(
+            "--away is for --missing continue and --missing stop; without them nobody goes on without who is gone");
     if ((o->snapshot_every_s || o->snapshot_keep) && !o->snapshot)
-        return tool_wrong_use("%s is for --snapshot DIR, which says where", o->snapshot_every_s ? "--snapshot-every" : "--snapshot-keep");
+        return tool_wrong_use("%s is for --snapshot DIR, which says where",
+                              o->snapshot_every_s ? "--snapshot-every" : "--snapshot-keep");
     return TOOL_DONE;
-}
-
-/* Each client takes a file descriptor; shells commonly allow 1,024 at first, and more to who asks. */
-static void allow_many_files(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
 }
 
 /* Serves until it is told to end. */
@@ -86,7 +79,8 @@ static int serve(const gw_ps_server_options *o, const char *mode, const struct t
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     char line[256];
-    snprintf(line, sizeof line, "listening address=%s workers=%u mode=%s keys=%s", gw_ps_server_address(running), o->n_workers, mode, o->keys ? "yes" : "no");
+    snprintf(line, sizeof line, "listening address=%s workers=%u mode=%s keys=%s", gw_ps_server_address(running),
+             o->n_workers, mode, o->keys ? "yes" : "no");
     log_line(line, NULL);
     if (page) {
         snprintf(line, sizeof line, "showing status=%s", tool_status_url(page));
@@ -106,31 +100,56 @@ int gw_cmd_server(int argc, char **argv)
     gw_context_options context = {.struct_bytes = sizeof context};
     gw_context *shared;
     const tool_option options[] = {
-        {"--listen", "HOST:PORT", "where clients connect; port 0: any that is free, told in the log (default 127.0.0.1:29700)", TOOL_TEXT, &o.listen, 0, 0},
-        {"--workers", "N", "how many push to every key (required)", TOOL_U32, &o.n_workers, 1, GW_MAX_WORKERS},
-        {"--mode", "MODE", "sync: a pull waits for the pushes of all; async: for none; stale:S: for those over S pushes behind (default sync)", TOOL_TEXT, &mode, 0, 0},
-        {"--missing", "WHAT", "without a worker that is gone the others wait, continue, or stop (default wait)", TOOL_TEXT, &missing, 0, 0},
-        {"--away", "S", "seconds that a worker may be gone before they continue or stop (default 2)", TOOL_DOUBLE, &away, 0, 0},
-        {"--min-workers", "M", "of continue: so many begin, others may join later (default: all)", TOOL_U32, &o.min_workers, 1, GW_MAX_WORKERS},
-        {"--backup", "B", "of sync: a round does not wait for the slowest B workers (default 0)", TOOL_U32, &o.backup, 0, GW_MAX_WORKERS},
+        {"--listen", "HOST:PORT",
+         "where clients connect; with port 0 the log tells which free port it took (default 127.0.0.1:29700)",
+         TOOL_TEXT, &o.listen, 0, 0},
+        {"--workers", "N", "how many workers push to every key (required)", TOOL_U32, &o.n_workers, 1, GW_MAX_WORKERS},
+        {"--mode", "MODE",
+         "whose pushes a pull waits for. sync: those of all workers; async: nobody's; stale:S: those of workers that "
+         "are more than S pushes behind (default sync)",
+         TOOL_TEXT, &mode, 0, 0},
+        {"--missing", "WHAT", "what the others do if a worker is gone: wait, continue or stop (default wait)",
+         TOOL_TEXT, &missing, 0, 0},
+        {"--away", "S", "seconds that a worker may be gone before the others continue or stop (default 2)", TOOL_DOUBLE,
+         &away, 0, 0},
+        {"--min-workers", "M",
+         "with --missing continue: the first round waits for so many workers; others may join later (default: all)",
+         TOOL_U32, &o.min_workers, 1, GW_MAX_WORKERS},
+        {"--backup", "B", "with --mode sync: a round does not wait for the slowest B workers (default 0)", TOOL_U32,
+         &o.backup, 0, GW_MAX_WORKERS},
         {"--threads", "K", "threads that reduce pushes (default 1)", TOOL_U32, &context.n_threads, 1, 256},
-        {"--keys", "DIR", "encrypt, and let in only whose key is listed there (gradwire keys)", TOOL_TEXT, &o.keys, 0, 0},
-        {"--insecure", NULL, "without keys, listen to other machines too; show --metrics to them", TOOL_FLAG, &o.insecure, 0, 0},
-        {"--metrics", "HOST:PORT", "a page for browsers, and /metrics for Prometheus; a port alone: of 127.0.0.1 (default: none)", TOOL_TEXT, &metrics, 0, 0},
-        {"--snapshot", "DIR", "what is acknowledged is there after a crash and a restart: kept in this folder (default: nowhere)", TOOL_TEXT, &o.snapshot, 0, 0},
-        {"--snapshot-every", "S", "seconds between snapshots, where anything has happened (default 60)", TOOL_U32, &o.snapshot_every_s, 1, 1000000000},
-        {"--snapshot-keep", "K", "snapshots that stay (default 3)", TOOL_U32, &o.snapshot_keep, 1, 1000000},
-        {"--timeout", "S", "seconds after which a client's machine that answers no more is gone (default 10)", TOOL_U32, &timeout, 1, 86400},
-        {"--max-keys", "K", "keys that are kept (default 1Mi)", TOOL_U64, &o.max_keys, 1, 0},
-        {"--max-key-bytes", "B", "bytes of one value (default 1Gi)", TOOL_U64, &o.max_key_bytes, 1, 1ull << 50},
-        {"--max-bytes", "B", "bytes of all that is kept (default: three quarters of this machine's memory)", TOOL_U64, &o.max_bytes, 1, 0},
-        {"--max-clients", "C", "clients at a time (default 1024)", TOOL_U32, &o.max_clients, 1, 1000000},
+        {"--keys", "DIR",
+         "encrypt everything, and let in only clients whose key is listed in this folder (gradwire keys)", TOOL_TEXT,
+         &o.keys, 0, 0},
+        {"--insecure", NULL, "without keys, let other machines connect; let them see the --metrics page", TOOL_FLAG,
+         &o.insecure, 0, 0},
+        {"--metrics", "HOST:PORT",
+         "show a page for browsers, and /metrics for Prometheus; a port alone is one of 127.0.0.1 (default: no page)",
+         TOOL_TEXT, &metrics, 0, 0},
+        {"--snapshot", "DIR",
+         "keep what was acknowledged in this folder, so that it is there after a crash and a restart (default: nothing "
+         "is kept)",
+         TOOL_TEXT, &o.snapshot, 0, 0},
+        {"--snapshot-every", "S", "seconds between snapshots; none is written if nothing has happened (default 60)",
+         TOOL_U32, &o.snapshot_every_s, 1, 1000000000},
+        {"--snapshot-keep", "K", "how many snapshots to keep (default 3)", TOOL_U32, &o.snapshot_keep, 1, 1000000},
+        {"--timeout", "S", "a client's machine is gone if it has not answered for S seconds (default 10)", TOOL_U32,
+         &timeout, 1, 86400},
+        {"--max-keys", "K", "how many keys the server keeps at most (default 1Mi)", TOOL_U64, &o.max_keys, 1, 0},
+        {"--max-key-bytes", "B", "the most bytes of one value (default 1Gi)", TOOL_U64, &o.max_key_bytes, 1,
+         1ull << 50},
+        {"--max-bytes", "B",
+         "the most bytes of all that the server keeps (default: three quarters of this machine's memory)", TOOL_U64,
+         &o.max_bytes, 1, 0},
+        {"--max-clients", "C", "how many clients may be connected at a time (default 1024)", TOOL_U32, &o.max_clients,
+         1, 1000000},
     };
     const tool_usage usage = {
         .synopsis = "server --workers N [options]",
-        .about = "Keeps tensors by key for N workers, which initialise, push and pull them with a reduce method: max, min, sum, mean,\n"
-                 "latest, decode_sum, decode_average (gradwire/pserver.h for C, gradwire.pserver for Python). What happens is told on\n"
-                 "standard error, a line each. Ends at SIGTERM or Ctrl-C.",
+        .about = "Keeps tensors by key for N workers. The workers initialise keys, push values and pull one value made "
+                 "of all pushes. The pull names the reduce method: max, min, sum, mean, latest, decode_sum, "
+                 "decode_average. C programs use gradwire/pserver.h, Python programs gradwire.pserver. The server logs "
+                 "what happens on standard error, a line each. It ends at SIGTERM or Ctrl-C.",
         .example = "gradwire server --workers 2\n"
                    "  python3 -c 'import gradwire.pserver as ps; c = ps.Client(\"127.0.0.1:29700\", rank=0)'",
         .options = options,
@@ -153,13 +172,12 @@ int gw_cmd_server(int argc, char **argv)
     if ((status = check_company(&o)) != TOOL_DONE)
         return status;
     o.timeout_ms = timeout * 1000;
-    allow_many_files();
     gw_status made = gw_context_create(&context, &shared);
     if (made < 0)
         return tool_fail_status(made, NULL);
     made = gw_ps_server_create(shared, &o, &running);
     struct tool_status *page = NULL;
-    status = made < 0 ? tool_fail_status(made, NULL)
+    status = made < 0                                                               ? tool_fail_status(made, NULL)
              : metrics && tool_status_open(running, metrics, o.insecure, &page) < 0 ? TOOL_FAILED
                                                                                     : serve(&o, mode, page);
     tool_status_close(page);

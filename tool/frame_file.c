@@ -1,8 +1,33 @@
-/* Frames in files, and what `inspect`, `encode` and `reduce` tell about one. */
+/* Reads frames from files, and tells about one what `inspect`, `encode` and `reduce` print. */
 #include "tool.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* The other files that Gradwire writes, by how they begin, and what reads them. */
+static const struct {
+    const char *magic, *what, *reader;
+} others[] = {
+    {"GWPARAM1", "parameters of a network", "'gradwire eval --from FILE' and 'gradwire export --from FILE' read it"},
+    {"GWSTATE1", "a worker's codec state, beside a checkpoint", "'gradwire train --resume RUN' reads it"},
+    {"GWST", "a codec's state between calls", "'gradwire encode --state FILE' reads it"},
+    {"GWPSNAPS", "a parameter server's snapshot", "'gradwire server --snapshot DIR' reads its folder"},
+    {"GWPJRNAL", "a parameter server's journal", "'gradwire server --snapshot DIR' reads its folder"},
+    {"GWPNEWST", "a number that a parameter server keeps", "'gradwire server --snapshot DIR' reads its folder"},
+    {"\x93NUMPY", "a tensor", "'gradwire encode' makes a frame of it"},
+};
+
+static bool is_other_file(const char *path, const tool_frame *file)
+{
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        size_t n = strlen(others[i].magic);
+        if (file->n_bytes >= n && memcmp(file->bytes, others[i].magic, n) == 0) {
+            tool_fail("%s is no frame; it holds %s: %s", path, others[i].what, others[i].reader);
+            return true;
+        }
+    }
+    return false;
+}
 
 int tool_read_frame(const char *path, tool_frame *out)
 {
@@ -11,7 +36,9 @@ int tool_read_frame(const char *path, tool_frame *out)
     if (!out->bytes)
         return -1;
     gw_status status = gw_frame_parse(out->bytes, out->n_bytes, &out->info);
-    if (status < 0)
+    if (status < 0 && is_other_file(path, out))
+        ;
+    else if (status < 0)
         tool_fail_status(status, path);
     else if (out->info.frame_bytes != out->n_bytes)
         tool_fail("%s: %zu bytes follow the frame's %zu; a file holds one frame", path,
@@ -23,13 +50,11 @@ int tool_read_frame(const char *path, tool_frame *out)
     return -1;
 }
 
-/* Whether every value of a frame is finite: for ternary frames that of the scalers; others are decoded. */
+/* Whether every value of a frame is finite. It is decoded only if it need not be. */
 static int check_finite(gw_context *context, const char *path, const tool_frame *frame, bool *finite)
 {
     *finite = true;
-    for (uint64_t i = 0; i < frame->info.n_scalers; i++)
-        *finite = *finite && isfinite(gw_frame_scaler(frame->bytes, frame->n_bytes, i));
-    if (strcmp(frame->info.codec, "ternary") == 0 || frame->info.n_elems == 0)
+    if (frame->info.always_finite || frame->info.n_elems == 0)
         return 0;
     float *values = tool_alloc(frame->info.n_elems, sizeof(float));
     if (!values)
@@ -47,7 +72,7 @@ int tool_frame_examine(gw_context *context, const char *path, const tool_frame *
 {
     *out = (tool_frame_facts){0};
     gw_status status =
-        gw_frame_symbols(context, frame->bytes, frame->n_bytes, NULL, &out->nonzeros, &out->entropy_bits);
+        gw_frame_symbols(context, frame->bytes, frame->n_bytes, NULL, 0, &out->nonzeros, &out->entropy_bits);
     if (status >= 0)
         status = gw_frame_read_parts(context, frame->bytes, frame->n_bytes, &out->parts);
     if (status < 0) {
@@ -63,49 +88,52 @@ json_t *tool_frame_json(const tool_frame *frame, const tool_frame_facts *facts)
 {
     const gw_frame_info *info = &frame->info;
     json_t *object =
-        json_pack("{s:s, s:s, s:b, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I}", //
-                  "codec", info->codec, "code", info->code, "entropy_stage", info->entropy, "frame",
-                  info->average ? "average" : "push", "workers", (json_int_t)info->workers, "rank",
-                  (json_int_t)info->rank, "step", (json_int_t)info->step, "tensor", (json_int_t)info->tensor_id,
-                  "begin", (json_int_t)info->begin, "elements", (json_int_t)info->n_elems, "frame_bytes",
-                  (json_int_t)info->frame_bytes, "payload_bytes", (json_int_t)info->payload_bytes, "bits_per_element",
-                  facts->bits_per_element, "entropy_bits_per_element", facts->entropy_bits, "nonzeros",
-                  (json_int_t)facts->nonzeros);
+        json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I}", //
+                  "codec", info->codec, "code", info->code, "frame", info->average ? "average" : "push", "workers",
+                  (json_int_t)info->workers, "rank", (json_int_t)info->rank, "step", (json_int_t)info->step, "tensor",
+                  (json_int_t)info->tensor_id, "begin", (json_int_t)info->begin, "elements", (json_int_t)info->n_elems,
+                  "frame_bytes", (json_int_t)info->frame_bytes, "payload_bytes", (json_int_t)info->payload_bytes,
+                  "bits_per_element", facts->bits_per_element, "entropy_bits_per_element", facts->entropy_bits,
+                  "nonzeros", (json_int_t)facts->nonzeros);
     if (!object)
         return NULL;
     int failed = 0;
     if (info->n_scalers > 0) {
-        /* One number for one scaler; with buckets the largest, and all of them beside it. */
+        /* One number for one scaler; of several the largest, and all of them beside it. */
+        bool several = info->n_scalers > 1 || info->bucket > 0;
         float largest = 0;
         json_t *all = json_array();
         for (uint64_t i = 0; i < info->n_scalers; i++) {
             float scaler = gw_frame_scaler(frame->bytes, frame->n_bytes, i);
             largest = scaler > largest ? scaler : largest;
-            if (info->bucket > 0)
+            if (several)
                 failed |= json_array_append_new(all, json_real(isfinite(scaler) ? (double)scaler : 0.0));
         }
         failed |= json_object_set_new(object, "scaler", json_real(isfinite(largest) ? (double)largest : 0.0));
-        if (info->bucket > 0) {
+        if (info->bucket > 0)
             failed |= json_object_set_new(object, "bucket", json_integer((json_int_t)info->bucket));
+        if (several)
             failed |= json_object_set(object, "scalers", all);
-        }
         json_decref(all);
     }
     if (facts->parts.sparse) {
         const gw_frame_parts *p = &facts->parts;
-        failed |= json_object_update_new(
-            object, json_pack("{s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:f, s:f}", "sent", (json_int_t)p->n_sent, "own_values",
-                              (json_int_t)p->n_values, "density",
-                              info->n_elems ? (double)p->n_sent / (double)info->n_elems : 0.0, "head_bits",
-                              (json_int_t)p->head_bits, "position_bits", (json_int_t)p->position_bits, "sign_bits",
-                              (json_int_t)p->sign_bits, "value_bits", (json_int_t)p->value_bits, "position_entropy_bits",
-                              p->position_entropy_bits, "value_entropy_bits", p->value_entropy_bits));
+        failed |=
+            json_object_update_new(object,
+                                   json_pack("{s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:f, s:f}", "sent",
+                                             (json_int_t)p->n_sent, "own_values", (json_int_t)p->n_values, "density",
+                                             info->n_elems ? (double)p->n_sent / (double)info->n_elems : 0.0,
+                                             "head_bits", (json_int_t)p->head_bits, "position_bits",
+                                             (json_int_t)p->position_bits, "sign_bits", (json_int_t)p->sign_bits,
+                                             "value_bits", (json_int_t)p->value_bits, "position_entropy_bits",
+                                             p->position_entropy_bits, "value_entropy_bits", p->value_entropy_bits));
     }
-    if (strcmp(info->codec, "gspar") == 0) {
+    if (facts->parts.two_parts) {
         const gw_frame_parts *p = &facts->parts;
-        failed |= json_object_update_new(object, json_pack("{s:I, s:I, s:f}", "part_a", (json_int_t)p->n_values, "part_b",
-                                                           (json_int_t)(p->n_sent - p->n_values), "inverse_lambda",
-                                                           (double)gw_frame_scaler(frame->bytes, frame->n_bytes, 0)));
+        failed |=
+            json_object_update_new(object, json_pack("{s:I, s:I, s:f}", "part_a", (json_int_t)p->n_values, "part_b",
+                                                     (json_int_t)(p->n_sent - p->n_values), "inverse_lambda",
+                                                     (double)gw_frame_scaler(frame->bytes, frame->n_bytes, 0)));
     }
     failed |= json_object_set_new(object, "finite", json_boolean(facts->finite));
     failed |= json_object_set_new(object, "checksum", json_string("ok"));

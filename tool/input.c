@@ -1,4 +1,5 @@
-/* Reading files: whole, and tensors. */
+/* Reads files: whole ones, and tensors. */
+#include "base/files.h"
 #include "npy.h"
 #include "tool.h"
 #include <errno.h>
@@ -31,7 +32,7 @@ bool tool_has_suffix(const char *path, const char *suffix)
 
 int tool_open_file(const char *path, uint64_t *bytes)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = gw_openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     struct stat about;
     if (fd < 0 || fstat(fd, &about) != 0) {
         tool_fail("cannot read %s: %s", path, strerror(errno));

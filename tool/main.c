@@ -1,9 +1,10 @@
 /* The gradwire tool: finds the command and runs it. Each command is one file, cmd_NAME.c. */
+#include "base/nearest.h"
 #include "tool.h"
 #include <malloc.h>
 #include <stdio.h>
 #include <string.h>
-#include <zstd.h>
+#include <sys/resource.h>
 
 #ifdef GW_HAVE_TRAIN
 #include <dnnl.h>
@@ -23,20 +24,20 @@ typedef struct command {
 
 static const command commands[] = {
 #ifdef GW_HAVE_TRAIN
-    {"train", gw_cmd_train, "train a network on several workers, gradients coded"},
-    {"eval", gw_cmd_eval, "accuracy of a finished run"},
-    {"export", gw_cmd_export, "a finished run's parameters as .npy files"},
+    {"train", gw_cmd_train, "train a network on several workers with coded gradients"},
+    {"eval", gw_cmd_eval, "tell the accuracy of a finished run"},
+    {"export", gw_cmd_export, "write a finished run's parameters as .npy files"},
 #endif
-    {"codecs", gw_cmd_codecs, "codecs, their options and defaults, the kernels that run here"},
-    {"encode", gw_cmd_encode, "a tensor into a frame"},
-    {"decode", gw_cmd_decode, "a frame into a tensor"},
-    {"scaler", gw_cmd_scaler, "the shared scaler of several workers' tensors"},
-    {"reduce", gw_cmd_reduce, "workers' frames into one that holds their average"},
-    {"inspect", gw_cmd_inspect, "what a frame says of itself"},
+    {"codecs", gw_cmd_codecs, "list the codecs, their options and defaults, and the kernels that run here"},
+    {"encode", gw_cmd_encode, "turn a tensor into a frame"},
+    {"decode", gw_cmd_decode, "turn a frame into a tensor"},
+    {"scaler", gw_cmd_scaler, "find the scaler that several workers share"},
+    {"reduce", gw_cmd_reduce, "make one frame of the average from the frames of workers"},
+    {"inspect", gw_cmd_inspect, "show what a frame holds"},
     {"launch", gw_cmd_launch, "start the workers of a tcp run, on one machine or several"},
-    {"server", gw_cmd_server, "the parameter server: tensors by key, pushed and pulled by workers"},
-    {"keys", gw_cmd_keys, "keys for runs across machines"},
-    {"bench", gw_cmd_bench, "speed beside memcpy, wire size beside the entropy"},
+    {"server", gw_cmd_server, "run a parameter server: it keeps tensors by key; workers push and pull them"},
+    {"keys", gw_cmd_keys, "make keys for runs across machines"},
+    {"bench", gw_cmd_bench, "measure speed beside memcpy, and wire size beside the entropy"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -68,7 +69,6 @@ static int print_version(void)
 #endif
     );
     printf("kernels   %s\n", gw_cpu_level());
-    printf("libzstd   %s\n", ZSTD_versionString());
     print_links();
 #ifdef GW_HAVE_TRAIN
     const dnnl_version_t *dnnl = dnnl_version();
@@ -99,13 +99,14 @@ static int unknown_command(const char *name)
     for (int i = 0; i < N_COMMANDS; i++)
         names[i] = commands[i].name;
     names[N_COMMANDS] = "help";
-    const char *nearest = tool_nearest(name, names, N_COMMANDS + 1);
+    const char *nearest = gw_nearest(name, names, N_COMMANDS + 1, NULL);
     if (nearest)
         return tool_wrong_use("there is no command '%s'; did you mean '%s'?", name, nearest);
     return tool_wrong_use("there is no command '%s'", name);
 }
 
-/* Messages of megabytes come and go every step: memory that is given back to the system for each is cleared again for the next. */
+/* Messages of megabytes come and go every step: memory that is given back to the system for each is cleared again for
+ * the next. */
 static void keep_memory(void)
 {
 #ifdef __GLIBC__
@@ -114,9 +115,21 @@ static void keep_memory(void)
 #endif
 }
 
+/* Every client of a server, and every member of a run, takes descriptors. Shells commonly allow 1,024 at first, and
+ * more to a program that asks. */
+static void allow_many_files(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 int main(int argc, char **argv)
 {
     keep_memory();
+    allow_many_files();
     if (argc < 2) {
         return tool_wrong_use("a command is missing");
     }
@@ -124,7 +137,8 @@ int main(int argc, char **argv)
     if (strcmp(name, "--version") == 0 || strcmp(name, "version") == 0)
         return print_version();
     bool help = strcmp(name, "help") == 0;
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || (help && (argc == 2 || strcmp(argv[2], "--help") == 0)))
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 ||
+        (help && (argc == 2 || strcmp(argv[2], "--help") == 0)))
         return print_help();
     if (help)
         name = argv[2];

@@ -1,4 +1,4 @@
-/* Sentences for people, and JSON for programs. */
+/* Prints sentences for people, and JSON for programs. */
 #include "tool.h"
 #include <errno.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
-/* NumPy's .npy files, after numpy.lib.format: magic, version, header length, and a Python dict in text:
+/* Reads and writes NumPy's .npy files, after numpy.lib.format: magic, version, header length, and a Python dict in
+ * text:
  *     {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
  * The reader accepts what NumPy writes and refuses every other key, type and order with a sentence. */
 #include "npy.h"

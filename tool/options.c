@@ -1,52 +1,24 @@
-/* Options from tables: parsing, help, and the nearest word to a misspelt one. */
+/* Reads options by tables: it parses them, prints help, and finds the nearest word to a misspelt one. */
 #include "tool.h"
+#include "base/nearest.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_WORD 64
+#define MOST_OPTIONS 64
 
-/* Edits (insert, delete, replace, swap of neighbours) that turn a into b. Words longer than MAX_WORD are never near. */
-static unsigned edit_distance(const char *a, const char *b)
-{
-    size_t la = strlen(a), lb = strlen(b);
-    if (la > MAX_WORD || lb > MAX_WORD)
-        return MAX_WORD;
-    unsigned d[MAX_WORD + 1][MAX_WORD + 1];
-    for (size_t i = 0; i <= la; i++)
-        d[i][0] = (unsigned)i;
-    for (size_t j = 0; j <= lb; j++)
-        d[0][j] = (unsigned)j;
-    for (size_t i = 1; i <= la; i++) {
-        for (size_t j = 1; j <= lb; j++) {
-            unsigned best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
-            if (d[i - 1][j] + 1 < best)
-                best = d[i - 1][j] + 1;
-            if (d[i][j - 1] + 1 < best)
-                best = d[i][j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && d[i - 2][j - 2] + 1 < best)
-                best = d[i - 2][j - 2] + 1;
-            d[i][j] = best;
-        }
-    }
-    return d[la][lb];
-}
-
-const char *tool_nearest(const char *word, const char *const *words, size_t n_words)
-{
-    const char *nearest = NULL;
-    unsigned least = 1 + (unsigned)(strlen(word) / 3);
-    for (size_t i = 0; i < n_words; i++) {
-        unsigned distance = edit_distance(word, words[i]);
-        if (distance <= least && (!nearest || distance < least)) {
-            nearest = words[i];
-            least = distance;
-        }
-    }
-    return nearest;
-}
+/* Options by the names that other programs give them. Words of a few letters are too far apart to be found otherwise.
+ */
+static const struct gw_synonym synonyms[] = {{"--learning-rate", "--lr"},    {"--rate", "--lr"},
+                                             {"--batch-size", "--batch"},    {"--iterations", "--steps"},
+                                             {"--num-workers", "--workers"}, {"--nproc", "--workers"},
+                                             {"--world-size", "--workers"},  {"--model", "--net"},
+                                             {"--network", "--net"},         {"--dataset", "--data"},
+                                             {"--compression", "--codec"},   {"--compress", "--codec"},
+                                             {"--output", "--out"},          {"--output", "-o"},
+                                             {"--port", "--listen"},         {NULL, NULL}};
 
 bool tool_parse_double(const char *text, double *out)
 {
@@ -80,15 +52,46 @@ static bool parse_u64(const char *text, uint64_t *out)
     return false;
 }
 
+/* Prints words and breaks the line before column 110. The text begins at `column`; lines after the first begin at
+ * `indent`. */
+static void print_words(const char *text, size_t column, size_t indent)
+{
+    for (size_t length; *text; text += length) {
+        size_t spaces = strspn(text, " ");
+        length = spaces + strcspn(text + spaces, " \n");
+        if (column + length > 110) {
+            printf("\n%*s", (int)indent, "");
+            text += spaces;
+            length -= spaces;
+            column = indent;
+        }
+        printf("%.*s", (int)length, text);
+        column += length;
+        if (text[length] == '\n') {
+            printf("\n%*s", (int)indent, "");
+            length++;
+            column = indent;
+        }
+    }
+    printf("\n");
+}
+
 static int print_help(const tool_usage *usage)
 {
-    printf("Usage: gradwire %s\n\n%s\n\nOptions:\n", usage->synopsis, usage->about);
+    enum { TEXTS = 25 }; /* where the texts of options begin */
+    printf("Usage: gradwire %s\n\n", usage->synopsis);
+    print_words(usage->about, 0, 0);
+    printf("\nOptions:\n");
     for (size_t i = 0; i < usage->n_options; i++) {
         const tool_option *option = &usage->options[i];
-        char left[MAX_WORD];
+        char left[64];
         snprintf(left, sizeof left, "%s%s%s", option->name, option->value ? " " : "",
                  option->value ? option->value : "");
-        printf("  %-22s %s\n", left, option->help);
+        if (printf("  %-22s", left) < TEXTS)
+            printf(" ");
+        else
+            printf("\n%*s", TEXTS, "");
+        print_words(option->help, TEXTS, TEXTS);
     }
     printf("  %-22s %s\n\nExample:\n  %s\n", "--help", "this help", usage->example);
     return tool_finish_output();
@@ -104,18 +107,17 @@ static const tool_option *find_option(const tool_usage *usage, const char *name)
 
 static int unknown_option(const tool_usage *usage, const char *name)
 {
-    const char *names[MAX_WORD] = {"--help"};
+    const char *names[MOST_OPTIONS] = {"--help"};
     size_t n = 1;
-    for (size_t i = 0; i < usage->n_options && n < MAX_WORD; i++)
+    for (size_t i = 0; i < usage->n_options && n < MOST_OPTIONS; i++)
         names[n++] = usage->options[i].name;
-    const char *nearest = tool_nearest(name, names, n);
+    const char *nearest = gw_nearest(name, names, n, synonyms);
     if (nearest)
         return tool_wrong_use("there is no option '%s'; did you mean '%s'?", name, nearest);
     return tool_wrong_use("there is no option '%s'", name);
 }
 
-/* Stores an option's value. Returns TOOL_PARSED or an exit status. */
-static int set_option(const tool_option *option, const char *text)
+int tool_set_option(const tool_option *option, const char *text)
 {
     switch (option->kind) {
     case TOOL_FLAG:
@@ -123,10 +125,12 @@ static int set_option(const tool_option *option, const char *text)
         break;
     case TOOL_OUTPUT:
         if (strcmp(text, "-") == 0)
-            return tool_wrong_use("%s is '-', but standard output is not for binary files; name a %s (./- is one called -)",
-                                  option->name, strcmp(option->value, "DIR") == 0 ? "folder" : "file");
+            return tool_wrong_use(
+                "%s is '-', but standard output is not for binary files; name a %s (./- is one called -)", option->name,
+                strcmp(option->value, "DIR") == 0 ? "folder" : "file");
         if (*text == 0)
-            return tool_wrong_use("%s is empty; name a %s", option->name, strcmp(option->value, "DIR") == 0 ? "folder" : "file");
+            return tool_wrong_use("%s is empty; name a %s", option->name,
+                                  strcmp(option->value, "DIR") == 0 ? "folder" : "file");
         *(const char **)option->target = text;
         break;
     case TOOL_TEXT:
@@ -160,6 +164,12 @@ static int set_option(const tool_option *option, const char *text)
     return TOOL_PARSED;
 }
 
+bool tool_given(const tool_usage *usage, const char *name)
+{
+    const tool_option *option = find_option(usage, name);
+    return option && usage->given[option - usage->options];
+}
+
 int tool_parse(const tool_usage *usage, int *argc, char **argv)
 {
     int n_args = 0;
@@ -189,9 +199,11 @@ int tool_parse(const tool_usage *usage, int *argc, char **argv)
                 return tool_wrong_use("%s needs a value: %s %s", word, word, option->value);
             value = argv[++i];
         }
-        int status = set_option(option, value);
+        int status = tool_set_option(option, value);
         if (status != TOOL_PARSED)
             return status;
+        if (usage->given)
+            usage->given[option - usage->options] = true;
     }
     if (n_args < usage->min_args)
         return tool_wrong_use("%s: %s", n_args == 0 ? "nothing to work on" : "too few files", usage->args);

@@ -1,4 +1,5 @@
-/* Output files that are whole or absent. */
+/* Writes output files that are whole or absent. */
+#include "base/files.h"
 #include "tool.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -91,7 +92,7 @@ int tool_output_open(tool_output *output, const char *path)
         return -1;
     }
     if (exists && !S_ISREG(about.st_mode)) {
-        output->fd = open(path, O_WRONLY | O_CLOEXEC);
+        output->fd = gw_openat(AT_FDCWD, path, O_WRONLY | O_CLOEXEC, 0);
         output->path = strdup(path);
         if (output->fd < 0 || !output->path) {
             tool_fail("cannot write %s: %s", path, strerror(errno));
@@ -110,7 +111,7 @@ int tool_output_open(tool_output *output, const char *path)
     }
     sigset_t before;
     block_signals(&before);
-    output->fd = open(output->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+    output->fd = gw_openat(AT_FDCWD, output->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
     int error = errno;
     if (output->fd >= 0)
         watch_signals(output->temporary);
@@ -147,7 +148,7 @@ static int sync_folder(const char *path)
 {
     char copy[PATH_MAX];
     snprintf(copy, sizeof copy, "%s", path);
-    int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = gw_openat(AT_FDCWD, dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (fd < 0)
         return errno == EACCES ? 0 : -1; /* a folder that may be written but not read */
     int failed = fsync(fd) != 0 && errno != EINVAL;
@@ -223,7 +224,8 @@ int tool_check_apart(const tool_named_file *files, size_t n)
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; files[i].path && files[i].written && j < n; j++)
             if (j != i && files[j].path && same_file(files[i].path, files[j].path))
-                return tool_wrong_use("%s and %s are one file, %s: what is written there would replace the other; name another file",
-                                      files[i].role, files[j].role, files[i].path);
+                return tool_wrong_use(
+                    "%s and %s are one file, %s: what is written there would replace the other; name another file",
+                    files[i].role, files[j].role, files[i].path);
     return 0;
 }

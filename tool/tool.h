@@ -1,7 +1,7 @@
 /* What all commands of the tool share: messages, options, files, JSON.
  *
- * A command is one file, cmd_NAME.c, with one function gw_cmd_NAME(argc, argv), argv[0] being the command's name, and one
- * line in the table in main.c. It returns the exit status. The order in a command: parse options (tool_parse), read
+ * A command is one file, cmd_NAME.c, with one function gw_cmd_NAME(argc, argv), argv[0] being the command's name, and
+ * one line in the table in main.c. It returns the exit status. The order in a command: parse options (tool_parse), read
  * inputs, open the output (tool_output_open), work, commit. */
 #ifndef GRADWIRE_TOOL_H
 #define GRADWIRE_TOOL_H
@@ -61,9 +61,10 @@ int tool_finish_output(void);
 /* ---- options: options.c ---- */
 
 typedef enum tool_kind {
-    TOOL_FLAG,   /* bool * */
-    TOOL_TEXT,   /* const char ** */
-    TOOL_OUTPUT, /* const char **: where to write; "-" is refused, since nothing binary goes to standard output, and so is "" */
+    TOOL_FLAG, /* bool * */
+    TOOL_TEXT, /* const char ** */
+    /* const char **: where to write; "-" is refused, since nothing binary goes to standard output, and so is "" */
+    TOOL_OUTPUT,
     TOOL_TEXTS,  /* tool_texts *: may be given again and again */
     TOOL_U32,    /* uint32_t *, within [min, max] */
     TOOL_U64,    /* uint64_t *, within [min, max]; 64Ki, 2M and the like are understood */
@@ -80,7 +81,7 @@ typedef struct tool_texts {
 typedef struct tool_option {
     const char *name;  /* "--codec", "-o" */
     const char *value; /* what stands for the value in help: "SPEC"; NULL for a flag */
-    const char *help;  /* one line */
+    const char *help;  /* one line, however long: --help breaks it */
     tool_kind kind;
     void *target;      /* keeps its value where the option is not given: the default */
     uint64_t min, max; /* integers only; max 0: no limit but the type's */
@@ -92,6 +93,7 @@ typedef struct tool_usage {
     const char *example;  /* one or more whole command lines */
     const tool_option *options;
     size_t n_options;
+    bool *given; /* [n_options], false at first: those that the command line has become true; NULL: unasked */
     int min_args, max_args; /* operands (words that are no options); max -1: any number */
     const char *args;       /* what they are, for messages: "one input file" */
 } tool_usage;
@@ -99,11 +101,16 @@ typedef struct tool_usage {
 #define TOOL_PARSED (-1)
 
 /* Parses argv[1..argc-1]. --name VALUE and --name=VALUE are the same, "--" ends the options, --help prints help from
- * the table. Operands end up in argv[1..*argc-1] in their order. Returns TOOL_PARSED, or the exit status to leave with. */
+ * the table. Operands end up in argv[1..*argc-1] in their order. Returns TOOL_PARSED, or the exit status to leave with.
+ */
 int tool_parse(const tool_usage *usage, int *argc, char **argv);
 
-/* The word of `words` nearest to `word`, NULL where none is near enough to be meant. */
-const char *tool_nearest(const char *word, const char *const *words, size_t n_words);
+/* Stores an option's value as the command line would. Returns TOOL_PARSED, or TOOL_WRONG_USE with the message printed.
+ */
+int tool_set_option(const tool_option *option, const char *text);
+
+/* True if the command line has this option of the table; needs usage->given. */
+bool tool_given(const tool_usage *usage, const char *name);
 
 /* Parses all of `text` as a finite number; false where it is none. */
 bool tool_parse_double(const char *text, double *out);
@@ -111,8 +118,8 @@ bool tool_parse_double(const char *text, double *out);
 /* ---- output files: output.c ---- */
 
 /* A file that appears under its name only when it is complete: written beside it under a temporary name, synced,
- * renamed, the folder synced. SIGINT, SIGTERM and SIGHUP remove the temporary file on their way. An existing file that is
- * not regular (/dev/null, a pipe) is written directly. Two outputs can be open at a time. */
+ * renamed, the folder synced. SIGINT, SIGTERM and SIGHUP remove the temporary file on their way. An existing file that
+ * is not regular (/dev/null, a pipe) is written directly. Two outputs can be open at a time. */
 typedef struct tool_output {
     int fd;
     char *path;      /* the final name, links followed */
@@ -135,8 +142,8 @@ typedef struct tool_named_file {
     bool written;
 } tool_named_file;
 
-/* Refuses a file that would be written and has another role too: the later of the two would destroy the earlier. Same files are
- * told by the file system, whatever their spelling. Returns 0, or TOOL_WRONG_USE with the message printed. */
+/* Refuses a file that would be written and has another role too: the later of the two would destroy the earlier. Same
+ * files are told by the file system, whatever their spelling. Returns 0, or TOOL_WRONG_USE with the message printed. */
 int tool_check_apart(const tool_named_file *files, size_t n);
 
 /* ---- input files: input.c, npy.c, frame_file.c ---- */

@@ -1,3 +1,5 @@
+/* Writes and reads parameter files (.gwp), checkpoints among them. A file that is cut, altered or of another network
+ * is refused. */
 #include "checkpoint.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -154,8 +156,8 @@ static gw_status read_list(struct reader *r, const struct gw_network *net, bool 
             uint64_t rank = 0, dim = 0;
             GW_TRY(get_text(r, name, sizeof name));
             GW_TRY(get_number(r, 4, &rank));
-            bool same = strncmp(name, kinds[k], strlen(kinds[k])) == 0 && strcmp(name + strlen(kinds[k]), p->name) == 0 &&
-                        rank == (uint64_t)p->rank;
+            bool same = strncmp(name, kinds[k], strlen(kinds[k])) == 0 &&
+                        strcmp(name + strlen(kinds[k]), p->name) == 0 && rank == (uint64_t)p->rank;
             for (int i = 0; same && i < p->rank; i++) {
                 GW_TRY(get_number(r, 8, &dim));
                 same = dim == p->dims[i];
@@ -202,7 +204,8 @@ static gw_status parse(struct reader *r, struct gw_checkpoint *c)
     GW_TRY(get_number(r, 4, &n_tensors));
     GW_TRY(get_text(r, net, sizeof net));
     if (gw_network_create(net, &c->network) != GW_OK)
-        return gw_fail(GW_ERR_SYSTEM, "%s holds parameters of \"%s\", a network that this version does not know", r->path, net);
+        return gw_fail(GW_ERR_SYSTEM, "%s holds parameters of \"%s\", a network that this version does not know",
+                       r->path, net);
     bool present[KINDS] = {false};
     GW_TRY(read_list(r, &c->network, present));
     uint64_t n_kinds = (uint64_t)present[0] + present[1] + present[2] + present[3];
@@ -236,7 +239,9 @@ gw_status gw_checkpoint_read(const char *from, struct gw_checkpoint *c)
     bool folder = stat(from, &st) == 0 && S_ISDIR(st.st_mode);
     snprintf(path, sizeof path, "%s%s", from, folder ? "/" GW_PARAMETER_FILE : "");
     if (folder && stat(path, &st) != 0)
-        return gw_fail(GW_ERR_SYSTEM, "%s holds no %s; a finished run made with --out has one, and a checkpoint can be named instead", from, GW_PARAMETER_FILE);
+        return gw_fail(GW_ERR_SYSTEM,
+                       "%s holds no %s; a finished run made with --out has one, and a checkpoint can be named instead",
+                       from, GW_PARAMETER_FILE);
     GW_TRY(gw_file_read(path, &bytes, &n_bytes));
     struct reader r = {path, bytes, bytes + n_bytes};
     gw_status status = parse(&r, c);

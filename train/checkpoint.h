@@ -1,8 +1,8 @@
-/* Parameter files (.gwp): the tensors of a network under their names, and what belongs to them. The final parameters of a
- * run and its checkpoints have this form; optimizer state and averages are further tensors, "momentum.NAME", "ema.NAME",
- * "variance.NAME".
+/* Parameter files (.gwp): the tensors of a network under their names, and what belongs to them. The final parameters of
+ * a run and its checkpoints have this form. Optimizer state and averages are further tensors: "momentum.NAME",
+ * "ema.NAME", "variance.NAME".
  *
- * All numbers little-endian:
+ * All numbers are little-endian:
  *     8 bytes   "GWPARAM1"
  *     8         step: updates made so far
  *     4         number of tensors
@@ -13,7 +13,7 @@
  *         4 + n     the run's options (resume.h)
  *         8         steps the run was to have
  *         4         workers
- *         4         state files (rank_state.h) that belong to it: one of each worker, or 0 where the codec keeps nothing
+ *         4         state files (rank_state.h) that belong to it: one of each worker, or 0 if the codec keeps nothing
  *         4         computing threads of each worker; files of earlier versions end before it
  *     8         XXH3 (64 bit) of everything before */
 #ifndef GW_TRAIN_CHECKPOINT_H
@@ -25,9 +25,10 @@
 struct gw_checkpoint {
     struct gw_network network;
     uint64_t step;
-    float *params, *momentum, *ema, *variance; /* flat arrays of the network; NULL where not there; params always is. svrg keeps its
-                                                  snapshot in momentum's place; adam its m there, and its v in variance */
-    char options[1024];             /* "": parameters alone, which no run can be resumed from */
+    /* flat arrays of the network; NULL where not there; params always is. svrg keeps its snapshot in momentum's place;
+     * adam its m there, and its v in variance */
+    float *params, *momentum, *ema, *variance;
+    char options[1024]; /* "": parameters alone, which no run can be resumed from */
     uint64_t steps;
     uint32_t workers, n_state_files, threads; /* threads 0: not known */
 };
@@ -36,10 +37,11 @@ struct gw_checkpoint {
 gw_status gw_checkpoint_write(const char *folder, const char *name, const struct gw_checkpoint *checkpoint);
 
 /* The same without giving FOLDER/NAME its name: gw_file_commit(file) does. */
-gw_status gw_checkpoint_begin(const char *folder, const char *name, const struct gw_checkpoint *checkpoint, struct gw_file *file);
+gw_status gw_checkpoint_begin(const char *folder, const char *name, const struct gw_checkpoint *checkpoint,
+                              struct gw_file *file);
 
-/* Says which state files belong to a checkpoint: a hash of its step, options, workers, parameters and moments, which all
- * workers have. */
+/* Says which state files belong to a checkpoint: a hash of its step, options, workers, parameters and moments, which
+ * all workers have. */
 uint64_t gw_checkpoint_identity(const struct gw_checkpoint *checkpoint);
 
 /* `from` is a file, or a folder that holds parameters.gwp. What is cut, altered or does not fit the network it names is

@@ -1,4 +1,4 @@
-/* Parameter files: what is written comes back, and nothing damaged does. */
+/* Tests parameter files: what is written comes back, and nothing damaged does. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,6 +6,8 @@
 
 #include "base/memory.h"
 #include "checkpoint.h"
+#include "descriptors.h"
+#include "file.h"
 #include "folder.h"
 #include "tensorboard.h"
 
@@ -181,6 +183,42 @@ static void folders_that_cannot_be_written_are_named(void **state)
     assert_non_null(strstr(gw_last_error(), GW_PARAMETER_FILE));
 }
 
+/* Connections may hold all descriptors for a moment: a checkpoint, lines of metrics and what is read wait for one. */
+static void files_wait_for_a_descriptor(void **state)
+{
+    (void)state;
+    static struct gw_checkpoint c;
+    struct descriptors all;
+    assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
+    c.params = numbers(&c.network, 1);
+    descriptors_take(&all);
+    descriptors_give_soon(&all);
+    gw_status status = gw_checkpoint_write(folder, GW_PARAMETER_FILE, &c);
+    descriptors_end(&all);
+    CHECK(status == GW_OK, "a checkpoint: %s", gw_last_error());
+    gw_checkpoint_free(&c);
+
+    descriptors_take(&all);
+    descriptors_give_soon(&all);
+    status = gw_checkpoint_read(folder, &c);
+    descriptors_end(&all);
+    CHECK(status == GW_OK, "reading it: %s", gw_last_error());
+    gw_checkpoint_free(&c);
+
+    for (int again = 0; again < 2; again++) {
+        struct gw_file file;
+        descriptors_take(&all);
+        descriptors_give_soon(&all);
+        status = again ? gw_file_reopen(folder, "lines", &file) : gw_file_open(folder, "lines", &file);
+        descriptors_end(&all);
+        CHECK(status == GW_OK, "lines, again %d: %s", again, gw_last_error());
+        assert_true(fputs("a line\n", file.stream) >= 0);
+        assert_int_equal(gw_file_commit(&file), GW_OK);
+        if (again)
+            unlink(file.path);
+    }
+}
+
 /* RFC 3720, B.4, and the usual "123456789". */
 static void crc32c_has_its_known_answers(void **state)
 {
@@ -205,7 +243,10 @@ static void event_file_begins_as_tensorboards(void **state)
     static const uint8_t length[12] = {24, 0, 0, 0, 0, 0, 0, 0, 0xa3, 0x7f, 0x4b, 0x22};
     assert_memory_equal(bytes, length, 12); /* the masked checksum of 24 is in all those files */
     assert_int_equal(bytes[12], 0x09);
-    assert_memory_equal(bytes + 21, "\x1a\x0d" "brain.Event:2", 15);
+    assert_memory_equal(bytes + 21,
+                        "\x1a\x0d"
+                        "brain.Event:2",
+                        15);
 }
 
 /* Whole records of earlier steps are kept, wherever the file was cut. */
@@ -255,6 +296,7 @@ int main(void)
         cmocka_unit_test(identities_differ),
         cmocka_unit_test_setup_teardown(a_network_of_the_future_is_named, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(folders_that_cannot_be_written_are_named, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(files_wait_for_a_descriptor, make_folder, remove_folder),
         cmocka_unit_test(crc32c_has_its_known_answers),
         cmocka_unit_test(event_file_begins_as_tensorboards),
         cmocka_unit_test(event_files_are_gone_on_with),

@@ -1,3 +1,5 @@
+/* Sends and receives what workers tell each other besides gradients. Messages that come early are kept until somebody
+ * asks for them. */
 #include "control.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -60,7 +62,8 @@ static void record_words(struct words *w, struct gw_step_record *r, bool *stop_w
     real(w, &r->full_loss), half(w, &r->full_correct), real(w, &r->l2_term);
     gw_step_result *s = &r->result;
     flag(w, &s->committed), half(w, &s->bad_tensor), half(w, &s->bad_rank);
-    word(w, &s->bytes_up), word(w, &s->bytes_down), word(w, &s->dense_bytes), word(w, &s->nonzeros), word(w, &s->elements), word(w, &s->messages);
+    word(w, &s->bytes_up), word(w, &s->bytes_down), word(w, &s->dense_bytes), word(w, &s->nonzeros),
+        word(w, &s->elements), word(w, &s->messages);
     real(w, &s->encode_seconds), real(w, &s->wait_seconds), real(w, &s->bound_gap);
     flag(w, stop_wished);
 }
@@ -89,8 +92,8 @@ static gw_status send(struct gw_control *c, uint32_t to, void *bytes, size_t n_b
 
 static gw_status refuse(const gw_message *message)
 {
-    return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message to the trainer that cannot be, of %zu bytes", message->from,
-                   message->n_bytes);
+    return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message to the trainer that cannot be, of %zu bytes",
+                   message->from, message->n_bytes);
 }
 
 /* Files a message where it is asked for. Sets message->bytes NULL where it is kept. */
@@ -113,7 +116,8 @@ static gw_status file(struct gw_control *c, gw_message *message)
     } else if (leads && type == JOIN && message->n_bytes == HEAD + 8 && !c->joined[message->from]) {
         c->machines[message->from] = gw_get64(bytes + HEAD);
         c->joined[message->from] = true;
-    } else if (leads && type == RECORD && message->n_bytes == RECORD_BYTES && !c->reported[slot * c->link.size + message->from]) {
+    } else if (leads && type == RECORD && message->n_bytes == RECORD_BYTES &&
+               !c->reported[slot * c->link.size + message->from]) {
         bool stop_wished = false;
         record_words(&w, &c->records[slot * c->link.size + message->from], &stop_wished);
         c->stop_wished |= stop_wished;
@@ -148,7 +152,8 @@ static gw_status take(struct gw_control *c, const char *what, uint64_t step, uin
     return status;
 }
 
-/* Files one message that has come. false: none has, or what comes next is an error, which whoever waits for something will meet. */
+/* Files one message that has come. false: none has, or what comes next is an error, which whoever waits for something
+ * will meet. */
 static bool poll(struct gw_control *c)
 {
     gw_message message;
@@ -169,7 +174,11 @@ static uint32_t missing(const struct gw_control *c, const bool *have, uint32_t f
 
 gw_status gw_control_init(struct gw_control *c, gw_context *context, gw_link link, uint32_t timeout_ms, uint32_t ahead)
 {
-    *c = (struct gw_control){.context = context, .link = link, .timeout_ms = timeout_ms, .ahead = ahead, .ring = GW_CONTROL_RING + 2 * ahead,
+    *c = (struct gw_control){.context = context,
+                             .link = link,
+                             .timeout_ms = timeout_ms,
+                             .ahead = ahead,
+                             .ring = GW_CONTROL_RING + 2 * ahead,
                              .stop_at = UINT64_MAX};
     if (link.rank > 0) {
         c->steps = gw_calloc(context, c->ring, sizeof *c->steps);
@@ -183,7 +192,9 @@ gw_status gw_control_init(struct gw_control *c, gw_context *context, gw_link lin
     c->joined = gw_calloc(context, link.size, sizeof *c->joined);
     c->machines = gw_calloc(context, link.size, sizeof *c->machines);
     c->met = gw_calloc(context, link.size, sizeof *c->met);
-    return c->records && c->reported && c->states && c->ended && c->hashes && c->joined && c->machines && c->met ? GW_OK : GW_ERR_MEMORY;
+    return c->records && c->reported && c->states && c->ended && c->hashes && c->joined && c->machines && c->met
+               ? GW_OK
+               : GW_ERR_MEMORY;
 }
 
 void gw_control_fini(struct gw_control *c)
@@ -215,7 +226,8 @@ struct start {
 
 static void start_words(struct words *w, struct start *s)
 {
-    word(w, &s->n_options), word(w, &s->steps), word(w, &s->threads), word(w, &s->checkpoint_every), word(w, &s->stop_at_nonfinite);
+    word(w, &s->n_options), word(w, &s->steps), word(w, &s->threads), word(w, &s->checkpoint_every),
+        word(w, &s->stop_at_nonfinite);
     word(w, &s->n_floats), word(w, &s->step), word(w, &s->has_params), word(w, &s->has_momentum), word(w, &s->has_ema);
     word(w, &s->has_variance);
     word(w, &s->n_states), word(w, &s->state_bytes);
@@ -224,7 +236,8 @@ static void start_words(struct words *w, struct start *s)
 static uint64_t start_size(const struct gw_control *c, const struct start *s)
 {
     return START_BYTES + s->n_options + sizeof(uint32_t) * c->link.size +
-           sizeof(float) * s->n_floats * (s->has_params + s->has_momentum + s->has_ema + s->has_variance) + s->n_states * s->state_bytes;
+           sizeof(float) * s->n_floats * (s->has_params + s->has_momentum + s->has_ema + s->has_variance) +
+           s->n_states * s->state_bytes;
 }
 
 static uint8_t *append(uint8_t *at, const void *bytes, size_t n)
@@ -251,13 +264,21 @@ static gw_status number_machines(struct gw_control *c, uint32_t first, struct gw
     return GW_OK;
 }
 
-gw_status gw_control_send_start(struct gw_control *c, uint32_t first, const struct gw_resume *resume, struct gw_start *start)
+gw_status gw_control_send_start(struct gw_control *c, uint32_t first, const struct gw_resume *resume,
+                                struct gw_start *start)
 {
     const struct gw_checkpoint *from = &resume->checkpoint;
-    struct start s = {.n_options = strlen(start->options), .steps = start->steps, .threads = start->threads,
-                      .checkpoint_every = start->checkpoint_every, .stop_at_nonfinite = start->stop_at_nonfinite,
-                      .n_floats = start->n_floats, .step = from->step, .has_params = from->params != NULL,
-                      .has_momentum = from->momentum != NULL, .has_ema = from->ema != NULL, .has_variance = from->variance != NULL,
+    struct start s = {.n_options = strlen(start->options),
+                      .steps = start->steps,
+                      .threads = start->threads,
+                      .checkpoint_every = start->checkpoint_every,
+                      .stop_at_nonfinite = start->stop_at_nonfinite,
+                      .n_floats = start->n_floats,
+                      .step = from->step,
+                      .has_params = from->params != NULL,
+                      .has_momentum = from->momentum != NULL,
+                      .has_ema = from->ema != NULL,
+                      .has_variance = from->variance != NULL,
                       .n_states = resume->states ? from->n_state_files : 0,
                       .state_bytes = resume->states ? resume->states[0].state_bytes : 0};
     size_t n_bytes = start_size(c, &s);
@@ -292,8 +313,9 @@ static gw_status compare_options(const char *mine, const char *theirs, size_t n_
         if (n != n_mine || memcmp(mine, theirs, n) != 0) {
             if (n <= name || memcmp(mine, theirs, name + 1) != 0)
                 break;
-            return gw_fail(GW_ERR_ARGUMENT, "--%.*s is %.*s, and rank 0 has %.*s: all workers must have the same", (int)name, mine,
-                           (int)(n_mine - name - 1), mine + name + 1, (int)(n - name - 1), theirs + name + 1);
+            return gw_fail(GW_ERR_ARGUMENT, "--%.*s is %.*s, and rank 0 has %.*s: all workers must have the same",
+                           (int)name, mine, (int)(n_mine - name - 1), mine + name + 1, (int)(n - name - 1),
+                           theirs + name + 1);
         }
         mine += n + 1;
         theirs += n + 1;
@@ -323,13 +345,15 @@ static gw_status check_start(struct gw_control *c, const struct gw_start *start,
     if (most < START_BYTES)
         return refuse(&c->start);
     start_words(&w, s);
-    if (s->n_options > most - START_BYTES || s->n_states > GW_MAX_WORKERS || s->state_bytes > most || s->has_params > 1 ||
-        s->has_momentum > 1 || s->has_ema > 1 || s->has_variance > 1 || s->threads > 256)
+    if (s->n_options > most - START_BYTES || s->n_states > GW_MAX_WORKERS || s->state_bytes > most ||
+        s->has_params > 1 || s->has_momentum > 1 || s->has_ema > 1 || s->has_variance > 1 || s->threads > 256)
         return refuse(&c->start);
     GW_TRY(compare_options(start->options, (const char *)w.at, s->n_options));
     if (s->steps != start->steps)
-        return gw_fail(GW_ERR_ARGUMENT, "this worker is to make %llu steps, and rank 0 %llu: all workers must have the same --steps or "
-                       "--epochs", (unsigned long long)start->steps, (unsigned long long)s->steps);
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "this worker is to make %llu steps, and rank 0 %llu: all workers must have the same --steps or "
+                       "--epochs",
+                       (unsigned long long)start->steps, (unsigned long long)s->steps);
     return s->n_floats == start->n_floats && start_size(c, s) == most ? GW_OK : refuse(&c->start);
 }
 
@@ -460,7 +484,8 @@ gw_status gw_control_send_state(struct gw_control *c, uint64_t step, void *state
     return GW_OK;
 }
 
-gw_status gw_control_await_state(struct gw_control *c, uint64_t step, uint32_t rank, const void **state, size_t *state_bytes)
+gw_status gw_control_await_state(struct gw_control *c, uint64_t step, uint32_t rank, const void **state,
+                                 size_t *state_bytes)
 {
     while (!c->states[rank].bytes)
         GW_TRY(take(c, "codec state", step, rank));

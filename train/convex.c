@@ -1,3 +1,4 @@
+/* Computes losses and gradients of logistic regression and of support vector machines, straight from sparse rows. */
 #include "convex.h"
 
 #include <math.h>
@@ -28,8 +29,9 @@ static double hinge_slope(double margin)
 const struct gw_convex gw_convex_logreg = {"logreg", logistic_loss, logistic_slope};
 const struct gw_convex gw_convex_svm = {"svm", hinge_loss, hinge_slope};
 
-void gw_convex_pass(const struct gw_convex *problem, const struct gw_samples *samples, const uint32_t *order, uint32_t first,
-                    uint32_t n, const float *w, double *loss, uint32_t *correct, double scale, double *sum)
+void gw_convex_pass(const struct gw_convex *problem, const struct gw_samples *samples, const uint32_t *order,
+                    uint32_t first, uint32_t n, const float *w, double *loss, uint32_t *correct, double scale,
+                    double *sum)
 {
     const struct gw_rows *rows = &samples->rows;
     for (uint32_t i = 0; i < n; i++) {

@@ -1,4 +1,5 @@
-/* Convex networks: losses and gradients against their formulas, the minimum against Newton's method, whole runs. */
+/* Tests convex networks: losses and gradients against their formulas, the minimum against Newton's method, whole
+ * runs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +35,8 @@ static void losses_follow_their_formulas(void **state)
     assert_true(isnan(gw_convex_svm.slope(NAN)) && isnan(gw_convex_logreg.slope(NAN)));
 }
 
-static double loss_at(const struct gw_convex *problem, const struct gw_samples *s, const uint32_t *order, uint32_t n, const float *w)
+static double loss_at(const struct gw_convex *problem, const struct gw_samples *s, const uint32_t *order, uint32_t n,
+                      const float *w)
 {
     double loss = 0;
     uint32_t correct = 0;
@@ -138,7 +140,8 @@ static double newton(double *w)
 static struct gw_train_options convex(const char *net, const char *optimizer)
 {
     struct gw_train_options o = GW_TRAIN_DEFAULTS;
-    o.net = net, o.data = DATA, o.optimizer = optimizer, o.schedule = "const", o.l2 = LAMBDA, o.workers = 3, o.batch = 20;
+    o.net = net, o.data = DATA, o.optimizer = optimizer, o.schedule = "const", o.l2 = LAMBDA, o.workers = 3,
+    o.batch = 20;
     return o;
 }
 
@@ -168,8 +171,8 @@ static void svrg_converges_linearly_to_newtons_minimum(void **state)
         }
         for (int i = 1; i < 4; i++)
             if (!(gaps[i] < gaps[i - 1] / 10 || gaps[i] < 1e-11))
-                fail_msg("%s: after %d times the epochs the objective is %.3e above the minimum, and was %.3e", codecs[k], i + 1,
-                         gaps[i], gaps[i - 1]);
+                fail_msg("%s: after %d times the epochs the objective is %.3e above the minimum, and was %.3e",
+                         codecs[k], i + 1, gaps[i], gaps[i - 1]);
         assert_true(gaps[3] < 1e-10 && gaps[3] > -1e-12);
         o.optimizer = "sgd";
         assert_true(run(o).objective - minimum > 1e-6);
@@ -188,10 +191,11 @@ static void sgd_converges_with_a_falling_rate(void **state)
     assert_true(late > 0 && late < 1e-5 && late < early / 10);
 }
 
-/* The minimum of a convex function is where no direction leads down; the svm's is found by hand in one dimension: samples
- * (x = 1, y = 1), (x = 0.5, y = 1), (x = 0.25, y = -1) give max(0, 1-w) + max(0, 1-w/2) + max(0, 1+w/4), a third of it, plus
- * LAMBDA*w^2: beyond w = 1 the slope is (-0.5+0.25)/3 + 2*LAMBDA*w, below it is 1/3 less; with LAMBDA = 0.01 it is 0 at
- * w = 2: there the slope is (-0.25/3 + 0.04) < 0 before and (0.25/3 + 0.04) > 0 after. Objective (0 + 0 + 1.5)/3 + 0.04. */
+/* The minimum of a convex function is where no direction leads down; the svm's is found by hand in one dimension:
+ * samples (x = 1, y = 1), (x = 0.5, y = 1), (x = 0.25, y = -1) give max(0, 1-w) + max(0, 1-w/2) + max(0, 1+w/4), a
+ * third of it, plus LAMBDA*w^2: beyond w = 1 the slope is (-0.5+0.25)/3 + 2*LAMBDA*w, below it is 1/3 less; with LAMBDA
+ * = 0.01 it is 0 at w = 2: there the slope is (-0.25/3 + 0.04) < 0 before and (0.25/3 + 0.04) > 0 after. Objective (0 +
+ * 0 + 1.5)/3 + 0.04. */
 static void svm_finds_the_minimum_known_by_hand(void **state)
 {
     (void)state;
@@ -257,7 +261,8 @@ static void passes_and_bytes_are_counted(void **state)
 static void objective_is_written_each_epoch(void **state)
 {
     (void)state;
-    static const char *const files[] = {"metrics.jsonl", "summary.json", "parameters.gwp", "events.out.tfevents.0.gradwire"};
+    static const char *const files[] = {"metrics.jsonl", "summary.json", "parameters.gwp",
+                                        "events.out.tfevents.0.gradwire"};
     char folder[4096], path[4200];
     struct gw_train_options o = convex("logreg", "sgd");
     snprintf(folder, sizeof folder, "%s/convex_test.XXXXXX", GW_BINARY_DIR);
@@ -293,8 +298,8 @@ static void objective_is_written_each_epoch(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* Resumed within an epoch (10 steps), where svrg needs its snapshot. The full gradient that it computes once more is not
- * counted again. */
+/* Resumed within an epoch (10 steps), where svrg needs its snapshot. The full gradient that it computes once more is
+ * not counted again. */
 static void a_resumed_run_is_the_same(void **state)
 {
     (void)state;
@@ -342,7 +347,8 @@ static void wrong_use_is_refused(void **state)
         const char *says;
     } cases[8];
     int n = 0;
-#define REFUSED(field, value, text) cases[n] = (typeof(cases[0])){convex("logreg", "svrg"), text}, cases[n++].o.field = value
+#define REFUSED(field, value, text)                                                                                    \
+    cases[n] = (typeof(cases[0])){convex("logreg", "svrg"), text}, cases[n++].o.field = value
     REFUSED(net, "mlp:12-2", "svrg is for logreg and svm only");
     REFUSED(net, "logreg:", "logreg:FEATURES");
     REFUSED(net, "svm:12x", "svm:FEATURES");

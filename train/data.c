@@ -35,15 +35,18 @@ static void test_on_training_set(struct gw_data *data)
     data->test_is_train = true;
 }
 
-/* A test file may reach fewer features than its training file (a9a), or more (a1a): what training never saw keeps weight 0. */
+/* A test file may reach fewer features than its training file (a9a), or more (a1a): what training never saw keeps
+ * weight 0. */
 static gw_status load_libsvm(const char *source, const char *test, struct gw_data *data)
 {
     struct gw_label_values labels = {.n = 0};
     uint32_t of_test = 0;
     GW_TRY(gw_data_libsvm(source, &labels, &data->train, &data->channels));
     if (data->channels == 0)
-        return gw_fail(GW_ERR_SYSTEM, "%s: no sample has a feature, so there is nothing to learn from; a line is LABEL INDEX:VALUE "
-                       "INDEX:VALUE ...", source);
+        return gw_fail(GW_ERR_SYSTEM,
+                       "%s: no sample has a feature, so there is nothing to learn from; a line is LABEL INDEX:VALUE "
+                       "INDEX:VALUE ...",
+                       source);
     if (test)
         GW_TRY(gw_data_libsvm(test, &labels, &data->test, &of_test));
     else
@@ -60,19 +63,30 @@ static gw_status load_uneven(const char *options, struct gw_data *data)
     return GW_OK;
 }
 
+static bool is_uneven(const char *source)
+{
+    return strcmp(source, "uneven") == 0 || strncmp(source, "uneven:", 7) == 0;
+}
+
+bool gw_data_is_drawn(const char *source)
+{
+    return strcmp(source, "digits") == 0 || is_uneven(source);
+}
+
 static gw_status load(const char *source, const char *test, struct gw_data *data)
 {
     struct stat st;
     bool digits = strcmp(source, "digits") == 0;
-    bool uneven = strcmp(source, "uneven") == 0 || strncmp(source, "uneven:", 7) == 0;
+    bool uneven = is_uneven(source);
     bool folder = !digits && !uneven && stat(source, &st) == 0 && S_ISDIR(st.st_mode);
     if (test && (digits || uneven || folder))
-        return gw_fail(GW_ERR_ARGUMENT, "--test %s goes with a training file of LIBSVM text only, and --data is %s", test, source);
+        return gw_fail(GW_ERR_ARGUMENT, "--test %s goes with a training file of LIBSVM text only, and --data is %s",
+                       test, source);
     *data = (struct gw_data){.channels = 1, .height = 1, .width = 1, .classes = digits || folder ? 10 : 2};
-    return digits ? load_digits(data)
-         : uneven ? load_uneven(source[6] ? source + 7 : "", data)
-         : folder ? load_mnist(source, data)
-                  : load_libsvm(source, test, data);
+    return digits   ? load_digits(data)
+           : uneven ? load_uneven(source[6] ? source + 7 : "", data)
+           : folder ? load_mnist(source, data)
+                    : load_libsvm(source, test, data);
 }
 
 gw_status gw_data_load(const char *source, const char *test, struct gw_data *data)

@@ -7,15 +7,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Sparse rows: row i has value[k] at feature index[k], for k in [begin[i], begin[i+1]); features count from 0 and ascend in
- * a row. */
+/* Sparse rows: row i has value[k] at feature index[k], for k in [begin[i], begin[i+1]); features count from 0 and
+ * ascend in a row. */
 struct gw_rows {
     uint64_t *begin; /* [n + 1] */
     uint32_t *index;
     float *value;
 };
 
-/* n samples and their labels in [0, classes). A sample is channels * height * width bytes, or a row of `channels` features. */
+/* n samples and their labels in [0, classes). A sample is channels * height * width bytes, or a row of `channels`
+ * features. */
 struct gw_samples {
     uint32_t n;
     uint8_t *pixels; /* [n][channels][height][width]; NULL: the samples are rows */
@@ -37,10 +38,17 @@ static inline size_t gw_data_sample_values(const struct gw_data *data)
 /* Pixels become floats by this factor, as in Caffe's LeNet. */
 #define GW_PIXEL_SCALE 0.00390625f
 
-/* Loads `source`: "digits"; "uneven" or "uneven:OPTIONS"; a folder with MNIST's four files under their original names; or
- * a file of LIBSVM text, to which `test` (NULL: none) may name a test file. Files may be plain, .gz or .xz.
- * What is missing, cut or contradictory is an error whose sentence names the file. */
+/* Loads `source`: "digits"; "uneven" or "uneven:OPTIONS"; a folder with MNIST's four files under their original names;
+ * or a file of LIBSVM text, to which `test` (NULL: none) may name a test file. Files may be plain, .gz or .xz. What is
+ * missing, cut or contradictory is an error whose sentence names the file. */
 gw_status gw_data_load(const char *source, const char *test, struct gw_data *data);
+
+/* True if `source` is drawn: "digits", "uneven" or "uneven:OPTIONS". Else it names a file or a folder. */
+bool gw_data_is_drawn(const char *source);
+
+/* True if `name` is there: a folder, or a file, plain or packed (NAME, NAME.gz or NAME.xz). */
+bool gw_data_is_there(const char *name);
+
 void gw_data_free(struct gw_data *data);
 void gw_samples_free(struct gw_samples *samples);
 
@@ -61,10 +69,11 @@ struct gw_label_values {
     uint32_t n;
 };
 
-/* LIBSVM text: a line a sample, "LABEL INDEX:VALUE INDEX:VALUE ...", indices from 1, ascending; "#" begins a comment. Exactly two
- * labels, whatever their values; where `labels` has two already (a test file's come from its training file) no others.
- * *n_features is the largest index. */
-gw_status gw_data_libsvm(const char *name, struct gw_label_values *labels, struct gw_samples *samples, uint32_t *n_features);
+/* LIBSVM text: a line a sample, "LABEL INDEX:VALUE INDEX:VALUE ...", indices from 1, ascending; "#" begins a comment.
+ * Exactly two labels, whatever their values; where `labels` has two already (a test file's come from its training file)
+ * no others. *n_features is the largest index. */
+gw_status gw_data_libsvm(const char *name, struct gw_label_values *labels, struct gw_samples *samples,
+                         uint32_t *n_features);
 
 /* Draws the data of GSpar's section 5.1, two classes and features of uneven magnitude. `options`: "" or
  * "n=1024,d=2048,c1=0.6,c2=0.25" or some of these. */
@@ -72,9 +81,9 @@ gw_status gw_data_uneven(const char *options, struct gw_samples *samples, uint32
 
 /* The whole of a file that may be compressed: NAME, NAME.gz or NAME.xz, whichever is there first; what ends in .xz is
  * unpacked in any case. Memory grows with what is really there, never with what a header claims; more than max_bytes is
- * refused. A zero byte follows the last. `path` (of path_capacity bytes) receives the file's path for error texts; `hint`
- * ends the sentence where there is none. *bytes is freed with gw_free(NULL, ...). */
-gw_status gw_data_file(const char *name, size_t max_bytes, const char *hint, char *path, size_t path_capacity, uint8_t **bytes,
-                       size_t *n_bytes);
+ * refused. A zero byte follows the last. `path` (of path_capacity bytes) receives the file's path for error texts;
+ * `hint` ends the sentence where there is none. *bytes is freed with gw_free(NULL, ...). */
+gw_status gw_data_file(const char *name, size_t max_bytes, const char *hint, char *path, size_t path_capacity,
+                       uint8_t **bytes, size_t *n_bytes);
 
 #endif

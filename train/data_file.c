@@ -1,5 +1,6 @@
 /* Reads a whole data file into memory: plain, gzip or xz. */
 #include "base/error.h"
+#include "base/files.h"
 #include "base/memory.h"
 #include "data.h"
 
@@ -55,7 +56,8 @@ static gw_status read_gzip(struct growing *g)
         if (number == Z_ERRNO)
             status = gw_fail(GW_ERR_SYSTEM, "%s cannot be read: %s", g->path, strerror(errno));
         else if (number == Z_BUF_ERROR)
-            status = gw_fail(GW_ERR_SYSTEM, "%s is cut short: the compressed data end too early; fetch the file again", g->path);
+            status = gw_fail(GW_ERR_SYSTEM, "%s is cut short: the compressed data end too early; fetch the file again",
+                             g->path);
         else if (got < 0)
             status = gw_fail(GW_ERR_SYSTEM, "%s is damaged (%s); fetch the file again", g->path, why);
     }
@@ -84,7 +86,8 @@ static gw_status read_xz_stream(struct growing *g, FILE *file, lzma_stream *xz)
         if (ret == LZMA_STREAM_END)
             return GW_OK;
         if (ret == LZMA_BUF_ERROR)
-            return gw_fail(GW_ERR_SYSTEM, "%s is cut short: the compressed data end too early; fetch the file again", g->path);
+            return gw_fail(GW_ERR_SYSTEM, "%s is cut short: the compressed data end too early; fetch the file again",
+                           g->path);
         if (ret != LZMA_OK)
             return gw_fail(GW_ERR_SYSTEM, "%s is damaged (xz error %d); fetch the file again", g->path, (int)ret);
     }
@@ -92,7 +95,7 @@ static gw_status read_xz_stream(struct growing *g, FILE *file, lzma_stream *xz)
 
 static gw_status read_xz(struct growing *g)
 {
-    FILE *file = fopen(g->path, "rb");
+    FILE *file = gw_fopen(g->path, "rb");
     if (!file)
         return gw_fail(GW_ERR_SYSTEM, "%s cannot be opened: %s", g->path, strerror(errno));
     lzma_stream xz = LZMA_STREAM_INIT;
@@ -106,11 +109,23 @@ static gw_status read_xz(struct growing *g)
     return status;
 }
 
-gw_status gw_data_file(const char *name, size_t max_bytes, const char *hint, char *path, size_t path_capacity, uint8_t **bytes,
-                       size_t *n_bytes)
+/* What a data file may have behind its name. */
+static const char *const endings[] = {"", ".gz", ".xz"};
+enum { N_ENDINGS = sizeof endings / sizeof *endings };
+
+bool gw_data_is_there(const char *name)
 {
-    static const char *const endings[] = {"", ".gz", ".xz"};
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+    char path[4096];
+    for (int i = 0; i < N_ENDINGS; i++)
+        if (snprintf(path, sizeof path, "%s%s", name, endings[i]) < (int)sizeof path && access(path, F_OK) == 0)
+            return true;
+    return false;
+}
+
+gw_status gw_data_file(const char *name, size_t max_bytes, const char *hint, char *path, size_t path_capacity,
+                       uint8_t **bytes, size_t *n_bytes)
+{
+    for (int i = 0; i < N_ENDINGS; i++) {
         size_t length = (size_t)snprintf(path, path_capacity, "%s%s", name, endings[i]);
         if (length >= path_capacity)
             return gw_fail(GW_ERR_ARGUMENT, "the path %.40s... is longer than %zu bytes", name, path_capacity - 1);

@@ -1,5 +1,5 @@
-/* IDX files, MNIST's format: big-endian magic 0x0000TTRR (type, rank), one 32-bit length a dimension, then bytes.
- * Type 8 is unsigned byte; images have rank 3, labels rank 1. */
+/* Reads IDX files, MNIST's format: big-endian magic 0x0000TTRR (type, rank), one 32-bit length a dimension, then
+ * bytes. Type 8 is unsigned byte; images have rank 3, labels rank 1. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "data.h"
@@ -23,10 +23,13 @@ static gw_status read_idx(const char *folder, const char *name, unsigned rank, c
     char whole[4096];
     if (snprintf(whole, sizeof whole, "%s/%s", folder, name) >= (int)sizeof whole)
         return gw_fail(GW_ERR_ARGUMENT, "the path %.40s... is longer than %zu bytes", folder, sizeof whole - 1);
-    GW_TRY(gw_data_file(whole, MAX_FILE_BYTES, "the folder must hold the data set's files under their original names, or use "
-                        "--data digits, which needs no files", path, path_capacity, bytes, &n_bytes));
+    GW_TRY(gw_data_file(whole, MAX_FILE_BYTES,
+                        "the folder must hold the data set's files under their original names, or use "
+                        "--data digits, which needs no files",
+                        path, path_capacity, bytes, &n_bytes));
     if (n_bytes < header)
-        return gw_fail(GW_ERR_SYSTEM, "%s is cut short: %zu bytes, and the header alone takes %zu", path, n_bytes, header);
+        return gw_fail(GW_ERR_SYSTEM, "%s is cut short: %zu bytes, and the header alone takes %zu", path, n_bytes,
+                       header);
     uint32_t magic = big_endian32(*bytes), right = 0x0800u | rank;
     if (magic != right)
         return gw_fail(GW_ERR_SYSTEM, "%s starts with 0x%08x, and an IDX file of %s starts with 0x%08x", path, magic,
@@ -35,8 +38,8 @@ static gw_status read_idx(const char *folder, const char *name, unsigned rank, c
     for (unsigned i = 0; i < rank; i++) {
         dims[i] = big_endian32(*bytes + 4 + 4 * i);
         if (dims[i] == 0 || (i > 0 && dims[i] > MAX_SIDE))
-            return gw_fail(GW_ERR_SYSTEM, "%s claims a dimension of %u; samples must be 1 or more, and sides 1 to %u", path,
-                           dims[i], MAX_SIDE);
+            return gw_fail(GW_ERR_SYSTEM, "%s claims a dimension of %u; samples must be 1 or more, and sides 1 to %u",
+                           path, dims[i], MAX_SIDE);
         elements *= dims[i]; /* at most 2^32 * 2^24 */
     }
     if (n_bytes - header < elements)
@@ -63,8 +66,8 @@ gw_status gw_data_idx(const char *folder, const char *images, const char *labels
     for (uint32_t i = 0; status == GW_OK && i < label_dims[0]; i++) {
         uint8_t label = samples->labels[8 + i];
         if (label >= classes)
-            status = gw_fail(GW_ERR_SYSTEM, "%s: label %u of sample %u is out of range; labels must be 0 to %u", label_path,
-                             label, i, classes - 1);
+            status = gw_fail(GW_ERR_SYSTEM, "%s: label %u of sample %u is out of range; labels must be 0 to %u",
+                             label_path, label, i, classes - 1);
     }
     if (status != GW_OK) {
         gw_samples_free(samples);

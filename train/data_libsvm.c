@@ -1,5 +1,5 @@
-/* LIBSVM text, read strictly: whatever is not a label and pairs of ascending index and finite value is refused with file
- * and line. Memory is bounded by the file's own length: a pair takes three bytes of text or more, a sample one. */
+/* Reads LIBSVM text strictly: whatever is not a label and pairs of ascending index and finite value is refused with
+ * file and line. The file's own length bounds the memory: a pair takes three bytes of text or more, a sample one. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "data.h"
@@ -47,7 +47,8 @@ static bool at_line_end(const struct reader *r)
     return r->at == r->end || *r->at == '\n' || *r->at == '#';
 }
 
-/* Reads a finite number that a blank or the line's end follows. strtod alone would take blanks, line ends, "nan", "inf". */
+/* Reads a finite number that a blank or the line's end follows. strtod alone would take blanks, line ends, "nan",
+ * "inf". */
 static bool read_number(struct reader *r, double *value)
 {
     char *end;
@@ -72,8 +73,10 @@ static gw_status read_label(struct reader *r)
     while (k < l->n && l->values[k] != value)
         k++;
     if (k == 2)
-        return gw_fail(GW_ERR_SYSTEM, "%s, line %llu: the label %g is a third one, beside %g and %g; two classes are told "
-                       "apart here", r->path, (unsigned long long)r->line, value, l->values[0], l->values[1]);
+        return gw_fail(GW_ERR_SYSTEM,
+                       "%s, line %llu: the label %g is a third one, beside %g and %g; two classes are told "
+                       "apart here",
+                       r->path, (unsigned long long)r->line, value, l->values[0], l->values[1]);
     if (k == l->n)
         l->values[l->n++] = value;
     r->samples->labels[r->samples->n] = (uint8_t)k;
@@ -89,16 +92,16 @@ static gw_status read_pair(struct reader *r, uint32_t *previous)
     for (; isdigit((unsigned char)*r->at) && index <= MAX_FEATURES; r->at++)
         index = 10 * index + (uint64_t)(*r->at - '0');
     if (index > MAX_FEATURES)
-        return gw_fail(GW_ERR_SYSTEM, "%s, line %llu: the index in \"%s\" is above %u, the largest that is read", r->path, line,
-                       word_at(r, begin).text, MAX_FEATURES);
+        return gw_fail(GW_ERR_SYSTEM, "%s, line %llu: the index in \"%s\" is above %u, the largest that is read",
+                       r->path, line, word_at(r, begin).text, MAX_FEATURES);
     if (r->at == begin || *r->at != ':')
         return gw_fail(GW_ERR_SYSTEM, "%s, line %llu: \"%s\" is no INDEX:VALUE", r->path, line, word_at(r, begin).text);
     if (index == 0)
         return gw_fail(GW_ERR_SYSTEM, "%s, line %llu: the index in \"%s\" is 0; indices count from 1", r->path, line,
                        word_at(r, begin).text);
     if (index <= *previous)
-        return gw_fail(GW_ERR_SYSTEM, "%s, line %llu: index %llu follows index %u; indices of a line must ascend", r->path, line,
-                       (unsigned long long)index, *previous);
+        return gw_fail(GW_ERR_SYSTEM, "%s, line %llu: index %llu follows index %u; indices of a line must ascend",
+                       r->path, line, (unsigned long long)index, *previous);
     double value;
     r->at++;
     if (!read_number(r, &value) || !isfinite((float)value))
@@ -171,14 +174,17 @@ static gw_status parse(const char *path, const char *text, size_t n_bytes, struc
     return status;
 }
 
-gw_status gw_data_libsvm(const char *name, struct gw_label_values *labels, struct gw_samples *samples, uint32_t *n_features)
+gw_status gw_data_libsvm(const char *name, struct gw_label_values *labels, struct gw_samples *samples,
+                         uint32_t *n_features)
 {
     char path[4096];
     uint8_t *bytes;
     size_t n_bytes;
     *samples = (struct gw_samples){0};
-    GW_TRY(gw_data_file(name, MAX_FILE_BYTES, "give a file of LIBSVM text, a folder with MNIST's files, or the words digits or "
-                        "uneven, which need no files", path, sizeof path, &bytes, &n_bytes));
+    GW_TRY(gw_data_file(name, MAX_FILE_BYTES,
+                        "give a file of LIBSVM text, a folder with MNIST's files, or the words digits or "
+                        "uneven, which need no files",
+                        path, sizeof path, &bytes, &n_bytes));
     gw_status status = parse(path, (const char *)bytes, n_bytes, labels, samples, n_features);
     gw_free(NULL, bytes);
     return status;

@@ -1,4 +1,4 @@
-/* LIBSVM text that is right and wrong in every way we thought of, and the drawn data of uneven magnitude. */
+/* Tests LIBSVM text that is right and wrong in every way we thought of, and the drawn data of uneven magnitude. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,7 +51,8 @@ static void put_text(const char *path, const char *text)
     put_file(path, text, strlen(text));
 }
 
-static void check_row(const struct gw_samples *s, uint32_t row, int label, uint32_t n, const uint32_t *index, const float *value)
+static void check_row(const struct gw_samples *s, uint32_t row, int label, uint32_t n, const uint32_t *index,
+                      const float *value)
 {
     assert_int_equal(s->labels[row], label);
     assert_int_equal(s->rows.begin[row + 1] - s->rows.begin[row], n);
@@ -106,7 +107,8 @@ static void rows_are_spread_out(void **state)
 static void labels_and_features_of_two_files_fit(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"2 1:1\n1 2:1\n2 3:1\n", "1 1:1\n0 2:1\n1 3:1\n", "1 1:1\n-1 2:1\n1 3:1\n", "-3 1:1\n-7.5 2:1\n-3 3:1\n"};
+    static const char *const texts[] = {"2 1:1\n1 2:1\n2 3:1\n", "1 1:1\n0 2:1\n1 3:1\n", "1 1:1\n-1 2:1\n1 3:1\n",
+                                        "-3 1:1\n-7.5 2:1\n-3 3:1\n"};
     struct gw_data data;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         put_text(train_path, texts[i]);
@@ -198,7 +200,8 @@ static void reads_xz_and_refuses_it_cut(void **state)
     struct gw_data data;
     snprintf(path, sizeof path, "%s.xz", train_path);
     assert_int_equal(lzma_easy_buffer_encode(6, LZMA_CHECK_CRC64, NULL, (const uint8_t *)text, strlen(text), packed, &n,
-                                             sizeof packed), LZMA_OK);
+                                             sizeof packed),
+                     LZMA_OK);
     put_file(path, packed, n);
     for (int k = 0; k < 2; k++) {
         assert_int_equal(gw_data_load(k ? path : train_path, NULL, &data), GW_OK);
@@ -221,8 +224,11 @@ static void reads_the_public_sets(void **state)
         const char *name;
         uint32_t n, n_features, n_positive;
         uint64_t n_values;
-    } sets[] = {{"a9a", 32561, 123, 7841, 451592},     {"a9a.t", 16281, 122, 3846, 225731}, {"w8a", 49749, 300, 1479, 579586},
-                {"mushrooms", 8124, 112, 4208, 170604}, {"heart_scale", 270, 13, 120, 3378}};
+    } sets[] = {{"a9a", 32561, 123, 7841, 451592},
+                {"a9a.t", 16281, 122, 3846, 225731},
+                {"w8a", 49749, 300, 1479, 579586},
+                {"mushrooms", 8124, 112, 4208, 170604},
+                {"heart_scale", 270, 13, 120, 3378}};
     const char *source = getenv("GRADWIRE_DATA");
     char path[4096];
     snprintf(path, sizeof path, "%s/libsvm", source ? source : GW_SOURCE_DIR "/../shared/data");
@@ -273,20 +279,21 @@ static void uneven_data_have_uneven_magnitudes(void **state)
         sum2 += b2 / D;
         small += sqrt(b2) <= c1 * c2;
     }
-    /* E B^2 = integral over [0, C2] of (C1 b)^2 and over [C2, 1] of b^2. Standard deviations: B^2 has 0.30 and the mean over
-     * features 0.30/sqrt(D) = 0.0067; of x, sqrt(1/3); labels are fair coins. Six of each. */
+    /* E B^2 = integral over [0, C2] of (C1 b)^2 and over [C2, 1] of b^2. Standard deviations: B^2 has 0.30 and the mean
+     * over features 0.30/sqrt(D) = 0.0067; of x, sqrt(1/3); labels are fair coins. Six of each. */
     double expected = c1 * c1 * c2 * c2 * c2 / 3 + (1 - c2 * c2 * c2) / 3;
     assert_true(fabs(sum2 - expected) < 0.04);
     assert_true(fabs(sum / (N * (double)D)) < 6 * 0.58 / sqrt(N * (double)D));
     assert_true(abs((int)n_positive - N / 2) < 6 * sqrt(N) / 2);
-    /* A quarter of all features, within six binomial deviations, is below C1*C2; nothing between there and C2 but noise. */
+    /* A quarter of all features, within six binomial deviations, is below C1*C2; nothing between there and C2 but
+     * noise. */
     assert_true(fabs(small - c2 * D) < 6 * sqrt(c2 * (1 - c2) * D));
     gw_data_free(&data);
     gw_data_free(&again);
 
-    static const char *const wrong[] = {"uneven:n", "uneven:n=", "uneven:n=0", "uneven:n=1.5", "uneven:n=-4", "uneven:c1=2",
-                                        "uneven:n=10,", "uneven:m=3", "uneven:n=10;d=3", "uneven:d=nan", "uneven:n=1e5,d=1e5",
-                                        "uneven:n=1e300"};
+    static const char *const wrong[] = {"uneven:n",        "uneven:n=",    "uneven:n=0",         "uneven:n=1.5",
+                                        "uneven:n=-4",     "uneven:c1=2",  "uneven:n=10,",       "uneven:m=3",
+                                        "uneven:n=10;d=3", "uneven:d=nan", "uneven:n=1e5,d=1e5", "uneven:n=1e300"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         if (gw_data_load(wrong[i], NULL, &data) != GW_ERR_ARGUMENT)
             fail_msg("%s was not refused", wrong[i]);

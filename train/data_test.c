@@ -1,4 +1,4 @@
-/* Data files that are right and wrong in every way we thought of, and the drawn digits. */
+/* Tests data files that are right and wrong in every way we thought of, and the drawn digits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

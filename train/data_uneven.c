@@ -1,7 +1,7 @@
-/* Data whose features have uneven magnitudes, as in GSpar's section 5.1 (Wangni et al., "Gradient Sparsification for
- * Communication-Efficient Distributed Optimization", 2018): x_i ~ N(0, I) and w ~ N(0, I) in R^d; magnitudes B uniform in
- * [0, 1]^d, those up to C2 multiplied by C1; sample i is x_i * B (element by element) with the label sign(x_i . w).
- * The smaller C1 and the larger C2, the more of the gradient sits in few elements. */
+/* Draws data whose features have uneven magnitudes, as in GSpar's section 5.1 (Wangni et al., "Gradient Sparsification
+ * for Communication-Efficient Distributed Optimization", 2018). x_i ~ N(0, I) and w ~ N(0, I) in R^d; magnitudes B are
+ * uniform in [0, 1]^d, and those up to C2 are multiplied by C1. Sample i is x_i * B (element by element) with the
+ * label sign(x_i . w). The smaller C1 and the larger C2, the more of the gradient sits in few elements. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "data.h"
@@ -27,7 +27,10 @@ static gw_status read_options(const char *text, struct uneven *u)
         const char *key;
         double *target, max;
         bool count;
-    } rules[] = {{"n=", &u->n, MAX_VALUES, true}, {"d=", &u->d, MAX_VALUES, true}, {"c1=", &u->c1, 1, false}, {"c2=", &u->c2, 1, false}};
+    } rules[] = {{"n=", &u->n, MAX_VALUES, true},
+                 {"d=", &u->d, MAX_VALUES, true},
+                 {"c1=", &u->c1, 1, false},
+                 {"c2=", &u->c2, 1, false}};
     const size_t n_rules = sizeof rules / sizeof *rules;
     for (bool more = *text; more;) {
         size_t k = 0;
@@ -38,14 +41,17 @@ static gw_status read_options(const char *text, struct uneven *u)
         double value = strtod(digits, &end);
         if (k == n_rules || *digits < '0' || *digits > '9' || (*end && *end != ',') || !(value <= rules[k].max) ||
             (rules[k].count && (value < 1 || value != floor(value))))
-            return gw_fail(GW_ERR_ARGUMENT, "--data uneven: \"%s\" is not valid; right are n= and d= (1 or more), c1= and c2= (0 to "
-                           "1), as in uneven:n=1024,d=2048,c1=0.6,c2=0.25", text);
+            return gw_fail(GW_ERR_ARGUMENT,
+                           "--data uneven: \"%s\" is not valid; right are n= and d= (1 or more), c1= and c2= (0 to "
+                           "1), as in uneven:n=1024,d=2048,c1=0.6,c2=0.25",
+                           text);
         *rules[k].target = value;
         more = *end == ',';
         text = end + more;
     }
     if (u->n * u->d > MAX_VALUES)
-        return gw_fail(GW_ERR_ARGUMENT, "--data uneven: %.0f samples of %.0f features are %.0f values, and %u are the most", u->n, u->d,
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "--data uneven: %.0f samples of %.0f features are %.0f values, and %u are the most", u->n, u->d,
                        u->n * u->d, MAX_VALUES);
     return GW_OK;
 }

@@ -1,3 +1,4 @@
+/* Makes, runs and frees oneDNN's objects: memory, primitives and reorders. Its errors become sentences here. */
 #include "dnn.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -10,8 +11,8 @@ gw_status gw_dnn_check(dnnl_status_t status, const char *what)
         return GW_OK;
     if (status == dnnl_out_of_memory)
         return gw_fail(GW_ERR_MEMORY, "out of memory in oneDNN: %s", what);
-    return gw_fail(status == dnnl_unimplemented ? GW_ERR_UNSUPPORTED : GW_ERR_SYSTEM, "oneDNN refused %s (status %d)", what,
-                   (int)status);
+    return gw_fail(status == dnnl_unimplemented ? GW_ERR_UNSUPPORTED : GW_ERR_SYSTEM, "oneDNN refused %s (status %d)",
+                   what, (int)status);
 }
 
 void gw_desc_plain(dnnl_memory_desc_t *desc, int rank, const dnnl_dim_t *dims)
@@ -45,8 +46,8 @@ void gw_blob_destroy(struct gw_blob *blob)
     *blob = (struct gw_blob){0};
 }
 
-gw_status gw_primitive_desc_create(dnnl_engine_t engine, const void *op_desc, dnnl_primitive_desc_t hint, const char *what,
-                                   dnnl_primitive_desc_t *desc)
+gw_status gw_primitive_desc_create(dnnl_engine_t engine, const void *op_desc, dnnl_primitive_desc_t hint,
+                                   const char *what, dnnl_primitive_desc_t *desc)
 {
     return gw_dnn_check(dnnl_primitive_desc_create(desc, op_desc, NULL, engine, hint), what);
 }
@@ -68,7 +69,8 @@ gw_status gw_primitive_run(const struct gw_primitive *primitive, dnnl_stream_t s
 {
     if (!primitive->handle)
         return GW_OK;
-    return gw_dnn_check(dnnl_primitive_execute(primitive->handle, stream, primitive->n_args, primitive->args), "a layer");
+    return gw_dnn_check(dnnl_primitive_execute(primitive->handle, stream, primitive->n_args, primitive->args),
+                        "a layer");
 }
 
 void gw_primitive_destroy(struct gw_primitive *primitive)
@@ -82,7 +84,8 @@ static gw_status create_reorder(dnnl_engine_t engine, const struct gw_blob *from
                                 struct gw_primitive *reorder)
 {
     dnnl_primitive_desc_t desc;
-    GW_TRY(gw_dnn_check(dnnl_reorder_primitive_desc_create(&desc, &from->desc, engine, &to->desc, engine, NULL), "a reorder"));
+    GW_TRY(gw_dnn_check(dnnl_reorder_primitive_desc_create(&desc, &from->desc, engine, &to->desc, engine, NULL),
+                        "a reorder"));
     GW_TRY(gw_primitive_create(desc, "a reorder", reorder));
     gw_primitive_arg(reorder, DNNL_ARG_FROM, from);
     gw_primitive_arg(reorder, DNNL_ARG_TO, to);

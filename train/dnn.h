@@ -38,15 +38,16 @@ void gw_primitive_arg(struct gw_primitive *primitive, int which, const struct gw
 gw_status gw_primitive_run(const struct gw_primitive *primitive, dnnl_stream_t stream);
 void gw_primitive_destroy(struct gw_primitive *primitive);
 
-gw_status gw_primitive_desc_create(dnnl_engine_t engine, const void *op_desc, dnnl_primitive_desc_t hint, const char *what,
-                                   dnnl_primitive_desc_t *desc);
+gw_status gw_primitive_desc_create(dnnl_engine_t engine, const void *op_desc, dnnl_primitive_desc_t hint,
+                                   const char *what, dnnl_primitive_desc_t *desc);
 
-/* `to` becomes a blob of layout `wanted` that holds what `from` holds after `reorder` has run. Where the layouts are equal
- * `to` borrows from `from` and `reorder` is unset. */
+/* `to` becomes a blob of layout `wanted` that holds what `from` holds after `reorder` has run. Where the layouts are
+ * equal `to` borrows from `from` and `reorder` is unset. */
 gw_status gw_reorder_into(dnnl_engine_t engine, const struct gw_blob *from, const dnnl_memory_desc_t *wanted,
                           struct gw_blob *to, struct gw_primitive *reorder);
 
-/* `from` is a new blob of layout `made` from which `reorder` fills `to`; or borrows from `to` where the layouts are equal. */
+/* `from` is a new blob of layout `made` from which `reorder` fills `to`; or borrows from `to` where the layouts are
+ * equal. */
 gw_status gw_reorder_out_of(dnnl_engine_t engine, const dnnl_memory_desc_t *made, const struct gw_blob *to,
                             struct gw_blob *from, struct gw_primitive *reorder);
 

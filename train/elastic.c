@@ -1,3 +1,5 @@
+/* Lets a worker join a run at parameter servers, admit others and leave. At the end it compares its parameters with
+ * those of the other workers. */
 #include "elastic.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -55,14 +57,16 @@ static gw_status get_state(struct gw_worker *w, uint64_t round)
     gw_ps_value value;
     gw_status status = init_state(w, w->elastic.client, &parts);
     if (status == GW_ERR_ARGUMENT)
-        return gw_fail(status, "rank %u was not started with the --net, --optimizer, --momentum and --ema of the run on these servers: %s", w->rank,
-                       gw_last_error());
+        return gw_fail(
+            status,
+            "rank %u was not started with the --net, --optimizer, --momentum and --ema of the run on these servers: %s",
+            w->rank, gw_last_error());
     GW_TRY(status);
     GW_TRY(gw_ps_get_parameter(w->elastic.client, STATE_KEY, round, &value));
     status = value.n_bytes == parts.n * n_bytes && value.round == round
                  ? GW_OK
-                 : gw_fail(GW_ERR_PEER, "the state for round %llu came as that of round %llu, in %zu bytes", (unsigned long long)round,
-                           (unsigned long long)value.round, value.n_bytes);
+                 : gw_fail(GW_ERR_PEER, "the state for round %llu came as that of round %llu, in %zu bytes",
+                           (unsigned long long)round, (unsigned long long)value.round, value.n_bytes);
     for (size_t i = 0; status == GW_OK && i < parts.n; i++)
         memcpy(parts.at[i], (const char *)value.bytes + i * n_bytes, n_bytes);
     gw_ps_value_free(&value);
@@ -70,13 +74,16 @@ static gw_status get_state(struct gw_worker *w, uint64_t round)
     return status;
 }
 
-/* Those that the run has come to. First ones are not put any more: a server that has lost what it kept would take them for the run's. */
+/* Those that the run has come to. First ones are not put any more: a server that has lost what it kept would take them
+ * for the run's. */
 static gw_status parameters_of_run(struct gw_worker *w)
 {
     gw_status status = gw_worker_get_parameters(w);
     if (status != GW_ERR_TIMEOUT && status != GW_ERR_PEER)
         return status;
-    return gw_fail(status, "%s; a server that has lost this run's parameters must be started with its own --snapshot folder, or all of them anew",
+    return gw_fail(status,
+                   "%s; a server that has lost this run's parameters must be started with its own --snapshot folder, "
+                   "or all of them anew",
                    gw_last_error());
 }
 
@@ -93,16 +100,21 @@ gw_status gw_elastic_join(struct gw_worker *w, uint64_t *t)
     e->options.joins = true;
     GW_TRY(gw_ps_client_create(NULL, &e->options, &e->client));
     if (gw_ps_n_workers(e->client) != team->options->workers)
-        return gw_fail(GW_ERR_ARGUMENT, "the parameter servers are for %u workers, and --workers is %u", gw_ps_n_workers(e->client),
-                       team->options->workers);
+        return gw_fail(GW_ERR_ARGUMENT, "the parameter servers are for %u workers, and --workers is %u",
+                       gw_ps_n_workers(e->client), team->options->workers);
     GW_TRY(gw_ps_join(e->client, &round));
     if (round == 1 && w->steps_done > 0)
-        return gw_fail(GW_ERR_CLOSED, "nobody takes part any more: while rank %u was away after step %llu the others have ended the run, or have gone too",
+        return gw_fail(GW_ERR_CLOSED,
+                       "nobody takes part any more: while rank %u was away after step %llu the others have ended the "
+                       "run, or have gone too",
                        w->rank, (unsigned long long)w->steps_done);
     *t = team->begin = round - 1;
     if (*t >= team->steps)
-        return gw_fail(GW_ERR_ARGUMENT, "the run on these servers has made %llu steps, and this one is to have %llu: for another run start them anew, "
-                       "with other folders of snapshots", (unsigned long long)*t, (unsigned long long)team->steps);
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "the run on these servers has made %llu steps, and this one is to have %llu: for another run "
+                       "start them anew, "
+                       "with other folders of snapshots",
+                       (unsigned long long)*t, (unsigned long long)team->steps);
     if (*t > 0 && !*team->server_optimizer)
         GW_TRY(get_state(w, round));
     else
@@ -112,8 +124,8 @@ gw_status gw_elastic_join(struct gw_worker *w, uint64_t *t)
     if (*w->team->server_optimizer)
         GW_TRY(*t > 0 ? parameters_of_run(w) : gw_worker_put_parameters(w));
     if (*t > 0 || e->n_joins > 0)
-        gw_train_note(team->callbacks, "rank %u takes part from step %llu of %llu on", w->rank, (unsigned long long)*t + 1,
-                      (unsigned long long)team->steps);
+        gw_train_note(team->callbacks, "rank %u takes part from step %llu of %llu on", w->rank,
+                      (unsigned long long)*t + 1, (unsigned long long)team->steps);
     e->last_step = gw_clock_seconds();
     e->n_joins++;
     return GW_OK;
@@ -138,9 +150,11 @@ bool gw_elastic_goes_on(struct gw_worker *w, gw_status status)
     const double patience = 2.0 * team->options->timeout_s;
     if (status != GW_ERR_PEER && status != GW_ERR_TIMEOUT)
         return false;
-    if (gw_clock_seconds() - w->elastic.last_step > patience || (team->callbacks && team->callbacks->stop && team->callbacks->stop(team->callbacks->user)))
+    if (gw_clock_seconds() - w->elastic.last_step > patience ||
+        (team->callbacks && team->callbacks->stop && team->callbacks->stop(team->callbacks->user)))
         return false;
-    gw_train_note(team->callbacks, "rank %u joins again after step %llu: %s", w->rank, (unsigned long long)w->steps_done, gw_last_error());
+    gw_train_note(team->callbacks, "rank %u joins again after step %llu: %s", w->rank,
+                  (unsigned long long)w->steps_done, gw_last_error());
     return true;
 }
 
@@ -170,7 +184,9 @@ static gw_status admit_all(struct gw_worker *w, gw_ps_client *side, const uint8_
         gw_status status = gw_ps_admit(side, r, t + 1);
         if (status == GW_OK)
             gw_train_note(w->team->callbacks, "rank %u is let in from step %llu on", r, (unsigned long long)t + 1);
-        else if (status != GW_ERR_PEER && status != GW_ERR_ORDER) /* it has gone again; this one was left out itself, and its next push says so */
+        else if (status != GW_ERR_PEER &&
+                 status !=
+                     GW_ERR_ORDER) /* it has gone again; this one was left out itself, and its next push says so */
             return status;
     }
     return GW_OK;
@@ -182,7 +198,9 @@ static void note_unkept(struct gw_worker *w)
     if (!gw_ps_is_in_memory_only(w->elastic.client) || w->elastic.unkept_noted)
         return;
     w->elastic.unkept_noted = true;
-    gw_train_note(w->team->callbacks, "rank %u: a server cannot write its snapshot folder; what it has is lost if it is killed now (its log says why)",
+    gw_train_note(w->team->callbacks,
+                  "rank %u: a server cannot write its snapshot folder; what it has is lost if it is killed now (its "
+                  "log says why)",
                   w->rank);
 }
 
@@ -197,7 +215,7 @@ gw_status gw_elastic_admit(struct gw_worker *w, uint64_t t)
     uint8_t *presence = gw_calloc(NULL, w->team->options->workers, 1);
     if (!presence)
         return GW_ERR_MEMORY;
-    gw_status status = gw_ps_members(side, presence, NULL);
+    gw_status status = gw_ps_members(side, presence, w->team->options->workers, NULL);
     if (status == GW_OK)
         status = admit_all(w, side, presence, t);
     gw_free(NULL, presence);
@@ -223,7 +241,8 @@ static gw_status number_of(struct gw_worker *w, gw_ps_client *side, const char *
     gw_ps_value value = {.bytes = NULL};
     gw_status status = presence ? init_number(side, what, rank, name) : GW_ERR_MEMORY;
     for (bool there = true; status == GW_OK && there && !value.bytes;) {
-        status = gw_ps_members(side, presence, NULL); /* first: who has left may have put its number there before */
+        /* Asked first: a worker that has left may have put its number there before. */
+        status = gw_ps_members(side, presence, w->team->options->workers, NULL);
         there = presence[rank] == GW_PS_PRESENT || (presence[rank] == GW_PS_AWAY && gw_clock_seconds() < deadline);
         if (status == GW_OK && (status = gw_ps_get_parameter(side, name, w->team->steps, &value)) == GW_ERR_TIMEOUT)
             status = GW_OK; /* it is behind: without rounds workers end one after the other */

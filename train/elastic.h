@@ -1,5 +1,6 @@
-/* A worker that meets the others at parameter servers only (--link servers). It joins a run that may be under way, lets in those who come
- * later, and joins again where it was left out: its connection was lost for too long, or it was stopped.
+/* A worker that meets the others at parameter servers only (--link servers). It joins a run that may be under way and
+ * lets in those who come later. If it was left out, because its connection was lost for too long or it was stopped, it
+ * joins again.
  *
  * Who joins gets parameters, moments and moving average from a worker that takes part, through the servers. */
 #ifndef GW_TRAIN_ELASTIC_H

@@ -1,3 +1,4 @@
+/* Loads samples into a model's input, and counts over a range of test samples how many the model gets right. */
 #include "evaluate.h"
 #include "base/error.h"
 
@@ -16,8 +17,8 @@ static void load_row(const struct gw_rows *rows, size_t row, size_t n, float *to
         to[rows->index[k]] = rows->value[k];
 }
 
-void gw_batch_load(const struct gw_samples *samples, size_t sample_values, const uint32_t *order, uint32_t first, uint32_t n,
-                   float *input, uint8_t *labels)
+void gw_batch_load(const struct gw_samples *samples, size_t sample_values, const uint32_t *order, uint32_t first,
+                   uint32_t n, float *input, uint8_t *labels)
 {
     for (uint32_t i = 0; i < n; i++) {
         size_t sample = order ? order[i] : first + i;

@@ -1,5 +1,7 @@
+/* Writes files that appear under their name only when they are whole, and reads whole files. */
 #include "file.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/memory.h"
 
 #include <errno.h>
@@ -18,9 +20,9 @@ static gw_status open_partial(const char *folder, const char *name, bool again, 
     if (again && access(file->partial, F_OK) != 0 && rename(file->path, file->partial) != 0 && errno != ENOENT)
         return gw_fail(GW_ERR_SYSTEM, "%s cannot be renamed to %s: %s", file->path, file->partial, strerror(errno));
     if (again)
-        file->stream = fopen(file->partial, "r+be");
+        file->stream = gw_fopen(file->partial, "r+be");
     if (!file->stream && (!again || errno == ENOENT))
-        file->stream = fopen(file->partial, "w+be");
+        file->stream = gw_fopen(file->partial, "w+be");
     if (!file->stream)
         return gw_fail(GW_ERR_SYSTEM, "%s cannot be written: %s", file->partial, strerror(errno));
     return GW_OK;
@@ -36,7 +38,8 @@ gw_status gw_file_reopen(const char *folder, const char *name, struct gw_file *f
     return open_partial(folder, name, true, file);
 }
 
-/* errno may be of something else by now where a write failed that was not looked at: the disk being full is asked again. */
+/* errno may be of something else by now where a write failed that was not looked at: the disk being full is asked
+ * again. */
 static gw_status write_error(const struct gw_file *file)
 {
     int error = errno;
@@ -75,7 +78,7 @@ static void sync_folder(const char *path)
     char *slash = strrchr(folder, '/');
     if (slash)
         *slash = 0;
-    int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = gw_openat(AT_FDCWD, slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (fd >= 0) {
         fsync(fd);
         close(fd);
@@ -113,7 +116,7 @@ void gw_file_discard(struct gw_file *file, bool keep)
 gw_status gw_file_read(const char *path, uint8_t **bytes, size_t *n_bytes)
 {
     struct stat st;
-    FILE *stream = fopen(path, "rbe");
+    FILE *stream = gw_fopen(path, "rbe");
     if (!stream)
         return gw_fail(GW_ERR_SYSTEM, "%s cannot be opened: %s", path, strerror(errno));
     gw_status status = GW_OK;

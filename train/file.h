@@ -1,5 +1,5 @@
-/* Files that appear under their name only when they are whole: written under NAME.partial, synced, renamed. And whole files,
- * read. */
+/* Files that appear under their name only when they are whole: they are written under NAME.partial, synced, renamed.
+ * It also reads whole files. */
 #ifndef GW_TRAIN_FILE_H
 #define GW_TRAIN_FILE_H
 
@@ -17,8 +17,8 @@ struct gw_file {
 
 gw_status gw_file_open(const char *folder, const char *name, struct gw_file *file);
 
-/* Opens for reading and writing, at its start, what an interrupted run left: NAME.partial, or NAME, which becomes NAME.partial
- * again; an empty file where neither is there. */
+/* Opens for reading and writing, at its start, what an interrupted run left: NAME.partial, or NAME, which becomes
+ * NAME.partial again; an empty file where neither is there. */
 gw_status gw_file_reopen(const char *folder, const char *name, struct gw_file *file);
 
 /* Drops everything from offset `at` on; what is written next stands there. */

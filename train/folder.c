@@ -1,5 +1,7 @@
+/* Creates and locks the folder of a run, finds what an earlier run left in it, and clears it. */
 #include "folder.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "file.h"
 
 #include <errno.h>
@@ -17,12 +19,13 @@ gw_status gw_folder_create(const char *folder)
         return GW_OK;
     if (errno == EEXIST && stat(folder, &st) == 0 && S_ISDIR(st.st_mode))
         return GW_OK;
-    return gw_fail(GW_ERR_SYSTEM, "the folder %s cannot be made: %s", folder, strerror(errno == EEXIST ? ENOTDIR : errno));
+    return gw_fail(GW_ERR_SYSTEM, "the folder %s cannot be made: %s", folder,
+                   strerror(errno == EEXIST ? ENOTDIR : errno));
 }
 
 gw_status gw_folder_lock(const char *folder, DIR **lock)
 {
-    DIR *dir = opendir(folder);
+    DIR *dir = gw_opendir(folder);
     if (!dir)
         return gw_fail(GW_ERR_SYSTEM, "the folder %s cannot be opened: %s", folder, strerror(errno));
     if (flock(dirfd(dir), LOCK_EX | LOCK_NB) != 0) {
@@ -65,7 +68,8 @@ static bool is_state(const char *name, size_t n)
 /* `name` is one that a run writes; *partial: not whole yet. */
 static bool is_of_a_run(const char *name, bool *partial)
 {
-    static const char *const names[] = {GW_METRICS_FILE, GW_EVENTS_FILE, GW_SUMMARY_FILE, GW_PARAMETER_FILE};
+    static const char *const names[] = {GW_RUN_FILE, GW_METRICS_FILE, GW_EVENTS_FILE, GW_SUMMARY_FILE,
+                                        GW_PARAMETER_FILE};
     size_t n = strlen(name), ending = sizeof GW_PARTIAL - 1;
     *partial = n > ending && strcmp(name + n - ending, GW_PARTIAL) == 0;
     if (*partial)
@@ -83,7 +87,8 @@ bool gw_folder_newest_checkpoint(DIR *folder, uint64_t below, uint64_t *steps_do
     uint64_t step;
     rewinddir(folder);
     for (const struct dirent *entry; (entry = readdir(folder));)
-        if (is_checkpoint(entry->d_name, strlen(entry->d_name), &step) && step < below && (!found || step > *steps_done)) {
+        if (is_checkpoint(entry->d_name, strlen(entry->d_name), &step) && step < below &&
+            (!found || step > *steps_done)) {
             found = true;
             *steps_done = step;
         }
@@ -117,8 +122,10 @@ gw_status gw_folder_check(const char *folder, DIR *lock)
         return GW_OK;
     if (n > 1)
         snprintf(others, sizeof others, " and %u other file%s", n - 1, n == 2 ? "" : "s");
-    return gw_fail(GW_ERR_SYSTEM, "%s holds an earlier run (%s%s); name another folder, or add --overwrite, which replaces it; "
-                   "--resume %s goes on with it where it has checkpoints", folder, first, others, folder);
+    return gw_fail(GW_ERR_SYSTEM,
+                   "%s holds an earlier run (%s%s); name another folder, or add --overwrite, which replaces it; "
+                   "--resume %s goes on with it where it has checkpoints",
+                   folder, first, others, folder);
 }
 
 static gw_status remove_file(const char *folder, DIR *lock, const char *name, bool *removed)

@@ -1,4 +1,4 @@
-/* A run's folder: the names a run writes, what an earlier run left under them, and who may write there. */
+/* A run's folder: the names that a run writes, what an earlier run left under them, and who may write there. */
 #ifndef GW_TRAIN_FOLDER_H
 #define GW_TRAIN_FOLDER_H
 
@@ -8,11 +8,12 @@
 #include <stdint.h>
 
 /* Every file of a run has one of these names, with GW_PARTIAL (file.h) behind it until it is whole. */
+#define GW_RUN_FILE "run.json" /* the options that the run has */
 #define GW_METRICS_FILE "metrics.jsonl"
 #define GW_EVENTS_FILE "events.out.tfevents.0.gradwire"
 #define GW_SUMMARY_FILE "summary.json" /* written last: a folder that has it is complete */
 #define GW_PARAMETER_FILE "parameters.gwp"
-#define GW_CHECKPOINT_FILE "checkpoint-%08llu.gwp" /* steps done */
+#define GW_CHECKPOINT_FILE "checkpoint-%08llu.gwp"          /* steps done */
 #define GW_STATE_FILE "checkpoint-%08llu.rank-%u-of-%u.gws" /* rank counts from 0 */
 
 /* Makes the folder where it is missing (its parent must exist). */
@@ -33,9 +34,9 @@ bool gw_folder_is(DIR *folder, const char *path);
 /* Refuses a locked folder with files of an earlier run, whole or partial. */
 gw_status gw_folder_check(const char *folder, DIR *lock);
 
-/* Removes the files of an earlier run from a locked folder; all other names are left alone, and so are the files that grow
- * all through a run, metrics and events, while they are partial: they are the new run's already. keep_whole: a run that is gone
- * on with keeps what is whole but the summary and the parameters, which are not its last ones any more. */
+/* Removes the files of an earlier run from a locked folder; all other names are left alone, and so are the files that
+ * grow all through a run, metrics and events, while they are partial: they are the new run's already. keep_whole: a run
+ * that is gone on with keeps what is whole but the summary and the parameters, which are not its last ones any more. */
 gw_status gw_folder_clear(const char *folder, DIR *lock, bool keep_whole);
 
 #endif

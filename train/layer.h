@@ -29,7 +29,7 @@ struct gw_layer_spec {
     uint32_t units;          /* feature maps or hidden units made */
     uint32_t kernel, stride; /* of windows; 0 where there are none */
     struct gw_shape in, out;
-    uint32_t first_tensor;   /* its weight; the bias follows */
+    uint32_t first_tensor; /* its weight; the bias follows */
 };
 
 /* What an instance is built from. */
@@ -39,7 +39,7 @@ struct gw_layer_build {
     const struct gw_network *network;
     uint32_t batch;
     bool training;
-    bool needs_diff_src;  /* false for the first layer: nobody wants the gradient of the pictures */
+    bool needs_diff_src;   /* false for the first layer: nobody wants the gradient of the pictures */
     float *params, *grads; /* flat arrays; grads NULL where not training */
 };
 
@@ -58,7 +58,8 @@ struct gw_layer_kind {
     /* Sets layer->dst. */
     gw_status (*setup_forward)(struct gw_layer *layer, const struct gw_layer_build *build, const struct gw_blob *src);
     /* Sets layer->diff_src where build->needs_diff_src. */
-    gw_status (*setup_backward)(struct gw_layer *layer, const struct gw_layer_build *build, const struct gw_blob *diff_dst);
+    gw_status (*setup_backward)(struct gw_layer *layer, const struct gw_layer_build *build,
+                                const struct gw_blob *diff_dst);
     gw_status (*forward)(struct gw_layer *layer, const struct gw_pass *pass);
     gw_status (*backward)(struct gw_layer *layer, const struct gw_pass *pass);
     /* Also after a setup that failed half way: what is not there is zero. */

@@ -1,4 +1,4 @@
-/* Convolution without padding. oneDNN chooses the layouts of values and weights; parameters and gradients stay plain
+/* Convolution without padding. oneDNN chooses the layouts of values and weights. Parameters and gradients stay plain
  * (out, in, height, width), so the 25,000 weights of a small layer are reordered once a step each way. */
 #include "base/error.h"
 #include "network.h"
@@ -60,9 +60,11 @@ static gw_status conv_setup_forward(struct gw_layer *layer, const struct gw_laye
     gw_desc_plain(&bias, 1, d.bias);
 
     dnnl_convolution_desc_t desc;
-    GW_TRY(gw_dnn_check(dnnl_convolution_forward_desc_init(&desc, b->training ? dnnl_forward_training : dnnl_forward_inference,
-                                                           dnnl_convolution_direct, &any_src, &any_weights, &bias, &any_dst,
-                                                           d.strides, no_padding, no_padding), "a convolution"));
+    GW_TRY(gw_dnn_check(dnnl_convolution_forward_desc_init(&desc,
+                                                           b->training ? dnnl_forward_training : dnnl_forward_inference,
+                                                           dnnl_convolution_direct, &any_src, &any_weights, &bias,
+                                                           &any_dst, d.strides, no_padding, no_padding),
+                        "a convolution"));
     dnnl_primitive_desc_t pd;
     GW_TRY(gw_primitive_desc_create(b->engine, &desc, NULL, "a convolution", &pd));
     if (b->training)
@@ -96,9 +98,10 @@ static gw_status setup_backward_weights(struct conv *c, const struct gw_layer_bu
     gw_desc_plain(&bias, 1, d.bias);
 
     dnnl_convolution_desc_t desc;
-    GW_TRY(gw_dnn_check(dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &any_src, &any_weights,
-                                                                    &bias, &any_dst, d.strides, no_padding, no_padding),
-                        "a convolution's backward by weights"));
+    GW_TRY(
+        gw_dnn_check(dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &any_src, &any_weights,
+                                                                 &bias, &any_dst, d.strides, no_padding, no_padding),
+                     "a convolution's backward by weights"));
     dnnl_primitive_desc_t pd;
     GW_TRY(gw_primitive_desc_create(b->engine, &desc, c->hint, "a convolution's backward by weights", &pd));
     const dnnl_memory_desc_t src_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_src_md, 0);
@@ -138,7 +141,8 @@ static gw_status setup_backward_data(struct conv *c, const struct gw_layer_build
     GW_TRY(gw_primitive_create(pd, "a convolution's backward by data", &c->bd_run));
 
     /* The layout backward by weights wanted usually serves here too. */
-    const struct gw_blob *from = dnnl_memory_desc_equal(&c->bw_diff_dst.desc, &diff_dst_desc) ? &c->bw_diff_dst : diff_dst;
+    const struct gw_blob *from =
+        dnnl_memory_desc_equal(&c->bw_diff_dst.desc, &diff_dst_desc) ? &c->bw_diff_dst : diff_dst;
     GW_TRY(gw_reorder_into(b->engine, from, &diff_dst_desc, &c->bd_diff_dst, &c->bd_reorder_diff_dst));
     GW_TRY(gw_reorder_into(b->engine, &c->params, &weights_desc, &c->bd_weights, &c->bd_reorder_weights));
     GW_TRY(gw_blob_create(b->engine, &diff_src_desc, NULL, &c->head.diff_src));
@@ -148,7 +152,8 @@ static gw_status setup_backward_data(struct conv *c, const struct gw_layer_build
     return GW_OK;
 }
 
-static gw_status conv_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b, const struct gw_blob *diff_dst)
+static gw_status conv_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b,
+                                     const struct gw_blob *diff_dst)
 {
     struct conv *c = (struct conv *)layer;
     GW_TRY(setup_backward_weights(c, b, diff_dst));
@@ -183,11 +188,19 @@ static gw_status conv_backward(struct gw_layer *layer, const struct gw_pass *pas
 static void conv_destroy(struct gw_layer *layer)
 {
     struct conv *c = (struct conv *)layer;
-    struct gw_primitive *primitives[] = {&c->reorder_src, &c->reorder_weights, &c->run, &c->bw_reorder_src,
-                                         &c->bw_reorder_diff_dst, &c->bw_run, &c->bw_reorder_grads,
-                                         &c->bd_reorder_diff_dst, &c->bd_reorder_weights, &c->bd_run};
-    struct gw_blob *blobs[] = {&c->params, &c->bias, &c->src, &c->weights, &c->grads, &c->diff_bias, &c->bw_src,
-                               &c->bw_diff_dst, &c->diff_weights, &c->bd_diff_dst, &c->bd_weights};
+    struct gw_primitive *primitives[] = {&c->reorder_src,
+                                         &c->reorder_weights,
+                                         &c->run,
+                                         &c->bw_reorder_src,
+                                         &c->bw_reorder_diff_dst,
+                                         &c->bw_run,
+                                         &c->bw_reorder_grads,
+                                         &c->bd_reorder_diff_dst,
+                                         &c->bd_reorder_weights,
+                                         &c->bd_run};
+    struct gw_blob *blobs[] = {&c->params,       &c->bias,        &c->src,       &c->weights,
+                               &c->grads,        &c->diff_bias,   &c->bw_src,    &c->bw_diff_dst,
+                               &c->diff_weights, &c->bd_diff_dst, &c->bd_weights};
     for (size_t i = 0; i < sizeof primitives / sizeof *primitives; i++)
         gw_primitive_destroy(primitives[i]);
     for (size_t i = 0; i < sizeof blobs / sizeof *blobs; i++)
@@ -196,5 +209,5 @@ static void conv_destroy(struct gw_layer *layer)
         dnnl_primitive_desc_destroy(c->hint);
 }
 
-const struct gw_layer_kind gw_layer_conv = {"convolution", sizeof(struct conv), conv_declare, conv_setup_forward,
-                                            conv_setup_backward, conv_forward, conv_backward, conv_destroy};
+const struct gw_layer_kind gw_layer_conv = {"convolution",       sizeof(struct conv), conv_declare,  conv_setup_forward,
+                                            conv_setup_backward, conv_forward,        conv_backward, conv_destroy};

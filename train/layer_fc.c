@@ -1,5 +1,5 @@
-/* Fully connected: Y = X W^T + b. Weights stay in their plain layout (out, in): at these sizes one matrix product on it
- * costs less than reordering the weights of every step. B: batch, I: inputs, O: outputs. */
+/* Fully connected layers: Y = X W^T + b. Weights stay in their plain layout (out, in): at these sizes one matrix
+ * product on it costs less than reordering the weights of every step. B: batch, I: inputs, O: outputs. */
 #include "base/error.h"
 #include "network.h"
 
@@ -34,7 +34,8 @@ static gw_status fc_setup_forward(struct gw_layer *layer, const struct gw_layer_
     return gw_blob_create(b->engine, &dst, NULL, &layer->dst);
 }
 
-static gw_status fc_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b, const struct gw_blob *diff_dst)
+static gw_status fc_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b,
+                                   const struct gw_blob *diff_dst)
 {
     struct fc *f = (struct fc *)layer;
     const struct gw_param *tensors = &b->network->tensors[layer->spec->first_tensor];
@@ -86,5 +87,5 @@ static void fc_destroy(struct gw_layer *layer)
     gw_blob_destroy(&f->diff_dst);
 }
 
-const struct gw_layer_kind gw_layer_fc = {"fully connected", sizeof(struct fc), fc_declare, fc_setup_forward,
-                                          fc_setup_backward, fc_forward, fc_backward, fc_destroy};
+const struct gw_layer_kind gw_layer_fc = {"fully connected", sizeof(struct fc), fc_declare,  fc_setup_forward,
+                                          fc_setup_backward, fc_forward,        fc_backward, fc_destroy};

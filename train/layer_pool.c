@@ -1,4 +1,4 @@
-/* Max pooling, in whatever layout the values come. */
+/* Max pooling layers, in whatever layout the values come. */
 #include "base/error.h"
 #include "network.h"
 
@@ -32,9 +32,11 @@ static gw_status pool_setup_forward(struct gw_layer *layer, const struct gw_laye
     dnnl_memory_desc_t any_dst;
     gw_desc_any(&any_dst, 4, dst_dims);
     dnnl_pooling_v2_desc_t desc;
-    GW_TRY(gw_dnn_check(dnnl_pooling_v2_forward_desc_init(&desc, b->training ? dnnl_forward_training : dnnl_forward_inference,
-                                                          dnnl_pooling_max, &src->desc, &any_dst, strides, kernel, zero, zero,
-                                                          zero), "max pooling"));
+    GW_TRY(gw_dnn_check(dnnl_pooling_v2_forward_desc_init(&desc,
+                                                          b->training ? dnnl_forward_training : dnnl_forward_inference,
+                                                          dnnl_pooling_max, &src->desc, &any_dst, strides, kernel, zero,
+                                                          zero, zero),
+                        "max pooling"));
     dnnl_primitive_desc_t pd;
     GW_TRY(gw_primitive_desc_create(b->engine, &desc, NULL, "max pooling", &pd));
     if (b->training)
@@ -53,7 +55,8 @@ static gw_status pool_setup_forward(struct gw_layer *layer, const struct gw_laye
     return GW_OK;
 }
 
-static gw_status pool_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b, const struct gw_blob *diff_dst)
+static gw_status pool_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b,
+                                     const struct gw_blob *diff_dst)
 {
     struct pool *p = (struct pool *)layer;
     const struct gw_layer_spec *s = layer->spec;
@@ -61,8 +64,9 @@ static gw_status pool_setup_backward(struct gw_layer *layer, const struct gw_lay
         return GW_OK;
     dnnl_dims_t kernel = {s->kernel, s->kernel}, strides = {s->stride, s->stride};
     dnnl_pooling_v2_desc_t desc;
-    GW_TRY(gw_dnn_check(dnnl_pooling_v2_backward_desc_init(&desc, dnnl_pooling_max, &p->src.desc, &layer->dst.desc, strides,
-                                                           kernel, zero, zero, zero), "max pooling's backward"));
+    GW_TRY(gw_dnn_check(dnnl_pooling_v2_backward_desc_init(&desc, dnnl_pooling_max, &p->src.desc, &layer->dst.desc,
+                                                           strides, kernel, zero, zero, zero),
+                        "max pooling's backward"));
     dnnl_primitive_desc_t pd;
     GW_TRY(gw_primitive_desc_create(b->engine, &desc, p->hint, "max pooling's backward", &pd));
     GW_TRY(gw_primitive_create(pd, "max pooling's backward", &p->backward));
@@ -101,5 +105,5 @@ static void pool_destroy(struct gw_layer *layer)
         dnnl_primitive_desc_destroy(p->hint);
 }
 
-const struct gw_layer_kind gw_layer_pool = {"max pooling", sizeof(struct pool), pool_declare, pool_setup_forward,
-                                            pool_setup_backward, pool_forward, pool_backward, pool_destroy};
+const struct gw_layer_kind gw_layer_pool = {"max pooling",       sizeof(struct pool), pool_declare,  pool_setup_forward,
+                                            pool_setup_backward, pool_forward,        pool_backward, pool_destroy};

@@ -22,7 +22,8 @@ static gw_status relu_setup_forward(struct gw_layer *layer, const struct gw_laye
     return gw_blob_create(b->engine, &src->desc, src->data, &layer->dst);
 }
 
-static gw_status relu_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b, const struct gw_blob *diff_dst)
+static gw_status relu_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b,
+                                     const struct gw_blob *diff_dst)
 {
     struct relu *r = (struct relu *)layer;
     return gw_reorder_into(b->engine, diff_dst, &layer->dst.desc, &layer->diff_src, &r->reorder_diff_dst);
@@ -54,5 +55,6 @@ static void relu_destroy(struct gw_layer *layer)
     gw_primitive_destroy(&((struct relu *)layer)->reorder_diff_dst);
 }
 
-const struct gw_layer_kind gw_layer_relu = {"relu", sizeof(struct relu), relu_declare, relu_setup_forward,
-                                            relu_setup_backward, relu_forward, relu_backward, relu_destroy};
+const struct gw_layer_kind gw_layer_relu = {
+    "relu",       sizeof(struct relu), relu_declare, relu_setup_forward, relu_setup_backward,
+    relu_forward, relu_backward,       relu_destroy};

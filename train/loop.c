@@ -1,10 +1,11 @@
-/* A run from its options to its summary: loads, checks, starts the workers, adds up, saves. */
+/* Takes a run from its options to its summary: it loads, checks, starts the workers, adds up and saves. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint.h"
 #include "evaluate.h"
 #include "folder.h"
 #include "order.h"
+#include "run_file.h"
 #include "team.h"
 
 #include <math.h>
@@ -19,8 +20,10 @@ static gw_status check_options(const struct gw_train_options *o, bool leads)
     if (o->workers == 0 || o->workers > 1024)
         return gw_fail(GW_ERR_ARGUMENT, "--workers is %u, and must be 1 to 1024", o->workers);
     if (o->batch < o->workers)
-        return gw_fail(GW_ERR_ARGUMENT, "--batch is %u and --workers %u: every worker needs a sample, so the batch must be at "
-                       "least as large as the number of workers", o->batch, o->workers);
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "--batch is %u and --workers %u: every worker needs a sample, so the batch must be at "
+                       "least as large as the number of workers",
+                       o->batch, o->workers);
     if (o->steps == 0 && o->epochs == 0)
         return gw_fail(GW_ERR_ARGUMENT, "--steps or --epochs must be 1 or more");
     if (!(o->lr >= 0) || !isfinite(o->lr))
@@ -40,10 +43,13 @@ static gw_status check_options(const struct gw_train_options *o, bool leads)
     if (strcmp(o->parameters, "local") != 0 && strcmp(o->parameters, "servers") != 0)
         return gw_fail(GW_ERR_ARGUMENT, "--parameters is \"%s\", and must be local or servers", o->parameters);
     if (strcmp(o->plan, "single") != 0 && strcmp(o->plan, "none") != 0)
-        return gw_fail(GW_ERR_ARGUMENT, "the plan \"%s\" is not known to this version; right are none (a group per layer) and "
-                       "single (one group)", o->plan);
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "the plan \"%s\" is not known to this version; right are none (a group per layer) and "
+                       "single (one group)",
+                       o->plan);
     if (o->resume && o->overwrite)
-        return gw_fail(GW_ERR_ARGUMENT, "--resume goes on with a run and --overwrite removes it: only one can be given");
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "--resume goes on with a run and --overwrite removes it: only one can be given");
     if (o->checkpoint_every && leads && !o->out && !o->resume)
         return gw_fail(GW_ERR_ARGUMENT, "--checkpoint-every needs --out DIR, the folder checkpoints go to");
     if (o->overwrite && leads && !o->out)
@@ -76,7 +82,8 @@ static gw_status choose_servers(struct gw_team *team)
     if (o->ema > 0)
         return gw_fail(GW_ERR_ARGUMENT, "--ema needs --parameters local: it averages over every step's parameters");
     if (o->checkpoint_every || o->resume)
-        return gw_fail(GW_ERR_ARGUMENT, "%s needs --parameters local: a checkpoint would lack what the servers' optimizer keeps",
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "%s needs --parameters local: a checkpoint would lack what the servers' optimizer keeps",
                        o->resume ? "--resume" : "--checkpoint-every");
     gw_optimizer_text(&team->rule, team->server_optimizer);
     return GW_OK;
@@ -121,9 +128,11 @@ static gw_status check_alone(const struct gw_team *team)
 {
     const struct gw_train_options *o = team->options;
     if (team->optimizer == GW_OPTIMIZER_SVRG)
-        return gw_fail(GW_ERR_ARGUMENT, "the optimizer svrg needs all workers at the beginning of every epoch; with --link servers they come and go");
+        return gw_fail(GW_ERR_ARGUMENT, "the optimizer svrg needs all workers at the beginning of every epoch; with "
+                                        "--link servers they come and go");
     if (o->resume || o->checkpoint_every)
-        return gw_fail(GW_ERR_ARGUMENT, "--%s is not for --link servers: a worker that comes back takes up what the others have",
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "--%s is not for --link servers: a worker that comes back takes up what the others have",
                        o->resume ? "resume" : "checkpoint-every");
     return GW_OK;
 }
@@ -159,8 +168,11 @@ static bool worth_grouping(const uint32_t *machine_of, uint32_t size)
 /* Other processes begin where rank 0 does. */
 static gw_status agree(struct gw_team *team)
 {
-    struct gw_start start = {.options = team->run_options, .steps = team->steps, .machine = gw_members_machine(),
-                             .n_floats = team->network.n_storage, .threads = team->threads,
+    struct gw_start start = {.options = team->run_options,
+                             .steps = team->steps,
+                             .machine = gw_members_machine(),
+                             .n_floats = team->network.n_storage,
+                             .threads = team->threads,
                              .checkpoint_every = team->options->checkpoint_every,
                              .stop_at_nonfinite = team->options->stop_at_nonfinite};
     struct gw_control *control = &team->workers[0].control;
@@ -187,20 +199,27 @@ static void tell_changes(const struct gw_team *team)
     uint32_t workers = team->options->workers;
     const char *moved = "";
     if (c->n_state_files > 0)
-        moved = c->n_state_files == 1 ? "each begins with the codec's residual, and "
-                                      : "each begins with the mean of the codec's residuals, thresholds are taken afresh, and ";
+        moved = c->n_state_files == 1
+                    ? "each begins with the codec's residual, and "
+                    : "each begins with the mean of the codec's residuals, thresholds are taken afresh, and ";
     gw_train_note(team->callbacks, "resumed after %llu of %llu steps, from %s", (unsigned long long)c->step,
                   (unsigned long long)team->steps, team->resume.path);
     if (c->steps != team->steps)
-        gw_train_note(team->callbacks, "the run was to have %llu steps, and now has %llu%s", (unsigned long long)c->steps,
-                      (unsigned long long)team->steps, team->schedule.kind == GW_SCHEDULE_POLY
-                      ? "; its learning rate falls by the new length from here on" : "");
+        gw_train_note(team->callbacks, "the run was to have %llu steps, and now has %llu%s",
+                      (unsigned long long)c->steps, (unsigned long long)team->steps,
+                      team->schedule.kind == GW_SCHEDULE_POLY
+                          ? "; its learning rate falls by the new length from here on"
+                          : "");
     if (c->workers != workers)
-        gw_train_note(team->callbacks, "the run had %u worker%s, and now has %u: %sfrom here on its results are not those it would "
-                      "have had", c->workers, c->workers == 1 ? "" : "s", workers, moved);
+        gw_train_note(team->callbacks,
+                      "the run had %u worker%s, and now has %u: %sfrom here on its results are not those it would "
+                      "have had",
+                      c->workers, c->workers == 1 ? "" : "s", workers, moved);
     if (c->threads && c->threads != team->threads)
-        gw_train_note(team->callbacks, "the run had %u computing thread%s a worker, and now has %u: from here on its results are not "
-                      "those it would have had; without --threads it keeps its own", c->threads, c->threads == 1 ? "" : "s", team->threads);
+        gw_train_note(team->callbacks,
+                      "the run had %u computing thread%s a worker, and now has %u: from here on its results are not "
+                      "those it would have had; without --threads it keeps its own",
+                      c->threads, c->threads == 1 ? "" : "s", team->threads);
 }
 
 /* The run in the folder is this one, and goes on from its checkpoint. */
@@ -214,11 +233,13 @@ static gw_status take_up(struct gw_team *team)
         !c->momentum != (team->optimizer == GW_OPTIMIZER_SGD) || !c->variance != (team->optimizer != GW_OPTIMIZER_ADAM))
         return gw_fail(GW_ERR_SYSTEM, "%s does not hold what its options say", team->resume.path);
     if (steps < done)
-        return gw_fail(GW_ERR_ARGUMENT, "the run is to have %llu steps, and %s has made %llu; --steps can be larger", steps,
-                       team->resume.path, done);
+        return gw_fail(GW_ERR_ARGUMENT, "the run is to have %llu steps, and %s has made %llu; --steps can be larger",
+                       steps, team->resume.path, done);
     if (steps == done && gw_folder_is_complete(team->metrics.lock))
-        return gw_fail(GW_ERR_SYSTEM, "%s holds a finished run of %llu steps: nothing is left to do; a larger --steps goes on "
-                       "from there", o->resume, steps);
+        return gw_fail(GW_ERR_SYSTEM,
+                       "%s holds a finished run of %llu steps: nothing is left to do; a larger --steps goes on "
+                       "from there",
+                       o->resume, steps);
     team->begin = c->step;
     tell_changes(team);
     GW_TRY(gw_folder_clear(o->resume, team->metrics.lock, true));
@@ -246,9 +267,20 @@ static gw_status open_folder(struct gw_team *team)
         return gw_metrics_open(&team->metrics, o->out, o->overwrite);
     GW_TRY(gw_folder_lock(o->resume, &team->metrics.lock));
     if (o->out && !gw_folder_is(team->metrics.lock, o->out))
-        return gw_fail(GW_ERR_ARGUMENT, "--resume is %s and --out %s: a run goes on in its own folder, so --out can be left away",
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "--resume is %s and --out %s: a run goes on in its own folder, so --out can be left away",
                        o->resume, o->out);
     return gw_resume_find(o->resume, team->metrics.lock, team->callbacks, &team->resume);
+}
+
+/* A run that goes on may have other options than it began with: the file has its last ones. */
+static gw_status write_run_file(const struct gw_team *team)
+{
+    char about[GW_DATA_TEXT];
+    if (!team->out || !team->options->record)
+        return GW_OK;
+    gw_data_describe(&team->data, about, sizeof about);
+    return gw_run_file_write(team->out, team->options->record, about);
 }
 
 /* Everything that can be wrong with the options is found before data are read, and the folder is known to be writable
@@ -279,7 +311,8 @@ static gw_status prepare(struct gw_team *team)
     GW_TRY(gw_network_fits(&team->network, sample, team->data.classes));
     declare_tensors(team);
     if (o->batch > team->data.train.n)
-        return gw_fail(GW_ERR_ARGUMENT, "--batch is %u, and the training set has %u samples", o->batch, team->data.train.n);
+        return gw_fail(GW_ERR_ARGUMENT, "--batch is %u, and the training set has %u samples", o->batch,
+                       team->data.train.n);
     team->steps_per_epoch = team->data.train.n / o->batch;
     team->steps = o->steps ? o->steps : o->epochs * team->steps_per_epoch;
     if (team->steps > UINT32_MAX)
@@ -291,14 +324,16 @@ static gw_status prepare(struct gw_team *team)
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     team->evaluators = processors > 0 && processors < o->workers ? (uint32_t)processors : o->workers;
     if (team->network.convex || team->members->count < o->workers)
-        team->evaluators = team->alone ? 1 : o->workers; /* no model to take memory; sums of losses that do not depend on the machine; and nobody idle */
+        /* no model to take memory; sums of losses that do not depend on the machine; and nobody idle */
+        team->evaluators = team->alone ? 1 : o->workers;
     uint64_t window = team->steps >= team->steps_per_epoch ? team->steps_per_epoch : 100;
     team->metrics.window_begin = team->steps > window ? team->steps - window : 0;
     team->metrics.steps = team->steps, team->metrics.steps_per_epoch = team->steps_per_epoch;
     uint32_t begin, count = o->batch;
     if (team->alone) /* its records are its own */
         gw_order_share(o->batch, o->workers, team->members->first, &begin, &count);
-    team->metrics.batch = count, team->metrics.workers = team->alone ? 1 : o->workers, team->metrics.test_samples = team->data.test.n;
+    team->metrics.batch = count, team->metrics.workers = team->alone ? 1 : o->workers,
+    team->metrics.test_samples = team->data.test.n;
     team->metrics.train_samples = team->data.train.n, team->metrics.convex = team->network.convex != NULL;
 
     team->workers = gw_calloc(NULL, team->members->count, sizeof *team->workers);
@@ -309,7 +344,9 @@ static gw_status prepare(struct gw_team *team)
     if (o->resume && team->leads)
         GW_TRY(take_up(team));
     GW_TRY(agree(team));
-    return o->overwrite && team->leads ? gw_folder_clear(o->out, team->metrics.lock, false) : GW_OK;
+    if (o->overwrite && team->leads)
+        GW_TRY(gw_folder_clear(o->out, team->metrics.lock, false));
+    return write_run_file(team);
 }
 
 /* ---- during --------------------------------------------------------------------------------- */
@@ -347,17 +384,43 @@ static gw_status run_workers(struct gw_team *team)
 
 /* ---- after ---------------------------------------------------------------------------------- */
 
+/* Why the wire choice is what it is. */
+static void say_why(const struct gw_team *team, const gw_wire_report *wire, char *text, size_t capacity)
+{
+    if (team->options->workers == 1)
+        snprintf(text, capacity, "one worker sends nothing");
+    else if (!wire->has_choice)
+        snprintf(text, capacity, "the codec has one way to write frames");
+    else if (team->options->wire != GW_WIRE_AUTO)
+        snprintf(text, capacity, "asked for");
+    else if (!gw_team_has_network(team))
+        snprintf(text, capacity, "workers of one process have no network, and bytes show what one would carry");
+    else if (!wire->compares)
+        snprintf(text, capacity, "rank 0's choice");
+    else if (wire->n_comparisons == 0)
+        snprintf(text, capacity, "the run was too short to compare");
+    else
+        snprintf(text, capacity, "steps took %.2f ms with small, %.2f ms with fast", 1e3 * wire->small_seconds,
+                 1e3 * wire->fast_seconds);
+}
+
 static void summarise(const struct gw_team *team, struct gw_train_summary *s)
 {
     const struct gw_train_options *o = team->options;
-    *s = (struct gw_train_summary){.workers = o->workers, .batch = o->batch, .seed = o->seed, .resumed_from = team->begin,
-                                   .parameters = team->network.n_params, .replicas_identical = team->identical,
+    *s = (struct gw_train_summary){.workers = o->workers,
+                                   .batch = o->batch,
+                                   .seed = o->seed,
+                                   .resumed_from = team->begin,
+                                   .parameters = team->network.n_params,
+                                   .replicas_identical = team->identical,
                                    .n_tensors = team->network.n_tensors};
     snprintf(s->net, sizeof s->net, "%s", o->net);
     snprintf(s->codec, sizeof s->codec, "%s", o->codec);
     snprintf(s->data, sizeof s->data, "%s", o->data);
     snprintf(s->parameter_hash, sizeof s->parameter_hash, "%016llx", (unsigned long long)team->workers[0].hash);
     gw_metrics_summary(&team->metrics, s);
+    s->wire.asked = o->wire;
+    say_why(team, &s->wire, s->wire_why, sizeof s->wire_why);
     s->l2 = team->decay / 2;
     double n = team->n_accounted ? team->n_accounted : 1;
     for (uint32_t t = 0; t < s->n_tensors; t++) {
@@ -374,7 +437,9 @@ static gw_status save(struct gw_team *team, const struct gw_train_summary *summa
     const char *out = team->out;
     if (!out)
         return GW_OK;
-    struct gw_checkpoint final = {.network = team->network, .step = team->steps, .params = team->workers[0].params,
+    struct gw_checkpoint final = {.network = team->network,
+                                  .step = team->steps,
+                                  .params = team->workers[0].params,
                                   .ema = team->workers[0].ema};
     GW_TRY(gw_checkpoint_write(out, GW_PARAMETER_FILE, &final));
     GW_TRY(gw_metrics_commit(&team->metrics));
@@ -395,8 +460,9 @@ static gw_status say_stopped(const struct gw_team *team)
                  (unsigned long long)team->begin);
     else
         snprintf(saved, sizeof saved, "no checkpoint was saved; --checkpoint-every K makes a run save them");
-    return gw_fail(GW_ERR_CLOSED, "stopped after %llu of %llu steps, as asked; %s%s", (unsigned long long)team->metrics.next,
-                   (unsigned long long)team->steps, saved, o->checkpoint_every || o->resume ? team->out : "");
+    return gw_fail(GW_ERR_CLOSED, "stopped after %llu of %llu steps, as asked; %s%s",
+                   (unsigned long long)team->metrics.next, (unsigned long long)team->steps, saved,
+                   o->checkpoint_every || o->resume ? team->out : "");
 }
 
 static void tear_down(struct gw_team *team)
@@ -461,8 +527,8 @@ gw_status gw_train_run(const struct gw_train_options *options, const struct gw_t
 
 /* ---- evaluation of saved parameters --------------------------------------------------------- */
 
-static gw_status evaluate_layers(const struct gw_network *network, float *params, const struct gw_data *data, uint32_t *correct,
-                                 double *loss)
+static gw_status evaluate_layers(const struct gw_network *network, float *params, const struct gw_data *data,
+                                 uint32_t *correct, double *loss)
 {
     dnnl_engine_t engine;
     struct gw_model *model = NULL;
@@ -476,12 +542,14 @@ static gw_status evaluate_layers(const struct gw_network *network, float *params
     return status;
 }
 
-static gw_status evaluate_saved(const struct gw_checkpoint *c, const struct gw_data *data, struct gw_eval_result *result)
+static gw_status evaluate_saved(const struct gw_checkpoint *c, const struct gw_data *data,
+                                struct gw_eval_result *result)
 {
     float *params = c->ema ? c->ema : c->params;
     uint32_t correct = 0;
     double loss = 0;
-    if (gw_network_fits(&c->network, (struct gw_shape){data->channels, data->height, data->width}, data->classes) != GW_OK) {
+    if (gw_network_fits(&c->network, (struct gw_shape){data->channels, data->height, data->width}, data->classes) !=
+        GW_OK) {
         char why[512];
         snprintf(why, sizeof why, "%s", gw_last_error());
         return gw_fail(GW_ERR_ARGUMENT, "%s; give the data of the run by --data", why);
@@ -498,7 +566,16 @@ static gw_status evaluate_saved(const struct gw_checkpoint *c, const struct gw_d
 
 static gw_status load_for_eval(const struct gw_eval_options *o, struct gw_data *data)
 {
+    char about[GW_DATA_TEXT];
     GW_TRY(gw_data_load(o->data, o->test, data));
+    gw_data_describe(data, about, sizeof about);
+    if (o->data_are && strcmp(about, o->data_are) != 0) {
+        gw_data_free(data);
+        return gw_fail(GW_ERR_SYSTEM,
+                       "%s holds other data than the run of %s had: %s, and the run had %s; name the run's data with "
+                       "--data, or any others likewise",
+                       o->data, o->from, about, o->data_are);
+    }
     if (o->training_set) {
         struct gw_samples train = data->train;
         data->train = data->test;
@@ -516,7 +593,8 @@ gw_status gw_train_eval(const struct gw_eval_options *o, struct gw_eval_result *
     omp_set_num_threads((int)o->threads);
     gw_status status = gw_checkpoint_read(o->from, c);
     if (status == GW_OK && o->net && !gw_network_is(&c->network, o->net))
-        status = gw_fail(GW_ERR_ARGUMENT, "--net is %s, and %s holds the parameters of %s", o->net, o->from, c->network.name);
+        status = gw_fail(GW_ERR_ARGUMENT, "--net is %s, and %s holds the parameters of %s", o->net, o->from,
+                         c->network.name);
     if (status == GW_OK) {
         snprintf(result->net, sizeof result->net, "%s", c->network.name);
         result->step = c->step;

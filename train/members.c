@@ -1,6 +1,10 @@
+/* Finds out which ranks this process has and how many there are in all, from options and from the launcher's
+ * environment. Then it connects their links. */
 #include "members.h"
 #include "base/error.h"
+#include "launcher.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +28,8 @@ static gw_status from_environment(const char *name, uint32_t *value, bool *found
         return GW_OK;
     unsigned long number = strtoul(text, &end, 10);
     if (*end || *text == '-' || number > INT32_MAX)
-        return gw_fail(GW_ERR_ARGUMENT, "the environment variable %s is \"%.40s\", and must be a whole number", name, text);
+        return gw_fail(GW_ERR_ARGUMENT, "the environment variable %s is \"%.40s\", and must be a whole number", name,
+                       text);
     *value = (uint32_t)number;
     return GW_OK;
 }
@@ -73,7 +78,8 @@ static gw_status meeting_place(char *place, size_t capacity)
 
 static gw_status begin_tcp(const struct gw_members_options *o, struct gw_members *m)
 {
-    static const char *const sizes[] = {"WORLD_SIZE", "SLURM_NTASKS", NULL}, *const ranks[] = {"RANK", "SLURM_PROCID", NULL};
+    static const char *const sizes[] = {"WORLD_SIZE", "SLURM_NTASKS", NULL}, *const ranks[] = {"RANK", "SLURM_PROCID",
+                                                                                               NULL};
     uint32_t size = o->workers, rank = o->rank;
     if (size == 0)
         GW_TRY(first_set(sizes, &size));
@@ -83,20 +89,29 @@ static gw_status begin_tcp(const struct gw_members_options *o, struct gw_members
         snprintf(m->rendezvous, sizeof m->rendezvous, "%s", o->rendezvous);
     else
         GW_TRY(meeting_place(m->rendezvous, sizeof m->rendezvous));
-    const char *missing = size == 0                      ? "--workers N (or WORLD_SIZE)"
-                          : rank == GW_MEMBERS_NO_RANK   ? "--rank R (or RANK)"
-                          : !m->rendezvous[0]            ? "--rendezvous HOST:PORT (or MASTER_ADDR and MASTER_PORT)"
-                                                         : NULL;
+    const char *missing = size == 0                    ? "--workers N (or WORLD_SIZE)"
+                          : rank == GW_MEMBERS_NO_RANK ? "--rank R (or RANK)"
+                          : !m->rendezvous[0]          ? "--rendezvous HOST:PORT (or MASTER_ADDR and MASTER_PORT)"
+                                                       : NULL;
     if (missing)
-        return gw_fail(GW_ERR_ARGUMENT, "the link tcp needs %s; gradwire launch -n N -- train ... gives every worker all it needs",
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "the link tcp needs %s; gradwire launch -n N -- train ... gives every worker all it needs",
                        missing);
     if (rank >= size)
         return gw_fail(GW_ERR_ARGUMENT, "rank %u of %u workers cannot be; ranks are 0 to %u", rank, size, size - 1);
     m->size = size, m->first = rank, m->count = 1;
-    m->tcp = (gw_tcp_options){.struct_bytes = sizeof m->tcp, .rank = rank, .size = size, .rendezvous = m->rendezvous,
-                              .advertise = o->advertise, .keys = o->keys, .insecure = o->insecure,
-                              .timeout_ms = o->timeout_ms, .log = o->log, .log_user = o->user,
-                              .stop = o->stop, .stop_user = o->user};
+    m->tcp = (gw_tcp_options){.struct_bytes = sizeof m->tcp,
+                              .rank = rank,
+                              .size = size,
+                              .rendezvous = m->rendezvous,
+                              .advertise = o->advertise,
+                              .keys = o->keys,
+                              .insecure = o->insecure,
+                              .timeout_ms = o->timeout_ms,
+                              .log = o->log,
+                              .log_user = o->user,
+                              .stop = o->stop,
+                              .stop_user = o->user};
     return GW_OK;
 }
 
@@ -109,7 +124,8 @@ static gw_status begin_servers(const struct gw_members_options *o, struct gw_mem
     if (rank == GW_MEMBERS_NO_RANK)
         GW_TRY(first_set(ranks, &rank));
     if (!o->servers || rank == GW_MEMBERS_NO_RANK)
-        return gw_fail(GW_ERR_ARGUMENT, "the link servers needs %s", o->servers ? "--rank R (or RANK)" : "--servers HOST:PORT,...");
+        return gw_fail(GW_ERR_ARGUMENT, "the link servers needs %s",
+                       o->servers ? "--rank R (or RANK)" : "--servers HOST:PORT,...");
     m->size = o->workers;
     if (m->size == 0) {
         m->servers.rank = GW_PS_READER;
@@ -118,12 +134,68 @@ static gw_status begin_servers(const struct gw_members_options *o, struct gw_mem
         gw_ps_client_destroy(client);
     }
     if (rank >= m->size)
-        return gw_fail(GW_ERR_ARGUMENT, "rank %u of %u workers cannot be; ranks are 0 to %u", rank, m->size, m->size - 1);
+        return gw_fail(GW_ERR_ARGUMENT, "rank %u of %u workers cannot be; ranks are 0 to %u", rank, m->size,
+                       m->size - 1);
     m->first = rank, m->count = 1;
     return GW_OK;
 }
 
+/* One line for all ranks. */
+static void say(const struct gw_members_options *o, const struct gw_launcher *by, const char *format, ...)
+{
+    char line[512];
+    va_list arguments;
+    if (!o->log || by->rank != 0)
+        return;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    o->log(line, o->user);
+}
+
+gw_status gw_members_choose_link(struct gw_members_options *o)
+{
 #ifdef GW_HAVE_MPI
+    const bool have_mpi = true;
+#else
+    const bool have_mpi = false;
+#endif
+    struct gw_launcher by = gw_launcher_find();
+    if (o->link)
+        return GW_OK;
+    o->link = by.size <= 1 ? "local" : by.tcp ? "tcp" : by.mpi && have_mpi ? "mpi" : NULL;
+    if (by.size <= 1)
+        return GW_OK;
+    if (o->link) {
+        say(o, &by, "%s started %u ranks: they are joined by --link %s", by.name, by.size, o->link);
+        return GW_OK;
+    }
+    return gw_fail(GW_ERR_ARGUMENT,
+                   "%s started %u ranks, and without --link each would train by itself: %s; --link local if each shall",
+                   by.name, by.size,
+                   by.mpi ? "this build has no mpi link, but --link tcp --rendezvous HOST:PORT joins them, or gradwire "
+                            "launch -n N -- train ... starts them"
+                   : strcmp(by.name, "srun") == 0
+                       ? "--link tcp joins them, or --link mpi where srun serves MPI (srun --mpi=pmix)"
+                       : "--link tcp --rendezvous HOST:PORT joins them (or MASTER_ADDR and MASTER_PORT say where)");
+}
+
+#ifdef GW_HAVE_MPI
+/* Ranks of another MPI's launcher are each a world of its own. */
+static gw_status check_launcher(int size)
+{
+    struct gw_launcher by = gw_launcher_find();
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int n;
+    if (size > 1 || by.size <= 1)
+        return GW_OK;
+    MPI_Get_library_version(version, &n);
+    return gw_fail(GW_ERR_ARGUMENT,
+                   "%s started %u ranks, and MPI sees this one alone: this build's MPI is %.*s; start the ranks by its "
+                   "own mpirun (or srun --mpi=pmix where it knows that), or join them by --link tcp",
+                   by.name, by.size, (int)strcspn(version, ",\n"), version);
+}
+
 static gw_status begin_mpi(const struct gw_members_options *o, struct gw_members *m)
 {
     int granted, size, rank, begun;
@@ -134,8 +206,9 @@ static gw_status begin_mpi(const struct gw_members_options *o, struct gw_members
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (o->workers && o->workers != (uint32_t)size)
-        return gw_fail(GW_ERR_ARGUMENT, "--workers is %u, and MPI started %d rank%s; under mpirun it can be left away", o->workers, size,
-                       size == 1 ? "" : "s");
+        return gw_fail(GW_ERR_ARGUMENT, "--workers is %u, and MPI started %d rank%s; under mpirun it can be left away",
+                       o->workers, size, size == 1 ? "" : "s");
+    GW_TRY(check_launcher(size));
     m->size = (uint32_t)size, m->first = (uint32_t)rank, m->count = 1;
     return GW_OK;
 }
@@ -150,13 +223,20 @@ static gw_status begin_mpi(const struct gw_members_options *o, struct gw_members
 gw_status gw_members_begin(const struct gw_members_options *o, struct gw_members *m)
 {
     *m = (struct gw_members){.kind = GW_MEMBERS_LOCAL, .count = o->workers ? o->workers : 1};
-    m->servers = (gw_ps_client_options){.struct_bytes = sizeof m->servers, .servers = o->servers, .keys = o->keys, .timeout_ms = o->timeout_ms};
-    bool tcp = strcmp(o->link, "tcp") == 0, mpi = strcmp(o->link, "mpi") == 0, servers = strcmp(o->link, "servers") == 0;
+    m->servers = (gw_ps_client_options){.struct_bytes = sizeof m->servers,
+                                        .servers = o->servers,
+                                        .keys = o->keys,
+                                        .timeout_ms = o->timeout_ms,
+                                        .connect_ms = o->timeout_ms}; /* workers may be started before them */
+    bool tcp = strcmp(o->link, "tcp") == 0, mpi = strcmp(o->link, "mpi") == 0,
+         servers = strcmp(o->link, "servers") == 0;
     if (!tcp && !mpi && !servers && strcmp(o->link, "local") != 0)
         return gw_fail(GW_ERR_ARGUMENT, "there is no link \"%s\"; there are local, mpi, tcp and servers", o->link);
-    if (!tcp && ((o->rank != GW_MEMBERS_NO_RANK && !servers) || o->rendezvous || o->advertise || o->insecure || (o->keys && !o->servers)))
-        return gw_fail(GW_ERR_ARGUMENT, "--rank, --rendezvous, --advertise, --keys and --insecure are for the link tcp, and --link is %s",
-                       o->link);
+    if (!tcp && ((o->rank != GW_MEMBERS_NO_RANK && !servers) || o->rendezvous || o->advertise || o->insecure ||
+                 (o->keys && !o->servers)))
+        return gw_fail(
+            GW_ERR_ARGUMENT,
+            "--rank, --rendezvous, --advertise, --keys and --insecure are for the link tcp, and --link is %s", o->link);
     if (tcp) {
         m->kind = GW_MEMBERS_TCP;
         return begin_tcp(o, m);
@@ -170,9 +250,12 @@ gw_status gw_members_begin(const struct gw_members_options *o, struct gw_members
         return begin_servers(o, m);
     }
     m->size = m->count;
-    const char *world = getenv("WORLD_SIZE");
-    if (o->log && world && getenv("RANK") && strtoul(world, NULL, 10) > 1)
-        o->log("RANK and WORLD_SIZE are set, and --link is local: this process trains by itself; --link tcp joins the others", o->user);
+    struct gw_launcher by = gw_launcher_find();
+    if (by.size > 1)
+        say(o, &by,
+            "%s started %u ranks, and --link is local: each trains by itself, and needs an --out of its own; without "
+            "--link they are joined",
+            by.name, by.size);
     return GW_OK;
 }
 
@@ -201,7 +284,8 @@ static gw_status connect_servers(struct gw_members *m, gw_context *context, gw_l
         n += status == GW_OK;
     }
     if (status == GW_OK && links[0].size != m->size)
-        status = gw_fail(GW_ERR_ARGUMENT, "the parameter servers are for %u workers, and this run has %u", links[0].size, m->size);
+        status = gw_fail(GW_ERR_ARGUMENT, "the parameter servers are for %u workers, and this run has %u",
+                         links[0].size, m->size);
     for (uint32_t i = 0; status < 0 && i < n; i++)
         links[i].ops->destroy(links[i].self);
     return status;

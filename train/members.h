@@ -2,12 +2,14 @@
  *
  *     struct gw_members members;
  *     gw_members_begin(&options, &members);                      // size, first and count stand
- *     gw_members_connect(&members, context, n_links, links);     // links[k * members.count + i] is link k of rank first + i
+ *     // links[k * members.count + i] becomes link k of rank first + i
+ *     gw_members_connect(&members, context, n_links, links);
  *     ...                                                        // each link is destroyed by its holder
  *     gw_members_end(&members, failed);
  *
- * With `local` all ranks are threads of this process; with `mpi`, `tcp` and `servers` a process is one rank. With `servers` it does not meet
- * the others at all but at parameter servers: link 0 is left empty (ops NULL), the others have this rank alone. */
+ * With `local` all ranks are threads of this process. With `mpi`, `tcp` and `servers` a process is one rank. With
+ * `servers` it never meets the others directly, only at parameter servers: link 0 is left empty (ops NULL), and the
+ * other links have this rank alone. */
 #ifndef GW_TRAIN_MEMBERS_H
 #define GW_TRAIN_MEMBERS_H
 
@@ -16,12 +18,12 @@
 #define GW_MEMBERS_NO_RANK UINT32_MAX
 
 struct gw_members_options {
-    const char *link;       /* local | mpi | tcp | servers */
+    const char *link;       /* local | mpi | tcp | servers; NULL: not given (gw_members_choose_link) */
     uint32_t workers;       /* 0: not given. mpi: must be the number of ranks then */
     uint32_t rank;          /* tcp, servers; GW_MEMBERS_NO_RANK: not given */
     const char *rendezvous; /* tcp: HOST:PORT; NULL: not given */
     const char *advertise, *keys;
-    const char *servers;    /* "HOST:PORT,...": parameter servers that own the slices of link 0; NULL: its members do */
+    const char *servers; /* "HOST:PORT,...": parameter servers that own the slices of link 0; NULL: its members do */
     bool insecure;
     uint32_t timeout_ms;
     void (*log)(const char *line, void *user); /* NULL: none */
@@ -39,23 +41,30 @@ struct gw_members {
     char rendezvous[300];
     gw_ps_client_options servers; /* of each rank; servers NULL: none */
     gw_ps_client **clients;       /* of this process's ranks, once connected */
-    bool mpi_begun; /* gw_members_begin has called MPI_Init_thread */
+    bool mpi_begun;               /* gw_members_begin has called MPI_Init_thread */
 };
 
-/* Where tcp's rank, number of workers and rendezvous are not given they are taken from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
- * (gradwire launch and torchrun set them), else from Slurm's variables: there rank 0's machine is the first of the step's, and the
- * port follows from the job's number. Texts of the options are borrowed until connect.
- * Errors: GW_ERR_ARGUMENT (the sentence says what is missing), GW_ERR_UNSUPPORTED (a link that this build lacks). */
+/* Fills in a link that is not given: local; or, if a launcher started several ranks (launcher.h), the link that joins
+ * them. GW_ERR_ARGUMENT if none does: trained by itself, each rank would be a run that knows nothing of the others. */
+gw_status gw_members_choose_link(struct gw_members_options *options);
+
+/* Where tcp's rank, number of workers and rendezvous are not given they are taken from RANK, WORLD_SIZE, MASTER_ADDR
+ * and MASTER_PORT (gradwire launch and torchrun set them), else from Slurm's variables: there rank 0's machine is the
+ * first of the step's, and the port follows from the job's number. Texts of the options are borrowed until connect.
+ * options->link is given. Errors: GW_ERR_ARGUMENT (the sentence says what is missing), GW_ERR_UNSUPPORTED (a link that
+ * this build lacks). */
 gw_status gw_members_begin(const struct gw_members_options *options, struct gw_members *members);
 
-/* Joins the members by n_links links (at least two where there are servers); blocks until all are there. Errors as of the links' own create functions. */
+/* Joins the members by n_links links (at least two where there are servers); blocks until all are there. Errors as of
+ * the links' own create functions. */
 gw_status gw_members_connect(struct gw_members *members, gw_context *context, uint32_t n_links, gw_link *links);
 
-/* Says which machine this process runs on: the same for all of one machine (containers too), most likely another for each other.
- * GRADWIRE_MACHINE, any text, says it in its place. */
+/* Says which machine this process runs on: the same for all of one machine (containers too), most likely another for
+ * each other. GRADWIRE_MACHINE, any text, says it in its place. */
 uint64_t gw_members_machine(void);
 
-/* After all links are destroyed. failed: of an MPI job the other ranks are ended too, after a second in which they say why. */
+/* After all links are destroyed. failed: of an MPI job the other ranks are ended too, after a second in which they say
+ * why. */
 void gw_members_end(struct gw_members *members, bool failed);
 
 #endif

@@ -1,3 +1,5 @@
+/* Adds up the workers' records of each step, and writes metrics.jsonl, TensorBoard events and the summary. A resumed
+ * run reads its sums back from the lines before. */
 #include "metrics.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -49,12 +51,14 @@ struct totals {
     double nonzero_share; /* below 0: its frames were not counted */
     struct gw_codec_report report;
     uint64_t bytes_up, bytes_down, dense_bytes, messages, gradients;
-    bool committed;
+    bool committed, fast;
 };
 
 static struct totals add_up(const struct gw_metrics *m, const struct gw_step_record *records)
 {
-    struct totals s = {.step_seconds = records[0].step_seconds, .committed = records[0].result.committed};
+    struct totals s = {.step_seconds = records[0].step_seconds,
+                       .committed = records[0].result.committed,
+                       .fast = records[0].result.wire == GW_WIRE_FAST};
     uint32_t workers = m->workers, correct = 0, test_correct = 0, full_correct = 0;
     for (uint32_t i = 0; i < workers; i++) {
         const struct gw_step_record *r = &records[i];
@@ -90,7 +94,8 @@ static struct totals add_up(const struct gw_metrics *m, const struct gw_step_rec
 static void write_line(struct gw_metrics *m, uint64_t step, const struct totals *s, const struct gw_step_record *first)
 {
     FILE *f = m->lines.stream;
-    fprintf(f, "{\"step\": %llu, \"epoch\": %llu", (unsigned long long)step, (unsigned long long)(step / m->steps_per_epoch));
+    fprintf(f, "{\"step\": %llu, \"epoch\": %llu", (unsigned long long)step,
+            (unsigned long long)(step / m->steps_per_epoch));
     put(f, "loss", s->loss);
     put(f, "accuracy", s->accuracy);
     put(f, "lr", first->lr);
@@ -98,11 +103,18 @@ static void write_line(struct gw_metrics *m, uint64_t step, const struct totals 
     put(f, "compute_ms", 1e3 * s->compute_seconds);
     put(f, "encode_ms", 1e3 * s->encode_seconds);
     put(f, "wait_ms", 1e3 * s->wait_seconds);
-    fprintf(f, ", \"bytes_up\": %llu, \"bytes_down\": %llu, \"dense_bytes\": %llu, \"messages\": %llu", (unsigned long long)s->bytes_up,
-            (unsigned long long)s->bytes_down, (unsigned long long)s->dense_bytes, (unsigned long long)s->messages);
+    fprintf(f, ", \"bytes_up\": %llu, \"bytes_down\": %llu, \"dense_bytes\": %llu, \"messages\": %llu",
+            (unsigned long long)s->bytes_up, (unsigned long long)s->bytes_down, (unsigned long long)s->dense_bytes,
+            (unsigned long long)s->messages);
     put(f, "nonzero_share", s->nonzero_share >= 0 ? s->nonzero_share : NAN);
     put(f, "bound_gap", s->bound_gap);
     fprintf(f, ", \"committed\": %s", s->committed ? "true" : "false");
+    fprintf(f, ", \"wire\": \"%s\"", gw_wire_name(first->result.wire));
+    if (first->wire_compared) {
+        fprintf(f, ", \"wire_stands\": \"%s\"", gw_wire_name(first->wire.stands));
+        put(f, "wire_small_ms", 1e3 * first->wire.small_seconds);
+        put(f, "wire_fast_ms", 1e3 * first->wire.fast_seconds);
+    }
     put(f, "passes", (double)m->gradients / m->train_samples);
     if (s->report.variance_factor >= 0)
         put(f, "variance_factor", s->report.variance_factor);
@@ -120,7 +132,8 @@ static void write_line(struct gw_metrics *m, uint64_t step, const struct totals 
     fputs("}\n", f);
 }
 
-static void write_events(struct gw_metrics *m, uint64_t step, const struct totals *s, const struct gw_step_record *first)
+static void write_events(struct gw_metrics *m, uint64_t step, const struct totals *s,
+                         const struct gw_step_record *first)
 {
     FILE *f = m->events.stream;
     double now = wall_time();
@@ -151,11 +164,14 @@ static void count(struct gw_metrics *m, uint64_t step, const struct totals *s)
     m->bytes_up += s->bytes_up, m->bytes_down += s->bytes_down, m->dense_bytes += s->dense_bytes;
     m->gradients += s->gradients;
     m->step_seconds += s->step_seconds;
-    m->compute_seconds += s->compute_seconds, m->encode_seconds += s->encode_seconds, m->wait_seconds += s->wait_seconds;
+    m->fast_steps += s->fast;
+    m->compute_seconds += s->compute_seconds, m->encode_seconds += s->encode_seconds,
+        m->wait_seconds += s->wait_seconds;
     if (!s->committed)
         m->n_skipped++;
     else {
-        double take = fmax(0.02, 1.0 / (double)(m->n_steps - m->n_skipped)); /* the mean at first, then the last 50 steps or so */
+        /* the mean at first, then the last 50 steps or so */
+        double take = fmax(0.02, 1.0 / (double)(m->n_steps - m->n_skipped));
         m->running_loss += take * (s->loss - m->running_loss);
         m->running_accuracy += take * (s->accuracy - m->running_accuracy);
         if (step >= m->window_begin) {
@@ -180,6 +196,7 @@ gw_status gw_metrics_step(struct gw_metrics *m, uint64_t step, const struct gw_s
     const struct gw_step_record *first = &records[0];
     struct totals s = add_up(m, records);
     count(m, step, &s);
+    m->wire = first->wire;
     if (!m->lines.stream)
         return GW_OK;
     write_line(m, step, &s, first);
@@ -225,6 +242,8 @@ static bool read_line(const struct gw_metrics *m, const char *text, uint64_t *st
                  read_count(line, "bytes_down", &s->bytes_down) && read_count(line, "dense_bytes", &s->dense_bytes) &&
                  read_real(line, "passes", 1, &passes) && passes >= 0 && json_is_boolean(committed);
     s->committed = json_is_true(committed);
+    const char *wire = json_string_value(json_object_get(line, "wire"));
+    s->fast = wire && strcmp(wire, gw_wire_name(GW_WIRE_FAST)) == 0;
     if (!read_real(line, "test_accuracy", 1, &s->test_accuracy))
         s->test_accuracy = -1;
     if (!read_real(line, "train_accuracy", 1, &s->full_accuracy) || !read_real(line, "train_loss", 1, &s->full_loss) ||
@@ -252,8 +271,8 @@ static gw_status read_lines(struct gw_metrics *m, uint64_t first, long *end)
     uint64_t step;
     struct totals s;
     *end = 0;
-    while ((n = getline(&text, &capacity, m->lines.stream)) > 0 && text[n - 1] == '\n' && read_line(m, text, &step, &s) &&
-           step >= m->next && step < first) {
+    while ((n = getline(&text, &capacity, m->lines.stream)) > 0 && text[n - 1] == '\n' &&
+           read_line(m, text, &step, &s) && step >= m->next && step < first) {
         count(m, step, &s);
         *end += n;
     }
@@ -314,6 +333,7 @@ void gw_metrics_summary(const struct gw_metrics *m, struct gw_train_summary *s)
     s->nonzero_share = m->nonzero_shares / (double)m->n_nonzero_shares;
     s->variance_factor = m->n_variance_factors ? m->variance_factors / (double)m->n_variance_factors : -1;
     s->residual_norm = m->residual_norm, s->threshold_age = m->threshold_age;
+    s->wire = m->wire, s->fast_steps = m->fast_steps;
     s->images_per_second = n * m->batch / m->step_seconds;
     s->seconds = m->step_seconds;
     s->step_ms = 1e3 * m->step_seconds / n;
@@ -347,18 +367,20 @@ static json_t *real_or_null(double value)
 
 json_t *gw_train_summary_json(const struct gw_train_summary *s)
 {
-    json_t *o = json_pack(
-        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:s, s:o}",
-        "net", s->net, "codec", s->codec, "data", s->data, "workers", (json_int_t)s->workers, "batch", (json_int_t)s->batch,
-        "steps", (json_int_t)s->steps, "resumed_from", (json_int_t)s->resumed_from,
-        "skipped_steps", (json_int_t)s->skipped_steps, "seed", (json_int_t)s->seed,
-        "parameters", (json_int_t)s->parameters, "test_accuracy", real_or_null(s->test_accuracy), "train_accuracy",
-        real_or_null(s->train_accuracy), "train_loss", real_or_null(s->train_loss), "bytes_up", (json_int_t)s->bytes_up,
-        "bytes_down", (json_int_t)s->bytes_down, "dense_bytes", (json_int_t)s->dense_bytes, "images_per_second",
-        real_or_null(s->images_per_second), "seconds", real_or_null(s->seconds), "step_ms", real_or_null(s->step_ms),
-        "compute_ms", real_or_null(s->compute_ms), "encode_ms", real_or_null(s->encode_ms), "wait_ms",
-        real_or_null(s->wait_ms), "replicas_identical", s->replicas_identical, "parameter_hash", s->parameter_hash, "passes",
-        real_or_null(s->passes));
+    json_t *o =
+        json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:o, "
+                  "s:o, s:o, s:o, s:b, s:s, s:o}",
+                  "net", s->net, "codec", s->codec, "data", s->data, "workers", (json_int_t)s->workers, "batch",
+                  (json_int_t)s->batch, "steps", (json_int_t)s->steps, "resumed_from", (json_int_t)s->resumed_from,
+                  "skipped_steps", (json_int_t)s->skipped_steps, "seed", (json_int_t)s->seed, "parameters",
+                  (json_int_t)s->parameters, "test_accuracy", real_or_null(s->test_accuracy), "train_accuracy",
+                  real_or_null(s->train_accuracy), "train_loss", real_or_null(s->train_loss), "bytes_up",
+                  (json_int_t)s->bytes_up, "bytes_down", (json_int_t)s->bytes_down, "dense_bytes",
+                  (json_int_t)s->dense_bytes, "images_per_second", real_or_null(s->images_per_second), "seconds",
+                  real_or_null(s->seconds), "step_ms", real_or_null(s->step_ms), "compute_ms",
+                  real_or_null(s->compute_ms), "encode_ms", real_or_null(s->encode_ms), "wait_ms",
+                  real_or_null(s->wait_ms), "replicas_identical", s->replicas_identical, "parameter_hash",
+                  s->parameter_hash, "passes", real_or_null(s->passes));
     if (s->convex && (json_object_set_new(o, "objective", real_or_null(s->objective)) != 0 ||
                       json_object_set_new(o, "l2", json_real(s->l2)) != 0)) {
         json_decref(o);
@@ -370,14 +392,23 @@ json_t *gw_train_summary_json(const struct gw_train_summary *s)
     if (s->residual_norm >= 0)
         failed |= json_object_update_new(o, json_pack("{s:o, s:I}", "residual_norm", real_or_null(s->residual_norm),
                                                       "threshold_age", (json_int_t)s->threshold_age));
+    const gw_wire_report *w = &s->wire;
+    failed |= json_object_set_new(o, "wire",
+                                  json_pack("{s:s, s:s, s:s, s:o, s:o, s:I, s:I, s:I}", "asked", gw_wire_name(w->asked),
+                                            "stands", gw_wire_name(w->stands), "why", s->wire_why, "small_ms",
+                                            real_or_null(w->small_seconds > 0 ? 1e3 * w->small_seconds : NAN),
+                                            "fast_ms", real_or_null(w->fast_seconds > 0 ? 1e3 * w->fast_seconds : NAN),
+                                            "comparisons", (json_int_t)w->n_comparisons, "changes",
+                                            (json_int_t)w->n_changes, "fast_steps", (json_int_t)s->fast_steps));
     json_t *layers = json_array();
     for (uint32_t t = 0; t < s->n_tensors; t++) {
         const struct gw_train_tensor *x = &s->tensors[t];
-        json_array_append_new(layers, json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "name", x->name, "elements",
-                                                (json_int_t)x->elements, "nonzero_share", x->nonzero_share, "push_bits",
-                                                x->push_bits, "push_payload_bits", x->push_payload_bits, "push_entropy_bits",
-                                                x->push_entropy, "pull_bits", x->pull_bits, "pull_payload_bits",
-                                                x->pull_payload_bits, "pull_entropy_bits", x->pull_entropy));
+        json_array_append_new(layers,
+                              json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "name", x->name, "elements",
+                                        (json_int_t)x->elements, "nonzero_share", x->nonzero_share, "push_bits",
+                                        x->push_bits, "push_payload_bits", x->push_payload_bits, "push_entropy_bits",
+                                        x->push_entropy, "pull_bits", x->pull_bits, "pull_payload_bits",
+                                        x->pull_payload_bits, "pull_entropy_bits", x->pull_entropy));
     }
     failed |= json_object_set_new(o, "layers", layers);
     if (failed) {

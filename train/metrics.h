@@ -17,19 +17,21 @@ struct gw_codec_report {
 
 /* What one worker knows of one step. */
 struct gw_step_record {
-    double loss;              /* sum over its samples */
+    double loss; /* sum over its samples */
     uint32_t correct;
-    uint64_t gradients;       /* of single samples, computed in this step */
+    uint64_t gradients; /* of single samples, computed in this step */
     double step_seconds, compute_seconds;
     gw_step_result result;
+    gw_wire_report wire; /* rank 0's, after the step, */
+    bool wire_compared;  /* which ended a comparison */
     double lr;
-    bool accounted;           /* its frames were counted symbol by symbol (rank 0, some steps) */
+    bool accounted;                /* its frames were counted symbol by symbol (rank 0, some steps) */
     struct gw_codec_report report; /* none where it is not accounted */
-    bool evaluated;           /* its share of the test set was looked at after this step */
+    bool evaluated;                /* its share of the test set was looked at after this step */
     uint32_t test_correct;
-    double full_loss;         /* convex, evaluated: of its share of the training set, a sum */
+    double full_loss; /* convex, evaluated: of its share of the training set, a sum */
     uint32_t full_correct;
-    double l2_term;           /* lambda * |w|^2 */
+    double l2_term; /* lambda * |w|^2 */
 };
 
 struct gw_metrics {
@@ -48,22 +50,25 @@ struct gw_metrics {
     uint64_t n_steps, n_skipped;
     uint64_t bytes_up, bytes_down, dense_bytes, gradients;
     double step_seconds, compute_seconds, encode_seconds, wait_seconds;
+    uint64_t fast_steps; /* whose frames rank 0 wrote as GW_WIRE_FAST */
+    gw_wire_report wire; /* of the last step of this start */
     double window_loss, window_accuracy;
     uint64_t window_steps;
     double running_loss, running_accuracy;
-    double test_accuracy; /* of the last evaluation; below 0: none yet */
-    double residual_norm, threshold_age; /* of the last step that has them; below 0: none yet */
+    double test_accuracy;                    /* of the last evaluation; below 0: none yet */
+    double residual_norm, threshold_age;     /* of the last step that has them; below 0: none yet */
     double nonzero_shares, variance_factors; /* of steps that have them */
     uint64_t n_nonzero_shares, n_variance_factors;
     double full_loss, full_accuracy, objective; /* convex: of the last full pass */
 };
 
-/* Locks the folder and opens the files where out is not NULL. Where the folder holds an earlier run it is refused, or with
- * `overwrite` left for gw_folder_clear. */
+/* Locks the folder and opens the files where out is not NULL. Where the folder holds an earlier run it is refused, or
+ * with `overwrite` left for gw_folder_clear. */
 gw_status gw_metrics_open(struct gw_metrics *metrics, const char *out, bool overwrite);
 
-/* Goes on with the files of an interrupted run from step `first` on, in a folder that is locked: lines of later steps, and what
- * is cut, are dropped; those before are added up again. Lines that are not there are not added: n_steps is then below next. */
+/* Goes on with the files of an interrupted run from step `first` on, in a folder that is locked: lines of later steps,
+ * and what is cut, are dropped; those before are added up again. Lines that are not there are not added: n_steps is
+ * then below next. */
 gw_status gw_metrics_resume(struct gw_metrics *metrics, const char *out, uint64_t first);
 
 /* All lines so far are on disk. */

@@ -1,3 +1,4 @@
+/* Builds a network's layers on oneDNN for one batch size, and runs forward, loss and backward. */
 #include "model.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -53,8 +54,12 @@ gw_status gw_model_create(const struct gw_network *network, dnnl_engine_t engine
         return GW_ERR_MEMORY;
     m->network = network;
     m->batch = batch;
-    struct gw_layer_build b = {.engine = engine, .network = network, .batch = batch, .training = grads != NULL,
-                               .params = params, .grads = grads};
+    struct gw_layer_build b = {.engine = engine,
+                               .network = network,
+                               .batch = batch,
+                               .training = grads != NULL,
+                               .params = params,
+                               .grads = grads};
     gw_status status = gw_dnn_check(dnnl_stream_create(&m->stream, engine, dnnl_stream_default_flags), "a stream");
     if (status == GW_OK)
         status = build(m, &b);

@@ -6,8 +6,8 @@
 
 struct gw_model;
 
-/* grads NULL: for evaluation, forward only. params and grads (flat arrays of the network) must outlive the model. Create
- * and use a model on one thread. */
+/* grads NULL: for evaluation, forward only. params and grads (flat arrays of the network) must outlive the model.
+ * Create and use a model on one thread. */
 gw_status gw_model_create(const struct gw_network *network, dnnl_engine_t engine, uint32_t batch, float *params,
                           float *grads, struct gw_model **out);
 void gw_model_destroy(struct gw_model *model);
@@ -20,10 +20,11 @@ const float *gw_model_logits(const struct gw_model *model);
 
 gw_status gw_model_forward(struct gw_model *model, const struct gw_pass *pass);
 
-/* Softmax and cross entropy over the first n samples of the batch: adds the losses to *loss (in sample order), counts the
- * samples whose largest logit is the label's (lowest index where equal). Where the model trains, prepares backward with
- * the gradient of scale * (sum of losses). */
-void gw_model_loss(struct gw_model *model, const uint8_t *labels, uint32_t n, float scale, double *loss, uint32_t *correct);
+/* Softmax and cross entropy over the first n samples of the batch: adds the losses to *loss (in sample order), counts
+ * the samples whose largest logit is the label's (lowest index where equal). Where the model trains, prepares backward
+ * with the gradient of scale * (sum of losses). */
+void gw_model_loss(struct gw_model *model, const uint8_t *labels, uint32_t n, float scale, double *loss,
+                   uint32_t *correct);
 
 /* From the last layer to the first; pass->ready is called for each tensor as soon as its gradient is there. */
 gw_status gw_model_backward(struct gw_model *model, const struct gw_pass *pass);

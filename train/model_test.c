@@ -1,4 +1,5 @@
-/* Layers against a plain reference: forward in float64 with the obvious loops, and gradients as its differences. */
+/* Tests layers against a plain reference: forward in float64 with the obvious loops, and gradients as its
+ * differences. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,7 +44,8 @@ static void pool_ref(const struct gw_layer_spec *s, const double *x, double *y)
 }
 
 /* Logits of one sample, and its loss. */
-static double forward_ref(const struct gw_network *net, const double *params, const float *input, uint8_t label, double *logits)
+static double forward_ref(const struct gw_network *net, const double *params, const float *input, uint8_t label,
+                          double *logits)
 {
     enum { MOST = 32768 };
     static double x[MOST], y[MOST];
@@ -51,7 +53,8 @@ static double forward_ref(const struct gw_network *net, const double *params, co
         x[i] = input[i];
     for (uint32_t l = 0; l < net->n_layers; l++) {
         const struct gw_layer_spec *s = &net->layers[l];
-        const double *w = params + net->tensors[s->first_tensor].offset, *b = params + net->tensors[s->first_tensor + 1].offset;
+        const double *w = params + net->tensors[s->first_tensor].offset,
+                     *b = params + net->tensors[s->first_tensor + 1].offset;
         uint64_t n_in = gw_shape_count(s->in), n_out = gw_shape_count(s->out);
         assert_true(n_in <= MOST && n_out <= MOST);
         if (s->kind == &gw_layer_conv)
@@ -215,8 +218,16 @@ static void networks_are_what_they_should_be(void **state)
     assert_int_equal(gw_network_fits(&net, (struct gw_shape){1, 28, 28}, 10), GW_OK);
     assert_true(gw_network_fits(&net, (struct gw_shape){1, 28, 27}, 10) < 0);
     assert_true(gw_network_fits(&net, (struct gw_shape){1, 28, 28}, 9) < 0);
-    static const char *const wrong[] = {"", "lenet5", "mlp", "mlp:", "mlp:784", "mlp:784-", "mlp:784-0-10", "mlp:784-10x",
-                                        "mlp:-784-10", "mlp:784-99999999-10",
+    static const char *const wrong[] = {"",
+                                        "lenet5",
+                                        "mlp",
+                                        "mlp:",
+                                        "mlp:784",
+                                        "mlp:784-",
+                                        "mlp:784-0-10",
+                                        "mlp:784-10x",
+                                        "mlp:-784-10",
+                                        "mlp:784-99999999-10",
                                         "mlp:1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         if (gw_network_create(wrong[i], &net) >= 0)

@@ -1,3 +1,4 @@
+/* Describes the networks by name: their layers, their tensors, and the first values of their parameters. */
 #include "network.h"
 #include "base/error.h"
 #include "random.h"
@@ -7,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-gw_status gw_network_add_tensor(struct gw_network *network, const struct gw_layer_spec *spec, const char *suffix, int rank,
-                                const uint64_t *dims, uint32_t fan_in)
+gw_status gw_network_add_tensor(struct gw_network *network, const struct gw_layer_spec *spec, const char *suffix,
+                                int rank, const uint64_t *dims, uint32_t fan_in)
 {
     if (network->n_tensors == GW_MAX_TENSORS)
         return gw_fail(GW_ERR_ARGUMENT, "%s has more than %d tensors", network->name, GW_MAX_TENSORS);
@@ -35,8 +36,8 @@ static gw_status add(struct gw_network *network, const struct gw_layer_kind *kin
     if (network->n_layers == GW_MAX_LAYERS)
         return gw_fail(GW_ERR_ARGUMENT, "%s has more than %d layers", network->name, GW_MAX_LAYERS);
     struct gw_layer_spec *spec = &network->layers[network->n_layers];
-    *spec = (struct gw_layer_spec){.kind = kind, .units = units, .kernel = kernel, .stride = stride,
-                                   .first_tensor = network->n_tensors};
+    *spec = (struct gw_layer_spec){
+        .kind = kind, .units = units, .kernel = kernel, .stride = stride, .first_tensor = network->n_tensors};
     snprintf(spec->name, sizeof spec->name, "%s", name);
     spec->in = network->n_layers ? network->layers[network->n_layers - 1].out : network->in;
     network->n_layers++;
@@ -72,14 +73,17 @@ static gw_status build_mlp(struct gw_network *n)
         at++;
         unsigned long width = strtoul(at, &end, 10);
         if (*at < '0' || *at > '9' || width == 0 || width > MAX_WIDTH || n_widths == MAX_WIDTHS)
-            return gw_fail(GW_ERR_ARGUMENT, "the network \"%s\" is not valid: after mlp: come 2 to %d widths of 1 to %d, as in "
-                           "mlp:784-300-10", n->name, MAX_WIDTHS, MAX_WIDTH);
+            return gw_fail(GW_ERR_ARGUMENT,
+                           "the network \"%s\" is not valid: after mlp: come 2 to %d widths of 1 to %d, as in "
+                           "mlp:784-300-10",
+                           n->name, MAX_WIDTHS, MAX_WIDTH);
         widths[n_widths++] = (uint32_t)width;
         at = end;
     } while (*at == '-');
     if (*at || n_widths < 2)
-        return gw_fail(GW_ERR_ARGUMENT, "the network \"%s\" is not valid: after mlp: come 2 to %d widths, as in mlp:784-300-10",
-                       n->name, MAX_WIDTHS);
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "the network \"%s\" is not valid: after mlp: come 2 to %d widths, as in mlp:784-300-10", n->name,
+                       MAX_WIDTHS);
     n->in = (struct gw_shape){widths[0], 1, 1};
     n->classes = widths[n_widths - 1];
     for (uint32_t i = 1; i < n_widths; i++) {
@@ -106,8 +110,10 @@ static gw_status build_convex(struct gw_network *n, const struct gw_convex *conv
     char *end;
     unsigned long features = strtoul(width + 1, &end, 10);
     if (width[1] < '0' || width[1] > '9' || *end || features == 0 || features > MAX_FEATURES)
-        return gw_fail(GW_ERR_ARGUMENT, "the network \"%s\" is not valid; right are %s, which takes its width from the data, and "
-                       "%s:FEATURES with 1 to %d features", n->name, convex->name, convex->name, MAX_FEATURES);
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "the network \"%s\" is not valid; right are %s, which takes its width from the data, and "
+                       "%s:FEATURES with 1 to %d features",
+                       n->name, convex->name, convex->name, MAX_FEATURES);
     n->in.channels = (uint32_t)features;
     n->n_trained_layers = n->n_tensors = 1;
     n->tensors[0] = (struct gw_param){.name = "weight", .rank = 1, .dims = {features}, .n_elems = features};
@@ -130,19 +136,16 @@ static const struct {
     const char *name; /* a name, or a prefix that ends in ':' */
     gw_status (*build)(struct gw_network *network);
 } networks[] = {
-    {"lenet", build_lenet},
-    {"mlp:", build_mlp},
-    {"logreg", build_logreg},
-    {"logreg:", build_logreg},
-    {"svm", build_svm},
-    {"svm:", build_svm},
+    {"lenet", build_lenet},    {"mlp:", build_mlp}, {"logreg", build_logreg},
+    {"logreg:", build_logreg}, {"svm", build_svm},  {"svm:", build_svm},
 };
 
 gw_status gw_network_create(const char *name, struct gw_network *network)
 {
     *network = (struct gw_network){0};
     if (snprintf(network->name, sizeof network->name, "%s", name) >= (int)sizeof network->name)
-        return gw_fail(GW_ERR_ARGUMENT, "the network name \"%s\" is longer than %zu bytes", name, sizeof network->name - 1);
+        return gw_fail(GW_ERR_ARGUMENT, "the network name \"%s\" is longer than %zu bytes", name,
+                       sizeof network->name - 1);
     for (size_t i = 0; i < sizeof networks / sizeof *networks; i++) {
         size_t length = strlen(networks[i].name);
         bool prefix = networks[i].name[length - 1] == ':';
@@ -153,8 +156,10 @@ gw_status gw_network_create(const char *name, struct gw_network *network)
             network->tensors[t].last_layer = network->tensors[t].layer + 1 == network->n_trained_layers;
         return GW_OK;
     }
-    return gw_fail(GW_ERR_ARGUMENT, "the network \"%s\" is unknown; right are lenet, mlp:WIDTHS (mlp:784-300-10), logreg "
-                   "and svm", name);
+    return gw_fail(GW_ERR_ARGUMENT,
+                   "the network \"%s\" is unknown; right are lenet, mlp:WIDTHS (mlp:784-300-10), logreg "
+                   "and svm",
+                   name);
 }
 
 gw_status gw_network_adapt(struct gw_network *network, struct gw_shape in)
@@ -182,11 +187,11 @@ gw_status gw_network_fits(const struct gw_network *network, struct gw_shape in, 
     if (!same)
         return gw_fail(GW_ERR_ARGUMENT, "%s takes %llu values (%ux%ux%u) a sample, and the data have %llu (%ux%ux%u)",
                        network->name, (unsigned long long)gw_shape_count(network->in), network->in.channels,
-                       network->in.height, network->in.width, (unsigned long long)gw_shape_count(in), in.channels, in.height,
-                       in.width);
+                       network->in.height, network->in.width, (unsigned long long)gw_shape_count(in), in.channels,
+                       in.height, in.width);
     if (classes != network->classes)
-        return gw_fail(GW_ERR_ARGUMENT, "%s tells %u classes apart, and the data have %u", network->name, network->classes,
-                       classes);
+        return gw_fail(GW_ERR_ARGUMENT, "%s tells %u classes apart, and the data have %u", network->name,
+                       network->classes, classes);
     return GW_OK;
 }
 

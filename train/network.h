@@ -50,7 +50,7 @@ bool gw_network_is(const struct gw_network *network, const char *name);
 void gw_network_init(const struct gw_network *network, uint64_t seed, float *params);
 
 /* For layers: declares one trained tensor. */
-gw_status gw_network_add_tensor(struct gw_network *network, const struct gw_layer_spec *spec, const char *suffix, int rank,
-                                const uint64_t *dims, uint32_t fan_in);
+gw_status gw_network_add_tensor(struct gw_network *network, const struct gw_layer_spec *spec, const char *suffix,
+                                int rank, const uint64_t *dims, uint32_t fan_in);
 
 #endif

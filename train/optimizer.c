@@ -1,3 +1,5 @@
+/* Names the optimizers of a run, and has the rules that only the trainer needs: svrg and the moving average of
+ * parameters. */
 #include "optimizer.h"
 #include "base/clones.h"
 #include "base/error.h"
@@ -15,12 +17,14 @@ gw_status gw_optimizer_parse(const char *text, enum gw_optimizer_kind *kind)
     else if (strcmp(text, "svrg") == 0)
         *kind = GW_OPTIMIZER_SVRG;
     else
-        return gw_fail(GW_ERR_ARGUMENT, "the optimizer \"%s\" is unknown; right are sgd, momentum, adam and svrg", text);
+        return gw_fail(GW_ERR_ARGUMENT, "the optimizer \"%s\" is unknown; right are sgd, momentum, adam and svrg",
+                       text);
     return GW_OK;
 }
 
 GW_CLONES
-void gw_optimizer_svrg(size_t n, float *restrict w, const float *restrict snapshot, const float *restrict g, float lr, float decay)
+void gw_optimizer_svrg(size_t n, float *restrict w, const float *restrict snapshot, const float *restrict g, float lr,
+                       float decay)
 {
     for (size_t i = 0; i < n; i++)
         w[i] -= lr * (g[i] + decay * (w[i] - snapshot[i]));

@@ -1,3 +1,4 @@
+/* Shuffles the samples of an epoch, and says which part of a batch is a worker's share. */
 #include "order.h"
 #include "random.h"
 

@@ -1,6 +1,6 @@
-/* The order of samples: a new shuffle every epoch, a function of the seed and the epoch alone. Batch t of an epoch is the
- * same set of samples however many workers share it. The n mod B samples left over at an epoch's end are dropped: every
- * batch is whole, and other samples are left over in the next epoch. */
+/* The order of samples: a new shuffle every epoch, a function of the seed and the epoch alone. Batch t of an epoch is
+ * the same set of samples however many workers share it. The n mod B samples left over at an epoch's end are dropped,
+ * so every batch is whole. Other samples are left over in the next epoch. */
 #ifndef GW_TRAIN_ORDER_H
 #define GW_TRAIN_ORDER_H
 

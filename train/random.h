@@ -6,10 +6,10 @@
 
 /* What the trainer draws for. Each use is a stream of its own; changing a number changes every run. */
 enum gw_train_purpose {
-    GW_PURPOSE_INIT = GW_PURPOSE_TRAINER,    /* first parameters: one stream a tensor */
-    GW_PURPOSE_ORDER = GW_PURPOSE_TRAINER + 1, /* order of samples: one stream an epoch */
+    GW_PURPOSE_INIT = GW_PURPOSE_TRAINER,       /* first parameters: one stream a tensor */
+    GW_PURPOSE_ORDER = GW_PURPOSE_TRAINER + 1,  /* order of samples: one stream an epoch */
     GW_PURPOSE_DIGITS = GW_PURPOSE_TRAINER + 2, /* drawn digits: one stream a picture */
-    GW_PURPOSE_UNEVEN = GW_PURPOSE_TRAINER + 3 /* data of uneven magnitude: one stream a row, two more */
+    GW_PURPOSE_UNEVEN = GW_PURPOSE_TRAINER + 3  /* data of uneven magnitude: one stream a row, two more */
 };
 
 /* A stream read from its start. */
@@ -20,7 +20,8 @@ struct gw_random {
     unsigned n_left;
 };
 
-static inline struct gw_random gw_random_open(uint64_t seed, enum gw_train_purpose purpose, uint32_t major, uint32_t minor)
+static inline struct gw_random gw_random_open(uint64_t seed, enum gw_train_purpose purpose, uint32_t major,
+                                              uint32_t minor)
 {
     struct gw_random r = {.seed = seed, .n_left = 0};
     gw_philox_counter(r.counter, 0, major, (enum gw_purpose)purpose, 0, minor);

@@ -1,3 +1,4 @@
+/* Writes and reads the state file (.gws) of one worker. A file of another checkpoint, step or worker is refused. */
 #include "rank_state.h"
 #include "base/error.h"
 #include "base/memory.h"

@@ -1,5 +1,5 @@
-/* State files (.gws): what one worker's codec keeps between steps, beside the checkpoint that all workers share. A file of
- * its own for each worker, written by rank 0 as it gets their states.
+/* State files (.gws): what one worker's codec keeps between steps, beside the checkpoint that all workers share. Each
+ * worker has a file of its own; rank 0 writes it when it gets the worker's state.
  *
  * All numbers little-endian:
  *     8 bytes   "GWSTATE1"

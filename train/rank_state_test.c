@@ -1,4 +1,5 @@
-/* State files: what is written comes back, nothing damaged does, and nothing of another checkpoint, step or worker. */
+/* Tests state files: what is written comes back, nothing damaged does, and nothing of another checkpoint, step or
+ * worker. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +37,8 @@ static int remove_folder(void **state)
 
 static void write_state(size_t n_bytes)
 {
-    struct gw_rank_state s = {.identity = 99, .step = 300, .rank = 2, .workers = 4, .state = bytes, .state_bytes = n_bytes};
+    struct gw_rank_state s = {
+        .identity = 99, .step = 300, .rank = 2, .workers = 4, .state = bytes, .state_bytes = n_bytes};
     assert_int_equal(gw_rank_state_write(folder, &s), GW_OK);
 }
 

@@ -1,11 +1,13 @@
+/* Finds the newest whole checkpoint of a run and loads it. It refuses options that differ from those the run began
+ * with. */
 #include "resume.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "folder.h"
+#include "run_file.h"
 
 #include <stdarg.h>
 #include <string.h>
-#include <xxhash.h>
 
 void gw_train_note(const struct gw_train_callbacks *callbacks, const char *format, ...)
 {
@@ -21,18 +23,19 @@ void gw_train_note(const struct gw_train_callbacks *callbacks, const char *forma
 
 /* ---- options -------------------------------------------------------------------------------- */
 
-gw_status gw_resume_options(const struct gw_train_options *o, const gw_codec *codec, const struct gw_data *data, char *text,
-                            size_t capacity)
+gw_status gw_resume_options(const struct gw_train_options *o, const gw_codec *codec, const struct gw_data *data,
+                            char *text, size_t capacity)
 {
-    /* A data set is known by its labels, not by its folder, which may have moved. */
+    char about[GW_DATA_TEXT];
+    gw_data_describe(data, about, sizeof about);
     int n = snprintf(text, capacity,
-                     "net %s\ncodec %s\ndata %u+%u samples of %zu values, labels %016llx\nbatch %u\noptimizer %s\nlr %.17g\n"
+                     "net %s\ncodec %s\ndata %s\nbatch %u\noptimizer %s\nlr %.17g\n"
                      "momentum %.17g\nschedule %s\nweight-decay %.17g\nema %.17g\nseed %llu\n",
-                     o->net, gw_codec_canonical(codec), data->train.n, data->test.n, gw_data_sample_values(data),
-                     (unsigned long long)XXH3_64bits(data->train.labels, data->train.n), o->batch, o->optimizer, o->lr,
-                     strcmp(o->optimizer, "momentum") == 0 ? o->momentum : 0, o->schedule, isnan(o->l2) ? o->weight_decay : 2 * o->l2, o->ema,
-                     (unsigned long long)o->seed);
-    return (size_t)n < capacity ? GW_OK : gw_fail(GW_ERR_ARGUMENT, "the run's options take more than %zu bytes", capacity - 1);
+                     o->net, gw_codec_canonical(codec), about, o->batch, o->optimizer, o->lr,
+                     strcmp(o->optimizer, "momentum") == 0 ? o->momentum : 0, o->schedule,
+                     isnan(o->l2) ? o->weight_decay : 2 * o->l2, o->ema, (unsigned long long)o->seed);
+    return (size_t)n < capacity ? GW_OK
+                                : gw_fail(GW_ERR_ARGUMENT, "the run's options take more than %zu bytes", capacity - 1);
 }
 
 gw_status gw_resume_check(const struct gw_resume *r, const char *options)
@@ -43,14 +46,17 @@ gw_status gw_resume_check(const struct gw_resume *r, const char *options)
         if (n_mine != n_theirs || strncmp(mine, theirs, n_mine) != 0) {
             if (strncmp(mine, theirs, key + 1) != 0)
                 break;
-            return gw_fail(GW_ERR_ARGUMENT, "--%.*s is %.*s, and the run of %s has %.*s; a run goes on with the options that it "
-                           "began with", (int)key, mine, (int)(n_mine - key - 1), mine + key + 1, r->path,
-                           (int)(n_theirs - key - 1), theirs + key + 1);
+            return gw_fail(GW_ERR_ARGUMENT,
+                           "--%.*s is %.*s, and the run of %s has %.*s; a run goes on with the options that it "
+                           "began with",
+                           (int)key, mine, (int)(n_mine - key - 1), mine + key + 1, r->path, (int)(n_theirs - key - 1),
+                           theirs + key + 1);
         }
         mine += n_mine + 1, theirs += n_theirs + 1;
     }
     if (*mine || *theirs)
-        return gw_fail(GW_ERR_SYSTEM, "%s is of a version with other options: %.*s", r->path, (int)strcspn(theirs, "\n"), theirs);
+        return gw_fail(GW_ERR_SYSTEM, "%s is of a version with other options: %.*s", r->path,
+                       (int)strcspn(theirs, "\n"), theirs);
     return GW_OK;
 }
 
@@ -59,7 +65,8 @@ gw_status gw_resume_check(const struct gw_resume *r, const char *options)
 static gw_status load(const char *folder, uint64_t step, struct gw_resume *r)
 {
     struct gw_checkpoint *c = &r->checkpoint;
-    if (snprintf(r->path, sizeof r->path, "%s/" GW_CHECKPOINT_FILE, folder, (unsigned long long)step) >= (int)sizeof r->path)
+    if (snprintf(r->path, sizeof r->path, "%s/" GW_CHECKPOINT_FILE, folder, (unsigned long long)step) >=
+        (int)sizeof r->path)
         return gw_fail(GW_ERR_ARGUMENT, "the path %.40s... is too long", folder);
     GW_TRY(gw_checkpoint_read(r->path, c));
     if (!*c->options || c->step != step)
@@ -88,10 +95,12 @@ gw_status gw_resume_find(const char *folder, DIR *lock, const struct gw_train_ca
             return status;
         gw_resume_free(r);
         any = true;
-        gw_train_note(callbacks, "the checkpoint after %llu steps is not whole (%s)", (unsigned long long)step, gw_last_error());
+        gw_train_note(callbacks, "the checkpoint after %llu steps is not whole (%s)", (unsigned long long)step,
+                      gw_last_error());
     }
     return gw_fail(GW_ERR_SYSTEM, "%s holds nothing to resume: %s", folder,
-                   any ? "none of its checkpoints is whole" : "there is no checkpoint; --checkpoint-every K makes a run save them");
+                   any ? "none of its checkpoints is whole"
+                       : "there is no checkpoint; --checkpoint-every K makes a run save them");
 }
 
 void gw_resume_free(struct gw_resume *r)

@@ -1,3 +1,4 @@
+/* Reads the text of a learning rate schedule, and computes the rate of a step. */
 #include "schedule.h"
 #include "base/error.h"
 
@@ -7,9 +8,11 @@
 
 static gw_status wrong(const char *text)
 {
-    return gw_fail(GW_ERR_ARGUMENT, "the schedule \"%s\" is unknown; right are const, poly:P with P above 0 (poly:0.5), "
-                   "step:E1,E2,... with ascending epochs (step:80,120), and inverse:T0 with T0 above 0, in steps (inverse:1000)",
-                   text);
+    return gw_fail(
+        GW_ERR_ARGUMENT,
+        "the schedule \"%s\" is unknown; right are const, poly:P with P above 0 (poly:0.5), "
+        "step:E1,E2,... with ascending epochs (step:80,120), and inverse:T0 with T0 above 0, in steps (inverse:1000)",
+        text);
 }
 
 /* What follows the colon is one number above 0. */

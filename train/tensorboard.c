@@ -1,3 +1,4 @@
+/* Writes scalars as TensorBoard event files, and finds where the events of a given step begin. */
 #include "tensorboard.h"
 #include "wire/bytes.h"
 
@@ -82,8 +83,8 @@ static void write_record(FILE *file, const struct message *m)
     fwrite(tail.bytes, 1, tail.n, file);
 }
 
-/* Event: 1 wall_time (double), 2 step (int64), 3 file_version (string), 5 summary; Summary: 1 value; Summary.Value: 1 tag,
- * 2 simple_value (float). */
+/* Event: 1 wall_time (double), 2 step (int64), 3 file_version (string), 5 summary; Summary: 1 value; Summary.Value: 1
+ * tag, 2 simple_value (float). */
 void gw_tensorboard_begin(FILE *file, double wall_time)
 {
     static const char version[] = "brain.Event:2";
@@ -106,7 +107,8 @@ void gw_tensorboard_scalar(FILE *file, double wall_time, uint64_t step, const ch
     write_record(file, &event);
 }
 
-/* The step of an event that one of the two functions above wrote: field 2 behind the time; the first record has none. */
+/* The step of an event that one of the two functions above wrote: field 2 behind the time; the first record has none.
+ */
 static uint64_t event_step(const uint8_t *event, uint64_t n_bytes)
 {
     uint64_t step = 0;

@@ -1,4 +1,4 @@
-/* Whole runs: the same for any number of workers, the same again, and what is refused. */
+/* Tests whole runs: the same for any number of workers, the same again, and what is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,8 @@ static struct gw_train_options small(void)
 /* Losses of all steps, from metrics.jsonl. */
 static size_t losses_of(struct gw_train_options o, double *losses, size_t capacity)
 {
-    static const char *const files[] = {"metrics.jsonl", "summary.json", "parameters.gwp", "events.out.tfevents.0.gradwire"};
+    static const char *const files[] = {"metrics.jsonl", "summary.json", "parameters.gwp",
+                                        "events.out.tfevents.0.gradwire"};
     char folder[4096], path[4200];
     snprintf(folder, sizeof folder, "%s/train_test.XXXXXX", GW_BINARY_DIR);
     assert_non_null(mkdtemp(folder));
@@ -71,8 +72,8 @@ static void workers_do_not_change_the_losses(void **state)
         assert_int_equal(losses_of(o, three, 60), o.steps);
         for (uint64_t t = 0; t < o.steps; t++)
             if (!(fabs(one[t] - three[t]) < 1e-4 * one[t]))
-                fail_msg("%s, step %llu: loss %.9g with one worker, %.9g with three", o.net, (unsigned long long)t, one[t],
-                         three[t]);
+                fail_msg("%s, step %llu: loss %.9g with one worker, %.9g with three", o.net, (unsigned long long)t,
+                         one[t], three[t]);
     }
 }
 

@@ -30,7 +30,8 @@ static bool evaluates(const struct gw_worker *w)
     return place(w) < w->team->evaluators;
 }
 
-/* The codec's state of a resumed run: this worker's own, or where there was another number of workers, all of theirs merged. */
+/* The codec's state of a resumed run: this worker's own, or where there was another number of workers, all of theirs
+ * merged. */
 static gw_status load_state(struct gw_worker *w)
 {
     const struct gw_resume *r = &w->team->resume;
@@ -43,7 +44,8 @@ static gw_status load_state(struct gw_worker *w)
         return GW_ERR_MEMORY;
     for (uint32_t i = 0; i < n; i++)
         states[i] = r->states[i].state;
-    gw_status status = gw_exchange_load(w->exchange, same ? states + w->rank : states, same ? 1 : n, r->states[0].state_bytes);
+    gw_status status =
+        gw_exchange_load(w->exchange, same ? states + w->rank : states, same ? 1 : n, r->states[0].state_bytes);
     gw_free(NULL, states);
     return status;
 }
@@ -68,14 +70,37 @@ void gw_worker_begin(struct gw_worker *w)
     w->version++;
 }
 
+/* The run's options are lines "name value"; an identity's are "name = value". */
+static void write_identity(const char *options, char identity[2 * sizeof((struct gw_team *)0)->run_options])
+{
+    bool in_name = true;
+    for (; *options; options++) {
+        if (in_name && *options == ' ')
+            *identity++ = ' ', *identity++ = '=';
+        in_name = *options == '\n' || (in_name && *options != ' ');
+        *identity++ = *options;
+    }
+    *identity = 0;
+}
+
 gw_status gw_worker_exchange(struct gw_worker *w, gw_link link)
 {
     const struct gw_team *team = w->team;
     const struct gw_train_options *o = team->options;
-    gw_exchange_options exchange = {.struct_bytes = sizeof exchange, .codec = team->codec, .tensors = team->tensors,
-                                    .n_tensors = team->network.n_tensors, .group_of = team->group_of, .link = link,
+    char identity[2 * sizeof team->run_options]; /* a line grows by two characters, and has three at least */
+    write_identity(team->run_options, identity);
+    link.machine_of = NULL; /* the trainer has compared its workers' machines itself, and --flat wants none */
+    gw_exchange_options exchange = {.struct_bytes = sizeof exchange,
+                                    .codec = team->codec,
+                                    .tensors = team->tensors,
+                                    .n_tensors = team->network.n_tensors,
+                                    .group_of = team->group_of,
+                                    .link = link,
                                     .machine_of = team->grouped ? team->machine_of : NULL,
-                                    .identity = team->alone ? team->run_options : NULL, .seed = o->seed, .timeout_ms = o->timeout_s * 1000,
+                                    .identity = team->alone ? identity : NULL,
+                                    .seed = o->seed,
+                                    .timeout_ms = o->timeout_s * 1000,
+                                    .wire = gw_team_wire(team),
                                     .server_optimizer = *team->server_optimizer ? team->server_optimizer : NULL};
     return gw_exchange_create(team->context, &exchange, &w->exchange);
 }
@@ -128,7 +153,8 @@ static gw_status set_up(struct gw_worker *w)
         return GW_ERR_MEMORY;
     if (net->convex)
         GW_TRY(gw_convex_worker_set_up(w));
-    for (uint32_t m = 0; team->optimizer != GW_OPTIMIZER_SVRG && !*team->server_optimizer && m < gw_optimizer_moments(&team->rule); m++)
+    for (uint32_t m = 0;
+         team->optimizer != GW_OPTIMIZER_SVRG && !*team->server_optimizer && m < gw_optimizer_moments(&team->rule); m++)
         if (!(w->moments[m] = gw_calloc(NULL, net->n_storage, sizeof(float))))
             return GW_ERR_MEMORY;
     float *shown = w->params; /* what evaluation looks at */
@@ -161,7 +187,8 @@ static bool saves_gradient(const struct gw_worker *w, uint64_t t)
     return w->team->options->gradients && t == w->team->options->gradients_at;
 }
 
-/* Writes the gradient of this step to NAME.rank-R.gwp, a file of parameters by its form; then hands it over, last tensor first. */
+/* Writes the gradient of this step to NAME.rank-R.gwp, a file of parameters by its form; then hands it over, last
+ * tensor first. */
 static gw_status save_gradient(struct gw_worker *w, uint64_t t)
 {
     const struct gw_network *net = &w->team->network;
@@ -193,10 +220,11 @@ static gw_status compute(struct gw_worker *w, uint64_t t, struct gw_step_record 
     const uint32_t *share = w->order + in_epoch * o->batch + w->begin;
     if (team->network.convex)
         return gw_convex_worker_gradient(w, share, record);
-    gw_batch_load(&team->data.train, gw_data_sample_values(&team->data), share, 0, w->count, gw_model_input(w->model), w->labels);
+    gw_batch_load(&team->data.train, gw_data_sample_values(&team->data), share, 0, w->count, gw_model_input(w->model),
+                  w->labels);
     GW_TRY(gw_model_forward(w->model, &pass));
-    /* The exchange gives the mean over N workers; it is the batch's gradient where each worker's sum of gradients over its
-     * b_i samples is scaled by N/B: its mean gradient by N*b_i/B. */
+    /* The exchange gives the mean over N workers; it is the batch's gradient where each worker's sum of gradients over
+     * its b_i samples is scaled by N/B: its mean gradient by N*b_i/B. */
     record->gradients += w->count;
     gw_model_loss(w->model, w->labels, w->count, (float)o->workers / (float)o->batch, &record->loss, &record->correct);
     w->submit_status = GW_OK;
@@ -258,7 +286,8 @@ static gw_status account(struct gw_worker *w, struct gw_codec_report *report)
         squares += x.gradient_squares, push_squares += x.push_squares;
     }
     bool keeps = gw_exchange_state_bytes(w->exchange) > 0;
-    *report = (struct gw_codec_report){.residual_norm = keeps ? sqrt(residual_squares) : -1, .threshold_age = keeps ? oldest : -1,
+    *report = (struct gw_codec_report){.residual_norm = keeps ? sqrt(residual_squares) : -1,
+                                       .threshold_age = keeps ? oldest : -1,
                                        .variance_factor = team->draws && squares > 0 ? push_squares / squares : -1};
     team->n_accounted++;
     return GW_OK;
@@ -277,7 +306,8 @@ static gw_status send_state(struct gw_worker *w, uint64_t steps_done, size_t sta
     return gw_control_send_state(&w->control, steps_done, state, state_bytes);
 }
 
-/* Every worker sends rank 0 what only it has; rank 0 writes what all have, and theirs when it commits the checkpoint. */
+/* Every worker sends rank 0 what only it has; rank 0 writes what all have, and theirs when it commits the checkpoint.
+ */
 static gw_status save_checkpoint(struct gw_worker *w, uint64_t steps_done)
 {
     struct gw_team *team = w->team;
@@ -287,18 +317,27 @@ static gw_status save_checkpoint(struct gw_worker *w, uint64_t steps_done)
         GW_TRY(send_state(w, steps_done, state_bytes));
     if (w->rank > 0)
         return GW_OK;
-    struct gw_checkpoint c = {.network = team->network, .step = steps_done, .params = w->params, .momentum = w->snapshot ? w->snapshot : w->moments[0],
-                              .variance = w->moments[1], .ema = w->ema, .steps = team->steps, .workers = workers,
-                              .n_state_files = state_bytes ? workers : 0, .threads = team->threads};
+    struct gw_checkpoint c = {.network = team->network,
+                              .step = steps_done,
+                              .params = w->params,
+                              .momentum = w->snapshot ? w->snapshot : w->moments[0],
+                              .variance = w->moments[1],
+                              .ema = w->ema,
+                              .steps = team->steps,
+                              .workers = workers,
+                              .n_state_files = state_bytes ? workers : 0,
+                              .threads = team->threads};
     memcpy(c.options, team->run_options, sizeof c.options);
     char name[64];
     snprintf(name, sizeof name, GW_CHECKPOINT_FILE, (unsigned long long)steps_done);
     GW_TRY(gw_checkpoint_begin(team->out, name, &c, &team->pending));
-    team->pending_states = (struct gw_rank_state){.identity = gw_checkpoint_identity(&c), .step = steps_done, .workers = c.n_state_files};
+    team->pending_states =
+        (struct gw_rank_state){.identity = gw_checkpoint_identity(&c), .step = steps_done, .workers = c.n_state_files};
     return GW_OK;
 }
 
-/* Gives the pending checkpoint its name, when all workers' state files and the lines of metrics before it are on disk. */
+/* Gives the pending checkpoint its name, when all workers' state files and the lines of metrics before it are on disk.
+ */
 static gw_status commit_checkpoint(struct gw_worker *w)
 {
     struct gw_team *team = w->team;
@@ -329,7 +368,8 @@ static gw_status collect(struct gw_worker *w, uint64_t t)
     return commit_checkpoint(w);
 }
 
-/* Rank 0: adds up the steps before `step` that are through on all workers, and waits only where one of these is too far behind. */
+/* Rank 0: adds up the steps before `step` that are through on all workers, and waits only where one of these is too far
+ * behind. */
 static gw_status collect_before(struct gw_worker *w, uint64_t step)
 {
     for (; w->n_collected < step; w->n_collected++) {
@@ -388,7 +428,8 @@ static gw_status step(struct gw_worker *w, uint64_t t)
     if (leads(w))
         GW_TRY(lead(w, t));
     else
-        w->lr = gw_schedule_rate(&team->schedule, o->lr, t, team->steps, team->steps_per_epoch); /* until rank 0's word is here */
+        w->lr = gw_schedule_rate(&team->schedule, o->lr, t, team->steps,
+                                 team->steps_per_epoch); /* until rank 0's word is here */
     if (*team->server_optimizer)
         GW_TRY(gw_exchange_set_rate(w->exchange, w->lr));
     if (team->optimizer == GW_OPTIMIZER_SVRG && (t % team->steps_per_epoch == 0 || t == team->begin))
@@ -399,6 +440,11 @@ static gw_status step(struct gw_worker *w, uint64_t t)
     GW_TRY(compute(w, t, record));
     record->compute_seconds = gw_clock_seconds() - begin - full.wait_seconds;
     GW_TRY(gw_exchange_wait(w->exchange, &record->result));
+    if (leads(w)) {
+        GW_TRY(gw_exchange_wire(w->exchange, &record->wire));
+        record->wire_compared = record->wire.n_comparisons > w->n_comparisons;
+        w->n_comparisons = record->wire.n_comparisons;
+    }
     add_result(&record->result, &full);
     if (!leads(w))
         GW_TRY(gw_control_follow(&w->control, t, &w->lr, &w->stop_at));
@@ -408,9 +454,10 @@ static gw_status step(struct gw_worker *w, uint64_t t)
     if (record->result.committed)
         update(w, t, record->lr);
     else if (o->stop_at_nonfinite)
-        return gw_fail(GW_ERR_NONFINITE, "the gradient of %s on worker %u holds a NaN or an infinity; a smaller --lr may help, "
-                       "and --nonfinite skip drops such steps", team->network.tensors[record->result.bad_tensor].name,
-                       record->result.bad_rank);
+        return gw_fail(GW_ERR_NONFINITE,
+                       "the gradient of %s on worker %u holds a NaN or an infinity; a smaller --lr may help, "
+                       "and --nonfinite skip drops such steps",
+                       team->network.tensors[record->result.bad_tensor].name, record->result.bad_rank);
     w->steps_done = t + 1;
     record->step_seconds = gw_clock_seconds() - begin;
 
@@ -468,8 +515,8 @@ static gw_status finish(struct gw_worker *w)
     return GW_OK;
 }
 
-/* Keeps the sentence of the first real error, and tells the others, who would wait for this worker until their deadline.
- * `training`: it says after how many steps, counted as progress counts them. */
+/* Keeps the sentence of the first real error, and tells the others, who would wait for this worker until their
+ * deadline. `training`: it says after how many steps, counted as progress counts them. */
 static void report_failure(struct gw_worker *w, gw_status status, bool training)
 {
     struct gw_team *team = w->team;

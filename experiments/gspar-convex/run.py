@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""GSpar on convex problems: objective against passes over the data and against bits sent, optimal beside uniform sparsification.
+"""GSpar on convex problems: objective against passes over the data and against bits sent, optimal beside uniform
+sparsification.
 
     experiments/gspar-convex/run.py --data DIR [--tool build/release/gradwire] [--jobs 2] [--only GLOB] [--table]
 
-DIR holds a9a, w8a and mushrooms (LIBSVM, plain or compressed); drawn data of uneven magnitude (section 5.1 of the paper) need none.
-One line of results.tsv for every finished run; a run whose line is there is not repeated. At the end of a call table.txt, and a
-chart for every problem where gnuplot is installed, are made anew.
-"""
+DIR holds a9a, w8a and mushrooms (LIBSVM, plain or compressed); drawn data of uneven magnitude (section 5.1 of the
+paper) need none. One line of results.tsv for every finished run; a run whose line is there is not repeated. At the end
+of a call table.txt, and a chart for every problem where gnuplot is installed, are made anew. """
 import json
 import math
 import pathlib
@@ -20,10 +20,24 @@ sys.path.insert(0, str(HERE.parent))
 
 import grid
 
-COLUMNS = ["run", "net", "data", "lambda", "optimizer", "codec", "lr", "density", "bits_a_step", "steps_an_epoch", "elements", "frame_bits",
-           "objectives", "date"]
+COLUMNS = [
+    "run",
+    "net",
+    "data",
+    "lambda",
+    "optimizer",
+    "codec",
+    "lr",
+    "density",
+    "bits_a_step",
+    "steps_an_epoch",
+    "elements",
+    "frame_bits",
+    "objectives",
+    "date",
+]
 
-WORKERS, BATCH = 4, 32 # the paper: M = 4, mini-batches of 8
+WORKERS, BATCH = 4, 32  # the paper: M = 4, mini-batches of 8
 RATES = [4.0**k for k in range(-6, 4)]
 DENSITIES = (0.05, 0.2)
 # Epochs of a run, and of those that look for the minimum: drawn data have few samples, so few steps an epoch.
@@ -42,8 +56,11 @@ def uneven(c1, c2):
 
 # (short name, net, data, lambda)
 PROBLEMS = [(f"{name}-1e-{e}", "logreg", name, 10.0**-e) for name in SAMPLES for e in (3, 5)]
-PROBLEMS += [(f"uneven-{c1}-{c2}-{text}", "logreg", uneven(c1, c2), value) for c1, c2 in ((0.6, 0.25), (0.6, 0.0625), (0.9, 0.25), (0.1, 0.25))
-             for text, value in (("1e-4", 1e-4), ("1e-3", 1e-3))]
+PROBLEMS += [
+    (f"uneven-{c1}-{c2}-{text}", "logreg", uneven(c1, c2), value)
+    for c1, c2 in ((0.6, 0.25), (0.6, 0.0625), (0.9, 0.25), (0.1, 0.25))
+    for text, value in (("1e-4", 1e-4), ("1e-3", 1e-3))
+]
 PROBLEMS += [("svm-a9a-1e-3", "svm", "a9a", 1e-3), ("svm-uneven-0.6-0.25-1e-3", "svm", uneven(0.6, 0.25), 1e-3)]
 METHODS = ["none"] + [f"{name}:density={d}" for d in DENSITIES for name in ("gspar", "uniform")]
 
@@ -64,23 +81,63 @@ def run_one(args, run):
     per_epoch = SAMPLES.get(data, 1024) // BATCH
     schedule = "const" if optimizer == "svrg" else f"inverse:{2 * per_epoch}"
     source = data if ":" in data else str(pathlib.Path(args.data) / data)
-    row = {"net": net, "data": data, "lambda": l2, "optimizer": "long" if long else optimizer, "codec": codec, "lr": lr,
-           "density": "", "bits_a_step": "", "steps_an_epoch": per_epoch, "elements": "", "frame_bits": "", "objectives": ""}
+    row = {
+        "net": net,
+        "data": data,
+        "lambda": l2,
+        "optimizer": "long" if long else optimizer,
+        "codec": codec,
+        "lr": lr,
+        "density": "",
+        "bits_a_step": "",
+        "steps_an_epoch": per_epoch,
+        "elements": "",
+        "frame_bits": "",
+        "objectives": "",
+    }
     with tempfile.TemporaryDirectory() as out:
         try:
-            s = grid.train(args, "--net", net, "--data", source, "--workers", WORKERS, "--codec", codec, "--batch", BATCH, "--epochs", epochs_of(data, long),
-                           "--optimizer", optimizer, "--lr", lr, "--schedule", schedule, "--l2", l2, "--out", out)
+            s = grid.train(
+                args,
+                "--net",
+                net,
+                "--data",
+                source,
+                "--workers",
+                WORKERS,
+                "--codec",
+                codec,
+                "--batch",
+                BATCH,
+                "--epochs",
+                epochs_of(data, long),
+                "--optimizer",
+                optimizer,
+                "--lr",
+                lr,
+                "--schedule",
+                schedule,
+                "--l2",
+                l2,
+                "--out",
+                out,
+            )
         except grid.Failed as why:
             if "NaN" in str(why) or "infinit" in str(why):
-                return row # diverged: the rate is too large
+                return row  # diverged: the rate is too large
             raise
         steps = [json.loads(line) for line in (pathlib.Path(out) / "metrics.jsonl").read_text().splitlines()]
     weight = s["layers"][0]
     objectives = [step["objective"] for step in steps if step.get("objective") is not None]
-    return {**row, "density": weight["nonzero_share"], "bits_a_step": weight["push_payload_bits"] * weight["elements"],
-            "frame_bits": weight["push_bits"] * weight["elements"], "elements": weight["elements"],
-            # Of those that look for the minimum only that is kept.
-            "objectives": ",".join(f"{x:.10g}" for x in ([min(objectives)] if long else objectives))}
+    return {
+        **row,
+        "density": weight["nonzero_share"],
+        "bits_a_step": weight["push_payload_bits"] * weight["elements"],
+        "frame_bits": weight["push_bits"] * weight["elements"],
+        "elements": weight["elements"],
+        # Of those that look for the minimum only that is kept.
+        "objectives": ",".join(f"{x:.10g}" for x in ([min(objectives)] if long else objectives)),
+    }
 
 
 def start_of(net):
@@ -95,7 +152,7 @@ class Curve:
         self.objectives = [start_of(row["net"])] + [float(x) for x in row["objectives"].split(",") if x]
         per_epoch = float(row["bits_a_step"] or 0) * int(row["steps_an_epoch"])
         if row["optimizer"] != "sgd":
-            per_epoch += 32 * float(row["elements"] or 0) # the full gradient, as float32
+            per_epoch += 32 * float(row["elements"] or 0)  # the full gradient, as float32
         self.bits = [e * per_epoch for e in range(len(self.objectives))]
         self.passes = [e * (1 if row["optimizer"] == "sgd" else 3) for e in range(len(self.objectives))]
         self.lr, self.row = float(row["lr"]), row
@@ -112,11 +169,12 @@ class Curve:
 
 
 def best_curves(rows):
-    """For every problem whose runs are all in: the least objective known, and for every optimizer and codec the curve of the best rate."""
+    """For every problem whose runs are all in: the least objective known, and for every optimizer and codec the curve
+    of the best rate."""
     found = {}
     for name, net, data, l2 in PROBLEMS:
         mine = [r for r in rows if (r["net"], r["data"], float(r["lambda"])) == (net, data, l2)]
-        if len(mine) < len(RATES) * (1 + 2 * len(METHODS)): # only once all its runs are in
+        if len(mine) < len(RATES) * (1 + 2 * len(METHODS)):  # only once all its runs are in
             continue
         mine = [r for r in mine if r["objectives"]]
         least = min(min(float(x) for x in r["objectives"].split(",")) for r in mine)
@@ -130,10 +188,15 @@ def best_curves(rows):
 
 
 def table(rows):
-    lines = ["GSpar on convex problems: bits a worker sends (payload; svrg's full gradients included) until the objective is as close to its minimum as the",
-             "worse of gspar and uniform gets in 10 epochs (drawn data: 40), each at its best rate of a grid; 4 workers, mini-batches of 8",
-             f"{grid.machine()}; experiments/gspar-convex/run.py", "",
-             f"{'problem':28} {'':4} {'density':>7} {'gap':>9} {'gap gspar':>10} {'gap uniform':>11} {'kbit gspar':>11} {'kbit uniform':>12} {'uniform/gspar':>13} {'none/gspar':>10}"]
+    lines = [
+        "GSpar on convex problems: the bits that a worker sends (payload; svrg's full gradients included)",
+        "until the objective is as close to its minimum as the worse of gspar and uniform gets in 10 epochs",
+        "(drawn data: 40). Each runs at its best rate of a grid. 4 workers, mini-batches of 8",
+        f"{grid.machine()}; experiments/gspar-convex/run.py",
+        "",
+        f"{'problem':24} {'':4} {'density':>7} {'gap':>9} {'gap gspar':>10} {'gap uniform':>11} {'kbit gspar':>10} "
+        f"{'kbit uniform':>12} {'uniform/gspar':>13} {'none/gspar':>10}",
+    ]
     ratios = []
     for name, (least, best) in best_curves(rows).items():
         for optimizer in ("sgd", "svrg"):
@@ -146,12 +209,17 @@ def table(rows):
                 level = max(gaps)
                 bits = [curve.bits_to(level * (1 + 1e-9), least) for curve in (*pair, dense)]
                 ratios.append(bits[1] / bits[0])
-                lines.append(f"{name:28} {optimizer:4} {density:7} {level:9.2e} {gaps[0]:10.2e} {gaps[1]:11.2e} {bits[0] / 1e3:11.1f} {bits[1] / 1e3:12.1f} "
-                             f"{bits[1] / bits[0]:13.2f} {bits[2] / bits[0]:10.2f}")
+                lines.append(
+                    f"{name:24} {optimizer:4} {density:7} {level:9.2e} {gaps[0]:10.2e} {gaps[1]:11.2e} "
+                    f"{bits[0] / 1e3:10.1f} {bits[1] / 1e3:12.1f} {bits[1] / bits[0]:13.2f} {bits[2] / bits[0]:10.2f}"
+                )
     if ratios:
         ratios.sort()
-        lines += ["", f"uniform needs {ratios[0]:.2f} to {ratios[-1]:.2f} times the bits of gspar, in the median {ratios[len(ratios) // 2]:.2f}; "
-                      f"more in {sum(r > 1 for r in ratios)} of {len(ratios)} cases"]
+        lines += [
+            "",
+            f"uniform needs {ratios[0]:.2f} to {ratios[-1]:.2f} times the bits of gspar, in the median "
+            f"{ratios[len(ratios) // 2]:.2f}; more in {sum(r > 1 for r in ratios)} of {len(ratios)} cases",
+        ]
     return lines
 
 
@@ -160,18 +228,36 @@ def draw(rows):
     if not shutil.which("gnuplot"):
         return
     for name, (least, best) in best_curves(rows).items():
-        script = ["set terminal svg size 1000,760 font ',11'", f"set output '{HERE / (name + '.svg')}'", "set multiplot layout 2,2", "set logscale y", "set mytics 1", "set mxtics 1",
-                  "set format y '%.0e'", "set grid"]
+        script = [
+            "set terminal svg size 1000,760 font ',11'",
+            f"set output '{HERE / (name + '.svg')}'",
+            "set multiplot layout 2,2",
+            "set logscale y",
+            "set mytics 1",
+            "set mxtics 1",
+            "set format y '%.0e'",
+            "set grid",
+        ]
         for optimizer in ("sgd", "svrg"):
             curves = [(codec, best[optimizer, codec]) for codec in METHODS if (optimizer, codec) in best]
             for axis in ("passes", "bits"):
-                script += [f"set title '{name}, {optimizer}'", f"set xlabel '{'passes over the data' if axis == 'passes' else 'bits a worker has sent'}'",
-                           "set ylabel 'objective - minimum'", *(["unset logscale x", "set key top right"] if axis == "passes" else ["set logscale x", "set key bottom left"])]
+                script += [
+                    f"set title '{name}, {optimizer}'",
+                    f"set xlabel '{'passes over the data' if axis == 'passes' else 'bits a worker has sent'}'",
+                    "set ylabel 'objective - minimum'",
+                    *(
+                        ["unset logscale x", "set key top right"]
+                        if axis == "passes"
+                        else ["set logscale x", "set key bottom left"]
+                    ),
+                ]
                 if not curves:
                     continue
                 script.append("plot " + ", ".join(f"'-' with lines linewidth 2 title '{codec}'" for codec, _ in curves))
                 for _, curve in curves:
-                    script += [f"{x} {max(y - least, 1e-15)}" for x, y in list(zip(getattr(curve, axis), curve.objectives))[1:]] + ["e"]
+                    script += [
+                        f"{x} {max(y - least, 1e-15)}" for x, y in list(zip(getattr(curve, axis), curve.objectives))[1:]
+                    ] + ["e"]
         script.append("unset multiplot")
         subprocess.run(["gnuplot"], input="\n".join(script) + "\n", text=True, check=False, stderr=subprocess.DEVNULL)
 

@@ -4,9 +4,8 @@
     experiments/gspar-lenet/run.py --data DIR [--tool build/release/gradwire] [--jobs 2] [--only GLOB] [--table]
 
 One line of results.tsv for every finished run; a run whose line is there is not repeated, so the grid can be
-interrupted at any time and goes on where it was. table.txt, and accuracy.svg where gnuplot is installed, are made anew from
-results.tsv after every run.
-"""
+interrupted at any time and goes on where it was. table.txt, and accuracy.svg where gnuplot is installed, are made anew
+from results.tsv after every run. """
 import pathlib
 import shutil
 import subprocess
@@ -17,8 +16,21 @@ sys.path.insert(0, str(HERE.parent))
 
 import grid
 
-COLUMNS = ["run", "method", "setting", "seed", "steps", "test_accuracy", "train_loss", "bytes_up", "bytes_down", "dense_bytes",
-           "nonzero_share", "parameter_hash", "date"]
+COLUMNS = [
+    "run",
+    "method",
+    "setting",
+    "seed",
+    "steps",
+    "test_accuracy",
+    "train_loss",
+    "bytes_up",
+    "bytes_down",
+    "dense_bytes",
+    "nonzero_share",
+    "parameter_hash",
+    "date",
+]
 
 WORKERS, BATCH, STEPS, SEEDS = 4, 64, 5000, (1, 2)
 EPS, DENSITIES = (0.25, 1, 4, 16), (0.003, 0.01, 0.03, 0.1)
@@ -29,6 +41,7 @@ def all_runs():
     for seed in SEEDS:
         runs.append((f"float-s{seed}", "float", "", seed, "none"))
         runs += [(f"gspar-eps{e}-s{seed}", "gspar eps", e, seed, f"gspar:eps={e}") for e in EPS]
+        runs += [(f"gspar-shared-eps{e}-s{seed}", "shared eps", e, seed, f"gspar:eps={e},share=on") for e in EPS]
         runs += [(f"gspar-{d}-s{seed}", "gspar density", d, seed, f"gspar:density={d}") for d in DENSITIES]
         runs += [(f"uniform-{d}-s{seed}", "uniform", d, seed, f"uniform:density={d}") for d in DENSITIES]
     return runs
@@ -36,32 +49,77 @@ def all_runs():
 
 def run_one(args, run):
     name, method, setting, seed, spec = run
-    s = grid.train(args, "--net", "lenet", "--data", args.data, "--workers", WORKERS, "--codec", spec, "--batch", BATCH, "--steps", STEPS,
-                   "--optimizer", "sgd", "--lr", "0.05", "--schedule", "poly:0.5", "--weight-decay", "0.0005", "--seed", seed, "--plan",
-                   "single", "--timeout", "600")
+    s = grid.train(
+        args,
+        "--net",
+        "lenet",
+        "--data",
+        args.data,
+        "--workers",
+        WORKERS,
+        "--codec",
+        spec,
+        "--batch",
+        BATCH,
+        "--steps",
+        STEPS,
+        "--optimizer",
+        "sgd",
+        "--lr",
+        "0.05",
+        "--schedule",
+        "poly:0.5",
+        "--weight-decay",
+        "0.0005",
+        "--seed",
+        seed,
+        "--plan",
+        "single",
+        "--timeout",
+        "600",
+    )
     weights = [(t["elements"], t["nonzero_share"]) for t in s["layers"]]
     share = sum(n * p for n, p in weights) / sum(n for n, _ in weights)
-    return {**{k: s[k] for k in COLUMNS if k in s}, "method": method, "setting": setting, "seed": seed, "nonzero_share": f"{share:.6f}"}
+    return {
+        **{k: s[k] for k in COLUMNS if k in s},
+        "method": method,
+        "setting": setting,
+        "seed": seed,
+        "nonzero_share": f"{share:.6f}",
+    }
 
 
 def means(rows):
     by = {}
     for row in rows:
         by.setdefault((row["method"], row["setting"]), []).append(row)
-    return {key: {k: sum(float(r[k]) for r in found) / len(found) for k in
-                  ("test_accuracy", "bytes_up", "bytes_down", "dense_bytes", "nonzero_share")} | {"seeds": len(found)} for key, found in by.items()}
+    return {
+        key: {
+            k: sum(float(r[k]) for r in found) / len(found)
+            for k in ("test_accuracy", "bytes_up", "bytes_down", "dense_bytes", "nonzero_share")
+        }
+        | {"seeds": len(found)}
+        for key, found in by.items()
+    }
 
 
 def table(rows):
-    lines = ["LeNet on MNIST, 4 workers, sgd: test accuracy in percent after 5,000 steps of batch 64 (GSpar)",
-             f"{grid.machine()}; experiments/gspar-lenet/run.py", "",
-             f"{'method':14} {'setting':>8} {'seeds':>5} {'accuracy':>9} {'density':>8} {'up, x smaller':>14} {'down, x smaller':>16} {'bits up an element':>19}"]
+    lines = [
+        "LeNet on MNIST, 4 workers, sgd: test accuracy in percent after 5,000 steps of batch 64 (GSpar)",
+        f"{grid.machine()}; experiments/gspar-lenet/run.py",
+        "",
+        f"{'method':14} {'setting':>8} {'seeds':>5} {'accuracy':>9} {'density':>8} {'up, x smaller':>14} "
+        f"{'down, x smaller':>16} {'bits up an element':>19}",
+    ]
     found = means(rows)
-    order = ["float", "gspar eps", "gspar density", "uniform"]
+    order = ["float", "gspar eps", "shared eps", "gspar density", "uniform"]
     for key in sorted(found, key=lambda k: (order.index(k[0]), float(k[1] or 0))):
         m = found[key]
-        lines.append(f"{key[0]:14} {key[1]:>8} {m['seeds']:5} {100 * m['test_accuracy']:9.2f} {m['nonzero_share']:8.4f} "
-                     f"{m['dense_bytes'] / m['bytes_up']:14.1f} {m['dense_bytes'] / m['bytes_down']:16.1f} {32 * m['bytes_up'] / m['dense_bytes']:19.3f}")
+        lines.append(
+            f"{key[0]:14} {key[1]:>8} {m['seeds']:5} {100 * m['test_accuracy']:9.2f} {m['nonzero_share']:8.4f} "
+            f"{m['dense_bytes'] / m['bytes_up']:14.1f} {m['dense_bytes'] / m['bytes_down']:16.1f} "
+            f"{32 * m['bytes_up'] / m['dense_bytes']:19.3f}"
+        )
     draw(found, order)
     return lines
 
@@ -70,12 +128,25 @@ def draw(found, order):
     """Accuracy against bits sent an element and step, a line a method."""
     if not shutil.which("gnuplot"):
         return
-    lines = {method: sorted((32 * m["bytes_up"] / m["dense_bytes"], 100 * m["test_accuracy"]) for k, m in found.items() if k[0] == method)
-             for method in order}
+    lines = {
+        method: sorted(
+            (32 * m["bytes_up"] / m["dense_bytes"], 100 * m["test_accuracy"])
+            for k, m in found.items()
+            if k[0] == method
+        )
+        for method in order
+    }
     lines = {method: points for method, points in lines.items() if points}
-    script = ["set terminal svg size 720,480", f"set output '{HERE / 'accuracy.svg'}'", "set logscale x", "set key bottom right", "set grid",
-              "set xlabel 'bits sent an element and step (worker to owner)'", "set ylabel 'test accuracy, %'",
-              "plot " + ", ".join(f"'-' with linespoints title '{method}'" for method in lines)]
+    script = [
+        "set terminal svg size 720,480",
+        f"set output '{HERE / 'accuracy.svg'}'",
+        "set logscale x",
+        "set key bottom right",
+        "set grid",
+        "set xlabel 'bits sent an element and step (worker to owner)'",
+        "set ylabel 'test accuracy, %'",
+        "plot " + ", ".join(f"'-' with linespoints title '{method}'" for method in lines),
+    ]
     for points in lines.values():
         script += [f"{x} {y}" for x, y in points] + ["e"]
     subprocess.run(["gnuplot"], input="\n".join(script) + "\n", text=True, check=False, stderr=subprocess.DEVNULL)

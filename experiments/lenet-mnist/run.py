@@ -14,14 +14,31 @@ sys.path.insert(0, str(HERE.parent))
 
 import grid
 
-COLUMNS = ["run", "workers", "optimizer", "codec", "seed", "steps", "test_accuracy", "train_loss", "bytes_up", "bytes_down",
-           "dense_bytes", "images_per_second", "replicas_identical", "parameter_hash", "date"]
+COLUMNS = [
+    "run",
+    "workers",
+    "optimizer",
+    "codec",
+    "seed",
+    "steps",
+    "test_accuracy",
+    "train_loss",
+    "bytes_up",
+    "bytes_down",
+    "dense_bytes",
+    "images_per_second",
+    "replicas_identical",
+    "parameter_hash",
+    "date",
+]
 
 BATCH, STEPS = 64, 10000
-OPTIMIZERS = {"momentum": ["--optimizer", "momentum", "--momentum", "0.9", "--lr", "0.01"],
-              "sgd": ["--optimizer", "sgd", "--lr", "0.1"]}
-# How values are packed changes bytes, never parameters (the same hash: docs/wire-format.md). Away from N = 4, whose bytes are
-# reported, the fastest packing is taken.
+OPTIMIZERS = {
+    "momentum": ["--optimizer", "momentum", "--momentum", "0.9", "--lr", "0.01"],
+    "sgd": ["--optimizer", "sgd", "--lr", "0.1"],
+}
+# How values are packed changes bytes, never parameters (the same hash: docs/wire-format.md). Away from N = 4, whose
+# bytes are reported, the fastest packing is taken.
 FAST = "code=mask,pull=packed,entropy=off"
 VARIANTS = {"no-clip": "ternary:clip=0", "unshared": "ternary:share=off", "global": "ternary:scope=global"}
 PAPER_WORST = 0.22
@@ -45,21 +62,56 @@ def all_runs():
 
 def run_one(args, run):
     name, workers, optimizer, codec, spec, seed = run
-    s = grid.train(args, "--net", "lenet", "--data", args.data, "--workers", workers, "--codec", spec, "--batch", BATCH, "--steps",
-                   STEPS, *OPTIMIZERS[optimizer], "--schedule", "poly:0.5", "--weight-decay", "0.0005", "--seed", seed, "--plan",
-                   "single", "--timeout", "600")
-    return {**{k: s[k] for k in COLUMNS if k in s}, "workers": workers, "optimizer": optimizer, "codec": codec, "seed": seed}
+    s = grid.train(
+        args,
+        "--net",
+        "lenet",
+        "--data",
+        args.data,
+        "--workers",
+        workers,
+        "--codec",
+        spec,
+        "--batch",
+        BATCH,
+        "--steps",
+        STEPS,
+        *OPTIMIZERS[optimizer],
+        "--schedule",
+        "poly:0.5",
+        "--weight-decay",
+        "0.0005",
+        "--seed",
+        seed,
+        "--plan",
+        "single",
+        "--timeout",
+        "600",
+    )
+    return {
+        **{k: s[k] for k in COLUMNS if k in s},
+        "workers": workers,
+        "optimizer": optimizer,
+        "codec": codec,
+        "seed": seed,
+    }
 
 
 def accuracy(rows, workers, optimizer, codec):
-    return [100 * float(r["test_accuracy"]) for r in rows
-            if int(r["workers"]) == workers and r["optimizer"] == optimizer and r["codec"] == codec]
+    return [
+        100 * float(r["test_accuracy"])
+        for r in rows
+        if int(r["workers"]) == workers and r["optimizer"] == optimizer and r["codec"] == codec
+    ]
 
 
 def table(rows):
-    lines = ["LeNet on MNIST: test accuracy in percent after 10,000 steps of batch 64 (TernGrad, figure 3)",
-             f"{grid.machine()}; experiments/lenet-mnist/run.py",
-             "", f"{'optimizer':10} {'N':>3} {'seeds':>5} {'float':>8} {'ternary':>8} {'difference':>11}"]
+    lines = [
+        "LeNet on MNIST: test accuracy in percent after 10,000 steps of batch 64 (TernGrad, figure 3)",
+        f"{grid.machine()}; experiments/lenet-mnist/run.py",
+        "",
+        f"{'optimizer':10} {'N':>3} {'seeds':>5} {'float':>8} {'ternary':>8} {'difference':>11}",
+    ]
     differences = []
     for optimizer in OPTIMIZERS:
         for workers in (1, 2, 4, 8, 16, 32, 64):
@@ -68,20 +120,31 @@ def table(rows):
                 continue
             mean = [sum(x) / len(x) for x in (dense, ternary)]
             differences.append((mean[1] - mean[0], optimizer, workers))
-            lines.append(f"{optimizer:10} {workers:3} {len(dense):5} {mean[0]:8.2f} {mean[1]:8.2f} {mean[1] - mean[0]:+11.3f}")
+            lines.append(
+                f"{optimizer:10} {workers:3} {len(dense):5} {mean[0]:8.2f} {mean[1]:8.2f} {mean[1] - mean[0]:+11.3f}"
+            )
     if differences:
         worst = min(differences)
-        lines += ["", f"points finished: {len(differences)} of 14",
-                  f"mean difference, ternary minus float: {sum(d[0] for d in differences) / len(differences):+.3f} points",
-                  f"worst: {worst[0]:+.3f} points ({worst[1]}, N = {worst[2]}); the paper's worst is -{PAPER_WORST}"]
+        lines += [
+            "",
+            f"points finished: {len(differences)} of 14",
+            f"mean difference, ternary minus float: {sum(d[0] for d in differences) / len(differences):+.3f} points",
+            f"worst: {worst[0]:+.3f} points ({worst[1]}, N = {worst[2]}); the paper's worst is -{PAPER_WORST}",
+        ]
     variants = [(o, c) for o in OPTIMIZERS for c in ("float", "ternary", *VARIANTS) if accuracy(rows, 4, o, c)]
     if variants:
-        lines += ["", "N = 4: what clipping, sharing and one scaler a layer are worth",
-                  f"{'optimizer':10} {'codec':10} {'seeds':>5} {'accuracy':>9} {'up, x smaller':>14} {'down, x smaller':>16}"]
+        lines += [
+            "",
+            "N = 4: what clipping, sharing and one scaler a layer are worth",
+            f"{'optimizer':10} {'codec':10} {'seeds':>5} {'accuracy':>9} {'up, x smaller':>14} {'down, x smaller':>16}",
+        ]
         for optimizer, codec in variants:
             found = [r for r in rows if r["workers"] == "4" and r["optimizer"] == optimizer and r["codec"] == codec]
             mean = sum(accuracy(rows, 4, optimizer, codec)) / len(found)
-            up, down = (sum(int(r["dense_bytes"]) for r in found) / sum(int(r[k]) for r in found) for k in ("bytes_up", "bytes_down"))
+            up, down = (
+                sum(int(r["dense_bytes"]) for r in found) / sum(int(r[k]) for r in found)
+                for k in ("bytes_up", "bytes_down")
+            )
             lines.append(f"{optimizer:10} {codec:10} {len(found):5} {mean:9.2f} {up:14.2f} {down:16.2f}")
     return lines
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Parameters on servers: LeNet on MNIST, 3 workers and one parameter server that applies the optimizer, in each of its modes.
+"""Parameters on servers: LeNet on MNIST, 3 workers and one parameter server that applies the optimizer, in each of its
+modes.
 
     experiments/lenet-servers/run.py --data DIR [--tool build/release/gradwire] [--jobs 2] [--only GLOB] [--table]
 
 One line of results.tsv for every finished run; a run whose line is there is not repeated, so the grid can be
-interrupted at any time and goes on where it was. table.txt is made anew from results.tsv after every run.
-`local` are the workers' own parameters, without a server: `sync` must have its hash.
-"""
+interrupted at any time and goes on where it was. table.txt is made anew from results.tsv after every run. `local` are
+the workers' own parameters, without a server: `sync` must have its hash. """
 import contextlib
 import pathlib
 import re
@@ -18,8 +18,25 @@ sys.path.insert(0, str(HERE.parent))
 
 import grid
 
-COLUMNS = ["run", "optimizer", "mode", "codec", "lr", "seed", "steps", "test_accuracy", "train_loss", "bytes_up", "bytes_down", "dense_bytes",
-           "images_per_second", "skipped_steps", "replicas_identical", "parameter_hash", "date"]
+COLUMNS = [
+    "run",
+    "optimizer",
+    "mode",
+    "codec",
+    "lr",
+    "seed",
+    "steps",
+    "test_accuracy",
+    "train_loss",
+    "bytes_up",
+    "bytes_down",
+    "dense_bytes",
+    "images_per_second",
+    "skipped_steps",
+    "replicas_identical",
+    "parameter_hash",
+    "date",
+]
 
 WORKERS, BATCH, STEPS = 3, 64, 1000
 OPTIMIZERS = {"momentum": 0.01, "sgd": 0.1}
@@ -29,14 +46,23 @@ CODECS = {"none": "none", "ternary": "ternary", "topk": "topk:ratio=0.01"}
 
 def all_runs():
     """(name, optimizer, mode, codec, learning rate, seed), the most telling first."""
-    return [(f"{optimizer}-{mode.replace(':', '')}-{codec}-lr{lr:g}-s{seed}", optimizer, mode, codec, lr, seed)
-            for seed in (1, 2) for optimizer, rate in OPTIMIZERS.items() for codec in CODECS for mode in MODES for lr in (rate,)]
+    return [
+        (f"{optimizer}-{mode.replace(':', '')}-{codec}-lr{lr:g}-s{seed}", optimizer, mode, codec, lr, seed)
+        for seed in (1, 2)
+        for optimizer, rate in OPTIMIZERS.items()
+        for codec in CODECS
+        for mode in MODES
+        for lr in (rate,)
+    ]
 
 
 @contextlib.contextmanager
 def server(args, mode):
-    process = subprocess.Popen([args.tool, "server", "--workers", str(WORKERS), "--mode", mode, "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE,
-                               text=True)
+    process = subprocess.Popen(
+        [args.tool, "server", "--workers", str(WORKERS), "--mode", mode, "--listen", "127.0.0.1:0"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         yield re.search(r"listening address=(\S+)", process.stderr.readline()).group(1)
     finally:
@@ -46,33 +72,78 @@ def server(args, mode):
 
 def run_one(args, run):
     name, optimizer, mode, codec, lr, seed = run
-    words = ["--net", "lenet", "--data", args.data, "--workers", WORKERS, "--codec", CODECS[codec], "--batch", BATCH, "--steps", STEPS, "--optimizer",
-             optimizer, "--lr", lr, "--schedule", "poly:0.5", "--weight-decay", "0.0005", "--seed", seed, "--plan", "single", "--timeout", "600"]
+    words = [
+        "--net",
+        "lenet",
+        "--data",
+        args.data,
+        "--workers",
+        WORKERS,
+        "--codec",
+        CODECS[codec],
+        "--batch",
+        BATCH,
+        "--steps",
+        STEPS,
+        "--optimizer",
+        optimizer,
+        "--lr",
+        lr,
+        "--schedule",
+        "poly:0.5",
+        "--weight-decay",
+        "0.0005",
+        "--seed",
+        seed,
+        "--plan",
+        "single",
+        "--timeout",
+        "600",
+    ]
     with contextlib.ExitStack() as stack:
         if mode != "local":
             words += ["--servers", stack.enter_context(server(args, mode)), "--parameters", "servers"]
         s = grid.train(args, *words)
-    return {**{k: s[k] for k in COLUMNS if k in s}, "optimizer": optimizer, "mode": mode, "codec": codec, "lr": lr, "seed": seed}
+    return {
+        **{k: s[k] for k in COLUMNS if k in s},
+        "optimizer": optimizer,
+        "mode": mode,
+        "codec": codec,
+        "lr": lr,
+        "seed": seed,
+    }
 
 
 def table(rows):
-    lines = [f"LeNet on MNIST, {WORKERS} workers, batch {BATCH} in all, {STEPS} steps: test accuracy in percent, the mean of the seeds",
-             f"{grid.machine()}; experiments/lenet-servers/run.py", "",
-             f"{'optimizer':10} {'codec':8} " + " ".join(f"{mode:>14}" for mode in MODES)]
+    lines = [
+        f"LeNet on MNIST, {WORKERS} workers, batch {BATCH} in all, {STEPS} steps: "
+        "test accuracy in percent, the mean of the seeds",
+        f"{grid.machine()}; experiments/lenet-servers/run.py",
+        "",
+        f"{'optimizer':10} {'codec':8} " + " ".join(f"{mode:>14}" for mode in MODES),
+    ]
     for optimizer in OPTIMIZERS:
         for codec in CODECS:
             cells = []
             for mode in MODES:
-                found = [100 * float(r["test_accuracy"]) for r in rows if (r["optimizer"], r["mode"], r["codec"]) == (optimizer, mode, codec)]
+                found = [
+                    100 * float(r["test_accuracy"])
+                    for r in rows
+                    if (r["optimizer"], r["mode"], r["codec"]) == (optimizer, mode, codec)
+                ]
                 cells.append(f"{sum(found) / len(found):8.2f} ({len(found)})" if found else "")
             if any(cells):
                 lines.append(f"{optimizer:10} {codec:8} " + " ".join(f"{cell:>14}" for cell in cells))
     key = lambda r: (r["optimizer"], r["codec"], r["lr"], r["seed"])
     hashes = {(key(r), r["mode"]): r["parameter_hash"] for r in rows}
     both = [k for k, mode in hashes if mode == "local" and (k, "sync") in hashes]
-    lines += ["", "In brackets: the number of seeds.",
-              f"Parameters after sync are those of local, bit for bit, in {sum(hashes[k, 'local'] == hashes[k, 'sync'] for k in both)} of {len(both)} runs; replicas "
-              f"are identical at the end of {sum(r['replicas_identical'] == 'True' for r in rows)} of {len(rows)}."]
+    same = sum(hashes[k, "local"] == hashes[k, "sync"] for k in both)
+    lines += [
+        "",
+        "In brackets: the number of seeds.",
+        f"Parameters after sync are those of local, bit for bit, in {same} of {len(both)} runs; replicas "
+        f"are identical at the end of {sum(r['replicas_identical'] == 'True' for r in rows)} of {len(rows)}.",
+    ]
     return lines
 
 

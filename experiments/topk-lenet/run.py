@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""DLGS: LeNet on MNIST with four workers; float, global Top-K, layer-wise Top-K every step (LAGS), and with reused thresholds.
+"""DLGS: LeNet on MNIST with four workers; float, global Top-K, layer-wise Top-K every step (LAGS), and with reused
+thresholds.
 
     experiments/topk-lenet/run.py --data DIR [--tool build/release/gradwire] [--jobs 2] [--only GLOB] [--table]
 
 One line of results.tsv for every finished run; a run whose line is there is not repeated, so the grid can be
-interrupted at any time and goes on where it was. table.txt is made anew from results.tsv after every run.
-"""
+interrupted at any time and goes on where it was. table.txt is made anew from results.tsv after every run. """
 import json
 import pathlib
 import sys
@@ -16,8 +16,23 @@ sys.path.insert(0, str(HERE.parent))
 
 import grid
 
-COLUMNS = ["run", "method", "ratio", "refresh", "seed", "steps", "test_accuracy", "bytes_up", "bytes_down", "dense_bytes", "encode_ms",
-           "sent_to_k_mean", "sent_to_k_most", "parameter_hash", "date"]
+COLUMNS = [
+    "run",
+    "method",
+    "ratio",
+    "refresh",
+    "seed",
+    "steps",
+    "test_accuracy",
+    "bytes_up",
+    "bytes_down",
+    "dense_bytes",
+    "encode_ms",
+    "sent_to_k_mean",
+    "sent_to_k_most",
+    "parameter_hash",
+    "date",
+]
 
 WORKERS, BATCH, STEPS, SEEDS = 4, 64, 5000, (1, 2)
 RATIOS = (0.1, 0.01, 0.001)
@@ -28,33 +43,92 @@ def all_runs():
     for seed in SEEDS:
         runs.append((f"float-s{seed}", "float", 0, 0, seed, "none"))
         for ratio in RATIOS:
-            runs.append((f"global-{ratio}-s{seed}", "global Top-K", ratio, 1, seed, f"topk:ratio={ratio},scope=global,refresh=1"))
+            runs.append(
+                (
+                    f"global-{ratio}-s{seed}",
+                    "global Top-K",
+                    ratio,
+                    1,
+                    seed,
+                    f"topk:ratio={ratio},scope=global,refresh=1",
+                )
+            )
             runs.append((f"lags-{ratio}-s{seed}", "LAGS", ratio, 1, seed, f"topk:ratio={ratio},refresh=1"))
             for refresh in (10, 100, 1000):
-                runs.append((f"dlgs{refresh}-{ratio}-s{seed}", "DLGS", ratio, refresh, seed, f"topk:ratio={ratio},refresh={refresh}"))
+                runs.append(
+                    (
+                        f"dlgs{refresh}-{ratio}-s{seed}",
+                        "DLGS",
+                        ratio,
+                        refresh,
+                        seed,
+                        f"topk:ratio={ratio},refresh={refresh}",
+                    )
+                )
     return runs
 
 
 def run_one(args, run):
     name, method, ratio, refresh, seed, spec = run
     with tempfile.TemporaryDirectory() as out:
-        s = grid.train(args, "--net", "lenet", "--data", args.data, "--workers", WORKERS, "--codec", spec, "--batch", BATCH, "--steps", STEPS,
-                       "--optimizer", "momentum", "--momentum", "0.9", "--lr", "0.01", "--schedule", "poly:0.5", "--weight-decay",
-                       "0.0005", "--seed", seed, "--plan", "single", "--timeout", "600", "--out", out)
+        s = grid.train(
+            args,
+            "--net",
+            "lenet",
+            "--data",
+            args.data,
+            "--workers",
+            WORKERS,
+            "--codec",
+            spec,
+            "--batch",
+            BATCH,
+            "--steps",
+            STEPS,
+            "--optimizer",
+            "momentum",
+            "--momentum",
+            "0.9",
+            "--lr",
+            "0.01",
+            "--schedule",
+            "poly:0.5",
+            "--weight-decay",
+            "0.0005",
+            "--seed",
+            seed,
+            "--plan",
+            "single",
+            "--timeout",
+            "600",
+            "--out",
+            out,
+        )
         steps = [json.loads(line) for line in (pathlib.Path(out) / "metrics.jsonl").read_text().splitlines()]
     # Rank 0 counts what it sends in some of the steps, spread over the run.
     drift = [step["nonzero_share"] / ratio for step in steps if ratio and step["nonzero_share"] is not None]
-    return {**{k: s[k] for k in COLUMNS if k in s}, "method": method, "ratio": ratio, "refresh": refresh, "seed": seed,
-            "encode_ms": f"{sum(step['encode_ms'] for step in steps) / len(steps):.3f}",
-            "sent_to_k_mean": f"{sum(drift) / len(drift):.3f}" if drift else "", "sent_to_k_most": f"{max(drift):.3f}" if drift else ""}
+    return {
+        **{k: s[k] for k in COLUMNS if k in s},
+        "method": method,
+        "ratio": ratio,
+        "refresh": refresh,
+        "seed": seed,
+        "encode_ms": f"{sum(step['encode_ms'] for step in steps) / len(steps):.3f}",
+        "sent_to_k_mean": f"{sum(drift) / len(drift):.3f}" if drift else "",
+        "sent_to_k_most": f"{max(drift):.3f}" if drift else "",
+    }
 
 
 def table(rows):
-    lines = ["LeNet on MNIST, 4 workers: test accuracy in percent after 5,000 steps of batch 64, momentum (DLGS)",
-             f"{grid.machine()}; experiments/topk-lenet/run.py",
-             "codec: ms a step of measure, encode, reduce and decode on a worker's own thread. sent/k: what rank 0 sent beside k = ratio * n",
-             "", f"{'method':14} {'ratio':>6} {'refresh':>7} {'seeds':>5} {'accuracy':>9} {'to float':>9} {'up, x smaller':>14} "
-                 f"{'down, x smaller':>16} {'codec':>8} {'sent/k mean':>12} {'most':>6}"]
+    lines = [
+        "LeNet on MNIST, 4 workers: test accuracy in percent after 5,000 steps of batch 64, momentum (DLGS)",
+        f"{grid.machine()}; experiments/topk-lenet/run.py",
+        "codec: ms a step of measure, encode, reduce and decode on a worker's own thread.",
+        "sent/k: what rank 0 sent beside k = ratio * n",
+        "",
+        f"{'method':14} {'ratio':>6} {'refresh':>7} {'seeds':>5} {'accuracy':>9} {'to float':>9} {'up, x smaller':>14} "
+        f"{'down, x smaller':>16} {'codec':>8} {'sent/k mean':>12} {'most':>6}",
+    ]
     by = {}
     for row in rows:
         by.setdefault((row["method"], float(row["ratio"]), int(row["refresh"])), []).append(row)
@@ -68,8 +142,11 @@ def table(rows):
         found = by[key]
         accuracy = 100 * mean(found, "test_accuracy")
         up, down = (mean(found, "dense_bytes") / mean(found, k) for k in ("bytes_up", "bytes_down"))
-        line = (f"{key[0]:14} {key[1] or '':>6} {key[2] or '':>7} {len(found):5} {accuracy:9.2f} "
-                f"{accuracy - 100 * mean(dense, 'test_accuracy') if dense else float('nan'):+9.2f} {up:14.1f} {down:16.1f} {mean(found, 'encode_ms'):8.2f}")
+        line = (
+            f"{key[0]:14} {key[1] or '':>6} {key[2] or '':>7} {len(found):5} {accuracy:9.2f} "
+            f"{accuracy - 100 * mean(dense, 'test_accuracy') if dense else float('nan'):+9.2f} {up:14.1f} "
+            f"{down:16.1f} {mean(found, 'encode_ms'):8.2f}"
+        )
         if key[1]:
             line += f" {mean(found, 'sent_to_k_mean'):12.2f} {max(float(row['sent_to_k_most']) for row in found):6.2f}"
         lines.append(line)

@@ -34,7 +34,10 @@ typedef struct gw_context_options {
     uint32_t n_threads;            /* codec threads, 0 or 1: the calling thread alone; at most 256 */
 } gw_context_options;
 
-/* Safe to share between threads. Calls that find the codec threads busy run on the calling thread
+/* Any function that takes a context takes NULL in its place: then memory comes from malloc, and codecs work on the
+ * calling thread alone, as in a context of all defaults. Results are the same.
+ *
+ * Safe to share between threads. Calls that find the codec threads busy run on the calling thread
  * alone; results never depend on that. */
 typedef struct gw_context gw_context;
 

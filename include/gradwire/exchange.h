@@ -24,71 +24,90 @@ extern "C" {
 typedef struct gw_exchange gw_exchange;
 
 typedef struct gw_exchange_options {
-    size_t struct_bytes;        /* sizeof(gw_exchange_options) */
-    const gw_codec *codec;      /* must outlive the exchange; NULL is not legal */
-    const gw_tensor *tensors;   /* n_tensors of them in declared order (first layer first); copied. ids must be 0..n-1 */
+    size_t struct_bytes;   /* sizeof(gw_exchange_options) */
+    const gw_codec *codec; /* must outlive the exchange; NULL is not legal */
+    /* all n_tensors tensors in declared order (first layer first); copied. Their ids must be 0..n-1 */
+    const gw_tensor *tensors;
     uint32_t n_tensors;
-    const uint32_t *group_of;   /* group number of each tensor, copied; groups are 0..G-1 and none is empty; NULL: a
-                                   group per tensor. A global codec's tensors all form one group whatever stands here. */
-    gw_link link;               /* borrowed: the exchange never destroys it; link.rank and link.size say who this is. One
-                                   exchange at a time uses a link; another may follow once every member has waited for a step of
-                                   this and destroyed it */
+    /* group number of each tensor; copied. Groups are 0..G-1 and none is empty. NULL: every tensor is a group. With a
+     * global codec all tensors form one group, whatever stands here. */
+    const uint32_t *group_of;
+    /* borrowed: the exchange never destroys it. link.rank and link.size say who this member is. One exchange at a time
+     * uses a link. Another may follow once every member has waited for a step of this one and destroyed it */
+    gw_link link;
     uint64_t seed;
-    uint32_t timeout_ms;        /* how long a member that others wait for may be silent; 0: 60,000. Where it is waited for
-                                   through another member it is named after twice this at the latest */
-    const uint32_t *machine_of; /* number of the machine that each rank runs on, the same on all members; copied. What crosses between
-                                   machines goes once for all workers of one: sums where codecs hold integers, else all their
-                                   frames in one message; averages once. The results are the same bits. NULL: every rank its own */
-    const char *identity;       /* lines "name = value" of the program's own (what it trains, on what) that must be the same on all
-                                   members; copied, 15,000 bytes at most; NULL: none */
-    const char *server_optimizer; /* over a link to parameter servers (gw_link_servers_create): the servers keep the parameters and move them by
-                                     this rule (gw_ps_init_optimized), and gw_exchange_wait leaves parameters in the submitted buffers in
-                                     place of averages. The same on all members; copied. NULL: averages come back */
+    /* how long a member that others wait for may be silent; 0: 60,000. If they wait for it through another member, they
+     * name it after twice this time at the latest */
+    uint32_t timeout_ms;
+    /* number of the machine that each rank runs on, the same on all members; copied. What crosses between machines goes
+     * once for all workers of one machine: as sums if the codec holds integers, else as all their frames in one
+     * message. Averages come back once. The results are the same bits. NULL: as the link says (gw_link.machine_of; the
+     * mpi link knows it), if there are several machines and one of them has several ranks; else every rank is a machine
+     * of its own. To have that with such a link, set link.machine_of to NULL. */
+    const uint32_t *machine_of;
+    /* the program's own lines "name = value" (what it trains, on what) that must be the same on all members. Copied;
+     * 15,000 bytes at most. A line without a name and "=" is GW_ERR_ARGUMENT. NULL: none */
+    const char *identity;
+    /* for a link to parameter servers (gw_link_servers_create): the servers keep the parameters and move them by this
+     * rule (gw_ps_init_optimized). gw_exchange_wait then leaves parameters in the submitted buffers in place of
+     * averages. The same on all members; copied. NULL: averages come back */
+    const char *server_optimizer;
+    /* how frames are written, if the codec leaves a choice: the fewest bytes, the fewest cycles, or (0) what makes the
+     * steps shorter. Parameters are the same bits. With GW_WIRE_AUTO rank 0 compares the times of steps with both, at
+     * first and now and then after, and its averages tell the others, who follow a step later. With server_optimizer
+     * every member compares for itself. Members need not have the same here: one that has GW_WIRE_SMALL or GW_WIRE_FAST
+     * keeps to it, and owners write fast averages if rank 0 or such a member asks for them */
+    gw_wire wire;
 } gw_exchange_options;
 
-/* Bytes and seconds of one step on this member. Bytes count what crosses between members, this member's own share not;
- * statistics, headers and scalers included. */
+/* Bytes and seconds of one step on this member. Bytes count what crosses between members, with statistics, headers and
+ * scalers, and without this member's own share. */
 typedef struct gw_step_result {
-    bool committed;             /* the step's verdict, the same on every member; false: a gradient was not finite. Averages are not
-                                   looked at: where finite gradients add up to more than float32 holds, they are infinite */
-    uint32_t bad_tensor, bad_rank; /* where committed is false: the lowest (tensor, rank) found */
-    uint64_t bytes_up;          /* sent by this member as a worker: statistics and pushes */
-    uint64_t bytes_down;        /* received by this member as a worker: shared numbers and pulls */
-    uint64_t dense_bytes;       /* what float32 pushes would have taken by the same rule */
-    uint64_t nonzeros;          /* of this worker's pushed frames; 0 where gw_exchange_account is off (counting costs time) */
-    uint64_t elements;          /* of this worker's pushed frames (its own share included); 0 likewise */
-    double encode_seconds;      /* measure, encode, reduce, decode on this member's pipeline */
-    double wait_seconds;        /* that gw_exchange_wait blocked */
-    uint64_t bytes_between_machines_up;   /* of bytes_up and bytes_down, those that crossed between machines */
+    /* the step's verdict, the same on every member. false: a gradient was not finite. The verdict does not look at
+     * averages: if finite gradients add up to more than float32 holds, the average is infinite */
+    bool committed;
+    uint32_t bad_tensor, bad_rank; /* if committed is false: the lowest (tensor, rank) found */
+    uint64_t bytes_up;             /* sent by this member as a worker: statistics and pushes */
+    uint64_t bytes_down;           /* received by this member as a worker: shared numbers and pulls */
+    uint64_t dense_bytes;          /* what float32 pushes would have taken by the same rule */
+    /* nonzeros of this worker's pushed frames; 0 if gw_exchange_account is off (counting costs time) */
+    uint64_t nonzeros;
+    uint64_t elements;                  /* of this worker's pushed frames, with its own share; 0 likewise */
+    double encode_seconds;              /* measure, encode, reduce, decode on this member's pipeline */
+    double wait_seconds;                /* that gw_exchange_wait blocked */
+    uint64_t bytes_between_machines_up; /* of bytes_up and bytes_down, those that crossed between machines */
     uint64_t bytes_between_machines_down;
-    uint64_t messages;          /* received by this member from others */
-    double bound_gap;           /* TernGrad's max|g| * |g|_1 / |g|_2^2, the largest over this worker's tensors */
+    uint64_t messages; /* received by this member from others */
+    double bound_gap;  /* TernGrad's max|g| * |g|_1 / |g|_2^2, the largest over this worker's tensors */
+    gw_wire wire;      /* how this member's frames were written, never GW_WIRE_AUTO */
 } gw_step_result;
 
 /* What one tensor's frames took in the last finished step, for reports. */
 typedef struct gw_tensor_traffic {
     uint64_t elements;
-    uint64_t nonzeros;          /* of this worker's push */
-    uint64_t push_frame_bytes;  /* all of this worker's push frames of the tensor, its own share included, headers too */
+    uint64_t nonzeros; /* of this worker's push */
+    /* all of this worker's push frames of the tensor, its own share included, headers too */
+    uint64_t push_frame_bytes;
     uint64_t push_payload_bytes;
-    uint64_t pull_frame_bytes;  /* all average frames of the tensor */
+    uint64_t pull_frame_bytes; /* all average frames of the tensor */
     uint64_t pull_payload_bytes;
-    double push_entropy_bits;   /* order-0 entropy of the pushed symbols, bits per element, the mean of the slices' own; float
-                                   tensors: 0 */
+    /* order-0 entropy of the pushed symbols, bits per element, the mean of the slices' own; float tensors: 0 */
+    double push_entropy_bits;
     double pull_entropy_bits;
-    double gradient_squares;    /* sum of g^2 of this worker's gradient, as it was submitted */
-    double push_squares;        /* sum of Q^2 of what this worker's frames hold; divided by gradient_squares it is the variance
-                                   factor of a codec that draws without bias */
+    double gradient_squares; /* sum of g^2 of this worker's gradient, as it was submitted */
+    /* sum of Q^2 of what this worker's frames hold; divided by gradient_squares it is the variance factor of a codec
+     * that draws without bias */
+    double push_squares;
 } gw_tensor_traffic;
 
-/* Starts the member's pipeline thread, and does not wait for the others. Members then tell each other what must be the same on all:
- * codec, seed, tensors, groups, machines, identity. Where something is not, the exchange ends: on a member that found it with GW_ERR_ARGUMENT
- * and a sentence that gives both values, from the next call on; on the others with GW_ERR_PEER. No step is done before all members
- * have been compared. Errors: GW_ERR_ARGUMENT, GW_ERR_MEMORY, GW_ERR_SYSTEM; of the latter two the other
- * members are told. */
+/* Starts the member's pipeline thread, and does not wait for the others. Members then tell each other what must be the
+ * same on all: codec, seed, tensors, groups, machines, identity. If something differs, the exchange ends. A member that
+ * found it gets GW_ERR_ARGUMENT from the next call on, and a sentence with both values; the others get GW_ERR_PEER. No
+ * step is done before all members have been compared. Errors: GW_ERR_ARGUMENT, GW_ERR_MEMORY, GW_ERR_SYSTEM. The other
+ * members are told of the latter two. */
 GW_API gw_status gw_exchange_create(gw_context *context, const gw_exchange_options *options, gw_exchange **out);
 
-/* Stops the pipeline. A step still under way is abandoned and the other members are told. NULL is allowed. */
+/* Stops the pipeline. It abandons a step that is still under way, and tells the other members. NULL is allowed. */
 GW_API void gw_exchange_destroy(gw_exchange *exchange);
 
 /* Opens a step. Every member calls it with the same number. Errors: GW_ERR_ORDER (a step is open), or the error
@@ -100,43 +119,67 @@ GW_API gw_status gw_exchange_begin(gw_exchange *exchange, uint32_t step);
  * GW_ERR_ARGUMENT, or the pipeline's error. */
 GW_API gw_status gw_exchange_submit(gw_exchange *exchange, uint32_t tensor, float *gradient);
 
-/* Waits until every tensor (all must have been submitted, else GW_ERR_ORDER) holds the average. *result may be NULL.
- * With server_optimizer they hold parameters; where the servers' mode is not GW_PS_SYNC the verdict is then this member's own.
- * committed false is not an error: the gradients' contents are then unspecified and nothing of the codec's state changed.
- * Errors: GW_ERR_PEER, GW_ERR_TIMEOUT (the sentence names the silent members), GW_ERR_MEMORY and what codecs return; the
- * exchange is then unusable but for destroy. */
+/* Waits until every tensor holds the average. All must have been submitted, else GW_ERR_ORDER. *result may be NULL.
+ * With server_optimizer the tensors hold parameters; if the servers' mode is not GW_PS_SYNC, the verdict is then this
+ * member's own. committed false is not an error: the gradients' contents are then unspecified, and nothing of the
+ * codec's state has changed. Errors: GW_ERR_PEER, GW_ERR_TIMEOUT (the sentence names the silent members), GW_ERR_MEMORY
+ * and what codecs return. After an error only gw_exchange_destroy may be called. */
 GW_API gw_status gw_exchange_wait(gw_exchange *exchange, gw_step_result *result);
 
-/* With server_optimizer: between gw_exchange_create and the first step every member hands over its first parameters, an array of each
- * tensor's; those that come to a server first stand. The arrays then hold the servers' own, which may have moved already where its mode is
- * not GW_PS_SYNC. Waits for the servers. Errors: GW_ERR_ARGUMENT (no server_optimizer), GW_ERR_ORDER (a step is open), and as
- * gw_exchange_wait. */
+/* With server_optimizer: between gw_exchange_create and the first step every member hands over its first parameters,
+ * one array for each tensor. Those that come to a server first stand. The arrays then hold the servers' parameters,
+ * which may have moved already if their mode is not GW_PS_SYNC. Waits for the servers. Errors: GW_ERR_ARGUMENT (no
+ * server_optimizer), GW_ERR_ORDER (a step is open), and as gw_exchange_wait. */
 GW_API gw_status gw_exchange_put_parameters(gw_exchange *exchange, float *const *values);
 
-/* With server_optimizer: fetches the parameters as they are on the servers now; with GW_PS_SYNC those are what this member's last step
- * left. Otherwise as above; before there are any it waits for whoever puts them. */
+/* With server_optimizer: fetches the parameters as they are on the servers now. With GW_PS_SYNC those are what this
+ * member's last step left. If there are none yet, it waits for a member that puts them. Errors: as above. */
 GW_API gw_status gw_exchange_get_parameters(gw_exchange *exchange, float *const *values);
 
-/* With server_optimizer: the learning rate of the steps that begin from here on; 0, as at first: the server_optimizer's own. Call between
- * steps. With GW_PS_SYNC rank 0's holds. Errors: GW_ERR_ARGUMENT (below 0 or no finite float32), GW_ERR_ORDER. */
+/* With server_optimizer: sets the learning rate of the steps that begin from here on. 0, as at first, means the
+ * server_optimizer's own. Call between steps. With GW_PS_SYNC rank 0's rate holds. Errors: GW_ERR_ARGUMENT (below 0 or
+ * no finite float32), GW_ERR_ORDER. */
 GW_API gw_status gw_exchange_set_rate(gw_exchange *exchange, double rate);
 
-/* What the codec keeps between steps (topk: residuals, thresholds) of all tensors on this member, for checkpoints. Call between
- * steps, on the thread that waits. state_bytes 0: the codec keeps nothing.
- * save: GW_ERR_CAPACITY, GW_ERR_ORDER (a step is open).
- * load: from one state, what this member itself saved: the next step is the one that would have followed. From the states of all
- * n_states workers of a run that had another number of workers: every member begins with their merged state (gw_states_merge).
- * GW_ERR_ARGUMENT where they are not of this codec and these tensors, or altered; the exchange is then good for destroy only. */
+/* What the codec keeps between steps (topk: residuals, thresholds) of all tensors on this member, for checkpoints. Call
+ * between steps, on the thread that waits.
+ *
+ * state_bytes: 0 if the codec keeps nothing. save: errors are GW_ERR_CAPACITY and GW_ERR_ORDER (a step is open).
+ *
+ * load: with n_states 1 it takes the state that this member itself saved, and the next step is the one that would have
+ * followed. A run that had another number of workers has another number of states. Give those of all its workers, and
+ * every member begins with their merged state (gw_states_merge). GW_ERR_ARGUMENT: they are not of this codec and these
+ * tensors, or were altered; after that only gw_exchange_destroy may be called. */
 GW_API size_t gw_exchange_state_bytes(const gw_exchange *exchange);
 GW_API gw_status gw_exchange_save(const gw_exchange *exchange, void *dst, size_t dst_capacity);
-GW_API gw_status gw_exchange_load(gw_exchange *exchange, const void *const *states, uint32_t n_states, size_t state_bytes);
+GW_API gw_status gw_exchange_load(gw_exchange *exchange, const void *const *states, uint32_t n_states,
+                                  size_t state_bytes);
 
-/* What the codec keeps of one tensor on this member, for reports (gw_encoder_describe): all 0 where it keeps nothing. Reads the
- * whole residual. Call between steps, on the thread that waits. Errors: GW_ERR_ARGUMENT, GW_ERR_ORDER (a step is open). */
+/* What the codec keeps of one tensor on this member, for reports (gw_encoder_describe): all 0 if it keeps nothing.
+ * Reads the whole residual. Call between steps, on the thread that waits. Errors: GW_ERR_ARGUMENT, GW_ERR_ORDER (a step
+ * is open). */
 GW_API gw_status gw_exchange_describe(const gw_exchange *exchange, uint32_t tensor, gw_encoder_condition *out);
 
-/* Switches the accounting of nonzeros and of gw_exchange_traffic on or off (off at first: counting symbols, and decoding this
- * worker's own frames, costs time; none of it is in encode_seconds). Call between steps. */
+/* The wire choice, for reports. */
+typedef struct gw_wire_report {
+    gw_wire asked;   /* gw_exchange_options.wire, or what gw_exchange_set_wire said last */
+    bool has_choice; /* false: the codec leaves none, or there is nobody to send to; frames are small */
+    bool compares;   /* GW_WIRE_AUTO, and this member compares. What follows is 0 on others */
+    gw_wire stands;  /* what was found to be better so far, never GW_WIRE_AUTO; on others: as their last step */
+    uint32_t n_comparisons, n_changes;
+    /* medians of the last comparison: from a step's first gw_exchange_submit to the end of gw_exchange_wait */
+    double small_seconds, fast_seconds;
+} gw_wire_report;
+/* Any member, between steps. Errors: GW_ERR_ARGUMENT. */
+GW_API gw_status gw_exchange_wire(const gw_exchange *exchange, gw_wire_report *out);
+
+/* Puts another choice in the place of gw_exchange_options.wire, from the next step on. Comparisons begin anew with
+ * GW_WIRE_AUTO. Call between steps, on any number of members. Errors: GW_ERR_ARGUMENT, GW_ERR_ORDER (a step is open).
+ */
+GW_API gw_status gw_exchange_set_wire(gw_exchange *exchange, gw_wire wire);
+
+/* Switches the accounting of nonzeros and of gw_exchange_traffic on or off (off at first: counting symbols, and
+ * decoding this worker's own frames, costs time; none of it is in encode_seconds). Call between steps. */
 GW_API void gw_exchange_account(gw_exchange *exchange, bool on);
 GW_API gw_status gw_exchange_traffic(const gw_exchange *exchange, uint32_t tensor, gw_tensor_traffic *out);
 

@@ -1,5 +1,5 @@
-/* The mpi link: every rank of a communicator is a member. A library of its own (gradwire-mpi.pc), so that Gradwire itself needs
- * no MPI; programs that use it include this header besides gradwire.h. */
+/* The mpi link: every rank of a communicator is a member. It is a library of its own (gradwire-mpi.pc), so that
+ * Gradwire itself needs no MPI. Programs that use it include this header besides gradwire.h. */
 #ifndef GRADWIRE_LINK_MPI_H
 #define GRADWIRE_LINK_MPI_H
 
@@ -10,16 +10,16 @@
 extern "C" {
 #endif
 
-/* Makes this process's end of a link between all ranks of `comm`, with their numbers there. Collective over comm: the link talks
- * over a duplicate, so that neither the program's own traffic nor another link's mixes with it. MPI must have been initialised
- * with MPI_Init_thread and have granted MPI_THREAD_MULTIPLE. Where one rank fails, all do.
+/* Makes this process's end of a link between all ranks of `comm`, with their numbers there. Collective over comm: the
+ * link talks over a duplicate, so that neither the program's own traffic nor another link's mixes with it. MPI must
+ * have been initialised with MPI_Init_thread and have granted MPI_THREAD_MULTIPLE. If one rank fails, all do.
  *
- * Messages move while some thread is in one of the link's functions; an exchange's pipeline always is. destroy waits up to 2 s
- * until the other members have left too and everything sent has arrived. After that, what MPI may still read stays allocated,
- * and so does the duplicate, until MPI ends. Destroy links before MPI_Finalize.
- * Errors: GW_ERR_ARGUMENT (comm is null or an intercommunicator, or has more than GW_MAX_WORKERS ranks), GW_ERR_ORDER (MPI is not
- * initialised, or finalised already), GW_ERR_UNSUPPORTED (no MPI_THREAD_MULTIPLE), GW_ERR_MEMORY, GW_ERR_SYSTEM (MPI refused),
- * GW_ERR_PEER (another rank failed to). */
+ * Messages move while some thread is in one of the link's functions; an exchange's pipeline always is. destroy waits up
+ * to 2 s until the other members have left too and everything sent has arrived. After that, what MPI may still read
+ * stays allocated, and so does the duplicate, until MPI ends. Destroy links before MPI_Finalize. Errors:
+ * GW_ERR_ARGUMENT (comm is null or an intercommunicator, or has more than GW_MAX_WORKERS ranks), GW_ERR_ORDER (MPI is
+ * not initialised, or finalised already), GW_ERR_UNSUPPORTED (no MPI_THREAD_MULTIPLE), GW_ERR_MEMORY, GW_ERR_SYSTEM
+ * (MPI refused), GW_ERR_PEER (another rank failed to). */
 GW_API gw_status gw_link_mpi_create(gw_context *context, MPI_Comm comm, gw_link *link);
 
 #ifdef __cplusplus

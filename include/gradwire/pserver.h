@@ -1,10 +1,13 @@
-/* The parameter server: tensors by key, pushed by workers and pulled with a reduce method (PaddlePaddle/Paddle#6599).
+/* The parameter server keeps tensors by key (PaddlePaddle/Paddle#6599). Workers push values to a key, and pull one
+ * value that a reduce method makes of all pushes.
  *
- * A key has a type and a shape. Each worker's first push to a key belongs to the key's round 1, its second to round 2, and so on; a
- * round is whole when every worker has pushed. A pull names a reduce method and answers over the pushes of all workers in the round of
- * the asking worker's last push:
+ * A key has a type and a shape. Each worker's first push to a key belongs to the key's round 1, its second to round 2,
+ * and so on. A round is whole when every worker has pushed. A pull names a reduce method, and answers over the pushes
+ * of all workers in the round of the asking worker's last push:
  *
- *     init_parameter("max_abs_grad", [1], float32)       push_parameter("max_abs_grad", x)       pull_parameter("max_abs_grad", max)
+ *     init_parameter("max_abs_grad", [1], float32)
+ *     push_parameter("max_abs_grad", x)
+ *     pull_parameter("max_abs_grad", max)
  *
  * The same pushes may be pulled more than once, with different methods. */
 #ifndef GRADWIRE_PSERVER_H
@@ -28,23 +31,29 @@ typedef enum gw_ps_type {
     GW_PS_INT32 = 4,
     GW_PS_INT64 = 5,
     GW_PS_UINT8 = 6, /* also four 2-bit codes a byte, lowest element in the lowest bits: 00 = -1, 01 = 0, 10 = +1 */
-    GW_PS_FRAME = 7, /* a push is one or more Gradwire frames (codec.h), back to back, that have as many elements as the shape; all
-                        workers' the same number of the same slices */
+    /* a push is one or more Gradwire frames (codec.h), back to back. Together they have as many elements as the shape.
+     * All workers push the same number of frames, of the same slices */
+    GW_PS_FRAME = 7,
 } gw_ps_type;
 
-/* How a pull makes one value of the workers' pushes. Workers are taken in the order of their ranks, whoever came first.
+/* How a pull makes one value of the workers' pushes. Pushes are taken in the order of the workers' ranks, whoever came
+ * first.
  *
- *   max, min        plain types; of the key's type. A NaN wins
- *   sum             float types: added in float64, rounded once to the key's type; integers: int64, refused where that overflows
- *   mean            float types: the sum in float64 divided by their number, rounded once; integers: the sum in int64, refused where that
- *                   overflows, divided in float64, as float32
+ *   max, min        plain types: a value of the key's type. A NaN wins
+ *   sum             float types: added in float64, rounded once to the key's type
+ *                   integers: int64, refused if the sum does not fit
+ *   mean            float types: the sum in float64 divided by their number, rounded once
+ *                   integers: float32, the exact sum divided by their number, rounded once
  *   latest          any type: the push that came last; waits for no round
- *   decode_sum      uint8: float32, four times as many elements: the codes' sum; frames: float32, what they hold added up
- *   decode_average  uint8: float32, the codes' sum divided by the number of pushes, both exact; frames: a frame of the average for
- *                   each, as an owner of the peer exchange makes it (gw_reduce)
- *   parameters      keys with an optimizer (gw_ps_init_optimized): float32 of the key's shape, what the pushes so far have made of the
- *                   parameters
- * decode_sum and decode_average of uint8 are multiplied by the maximum of scale_key in the same round, where one is named. */
+ *   decode_sum      uint8: float32, four times as many elements: the sum of the codes
+ *                   frames: float32, the sum of what they hold
+ *   decode_average  uint8: float32, the sum of the codes divided by the number of pushes, both exact
+ *                   frames: a frame of the average for each, as an owner of the peer exchange makes it (gw_reduce)
+ *   parameters      keys with an optimizer (gw_ps_init_optimized): float32 of the key's shape, what the pushes so far
+ *                   have made of the parameters
+ *
+ * If a scale_key is named, decode_sum and decode_average of uint8 are multiplied by that key's maximum in the same
+ * round. The average is then S * (s/N), with s/N rounded once, as frames have it. */
 typedef enum gw_ps_method {
     GW_PS_MAX = 1,
     GW_PS_MIN = 2,
@@ -56,8 +65,8 @@ typedef enum gw_ps_method {
     GW_PS_PARAMETERS = 8,
 } gw_ps_method;
 
-/* "float32", "float16", "bfloat16", "int32", "int64", "uint8", "frame"; and the methods as they are spelled above. NULL for a number
- * that is none; false for a word that is none. Any thread. */
+/* "float32", "float16", "bfloat16", "int32", "int64", "uint8", "frame"; and the methods as they are spelled above. NULL
+ * for a number that is none; false for a word that is none. Any thread. */
 GW_API const char *gw_ps_type_name(gw_ps_type type);
 GW_API bool gw_ps_type_parse(const char *word, gw_ps_type *out);
 GW_API const char *gw_ps_method_name(gw_ps_method method);
@@ -70,64 +79,73 @@ typedef struct gw_ps_shape {
 
 /* ---- server ---------------------------------------------------------------------------------------------- */
 
-/* When a pull is answered. */
+/* Over which pushes a pull is answered, and when. */
 typedef enum gw_ps_mode {
-    GW_PS_SYNC,  /* over one round, once all workers have pushed */
-    GW_PS_STALE, /* over each worker's last push, once no worker is more than `staleness` pushes behind the one that asks */
+    GW_PS_SYNC, /* over one round, once all workers have pushed to it */
+    /* over each worker's last push, once no worker is more than `staleness` pushes behind the one that asks */
+    GW_PS_STALE,
     GW_PS_ASYNC, /* over each worker's last push, at once */
 } gw_ps_mode;
 
-/* What the others do when a worker is away: its connection has ended, or its machine no longer answers. */
+/* What the others do if a worker is away: its connection has ended, or its machine no longer answers. */
 typedef enum gw_ps_missing {
-    GW_PS_MISSING_WAIT,     /* rounds wait for it, until it is back under its rank or the callers' deadlines pass */
-    GW_PS_MISSING_CONTINUE, /* after away_ms rounds go on without it: what is open is reduced over those that have pushed. It may come back */
-    GW_PS_MISSING_STOP,     /* after away_ms who waits for it gets an error that names it */
+    GW_PS_MISSING_WAIT, /* rounds wait for it, until it is back under its rank or the callers' deadlines pass */
+    /* after away_ms rounds go on without it: an open round is reduced over those that have pushed. It may come back */
+    GW_PS_MISSING_CONTINUE,
+    GW_PS_MISSING_STOP, /* after away_ms every worker that waits for it gets an error that names it */
 } gw_ps_missing;
 
 typedef struct gw_ps_server gw_ps_server;
 
 typedef struct gw_ps_server_options {
-    size_t struct_bytes;     /* sizeof(gw_ps_server_options) */
-    const char *listen;      /* "HOST:PORT", an IPv6 address in brackets; port 0: any that is free */
-    uint32_t n_workers;      /* 1 .. GW_MAX_WORKERS */
+    size_t struct_bytes; /* sizeof(gw_ps_server_options) */
+    const char *listen;  /* "HOST:PORT", an IPv6 address in brackets; port 0: any free port */
+    uint32_t n_workers;  /* 1 .. GW_MAX_WORKERS */
     gw_ps_mode mode;
-    uint32_t staleness;      /* GW_PS_STALE */
+    uint32_t staleness; /* of GW_PS_STALE; else unused */
     gw_ps_missing missing;
-    uint32_t away_ms;        /* 0: 2,000 */
-    uint32_t min_workers;    /* GW_PS_MISSING_CONTINUE: so many must be there before the first round is whole; 0: all */
-    uint32_t backup;         /* GW_PS_SYNC: a round is whole when all workers but so many have pushed: the slowest do not hold the others up.
-                                What they push later to that round is dropped. Less than n_workers */
-    const char *keys;        /* folder of keys (gradwire keys new): traffic is encrypted, and clients whose key is not listed there are
-                                refused; NULL: neither */
-    bool insecure;           /* without keys only loopback addresses are legal, unless this is true */
-    uint32_t timeout_ms;     /* after which a client's machine that no longer answers counts as gone; 0: 10,000 */
-    uint64_t max_keys;       /* 0: 1,048,576 */
-    uint64_t max_key_bytes;  /* of one value; 0: 1 GiB */
-    uint64_t max_bytes;      /* of all that is kept; 0: three quarters of this machine's memory */
-    uint32_t max_clients;    /* 0: 1,024 */
-    const char *snapshot;    /* folder, made where it is missing, of what is acknowledged: a server that was killed and starts again with the
-                                same options goes on where it was. One server's alone. NULL: nothing outlives the process */
-    uint32_t snapshot_every_s; /* between snapshots, where anything has happened; 0: 60 */
-    uint32_t snapshot_keep;  /* snapshots that stay; 0: 3 */
-    void (*log)(const char *line, void *user); /* what happens: "event key=value ..."; from the server's threads. NULL: nowhere */
+    uint32_t away_ms; /* how long a worker may be away before `missing` applies; 0: 2,000 */
+    /* with GW_PS_MISSING_CONTINUE: the first round waits for so many workers; 0: for all */
+    uint32_t min_workers;
+    /* with GW_PS_SYNC: a round does not wait for the slowest `backup` workers. What they push later to that round is
+     * dropped. Less than n_workers */
+    uint32_t backup;
+    /* folder of keys (gradwire keys new): traffic is encrypted, and clients whose key is not listed in its allowed/ are
+     * refused; so is the server's own key. A client whose key is removed there is lost within two seconds. NULL: none
+     * of this */
+    const char *keys;
+    bool insecure;          /* true: without keys, other addresses than loopback are legal too */
+    uint32_t timeout_ms;    /* a client's machine is gone if it has not answered for so long; 0: 10,000 */
+    uint64_t max_keys;      /* how many keys the server keeps at most; 0: 1,048,576 */
+    uint64_t max_key_bytes; /* the most bytes of one value; 0: 1 GiB */
+    uint64_t max_bytes;     /* the most bytes of all that the server keeps; 0: three quarters of the machine's memory */
+    uint32_t max_clients;   /* how many clients may be connected at a time; 0: 1,024 */
+    /* folder for what was acknowledged; made if it is missing. If the server was killed and starts again with the same
+     * options, it goes on where it was. A folder belongs to one server. NULL: nothing outlives the process */
+    const char *snapshot;
+    uint32_t snapshot_every_s; /* seconds between snapshots; none is written if nothing has happened; 0: 60 */
+    uint32_t snapshot_keep;    /* how many snapshots the server keeps; 0: 3 */
+    /* gets a line "event key=value ..." for what happens, on the server's threads. NULL: nobody does */
+    void (*log)(const char *line, void *user);
     void *log_user;
 } gw_ps_server_options;
 
-/* Listens, and serves nobody before gw_ps_server_run. Errors: GW_ERR_ARGUMENT, GW_ERR_SYSTEM (the address cannot be used, a key cannot
- * be read, what the snapshot folder holds cannot be had whole), GW_ERR_MEMORY, GW_ERR_UNSUPPORTED (a build without ZeroMQ). */
+/* Listens, and serves nobody before gw_ps_server_run. Errors: GW_ERR_ARGUMENT, GW_ERR_SYSTEM (the address cannot be
+ * used, a key cannot be read, what the snapshot folder holds cannot be had whole), GW_ERR_MEMORY, GW_ERR_UNSUPPORTED (a
+ * build without ZeroMQ). */
 GW_API gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *options, gw_ps_server **out);
 
 /* "HOST:PORT" where it listens. Valid as long as the server. */
 GW_API const char *gw_ps_server_address(const gw_ps_server *server);
 
-/* Serves until gw_ps_server_stop; then requests that have come are answered, and a last snapshot is written. One thread. Errors: GW_ERR_SYSTEM. What clients do wrong is told to them and to the log and ends
- * nothing. */
+/* Serves until gw_ps_server_stop. Then it answers the requests that have come, and writes a last snapshot. One thread.
+ * Errors: GW_ERR_SYSTEM. If a client does something wrong, the client and the log are told, and the server goes on. */
 GW_API gw_status gw_ps_server_run(gw_ps_server *server);
 
 /* Makes gw_ps_server_run return. Any thread, and signal handlers. */
 GW_API void gw_ps_server_stop(gw_ps_server *server);
 
-/* After gw_ps_server_run has returned, or where it never ran. NULL is allowed. */
+/* Call it after gw_ps_server_run has returned, or if it never ran. NULL is allowed. */
 GW_API void gw_ps_server_destroy(gw_ps_server *server);
 
 /* ---- client ---------------------------------------------------------------------------------------------- */
@@ -137,109 +155,160 @@ GW_API void gw_ps_server_destroy(gw_ps_server *server);
 typedef struct gw_ps_client gw_ps_client;
 
 typedef struct gw_ps_client_options {
-    size_t struct_bytes;  /* sizeof(gw_ps_client_options) */
-    const char *servers;  /* "HOST:PORT", or several with commas between: the same list, in the same order, on every client */
-    uint32_t rank;        /* 0 .. n_workers-1, each once; or GW_PS_READER */
-    const char *keys;     /* folder of keys, as the servers'; NULL: not encrypted */
-    uint32_t timeout_ms;  /* after which a call gives up; 0: 60,000 */
-    bool joins;           /* rounds do not wait for this worker before gw_ps_join, and it says so after every time it was left out;
-                             false: from its first connection on, and again as soon as it is back */
+    size_t struct_bytes; /* sizeof(gw_ps_client_options) */
+    /* "HOST:PORT", or several with commas between: the same list, in the same order, on every client; a client with
+       another list is refused */
+    const char *servers;
+    uint32_t rank;       /* 0 .. n_workers-1, each once; or GW_PS_READER */
+    const char *keys;    /* folder of keys of this client (gw_keys_new_client); NULL: not encrypted */
+    uint32_t timeout_ms; /* after which a call gives up; 0: 60,000 */
+    /* rounds do not wait for this worker before gw_ps_join, and it says so after every time it was left out; false:
+     * from its first connection on, and again as soon as it is back */
+    bool joins;
+    /* gw_ps_client_create gives up after so long if no connection can be made: the port is closed, or nobody is there.
+     * At most timeout_ms; 0: 3,000. If a client may start before its servers, give it as much as timeout_ms */
+    uint32_t connect_ms;
+    bool no_wait; /* gw_ps_client_create returns before the servers have answered; gw_ps_client_meet waits for them */
 } gw_ps_client_options;
 
 /* A value as pulled. `bytes` is freed by gw_ps_value_free. */
 typedef struct gw_ps_value {
     gw_ps_type type;
     gw_ps_shape shape;
-    uint64_t round;       /* of the pushes it was made of; with GW_PS_STALE and GW_PS_ASYNC the asking worker's last */
+    uint64_t round; /* of the pushes it was made of; with GW_PS_STALE and GW_PS_ASYNC the asking worker's last */
     uint32_t n_pushes;
     void *bytes;
     size_t n_bytes;
-    void *hold;           /* the library's */
+    void *hold; /* the library's */
 } gw_ps_value;
 
-/* Connects and says who it is. One thread at a time for one client. Errors: GW_ERR_ARGUMENT; GW_ERR_TIMEOUT (a server does not
- * answer: it is not there, or refuses the key); GW_ERR_PEER (refused, and why); GW_ERR_SYSTEM, GW_ERR_MEMORY, GW_ERR_UNSUPPORTED. */
+/* Connects and says who it is. One thread at a time for one client. Errors: GW_ERR_ARGUMENT (also: one side has keys
+ * and the other has none; the server does not allow this key); GW_ERR_TIMEOUT (nobody is there, and why that is; or the
+ * server does not answer); GW_ERR_PEER (refused, and why); GW_ERR_SYSTEM, GW_ERR_MEMORY, GW_ERR_UNSUPPORTED. */
 GW_API gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *options, gw_ps_client **out);
+
+/* For a client with the option no_wait: waits for the servers, for at most `ms`. GW_OK: all have answered, now or
+ * before. GW_NOT_YET: not yet; call again. Until GW_OK every call but gw_ps_client_destroy is GW_ERR_ORDER. Errors: as
+ * of gw_ps_client_create; after one, only gw_ps_client_destroy may be called. */
+GW_API gw_status gw_ps_client_meet(gw_ps_client *client, uint32_t ms);
 
 /* Leaves in good order. NULL is allowed. */
 GW_API void gw_ps_client_destroy(gw_ps_client *client);
 
-/* Makes the key on the servers; where others have made it with the same type and shape, it is the same key.
- * Errors: GW_ERR_ARGUMENT (another type or shape, and which), GW_ERR_CAPACITY (a limit of the server's), GW_ERR_TIMEOUT, GW_ERR_PEER. */
+/* Makes the key on the servers. If others have made it with the same type and shape, it is the same key. If all workers
+ * that took part before have left, this begins a new run: what they left over in rounds that never became whole is
+ * dropped. If one of them may be back in a moment, the call waits until that is known.
+ * Errors: GW_ERR_ARGUMENT (another type or shape, and which), GW_ERR_CAPACITY (a limit of the server's),
+ * GW_ERR_TIMEOUT, GW_ERR_PEER. */
 GW_API gw_status gw_ps_init_parameter(gw_ps_client *client, const char *key, gw_ps_type type, const gw_ps_shape *shape);
 
-/* The same with an optimizer: pushes are gradients, and the server keeps parameters that they move; "parameters" pulls these.
+/* The same with an optimizer: pushes are gradients, and the server keeps parameters that they move. "parameters" pulls
+ * these.
  *
- * optimizer: NAME[:key=value,...]; `sgd` (lr=0.01, weight-decay=0), `momentum` (and momentum=0.9: v = momentum*v + lr*(g + decay*w),
- * w -= v), `adam` (lr=0.001, weight-decay=0, beta1=0.9, beta2=0.999, epsilon=1e-8). The same on all clients. type: float32, float16 or
- * bfloat16 (mean), or frame (decode_average); parameters and what the optimizer keeps are float32, and the key's alone.
- * values: the first parameters, as many float32 as the shape has; those that come to the server first stand. NULL: somebody else brings
- * them, and until then pushes and pulls of parameters wait.
+ * optimizer: NAME[:key=value,...], the same on all clients:
+ *   sgd        lr=0.01, weight-decay=0
+ *   momentum   and momentum=0.9: v = momentum*v + lr*(g + decay*w), w -= v
+ *   adam       lr=0.001, weight-decay=0, beta1=0.9, beta2=0.999, epsilon=1e-8
+ * type: float32, float16 or bfloat16 (a round moves the parameters by its mean), or frame (by its decode_average).
+ * Parameters, and what the optimizer keeps, are float32 and belong to this key alone. values: the first parameters, as
+ * many float32 as the shape has. Those that come to the server first stand. NULL: somebody else brings them; until then
+ * pushes and pulls of parameters wait.
  *
- * With GW_PS_SYNC the average of a round moves the parameters once, and a worker pulls what its last push's round has made of them. With
- * GW_PS_STALE and GW_PS_ASYNC each push moves them by itself, at a rate divided by the number of workers that take part, so that one
- * learning rate suits all modes. adam counts rounds, or pushes there. Parameters that a worker has not pushed to, and a reader's, are as they are now.
- * Errors as of gw_ps_init_parameter, GW_ERR_SPEC (an optimizer that cannot be), GW_ERR_NONFINITE (a NaN or an infinity in `values`). */
-GW_API gw_status gw_ps_init_optimized(gw_ps_client *client, const char *key, gw_ps_type type, const gw_ps_shape *shape, const char *optimizer,
-                                      const float *values);
+ * With GW_PS_SYNC the average of a round moves the parameters once. A worker pulls what its last push's round has made
+ * of them. With GW_PS_STALE and GW_PS_ASYNC each push moves them by itself. Its rate is divided by the number of
+ * workers that take part, so that one learning rate suits all modes. adam counts rounds, or pushes there. A worker that
+ * has not pushed to the key, and a reader, pull the parameters as they are now. Errors: as of gw_ps_init_parameter;
+ * GW_ERR_SPEC (an optimizer that cannot be); GW_ERR_NONFINITE (a NaN or an infinity in `values`). */
+GW_API gw_status gw_ps_init_optimized(gw_ps_client *client, const char *key, gw_ps_type type, const gw_ps_shape *shape,
+                                      const char *optimizer, const float *values);
 
-/* The learning rate of this client's pushes from here on, to keys with an optimizer; 0, as at first: the key's own. With GW_PS_SYNC that of
- * the least rank in a round holds. Errors: GW_ERR_ARGUMENT (below 0, or no finite float32). */
+/* Sets the learning rate of this client's pushes from here on, to keys with an optimizer. 0, as at first, means the
+ * key's own. With GW_PS_SYNC the rate of the least rank in a round holds. Errors: GW_ERR_ARGUMENT (below 0, or no
+ * finite float32). */
 GW_API gw_status gw_ps_set_rate(gw_ps_client *client, double rate);
 
-/* When the servers answer a pull. *staleness (NULL: not asked for): of GW_PS_STALE, else 0. */
+/* The servers' mode. *staleness gets that of GW_PS_STALE, else 0; NULL: not asked for. */
 GW_API gw_ps_mode gw_ps_client_mode(const gw_ps_client *client, uint32_t *staleness);
 
-/* Pushes the key's next value, n_bytes as its type and shape have; returns once the server has it. `bytes` is read before it returns.
- * Errors: GW_ERR_ARGUMENT (no such key, and which is nearest; another length), GW_ERR_ORDER (this client has not initialised the key), GW_ERR_FRAME_* (of a frame), GW_ERR_CAPACITY, GW_ERR_NONFINITE (a NaN or an infinity to a key with an optimizer: nothing was taken),
- * GW_ERR_TIMEOUT (the worker's last push still waits for others: the sentence names them), GW_ERR_PEER. After GW_ERR_TIMEOUT and GW_ERR_PEER
- * the value may have been taken, or of several servers' parts some: only the same value may be pushed again then. */
+/* Pushes the key's next value, of as many bytes as its type and shape have. Returns once the server has it. `bytes` is
+ * not read after that. Errors: GW_ERR_ARGUMENT (no such key, and which is nearest; another length), GW_ERR_ORDER (this
+ * client has not initialised the key), GW_ERR_FRAME_* (of a frame), GW_ERR_CAPACITY, GW_ERR_NONFINITE (a NaN or an
+ * infinity to a key with an optimizer: nothing was taken), GW_ERR_TIMEOUT (the worker's last push still waits for
+ * others: the sentence names them), GW_ERR_PEER. After GW_ERR_TIMEOUT and GW_ERR_PEER the servers may have taken the
+ * value, or some of its parts. Then push only the same value again. */
 GW_API gw_status gw_ps_push_parameter(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes);
 
-/* Pulls. scale_key: of decode_sum and decode_average of uint8, a key of one float32 whose maximum in the same round multiplies; NULL: none.
- * Errors: GW_ERR_ARGUMENT (no such key; a method that is not of its type, and which are), GW_ERR_ORDER (pulled before the first push; or
- * parts on several servers, or a scale_key on another one, are of different rounds, as a reader may find them: try again; or such a
- * scale_key or its key were not initialised here),
- * GW_ERR_TIMEOUT (workers that have not pushed are named), GW_ERR_PEER, GW_ERR_MEMORY. */
-GW_API gw_status gw_ps_pull_parameter(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key, gw_ps_value *out);
+/* Pulls one value of a key. scale_key is for decode_sum and decode_average of uint8: a key of one float32, whose
+ * maximum in the same round multiplies the result; NULL: none. Errors: GW_ERR_ARGUMENT (no such key; a method that is
+ * not of its type, and which are), GW_ERR_ORDER (pulled before the first push; or parts on several servers, or a
+ * scale_key on another one, are of different rounds, as a reader may find them: try again; or such a scale_key or its
+ * key, or a key that lies in parts on several servers, were not initialised here), GW_ERR_TIMEOUT (workers that have
+ * not pushed are named), GW_ERR_PEER, GW_ERR_MEMORY.
+ */
+GW_API gw_status gw_ps_pull_parameter(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key,
+                                      gw_ps_value *out);
 GW_API void gw_ps_value_free(gw_ps_value *value);
 
-/* A value that is no round's: what a program wants others to have, as it is at a step. It is kept beside the key's pushes until one of a
- * higher version is put; one of a lower version is not looked at. Also for clients that are readers. For keys without an optimizer.
- * get: waits until there is one of version `least` or higher; out->round is its version, out->n_pushes 0.
- * Errors: as of push and pull; GW_ERR_ORDER (parts on several servers have different versions: it was replaced meanwhile). */
-GW_API gw_status gw_ps_put_parameter(gw_ps_client *client, const char *key, uint64_t version, const void *bytes, size_t n_bytes);
+/* put: leaves a value at a key that belongs to no round, for others to get. The server keeps it beside the key's pushes
+ * until a value of a higher version is put, and ignores one of a lower version. get: waits until there is a value of
+ * version `least` or higher; out->round is its version, out->n_pushes is 0. Both are for keys without an optimizer, and
+ * for readers too. Errors: as of push and pull; GW_ERR_ORDER (parts on several servers have different versions: the
+ * value was replaced meanwhile). */
+GW_API gw_status gw_ps_put_parameter(gw_ps_client *client, const char *key, uint64_t version, const void *bytes,
+                                     size_t n_bytes);
 GW_API gw_status gw_ps_get_parameter(gw_ps_client *client, const char *key, uint64_t least, gw_ps_value *out);
 
-/* The same without waiting: each sends its request and sets a ticket; gw_ps_wait waits for that one's answer (out: as in
- * gw_ps_pull_parameter; NULL for pushes), and must be called once for every ticket. Many may be under way; those of one key are done in
- * order. `bytes` must stay as it is until then. */
-GW_API gw_status gw_ps_push_begin(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes, uint64_t *ticket);
-GW_API gw_status gw_ps_pull_begin(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key, uint64_t *ticket);
+/* The same without waiting: each sends its request and sets a ticket. gw_ps_wait waits for that one's answer (out: as
+ * in gw_ps_pull_parameter for pulls and gets; NULL for the others), and must be called once for every ticket. Many may
+ * be under way; those of one key are done in order. `bytes` must stay as it is until then.
+ *
+ * gw_ps_init_begin: optimizer as in gw_ps_init_optimized, NULL: none. Pushes to the key are GW_ERR_ORDER before this
+ * was waited for. gw_ps_first_begin: the first parameters of such a key, n float32.
+ *
+ * gw_ps_wait_for waits for at most `ms`. If there is no answer by then, it returns GW_NOT_YET, and the ticket stands.
+ * gw_ps_cancel gives a ticket up in place of waiting; its bytes may then be freed. A push may have been taken all the
+ * same. Before its next push to that key the client asks the servers, and waits for the answer; gw_ps_init_begin asks
+ * too, and does not wait. If there is no such ticket, gw_ps_cancel does nothing. */
+GW_API gw_status gw_ps_push_begin(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes,
+                                  uint64_t *ticket);
+GW_API gw_status gw_ps_pull_begin(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key,
+                                  uint64_t *ticket);
+GW_API gw_status gw_ps_init_begin(gw_ps_client *client, const char *key, gw_ps_type type, const gw_ps_shape *shape,
+                                  const char *optimizer, uint64_t *ticket);
+GW_API gw_status gw_ps_first_begin(gw_ps_client *client, const char *key, const float *values, uint64_t n,
+                                   uint64_t *ticket);
+GW_API gw_status gw_ps_put_begin(gw_ps_client *client, const char *key, uint64_t version, const void *bytes,
+                                 size_t n_bytes, uint64_t *ticket);
+GW_API gw_status gw_ps_get_begin(gw_ps_client *client, const char *key, uint64_t least, uint64_t *ticket);
 GW_API gw_status gw_ps_wait(gw_ps_client *client, uint64_t ticket, gw_ps_value *out);
+GW_API gw_status gw_ps_wait_for(gw_ps_client *client, uint64_t ticket, uint32_t ms, gw_ps_value *out);
+GW_API void gw_ps_cancel(gw_ps_client *client, uint64_t ticket);
 
-/* Whether, since the last call, a server has answered what it was told to keep with: done, and in memory only, as the snapshot folder
- * cannot be written. It is kept again once it can be, whatever was pushed since; until then a server that is killed loses it. Any thread. */
+/* True if, since the last call, a server has answered: done, but in memory only, because the snapshot folder cannot be
+ * written. If the server is killed now, that is lost. Once it can write again, it keeps all, whatever was pushed since.
+ * Any thread. */
 GW_API bool gw_ps_is_in_memory_only(gw_ps_client *client);
 
 /* ---- training through servers ---------------------------------------------------------------------------- */
 
-/* Workers that come and go while others train. Each has a client whose options say `joins`, and creates its link and its exchange after
- * gw_ps_join.
+/* Workers that come and go while others train. Each has a client whose options say `joins`, and creates its link and
+ * its exchange after gw_ps_join.
  *
- * gw_ps_join: takes part in the exchange from round *round on, the same on all servers; step t of a training run is round t+1. Where nobody
- * takes part, that is at once: in round 1, or where the last ones left. Else one who does has to admit it; it waits for that, at most as
- * long as the client's timeout. Errors: GW_ERR_TIMEOUT, GW_ERR_PEER, and those of any call.
+ * gw_ps_join: the worker takes part in the exchange from round *round on, the same on all servers. Step t of a training
+ * run is round t+1. If nobody takes part, it does at once: in round 1, or where the last ones left. Else one that takes
+ * part must admit it, and it waits for that, at most as long as the client's timeout. Errors: GW_ERR_TIMEOUT,
+ * GW_ERR_PEER, and those of any call.
  *
- * gw_ps_is_asked: whether the first server has asked this worker, since the last call, to admit somebody who waits; it asks again four times
- * a second. Any thread.
+ * gw_ps_is_asked: whether the first server has asked this worker, since the last call, to admit somebody who waits; it
+ * asks again four times a second. Any thread.
  *
- * gw_ps_members: what of each rank is known at the first server (presence: room for n_workers; NULL: not wanted), and the foremost open round
- * of an exchange there (next_round; NULL: not wanted).
+ * gw_ps_members: what of each rank is known at the first server (presence: room for `capacity` workers, of which the
+ * first gw_ps_n_workers are written; NULL: not wanted), and the foremost open round of an exchange there (next_round;
+ * NULL: not wanted). Error: GW_ERR_CAPACITY (there are more workers than room; nothing is written).
  *
- * gw_ps_admit: worker `rank` takes part on all servers from `round` on, which must be one that the caller's worker has not pushed to yet: so
- * no server can be beyond it. Also for clients that are readers. Errors: GW_ERR_ORDER (a server is beyond it), GW_ERR_PEER (that worker is
- * not connected). */
+ * gw_ps_admit: worker `rank` takes part on all servers from `round` on, which must be one that the caller's worker has
+ * not pushed to yet: so no server can be beyond it. Also for clients that are readers. Errors: GW_ERR_ORDER (a server
+ * is beyond it), GW_ERR_PEER (that worker is not connected). */
 typedef enum gw_ps_presence {
     GW_PS_ABSENT = 0,
     GW_PS_PRESENT = 1, /* rounds wait for it */
@@ -249,13 +318,15 @@ typedef enum gw_ps_presence {
 GW_API gw_status gw_ps_join(gw_ps_client *client, uint64_t *round);
 GW_API bool gw_ps_is_asked(gw_ps_client *client);
 GW_API uint32_t gw_ps_n_workers(const gw_ps_client *client);
-GW_API gw_status gw_ps_members(gw_ps_client *client, uint8_t *presence, uint64_t *next_round);
+GW_API gw_status gw_ps_members(gw_ps_client *client, uint8_t *presence, uint32_t capacity, uint64_t *next_round);
 GW_API gw_status gw_ps_admit(gw_ps_client *client, uint32_t rank, uint64_t round);
 
-/* A link for gw_exchange_options.link over which the servers own all slices of the gradients, in place of the members: what members push
- * are frames, what they pull are the servers' averages of them, and gradients end with the same bits as over any other link. The client is
- * borrowed, and its calls are the exchange's until the link is destroyed; the servers' mode must be GW_PS_SYNC unless they keep the
- * parameters (gw_exchange_options.server_optimizer), one exchange is all they can serve, and its workers must begin with the same step. Errors: GW_ERR_ARGUMENT (a reader), GW_ERR_MEMORY, GW_ERR_SYSTEM. */
+/* Makes a link for gw_exchange_options.link over which the servers own all slices of the gradients, in place of the
+ * members. Members push frames and pull the servers' averages of them. Gradients end with the same bits as over any
+ * other link. The client is borrowed: until the link is destroyed, only the exchange calls it. The servers' mode must
+ * be GW_PS_SYNC, unless they keep the parameters (gw_exchange_options.server_optimizer). They serve one exchange only,
+ * and its workers must begin with the same step. Errors: GW_ERR_ARGUMENT (a reader),
+ * GW_ERR_MEMORY, GW_ERR_SYSTEM. */
 GW_API gw_status gw_link_servers_create(gw_context *context, gw_ps_client *client, gw_link *out);
 
 #ifdef __cplusplus

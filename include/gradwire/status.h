@@ -18,31 +18,32 @@ extern "C" {
 #endif
 
 /* Code, number and text stand in one list so that they cannot drift apart. */
-#define GW_STATUS_MAP(X)                                                                \
-    X(GW_OK, 0, "success")                                                              \
-    /* arguments */                                                                     \
-    X(GW_ERR_ARGUMENT, -1, "an argument is outside its legal range")                    \
-    X(GW_ERR_SPEC, -2, "the codec specification is not valid")                          \
-    X(GW_ERR_CAPACITY, -3, "the output buffer is too small")                            \
-    X(GW_ERR_ORDER, -4, "the call is not legal at this point")                          \
-    /* frames */                                                                        \
-    X(GW_ERR_FRAME_CUT, -20, "the frame is cut short")                                  \
-    X(GW_ERR_FRAME_MAGIC, -21, "these bytes are not a Gradwire frame")                  \
-    X(GW_ERR_FRAME_VERSION, -22, "the frame is of a version this library cannot read")  \
-    X(GW_ERR_FRAME_CHECKSUM, -23, "the frame's checksum does not match its bytes")      \
-    X(GW_ERR_FRAME_FIELD, -24, "the frame's header claims something that cannot be")    \
-    X(GW_ERR_FRAME_PAYLOAD, -25, "the frame's payload contradicts its header")          \
-    X(GW_ERR_FRAME_MISMATCH, -26, "the frames do not belong together")                  \
-    /* memory */                                                                        \
-    X(GW_ERR_MEMORY, -40, "out of memory")                                              \
-    /* values */                                                                        \
-    X(GW_ERR_NONFINITE, -50, "the gradient holds a NaN or an infinity")                 \
-    /* transport */                                                                     \
-    X(GW_ERR_TIMEOUT, -60, "the deadline passed")                                       \
-    X(GW_ERR_PEER, -61, "another member failed or left")                                \
-    X(GW_ERR_CLOSED, -62, "the link is closed")                                         \
-    /* machine */                                                                       \
-    X(GW_ERR_SYSTEM, -80, "the operating system refused")                               \
+#define GW_STATUS_MAP(X)                                                                                               \
+    X(GW_OK, 0, "success")                                                                                             \
+    X(GW_NOT_YET, 1, "not finished yet")                                                                               \
+    /* arguments */                                                                                                    \
+    X(GW_ERR_ARGUMENT, -1, "an argument is outside its legal range")                                                   \
+    X(GW_ERR_SPEC, -2, "the codec specification is not valid")                                                         \
+    X(GW_ERR_CAPACITY, -3, "the output buffer is too small")                                                           \
+    X(GW_ERR_ORDER, -4, "the call is not legal at this point")                                                         \
+    /* frames */                                                                                                       \
+    X(GW_ERR_FRAME_CUT, -20, "the frame is cut short")                                                                 \
+    X(GW_ERR_FRAME_MAGIC, -21, "these bytes are not a Gradwire frame")                                                 \
+    X(GW_ERR_FRAME_VERSION, -22, "the frame is of a version this library cannot read")                                 \
+    X(GW_ERR_FRAME_CHECKSUM, -23, "the frame's checksum does not match its bytes")                                     \
+    X(GW_ERR_FRAME_FIELD, -24, "the frame's header claims something that cannot be")                                   \
+    X(GW_ERR_FRAME_PAYLOAD, -25, "the frame's payload contradicts its header")                                         \
+    X(GW_ERR_FRAME_MISMATCH, -26, "the frames do not belong together")                                                 \
+    /* memory */                                                                                                       \
+    X(GW_ERR_MEMORY, -40, "out of memory")                                                                             \
+    /* values */                                                                                                       \
+    X(GW_ERR_NONFINITE, -50, "the gradient holds a NaN or an infinity")                                                \
+    /* transport */                                                                                                    \
+    X(GW_ERR_TIMEOUT, -60, "the deadline passed")                                                                      \
+    X(GW_ERR_PEER, -61, "another member failed or left")                                                               \
+    X(GW_ERR_CLOSED, -62, "the link is closed")                                                                        \
+    /* machine */                                                                                                      \
+    X(GW_ERR_SYSTEM, -80, "the operating system refused")                                                              \
     X(GW_ERR_UNSUPPORTED, -81, "this build or machine does not support that")
 
 typedef enum gw_status {
@@ -56,16 +57,19 @@ typedef enum gw_status {
 GW_API const char *gw_status_text(gw_status status);
 
 /* The sentence about the last error of this thread: what is wrong, where, and what would
- * be right. Valid until the next failing call of the same thread; "" where none failed yet.
+ * be right. Valid until the next failing call of the same thread; "" if none failed yet.
  * A call that succeeds leaves it alone, so read it only after a failure. */
 GW_API const char *gw_last_error(void);
 
-/* Stores a sentence for gw_last_error() of this thread and hands the status through: for links that a program brings itself.
+/* Stores a sentence for gw_last_error() of this thread and hands the status through: for links that a program brings
+ * itself.
+ *
  *     return gw_fail(GW_ERR_PEER, "rank %u left the link", to); */
 #ifdef __GNUC__
 __attribute__((format(printf, 2, 3)))
 #endif
-GW_API gw_status gw_fail(gw_status status, const char *format, ...);
+GW_API gw_status
+gw_fail(gw_status status, const char *format, ...);
 
 #ifdef __cplusplus
 }

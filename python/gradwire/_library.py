@@ -1,4 +1,5 @@
-"""Finds and loads the shared library: where GRADWIRE_LIBRARY says, else installed, else in the build folder of this checkout."""
+"""Finds and loads the shared library: where GRADWIRE_LIBRARY says, else installed, else in the build folder of this
+checkout."""
 import ctypes
 import ctypes.util
 import os
@@ -23,4 +24,6 @@ def load():
             return ctypes.CDLL(place)
         except OSError as error:
             reasons.append(str(error))
-    raise ImportError("the library of Gradwire is not found (" + "; ".join(reasons) + "); install it, or name it in GRADWIRE_LIBRARY")
+    raise ImportError(
+        "the library of Gradwire is not found (" + "; ".join(reasons) + "); install it, or name it in GRADWIRE_LIBRARY"
+    )

@@ -5,10 +5,13 @@
     client.push_parameter(key="max_abs_grad", value=[0.5])
     largest = client.pull_parameter(key="max_abs_grad", reduce_method="max")      # a numpy array
 
-Types: float32, float16, bfloat16, int32, int64, uint8, frame. Reduce methods: max, min, sum, mean, latest, decode_sum, decode_average,
-parameters; what each does is in gradwire/pserver.h. numpy has no bfloat16: such keys take and give float32, rounded here to nearest even."""
+Types: float32, float16, bfloat16, int32, int64, uint8, frame. Reduce methods: max, min, sum, mean, latest, decode_sum,
+decode_average, parameters; what each does is in gradwire/pserver.h. numpy has no bfloat16: such keys take and give
+float32, rounded here to nearest even."""
 import ctypes
+import math
 import operator
+import os
 import threading
 
 import numpy
@@ -18,8 +21,15 @@ from . import _library
 READER = 0xFFFFFFFF
 MAX_DIMS = 8
 
-_DTYPES = {"float32": numpy.float32, "float16": numpy.float16, "bfloat16": numpy.uint16, "int32": numpy.int32, "int64": numpy.int64,
-           "uint8": numpy.uint8, "frame": numpy.uint8}
+_DTYPES = {
+    "float32": numpy.float32,
+    "float16": numpy.float16,
+    "bfloat16": numpy.uint16,
+    "int32": numpy.int32,
+    "int64": numpy.int64,
+    "uint8": numpy.uint8,
+    "frame": numpy.uint8,
+}
 
 
 class Error(RuntimeError):
@@ -39,17 +49,42 @@ class _Shape(ctypes.Structure):
 
 
 class _Value(ctypes.Structure):
-    _fields_ = [("type", ctypes.c_int), ("shape", _Shape), ("round", ctypes.c_uint64), ("n_pushes", ctypes.c_uint32),
-                ("bytes", ctypes.c_void_p), ("n_bytes", ctypes.c_size_t), ("hold", ctypes.c_void_p)]
+    _fields_ = [
+        ("type", ctypes.c_int),
+        ("shape", _Shape),
+        ("round", ctypes.c_uint64),
+        ("n_pushes", ctypes.c_uint32),
+        ("bytes", ctypes.c_void_p),
+        ("n_bytes", ctypes.c_size_t),
+        ("hold", ctypes.c_void_p),
+    ]
+
+
+class _Key:
+    """A key as this client has initialised it."""
+
+    def __init__(self, type, shape, number, given, optimizer):
+        self.type, self.shape = type, shape
+        self.number, self.given, self.optimizer = number, given, optimizer
+        self.doubtful = False
 
 
 class _Options(ctypes.Structure):
-    _fields_ = [("struct_bytes", ctypes.c_size_t), ("servers", ctypes.c_char_p), ("rank", ctypes.c_uint32), ("keys", ctypes.c_char_p),
-                ("timeout_ms", ctypes.c_uint32), ("joins", ctypes.c_bool)]
+    _fields_ = [
+        ("struct_bytes", ctypes.c_size_t),
+        ("servers", ctypes.c_char_p),
+        ("rank", ctypes.c_uint32),
+        ("keys", ctypes.c_char_p),
+        ("timeout_ms", ctypes.c_uint32),
+        ("joins", ctypes.c_bool),
+        ("connect_ms", ctypes.c_uint32),
+        ("no_wait", ctypes.c_bool),
+    ]
 
 
-_TIMEOUT = -60
-_MOST_MS, _MOST_VERSION = 2**32 - 1, 2**64 - 1
+_NOT_YET, _TIMEOUT = 1, -60
+_MOST_MS, _MOST_VERSION, _MOST_DIM = 2**32 - 1, 2**64 - 1, 2**63 - 1
+_SLICE_MS = 200  # that the library waits in one go: in between Python hears signals, Ctrl-C for one
 _lib = None
 
 
@@ -58,20 +93,24 @@ def _library_now():
     if _lib is None:
         lib = _library.load()
         pointer, text = ctypes.c_void_p, ctypes.c_char_p
+        ticket = ctypes.POINTER(ctypes.c_uint64)
         signatures = {
             "gw_last_error": (text, []),
             "gw_ps_type_name": (text, [ctypes.c_int]),
             "gw_ps_type_parse": (ctypes.c_bool, [text, ctypes.POINTER(ctypes.c_int)]),
             "gw_ps_method_parse": (ctypes.c_bool, [text, ctypes.POINTER(ctypes.c_int)]),
             "gw_ps_client_create": (ctypes.c_int, [pointer, ctypes.POINTER(_Options), ctypes.POINTER(pointer)]),
+            "gw_ps_client_meet": (ctypes.c_int, [pointer, ctypes.c_uint32]),
             "gw_ps_client_destroy": (None, [pointer]),
-            "gw_ps_init_parameter": (ctypes.c_int, [pointer, text, ctypes.c_int, ctypes.POINTER(_Shape)]),
-            "gw_ps_init_optimized": (ctypes.c_int, [pointer, text, ctypes.c_int, ctypes.POINTER(_Shape), text, pointer]),
             "gw_ps_set_rate": (ctypes.c_int, [pointer, ctypes.c_double]),
-            "gw_ps_push_parameter": (ctypes.c_int, [pointer, text, pointer, ctypes.c_size_t]),
-            "gw_ps_pull_parameter": (ctypes.c_int, [pointer, text, ctypes.c_int, text, ctypes.POINTER(_Value)]),
-            "gw_ps_put_parameter": (ctypes.c_int, [pointer, text, ctypes.c_uint64, pointer, ctypes.c_size_t]),
-            "gw_ps_get_parameter": (ctypes.c_int, [pointer, text, ctypes.c_uint64, ctypes.POINTER(_Value)]),
+            "gw_ps_init_begin": (ctypes.c_int, [pointer, text, ctypes.c_int, ctypes.POINTER(_Shape), text, ticket]),
+            "gw_ps_first_begin": (ctypes.c_int, [pointer, text, pointer, ctypes.c_uint64, ticket]),
+            "gw_ps_push_begin": (ctypes.c_int, [pointer, text, pointer, ctypes.c_size_t, ticket]),
+            "gw_ps_pull_begin": (ctypes.c_int, [pointer, text, ctypes.c_int, text, ticket]),
+            "gw_ps_put_begin": (ctypes.c_int, [pointer, text, ctypes.c_uint64, pointer, ctypes.c_size_t, ticket]),
+            "gw_ps_get_begin": (ctypes.c_int, [pointer, text, ctypes.c_uint64, ticket]),
+            "gw_ps_wait_for": (ctypes.c_int, [pointer, ctypes.c_uint64, ctypes.c_uint32, ctypes.POINTER(_Value)]),
+            "gw_ps_cancel": (None, [pointer, ctypes.c_uint64]),
             "gw_ps_is_in_memory_only": (ctypes.c_bool, [pointer]),
             "gw_ps_value_free": (None, [ctypes.POINTER(_Value)]),
         }
@@ -86,27 +125,91 @@ def _check(status):
     if status < 0:
         sentence = _library_now().gw_last_error().decode(errors="replace")
         raise (Timeout if status == _TIMEOUT else Error)(status, sentence)
+    return status
 
 
 def _number(parse, word, what, known):
     number = ctypes.c_int()
-    if not parse(str(word).encode(), ctypes.byref(number)):
+    if not parse(_text(word, what), ctypes.byref(number)):
         raise ValueError(f"{what} is {word!r}; right are {known}")
     return number.value
 
 
-def _text(key):
-    if "\0" in key:
-        raise ValueError(f"a key's name holds a NUL character: {key!r}")
-    return key.encode()
+def _text(text, what):
+    """C would end the text at a NUL character."""
+    if not isinstance(text, str):
+        raise TypeError(f"{what} is {text!r}, of type {type(text).__name__}; it must be a str")
+    if "\0" in text:
+        raise ValueError(f"{what} holds a NUL character: {text!r}")
+    return text.encode()
 
 
 def _whole(number, most, what):
-    """ctypes would wrap one that does not fit."""
-    number = operator.index(number)
-    if not 0 <= number <= most:
-        raise ValueError(f"{what} is {number}; it must be from 0 to {most}")
-    return number
+    """ctypes would wrap one that does not fit, and int() would cut a fraction off."""
+    try:
+        if isinstance(number, (bool, numpy.bool_)):
+            raise TypeError
+        whole = operator.index(number)
+    except TypeError:
+        raise TypeError(
+            f"{what} is {number!r}, of type {type(number).__name__}; it must be an integer from 0 to {most}"
+        ) from None
+    if not 0 <= whole <= most:
+        raise ValueError(f"{what} is {whole}; it must be from 0 to {most}")
+    return whole
+
+
+def _milliseconds(seconds, what):
+    seconds = _real(seconds, what)
+    if not seconds > 0:
+        raise ValueError(f"{what} is {seconds}; it must be more than 0 seconds")
+    return int(min(max(1, seconds * 1000), _MOST_MS))
+
+
+def _real(number, what):
+    try:
+        if isinstance(number, (str, bytes, bool, numpy.bool_)):
+            raise TypeError
+        real = float(number)
+    except TypeError:
+        raise TypeError(f"{what} is {number!r}, of type {type(number).__name__}; it must be a number") from None
+    except OverflowError:
+        real = math.inf
+    if not math.isfinite(real):
+        raise ValueError(f"{what} is {number!r}; it must be a finite number")
+    return real
+
+
+def _dims(shape):
+    """The shape as a list: one integer stands for one dimension."""
+    if isinstance(shape, (str, bytes)):
+        raise TypeError(f"shape is {shape!r}; it must be an integer, or a list of them")
+    dims = list(shape) if numpy.iterable(shape) else [shape]
+    if len(dims) > MAX_DIMS:
+        raise ValueError(f"shape is {dims}, of {len(dims)} dimensions; {MAX_DIMS} are possible")
+    return [_whole(n, _MOST_DIM, f"dimension {d} of the shape") for d, n in enumerate(dims)]
+
+
+def _fitting(array, wanted, key, type):
+    """The array as the key's type has it. Floats are rounded. Integers are never wrapped, floats never cut to integers,
+    and nothing finite becomes infinite."""
+    if array.dtype.hasobject:
+        raise TypeError(f"the value for \"{key}\" holds Python objects, not numbers")
+    if array.dtype == wanted:
+        return array
+    rounds = numpy.issubdtype(wanted, numpy.floating) and numpy.can_cast(array.dtype, wanted, "same_kind")
+    with numpy.errstate(over="ignore", invalid="ignore"):
+        cast = array.astype(wanted)
+    if not rounds and not numpy.array_equal(array, cast):
+        raise TypeError(f"\"{key}\" holds {type}, and {array.dtype} values would be changed by that")
+    if rounds:
+        _check_finite(array, cast, key, type)
+    return cast
+
+
+def _check_finite(array, rounded, key, type):
+    if not numpy.array_equal(numpy.isinf(array), numpy.isinf(rounded)):
+        raise ValueError(f"\"{key}\" holds {type}, and a value of the {array.dtype} array is too large for that")
 
 
 def _to_bfloat16(value):
@@ -120,90 +223,152 @@ def _from_bfloat16(bits):
 
 
 class Client:
-    """One worker, or with rank=READER somebody who only pulls. `servers`: "HOST:PORT", several with commas between; `keys`: a folder of
-    `gradwire keys new`; `timeout`: seconds after which a call gives up. Calls of several threads wait for each other."""
+    """One worker, or with rank=READER somebody who only pulls.
 
-    def __init__(self, servers, rank, keys=None, timeout=60.0):
-        self._lib, self._lock, self._types = _library_now(), threading.Lock(), {}
-        self._client = ctypes.c_void_p()
-        options = _Options(ctypes.sizeof(_Options), str(servers).encode(), _whole(rank, READER, "rank"), None if keys is None else str(keys).encode(),
-                           int(min(max(1, timeout * 1000), _MOST_MS)))
+    `servers`: "HOST:PORT", several with commas between. `keys`: this client's folder (`gradwire keys new DIR --client
+    NAME --of SERVERDIR`). `timeout`: a call gives up after so many seconds. `connect_timeout`: a new client gives up
+    after so many seconds if nobody is at an address. If a client may start before its server, give it as much as
+    `timeout`.
+
+    Calls of several threads wait for each other. Ctrl-C ends a call that waits, and you can go on using the client. The
+    server forgets the request, unless it has done it already. Before its next push the client asks the server whether
+    it took the interrupted one."""
+
+    def __init__(self, servers, rank, keys=None, timeout=60.0, connect_timeout=3.0):
+        self._lib, self._lock, self._keys = _library_now(), threading.Lock(), {}
+        self._client, self._ticket, self._sent = ctypes.c_void_p(), ctypes.c_uint64(), None
+        options = _Options(
+            struct_bytes=ctypes.sizeof(_Options),
+            servers=_text(servers, "servers"),
+            rank=_whole(rank, READER, "rank"),
+            keys=None if keys is None else _text(os.fspath(keys), "keys"),
+            timeout_ms=_milliseconds(timeout, "timeout"),
+            connect_ms=_milliseconds(connect_timeout, "connect_timeout"),
+            no_wait=True,
+        )
         _check(self._lib.gw_ps_client_create(None, ctypes.byref(options), ctypes.byref(self._client)))
+        try:
+            while _check(self._lib.gw_ps_client_meet(self._client, _SLICE_MS)) == _NOT_YET:
+                pass
+        except BaseException:
+            self.close()
+            raise
+
+    def _wait(self, begin, *arguments, array=None, value=None):
+        """Begins a request, and waits for its answer in slices. `array`: what it sends; `value`: for the answer."""
+        self._give_up()  # what a second Ctrl-C has left
+        self._sent = array
+        out = None if value is None else ctypes.byref(value)
+        try:
+            _check(begin(self._open(), *arguments, ctypes.byref(self._ticket)))
+            while _check(self._lib.gw_ps_wait_for(self._client, self._ticket, _SLICE_MS, out)) == _NOT_YET:
+                pass
+            self._ticket.value, self._sent = 0, None
+        except BaseException:
+            self._give_up()
+            if value is not None:
+                self._lib.gw_ps_value_free(out)
+            raise
+
+    def _give_up(self):
+        """The request that is under way, if there is one. Only then its array may go: the library sends from there."""
+        if self._ticket.value and self._client:
+            self._lib.gw_ps_cancel(self._client, self._ticket)
+        self._ticket.value, self._sent = 0, None
 
     def init_parameter(self, key, shape, type, optimizer=None, value=None):
-        """Makes the key; the same from several clients is one initialisation. Refused where it is there with another shape, type or optimizer.
+        """Makes the key; the same from several clients is one initialisation. Refused where it is there with another
+        shape, type or optimizer.
 
-        With an optimizer ("sgd", "momentum:lr=0.1,momentum=0.9", "adam:lr=0.001") pushes are gradients, which move parameters on the server
-        that pull_parameter(key, "parameters") gets. They begin with the first client's value, which may be None elsewhere: until it is there
-        pushes and pulls wait."""
-        number = _number(self._lib.gw_ps_type_parse, type, "type", ", ".join(_DTYPES))
-        shape = [int(n) for n in (shape if numpy.iterable(shape) else [shape])]
-        if len(shape) > MAX_DIMS or any(n < 0 for n in shape):
-            raise ValueError(f"shape is {shape}; it has up to {MAX_DIMS} dimensions of 1 or more")
+        With an optimizer ("sgd", "momentum:lr=0.1,momentum=0.9", "adam:lr=0.001") pushes are gradients, which move
+        parameters on the server that pull_parameter(key, "parameters") gets. They begin with the first client's value,
+        which may be None elsewhere: until it is there pushes and pulls wait."""
+        name, number = _text(key, "key"), _number(self._lib.gw_ps_type_parse, type, "type", ", ".join(_DTYPES))
+        shape = _dims(shape)
         given = _Shape(len(shape), (ctypes.c_uint64 * MAX_DIMS)(*shape))
         if optimizer is None and value is not None:
             raise ValueError(f"\"{key}\" has a first value and no optimizer; without one, push_parameter brings values")
-        first = None if value is None else numpy.ascontiguousarray(value, dtype=numpy.float32)
-        if first is not None and first.size != numpy.prod(shape, dtype=numpy.int64):
+        rule = None if optimizer is None else _text(optimizer, "optimizer")
+        first = None
+        if value is not None:
+            first = numpy.ascontiguousarray(_fitting(numpy.asarray(value), numpy.dtype(numpy.float32), key, "float32"))
+        if first is not None and first.size != math.prod(shape):
             raise ValueError(f"\"{key}\" has shape {shape}, and the value {list(first.shape)}")
         with self._lock:
-            if optimizer is None:
-                _check(self._lib.gw_ps_init_parameter(self._open(), _text(key), number, ctypes.byref(given)))
-            else:
-                _check(self._lib.gw_ps_init_optimized(self._open(), _text(key), number, ctypes.byref(given), str(optimizer).encode(),
-                                                      None if first is None else first.ctypes.data))
-            self._types[key] = type, shape
+            self._wait(self._lib.gw_ps_init_begin, name, number, ctypes.byref(given), rule)
+            self._keys[key] = _Key(type, shape, number, given, rule)
+            if first is not None:
+                self._wait(self._lib.gw_ps_first_begin, name, first.ctypes.data, first.size, array=first)
 
     def _array(self, key, value):
         """The value as the key's type has it."""
-        type, shape = self._types.get(key, (None, None))
+        known = self._keys.get(key)
+        type = known.type if known else None
         if type == "frame" or type is None and isinstance(value, (bytes, bytearray, memoryview)):
             return numpy.frombuffer(value, dtype=numpy.uint8)
         array = numpy.asarray(value)
         wanted = numpy.float32 if type == "bfloat16" else _DTYPES.get(type, array.dtype)
-        # Floats are rounded to the key's; integers are never wrapped, nor floats cut to integers.
-        rounds = numpy.issubdtype(wanted, numpy.floating) and numpy.can_cast(array.dtype, wanted, "same_kind")
-        if array.dtype != wanted and not rounds and not numpy.array_equal(array, array.astype(wanted)):
-            raise TypeError(f"\"{key}\" holds {type}, and {array.dtype} values would be changed by that")
-        array = numpy.ascontiguousarray(array, dtype=wanted)
-        if shape is not None and array.size != numpy.prod(shape, dtype=numpy.int64):
-            raise ValueError(f"\"{key}\" has shape {shape}, and the value {list(array.shape)}")
-        return _to_bfloat16(array) if type == "bfloat16" else array
+        array = numpy.ascontiguousarray(_fitting(array, numpy.dtype(wanted), key, type))
+        if known and array.size != math.prod(known.shape):
+            raise ValueError(f"\"{key}\" has shape {known.shape}, and the value {list(array.shape)}")
+        if type != "bfloat16":
+            return array
+        bits = _to_bfloat16(array)
+        _check_finite(array, _from_bfloat16(bits), key, type)
+        return bits
 
     def push_parameter(self, key, value, rate=0.0):
-        """Pushes this worker's next value: an array of the key's shape, or what numpy makes one of; for a frame its bytes. rate: the learning
-        rate, where the key has an optimizer; 0: the key's own."""
+        """Pushes this worker's next value: an array of the key's shape, or what numpy makes one of; for a frame its
+        bytes. rate: the learning rate, where the key has an optimizer; 0: the key's own."""
+        name, rate = _text(key, "key"), _real(rate, "rate")
         with self._lock:
-            array = self._array(key, value)
+            array, known = self._array(key, value), self._keys.get(key)
+            if known and known.doubtful:  # the last push may have been taken or not: the server knows
+                self._wait(self._lib.gw_ps_init_begin, name, known.number, ctypes.byref(known.given), known.optimizer)
+                known.doubtful = False
             _check(self._lib.gw_ps_set_rate(self._open(), rate))
-            _check(self._lib.gw_ps_push_parameter(self._open(), _text(key), array.ctypes.data, array.nbytes))
+            try:
+                self._wait(self._lib.gw_ps_push_begin, name, array.ctypes.data, array.nbytes, array=array)
+            except BaseException:
+                if known:
+                    known.doubtful = True
+                raise
 
     def pull_parameter(self, key, reduce_method, scale_key=None):
-        """The pushes of all workers in the round of this worker's last push, reduced: a numpy array, or bytes for a frame."""
-        method = _number(self._lib.gw_ps_method_parse, reduce_method, "reduce_method", "max, min, sum, mean, latest, decode_sum, decode_average, parameters")
+        """The pushes of all workers in the round of this worker's last push, reduced: a numpy array, or bytes for a
+        frame."""
+        name, scale = _text(key, "key"), None if scale_key is None else _text(scale_key, "scale_key")
+        method = _number(
+            self._lib.gw_ps_method_parse,
+            reduce_method,
+            "reduce_method",
+            "max, min, sum, mean, latest, decode_sum, decode_average, parameters",
+        )
         value = _Value()
         with self._lock:
-            _check(self._lib.gw_ps_pull_parameter(self._open(), _text(key), method, None if scale_key is None else _text(scale_key),
-                                                  ctypes.byref(value)))
+            self._wait(self._lib.gw_ps_pull_begin, name, method, scale, value=value)
         return self._taken(value)
 
     def put_parameter(self, key, value, version):
-        """Puts a value that is no round's at an initialised key, for others to get; one of a lower version than what is there is not looked at."""
+        """Puts a value that is no round's at an initialised key, for others to get; one of a lower version than what is
+        there is not looked at."""
+        name, version = _text(key, "key"), _whole(version, _MOST_VERSION, "version")
         with self._lock:
             array = self._array(key, value)
-            _check(self._lib.gw_ps_put_parameter(self._open(), _text(key), _whole(version, _MOST_VERSION, "version"), array.ctypes.data, array.nbytes))
+            self._wait(self._lib.gw_ps_put_begin, name, version, array.ctypes.data, array.nbytes, array=array)
 
     def get_parameter(self, key, least=0):
         """What was put at the key, and its version, once that is `least` or higher."""
+        name, least = _text(key, "key"), _whole(least, _MOST_VERSION, "least")
         value = _Value()
         with self._lock:
-            _check(self._lib.gw_ps_get_parameter(self._open(), _text(key), _whole(least, _MOST_VERSION, "least"), ctypes.byref(value)))
+            self._wait(self._lib.gw_ps_get_begin, name, least, value=value)
         version = value.round
         return self._taken(value), version
 
     def in_memory_only(self):
-        """Whether, since the last call, a server with a snapshot folder has said that it cannot write there: what it acknowledged is lost if it
-        is killed before it can."""
+        """Whether, since the last call, a server with a snapshot folder has said that it cannot write there: what it
+        acknowledged is lost if it is killed before it can."""
         with self._lock:
             return self._lib.gw_ps_is_in_memory_only(self._open())
 
@@ -216,8 +381,8 @@ class Client:
                 return data
             array = numpy.frombuffer(data, dtype=_DTYPES[type])
             array = _from_bfloat16(array) if type == "bfloat16" else array.copy()
-            shape = list(value.shape.dims[:value.shape.n_dims])
-            return array.reshape(shape) if array.size == numpy.prod(shape, dtype=numpy.int64) else array
+            shape = list(value.shape.dims[: value.shape.n_dims])
+            return array.reshape(shape) if array.size == math.prod(shape) else array
         finally:
             self._lib.gw_ps_value_free(ctypes.byref(value))
 

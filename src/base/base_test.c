@@ -1,4 +1,5 @@
-/* The ground floor: status and sentences, memory, contexts, threads, random numbers, which processor, float modes. */
+/* Tests the ground floor: status and sentences, memory, contexts, threads, random numbers, the choice of the
+ * processor's instruction set, float modes. */
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/error.h"
@@ -29,7 +30,8 @@ static void philox_gives_the_published_answers(void **state)
     } known[] = {
         {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
         {{~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0},
+        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+         {0xa4093822, 0x299f31d0},
          {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
@@ -89,7 +91,7 @@ static void status_numbers_and_texts_are_fixed(void **state)
     }
     assert_string_equal(gw_status_text(GW_OK), "success");
     assert_string_equal(gw_status_text((gw_status)-1000), "unknown status");
-    assert_string_equal(gw_status_text((gw_status)1), "unknown status");
+    assert_string_equal(gw_status_text((gw_status)1000), "unknown status");
 }
 
 static void *read_last_error(void *out)
@@ -177,7 +179,9 @@ static void skewed_free(void *memory, void *user)
 static gw_context *context_with(struct skewed *skewed, uint32_t n_threads)
 {
     const gw_allocator allocator = {skewed_alloc, skewed_free, skewed};
-    const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator, .n_threads = n_threads};
+    const gw_context_options options = {.struct_bytes = sizeof options,
+                                        .allocator = &allocator,
+                                        .n_threads = n_threads};
     gw_context *context;
     assert_int_equal(gw_context_create(&options, &context), GW_OK);
     return context;
@@ -589,7 +593,8 @@ static void float_modes_are_set_and_put_back(void **state)
 #endif
 }
 
-/* A thread takes over the modes of the one that started it: a host with flush-to-zero on must not change the pool's sums. */
+/* A thread takes over the modes of the one that started it: a host with flush-to-zero on must not change the pool's
+ * sums. */
 static void codec_threads_keep_denormals(void **state)
 {
     (void)state;

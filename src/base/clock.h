@@ -1,4 +1,4 @@
-/* Monotonic time. */
+/* Reads a clock that only goes forward; the system's date may jump. */
 #ifndef GW_BASE_CLOCK_H
 #define GW_BASE_CLOCK_H
 

@@ -1,5 +1,5 @@
-/* A loop over plain arrays in several variants, the machine's best taken at run time. One multiplication and addition after the other in
- * every variant (no fused ones), so that all give the same bits. */
+/* Compiles a loop over plain arrays in several variants; the best one for the machine is chosen at run time. Every
+ * variant multiplies and adds in separate steps (never fused), so that all give the same bits. */
 #ifndef GW_BASE_CLONES_H
 #define GW_BASE_CLONES_H
 

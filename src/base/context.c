@@ -1,3 +1,4 @@
+/* Creates and destroys contexts, and tells the library's version. */
 #include "base/context.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -15,7 +16,8 @@ gw_status gw_context_create(const gw_context_options *options, gw_context **out)
         return gw_fail(GW_ERR_ARGUMENT, "gw_context_create: out is NULL");
     *out = NULL;
     if (options && options->struct_bytes != sizeof *options)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_context_options.struct_bytes is %zu, and must be sizeof(gw_context_options) = %zu",
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "gw_context_options.struct_bytes is %zu, and must be sizeof(gw_context_options) = %zu",
                        options->struct_bytes, sizeof *options);
     uint32_t n_threads = options && options->n_threads ? options->n_threads : 1;
     if (n_threads > 256)

@@ -1,4 +1,4 @@
-/* Inside of a context. */
+/* The inside of a context: its allocator and its threads. */
 #ifndef GW_BASE_CONTEXT_H
 #define GW_BASE_CONTEXT_H
 

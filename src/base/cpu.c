@@ -1,5 +1,10 @@
+/* Finds the best instruction set of this processor that the library has kernels for. GRADWIRE_CPU can cap the choice,
+ * which is made once for the process. */
 #include "base/cpu.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <gradwire/context.h>
 #include <stdbool.h>
 #include <pthread.h>
@@ -8,16 +13,26 @@
 
 static const char *const names[] = {"scalar", "avx2", "avx512", "neon"};
 
+#if defined(__x86_64__)
+/* clang 14's run-time check does not know F16C. It needs what AVX2 needs of the operating system, which is asked for.
+ */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
 enum gw_cpu gw_cpu_best(void)
 {
 #if defined(__x86_64__)
     /* The compiler's run-time check also asks the operating system whether it saves the wide registers. */
     __builtin_cpu_init();
     if (!(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-          __builtin_cpu_supports("popcnt")))
+          __builtin_cpu_supports("popcnt") && has_f16c()))
         return GW_CPU_SCALAR;
-    if (!(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-          __builtin_cpu_supports("avx512vl")))
+    if (!(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")))
         return GW_CPU_AVX2;
     return GW_CPU_AVX512;
 #elif defined(__aarch64__)

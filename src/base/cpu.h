@@ -1,4 +1,4 @@
-/* Which instruction set kernels may use. */
+/* Tells which instruction set the kernels may use. */
 #ifndef GW_BASE_CPU_H
 #define GW_BASE_CPU_H
 

@@ -1,3 +1,4 @@
+/* Names the status codes, and keeps the sentence about the last error of each thread. */
 #include "base/error.h"
 
 #include <stdarg.h>
@@ -8,8 +9,8 @@ static _Thread_local char last_error[512];
 const char *gw_status_text(gw_status status)
 {
     switch (status) {
-#define GW_STATUS_CASE(name, number, text) \
-    case name:                             \
+#define GW_STATUS_CASE(name, number, text)                                                                             \
+    case name:                                                                                                         \
         return text;
         GW_STATUS_MAP(GW_STATUS_CASE)
 #undef GW_STATUS_CASE

@@ -1,15 +1,15 @@
-/* Forwarding a callee's error; gw_fail() of status.h makes one. */
+/* Passes a callee's error on to the caller. gw_fail() of status.h makes an error. */
 #ifndef GW_BASE_ERROR_H
 #define GW_BASE_ERROR_H
 
 #include <gradwire/status.h>
 
 /* Forwards an error of a callee. The sentence stays the callee's. */
-#define GW_TRY(call)                        \
-    do {                                    \
-        gw_status gw_try_status_ = (call);  \
-        if (gw_try_status_ < 0)             \
-            return gw_try_status_;          \
+#define GW_TRY(call)                                                                                                   \
+    do {                                                                                                               \
+        gw_status gw_try_status_ = (call);                                                                             \
+        if (gw_try_status_ < 0)                                                                                        \
+            return gw_try_status_;                                                                                     \
     } while (0)
 
 #endif

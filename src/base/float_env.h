@@ -1,5 +1,5 @@
-/* Denormals on, round to nearest: the host program may have switched flush-to-zero on, which would change sums. Saved at the
- * library's doors and put back on the way out. */
+/* Keeps denormals on and rounding to nearest while the library computes. The host program may have switched
+ * flush-to-zero on, which would change sums. Its modes are saved at the library's doors and put back on the way out. */
 #ifndef GW_BASE_FLOAT_ENV_H
 #define GW_BASE_FLOAT_ENV_H
 

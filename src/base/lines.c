@@ -1,3 +1,5 @@
+/* Compares lines of text that several members must have alike, and finds the first line that differs. It also refuses
+ * text with control characters. */
 #include "base/lines.h"
 
 #include <stdio.h>
@@ -28,12 +30,26 @@ static bool next_line(const char **text, size_t *n_bytes, const char **line, int
     return true;
 }
 
+bool gw_lines_have_names(const char *text, size_t n_bytes)
+{
+    const char *line, *equals;
+    int length;
+    while (next_line(&text, &n_bytes, &line, &length)) {
+        size_t name = strspn(line, " ");
+        equals = memchr(line, '=', (size_t)length);
+        if (!equals || (size_t)(equals - line) <= name)
+            return false;
+    }
+    return true;
+}
+
 static void show(char out[GW_LINES_SHOWN + 1], const char *line, int length)
 {
     snprintf(out, GW_LINES_SHOWN + 1, "%.*s", length < GW_LINES_SHOWN ? length : GW_LINES_SHOWN, line);
 }
 
-bool gw_lines_differ(const char *first, size_t n_first, const char *second, size_t n_second, struct gw_lines_difference *out)
+bool gw_lines_differ(const char *first, size_t n_first, const char *second, size_t n_second,
+                     struct gw_lines_difference *out)
 {
     for (;;) {
         const char *a, *b;

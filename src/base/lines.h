@@ -1,4 +1,4 @@
-/* Lines "name = value" that several must have alike. */
+/* Compares lines "name = value" that several members must have alike. */
 #ifndef GW_BASE_LINES_H
 #define GW_BASE_LINES_H
 
@@ -14,7 +14,12 @@ struct gw_lines_difference {
 /* Lines that each end with a line feed and hold nothing that a terminal would act on. */
 bool gw_lines_are_good(const char *text, size_t n_bytes);
 
+/* True if each line of a text that passed gw_lines_are_good is "name = value", with a name and "=". A line without them
+ * would say nothing to who reads where two texts differ. */
+bool gw_lines_have_names(const char *text, size_t n_bytes);
+
 /* Whether two texts differ, and where first. */
-bool gw_lines_differ(const char *first, size_t n_first, const char *second, size_t n_second, struct gw_lines_difference *out);
+bool gw_lines_differ(const char *first, size_t n_first, const char *second, size_t n_second,
+                     struct gw_lines_difference *out);
 
 #endif

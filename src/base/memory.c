@@ -1,12 +1,15 @@
+/* Takes and returns all memory of the library, through the caller's allocator if the context has one. Memory begins at
+ * a multiple of 64 bytes, and a size that overflows is refused. */
 #include "base/memory.h"
 #include "base/context.h"
 #include "base/error.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-/* Memory handed out begins at a multiple of 64 (a cache line, a 512-bit register); the word before it remembers what the
- * allocator gave, which promises only ordinary alignment. */
+/* Memory handed out begins at a multiple of 64 (a cache line, a 512-bit register); the word before it remembers what
+ * the allocator gave, which promises only ordinary alignment. */
 #define ALIGN 64
 
 static void *plain_alloc(size_t bytes, void *user)
@@ -69,4 +72,10 @@ char *gw_strdup(gw_context *context, const char *text)
     if (copy)
         memcpy(copy, text, bytes);
     return copy;
+}
+
+uint64_t gw_machine_bytes(void)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 1ull << 32;
 }

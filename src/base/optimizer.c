@@ -1,3 +1,5 @@
+/* Moves parameters by an averaged gradient: sgd, momentum and adam. It also reads and writes the text that names such
+ * a rule with its options. */
 #include "base/optimizer.h"
 #include "base/clones.h"
 #include "base/error.h"
@@ -18,7 +20,8 @@ void gw_optimizer_sgd(size_t n, float *restrict w, const float *restrict g, floa
 }
 
 GW_CLONES
-void gw_optimizer_momentum(size_t n, float *restrict w, float *restrict v, const float *restrict g, float lr, float momentum, float decay)
+void gw_optimizer_momentum(size_t n, float *restrict w, float *restrict v, const float *restrict g, float lr,
+                           float momentum, float decay)
 {
     for (size_t i = 0; i < n; i++) {
         v[i] = momentum * v[i] + lr * (g[i] + decay * w[i]);
@@ -37,8 +40,8 @@ static double power(double beta, uint64_t n)
 }
 
 GW_CLONES
-static void adam_loop(size_t n, float *restrict w, float *restrict m, float *restrict v, const float *restrict g, float lr, float beta1,
-                      float beta2, float epsilon, float decay, float correct1, float correct2)
+static void adam_loop(size_t n, float *restrict w, float *restrict m, float *restrict v, const float *restrict g,
+                      float lr, float beta1, float beta2, float epsilon, float decay, float correct1, float correct2)
 {
     const float take1 = 1 - beta1, take2 = 1 - beta2;
     for (size_t i = 0; i < n; i++) {
@@ -49,14 +52,16 @@ static void adam_loop(size_t n, float *restrict w, float *restrict m, float *res
     }
 }
 
-void gw_optimizer_adam(size_t n, float *w, float *m, float *v, const float *g, float lr, const struct gw_adam *adam, float decay, uint64_t step)
+void gw_optimizer_adam(size_t n, float *w, float *m, float *v, const float *g, float lr, const struct gw_adam *adam,
+                       float decay, uint64_t step)
 {
-    const float correct1 = (float)(1 - power((double)adam->beta1, step)), correct2 = (float)(1 - power((double)adam->beta2, step));
+    const float correct1 = (float)(1 - power((double)adam->beta1, step)),
+                correct2 = (float)(1 - power((double)adam->beta2, step));
     adam_loop(n, w, m, v, g, lr, adam->beta1, adam->beta2, adam->epsilon, decay, correct1, correct2);
 }
 
-void gw_optimizer_update(const struct gw_optimizer *o, size_t n, float *w, float *const moments[GW_OPTIMIZER_MOMENTS], const float *g, float lr,
-                         uint64_t step)
+void gw_optimizer_update(const struct gw_optimizer *o, size_t n, float *w, float *const moments[GW_OPTIMIZER_MOMENTS],
+                         const float *g, float lr, uint64_t step)
 {
     switch (o->rule) {
     case GW_RULE_SGD:
@@ -109,7 +114,9 @@ struct rule {
 static const struct rule rules[] = {
     [GW_RULE_SGD] = {"sgd", 0, {.rule = GW_RULE_SGD, .lr = 0.01f}},
     [GW_RULE_MOMENTUM] = {"momentum", 1, {.rule = GW_RULE_MOMENTUM, .lr = 0.01f, .momentum = 0.9f}},
-    [GW_RULE_ADAM] = {"adam", 2, {.rule = GW_RULE_ADAM, .lr = 0.001f, .adam = {.beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f}}},
+    [GW_RULE_ADAM] = {"adam",
+                      2,
+                      {.rule = GW_RULE_ADAM, .lr = 0.001f, .adam = {.beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f}}},
 };
 
 /* The options of a rule, in the order of its text; returns how many. */
@@ -129,7 +136,8 @@ static uint32_t options_of(struct gw_optimizer *o, struct option out[MOST_OPTION
 }
 
 /* One "key=value" of `length` characters. */
-static gw_status parse_option(const char *text, size_t length, const char *rule, const struct option *options, uint32_t n)
+static gw_status parse_option(const char *text, size_t length, const char *rule, const struct option *options,
+                              uint32_t n)
 {
     char word[64], *end;
     if (length >= sizeof word)
@@ -191,7 +199,8 @@ void gw_optimizer_text(const struct gw_optimizer *optimizer, char text[GW_OPTIMI
     struct plain before = plain_enter();
     size_t used = (size_t)snprintf(text, GW_OPTIMIZER_TEXT, "%s:", rules[copy.rule].name);
     for (uint32_t i = 0; i < n; i++) /* 9 digits say which float it is */
-        used += (size_t)snprintf(text + used, GW_OPTIMIZER_TEXT - used, "%s%s=%.9g", i ? "," : "", options[i].name, (double)*options[i].value);
+        used += (size_t)snprintf(text + used, GW_OPTIMIZER_TEXT - used, "%s%s=%.9g", i ? "," : "", options[i].name,
+                                 (double)*options[i].value);
     plain_leave(before);
 }
 

@@ -1,5 +1,5 @@
-/* Update rules: the averaged gradient moves the parameters. Element-wise over flat arrays of float32, with the same bits on every
- * instruction set; the trainer's workers and the parameter server call the same ones. */
+/* Update rules: the averaged gradient moves the parameters. They work element by element on flat arrays of float32,
+ * with the same bits on every instruction set. The trainer's workers and the parameter server call the same rules. */
 #ifndef GW_BASE_OPTIMIZER_H
 #define GW_BASE_OPTIMIZER_H
 
@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* w -= lr * (g + decay*w). Weight decay is added here, after averaging, outside the codec, and to every parameter, biases
- * too, as Caffe does. */
+/* w -= lr * (g + decay*w). Weight decay is added here, after averaging, outside the codec, and to every parameter,
+ * biases too, as Caffe does. */
 void gw_optimizer_sgd(size_t n, float *w, const float *g, float lr, float decay);
 
 /* Caffe's momentum: v = momentum*v + lr * (g + decay*w); w -= v. */
@@ -19,10 +19,10 @@ struct gw_adam {
 };
 
 /* Kingma and Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015, algorithm 1, with a = g + decay*w:
- * m = beta1*m + (1-beta1)*a; v = beta2*v + (1-beta2)*a^2; w -= lr * (m / (1-beta1^step)) / (sqrt(v / (1-beta2^step)) + epsilon).
- * step: from 1. */
-void gw_optimizer_adam(size_t n, float *w, float *m, float *v, const float *g, float lr, const struct gw_adam *adam, float decay,
-                       uint64_t step);
+ * m = beta1*m + (1-beta1)*a; v = beta2*v + (1-beta2)*a^2; w -= lr * (m / (1-beta1^step)) / (sqrt(v / (1-beta2^step)) +
+ * epsilon). step: from 1. */
+void gw_optimizer_adam(size_t n, float *w, float *m, float *v, const float *g, float lr, const struct gw_adam *adam,
+                       float decay, uint64_t step);
 
 /* ---- a rule by its specification ---------------------------------------------------------------------------- */
 
@@ -38,8 +38,9 @@ struct gw_optimizer {
     struct gw_adam adam; /* adam */
 };
 
-/* NAME[:key=value,...]: sgd (lr=0.01, weight-decay=0), momentum (and momentum=0.9), adam (lr=0.001, weight-decay=0, beta1=0.9, beta2=0.999,
- * epsilon=1e-8); these are the defaults. Errors: GW_ERR_SPEC, and the sentence says what would be right. */
+/* NAME[:key=value,...]: sgd (lr=0.01, weight-decay=0), momentum (and momentum=0.9), adam (lr=0.001, weight-decay=0,
+ * beta1=0.9, beta2=0.999, epsilon=1e-8); these are the defaults. Errors: GW_ERR_SPEC, and the sentence says what would
+ * be right. */
 gw_status gw_optimizer_parse_spec(const char *text, struct gw_optimizer *out);
 
 /* The specification with every option in its place: two that mean the same have the same text. */
@@ -49,7 +50,7 @@ void gw_optimizer_text(const struct gw_optimizer *optimizer, char text[GW_OPTIMI
 uint32_t gw_optimizer_moments(const struct gw_optimizer *optimizer);
 
 /* One update at the rate lr in place of its own; step: from 1. Moments beyond its number are not looked at. */
-void gw_optimizer_update(const struct gw_optimizer *optimizer, size_t n, float *w, float *const moments[GW_OPTIMIZER_MOMENTS], const float *g,
-                         float lr, uint64_t step);
+void gw_optimizer_update(const struct gw_optimizer *optimizer, size_t n, float *w,
+                         float *const moments[GW_OPTIMIZER_MOMENTS], const float *g, float lr, uint64_t step);
 
 #endif

@@ -1,4 +1,4 @@
-/* The update rules beside their formulas in float64, and specifications there and back. */
+/* Tests the update rules beside their formulas in float64, and optimizer specifications there and back. */
 #include "base/optimizer.h"
 #include "checks.h"
 
@@ -71,7 +71,8 @@ static void adam_follows_its_formula(void **state)
 static void bits_are_known(void **state)
 {
     (void)state;
-    static const char *const specs[] = {"sgd:lr=0.1,weight-decay=0.01", "momentum:lr=0.1,weight-decay=0.01", "adam:lr=0.1,weight-decay=0.01"};
+    static const char *const specs[] = {"sgd:lr=0.1,weight-decay=0.01", "momentum:lr=0.1,weight-decay=0.01",
+                                        "adam:lr=0.1,weight-decay=0.01"};
     static const uint32_t known[] = {0xf09afd82, 0x1a4aea41, 0xb075f731};
     for (size_t s = 0; s < 3; s++) {
         struct gw_optimizer o;
@@ -98,7 +99,8 @@ static void specifications_go_there_and_back(void **state)
     } cases[] = {
         {"sgd", "sgd:lr=0.00999999978,weight-decay=0", 0},
         {"momentum", "momentum:lr=0.00999999978,weight-decay=0,momentum=0.899999976", 1},
-        {"momentum:momentum=0.5,weight-decay=0.0005,lr=0.1", "momentum:lr=0.100000001,weight-decay=0.000500000024,momentum=0.5", 1},
+        {"momentum:momentum=0.5,weight-decay=0.0005,lr=0.1",
+         "momentum:lr=0.100000001,weight-decay=0.000500000024,momentum=0.5", 1},
         {"adam:epsilon=0,beta1=0,beta2=0.5", "adam:lr=0.00100000005,weight-decay=0,beta1=0,beta2=0.5,epsilon=0", 2},
         {"sgd:lr=0", "sgd:lr=0,weight-decay=0", 0},
     };
@@ -120,8 +122,11 @@ static void longest_specification_has_room(void **state)
     (void)state;
     struct gw_optimizer o;
     char text[GW_OPTIMIZER_TEXT];
-    assert_int_equal(gw_optimizer_parse_spec("adam:lr=1.17549435e-38,weight-decay=1.17549435e-38,beta1=1.17549435e-38,beta2=1.17549435e-38,"
-                                             "epsilon=1.17549435e-38", &o), GW_OK);
+    assert_int_equal(gw_optimizer_parse_spec(
+                         "adam:lr=1.17549435e-38,weight-decay=1.17549435e-38,beta1=1.17549435e-38,beta2=1.17549435e-38,"
+                         "epsilon=1.17549435e-38",
+                         &o),
+                     GW_OK);
     gw_optimizer_text(&o, text);
     assert_non_null(strstr(text, "epsilon=1.17549435e-38"));
 }
@@ -132,26 +137,40 @@ static void refuses_other_words(void **state)
     static const struct {
         const char *text, *words;
     } wrong[] = {
-        {"", "right are sgd, momentum and adam"}, {"adamant", "right are sgd, momentum and adam"}, {"sg", "unknown"}, {"svrg", "unknown"},
-        {"sgd:", "no option"}, {"sgd:momentum=0.9", "right are lr=, weight-decay="}, {"momentum:momentum=1", "below 1"},
-        {"momentum:momentum=-0.1", "from 0 up"}, {"adam:beta1=x", "must be a number"}, {"adam:beta1=", "must be a number"},
-        {"adam:lr", "no option"}, {"sgd:lr=inf", "must be a number"}, {"sgd:lr=nan", "must be a number"}, {"sgd:lr=1e39", "must be a number"},
-        {"sgd:lr=1,", "no option"}, {"sgd:lr=1x", "must be a number"},
+        {"", "right are sgd, momentum and adam"},
+        {"adamant", "right are sgd, momentum and adam"},
+        {"sg", "unknown"},
+        {"svrg", "unknown"},
+        {"sgd:", "no option"},
+        {"sgd:momentum=0.9", "right are lr=, weight-decay="},
+        {"momentum:momentum=1", "below 1"},
+        {"momentum:momentum=-0.1", "from 0 up"},
+        {"adam:beta1=x", "must be a number"},
+        {"adam:beta1=", "must be a number"},
+        {"adam:lr", "no option"},
+        {"sgd:lr=inf", "must be a number"},
+        {"sgd:lr=nan", "must be a number"},
+        {"sgd:lr=1e39", "must be a number"},
+        {"sgd:lr=1,", "no option"},
+        {"sgd:lr=1x", "must be a number"},
         {"sgd:lr=0000000000000000000000000000000000000000000000000000000000000000000000000001", "too long"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct gw_optimizer o;
-        CHECK(gw_optimizer_parse_spec(wrong[i].text, &o) == GW_ERR_SPEC && strstr(gw_last_error(), wrong[i].words), "\"%s\": %s", wrong[i].text,
-              gw_last_error());
+        CHECK(gw_optimizer_parse_spec(wrong[i].text, &o) == GW_ERR_SPEC && strstr(gw_last_error(), wrong[i].words),
+              "\"%s\": %s", wrong[i].text, gw_last_error());
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sgd_follows_its_formula),          cmocka_unit_test(momentum_follows_its_formula),
-        cmocka_unit_test(adam_follows_its_formula),         cmocka_unit_test(bits_are_known),
-        cmocka_unit_test(specifications_go_there_and_back), cmocka_unit_test(longest_specification_has_room),
+        cmocka_unit_test(sgd_follows_its_formula),
+        cmocka_unit_test(momentum_follows_its_formula),
+        cmocka_unit_test(adam_follows_its_formula),
+        cmocka_unit_test(bits_are_known),
+        cmocka_unit_test(specifications_go_there_and_back),
+        cmocka_unit_test(longest_specification_has_room),
         cmocka_unit_test(refuses_other_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
-/* Philox4x32-10: a counter-based random number generator (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy
- * as 1, 2, 3", SC 2011). Four random words for every 128-bit counter under a 64-bit key; no state, so any element's
- * random bits can be computed alone. */
+/* Philox4x32-10, a counter-based random number generator (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as
+ * easy as 1, 2, 3", SC 2011). It makes four random words of every 128-bit counter under a 64-bit key. It keeps no
+ * state, so any element's random bits can be computed alone. */
 #ifndef GW_BASE_PHILOX_H
 #define GW_BASE_PHILOX_H
 
@@ -37,7 +37,7 @@ static inline void gw_philox(const uint32_t counter[4], uint64_t key, uint32_t o
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-/* The counter of DESIGN: (block, step, purpose and rank, tensor id). */
+/* The counter of docs/wire-format.md, section 8: (block, step, purpose and rank, tensor id). */
 static inline void gw_philox_counter(uint32_t counter[4], uint32_t block, uint32_t step, enum gw_purpose purpose,
                                      uint32_t rank, uint32_t tensor_id)
 {

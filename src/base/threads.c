@@ -1,3 +1,5 @@
+/* Runs a function over chunk numbers on the threads of a context. Each thread takes the next free chunk. If chunks
+ * fail, the one with the lowest number gives the error of the whole. */
 #include "base/threads.h"
 #include "base/context.h"
 #include "base/error.h"
@@ -13,8 +15,8 @@ struct gw_pool {
     pthread_mutex_t busy; /* held by the caller whose loop the pool runs */
     pthread_mutex_t lock; /* guards everything below */
     pthread_cond_t work, done;
-    uint64_t round;    /* counts loops; a thread joins each once */
-    uint32_t running;  /* pool threads still in this round */
+    uint64_t round;   /* counts loops; a thread joins each once */
+    uint32_t running; /* pool threads still in this round */
     bool stop;
     void (*run)(uint64_t, uint32_t, void *);
     void *user;
@@ -79,7 +81,8 @@ gw_status gw_pool_create(gw_context *context, uint32_t n_threads, struct gw_pool
         int error = pthread_create(&member->thread, NULL, member_main, member);
         if (error) {
             gw_pool_destroy(context, pool);
-            return gw_fail(GW_ERR_SYSTEM, "codec thread %u of %u could not be started (error %d)", slot, n_threads, error);
+            return gw_fail(GW_ERR_SYSTEM, "codec thread %u of %u could not be started (error %d)", slot, n_threads,
+                           error);
         }
         pool->n_started = slot;
     }
@@ -160,7 +163,8 @@ static void attempt_one(uint64_t i, uint32_t slot, void *user)
     pthread_mutex_unlock(&attempt->lock);
 }
 
-gw_status gw_parallel_try(gw_context *context, uint64_t n, gw_status (*run)(uint64_t i, uint32_t slot, void *user), void *user)
+gw_status gw_parallel_try(gw_context *context, uint64_t n, gw_status (*run)(uint64_t i, uint32_t slot, void *user),
+                          void *user)
 {
     struct attempt attempt = {.run = run, .user = user, .failed = UINT64_MAX, .lock = PTHREAD_MUTEX_INITIALIZER};
     gw_parallel_for(context, n, attempt_one, &attempt);

@@ -1,18 +1,19 @@
-/* Codec threads: a pool that runs a function over chunk numbers. */
+/* Codec threads: a pool that runs a function over chunk numbers. One pool belongs to one context. */
 #ifndef GW_BASE_THREADS_H
 #define GW_BASE_THREADS_H
 
 #include <gradwire/context.h>
 #include <gradwire/status.h>
 
-/* Calls run(i, slot, user) for every i in [0, n), on the context's threads and the calling one, in any order, and returns
- * when all are done. `slot` < gw_thread_count() tells threads apart, so that each can have scratch memory of its own. Where
- * the pool is busy with another caller, the calling thread does all of it. */
+/* Calls run(i, slot, user) for every i in [0, n), on the context's threads and the calling one, in any order, and
+ * returns when all are done. `slot` < gw_thread_count() tells threads apart, so that each can have scratch memory of
+ * its own. Where the pool is busy with another caller, the calling thread does all of it. */
 void gw_parallel_for(gw_context *context, uint64_t n, void (*run)(uint64_t i, uint32_t slot, void *user), void *user);
 
-/* The same for what may fail: the status and the sentence of the least i that failed, in the calling thread. What comes after a
- * failure may be left out. */
-gw_status gw_parallel_try(gw_context *context, uint64_t n, gw_status (*run)(uint64_t i, uint32_t slot, void *user), void *user);
+/* The same for what may fail: the status and the sentence of the least i that failed, in the calling thread. What comes
+ * after a failure may be left out. */
+gw_status gw_parallel_try(gw_context *context, uint64_t n, gw_status (*run)(uint64_t i, uint32_t slot, void *user),
+                          void *user);
 
 /* How many threads gw_parallel_for may use, the calling one included. */
 uint32_t gw_thread_count(const gw_context *context);

@@ -1,8 +1,9 @@
-/* Inside of codecs: the record every codec fills, and the objects the public calls hand to it. */
+/* The inside of codecs: the record that every codec fills, and the objects that the public calls hand to it. Frames are
+ * read by wire codecs (wire_codec.h), which have records of their own. */
 #ifndef GW_CODEC_CODEC_H
 #define GW_CODEC_CODEC_H
 
-#include "wire/frame.h"
+#include "codec/wire_codec.h"
 
 #include <gradwire/codec.h>
 
@@ -22,16 +23,18 @@ struct gw_option_rule {
 /* ---- the record ----------------------------------------------------------------------------- */
 
 struct gw_codec_record {
-    gw_codec_info info;
+    gw_codec_info info;                 /* wire_id: of the frames that encode writes, unless it says otherwise there */
     const struct gw_option_rule *rules; /* info.n_options of them, in the same order */
     size_t options_bytes;
-    const char *const *code_names;      /* NULL-ended; index = the frame's code */
 
     /* Refuses combinations of options. NULL: all are legal. */
     gw_status (*check_options)(const void *options);
     /* True where this tensor is left in float (skip=, min=). NULL: never. */
     bool (*leaves_float)(const void *options, const gw_tensor *tensor);
     bool (*is_global)(const void *options); /* NULL: never */
+    /* True where GW_WIRE_FAST makes other bytes, of pushes or of averages, than GW_WIRE_SMALL. NULL: never. encode
+     * looks at encoder->push_wire, reduce at GW_FLAG_FAST of the average. */
+    bool (*has_wire_choice)(const void *options);
 
     /* Encoder: see the public functions of the same names. */
     gw_status (*open)(gw_encoder *encoder);
@@ -42,52 +45,33 @@ struct gw_codec_record {
     gw_status (*measure)(gw_encoder *encoder, const float *g, float *shared, gw_measure *info);
     /* What all tensors of the network decide together once they are measured. NULL: nothing. */
     gw_status (*combine)(gw_encoder *const *encoders, uint32_t n, uint32_t *bad);
-    /* Fills the payload (and scalers) behind the header at dst and the fields of *frame that are the codec's own. dst has
-     * room for the bound. A codec that hashes what it writes may seal the frame; else that is done after it. */
+    /* Fills the payload (and scalers) behind the header at dst and the fields of *frame that are the codec's own. dst
+     * has room for the bound. A codec that hashes what it writes may seal the frame; else that is done after it. */
     gw_status (*encode)(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw, uint8_t *dst,
                         struct gw_frame *frame);
-    /* Measure and encode of a whole tensor with its own numbers, in one pass; the same bytes as one after the other. can_fuse
-     * NULL, or false for this encoder: they are done one after the other. */
+    /* Measure and encode of a whole tensor with its own numbers, in one pass; the same bytes as one after the other.
+     * can_fuse NULL, or false for this encoder: they are done one after the other. */
     bool (*can_fuse)(const gw_encoder *encoder);
     gw_status (*measure_encode)(gw_encoder *encoder, const float *g, const gw_draw *draw, uint8_t *dst,
                                 struct gw_frame *frame, gw_measure *info);
 
-    /* What is kept between steps. All NULL where that is nothing. save and load have state_bytes bytes; the latter changes nothing
-     * where it fails. merge gets n_states states of one tensor, n_bytes each, that begin `at` bytes on; n_bytes fits its elements. */
+    /* What is kept between steps. All NULL where that is nothing. save and load have state_bytes bytes; the latter
+     * changes nothing where it fails. merge gets n_states states of one tensor of n_elems elements, state_bytes each,
+     * that begin `at` bytes on. */
     void (*commit)(gw_encoder *encoder, bool committed);
     size_t (*state_bytes)(uint64_t n_elems);
     void (*save)(const gw_encoder *encoder, uint8_t *dst);
     gw_status (*load)(gw_encoder *encoder, const uint8_t *src);
-    void (*merge)(const void *const *states, uint32_t n_states, size_t at, size_t n_bytes, uint8_t *dst);
+    void (*merge)(const void *const *states, uint32_t n_states, size_t at, uint64_t n_elems, uint8_t *dst);
     void (*describe)(const gw_encoder *encoder, gw_encoder_condition *condition);
-
-    /* Frames. The frame has passed gw_frame_read. */
-    gw_status (*check_frame)(const struct gw_frame *frame);
-    gw_status (*decode)(gw_context *context, const struct gw_frame *frame, float *out);
-    gw_status (*symbols)(gw_context *context, const struct gw_frame *frame, uint64_t *counts);
-    /* Fills all but head_bits and position_entropy_bits, in fields that are 0; *n_negative: elements without a value of their own that are
-     * negative. NULL: the codec does not tell parts apart. */
-    gw_status (*parts)(gw_context *context, const struct gw_frame *frame, gw_frame_parts *out, uint64_t *n_negative);
-    /* workers: of all frames together; for pushes, how many there are. */
-    size_t (*reduce_bound)(const struct gw_frame *first, uint32_t workers);
-    /* frames: n of them, agreeing in slice, codec, step; sorted by rank, averages last. average->workers is set. May seal it. */
-    gw_status (*reduce)(gw_context *context, const struct gw_frame *frames, uint32_t n, const void *options, uint8_t *dst,
-                        struct gw_frame *average);
-    /* reduce, decode take unverified frames and compare their checksums while they read them. Else that is done before. A frame
-     * that turns out to be altered may have been found wrong in another way first. */
-    bool reduce_verifies, decode_verifies;
-    /* reduce adds averages like pushes: they hold exact sums. */
-    bool adds_averages;
 };
 
 /* All codecs, NULL-ended. A new codec is one folder and one line there. */
 extern const struct gw_codec_record *const gw_codec_records[];
-extern const struct gw_codec_record gw_codec_none, gw_codec_bf16, gw_codec_f16, gw_codec_ternary, gw_codec_topk, gw_codec_gspar, gw_codec_uniform;
+extern const struct gw_codec_record gw_codec_none; /* for tensors that are left in float */
 
-const struct gw_codec_record *gw_codec_record_by_id(uint8_t wire_id);
-
-/* gw_frame_parse for those who hand the frame on to gw_decode or gw_reduce: these compare its checksum, once is enough. */
-gw_status gw_frame_parse_unverified(const void *src, size_t src_bytes, gw_frame_info *info);
+/* True if averages of this tensor's frames can be averaged again, which holds for integers with a shared unit. */
+bool gw_encoder_adds_on_the_way(const gw_encoder *encoder);
 
 struct gw_codec {
     gw_context *context;
@@ -104,6 +88,7 @@ struct gw_encoder {
     gw_tensor tensor;
     char name[GW_MAX_NAME];
     bool measured, finite;
+    gw_wire push_wire, pull_wire; /* AUTO or SMALL unless has_wire_choice */
     gw_measure info;
     void *state; /* the record's */
 };

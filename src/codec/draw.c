@@ -1,3 +1,5 @@
+/* Draws which elements of a range are sent, with the kernels of this machine. It scales up very small tensors first,
+ * and passes groups that are cut at an end through a copy. */
 #include "codec/draw.h"
 
 #include <float.h>
@@ -6,8 +8,8 @@
 /* The least s whose 2^32/s is far from overflow; smaller tensors are scaled up by 2^64 first, which is exact. */
 #define TINY_SCALER 0x1p-90f
 
-void gw_draw_range(struct gw_ternary_draw *draw, const float *g, float s, uint64_t begin, uint64_t end, uint64_t base, uint64_t *drawn,
-                   uint64_t *negative, uint64_t n_words)
+void gw_draw_range(struct gw_ternary_draw *draw, const float *g, float s, uint64_t begin, uint64_t end, uint64_t base,
+                   uint64_t *drawn, uint64_t *negative, uint64_t n_words)
 {
     const struct gw_kernels *kernels = gw_kernels_now();
     float clip = draw->clip, up = 1;
@@ -29,8 +31,8 @@ void gw_draw_range(struct gw_ternary_draw *draw, const float *g, float s, uint64
             begin += n_groups * GW_DRAW_GROUP;
             continue;
         }
-        /* Whole groups go straight to the kernel; those cut by a bucket or the tensor's end through a copy with zeros around, which
-         * are never drawn. */
+        /* Whole groups go straight to the kernel; those cut by a bucket or the tensor's end through a copy with zeros
+         * around, which are never drawn. */
         float copy[GW_DRAW_GROUP] = {0};
         uint64_t stop = end < group_begin + GW_DRAW_GROUP ? end : group_begin + GW_DRAW_GROUP, bits[2], signs[2];
         for (uint64_t e = begin; e < stop; e++)

@@ -1,9 +1,10 @@
-/* The public side of encoders: arguments are checked here, once for all codecs. */
+/* The public side of encoders. Arguments are checked here, once for all codecs. */
 #include "base/error.h"
 #include "base/float_env.h"
 #include "base/memory.h"
 #include "codec/codec.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 gw_status gw_encoder_create(gw_context *context, const gw_codec *codec, const gw_tensor *tensor, gw_encoder **out)
@@ -13,7 +14,8 @@ gw_status gw_encoder_create(gw_context *context, const gw_codec *codec, const gw
     *out = NULL;
     const char *name = tensor->name ? tensor->name : "";
     if (strlen(name) >= GW_MAX_NAME)
-        return gw_fail(GW_ERR_ARGUMENT, "a tensor's name has %zu bytes; at most %u are possible", strlen(name), GW_MAX_NAME - 1);
+        return gw_fail(GW_ERR_ARGUMENT, "a tensor's name has %zu bytes; at most %u are possible", strlen(name),
+                       GW_MAX_NAME - 1);
     if (tensor->n_elems > GW_MAX_ELEMENTS)
         return gw_fail(GW_ERR_ARGUMENT, "tensor '%s' has %llu elements; at most %llu are possible", name,
                        (unsigned long long)tensor->n_elems, GW_MAX_ELEMENTS);
@@ -60,6 +62,11 @@ uint64_t gw_encoder_shared_count(const gw_encoder *encoder)
     return encoder && encoder->record->shared_count ? encoder->record->shared_count(encoder) : 0;
 }
 
+bool gw_encoder_adds_on_the_way(const gw_encoder *encoder)
+{
+    return gw_encoder_shared_count(encoder) && gw_wire_codec_by_id(encoder->record->info.wire_id)->adds_averages;
+}
+
 static uint32_t bucket_of(const gw_encoder *encoder)
 {
     return encoder && encoder->record->bucket ? encoder->record->bucket(encoder) : 0;
@@ -87,10 +94,46 @@ size_t gw_encoder_bound(const gw_encoder *encoder, uint64_t n_elems)
     return gw_frame_head_bytes(scalers) + encoder->record->payload_bound(encoder, n_elems);
 }
 
-gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *shared, gw_measure *info)
+static const char *const wires[] = {[GW_WIRE_AUTO] = "auto", [GW_WIRE_SMALL] = "small", [GW_WIRE_FAST] = "fast"};
+enum { N_WIRES = sizeof wires / sizeof *wires };
+
+const char *gw_wire_name(gw_wire wire)
+{
+    return (unsigned)wire < N_WIRES ? wires[wire] : NULL;
+}
+
+gw_status gw_wire_parse(const char *name, gw_wire *out)
+{
+    if (!name || !out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_wire_parse: name or out is NULL");
+    for (int i = 0; i < N_WIRES; i++)
+        if (strcmp(name, wires[i]) == 0) {
+            *out = (gw_wire)i;
+            return GW_OK;
+        }
+    return gw_fail(GW_ERR_SPEC, "the wire choice is \"%s\", and must be auto, small or fast", name);
+}
+
+bool gw_encoder_has_wire_choice(const gw_encoder *encoder)
+{
+    return encoder && encoder->record->has_wire_choice && encoder->record->has_wire_choice(encoder->options);
+}
+
+void gw_encoder_choose_wire(gw_encoder *encoder, gw_wire push, gw_wire pull)
+{
+    if (gw_encoder_has_wire_choice(encoder)) {
+        encoder->push_wire = push;
+        encoder->pull_wire = pull;
+    }
+}
+
+gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *shared, size_t n_shared, gw_measure *info)
 {
     if (!encoder || (!g && encoder->tensor.n_elems) || (!shared && gw_encoder_shared_count(encoder)))
         return gw_fail(GW_ERR_ARGUMENT, "gw_encoder_measure: encoder, g or shared is NULL");
+    if (n_shared < gw_encoder_shared_count(encoder))
+        return gw_fail(GW_ERR_CAPACITY, "gw_encoder_measure: room for %zu shared numbers; tensor '%s' has %" PRIu64,
+                       n_shared, encoder->name, gw_encoder_shared_count(encoder));
     gw_float_env env = gw_float_enter();
     encoder->measured = false;
     encoder->info = (gw_measure){.finite = true};
@@ -105,16 +148,23 @@ gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *shared,
 }
 
 /* Fills what is common and seals. */
-static void begin_frame(const gw_encoder *encoder, const gw_draw *draw, uint64_t begin, uint64_t count, struct gw_frame *frame)
+static void begin_frame(const gw_encoder *encoder, const gw_draw *draw, uint64_t begin, uint64_t count,
+                        struct gw_frame *frame)
 {
-    *frame = (struct gw_frame){.codec = encoder->record->info.wire_id, .workers = 1, .rank = draw->rank,
-                               .tensor_id = encoder->tensor.id, .step = draw->step, .bucket = bucket_of(encoder),
-                               .begin = begin, .count = count};
+    *frame = (struct gw_frame){.codec = encoder->record->info.wire_id,
+                               .flags = encoder->pull_wire == GW_WIRE_FAST ? GW_FLAG_FAST : 0,
+                               .workers = 1,
+                               .rank = draw->rank,
+                               .tensor_id = encoder->tensor.id,
+                               .step = draw->step,
+                               .bucket = bucket_of(encoder),
+                               .begin = begin,
+                               .count = count};
     frame->n_scalers = gw_frame_n_scalers(frame->codec, frame->bucket, count);
 }
 
-static gw_status check_encode(const gw_encoder *encoder, const float *g, const gw_draw *draw, uint64_t begin, uint64_t count,
-                              const void *dst, size_t dst_capacity, const size_t *frame_bytes)
+static gw_status check_encode(const gw_encoder *encoder, const float *g, const gw_draw *draw, uint64_t begin,
+                              uint64_t count, const void *dst, size_t dst_capacity, const size_t *frame_bytes)
 {
     if (!encoder || !draw || !dst || !frame_bytes || (!g && encoder->tensor.n_elems))
         return gw_fail(GW_ERR_ARGUMENT, "encoding: encoder, g, draw, dst or frame_bytes is NULL");
@@ -123,7 +173,8 @@ static gw_status check_encode(const gw_encoder *encoder, const float *g, const g
     uint64_t n = encoder->tensor.n_elems;
     if (begin > n || count > n - begin || begin % gw_encoder_slice_align(encoder) ||
         (begin + count != n && count % gw_encoder_slice_align(encoder)))
-        return gw_fail(GW_ERR_ARGUMENT, "slice [%llu, %llu) of tensor '%s' must begin and end at multiples of %llu or at its end, %llu",
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "slice [%llu, %llu) of tensor '%s' must begin and end at multiples of %llu or at its end, %llu",
                        (unsigned long long)begin, (unsigned long long)(begin + count), encoder->name,
                        (unsigned long long)gw_encoder_slice_align(encoder), (unsigned long long)n);
     size_t bound = gw_encoder_bound(encoder, count);
@@ -148,9 +199,11 @@ gw_status gw_encoders_combine(gw_encoder *const *encoders, uint32_t n, uint32_t 
         if (!encoders[i])
             return gw_fail(GW_ERR_ARGUMENT, "gw_encoders_combine: encoder %u of %u is NULL", i, n);
         if (encoders[0]->record->combine && encoders[i]->record != encoders[0]->record)
-            return gw_fail(GW_ERR_ARGUMENT, "tensors '%s' and '%s' have different codecs", encoders[0]->name, encoders[i]->name);
+            return gw_fail(GW_ERR_ARGUMENT, "tensors '%s' and '%s' have different codecs", encoders[0]->name,
+                           encoders[i]->name);
         if (!encoders[i]->measured)
-            return gw_fail(GW_ERR_ORDER, "tensor '%s' was not measured; call gw_encoder_measure first", encoders[i]->name);
+            return gw_fail(GW_ERR_ORDER, "tensor '%s' was not measured; call gw_encoder_measure first",
+                           encoders[i]->name);
         if (!encoders[i]->finite)
             return not_finite(encoders[i]);
     }
@@ -168,8 +221,8 @@ gw_status gw_encoders_combine(gw_encoder *const *encoders, uint32_t n, uint32_t 
     return GW_OK;
 }
 
-gw_status gw_encoder_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw, uint64_t begin,
-                            uint64_t count, void *dst, size_t dst_capacity, size_t *frame_bytes)
+gw_status gw_encoder_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw,
+                            uint64_t begin, uint64_t count, void *dst, size_t dst_capacity, size_t *frame_bytes)
 {
     GW_TRY(check_encode(encoder, g, draw, begin, count, dst, dst_capacity, frame_bytes));
     if (!encoder->measured)
@@ -188,8 +241,8 @@ gw_status gw_encoder_encode(gw_encoder *encoder, const float *g, const float *sh
     return GW_OK;
 }
 
-gw_status gw_encoder_measure_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw, void *dst,
-                                    size_t dst_capacity, size_t *frame_bytes, gw_measure *info)
+gw_status gw_encoder_measure_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw,
+                                    void *dst, size_t dst_capacity, size_t *frame_bytes, gw_measure *info)
 {
     uint64_t n = encoder ? encoder->tensor.n_elems : 0;
     GW_TRY(check_encode(encoder, g, draw, 0, n, dst, dst_capacity, frame_bytes));
@@ -198,7 +251,7 @@ gw_status gw_encoder_measure_encode(gw_encoder *encoder, const float *g, const f
         float *own = gw_alloc(encoder->context, n_shared, sizeof *own);
         if (!own)
             return GW_ERR_MEMORY;
-        gw_status status = gw_encoder_measure(encoder, g, own, info);
+        gw_status status = gw_encoder_measure(encoder, g, own, n_shared, info);
         if (status == GW_OK)
             status = gw_encoders_combine(&encoder, 1, NULL);
         if (status == GW_OK)

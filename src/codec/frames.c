@@ -1,67 +1,88 @@
-/* The public side of frames: parse, decode, count, reduce. */
+/* The public side of frames: it parses, decodes, counts and reduces them, and finds the wire codec that does the work.
+ */
 #include "base/error.h"
 #include "base/float_env.h"
 #include "base/memory.h"
 #include "codec/codec.h"
 #include "wire/bytes.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Reads the header; a codec of the future leaves *record NULL. What follows is check_frame. */
-static gw_status read_header(const void *src, size_t src_bytes, struct gw_frame *frame, const struct gw_codec_record **record)
+/* Reads and checks what is the same for all wire codecs. What follows is check_frame. */
+static gw_status read_header(const void *src, size_t src_bytes, struct gw_frame *frame,
+                             const struct gw_wire_codec **wire)
 {
-    *record = NULL;
+    *wire = NULL;
     if (!src)
         return gw_fail(GW_ERR_ARGUMENT, "the frame is NULL");
-    GW_TRY(gw_frame_read_header(src, src_bytes, frame));
-    *record = gw_codec_record_by_id(frame->codec);
-    return GW_OK;
+    GW_TRY(gw_frame_read_fields(src, src_bytes, frame));
+    /* Before all else: where such a frame's scalers end, and so what its checksum covers, only its codec knows. */
+    *wire = gw_wire_codec_by_id(frame->codec);
+    if (!*wire)
+        return gw_fail(GW_ERR_FRAME_FIELD, "the frame's codec number %u is not known to this library", frame->codec);
+    return gw_frame_place(src, src_bytes, (*wire)->n_scalers, frame);
 }
 
-static gw_status check_fields(const struct gw_frame *frame, const struct gw_codec_record *record)
+gw_status gw_frame_read(const void *src, size_t src_bytes, struct gw_frame *frame)
 {
-    if (!record)
-        return gw_fail(GW_ERR_FRAME_FIELD, "the frame's codec number %u is not known to this library", frame->codec);
+    const struct gw_wire_codec *wire;
+    GW_TRY(read_header(src, src_bytes, frame, &wire));
+    return gw_frame_verify(frame);
+}
+
+static gw_status check_fields(const struct gw_frame *frame, const struct gw_wire_codec *wire)
+{
     size_t n_codes = 0;
-    while (record->code_names[n_codes])
+    while (wire->code_names[n_codes])
         n_codes++;
     if (frame->code >= n_codes)
-        return gw_fail(GW_ERR_FRAME_FIELD, "the frame's code %u is none of %s's %zu", frame->code, record->info.name, n_codes);
-    return record->check_frame(frame);
+        return gw_fail(GW_ERR_FRAME_FIELD, "the frame's code %u is none of %s's %zu", frame->code, wire->name, n_codes);
+    return wire->check_frame(frame);
 }
 
-/* The rest of what can be wrong with a frame. `later`: its checksum is compared by whoever reads the payload, unless something else
- * is wrong: that it was altered is the better answer. */
-static gw_status check_frame(struct gw_frame *frame, const struct gw_codec_record *record, bool later)
+/* The rest of what can be wrong with a frame. `later`: its checksum is compared by whoever reads the payload, unless
+ * something else is wrong: that it was altered is the better answer. */
+static gw_status check_frame(struct gw_frame *frame, const struct gw_wire_codec *wire, bool later)
 {
     frame->unverified = later;
     if (!later)
         GW_TRY(gw_frame_verify(frame));
-    gw_status status = check_fields(frame, record);
+    gw_status status = check_fields(frame, wire);
     if (status < 0 && later)
         GW_TRY(gw_frame_verify(frame));
     return status;
 }
 
-static gw_status read_frame(const void *src, size_t src_bytes, struct gw_frame *frame, const struct gw_codec_record **record)
+static gw_status read_frame(const void *src, size_t src_bytes, struct gw_frame *frame,
+                            const struct gw_wire_codec **wire)
 {
-    GW_TRY(read_header(src, src_bytes, frame, record));
-    return check_frame(frame, *record, false);
+    GW_TRY(read_header(src, src_bytes, frame, wire));
+    return check_frame(frame, *wire, false);
 }
 
 static gw_status parse(const void *src, size_t src_bytes, bool later, gw_frame_info *info)
 {
     struct gw_frame frame;
-    const struct gw_codec_record *record;
-    GW_TRY(read_header(src, src_bytes, &frame, &record));
-    GW_TRY(check_frame(&frame, record, later));
-    *info = (gw_frame_info){.codec = record->info.name, .code = record->code_names[frame.code],
-                            .entropy = frame.flags & GW_FLAG_ENTROPY, .average = frame.flags & GW_FLAG_AVERAGE,
-                            .workers = frame.workers, .rank = frame.rank, .tensor_id = frame.tensor_id, .step = frame.step,
-                            .begin = frame.begin, .n_elems = frame.count, .bucket = frame.bucket,
-                            .n_scalers = frame.n_scalers, .frame_bytes = frame.frame_bytes,
+    const struct gw_wire_codec *wire;
+    GW_TRY(read_header(src, src_bytes, &frame, &wire));
+    GW_TRY(check_frame(&frame, wire, later));
+    *info = (gw_frame_info){.codec = wire->name,
+                            .code = wire->code_names[frame.code],
+                            .always_finite = wire->always_finite,
+                            .average = frame.flags & GW_FLAG_AVERAGE,
+                            .fast = frame.flags & GW_FLAG_FAST,
+                            .workers = frame.workers,
+                            .rank = frame.rank,
+                            .tensor_id = frame.tensor_id,
+                            .step = frame.step,
+                            .begin = frame.begin,
+                            .n_elems = frame.count,
+                            .bucket = frame.bucket,
+                            .n_scalers = frame.n_scalers,
+                            .frame_bytes = frame.frame_bytes,
                             .payload_bytes = frame.payload_bytes};
     return GW_OK;
 }
@@ -81,7 +102,8 @@ gw_status gw_frame_parse_unverified(const void *src, size_t src_bytes, gw_frame_
 float gw_frame_scaler(const void *src, size_t src_bytes, uint64_t i)
 {
     struct gw_frame frame;
-    if (gw_frame_read_header(src, src_bytes, &frame) < 0 || i >= frame.n_scalers)
+    const struct gw_wire_codec *wire;
+    if (read_header(src, src_bytes, &frame, &wire) < 0 || i >= frame.n_scalers)
         return 0;
     return gw_get_float(frame.scalers + 4 * i);
 }
@@ -89,14 +111,14 @@ float gw_frame_scaler(const void *src, size_t src_bytes, uint64_t i)
 gw_status gw_decode(gw_context *context, const void *src, size_t src_bytes, float *out, uint64_t n_elems)
 {
     struct gw_frame frame;
-    const struct gw_codec_record *record;
-    GW_TRY(read_header(src, src_bytes, &frame, &record));
-    GW_TRY(check_frame(&frame, record, record && record->decode_verifies));
+    const struct gw_wire_codec *wire;
+    GW_TRY(read_header(src, src_bytes, &frame, &wire));
+    GW_TRY(check_frame(&frame, wire, wire->decode_verifies));
     if (frame.count != n_elems || (!out && n_elems))
         return gw_fail(GW_ERR_ARGUMENT, "the frame holds %llu elements; room for %llu was given",
                        (unsigned long long)frame.count, (unsigned long long)(out ? n_elems : 0));
     gw_float_env env = gw_float_enter();
-    gw_status status = record->decode(context, &frame, out);
+    gw_status status = wire->decode(context, &frame, out);
     gw_float_leave(env);
     return status;
 }
@@ -116,45 +138,53 @@ static double symbols_entropy(const uint64_t *counts, uint64_t n_symbols, uint64
     return bits;
 }
 
-/* The parts of a frame, and what the signs of elements without a value of their own take at their entropy. */
-static gw_status read_parts(gw_context *context, const struct gw_frame *frame, const struct gw_codec_record *record, gw_frame_parts *out,
-                            double *sign_entropy_bits)
+/* The parts of a frame, and what the signs (of an average: the sums) of elements without a value of their own take at
+ * their entropy. */
+static gw_status read_parts(gw_context *context, const struct gw_frame *frame, const struct gw_wire_codec *wire,
+                            gw_frame_parts *out, double *sign_entropy_bits)
 {
-    uint64_t n_negative;
+    uint64_t n_sums = 2 * (uint64_t)frame->workers + 1, *sums = gw_calloc(context, n_sums, sizeof *sums);
+    if (!sums)
+        return GW_ERR_MEMORY;
     *out = (gw_frame_parts){.sparse = true};
-    GW_TRY(record->parts(context, frame, out, &n_negative));
+    gw_status status = wire->parts(context, frame, out, sums);
     uint64_t without = out->n_sent - out->n_values;
-    out->position_entropy_bits = symbols_entropy((uint64_t[]){frame->count - out->n_sent, without, out->n_values}, 3, frame->count);
-    *sign_entropy_bits = symbols_entropy((uint64_t[]){n_negative, without - n_negative}, 2, without);
-    return GW_OK;
+    out->position_entropy_bits =
+        symbols_entropy((uint64_t[]){frame->count - out->n_sent, without, out->n_values}, 3, frame->count);
+    *sign_entropy_bits = symbols_entropy(sums, n_sums, without);
+    gw_free(context, sums);
+    return status;
 }
 
 /* Bits for an element of a frame's symbols at their order-0 entropy. */
-static gw_status frame_entropy(gw_context *context, const struct gw_frame *frame, const struct gw_codec_record *record, const uint64_t *counts,
-                               double *bits)
+static gw_status frame_entropy(gw_context *context, const struct gw_frame *frame, const struct gw_wire_codec *wire,
+                               const uint64_t *counts, double *bits)
 {
     gw_frame_parts parts;
     double sign_bits;
     *bits = 0;
     if (frame->count == 0)
         return GW_OK;
-    if (record->info.wire_id == GW_WIRE_TERNARY)
+    if (wire->codes_symbols)
         *bits = symbols_entropy(counts, 2 * (uint64_t)frame->workers + 1, frame->count) / (double)frame->count;
-    if (!record->parts)
+    if (!wire->parts)
         return GW_OK;
-    GW_TRY(read_parts(context, frame, record, &parts, &sign_bits));
+    GW_TRY(read_parts(context, frame, wire, &parts, &sign_bits));
     *bits = (parts.position_entropy_bits + sign_bits) / (double)frame->count;
     return GW_OK;
 }
 
-gw_status gw_frame_symbols(gw_context *context, const void *src, size_t src_bytes, uint64_t *counts, uint64_t *n_nonzero,
-                           double *entropy_bits)
+gw_status gw_frame_symbols(gw_context *context, const void *src, size_t src_bytes, uint64_t *counts, size_t n_counts,
+                           uint64_t *n_nonzero, double *entropy_bits)
 {
     struct gw_frame frame;
-    const struct gw_codec_record *record;
-    GW_TRY(read_frame(src, src_bytes, &frame, &record));
+    const struct gw_wire_codec *wire;
+    GW_TRY(read_frame(src, src_bytes, &frame, &wire));
     uint64_t n_symbols = 2 * (uint64_t)frame.workers + 1;
     uint64_t *own = NULL;
+    if (counts && n_counts < n_symbols)
+        return gw_fail(GW_ERR_CAPACITY, "gw_frame_symbols: room for %zu counts; a frame of %u workers has %" PRIu64,
+                       n_counts, frame.workers, n_symbols);
     if (!counts) {
         own = counts = gw_alloc(context, n_symbols, sizeof *counts);
         if (!own)
@@ -162,9 +192,9 @@ gw_status gw_frame_symbols(gw_context *context, const void *src, size_t src_byte
     }
     memset(counts, 0, n_symbols * sizeof *counts);
     gw_float_env env = gw_float_enter();
-    gw_status status = record->symbols(context, &frame, counts);
+    gw_status status = wire->symbols(context, &frame, counts);
     if (status == GW_OK && entropy_bits)
-        status = frame_entropy(context, &frame, record, counts, entropy_bits);
+        status = frame_entropy(context, &frame, wire, counts, entropy_bits);
     gw_float_leave(env);
     if (status == GW_OK && n_nonzero)
         *n_nonzero = frame.count - counts[frame.workers];
@@ -172,21 +202,35 @@ gw_status gw_frame_symbols(gw_context *context, const void *src, size_t src_byte
     return status;
 }
 
+/* Reads the whole payload: what gw_decode refuses, this refuses too. */
+static gw_status check_payload(gw_context *context, const struct gw_frame *frame, const struct gw_wire_codec *wire)
+{
+    uint64_t *counts = gw_calloc(context, 2 * (size_t)frame->workers + 1, sizeof *counts);
+    if (!counts)
+        return GW_ERR_MEMORY;
+    gw_status status = wire->symbols(context, frame, counts);
+    gw_free(context, counts);
+    return status;
+}
+
 gw_status gw_frame_read_parts(gw_context *context, const void *src, size_t src_bytes, gw_frame_parts *out)
 {
     struct gw_frame frame;
-    const struct gw_codec_record *record;
+    const struct gw_wire_codec *wire;
     if (!out)
         return gw_fail(GW_ERR_ARGUMENT, "gw_frame_read_parts: out is NULL");
-    GW_TRY(read_frame(src, src_bytes, &frame, &record));
-    if (record->parts) {
+    GW_TRY(read_frame(src, src_bytes, &frame, &wire));
+    if (wire->parts) {
         double sign_entropy_bits;
         gw_float_env env = gw_float_enter();
-        gw_status status = read_parts(context, &frame, record, out, &sign_entropy_bits);
+        gw_status status = read_parts(context, &frame, wire, out, &sign_entropy_bits);
         gw_float_leave(env);
         GW_TRY(status);
     } else {
-        *out = (gw_frame_parts){.n_sent = frame.count, .n_values = frame.count, .value_bits = 8 * (uint64_t)frame.payload_bytes};
+        GW_TRY(check_payload(context, &frame, wire));
+        *out = (gw_frame_parts){.n_sent = frame.count,
+                                .n_values = frame.count,
+                                .value_bits = 8 * (uint64_t)frame.payload_bytes};
     }
     out->head_bits = 8 * (uint64_t)frame.frame_bytes - out->position_bits - out->sign_bits - out->value_bits;
     return GW_OK;
@@ -195,17 +239,17 @@ gw_status gw_frame_read_parts(gw_context *context, const void *src, size_t src_b
 size_t gw_reduce_bound(const void *const *frames, const size_t *frame_bytes, uint32_t n_frames)
 {
     struct gw_frame frame, other;
-    const struct gw_codec_record *record;
-    if (!n_frames || !frames || !frame_bytes || read_header(frames[0], frame_bytes[0], &frame, &record) < 0 ||
-        check_frame(&frame, record, true) < 0)
+    const struct gw_wire_codec *wire, *other_wire;
+    if (!n_frames || !frames || !frame_bytes || read_header(frames[0], frame_bytes[0], &frame, &wire) < 0 ||
+        check_frame(&frame, wire, true) < 0)
         return 0;
     uint64_t workers = frame.workers;
     for (uint32_t i = 1; i < n_frames; i++) {
-        if (!frames[i] || gw_frame_read_header(frames[i], frame_bytes[i], &other) < 0)
+        if (read_header(frames[i], frame_bytes[i], &other, &other_wire) < 0)
             return 0;
         workers += other.workers;
     }
-    return workers <= GW_MAX_WORKERS ? record->reduce_bound(&frame, (uint32_t)workers) : 0;
+    return workers <= GW_MAX_WORKERS ? wire->reduce_bound(&frame, (uint32_t)workers) : 0;
 }
 
 /* Pushes are added in rank order; averages, which hold integers, come after them in any order. */
@@ -230,22 +274,23 @@ static const char *both(const struct gw_frame *a, const struct gw_frame *b, char
 static gw_status check_agree(const struct gw_frame *a, const struct gw_frame *b)
 {
     char text[96];
-#define AGREE(field, what)                                                                                              \
-    if (a->field != b->field)                                                                                           \
-        return gw_fail(GW_ERR_FRAME_MISMATCH, "%s disagree in %s: %llu and %llu", both(a, b, text, sizeof text), what,    \
-                       (unsigned long long)a->field, (unsigned long long)b->field)
+#define AGREE(field, what)                                                                                             \
+    if (a->field != b->field)                                                                                          \
+    return gw_fail(GW_ERR_FRAME_MISMATCH, "%s disagree in %s: %llu and %llu", both(a, b, text, sizeof text), what,     \
+                   (unsigned long long)a->field, (unsigned long long)b->field)
     if (a->codec != b->codec)
         return gw_fail(GW_ERR_FRAME_MISMATCH, "%s disagree in codec: %s and %s", both(a, b, text, sizeof text),
-                       gw_codec_record_by_id(a->codec)->info.name, gw_codec_record_by_id(b->codec)->info.name);
+                       gw_wire_codec_by_id(a->codec)->name, gw_wire_codec_by_id(b->codec)->name);
     AGREE(tensor_id, "tensor");
     AGREE(step, "step");
     AGREE(begin, "the slice's begin");
     AGREE(count, "the number of elements");
     AGREE(bucket, "bucket");
 #undef AGREE
-    if ((a->flags ^ b->flags) & GW_FLAG_PRIVATE)
-        return gw_fail(GW_ERR_FRAME_MISMATCH, "of %s one has a shared scaler, the other its own",
-                       both(a, b, text, sizeof text));
+    const struct gw_wire_codec *wire = gw_wire_codec_by_id(a->codec);
+    const char *disagreement = wire->disagreement ? wire->disagreement(a, b) : NULL;
+    if (disagreement)
+        return gw_fail(GW_ERR_FRAME_MISMATCH, "of %s %s", both(a, b, text, sizeof text), disagreement);
     if (a->rank == b->rank && !(b->flags & GW_FLAG_AVERAGE))
         return gw_fail(GW_ERR_FRAME_MISMATCH, "two frames come from the same rank, %u", a->rank);
     return GW_OK;
@@ -262,23 +307,25 @@ gw_status gw_reduce(gw_context *context, const void *const *frames, const size_t
     struct gw_frame *sorted = gw_alloc(context, n_frames, sizeof *sorted);
     if (!sorted)
         return GW_ERR_MEMORY;
-    const struct gw_codec_record *record = NULL;
+    const struct gw_wire_codec *wire = NULL;
     gw_status status = GW_OK;
     uint64_t workers = 0;
+    uint8_t fast = 0; /* one is enough: in an exchange rank 0 says it, and others follow a step later */
     for (uint32_t i = 0; i < n_frames && status == GW_OK; i++) {
         struct gw_frame frame;
-        status = read_header(frames[i], frame_bytes[i], &frame, &record);
+        status = read_header(frames[i], frame_bytes[i], &frame, &wire);
         if (status == GW_OK)
-            status = check_frame(&frame, record, record && record->reduce_verifies);
-        if (status == GW_OK && frame.flags & GW_FLAG_AVERAGE && !record->adds_averages)
-            status = gw_fail(GW_ERR_FRAME_MISMATCH, "frame %u of %u is an average already, and cannot be added up again", i + 1,
-                             n_frames);
+            status = check_frame(&frame, wire, wire->reduce_verifies);
+        if (status == GW_OK && frame.flags & GW_FLAG_AVERAGE && !wire->adds_averages)
+            status = gw_fail(GW_ERR_FRAME_MISMATCH,
+                             "frame %u of %u is an average already, and cannot be added up again", i + 1, n_frames);
         uint32_t at = i; /* insertion keeps rank order; frames mostly come sorted */
         for (; at > 0 && status == GW_OK && place_of(&sorted[at - 1]) > place_of(&frame); at--)
             sorted[at] = sorted[at - 1];
         if (status == GW_OK) {
             sorted[at] = frame;
             workers += frame.workers;
+            fast |= frame.flags & GW_FLAG_FAST;
         }
     }
     if (status == GW_OK && workers > GW_MAX_WORKERS)
@@ -286,18 +333,20 @@ gw_status gw_reduce(gw_context *context, const void *const *frames, const size_t
                          (unsigned long long)workers, GW_MAX_WORKERS);
     for (uint32_t i = 1; i < n_frames && status == GW_OK; i++)
         status = check_agree(&sorted[i - 1], &sorted[i]);
-    if (status == GW_OK && dst_capacity < record->reduce_bound(&sorted[0], (uint32_t)workers))
+    if (status == GW_OK && dst_capacity < wire->reduce_bound(&sorted[0], (uint32_t)workers))
         status = gw_fail(GW_ERR_CAPACITY, "the average may take %zu bytes; the buffer has %zu",
-                         record->reduce_bound(&sorted[0], (uint32_t)workers), dst_capacity);
+                         wire->reduce_bound(&sorted[0], (uint32_t)workers), dst_capacity);
     if (status == GW_OK) {
         struct gw_frame average = sorted[0];
         average.rank = 0;
         average.workers = (uint32_t)workers;
-        average.flags = GW_FLAG_AVERAGE;
+        average.flags = GW_FLAG_AVERAGE | fast;
         average.code = 0;
-        const void *own = options && options->codec && options->codec->record == record ? options->codec->options : NULL;
+        const void *own = options && options->codec && options->codec->record->info.wire_id == wire->id
+                              ? options->codec->options
+                              : NULL;
         gw_float_env env = gw_float_enter();
-        status = record->reduce(context, sorted, n_frames, own, dst, &average);
+        status = wire->reduce(context, sorted, n_frames, own, dst, &average);
         gw_float_leave(env);
         if (status == GW_OK) {
             if (!average.sealed)
@@ -308,7 +357,7 @@ gw_status gw_reduce(gw_context *context, const void *const *frames, const size_t
     /* Whatever went wrong with frames not verified yet: that one was altered is the better answer. */
     for (uint32_t i = 0; i < n_frames && status < 0 && status != GW_ERR_MEMORY; i++) {
         struct gw_frame frame;
-        if (!frames[i] || gw_frame_read_header(frames[i], frame_bytes[i], &frame) < 0)
+        if (read_header(frames[i], frame_bytes[i], &frame, &wire) < 0)
             break;
         char why[512];
         snprintf(why, sizeof why, "%s", gw_last_error());

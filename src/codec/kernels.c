@@ -1,4 +1,4 @@
-/* The readable kernels, and what all kernels share. */
+/* The readable kernels, the helpers that all kernels share, and the choice of the set for this machine. */
 #include "codec/kernels.h"
 #include "base/philox.h"
 #include "wire/bytes.h"
@@ -116,7 +116,8 @@ static struct gw_stats stats_block_ref(const float *g, uint32_t n)
     return stats;
 }
 
-static uint32_t split_ref(const float *g, uint32_t n, uint32_t low, uint32_t high, float scale, struct gw_tail *below, float *kept)
+static uint32_t split_ref(const float *g, uint32_t n, uint32_t low, uint32_t high, float scale, struct gw_tail *below,
+                          float *kept)
 {
     float sum[GW_STATS_LANES] = {0}, squares[GW_STATS_LANES] = {0};
     uint32_t n_below = 0, n_kept = 0;
@@ -135,8 +136,8 @@ static uint32_t split_ref(const float *g, uint32_t n, uint32_t low, uint32_t hig
     return n_kept;
 }
 
-static void draw_ref(const struct gw_ternary_draw *draw, const float *g, uint64_t group, uint64_t n_groups, uint64_t *nonzero,
-                     uint64_t *sign)
+static void draw_ref(const struct gw_ternary_draw *draw, const float *g, uint64_t group, uint64_t n_groups,
+                     uint64_t *nonzero, uint64_t *sign)
 {
     for (uint64_t w = 0; w < 2 * n_groups; w++) {
         nonzero[w] = sign[w] = 0;
@@ -156,8 +157,8 @@ static void expand_ref(const uint64_t *nonzero, const uint64_t *sign, uint64_t n
         out[i] = gw_expand_element(nonzero, sign, i, s);
 }
 
-static uint32_t decode_planes_ref(const uint8_t *src, uint32_t n_planes, uint64_t n_groups, uint32_t offset, float q,
-                                  bool stream, float *out)
+static uint32_t decode_planes_ref(const uint8_t *src, uint32_t n_planes, uint64_t n_groups, uint32_t offset,
+                                  const uint64_t *negative, int32_t center, float q, bool stream, float *out)
 {
     (void)stream;
     uint32_t largest = 0;
@@ -167,7 +168,8 @@ static uint32_t decode_planes_ref(const uint8_t *src, uint32_t n_planes, uint64_
             for (uint32_t j = 0; j < n_planes; j++)
                 digit |= (uint32_t)(gw_get64(src + 8 * (w * n_planes + j)) >> i & 1) << j;
             largest = digit > largest ? digit : largest;
-            out[64 * w + i] = (float)((int32_t)digit - (int32_t)offset) * q;
+            const int32_t x = (int32_t)digit - (int32_t)offset;
+            out[64 * w + i] = (float)(center + (negative && negative[w] >> i & 1 ? -x : x)) * q;
         }
     }
     return largest;
@@ -180,6 +182,6 @@ static uint32_t decode_planes_ref(const uint8_t *src, uint32_t n_planes, uint64_
 #include "codec/kernels_bits.h"
 
 const struct gw_kernels gw_kernels_ref = {
-    "scalar",   stats_block_ref, draw_ref, gather_signs_ref, scatter_signs_ref, count_ref, expand_ref, add_digits_ref,
-    decode_planes_ref, split_ref,
+    "scalar",   stats_block_ref, draw_ref,        gather_signs_ref, scatter_signs_ref, count_ref,
+    expand_ref, add_digits_ref,  part_digits_ref, above_ref,        decode_planes_ref, split_ref,
 };

@@ -1,5 +1,5 @@
-/* The loops that run once per element, one set per instruction set. All sets give the same bits; `ref` is the readable one that
- * the others are tested against. */
+/* The loops that run once per element. There is one set per instruction set, and all sets give the same bits. `ref` is
+ * the readable one that the others are tested against. */
 #ifndef GW_CODEC_KERNELS_H
 #define GW_CODEC_KERNELS_H
 
@@ -7,10 +7,11 @@
 #include "base/philox.h"
 #include "codec/measure.h"
 
-/* A ternary draw. Element e is drawn nonzero where its random bits are below |f(g_e)| * to_threshold (TernGrad eq. 3). */
+/* A ternary draw. Element e is drawn nonzero where its random bits are below |f(g_e)| * to_threshold (TernGrad eq. 3).
+ */
 struct gw_ternary_draw {
-    float clip;         /* f(g) = g limited to +-clip; FLT_MAX: no clipping (eq. 21) */
-    float to_threshold; /* 2^32 / s, rounded so that s * to_threshold >= 2^32 */
+    float clip;              /* f(g) = g limited to +-clip; FLT_MAX: no clipping (eq. 21) */
+    float to_threshold;      /* 2^32 / s, rounded so that s * to_threshold >= 2^32 */
     enum gw_purpose purpose; /* the number after it breaks ties */
     uint64_t seed;
     uint32_t step, rank, tensor_id;
@@ -39,42 +40,55 @@ struct gw_tail {
 struct gw_kernels {
     const char *name;
 
-    /* Lanes of one block of n <= GW_STATS_BLOCK elements, added up (measure.h); *max_bits and the three sums are set. */
+    /* Lanes of one block of n <= GW_STATS_BLOCK elements, added up (measure.h); *max_bits and the three sums are set.
+     */
     struct gw_stats (*stats_block)(const float *g, uint32_t n);
 
-    /* Draws `n_groups` whole groups from element 128 * group on; g points to that element. Writes two words of each bitmap
-     * for a group, bit i for element i: nonzero, and sign (1 = negative, only where nonzero). */
-    void (*draw)(const struct gw_ternary_draw *draw, const float *g, uint64_t group, uint64_t n_groups, uint64_t *nonzero,
-                 uint64_t *sign);
+    /* Draws `n_groups` whole groups from element 128 * group on; g points to that element. Writes two words of each
+     * bitmap for a group, bit i for element i: nonzero, and sign (1 = negative, only where nonzero). */
+    void (*draw)(const struct gw_ternary_draw *draw, const float *g, uint64_t group, uint64_t n_groups,
+                 uint64_t *nonzero, uint64_t *sign);
 
-    /* Packs the sign bits of the nonzero elements of n_words words densely into dst, which has room for just that many bits,
-     * rounded up to bytes (padded with 0). Returns how many bits. */
+    /* Packs the sign bits of the nonzero elements of n_words words densely into dst, which has room for just that many
+     * bits, rounded up to bytes (padded with 0). Returns how many bits. */
     uint64_t (*gather_signs)(const uint64_t *nonzero, const uint64_t *sign, uint64_t n_words, uint8_t *dst);
 
-    /* The reverse: sets sign bits where nonzero bits are, 0 elsewhere. src_bytes bytes may be read; bits missing there are 0.
-     * Returns how many bits the nonzeros take. `nonzero` may stand at any address. */
-    uint64_t (*scatter_signs)(const void *nonzero, uint64_t n_words, const uint8_t *src, size_t src_bytes, uint64_t *sign);
+    /* The reverse: sets sign bits where nonzero bits are, 0 elsewhere. src_bytes bytes may be read; bits missing there
+     * are 0. Returns how many bits the nonzeros take. `nonzero` may stand at any address. */
+    uint64_t (*scatter_signs)(const void *nonzero, uint64_t n_words, const uint8_t *src, size_t src_bytes,
+                              uint64_t *sign);
 
     /* How many bits are set. */
     uint64_t (*count)(const uint64_t *words, uint64_t n_words);
 
-    /* out[i] = nonzero ? (sign ? -s : s) : 0; sign only where nonzero. `stream`: out is larger than the cache; stores may go around it. */
+    /* out[i] = nonzero ? (sign ? -s : s) : 0; sign only where nonzero. `stream`: out is larger than the cache; stores
+     * may go around it. */
     void (*expand)(const uint64_t *nonzero, const uint64_t *sign, uint64_t n, float s, bool stream, float *out);
 
-    /* Adds n_frames (at most GW_ADD_FRAMES) ternary bitmap pairs to `n_planes` (at most 16) bit planes that hold sums: digit +=
-     * value + 1 for each. Plane j of word w stands in 8 bytes at planes + 8 * (w * n_planes + j), as in packed codes. `first`:
-     * the planes are not read but count as 0. sign only where nonzero. */
-    void (*add_digits)(const struct gw_bitmaps *frames, uint32_t n_frames, uint64_t n_words, bool first, uint8_t *planes,
-                       uint32_t n_planes);
+    /* Adds n_frames (at most GW_ADD_FRAMES) ternary bitmap pairs to `n_planes` (at most 16) bit planes that hold sums:
+     * digit += value + 1 for each. Plane j of word w stands in 8 bytes at planes + 8 * (w * n_planes + j), as in packed
+     * codes. `first`: the planes are not read but count as 0. sign only where nonzero. */
+    void (*add_digits)(const struct gw_bitmaps *frames, uint32_t n_frames, uint64_t n_words, bool first,
+                       uint8_t *planes, uint32_t n_planes);
 
-    /* out[i] = (digit_i - offset) * q over whole groups of 64, planes as in add_digits. Returns the largest digit met. */
-    uint32_t (*decode_planes)(const uint8_t *src, uint32_t n_planes, uint64_t n_groups, uint32_t offset, float q, bool stream,
-                              float *out);
+    /* From digits to signs and magnitudes of digit - center, which is below 2^n_planes. magnitudes: n_planes planes of
+     * n_words words, one after the other; negative: n_words words. Planes as in add_digits. */
+    void (*part_digits)(const uint8_t *planes, uint32_t n_planes, uint64_t n_words, uint32_t center, uint64_t *negative,
+                        uint64_t *magnitudes);
 
-    /* Parts the magnitudes of one block of n <= GW_STATS_BLOCK elements by their bits, 1 <= low <= high: those below `low` are
-     * scaled and added up in the lanes of measure.h, those from `low` on but below `high` are kept, unscaled and in order. Returns
-     * how many are kept; none where low = high. kept: room for n + GW_SPLIT_SLACK. */
-    uint32_t (*split)(const float *g, uint32_t n, uint32_t low, uint32_t high, float scale, struct gw_tail *below, float *kept);
+    /* Marks the magnitudes above `level`, which is below 2^n_planes; planes one after the other. Returns how many. */
+    uint64_t (*above)(const uint64_t *magnitudes, uint32_t n_planes, uint64_t n_words, uint32_t level, uint64_t *marks);
+
+    /* out[i] = (center + x) * q over whole groups of 64, with x = digit_i - offset, or the opposite of it if that bit
+     * of `negative` is set (NULL: none). Planes as in add_digits. Returns the largest digit met. */
+    uint32_t (*decode_planes)(const uint8_t *src, uint32_t n_planes, uint64_t n_groups, uint32_t offset,
+                              const uint64_t *negative, int32_t center, float q, bool stream, float *out);
+
+    /* Parts the magnitudes of one block of n <= GW_STATS_BLOCK elements by their bits, 1 <= low <= high: those below
+     * `low` are scaled and added up in the lanes of measure.h, those from `low` on but below `high` are kept, unscaled
+     * and in order. Returns how many are kept; none where low = high. kept: room for n + GW_SPLIT_SLACK. */
+    uint32_t (*split)(const float *g, uint32_t n, uint32_t low, uint32_t high, float scale, struct gw_tail *below,
+                      float *kept);
 };
 
 extern const struct gw_kernels gw_kernels_ref;
@@ -106,7 +120,8 @@ static inline float gw_expand_element(const uint64_t *nonzero, const uint64_t *s
     return nonzero[i / 64] & bit ? sign[i / 64] & bit ? -s : s : 0;
 }
 
-/* What x86's pext and pdep do, a bit at a time: the bits of `sign` where `nonzero` has ones, packed; and the reverse. */
+/* What x86's pext and pdep do, a bit at a time: the bits of `sign` where `nonzero` has ones, packed; and the reverse.
+ */
 static inline uint64_t gw_gather_bits(uint64_t nonzero, uint64_t sign)
 {
     uint64_t out = 0;

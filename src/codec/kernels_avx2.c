@@ -1,5 +1,5 @@
-/* AVX2 with BMI2 (Haswell, Zen 3 and later; on Zen 1 and 2 pext and pdep are slow but right). 16 Philox blocks take two
- * registers of eight lanes. */
+/* The kernels for AVX2 with BMI2 (Haswell, Zen 3 and later; on Zen 1 and 2 pext and pdep are slow but right). 16
+ * Philox blocks take two registers of eight lanes. */
 #if defined(__x86_64__)
 #include "codec/kernels.h"
 #include "base/philox.h"
@@ -57,8 +57,8 @@ TARGET static struct gw_stats stats_block_avx2(const float *g, uint32_t n)
     return (struct gw_stats){max_bits, fold(sum), fold(sum_abs), fold(squares)};
 }
 
-TARGET static uint32_t split_avx2(const float *g, uint32_t n, uint32_t low, uint32_t high, float scale, struct gw_tail *below,
-                                  float *kept)
+TARGET static uint32_t split_avx2(const float *g, uint32_t n, uint32_t low, uint32_t high, float scale,
+                                  struct gw_tail *below, float *kept)
 {
     /* Magnitudes have no top bit, so that signed comparisons do. */
     const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
@@ -130,8 +130,8 @@ TARGET static inline void philox(const struct gw_ternary_draw *draw, uint32_t fi
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-/* Upper 16 bits of eight thresholds, in 32-bit lanes. AVX2 converts to signed integers only: 2^31 is taken off before and
- * put back after, both exactly; 2^32 and above become 0xFFFFFFFF as in the 512-bit conversion. */
+/* Upper 16 bits of eight thresholds, in 32-bit lanes. AVX2 converts to signed integers only: 2^31 is taken off before
+ * and put back after, both exactly; 2^32 and above become 0xFFFFFFFF as in the 512-bit conversion. */
 TARGET static inline __m256i upper_threshold(__m256 x, __m256 clip, __m256 scale)
 {
     const __m256 half = _mm256_set1_ps(0x1p31f);
@@ -197,14 +197,17 @@ TARGET static inline __m256i lanes_of(uint32_t bits)
     return _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int)bits), each), each);
 }
 
-TARGET static void expand_avx2(const uint64_t *nonzero, const uint64_t *sign, uint64_t n, float s, bool stream, float *out)
+TARGET static void expand_avx2(const uint64_t *nonzero, const uint64_t *sign, uint64_t n, float s, bool stream,
+                               float *out)
 {
     const __m256i plus = _mm256_castps_si256(_mm256_set1_ps(s)), minus_bit = _mm256_set1_epi32((int)0x80000000u);
     stream = stream && ((uintptr_t)out & 31) == 0;
     uint64_t i = 0;
     for (; i + 8 <= n; i += 8) {
-        uint32_t on = (uint32_t)(nonzero[i / 64] >> (i % 64)) & 255, negative = (uint32_t)(sign[i / 64] >> (i % 64)) & 255;
-        __m256i x = _mm256_and_si256(lanes_of(on), _mm256_xor_si256(plus, _mm256_and_si256(lanes_of(negative), minus_bit)));
+        uint32_t on = (uint32_t)(nonzero[i / 64] >> (i % 64)) & 255,
+                 negative = (uint32_t)(sign[i / 64] >> (i % 64)) & 255;
+        __m256i x =
+            _mm256_and_si256(lanes_of(on), _mm256_xor_si256(plus, _mm256_and_si256(lanes_of(negative), minus_bit)));
         if (stream)
             _mm256_stream_ps(out + i, _mm256_castsi256_ps(x));
         else
@@ -216,26 +219,62 @@ TARGET static void expand_avx2(const uint64_t *nonzero, const uint64_t *sign, ui
         _mm_sfence();
 }
 
-TARGET static uint32_t decode_planes_avx2(const uint8_t *src, uint32_t n_planes, uint64_t n_groups, uint32_t offset, float q,
-                                          bool stream, float *out)
+/* A byte for each of 32 bits: all ones where it is set. */
+TARGET static inline __m256i bytes_of_bits(uint32_t bits)
+{
+    const __m256i eighth = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3,
+                                            3, 3, 3, 3, 3, 3, 3);
+    const __m256i each = _mm256_set1_epi64x((long long)0x8040201008040201ull);
+    const __m256i spread = _mm256_shuffle_epi8(_mm256_set1_epi32((int)bits), eighth);
+    return _mm256_cmpeq_epi8(_mm256_and_si256(spread, each), each);
+}
+
+/* Eight bits of each of 32 elements from n_planes planes on, as bytes. */
+TARGET static inline __m256i digit_bytes(const uint8_t *src, uint32_t n_planes)
+{
+    __m256i digits = _mm256_setzero_si256();
+    for (uint32_t j = 0; j < n_planes; j++)
+        digits = _mm256_or_si256(digits, _mm256_and_si256(bytes_of_bits((uint32_t)gw_get32(src + 8 * j)),
+                                                          _mm256_set1_epi8((char)(1 << j))));
+    return digits;
+}
+
+TARGET static uint32_t decode_planes_avx2(const uint8_t *src, uint32_t n_planes, uint64_t n_groups, uint32_t offset,
+                                          const uint64_t *negative, int32_t center, float q, bool stream, float *out)
 {
     const __m256 scale = _mm256_set1_ps(q);
-    const __m256i zero_digit = _mm256_set1_epi32((int)offset);
+    const __m256i zero_digit = _mm256_set1_epi32((int)offset), middle = _mm256_set1_epi32(center);
+    const uint32_t n_low = n_planes < 8 ? n_planes : 8;
     __m256i largest = _mm256_setzero_si256();
     stream = stream && ((uintptr_t)out & 31) == 0;
-    for (uint64_t w = 0; w < n_groups; w++, src += 8 * n_planes) {
-        for (uint32_t t = 0; t < 8; t++) {
-            __m256i digit = _mm256_setzero_si256();
-            for (uint32_t j = 0; j < n_planes; j++)
-                digit = _mm256_or_si256(digit, _mm256_and_si256(lanes_of(src[8 * j + t]), _mm256_set1_epi32(1 << j)));
-            largest = _mm256_max_epu32(largest, digit);
-            __m256 x = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_sub_epi32(digit, zero_digit)), scale);
-            if (stream)
-                _mm256_stream_ps(out + 64 * w + 8 * t, x);
-            else
-                _mm256_storeu_ps(out + 64 * w + 8 * t, x);
+    for (uint64_t w = 0; w < n_groups; w++, src += 8 * n_planes)
+        for (uint32_t half = 0; half < 2; half++) {
+            uint8_t low[32], high[32], minus[32];
+            _mm256_storeu_si256((__m256i *)low, digit_bytes(src + 4 * half, n_low));
+            if (n_planes > 8)
+                _mm256_storeu_si256((__m256i *)high, digit_bytes(src + 4 * half + 64, n_planes - 8));
+            if (negative)
+                _mm256_storeu_si256((__m256i *)minus, bytes_of_bits((uint32_t)(negative[w] >> (32 * half))));
+#pragma GCC unroll 4
+            for (uint32_t t = 0; t < 4; t++) {
+                __m256i digit = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(low + 8 * t)));
+                if (n_planes > 8)
+                    digit = _mm256_or_si256(digit, _mm256_slli_epi32(_mm256_cvtepu8_epi32(_mm_loadl_epi64(
+                                                                         (const __m128i *)(high + 8 * t))),
+                                                                     8));
+                largest = _mm256_max_epu32(largest, digit);
+                __m256i sum = _mm256_sub_epi32(digit, zero_digit);
+                if (negative) {
+                    const __m256i turn = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(minus + 8 * t)));
+                    sum = _mm256_sub_epi32(_mm256_xor_si256(sum, turn), turn);
+                }
+                const __m256 x = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_add_epi32(sum, middle)), scale);
+                if (stream)
+                    _mm256_stream_ps(out + 64 * w + 32 * half + 8 * t, x);
+                else
+                    _mm256_storeu_ps(out + 64 * w + 32 * half + 8 * t, x);
+            }
         }
-    }
     if (stream)
         _mm_sfence();
     uint32_t lanes[8], most = 0;
@@ -252,7 +291,7 @@ TARGET static uint32_t decode_planes_avx2(const uint8_t *src, uint32_t n_planes,
 #include "codec/kernels_bits.h"
 
 const struct gw_kernels gw_kernels_avx2 = {
-    "avx2",          stats_block_avx2, draw_avx2, gather_signs_avx2, scatter_signs_avx2, count_avx2, expand_avx2,
-    add_digits_avx2, decode_planes_avx2, split_avx2,
+    "avx2",      stats_block_avx2, draw_avx2,        gather_signs_avx2, scatter_signs_avx2, count_avx2,
+    expand_avx2, add_digits_avx2,  part_digits_avx2, above_avx2,        decode_planes_avx2, split_avx2,
 };
 #endif

@@ -1,5 +1,6 @@
-/* AVX-512 (F, BW, DQ, VL and BMI2: Skylake-SP, Zen 4 and later). The draw is 16 Philox blocks in the 16 lanes of a register;
- * each of the four output words then holds the 16-bit numbers of 32 elements in their order, without a shuffle. */
+/* The kernels for AVX-512 (F, BW, DQ, VL and BMI2: Skylake-SP, Zen 4 and later). The draw is 16 Philox blocks in the
+ * 16 lanes of a register. Each of the four output words then holds the 16-bit numbers of 32 elements in their order,
+ * without a shuffle. */
 #if defined(__x86_64__)
 #include "codec/kernels.h"
 #include "base/philox.h"
@@ -12,8 +13,10 @@
 /* lanes 0..15 and 16..31 added in float64 by halving. */
 TARGET static inline double fold(__m512 low, __m512 high)
 {
-    __m512d a = _mm512_add_pd(_mm512_cvtps_pd(_mm512_castps512_ps256(low)), _mm512_cvtps_pd(_mm512_castps512_ps256(high)));
-    __m512d b = _mm512_add_pd(_mm512_cvtps_pd(_mm512_extractf32x8_ps(low, 1)), _mm512_cvtps_pd(_mm512_extractf32x8_ps(high, 1)));
+    __m512d a =
+        _mm512_add_pd(_mm512_cvtps_pd(_mm512_castps512_ps256(low)), _mm512_cvtps_pd(_mm512_castps512_ps256(high)));
+    __m512d b = _mm512_add_pd(_mm512_cvtps_pd(_mm512_extractf32x8_ps(low, 1)),
+                              _mm512_cvtps_pd(_mm512_extractf32x8_ps(high, 1)));
     a = _mm512_add_pd(a, b);
     __m256d c = _mm256_add_pd(_mm512_castpd512_pd256(a), _mm512_extractf64x4_pd(a, 1));
     __m128d d = _mm_add_pd(_mm256_castpd256_pd128(c), _mm256_extractf128_pd(c, 1));
@@ -53,8 +56,8 @@ TARGET static struct gw_stats stats_block_avx512(const float *g, uint32_t n)
                              fold(sq0, sq1)};
 }
 
-TARGET static uint32_t split_avx512(const float *g, uint32_t n, uint32_t low, uint32_t high, float scale, struct gw_tail *below,
-                                    float *kept)
+TARGET static uint32_t split_avx512(const float *g, uint32_t n, uint32_t low, uint32_t high, float scale,
+                                    struct gw_tail *below, float *kept)
 {
     const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
     const __m512i low16 = _mm512_set1_epi32((int)low), high16 = _mm512_set1_epi32((int)high);
@@ -69,7 +72,8 @@ TARGET static uint32_t split_avx512(const float *g, uint32_t n, uint32_t low, ui
         _mm_prefetch((const char *)(g + i) + 4160, _MM_HINT_T0);
 #pragma GCC unroll 2
         for (int k = 0; k < 2; k++) {
-            __m512i m = _mm512_and_si512(_mm512_maskz_loadu_epi32((__mmask16)(inside >> 16 * k), g + i + 16 * k), magnitude);
+            __m512i m =
+                _mm512_and_si512(_mm512_maskz_loadu_epi32((__mmask16)(inside >> 16 * k), g + i + 16 * k), magnitude);
             __mmask16 under = _mm512_cmplt_epu32_mask(m, low16);
             __m512 x = _mm512_maskz_mul_ps(under, _mm512_castsi512_ps(m), scale16);
             sum[k] = _mm512_add_ps(sum[k], x);
@@ -97,7 +101,8 @@ TARGET static inline struct halves multiply(__m512i a, __m512i m)
 {
     __m512i even = _mm512_mul_epu32(a, m);
     __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), m);
-    return (struct halves){_mm512_mask_shuffle_epi32(odd, 0x5555, even, 0xF5), _mm512_mask_shuffle_epi32(even, 0xAAAA, odd, 0xA0)};
+    return (struct halves){_mm512_mask_shuffle_epi32(odd, 0x5555, even, 0xF5),
+                           _mm512_mask_shuffle_epi32(even, 0xAAAA, odd, 0xA0)};
 }
 
 #define XOR3(a, b, c) _mm512_ternarylogic_epi32(a, b, c, 0x96)
@@ -112,7 +117,8 @@ TARGET static void draw_avx512(const struct gw_ternary_draw *draw, const float *
         key0[r] = _mm512_set1_epi32((int)(k0 + (uint32_t)r * GW_PHILOX_W0));
         key1[r] = _mm512_set1_epi32((int)(k1 + (uint32_t)r * GW_PHILOX_W1));
     }
-    /* Only the counter's first word differs between lanes, so half of rounds 1 and 2 is the same for the whole tensor. */
+    /* Only the counter's first word differs between lanes, so half of rounds 1 and 2 is the same for the whole tensor.
+     */
     uint32_t counter[4];
     gw_philox_counter(counter, 0, draw->step, draw->purpose, draw->rank, draw->tensor_id);
     uint64_t p1 = (uint64_t)GW_PHILOX_M1 * counter[2];
@@ -172,7 +178,8 @@ TARGET static void draw_avx512(const struct gw_ternary_draw *draw, const float *
                 _mm512_storeu_si512(drawn + 16 * w, words[w]);
             for (uint32_t w = 0; w < 4; w++) {
                 for (uint32_t rest = ties[w]; rest; rest &= rest - 1) {
-                    uint32_t e = (uint32_t)__builtin_ctz(rest), bits = drawn[16 * w + e / 2] >> (16 * (e % 2)) & 0xFFFFu;
+                    uint32_t e = (uint32_t)__builtin_ctz(rest),
+                             bits = drawn[16 * w + e / 2] >> (16 * (e % 2)) & 0xFFFFu;
                     if (gw_draw_tie(draw, GW_DRAW_GROUP * (group + i) + 32 * w + e, g[32 * w + e], bits))
                         nz[w] |= 1u << e;
                 }
@@ -185,7 +192,8 @@ TARGET static void draw_avx512(const struct gw_ternary_draw *draw, const float *
     }
 }
 
-TARGET static void expand_avx512(const uint64_t *nonzero, const uint64_t *sign, uint64_t n, float s, bool stream, float *out)
+TARGET static void expand_avx512(const uint64_t *nonzero, const uint64_t *sign, uint64_t n, float s, bool stream,
+                                 float *out)
 {
     const __m512 plus = _mm512_set1_ps(s);
     const __m512 minus = _mm512_set1_ps(-s);
@@ -209,15 +217,17 @@ TARGET static void expand_avx512(const uint64_t *nonzero, const uint64_t *sign, 
         _mm_sfence();
 }
 
-TARGET static uint32_t decode_planes_avx512(const uint8_t *src, uint32_t n_planes, uint64_t n_groups, uint32_t offset, float q,
-                                            bool stream, float *out)
+TARGET static uint32_t decode_planes_avx512(const uint8_t *src, uint32_t n_planes, uint64_t n_groups, uint32_t offset,
+                                            const uint64_t *negative, int32_t center, float q, bool stream, float *out)
 {
     const __m512 scale = _mm512_set1_ps(q);
+    const __m512i middle = _mm512_set1_epi32(center), zero = _mm512_setzero_si512();
     const __m512i zero_digit = _mm512_set1_epi32((int)offset);
     __m512i largest = _mm512_setzero_si512();
     stream = stream && ((uintptr_t)out & 63) == 0;
     for (uint64_t w = 0; w < n_groups; w++, src += 8 * n_planes) {
-        __m512i digit[4] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512()};
+        __m512i digit[4] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(),
+                            _mm512_setzero_si512()};
         for (uint32_t j = 0; j < n_planes; j++) {
             uint64_t plane = gw_get64(src + 8 * j);
             __m512i weight = _mm512_set1_epi32(1 << j);
@@ -228,7 +238,10 @@ TARGET static uint32_t decode_planes_avx512(const uint8_t *src, uint32_t n_plane
 #pragma GCC unroll 4
         for (int t = 0; t < 4; t++) {
             largest = _mm512_max_epu32(largest, digit[t]);
-            __m512 x = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(digit[t], zero_digit)), scale);
+            __m512i sum = _mm512_sub_epi32(digit[t], zero_digit);
+            if (negative)
+                sum = _mm512_mask_sub_epi32(sum, (__mmask16)(negative[w] >> 16 * t), zero, sum);
+            const __m512 x = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(sum, middle)), scale);
             if (stream)
                 _mm512_stream_ps(out + 64 * w + 16 * t, x);
             else
@@ -249,7 +262,7 @@ TARGET static uint32_t decode_planes_avx512(const uint8_t *src, uint32_t n_plane
 #include "codec/kernels_bits.h"
 
 const struct gw_kernels gw_kernels_avx512 = {
-    "avx512",          stats_block_avx512, draw_avx512,      gather_signs_avx512, scatter_signs_avx512, count_avx512, expand_avx512,
-    add_digits_avx512, decode_planes_avx512, split_avx512,
+    "avx512",      stats_block_avx512, draw_avx512,        gather_signs_avx512, scatter_signs_avx512, count_avx512,
+    expand_avx512, add_digits_avx512,  part_digits_avx512, above_avx512,        decode_planes_avx512, split_avx512,
 };
 #endif

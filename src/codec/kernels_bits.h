@@ -1,7 +1,9 @@
-/* Kernels made of 64-bit words' logic only, compiled once per instruction set: the compiler widens them. Before including:
- * GW_SUFFIX(name), GW_TARGET (a function attribute), GW_GATHER(nonzero, sign) and GW_SCATTER(bits, nonzero). */
+/* Kernels that need only logic on 64-bit words. They are compiled once per instruction set, and the compiler widens
+ * them. Define before including: GW_SUFFIX(name), GW_TARGET (a function attribute), GW_GATHER(nonzero, sign) and
+ * GW_SCATTER(bits, nonzero). */
 
-GW_TARGET static uint64_t GW_SUFFIX(gather_signs)(const uint64_t *nonzero, const uint64_t *sign, uint64_t n_words, uint8_t *dst)
+GW_TARGET static uint64_t GW_SUFFIX(gather_signs)(const uint64_t *nonzero, const uint64_t *sign, uint64_t n_words,
+                                                  uint8_t *dst)
 {
     uint64_t word = 0, n_bits = 0;
     for (uint64_t w = 0; w < n_words; w++) {
@@ -63,25 +65,25 @@ typedef uint64_t GW_SUFFIX(words8) __attribute__((vector_size(64)));
 #endif
 
 /* Counts eight bits into four: four full adders and three half adders. */
-#define GW_COUNT8(in, out)                                                          \
-    do {                                                                            \
-        GW_SUFFIX(words8) s0_ = GW_XOR3(in[0], in[1], in[2]);                       \
-        GW_SUFFIX(words8) c0_ = GW_MAJORITY(in[0], in[1], in[2]);                   \
-        GW_SUFFIX(words8) s1_ = GW_XOR3(in[3], in[4], in[5]);                       \
-        GW_SUFFIX(words8) c1_ = GW_MAJORITY(in[3], in[4], in[5]);                   \
-        GW_SUFFIX(words8) s2_ = in[6] ^ in[7], c2_ = in[6] & in[7];                 \
-        GW_SUFFIX(words8) c3_ = GW_MAJORITY(s0_, s1_, s2_);                         \
-        GW_SUFFIX(words8) t_ = GW_XOR3(c0_, c1_, c2_), d_ = GW_MAJORITY(c0_, c1_, c2_); \
-        out[0] = GW_XOR3(s0_, s1_, s2_);                                            \
-        out[1] = t_ ^ c3_;                                                          \
-        out[2] = d_ ^ (t_ & c3_);                                                   \
-        out[3] = d_ & (t_ & c3_);                                                   \
+#define GW_COUNT8(in, out)                                                                                             \
+    do {                                                                                                               \
+        GW_SUFFIX(words8) s0_ = GW_XOR3(in[0], in[1], in[2]);                                                          \
+        GW_SUFFIX(words8) c0_ = GW_MAJORITY(in[0], in[1], in[2]);                                                      \
+        GW_SUFFIX(words8) s1_ = GW_XOR3(in[3], in[4], in[5]);                                                          \
+        GW_SUFFIX(words8) c1_ = GW_MAJORITY(in[3], in[4], in[5]);                                                      \
+        GW_SUFFIX(words8) s2_ = in[6] ^ in[7], c2_ = in[6] & in[7];                                                    \
+        GW_SUFFIX(words8) c3_ = GW_MAJORITY(s0_, s1_, s2_);                                                            \
+        GW_SUFFIX(words8) t_ = GW_XOR3(c0_, c1_, c2_), d_ = GW_MAJORITY(c0_, c1_, c2_);                                \
+        out[0] = GW_XOR3(s0_, s1_, s2_);                                                                               \
+        out[1] = t_ ^ c3_;                                                                                             \
+        out[2] = d_ ^ (t_ & c3_);                                                                                      \
+        out[3] = d_ & (t_ & c3_);                                                                                      \
     } while (0)
 
-/* Up to eight words of each of n_planes planes, from where they stand plane beside plane, and back. Inlined below for the usual
- * numbers of planes, whose loops are then straight. */
-GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(load_planes)(const uint8_t *planes, uint32_t n_planes, uint32_t n,
-                                                                                   GW_SUFFIX(words8) *plane)
+/* Up to eight words of each of n_planes planes, from where they stand plane beside plane, and back. Inlined below for
+ * the usual numbers of planes, whose loops are then straight. */
+GW_TARGET static inline __attribute__((always_inline)) void
+GW_SUFFIX(load_planes)(const uint8_t *planes, uint32_t n_planes, uint32_t n, GW_SUFFIX(words8) * plane)
 {
     uint64_t words[16][8] = {{0}}; /* by way of memory: compilers take vectors apart word by word */
     for (uint32_t i = 0; i < n; i++)
@@ -91,8 +93,8 @@ GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(load_plane
         memcpy(&plane[j], words[j], 64);
 }
 
-GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(store_planes)(const GW_SUFFIX(words8) *plane, uint32_t n_planes,
-                                                                                    uint32_t n, uint8_t *planes)
+GW_TARGET static inline __attribute__((always_inline)) void
+GW_SUFFIX(store_planes)(const GW_SUFFIX(words8) * plane, uint32_t n_planes, uint32_t n, uint8_t *planes)
 {
     uint64_t words[16][8];
     for (uint32_t j = 0; j < n_planes; j++)
@@ -103,8 +105,10 @@ GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(store_plan
 }
 
 /* value + 1 of up to eight frames, added up in five planes. */
-GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(count_frames)(const struct gw_bitmaps *frames, uint32_t n_frames,
-                                                                                    uint64_t w, uint32_t n, GW_SUFFIX(words8) add[5])
+GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(count_frames)(const struct gw_bitmaps *frames,
+                                                                                    uint32_t n_frames, uint64_t w,
+                                                                                    uint32_t n,
+                                                                                    GW_SUFFIX(words8) add[5])
 {
     /* value + 1 in two bits: 1 where zero, 2 where positive. */
     GW_SUFFIX(words8) zero[GW_ADD_FRAMES], positive[GW_ADD_FRAMES], ones[4], twos[4], carry;
@@ -132,9 +136,10 @@ GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(count_fram
 }
 
 /* n words from word w on. Inlined for whole runs of eight words, for the rest, and for the usual numbers of planes. */
-GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(add_words)(const struct gw_bitmaps *frames, uint32_t n_frames,
-                                                                                 uint64_t w, uint32_t n, bool first, uint8_t *planes,
-                                                                                 uint32_t n_planes)
+GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(add_words)(const struct gw_bitmaps *frames,
+                                                                                 uint32_t n_frames, uint64_t w,
+                                                                                 uint32_t n, bool first,
+                                                                                 uint8_t *planes, uint32_t n_planes)
 {
     GW_SUFFIX(words8) sum[16], add[5], carry = {0};
     GW_SUFFIX(count_frames)(frames, n_frames, w, n, add);
@@ -156,8 +161,9 @@ GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(add_words)
     GW_SUFFIX(store_planes)(sum, n_planes, n, planes + 8 * w * n_planes);
 }
 
-GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(add_in)(const struct gw_bitmaps *frames, uint32_t n_frames,
-                                                                              uint64_t n_words, bool first, uint8_t *planes,
+GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(add_in)(const struct gw_bitmaps *frames,
+                                                                              uint32_t n_frames, uint64_t n_words,
+                                                                              bool first, uint8_t *planes,
                                                                               uint32_t n_planes)
 {
     uint64_t w = 0;
@@ -170,8 +176,8 @@ GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(add_in)(co
         GW_SUFFIX(add_words)(frames, n_frames, w, (uint32_t)(n_words - w), first, planes, n_planes);
 }
 
-GW_TARGET static void GW_SUFFIX(add_digits)(const struct gw_bitmaps *frames, uint32_t n_frames, uint64_t n_words, bool first,
-                                            uint8_t *planes, uint32_t n_planes)
+GW_TARGET static void GW_SUFFIX(add_digits)(const struct gw_bitmaps *frames, uint32_t n_frames, uint64_t n_words,
+                                            bool first, uint8_t *planes, uint32_t n_planes)
 {
     switch (n_planes) {
     case 3: /* 2, 3 workers */
@@ -186,4 +192,65 @@ GW_TARGET static void GW_SUFFIX(add_digits)(const struct gw_bitmaps *frames, uin
     default:
         GW_SUFFIX(add_in)(frames, n_frames, n_words, first, planes, n_planes);
     }
+}
+
+/* n words from word w on, as below. */
+GW_TARGET static inline __attribute__((always_inline)) void
+GW_SUFFIX(part_words)(const uint8_t *planes, uint32_t n_planes, uint64_t w, uint32_t n, uint64_t n_words,
+                      uint32_t center, uint64_t *negative, uint64_t *magnitudes)
+{
+    GW_SUFFIX(words8) digit[16], borrow = {0}, carry;
+    GW_SUFFIX(load_planes)(planes + 8 * w * n_planes, n_planes, n, digit);
+    for (uint32_t j = 0; j < n_planes; j++) { /* less the center */
+        const GW_SUFFIX(words8) old = digit[j];
+        digit[j] = center >> j & 1 ? ~(old ^ borrow) : old ^ borrow;
+        borrow = center >> j & 1 ? ~old | borrow : ~old & borrow;
+    }
+    memcpy(negative + w, &borrow, 8 * n);
+    carry = borrow;
+    for (uint32_t j = 0; j < n_planes; j++) { /* and the other way round where that is negative */
+        const GW_SUFFIX(words8) turned = digit[j] ^ borrow, magnitude = turned ^ carry;
+        carry &= turned;
+        memcpy(magnitudes + j * n_words + w, &magnitude, 8 * n);
+    }
+}
+
+GW_TARGET static void GW_SUFFIX(part_digits)(const uint8_t *planes, uint32_t n_planes, uint64_t n_words,
+                                             uint32_t center, uint64_t *negative, uint64_t *magnitudes)
+{
+    uint64_t w = 0;
+    for (; w + 8 <= n_words; w += 8)
+        GW_SUFFIX(part_words)(planes, n_planes, w, 8, n_words, center, negative, magnitudes);
+    if (w < n_words)
+        GW_SUFFIX(part_words)(planes, n_planes, w, (uint32_t)(n_words - w), n_words, center, negative, magnitudes);
+}
+
+GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(above_words)(const uint64_t *magnitudes,
+                                                                                   uint32_t n_planes, uint64_t w,
+                                                                                   uint32_t n, uint64_t n_words,
+                                                                                   uint32_t level, uint64_t *marks)
+{
+    GW_SUFFIX(words8) above = {0}, equal = ~above; /* in the planes seen so far */
+    for (uint32_t j = n_planes; j-- > 0;) {
+        GW_SUFFIX(words8) plane = {0};
+        memcpy(&plane, magnitudes + j * n_words + w, 8 * n);
+        if (level >> j & 1) {
+            equal &= plane;
+        } else {
+            above |= equal & plane;
+            equal &= ~plane;
+        }
+    }
+    memcpy(marks + w, &above, 8 * n);
+}
+
+GW_TARGET static uint64_t GW_SUFFIX(above)(const uint64_t *magnitudes, uint32_t n_planes, uint64_t n_words,
+                                           uint32_t level, uint64_t *marks)
+{
+    uint64_t w = 0;
+    for (; w + 8 <= n_words; w += 8)
+        GW_SUFFIX(above_words)(magnitudes, n_planes, w, 8, n_words, level, marks);
+    if (w < n_words)
+        GW_SUFFIX(above_words)(magnitudes, n_planes, w, (uint32_t)(n_words - w), n_words, level, marks);
+    return GW_SUFFIX(count)(marks, n_words);
 }

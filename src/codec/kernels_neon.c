@@ -1,4 +1,4 @@
-/* NEON (every aarch64). 16 Philox blocks take four registers of four lanes. */
+/* The kernels for NEON, which every aarch64 has. 16 Philox blocks take four registers of four lanes. */
 #if defined(__aarch64__)
 #include "codec/kernels.h"
 #include "base/philox.h"
@@ -37,10 +37,12 @@ static struct gw_stats stats_block_neon(const float *g, uint32_t n)
         vst1q_f32(lanes[1] + 4 * k, sum_abs[k]);
         vst1q_f32(lanes[2] + 4 * k, squares[k]);
     }
-    return (struct gw_stats){vmaxvq_u32(most), gw_stats_fold(lanes[0]), gw_stats_fold(lanes[1]), gw_stats_fold(lanes[2])};
+    return (struct gw_stats){vmaxvq_u32(most), gw_stats_fold(lanes[0]), gw_stats_fold(lanes[1]),
+                             gw_stats_fold(lanes[2])};
 }
 
-static uint32_t split_neon(const float *g, uint32_t n, uint32_t low, uint32_t high, float scale, struct gw_tail *below, float *kept)
+static uint32_t split_neon(const float *g, uint32_t n, uint32_t low, uint32_t high, float scale, struct gw_tail *below,
+                           float *kept)
 {
     const uint32x4_t magnitude = vdupq_n_u32(0x7FFFFFFFu), low4 = vdupq_n_u32(low), high4 = vdupq_n_u32(high);
     float32x4_t sum[8], squares[8];
@@ -126,8 +128,8 @@ static inline uint64_t mask_of(uint16x8_t lanes)
     return vaddvq_u16(vandq_u16(lanes, vld1q_u16(weight)));
 }
 
-static void draw_neon(const struct gw_ternary_draw *draw, const float *g, uint64_t group, uint64_t n_groups, uint64_t *nonzero,
-                      uint64_t *sign)
+static void draw_neon(const struct gw_ternary_draw *draw, const float *g, uint64_t group, uint64_t n_groups,
+                      uint64_t *nonzero, uint64_t *sign)
 {
     const float32x4_t clip = vdupq_n_f32(draw->clip), scale = vdupq_n_f32(draw->to_threshold);
     for (uint64_t i = 0; i < n_groups; i++, g += GW_DRAW_GROUP) {
@@ -140,7 +142,8 @@ static void draw_neon(const struct gw_ternary_draw *draw, const float *g, uint64
                 uint32_t e = 64 * half + 8 * octet; /* eight elements from here on */
                 uint16x8_t drawn = vreinterpretq_u16_u32(words[octet % 4][e / 32]);
                 float32x4_t x0 = vld1q_f32(g + e), x1 = vld1q_f32(g + e + 4);
-                uint16x8_t upper = vshrn_high_n_u32(vshrn_n_u32(threshold(x0, clip, scale), 16), threshold(x1, clip, scale), 16);
+                uint16x8_t upper =
+                    vshrn_high_n_u32(vshrn_n_u32(threshold(x0, clip, scale), 16), threshold(x1, clip, scale), 16);
                 uint64_t below = mask_of(vcltq_u16(drawn, upper)), ties = mask_of(vceqq_u16(drawn, upper));
                 if (__builtin_expect(ties != 0, 0)) {
                     uint16_t bits[8];
@@ -182,8 +185,8 @@ static void expand_neon(const uint64_t *nonzero, const uint64_t *sign, uint64_t 
         out[i] = gw_expand_element(nonzero, sign, i, s);
 }
 
-static uint32_t decode_planes_neon(const uint8_t *src, uint32_t n_planes, uint64_t n_groups, uint32_t offset, float q, bool stream,
-                                   float *out)
+static uint32_t decode_planes_neon(const uint8_t *src, uint32_t n_planes, uint64_t n_groups, uint32_t offset,
+                                   const uint64_t *negative, int32_t center, float q, bool stream, float *out)
 {
     (void)stream;
     uint32x4_t largest = vdupq_n_u32(0);
@@ -191,9 +194,13 @@ static uint32_t decode_planes_neon(const uint8_t *src, uint32_t n_planes, uint64
         for (uint32_t t = 0; t < 16; t++) {
             uint32x4_t digit = vdupq_n_u32(0);
             for (uint32_t j = 0; j < n_planes; j++)
-                digit = vorrq_u32(digit, vandq_u32(lanes_of(src[8 * j + t / 2] >> (4 * (t % 2))), vdupq_n_u32(1u << j)));
+                digit =
+                    vorrq_u32(digit, vandq_u32(lanes_of(src[8 * j + t / 2] >> (4 * (t % 2))), vdupq_n_u32(1u << j)));
             largest = vmaxq_u32(largest, digit);
             int32x4_t sum = vsubq_s32(vreinterpretq_s32_u32(digit), vdupq_n_s32((int32_t)offset));
+            const int32x4_t turn =
+                vreinterpretq_s32_u32(lanes_of(negative ? (uint32_t)(negative[w] >> 4 * t) & 15 : 0));
+            sum = vaddq_s32(vsubq_s32(veorq_s32(sum, turn), turn), vdupq_n_s32(center));
             vst1q_f32(out + 64 * w + 4 * t, vmulq_f32(vcvtq_f32_s32(sum), vdupq_n_f32(q)));
         }
     }
@@ -207,7 +214,7 @@ static uint32_t decode_planes_neon(const uint8_t *src, uint32_t n_planes, uint64
 #include "codec/kernels_bits.h"
 
 const struct gw_kernels gw_kernels_neon = {
-    "neon",     stats_block_neon, draw_neon,       gather_signs_neon, scatter_signs_neon, count_neon, expand_neon,
-    add_digits_neon, decode_planes_neon, split_neon,
+    "neon",      stats_block_neon, draw_neon,        gather_signs_neon, scatter_signs_neon, count_neon,
+    expand_neon, add_digits_neon,  part_digits_neon, above_neon,        decode_planes_neon, split_neon,
 };
 #endif

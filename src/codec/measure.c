@@ -1,3 +1,5 @@
+/* Measures a tensor: its sums, its largest magnitude and whether all elements are finite. The result is the same bits
+ * on any number of threads. */
 #include "codec/measure.h"
 #include "base/memory.h"
 #include "base/threads.h"

@@ -1,9 +1,9 @@
-/* Statistics of a tensor, the same bits for any number of threads and any instruction set.
+/* Statistics of a tensor. They are the same bits for any number of threads and any instruction set.
  *
  * Sums run over blocks of 1024 elements in 32 float32 lanes (element i of a block goes to lane i mod 32, in order); a
- * block's lanes are added in float64 by halving (lane j + lane j+16, then +8, ...); blocks are added in index order to their
- * chunk of 65,536 elements, chunks in index order to the whole, in float64. A block whose largest magnitude is above 2^60, or
- * below 2^-50 and not 0, is summed in float64 throughout, where squares neither overflow nor vanish. */
+ * block's lanes are added in float64 by halving (lane j + lane j+16, then +8, ...); blocks are added in index order to
+ * their chunk of 65,536 elements, chunks in index order to the whole, in float64. A block whose largest magnitude is
+ * above 2^60, or below 2^-50 and not 0, is summed in float64 throughout, where squares neither overflow nor vanish. */
 #ifndef GW_CODEC_MEASURE_H
 #define GW_CODEC_MEASURE_H
 
@@ -32,7 +32,8 @@ static inline void gw_stats_add(struct gw_stats *total, const struct gw_stats *n
 /* Of a run of any length, on the context's threads. */
 struct gw_stats gw_stats_run(gw_context *context, const float *g, uint64_t n);
 
-/* Turns statistics into what gw_measure says; g is looked at again only to find the first element that is not finite. */
+/* Turns statistics into what gw_measure says; g is looked at again only to find the first element that is not finite.
+ */
 void gw_measure_from_stats(const struct gw_stats *stats, const float *g, uint64_t n, gw_measure *info);
 
 void gw_measure_tensor(gw_context *context, const float *g, uint64_t n, gw_measure *info);

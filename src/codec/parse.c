@@ -1,6 +1,7 @@
-/* Codec specifications: NAME[:key=value,...]. */
+/* Reads codec specifications: NAME[:key=value,...]. */
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/nearest.h"
 #include "codec/codec.h"
 
 #include <locale.h>
@@ -43,8 +44,8 @@ static gw_status read_value(const char *codec, const gw_codec_option *option, co
         strcpy(at, value);
         return GW_OK;
     }
-    return gw_fail(GW_ERR_SPEC, "%s: %s=%s is not legal; %s takes %s (default %s)", codec, option->key, value, option->key,
-                   option->values, *option->default_value ? option->default_value : "none");
+    return gw_fail(GW_ERR_SPEC, "%s: %s=%s is not legal; %s takes %s (default %s)", codec, option->key, value,
+                   option->key, option->values, *option->default_value ? option->default_value : "none");
 }
 
 gw_status gw_options_parse(const struct gw_codec_record *record, const char *text, void *options)
@@ -58,7 +59,8 @@ gw_status gw_options_parse(const struct gw_codec_record *record, const char *tex
         size_t length = strcspn(text, ",");
         more = text[length] == ',';
         if (length == 0)
-            return gw_fail(GW_ERR_SPEC, "%s: an option is empty; write key=value,key=value, with commas between options only",
+            return gw_fail(GW_ERR_SPEC,
+                           "%s: an option is empty; write key=value,key=value, with commas between options only",
                            info->name);
         if (length >= sizeof item)
             return gw_fail(GW_ERR_SPEC, "%s: an option of %zu characters is too long", info->name, length);
@@ -123,6 +125,32 @@ size_t gw_options_print(const struct gw_codec_record *record, const void *option
     return used;
 }
 
+/* What papers and other programs call them. */
+static const struct gw_synonym synonyms[] = {
+    {"terngrad", "ternary"}, {"tern", "ternary"}, {"gsparse", "gspar"},   {"dlgs", "topk"},     {"lags", "topk"},
+    {"dgc", "topk"},         {"top-k", "topk"},   {"randomk", "uniform"}, {"randk", "uniform"}, {"random", "uniform"},
+    {"bfloat16", "bf16"},    {"float16", "f16"},  {"fp16", "f16"},        {"half", "f16"},      {"float32", "none"},
+    {"fp32", "none"},        {"f32", "none"},     {"float", "none"},      {"dense", "none"},    {NULL, NULL}};
+
+static gw_status no_such_codec(const char *spec, size_t length)
+{
+    enum { MOST = 40 };
+    char names[160] = "", word[MOST + 1];
+    const char *list[16];
+    size_t n = 0;
+    for (size_t used = 0; gw_codec_records[n] && n < sizeof list / sizeof *list; n++) {
+        list[n] = gw_codec_records[n]->info.name;
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", n ? ", " : "", list[n]);
+    }
+    size_t shown = length < MOST ? length : MOST;
+    for (size_t i = 0; i < shown; i++) /* names are lower case, and papers' are not */
+        word[i] = (char)(spec[i] >= 'A' && spec[i] <= 'Z' ? spec[i] - 'A' + 'a' : spec[i]);
+    word[shown] = 0;
+    const char *nearest = gw_nearest(word, list, n, synonyms);
+    return gw_fail(GW_ERR_SPEC, "there is no codec '%.*s'; there are %s%s%s%s", (int)shown, spec, names,
+                   nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+}
+
 gw_status gw_codec_parse(gw_context *context, const char *spec, gw_codec **out)
 {
     if (!spec || !out)
@@ -131,14 +159,11 @@ gw_status gw_codec_parse(gw_context *context, const char *spec, gw_codec **out)
     size_t length = strcspn(spec, ":");
     const struct gw_codec_record *record = NULL;
     for (size_t i = 0; gw_codec_records[i] && !record; i++)
-        if (strlen(gw_codec_records[i]->info.name) == length && strncmp(gw_codec_records[i]->info.name, spec, length) == 0)
+        if (strlen(gw_codec_records[i]->info.name) == length &&
+            strncmp(gw_codec_records[i]->info.name, spec, length) == 0)
             record = gw_codec_records[i];
-    if (!record) {
-        char names[160] = "";
-        for (size_t i = 0, used = 0; gw_codec_records[i]; i++)
-            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", gw_codec_records[i]->info.name);
-        return gw_fail(GW_ERR_SPEC, "there is no codec '%.*s'; there are %s", (int)(length > 40 ? 40 : length), spec, names);
-    }
+    if (!record)
+        return no_such_codec(spec, length);
     gw_codec *codec = gw_calloc(context, 1, sizeof *codec);
     if (!codec)
         return GW_ERR_MEMORY;
@@ -147,8 +172,9 @@ gw_status gw_codec_parse(gw_context *context, const char *spec, gw_codec **out)
     codec->options = gw_calloc(context, 1, record->options_bytes);
     /* Numbers have a decimal point whatever the host's locale writes. */
     locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0), host = uselocale(plain);
-    gw_status status = codec->options ? gw_options_parse(record, spec[length] ? spec + length + 1 : NULL, codec->options)
-                                      : GW_ERR_MEMORY;
+    gw_status status = codec->options
+                           ? gw_options_parse(record, spec[length] ? spec + length + 1 : NULL, codec->options)
+                           : GW_ERR_MEMORY;
     if (status == GW_OK) {
         size_t bytes = gw_options_print(record, codec->options, NULL, 0) + 1;
         codec->canonical = gw_alloc(context, bytes, 1);
@@ -191,8 +217,8 @@ bool gw_codec_is_global(const gw_codec *codec)
     return codec->record->is_global && codec->record->is_global(codec->options);
 }
 
-/* The n characters of `pattern` against the whole name. Only the last star met can still take more: what stands before it has
- * found its earliest place already. */
+/* The n characters of `pattern` against the whole name. Only the last star met can still take more: what stands before
+ * it has found its earliest place already. */
 static bool glob(const char *pattern, size_t n, const char *name)
 {
     const char *end = pattern + n, *after_star = NULL, *taken = name;

@@ -1,4 +1,6 @@
-/* Codec specifications: every option, every refusal and its sentence; the listing; which tensors a pattern leaves in float. */
+/* Tests codec specifications: every option, every refusal and its sentence, the listing, and which tensors a pattern
+ * leaves in float. */
+#include "codec/codec.h"
 #include "codecs.h"
 
 #include <locale.h>
@@ -25,8 +27,10 @@ static void the_listing_is_complete(void **state)
     for (const gw_codec_info *info; (info = gw_codec_list(n)); n++) {
         assert_true(strlen(info->summary) > 5);
         assert_non_null(info->source);
-        assert_int_equal(info->unbiased, strcmp(info->name, "bf16") != 0 && strcmp(info->name, "f16") != 0 && strcmp(info->name, "topk") != 0);
+        assert_int_equal(info->unbiased, strcmp(info->name, "bf16") != 0 && strcmp(info->name, "f16") != 0 &&
+                                             strcmp(info->name, "topk") != 0 && strcmp(info->name, "onebit") != 0);
         assert_int_equal(info->lossy, strcmp(info->name, "none") != 0);
+        assert_non_null(gw_wire_codec_by_id(info->wire_id)); /* reads its frames */
         gw_codec *codec = codec_of(NULL, info->name);
         /* The canonical text of the defaults names every option in the listing's order, with the listing's default. */
         char expected[512];
@@ -42,9 +46,24 @@ static void the_listing_is_complete(void **state)
         for (size_t j = 0; j < n; j++)
             assert_string_not_equal(info->name, gw_codec_list(j)->name);
     }
-    assert_int_equal(n, 7);
+    assert_int_equal(n, 8);
     assert_null(gw_codec_list(n + 1));
     assert_null(gw_codec_list(SIZE_MAX));
+}
+
+/* Numbers are those of the wire format, and nothing that every wire codec has is missing. */
+static void wire_codecs_are_complete(void **state)
+{
+    (void)state;
+    for (size_t i = 0; gw_wire_codecs[i]; i++) {
+        const struct gw_wire_codec *wire = gw_wire_codecs[i];
+        assert_int_equal(wire->id, i + 1);
+        assert_ptr_equal(gw_wire_codec_by_id(wire->id), wire);
+        assert_true(*wire->name && wire->code_names[0]);
+        assert_true(wire->check_frame && wire->decode && wire->symbols && wire->reduce_bound && wire->reduce);
+    }
+    assert_null(gw_wire_codec_by_id(0));
+    assert_null(gw_wire_codec_by_id(255));
 }
 
 #define REST ",share=on,bucket=0,scope=layer,skip=,min=0,code=auto,pull=auto,entropy=auto"
@@ -52,7 +71,8 @@ static void the_listing_is_complete(void **state)
 static void canonical(const char *spec, const char *expected)
 {
     gw_codec *codec = codec_of(NULL, spec), *again = codec_of(NULL, gw_codec_canonical(codec));
-    CHECK(strcmp(gw_codec_canonical(codec), expected) == 0, "%s becomes %s, not %s", spec, gw_codec_canonical(codec), expected);
+    CHECK(strcmp(gw_codec_canonical(codec), expected) == 0, "%s becomes %s, not %s", spec, gw_codec_canonical(codec),
+          expected);
     assert_string_equal(gw_codec_canonical(again), expected);
     gw_codec_destroy(codec);
     gw_codec_destroy(again);
@@ -72,27 +92,30 @@ static void legal_words_are_spelled_out(void **state)
     canonical("ternary:clip=.5", "ternary:clip=0.5" REST);
     canonical("ternary:clip=1e30", "ternary:clip=1e+30" REST);
     canonical("ternary:clip=0.1234567890123456789", "ternary:clip=0.12345678901234568" REST);
-    canonical("ternary:share=off", "ternary:clip=2.5,share=off,bucket=0,scope=layer,skip=,min=0,code=auto,pull=auto,entropy=auto");
+    canonical("ternary:share=off",
+              "ternary:clip=2.5,share=off,bucket=0,scope=layer,skip=,min=0,code=auto,pull=auto,entropy=auto");
     canonical("ternary:bucket=1073741824",
               "ternary:clip=2.5,share=on,bucket=1073741824,scope=layer,skip=,min=0,code=auto,pull=auto,entropy=auto");
-    canonical("ternary:scope=global", "ternary:clip=2.5,share=on,bucket=0,scope=global,skip=,min=0,code=auto,pull=auto,entropy=auto");
-    canonical("ternary:skip=last+conv?.bias",
-              "ternary:clip=2.5,share=on,bucket=0,scope=layer,skip=last+conv?.bias,min=0,code=auto,pull=auto,entropy=auto");
-    canonical("ternary:min=1000000000000000000",
-              "ternary:clip=2.5,share=on,bucket=0,scope=layer,skip=,min=1000000000000000000,code=auto,pull=auto,entropy=auto");
+    canonical("ternary:scope=global",
+              "ternary:clip=2.5,share=on,bucket=0,scope=global,skip=,min=0,code=auto,pull=auto,entropy=auto");
+    canonical(
+        "ternary:skip=last+conv?.bias",
+        "ternary:clip=2.5,share=on,bucket=0,scope=layer,skip=last+conv?.bias,min=0,code=auto,pull=auto,entropy=auto");
+    canonical("ternary:min=1000000000000000000", "ternary:clip=2.5,share=on,bucket=0,scope=layer,skip=,min="
+                                                 "1000000000000000000,code=auto,pull=auto,entropy=auto");
     /* the order given does not matter */
-    canonical("ternary:entropy=off,pull=radix,code=2bit,min=3,skip=a*,bucket=64,clip=3,share=on,scope=layer",
-              "ternary:clip=3,share=on,bucket=64,scope=layer,skip=a*,min=3,code=2bit,pull=radix,entropy=off");
-    const char *codes[] = {"auto", "2bit", "base3", "mask", "gaps"}, *pulls[] = {"auto", "packed", "radix"};
+    canonical("ternary:entropy=off,pull=packed,code=2bit,min=3,skip=a*,bucket=64,clip=3,share=on,scope=layer",
+              "ternary:clip=3,share=on,bucket=64,scope=layer,skip=a*,min=3,code=2bit,pull=packed,entropy=off");
+    const char *codes[] = {"auto", "2bit", "base3", "mask"}, *pulls[] = {"auto", "packed"};
     const char *entropies[] = {"auto", "on", "off"};
-    for (size_t c = 0; c < 5; c++)
-        for (size_t p = 0; p < 3; p++)
+    for (size_t c = 0; c < 4; c++)
+        for (size_t p = 0; p < 2; p++)
             for (size_t e = 0; e < 3; e++) {
                 char spec[128], expected[256];
                 snprintf(spec, sizeof spec, "ternary:code=%s,pull=%s,entropy=%s", codes[c], pulls[p], entropies[e]);
                 snprintf(expected, sizeof expected,
-                         "ternary:clip=2.5,share=on,bucket=0,scope=layer,skip=,min=0,code=%s,pull=%s,entropy=%s", codes[c], pulls[p],
-                         entropies[e]);
+                         "ternary:clip=2.5,share=on,bucket=0,scope=layer,skip=,min=0,code=%s,pull=%s,entropy=%s",
+                         codes[c], pulls[p], entropies[e]);
                 canonical(spec, expected);
             }
 }
@@ -125,7 +148,11 @@ static void what_is_not_legal_is_named(void **state)
     (void)state;
     /* names */
     REFUSED("", "no codec ''", "none, bf16, f16, ternary");
-    REFUSED("ternar", "no codec 'ternar'");
+    REFUSED("ternar", "no codec 'ternar'", "did you mean 'ternary'?");
+    REFUSED("terngrad", "did you mean 'ternary'?");
+    REFUSED("TernGrad:clip=2", "no codec 'TernGrad'", "did you mean 'ternary'?");
+    REFUSED("DLGS", "did you mean 'topk'?");
+    REFUSED("fp16", "did you mean 'f16'?");
     REFUSED("ternary2", "no codec 'ternary2'");
     REFUSED("Ternary", "no codec 'Ternary'");
     REFUSED(":clip=2", "no codec ''");
@@ -134,7 +161,8 @@ static void what_is_not_legal_is_named(void **state)
 
     /* keys */
     REFUSED("none:clip=2", "none has no option 'clip'", "it has none");
-    REFUSED("ternary:clop=2", "ternary has no option 'clop'", "clip, share, bucket, scope, skip, min, code, pull, entropy");
+    REFUSED("ternary:clop=2", "ternary has no option 'clop'",
+            "clip, share, bucket, scope, skip, min, code, pull, entropy");
     REFUSED("ternary:cli=2", "no option 'cli'");
     REFUSED("ternary:clip", "option 'clip' has no value", "key=value");
     REFUSED("ternary:,clip=2", "an option is empty", "commas between options only");
@@ -144,7 +172,7 @@ static void what_is_not_legal_is_named(void **state)
     REFUSED("none:,", "none: an option is empty");
     REFUSED("ternary:=2", "no option ''");
     REFUSED("ternary:clip=2,clip=2", "option 'clip' is given twice");
-    REFUSED("ternary:code=gaps,share=on,code=2bit", "option 'code' is given twice");
+    REFUSED("ternary:code=mask,share=on,code=2bit", "option 'code' is given twice");
 
     /* values */
     REFUSED("ternary:clip=", "clip= is not legal", "0 to 1e30", "default 2.5");
@@ -168,11 +196,12 @@ static void what_is_not_legal_is_named(void **state)
     REFUSED("ternary:scope=tensor", "scope=tensor is not legal", "layer|global", "default layer");
     REFUSED("ternary:min=-3", "min=-3 is not legal", "a number of elements");
     REFUSED("ternary:min=1000000000000000001000", "is not legal");
-    REFUSED("ternary:code=packed", "code=packed is not legal", "auto|2bit|base3|mask|gaps", "default auto");
+    REFUSED("ternary:code=packed", "code=packed is not legal", "auto|2bit|base3|mask", "default auto");
     REFUSED("ternary:code=2BIT", "code=2BIT is not legal");
-    REFUSED("ternary:pull=2bit", "pull=2bit is not legal", "auto|packed|radix");
+    REFUSED("ternary:pull=2bit", "pull=2bit is not legal", "auto|packed");
     REFUSED("ternary:entropy=maybe", "entropy=maybe is not legal", "auto|on|off");
-    REFUSED("ternary:skip=0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456",
+    REFUSED("ternary:skip="
+            "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456",
             "is not legal", "tensor names with * and ?");
     char longest[600] = "ternary:skip=";
     memset(longest + 13, 'a', 500);
@@ -277,13 +306,15 @@ static void short_tensors_are_left_in_float(void **state)
 
 #define LOCALES GW_BINARY_DIR "/locales"
 
-/* Programs with a locale that writes 2,5 read and print the same specifications. The locale is built here where the system can. */
+/* Programs with a locale that writes 2,5 read and print the same specifications. The locale is built here where the
+ * system can. */
 static void decimal_points_do_not_depend_on_the_locale(void **state)
 {
     (void)state;
     setenv("LOCPATH", LOCALES, 1);
     if ((access(LOCALES "/de_DE.UTF-8", F_OK) != 0 &&
-         system("mkdir -p '" LOCALES "' && localedef -i de_DE -f UTF-8 '" LOCALES "/de_DE.UTF-8' 2>'" LOCALES "/log'") != 0) ||
+         system("mkdir -p '" LOCALES "' && localedef -i de_DE -f UTF-8 '" LOCALES "/de_DE.UTF-8' 2>'" LOCALES
+                "/log'") != 0) ||
         !setlocale(LC_NUMERIC, "de_DE.UTF-8")) {
         print_message("no locale with a decimal comma can be built here\n");
         skip();
@@ -300,6 +331,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_found),
         cmocka_unit_test(the_listing_is_complete),
+        cmocka_unit_test(wire_codecs_are_complete),
         cmocka_unit_test(legal_words_are_spelled_out),
         cmocka_unit_test(global_is_known),
         cmocka_unit_test(what_is_not_legal_is_named),

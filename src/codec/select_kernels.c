@@ -1,4 +1,4 @@
-/* The readable kernels of selection, and the choice among the sets. */
+/* The readable kernels of selection, and the choice of the set for this machine. */
 #include "codec/select_kernels.h"
 #include "wire/bytes.h"
 #include "wire/float16.h"
@@ -45,19 +45,19 @@ static struct gw_select_counts select_ref(const struct gw_select_run *run, float
 {
     struct gw_select_counts counts = {0};
     for (uint64_t i = 0; i < run->n; i++) {
-        float a = run->residual ? run->g[i] + run->residual[i] : run->g[i];
+        bool sent = run->sent && run->sent[i / 64] >> (i % 64) & 1;
+        float a = run->residual ? run->g[i] + gw_select_left(run->value, run->residual[i], sent) : run->g[i];
         uint32_t bits = gw_float_bits(a) & 0x7FFFFFFFu;
         bool above = bits > run->threshold_bits;
-        float sent = 0;
         if (above)
-            sent = values[counts.n_above++] = gw_select_round(run->value, a);
+            values[counts.n_above++] = a;
         counts.n_equal += bits == run->threshold_bits;
         counts.max_bits = bits > counts.max_bits ? bits : counts.max_bits;
         if (i % 64 == 0)
             run->kept[i / 64] = 0;
         run->kept[i / 64] |= (uint64_t)above << (i % 64);
         if (run->next)
-            run->next[i] = above ? a - sent : a;
+            run->next[i] = a;
     }
     return counts;
 }
@@ -67,6 +67,7 @@ struct gw_select_counts gw_select_rest(const struct gw_select_run *run, uint64_t
     struct gw_select_run rest = *run;
     rest.g += done;
     rest.residual = run->residual ? run->residual + done : NULL;
+    rest.sent = run->sent ? run->sent + done / 64 : NULL;
     rest.next = run->next ? run->next + done : NULL;
     rest.kept += done / 64;
     rest.n -= done;
@@ -75,7 +76,8 @@ struct gw_select_counts gw_select_rest(const struct gw_select_run *run, uint64_t
     return counts;
 }
 
-static void expand_ref(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, bool stream, float *out)
+static void expand_ref(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, bool stream,
+                       float *out)
 {
     (void)n_values;
     (void)stream;
@@ -107,4 +109,24 @@ static void lower_ref(const uint64_t *bits, uint64_t n_words, uint8_t *bytes)
             bytes[64 * w + (uint64_t)__builtin_ctzll(left)]--;
 }
 
-const struct gw_select_kernels gw_select_kernels_ref = {"scalar", select_ref, expand_ref, gw_select_add_ref, below_ref, lower_ref};
+void gw_select_join_ref(const uint8_t *rests, const uint8_t *exponents, uint64_t n, float *out)
+{
+    for (uint64_t i = 0; i < n; i++, rests += 3) {
+        uint32_t rest = rests[0] | (uint32_t)rests[1] << 8 | (uint32_t)rests[2] << 16;
+        out[i] = gw_bits_float((rest & 0x7FFFFFu) | (uint32_t)exponents[i] << 23 | rest >> 23 << 31);
+    }
+}
+
+void gw_select_rests_ref(const float *values, uint64_t n, uint8_t *out)
+{
+    for (uint64_t i = 0; i < n; i++, out += 3) {
+        uint32_t bits = gw_float_bits(values[i]), rest = (bits & 0x7FFFFFu) | bits >> 31 << 23;
+        out[0] = (uint8_t)rest;
+        out[1] = (uint8_t)(rest >> 8);
+        out[2] = (uint8_t)(rest >> 16);
+    }
+}
+
+const struct gw_select_kernels gw_select_kernels_ref = {
+    "scalar", select_ref, expand_ref, gw_select_add_ref, below_ref, lower_ref, gw_select_join_ref, gw_select_rests_ref,
+};

@@ -1,4 +1,5 @@
-/* The loops of selection, one set per instruction set; all give the same bits, `ref` being the readable one. */
+/* The loops of selection. There is one set per instruction set; all give the same bits, and `ref` is the
+ * readable one. */
 #ifndef GW_CODEC_SELECT_KERNELS_H
 #define GW_CODEC_SELECT_KERNELS_H
 
@@ -14,12 +15,13 @@
 /* A run of elements; select.h says what is done with them. */
 struct gw_select_run {
     const float *g, *residual; /* residual NULL: a = g */
+    const uint64_t *sent;      /* elements of which the residual is only what rounding to `value` lost; NULL: none */
     uint64_t n;                /* less than 2^32 */
-    uint32_t threshold_bits;    /* the threshold's; at most 0x7FFFFFFF */
-    enum gw_value_type value; /* values are rounded to this, and next holds what was lost */
-    bool stream;                /* next is larger than the cache; stores may go around it */
-    float *next;                /* NULL: it is not written, and value is GW_VALUE_F32 */
-    uint64_t *kept;             /* which are above */
+    uint32_t threshold_bits;   /* the threshold's; at most 0x7FFFFFFF */
+    enum gw_value_type value;
+    bool stream;    /* next is larger than the cache; stores may go around it */
+    float *next;    /* a; NULL: it is not written, and sent is NULL */
+    uint64_t *kept; /* which are above */
 };
 
 struct gw_select_counts {
@@ -30,10 +32,11 @@ struct gw_select_counts {
 struct gw_select_kernels {
     const char *name;
 
-    /* Selects |a| > threshold. values: room for n + GW_SELECT_SLACK. */
+    /* Selects |a| > threshold; not rounded. values: room for n + GW_SELECT_SLACK. */
     struct gw_select_counts (*select)(const struct gw_select_run *run, float *values);
 
-    /* out[i] = bit i of kept ? the next value : 0. n_values: how many bits are set below n. `stream` as above, of out. */
+    /* out[i] = bit i of kept ? the next value : 0. n_values: how many bits are set below n. `stream` as above, of out.
+     */
     void (*expand)(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, bool stream, float *out);
 
     /* sum[i] += the next value where bit i of kept is set; other elements are not touched. */
@@ -44,10 +47,18 @@ struct gw_select_kernels {
 
     /* Takes 1 from each byte whose bit is set. */
     void (*lower)(const uint64_t *bits, uint64_t n_words, uint8_t *bytes);
+
+    /* Floats from their exponent fields and, in three bytes each, fraction and sign; and those three bytes. */
+    void (*join)(const uint8_t *rests, const uint8_t *exponents, uint64_t n, float *out);
+    void (*rests)(const float *values, uint64_t n, uint8_t *out);
 };
 
 /* What is left of a run after `done` elements, a multiple of 64, of which n_above were found: selected by `ref`. */
 struct gw_select_counts gw_select_rest(const struct gw_select_run *run, uint64_t done, float *values, uint64_t n_above);
+
+/* The ends of runs. */
+void gw_select_join_ref(const uint8_t *rests, const uint8_t *exponents, uint64_t n, float *out);
+void gw_select_rests_ref(const float *values, uint64_t n, uint8_t *out);
 
 /* One by one; what a set uses where masked loads and stores gain nothing. */
 void gw_select_add_ref(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, float *sum);
@@ -56,6 +67,9 @@ void gw_select_add_ref(const uint64_t *kept, uint64_t n, const float *values, ui
 extern const struct gw_select_kernels gw_select_kernels_ref;
 #if defined(__x86_64__)
 extern const struct gw_select_kernels gw_select_kernels_avx2, gw_select_kernels_avx512;
+/* 512 bits gain nothing here. */
+void gw_select_join_avx2(const uint8_t *rests, const uint8_t *exponents, uint64_t n, float *out);
+void gw_select_rests_avx2(const float *values, uint64_t n, uint8_t *out);
 #endif
 
 /* Those of one instruction set; NULL where this build has none. NEON's are the reference. */
@@ -66,5 +80,11 @@ const struct gw_select_kernels *gw_select_kernels_now(void);
 
 /* `x` as it arrives. */
 float gw_select_round(enum gw_value_type value, float x);
+
+/* What is left of an element in the residual, if it was `sent`. */
+static inline float gw_select_left(enum gw_value_type value, float residual, bool sent)
+{
+    return sent ? residual - gw_select_round(value, residual) : residual;
+}
 
 #endif

@@ -1,4 +1,5 @@
-/* AVX2 with BMI2 and F16C: eight lanes, compressed and expanded by permutations that pdep and pext make of a mask. */
+/* The kernels of selection for AVX2 with BMI2 and F16C. They work on eight lanes; pdep and pext turn a mask into the
+ * permutation that compresses or expands them. */
 #if defined(__x86_64__)
 #include "codec/select_kernels.h"
 
@@ -46,8 +47,20 @@ INLINE __m256 round_f16(__m256 a)
     return _mm256_cvtph_ps(_mm256_cvtps_ph(limited, _MM_FROUND_TO_NEAREST_INT));
 }
 
-INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float *values, bool with_residual, bool writes,
-                                          enum gw_value_type value)
+/* What is left of a residual, in the lanes that were sent. */
+INLINE __m256 left_of(__m256 residual, uint32_t sent, enum gw_value_type value)
+{
+    __m256 lanes = _mm256_castsi256_ps(lanes_of(sent));
+    if (value == GW_VALUE_F32)
+        return _mm256_andnot_ps(lanes, residual);
+    __m256 rounded = value == GW_VALUE_BF16 ? round_bf16(residual) : round_f16(residual);
+    return _mm256_blendv_ps(residual, _mm256_sub_ps(residual, rounded), lanes);
+}
+
+enum residual { NO_RESIDUAL, RESIDUAL, SENT_RESIDUAL };
+
+INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float *values, enum residual with,
+                                          bool writes, enum gw_value_type value)
 {
     const __m256i threshold = _mm256_set1_epi32((int)run->threshold_bits), magnitude = _mm256_set1_epi32(0x7FFFFFFF);
     const float *g = run->g, *residual = run->residual;
@@ -56,15 +69,18 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
     float *at = values;
     uint64_t i = 0;
     for (; i + 64 <= run->n; i += 64) {
-        uint64_t word = 0;
+        uint64_t word = 0, gone = with == SENT_RESIDUAL ? run->sent[i / 64] : 0;
 #pragma GCC unroll 8
         for (int t = 0; t < 8; t++) {
             const float *from = g + i + 8 * t;
             __m256 a = _mm256_loadu_ps(from);
             if (t % 2 == 0)
                 _mm_prefetch((const char *)from + 4096, _MM_HINT_T0);
-            if (with_residual) {
-                a = _mm256_add_ps(a, _mm256_loadu_ps(residual + i + 8 * t));
+            if (with != NO_RESIDUAL) {
+                __m256 left = _mm256_loadu_ps(residual + i + 8 * t);
+                if (with == SENT_RESIDUAL)
+                    left = left_of(left, (uint32_t)(gone >> (8 * t)) & 255, value);
+                a = _mm256_add_ps(a, left);
                 if (t % 2 == 0)
                     _mm_prefetch((const char *)(residual + i + 8 * t) + 4096, _MM_HINT_T0);
             }
@@ -73,17 +89,13 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
             __m256i above = _mm256_cmpgt_epi32(bits, threshold);
             equal = _mm256_sub_epi32(equal, _mm256_cmpeq_epi32(bits, threshold));
             most = _mm256_max_epu32(most, bits);
-            __m256 sent = value == GW_VALUE_BF16 ? round_bf16(a) : value == GW_VALUE_F16 ? round_f16(a) : a;
-            if (writes) {
-                __m256 next = _mm256_blendv_ps(a, _mm256_sub_ps(a, sent), _mm256_castsi256_ps(above));
-                if (stream)
-                    _mm256_stream_ps(run->next + i + 8 * t, next);
-                else
-                    _mm256_storeu_ps(run->next + i + 8 * t, next);
-            }
+            if (writes && stream)
+                _mm256_stream_ps(run->next + i + 8 * t, a);
+            else if (writes)
+                _mm256_storeu_ps(run->next + i + 8 * t, a);
             uint32_t mask = (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(above));
             if (mask) {
-                _mm256_storeu_ps(at, _mm256_permutevar8x32_ps(sent, lanes_set(mask)));
+                _mm256_storeu_ps(at, _mm256_permutevar8x32_ps(a, lanes_set(mask)));
                 at += __builtin_popcount(mask);
                 word |= (uint64_t)mask << (8 * t);
             }
@@ -106,17 +118,19 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
 
 TARGET static struct gw_select_counts select_avx2(const struct gw_select_run *run, float *values)
 {
-    if (!run->next)
-        return run->residual ? select_run(run, values, true, false, GW_VALUE_F32) : select_run(run, values, false, false, GW_VALUE_F32);
     if (!run->residual)
-        return select_run(run, values, false, true, run->value);
+        return run->next ? select_run(run, values, NO_RESIDUAL, true, GW_VALUE_F32)
+                         : select_run(run, values, NO_RESIDUAL, false, GW_VALUE_F32);
+    if (!run->sent)
+        return run->next ? select_run(run, values, RESIDUAL, true, GW_VALUE_F32)
+                         : select_run(run, values, RESIDUAL, false, GW_VALUE_F32);
     switch (run->value) {
     case GW_VALUE_BF16:
-        return select_run(run, values, true, true, GW_VALUE_BF16);
+        return select_run(run, values, SENT_RESIDUAL, true, GW_VALUE_BF16);
     case GW_VALUE_F16:
-        return select_run(run, values, true, true, GW_VALUE_F16);
+        return select_run(run, values, SENT_RESIDUAL, true, GW_VALUE_F16);
     default:
-        return select_run(run, values, true, true, GW_VALUE_F32);
+        return select_run(run, values, SENT_RESIDUAL, true, GW_VALUE_F32);
     }
 }
 
@@ -129,7 +143,8 @@ INLINE __m256 take(const float **values, const float *end, uint32_t mask)
     return _mm256_and_ps(_mm256_permutevar8x32_ps(x, places_of(mask)), _mm256_castsi256_ps(lanes_of(mask)));
 }
 
-TARGET static void expand_avx2(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, bool stream, float *out)
+TARGET static void expand_avx2(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, bool stream,
+                               float *out)
 {
     const float *end = values + n_values;
     uint64_t i = 0;
@@ -143,7 +158,8 @@ TARGET static void expand_avx2(const uint64_t *kept, uint64_t n, const float *va
     }
     if (i < n) {
         uint32_t inside = (1u << (n - i)) - 1;
-        _mm256_maskstore_ps(out + i, lanes_of(inside), take(&values, end, (uint32_t)(kept[i / 64] >> (i % 64)) & inside));
+        _mm256_maskstore_ps(out + i, lanes_of(inside),
+                            take(&values, end, (uint32_t)(kept[i / 64] >> (i % 64)) & inside));
     }
     if (stream)
         _mm_sfence();
@@ -177,5 +193,44 @@ TARGET static void lower_avx2(const uint64_t *bits, uint64_t n_words, uint8_t *b
         }
 }
 
-const struct gw_select_kernels gw_select_kernels_avx2 = {"avx2", select_avx2, expand_avx2, gw_select_add_ref, below_avx2, lower_avx2};
+/* Eight values at a time, 24 bytes. Loads and stores are of 32, so the last few values are left to the plain loop. */
+TARGET void gw_select_join_avx2(const uint8_t *rests, const uint8_t *exponents, uint64_t n, float *out)
+{
+    /* Twelve bytes to each half, then three to each lane. */
+    const __m256i halves = _mm256_setr_epi32(0, 1, 2, 0, 3, 4, 5, 0);
+    const __m256i threes =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 2, -128, 3, 4, 5, -128, 6, 7, 8, -128, 9, 10, 11, -128));
+    uint64_t i = 0;
+    for (; i + 11 <= n; i += 8) {
+        __m256i x = _mm256_loadu_si256((const __m256i *)(rests + 3 * i));
+        x = _mm256_shuffle_epi8(_mm256_permutevar8x32_epi32(x, halves), threes);
+        __m256i exponent = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(exponents + i)));
+        __m256i sign = _mm256_slli_epi32(_mm256_srli_epi32(x, 23), 31);
+        x = _mm256_and_si256(x, _mm256_set1_epi32(0x7FFFFF));
+        x = _mm256_or_si256(_mm256_or_si256(x, sign), _mm256_slli_epi32(exponent, 23));
+        _mm256_storeu_ps(out + i, _mm256_castsi256_ps(x));
+    }
+    gw_select_join_ref(rests + 3 * i, exponents + i, n - i, out + i);
+}
+
+TARGET void gw_select_rests_avx2(const float *values, uint64_t n, uint8_t *out)
+{
+    const __m256i threes =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -128, -128, -128, -128));
+    const __m256i together = _mm256_setr_epi32(0, 1, 2, 4, 5, 6, 3, 7);
+    uint64_t i = 0;
+    for (; i + 11 <= n; i += 8) {
+        __m256i x = _mm256_loadu_si256((const __m256i *)(values + i));
+        __m256i sign = _mm256_slli_epi32(_mm256_srli_epi32(x, 31), 23);
+        x = _mm256_or_si256(_mm256_and_si256(x, _mm256_set1_epi32(0x7FFFFF)), sign);
+        x = _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8(x, threes), together);
+        _mm256_storeu_si256((__m256i *)(out + 3 * i), x);
+    }
+    gw_select_rests_ref(values + i, n - i, out + 3 * i);
+}
+
+const struct gw_select_kernels gw_select_kernels_avx2 = {
+    "avx2",     select_avx2, expand_avx2,         gw_select_add_ref,
+    below_avx2, lower_avx2,  gw_select_join_avx2, gw_select_rests_avx2,
+};
 #endif

@@ -1,5 +1,6 @@
-/* AVX-512: compressing and expanding registers, 64 elements a word of the bitmap. Compressing to memory is many times slower than
- * to a register on some processors (Zen 4), so whole registers are stored and overlap. */
+/* The kernels of selection for AVX-512, which compresses and expands registers, 64 elements a word of the bitmap. On
+ * some processors (Zen 4) compressing to memory is many times slower than to a register, so whole registers are stored
+ * and overlap. */
 #if defined(__x86_64__)
 #include "codec/select_kernels.h"
 
@@ -27,8 +28,19 @@ INLINE __m512 round_f16(__m512 a)
     return _mm512_cvtph_ps(_mm512_cvtps_ph(limited, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
-INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float *values, bool with_residual, bool writes,
-                                          enum gw_value_type value)
+/* What is left of a residual, in the lanes that were sent. */
+INLINE __m512 left_of(__m512 residual, __mmask16 sent, enum gw_value_type value)
+{
+    if (value == GW_VALUE_F32)
+        return _mm512_maskz_mov_ps((__mmask16)~sent, residual);
+    return _mm512_mask_sub_ps(residual, sent, residual,
+                              value == GW_VALUE_BF16 ? round_bf16(residual) : round_f16(residual));
+}
+
+enum residual { NO_RESIDUAL, RESIDUAL, SENT_RESIDUAL };
+
+INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float *values, enum residual with,
+                                          bool writes, enum gw_value_type value)
 {
     const __m512i threshold = _mm512_set1_epi32((int)run->threshold_bits), one = _mm512_set1_epi32(1);
     const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
@@ -39,35 +51,36 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
     uint64_t i = 0;
     for (; i + 64 <= run->n; i += 64) {
         __mmask16 above[4];
-        __m512 sent[4];
+        __m512 sums[4];
+        uint64_t gone = with == SENT_RESIDUAL ? run->sent[i / 64] : 0;
 #pragma GCC unroll 4
         for (int t = 0; t < 4; t++) {
             __m512 a = _mm512_loadu_ps(g + i + 16 * t);
             /* 4 KiB ahead: the hardware's own prefetch stops at page ends. */
             _mm_prefetch((const char *)(g + i + 16 * t) + 4096, _MM_HINT_T0);
-            if (with_residual) {
-                a = _mm512_add_ps(a, _mm512_loadu_ps(residual + i + 16 * t));
+            if (with != NO_RESIDUAL) {
+                __m512 left = _mm512_loadu_ps(residual + i + 16 * t);
+                if (with == SENT_RESIDUAL)
+                    left = left_of(left, (__mmask16)(gone >> (16 * t)), value);
+                a = _mm512_add_ps(a, left);
                 _mm_prefetch((const char *)(residual + i + 16 * t) + 4096, _MM_HINT_T0);
             }
             __m512i bits = _mm512_and_si512(_mm512_castps_si512(a), magnitude);
             above[t] = _mm512_cmpgt_epu32_mask(bits, threshold);
             equal = _mm512_mask_add_epi32(equal, _mm512_cmpeq_epu32_mask(bits, threshold), equal, one);
             most = _mm512_max_epu32(most, bits);
-            sent[t] = value == GW_VALUE_BF16 ? round_bf16(a) : value == GW_VALUE_F16 ? round_f16(a) : a;
-            if (writes) {
-                __m512 next = _mm512_mask_sub_ps(a, above[t], a, sent[t]);
-                if (stream)
-                    _mm512_stream_ps(run->next + i + 16 * t, next);
-                else
-                    _mm512_storeu_ps(run->next + i + 16 * t, next);
-            }
+            sums[t] = a;
+            if (writes && stream)
+                _mm512_stream_ps(run->next + i + 16 * t, a);
+            else if (writes)
+                _mm512_storeu_ps(run->next + i + 16 * t, a);
         }
         uint32_t low = above[0] | (uint32_t)above[1] << 16, high = above[2] | (uint32_t)above[3] << 16;
         run->kept[i / 64] = (uint64_t)high << 32 | low;
         if (low | high) {
 #pragma GCC unroll 4
             for (int t = 0; t < 4; t++) {
-                _mm512_storeu_ps(at, _mm512_maskz_compress_ps(above[t], sent[t]));
+                _mm512_storeu_ps(at, _mm512_maskz_compress_ps(above[t], sums[t]));
                 at += __builtin_popcount(above[t]);
             }
         }
@@ -84,17 +97,19 @@ INLINE struct gw_select_counts select_run(const struct gw_select_run *run, float
 
 TARGET static struct gw_select_counts select_avx512(const struct gw_select_run *run, float *values)
 {
-    if (!run->next)
-        return run->residual ? select_run(run, values, true, false, GW_VALUE_F32) : select_run(run, values, false, false, GW_VALUE_F32);
     if (!run->residual)
-        return select_run(run, values, false, true, run->value);
+        return run->next ? select_run(run, values, NO_RESIDUAL, true, GW_VALUE_F32)
+                         : select_run(run, values, NO_RESIDUAL, false, GW_VALUE_F32);
+    if (!run->sent)
+        return run->next ? select_run(run, values, RESIDUAL, true, GW_VALUE_F32)
+                         : select_run(run, values, RESIDUAL, false, GW_VALUE_F32);
     switch (run->value) {
     case GW_VALUE_BF16:
-        return select_run(run, values, true, true, GW_VALUE_BF16);
+        return select_run(run, values, SENT_RESIDUAL, true, GW_VALUE_BF16);
     case GW_VALUE_F16:
-        return select_run(run, values, true, true, GW_VALUE_F16);
+        return select_run(run, values, SENT_RESIDUAL, true, GW_VALUE_F16);
     default:
-        return select_run(run, values, true, true, GW_VALUE_F32);
+        return select_run(run, values, SENT_RESIDUAL, true, GW_VALUE_F32);
     }
 }
 
@@ -102,12 +117,14 @@ TARGET static struct gw_select_counts select_avx512(const struct gw_select_run *
 INLINE __m512 take(const float **values, const float *end, __mmask16 mask)
 {
     uint32_t n = (uint32_t)__builtin_popcount(mask);
-    __m512 x = end - *values >= 16 ? _mm512_loadu_ps(*values) : _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), *values);
+    __m512 x =
+        end - *values >= 16 ? _mm512_loadu_ps(*values) : _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), *values);
     *values += n;
     return _mm512_maskz_expand_ps(mask, x);
 }
 
-TARGET static void expand_avx512(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, bool stream, float *out)
+TARGET static void expand_avx512(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, bool stream,
+                                 float *out)
 {
     const float *end = values + n_values;
     uint64_t i = 0;
@@ -160,5 +177,8 @@ TARGET static void lower_avx512(const uint64_t *bits, uint64_t n_words, uint8_t 
     }
 }
 
-const struct gw_select_kernels gw_select_kernels_avx512 = {"avx512", select_avx512, expand_avx512, add_avx512, below_avx512, lower_avx512};
+const struct gw_select_kernels gw_select_kernels_avx512 = {
+    "avx512",     select_avx512, expand_avx512,       add_avx512,
+    below_avx512, lower_avx512,  gw_select_join_avx2, gw_select_rests_avx2,
+};
 #endif

@@ -1,5 +1,5 @@
-/* The public side of what codecs keep between steps. A saved state: "GWST", version, the codec's name in 16 bytes, the number of
- * elements, the codec's own bytes, and the XXH3-64 of all that. */
+/* The public side of what codecs keep between steps. A saved state holds "GWST", a version, the codec's name in 16
+ * bytes, the number of elements, the codec's own bytes, and the XXH3-64 of all that. */
 #include "base/error.h"
 #include "base/float_env.h"
 #include "codec/codec.h"
@@ -23,7 +23,9 @@ gw_status gw_encoder_commit(gw_encoder *encoder, bool committed)
 
 size_t gw_encoder_state_bytes(const gw_encoder *encoder)
 {
-    return encoder && encoder->record->state_bytes ? HEAD_BYTES + encoder->record->state_bytes(encoder->tensor.n_elems) + TAIL_BYTES : 0;
+    return encoder && encoder->record->state_bytes
+               ? HEAD_BYTES + encoder->record->state_bytes(encoder->tensor.n_elems) + TAIL_BYTES
+               : 0;
 }
 
 static void put_head(uint8_t *dst, const char *name, uint64_t n_elems)
@@ -45,9 +47,11 @@ static gw_status check(const uint8_t *state, size_t n_bytes)
     if (!state || n_bytes < HEAD_BYTES + TAIL_BYTES || memcmp(state, "GWST", 4) != 0)
         return gw_fail(GW_ERR_ARGUMENT, "not a saved codec state");
     if (gw_get32(state + 4) != VERSION)
-        return gw_fail(GW_ERR_ARGUMENT, "the saved codec state is of version %u; this library reads version %d", gw_get32(state + 4), VERSION);
+        return gw_fail(GW_ERR_ARGUMENT, "the saved codec state is of version %u; this library reads version %d",
+                       gw_get32(state + 4), VERSION);
     if (gw_get64(state + n_bytes - TAIL_BYTES) != gw_hash_now()->whole(state, n_bytes - TAIL_BYTES, 0))
-        return gw_fail(GW_ERR_ARGUMENT, "the saved codec state was altered: its checksum does not match its %zu bytes", n_bytes);
+        return gw_fail(GW_ERR_ARGUMENT, "the saved codec state was altered: its checksum does not match its %zu bytes",
+                       n_bytes);
     return GW_OK;
 }
 
@@ -57,11 +61,14 @@ gw_status gw_encoder_save(const gw_encoder *encoder, void *dst, size_t dst_capac
     if (!encoder || (!dst && n_bytes))
         return gw_fail(GW_ERR_ARGUMENT, "gw_encoder_save: encoder or dst is NULL");
     if (dst_capacity < n_bytes)
-        return gw_fail(GW_ERR_CAPACITY, "the state of tensor '%s' takes %zu bytes; the buffer has %zu", encoder->name, n_bytes, dst_capacity);
+        return gw_fail(GW_ERR_CAPACITY, "the state of tensor '%s' takes %zu bytes; the buffer has %zu", encoder->name,
+                       n_bytes, dst_capacity);
     if (n_bytes == 0)
         return GW_OK;
     put_head(dst, encoder->record->info.name, encoder->tensor.n_elems);
+    gw_float_env env = gw_float_enter();
     encoder->record->save(encoder, (uint8_t *)dst + HEAD_BYTES);
+    gw_float_leave(env);
     seal(dst, n_bytes);
     return GW_OK;
 }
@@ -77,8 +84,10 @@ gw_status gw_encoder_load(gw_encoder *encoder, const void *src, size_t src_bytes
     uint8_t head[HEAD_BYTES];
     put_head(head, encoder->record->info.name, encoder->tensor.n_elems);
     if (src_bytes != n_bytes || memcmp(head, src, HEAD_BYTES) != 0)
-        return gw_fail(GW_ERR_ARGUMENT, "the saved state is of codec %.*s and %llu elements; tensor '%s' has codec %s and %llu elements",
-                       NAME_BYTES, (const char *)src + 8, (unsigned long long)gw_get64((const uint8_t *)src + 8 + NAME_BYTES), encoder->name,
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "the saved state is of codec %.*s and %llu elements; tensor '%s' has codec %s and %llu elements",
+                       NAME_BYTES, (const char *)src + 8,
+                       (unsigned long long)gw_get64((const uint8_t *)src + 8 + NAME_BYTES), encoder->name,
                        encoder->record->info.name, (unsigned long long)encoder->tensor.n_elems);
     encoder->measured = false;
     return encoder->record->load(encoder, (const uint8_t *)src + HEAD_BYTES);
@@ -102,12 +111,13 @@ gw_status gw_states_merge(const void *const *states, uint32_t n_states, size_t s
     }
     if (!record || !record->merge)
         return gw_fail(GW_ERR_ARGUMENT, "codec %.*s keeps no state", NAME_BYTES, (const char *)states[0] + 8);
-    size_t own = state_bytes - HEAD_BYTES - TAIL_BYTES;
-    if (own != record->state_bytes(gw_get64((const uint8_t *)states[0] + 8 + NAME_BYTES)))
-        return gw_fail(GW_ERR_ARGUMENT, "a saved state of codec %s has %zu bytes, which its elements do not take", record->info.name, state_bytes);
+    uint64_t n_elems = gw_get64((const uint8_t *)states[0] + 8 + NAME_BYTES);
+    if (n_elems > GW_MAX_ELEMENTS || state_bytes - HEAD_BYTES - TAIL_BYTES != record->state_bytes(n_elems))
+        return gw_fail(GW_ERR_ARGUMENT, "a saved state of codec %s has %zu bytes, which its elements do not take",
+                       record->info.name, state_bytes);
     memcpy(dst, states[0], HEAD_BYTES);
     gw_float_env env = gw_float_enter();
-    record->merge(states, n_states, HEAD_BYTES, own, (uint8_t *)dst + HEAD_BYTES);
+    record->merge(states, n_states, HEAD_BYTES, n_elems, (uint8_t *)dst + HEAD_BYTES);
     gw_float_leave(env);
     seal(dst, state_bytes);
     return GW_OK;

@@ -1,9 +1,10 @@
+/* Keeps used messages by size class and hands them out again, so that a step takes no fresh pages from the system. */
 #include "exchange/buffers.h"
 
 #define SMALLEST ((size_t)16 << 10)
 
-/* The class of messages of this capacity, and the capacity of all its messages, at most a quarter above. GW_BUFFERS_CLASSES for
- * what is too small or too large to be kept. */
+/* The class of messages of this capacity, and the capacity of all its messages, at most a quarter above.
+ * GW_BUFFERS_CLASSES for what is too small or too large to be kept. */
 static uint32_t class_of(size_t capacity, size_t *rounded)
 {
     *rounded = capacity;
@@ -37,7 +38,7 @@ void gw_buffers_give(struct gw_buffers *buffers, void *bytes)
 {
     if (!bytes)
         return;
-    size_t capacity = gw_message_node_of(bytes)->capacity, rounded;
+    size_t capacity = gw_message_node_of(bytes)->capacity, rounded; /* 0 of what a link keeps the memory of */
     uint32_t class = class_of(capacity, &rounded);
     if (class == GW_BUFFERS_CLASSES || capacity != rounded || buffers->classes[class].n == buffers->most) {
         gw_message_free(bytes);

@@ -1,5 +1,6 @@
-/* Messages kept for reuse: what was received becomes what is sent. Large blocks given back to the system and taken again cost a
- * page fault for every 4 KiB, more than averaging floats does; small ones are left to the allocator. */
+/* Keeps messages for reuse: a message that was received becomes one that is sent. Large blocks that go back to the
+ * system and are taken again cost a page fault for every 4 KiB, more than averaging floats does. Small ones are left
+ * to the allocator. */
 #ifndef GW_EXCHANGE_BUFFERS_H
 #define GW_EXCHANGE_BUFFERS_H
 
@@ -17,8 +18,8 @@ struct gw_buffers {
     } classes[GW_BUFFERS_CLASSES];
 };
 
-/* A message of at least n_bytes. NULL where there is no memory. It may go the way of all messages: through a link, or to
- * gw_message_free. */
+/* A message of at least n_bytes. NULL where there is no memory. It may go the way of all messages: through a link, or
+ * to gw_message_free. */
 void *gw_buffers_take(struct gw_buffers *buffers, size_t n_bytes);
 
 /* Keeps a message for reuse, or frees it. NULL is allowed. */

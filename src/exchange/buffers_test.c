@@ -1,4 +1,4 @@
-/* Kept messages: which are kept, how many, and that none is lost. */
+/* Tests kept messages: which are kept, how many, and that none is lost. */
 #include "exchange/buffers.h"
 
 #include <setjmp.h>

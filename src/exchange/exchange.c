@@ -1,8 +1,10 @@
-/* The caller's side of the exchange: create, begin, submit, wait, destroy. The work is the pipeline's (exchange/pipeline.c);
- * the two meet under one lock, and one WAKE message, taken once, tells the pipeline to look there. */
+/* The caller's side of the exchange: create, begin, submit, wait, destroy. The work is the pipeline's
+ * (exchange/pipeline.c); the two meet under one lock, and one WAKE message, taken once, tells the pipeline to look
+ * there. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "codec/codec.h"
 #include "exchange/state.h"
 
 #include <gradwire/pserver.h>
@@ -11,6 +13,14 @@
 #include <string.h>
 
 /* ---- create and destroy ------------------------------------------------------------------------------ */
+
+static gw_status check_wire(gw_wire wire, const char *what)
+{
+    if (!gw_wire_name(wire))
+        return gw_fail(GW_ERR_ARGUMENT, "%s is %d, and must be GW_WIRE_AUTO, GW_WIRE_SMALL or GW_WIRE_FAST", what,
+                       (int)wire);
+    return GW_OK;
+}
 
 static gw_status check_options(const gw_exchange_options *o)
 {
@@ -31,9 +41,13 @@ static gw_status check_options(const gw_exchange_options *o)
         return gw_fail(GW_ERR_ARGUMENT, "the link says rank %u of %u; sizes are 1 to %u and ranks below the size",
                        o->link.rank, o->link.size, GW_MAX_WORKERS);
     if (o->server_optimizer && !o->link.n_owners)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.server_optimizer is for a link to parameter servers, and this link has none");
+        return gw_fail(
+            GW_ERR_ARGUMENT,
+            "gw_exchange_options.server_optimizer is for a link to parameter servers, and this link has none");
     if (o->server_optimizer && (!o->server_optimizer[0] || strlen(o->server_optimizer) > GW_PS_MAX_NAME))
-        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.server_optimizer must be a specification of 1 to %d bytes", GW_PS_MAX_NAME);
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.server_optimizer must be a specification of 1 to %d bytes",
+                       GW_PS_MAX_NAME);
+    GW_TRY(check_wire(o->wire, "gw_exchange_options.wire"));
     return GW_OK;
 }
 
@@ -83,8 +97,11 @@ static gw_status fill(struct gw_exchange *ex, const gw_exchange_options *o)
         ex->encoders[t] = tensor->encoder;
         tensor->n_elems = o->tensors[t].n_elems;
         tensor->n_shared = gw_encoder_shared_count(tensor->encoder);
+        tensor->summed = gw_encoder_adds_on_the_way(tensor->encoder);
+        tensor->has_wire_choice = gw_encoder_has_wire_choice(tensor->encoder);
+        ex->has_wire_choice = ex->has_wire_choice || (tensor->has_wire_choice && ex->link.size > 1);
     }
-    GW_TRY(gw_layout_init(ex, o->group_of, o->machine_of));
+    GW_TRY(gw_layout_init(ex, o->group_of, o->machine_of ? o->machine_of : gw_layout_machines(&ex->link)));
     return gw_hello_init(ex, o);
 }
 
@@ -129,6 +146,9 @@ gw_status gw_exchange_create_cut(gw_context *context, const gw_exchange_options 
         ex->global = gw_codec_is_global(options->codec);
         ex->n_tensors = options->n_tensors;
         ex->buffers = (struct gw_buffers){.context = context};
+        ex->wire = options->wire;
+        ex->told = GW_WIRE_SMALL;
+        gw_chooser_init(&ex->chooser);
         status = fill(ex, options);
         if (status == GW_OK)
             status = start(ex);
@@ -179,13 +199,64 @@ void gw_exchange_destroy(gw_exchange *ex)
     release(ex);
 }
 
-/* ---- a step ------------------------------------------------------------------------------------------ */
-
 /* The pipeline's error in this thread, GW_OK where it runs. Under the lock. */
 static gw_status pipeline_status(const struct gw_exchange *ex)
 {
     return ex->status < 0 ? gw_fail(ex->status, "%s", ex->sentence) : GW_OK;
 }
+
+static gw_status check_between_steps(const struct gw_exchange *ex, const char *call)
+{
+    if (!ex)
+        return gw_fail(GW_ERR_ARGUMENT, "%s: the exchange is NULL", call);
+    return ex->open ? gw_fail(GW_ERR_ORDER, "%s in the middle of a step", call) : GW_OK;
+}
+
+/* ---- the wire choice ------------------------------------------------------------------------------------ */
+
+/* Servers that keep parameters send no averages back, so that nobody could tell the others. */
+static bool compares(const struct gw_exchange *ex)
+{
+    return ex->wire == GW_WIRE_AUTO && ex->has_wire_choice && (ex->link.rank == 0 || ex->optimizer);
+}
+
+/* What the next step's frames are to be. Under the lock. */
+static void choose_wire(struct gw_exchange *ex)
+{
+    gw_wire own = ex->wire;
+    if (compares(ex))
+        own = gw_chooser_next(&ex->chooser) ? GW_WIRE_FAST : GW_WIRE_SMALL;
+    const bool follows = own == GW_WIRE_AUTO;
+    ex->begun_push = !ex->has_wire_choice ? GW_WIRE_SMALL : follows ? ex->told : own;
+    ex->begun_pull = !ex->has_wire_choice || follows ? GW_WIRE_SMALL : own;
+}
+
+gw_status gw_exchange_set_wire(gw_exchange *ex, gw_wire wire)
+{
+    GW_TRY(check_between_steps(ex, "gw_exchange_set_wire"));
+    GW_TRY(check_wire(wire, "the wire given to gw_exchange_set_wire"));
+    ex->wire = wire;
+    gw_chooser_init(&ex->chooser);
+    return GW_OK;
+}
+
+gw_status gw_exchange_wire(const gw_exchange *ex, gw_wire_report *out)
+{
+    if (!ex || !out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_wire: exchange or out is NULL");
+    *out = (gw_wire_report){.asked = ex->wire, .has_choice = ex->has_wire_choice, .compares = compares(ex)};
+    out->stands = ex->begun_push == GW_WIRE_FAST ? GW_WIRE_FAST : GW_WIRE_SMALL;
+    if (!out->compares)
+        return GW_OK;
+    out->stands = ex->chooser.fast ? GW_WIRE_FAST : GW_WIRE_SMALL;
+    out->n_comparisons = ex->chooser.n_probes;
+    out->n_changes = ex->chooser.n_changes;
+    out->small_seconds = ex->chooser.compared[false];
+    out->fast_seconds = ex->chooser.compared[true];
+    return GW_OK;
+}
+
+/* ---- a step --------------------------------------------------------------------------------------------- */
 
 gw_status gw_exchange_begin(gw_exchange *ex, uint32_t step)
 {
@@ -196,12 +267,14 @@ gw_status gw_exchange_begin(gw_exchange *ex, uint32_t step)
     if (status == GW_OK && ex->open)
         status = gw_fail(GW_ERR_ORDER, "step %u begins before the step before it was waited for", step);
     if (status == GW_OK) {
-        /* The pipeline need not wake for this: it cannot do anything before the first tensor, and early messages wait. */
+        /* The pipeline need not wake for this: it cannot do anything before the first tensor, and early messages wait.
+         */
         ex->begun = true;
         ex->begun_step = step;
         ex->begun_account = ex->account_next;
         ex->begun_errand = ERRAND_STEP;
         ex->begun_rate = ex->rate_next;
+        choose_wire(ex);
         ex->done = false;
         ex->open = true;
         ex->n_handed_over = 0;
@@ -224,6 +297,8 @@ gw_status gw_exchange_submit(gw_exchange *ex, uint32_t t, float *gradient)
     if (ex->handed_over[t])
         return gw_fail(GW_ERR_ORDER, "tensor %u was submitted twice in one step", t);
     void *wake = NULL;
+    if (ex->n_handed_over == 0)
+        ex->first_submit = gw_clock_seconds();
     pthread_mutex_lock(&ex->lock);
     gw_status status = pipeline_status(ex);
     if (status == GW_OK) {
@@ -255,10 +330,13 @@ gw_status gw_exchange_wait(gw_exchange *ex, gw_step_result *result)
         status = ex->done ? GW_OK : pipeline_status(ex);
     }
     if (status == GW_OK) {
+        const double now = gw_clock_seconds();
         ex->open = false;
+        if (compares(ex) && ex->begun_errand == ERRAND_STEP && ex->result.committed)
+            gw_chooser_note(&ex->chooser, now - ex->first_submit);
         if (result) {
             *result = ex->result;
-            result->wait_seconds = gw_clock_seconds() - start;
+            result->wait_seconds = now - start;
         }
     }
     pthread_mutex_unlock(&ex->lock);
@@ -292,13 +370,6 @@ size_t gw_exchange_state_bytes(const gw_exchange *ex)
     for (uint32_t t = 0; ex && t < ex->n_tensors; t++)
         n_bytes += gw_encoder_state_bytes(ex->tensors[t].encoder);
     return n_bytes;
-}
-
-static gw_status check_between_steps(const struct gw_exchange *ex, const char *call)
-{
-    if (!ex)
-        return gw_fail(GW_ERR_ARGUMENT, "%s: the exchange is NULL", call);
-    return ex->open ? gw_fail(GW_ERR_ORDER, "%s in the middle of a step", call) : GW_OK;
 }
 
 /* ---- parameters on servers --------------------------------------------------------------------------- */
@@ -348,7 +419,8 @@ gw_status gw_exchange_set_rate(gw_exchange *ex, double rate)
     if (!ex->optimizer)
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_set_rate: this exchange has no server_optimizer");
     if (!(rate >= 0 && rate <= (double)FLT_MAX))
-        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_set_rate: the learning rate is %g, and must be a finite number from 0 up", rate);
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "gw_exchange_set_rate: the learning rate is %g, and must be a finite number from 0 up", rate);
     ex->rate_next = rate;
     return GW_OK;
 }
@@ -360,7 +432,8 @@ gw_status gw_exchange_save(const gw_exchange *ex, void *dst, size_t dst_capacity
     GW_TRY(check_between_steps(ex, "gw_exchange_save"));
     size_t need = gw_exchange_state_bytes(ex), at = 0;
     if (dst_capacity < need || (!dst && need))
-        return gw_fail(GW_ERR_CAPACITY, "the exchange's state takes %zu bytes; the buffer has %zu", need, dst ? dst_capacity : 0);
+        return gw_fail(GW_ERR_CAPACITY, "the exchange's state takes %zu bytes; the buffer has %zu", need,
+                       dst ? dst_capacity : 0);
     for (uint32_t t = 0; t < ex->n_tensors; t++) {
         size_t bytes = gw_encoder_state_bytes(ex->tensors[t].encoder);
         GW_TRY(gw_encoder_save(ex->tensors[t].encoder, (char *)dst + at, bytes));
@@ -384,8 +457,8 @@ gw_status gw_exchange_load(gw_exchange *ex, const void *const *states, uint32_t 
     if (!states || n_states == 0)
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_load: no states are given");
     if (state_bytes != gw_exchange_state_bytes(ex))
-        return gw_fail(GW_ERR_ARGUMENT, "the saved state has %zu bytes; that of codec %s for these tensors takes %zu", state_bytes,
-                       gw_codec_name(ex->codec), gw_exchange_state_bytes(ex));
+        return gw_fail(GW_ERR_ARGUMENT, "the saved state has %zu bytes; that of codec %s for these tensors takes %zu",
+                       state_bytes, gw_codec_name(ex->codec), gw_exchange_state_bytes(ex));
     const void **parts = gw_alloc(ex->context, n_states, sizeof *parts);
     gw_status status = parts ? GW_OK : GW_ERR_MEMORY;
     size_t at = 0;

@@ -1,5 +1,5 @@
-/* The exchange over the local link: against the codec's own functions on whole tensors, in any order of submission and arrival,
- * with any grouping; what is not finite; and what ends an exchange. */
+/* Tests the exchange over the local link against the codec's own functions on whole tensors, in any order of
+ * submission and arrival and with any grouping. Also: gradients that are not finite, and what ends an exchange. */
 #include "exchange_world.h"
 
 static const uint64_t mixed_sizes[] = {5000, 0, 1, 33001, 7, 70001, 1024};
@@ -14,9 +14,9 @@ static const char *const specs[] = {
     "f16",
     "ternary",
     "ternary:code=2bit,pull=packed,entropy=off",
-    "ternary:code=base3,pull=radix,entropy=on",
+    "ternary:code=base3,entropy=on",
     "ternary:code=mask,clip=0",
-    "ternary:code=gaps",
+    "ternary:entropy=on",
     "ternary:share=off",
     "ternary:scope=global",
     "ternary:bucket=2048",
@@ -25,7 +25,10 @@ static const char *const specs[] = {
     "topk:ratio=0.05,refresh=2",
     "topk:ratio=0.05,refresh=2,scope=global,value=bf16",
     "topk:ratio=0.9,dense=1",
+    "onebit",
+    "onebit:bucket=2048",
     "gspar:eps=0.5",
+    "gspar:eps=0.5,share=on",
     "uniform:density=0.1",
 };
 
@@ -102,7 +105,8 @@ static void bits_do_not_depend_on_order_or_groups(void **state)
     }
 }
 
-static const uint32_t machines_4[] = {0, 0, 1, 0}, machines_6[] = {5, 9, 5, 9, 9, 5}, machines_7[] = {1, 2, 3, 3, 1, 3, 3}, one_machine[] = {0, 0, 0, 0, 0, 0, 0};
+static const uint32_t machines_4[] = {0, 0, 1, 0}, machines_6[] = {5, 9, 5, 9, 9, 5},
+                      machines_7[] = {1, 2, 3, 3, 1, 3, 3}, one_machine[] = {0, 0, 0, 0, 0, 0, 0};
 
 /* What goes by way of relays gives the same bits: sums of integers, unsummed floats, and both in one run. */
 static void machines_change_nothing(void **state)
@@ -128,7 +132,8 @@ static void machines_change_nothing(void **state)
             world_run(&world);
             world_check_ok(&world);
             world_check_averages(&world);
-            for (uint32_t r = 0; r < world.n; r++) { /* all that crosses does so between machines, or stays within the one */
+            for (uint32_t r = 0; r < world.n;
+                 r++) { /* all that crosses does so between machines, or stays within the one */
                 const gw_step_result *result = &world.members[r].results[1];
                 assert_true(result->bytes_between_machines_up <= result->bytes_up);
                 assert_true(result->bytes_between_machines_down <= result->bytes_down);
@@ -139,18 +144,28 @@ static void machines_change_nothing(void **state)
     }
 }
 
-/* Bytes of one step between machines: two of three workers each, or six of one. */
-static uint64_t bytes_between(const char *spec, bool machines)
+/* Bytes of one step between machines: two of three workers each, or six of one. The exchange's options say so, or the
+ * link, or neither. */
+enum said { BY_NOBODY, BY_OPTIONS, BY_LINK };
+
+static uint64_t bytes_between(const char *spec, enum said machines)
 {
     static const uint64_t sizes[] = {600000};
-    static const uint32_t two[] = {0, 0, 0, 1, 1, 1};
+    static const uint32_t two[] = {0, 0, 0, 3, 3, 3};
     uint64_t bytes = 0;
-    struct world world = {.spec = spec, .n = 6, .sizes = sizes, .n_tensors = 1, .n_steps = 1, .machine_of = machines ? two : NULL,
+    struct world world = {.spec = spec,
+                          .n = 6,
+                          .sizes = sizes,
+                          .n_tensors = 1,
+                          .n_steps = 1,
+                          .machine_of = machines == BY_OPTIONS ? two : NULL,
+                          .link_machines = machines == BY_LINK ? two : NULL,
                           .seed = 5};
     world_run(&world);
     world_check_ok(&world);
     for (uint32_t r = 0; r < 6; r++)
-        bytes += world.members[r].results[0].bytes_between_machines_up + world.members[r].results[0].bytes_between_machines_down;
+        bytes += world.members[r].results[0].bytes_between_machines_up +
+                 world.members[r].results[0].bytes_between_machines_down;
     world_end(&world);
     return bytes;
 }
@@ -158,12 +173,27 @@ static uint64_t bytes_between(const char *spec, bool machines)
 static void machines_save_bytes(void **state)
 {
     (void)state;
-    /* Where nothing is said of machines five pushes of each element and five averages cross. With two machines three pushes do, or
-     * the sum of three, and one average. */
-    double floats = (double)bytes_between("none", true) / (double)bytes_between("none", false);
-    double ternary = (double)bytes_between("ternary", true) / (double)bytes_between("ternary", false);
+    /* Where nothing is said of machines five pushes of each element and five averages cross. With two machines three
+     * pushes do, or the sum of three, and one average. */
+    double floats = (double)bytes_between("none", BY_OPTIONS) / (double)bytes_between("none", BY_NOBODY);
+    double ternary = (double)bytes_between("ternary", BY_OPTIONS) / (double)bytes_between("ternary", BY_NOBODY);
+    assert_int_equal(bytes_between("ternary", BY_LINK), bytes_between("ternary", BY_OPTIONS));
     assert_true(floats > 0.39 && floats < 0.41); /* (3 + 1) / (5 + 5) */
     assert_true(ternary < 0.25);
+}
+
+/* A link that knows of one machine, or of machines with one rank each, changes nothing. */
+static void links_machines_are_taken_if_that_saves(void **state)
+{
+    (void)state;
+    static const uint32_t one[] = {0, 0, 0}, each[] = {0, 1, 2}, two[] = {0, 1, 1};
+    const gw_link links[] = {{.size = 3},
+                             {.size = 3, .machine_of = one},
+                             {.size = 3, .machine_of = each},
+                             {.size = 3, .machine_of = two}};
+    for (int i = 0; i < 3; i++)
+        assert_null(gw_layout_machines(&links[i]));
+    assert_ptr_equal(gw_layout_machines(&links[3]), two);
 }
 
 /* Parts of owners longer than the format's longest slice. */
@@ -177,7 +207,8 @@ static void large_tensors_are_cut(void **state)
         world_run(&world);
         world_check_ok(&world);
         world_check_averages(&world);
-        assert_true(atomic_load(&world.largest) < (4u << 20) + 1024 && atomic_load(&world.largest) > (s ? 100000 : 4000000));
+        assert_true(atomic_load(&world.largest) < (4u << 20) + 1024 &&
+                    atomic_load(&world.largest) > (s ? 100000 : 4000000));
         world_end(&world);
     }
 }
@@ -273,7 +304,17 @@ static void nothing_but_empty_tensors(void **state)
 static void a_step_with_nan_is_dropped_by_all(void **state)
 {
     (void)state;
-    static const char *const some[] = {"none", "ternary", "ternary:share=off", "ternary:scope=global", "bf16", "topk:ratio=0.1,refresh=2", "topk:ratio=0.1,refresh=3,scope=global", "gspar", "uniform:density=0.1"};
+    static const char *const some[] = {"none",
+                                       "ternary",
+                                       "ternary:share=off",
+                                       "ternary:scope=global",
+                                       "bf16",
+                                       "topk:ratio=0.1,refresh=2",
+                                       "topk:ratio=0.1,refresh=3,scope=global",
+                                       "onebit",
+                                       "gspar",
+                                       "gspar:share=on",
+                                       "uniform:density=0.1"};
     static const struct poison poisons[] = {{1, 2, 5, 60000}, {1, 1, 5, 3}, {1, 0, 6, 0}, {3, 3, 2, 0}};
     for (size_t s = 0; s < sizeof some / sizeof some[0]; s++) {
         for (int grouped = 0; grouped < 2; grouped++) {
@@ -403,7 +444,12 @@ static void accounts_tell_what_frames_hold_and_codecs_keep(void **state)
     (void)state;
     static const char *const some[] = {"none", "ternary:share=off", "gspar:eps=0.5", "topk:ratio=0.1"};
     for (size_t s = 0; s < sizeof some / sizeof some[0]; s++) {
-        struct world world = {.spec = some[s], .n = 3, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 1, .seed = 9,
+        struct world world = {.spec = some[s],
+                              .n = 3,
+                              .sizes = mixed_sizes,
+                              .n_tensors = N_MIXED,
+                              .n_steps = 1,
+                              .seed = 9,
                               .account = true};
         world_run(&world);
         world_check_ok(&world);
@@ -500,7 +546,8 @@ static void links_serve_again(void **state)
     world_end(&world);
 }
 
-/* An exchange that saw by itself that it was to end leaves the message that would have told it so to the one that follows. */
+/* An exchange that saw by itself that it was to end leaves the message that would have told it so to the one that
+ * follows. */
 static void a_call_left_behind_does_no_harm(void **state)
 {
     (void)state;
@@ -516,7 +563,8 @@ static void a_call_left_behind_does_no_harm(void **state)
     void *wake = gw_message_alloc(context, MESSAGE_HEADER);
     message_header_write(wake, &(struct message_header){.type = MESSAGE_WAKE});
     assert_int_equal(link.ops->send(link.self, 0, wake, MESSAGE_HEADER, 0), GW_OK);
-    const gw_exchange_options options = {.struct_bytes = sizeof options, .codec = codec, .tensors = &tensor, .n_tensors = 1, .link = link};
+    const gw_exchange_options options = {
+        .struct_bytes = sizeof options, .codec = codec, .tensors = &tensor, .n_tensors = 1, .link = link};
     assert_int_equal(gw_exchange_create(context, &options, &ex), GW_OK);
     assert_int_equal(gw_exchange_begin(ex, 0), GW_OK);
     assert_int_equal(gw_exchange_submit(ex, 0, gradient), GW_OK);
@@ -574,13 +622,14 @@ static void a_silent_member_is_named(void **state)
         long late_us;
         const uint32_t *machine_of;
     } cases[] = {
-        {"none", 2, 0, NULL, 0, NULL},    /* the others wait for its gradients */
+        {"none", 2, 0, NULL, 0, NULL},       /* the others wait for its gradients */
         {"none", 1, 0, NULL, 0, machines_3}, /* rank 2 waits for them and others for rank 2, or all for them */
         {"none", 2, 0, NULL, 0, machines_3},
         {"ternary", 2, 3, NULL, 0, machines_3},
         {"ternary", 1, 4, NULL, 0, NULL}, /* ... for its statistics */
         {"ternary", 1, 0, one_group,
-         400000, NULL},                        /* rank 2 has waited for the coordinator long before that waits for rank 1 */
+         /* rank 2 has waited for the coordinator long before that waits for rank 1 */
+         400000, NULL},
         {"ternary", 0, 0, one_group, 0, NULL}, /* it is the only coordinator */
     };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
@@ -719,6 +768,7 @@ int main(void)
         cmocka_unit_test(owners_have_work_early),
         cmocka_unit_test(machines_change_nothing),
         cmocka_unit_test(machines_save_bytes),
+        cmocka_unit_test(links_machines_are_taken_if_that_saves),
         cmocka_unit_test(large_tensors_are_cut),
         cmocka_unit_test(steps_are_counted_past_16_bits),
         cmocka_unit_test(many_members),

@@ -1,4 +1,5 @@
-/* The first message of every member to every other: what must be the same on all of them, as lines of text. */
+/* Writes and compares the first message of every member to every other: what must be the same on all of them, as lines
+ * of text. */
 #include "base/error.h"
 #include "base/lines.h"
 #include "base/memory.h"
@@ -64,14 +65,18 @@ gw_status gw_hello_init(struct gw_exchange *ex, const gw_exchange_options *o)
                      "tensors of groups = %016" PRIx64 "\n"
                      "ranks of machines = %016" PRIx64 "\n"
                      "%s%s%s%s%s",
-                     gw_codec_canonical(ex->codec), ex->seed, ex->n_tensors, n_elems, hash_tensors(o->tensors, o->n_tensors),
-                     ex->n_groups, hash_groups(ex), hash_machines(ex), ex->optimizer ? "server optimizer = " : "", ex->optimizer ? ex->optimizer : "",
+                     gw_codec_canonical(ex->codec), ex->seed, ex->n_tensors, n_elems,
+                     hash_tensors(o->tensors, o->n_tensors), ex->n_groups, hash_groups(ex), hash_machines(ex),
+                     ex->optimizer ? "server optimizer = " : "", ex->optimizer ? ex->optimizer : "",
                      ex->optimizer ? "\n" : "", identity, end);
     if (n < 0 || (size_t)n >= sizeof own)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.identity takes %zu bytes; at most about %d are possible", length,
-                       HELLO_MOST - 512);
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.identity takes %zu bytes; at most about %d are possible",
+                       length, HELLO_MOST - 512);
     if (!gw_lines_are_good(own, (size_t)n))
-        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.identity must be lines of text, without other control characters");
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "gw_exchange_options.identity must be lines of text, without other control characters");
+    if (!gw_lines_have_names(own, (size_t)n))
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.identity has a line without \"=\"; right is name = value");
     ex->hello = gw_strdup(ex->context, own);
     ex->have_hello = gw_calloc(ex->context, ex->link.size, sizeof *ex->have_hello);
     return ex->hello && ex->have_hello ? GW_OK : GW_ERR_MEMORY;
@@ -82,18 +87,22 @@ gw_status gw_hello_check(struct gw_exchange *ex, const gw_message *message)
     uint32_t from = message->from;
     struct message_header h = message_header_read(message->bytes);
     if (h.nth_step != MESSAGE_VERSION)
-        return gw_fail(GW_ERR_ARGUMENT, "rank %u has messages of version %u, and this rank of version %d; all members must have the same",
-                       from, h.nth_step, MESSAGE_VERSION);
+        return gw_fail(
+            GW_ERR_ARGUMENT,
+            "rank %u has messages of version %u, and this rank of version %d; all members must have the same", from,
+            h.nth_step, MESSAGE_VERSION);
     const char *theirs = message_body(message->bytes), *ours = ex->hello;
     size_t n_theirs = message->n_bytes - MESSAGE_HEADER;
     if (h.flags || h.group || h.run || h.step || n_theirs >= HELLO_MOST || !gw_lines_are_good(theirs, n_theirs))
-        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u's first message, of %zu bytes, is not lines of text, %d bytes at most", from,
+        return gw_fail(GW_ERR_FRAME_FIELD,
+                       "rank %u's first message, of %zu bytes, is not lines of text, %d bytes at most", from,
                        message->n_bytes, HELLO_MOST);
     if (from == ex->link.rank || ex->have_hello[from])
         return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent its first message out of turn", from);
     struct gw_lines_difference difference;
     if (gw_lines_differ(theirs, n_theirs, ours, strlen(ours), &difference))
-        return gw_fail(GW_ERR_ARGUMENT, "rank %u has %s, and this rank %s; all members must have the same", from, difference.first, difference.second);
+        return gw_fail(GW_ERR_ARGUMENT, "rank %u has %s, and this rank %s; all members must have the same", from,
+                       difference.first, difference.second);
     ex->have_hello[from] = true;
     ex->n_hellos++;
     return GW_OK;

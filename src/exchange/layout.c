@@ -1,4 +1,4 @@
-/* Which tensors form which group, which owner gets what of it, and the memory for all of that. */
+/* Decides which tensors form which group and which owner gets what of it, and takes the memory for all of that. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "exchange/state.h"
@@ -62,8 +62,8 @@ static gw_status fill_groups(struct gw_exchange *ex)
     return GW_OK;
 }
 
-/* Moves the slices of every group together, and by owner within it; `planned` is in the order of tensors, `place` has room for a
- * number per owner. */
+/* Moves the slices of every group together, and by owner within it; `planned` is in the order of tensors, `place` has
+ * room for a number per owner. */
 static void sort_slices(struct gw_exchange *ex, const struct gw_slice *planned, size_t n_slices, size_t *place)
 {
     size_t used = 0;
@@ -84,7 +84,7 @@ static void sort_slices(struct gw_exchange *ex, const struct gw_slice *planned, 
                 ex->slices[place[planned[s].owner]++] = planned[s];
     }
     for (size_t s = 0; s < n_slices; s++) {
-        ex->slices[s].summed = ex->tensors[ex->slices[s].tensor].n_shared > 0; /* who shares a scaler adds integers */
+        ex->slices[s].summed = ex->tensors[ex->slices[s].tensor].summed;
         ex->slices[s].owner = gw_nth_owner(ex, ex->slices[s].owner);
     }
 }
@@ -107,8 +107,8 @@ static gw_status fill_runs(struct gw_exchange *ex, struct group *group, size_t n
         const struct gw_slice *slice = &group->slices[s];
         if (!run_takes(ex, run, slice)) {
             run = &group->runs[group->n_runs];
-            *run = (struct run){
-                .index = group->n_runs++, .owner = slice->owner, .first = s, .push_bound = MESSAGE_HEADER};
+            *run =
+                (struct run){.index = group->n_runs++, .owner = slice->owner, .first = s, .push_bound = MESSAGE_HEADER};
         }
         run->n++;
         run->n_elems += slice->count;
@@ -130,21 +130,23 @@ static gw_status fill_runs(struct gw_exchange *ex, struct group *group, size_t n
         run->pushes = gw_calloc(ex->context, ex->link.size, sizeof *run->pushes);
         if (!run->pushes)
             return GW_ERR_MEMORY;
-        GW_TRY(gw_round_create(ex->context, ex->codec, group->slices + run->first, run->n, ex->link.size, run->n_expected,
-                               &run->round));
+        GW_TRY(gw_round_create(ex->context, ex->codec, group->slices + run->first, run->n, ex->link.size,
+                               run->n_expected, &run->round));
     }
     return GW_OK;
 }
 
-/* The order in which this member encodes a group: the first run of every owner, then the second of each, and so on, so that all
- * owners have work early; each time beginning with the owner after this member, so that not all members push to one at once. */
+/* The order in which this member encodes a group: the first run of every owner, then the second of each, and so on, so
+ * that all owners have work early; each time beginning with the owner after this member, so that not all members push
+ * to one at once. */
 static gw_status fill_order(struct gw_exchange *ex, struct group *group)
 {
     uint32_t n = group->n_runs, first = 0, n_taken = 0;
     if (n == 0)
         return GW_OK;
     group->order = gw_alloc(ex->context, n, sizeof *group->order);
-    uint32_t *place = gw_calloc(ex->context, (size_t)n + 1, sizeof *place); /* of the next run that is its owner's k-th */
+    /* of the next run that is its owner's k-th */
+    uint32_t *place = gw_calloc(ex->context, (size_t)n + 1, sizeof *place);
     if (!group->order || !place) {
         gw_free(ex->context, place);
         return GW_ERR_MEMORY;
@@ -184,6 +186,16 @@ static gw_status fill_machines(struct gw_exchange *ex, const uint32_t *machine_o
             ex->machine_of[ex->by_machine[i]] = machine;
     }
     return GW_OK;
+}
+
+const uint32_t *gw_layout_machines(const gw_link *link)
+{
+    bool several = false, shared = false;
+    for (uint32_t r = 0; link->machine_of && r < link->size; r++) {
+        several = several || link->machine_of[r] != link->machine_of[0];
+        shared = shared || link->machine_of[r] != r;
+    }
+    return several && shared ? link->machine_of : NULL;
 }
 
 gw_status gw_layout_init(struct gw_exchange *ex, const uint32_t *group_of, const uint32_t *machine_of)

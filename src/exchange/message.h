@@ -1,4 +1,4 @@
-/* Messages between members' pipelines: a header of 16 bytes, and a body.
+/* The messages between members' pipelines: a header of 16 bytes, and a body. Numbers are little-endian.
  *
  *     offset  bytes  field
  *     0       1      type
@@ -8,21 +8,25 @@
  *     8       4      run: number of the run within the group; STATS, SHARED: 0
  *     12      4      step
  *
- * Little-endian. Where a gradient is not finite the body is 8 bytes, tensor and rank; else it is
- *     STATS    worker to coordinator: float32 of every shared number of the group, tensors in declared order
- *     SHARED   coordinator to every worker: the same, the largest of all workers
- *     PUSH     worker to owner: a frame for each slice of the run, back to back
- *     PULL     owner to every worker: their averages, likewise
- *     DECLARE  worker to server, before anything else of the group: u64, how many elements a push of the run has, and the codec's
- *              specification; with run 0xFFFFFFFF how many shared numbers the group has. Other members work that out themselves
- *              With server_optimizer a 0 and that follow the codec of frames
- *     RATE     worker to server, in place of a step's first message: f64, the learning rate of its pushes
- *     PUT      worker to server: float32 of the run's elements, the first parameters
- *     GET      worker to server: no body
- *     PARAMETERS  server to worker, of PUT and GET, and with server_optimizer in place of PULL: float32 of the run's elements
- *     WAKE     a member to itself: look at what was submitted (no body)
- *     HELLO    a member to every other, before anything else: what must be the same on all, as lines "name = value". It has the
- *              version of these messages at offset 2 (so it always will), and 0 in the fields after that
+ * If a gradient is not finite, the body is 8 bytes: tensor and rank. Else the body is:
+ *
+ *     STATS       worker to coordinator: float32 of every shared number of the group, tensors in declared order
+ *     SHARED      coordinator to every worker: the same numbers, each the largest of all workers
+ *     PUSH        worker to owner: a frame for each slice of the run, back to back
+ *     PULL        owner to every worker: their averages, likewise
+ *     DECLARE     worker to server, before anything else of the group: u64, how many elements a push of the run has,
+ *                 and the codec's specification. With run 0xFFFFFFFF: how many shared numbers the group has. Other
+ *                 members work that out themselves. With server_optimizer, a 0 and the optimizer's text follow the
+ *                 codec of frames
+ *     RATE        worker to server, in place of a step's first message: f64, the learning rate of its pushes
+ *     PUT         worker to server: float32 of the run's elements, the first parameters
+ *     GET         worker to server: no body
+ *     PARAMETERS  server to worker, as the answer to PUT and GET, and with server_optimizer in place of PULL: float32
+ *                 of the run's elements
+ *     WAKE        a member to itself: look at what was submitted (no body)
+ *     HELLO       a member to every other, before anything else: what must be the same on all, as lines "name = value".
+ *                 It has the version of these messages at offset 2 (so it always will), and 0 in the fields after that
+ *
  * A group without shared numbers has no STATS and no SHARED. */
 #ifndef GW_EXCHANGE_MESSAGE_H
 #define GW_EXCHANGE_MESSAGE_H
@@ -31,12 +35,23 @@
 
 #include <stdbool.h>
 
-enum message_type { MESSAGE_STATS = 1, MESSAGE_SHARED, MESSAGE_PUSH, MESSAGE_PULL, MESSAGE_WAKE, MESSAGE_HELLO, MESSAGE_DECLARE,
-                    MESSAGE_RATE, MESSAGE_PUT, MESSAGE_GET, MESSAGE_PARAMETERS };
+enum message_type {
+    MESSAGE_STATS = 1,
+    MESSAGE_SHARED,
+    MESSAGE_PUSH,
+    MESSAGE_PULL,
+    MESSAGE_WAKE,
+    MESSAGE_HELLO,
+    MESSAGE_DECLARE,
+    MESSAGE_RATE,
+    MESSAGE_PUT,
+    MESSAGE_GET,
+    MESSAGE_PARAMETERS
+};
 
 #define MESSAGE_VERSION 2
 #define MESSAGE_HEADER 16
-#define HELLO_MOST 16384 /* bytes of its lines, with a closing 0 */
+#define HELLO_MOST 16384             /* bytes of its lines, with a closing 0 */
 #define MESSAGE_STATS_RUN UINT32_MAX /* DECLARE: of the group's shared numbers */
 #define MESSAGE_BAD_BYTES (MESSAGE_HEADER + 8)
 #define MESSAGE_FLAG_BAD 1u

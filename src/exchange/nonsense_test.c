@@ -1,5 +1,6 @@
-/* An exchange among bare links that say what the test wants: first messages that differ, messages that cannot be, runs in any
- * order, twice, or not at all. Rank 0 is the exchange; rank 2, where there is one, hears what it tells the others. */
+/* Tests an exchange among bare links that say what the test wants: first messages that differ, messages that cannot
+ * be, runs in any order, twice, or not at all. Rank 0 is the exchange; rank 2, if there is one, hears what it tells
+ * the others. */
 #include "exchange/state.h"
 
 #include <setjmp.h>
@@ -96,7 +97,8 @@ static void stage_end(struct stage *s)
     free(s);
 }
 
-/* The exchange ends with `want` (0: any error) and words in its sentence that name rank 1; rank 2 hears of ranks 0 and 1. */
+/* The exchange ends with `want` (0: any error) and words in its sentence that name rank 1; rank 2 hears of ranks 0
+ * and 1. */
 static void stage_ends(struct stage *s, gw_status status, gw_status want, const char *words)
 {
     char sentence[512];
@@ -104,11 +106,14 @@ static void stage_ends(struct stage *s, gw_status status, gw_status want, const 
     if (status == GW_OK)
         status = gw_exchange_wait(s->ex, NULL);
     snprintf(sentence, sizeof sentence, "%s", gw_last_error());
-    if (status >= 0 || (want && status != want) || !strstr(sentence, words) || !(strstr(sentence, "rank 1") || strstr(sentence, "ranks 1")))
+    if (status >= 0 || (want && status != want) || !strstr(sentence, words) ||
+        !(strstr(sentence, "rank 1") || strstr(sentence, "ranks 1")))
         fail_msg("status %d, \"%s\" instead of \"%s\"", status, sentence, words);
     if (s->n == 3) {
         assert_false(hear(s, 2, 0, &message));
-        if (!strstr(gw_last_error(), "rank 0 failed") || !(strstr(gw_last_error(), "rank 1") || strstr(gw_last_error(), "ranks 1")))
+        const char *messenger = status == GW_ERR_TIMEOUT ? "rank 0 gave up: " : "rank 0 failed: ";
+        if (!strstr(gw_last_error(), messenger) ||
+            !(strstr(gw_last_error(), "rank 1") || strstr(gw_last_error(), "ranks 1")))
             fail_msg("rank 2 hears \"%s\" and not \"%s\"", gw_last_error(), sentence);
     }
     stage_end(s);
@@ -119,9 +124,11 @@ static void stage_ends(struct stage *s, gw_status status, gw_status want, const 
 static void every_line_must_be_the_same(void **state)
 {
     (void)state;
-    static const char *const lines[] = {"codec = none",          "seed = 9",     "tensors = 2",      "elements = 6000",
-                                        "names and sizes = ",    "groups = 2",   "tensors of groups = ", "ranks of machines = ", "net = lenet",
-                                        "data = digits"};
+    static const char *const lines[] = {"codec = none",         "seed = 9",
+                                        "tensors = 2",          "elements = 6000",
+                                        "names and sizes = ",   "groups = 2",
+                                        "tensors of groups = ", "ranks of machines = ",
+                                        "net = lenet",          "data = digits"};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         struct stage *s = stage_begin("none", 3, 0, NULL);
         char *line = strstr(s->hello + MESSAGE_HEADER, lines[i]), words[400], own[100];
@@ -193,8 +200,12 @@ static void a_step_waits_for_the_comparison(void **state)
     gw_tensor tensor = {.id = 0};
     assert_int_equal(gw_codec_parse(NULL, "none", &codec), GW_OK);
     assert_int_equal(gw_link_local_create(NULL, 2, links), GW_OK);
-    gw_exchange_options options = {.struct_bytes = sizeof options, .codec = codec, .tensors = &tensor, .n_tensors = 1,
-                                   .link = links[0], .timeout_ms = 200};
+    gw_exchange_options options = {.struct_bytes = sizeof options,
+                                   .codec = codec,
+                                   .tensors = &tensor,
+                                   .n_tensors = 1,
+                                   .link = links[0],
+                                   .timeout_ms = 200};
     assert_int_equal(gw_exchange_create(NULL, &options, &ex), GW_OK);
     assert_int_equal(gw_exchange_begin(ex, 0), GW_OK);
     assert_int_equal(gw_exchange_submit(ex, 0, NULL), GW_OK);
@@ -215,9 +226,10 @@ static void members_that_differ_end(void **state)
     gw_tensor tensors[] = {{.name = "a", .id = 0, .n_elems = 50}, {.name = "b", .id = 1, .n_elems = 60}}, other[2];
     assert_int_equal(gw_codec_parse(NULL, "ternary", &codecs[0]), GW_OK);
     assert_int_equal(gw_codec_parse(NULL, "ternary:clip=2", &codecs[1]), GW_OK);
-    static const char *const words[] = {"codec = ternary:", "seed = 4",       "tensors = 1",           "elements = 111",
-                                        "names and sizes",  "names and sizes", "names and sizes",       "groups = 1",
-                                        "net = vgg",        "nothing in its place"};
+    static const char *const words[] = {"codec = ternary:",    "seed = 4",        "tensors = 1",
+                                        "elements = 111",      "names and sizes", "names and sizes",
+                                        "names and sizes",     "groups = 1",      "net = vgg",
+                                        "nothing in its place"};
     for (int c = 0; c < 10; c++) {
         gw_link links[3];
         gw_exchange *exchanges[3];
@@ -227,8 +239,13 @@ static void members_that_differ_end(void **state)
         bool found = false;
         assert_int_equal(gw_link_local_create(NULL, 3, links), GW_OK);
         for (uint32_t r = 0; r < 3; r++) {
-            gw_exchange_options o = {.struct_bytes = sizeof o, .codec = codecs[0], .tensors = tensors, .n_tensors = 2,
-                                     .link = links[r], .seed = 3, .identity = "net = lenet\n"};
+            gw_exchange_options o = {.struct_bytes = sizeof o,
+                                     .codec = codecs[0],
+                                     .tensors = tensors,
+                                     .n_tensors = 2,
+                                     .link = links[r],
+                                     .seed = 3,
+                                     .identity = "net = lenet\n"};
             memcpy(other, tensors, sizeof other);
             if (r == 2) {
                 o.tensors = other;
@@ -282,13 +299,25 @@ static void an_identity_is_checked(void **state)
     longest[HELLO_MOST] = 0;
     assert_int_equal(gw_codec_parse(NULL, "none", &codec), GW_OK);
     assert_int_equal(gw_link_local_create(NULL, 1, &link), GW_OK);
-    gw_exchange_options options = {
-        .struct_bytes = sizeof options, .codec = codec, .tensors = &tensor, .n_tensors = 1, .link = link, .identity = longest};
+    gw_exchange_options options = {.struct_bytes = sizeof options,
+                                   .codec = codec,
+                                   .tensors = &tensor,
+                                   .n_tensors = 1,
+                                   .link = link,
+                                   .identity = longest};
     assert_int_equal(gw_exchange_create(NULL, &options, &ex), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "identity takes 16384 bytes"));
     options.identity = "bell = \a";
     assert_int_equal(gw_exchange_create(NULL, &options, &ex), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "lines of text"));
+    static const char *const nameless[] = {"lenet",    "net = lenet\ndigits", "= lenet",
+                                           " = lenet", "net = lenet\n\n",     "\n"};
+    for (size_t i = 0; i < sizeof nameless / sizeof *nameless; i++) {
+        options.identity = nameless[i];
+        assert_int_equal(gw_exchange_create(NULL, &options, &ex), GW_ERR_ARGUMENT);
+        assert_non_null(strstr(gw_last_error(), "without \"=\""));
+    }
+    longest[1] = '=';
     longest[15000] = 0;
     options.identity = longest;
     assert_int_equal(gw_exchange_create(NULL, &options, &ex), GW_OK);
@@ -396,8 +425,9 @@ static void nonsense_is_refused(void **state)
         }
         meet_nonsense(&n, true);
     }
-    meet_nonsense(&(struct nonsense){"none: before it said what it is part of", {MESSAGE_PUSH, 1, 1, 0, 0, 7}, 8, 0, 1, 0, 0},
-                  false);
+    meet_nonsense(
+        &(struct nonsense){"none: before it said what it is part of", {MESSAGE_PUSH, 1, 1, 0, 0, 7}, 8, 0, 1, 0, 0},
+        false);
 }
 
 /* ---- runs in any order, twice, not at all ------------------------------------------------------------ */
@@ -412,8 +442,8 @@ struct conduct {
 };
 
 /* One frame of rank 1 behind a header, and in `pull` its average with rank 0's push. */
-static size_t encode(struct stage *s, gw_encoder *encoder, uint32_t tensor, uint32_t run, const gw_message *push, char *out,
-                     size_t capacity)
+static size_t encode(struct stage *s, gw_encoder *encoder, uint32_t tensor, uint32_t run, const gw_message *push,
+                     char *out, size_t capacity)
 {
     static char own[64 * 1024];
     float gradient[ELEMS];
@@ -421,14 +451,15 @@ static size_t encode(struct stage *s, gw_encoder *encoder, uint32_t tensor, uint
     size_t n_bytes, begin = (size_t)run * CUT, count = run + 1 < RUNS ? CUT : ELEMS - begin;
     for (uint32_t i = 0; i < ELEMS; i++)
         gradient[i] = (float)(i % 5);
-    assert_int_equal(gw_encoder_measure(encoder, gradient, NULL, NULL), GW_OK);
+    assert_int_equal(gw_encoder_measure(encoder, gradient, NULL, 0, NULL), GW_OK);
     assert_int_equal(gw_encoder_encode(encoder, gradient, NULL, &draw, begin, count, own, sizeof own, &n_bytes), GW_OK);
     message_header_write(out, &(struct message_header){push ? MESSAGE_PULL : MESSAGE_PUSH, 0, 1, tensor, run, STEP});
     if (push) {
         const void *frames[] = {message_body(push->bytes), own};
         size_t sizes[] = {push->n_bytes - MESSAGE_HEADER, n_bytes};
         gw_reduce_options options = {.struct_bytes = sizeof options, .codec = s->codec};
-        assert_int_equal(gw_reduce(NULL, frames, sizes, 2, &options, message_body(out), capacity - MESSAGE_HEADER, &n_bytes),
+        assert_int_equal(gw_reduce(NULL, frames, sizes, 2, &options, message_body(out), capacity - MESSAGE_HEADER,
+                                   &n_bytes),
                          GW_OK);
     } else {
         memcpy(message_body(out), own, n_bytes);
@@ -497,13 +528,18 @@ static void runs_come_in_any_order_but_once(void **state)
         {{9, 9, 9, 9}, {2, 2, 1, 0}, false, false, "rank 1 sent averages of run 2 of group 1 out of turn"},
         {{0, 2, 9, 9}, {0, 1, 2, 9}, false, false, "no gradients of group 0 came from rank 1 within 300 ms"},
         {{0, 1, 2, 9}, {0, 2, 9, 9}, false, false, "no averages of group 1 came from rank 1 within 300 ms"},
-        {{0, 1, 9, 9}, {9, 9, 9, 9}, true, false, "rank 1's push of tensor 0: the frame holds tensor 0, 1024 elements from 1024"},
+        {{0, 1, 9, 9},
+         {9, 9, 9, 9},
+         true,
+         false,
+         "rank 1's push of tensor 0: the frame holds tensor 0, 1024 elements from 1024"},
     };
     for (size_t c = 0; c < sizeof conducts / sizeof conducts[0]; c++)
         behave(&conducts[c]);
 }
 
-/* Ranks 1 and 2 are on one machine: what it sends of run 0 to rank 0 goes by way of rank 1, of run 1 by way of rank 2. */
+/* Ranks 1 and 2 are on one machine: what it sends of run 0 to rank 0 goes by way of rank 1, of run 1 by way of rank 2.
+ */
 static void relays_are_the_ones_in_turn(void **state)
 {
     (void)state;
@@ -530,14 +566,10 @@ static void relays_are_the_ones_in_turn(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_line_must_be_the_same),
-        cmocka_unit_test(a_first_message_is_checked),
-        cmocka_unit_test(who_says_nothing_is_named),
-        cmocka_unit_test(a_step_waits_for_the_comparison),
-        cmocka_unit_test(members_that_differ_end),
-        cmocka_unit_test(an_identity_is_checked),
-        cmocka_unit_test(nonsense_is_refused),
-        cmocka_unit_test(runs_come_in_any_order_but_once),
+        cmocka_unit_test(every_line_must_be_the_same), cmocka_unit_test(a_first_message_is_checked),
+        cmocka_unit_test(who_says_nothing_is_named),   cmocka_unit_test(a_step_waits_for_the_comparison),
+        cmocka_unit_test(members_that_differ_end),     cmocka_unit_test(an_identity_is_checked),
+        cmocka_unit_test(nonsense_is_refused),         cmocka_unit_test(runs_come_in_any_order_but_once),
         cmocka_unit_test(relays_are_the_ones_in_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

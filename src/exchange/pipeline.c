@@ -1,12 +1,12 @@
-/* The pipeline: one thread a member that turns messages into messages.
+/* The pipeline: one thread of each member that turns messages into messages.
  *
- * A tensor goes SUBMIT -> measured; a group whose tensors are all measured goes STATS -> (coordinator) SHARED -> encoded, PUSH ->
- * (owners) reduced, PULL -> decoded, done; a group without shared numbers goes straight to PUSH. A large group has many runs, and each
- * goes its way from PUSH to PULL by itself. Each member is worker, coordinator of some groups and owner of some runs at once; what it
- * sends to itself travels through the link as well.
+ * A tensor goes SUBMIT -> measured; a group whose tensors are all measured goes STATS -> (coordinator) SHARED ->
+ * encoded, PUSH -> (owners) reduced, PULL -> decoded, done; a group without shared numbers goes straight to PUSH. A
+ * large group has many runs, and each goes its way from PUSH to PULL by itself. Each member is worker, coordinator of
+ * some groups and owner of some runs at once; what it sends to itself travels through the link as well.
  *
- * A handler never waits: the only place where the thread sleeps is the link's recv. What has arrived goes first, since others wait for
- * what comes of it; then one tensor is measured, or one run encoded, and the thread looks again. */
+ * A handler never waits: the only place where the thread sleeps is the link's recv. What has arrived goes first, since
+ * others wait for what comes of it; then one tensor is measured, or one run encoded, and the thread looks again. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/float_env.h"
@@ -22,6 +22,11 @@
 
 /* How often a pipeline with nothing to do looks whether its caller left something without a message. */
 #define IDLE_MS 1000
+
+/* What is worked on between two looks at the link, in elements, and what a tensor or run costs besides its own: some 10
+ * us in all. */
+#define WORK_ELEMENTS 16384
+#define WORK_ONCE 512
 
 /* ---- verdicts ---------------------------------------------------------------------------------------- */
 
@@ -100,8 +105,8 @@ static gw_status send_copy(struct gw_exchange *ex, uint32_t to, const void *byte
     return send_to(ex, to, copy, n_bytes);
 }
 
-/* Sends the same to every other member. Where the link has no way of its own those after this one come first, so that not all
- * members send to rank 0 at once. */
+/* Sends the same to every other member. Where the link has no way of its own those after this one come first, so that
+ * not all members send to rank 0 at once. */
 static gw_status send_to_others(struct gw_exchange *ex, void *bytes, size_t n_bytes)
 {
     if (!bytes)
@@ -141,8 +146,8 @@ static void *hello_new(struct gw_exchange *ex, size_t length)
     return bytes;
 }
 
-static gw_status declare(struct gw_exchange *ex, uint32_t to, const struct group *group, uint32_t run, uint64_t n, const char *codec,
-                         const char *optimizer)
+static gw_status declare(struct gw_exchange *ex, uint32_t to, const struct group *group, uint32_t run, uint64_t n,
+                         const char *codec, const char *optimizer)
 {
     size_t codec_bytes = strlen(codec), optimizer_bytes = optimizer ? 1 + strlen(optimizer) : 0;
     size_t n_bytes = MESSAGE_HEADER + sizeof n + codec_bytes + optimizer_bytes;
@@ -169,7 +174,8 @@ static gw_status greet_servers(struct gw_exchange *ex)
         if (group->n_sent)
             GW_TRY(declare(ex, group->coordinator, group, MESSAGE_STATS_RUN, group->n_sent, "", NULL));
         for (uint32_t r = 0; r < group->n_runs; r++)
-            GW_TRY(declare(ex, group->runs[r].owner, group, r, group->runs[r].n_elems, gw_codec_canonical(ex->codec), ex->optimizer));
+            GW_TRY(declare(ex, group->runs[r].owner, group, r, group->runs[r].n_elems, gw_codec_canonical(ex->codec),
+                           ex->optimizer));
     }
     ex->n_hellos = ex->link.size - 1; /* nobody else says anything */
     return GW_OK;
@@ -206,6 +212,8 @@ static void finish_step(struct gw_exchange *ex)
     for (uint32_t t = 0; ex->errand == ERRAND_STEP && t < ex->n_tensors; t++)
         gw_encoder_commit(ex->tensors[t].encoder, ex->tally.committed);
     pthread_mutex_lock(&ex->lock);
+    if (ex->heard != GW_WIRE_AUTO)
+        ex->told = ex->heard;
     ex->result = ex->tally;
     if (ex->account)
         memcpy(ex->traffic, ex->counting, ex->n_tensors * sizeof *ex->traffic);
@@ -229,7 +237,7 @@ static gw_status account_frame(struct gw_exchange *ex, const void *frame, const 
     gw_tensor_traffic *traffic = &ex->counting[info->tensor_id];
     uint64_t nonzeros;
     double entropy_bits;
-    GW_TRY(gw_frame_symbols(ex->context, frame, info->frame_bytes, NULL, &nonzeros, &entropy_bits));
+    GW_TRY(gw_frame_symbols(ex->context, frame, info->frame_bytes, NULL, 0, &nonzeros, &entropy_bits));
     double share = (double)info->n_elems / (double)ex->tensors[info->tensor_id].n_elems;
     if (info->average) {
         traffic->pull_frame_bytes += info->frame_bytes;
@@ -300,7 +308,8 @@ static gw_status encode_run(struct gw_exchange *ex, const struct group *group, c
 /* Sends this worker's frames of a run, or its verdict where that is bad, to the run's owner or its machine's relay. */
 static gw_status push_run(struct gw_exchange *ex, struct group *group, struct run *run)
 {
-    uint32_t relay = gw_relay_of(ex, run, ex->link.rank), to = relay == ex->link.rank && !run->round ? run->owner : relay;
+    uint32_t relay = gw_relay_of(ex, run, ex->link.rank),
+             to = relay == ex->link.rank && !run->round ? run->owner : relay;
     run->pushed = true;
     if (group->own_verdict.bad) {
         void *bad = message_bad(ex, MESSAGE_PUSH, group, run->index, group->own_verdict);
@@ -383,8 +392,8 @@ static gw_status send_group(struct gw_exchange *ex, struct group *group)
     return GW_OK;
 }
 
-/* Servers move parameters key by key: where one tensor is not finite, all groups are refused, so that no key's round is applied. Last
- * layers first, as they came. */
+/* Servers move parameters key by key: where one tensor is not finite, all groups are refused, so that no key's round is
+ * applied. Last layers first, as they came. */
 static gw_status send_groups_together(struct gw_exchange *ex)
 {
     struct verdict own = {.bad = false};
@@ -403,7 +412,8 @@ static gw_status measure(struct gw_exchange *ex, uint32_t t)
     struct group *group = &ex->groups[tensor->group];
     gw_measure info;
     double start = gw_clock_seconds();
-    gw_status status = gw_encoder_measure(tensor->encoder, tensor->gradient, group->numbers + tensor->shared_at, &info);
+    gw_status status = gw_encoder_measure(tensor->encoder, tensor->gradient, group->numbers + tensor->shared_at,
+                                          tensor->n_shared, &info);
     ex->tally.encode_seconds += gw_clock_seconds() - start;
     GW_TRY(status);
     if (!info.finite)
@@ -449,9 +459,10 @@ static gw_status handle_shared(struct gw_exchange *ex, struct group *group, cons
     for (uint64_t i = 0; i < group->n_sent; i++) {
         float own = ex->global ? largest_of(group->numbers, group->n_shared) : group->numbers[i];
         if (!(shared[i] >= own && shared[i] <= FLT_MAX))
-            return gw_fail(GW_ERR_FRAME_FIELD,
-                           "rank %u's shared numbers of group %u hold %g where this rank has %g; they are the largest of all",
-                           message->from, group->index, (double)shared[i], (double)own);
+            return gw_fail(
+                GW_ERR_FRAME_FIELD,
+                "rank %u's shared numbers of group %u hold %g where this rank has %g; they are the largest of all",
+                message->from, group->index, (double)shared[i], (double)own);
     }
     if (ex->global) {
         for (uint64_t i = 0; i < group->n_shared; i++)
@@ -467,8 +478,8 @@ static gw_status handle_shared(struct gw_exchange *ex, struct group *group, cons
 static uint32_t averaged(const struct gw_exchange *ex, const void *frame, size_t n_bytes)
 {
     gw_frame_info info;
-    const bool fewer = ex->link.n_owners && gw_frame_parse_unverified(frame, n_bytes, &info) == GW_OK && info.average && info.workers > 0 &&
-                       info.workers < ex->link.size;
+    const bool fewer = ex->link.n_owners && gw_frame_parse_unverified(frame, n_bytes, &info) == GW_OK && info.average &&
+                       info.workers > 0 && info.workers < ex->link.size;
     return fewer ? info.workers : ex->link.size;
 }
 
@@ -486,6 +497,8 @@ static gw_status decode_run(struct gw_exchange *ex, const struct group *group, c
                                slice->count);
         if (status < 0)
             return gw_fail(status, "rank %u's average of tensor %u: %s", message->from, slice->tensor, gw_last_error());
+        if (ex->tensors[slice->tensor].has_wire_choice)
+            ex->heard = info.fast ? GW_WIRE_FAST : GW_WIRE_SMALL;
         at += info.frame_bytes;
         left -= info.frame_bytes;
     }
@@ -536,7 +549,8 @@ static gw_status handle_pull(struct gw_exchange *ex, struct group *group, struct
 /* ---- parameters on servers --------------------------------------------------------------------------- */
 
 /* Puts parameters into the buffers of a run's tensors, or takes them from there. */
-static void copy_parameters(struct gw_exchange *ex, const struct group *group, const struct run *run, char *at, bool out)
+static void copy_parameters(struct gw_exchange *ex, const struct group *group, const struct run *run, char *at,
+                            bool out)
 {
     for (size_t s = run->first; s < run->first + run->n; s++) {
         const struct gw_slice *slice = &group->slices[s];
@@ -584,17 +598,21 @@ static gw_status send_rate(struct gw_exchange *ex, double rate)
     return send_to(ex, gw_nth_owner(ex, 0), bytes, MESSAGE_HEADER + sizeof bits);
 }
 
-static gw_status handle_parameters(struct gw_exchange *ex, struct group *group, struct run *run, const gw_message *message)
+static gw_status handle_parameters(struct gw_exchange *ex, struct group *group, struct run *run,
+                                   const gw_message *message)
 {
     struct verdict verdict;
     if (message->from != run->owner || !ex->optimizer || !run->pushed || run->pulled)
-        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent parameters of run %u of group %u out of turn", message->from, run->index, group->index);
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent parameters of run %u of group %u out of turn", message->from,
+                       run->index, group->index);
     GW_TRY(verdict_read(ex, message, &verdict));
     count_down(ex, message);
     if (!verdict.bad) {
         if (message->n_bytes != MESSAGE_HEADER + run->n_elems * sizeof(float))
-            return gw_fail(GW_ERR_FRAME_FIELD, "rank %u's parameters of run %u of group %u take %zu bytes, and must take %" PRIu64, message->from,
-                           run->index, group->index, message->n_bytes, MESSAGE_HEADER + run->n_elems * sizeof(float));
+            return gw_fail(GW_ERR_FRAME_FIELD,
+                           "rank %u's parameters of run %u of group %u take %zu bytes, and must take %" PRIu64,
+                           message->from, run->index, group->index, message->n_bytes,
+                           MESSAGE_HEADER + run->n_elems * sizeof(float));
         copy_parameters(ex, group, run, message_body(message->bytes), false);
         for (size_t s = run->first; ex->account && s < run->first + run->n; s++) {
             gw_tensor_traffic *traffic = &ex->counting[group->slices[s].tensor];
@@ -680,7 +698,8 @@ static gw_status send_reduced(struct gw_exchange *ex, struct group *group, struc
         double start = gw_clock_seconds();
         size_t capacity = gw_round_bound(run->round, relay);
         bytes = message_new(ex, type, group, run->index, MESSAGE_HEADER + capacity);
-        gw_status status = bytes ? gw_round_reduce(run->round, relay, message_body(bytes), capacity, &n_bytes) : GW_ERR_MEMORY;
+        gw_status status =
+            bytes ? gw_round_reduce(run->round, relay, message_body(bytes), capacity, &n_bytes) : GW_ERR_MEMORY;
         ex->tally.encode_seconds += gw_clock_seconds() - start;
         if (status < 0) {
             gw_message_free(bytes);
@@ -726,10 +745,20 @@ static gw_status handle_push(struct gw_exchange *ex, struct group *group, struct
 
 static gw_status handle(struct gw_exchange *ex, gw_message *message);
 
-static gw_status begin_step(struct gw_exchange *ex, uint32_t step, bool account, enum errand errand, double rate)
+/* What the caller left for the pipeline when it began. */
+struct beginning {
+    uint32_t step;
+    bool account;
+    enum errand errand;
+    double rate;
+    gw_wire push, pull;
+};
+
+static gw_status begin_step(struct gw_exchange *ex, const struct beginning *b)
 {
-    ex->step = step;
-    ex->errand = errand;
+    const bool account = b->account;
+    ex->step = b->step;
+    ex->errand = b->errand;
     ex->n_measured = 0;
     ex->nth_step++;
     ex->running = true;
@@ -737,7 +766,10 @@ static gw_status begin_step(struct gw_exchange *ex, uint32_t step, bool account,
     ex->n_in_flight = ex->n_done = 0;
     ex->to_measure.n = ex->to_measure.n_done = ex->to_encode.n = ex->to_encode.n_done = 0;
     ex->verdict = (struct verdict){.bad = false};
-    ex->tally = (gw_step_result){.committed = false};
+    ex->tally = (gw_step_result){.committed = false, .wire = b->push};
+    ex->heard = GW_WIRE_AUTO;
+    for (uint32_t t = 0; t < ex->n_tensors; t++)
+        gw_encoder_choose_wire(ex->tensors[t].encoder, b->push, b->pull);
     if (account) {
         memset(ex->counting, 0, ex->n_tensors * sizeof *ex->counting);
         for (uint32_t t = 0; t < ex->n_tensors; t++)
@@ -769,12 +801,13 @@ static gw_status begin_step(struct gw_exchange *ex, uint32_t step, bool account,
     }
     gw_message_queue_clear(&early);
     GW_TRY(status);
-    if (errand != ERRAND_STEP)
+    if (b->errand != ERRAND_STEP)
         return begin_errand(ex);
-    return ex->optimizer ? send_rate(ex, rate) : GW_OK;
+    return ex->optimizer ? send_rate(ex, b->rate) : GW_OK;
 }
 
-/* Looks at what the caller left. wake: the message that said so, which is kept for the next time; NULL where none came. */
+/* Looks at what the caller left. wake: the message that said so, which is kept for the next time; NULL where none came.
+ */
 static gw_status look(struct gw_exchange *ex, void *wake, bool *stop)
 {
     pthread_mutex_lock(&ex->lock);
@@ -783,10 +816,14 @@ static gw_status look(struct gw_exchange *ex, void *wake, bool *stop)
         wake = NULL;
     }
     *stop = ex->stop;
-    bool begun = ex->begun, account = ex->begun_account;
-    uint32_t step = ex->begun_step, n = ex->n_submitted;
-    enum errand errand = ex->begun_errand;
-    double rate = ex->begun_rate;
+    const bool begun = ex->begun;
+    const struct beginning beginning = {.step = ex->begun_step,
+                                        .account = ex->begun_account,
+                                        .errand = ex->begun_errand,
+                                        .rate = ex->begun_rate,
+                                        .push = ex->begun_push,
+                                        .pull = ex->begun_pull};
+    const uint32_t n = ex->n_submitted;
     memcpy(ex->to_measure.numbers + (begun ? 0 : ex->to_measure.n), ex->submitted, n * sizeof *ex->submitted);
     ex->n_submitted = 0;
     ex->begun = false;
@@ -796,7 +833,7 @@ static gw_status look(struct gw_exchange *ex, void *wake, bool *stop)
     if (*stop)
         return GW_OK;
     if (begun)
-        GW_TRY(begin_step(ex, step, account, errand, rate));
+        GW_TRY(begin_step(ex, &beginning));
     ex->to_measure.n += n;
     return GW_OK;
 }
@@ -806,7 +843,8 @@ static gw_status handle(struct gw_exchange *ex, gw_message *message)
 {
     uint32_t from = message->from;
     if (from >= ex->link.size + ex->link.n_owners)
-        return gw_fail(GW_ERR_FRAME_FIELD, "a message came from rank %u; ranks are 0 to %u", from, ex->link.size + ex->link.n_owners - 1);
+        return gw_fail(GW_ERR_FRAME_FIELD, "a message came from rank %u; ranks are 0 to %u", from,
+                       ex->link.size + ex->link.n_owners - 1);
     if (message->n_bytes < MESSAGE_HEADER)
         return gw_fail(GW_ERR_FRAME_CUT, "rank %u sent a message of %zu bytes; the header alone takes %d", from,
                        message->n_bytes, MESSAGE_HEADER);
@@ -819,10 +857,11 @@ static gw_status handle(struct gw_exchange *ex, gw_message *message)
         return GW_OK;
     }
     if (from < ex->link.size && from != ex->link.rank && !ex->have_hello[from])
-        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message of type %u before it said what it is part of", from, h.type);
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message of type %u before it said what it is part of", from,
+                       h.type);
     bool of_run = h.type == MESSAGE_PUSH || h.type == MESSAGE_PULL || h.type == MESSAGE_PARAMETERS;
-    if (h.type < MESSAGE_STATS || (h.type > MESSAGE_PULL && h.type != MESSAGE_PARAMETERS) || h.flags > MESSAGE_FLAG_BAD || h.group >= ex->n_groups ||
-        h.run >= (of_run ? ex->groups[h.group].n_runs : 1))
+    if (h.type < MESSAGE_STATS || (h.type > MESSAGE_PULL && h.type != MESSAGE_PARAMETERS) ||
+        h.flags > MESSAGE_FLAG_BAD || h.group >= ex->n_groups || h.run >= (of_run ? ex->groups[h.group].n_runs : 1))
         return gw_fail(GW_ERR_FRAME_FIELD,
                        "rank %u sent a message of type %u, flags %u, group %u, run %u, which cannot be", from, h.type,
                        h.flags, h.group, h.run);
@@ -860,16 +899,36 @@ static bool queue_has(const struct queue *queue)
     return queue->n_done < queue->n;
 }
 
-/* One piece of work. Measuring comes first: its statistics have the longest way before them. */
-static gw_status work(struct gw_exchange *ex)
+static bool is_busy(const struct gw_exchange *ex)
 {
-    if (queue_has(&ex->to_measure))
-        return measure(ex, ex->to_measure.numbers[ex->to_measure.n_done++]);
+    return queue_has(&ex->to_measure) || queue_has(&ex->to_encode);
+}
+
+/* Measures one tensor, or encodes one run; n_elems: of how many elements. Measuring comes first: its statistics have
+ * the longest way before them. */
+static gw_status work_once(struct gw_exchange *ex, uint64_t *n_elems)
+{
+    if (queue_has(&ex->to_measure)) {
+        uint32_t t = ex->to_measure.numbers[ex->to_measure.n_done++];
+        *n_elems = ex->tensors[t].n_elems;
+        return measure(ex, t);
+    }
     struct group *group = &ex->groups[ex->to_encode.numbers[ex->to_encode.n_done]];
     struct run *run = &group->runs[group->order[group->n_pushed++]];
     if (group->n_pushed == group->n_runs)
         ex->to_encode.n_done++;
+    *n_elems = run->n_elems;
     return push_run(ex, group, run);
+}
+
+/* A piece of work that is worth a look at the link, which takes system calls, or all that there is. */
+static gw_status work(struct gw_exchange *ex)
+{
+    uint64_t n_elems, n_done = 0;
+    gw_status status = GW_OK;
+    for (; status == GW_OK && n_done < WORK_ELEMENTS && is_busy(ex); n_done += n_elems + WORK_ONCE)
+        status = work_once(ex, &n_elems);
+    return status;
 }
 
 static bool is_wake(const struct gw_exchange *ex, const gw_message *message)
@@ -885,7 +944,7 @@ static gw_status turn(struct gw_exchange *ex, bool *stop)
     gw_status status;
     bool waited = false; /* one deadline has passed in silence */
     for (;;) {
-        bool busy = queue_has(&ex->to_measure) || queue_has(&ex->to_encode);
+        bool busy = is_busy(ex);
         bool waits = ex->n_in_flight || waits_for_hellos(ex);
         uint32_t timeout_ms = busy ? 0 : waits ? ex->timeout_ms : IDLE_MS;
         status = ex->link.ops->recv(ex->link.self, timeout_ms, &message);
@@ -893,11 +952,12 @@ static gw_status turn(struct gw_exchange *ex, bool *stop)
             break;
         if (busy)
             return work(ex);
-        /* Nothing is due. A wake that went astray (two exchanges on one link) must not leave the caller waiting for ever. */
+        /* Nothing is due. A wake that went astray (two exchanges on one link) must not leave the caller waiting for
+         * ever. */
         if (!waits)
             return look(ex, NULL, stop);
-        /* A member that owes something itself is named at the first deadline. One that may be waiting for another in turn
-         * gets a second one, in which whoever waits for the silent member directly will have told us its name. */
+        /* A member that owes something itself is named at the first deadline. One that may be waiting for another in
+         * turn gets a second one, in which whoever waits for the silent member directly will have told us its name. */
         if (gw_silent_members(ex, waited))
             return GW_ERR_TIMEOUT;
         waited = true;

@@ -1,7 +1,7 @@
-/* The link to parameter servers: what a member's pipeline sends to an owner becomes a push and a pull of a key there, and the answer the
- * message that an owner would have sent. Statistics are a float32 key, pulled with max; the frames of a run are a frame key, pulled with
- * decode_average, or where the servers keep parameters with parameters. All calls of the client are the pipeline's thread's; only the WAKE
- * message comes from another. */
+/* The link to parameter servers. What a member's pipeline sends to an owner becomes a push and a pull of a key there,
+ * and the answer becomes the message that an owner would have sent. Statistics are a float32 key, pulled with max. The
+ * frames of a run are a frame key, pulled with decode_average, or with parameters if the servers keep them. The
+ * pipeline's thread makes all calls of the client; only the WAKE message comes from another. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -98,7 +98,8 @@ static gw_status unsent(struct servers *me, gw_status status)
 }
 
 /* The answer to the pull becomes a message of that type. */
-static gw_status pull(struct servers *me, uint32_t server, const struct message_header *h, const char *key, enum message_type type, gw_ps_method method)
+static gw_status pull(struct servers *me, uint32_t server, const struct message_header *h, const char *key,
+                      enum message_type type, gw_ps_method method)
 {
     struct pending *pending = pend(me, server);
     if (!pending)
@@ -113,7 +114,8 @@ static gw_status pull(struct servers *me, uint32_t server, const struct message_
 }
 
 /* Statistics or frames: pushed, and what all workers' come to is pulled at once. */
-static gw_status push_and_pull(struct servers *me, uint32_t server, const struct message_header *h, void *bytes, size_t n_bytes)
+static gw_status push_and_pull(struct servers *me, uint32_t server, const struct message_header *h, void *bytes,
+                               size_t n_bytes)
 {
     bool stats = h->type == MESSAGE_STATS;
     struct key_name key = name_of(h->group, stats ? MESSAGE_STATS_RUN : h->run);
@@ -125,17 +127,19 @@ static gw_status push_and_pull(struct servers *me, uint32_t server, const struct
     push->bytes = bytes;
     const char *body = message_body(bytes);
     gw_status status = h->flags & MESSAGE_FLAG_BAD
-                           ? gw_ps_refuse_begin(me->client, key.text, (uint64_t)gw_get32(body) << 32 | gw_get32(body + 4), &push->ticket)
+                           ? gw_ps_refuse_begin(me->client, key.text,
+                                                (uint64_t)gw_get32(body) << 32 | gw_get32(body + 4), &push->ticket)
                            : gw_ps_push_begin(me->client, key.text, body, n_bytes - MESSAGE_HEADER, &push->ticket);
     if (status < 0)
         return unsent(me, status);
-    return stats             ? pull(me, server, h, key.text, MESSAGE_SHARED, GW_PS_MAX)
+    return stats           ? pull(me, server, h, key.text, MESSAGE_SHARED, GW_PS_MAX)
            : me->optimized ? pull(me, server, h, key.text, MESSAGE_PARAMETERS, GW_PS_PARAMETERS)
                            : pull(me, server, h, key.text, MESSAGE_PULL, GW_PS_DECODE_AVERAGE);
 }
 
 /* Parameters are asked for, after the first ones were handed over where they came along. */
-static gw_status put_or_get(struct servers *me, uint32_t server, const struct message_header *h, void *bytes, size_t n_bytes)
+static gw_status put_or_get(struct servers *me, uint32_t server, const struct message_header *h, void *bytes,
+                            size_t n_bytes)
 {
     struct key_name key = name_of(h->group, h->run);
     if (h->type == MESSAGE_PUT) {
@@ -145,7 +149,8 @@ static gw_status put_or_get(struct servers *me, uint32_t server, const struct me
             return GW_ERR_MEMORY;
         }
         put->bytes = bytes;
-        gw_status status = gw_ps_put_begin(me->client, key.text, message_body(bytes), (n_bytes - MESSAGE_HEADER) / sizeof(float), &put->ticket);
+        gw_status status = gw_ps_first_begin(me->client, key.text, message_body(bytes),
+                                             (n_bytes - MESSAGE_HEADER) / sizeof(float), &put->ticket);
         if (status < 0)
             return unsent(me, status);
     } else {
@@ -163,14 +168,17 @@ static gw_status set_rate(struct servers *me, const char *body)
 }
 
 /* u64 elements, and for frames the codec's specification, perhaps with a 0 and the optimizer's after it. */
-static gw_status declare(struct servers *me, uint32_t server, const struct message_header *h, const char *body, size_t n_bytes)
+static gw_status declare(struct servers *me, uint32_t server, const struct message_header *h, const char *body,
+                         size_t n_bytes)
 {
     char texts[2 * GW_PS_MAX_NAME + 2] = "";
     const gw_ps_shape shape = {.n_dims = 1, .dims = {gw_get64(body)}};
     const bool frames = h->run != MESSAGE_STATS_RUN;
     n_bytes -= sizeof(uint64_t);
     if (n_bytes >= sizeof texts)
-        return gw_fail(GW_ERR_ARGUMENT, "the codec's specification takes more than %d bytes, which parameter servers do not take", GW_PS_MAX_NAME);
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "the codec's specification takes more than %d bytes, which parameter servers do not take",
+                       GW_PS_MAX_NAME);
     memcpy(texts, body + sizeof(uint64_t), n_bytes);
     texts[n_bytes] = 0;
     const size_t codec_bytes = strlen(texts);
@@ -178,12 +186,18 @@ static gw_status declare(struct servers *me, uint32_t server, const struct messa
     if (frames)
         me->optimized = *optimizer != 0;
     if (frames && !me->optimized && gw_ps_client_mode(me->client, NULL) != GW_PS_SYNC)
-        return gw_fail(GW_ERR_ARGUMENT, "the parameter servers do not wait for all workers (their --mode is not sync), so that workers would get "
-                       "different averages; such servers must keep the parameters themselves");
+        return gw_fail(
+            GW_ERR_ARGUMENT,
+            "the parameter servers do not wait for all workers (their --mode is not sync), so that workers would get "
+            "different averages; such servers must keep the parameters themselves");
     if (!frames && gw_ps_client_backup(me->client))
-        return gw_fail(GW_ERR_ARGUMENT, "the parameter servers do not wait for all workers (--backup), and this codec needs a number that is shared by "
-                       "all: a late worker's gradient could be larger; share=off, another codec, or servers without --backup");
-    return gw_ps_init_on(me->client, server, name_of(h->group, h->run).text, frames ? GW_PS_FRAME : GW_PS_FLOAT32, &shape, texts, optimizer);
+        return gw_fail(
+            GW_ERR_ARGUMENT,
+            "the parameter servers do not wait for all workers (--backup), and this codec needs a number that is "
+            "shared by "
+            "all: a late worker's gradient could be larger; share=off, another codec, or servers without --backup");
+    return gw_ps_init_on(me->client, server, name_of(h->group, h->run).text, frames ? GW_PS_FRAME : GW_PS_FLOAT32,
+                         &shape, texts, optimizer);
 }
 
 static gw_status agree(struct servers *me, uint32_t server, const char *body, size_t n_bytes)
@@ -251,7 +265,8 @@ static bool take_own(struct servers *me, gw_message *message)
 }
 
 /* The message that an owner would have sent. body NULL: room for it. */
-static gw_status answer(const struct servers *me, const struct pending *pull, const void *body, size_t n_bytes, gw_message *message)
+static gw_status answer(const struct servers *me, const struct pending *pull, const void *body, size_t n_bytes,
+                        gw_message *message)
 {
     void *bytes = gw_message_alloc(me->context, MESSAGE_HEADER + n_bytes);
     if (!bytes)
@@ -379,6 +394,7 @@ gw_status gw_link_servers_create(gw_context *context, gw_ps_client *client, gw_l
         gw_free(context, me);
         return gw_fail(GW_ERR_SYSTEM, "no eventfd or no lock for the link to servers");
     }
-    *out = (gw_link){.ops = &servers_ops, .self = me, .rank = me->rank, .size = me->size, .n_owners = gw_ps_client_servers(client)};
+    *out = (gw_link){
+        .ops = &servers_ops, .self = me, .rank = me->rank, .size = me->size, .n_owners = gw_ps_client_servers(client)};
     return GW_OK;
 }

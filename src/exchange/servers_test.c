@@ -1,5 +1,5 @@
-/* The exchange through parameter servers: the same bits as the codecs' own functions give, and so as over any other link; what is not
- * finite; and workers that do not agree. */
+/* Tests the exchange through parameter servers: it gives the same bits as the codecs' own functions, and so as any
+ * other link. Also: gradients that are not finite, and workers that do not agree. */
 #include "base/optimizer.h"
 #include "exchange_world.h"
 
@@ -10,8 +10,17 @@ static const uint32_t three_groups[] = {2, 0, 1, 1, 0, 2, 2};
 #define N_MIXED (sizeof mixed_sizes / sizeof mixed_sizes[0])
 
 static const char *const specs[] = {
-    "none", "bf16", "ternary", "ternary:code=2bit,pull=packed,entropy=off", "ternary:share=off", "ternary:scope=global", "ternary:bucket=2048",
-    "topk:ratio=0.05,refresh=2", "gspar:eps=0.5",
+    "none",
+    "bf16",
+    "ternary",
+    "ternary:code=2bit,pull=packed,entropy=off",
+    "ternary:share=off",
+    "ternary:scope=global",
+    "ternary:bucket=2048",
+    "topk:ratio=0.05,refresh=2",
+    "onebit",
+    "gspar:eps=0.5",
+    "gspar:eps=0.5,share=on",
 };
 
 static void averages_equal_the_codecs_own(void **state)
@@ -40,6 +49,56 @@ static void averages_equal_the_codecs_own(void **state)
         }
 }
 
+/* Rank 0's choice comes back with averages, a step later. Servers that keep parameters send none: then each compares
+ * for itself. */
+static void the_wire_choice_changes_no_result(void **state)
+{
+    (void)state;
+    static const char *const some[] = {"ternary", "ternary:share=off", "ternary:bucket=2048"};
+    for (size_t s = 0; s < sizeof some / sizeof some[0]; s++)
+        for (enum flips flips = FLIP_LEADER; flips <= FLIP_ALL; flips++) {
+            struct world world = {.spec = some[s],
+                                  .n = 3,
+                                  .sizes = mixed_sizes,
+                                  .n_tensors = N_MIXED,
+                                  .n_steps = 4,
+                                  .seed = 21,
+                                  .n_servers = 2,
+                                  .timeout_ms = 20000,
+                                  .flips = flips};
+            world_run(&world);
+            world_check_ok(&world);
+            world_check_averages(&world);
+            for (uint32_t r = 0; r < world.n; r++)
+                for (uint32_t step = r > 0; step < world.n_steps && flips == FLIP_LEADER; step++)
+                    assert_int_equal(world.members[r].results[step].wire,
+                                     (step - (r > 0)) % 2 ? GW_WIRE_SMALL : GW_WIRE_FAST);
+            world_end(&world);
+        }
+    uint64_t hashes[2][WORLD_MAX_STEPS];
+    for (int automatic = 0; automatic < 2; automatic++) {
+        struct world world = {.spec = "ternary",
+                              .n = 3,
+                              .sizes = mixed_sizes,
+                              .n_tensors = N_MIXED,
+                              .n_steps = WORLD_MAX_STEPS,
+                              .seed = 22,
+                              .n_servers = 2,
+                              .timeout_ms = 20000,
+                              .server_optimizer = "sgd",
+                              .wire = automatic ? GW_WIRE_AUTO : GW_WIRE_SMALL};
+        world_run(&world);
+        world_check_ok(&world);
+        for (uint32_t r = 0; r < world.n; r++) {
+            assert_int_equal(world.members[r].wire.compares, automatic);
+            assert_int_equal(world.members[r].wire.n_comparisons, automatic);
+        }
+        memcpy(hashes[automatic], world.members[0].hash, sizeof hashes[automatic]);
+        world_end(&world);
+    }
+    assert_memory_equal(hashes[0], hashes[1], sizeof hashes[0]);
+}
+
 /* The lowest tensor and rank are told to everybody, and the next step goes on. */
 static void what_is_not_finite_drops_the_step(void **state)
 {
@@ -47,8 +106,16 @@ static void what_is_not_finite_drops_the_step(void **state)
     static const struct poison poisons[] = {{1, 2, 5, 70000}, {1, 1, 3, 7}, {2, 0, 0, 0}};
     static const char *const some[] = {"none", "ternary", "topk:ratio=0.05"};
     for (size_t s = 0; s < sizeof some / sizeof some[0]; s++) {
-        struct world world = {.spec = some[s], .n = 3, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 4, .seed = 3, .n_servers = 2,
-                              .timeout_ms = 20000, .poisons = poisons, .n_poisons = sizeof poisons / sizeof poisons[0]};
+        struct world world = {.spec = some[s],
+                              .n = 3,
+                              .sizes = mixed_sizes,
+                              .n_tensors = N_MIXED,
+                              .n_steps = 4,
+                              .seed = 3,
+                              .n_servers = 2,
+                              .timeout_ms = 20000,
+                              .poisons = poisons,
+                              .n_poisons = sizeof poisons / sizeof poisons[0]};
         world_run(&world);
         for (uint32_t r = 0; r < world.n; r++) {
             assert_int_equal(world.members[r].status, GW_OK);
@@ -78,7 +145,8 @@ static void run_and_keep(struct world *w, float **kept, gw_step_result *results)
             if (w->sizes[t])
                 memcpy(kept[step] + at, w->members[0].average[step][t], w->sizes[t] * sizeof **kept);
         for (uint32_t r = 1; r < w->n; r++)
-            assert_true(w->members[r].hash[step] == w->members[0].hash[step] && w->members[r].results[step].bad_tensor == results[step].bad_tensor);
+            assert_true(w->members[r].hash[step] == w->members[0].hash[step] &&
+                        w->members[r].results[step].bad_tensor == results[step].bad_tensor);
     }
     world_end(w);
 }
@@ -105,13 +173,16 @@ static void check_parameters(const struct world *asked, const char *optimizer)
         for (size_t i = 0; i < asked->sizes[t]; i++)
             w[at + i] = world_first(asked, t, i);
     for (uint32_t step = 0; step < asked->n_steps; step++) {
-        assert_true(results[step].committed == again[step].committed && results[step].committed == !world_poisoned(asked, step));
-        assert_true(results[step].bad_tensor == again[step].bad_tensor && results[step].bad_rank == again[step].bad_rank);
+        assert_true(results[step].committed == again[step].committed &&
+                    results[step].committed == !world_poisoned(asked, step));
+        assert_true(results[step].bad_tensor == again[step].bad_tensor &&
+                    results[step].bad_rank == again[step].bad_rank);
         if (!results[step].committed)
             continue;
         gw_optimizer_update(&rule, n, w, moments, averages[step], (float)world_rate(&with, 0, step), step + 1);
         if (memcmp(w, parameters[step], n * sizeof *w) != 0)
-            fail_msg("%s, %s, %u workers, %u servers, step %u: other parameters", asked->spec, optimizer, asked->n, asked->n_servers, step);
+            fail_msg("%s, %s, %u workers, %u servers, step %u: other parameters", asked->spec, optimizer, asked->n,
+                     asked->n_servers, step);
     }
     for (uint32_t step = 0; step < WORLD_MAX_STEPS; step++)
         free(averages[step]), free(parameters[step]);
@@ -125,9 +196,18 @@ static void servers_keep_the_parameters_that_members_would(void **state)
     static const uint32_t *const groupings[] = {NULL, one_group, three_groups};
     uint32_t turn = 0;
     for (size_t s = 0; s < sizeof specs / sizeof specs[0]; s++, turn++) {
-        struct world world = {.spec = specs[s], .n = 1 + turn % 3, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 3, .seed = 31 + turn,
-                              .group_of = groupings[turn % 3], .slice_max = turn % 3 == 1 ? 4096 : 0, .n_servers = 1 + turn % WORLD_MAX_SERVERS,
-                              .timeout_ms = 20000, .shuffle = turn % 2, .account = turn % 2};
+        struct world world = {.spec = specs[s],
+                              .n = 1 + turn % 3,
+                              .sizes = mixed_sizes,
+                              .n_tensors = N_MIXED,
+                              .n_steps = 3,
+                              .seed = 31 + turn,
+                              .group_of = groupings[turn % 3],
+                              .slice_max = turn % 3 == 1 ? 4096 : 0,
+                              .n_servers = 1 + turn % WORLD_MAX_SERVERS,
+                              .timeout_ms = 20000,
+                              .shuffle = turn % 2,
+                              .account = turn % 2};
         check_parameters(&world, optimizers[turn % 3]);
     }
 }
@@ -139,8 +219,16 @@ static void what_is_not_finite_moves_no_parameter(void **state)
     static const struct poison poisons[] = {{1, 2, 5, 70000}, {1, 1, 3, 7}, {2, 0, 0, 0}};
     static const char *const some[] = {"none", "ternary", "topk:ratio=0.05", "ternary:scope=global"};
     for (size_t s = 0; s < sizeof some / sizeof some[0]; s++) {
-        struct world world = {.spec = some[s], .n = 3, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 5, .seed = 3, .n_servers = 2,
-                              .timeout_ms = 20000, .poisons = poisons, .n_poisons = sizeof poisons / sizeof poisons[0]};
+        struct world world = {.spec = some[s],
+                              .n = 3,
+                              .sizes = mixed_sizes,
+                              .n_tensors = N_MIXED,
+                              .n_steps = 5,
+                              .seed = 3,
+                              .n_servers = 2,
+                              .timeout_ms = 20000,
+                              .poisons = poisons,
+                              .n_poisons = sizeof poisons / sizeof poisons[0]};
         check_parameters(&world, "momentum");
     }
 }
@@ -153,15 +241,27 @@ static void without_rounds_each_goes_its_way(void **state)
     static const char *const some[] = {"none", "ternary", "topk:ratio=0.05"};
     static const gw_ps_mode modes[] = {GW_PS_ASYNC, GW_PS_STALE};
     for (size_t s = 0; s < 6; s++) {
-        struct world world = {.spec = some[s % 3], .n = 3, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 5, .seed = 3, .n_servers = 1 + s % 2,
-                              .timeout_ms = 20000, .poisons = poisons, .n_poisons = 1, .server_optimizer = "sgd", .mode = modes[s / 3], .dawdle = true};
+        struct world world = {.spec = some[s % 3],
+                              .n = 3,
+                              .sizes = mixed_sizes,
+                              .n_tensors = N_MIXED,
+                              .n_steps = 5,
+                              .seed = 3,
+                              .n_servers = 1 + s % 2,
+                              .timeout_ms = 20000,
+                              .poisons = poisons,
+                              .n_poisons = 1,
+                              .server_optimizer = "sgd",
+                              .mode = modes[s / 3],
+                              .dawdle = true};
         world_run(&world);
         for (uint32_t r = 0; r < world.n; r++) {
             if (world.members[r].status != GW_OK)
                 fail_msg("rank %u: %s", r, world.members[r].sentence);
             for (uint32_t step = 0; step < 5; step++)
                 assert_true(world.members[r].results[step].committed == !(r == 1 && step == 1));
-            assert_true(r != 1 || (world.members[r].results[1].bad_tensor == 3 && world.members[r].results[1].bad_rank == 1));
+            assert_true(r != 1 ||
+                        (world.members[r].results[1].bad_tensor == 3 && world.members[r].results[1].bad_rank == 1));
         }
         world_end(&world);
     }
@@ -171,7 +271,14 @@ static void without_rounds_each_goes_its_way(void **state)
 static void averages_need_rounds(void **state)
 {
     (void)state;
-    struct world world = {.spec = "none", .n = 2, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 1, .seed = 3, .n_servers = 1, .timeout_ms = 20000,
+    struct world world = {.spec = "none",
+                          .n = 2,
+                          .sizes = mixed_sizes,
+                          .n_tensors = N_MIXED,
+                          .n_steps = 1,
+                          .seed = 3,
+                          .n_servers = 1,
+                          .timeout_ms = 20000,
                           .mode = GW_PS_ASYNC};
     world_run(&world);
     for (uint32_t r = 0; r < world.n; r++) {
@@ -192,7 +299,12 @@ static void wrong_calls_are_refused(void **state)
     const gw_tensor tensor = {.name = "x", .n_elems = 1};
     assert_int_equal(gw_codec_parse(context, "none", &codec), GW_OK);
     assert_int_equal(gw_link_local_create(context, 1, &link), GW_OK);
-    gw_exchange_options options = {.struct_bytes = sizeof options, .codec = codec, .tensors = &tensor, .n_tensors = 1, .link = link, .server_optimizer = "sgd"};
+    gw_exchange_options options = {.struct_bytes = sizeof options,
+                                   .codec = codec,
+                                   .tensors = &tensor,
+                                   .n_tensors = 1,
+                                   .link = link,
+                                   .server_optimizer = "sgd"};
     assert_int_equal(gw_exchange_create(context, &options, &ex), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "for a link to parameter servers"));
     options.server_optimizer = NULL;
@@ -210,8 +322,18 @@ static void wrong_calls_are_refused(void **state)
 static void one_that_leaves_is_named(void **state)
 {
     (void)state;
-    struct world world = {.spec = "ternary", .n = 3, .sizes = mixed_sizes, .n_tensors = N_MIXED, .n_steps = 4, .seed = 3, .n_servers = 1,
-                          .timeout_ms = 1000, .quits = QUIT_DESTROY, .quitter = 1, .quits_step = 2, .quits_after = 3};
+    struct world world = {.spec = "ternary",
+                          .n = 3,
+                          .sizes = mixed_sizes,
+                          .n_tensors = N_MIXED,
+                          .n_steps = 4,
+                          .seed = 3,
+                          .n_servers = 1,
+                          .timeout_ms = 1000,
+                          .quits = QUIT_DESTROY,
+                          .quitter = 1,
+                          .quits_step = 2,
+                          .quits_after = 3};
     world_run(&world);
     for (uint32_t r = 0; r < world.n; r += 2) {
         assert_true(world.members[r].status == GW_ERR_PEER && world.members[r].steps_done == 2);
@@ -224,6 +346,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(averages_equal_the_codecs_own),
+        cmocka_unit_test(the_wire_choice_changes_no_result),
         cmocka_unit_test(what_is_not_finite_drops_the_step),
         cmocka_unit_test(servers_keep_the_parameters_that_members_would),
         cmocka_unit_test(what_is_not_finite_moves_no_parameter),

@@ -1,4 +1,4 @@
-/* Who is waited for, in words. */
+/* Says in words who is waited for. */
 #include "base/error.h"
 #include "exchange/state.h"
 
@@ -45,7 +45,8 @@ static bool say(const struct gw_exchange *ex, const struct group *group, const c
     return true;
 }
 
-/* Whether a rank's part of one of the runs that this member adds up is missing: its own (direct), or what it sends for its machine. */
+/* Whether a rank's part of one of the runs that this member adds up is missing: its own (direct), or what it sends for
+ * its machine. */
 static bool owes_pushes(const struct gw_exchange *ex, const struct group *group, uint32_t rank, bool direct)
 {
     for (uint32_t i = 0; i < group->n_runs; i++) {
@@ -54,7 +55,8 @@ static bool owes_pushes(const struct gw_exchange *ex, const struct group *group,
         if (!run->round || run->n_in == run->n_expected || run->pushes[rank].bytes)
             continue;
         /* An owner waits for relays of other machines, who may be waiting for one of theirs. */
-        bool sends_here = run->owner != ex->link.rank ? gw_same_machine(ex, rank, ex->link.rank) : gw_relay_of(ex, run, rank) == rank;
+        bool sends_here =
+            run->owner != ex->link.rank ? gw_same_machine(ex, rank, ex->link.rank) : gw_relay_of(ex, run, rank) == rank;
         gw_sent_by(ex, run, &rank, &n);
         if (sends_here && (n == 1) == direct)
             return true;
@@ -73,8 +75,8 @@ bool gw_silent_members(const struct gw_exchange *ex, bool any)
         if (r != ex->link.rank && !ex->have_hello[r])
             names_add(&strangers, r);
     if (strangers.n > 0) {
-        gw_fail(GW_ERR_TIMEOUT, "nothing has come from %s yet, and this rank has waited for %u ms", names_text(&strangers),
-                ex->timeout_ms);
+        gw_fail(GW_ERR_TIMEOUT, "nothing has come from %s yet, and this rank has waited for %u ms",
+                names_text(&strangers), ex->timeout_ms);
         return true;
     }
     for (uint32_t g = 0; g < ex->n_groups; g++) { /* what a member owes by itself */
@@ -109,7 +111,8 @@ bool gw_silent_members(const struct gw_exchange *ex, bool any)
             if (say(ex, group, "gradients", &names))
                 return true;
             for (uint32_t i = 0; i < group->n_runs; i++)
-                if (!group->runs[i].pulled && (names.n == 0 || names.last != group->runs[i].owner)) /* they are by owner */
+                if (!group->runs[i].pulled &&
+                    (names.n == 0 || names.last != group->runs[i].owner)) /* they are by owner */
                     names_add(&names, group->runs[i].owner);
             return say(ex, group, "averages", &names);
         }

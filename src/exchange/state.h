@@ -1,8 +1,9 @@
-/* Inside of an exchange: what the caller's thread and the pipeline's share, and what is the pipeline's own. */
+/* The inside of an exchange: what the caller's thread and the pipeline share, and what is the pipeline's own. */
 #ifndef GW_EXCHANGE_STATE_H
 #define GW_EXCHANGE_STATE_H
 
 #include "exchange/buffers.h"
+#include "exchange/chooser.h"
 #include "exchange/message.h"
 #include "link/message.h"
 #include "owner/round.h"
@@ -20,13 +21,16 @@ struct verdict {
 struct tensor {
     gw_encoder *encoder;
     uint64_t n_elems;
+    bool summed;       /* its averages can be averaged again */
     uint64_t n_shared; /* its shared numbers, at shared_at of the group's */
     uint64_t shared_at;
     uint32_t group;
+    bool has_wire_choice;
     float *gradient; /* the caller's, from submit to the end of the step */
 };
 
-/* Slices of one owner and group that travel together: one PUSH of each worker, one PULL. About GW_SLICE_MAX elements at most. */
+/* Slices of one owner and group that travel together: one PUSH of each worker, one PULL. About GW_SLICE_MAX elements at
+ * most. */
 struct run {
     uint32_t index; /* in the group */
     uint32_t owner;
@@ -96,16 +100,16 @@ struct gw_exchange {
     uint64_t seed;
     uint32_t timeout_ms;
     uint64_t slice_max; /* elements of a slice, and of a run of several */
-    bool global; /* one decision for all tensors */
-    char *optimizer; /* the servers'; NULL: averages come back */
+    bool global;        /* one decision for all tensors */
+    char *optimizer;    /* the servers'; NULL: averages come back */
     uint32_t n_tensors, n_groups;
     struct tensor *tensors;
     struct group *groups;
     struct gw_slice *slices;
-    char *hello;          /* what must be the same on all members: lines of text */
+    char *hello;                /* what must be the same on all members: lines of text */
     uint32_t *by_machine;       /* ranks, machine by machine, ascending within one */
     struct machine *machine_of; /* of each rank; where nothing is said of machines, one of itself */
-    uint64_t dense_bytes; /* float32 of all slices that others own */
+    uint64_t dense_bytes;       /* float32 of all slices that others own */
     pthread_t thread;
 
     /* The caller's own. */
@@ -114,6 +118,10 @@ struct gw_exchange {
     uint32_t n_handed_over;
     bool account_next;
     double rate_next;
+    gw_wire wire;              /* as asked */
+    bool has_wire_choice;      /* some tensor's encoder has one, and there is somebody to send to */
+    struct gw_chooser chooser; /* of who compares */
+    double first_submit;       /* clock of this step's */
 
     /* Under the lock. */
     pthread_mutex_t lock;
@@ -125,10 +133,12 @@ struct gw_exchange {
     uint32_t begun_step;
     enum errand begun_errand;
     double begun_rate;
+    gw_wire begun_push, begun_pull;
     uint32_t *submitted; /* tensors that the pipeline has not seen */
     uint32_t n_submitted;
     bool done; /* the step's result stands */
     struct verdict step_verdict;
+    gw_wire told; /* what rank 0 asked averages of the last step to be: its own choice */
     gw_step_result result;
     gw_status status; /* below 0: the pipeline has ended, and why: */
     char sentence[512];
@@ -152,6 +162,7 @@ struct gw_exchange {
     struct queue to_encode;        /* groups, the first of them perhaps in part */
     gw_encoder **encoders;         /* of a global codec, where they combine */
     struct verdict verdict;
+    gw_wire heard; /* in this step; AUTO: nothing yet */
     gw_step_result tally;
     gw_tensor_traffic *counting;
 };
@@ -160,8 +171,10 @@ struct gw_exchange {
 gw_status gw_exchange_create_cut(gw_context *context, const gw_exchange_options *options, uint64_t slice_max,
                                  gw_exchange **out);
 
-/* Works out machines, groups, slices, runs and what this member is to each of them (exchange/layout.c). The tensors' encoders stand.
- * What it has taken so far is freed by gw_layout_fini, after an error too. */
+/* Works out machines, groups, slices, runs and what this member is to each of them (exchange/layout.c). The tensors'
+ * encoders stand. What it has taken so far is freed by gw_layout_fini, after an error too. */
+/* What the link says of machines, if adding up within them first saves something; else NULL. */
+const uint32_t *gw_layout_machines(const gw_link *link);
 gw_status gw_layout_init(struct gw_exchange *exchange, const uint32_t *group_of, const uint32_t *machine_of);
 void gw_layout_fini(struct gw_exchange *exchange);
 
@@ -179,21 +192,23 @@ static inline uint32_t gw_nth_owner(const struct gw_exchange *exchange, uint32_t
 /* A server is on nobody's machine. */
 static inline bool gw_same_machine(const struct gw_exchange *exchange, uint32_t a, uint32_t b)
 {
-    return a < exchange->link.size && b < exchange->link.size && exchange->machine_of[a].first == exchange->machine_of[b].first;
+    return a < exchange->link.size && b < exchange->link.size &&
+           exchange->machine_of[a].first == exchange->machine_of[b].first;
 }
 
-/* Who sends a worker's part of a run to the owner, and takes the averages from it: one of the worker's machine, in turn; on the
- * owner's machine, and where a machine has one worker, each worker itself. */
+/* Who sends a worker's part of a run to the owner, and takes the averages from it: one of the worker's machine, in
+ * turn; on the owner's machine, and where a machine has one worker, each worker itself. */
 static inline uint32_t gw_relay_of(const struct gw_exchange *exchange, const struct run *run, uint32_t worker)
 {
     const struct machine *machine = &exchange->machine_of[worker];
-    return gw_same_machine(exchange, worker, run->owner) ? worker
-                                                         : exchange->by_machine[machine->first + run->index % machine->n];
+    return gw_same_machine(exchange, worker, run->owner)
+               ? worker
+               : exchange->by_machine[machine->first + run->index % machine->n];
 }
 
 /* Whose work `from` sends for a run: itself's, or that of its whole machine. */
-static inline const uint32_t *gw_sent_by(const struct gw_exchange *exchange, const struct run *run, const uint32_t *from,
-                                         uint32_t *n)
+static inline const uint32_t *gw_sent_by(const struct gw_exchange *exchange, const struct run *run,
+                                         const uint32_t *from, uint32_t *n)
 {
     const struct machine *machine = &exchange->machine_of[*from];
     *n = 1;
@@ -207,14 +222,16 @@ static inline const uint32_t *gw_sent_by(const struct gw_exchange *exchange, con
 gw_status gw_hello_init(struct gw_exchange *exchange, const gw_exchange_options *options);
 gw_status gw_hello_check(struct gw_exchange *exchange, const gw_message *message);
 
-/* The pipeline thread: runs until told to stop, or until an error, which it leaves in the exchange and tells the other members. */
+/* The pipeline thread: runs until told to stop, or until an error, which it leaves in the exchange and tells the other
+ * members. */
 void *gw_pipeline_main(void *exchange);
 
 /* Sends the WAKE message that was taken out of exchange->wake. */
 gw_status gw_pipeline_wake(struct gw_exchange *exchange, void *wake);
 
-/* Says whom the pipeline waits for: stores GW_ERR_TIMEOUT and its sentence, and returns true, where members are missing that owe
- * something themselves. Where all that is missing is owed by members who may be waiting in turn, it does so only for `any`. */
+/* Says whom the pipeline waits for: stores GW_ERR_TIMEOUT and its sentence, and returns true, where members are missing
+ * that owe something themselves. Where all that is missing is owed by members who may be waiting in turn, it does so
+ * only for `any`. */
 bool gw_silent_members(const struct gw_exchange *exchange, bool any);
 
 #endif

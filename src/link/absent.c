@@ -1,4 +1,4 @@
-/* Links that this build leaves out say so. */
+/* Stands in for links that this build leaves out, and says so. */
 #include "base/error.h"
 
 #include <gradwire/link.h>
@@ -14,5 +14,11 @@ gw_status gw_keys_new(const char *folder)
 {
     (void)folder;
     return gw_fail(GW_ERR_UNSUPPORTED, "this build makes no keys: libzmq was not found when it was made");
+}
+
+gw_status gw_keys_new_client(const char *folder, const char *server_folder, const char *name)
+{
+    (void)server_folder, (void)name;
+    return gw_keys_new(folder);
 }
 #endif

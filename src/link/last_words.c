@@ -1,3 +1,5 @@
+/* Waits a moment for the reason a peer gave before it went, so that the error names the peer's reason and not the
+ * broken connection. */
 #include "link/last_words.h"
 #include "base/error.h"
 

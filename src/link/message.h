@@ -1,4 +1,5 @@
-/* What stands in front of a message's bytes: the room a queue needs, so that sending takes no memory. */
+/* What stands in front of a message's bytes: the room that a queue needs, so that sending takes no memory, and the room
+ * that the receiver of a large message needs, so that it need not be copied. */
 #ifndef GW_LINK_MESSAGE_H
 #define GW_LINK_MESSAGE_H
 
@@ -10,12 +11,18 @@ struct gw_message_node {
     size_t capacity;        /* bytes that were taken */
     gw_allocator allocator; /* where the memory came from */
     uint32_t from;
+    bool foreign; /* it came from nowhere here: allocator.free(room, NULL) gives it back, and nobody sends it on */
 };
 
-#define GW_MESSAGE_HEAD 64    /* bytes before the message's own; keeps those on a cache line of their own */
-#define GW_MESSAGE_ENVELOPE 8 /* the last of them: a link's own, so that what it writes around a message goes out in one piece with it */
+#define GW_MESSAGE_HEAD 64 /* bytes before the message's own; keeps those on a cache line of their own */
+/* the last of them: a link's own, so that what it writes around a message goes out in one piece with it */
+#define GW_MESSAGE_ENVELOPE 8
 _Static_assert(sizeof(struct gw_message_node) + GW_MESSAGE_ENVELOPE <= GW_MESSAGE_HEAD,
                "the node and a link's envelope must fit in front of the message");
+/* A link may send the head and as much before it along with the bytes: the receiver's node, and what it needs to give
+ * the memory back, then have their place where the message has arrived. The sender's node waits in front of that. */
+#define GW_MESSAGE_ROOM 128
+#define GW_MESSAGE_FRONT (GW_MESSAGE_ROOM + GW_MESSAGE_HEAD)
 
 static inline struct gw_message_node *gw_message_node_of(void *bytes)
 {

@@ -1,4 +1,4 @@
-/* Who owns what, and an owner's round. */
+/* Tests who owns what, and an owner's round. */
 #include "base/memory.h"
 #include "owner/round.h"
 
@@ -63,8 +63,8 @@ static uint64_t spread(const uint64_t *loads, uint32_t n_owners)
     return most - least;
 }
 
-/* Where a long tensor comes last, owners end within two blocks of each other, whatever the short ones did: one of rounding, and
- * one that the tensor's end cuts short. */
+/* Where a long tensor comes last, owners end within two blocks of each other, whatever the short ones did: one of
+ * rounding, and one that the tensor's end cuts short. */
 static void loads_are_level(void **state)
 {
     (void)state;
@@ -104,13 +104,17 @@ static void the_longest_slice_is_a_multiple_of_the_alignment(void **state)
     assert_int_equal(gw_slice_most(GW_SLICE_MAX, 3 << 20), 3 << 20);
     /* Two owners' halves of 5 blocks and a rest: 3 blocks each, of which two make a slice. */
     const uint64_t n_elems[] = {5 * 8192 + 1}, align[] = {8192};
-    const struct gw_slice want[] = {{0, 0, 0, 16384, false}, {0, 0, 16384, 8192, false}, {0, 1, 24576, 16384, false}, {0, 1, 40960, 1, false}};
+    const struct gw_slice want[] = {{0, 0, 0, 16384, false},
+                                    {0, 0, 16384, 8192, false},
+                                    {0, 1, 24576, 16384, false},
+                                    {0, 1, 40960, 1, false}};
     struct gw_slice *slices;
     size_t n;
     assert_int_equal(gw_slices_plan(NULL, n_elems, align, 1, 2, 20000, &slices, &n), GW_OK);
     assert_int_equal(n, 4);
     for (size_t s = 0; s < n; s++)
-        assert_true(slices[s].owner == want[s].owner && slices[s].begin == want[s].begin && slices[s].count == want[s].count);
+        assert_true(slices[s].owner == want[s].owner && slices[s].begin == want[s].begin &&
+                    slices[s].count == want[s].count);
     gw_free(NULL, slices);
 }
 
@@ -177,7 +181,7 @@ static int pushes_setup(void **state)
         assert_int_equal(gw_encoder_create(NULL, p->codec, &tensor, &encoder), GW_OK);
         size_t capacity = gw_encoder_bound(encoder, 2048) + gw_encoder_bound(encoder, ELEMS - 2048);
         p->bytes[r] = malloc(capacity);
-        assert_int_equal(gw_encoder_measure(encoder, g, NULL, NULL), GW_OK);
+        assert_int_equal(gw_encoder_measure(encoder, g, NULL, 0, NULL), GW_OK);
         for (int s = 0; s < 2; s++) {
             size_t frame_bytes;
             assert_int_equal(gw_encoder_encode(encoder, g, NULL, &draw, p->slices[s].begin, p->slices[s].count,

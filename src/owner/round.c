@@ -1,3 +1,5 @@
+/* Collects the frames that workers sent for some slices and checks each against its slice. When all have come, it
+ * reduces them. */
 #include "owner/round.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -12,7 +14,8 @@ struct gw_round {
     uint32_t n_workers, n_expected, n_in;
     size_t n_slices;
     struct gw_slice *slices;
-    const void **frames; /* n_slices x n_workers, in rank order; a machine's average stands at its first rank; NULL: none there */
+    /* n_slices x n_workers, in rank order; a machine's average stands at its first rank; NULL: none there */
+    const void **frames;
     size_t *sizes;
     uint32_t *from;   /* of each worker: who sent its frames */
     const void **row; /* n_workers: one slice's frames without the gaps */
@@ -173,8 +176,8 @@ gw_status gw_round_reduce(struct gw_round *round, bool join, void *dst, size_t d
     if (!gw_round_is_full(round))
         return gw_fail(GW_ERR_ORDER, "a round is averaged before all %u workers' frames are in", round->n_expected);
     if (dst_capacity < gw_round_bound(round, join))
-        return gw_fail(GW_ERR_CAPACITY, "a round's frames may take %zu bytes; the buffer has %zu", gw_round_bound(round, join),
-                       dst_capacity);
+        return gw_fail(GW_ERR_CAPACITY, "a round's frames may take %zu bytes; the buffer has %zu",
+                       gw_round_bound(round, join), dst_capacity);
     gw_reduce_options options = {.struct_bytes = sizeof options, .codec = round->codec};
     size_t used = 0, bytes;
     for (size_t s = 0; s < round->n_slices; s++) {

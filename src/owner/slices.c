@@ -1,3 +1,5 @@
+/* Cuts tensors into slices and deals them to owners, so that all owners have about the same number of elements. The
+ * plan follows from the sizes alone, so every member finds the same one. */
 #include "owner/slices.h"
 #include "base/memory.h"
 #include "wire/bytes.h"
@@ -71,8 +73,8 @@ uint64_t gw_slice_most(uint64_t most, uint64_t align)
 }
 
 /* Turns blocks into slices in rank order, and adds them to the loads. */
-static size_t cut(struct load *loads, uint32_t n_owners, uint32_t tensor, uint64_t n_elems, uint64_t align, uint64_t most,
-                  struct gw_slice *slices)
+static size_t cut(struct load *loads, uint32_t n_owners, uint32_t tensor, uint64_t n_elems, uint64_t align,
+                  uint64_t most, struct gw_slice *slices)
 {
     most = gw_slice_most(most, align);
     size_t n = 0;

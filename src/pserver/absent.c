@@ -1,4 +1,4 @@
-/* A build without ZeroMQ says so. */
+/* Stands in for the parameter server in a build without ZeroMQ, and says so. */
 #include "base/error.h"
 
 #include <gradwire/pserver.h>
@@ -43,6 +43,12 @@ gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *o
     return absent();
 }
 
+gw_status gw_ps_client_meet(gw_ps_client *client, uint32_t ms)
+{
+    (void)client, (void)ms;
+    return absent();
+}
+
 void gw_ps_client_destroy(gw_ps_client *client)
 {
     (void)client;
@@ -54,8 +60,8 @@ gw_status gw_ps_init_parameter(gw_ps_client *client, const char *key, gw_ps_type
     return absent();
 }
 
-gw_status gw_ps_init_optimized(gw_ps_client *client, const char *key, gw_ps_type type, const gw_ps_shape *shape, const char *optimizer,
-                               const float *values)
+gw_status gw_ps_init_optimized(gw_ps_client *client, const char *key, gw_ps_type type, const gw_ps_shape *shape,
+                               const char *optimizer, const float *values)
 {
     (void)client, (void)key, (void)type, (void)shape, (void)optimizer, (void)values;
     return absent();
@@ -79,7 +85,8 @@ gw_status gw_ps_push_parameter(gw_ps_client *client, const char *key, const void
     return absent();
 }
 
-gw_status gw_ps_pull_parameter(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key, gw_ps_value *out)
+gw_status gw_ps_pull_parameter(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key,
+                               gw_ps_value *out)
 {
     (void)client, (void)key, (void)method, (void)scale_key, (void)out;
     return absent();
@@ -96,10 +103,48 @@ gw_status gw_ps_push_begin(gw_ps_client *client, const char *key, const void *by
     return absent();
 }
 
-gw_status gw_ps_pull_begin(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key, uint64_t *ticket)
+gw_status gw_ps_pull_begin(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key,
+                           uint64_t *ticket)
 {
     (void)client, (void)key, (void)method, (void)scale_key, (void)ticket;
     return absent();
+}
+
+gw_status gw_ps_init_begin(gw_ps_client *client, const char *key, gw_ps_type type, const gw_ps_shape *shape,
+                           const char *optimizer, uint64_t *ticket)
+{
+    (void)client, (void)key, (void)type, (void)shape, (void)optimizer, (void)ticket;
+    return absent();
+}
+
+gw_status gw_ps_first_begin(gw_ps_client *client, const char *key, const float *values, uint64_t n, uint64_t *ticket)
+{
+    (void)client, (void)key, (void)values, (void)n, (void)ticket;
+    return absent();
+}
+
+gw_status gw_ps_put_begin(gw_ps_client *client, const char *key, uint64_t version, const void *bytes, size_t n_bytes,
+                          uint64_t *ticket)
+{
+    (void)client, (void)key, (void)version, (void)bytes, (void)n_bytes, (void)ticket;
+    return absent();
+}
+
+gw_status gw_ps_get_begin(gw_ps_client *client, const char *key, uint64_t least, uint64_t *ticket)
+{
+    (void)client, (void)key, (void)least, (void)ticket;
+    return absent();
+}
+
+gw_status gw_ps_wait_for(gw_ps_client *client, uint64_t ticket, uint32_t ms, gw_ps_value *out)
+{
+    (void)client, (void)ticket, (void)ms, (void)out;
+    return absent();
+}
+
+void gw_ps_cancel(gw_ps_client *client, uint64_t ticket)
+{
+    (void)client, (void)ticket;
 }
 
 gw_status gw_ps_wait(gw_ps_client *client, uint64_t ticket, gw_ps_value *out)
@@ -108,7 +153,8 @@ gw_status gw_ps_wait(gw_ps_client *client, uint64_t ticket, gw_ps_value *out)
     return absent();
 }
 
-gw_status gw_ps_put_parameter(gw_ps_client *client, const char *key, uint64_t version, const void *bytes, size_t n_bytes)
+gw_status gw_ps_put_parameter(gw_ps_client *client, const char *key, uint64_t version, const void *bytes,
+                              size_t n_bytes)
 {
     (void)client, (void)key, (void)version, (void)bytes, (void)n_bytes;
     return absent();
@@ -144,9 +190,9 @@ uint32_t gw_ps_n_workers(const gw_ps_client *client)
     return 0;
 }
 
-gw_status gw_ps_members(gw_ps_client *client, uint8_t *presence, uint64_t *next_round)
+gw_status gw_ps_members(gw_ps_client *client, uint8_t *presence, uint32_t capacity, uint64_t *next_round)
 {
-    (void)client, (void)presence, (void)next_round;
+    (void)client, (void)presence, (void)capacity, (void)next_round;
     return absent();
 }
 

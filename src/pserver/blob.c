@@ -1,3 +1,4 @@
+/* Makes blobs: bytes with a count of their holders, which are freed with the last one. */
 #include "pserver/blob.h"
 #include "base/memory.h"
 
@@ -16,7 +17,8 @@ struct gw_ps_blob *gw_ps_blob_new(gw_context *context, atomic_uint_least64_t *to
         gw_free(context, bytes);
         return NULL;
     }
-    *blob = (struct gw_ps_blob){.bytes = bytes, .n_bytes = n_bytes, .release = release, .context = context, .total = total};
+    *blob =
+        (struct gw_ps_blob){.bytes = bytes, .n_bytes = n_bytes, .release = release, .context = context, .total = total};
     gw_ps_blob_begin(blob);
     return blob;
 }

@@ -1,4 +1,5 @@
-/* Bytes that several hold at once: a push that is stored as it came from the socket, a result on its way to several workers. */
+/* Bytes that several hold at once: a push that is stored as it came from the socket, or a result on its way to several
+ * workers. */
 #ifndef GW_PSERVER_BLOB_H
 #define GW_PSERVER_BLOB_H
 
@@ -15,11 +16,13 @@ struct gw_ps_blob {
     atomic_uint holds;
 };
 
-/* One hold on a blob of bytes that gw_alloc took; freed with it. NULL where there is no memory: the bytes are freed then. */
+/* One hold on a blob of bytes that gw_alloc took; freed with it. NULL where there is no memory: the bytes are freed
+ * then. */
 struct gw_ps_blob *gw_ps_blob_new(gw_context *context, atomic_uint_least64_t *total, void *bytes, size_t n_bytes);
 
 /* The same with a copy of bytes of the caller's. */
-struct gw_ps_blob *gw_ps_blob_copy(gw_context *context, atomic_uint_least64_t *total, const void *bytes, size_t n_bytes);
+struct gw_ps_blob *gw_ps_blob_copy(gw_context *context, atomic_uint_least64_t *total, const void *bytes,
+                                   size_t n_bytes);
 
 /* The first hold on one whose other fields are set. */
 static inline void gw_ps_blob_begin(struct gw_ps_blob *blob)

@@ -1,3 +1,5 @@
+/* Receives and sends the value of a message, in one piece or in several. What is longer than allowed is dropped as it
+ * arrives. */
 #include "pserver/body.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -14,16 +16,19 @@ struct gw_ps_piece {
 static void receive(zmq_msg_t *message, void *socket)
 {
     zmq_msg_init(message);
-    while (zmq_msg_recv(message, socket, 0) < 0 && zmq_errno() == EINTR) /* of a message that has begun: all of it is there */
+    while (zmq_msg_recv(message, socket, 0) < 0 &&
+           zmq_errno() == EINTR) /* of a message that has begun: all of it is there */
         ;
 }
 
-static void drop_rest(void *socket, bool more)
+static void drop_rest(void *socket, bool more, struct gw_ps_body *body)
 {
     while (more) {
         zmq_msg_t scrap;
         receive(&scrap, socket);
         more = zmq_msg_more(&scrap);
+        body->n_came += zmq_msg_size(&scrap);
+        body->n_parts++;
         zmq_msg_close(&scrap);
     }
 }
@@ -42,11 +47,14 @@ gw_status gw_ps_body_take(gw_context *context, void *socket, uint64_t most, stru
             end = &piece->next;
             more = zmq_msg_more(&piece->message);
             body->n_bytes += zmq_msg_size(&piece->message);
+            body->n_came += zmq_msg_size(&piece->message);
+            body->n_parts++;
             if (body->n_bytes > most || (more && zmq_msg_size(&piece->message) != GW_PS_PIECE))
-                status = gw_fail(GW_ERR_CAPACITY, "a value of more than %" PRIu64 " bytes, or in pieces that cannot be", most);
+                status = gw_fail(GW_ERR_CAPACITY, "a value of more than %" PRIu64 " bytes, or in pieces that cannot be",
+                                 most);
         }
         if (status < 0) {
-            drop_rest(socket, more);
+            drop_rest(socket, more, body);
             gw_ps_body_free(context, body);
             return status;
         }
@@ -79,10 +87,11 @@ void gw_ps_body_free(gw_context *context, struct gw_ps_body *body)
 {
     while (body->first)
         let_go(context, body);
-    *body = (struct gw_ps_body){0};
+    *body = (struct gw_ps_body){.n_came = body->n_came, .n_parts = body->n_parts};
 }
 
-bool gw_ps_body_send(void *socket, void *bytes, size_t n_bytes, bool whole, void (*hold)(void *owner), void (*give)(void *bytes, void *owner), void *owner)
+bool gw_ps_body_send(void *socket, void *bytes, size_t n_bytes, bool whole, void (*hold)(void *owner),
+                     void (*give)(void *bytes, void *owner), void *owner)
 {
     size_t sent = 0;
     do {

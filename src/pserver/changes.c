@@ -1,3 +1,4 @@
+/* Writes a change of the store as a journal record, and applies such a record to a store. */
 #include "pserver/changes.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -13,6 +14,8 @@ size_t gw_ps_change_write(uint8_t *at, const struct gw_ps_change *change)
         gw_ps_put_shape(&w, change->shape);
         gw_ps_put_name(&w, change->codec);
         gw_ps_put_name(&w, change->optimizer);
+        if (change->n_parts > 1)
+            gw_ps_put32(&w, change->n_parts);
     } else {
         gw_ps_put32(&w, change->rank);
         gw_ps_put64(&w, change->number);
@@ -25,7 +28,9 @@ size_t gw_ps_change_write(uint8_t *at, const struct gw_ps_change *change)
 /* Whether the head was read to its end, and held what it must. */
 static gw_status check(const struct gw_ps_reader *r, uint8_t type)
 {
-    return r->good && r->at == r->end ? GW_OK : gw_fail(GW_ERR_FRAME_FIELD, "a record of type %u has a head that cannot be", type);
+    return r->good && r->at == r->end
+               ? GW_OK
+               : gw_fail(GW_ERR_FRAME_FIELD, "a record of type %u has a head that cannot be", type);
 }
 
 static gw_status apply_init(struct gw_ps_store *store, struct gw_ps_reader *r, const char *name)
@@ -36,12 +41,13 @@ static gw_status apply_init(struct gw_ps_store *store, struct gw_ps_reader *r, c
     gw_ps_get_shape(r, &shape);
     gw_ps_get_name(r, codec);
     gw_ps_get_name(r, optimizer);
+    const uint32_t n_parts = r->at < r->end ? gw_ps_get32(r) : 1;
     GW_TRY(check(r, GW_PS_CHANGE_INIT));
-    return gw_ps_store_init(store, name, type, &shape, codec, optimizer);
+    return gw_ps_store_init_part(store, name, type, &shape, n_parts, codec, optimizer);
 }
 
-static gw_status apply_to_key(struct gw_ps_store *store, atomic_uint_least64_t *total, const struct gw_ps_change *change, const void *body,
-                            size_t n_body)
+static gw_status apply_to_key(struct gw_ps_store *store, atomic_uint_least64_t *total,
+                              const struct gw_ps_change *change, const void *body, size_t n_body)
 {
     struct gw_ps_key *key;
     GW_TRY(gw_ps_store_find(store, change->name, &key));
@@ -50,9 +56,10 @@ static gw_status apply_to_key(struct gw_ps_store *store, atomic_uint_least64_t *
     struct gw_ps_blob *value = gw_ps_blob_copy(store->context, total, body, n_body);
     if (!value)
         return GW_ERR_MEMORY;
-    gw_status status = change->kind == GW_PS_CHANGE_PUT       ? gw_ps_store_put(store, key, value)
-                       : change->kind == GW_PS_CHANGE_DEPOSIT ? gw_ps_store_deposit(store, key, change->number, value)
-                                                              : gw_ps_store_admit(store, key, change->rank, change->number, value);
+    gw_status status = change->kind == GW_PS_CHANGE_PUT ? gw_ps_store_put(store, key, value)
+                       : change->kind == GW_PS_CHANGE_DEPOSIT
+                           ? gw_ps_store_deposit(store, key, change->number, value)
+                           : gw_ps_store_admit(store, key, change->rank, change->number, value);
     if (status == GW_OK && change->kind == GW_PS_CHANGE_PUSH)
         status = gw_ps_store_push(store, key, change->rank, change->number, value, change->rate);
     gw_ps_blob_give(value);
@@ -65,15 +72,17 @@ static gw_status apply_presence(struct gw_ps_store *store, const struct gw_ps_ch
         return gw_ps_store_enter(store, change->rank, change->name, change->number);
     if (change->kind == GW_PS_CHANGE_DROP)
         return gw_ps_store_drop(store, change->name);
-    if (change->kind == GW_PS_CHANGE_LEAVE)
+    if (change->kind == GW_PS_CHANGE_ANEW)
+        gw_ps_store_begin_anew(store, change->name);
+    else if (change->kind == GW_PS_CHANGE_LEAVE)
         gw_ps_store_leave(store, change->rank);
     else
         gw_ps_store_skip_to(store, change->name, change->number);
     return GW_OK;
 }
 
-static gw_status apply(struct gw_ps_store *store, atomic_uint_least64_t *total, enum gw_ps_change_kind kind, struct gw_ps_reader *r, const char *name,
-                       const void *body, size_t n_body)
+static gw_status apply(struct gw_ps_store *store, atomic_uint_least64_t *total, enum gw_ps_change_kind kind,
+                       struct gw_ps_reader *r, const char *name, const void *body, size_t n_body)
 {
     if (kind == GW_PS_CHANGE_INIT)
         return apply_init(store, r, name);
@@ -93,14 +102,15 @@ static gw_status apply(struct gw_ps_store *store, atomic_uint_least64_t *total, 
     case GW_PS_CHANGE_LEAVE:
     case GW_PS_CHANGE_SKIP:
     case GW_PS_CHANGE_DROP:
+    case GW_PS_CHANGE_ANEW:
         return apply_presence(store, &change);
     default:
         return gw_fail(GW_ERR_FRAME_FIELD, "this program knows no such record");
     }
 }
 
-gw_status gw_ps_change_apply(struct gw_ps_store *store, atomic_uint_least64_t *total, uint8_t type, const void *head, size_t n_head, const void *body,
-                             size_t n_body)
+gw_status gw_ps_change_apply(struct gw_ps_store *store, atomic_uint_least64_t *total, uint8_t type, const void *head,
+                             size_t n_head, const void *body, size_t n_body)
 {
     struct gw_ps_reader r = {head, (const uint8_t *)head + n_head, true};
     char name[GW_PS_MAX_NAME + 1];

@@ -1,4 +1,5 @@
-/* What changes a store, as records of a journal: done again in the same order, they make the same store. */
+/* What changes a store, as records of a journal. If the changes are done again in the same order, they make the same
+ * store. */
 #ifndef GW_PSERVER_CHANGES_H
 #define GW_PSERVER_CHANGES_H
 
@@ -9,15 +10,16 @@
 
 /* Record types; never used again for another. */
 enum gw_ps_change_kind {
-    GW_PS_CHANGE_INIT = 1,   /* name, type, shape, codec, optimizer */
-    GW_PS_CHANGE_PUSH = 2,   /* name, rank, number, rate; value */
-    GW_PS_CHANGE_REFUSE = 3, /* name, rank, number, refusal */
-    GW_PS_CHANGE_ENTER = 4,  /* prefix, rank, number: the round */
-    GW_PS_CHANGE_LEAVE = 5,  /* "", rank */
-    GW_PS_CHANGE_SKIP = 6,   /* prefix, number: the round */
-    GW_PS_CHANGE_DROP = 7,   /* prefix */
-    GW_PS_CHANGE_PUT = 8,    /* name; value: the first parameters */
+    GW_PS_CHANGE_INIT = 1,    /* name, type, shape, codec, optimizer; of a key on several servers their number u32 */
+    GW_PS_CHANGE_PUSH = 2,    /* name, rank, number, rate; value */
+    GW_PS_CHANGE_REFUSE = 3,  /* name, rank, number, refusal */
+    GW_PS_CHANGE_ENTER = 4,   /* prefix, rank, number: the round */
+    GW_PS_CHANGE_LEAVE = 5,   /* "", rank */
+    GW_PS_CHANGE_SKIP = 6,    /* prefix, number: the round */
+    GW_PS_CHANGE_DROP = 7,    /* prefix */
+    GW_PS_CHANGE_PUT = 8,     /* name; value: the first parameters */
     GW_PS_CHANGE_DEPOSIT = 9, /* name, number: the version; value */
+    GW_PS_CHANGE_ANEW = 10,   /* prefix of the keys that are not meant */
 };
 
 /* All borrowed. */
@@ -26,6 +28,7 @@ struct gw_ps_change {
     const char *name; /* of the key; or what keys' names begin with */
     gw_ps_type type;
     const gw_ps_shape *shape;
+    uint32_t n_parts;
     const char *codec, *optimizer;
     uint32_t rank;
     uint64_t number; /* how many-th push, a round, or a version */
@@ -34,12 +37,13 @@ struct gw_ps_change {
     const struct gw_ps_blob *value;
 };
 
-/* Writes the record's head, at most GW_PS_CHANGE_BYTES; returns its bytes. The record's type is the kind, its body the value. */
+/* Writes the record's head, at most GW_PS_CHANGE_BYTES; returns its bytes. The record's type is the kind, its body the
+ * value. */
 size_t gw_ps_change_write(uint8_t *at, const struct gw_ps_change *change);
 
-/* Does it again; total counts what the value takes. Errors: GW_ERR_FRAME_MISMATCH (the store cannot do it, and why: it is not the one that
- * was changed), GW_ERR_CAPACITY (a limit is lower than it was), GW_ERR_MEMORY. */
-gw_status gw_ps_change_apply(struct gw_ps_store *store, atomic_uint_least64_t *total, uint8_t type, const void *head, size_t n_head, const void *body,
-                             size_t n_body);
+/* Does it again; total counts what the value takes. Errors: GW_ERR_FRAME_MISMATCH (the store cannot do it, and why: it
+ * is not the one that was changed), GW_ERR_CAPACITY (a limit is lower than it was), GW_ERR_MEMORY. */
+gw_status gw_ps_change_apply(struct gw_ps_store *store, atomic_uint_least64_t *total, uint8_t type, const void *head,
+                             size_t n_head, const void *body, size_t n_body);
 
 #endif

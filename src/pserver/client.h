@@ -4,7 +4,8 @@
 
 #include <gradwire/pserver.h>
 
-/* Takes in what has come, and where nothing has waits for something until `deadline` (gw_clock_seconds), or until `fd` can be read. */
+/* Takes in what has come, and where nothing has waits for something until `deadline` (gw_clock_seconds), or until `fd`
+ * can be read. */
 gw_status gw_ps_client_pump(gw_ps_client *client, int fd, double deadline);
 
 /* Whether gw_ps_wait would not wait for that ticket. */
@@ -19,23 +20,22 @@ uint32_t gw_ps_client_servers(const gw_ps_client *client);
 /* How many workers a round does not wait for, the most of any server. */
 uint32_t gw_ps_client_backup(const gw_ps_client *client);
 
-/* Tells a server what must be the same on all workers, as lines "name = value". Errors: GW_ERR_ARGUMENT (another worker said otherwise:
- * both values are in the sentence), and as gw_ps_init_parameter. */
+/* Tells a server what must be the same on all workers, as lines "name = value". Errors: GW_ERR_ARGUMENT (another worker
+ * said otherwise: both values are in the sentence), GW_ERR_TIMEOUT (the server does not know in time whether the run
+ * before is over), and as gw_ps_init_parameter. */
 gw_status gw_ps_agree_on(gw_ps_client *client, uint32_t server, const char *lines);
 
-/* As gw_ps_init_parameter, of a key that lives on one server (0 .. servers-1) whatever its name and size; averages of frames get the
- * options of the codec specification; optimizer: as gw_ps_init_optimized, "": none. Pushes and pulls then go there. */
-gw_status gw_ps_init_on(gw_ps_client *client, uint32_t server, const char *key, gw_ps_type type, const gw_ps_shape *shape, const char *codec,
-                         const char *optimizer);
-
-/* Hands over the first parameters of a key with an optimizer: n float32; those that came first stand. As gw_ps_push_begin. */
-gw_status gw_ps_put_begin(gw_ps_client *client, const char *key, const float *values, uint64_t n, uint64_t *ticket);
+/* As gw_ps_init_parameter, of a key that lives on one server (0 .. servers-1) whatever its name and size; averages of
+ * frames get the options of the codec specification; optimizer: as gw_ps_init_optimized, "": none. Pushes and pulls
+ * then go there. */
+gw_status gw_ps_init_on(gw_ps_client *client, uint32_t server, const char *key, gw_ps_type type,
+                        const gw_ps_shape *shape, const char *codec, const char *optimizer);
 
 /* Pulls the parameters of a key with an optimizer as they are now, whatever this worker has pushed or refused. */
 gw_status gw_ps_pull_now_begin(gw_ps_client *client, const char *key, uint64_t *ticket);
 
-/* In place of the key's next push: this worker has no value that can be used, and why, as a number. A pull over such a round fails with
- * GW_ERR_NONFINITE; gw_ps_refusal() is then the least such number of all workers. */
+/* In place of the key's next push: this worker has no value that can be used, and why, as a number. A pull over such a
+ * round fails with GW_ERR_NONFINITE; gw_ps_refusal() is then the least such number of all workers. */
 gw_status gw_ps_refuse_begin(gw_ps_client *client, const char *key, uint64_t number, uint64_t *ticket);
 uint64_t gw_ps_refusal(const gw_ps_client *client);
 

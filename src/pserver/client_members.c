@@ -1,13 +1,13 @@
-/* The client's part in who takes part: joining an exchange, and letting others in. */
+/* The client's part in who takes part: it joins an exchange, and lets others in. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "pserver/client_state.h"
 
 #include <string.h>
 
-/* Asks one server something that is about workers. body: NULL, or room for the n_bytes of the answer's. */
-static gw_status ask(struct gw_ps_client *client, uint32_t server, const struct gw_ps_request *question, struct gw_ps_reply *reply, void *body,
-                     size_t n_bytes)
+/* Asks one server something that is about workers. body: NULL, or room for a byte for each of its workers. */
+static gw_status ask(struct gw_ps_client *client, uint32_t server, const struct gw_ps_request *question,
+                     struct gw_ps_reply *reply, uint8_t *body)
 {
     struct ticket *ticket = gw_ps_ticket_new(client, question->operation, server, 1);
     if (!ticket)
@@ -17,11 +17,8 @@ static gw_status ask(struct gw_ps_client *client, uint32_t server, const struct 
     part->request.rank = question->rank;
     GW_TRY(gw_ps_ticket_send(client, ticket));
     gw_status status = gw_ps_ticket_wait(client, ticket);
-    if (status == GW_OK && body && zmq_msg_size(&part->value) != n_bytes)
-        status = gw_fail(GW_ERR_FRAME_FIELD, "the server at %s told of %zu workers, and is for %zu", gw_tcp_place(client->servers[server].endpoint),
-                         zmq_msg_size(&part->value), n_bytes);
-    if (status == GW_OK && body)
-        memcpy(body, zmq_msg_data(&part->value), n_bytes);
+    if (status == GW_OK && body) /* checked when it came: a byte for each worker */
+        memcpy(body, zmq_msg_data(&part->value), zmq_msg_size(&part->value));
     if (status == GW_OK && reply)
         *reply = part->reply;
     gw_ps_ticket_free(client, ticket);
@@ -35,15 +32,16 @@ static gw_status look_at_others(struct gw_ps_client *client, uint64_t *round, ui
     *round = 1;
     *code = 0;
     for (uint32_t s = 1; s < client->n_servers; s++) {
-        GW_TRY(ask(client, s, &(struct gw_ps_request){.operation = GW_PS_MEMBERS}, &reply, NULL, 0));
+        GW_TRY(ask(client, s, &(struct gw_ps_request){.operation = GW_PS_MEMBERS}, &reply, NULL));
         *round = reply.number > *round ? reply.number : *round;
         *code |= reply.code;
     }
     return GW_OK;
 }
 
-/* Waits to be let in on the first server. code: what is so on the others. That a run has begun on them may be over in a moment, where it
- * was one whose workers have all died: then nobody has to admit this one any more, and the first server is told so. */
+/* Waits to be let in on the first server. code: what is so on the others. That a run has begun on them may be over in a
+ * moment, where it was one whose workers have all died: then nobody has to admit this one any more, and the first
+ * server is told so. */
 static gw_status join_first(struct gw_ps_client *client, uint64_t least, uint8_t code, uint64_t *round)
 {
     struct ticket *ticket = gw_ps_ticket_new(client, GW_PS_JOIN, 0, 1);
@@ -77,7 +75,8 @@ static gw_status join_first(struct gw_ps_client *client, uint64_t least, uint8_t
 static gw_status join_others(struct gw_ps_client *client, uint64_t round)
 {
     for (uint32_t s = 1; s < client->n_servers; s++)
-        GW_TRY(ask(client, s, &(struct gw_ps_request){.operation = GW_PS_ADMIT, .number = round, .rank = client->rank}, NULL, NULL, 0));
+        GW_TRY(ask(client, s, &(struct gw_ps_request){.operation = GW_PS_ADMIT, .number = round, .rank = client->rank},
+                   NULL, NULL));
     return GW_OK;
 }
 
@@ -94,14 +93,15 @@ gw_status gw_ps_join(gw_ps_client *client, uint64_t *round)
         uint64_t others, least = 1;
         uint8_t code;
         GW_TRY(look_at_others(client, &others, &code));
-        if (*round > 0 && code & GW_PS_KEEPS_PARAMETERS) /* that server goes on from there; of others the run before is over in a moment */
+        if (*round > 0 && code & GW_PS_KEEPS_PARAMETERS) /* that server goes on from there; of others the run before is
+                                                            over in a moment */
             least = others > *round ? others : *round + 1;
         GW_TRY(join_first(client, least, code, round));
         status = join_others(client, *round);
         if (status == GW_ERR_ORDER)
             GW_TRY(gw_ps_client_pump(client, -1, gw_clock_seconds() + RETRY_SECONDS));
     }
-    return status;
+    return gw_ps_too_late(client, status, "taking part");
 }
 
 bool gw_ps_is_asked(gw_ps_client *client)
@@ -114,12 +114,19 @@ uint32_t gw_ps_n_workers(const gw_ps_client *client)
     return client->servers[0].n_workers;
 }
 
-gw_status gw_ps_members(gw_ps_client *client, uint8_t *presence, uint64_t *next_round)
+gw_status gw_ps_members(gw_ps_client *client, uint8_t *presence, uint32_t capacity, uint64_t *next_round)
 {
     if (!client)
         return gw_fail(GW_ERR_ARGUMENT, "gw_ps_members: client is NULL");
+    if (presence && capacity < client->servers[0].n_workers)
+        return gw_fail(GW_ERR_CAPACITY, "gw_ps_members: room for %u workers; the servers are for %u", capacity,
+                       client->servers[0].n_workers);
     struct gw_ps_reply reply = {0};
-    GW_TRY(ask(client, 0, &(struct gw_ps_request){.operation = GW_PS_MEMBERS}, &reply, presence, client->servers[0].n_workers));
+    GW_TRY(ask(client, 0, &(struct gw_ps_request){.operation = GW_PS_MEMBERS}, &reply, presence));
+    for (uint32_t r = 0; presence && r < client->servers[0].n_workers; r++)
+        if (presence[r] > GW_PS_JOINING)
+            return gw_fail(GW_ERR_PEER, "the server at %s says %u of rank %u, which is none of what can be",
+                           gw_tcp_place(client->servers[0].endpoint), presence[r], r);
     if (next_round)
         *next_round = reply.number;
     return GW_OK;
@@ -130,6 +137,7 @@ gw_status gw_ps_admit(gw_ps_client *client, uint32_t rank, uint64_t round)
     if (!client)
         return gw_fail(GW_ERR_ARGUMENT, "gw_ps_admit: client is NULL");
     for (uint32_t s = client->n_servers; s-- > 0;) /* the first last: it tells the worker */
-        GW_TRY(ask(client, s, &(struct gw_ps_request){.operation = GW_PS_ADMIT, .number = round, .rank = rank}, NULL, NULL, 0));
+        GW_TRY(ask(client, s, &(struct gw_ps_request){.operation = GW_PS_ADMIT, .number = round, .rank = rank}, NULL,
+                   NULL));
     return GW_OK;
 }

@@ -1,4 +1,4 @@
-/* Fields of a head, little-endian, one behind the other. */
+/* Writes and reads the fields of a head, little-endian, one behind the other. */
 #ifndef GW_PSERVER_FIELDS_H
 #define GW_PSERVER_FIELDS_H
 
@@ -35,8 +35,9 @@ static inline void gw_ps_put64(struct gw_ps_writer *w, uint64_t x)
 
 static inline void gw_ps_put_double(struct gw_ps_writer *w, double x)
 {
-    memcpy(w->at, &x, 8);
-    w->at += 8;
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    gw_ps_put64(w, bits);
 }
 
 /* At most GW_PS_MAX_NAME bytes. */
@@ -82,8 +83,9 @@ static inline uint64_t gw_ps_get64(struct gw_ps_reader *r)
 
 static inline double gw_ps_get_double(struct gw_ps_reader *r)
 {
+    const uint64_t bits = gw_ps_get64(r);
     double x;
-    memcpy(&x, gw_ps_take(r, 8), 8);
+    memcpy(&x, &bits, sizeof x);
     return x;
 }
 

@@ -1,3 +1,4 @@
+/* Writes a whole store as the records of a snapshot, and builds a store from such records. */
 #include "pserver/image.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -90,7 +91,11 @@ static void write_deposit(const struct image_writer *to, const struct gw_ps_key 
 
 static void write_key(const struct image_writer *to, struct gw_ps_key *key)
 {
-    const struct gw_ps_change init = {.kind = GW_PS_CHANGE_INIT, .name = key->name, .type = key->type, .shape = &key->shape,
+    const struct gw_ps_change init = {.kind = GW_PS_CHANGE_INIT,
+                                      .name = key->name,
+                                      .type = key->type,
+                                      .shape = &key->shape,
+                                      .n_parts = key->n_parts,
                                       .codec = key->codec ? gw_codec_canonical(key->codec) : "",
                                       .optimizer = key->parameters ? key->parameters->text : ""};
     struct gw_ps_writer w = {to->head};
@@ -115,7 +120,9 @@ static void write_key(const struct image_writer *to, struct gw_ps_key *key)
     write_parameters(to, key);
 }
 
-gw_status gw_ps_image_write(struct gw_ps_store *store, void (*add_record)(void *user, uint8_t type, const void *head, size_t n_head, struct gw_ps_blob *blob),
+gw_status gw_ps_image_write(struct gw_ps_store *store,
+                            void (*add_record)(void *user, uint8_t type, const void *head, size_t n_head,
+                                               struct gw_ps_blob *blob),
                             void *user)
 {
     struct image_writer to = {.store = store, .add = add_record, .user = user};
@@ -168,13 +175,15 @@ static void read_key_ranks(const struct gw_ps_store *store, struct gw_ps_key *ke
     }
 }
 
-static gw_status read_push(const struct gw_ps_image *image, struct gw_ps_key *key, struct gw_ps_reader *r, const void *body, size_t n_body)
+static gw_status read_push(const struct gw_ps_image *image, struct gw_ps_key *key, struct gw_ps_reader *r,
+                           const void *body, size_t n_body)
 {
     const uint8_t which = gw_ps_get8(r);
     const uint32_t rank = gw_ps_get32(r);
     const uint64_t refusal = gw_ps_get64(r);
     struct gw_ps_round *round = round_of(key, which < N_ROUNDS ? which : 0);
-    r->good = r->good && which < N_ROUNDS && round->pushes && rank < image->store->options.n_workers && !round->pushes[rank];
+    r->good =
+        r->good && which < N_ROUNDS && round->pushes && rank < image->store->options.n_workers && !round->pushes[rank];
     if (!r->good)
         return GW_OK;
     struct gw_ps_blob *value = gw_ps_blob_copy(image->store->context, image->total, body, n_body);
@@ -182,7 +191,7 @@ static gw_status read_push(const struct gw_ps_image *image, struct gw_ps_key *ke
         return GW_ERR_MEMORY;
     gw_status status = refusal == GW_PS_NOT_REFUSED ? gw_ps_key_check_value(key, rank, value)
                        : n_body == 0                ? GW_OK
-                                                    : gw_fail(GW_ERR_FRAME_FIELD, "a refusal has a value of %zu bytes", n_body);
+                                     : gw_fail(GW_ERR_FRAME_FIELD, "a refusal has a value of %zu bytes", n_body);
     if (status < 0) {
         gw_ps_blob_give(value);
         return status;
@@ -195,7 +204,8 @@ static gw_status read_push(const struct gw_ps_image *image, struct gw_ps_key *ke
     return GW_OK;
 }
 
-static gw_status read_parameters(const struct gw_ps_image *image, struct gw_ps_key *key, struct gw_ps_reader *r, const void *body, size_t n_body)
+static gw_status read_parameters(const struct gw_ps_image *image, struct gw_ps_key *key, struct gw_ps_reader *r,
+                                 const void *body, size_t n_body)
 {
     struct gw_ps_parameters *p = key->parameters;
     const bool set = gw_ps_get8(r);
@@ -224,7 +234,8 @@ static void read_moment(struct gw_ps_key *key, struct gw_ps_reader *r, const voi
         memcpy(p->moments[m]->bytes, body, n_body);
 }
 
-gw_status gw_ps_image_apply(const struct gw_ps_image *image, uint8_t type, const void *head, size_t n_head, const void *body, size_t n_body)
+gw_status gw_ps_image_apply(const struct gw_ps_image *image, uint8_t type, const void *head, size_t n_head,
+                            const void *body, size_t n_body)
 {
     struct gw_ps_store *store = image->store;
     struct gw_ps_reader r = {head, (const uint8_t *)head + n_head, true};
@@ -256,5 +267,6 @@ gw_status gw_ps_image_apply(const struct gw_ps_image *image, uint8_t type, const
     default:
         r.good = false;
     }
-    return r.good && r.at == r.end ? GW_OK : gw_fail(GW_ERR_FRAME_FIELD, "a record of type %u cannot be, or not there", type);
+    return r.good && r.at == r.end ? GW_OK
+                                   : gw_fail(GW_ERR_FRAME_FIELD, "a record of type %u cannot be, or not there", type);
 }

@@ -1,8 +1,10 @@
-/* Who takes part in the exchange. Its keys share their rounds: a worker takes part in all of them from one round on.
+/* Decides who takes part in the exchange. The exchange's keys share their rounds: a worker takes part in all of them
+ * from one round on.
  *
- * Before the first round is whole, and after all have left, workers that JOIN are let in at once. While others train, a JOIN waits: one of
- * those, the connected one of the least rank, is asked, and ADMITs who waits from the round on that it is about to begin. No server can be
- * beyond that round without its push. Where rounds do not wait for each other nobody has to be asked.
+ * Before the first round is whole, and after all have left, workers that JOIN are let in at once. While others train, a
+ * JOIN waits: one of those, the connected one of the least rank, is asked, and ADMITs who waits from the round on that
+ * it is about to begin. No server can be beyond that round without its push. Where rounds do not wait for each other
+ * nobody has to be asked.
  *
  * When all have left, a run whose parameters are here goes on where it was; another is over. */
 #include "base/clock.h"
@@ -12,7 +14,8 @@
 
 #include <string.h>
 
-static void reply_number(struct gw_ps_server *server, uint32_t route, enum gw_ps_operation operation, uint64_t id, uint64_t number)
+static void reply_number(struct gw_ps_server *server, uint32_t route, enum gw_ps_operation operation, uint64_t id,
+                         uint64_t number)
 {
     gw_ps_reply(server, route, &(struct gw_ps_reply){.operation = operation, .id = id, .number = number}, NULL);
 }
@@ -43,13 +46,13 @@ static gw_status let_in(struct gw_ps_server *server, struct gw_ps_member *member
     worker->joined_as = member->incarnation;
     worker->joined_from = round;
     const struct gw_ps_joining joining = member->joining;
-    const uint32_t route = member->route;
     worker->joined_by = joining.waits ? joining.id : 0;
     gw_ps_note_worker(server, member->rank);
-    gw_ps_log(server, "takes-part rank=%u round=%llu workers=%u", member->rank, (unsigned long long)round, gw_ps_store_n_present(server->store));
+    gw_ps_log(server, "takes-part rank=%u round=%llu workers=%u", member->rank, (unsigned long long)round,
+              gw_ps_store_n_present(server->store));
     gw_ps_join_forget(server, member);
-    if (joining.waits) /* the last: who takes no answers is dropped by it */
-        reply_number(server, route, GW_PS_JOIN, joining.id, round);
+    if (joining.waits)
+        reply_number(server, member->route, GW_PS_JOIN, joining.id, round);
     return GW_OK;
 }
 
@@ -65,7 +68,8 @@ static void begin_with(struct gw_ps_server *server, uint64_t round)
 static bool nobody_takes_part(const struct gw_ps_server *server)
 {
     for (uint32_t r = 0; r < server->options.n_workers; r++)
-        if (gw_ps_store_is_present(server->store, r) && (server->workers[r].member || server->workers[r].away_since > 0))
+        if (gw_ps_store_is_present(server->store, r) &&
+            (server->workers[r].member || server->workers[r].away_since > 0))
             return false;
     return true;
 }
@@ -107,7 +111,8 @@ gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member
     gw_ps_store_leave(server->store, member->rank); /* it asks anew */
     GW_TRY(begin_again(server));
     gw_ps_join_forget(server, member);
-    member->joining = (struct gw_ps_joining){true, request->id, request->timeout_ms, gw_clock_seconds() + request->timeout_ms / 1000.0};
+    member->joining = (struct gw_ps_joining){true, request->id, request->timeout_ms,
+                                             gw_clock_seconds() + request->timeout_ms / 1000.0};
     server->n_joining++;
     const bool begun = gw_ps_store_has_begun(server->store) || request->code == 1;
     if (server->options.mode != GW_PS_SYNC) {
@@ -124,28 +129,32 @@ gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member
     return GW_OK;
 }
 
-/* Whether it was let in from that round on already, which still waits: the answer was lost, or two were asked. What it has pushed since stays. */
+/* Whether it was let in from that round on already, which still waits: the answer was lost, or two were asked. What it
+ * has pushed since stays. */
 static bool is_in_from(const struct gw_ps_server *server, const struct gw_ps_member *member, uint64_t round)
 {
     const struct gw_ps_worker *worker = &server->workers[member->rank];
-    return gw_ps_store_is_present(server->store, member->rank) && worker->joined_as == member->incarnation && worker->joined_from == round &&
-           gw_ps_store_next_round(server->store, GW_PS_EXCHANGE) <= round;
+    return gw_ps_store_is_present(server->store, member->rank) && worker->joined_as == member->incarnation &&
+           worker->joined_from == round && gw_ps_store_next_round(server->store, GW_PS_EXCHANGE) <= round;
 }
 
-gw_status gw_ps_admit_do(struct gw_ps_server *server, const struct gw_ps_member *member, const struct gw_ps_request *request)
+gw_status gw_ps_admit_do(struct gw_ps_server *server, const struct gw_ps_member *member,
+                         const struct gw_ps_request *request)
 {
-    struct gw_ps_member *other = request->rank < server->options.n_workers ? server->workers[request->rank].member : NULL;
+    struct gw_ps_member *other =
+        request->rank < server->options.n_workers ? server->workers[request->rank].member : NULL;
     if (!other || !other->joins)
-        return gw_fail(GW_ERR_PEER, "rank %u is to be admitted, and is not connected, or has not said that it joins", request->rank);
+        return gw_fail(GW_ERR_PEER, "rank %u is to be admitted, and is not connected, or has not said that it joins",
+                       request->rank);
     if (request->number == 0)
-        return gw_fail(GW_ERR_ARGUMENT, "rank %u is to be admitted from round 0 on; rounds count from 1", request->rank);
+        return gw_fail(GW_ERR_ARGUMENT, "rank %u is to be admitted from round 0 on; rounds count from 1",
+                       request->rank);
     GW_TRY(begin_again(server));
     if (!gw_ps_store_has_begun(server->store) && request->number > server->first_round)
         begin_with(server, request->number);
-    const uint32_t route = member->route; /* who admits itself may be dropped by its JOIN's answer */
     if (other == member || !is_in_from(server, other, request->number)) /* who joins has pushed nothing since */
         GW_TRY(let_in(server, other, request->number));
-    reply_number(server, route, GW_PS_ADMIT, request->id, request->number);
+    reply_number(server, member->route, GW_PS_ADMIT, request->id, request->number);
     return GW_OK;
 }
 
@@ -163,7 +172,8 @@ static uint8_t members_code(const struct gw_ps_server *server)
            (gw_ps_store_keeps_parameters(server->store, GW_PS_EXCHANGE) ? GW_PS_KEEPS_PARAMETERS : 0);
 }
 
-gw_status gw_ps_members_do(struct gw_ps_server *server, const struct gw_ps_member *member, const struct gw_ps_request *request)
+gw_status gw_ps_members_do(struct gw_ps_server *server, const struct gw_ps_member *member,
+                           const struct gw_ps_request *request)
 {
     const uint32_t n = server->options.n_workers;
     uint8_t *bytes = gw_alloc(server->context, n, 1);
@@ -175,7 +185,10 @@ gw_status gw_ps_members_do(struct gw_ps_server *server, const struct gw_ps_membe
     if (!body)
         return GW_ERR_MEMORY;
     gw_ps_reply(server, member->route,
-                &(struct gw_ps_reply){.operation = GW_PS_MEMBERS, .code = members_code(server), .id = request->id, .number = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE)},
+                &(struct gw_ps_reply){.operation = GW_PS_MEMBERS,
+                                      .code = members_code(server),
+                                      .id = request->id,
+                                      .number = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE)},
                 body);
     gw_ps_blob_give(body);
     return GW_OK;
@@ -195,9 +208,12 @@ static void expire(struct gw_ps_server *server)
         if (!member || !member->joining.waits || member->joining.deadline > now)
             continue;
         gw_ps_join_forget(server, member);
-        gw_ps_reply_error(server, member->route, &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = member->joining.id},
-                          gw_fail(GW_ERR_TIMEOUT, "rank %u has waited %u ms for being admitted by a worker that takes part", r,
-                                  member->joining.timeout_ms), 0);
+        gw_ps_reply_error(server, member->route,
+                          &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = member->joining.id},
+                          gw_fail(GW_ERR_TIMEOUT,
+                                  "rank %u has waited %u ms for being admitted by a worker that takes part", r,
+                                  member->joining.timeout_ms),
+                          0);
     }
 }
 

@@ -1,7 +1,11 @@
+/* Appends records to the journal, and brings it to disk about once a second on a thread of its own. It also opens and
+ * closes the keeper; keeper_restore.c reads old files, keeper_snapshot.c takes snapshots. */
 #include "pserver/keeper.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/memory.h"
+#include "base/quote.h"
 #include "pserver/keeper_state.h"
 
 #include <errno.h>
@@ -28,10 +32,11 @@ void gw_ps_keeper_log(struct gw_ps_keeper *keeper, const char *format, ...)
 
 /* ---- the journal ------------------------------------------------------------------------------------------- */
 
-gw_status gw_ps_keeper_new_journal(struct gw_ps_keeper *keeper, uint64_t generation, uint32_t flags, struct gw_ps_records *out)
+gw_status gw_ps_keeper_new_journal(struct gw_ps_keeper *keeper, uint64_t generation, uint32_t flags,
+                                   struct gw_ps_records *out)
 {
     struct gw_ps_file_name name = gw_ps_file_name(GW_PS_JOURNAL, generation);
-    int fd = openat(keeper->folder.fd, name.text, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    int fd = gw_openat(keeper->folder.fd, name.text, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return gw_fail(GW_ERR_SYSTEM, "%s/%s cannot be written: %s", keeper->folder.path, name.text, strerror(errno));
     gw_status status = gw_ps_records_begin(out, fd, GW_PS_JOURNAL, generation, flags);
@@ -49,6 +54,16 @@ void gw_ps_keeper_use_journal(struct gw_ps_keeper *keeper, const struct gw_ps_re
     pthread_mutex_lock(&keeper->lock);
     keeper->sync_fd = journal->fd;
     keeper->held = held;
+    if (!keeper->gap)
+        keeper->promised = journal->generation;
+    pthread_mutex_unlock(&keeper->lock);
+    atomic_store(&keeper->dirty, true);
+}
+
+void gw_ps_keeper_promise(struct gw_ps_keeper *keeper, uint64_t generation)
+{
+    pthread_mutex_lock(&keeper->lock);
+    keeper->promised = generation;
     pthread_mutex_unlock(&keeper->lock);
     atomic_store(&keeper->dirty, true);
 }
@@ -56,7 +71,7 @@ void gw_ps_keeper_use_journal(struct gw_ps_keeper *keeper, const struct gw_ps_re
 void gw_ps_keeper_lose(struct gw_ps_keeper *keeper)
 {
     if (keeper->journal_ok)
-        gw_ps_keeper_log(keeper, "not-durable reason=\"%s\"", gw_last_error());
+        gw_ps_keeper_log(keeper, "not-durable reason=\"%s\"", gw_quote(gw_last_error()).text);
     keeper->journal_ok = false;
     snprintf(keeper->reason, sizeof keeper->reason, "%s", gw_last_error());
 }
@@ -66,12 +81,14 @@ static bool durable(const struct gw_ps_keeper *keeper)
     return keeper->journal_ok && !keeper->gap;
 }
 
-gw_status gw_ps_keeper_append(struct gw_ps_keeper *keeper, uint8_t type, const void *head, size_t n_head, const void *body, size_t n_body)
+gw_status gw_ps_keeper_append(struct gw_ps_keeper *keeper, uint8_t type, const void *head, size_t n_head,
+                              const void *body, size_t n_body)
 {
     if (keeper->journal_ok) {
         gw_status status = gw_ps_records_append(&keeper->journal, type, head, n_head, body, n_body);
         if (status < 0) {
-            gw_fail(status, "%s/%s: %s", keeper->folder.path, gw_ps_file_name(GW_PS_JOURNAL, keeper->journal.generation).text, gw_last_error());
+            gw_fail(status, "%s/%s: %s", keeper->folder.path,
+                    gw_ps_file_name(GW_PS_JOURNAL, keeper->journal.generation).text, gw_last_error());
             gw_ps_keeper_lose(keeper);
         }
         atomic_store_explicit(&keeper->dirty, true, memory_order_release);
@@ -89,7 +106,8 @@ bool gw_ps_keeper_due(const struct gw_ps_keeper *keeper)
     if (!durable(keeper) || keeper->pause > 0)
         return true;
     const uint64_t twice = 2 * keeper->snapshot_bytes, most = twice > LEAST_DUE ? twice : LEAST_DUE;
-    return keeper->since > 0 && (keeper->older_bytes + keeper->journal.n_bytes > most || now - keeper->since >= keeper->options.every_s);
+    return keeper->since > 0 &&
+           (keeper->older_bytes + keeper->journal.n_bytes > most || now - keeper->since >= keeper->options.every_s);
 }
 
 bool gw_ps_keeper_is_clean(const struct gw_ps_keeper *keeper)
@@ -99,22 +117,48 @@ bool gw_ps_keeper_is_clean(const struct gw_ps_keeper *keeper)
 
 struct gw_ps_keeper_info gw_ps_keeper_info(const struct gw_ps_keeper *keeper)
 {
-    return (struct gw_ps_keeper_info){.durable = durable(keeper), .reason = keeper->reason, .writing = keeper->taking != NULL,
-                                      .generation = keeper->snapshot, .snapshot_bytes = keeper->snapshot_bytes,
-                                      .journal_bytes = keeper->older_bytes + keeper->journal.n_bytes, .snapshot_at = keeper->snapshot_at,
-                                      .n_snapshots = keeper->n_snapshots, .n_failed = keeper->n_failed};
+    return (struct gw_ps_keeper_info){.durable = durable(keeper),
+                                      .reason = keeper->reason,
+                                      .writing = keeper->taking != NULL,
+                                      .generation = keeper->snapshot,
+                                      .snapshot_bytes = keeper->snapshot_bytes,
+                                      .journal_bytes = keeper->older_bytes + keeper->journal.n_bytes,
+                                      .snapshot_at = keeper->snapshot_at,
+                                      .n_snapshots = keeper->n_snapshots,
+                                      .n_failed = keeper->n_failed};
 }
 
 /* ---- the thread that brings it to disk ----------------------------------------------------------------------- */
 
-/* The journal may be another one by the time: it is brought to disk through a descriptor of the syncer's own. */
-static int sync_now(struct gw_ps_keeper *keeper, int fd)
+/* Names the newest generation in the folder. If that fails nothing is lost: it is tried again, and the log is told
+ * once.
+ */
+static void tell_newest(struct gw_ps_keeper *keeper, uint64_t generation)
 {
-    int error = fdatasync(fd) == 0 && fsync(keeper->folder.fd) == 0 ? 0 : errno;
+    if (keeper->told == generation)
+        return;
+    const bool failed = gw_ps_folder_write_newest(&keeper->folder, generation) < 0;
+    if (failed) {
+        atomic_store(&keeper->dirty, true);
+        pthread_mutex_lock(&keeper->lock);
+        keeper->tell_failed = !keeper->not_told;
+        snprintf(keeper->tell_sentence, sizeof keeper->tell_sentence, "%s", gw_last_error());
+        pthread_mutex_unlock(&keeper->lock);
+    } else {
+        keeper->told = generation;
+    }
+    keeper->not_told = failed;
+}
+
+/* The journal may be another one by the time: it is brought to disk through a descriptor of the syncer's own. */
+static void sync_now(struct gw_ps_keeper *keeper, int fd, uint64_t promised)
+{
+    const int error = fdatasync(fd) == 0 && fsync(keeper->folder.fd) == 0 ? 0 : errno;
     if (error)
         atomic_store(&keeper->sync_error, error);
+    else
+        tell_newest(keeper, promised);
     close(fd);
-    return error;
 }
 
 int gw_ps_keeper_sync_old(struct gw_ps_keeper *keeper, int fd)
@@ -141,8 +185,9 @@ static void *sync_on(void *argument)
             atomic_store(&keeper->dirty, true);
             continue;
         }
+        const uint64_t promised = keeper->promised;
         pthread_mutex_unlock(&keeper->lock);
-        sync_now(keeper, fd);
+        sync_now(keeper, fd, promised);
         pthread_mutex_lock(&keeper->lock);
     }
     pthread_mutex_unlock(&keeper->lock);
@@ -178,8 +223,8 @@ static gw_status set_up(struct gw_ps_keeper *keeper, gw_ps_replay *replay, void 
     return start_syncer(keeper);
 }
 
-gw_status gw_ps_keeper_open(gw_context *context, const struct gw_ps_keeper_options *options, gw_ps_replay *replay, void *user,
-                            struct gw_ps_keeper **out)
+gw_status gw_ps_keeper_open(gw_context *context, const struct gw_ps_keeper_options *options, gw_ps_replay *replay,
+                            void *user, struct gw_ps_keeper **out)
 {
     struct gw_ps_keeper *keeper = gw_calloc(context, 1, sizeof *keeper);
     if (!keeper)
@@ -210,7 +255,7 @@ void gw_ps_keeper_close(struct gw_ps_keeper *keeper)
     gw_ps_keeper_finish(keeper);
     stop_syncer(keeper);
     if (keeper->journal.fd >= 0)
-        sync_now(keeper, keeper->journal.fd);
+        sync_now(keeper, keeper->journal.fd, keeper->promised);
     pthread_cond_destroy(&keeper->changed);
     pthread_mutex_destroy(&keeper->lock);
     gw_ps_folder_close(&keeper->folder);

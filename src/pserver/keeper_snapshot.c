@@ -1,6 +1,10 @@
+/* Takes a snapshot: collects the records on the caller's thread, writes them on another, and removes files that are no
+ * longer needed. */
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/memory.h"
+#include "base/quote.h"
 #include "pserver/keeper_state.h"
 
 #include <errno.h>
@@ -35,7 +39,8 @@ static void try_later(struct gw_ps_keeper *keeper)
 
 /* ---- collected by the caller's thread ------------------------------------------------------------------------- */
 
-/* What follows goes to a journal of its own. One that begins after a gap and got no snapshot is of no use: the new one takes its place. */
+/* What follows goes to a journal of its own. One that begins after a gap and got no snapshot is of no use: the new one
+ * takes its place. */
 static gw_status switch_journal(struct gw_ps_keeper *keeper, struct gw_ps_keeper_taking *taking)
 {
     const bool gap = !keeper->journal_ok || keeper->gap;
@@ -64,7 +69,7 @@ gw_status gw_ps_keeper_begin(struct gw_ps_keeper *keeper)
         status = switch_journal(keeper, taking);
     }
     if (status < 0) {
-        gw_ps_keeper_log(keeper, "snapshot-failed reason=\"%s\"", gw_last_error());
+        gw_ps_keeper_log(keeper, "snapshot-failed reason=\"%s\"", gw_quote(gw_last_error()).text);
         keeper->n_failed++;
         gw_free(keeper->context, taking);
         try_later(keeper);
@@ -74,15 +79,19 @@ gw_status gw_ps_keeper_begin(struct gw_ps_keeper *keeper)
     return GW_OK;
 }
 
-void gw_ps_keeper_add(struct gw_ps_keeper *keeper, uint8_t type, const void *head, size_t n_head, struct gw_ps_blob *blob)
+void gw_ps_keeper_add(struct gw_ps_keeper *keeper, uint8_t type, const void *head, size_t n_head,
+                      struct gw_ps_blob *blob)
 {
     struct gw_ps_keeper_taking *taking = keeper->taking;
-    struct gw_ps_keeper_record *record = taking->failed < 0 ? NULL : gw_alloc(keeper->context, 1, sizeof *record + n_head);
+    struct gw_ps_keeper_record *record =
+        taking->failed < 0 ? NULL : gw_alloc(keeper->context, 1, sizeof *record + n_head);
     if (!record) {
         taking->failed = GW_ERR_MEMORY;
         return;
     }
-    *record = (struct gw_ps_keeper_record){.blob = blob ? gw_ps_blob_hold(blob) : NULL, .n_head = (uint32_t)n_head, .type = type};
+    *record = (struct gw_ps_keeper_record){.blob = blob ? gw_ps_blob_hold(blob) : NULL,
+                                           .n_head = (uint32_t)n_head,
+                                           .type = type};
     if (n_head)
         memcpy(record->head, head, n_head);
     *taking->last = record;
@@ -97,7 +106,8 @@ static gw_status check_room(const struct gw_ps_keeper *keeper, uint64_t n_bytes)
 {
     struct statvfs disk;
     if (fstatvfs(keeper->folder.fd, &disk) == 0 && (uint64_t)disk.f_bavail * disk.f_frsize < n_bytes)
-        return gw_fail(GW_ERR_SYSTEM, "it takes %" PRIu64 " bytes, and the disk has %" PRIu64, n_bytes, (uint64_t)disk.f_bavail * disk.f_frsize);
+        return gw_fail(GW_ERR_SYSTEM, "it takes %" PRIu64 " bytes, and the disk has %" PRIu64, n_bytes,
+                       (uint64_t)disk.f_bavail * disk.f_frsize);
     return GW_OK;
 }
 
@@ -106,7 +116,8 @@ static gw_status write_records(struct gw_ps_keeper_taking *taking, int fd)
     struct gw_ps_records records;
     GW_TRY(gw_ps_records_begin(&records, fd, GW_PS_SNAPSHOT, taking->generation, 0));
     for (const struct gw_ps_keeper_record *r = taking->first; r; r = r->next)
-        GW_TRY(gw_ps_records_append(&records, r->type, r->head, r->n_head, r->blob ? r->blob->bytes : NULL, r->blob ? r->blob->n_bytes : 0));
+        GW_TRY(gw_ps_records_append(&records, r->type, r->head, r->n_head, r->blob ? r->blob->bytes : NULL,
+                                    r->blob ? r->blob->n_bytes : 0));
     GW_TRY(gw_ps_records_end(&records));
     taking->n_bytes = records.n_bytes;
     return fsync(fd) == 0 ? GW_OK : gw_fail(GW_ERR_SYSTEM, "it cannot be brought to disk: %s", strerror(errno));
@@ -119,7 +130,7 @@ static gw_status write_file(const struct gw_ps_keeper *keeper, struct gw_ps_keep
     char partial[GW_PS_FILE_NAME + sizeof PARTIAL];
     snprintf(partial, sizeof partial, "%s" PARTIAL, name.text);
     GW_TRY(check_room(keeper, taking->n_bytes + 2 * GW_PS_RECORD_AROUND));
-    int fd = openat(keeper->folder.fd, partial, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    int fd = gw_openat(keeper->folder.fd, partial, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return gw_fail(GW_ERR_SYSTEM, "%s cannot be written: %s", partial, strerror(errno));
     gw_status status = write_records(taking, fd);
@@ -136,8 +147,8 @@ static gw_status write_file(const struct gw_ps_keeper *keeper, struct gw_ps_keep
     return status;
 }
 
-/* Of the points from which all can be restored, which are the snapshots and, as long as its journal is there, the beginning, as many
- * stay as are to be kept. What nobody removes now is removed next time. */
+/* Of the points from which all can be restored, which are the snapshots and, as long as its journal is there, the
+ * beginning, as many stay as are to be kept. What nobody removes now is removed next time. */
 static void remove_old(const struct gw_ps_keeper *keeper)
 {
     struct gw_ps_generations snapshots, journals;
@@ -176,10 +187,12 @@ static void *write_snapshot(void *argument)
 
 static void succeeded(struct gw_ps_keeper *keeper, const struct gw_ps_keeper_taking *taking)
 {
-    gw_ps_keeper_log(keeper, "snapshot generation=%" PRIu64 " bytes=%" PRIu64 " seconds=%.3f", taking->generation, taking->n_bytes, taking->seconds);
+    gw_ps_keeper_log(keeper, "snapshot generation=%" PRIu64 " bytes=%" PRIu64 " seconds=%.3f", taking->generation,
+                     taking->n_bytes, taking->seconds);
     if (keeper->gap && keeper->journal_ok)
         gw_ps_keeper_log(keeper, "durable");
     keeper->gap = false;
+    gw_ps_keeper_promise(keeper, taking->generation);
     keeper->snapshot = taking->generation;
     keeper->snapshot_bytes = taking->n_bytes;
     keeper->snapshot_at = gw_clock_seconds();
@@ -197,7 +210,8 @@ static void failed(struct gw_ps_keeper *keeper, gw_status status, const char *se
     if (keeper->gap)
         keeper->journal_ok = false; /* of no use without its snapshot */
     try_later(keeper);
-    gw_ps_keeper_log(keeper, "snapshot-failed reason=\"%s\" again_in_s=%.0f", keeper->last_sentence, keeper->pause);
+    gw_ps_keeper_log(keeper, "snapshot-failed reason=\"%s\" again_in_s=%.0f", gw_quote(keeper->last_sentence).text,
+                     keeper->pause);
 }
 
 static void finish(struct gw_ps_keeper *keeper)
@@ -239,6 +253,14 @@ void gw_ps_keeper_look(struct gw_ps_keeper *keeper)
         gw_fail(GW_ERR_SYSTEM, "the journal in %s cannot be brought to disk: %s", keeper->folder.path, strerror(error));
         gw_ps_keeper_lose(keeper);
     }
+    char sentence[GW_PS_KEEPER_SENTENCE] = "";
+    pthread_mutex_lock(&keeper->lock);
+    if (keeper->tell_failed)
+        memcpy(sentence, keeper->tell_sentence, sizeof sentence);
+    keeper->tell_failed = false;
+    pthread_mutex_unlock(&keeper->lock);
+    if (sentence[0])
+        gw_ps_keeper_log(keeper, "newest-not-told reason=\"%s\"", gw_quote(sentence).text);
 }
 
 gw_status gw_ps_keeper_finish(struct gw_ps_keeper *keeper)

@@ -1,41 +1,60 @@
-/* What clients and server say to each other: docs/pserver-protocol.md. A message is a head and, for pushes and answers to pulls, a
- * body of its own, so that large values travel without a copy. All numbers are little-endian.
+/* What clients and server say to each other: docs/pserver-protocol.md. A message is a head and, for pushes and answers
+ * to pulls, a body of its own, so that large values travel without a copy. All numbers are little-endian.
  *
- * Head of a request:   0 magic "GWPQ" 4 version u8, operation u8, code u8 (type or method), 0 u8; 8 id u64; 16 number u64;
- *                      24 timeout u32, ms; then what the operation needs
- * Head of an answer:   0 magic "GWPA" 4 version u8, operation u8, code u8 (type), flags u8; 8 id u64 of the request; 16 number u64;
- *                      24 status i32; then fields, or the sentence of an error */
+ *     offset  head of a request                   head of an answer
+ *     0       magic "GWPQ"                        magic "GWPA"
+ *     4       version u8                          version u8
+ *     5       operation u8                        operation u8
+ *     6       code u8 (type or method)            code u8 (type)
+ *     7       0 u8                                flags u8
+ *     8       id u64                              id u64 of the request
+ *     16      number u64                          number u64
+ *     24      timeout u32, ms                     status i32
+ *     28      then what the operation needs       then fields, or the sentence of an error */
 #ifndef GW_PSERVER_MESSAGE_H
 #define GW_PSERVER_MESSAGE_H
 
 #include "pserver/value.h"
 
-#define GW_PS_VERSION 2
+#define GW_PS_VERSION 3
 #define GW_PS_HEAD_BYTES 1024 /* no head is longer */
 #define GW_PS_SENTENCE 512    /* of an error, its end included */
-#define GW_PS_IN_MEMORY 1     /* flag of an answer: what was asked for is done, and does not outlive the server's process, though it should */
+/* flag of an answer: what was asked for is done, and does not outlive the server's process, though it should */
+#define GW_PS_IN_MEMORY 1
 
 enum gw_ps_operation {
-    GW_PS_HELLO = 1, /* number: rank; the first of every connection; code 1: it takes part in rounds from when it JOINs */
-    GW_PS_INIT = 2,  /* code: type; key, shape, codec, optimizer. Answer's number: this rank's pushes to the key so far */
-    GW_PS_PUSH = 3,  /* number: its how-many-th push to the key, from 1; code 0: key, rate; body: the value; code 1: key, rate,
-                        refusal, no body */
-    GW_PS_PULL = 4,  /* code: method; number 1: parameters as they are now, whatever this rank has pushed; key, scale key (or none).
-                        Answer: code: type; number: round; shape, pushes; body: the value */
+    /* number: rank; the first of every connection; code 1: it takes part in rounds from when it JOINs */
+    GW_PS_HELLO = 1,
+    /* code: type; key, shape, codec, optimizer. Answer's number: this rank's pushes to the key so far */
+    GW_PS_INIT = 2,
+    /* number: its how-many-th push to the key, from 1; code 0: key, rate; body: the value; code 1: key, rate, refusal,
+       no body */
+    GW_PS_PUSH = 3,
+    /* code: method; number 1: parameters as they are now, whatever this rank has pushed; key, scale key (or none).
+       Answer: code: type; number: round; shape, pushes; body: the value */
+    GW_PS_PULL = 4,
     GW_PS_BYE = 5,   /* leaves in good order */
     GW_PS_WHO = 6,   /* an answer only: this connection has not said HELLO */
     GW_PS_AGREE = 7, /* body: lines "name = value" that must be the same from all workers */
-    GW_PS_PUT = 8,   /* code 0: key; body: float32, the first parameters of a key with an optimizer. Those that came first stand;
-                        code 1: number: version; key; body: a value that is no round's. That of the highest version stands */
-    GW_PS_JOIN = 9,     /* number: least round; code 1: others have begun; waits until it may take part in the exchange. Answer's
-                           number: from which round on */
-    GW_PS_ADMIT = 10,   /* number: round, rank: that worker takes part in the exchange from there on */
-    GW_PS_MEMBERS = 11, /* Answer's number: the foremost open round of the exchange; code: of the flags below; body: a gw_ps_presence
-                           for each worker */
-    GW_PS_ASK = 12,     /* an answer only, that answers nothing: workers wait to be admitted, and this one is to do it */
-    GW_PS_GET = 13,  /* number: least version; key. Answer as PULL's, its number the version */
+    /* code 0: key; body: float32, the first parameters of a key with an optimizer. Those that came first stand; code 1:
+       number: version; key; body: a value that is no round's. That of the highest version stands */
+    GW_PS_PUT = 8,
+    /* number: least round; code 1: others have begun; waits until it may take part in the exchange. Answer's number:
+       from which round on */
+    GW_PS_JOIN = 9,
+    GW_PS_ADMIT = 10, /* number: round, rank: that worker takes part in the exchange from there on */
+    /* Answer's number: the foremost open round of the exchange; code: of the flags below; body: a gw_ps_presence for
+       each worker */
+    GW_PS_MEMBERS = 11,
+    /* an answer only, that answers nothing: workers wait to be admitted, and this one is to do it */
+    GW_PS_ASK = 12,
+    GW_PS_GET = 13, /* number: least version; key. Answer as PULL's, its number the version */
 };
 #define GW_PS_OPERATIONS 14 /* more than any of their numbers */
+
+/* HELLO's code */
+#define GW_PS_HELLO_JOINS 1 /* rounds do not wait for this worker before it JOINs */
+#define GW_PS_HELLO_AGAIN 2 /* this client has been welcome before */
 
 /* MEMBERS */
 #define GW_PS_HAS_BEGUN 1        /* a round has been whole */
@@ -48,14 +67,16 @@ struct gw_ps_request {
     enum gw_ps_operation operation;
     uint8_t code;
     uint64_t id, number;
-    uint32_t timeout_ms; /* PUSH, PULL: that it may wait for other workers */
-    char key[GW_PS_MAX_NAME + 1], scale_key[GW_PS_MAX_NAME + 1]; /* "" where there is none */
+    uint32_t timeout_ms;                                           /* PUSH, PULL: that it may wait for other workers */
+    char key[GW_PS_MAX_NAME + 1], scale_key[GW_PS_MAX_NAME + 1];   /* "" where there is none */
     char codec[GW_PS_MAX_NAME + 1], optimizer[GW_PS_MAX_NAME + 1]; /* INIT; "": none */
-    double rate;          /* PUSH: learning rate of an optimizer; 0: the key's own */
+    double rate; /* PUSH: learning rate of an optimizer; 0: the key's own */
     gw_ps_shape shape;
-    uint64_t refusal;     /* PUSH of code 1: why there is no value */
-    uint64_t incarnation; /* HELLO: another number for every client ever */
-    uint32_t rank;        /* ADMIT */
+    uint64_t refusal;          /* PUSH of code 1: why there is no value */
+    uint64_t incarnation;      /* HELLO: another number for every client ever */
+    uint32_t place, n_servers; /* HELLO: which of how many servers this one is in the client's list, from 0 */
+    uint32_t n_parts;          /* INIT, PULL, GET: servers that the key lies on, as far as the client knows */
+    uint32_t rank;             /* ADMIT */
 };
 
 struct gw_ps_reply {
@@ -78,8 +99,8 @@ struct gw_ps_reply {
 size_t gw_ps_request_write(uint8_t *at, const struct gw_ps_request *request);
 size_t gw_ps_reply_write(uint8_t *at, const struct gw_ps_reply *reply);
 
-/* Read a whole head, from anybody: GW_ERR_FRAME_CUT, _MAGIC, _VERSION or _FIELD where it is none. A request that is refused still has
- * its id, 0 where even that is missing. Take no memory. */
+/* Read a whole head, from anybody: GW_ERR_FRAME_CUT, _MAGIC, _VERSION or _FIELD where it is none. A request that is
+ * refused still has its id, 0 where even that is missing. Take no memory. */
 gw_status gw_ps_request_read(const void *bytes, size_t n_bytes, struct gw_ps_request *request);
 gw_status gw_ps_reply_read(const void *bytes, size_t n_bytes, struct gw_ps_reply *reply);
 

@@ -1,3 +1,4 @@
+/* Gives each name a number, in a hash table that grows. */
 #include "pserver/names.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -17,7 +18,8 @@ static uint64_t slot_of(const struct gw_ps_names *names, const char *name)
 
 uint64_t gw_ps_names_find(const struct gw_ps_names *names, const char *name)
 {
-    return names->n_slots ? names->slots[slot_of(names, name)] - 1 : GW_PS_NO_NAME; /* a free slot's 0 becomes GW_PS_NO_NAME */
+    /* a free slot's 0 becomes GW_PS_NO_NAME */
+    return names->n_slots ? names->slots[slot_of(names, name)] - 1 : GW_PS_NO_NAME;
 }
 
 /* At most a quarter of the slots is taken. */

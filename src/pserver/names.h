@@ -1,4 +1,4 @@
-/* A table of names: each gets a number, counted from 0 in the order they came. */
+/* A table of names. Each name gets a number, counted from 0 in the order in which the names came. */
 #ifndef GW_PSERVER_NAMES_H
 #define GW_PSERVER_NAMES_H
 

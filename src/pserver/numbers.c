@@ -1,3 +1,5 @@
+/* Copies the server's numbers for other threads. The server's thread writes the copy; the status page reads it and
+ * never waits for the server. */
 #include "pserver/numbers.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -33,13 +35,15 @@ static void note_members(const struct gw_ps_server *server, struct gw_ps_numbers
         if (server->workers[r].member && numbers->n_members < GW_PS_SHOWN_MEMBERS)
             note_member(numbers, server->workers[r].member);
         numbers->workers[r].connected = server->workers[r].member != NULL;
+        numbers->workers[r].gone_at = server->workers[r].gone_at;
         numbers->connected += numbers->workers[r].connected;
         numbers->workers[r].presence = gw_ps_presence_of(server, r);
         numbers->workers[r].pushes = gw_ps_store_pushes(server->store, r, &numbers->workers[r].behind);
     }
     uint32_t n_left = server->n_members - numbers->connected; /* readers */
     for (uint32_t b = 0; b < server->n_buckets && n_left && numbers->n_members < GW_PS_SHOWN_MEMBERS; b++)
-        for (const struct gw_ps_member *m = server->buckets[b]; m && numbers->n_members < GW_PS_SHOWN_MEMBERS; m = m->next)
+        for (const struct gw_ps_member *m = server->buckets[b]; m && numbers->n_members < GW_PS_SHOWN_MEMBERS;
+             m = m->next)
             if (m->rank == GW_PS_READER) {
                 note_member(numbers, m);
                 n_left--;
@@ -49,7 +53,9 @@ static void note_members(const struct gw_ps_server *server, struct gw_ps_numbers
 static void note_keys(const struct gw_ps_server *server, struct gw_ps_numbers *numbers)
 {
     const struct gw_ps_key *key;
-    for (numbers->n_keys = 0; numbers->n_keys < GW_PS_SHOWN_KEYS && (key = gw_ps_store_key(server->store, numbers->n_keys)); numbers->n_keys++) {
+    for (numbers->n_keys = 0;
+         numbers->n_keys < GW_PS_SHOWN_KEYS && (key = gw_ps_store_key(server->store, numbers->n_keys));
+         numbers->n_keys++) {
         struct gw_ps_key_info info = gw_ps_key_info(server->store, key);
         struct gw_ps_key_numbers *to = &numbers->shown[numbers->n_keys];
         snprintf(to->name, sizeof to->name, "%s", info.name);
@@ -92,6 +98,9 @@ void gw_ps_numbers_note(const struct gw_ps_server *server, struct gw_ps_notes *n
     numbers->keys = store.n_keys;
     numbers->kept_bytes = store.bytes;
     numbers->rounds = store.rounds;
+    numbers->round_times = store.round_times;
+    numbers->pushes = server->counts.pushes;
+    numbers->pulls = server->counts.pulls;
     numbers->clients = server->n_members;
     note_kept(server->persist, &numbers->kept);
     note_members(server, numbers);

@@ -1,9 +1,10 @@
-/* What a server is doing, as a copy for other threads: the server's one thread writes its numbers down a few times a second, and
- * whoever asks reads what was written last. It never waits for them. */
+/* What a server is doing, as a copy for other threads. The server's one thread writes its numbers down a few times a
+ * second, and other threads read what was written last. The server never waits for them. */
 #ifndef GW_PSERVER_NUMBERS_H
 #define GW_PSERVER_NUMBERS_H
 
 #include "pserver/message.h"
+#include "pserver/times.h"
 
 #define GW_PS_SHOWN_MEMBERS 1000
 #define GW_PS_SHOWN_KEYS 100
@@ -28,14 +29,15 @@ struct gw_ps_worker_numbers {
     uint64_t pushes; /* to all keys */
     uint64_t behind; /* pushes that the foremost worker of each key has made and this one has not, all keys together */
     bool connected;
+    int64_t gone_at; /* seconds of Unix time, of one that is not connected; 0: it was not here since the server began */
     uint8_t presence; /* gw_ps_presence */
 };
 
 /* Of a server that keeps snapshots. */
 struct gw_ps_kept_numbers {
-    bool is_kept;     /* it has a folder for them */
-    bool durable;     /* what is acknowledged outlives the process */
-    char reason[256]; /* why not, where it should */
+    bool is_kept;        /* it has a folder for them */
+    bool durable;        /* what is acknowledged outlives the process */
+    char reason[256];    /* why not, where it should */
     double snapshot_age; /* seconds since the last one was whole, or restored from; below 0: none yet */
     uint64_t generation, snapshot_bytes, journal_bytes, snapshots, failed;
 };
@@ -46,6 +48,7 @@ struct gw_ps_numbers {
     uint64_t keys, kept_bytes, rounds;
     uint32_t clients, connected; /* connected: workers only */
     uint32_t present;            /* workers that rounds wait for */
+    struct gw_ps_times pushes, pulls, round_times;
     struct gw_ps_kept_numbers kept;
     uint32_t n_members, n_keys, n_workers;
     struct gw_ps_member_numbers members[GW_PS_SHOWN_MEMBERS]; /* workers first, by rank */
@@ -56,7 +59,8 @@ struct gw_ps_numbers {
 /* From here on the server writes its numbers down. Before gw_ps_server_run. Errors: GW_ERR_MEMORY, GW_ERR_SYSTEM. */
 gw_status gw_ps_numbers_begin(gw_ps_server *server);
 
-/* What was written down last. Any thread, until the server is destroyed. NULL: no memory. Freed by gw_ps_numbers_free. */
+/* What was written down last. Any thread, until the server is destroyed. NULL: no memory. Freed by gw_ps_numbers_free.
+ */
 struct gw_ps_numbers *gw_ps_numbers_take(gw_ps_server *server);
 void gw_ps_numbers_free(gw_ps_server *server, struct gw_ps_numbers *numbers);
 

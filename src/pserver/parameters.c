@@ -1,3 +1,4 @@
+/* Applies an optimizer to the pushes of a key, and checks gradients and first parameters before it does. */
 #include "pserver/parameters.h"
 #include "base/error.h"
 #include "base/float_env.h"
@@ -24,18 +25,23 @@ static gw_status parse(const char *name, const char *optimizer, struct gw_optimi
     return GW_OK;
 }
 
-gw_status gw_ps_parameters_init(struct gw_ps_store *store, struct gw_ps_key *key, const char *name, const char *optimizer)
+gw_status gw_ps_parameters_init(struct gw_ps_store *store, struct gw_ps_key *key, const char *name,
+                                const char *optimizer)
 {
     struct gw_optimizer parsed;
     GW_TRY(parse(name, optimizer, &parsed));
-    if (key->type != GW_PS_FLOAT32 && key->type != GW_PS_FLOAT16 && key->type != GW_PS_BFLOAT16 && key->type != GW_PS_FRAME)
-        return gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is %s; an optimizer is for float32, float16, bfloat16 and frame", name,
+    if (key->type != GW_PS_FLOAT32 && key->type != GW_PS_FLOAT16 && key->type != GW_PS_BFLOAT16 &&
+        key->type != GW_PS_FRAME)
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "the key \"%s\" is %s; an optimizer is for float32, float16, bfloat16 and frame", name,
                        gw_ps_type_name(key->type));
     uint32_t n_moments = gw_optimizer_moments(&parsed);
     uint64_t needed = (1 + n_moments) * key->n_elems * sizeof(float), held = atomic_load(store->options.total);
     if (needed > store->options.max_bytes || held > store->options.max_bytes - needed)
-        return gw_fail(GW_ERR_CAPACITY, "the parameters of \"%s\" and what its optimizer keeps take %" PRIu64 " bytes, and the server holds %" PRIu64
-                       " of at most %" PRIu64 " already (--max-bytes)", name, needed, held, store->options.max_bytes);
+        return gw_fail(GW_ERR_CAPACITY,
+                       "the parameters of \"%s\" and what its optimizer keeps take %" PRIu64
+                       " bytes, and the server holds %" PRIu64 " of at most %" PRIu64 " already (--max-bytes)",
+                       name, needed, held, store->options.max_bytes);
     struct gw_ps_parameters *p = key->parameters = gw_calloc(store->context, 1, sizeof *p);
     if (!p)
         return GW_ERR_MEMORY;
@@ -45,7 +51,8 @@ gw_status gw_ps_parameters_init(struct gw_ps_store *store, struct gw_ps_key *key
     bool all = p->rates != NULL;
     for (uint32_t m = 0; m < n_moments && all; m++) {
         float *zeros = gw_calloc(store->context, (size_t)key->n_elems, sizeof *zeros);
-        p->moments[m] = zeros ? gw_ps_blob_new(store->context, store->options.total, zeros, key->n_elems * sizeof *zeros) : NULL;
+        p->moments[m] =
+            zeros ? gw_ps_blob_new(store->context, store->options.total, zeros, key->n_elems * sizeof *zeros) : NULL;
         all = p->moments[m] != NULL;
     }
     return all ? GW_OK : GW_ERR_MEMORY;
@@ -88,12 +95,18 @@ gw_status gw_ps_parameters_compare(const struct gw_ps_key *key, const char *opti
     }
     const char *own = key->parameters ? key->parameters->text : "";
     if (own[0] && !text[0])
-        return gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is there with the optimizer \"%s\"; it cannot be initialised without one", key->name, own);
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "the key \"%s\" is there with the optimizer \"%s\"; it cannot be initialised without one",
+                       key->name, own);
     if (!own[0] && text[0])
-        return gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is there without an optimizer; it cannot be initialised with \"%s\"", key->name, text);
-    return strcmp(own, text) == 0 ? GW_OK
-                                  : gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is there with the optimizer \"%s\"; it cannot be initialised with \"%s\"",
-                                            key->name, own, text);
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "the key \"%s\" is there without an optimizer; it cannot be initialised with \"%s\"", key->name,
+                       text);
+    return strcmp(own, text) == 0
+               ? GW_OK
+               : gw_fail(GW_ERR_ARGUMENT,
+                         "the key \"%s\" is there with the optimizer \"%s\"; it cannot be initialised with \"%s\"",
+                         key->name, own, text);
 }
 
 /* ---- gradients ---------------------------------------------------------------------------------------------- */
@@ -120,20 +133,25 @@ gw_status gw_ps_parameters_admit(const struct gw_ps_key *key, uint32_t rank, con
         return GW_OK;
     const uint64_t i = first_nonfinite(key->type, value->bytes, key->n_elems);
     return i == key->n_elems ? GW_OK
-                             : gw_fail(GW_ERR_NONFINITE, "rank %u's push to \"%s\" holds a NaN or an infinity at element %" PRIu64
-                                       "; its parameters would be lost", rank, key->name, i);
+                             : gw_fail(GW_ERR_NONFINITE,
+                                       "rank %u's push to \"%s\" holds a NaN or an infinity at element %" PRIu64
+                                       "; its parameters would be lost",
+                                       rank, key->name, i);
 }
 
 gw_status gw_ps_parameters_admit_first(const struct gw_ps_key *key, const struct gw_ps_blob *value)
 {
     const uint64_t i = first_nonfinite(GW_PS_FLOAT32, value->bytes, key->n_elems);
     return i == key->n_elems ? GW_OK
-                             : gw_fail(GW_ERR_NONFINITE, "the first parameters of \"%s\" hold a NaN or an infinity at element %" PRIu64
-                                       "; no gradient could move it", key->name, i);
+                             : gw_fail(GW_ERR_NONFINITE,
+                                       "the first parameters of \"%s\" hold a NaN or an infinity at element %" PRIu64
+                                       "; no gradient could move it",
+                                       key->name, i);
 }
 
 /* float32 of a value of the key's type: of frames, back to back, what they hold. */
-static gw_status decode(struct gw_ps_store *store, const struct gw_ps_key *key, const void *bytes, size_t n_bytes, float *out)
+static gw_status decode(struct gw_ps_store *store, const struct gw_ps_key *key, const void *bytes, size_t n_bytes,
+                        float *out)
 {
     if (key->type != GW_PS_FRAME) {
         for (uint64_t i = 0; i < key->n_elems; i++)
@@ -144,7 +162,8 @@ static gw_status decode(struct gw_ps_store *store, const struct gw_ps_key *key, 
     for (uint64_t done = 0; n_bytes > 0;) {
         gw_frame_info info;
         GW_TRY(gw_frame_parse(at, n_bytes, &info));
-        GW_TRY(gw_decode(store->context, at, info.frame_bytes, out + done, info.n_elems)); /* together they have the key's elements */
+        /* together they have the key's elements */
+        GW_TRY(gw_decode(store->context, at, info.frame_bytes, out + done, info.n_elems));
         done += info.n_elems;
         at += info.frame_bytes;
         n_bytes -= info.frame_bytes;
@@ -163,8 +182,8 @@ static gw_status average(struct gw_ps_store *store, const struct gw_ps_key *key,
     for (uint32_t r = 0; r < store->options.n_workers; r++)
         if (key->open.pushes[r])
             pushes[n++] = (struct gw_ps_push){r, key->open.pushes[r]->bytes, key->open.pushes[r]->n_bytes};
-    gw_status status = gw_ps_reduce(store->context, key->type == GW_PS_FRAME ? GW_PS_DECODE_AVERAGE : GW_PS_MEAN, key->type, &key->shape, pushes, n,
-                                    key->codec, NULL, &result);
+    gw_status status = gw_ps_reduce(store->context, key->type == GW_PS_FRAME ? GW_PS_DECODE_AVERAGE : GW_PS_MEAN,
+                                    key->type, &key->shape, pushes, n, key->codec, NULL, &result);
     gw_free(store->context, pushes);
     if (status < 0)
         return status;
@@ -189,7 +208,8 @@ static gw_status own(struct gw_ps_store *store, struct gw_ps_blob **blob)
 }
 
 /* One update; `divisor`: of the rate. */
-static gw_status update(struct gw_ps_store *store, struct gw_ps_key *key, const float *gradient, double rate, uint32_t divisor)
+static gw_status update(struct gw_ps_store *store, struct gw_ps_key *key, const float *gradient, double rate,
+                        uint32_t divisor)
 {
     struct gw_ps_parameters *p = key->parameters;
     float *moments[GW_OPTIMIZER_MOMENTS] = {NULL};
@@ -200,12 +220,14 @@ static gw_status update(struct gw_ps_store *store, struct gw_ps_key *key, const 
     }
     const double chosen = rate > 0 ? rate : (double)p->optimizer.lr;
     const gw_float_env env = gw_float_enter();
-    gw_optimizer_update(&p->optimizer, (size_t)key->n_elems, p->values->bytes, moments, gradient, (float)(chosen / divisor), key->open.number);
+    gw_optimizer_update(&p->optimizer, (size_t)key->n_elems, p->values->bytes, moments, gradient,
+                        (float)(chosen / divisor), key->open.number);
     gw_float_leave(env);
     return GW_OK;
 }
 
-gw_status gw_ps_parameters_push(struct gw_ps_store *store, struct gw_ps_key *key, const struct gw_ps_blob *value, double rate)
+gw_status gw_ps_parameters_push(struct gw_ps_store *store, struct gw_ps_key *key, const struct gw_ps_blob *value,
+                                double rate)
 {
     float *gradient = gw_alloc(store->context, (size_t)key->n_elems, sizeof *gradient);
     gw_status status = gradient ? decode(store, key, value->bytes, value->n_bytes, gradient) : GW_ERR_MEMORY;

@@ -1,3 +1,5 @@
+/* Joins a store and a keeper: each change of the store goes to the journal, a snapshot is taken when one is due, and
+ * both are replayed at the start. */
 #include "pserver/persist.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -26,8 +28,10 @@ static gw_status check_about(struct gw_ps_persist *persist, const void *about, s
     persist->restored = true;
     if (n == strlen(persist->about) && memcmp(about, persist->about, n) == 0)
         return GW_OK;
-    return gw_fail(GW_ERR_ARGUMENT, "the folder of snapshots is of a server with %.*s, and this one has %s; it must be the same, or another folder",
-                   (int)(n < MOST_ABOUT ? n : MOST_ABOUT), (const char *)about, persist->about);
+    return gw_fail(
+        GW_ERR_ARGUMENT,
+        "the folder of snapshots is of a server with %.*s, and this one has %s; it must be the same, or another folder",
+        (int)(n < MOST_ABOUT ? n : MOST_ABOUT), (const char *)about, persist->about);
 }
 
 static gw_status replay(void *user, uint8_t type, const void *head, size_t n_head, const void *body, size_t n_body)
@@ -50,8 +54,8 @@ static void on_change(void *user, const struct gw_ps_change *change)
     struct gw_ps_persist *persist = user;
     uint8_t head[GW_PS_CHANGE_BYTES];
     const size_t n_head = gw_ps_change_write(head, change);
-    gw_ps_keeper_append(persist->keeper, (uint8_t)change->kind, head, n_head, change->value ? change->value->bytes : NULL,
-                        change->value ? change->value->n_bytes : 0);
+    gw_ps_keeper_append(persist->keeper, (uint8_t)change->kind, head, n_head,
+                        change->value ? change->value->bytes : NULL, change->value ? change->value->n_bytes : 0);
 }
 
 void gw_ps_persist_note(struct gw_ps_persist *persist, uint8_t type, const void *head, size_t n_head)
@@ -101,7 +105,8 @@ void gw_ps_persist_finish(struct gw_ps_persist *persist)
 
 /* ---- beginning and end --------------------------------------------------------------------------------------- */
 
-gw_status gw_ps_persist_open(gw_context *context, struct gw_ps_store *store, const struct gw_ps_persist_options *options, struct gw_ps_persist **out)
+gw_status gw_ps_persist_open(gw_context *context, struct gw_ps_store *store,
+                             const struct gw_ps_persist_options *options, struct gw_ps_persist **out)
 {
     struct gw_ps_persist *persist = gw_calloc(context, 1, sizeof *persist);
     if (!persist)

@@ -1,5 +1,5 @@
-/* A store that is there again after the server was killed: its changes go to a journal, and now and then all of it to a snapshot
- * (keeper.h). */
+/* A store that is there again after the server was killed. Its changes go to a journal, and now and then all of it
+ * goes to a snapshot (keeper.h). */
 #ifndef GW_PSERVER_PERSIST_H
 #define GW_PSERVER_PERSIST_H
 
@@ -13,19 +13,22 @@ struct gw_ps_persist;
 
 struct gw_ps_persist_options {
     struct gw_ps_keeper_options keeper;
-    const char *about; /* what the changes' effects depend on, "workers=3 mode=sync ...": a folder of another is refused */
+    /* what the changes' effects depend on, "workers=3 mode=sync ...": a folder of another is refused */
+    const char *about;
 
-    /* What its owner keeps beside the store, as records of its own: `own_replay` is given one again, `own_image` notes all of them for a
-     * snapshot. Errors: any. NULL: nothing. */
+    /* What its owner keeps beside the store, as records of its own: `own_replay` is given one again, `own_image` notes
+     * all of them for a snapshot. Errors: any. NULL: nothing. */
     gw_status (*own_replay)(void *user, uint8_t type, const void *head, size_t n_head);
     void (*own_image)(void *user, struct gw_ps_persist *persist);
     void *user;
 };
 
 /* Makes the new, empty store what the folder holds, and keeps all that changes from then on. The store must outlive it.
- * Errors: those of gw_ps_keeper_open; GW_ERR_ARGUMENT (the folder is another server's), GW_ERR_CAPACITY (it holds more keys, or larger
- * ones, than the server's limits allow), GW_ERR_FRAME_FIELD, GW_ERR_FRAME_MISMATCH (it holds what no server has written). */
-gw_status gw_ps_persist_open(gw_context *context, struct gw_ps_store *store, const struct gw_ps_persist_options *options, struct gw_ps_persist **out);
+ * Errors: those of gw_ps_keeper_open; GW_ERR_ARGUMENT (the folder is another server's), GW_ERR_CAPACITY (it holds more
+ * keys, or larger ones, than the server's limits allow), GW_ERR_FRAME_FIELD, GW_ERR_FRAME_MISMATCH (it holds what no
+ * server has written). */
+gw_status gw_ps_persist_open(gw_context *context, struct gw_ps_store *store,
+                             const struct gw_ps_persist_options *options, struct gw_ps_persist **out);
 
 /* Whether the folder held anything. */
 bool gw_ps_persist_restored(const struct gw_ps_persist *persist);
@@ -39,7 +42,8 @@ void gw_ps_persist_note(struct gw_ps_persist *persist, uint8_t type, const void 
 /* Takes a snapshot where it is time for one, and sees to those that are under way. Four times a second or so. */
 void gw_ps_persist_look(struct gw_ps_persist *persist);
 
-/* A last snapshot, where anything has happened since the one before; waits for it. What fails is in the log, and journals stay. */
+/* A last snapshot, where anything has happened since the one before; waits for it. What fails is in the log, and
+ * journals stay. */
 void gw_ps_persist_finish(struct gw_ps_persist *persist);
 
 /* What has changed so far outlives the process. NULL: nothing does. */

@@ -1,11 +1,12 @@
-/* The client: keys that it must know, values in parts on several servers, and what is no round's. */
+/* Tests the client: keys that it must know, values in parts on several servers, and values that belong to no round. */
 #include "base/clock.h"
 #include "pserver/client_state.h"
 #include "pserver/test_calls.h"
 
 #include <string.h>
 
-/* Who did not initialise the key does not know how often its rank has pushed: no push of it is acknowledged and not counted. */
+/* Who did not initialise the key does not know how often its rank has pushed: no push of it is acknowledged and not
+ * counted. */
 static void a_push_to_a_key_not_initialised(void **state)
 {
     (void)state;
@@ -34,7 +35,8 @@ static void state_is_handed_over(void **state)
     struct pair p;
     serve_two(&p, 1, GW_PS_MISSING_WAIT);
     const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
-    gw_ps_client *a = test_client(p.places, GW_PS_READER, false, LONG_MS), *b = test_client(p.places, GW_PS_READER, false, 300);
+    gw_ps_client *a = test_client(p.places, GW_PS_READER, false, LONG_MS),
+                 *b = test_client(p.places, GW_PS_READER, false, 300);
     float *x = calloc(N, sizeof *x);
     expect_ok(gw_ps_init_parameter(a, "state", GW_PS_FLOAT32, &shape));
     expect_ok(gw_ps_init_parameter(b, "state", GW_PS_FLOAT32, &shape));
@@ -63,7 +65,8 @@ static void state_is_handed_over(void **state)
     test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
 }
 
-/* A value in parts on two servers, of which one is a round ahead: a reader does not get half of one round and half of the other. */
+/* A value in parts on two servers, of which one is a round ahead: a reader does not get half of one round and half of
+ * the other. */
 static void no_halves_of_two_rounds(void **state)
 {
     (void)state;
@@ -71,7 +74,8 @@ static void no_halves_of_two_rounds(void **state)
     struct pair p;
     serve_two(&p, 1, GW_PS_MISSING_WAIT);
     const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
-    gw_ps_client *reader = test_client(p.places, GW_PS_READER, false, LONG_MS), *a = test_client(p.places, 0, false, LONG_MS);
+    gw_ps_client *reader = test_client(p.places, GW_PS_READER, false, LONG_MS),
+                 *a = test_client(p.places, 0, false, LONG_MS);
     float *x = calloc(N, sizeof *x);
     gw_ps_value value;
     expect_ok(gw_ps_init_parameter(a, "x", GW_PS_FLOAT32, &shape));
@@ -81,11 +85,11 @@ static void no_halves_of_two_rounds(void **state)
     gw_ps_value_free(&value);
     gw_ps_client_destroy(a);
     for (uint32_t s = 0; s < 2; s++) { /* the next round on one after the other */
-        gw_ps_client *half = test_client(gw_ps_server_address(p.servers[s].server), 0, false, LONG_MS);
+        gw_ps_client *half = test_client(p.places, 0, false, LONG_MS);
         const gw_ps_shape its = {.n_dims = 1, .dims = {N / 2}};
         for (size_t i = 0; i < N / 2; i++)
             x[i] = 1;
-        expect_ok(gw_ps_init_parameter(half, "x", GW_PS_FLOAT32, &its));
+        expect_ok(gw_ps_init_on(half, s, "x", GW_PS_FLOAT32, &its, "", ""));
         expect_ok(gw_ps_push_parameter(half, "x", x, N / 2 * sizeof *x));
         gw_ps_client_destroy(half);
         const gw_status status = gw_ps_pull_parameter(reader, "x", GW_PS_SUM, NULL, &value);
@@ -99,10 +103,52 @@ static void no_halves_of_two_rounds(void **state)
     test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
 }
 
+/* Who has not initialised a key that lies on several servers gets no part of it as if it were all; nor does who lists
+ * other servers, or in another order. */
+static void no_part_for_the_whole(void **state)
+{
+    (void)state;
+    enum { N = 700000 };
+    struct pair p;
+    char other_way[256];
+    serve_two(&p, 1, GW_PS_MISSING_WAIT);
+    const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
+    gw_ps_client *a = test_client(p.places, 0, false, LONG_MS),
+                 *b = test_client(p.places, GW_PS_READER, false, LONG_MS);
+    float *x = calloc(N, sizeof *x);
+    gw_ps_value value;
+    expect_ok(gw_ps_init_parameter(a, "x", GW_PS_FLOAT32, &shape));
+    expect_ok(gw_ps_push_parameter(a, "x", x, N * sizeof *x));
+    expect_ok(gw_ps_put_parameter(a, "x", 1, x, N * sizeof *x));
+    assert_int_equal(gw_ps_pull_parameter(b, "x", GW_PS_SUM, NULL, &value), GW_ERR_ORDER);
+    assert_non_null(strstr(gw_last_error(), "lies in 2 parts"));
+    assert_int_equal(gw_ps_get_parameter(b, "x", 0, &value), GW_ERR_ORDER);
+    expect_ok(gw_ps_init_parameter(b, "x", GW_PS_FLOAT32, &shape));
+    expect_ok(gw_ps_pull_parameter(b, "x", GW_PS_SUM, NULL, &value));
+    assert_true(value.n_bytes == N * sizeof *x && value.shape.dims[0] == N);
+    gw_ps_value_free(&value);
+    snprintf(other_way, sizeof other_way, "%s,%s", gw_ps_server_address(p.servers[1].server),
+             gw_ps_server_address(p.servers[0].server));
+    const char *lists[] = {other_way, gw_ps_server_address(p.servers[0].server)};
+    for (int i = 0; i < 2; i++) {
+        const gw_ps_client_options options = {.struct_bytes = sizeof options,
+                                              .servers = lists[i],
+                                              .rank = GW_PS_READER,
+                                              .timeout_ms = LONG_MS};
+        gw_ps_client *c = NULL;
+        assert_int_equal(gw_ps_client_create(NULL, &options, &c), GW_ERR_PEER);
+        assert_non_null(strstr(gw_last_error(), "must list the same servers in the same order"));
+    }
+    free(x);
+    gw_ps_client_destroy(a), gw_ps_client_destroy(b);
+    test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
+}
+
 enum { CODES = 1200000 };
 
 /* Two rounds of two workers: codes and their scale. */
-static void push_codes(gw_ps_client *const *w, const char *codes, const char *scale, uint32_t n_bytes, const uint8_t *bytes)
+static void push_codes(gw_ps_client *const *w, const char *codes, const char *scale, uint32_t n_bytes,
+                       const uint8_t *bytes)
 {
     const gw_ps_shape shape = {.n_dims = 1, .dims = {n_bytes}}, one = {.n_dims = 0};
     for (uint32_t r = 0; r < 2; r++) {
@@ -116,7 +162,8 @@ static void push_codes(gw_ps_client *const *w, const char *codes, const char *sc
         }
 }
 
-/* One server that has both multiplies; where they are apart, as some of so many are, or the codes are in parts, the client does: the same bits. */
+/* One server that has both multiplies; where they are apart, as some of so many are, or the codes are in parts, the
+ * client does: the same bits. */
 static void scales_live_anywhere(void **state)
 {
     (void)state;
@@ -129,7 +176,8 @@ static void scales_live_anywhere(void **state)
     gw_ps_client *reader = test_client(p.places, GW_PS_READER, false, LONG_MS);
     uint8_t *bytes = malloc(CODES + 2);
     for (uint32_t i = 0; i < CODES + 2; i++)
-        bytes[i] = (uint8_t)(i % 3 | (i / 3 + i) % 3 << 2 | (i / 7) % 3 << 4 | (i / 5) % 3 << 6); /* no 11 among the codes */
+        /* no 11 among the codes */
+        bytes[i] = (uint8_t)(i % 3 | (i / 3 + i) % 3 << 2 | (i / 7) % 3 << 4 | (i / 5) % 3 << 6);
     gw_ps_value expected, value;
     uint32_t n_apart = 0;
     for (uint32_t i = 0; i < 9; i++) {
@@ -143,7 +191,8 @@ static void scales_live_anywhere(void **state)
         n_apart += apart == GW_ERR_ORDER && strstr(gw_last_error(), "live on several servers");
         expect_ok(gw_ps_pull_parameter(one[0], codes, method, scale, &expected));
         expect_ok(gw_ps_pull_parameter(two[1], codes, method, scale, &value));
-        assert_true(value.n_bytes == expected.n_bytes && value.n_bytes == 4 * sizeof(float) * n_bytes && value.n_pushes == 2 && value.round == 2);
+        assert_true(value.n_bytes == expected.n_bytes && value.n_bytes == 4 * sizeof(float) * n_bytes &&
+                    value.n_pushes == 2 && value.round == 2);
         assert_memory_equal(value.bytes, expected.bytes, value.n_bytes);
         gw_ps_value_free(&value), gw_ps_value_free(&expected);
     }
@@ -185,7 +234,8 @@ static void initialised_while_a_push_waits(void **state)
     test_server_end(&s);
 }
 
-/* A large value goes in pieces, and in one once the connection is known to be fast; not after a connection broke that had carried such a one. */
+/* A large value goes in pieces, and in one once the connection is known to be fast; not after a connection broke that
+ * had carried such a one. */
 static void large_values_go_whole_where_it_is_fast(void **state)
 {
     (void)state;
@@ -219,12 +269,89 @@ static void large_values_go_whole_where_it_is_fast(void **state)
     test_server_end(&s);
 }
 
+/* Nobody has to wait in a call: each can be begun, asked after, and given up. What was given up the server forgets. */
+static void calls_that_do_not_wait(void **state)
+{
+    (void)state;
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2});
+    const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
+    const float x = 3;
+    gw_ps_client *b = come_to(&s, 1), *a;
+    gw_ps_client_options options = {.struct_bytes = sizeof options,
+                                    .servers = gw_ps_server_address(s.server),
+                                    .timeout_ms = LONG_MS,
+                                    .no_wait = true};
+    uint64_t ticket;
+    gw_ps_value value;
+    gw_status status;
+    expect_ok(gw_ps_client_create(NULL, &options, &a));
+    assert_int_equal(gw_ps_init_begin(a, "x", GW_PS_FLOAT32, &one, NULL, &ticket), GW_ERR_ORDER);
+    while ((status = gw_ps_client_meet(a, 1)) == GW_NOT_YET)
+        ;
+    expect_ok(status);
+    expect_ok(gw_ps_client_meet(a, 0));
+    expect_ok(gw_ps_init_begin(a, "x", GW_PS_FLOAT32, &one, NULL, &ticket));
+    uint64_t other;
+    assert_int_equal(gw_ps_push_begin(a, "x", &x, sizeof x, &other), GW_ERR_ORDER);
+    assert_non_null(strstr(gw_last_error(), "is being initialised"));
+    expect_ok(gw_ps_wait(a, ticket, NULL));
+    init(b, "x");
+    push(a, "x", 1);
+    expect_ok(gw_ps_push_begin(a, "x", &x, sizeof x, &ticket)); /* waits for b */
+    assert_int_equal(gw_ps_wait_for(a, ticket, 20, NULL), GW_NOT_YET);
+    gw_ps_cancel(a, ticket);
+    assert_int_equal(gw_ps_wait(a, ticket, NULL), GW_ERR_ORDER);
+    expect_ok(gw_ps_get_begin(a, "x", 0, &ticket)); /* nobody puts one */
+    assert_int_equal(gw_ps_wait_for(a, ticket, 20, &value), GW_NOT_YET);
+    gw_ps_cancel(a, ticket);
+    init(a, "x"); /* answered on the new connection */
+    push(b, "x", 10);
+    expect_sum(a, "x", 11, 2);
+    expect_ok(gw_ps_push_begin(a, "x", &x, sizeof x, &ticket));
+    push(b, "x", 20);
+    expect_ok(gw_ps_wait_for(a, ticket, LONG_MS, NULL));
+    expect_sum(a, "x", 23, 2);
+    expect_ok(gw_ps_put_begin(a, "x", 7, &x, sizeof x, &ticket));
+    expect_ok(gw_ps_wait(a, ticket, NULL));
+    expect_ok(gw_ps_get_begin(b, "x", 7, &ticket));
+    expect_ok(gw_ps_wait_for(b, ticket, LONG_MS, &value));
+    assert_true(value.round == 7 && *(float *)value.bytes == 3);
+    gw_ps_value_free(&value);
+    gw_ps_client_destroy(a), gw_ps_client_destroy(b);
+    test_server_end(&s);
+}
+
+/* A closed port is told as such, long before the timeout. */
+static void nobody_is_there(void **state)
+{
+    (void)state;
+    struct test_server s;
+    char place[64];
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 1});
+    snprintf(place, sizeof place, "%s", gw_ps_server_address(s.server));
+    test_server_end(&s);
+    const double start = gw_clock_seconds();
+    gw_ps_client_options options = {.struct_bytes = sizeof options,
+                                    .servers = place,
+                                    .timeout_ms = 600000,
+                                    .connect_ms = 300};
+    gw_ps_client *client;
+    assert_int_equal(gw_ps_client_create(NULL, &options, &client), GW_ERR_TIMEOUT);
+    assert_non_null(strstr(gw_last_error(), "no server is at"));
+    assert_non_null(strstr(gw_last_error(), "Connection refused"));
+    assert_true(gw_clock_seconds() - start < 300);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calls_that_do_not_wait),
+        cmocka_unit_test(nobody_is_there),
         cmocka_unit_test(a_push_to_a_key_not_initialised),
         cmocka_unit_test(state_is_handed_over),
         cmocka_unit_test(no_halves_of_two_rounds),
+        cmocka_unit_test(no_part_for_the_whole),
         cmocka_unit_test(scales_live_anywhere),
         cmocka_unit_test(initialised_while_a_push_waits),
         cmocka_unit_test(large_values_go_whole_where_it_is_fast),

@@ -1,4 +1,5 @@
-/* Large pushes are sent from where they stand: their bytes are the caller's again when the call has returned, whatever came of it. */
+/* Tests large pushes, which are sent from where they stand: the bytes are the caller's again when the call has
+ * returned, whatever came of it. */
 #include "base/clock.h"
 #include "pserver/client.h"
 
@@ -32,7 +33,10 @@ static pid_t start_server(char address[128])
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        gw_ps_server_options options = {.struct_bytes = sizeof options, .listen = "127.0.0.1:0", .n_workers = 1, .mode = GW_PS_ASYNC,
+        gw_ps_server_options options = {.struct_bytes = sizeof options,
+                                        .listen = "127.0.0.1:0",
+                                        .n_workers = 1,
+                                        .mode = GW_PS_ASYNC,
                                         .timeout_ms = 600000};
         gw_ps_server *server;
         if (gw_ps_server_create(NULL, &options, &server) < 0)
@@ -53,7 +57,10 @@ static void begin(struct world *world, uint32_t timeout_ms)
 {
     char address[128];
     world->server = start_server(address);
-    const gw_ps_client_options options = {.struct_bytes = sizeof options, .servers = address, .rank = 0, .timeout_ms = timeout_ms};
+    const gw_ps_client_options options = {.struct_bytes = sizeof options,
+                                          .servers = address,
+                                          .rank = 0,
+                                          .timeout_ms = timeout_ms};
     assert_int_equal(gw_ps_client_create(NULL, &options, &world->client), GW_OK);
     assert_int_equal(gw_ps_init_parameter(world->client, "large", GW_PS_UINT8, &shape), GW_OK);
 }

@@ -1,5 +1,6 @@
-/* Workers that come, go, die and come back: what the rest does meanwhile. */
+/* Tests workers that come, go, die and come back, and what the rest does meanwhile. */
 #include "base/clock.h"
+#include "pserver/client.h"
 #include "pserver/message.h"
 #include "pserver/test_calls.h"
 
@@ -11,11 +12,23 @@ struct ghost {
     void *zmq, *socket;
 };
 
-/* The answer's status. */
-static gw_status ghost_asks(const struct ghost *g, const struct gw_ps_request *request, const void *body, size_t n_bytes)
+/* Which of how many servers the next ghost comes to. */
+static uint32_t place_in_list = 0, servers_in_list = 1;
+
+static void list_as(uint32_t place, uint32_t n_servers)
 {
+    place_in_list = place, servers_in_list = n_servers;
+}
+
+/* The answer's status. */
+static gw_status ghost_asks(const struct ghost *g, const struct gw_ps_request *request, const void *body,
+                            size_t n_bytes)
+{
+    struct gw_ps_request whole = *request;
+    whole.place = place_in_list, whole.n_servers = servers_in_list;
+    whole.n_parts = whole.n_parts ? whole.n_parts : 1;
     uint8_t head[GW_PS_HEAD_BYTES], answer[GW_PS_HEAD_BYTES];
-    size_t n = gw_ps_request_write(head, request);
+    size_t n = gw_ps_request_write(head, &whole);
     assert_int_equal(zmq_send(g->socket, head, n, body ? ZMQ_SNDMORE : 0), n);
     if (body)
         assert_int_equal(zmq_send(g->socket, body, n_bytes, 0), n_bytes);
@@ -44,7 +57,10 @@ static struct ghost ghost_comes_as(const struct test_server *s, uint32_t rank, u
     zmq_setsockopt(g.socket, ZMQ_RCVTIMEO, &patience, sizeof patience);
     snprintf(place, sizeof place, "tcp://%s", gw_ps_server_address(s->server));
     assert_int_equal(zmq_connect(g.socket, place), 0);
-    ghost_says(&g, &(struct gw_ps_request){.operation = GW_PS_HELLO, .code = joins, .number = rank, .incarnation = incarnation}, NULL, 0);
+    ghost_says(
+        &g,
+        &(struct gw_ps_request){.operation = GW_PS_HELLO, .code = joins, .number = rank, .incarnation = incarnation},
+        NULL, 0);
     return g;
 }
 
@@ -57,7 +73,8 @@ static struct ghost ghost_comes(const struct test_server *s, uint32_t rank, uint
 static struct ghost ghost_joins(const struct test_server *s, uint32_t rank)
 {
     struct ghost g = ghost_comes(s, rank, 1);
-    ghost_says(&g, &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = 7, .number = 1, .timeout_ms = LONG_MS}, NULL, 0);
+    ghost_says(&g, &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = 7, .number = 1, .timeout_ms = LONG_MS}, NULL,
+               0);
     return g;
 }
 
@@ -76,7 +93,8 @@ static void ghost_goes(struct ghost *g)
 
 /* ---- without a worker --------------------------------------------------------------------------------------- */
 
-/* One dies between its pushes of a round: that of which it had pushed counts it, the other does not, and no later one. */
+/* One dies between its pushes of a round: that of which it had pushed counts it, the other does not, and no later one.
+ */
 static void the_rest_continues(void **state)
 {
     (void)state;
@@ -121,7 +139,7 @@ static void an_acknowledged_push_stays(void **state)
     ghost_pushes(&c, "x", 2, 40);
     ghost_goes(&c);
     do
-        expect_ok(gw_ps_members(a, presence, NULL));
+        expect_ok(gw_ps_members(a, presence, sizeof presence, NULL));
     while (presence[2] != GW_PS_ABSENT);
     struct ghost back = ghost_comes(&s, 2, 0);
     push(a, "x", 10), push(b, "x", 20);
@@ -135,7 +153,8 @@ static void an_acknowledged_push_stays(void **state)
     test_server_end(&s);
 }
 
-/* What was numbered before the worker was left out is not mistaken for what was taken, nor another round's result for the one it asks for. */
+/* What was numbered before the worker was left out is not mistaken for what was taken, nor another round's result for
+ * the one it asks for. */
 static void what_comes_too_late_is_refused(void **state)
 {
     (void)state;
@@ -171,7 +190,8 @@ static void a_round_without_it_is_not_its_own(void **state)
     test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
     gw_ps_client *a = come_to(&s, 0);
     struct ghost b = ghost_comes(&s, 1, 0);
-    const struct gw_ps_request pull = {.operation = GW_PS_PULL, .code = GW_PS_SUM, .id = 9, .timeout_ms = LONG_MS, .key = "x"};
+    const struct gw_ps_request pull = {
+        .operation = GW_PS_PULL, .code = GW_PS_SUM, .id = 9, .timeout_ms = LONG_MS, .key = "x"};
     init(a, "x");
     ghost_pushes(&b, "x", 1, 1);
     push(a, "x", 1);
@@ -232,7 +252,8 @@ static void some_begin(void **state)
     test_server_end(&s);
 }
 
-/* A round does not wait for the slowest; what that pushes later is dropped, and it can still pull what the others had. */
+/* A round does not wait for the slowest; what that pushes later is dropped, and it can still pull what the others had.
+ */
 static void backup_workers(void **state)
 {
     (void)state;
@@ -261,7 +282,8 @@ static void backup_workers(void **state)
     test_server_end(&s);
 }
 
-/* One that joins by itself, and was left out: what it asks for again of the round it was in is not answered with a later one. */
+/* One that joins by itself, and was left out: what it asks for again of the round it was in is not answered with a
+ * later one. */
 static void who_was_left_out_is_told(void **state)
 {
     (void)state;
@@ -277,7 +299,11 @@ static void who_was_left_out_is_told(void **state)
         push(a, "x", 5), expect_sum(a, "x", i ? 5 : 6, i ? 1 : 2);
     struct ghost back = ghost_comes(&s, 1, 1);
     const float x = 1;
-    const struct gw_ps_request pull = {.operation = GW_PS_PULL, .code = GW_PS_SUM, .id = 9, .timeout_ms = LONG_MS, .key = "x"},
+    const struct gw_ps_request pull = {.operation = GW_PS_PULL,
+                                       .code = GW_PS_SUM,
+                                       .id = 9,
+                                       .timeout_ms = LONG_MS,
+                                       .key = "x"},
                                next = {.operation = GW_PS_PUSH, .number = 2, .id = 10, .key = "x"};
     assert_int_equal(ghost_asks(&back, &pull, NULL, 0), GW_ERR_PEER);
     assert_int_equal(ghost_asks(&back, &next, &x, sizeof x), GW_ERR_PEER);
@@ -341,10 +367,10 @@ static void one_joins_while_others_train(void **state)
         while (!gw_ps_is_asked(w[0])) {
             one_round(w, 2), round++;
             assert_false(gw_ps_is_asked(w[1]));
-            expect_ok(gw_ps_members(w[0], NULL, NULL)); /* hears what the first server says */
+            expect_ok(gw_ps_members(w[0], NULL, 0, NULL)); /* hears what the first server says */
         }
         uint8_t presence[3];
-        expect_ok(gw_ps_members(w[1], presence, NULL));
+        expect_ok(gw_ps_members(w[1], presence, sizeof presence, NULL));
         assert_true(presence[0] == GW_PS_PRESENT && presence[1] == GW_PS_PRESENT && presence[2] == GW_PS_JOINING);
         gw_ps_client *side = test_client(p.places, GW_PS_READER, false, LONG_MS);
         expect_ok(gw_ps_admit(side, 2, round));
@@ -387,7 +413,8 @@ static void admitted_twice(void **state)
 {
     (void)state;
     struct test_server s;
-    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .min_workers = 1, .away_ms = 50});
+    test_server_begin(&s, &(gw_ps_server_options){
+                              .n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .min_workers = 1, .away_ms = 50});
     gw_ps_client *a = test_client(gw_ps_server_address(s.server), 0, true, LONG_MS), *side = come_to(&s, GW_PS_READER);
     join_at_once(a);
     one_round(&a, 1);
@@ -395,7 +422,7 @@ static void admitted_twice(void **state)
     assert_int_equal(pthread_create(&j.thread, NULL, join, &j), 0);
     uint8_t presence[2] = {0};
     while (presence[1] != GW_PS_JOINING)
-        expect_ok(gw_ps_members(side, presence, NULL));
+        expect_ok(gw_ps_members(side, presence, sizeof presence, NULL));
     expect_ok(gw_ps_admit(side, 1, 2));
     pthread_join(j.thread, NULL);
     expect_ok(j.status);
@@ -413,7 +440,8 @@ static void ghost_agrees(const struct ghost *g, const char *lines)
     ghost_says(g, &(struct gw_ps_request){.operation = GW_PS_AGREE, .id = 8}, lines, strlen(lines));
 }
 
-/* The first of a run is started, ended, and started again with something else, before the other has ever come: nobody else has agreed. */
+/* The first of a run is started, ended, and started again with something else, before the other has ever come: nobody
+ * else has agreed. */
 static void one_begins_otherwise(void **state)
 {
     (void)state;
@@ -440,11 +468,11 @@ static void wait_until_away(gw_ps_client *reader, uint32_t rank)
 {
     uint8_t presence[2] = {0};
     while (presence[rank] != GW_PS_AWAY)
-        expect_ok(gw_ps_members(reader, presence, NULL));
+        expect_ok(gw_ps_members(reader, presence, sizeof presence, NULL));
 }
 
-/* The connection of a run's first worker breaks before the second has come: it is one run, and what was acknowledged stays. Only when another
- * comes under its rank, or it has left, is the run over. */
+/* The connection of a run's first worker breaks before the second has come: it is one run, and what was acknowledged
+ * stays. Only when another comes under its rank, or it has left, is the run over. */
 static void the_first_is_back_in_a_moment(void **state)
 {
     (void)state;
@@ -506,14 +534,14 @@ static void all_are_away_at_once(void **state)
     ghost_goes(&a), ghost_goes(&b);
     uint8_t presence[2] = {0};
     for (const double end = gw_clock_seconds() + 1; gw_clock_seconds() < end;)
-        expect_ok(gw_ps_members(reader, presence, NULL));
+        expect_ok(gw_ps_members(reader, presence, sizeof presence, NULL));
     assert_true(presence[0] == GW_PS_AWAY && presence[1] == GW_PS_AWAY);
     a = ghost_comes(&s, 0, 0);
-    expect_ok(gw_ps_members(reader, presence, NULL));
+    expect_ok(gw_ps_members(reader, presence, sizeof presence, NULL));
     assert_true(presence[0] == GW_PS_PRESENT && presence[1] == GW_PS_AWAY);
     ghost_pushes(&a, "x", 2, 1);
     while (presence[1] != GW_PS_ABSENT) /* now somebody goes on without it */
-        expect_ok(gw_ps_members(reader, presence, NULL));
+        expect_ok(gw_ps_members(reader, presence, sizeof presence, NULL));
     ghost_goes(&a);
     gw_ps_client_destroy(reader);
     test_server_end(&s);
@@ -555,7 +583,7 @@ static void all_die_and_come_again(void **state)
         struct ghost ghosts[2][2];
         for (uint32_t s = 0; s < 2; s++)
             for (uint32_t r = 0; r < 2; r++)
-                ghosts[s][r] = ghost_joins(&p.servers[s], r);
+                list_as((uint32_t)s, 2), ghosts[s][r] = ghost_joins(&p.servers[s], r);
         gw_ps_client *reader = test_client(p.places, GW_PS_READER, false, LONG_MS);
         init(reader, KEY);
         gw_ps_client_destroy(reader);
@@ -587,39 +615,45 @@ static void all_die_and_come_again(void **state)
         gw_ps_client_destroy(w[0]), gw_ps_client_destroy(w[1]);
     }
     test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
+    list_as(0, 1);
 }
 
-/* One finds that on the second server a run has begun, and waits to be let in. That run is over, and another begins: it need not wait. */
+/* One finds that on the second server a run has begun, and waits to be let in. That run is over, and another begins: it
+ * need not wait. */
 static void what_had_begun_elsewhere_is_over(void **state)
 {
     (void)state;
     struct pair p;
     serve_two(&p, 2, GW_PS_MISSING_CONTINUE);
-    gw_ps_client *first = test_client(gw_ps_server_address(p.servers[0].server), GW_PS_READER, false, LONG_MS);
-    gw_ps_client *second = test_client(gw_ps_server_address(p.servers[1].server), GW_PS_READER, false, LONG_MS);
-    init(second, KEY);
+    gw_ps_client *first = test_client(p.places, GW_PS_READER, false, LONG_MS);
+    const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
+    expect_ok(gw_ps_init_on(first, 1, KEY, GW_PS_FLOAT32, &one, "", ""));
     struct ghost before[2];
     for (uint32_t r = 0; r < 2; r++)
-        before[r] = ghost_joins(&p.servers[1], r);
+        list_as(1, 2), before[r] = ghost_joins(&p.servers[1], r);
     for (uint32_t r = 0; r < 2; r++)
         ghost_pushes(&before[r], KEY, 1, 1);
     for (uint32_t r = 0; r < 2; r++)
         ghost_goes(&before[r]);
+    list_as(0, 2);
     struct ghost a = ghost_joins(&p.servers[0], 0);
     struct joiner j = {.client = test_client(p.places, 1, true, LONG_MS)};
     assert_int_equal(pthread_create(&j.thread, NULL, join, &j), 0);
     uint8_t presence[2] = {0};
     while (presence[1] != GW_PS_JOINING)
-        expect_ok(gw_ps_members(first, presence, NULL));
+        expect_ok(gw_ps_members(first, presence, sizeof presence, NULL));
+    list_as(1, 2);
     struct ghost b = ghost_joins(&p.servers[1], 0);
+    list_as(0, 1);
     pthread_join(j.thread, NULL);
     assert_int_equal(j.status, GW_OK);
     assert_int_equal(j.round, 1);
-    expect_ok(gw_ps_members(second, presence, NULL));
+    expect_ok(gw_ps_members(first, presence, sizeof presence, NULL));
     assert_true(presence[0] == GW_PS_PRESENT && presence[1] == GW_PS_PRESENT);
     ghost_goes(&a), ghost_goes(&b);
-    gw_ps_client_destroy(first), gw_ps_client_destroy(second), gw_ps_client_destroy(j.client);
+    gw_ps_client_destroy(first), gw_ps_client_destroy(j.client);
     test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
+    list_as(0, 1);
 }
 
 int main(void)

@@ -1,5 +1,6 @@
-/* Heads of requests and answers: there and back, and every cut, every altered byte and every field that cannot be, read without harm.
- * Bytes are read from blocks that end where the message ends, so that sanitizers see a step too far. */
+/* Tests the heads of requests and answers there and back. Every cut, every altered byte and every field that cannot be
+ * is read without harm. Bytes are read from blocks that end where the message ends, so that sanitizers see a step too
+ * far. */
 #include "checks.h"
 #include "pserver/message.h"
 #include "wire/bytes.h"
@@ -44,7 +45,9 @@ static const gw_ps_shape deep = {.n_dims = 8, .dims = {1, 2, 3, 4, 5, 6, 7, UINT
 
 static size_t request_examples(struct gw_ps_request out[N])
 {
-    const struct gw_ps_request start = {.id = 0x0123456789ABCDEF, .number = 0xFEDCBA9876543210, .timeout_ms = 0xDEADBEEF};
+    const struct gw_ps_request start = {.id = 0x0123456789ABCDEF,
+                                        .number = 0xFEDCBA9876543210,
+                                        .timeout_ms = 0xDEADBEEF};
     for (int i = 0; i < N; i++)
         out[i] = start;
     out[0].operation = GW_PS_HELLO;
@@ -129,17 +132,19 @@ static bool same_shape(const gw_ps_shape *a, const gw_ps_shape *b)
 
 static bool same_request(const struct gw_ps_request *a, const struct gw_ps_request *b)
 {
-    return a->operation == b->operation && a->code == b->code && a->id == b->id && a->number == b->number && a->timeout_ms == b->timeout_ms &&
-           strcmp(a->key, b->key) == 0 && strcmp(a->scale_key, b->scale_key) == 0 && strcmp(a->codec, b->codec) == 0 &&
-           strcmp(a->optimizer, b->optimizer) == 0 && a->rate == b->rate && a->refusal == b->refusal && same_shape(&a->shape, &b->shape) &&
-           a->incarnation == b->incarnation && a->rank == b->rank;
+    return a->operation == b->operation && a->code == b->code && a->id == b->id && a->number == b->number &&
+           a->timeout_ms == b->timeout_ms && strcmp(a->key, b->key) == 0 && strcmp(a->scale_key, b->scale_key) == 0 &&
+           strcmp(a->codec, b->codec) == 0 && strcmp(a->optimizer, b->optimizer) == 0 && a->rate == b->rate &&
+           a->refusal == b->refusal && same_shape(&a->shape, &b->shape) && a->incarnation == b->incarnation &&
+           a->rank == b->rank;
 }
 
 static bool same_reply(const struct gw_ps_reply *a, const struct gw_ps_reply *b)
 {
-    return a->operation == b->operation && a->code == b->code && a->id == b->id && a->number == b->number && a->status == b->status &&
-           strcmp(a->sentence, b->sentence) == 0 && same_shape(&a->shape, &b->shape) && a->n_pushes == b->n_pushes &&
-           a->n_workers == b->n_workers && a->max_key_bytes == b->max_key_bytes && a->mode == b->mode && a->staleness == b->staleness && a->backup == b->backup &&
+    return a->operation == b->operation && a->code == b->code && a->id == b->id && a->number == b->number &&
+           a->status == b->status && strcmp(a->sentence, b->sentence) == 0 && same_shape(&a->shape, &b->shape) &&
+           a->n_pushes == b->n_pushes && a->n_workers == b->n_workers && a->max_key_bytes == b->max_key_bytes &&
+           a->mode == b->mode && a->staleness == b->staleness && a->backup == b->backup &&
            a->timeout_ms == b->timeout_ms;
 }
 
@@ -153,13 +158,17 @@ static void heads_come_back(void **state)
     uint8_t bytes[GW_PS_HEAD_BYTES];
     for (size_t i = 0, n = request_examples(requests); i < n; i++) {
         size_t size = gw_ps_request_write(bytes, &requests[i]);
-        CHECK(size >= FIXED && size <= GW_PS_HEAD_BYTES && memcmp(bytes, "GWPQ\2", 5) == 0, "request %zu: %zu bytes", i, size);
-        CHECK(read_request(bytes, size, &request) == GW_OK && same_request(&request, &requests[i]), "request %zu: %s", i, gw_last_error());
+        CHECK(size >= FIXED && size <= GW_PS_HEAD_BYTES && memcmp(bytes, "GWPQ\3", 5) == 0, "request %zu: %zu bytes", i,
+              size);
+        CHECK(read_request(bytes, size, &request) == GW_OK && same_request(&request, &requests[i]), "request %zu: %s",
+              i, gw_last_error());
     }
     for (size_t i = 0, n = reply_examples(replies); i < n; i++) {
         size_t size = gw_ps_reply_write(bytes, &replies[i]);
-        CHECK(size >= FIXED && size <= GW_PS_HEAD_BYTES && memcmp(bytes, "GWPA\2", 5) == 0, "answer %zu: %zu bytes", i, size);
-        CHECK(read_reply(bytes, size, &reply) == GW_OK && same_reply(&reply, &replies[i]), "answer %zu: %s", i, gw_last_error());
+        CHECK(size >= FIXED && size <= GW_PS_HEAD_BYTES && memcmp(bytes, "GWPA\3", 5) == 0, "answer %zu: %zu bytes", i,
+              size);
+        CHECK(read_reply(bytes, size, &reply) == GW_OK && same_reply(&reply, &replies[i]), "answer %zu: %s", i,
+              gw_last_error());
     }
 }
 
@@ -168,14 +177,25 @@ static void heads_are_as_documented(void **state)
 {
     (void)state;
     uint8_t bytes[GW_PS_HEAD_BYTES];
-    static const uint8_t pull[] = {'G', 'W', 'P', 'Q', 2, 4, 7, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                                   0xE8, 3, 0, 0, 2, 'x', 'y', 1, 's'};
-    static const uint8_t pulled[] = {'G', 'W', 'P', 'A', 2, 4, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0,
-                                     0, 0, 0, 0, 1, 8, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0};
-    static const uint8_t late[] = {'G', 'W', 'P', 'A', 2, 3, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                                   0xC4, 0xFF, 0xFF, 0xFF, 'l', 'a', 't', 'e'};
-    const struct gw_ps_request request = {.operation = GW_PS_PULL, .code = GW_PS_DECODE_AVERAGE, .id = 9, .timeout_ms = 1000, .key = "xy", .scale_key = "s"};
-    const struct gw_ps_reply value = {.operation = GW_PS_PULL, .code = GW_PS_FLOAT32, .id = 9, .number = 5, .shape = {.n_dims = 1, .dims = {8}}, .n_pushes = 2},
+    static const uint8_t pull[] = {'G', 'W', 'P', 'Q', 3, 4,    7, 0, 9, 0, 0,   0,   0, 0,   0, 0, 0, 0, 0,
+                                   0,   0,   0,   0,   0, 0xE8, 3, 0, 0, 2, 'x', 'y', 1, 's', 3, 0, 0, 0};
+    static const uint8_t pulled[] = {'G', 'W', 'P', 'A', 3, 4, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0,
+                                     0,   0,   0,   0,   0, 0, 0, 1, 8, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0};
+    static const uint8_t late[] = {'G', 'W', 'P', 'A', 3, 3, 0, 0, 9,    0,    0,    0,    0,   0,   0,   0,
+                                   0,   0,   0,   0,   0, 0, 0, 0, 0xC4, 0xFF, 0xFF, 0xFF, 'l', 'a', 't', 'e'};
+    const struct gw_ps_request request = {.operation = GW_PS_PULL,
+                                          .code = GW_PS_DECODE_AVERAGE,
+                                          .id = 9,
+                                          .timeout_ms = 1000,
+                                          .key = "xy",
+                                          .scale_key = "s",
+                                          .n_parts = 3};
+    const struct gw_ps_reply value = {.operation = GW_PS_PULL,
+                                      .code = GW_PS_FLOAT32,
+                                      .id = 9,
+                                      .number = 5,
+                                      .shape = {.n_dims = 1, .dims = {8}},
+                                      .n_pushes = 2},
                              error = {.operation = GW_PS_PUSH, .id = 9, .status = GW_ERR_TIMEOUT, .sentence = "late"};
     assert_int_equal(gw_ps_request_write(bytes, &request), sizeof pull);
     assert_memory_equal(bytes, pull, sizeof pull);
@@ -187,7 +207,8 @@ static void heads_are_as_documented(void **state)
 
 static bool is_error_of_messages(gw_status status)
 {
-    return status == GW_ERR_FRAME_CUT || status == GW_ERR_FRAME_MAGIC || status == GW_ERR_FRAME_VERSION || status == GW_ERR_FRAME_FIELD;
+    return status == GW_ERR_FRAME_CUT || status == GW_ERR_FRAME_MAGIC || status == GW_ERR_FRAME_VERSION ||
+           status == GW_ERR_FRAME_FIELD;
 }
 
 static void every_cut_is_refused(void **state)
@@ -201,8 +222,8 @@ static void every_cut_is_refused(void **state)
         for (size_t cut = 0; cut < size; cut++) {
             gw_status status = read_request(bytes, cut, &request);
             CHECK(is_error_of_messages(status), "request %zu cut to %zu of %zu bytes: %d", i, cut, size, status);
-            CHECK(request.id == (cut < FIXED ? 0 : requests[i].id), "request %zu cut to %zu of %zu bytes: id %llx", i, cut, size,
-                  (unsigned long long)request.id);
+            CHECK(request.id == (cut < FIXED ? 0 : requests[i].id), "request %zu cut to %zu of %zu bytes: id %llx", i,
+                  cut, size, (unsigned long long)request.id);
         }
         CHECK(read_request(bytes, size + 1, &request) == GW_ERR_FRAME_FIELD, "request %zu and a byte more", i);
     }
@@ -211,10 +232,12 @@ static void every_cut_is_refused(void **state)
         for (size_t cut = 0; cut < size; cut++) {
             gw_status status = read_reply(bytes, cut, &reply);
             bool sentence = replies[i].status < 0 && cut >= FIXED; /* a shorter one is one too */
-            CHECK(sentence ? status == GW_OK : is_error_of_messages(status), "answer %zu cut to %zu of %zu bytes: %d", i, cut, size, status);
+            CHECK(sentence ? status == GW_OK : is_error_of_messages(status), "answer %zu cut to %zu of %zu bytes: %d",
+                  i, cut, size, status);
         }
         gw_status status = read_reply(bytes, size + 1, &reply);
-        CHECK(status == GW_ERR_FRAME_FIELD || (replies[i].status < 0 && size < FIXED + GW_PS_SENTENCE - 1), "answer %zu and a byte more: %d", i, status);
+        CHECK(status == GW_ERR_FRAME_FIELD || (replies[i].status < 0 && size < FIXED + GW_PS_SENTENCE - 1),
+              "answer %zu and a byte more: %d", i, status);
     }
 }
 
@@ -231,10 +254,12 @@ static void every_altered_byte_is_harmless(void **state)
             for (uint32_t change = 1; change < 256; change++) {
                 bytes[at] ^= (uint8_t)change;
                 gw_status status = read_request(bytes, size, &request);
-                CHECK(status == GW_OK || is_error_of_messages(status), "request %zu, byte %zu ^ %u: %d", i, at, change, status);
+                CHECK(status == GW_OK || is_error_of_messages(status), "request %zu, byte %zu ^ %u: %d", i, at, change,
+                      status);
                 CHECK(at >= 5 || status < 0, "request %zu, byte %zu ^ %u is taken", i, at, change);
                 if (status == GW_OK)
-                    CHECK(gw_ps_request_write(again, &request) == size && memcmp(again, bytes, size) == 0, "request %zu, byte %zu ^ %u", i, at, change);
+                    CHECK(gw_ps_request_write(again, &request) == size && memcmp(again, bytes, size) == 0,
+                          "request %zu, byte %zu ^ %u", i, at, change);
                 bytes[at] ^= (uint8_t)change;
             }
     }
@@ -244,9 +269,11 @@ static void every_altered_byte_is_harmless(void **state)
             for (uint32_t change = 1; change < 256; change++) {
                 bytes[at] ^= (uint8_t)change;
                 gw_status status = read_reply(bytes, size, &reply);
-                CHECK(status == GW_OK || is_error_of_messages(status), "answer %zu, byte %zu ^ %u: %d", i, at, change, status);
+                CHECK(status == GW_OK || is_error_of_messages(status), "answer %zu, byte %zu ^ %u: %d", i, at, change,
+                      status);
                 CHECK(at >= 5 || status < 0, "answer %zu, byte %zu ^ %u is taken", i, at, change);
-                CHECK(strlen(reply.sentence) < GW_PS_SENTENCE && reply.shape.n_dims <= 255, "answer %zu, byte %zu ^ %u", i, at, change);
+                CHECK(strlen(reply.sentence) < GW_PS_SENTENCE && reply.shape.n_dims <= 255, "answer %zu, byte %zu ^ %u",
+                      i, at, change);
                 bytes[at] ^= (uint8_t)change;
             }
     }
@@ -305,7 +332,9 @@ static void fields_that_cannot_be(void **state)
     bytes[AT_STATUS] = 1; /* GW_PS_WAIT is nobody's answer */
     assert_int_equal(read_reply(bytes, size, &reply), GW_ERR_FRAME_FIELD);
     /* Sentences come from anybody and go to a terminal. */
-    struct gw_ps_reply error = {.operation = GW_PS_PUSH, .status = GW_ERR_PEER, .sentence = "a\x1b[2Jb\nc\x7f \xc3\xa4"};
+    struct gw_ps_reply error = {.operation = GW_PS_PUSH,
+                                .status = GW_ERR_PEER,
+                                .sentence = "a\x1b[2Jb\nc\x7f \xc3\xa4"};
     size = gw_ps_reply_write(bytes, &error);
     assert_int_equal(read_reply(bytes, size, &reply), GW_OK);
     assert_string_equal(reply.sentence, "a?[2Jb?c? \xc3\xa4");
@@ -314,8 +343,11 @@ static void fields_that_cannot_be(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(heads_come_back),      cmocka_unit_test(heads_are_as_documented),        cmocka_unit_test(every_cut_is_refused),
-        cmocka_unit_test(fields_that_cannot_be), cmocka_unit_test(every_altered_byte_is_harmless),
+        cmocka_unit_test(heads_come_back),
+        cmocka_unit_test(heads_are_as_documented),
+        cmocka_unit_test(every_cut_is_refused),
+        cmocka_unit_test(fields_that_cannot_be),
+        cmocka_unit_test(every_altered_byte_is_harmless),
     };
     return cmocka_run_group_tests_name("pserver_message", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Keys with an optimizer, in the store without any network, beside the same rules applied by hand: rounds and single pushes, rates, refusals,
- * first parameters, who holds them, limits, and memory that runs out. */
+/* Tests keys with an optimizer, in the store without any network, beside the same rules applied by hand: rounds and
+ * single pushes, rates, refusals, first parameters, who holds them, limits, and memory that runs out. */
 #include "base/memory.h"
 #include "base/optimizer.h"
 #include "checks.h"
@@ -39,15 +39,23 @@ static void begin(struct world *world, gw_ps_mode mode, uint32_t staleness, uint
     const gw_allocator allocator = {short_alloc, short_free, &world->shortage};
     const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator, .n_threads = 1};
     assert_int_equal(gw_context_create(&options, &world->context), GW_OK);
-    const struct gw_ps_store_options store = {.n_workers = WORKERS, .mode = mode, .staleness = staleness, .max_keys = 100, .max_key_bytes = 1 << 20,
-                                              .max_bytes = max_bytes ? max_bytes : 1 << 24, .total = &world->total, .woken = on_woken, .user = world};
+    const struct gw_ps_store_options store = {.n_workers = WORKERS,
+                                              .mode = mode,
+                                              .staleness = staleness,
+                                              .max_keys = 100,
+                                              .max_key_bytes = 1 << 20,
+                                              .max_bytes = max_bytes ? max_bytes : 1 << 24,
+                                              .total = &world->total,
+                                              .woken = on_woken,
+                                              .user = world};
     assert_int_equal(gw_ps_store_create(world->context, &store, &world->store), GW_OK);
 }
 
 static void end(struct world *world)
 {
     gw_ps_store_destroy(world->store);
-    CHECK(atomic_load(&world->total) == 0, "%llu bytes are still counted", (unsigned long long)atomic_load(&world->total));
+    CHECK(atomic_load(&world->total) == 0, "%llu bytes are still counted",
+          (unsigned long long)atomic_load(&world->total));
     gw_context_destroy(world->context);
     CHECK(world->shortage.live == 0, "%d blocks are lost", world->shortage.live);
 }
@@ -80,7 +88,8 @@ static gw_status put(struct world *world, struct gw_ps_key *key, const float *va
     return status;
 }
 
-static gw_status push(struct world *world, struct gw_ps_key *key, uint32_t rank, uint64_t nth, const void *bytes, size_t n_bytes, double rate)
+static gw_status push(struct world *world, struct gw_ps_key *key, uint32_t rank, uint64_t nth, const void *bytes,
+                      size_t n_bytes, double rate)
 {
     struct gw_ps_blob *blob = blob_of(world, bytes, n_bytes);
     if (!blob)
@@ -101,24 +110,28 @@ static gw_status pull(struct world *world, struct gw_ps_key *key, uint32_t rank,
     return status;
 }
 
-static void check_pulled(struct world *world, struct gw_ps_key *key, uint32_t rank, const float *expected, uint64_t round)
+static void check_pulled(struct world *world, struct gw_ps_key *key, uint32_t rank, const float *expected,
+                         uint64_t round)
 {
     struct gw_ps_answer answer;
     gw_status status = pull(world, key, rank, &answer);
     CHECK(status == GW_OK, "%d: %s", status, gw_last_error());
-    assert_true(answer.type == GW_PS_FLOAT32 && answer.shape.n_dims == 1 && answer.shape.dims[0] == N && answer.value->n_bytes == 4 * N);
-    CHECK(answer.round == round, "round %llu and not %llu", (unsigned long long)answer.round, (unsigned long long)round);
+    assert_true(answer.type == GW_PS_FLOAT32 && answer.shape.n_dims == 1 && answer.shape.dims[0] == N &&
+                answer.value->n_bytes == 4 * N);
+    CHECK(answer.round == round, "round %llu and not %llu", (unsigned long long)answer.round,
+          (unsigned long long)round);
     for (int i = 0; i < N; i++) {
         float x = gw_get_float((uint8_t *)answer.value->bytes + 4 * i);
-        CHECK(memcmp(&x, &expected[i], 4) == 0, "rank %u, round %llu, element %d: %.9g and not %.9g", rank, (unsigned long long)round, i, (double)x,
-              (double)expected[i]);
+        CHECK(memcmp(&x, &expected[i], 4) == 0, "rank %u, round %llu, element %d: %.9g and not %.9g", rank,
+              (unsigned long long)round, i, (double)x, (double)expected[i]);
     }
     gw_ps_blob_give(answer.value);
 }
 
 static void refused(gw_status status, gw_status expected, const char *words)
 {
-    CHECK(status == expected && strstr(gw_last_error(), words), "%d instead of %d: \"%s\" and not \"%s\"", status, expected, gw_last_error(), words);
+    CHECK(status == expected && strstr(gw_last_error(), words), "%d instead of %d: \"%s\" and not \"%s\"", status,
+          expected, gw_last_error(), words);
 }
 
 /* ---- gradients ---------------------------------------------------------------------------------------------- */
@@ -136,7 +149,8 @@ struct pushed {
 };
 
 /* What a worker pushes in a step; of frames, two, back to back. */
-static void make_push(const struct world *world, gw_ps_type type, const char *codec, uint32_t rank, uint32_t step, struct pushed *out)
+static void make_push(const struct world *world, gw_ps_type type, const char *codec, uint32_t rank, uint32_t step,
+                      struct pushed *out)
 {
     float g[N];
     for (int i = 0; i < N; i++)
@@ -161,11 +175,13 @@ static void make_push(const struct world *world, gw_ps_type type, const char *co
         float numbers[N];
         size_t n_bytes;
         assert_int_equal(gw_encoder_create(world->context, parsed, &tensor, &encoder), GW_OK);
-        assert_int_equal(gw_encoder_measure(encoder, g + cut[t], numbers, NULL), GW_OK);
+        assert_int_equal(gw_encoder_measure(encoder, g + cut[t], numbers, N, NULL), GW_OK);
         for (uint64_t s = 0; s < gw_encoder_shared_count(encoder); s++)
             numbers[s] = 0.5f; /* no gradient is larger */
-        assert_int_equal(gw_encoder_encode(encoder, g + cut[t], gw_encoder_shared_count(encoder) ? numbers : NULL, &draw, 0, tensor.n_elems,
-                                           out->bytes + out->n_bytes, MOST_BYTES - out->n_bytes, &n_bytes), GW_OK);
+        assert_int_equal(gw_encoder_encode(encoder, g + cut[t], gw_encoder_shared_count(encoder) ? numbers : NULL,
+                                           &draw, 0, tensor.n_elems, out->bytes + out->n_bytes,
+                                           MOST_BYTES - out->n_bytes, &n_bytes),
+                         GW_OK);
         out->n_bytes += n_bytes;
         gw_encoder_destroy(encoder);
     }
@@ -176,7 +192,9 @@ static void widen(const struct world *world, gw_ps_type type, const void *bytes,
 {
     const uint8_t *at = bytes;
     for (int i = 0; i < N && type != GW_PS_FRAME; i++)
-        out[i] = type == GW_PS_FLOAT32 ? gw_get_float(at + 4 * i) : type == GW_PS_FLOAT16 ? gw_from_f16(gw_get16(at + 2 * i)) : gw_from_bf16(gw_get16(at + 2 * i));
+        out[i] = type == GW_PS_FLOAT32   ? gw_get_float(at + 4 * i)
+                 : type == GW_PS_FLOAT16 ? gw_from_f16(gw_get16(at + 2 * i))
+                                         : gw_from_bf16(gw_get16(at + 2 * i));
     for (uint64_t done = 0; type == GW_PS_FRAME && done < N;) {
         gw_frame_info info;
         assert_int_equal(gw_frame_parse(at, n_bytes, &info), GW_OK);
@@ -186,8 +204,9 @@ static void widen(const struct world *world, gw_ps_type type, const void *bytes,
 }
 
 /* The local optimizer: the round's average, and one update. */
-static void update(const struct world *world, gw_ps_type type, const char *codec, const char *optimizer, const struct pushed *pushes, uint32_t n,
-                   float rate, uint64_t step, float *w, float *const moments[2])
+static void update(const struct world *world, gw_ps_type type, const char *codec, const char *optimizer,
+                   const struct pushed *pushes, uint32_t n, float rate, uint64_t step, float *w,
+                   float *const moments[2])
 {
     struct gw_ps_push borrowed[WORKERS];
     struct gw_ps_result result;
@@ -198,7 +217,8 @@ static void update(const struct world *world, gw_ps_type type, const char *codec
         borrowed[r] = (struct gw_ps_push){r, pushes[r].bytes, pushes[r].n_bytes};
     if (*codec)
         assert_int_equal(gw_codec_parse(world->context, codec, &parsed), GW_OK);
-    assert_int_equal(gw_ps_reduce(world->context, type == GW_PS_FRAME ? GW_PS_DECODE_AVERAGE : GW_PS_MEAN, type, &row, borrowed, n, parsed, NULL, &result),
+    assert_int_equal(gw_ps_reduce(world->context, type == GW_PS_FRAME ? GW_PS_DECODE_AVERAGE : GW_PS_MEAN, type, &row,
+                                  borrowed, n, parsed, NULL, &result),
                      GW_OK);
     widen(world, type, result.bytes, result.n_bytes, g);
     gw_free(world->context, result.bytes);
@@ -247,13 +267,16 @@ static void whole_rounds_move_parameters(void **state)
             memcpy(before, w, sizeof w);
             for (uint32_t r = 0; r < WORKERS; r++)
                 make_push(&world, cases[c].type, cases[c].codec, r, t, &pushes[r]);
-            update(&world, cases[c].type, cases[c].codec, cases[c].optimizer, pushes, WORKERS, rate > 0 ? rate : cases[c].own_rate, t, w, moments);
+            update(&world, cases[c].type, cases[c].codec, cases[c].optimizer, pushes, WORKERS,
+                   rate > 0 ? rate : cases[c].own_rate, t, w, moments);
             for (uint32_t i = 0; i < WORKERS; i++) {
                 uint32_t r = (i + t) % WORKERS;
                 struct gw_ps_answer answer;
                 check_pulled(&world, key, GW_PS_READER, before, t - 1);
-                assert_int_equal(push(&world, key, r, t, pushes[r].bytes, pushes[r].n_bytes, r == 0 ? (double)rate : 7), GW_OK);
-                assert_int_equal(push(&world, key, r, t, pushes[r].bytes, pushes[r].n_bytes, 0.9), GW_OK); /* its answer was lost: once is enough */
+                assert_int_equal(push(&world, key, r, t, pushes[r].bytes, pushes[r].n_bytes, r == 0 ? (double)rate : 7),
+                                 GW_OK);
+                /* its answer was lost: once is enough */
+                assert_int_equal(push(&world, key, r, t, pushes[r].bytes, pushes[r].n_bytes, 0.9), GW_OK);
                 if (i + 1 < WORKERS)
                     assert_int_equal(pull(&world, key, r, &answer), GW_PS_WAIT);
             }
@@ -286,7 +309,8 @@ static void single_pushes_move_parameters(void **state)
             float g[N];
             widen(&world, cases[c].type, one.bytes, one.n_bytes, g);
             assert_int_equal(gw_optimizer_parse_spec(cases[c].optimizer, &rule), GW_OK);
-            gw_optimizer_update(&rule, N, w, moments, g, (float)((rate > 0 ? rate : (double)cases[c].own_rate) / WORKERS), i + 1);
+            gw_optimizer_update(&rule, N, w, moments, g,
+                                (float)((rate > 0 ? rate : (double)cases[c].own_rate) / WORKERS), i + 1);
             assert_int_equal(push(&world, key, r, ++pushed[r], one.bytes, one.n_bytes, rate), GW_OK);
             check_pulled(&world, key, r, w, pushed[r]);
         }
@@ -435,7 +459,8 @@ static void refusals_are_ones_own_without_rounds(void **state)
     assert_memory_equal(answer.value->bytes, one.bytes, one.n_bytes);
     assert_int_equal(answer.n_pushes, 1);
     gw_ps_blob_give(answer.value);
-    refused(gw_ps_store_pull(world.store, key, 1, GW_PS_MAX, NULL, &answer, &waits_for), GW_ERR_NONFINITE, "could not be used");
+    refused(gw_ps_store_pull(world.store, key, 1, GW_PS_MAX, NULL, &answer, &waits_for), GW_ERR_NONFINITE,
+            "could not be used");
     assert_int_equal(push(&world, key, 1, 2, one.bytes, one.n_bytes, 0), GW_OK);
     check_pulled(&world, key, 1, w, 2);
     end(&world);
@@ -535,16 +560,21 @@ static void wrong_keys_are_refused(void **state)
     struct gw_ps_store *store = world.store;
     refused(gw_ps_store_init(store, "i", GW_PS_INT32, &row, "", "sgd"), GW_ERR_ARGUMENT, "an optimizer is for float32");
     refused(gw_ps_store_init(store, "i", GW_PS_UINT8, &row, "", "sgd"), GW_ERR_ARGUMENT, "an optimizer is for float32");
-    refused(gw_ps_store_init(store, "i", GW_PS_FLOAT32, &row, "", "sgdd"), GW_ERR_SPEC, "the key \"i\": the optimizer \"sgdd\" is unknown");
+    refused(gw_ps_store_init(store, "i", GW_PS_FLOAT32, &row, "", "sgdd"), GW_ERR_SPEC,
+            "the key \"i\": the optimizer \"sgdd\" is unknown");
     refused(gw_ps_store_init(store, "i", GW_PS_FLOAT32, &row, "", "momentum:momentum=1"), GW_ERR_SPEC, "below 1");
     assert_int_equal(gw_ps_store_info(store).n_keys, 0);
     key = key_of(&world, GW_PS_FLOAT32, "", "sgd:lr=0.1");
     assert_int_equal(gw_ps_store_init(store, "w", GW_PS_FLOAT32, &row, "", "sgd:weight-decay=0,lr=0.1000"), GW_OK);
-    refused(gw_ps_store_init(store, "w", GW_PS_FLOAT32, &row, "", ""), GW_ERR_ARGUMENT, "is there with the optimizer \"sgd:lr=0.1");
-    refused(gw_ps_store_init(store, "w", GW_PS_FLOAT32, &row, "", "adam"), GW_ERR_ARGUMENT, "cannot be initialised with \"adam:");
-    refused(gw_ps_store_init(store, "w", GW_PS_FLOAT32, &row, "", ""), GW_ERR_ARGUMENT, "cannot be initialised without one");
+    refused(gw_ps_store_init(store, "w", GW_PS_FLOAT32, &row, "", ""), GW_ERR_ARGUMENT,
+            "is there with the optimizer \"sgd:lr=0.1");
+    refused(gw_ps_store_init(store, "w", GW_PS_FLOAT32, &row, "", "adam"), GW_ERR_ARGUMENT,
+            "cannot be initialised with \"adam:");
+    refused(gw_ps_store_init(store, "w", GW_PS_FLOAT32, &row, "", ""), GW_ERR_ARGUMENT,
+            "cannot be initialised without one");
     assert_int_equal(gw_ps_store_init(store, "plain", GW_PS_FLOAT32, &row, "", ""), GW_OK);
-    refused(gw_ps_store_init(store, "plain", GW_PS_FLOAT32, &row, "", "sgd"), GW_ERR_ARGUMENT, "is there without an optimizer");
+    refused(gw_ps_store_init(store, "plain", GW_PS_FLOAT32, &row, "", "sgd"), GW_ERR_ARGUMENT,
+            "is there without an optimizer");
     assert_int_equal(gw_ps_store_find(store, "plain", &key), GW_OK);
     refused(pull(&world, key, 0, &answer), GW_ERR_ARGUMENT, "\"plain\" has no optimizer");
     refused(put(&world, key, w, N), GW_ERR_ARGUMENT, "\"plain\" has no optimizer");
@@ -580,15 +610,15 @@ static void parameters_count(void **state)
 }
 
 /* Retries once after the failure that was asked for. */
-#define STEP(call)                                                                                          \
-    do {                                                                                                    \
-        gw_status status_ = (call);                                                                         \
-        if (status_ == GW_ERR_MEMORY) {                                                                     \
-            CHECK(!failed && world.shortage.calls >= world.shortage.fail_at, "%s fails without a cause", #call);              \
-            failed = true;                                                                                  \
-            status_ = (call);                                                                               \
-        }                                                                                                   \
-        CHECK(status_ == GW_OK, "allocation %d: %s gives %d: %s", fail_at, #call, status_, gw_last_error()); \
+#define STEP(call)                                                                                                     \
+    do {                                                                                                               \
+        gw_status status_ = (call);                                                                                    \
+        if (status_ == GW_ERR_MEMORY) {                                                                                \
+            CHECK(!failed && world.shortage.calls >= world.shortage.fail_at, "%s fails without a cause", #call);       \
+            failed = true;                                                                                             \
+            status_ = (call);                                                                                          \
+        }                                                                                                              \
+        CHECK(status_ == GW_OK, "allocation %d: %s gives %d: %s", fail_at, #call, status_, gw_last_error());           \
     } while (0)
 
 /* Returns the number of allocations. What comes of it is the same whichever of them fails. */
@@ -620,7 +650,8 @@ static int life_with_a_failure(int fail_at, gw_ps_mode mode, float *out)
     gw_ps_blob_give(answer.value);
     int calls = world.shortage.calls;
     end(&world);
-    CHECK(calls >= fail_at, "allocation %d of %d did not fail", fail_at, calls); /* where a round cannot be finished, the next pull does it */
+    /* where a round cannot be finished, the next pull does it */
+    CHECK(calls >= fail_at, "allocation %d of %d did not fail", fail_at, calls);
     return calls;
 }
 

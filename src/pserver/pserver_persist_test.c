@@ -1,5 +1,5 @@
-/* A store whose changes are kept, beside one that does the same and is never restarted: after every restart both answer alike, to the bit,
- * whatever was asked of them in whatever mode. */
+/* Tests a store whose changes are kept, beside one that does the same and is never restarted. After every restart both
+ * give the same answers, to the bit, whatever was asked of them in whatever mode. */
 #define _GNU_SOURCE /* nftw */
 #include "base/memory.h"
 #include "checks.h"
@@ -71,8 +71,12 @@ static void on_line(const char *line, void *user)
 static gw_status try_open(struct world *world)
 {
     struct side *side = &world->kept;
-    const struct gw_ps_persist_options options = {.keeper = {.folder = world->folder, .keep = 2, .every_s = 0, .log = on_line, .log_user = world},
-                                                  .about = world->about, .own_replay = own_replay, .own_image = own_image, .user = world};
+    const struct gw_ps_persist_options options = {
+        .keeper = {.folder = world->folder, .keep = 2, .every_s = 0, .log = on_line, .log_user = world},
+        .about = world->about,
+        .own_replay = own_replay,
+        .own_image = own_image,
+        .user = world};
     struct gw_ps_store_options own = world->options;
     own.total = &side->total;
     world->log[0] = 0;
@@ -97,15 +101,23 @@ static void restart(struct world *world)
     close_kept(world);
     world->own = 0;
     CHECK(try_open(world) == GW_OK, "%s", gw_last_error());
-    CHECK(world->own == own && gw_ps_persist_restored(world->kept.persist), "%" PRIu64 ", and was %" PRIu64, world->own, own);
+    CHECK(world->own == own && gw_ps_persist_restored(world->kept.persist), "%" PRIu64 ", and was %" PRIu64, world->own,
+          own);
 }
 
 static void begin(struct world *world, gw_ps_mode mode, uint32_t min_workers, uint32_t backup, uint64_t seed)
 {
     memset(world, 0, sizeof *world);
     world->random = numbers_from(seed);
-    world->options = (struct gw_ps_store_options){.n_workers = N_WORKERS, .mode = mode, .staleness = 2, .min_workers = min_workers, .backup = backup,
-                                                  .max_keys = 100, .max_key_bytes = 1 << 20, .max_bytes = 1 << 28, .woken = on_woken};
+    world->options = (struct gw_ps_store_options){.n_workers = N_WORKERS,
+                                                  .mode = mode,
+                                                  .staleness = 2,
+                                                  .min_workers = min_workers,
+                                                  .backup = backup,
+                                                  .max_keys = 100,
+                                                  .max_key_bytes = 1 << 20,
+                                                  .max_bytes = 1 << 28,
+                                                  .woken = on_woken};
     snprintf(world->about, sizeof world->about, "mode=%d", mode);
     snprintf(world->folder, sizeof world->folder, "/tmp/gradwire-persist-XXXXXX");
     assert_non_null(mkdtemp(world->folder));
@@ -141,7 +153,8 @@ static const char *key_name(uint32_t k, char text[32])
 
 static gw_ps_type key_type(uint32_t k)
 {
-    static const gw_ps_type types[N_KEYS] = {GW_PS_FLOAT32, GW_PS_UINT8, GW_PS_INT32, GW_PS_FLOAT16, GW_PS_FLOAT32, GW_PS_FRAME, GW_PS_INT64};
+    static const gw_ps_type types[N_KEYS] = {GW_PS_FLOAT32, GW_PS_UINT8, GW_PS_INT32, GW_PS_FLOAT16,
+                                             GW_PS_FLOAT32, GW_PS_FRAME, GW_PS_INT64};
     return types[k];
 }
 
@@ -164,7 +177,8 @@ static gw_status do_init(struct world *world, struct side *side, uint32_t k)
     const gw_ps_shape shape = key_shape(k);
     if (k == 5)
         assert_int_equal(gw_codec_parse(world->context, "ternary:clip=2.5", &codec), GW_OK);
-    gw_status status = gw_ps_store_init(side->store, key_name(k, name), key_type(k), &shape, codec ? gw_codec_canonical(codec) : "", key_optimizer(k));
+    gw_status status = gw_ps_store_init(side->store, key_name(k, name), key_type(k), &shape,
+                                        codec ? gw_codec_canonical(codec) : "", key_optimizer(k));
     gw_codec_destroy(codec);
     return status;
 }
@@ -176,7 +190,8 @@ static struct gw_ps_blob *value_of(struct world *world, struct side *side, uint3
     uint8_t bytes[N * 8];
     size_t n = (k == 4 ? 1 : N) * gw_ps_type_bytes(key_type(k));
     for (size_t i = 0; i < n; i++)
-        bytes[i] = key_type(k) == GW_PS_UINT8 ? (uint8_t)(0x55 & numbers_word(&random)) : (uint8_t)numbers_below(&random, 60);
+        bytes[i] =
+            key_type(k) == GW_PS_UINT8 ? (uint8_t)(0x55 & numbers_word(&random)) : (uint8_t)numbers_below(&random, 60);
     struct gw_ps_blob *value = gw_ps_blob_copy(world->context, &side->total, bytes, n);
     assert_non_null(value);
     return value;
@@ -217,7 +232,8 @@ static gw_status do_deposit(struct world *world, struct side *side, uint32_t k, 
         return GW_ERR_ARGUMENT;
     uint8_t bytes[N * sizeof(int64_t)];
     memset(bytes, (int)version, sizeof bytes);
-    struct gw_ps_blob *value = gw_ps_blob_copy(world->context, &side->total, bytes, (k == 4 ? 1 : N) * gw_ps_type_bytes(key_type(k)));
+    struct gw_ps_blob *value =
+        gw_ps_blob_copy(world->context, &side->total, bytes, (k == 4 ? 1 : N) * gw_ps_type_bytes(key_type(k)));
     gw_status status = gw_ps_store_deposit(side->store, key, version, value);
     gw_ps_blob_give(value);
     return status;
@@ -227,13 +243,17 @@ static uint64_t next_push(const struct world *world, uint32_t k, uint32_t rank)
 {
     char name[32];
     struct gw_ps_key *key;
-    return gw_ps_store_find(world->other.store, key_name(k, name), &key) < 0 ? 1 : gw_ps_store_pushed(world->other.store, key, rank) + 1;
+    return gw_ps_store_find(world->other.store, key_name(k, name), &key) < 0
+               ? 1
+               : gw_ps_store_pushed(world->other.store, key, rank) + 1;
 }
 
 static void one_change(struct world *world)
 {
-    const uint32_t what = numbers_below(&world->random, 1000), k = numbers_below(&world->random, N_KEYS), rank = numbers_below(&world->random, N_WORKERS);
-    const uint64_t nth = next_push(world, k, rank) - numbers_below(&world->random, 8) / 7, round = gw_ps_store_next_round(world->other.store, "exchange/");
+    const uint32_t what = numbers_below(&world->random, 1000), k = numbers_below(&world->random, N_KEYS),
+                   rank = numbers_below(&world->random, N_WORKERS);
+    const uint64_t nth = next_push(world, k, rank) - numbers_below(&world->random, 8) / 7,
+                   round = gw_ps_store_next_round(world->other.store, "exchange/");
     gw_status status[2];
     uint8_t head[8];
     for (int i = 0; i < 2; i++) {
@@ -283,9 +303,11 @@ static void compare_pull(struct world *world, uint32_t k, uint32_t rank, gw_ps_m
         if (status[i] < 0)
             snprintf(sentences[i], sizeof sentences[i], "%s", gw_last_error());
     }
-    CHECK(status[0] == status[1] && strcmp(sentences[0], sentences[1]) == 0, "pull of key %u, rank %u, method %d: %d %s, and %d %s", k, rank, method,
-          status[0], sentences[0], status[1], sentences[1]);
-    CHECK(status[0] < 0 || answers[0].round == answers[1].round, "rounds %" PRIu64 " and %" PRIu64, answers[0].round, answers[1].round);
+    CHECK(status[0] == status[1] && strcmp(sentences[0], sentences[1]) == 0,
+          "pull of key %u, rank %u, method %d: %d %s, and %d %s", k, rank, method, status[0], sentences[0], status[1],
+          sentences[1]);
+    CHECK(status[0] < 0 || answers[0].round == answers[1].round, "rounds %" PRIu64 " and %" PRIu64, answers[0].round,
+          answers[1].round);
     if (status[0] != GW_OK)
         return;
     CHECK(answers[0].n_pushes == answers[1].n_pushes && answers[0].value->n_bytes == answers[1].value->n_bytes &&
@@ -310,7 +332,8 @@ static void compare_deposits(struct world *world, uint32_t k)
     if (status[0] != GW_OK)
         return;
     CHECK(answers[0].round == answers[1].round && answers[0].value->n_bytes == answers[1].value->n_bytes &&
-              memcmp(answers[0].value->bytes, answers[1].value->bytes, answers[0].value->n_bytes) == 0, "key %u: other bits", k);
+              memcmp(answers[0].value->bytes, answers[1].value->bytes, answers[0].value->n_bytes) == 0,
+          "key %u: other bits", k);
     for (int i = 0; i < 2; i++)
         gw_ps_blob_give(answers[i].value);
 }
@@ -319,16 +342,21 @@ static void compare(struct world *world)
 {
     const struct gw_ps_store *a = world->kept.store, *b = world->other.store;
     struct gw_ps_store_info of_a = gw_ps_store_info(a), of_b = gw_ps_store_info(b);
-    CHECK(of_a.n_keys == of_b.n_keys && of_a.rounds == of_b.rounds, "%" PRIu64 " and %" PRIu64 " keys", of_a.n_keys, of_b.n_keys);
-    CHECK(gw_ps_store_n_present(a) == gw_ps_store_n_present(b) && gw_ps_store_has_begun(a) == gw_ps_store_has_begun(b), "who is present");
+    CHECK(of_a.n_keys == of_b.n_keys && of_a.rounds == of_b.rounds, "%" PRIu64 " and %" PRIu64 " keys", of_a.n_keys,
+          of_b.n_keys);
+    CHECK(gw_ps_store_n_present(a) == gw_ps_store_n_present(b) && gw_ps_store_has_begun(a) == gw_ps_store_has_begun(b),
+          "who is present");
     for (uint32_t r = 0; r < N_WORKERS; r++) {
         uint64_t behind_a, behind_b;
-        CHECK(gw_ps_store_pushes(a, r, &behind_a) == gw_ps_store_pushes(b, r, &behind_b) && behind_a == behind_b, "rank %u", r);
+        CHECK(gw_ps_store_pushes(a, r, &behind_a) == gw_ps_store_pushes(b, r, &behind_b) && behind_a == behind_b,
+              "rank %u", r);
         CHECK(gw_ps_store_is_present(a, r) == gw_ps_store_is_present(b, r), "rank %u", r);
     }
     for (uint64_t k = 0; k < of_a.n_keys; k++) {
-        struct gw_ps_key_info key_a = gw_ps_key_info(a, gw_ps_store_key(a, k)), key_b = gw_ps_key_info(b, gw_ps_store_key(b, k));
-        CHECK(strcmp(key_a.name, key_b.name) == 0 && key_a.rounds == key_b.rounds && key_a.n_missing == key_b.n_missing, "key %s", key_a.name);
+        struct gw_ps_key_info key_a = gw_ps_key_info(a, gw_ps_store_key(a, k)),
+                              key_b = gw_ps_key_info(b, gw_ps_store_key(b, k));
+        CHECK(strcmp(key_a.name, key_b.name) == 0 && key_a.rounds == key_b.rounds && key_a.n_missing == key_b.n_missing,
+              "key %s", key_a.name);
     }
     for (uint32_t k = 0; k < N_KEYS; k++)
         for (uint32_t r = 0; r <= N_WORKERS; r++)
@@ -356,9 +384,11 @@ static void run(gw_ps_mode mode, uint32_t min_workers, uint32_t backup, uint64_t
         restart(&world);
         compare(&world);
     }
-    CHECK(gw_ps_store_info(world.other.store).rounds > 20 || mode != GW_PS_SYNC, "%" PRIu64 " rounds", gw_ps_store_info(world.other.store).rounds);
+    CHECK(gw_ps_store_info(world.other.store).rounds > 20 || mode != GW_PS_SYNC, "%" PRIu64 " rounds",
+          gw_ps_store_info(world.other.store).rounds);
     gw_ps_persist_finish(world.kept.persist);
-    CHECK(gw_ps_persist_info(world.kept.persist).generation > 3 && gw_ps_persist_is_durable(world.kept.persist), "no snapshots: %s", world.log);
+    CHECK(gw_ps_persist_info(world.kept.persist).generation > 3 && gw_ps_persist_is_durable(world.kept.persist),
+          "no snapshots: %s", world.log);
     restart(&world);
     compare(&world);
     end(&world);
@@ -435,13 +465,15 @@ static void write_wrong_push(const struct world *world, gw_ps_type type, uint64_
     char path[128];
     uint8_t head[GW_PS_CHANGE_BYTES], push[13] = {1}, body[N * sizeof(float)] = {0};
     const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
-    const struct gw_ps_change init = {.kind = GW_PS_CHANGE_INIT, .name = "x", .type = type, .shape = &shape, .codec = "", .optimizer = ""};
+    const struct gw_ps_change init = {
+        .kind = GW_PS_CHANGE_INIT, .name = "x", .type = type, .shape = &shape, .codec = "", .optimizer = ""};
     struct gw_ps_records records;
     snprintf(path, sizeof path, "%s/journal-00000000.gwj", world->folder);
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     assert_true(fd >= 0);
     assert_int_equal(gw_ps_records_begin(&records, fd, GW_PS_JOURNAL, 0, 0), GW_OK);
-    assert_int_equal(gw_ps_records_append(&records, GW_PS_CHANGE_INIT, head, gw_ps_change_write(head, &init), NULL, 0), GW_OK);
+    assert_int_equal(gw_ps_records_append(&records, GW_PS_CHANGE_INIT, head, gw_ps_change_write(head, &init), NULL, 0),
+                     GW_OK);
     gw_put64(push + 5, refusal);
     assert_int_equal(gw_ps_records_append(&records, GW_PS_IMAGE_PUSH, push, sizeof push, body, n_body), GW_OK);
     close(fd);
@@ -456,7 +488,10 @@ static void test_wrong_pushes(void **state)
     close_kept(&world);
     for (int i = 0; i < 4; i++) {
         const bool good = i == 0;
-        write_wrong_push(&world, i == 2 ? GW_PS_FRAME : GW_PS_FLOAT32, i == 3 ? 7 : UINT64_MAX, good ? N * sizeof(float) : i == 3 ? N * sizeof(float) : 1);
+        write_wrong_push(&world, i == 2 ? GW_PS_FRAME : GW_PS_FLOAT32, i == 3 ? 7 : UINT64_MAX,
+                         good     ? N * sizeof(float)
+                         : i == 3 ? N * sizeof(float)
+                                  : 1);
         gw_status status = try_open(&world);
         CHECK(good ? status == GW_OK : status < 0, "push %d: %d", i, status);
         close_kept(&world);
@@ -495,9 +530,9 @@ static void test_full(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sync),  cmocka_unit_test(test_members),        cmocka_unit_test(test_backup),      cmocka_unit_test(test_stale),
-        cmocka_unit_test(test_async), cmocka_unit_test(test_another_server), cmocka_unit_test(test_lower_limit), cmocka_unit_test(test_full),
-        cmocka_unit_test(test_wrong_pushes),
+        cmocka_unit_test(test_sync),        cmocka_unit_test(test_members), cmocka_unit_test(test_backup),
+        cmocka_unit_test(test_stale),       cmocka_unit_test(test_async),   cmocka_unit_test(test_another_server),
+        cmocka_unit_test(test_lower_limit), cmocka_unit_test(test_full),    cmocka_unit_test(test_wrong_pushes),
     };
     return cmocka_run_group_tests_name("pserver_persist", tests, NULL, NULL);
 }

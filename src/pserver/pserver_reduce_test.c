@@ -1,4 +1,5 @@
-/* The reduce methods beside a plain loop over elements, on every type, odd lengths and numbers of pushes. */
+/* Tests the reduce methods beside a plain loop over elements, on every type, with odd lengths and several numbers of
+ * pushes. */
 #include "pserver/reduce.h"
 #include "base/memory.h"
 #include "wire/float16.h"
@@ -83,7 +84,8 @@ static uint16_t nearest_16(double x, float (*from)(uint16_t), uint16_t infinity)
             high = middle;
     }
     /* The place where infinity stands is the next power of two: one more step than the largest number. */
-    double below = (double)from(low), above = high == infinity ? 2 * below - (double)from((uint16_t)(low - 1)) : (double)from(high);
+    double below = (double)from(low),
+           above = high == infinity ? 2 * below - (double)from((uint16_t)(low - 1)) : (double)from(high);
     if (isinf(x))
         return sign | infinity;
     bool up = magnitude - below > above - magnitude || (magnitude - below == above - magnitude && low % 2);
@@ -142,7 +144,9 @@ static void compare(gw_context *context, gw_ps_type type, uint64_t n, uint32_t n
                 exact = (int64_t)gw_get64(bytes[0] + i * width);
             for (uint32_t p = 1; p < n_pushes; p++) {
                 double one = as_double(type, bytes[p] + i * width);
-                int64_t whole = type == GW_PS_INT64 ? (int64_t)gw_get64(bytes[p] + i * width) : floats ? 0 : (int64_t)one;
+                int64_t whole = type == GW_PS_INT64 ? (int64_t)gw_get64(bytes[p] + i * width)
+                                : floats            ? 0
+                                                    : (int64_t)one;
                 if (method == GW_PS_MAX)
                     all = isnan(all) || isnan(one) ? NAN : one > all ? one : all, exact = whole > exact ? whole : exact;
                 else if (method == GW_PS_MIN)
@@ -162,8 +166,8 @@ static void compare(gw_context *context, gw_ps_type type, uint64_t n, uint32_t n
                 all = (floats ? all : (double)exact) / n_pushes;
             assert_int_equal(result.type, floats ? type : GW_PS_FLOAT32);
             if (!result_is(result.type, at, all))
-                fail_msg("type %d, method %d, element %llu of %llu: %.17g became %.17g", (int)type, (int)method, (unsigned long long)i,
-                         (unsigned long long)n, all, as_double(result.type, at));
+                fail_msg("type %d, method %d, element %llu of %llu: %.17g became %.17g", (int)type, (int)method,
+                         (unsigned long long)i, (unsigned long long)n, all, as_double(result.type, at));
         }
         gw_free(context, result.bytes);
     }
@@ -199,7 +203,8 @@ static void halves_are_rounded_once(void **state)
             float high = (float)x, low = (float)(x - (double)high);
             const struct gw_ps_push pushes[] = {{0, &high, 4}, {1, &low, 4}};
             struct gw_ps_result result;
-            assert_int_equal(gw_ps_reduce(NULL, GW_PS_SUM, GW_PS_FLOAT32, &shape, pushes, 2, NULL, NULL, &result), GW_OK);
+            assert_int_equal(gw_ps_reduce(NULL, GW_PS_SUM, GW_PS_FLOAT32, &shape, pushes, 2, NULL, NULL, &result),
+                             GW_OK);
             assert_true(gw_get_float(result.bytes) == (float)x);
             gw_free(NULL, result.bytes);
         }
@@ -228,11 +233,103 @@ static void integers_that_overflow_are_refused(void **state)
     const int64_t a[3] = {0, INT64_MAX, 1}, b[3] = {0, 1, 1};
     const struct gw_ps_push pushes[] = {{0, a, sizeof a}, {1, b, sizeof b}};
     struct gw_ps_result result;
-    assert_int_equal(gw_ps_reduce(NULL, GW_PS_SUM, GW_PS_INT64, &shape, pushes, 2, NULL, NULL, &result), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_ps_reduce(NULL, GW_PS_SUM, GW_PS_INT64, &shape, pushes, 2, NULL, NULL, &result),
+                     GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "element 1"));
-    assert_int_equal(gw_ps_reduce(NULL, GW_PS_MEAN, GW_PS_INT64, &shape, pushes, 2, NULL, NULL, &result), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_ps_reduce(NULL, GW_PS_MEAN, GW_PS_INT64, &shape, pushes, 2, NULL, NULL, &result), GW_OK);
+    assert_true(gw_get_float(result.bytes) == 0 && gw_get_float((uint8_t *)result.bytes + 4) == 0x1p62f &&
+                gw_get_float((uint8_t *)result.bytes + 8) == 1);
+    gw_free(NULL, result.bytes);
     assert_int_equal(gw_ps_reduce(NULL, GW_PS_MAX, GW_PS_INT64, &shape, pushes, 2, NULL, NULL, &result), GW_OK);
     gw_free(NULL, result.bytes);
+}
+
+/* Only what a sum comes to must fit, not what it is on the way; and a mean is that of the exact sum, rounded once. */
+static void sums_of_integers_are_exact(void **state)
+{
+    (void)state;
+    enum { N = 6 };
+    const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
+    const int64_t big = INT64_C(1) << 62, tie = (INT64_C(1) << 24) + 1,
+                  values[3][N] = {
+                      {big, INT64_MIN, big, 3 * tie, 1, -2},
+                      {big, INT64_MIN, big, 0, 0, 0},
+                      {-big, INT64_MAX, big - 1, 1, 0, 0},
+                  };
+    const int64_t sums[N] = {big, 0, 0, 3 * tie + 1, 1, -2};
+    /* 2^24 + 1 is a tie between two float32: a third more is above it, and no float64 tells them apart once they are
+     * large. -1/3 and -2/3 are of the last bits of a float32. */
+    const float means[N] = {0x1p62f / 3, -3074457345618258603.0f, 0x1.8p63f / 3, 0x1p24f + 2, 1.0f / 3, -2.0f / 3};
+    struct gw_ps_push pushes[3];
+    struct gw_ps_result result;
+    for (uint32_t p = 0; p < 3; p++)
+        pushes[p] = (struct gw_ps_push){p, values[p], sizeof values[p]};
+    assert_int_equal(gw_ps_reduce(NULL, GW_PS_SUM, GW_PS_INT64, &shape, pushes, 3, NULL, NULL, &result),
+                     GW_ERR_ARGUMENT);
+    assert_non_null(strstr(gw_last_error(), "element 1 does not fit"));
+    assert_int_equal(gw_ps_reduce(NULL, GW_PS_MEAN, GW_PS_INT64, &shape, pushes, 3, NULL, NULL, &result), GW_OK);
+    for (int i = 0; i < N; i++)
+        assert_true(gw_get_float((uint8_t *)result.bytes + 4 * i) == means[i]);
+    gw_free(NULL, result.bytes);
+    const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
+    for (int i = 0; i < N; i++) {
+        if (i == 1 || i == 2) /* beyond int64 */
+            continue;
+        for (uint32_t p = 0; p < 3; p++)
+            pushes[p] = (struct gw_ps_push){p, &values[p][i], sizeof values[p][i]};
+        assert_int_equal(gw_ps_reduce(NULL, GW_PS_SUM, GW_PS_INT64, &one, pushes, 3, NULL, NULL, &result), GW_OK);
+        assert_true((int64_t)gw_get64(result.bytes) == sums[i]);
+        gw_free(NULL, result.bytes);
+    }
+}
+
+/* Codes of a shared scale, and frames that hold the same: the averages have the same bits. */
+static void averages_of_codes_have_the_bits_of_frames(void **state)
+{
+    (void)state;
+    enum { N = 1024 };
+    gw_codec *codec;
+    assert_int_equal(gw_codec_parse(NULL, "ternary:clip=0", &codec), GW_OK);
+    state_of_numbers = 17;
+    for (uint32_t workers = 1; workers <= MOST; workers++)
+        for (int draw_of = 0; draw_of < 20; draw_of++) {
+            const gw_tensor tensor = {.id = 0, .n_elems = N};
+            const float scale = (float)(1 + number() % 100000) / 77777;
+            static uint8_t frames[MOST][1 << 16], codes[MOST][N / 4], average[1 << 16];
+            const void *views[MOST];
+            size_t sizes[MOST], n_bytes;
+            struct gw_ps_push pushes[MOST];
+            for (uint32_t r = 0; r < workers; r++) {
+                gw_encoder *encoder;
+                float gradient[N], own[1];
+                memset(codes[r], 0, sizeof codes[r]);
+                for (uint32_t i = 0; i < N; i++) { /* -s, 0 and s are sent as they are */
+                    const uint32_t code = (uint32_t)(number() % 3);
+                    gradient[i] = ((float)code - 1) * scale;
+                    codes[r][i / 4] |= (uint8_t)(code << 2 * (i % 4));
+                }
+                assert_int_equal(gw_encoder_create(NULL, codec, &tensor, &encoder), GW_OK);
+                assert_int_equal(gw_encoder_measure(encoder, gradient, own, 1, NULL), GW_OK);
+                const gw_draw draws = {.seed = 5, .rank = r, .step = 0};
+                assert_int_equal(gw_encoder_encode(encoder, gradient, &scale, &draws, 0, N, frames[r], sizeof frames[r],
+                                                   &sizes[r]),
+                                 GW_OK);
+                views[r] = frames[r];
+                pushes[r] = (struct gw_ps_push){r, codes[r], sizeof codes[r]};
+                gw_encoder_destroy(encoder);
+            }
+            float expected[N];
+            struct gw_ps_result result;
+            const gw_ps_shape shape = {.n_dims = 1, .dims = {N / 4}};
+            assert_int_equal(gw_reduce(NULL, views, sizes, workers, NULL, average, sizeof average, &n_bytes), GW_OK);
+            assert_int_equal(gw_decode(NULL, average, n_bytes, expected, N), GW_OK);
+            assert_int_equal(gw_ps_reduce(NULL, GW_PS_DECODE_AVERAGE, GW_PS_UINT8, &shape, pushes, workers, NULL,
+                                          &scale, &result),
+                             GW_OK);
+            assert_memory_equal(result.bytes, expected, sizeof expected);
+            gw_free(NULL, result.bytes);
+        }
+    gw_codec_destroy(codec);
 }
 
 static void codes_are_added_up(void **state)
@@ -254,21 +351,24 @@ static void codes_are_added_up(void **state)
             const float scale = 0.3f;
             for (gw_ps_method method = GW_PS_DECODE_SUM; method <= GW_PS_DECODE_AVERAGE; method++) {
                 struct gw_ps_result result;
-                assert_int_equal(gw_ps_reduce(NULL, method, GW_PS_UINT8, &shape, pushes, n, NULL, &scale, &result), GW_OK);
-                assert_true(result.type == GW_PS_FLOAT32 && result.shape.n_dims == 2 && result.shape.dims[0] == 1 && result.shape.dims[1] == 4 * lengths[l]);
+                assert_int_equal(gw_ps_reduce(NULL, method, GW_PS_UINT8, &shape, pushes, n, NULL, &scale, &result),
+                                 GW_OK);
+                assert_true(result.type == GW_PS_FLOAT32 && result.shape.n_dims == 2 && result.shape.dims[0] == 1 &&
+                            result.shape.dims[1] == 4 * lengths[l]);
                 assert_int_equal(result.n_bytes, 16 * lengths[l]);
                 for (uint64_t e = 0; e < 4 * lengths[l]; e++) {
                     int sum = 0;
                     for (uint32_t p = 0; p < n; p++)
                         sum += (bytes[p][e / 4] >> 2 * (e % 4) & 3) - 1;
-                    float expected = method == GW_PS_DECODE_SUM ? (float)sum * scale : (float)sum / (float)n * scale;
+                    float expected = method == GW_PS_DECODE_SUM ? (float)sum * scale : (float)sum * (scale / (float)n);
                     assert_true(((const float *)result.bytes)[e] == expected);
                 }
                 gw_free(NULL, result.bytes);
             }
             bytes[n - 1][lengths[l] - 1] |= 0x30;
             struct gw_ps_result result;
-            assert_int_equal(gw_ps_reduce(NULL, GW_PS_DECODE_SUM, GW_PS_UINT8, &shape, pushes, n, NULL, NULL, &result), GW_ERR_ARGUMENT);
+            assert_int_equal(gw_ps_reduce(NULL, GW_PS_DECODE_SUM, GW_PS_UINT8, &shape, pushes, n, NULL, NULL, &result),
+                             GW_ERR_ARGUMENT);
             assert_non_null(strstr(gw_last_error(), "holds the code 11"));
             for (uint32_t p = 0; p < n; p++)
                 free(bytes[p]);
@@ -300,12 +400,13 @@ static void frames_are_averaged_in_their_own_domain(void **state)
         for (int i = 0; i < N; i++)
             gradient[i] = (float)((double)(number() % 2001) - 1000) / 1000;
         gradient[0] = 1; /* one scaler for all */
-        assert_int_equal(gw_encoder_measure(encoder, gradient, shared, &info), GW_OK);
+        assert_int_equal(gw_encoder_measure(encoder, gradient, shared, 1, &info), GW_OK);
         shared[0] = 1;
         size_t capacity = gw_encoder_bound(encoder, N);
         frames[r] = malloc(capacity);
         const gw_draw draws = {.seed = 5, .rank = r, .step = 0};
-        assert_int_equal(gw_encoder_encode(encoder, gradient, shared, &draws, 0, N, frames[r], capacity, &sizes[r]), GW_OK);
+        assert_int_equal(gw_encoder_encode(encoder, gradient, shared, &draws, 0, N, frames[r], capacity, &sizes[r]),
+                         GW_OK);
         assert_int_equal(gw_decode(context, frames[r], sizes[r], decoded, N), GW_OK);
         for (int i = 0; i < N; i++)
             sum[i] += (double)decoded[i];
@@ -318,10 +419,14 @@ static void frames_are_averaged_in_their_own_domain(void **state)
     assert_int_equal(gw_reduce(context, views, sizes, WORKERS, NULL, average, capacity, &average_bytes), GW_OK);
     const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
     struct gw_ps_result result;
-    assert_int_equal(gw_ps_reduce(context, GW_PS_DECODE_AVERAGE, GW_PS_FRAME, &shape, pushes, WORKERS, NULL, NULL, &result), GW_OK);
-    assert_true(result.type == GW_PS_FRAME && result.n_bytes == average_bytes && memcmp(result.bytes, average, average_bytes) == 0);
+    assert_int_equal(gw_ps_reduce(context, GW_PS_DECODE_AVERAGE, GW_PS_FRAME, &shape, pushes, WORKERS, NULL, NULL,
+                                  &result),
+                     GW_OK);
+    assert_true(result.type == GW_PS_FRAME && result.n_bytes == average_bytes &&
+                memcmp(result.bytes, average, average_bytes) == 0);
     gw_free(context, result.bytes);
-    assert_int_equal(gw_ps_reduce(context, GW_PS_DECODE_SUM, GW_PS_FRAME, &shape, pushes, WORKERS, NULL, NULL, &result), GW_OK);
+    assert_int_equal(gw_ps_reduce(context, GW_PS_DECODE_SUM, GW_PS_FRAME, &shape, pushes, WORKERS, NULL, NULL, &result),
+                     GW_OK);
     for (int i = 0; i < N; i++)
         assert_true(((const float *)result.bytes)[i] == (float)sum[i]);
     gw_free(context, result.bytes);
@@ -352,9 +457,14 @@ static void methods_have_types(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_types_are_reduced_exactly),    cmocka_unit_test(halves_are_rounded_once),
-        cmocka_unit_test(integers_that_overflow_are_refused), cmocka_unit_test(codes_are_added_up),
-        cmocka_unit_test(frames_are_averaged_in_their_own_domain), cmocka_unit_test(methods_have_types),
+        cmocka_unit_test(plain_types_are_reduced_exactly),
+        cmocka_unit_test(halves_are_rounded_once),
+        cmocka_unit_test(integers_that_overflow_are_refused),
+        cmocka_unit_test(codes_are_added_up),
+        cmocka_unit_test(sums_of_integers_are_exact),
+        cmocka_unit_test(averages_of_codes_have_the_bits_of_frames),
+        cmocka_unit_test(frames_are_averaged_in_their_own_domain),
+        cmocka_unit_test(methods_have_types),
     };
     return cmocka_run_group_tests_name("ps_reduce", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* The store without any network, beside a model that keeps every push ever made: rounds, results, bytes, limits, and memory that runs
- * out at every single allocation. */
+/* Tests the store without any network, beside a model that keeps every push ever made: rounds, results, bytes, limits,
+ * and memory that runs out at every single allocation. */
 #include "base/memory.h"
 #include "checks.h"
 #include "pserver/store.h"
@@ -39,9 +39,15 @@ static void begin(struct world *world, uint32_t n_workers, gw_ps_mode mode, uint
     const gw_allocator allocator = {short_alloc, short_free, &world->shortage};
     const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator, .n_threads = 1};
     assert_int_equal(gw_context_create(&options, &world->context), GW_OK);
-    world->options = (struct gw_ps_store_options){.n_workers = n_workers, .mode = mode, .staleness = staleness, .max_keys = 100,
-                                                  .max_key_bytes = 1 << 20, .max_bytes = 1 << 24, .total = &world->total,
-                                                  .woken = on_woken, .user = world};
+    world->options = (struct gw_ps_store_options){.n_workers = n_workers,
+                                                  .mode = mode,
+                                                  .staleness = staleness,
+                                                  .max_keys = 100,
+                                                  .max_key_bytes = 1 << 20,
+                                                  .max_bytes = 1 << 24,
+                                                  .total = &world->total,
+                                                  .woken = on_woken,
+                                                  .user = world};
     assert_int_equal(gw_ps_store_create(world->context, &world->options, &world->store), GW_OK);
 }
 
@@ -49,7 +55,8 @@ static void begin(struct world *world, uint32_t n_workers, gw_ps_mode mode, uint
 static void end(struct world *world)
 {
     gw_ps_store_destroy(world->store);
-    CHECK(atomic_load(&world->total) == 0, "%llu bytes are still counted", (unsigned long long)atomic_load(&world->total));
+    CHECK(atomic_load(&world->total) == 0, "%llu bytes are still counted",
+          (unsigned long long)atomic_load(&world->total));
     gw_context_destroy(world->context);
     CHECK(world->shortage.live == 0, "%d blocks are lost", world->shortage.live);
 }
@@ -74,7 +81,8 @@ static struct gw_ps_blob *blob_of(struct world *world, const void *bytes, size_t
 }
 
 /* As the server does it: what is not admitted is not pushed. */
-static gw_status push(struct world *world, struct gw_ps_key *key, uint32_t rank, uint64_t nth, const void *bytes, size_t n_bytes)
+static gw_status push(struct world *world, struct gw_ps_key *key, uint32_t rank, uint64_t nth, const void *bytes,
+                      size_t n_bytes)
 {
     struct gw_ps_blob *blob = blob_of(world, bytes, n_bytes);
     if (!blob)
@@ -86,15 +94,16 @@ static gw_status push(struct world *world, struct gw_ps_key *key, uint32_t rank,
     return status;
 }
 
-static gw_status pull(struct world *world, struct gw_ps_key *key, uint32_t rank, gw_ps_method method, struct gw_ps_key *scale,
-                      struct gw_ps_answer *answer)
+static gw_status pull(struct world *world, struct gw_ps_key *key, uint32_t rank, gw_ps_method method,
+                      struct gw_ps_key *scale, struct gw_ps_answer *answer)
 {
     struct gw_ps_key *waits_for;
     return gw_ps_store_pull(world->store, key, rank, method, scale, answer, &waits_for);
 }
 
 /* One float32 of a pull that must succeed. */
-static float pulled(struct world *world, struct gw_ps_key *key, uint32_t rank, gw_ps_method method, struct gw_ps_key *scale)
+static float pulled(struct world *world, struct gw_ps_key *key, uint32_t rank, gw_ps_method method,
+                    struct gw_ps_key *scale)
 {
     struct gw_ps_answer answer;
     float x;
@@ -107,7 +116,8 @@ static float pulled(struct world *world, struct gw_ps_key *key, uint32_t rank, g
 
 static void refused(gw_status status, gw_status expected, const char *words)
 {
-    CHECK(status == expected && strstr(gw_last_error(), words), "%d instead of %d: \"%s\" and not \"%s\"", status, expected, gw_last_error(), words);
+    CHECK(status == expected && strstr(gw_last_error(), words), "%d instead of %d: \"%s\" and not \"%s\"", status,
+          expected, gw_last_error(), words);
 }
 
 /* ---- the model --------------------------------------------------------------------------------------------- */
@@ -128,7 +138,8 @@ static uint64_t fewest(const struct model *model)
 }
 
 /* What max, min and sum are over the nth push of each worker (of[r]; 0: none of that one's). */
-static uint32_t model_reduce(const struct model *model, const uint64_t of[MOST_WORKERS], gw_ps_method method, int64_t out[N])
+static uint32_t model_reduce(const struct model *model, const uint64_t of[MOST_WORKERS], gw_ps_method method,
+                             int64_t out[N])
 {
     uint32_t n = 0;
     for (uint32_t r = 0; r < model->n_workers; r++) {
@@ -148,17 +159,18 @@ static uint32_t model_reduce(const struct model *model, const uint64_t of[MOST_W
     return n;
 }
 
-static void expect_answer(const struct model *model, const struct gw_ps_answer *answer, const uint64_t of[MOST_WORKERS], gw_ps_method method,
-                          uint64_t round, const char *what)
+static void expect_answer(const struct model *model, const struct gw_ps_answer *answer, const uint64_t of[MOST_WORKERS],
+                          gw_ps_method method, uint64_t round, const char *what)
 {
     int64_t expected[N];
     uint32_t n = model_reduce(model, of, method, expected);
-    CHECK(answer->n_pushes == n && answer->round == round, "%s: %u pushes of round %llu, expected %u of %llu", what, answer->n_pushes,
-          (unsigned long long)answer->round, n, (unsigned long long)round);
+    CHECK(answer->n_pushes == n && answer->round == round, "%s: %u pushes of round %llu, expected %u of %llu", what,
+          answer->n_pushes, (unsigned long long)answer->round, n, (unsigned long long)round);
     for (int i = 0; i < N; i++) {
         int64_t got = method == GW_PS_SUM ? (int64_t)gw_get64((uint8_t *)answer->value->bytes + 8 * i)
                                           : (int32_t)gw_get32((uint8_t *)answer->value->bytes + 4 * i);
-        CHECK(got == expected[i], "%s: element %d is %lld, expected %lld", what, i, (long long)got, (long long)expected[i]);
+        CHECK(got == expected[i], "%s: element %d is %lld, expected %lld", what, i, (long long)got,
+              (long long)expected[i]);
     }
 }
 
@@ -178,8 +190,8 @@ static void walk(gw_ps_mode mode, uint32_t n_workers, uint32_t staleness, uint64
     const uint64_t empty = atomic_load(&world.total);
     for (int step = 0; step < 1500; step++) {
         uint32_t r = numbers_below(&numbers, n_workers), choice = numbers_below(&numbers, 8);
-        snprintf(what, sizeof what, "mode %d, %u workers, seed %llu, step %d, rank %u, choice %u", (int)mode, n_workers, (unsigned long long)seed,
-                 step, r, choice);
+        snprintf(what, sizeof what, "mode %d, %u workers, seed %llu, step %d, rank %u, choice %u", (int)mode, n_workers,
+                 (unsigned long long)seed, step, r, choice);
         world.n_woken = 0;
         if (choice < 3 && model.pushed[r] < MOST_PUSHES) {
             int32_t value[N];
@@ -195,8 +207,8 @@ static void walk(gw_ps_mode mode, uint32_t n_workers, uint32_t staleness, uint64
             changes++;
             bool round = mode == GW_PS_SYNC && fewest(&model) > whole;
             whole += round;
-            CHECK(world.n_woken == (mode != GW_PS_SYNC || round) && (!world.n_woken || world.woken[0] == key), "%s: woken %d times", what,
-                  world.n_woken);
+            CHECK(world.n_woken == (mode != GW_PS_SYNC || round) && (!world.n_woken || world.woken[0] == key),
+                  "%s: woken %d times", what, world.n_woken);
         } else if (choice == 3 && model.pushed[r] > 0) { /* taken before: it changes nothing */
             const int32_t other[N] = {1, 2, 3};
             uint64_t nth = 1 + numbers_below(&numbers, (uint32_t)model.pushed[r]);
@@ -204,7 +216,8 @@ static void walk(gw_ps_mode mode, uint32_t n_workers, uint32_t staleness, uint64
         } else if (choice == 4) { /* too early, or of no number */
             const int32_t other[N] = {0};
             uint64_t nth = numbers_below(&numbers, 2) ? model.pushed[r] + 2 + numbers_below(&numbers, 9) : 0;
-            refused(push(&world, key, r, nth, other, sizeof other), GW_ERR_ORDER, nth ? "comes after its number" : "has not initialised");
+            refused(push(&world, key, r, nth, other, sizeof other), GW_ERR_ORDER,
+                    nth ? "comes after its number" : "has not initialised");
         } else {
             static const gw_ps_method methods[] = {GW_PS_MAX, GW_PS_MIN, GW_PS_SUM, GW_PS_LATEST};
             gw_ps_method method = methods[numbers_below(&numbers, 4)];
@@ -212,7 +225,8 @@ static void walk(gw_ps_mode mode, uint32_t n_workers, uint32_t staleness, uint64
             struct gw_ps_key *waits_for = NULL;
             bool reader = choice == 7;
             uint64_t of[MOST_WORKERS] = {0};
-            gw_status status = gw_ps_store_pull(world.store, key, reader ? GW_PS_READER : r, method, NULL, &answer, &waits_for);
+            gw_status status =
+                gw_ps_store_pull(world.store, key, reader ? GW_PS_READER : r, method, NULL, &answer, &waits_for);
             gw_status expected = GW_OK;
             uint64_t round = reader ? 0 : model.pushed[r];
             if (method == GW_PS_LATEST) {
@@ -240,16 +254,18 @@ static void walk(gw_ps_mode mode, uint32_t n_workers, uint32_t staleness, uint64
         /* What the store says that it keeps is what exists: nobody else has a hold on anything. */
         struct gw_ps_store_info info = gw_ps_store_info(world.store);
         struct gw_ps_key_info of_key = gw_ps_key_info(world.store, key);
-        CHECK(info.bytes == of_key.bytes && info.bytes == atomic_load(&world.total) - empty, "%s: %llu bytes said, %llu of the key, %llu there", what,
-              (unsigned long long)info.bytes, (unsigned long long)of_key.bytes, (unsigned long long)(atomic_load(&world.total) - empty));
-        CHECK(info.rounds == whole && of_key.rounds == whole, "%s: %llu rounds, expected %llu", what, (unsigned long long)info.rounds,
-              (unsigned long long)whole);
+        CHECK(info.bytes == of_key.bytes && info.bytes == atomic_load(&world.total) - empty,
+              "%s: %llu bytes said, %llu of the key, %llu there", what, (unsigned long long)info.bytes,
+              (unsigned long long)of_key.bytes, (unsigned long long)(atomic_load(&world.total) - empty));
+        CHECK(info.rounds == whole && of_key.rounds == whole, "%s: %llu rounds, expected %llu", what,
+              (unsigned long long)info.rounds, (unsigned long long)whole);
         for (uint32_t w = 0; w < n_workers; w++) {
             assert_int_equal(gw_ps_store_pushed(world.store, key, w), model.pushed[w]);
             bool misses = mode == GW_PS_SYNC ? changes % n_workers && model.pushed[w] == whole
                                              : mode == GW_PS_STALE && model.pushed[w] + staleness < model.pushed[r];
             if (mode != GW_PS_ASYNC)
-                CHECK(gw_ps_key_misses(world.store, key, r, w) == misses, "%s: rank %u is %smissed", what, w, misses ? "not " : "");
+                CHECK(gw_ps_key_misses(world.store, key, r, w) == misses, "%s: rank %u is %smissed", what, w,
+                      misses ? "not " : "");
         }
     }
     end(&world);
@@ -276,7 +292,8 @@ static void results_are_kept(void **state)
     const float x[2] = {1, 2};
     static const gw_ps_method methods[] = {GW_PS_MAX, GW_PS_MIN, GW_PS_SUM, GW_PS_MEAN};
     begin(&world, 2, GW_PS_SYNC, 0);
-    struct gw_ps_key *key = key_of(&world, "x", GW_PS_FLOAT32, 1), *scale[5], *codes = key_of(&world, "codes", GW_PS_UINT8, 1);
+    struct gw_ps_key *key = key_of(&world, "x", GW_PS_FLOAT32, 1), *scale[5],
+                     *codes = key_of(&world, "codes", GW_PS_UINT8, 1);
     for (uint32_t r = 0; r < 2; r++)
         assert_int_equal(push(&world, key, r, 1, &x[r], 4), GW_OK);
     const void *bytes[4];
@@ -347,25 +364,32 @@ static void scales_are_of_the_same_round(void **state)
     const uint8_t plus = 0x02; /* element 0 is +1 */
     const float scales[] = {10, 100, 1000};
     begin(&world, 2, GW_PS_SYNC, 0);
-    struct gw_ps_key *codes = key_of(&world, "codes", GW_PS_UINT8, 1), *scale = key_of(&world, "scale", GW_PS_FLOAT32, 1);
+    struct gw_ps_key *codes = key_of(&world, "codes", GW_PS_UINT8, 1),
+                     *scale = key_of(&world, "scale", GW_PS_FLOAT32, 1);
     for (uint32_t r = 0; r < 2; r++)
         assert_int_equal(push(&world, codes, r, 1, &plus, 1), GW_OK);
     /* Not pushed yet by who asks. */
-    refused(pull(&world, codes, 0, GW_PS_DECODE_SUM, scale, &answer), GW_ERR_ORDER, "has pushed 0 times to its scale_key \"scale\"");
+    refused(pull(&world, codes, 0, GW_PS_DECODE_SUM, scale, &answer), GW_ERR_ORDER,
+            "has pushed 0 times to its scale_key \"scale\"");
     assert_int_equal(push(&world, scale, 0, 1, &scales[0], 4), GW_OK);
     assert_int_equal(gw_ps_store_pull(world.store, codes, 0, GW_PS_DECODE_SUM, scale, &answer, &waits_for), GW_PS_WAIT);
     assert_ptr_equal(waits_for, scale);
-    assert_int_equal(gw_ps_store_pull(world.store, codes, GW_PS_READER, GW_PS_DECODE_SUM, scale, &answer, &waits_for), GW_PS_WAIT);
+    assert_int_equal(gw_ps_store_pull(world.store, codes, GW_PS_READER, GW_PS_DECODE_SUM, scale, &answer, &waits_for),
+                     GW_PS_WAIT);
     assert_ptr_equal(waits_for, scale);
     assert_int_equal(push(&world, scale, 1, 1, &scales[0], 4), GW_OK);
-    assert_true(pulled(&world, codes, 0, GW_PS_DECODE_SUM, scale) == 20 && pulled(&world, codes, GW_PS_READER, GW_PS_DECODE_SUM, scale) == 20);
+    assert_true(pulled(&world, codes, 0, GW_PS_DECODE_SUM, scale) == 20 &&
+                pulled(&world, codes, GW_PS_READER, GW_PS_DECODE_SUM, scale) == 20);
     /* One worker's scale of the next round is in: the pull is still of the round of its codes. */
     assert_int_equal(push(&world, scale, 0, 2, &scales[1], 4), GW_OK);
-    assert_true(pulled(&world, codes, 0, GW_PS_DECODE_SUM, scale) == 20 && pulled(&world, codes, 1, GW_PS_DECODE_AVERAGE, scale) == 10);
+    assert_true(pulled(&world, codes, 0, GW_PS_DECODE_SUM, scale) == 20 &&
+                pulled(&world, codes, 1, GW_PS_DECODE_AVERAGE, scale) == 10);
     /* Both are in: round 1 of the scale is gone, and no other is taken in its place. */
     assert_int_equal(push(&world, scale, 1, 2, &scales[1], 4), GW_OK);
-    refused(pull(&world, codes, 0, GW_PS_DECODE_SUM, scale, &answer), GW_ERR_ORDER, "rank 0 pulls round 1 of \"codes\" and has pushed 2 times");
-    assert_int_equal(gw_ps_store_pull(world.store, codes, GW_PS_READER, GW_PS_DECODE_SUM, scale, &answer, &waits_for), GW_PS_WAIT);
+    refused(pull(&world, codes, 0, GW_PS_DECODE_SUM, scale, &answer), GW_ERR_ORDER,
+            "rank 0 pulls round 1 of \"codes\" and has pushed 2 times");
+    assert_int_equal(gw_ps_store_pull(world.store, codes, GW_PS_READER, GW_PS_DECODE_SUM, scale, &answer, &waits_for),
+                     GW_PS_WAIT);
     assert_ptr_equal(waits_for, codes);
     /* The codes follow. A worker whose codes are ahead of its scale is told. */
     for (uint32_t r = 0; r < 2; r++)
@@ -421,13 +445,15 @@ static void a_late_worker_has_its_scale(void **state)
     gw_ps_store_destroy(world.store);
     world.options.backup = 1;
     assert_int_equal(gw_ps_store_create(world.context, &world.options, &world.store), GW_OK);
-    struct gw_ps_key *codes = key_of(&world, "codes", GW_PS_UINT8, 1), *scale = key_of(&world, "scale", GW_PS_FLOAT32, 1);
+    struct gw_ps_key *codes = key_of(&world, "codes", GW_PS_UINT8, 1),
+                     *scale = key_of(&world, "scale", GW_PS_FLOAT32, 1);
     for (uint64_t nth = 1; nth <= 2; nth++)
         for (uint32_t r = 0; r < 2; r++) {
             assert_int_equal(push(&world, scale, r, nth, &scales[nth - 1], 4), GW_OK);
             assert_int_equal(push(&world, codes, r, nth, &plus, 1), GW_OK);
         }
-    assert_int_equal(push(&world, scale, 2, 1, &scales[1], 4), GW_OK); /* dropped, and the others' second round is whole */
+    /* dropped, and the others' second round is whole */
+    assert_int_equal(push(&world, scale, 2, 1, &scales[1], 4), GW_OK);
     assert_int_equal(push(&world, codes, 2, 1, &plus, 1), GW_OK);
     assert_true(pulled(&world, codes, 2, GW_PS_DECODE_SUM, scale) == 20);
     assert_true(pulled(&world, codes, 0, GW_PS_DECODE_SUM, scale) == 200);
@@ -459,8 +485,9 @@ static void names_and_shapes(void **state)
     struct world world;
     struct gw_ps_key *key, *first;
     char longest[GW_PS_MAX_NAME + 2];
-    const gw_ps_shape one = {.n_dims = 1, .dims = {1}}, none = {0}, zero = {.n_dims = 2, .dims = {3, 0}}, wraps = {.n_dims = 2, .dims = {1ull << 40, 1ull << 40}},
-                      deep = {.n_dims = 9}, eight = {.n_dims = 8, .dims = {1, 2, 1, 2, 1, 2, 1, 2}};
+    const gw_ps_shape one = {.n_dims = 1, .dims = {1}}, none = {0}, zero = {.n_dims = 2, .dims = {3, 0}},
+                      wraps = {.n_dims = 2, .dims = {1ull << 40, 1ull << 40}}, deep = {.n_dims = 9},
+                      eight = {.n_dims = 8, .dims = {1, 2, 1, 2, 1, 2, 1, 2}};
     memset(longest, 'n', sizeof longest);
     longest[GW_PS_MAX_NAME + 1] = 0;
     begin(&world, 1, GW_PS_SYNC, 0);
@@ -478,11 +505,17 @@ static void names_and_shapes(void **state)
     assert_int_equal(gw_ps_store_info(store).n_keys, 0);
     assert_int_equal(gw_ps_store_init(store, "scalar", GW_PS_FLOAT32, &none, "", ""), GW_OK);
     assert_int_equal(gw_ps_store_init(store, "gradient of layer 1", GW_PS_FLOAT32, &eight, "", ""), GW_OK);
-    assert_int_equal(gw_ps_store_init(store, "Gr\xc3\xb6\xc3\x9f" "e", GW_PS_FLOAT32, &one, "", ""), GW_OK);
+    assert_int_equal(gw_ps_store_init(store,
+                                      "Gr\xc3\xb6\xc3\x9f"
+                                      "e",
+                                      GW_PS_FLOAT32, &one, "", ""),
+                     GW_OK);
     assert_int_equal(gw_ps_store_init(store, "gradient of layer 1", GW_PS_FLOAT32, &eight, "", ""), GW_OK);
     assert_int_equal(gw_ps_store_info(store).n_keys, 3);
-    refused(gw_ps_store_init(store, "scalar", GW_PS_FLOAT32, &one, "", ""), GW_ERR_ARGUMENT, "is there as float32 of shape []");
-    refused(gw_ps_store_init(store, "scalar", GW_PS_INT32, &none, "", ""), GW_ERR_ARGUMENT, "cannot be initialised as int32");
+    refused(gw_ps_store_init(store, "scalar", GW_PS_FLOAT32, &one, "", ""), GW_ERR_ARGUMENT,
+            "is there as float32 of shape []");
+    refused(gw_ps_store_init(store, "scalar", GW_PS_INT32, &none, "", ""), GW_ERR_ARGUMENT,
+            "cannot be initialised as int32");
     refused(gw_ps_store_find(store, "gradient of layr 1", &key), GW_ERR_ARGUMENT, "is \"gradient of layer 1\"");
     refused(gw_ps_store_find(store, "scala", &key), GW_ERR_ARGUMENT, "is \"scalar\"");
     refused(gw_ps_store_find(store, "", &key), GW_ERR_ARGUMENT, "nearest");
@@ -493,7 +526,8 @@ static void names_and_shapes(void **state)
         snprintf(name, sizeof name, "key %d", k);
         assert_int_equal(gw_ps_store_init(store, name, GW_PS_FLOAT32, &one, "", ""), GW_OK);
     }
-    refused(gw_ps_store_init(store, "one more", GW_PS_FLOAT32, &one, "", ""), GW_ERR_CAPACITY, "keeps 100 (--max-keys)");
+    refused(gw_ps_store_init(store, "one more", GW_PS_FLOAT32, &one, "", ""), GW_ERR_CAPACITY,
+            "keeps 100 (--max-keys)");
     assert_int_equal(gw_ps_store_init(store, "scalar", GW_PS_FLOAT32, &none, "", ""), GW_OK);
     assert_int_equal(gw_ps_store_find(store, "scalar", &key), GW_OK);
     assert_ptr_equal(key, first);
@@ -521,12 +555,15 @@ static void lengths_and_limits(void **state)
     refused(push(&world, key, 2, 1, bytes, 1 << 20), GW_ERR_ARGUMENT, "ranks 0 to 1");
     refused(push(&world, key, GW_PS_READER, 1, bytes, 1 << 20), GW_ERR_ARGUMENT, "comes from a reader");
     refused(push(&world, frame, 0, 1, bytes, 100), GW_ERR_FRAME_MAGIC, "rank 0's push to \"frame\"");
-    refused(push(&world, frame, 0, 1, bytes, 0), GW_ERR_FRAME_MISMATCH, "rank 0's push to \"frame\" holds frames of fewer");
+    refused(push(&world, frame, 0, 1, bytes, 0), GW_ERR_FRAME_MISMATCH,
+            "rank 0's push to \"frame\" holds frames of fewer");
     assert_int_equal(gw_ps_key_info(world.store, key).bytes + gw_ps_key_info(world.store, frame).bytes, 0);
     assert_int_equal(push(&world, key, 0, 1, bytes, 1 << 20), GW_OK);
     assert_int_equal(push(&world, key, 1, 1, bytes, 1 << 20), GW_OK);
-    /* 16 MiB are the limit, 2 are taken: a result of 16 does not fit, one of 1 does, and one of 8 may push others out. */
-    refused(pull(&world, key, 0, GW_PS_DECODE_SUM, NULL, &answer), GW_ERR_CAPACITY, "the decode_sum of \"x\" takes 16777216 bytes");
+    /* 16 MiB are the limit, 2 are taken: a result of 16 does not fit, one of 1 does, and one of 8 may push others out.
+     */
+    refused(pull(&world, key, 0, GW_PS_DECODE_SUM, NULL, &answer), GW_ERR_CAPACITY,
+            "the decode_sum of \"x\" takes 16777216 bytes");
     for (int again = 0; again < 4; again++) {
         assert_int_equal(pull(&world, key, 0, GW_PS_SUM, NULL, &answer), GW_OK);
         assert_int_equal(answer.value->n_bytes, 8 << 20);
@@ -577,7 +614,8 @@ static void no_more_than_max_bytes(void **state)
                     assert_true(status == GW_OK || status == GW_ERR_CAPACITY);
                     assert_true(atomic_load(&world.total) <= LIMIT);
                 }
-        CHECK(mode == GW_PS_SYNC ? n_refused > 0 : n_refused == 0, "mode %d: %d pushes are refused", (int)mode, n_refused);
+        CHECK(mode == GW_PS_SYNC ? n_refused > 0 : n_refused == 0, "mode %d: %d pushes are refused", (int)mode,
+              n_refused);
         gw_status status = GW_OK;
         for (int n = 0; n < 80 && status == GW_OK; n++) {
             char name[32];
@@ -609,7 +647,7 @@ static size_t frame_of(gw_context *context, uint32_t rank, uint64_t n, uint8_t *
         gradient[i] = 2 * numbers_unit(&numbers) - 1;
     assert_int_equal(gw_codec_parse(context, "ternary", &codec), GW_OK);
     assert_int_equal(gw_encoder_create(context, codec, &tensor, &encoder), GW_OK);
-    assert_int_equal(gw_encoder_measure(encoder, gradient, shared, NULL), GW_OK);
+    assert_int_equal(gw_encoder_measure(encoder, gradient, shared, 1, NULL), GW_OK);
     shared[0] = 1;
     assert_int_equal(gw_encoder_encode(encoder, gradient, shared, &draw, 0, n, out, capacity, &bytes), GW_OK);
     gw_encoder_destroy(encoder);
@@ -624,10 +662,12 @@ static void frames_are_of_their_key_and_rank(void **state)
     uint8_t frame[2][4096];
     size_t n_bytes[2];
     begin(&world, 2, GW_PS_SYNC, 0);
-    struct gw_ps_key *key = key_of(&world, "frame", GW_PS_FRAME, 100), *other = key_of(&world, "other", GW_PS_FRAME, 99);
+    struct gw_ps_key *key = key_of(&world, "frame", GW_PS_FRAME, 100),
+                     *other = key_of(&world, "other", GW_PS_FRAME, 99);
     for (uint32_t r = 0; r < 2; r++)
         n_bytes[r] = frame_of(world.context, r, 100, frame[r], sizeof frame[r]);
-    refused(push(&world, other, 0, 1, frame[0], n_bytes[0]), GW_ERR_FRAME_MISMATCH, "holds frames of more than the key's 99 elements");
+    refused(push(&world, other, 0, 1, frame[0], n_bytes[0]), GW_ERR_FRAME_MISMATCH,
+            "holds frames of more than the key's 99 elements");
     refused(push(&world, key, 0, 1, frame[1], n_bytes[1]), GW_ERR_FRAME_MISMATCH, "holds a frame of rank 1");
     refused(push(&world, key, 0, 1, frame[0], n_bytes[0] - 1), GW_ERR_FRAME_CUT, "rank 0's push");
     refused(push(&world, key, 0, 1, frame[0], n_bytes[0] + 1), GW_ERR_FRAME_CUT, "rank 0's push");
@@ -650,16 +690,16 @@ static void frames_are_of_their_key_and_rank(void **state)
 /* ---- memory that runs out ---------------------------------------------------------------------------------- */
 
 /* Retries once after the failure that was asked for. */
-#define STEP(call)                                                                                                            \
-    do {                                                                                                                      \
-        gw_status status_ = (call);                                                                                           \
-        if (status_ == GW_ERR_MEMORY) {                                                                                       \
-            CHECK(!failed && world.shortage.calls >= world.shortage.fail_at, "%s fails without a cause", #call);                \
-            CHECK(strstr(gw_last_error(), "no memory for"), "%s: \"%s\"", #call, gw_last_error());                              \
-            failed = true;                                                                                                    \
-            status_ = (call);                                                                                                 \
-        }                                                                                                                     \
-        CHECK(status_ == GW_OK, "allocation %d: %s gives %d: %s", fail_at, #call, status_, gw_last_error());                    \
+#define STEP(call)                                                                                                     \
+    do {                                                                                                               \
+        gw_status status_ = (call);                                                                                    \
+        if (status_ == GW_ERR_MEMORY) {                                                                                \
+            CHECK(!failed && world.shortage.calls >= world.shortage.fail_at, "%s fails without a cause", #call);       \
+            CHECK(strstr(gw_last_error(), "no memory for"), "%s: \"%s\"", #call, gw_last_error());                     \
+            failed = true;                                                                                             \
+            status_ = (call);                                                                                          \
+        }                                                                                                              \
+        CHECK(status_ == GW_OK, "allocation %d: %s gives %d: %s", fail_at, #call, status_, gw_last_error());           \
     } while (0)
 
 /* Returns the number of allocations. */
@@ -752,12 +792,18 @@ static void a_store_without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_happens_is_what_the_model_says), cmocka_unit_test(results_are_kept),
-        cmocka_unit_test(answers_outlive_the_store),           cmocka_unit_test(scales_are_of_the_same_round),
-        cmocka_unit_test(a_late_worker_has_its_scale),         cmocka_unit_test(a_second_time_is_no_excuse),
-        cmocka_unit_test(scales_that_cannot_be),               cmocka_unit_test(names_and_shapes),
-        cmocka_unit_test(lengths_and_limits),                  cmocka_unit_test(no_more_than_max_bytes),
-        cmocka_unit_test(frames_are_of_their_key_and_rank),    cmocka_unit_test(any_allocation_may_fail),
+        cmocka_unit_test(what_happens_is_what_the_model_says),
+        cmocka_unit_test(results_are_kept),
+        cmocka_unit_test(answers_outlive_the_store),
+        cmocka_unit_test(scales_are_of_the_same_round),
+        cmocka_unit_test(a_late_worker_has_its_scale),
+        cmocka_unit_test(a_second_time_is_no_excuse),
+        cmocka_unit_test(scales_that_cannot_be),
+        cmocka_unit_test(names_and_shapes),
+        cmocka_unit_test(lengths_and_limits),
+        cmocka_unit_test(no_more_than_max_bytes),
+        cmocka_unit_test(frames_are_of_their_key_and_rank),
+        cmocka_unit_test(any_allocation_may_fail),
         cmocka_unit_test(a_store_without_memory),
     };
     return cmocka_run_group_tests_name("pserver_store", tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* The server and its clients over loopback: Paddle#6599's own lines, rounds, and what is refused. */
+/* Tests the server and its clients over loopback: Paddle#6599's own lines, rounds, and what is refused. */
 #include "base/clock.h"
 #include "pserver/test_server.h"
 
@@ -15,7 +15,8 @@ struct served {
 static void serve(struct served *s, uint32_t n_workers, gw_ps_mode mode, uint32_t staleness)
 {
     memset(s, 0, sizeof *s);
-    test_server_begin(&s->server, &(gw_ps_server_options){.n_workers = n_workers, .mode = mode, .staleness = staleness});
+    test_server_begin(&s->server,
+                      &(gw_ps_server_options){.n_workers = n_workers, .mode = mode, .staleness = staleness});
 }
 
 static gw_ps_client *client_of(const struct served *s, uint32_t rank, uint32_t timeout_ms)
@@ -55,7 +56,8 @@ static void snippet_of_the_issue(void **state)
     init_on_all(&s, "max_abs_grad", GW_PS_FLOAT32, &one_element);
     init_on_all(&s, "quantized_grad", GW_PS_UINT8, &codes);
     const float largest[2] = {0.5f, 2.0f};
-    /* 00 = -1, 01 = 0, 10 = +1, lowest element in the lowest bits: rank 0 has + 0 - +, 0 0 0 -; rank 1 + + 0 -, 0 - 0 0 */
+    /* 00 = -1, 01 = 0, 10 = +1, lowest element in the lowest bits: rank 0 has + 0 - +, 0 0 0 -; rank 1 + + 0 -, 0 - 0 0
+     */
     const uint8_t grads[2][2] = {{0x86 ^ 0x00, 0x15}, {0x1A, 0x51}};
     for (uint64_t step = 1; step <= 3; step++) {
         for (uint32_t r = 0; r < 2; r++) {
@@ -65,10 +67,14 @@ static void snippet_of_the_issue(void **state)
         for (uint32_t r = 0; r < 2; r++) {
             gw_ps_value value;
             assert_int_equal(gw_ps_pull_parameter(s.clients[r], "max_abs_grad", GW_PS_MAX, NULL, &value), GW_OK);
-            assert_true(value.type == GW_PS_FLOAT32 && value.n_bytes == 4 && value.round == step && *(const float *)value.bytes == 2.0f);
+            assert_true(value.type == GW_PS_FLOAT32 && value.n_bytes == 4 && value.round == step &&
+                        *(const float *)value.bytes == 2.0f);
             gw_ps_value_free(&value);
-            assert_int_equal(gw_ps_pull_parameter(s.clients[r], "quantized_grad", GW_PS_DECODE_AVERAGE, "max_abs_grad", &value), GW_OK);
-            assert_true(value.type == GW_PS_FLOAT32 && value.n_bytes == 32 && value.n_pushes == 2 && value.shape.dims[0] == 8);
+            assert_int_equal(gw_ps_pull_parameter(s.clients[r], "quantized_grad", GW_PS_DECODE_AVERAGE, "max_abs_grad",
+                                                  &value),
+                             GW_OK);
+            assert_true(value.type == GW_PS_FLOAT32 && value.n_bytes == 32 && value.n_pushes == 2 &&
+                        value.shape.dims[0] == 8);
             const float *got = value.bytes;
             for (int e = 0; e < 8; e++) {
                 int sum = 0;
@@ -148,12 +154,16 @@ static void what_cannot_be_is_refused(void **state)
     assert_int_equal(gw_ps_init_parameter(s.clients[0], "max_abs_grad", GW_PS_FLOAT32, &two), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "float32 of shape [1]"));
     assert_int_equal(gw_ps_push_parameter(s.clients[0], "max_abs_grad", x, 4), GW_OK);
-    assert_int_equal(gw_ps_pull_parameter(s.clients[0], "max_abs_grad", GW_PS_DECODE_SUM, NULL, &value), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_ps_pull_parameter(s.clients[0], "max_abs_grad", GW_PS_DECODE_SUM, NULL, &value),
+                     GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "max, min, sum, mean, latest"));
     assert_int_equal(gw_ps_pull_parameter(s.clients[0], "max_abs_grad", GW_PS_MIN, NULL, &value), GW_OK);
     gw_ps_value_free(&value);
     /* A second one of the same rank, while the first is there. */
-    gw_ps_client_options options = {.struct_bytes = sizeof options, .servers = gw_ps_server_address(s.server.server), .rank = 0, .timeout_ms = 8000};
+    gw_ps_client_options options = {.struct_bytes = sizeof options,
+                                    .servers = gw_ps_server_address(s.server.server),
+                                    .rank = 0,
+                                    .timeout_ms = 8000};
     gw_ps_client *second;
     assert_int_equal(gw_ps_client_create(NULL, &options, &second), GW_ERR_PEER);
     assert_non_null(strstr(gw_last_error(), "rank 0 is here already"));
@@ -254,7 +264,8 @@ static void rates_come_with_pushes(void **state)
         for (uint32_t r = 2; r-- > 0;)
             assert_int_equal(gw_ps_push_parameter(s.clients[r], "w", &x, 4), GW_OK);
         assert_int_equal(gw_ps_pull_parameter(s.clients[1], "w", GW_PS_PARAMETERS, NULL, &value), GW_OK);
-        assert_true(value.type == GW_PS_FLOAT32 && *(const float *)value.bytes == (modes[m] == GW_PS_SYNC ? 7.5f : 8 - 1 - 0.25f));
+        assert_true(value.type == GW_PS_FLOAT32 &&
+                    *(const float *)value.bytes == (modes[m] == GW_PS_SYNC ? 7.5f : 8 - 1 - 0.25f));
         gw_ps_value_free(&value);
         end(&s);
     }
@@ -291,11 +302,10 @@ static void values_of_many_pieces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(snippet_of_the_issue),
-        cmocka_unit_test(values_of_many_pieces),
-        cmocka_unit_test(pulls_wait_for_all_pushes), cmocka_unit_test(one_that_is_missing_is_named),
-        cmocka_unit_test(what_cannot_be_is_refused),  cmocka_unit_test(a_worker_comes_back),       cmocka_unit_test(staleness_bounds_who_is_ahead),
-        cmocka_unit_test(rates_come_with_pushes),
+        cmocka_unit_test(snippet_of_the_issue),          cmocka_unit_test(values_of_many_pieces),
+        cmocka_unit_test(pulls_wait_for_all_pushes),     cmocka_unit_test(one_that_is_missing_is_named),
+        cmocka_unit_test(what_cannot_be_is_refused),     cmocka_unit_test(a_worker_comes_back),
+        cmocka_unit_test(staleness_bounds_who_is_ahead), cmocka_unit_test(rates_come_with_pushes),
     };
     return cmocka_run_group_tests_name("pserver", tests, NULL, NULL);
 }

@@ -1,3 +1,5 @@
+/* Reduces the pushes of one round to one value, by a table of methods. Long values are worked on block by block on the
+ * context's threads. */
 #include "pserver/reduce.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -33,8 +35,8 @@ static bool is_float(gw_ps_type type)
 
 /* ---- numbers of any type ----------------------------------------------------------------------------- */
 
-/* float64 to float32 with the last bit set where something was lost (round to odd): rounding that once more to 16 bits gives what
- * rounding once would have given. */
+/* float64 to float32 with the last bit set where something was lost (round to odd): rounding that once more to 16 bits
+ * gives what rounding once would have given. */
 static float narrow_to_odd(double x)
 {
     float f = (float)x;
@@ -109,7 +111,8 @@ static void load_integers(gw_ps_type type, const uint8_t *src, uint64_t begin, u
             out[i] = (int32_t)gw_get32(src + 4 * i);
         return;
     case GW_PS_INT64:
-        memcpy(out, src, 8 * (size_t)n);
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = (int64_t)gw_get64(src + 8 * i);
         return;
     default:
         for (uint32_t i = 0; i < n; i++)
@@ -126,7 +129,8 @@ static void store_integers(gw_ps_type type, const int64_t *src, uint64_t begin, 
             gw_put32(out + 4 * i, (uint32_t)src[i]);
         return;
     case GW_PS_INT64:
-        memcpy(out, src, 8 * (size_t)n);
+        for (uint32_t i = 0; i < n; i++)
+            gw_put64(out + 8 * i, (uint64_t)src[i]);
         return;
     default:
         for (uint32_t i = 0; i < n; i++)
@@ -153,18 +157,19 @@ static void join_floats(gw_ps_method method, double *all, const double *one, uin
     }
 }
 
-/* The first place where a sum overflows; n where none does. */
-static uint32_t join_integers(gw_ps_method method, int64_t *all, const int64_t *one, uint32_t n)
+/* GW_MAX_WORKERS numbers of 64 bits: their sum never overflows, whatever the order. */
+__extension__ typedef __int128 wide;
+__extension__ typedef unsigned __int128 unsigned_wide;
+
+/* sum / n, rounded once. The quotient gets 48 bits behind the point, and where that is not all of it its last bit is
+ * set (round to odd): more than 26 bits in all, so that rounding to float32 is as if from the exact one. */
+static float mean_of(wide sum, uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        if (method == GW_PS_MAX)
-            all[i] = one[i] > all[i] ? one[i] : all[i];
-        else if (method == GW_PS_MIN)
-            all[i] = one[i] < all[i] ? one[i] : all[i];
-        else if (__builtin_add_overflow(all[i], one[i], &all[i]))
-            return i;
-    }
-    return n;
+    const unsigned_wide magnitude = (unsigned_wide)(sum < 0 ? -sum : sum) << 48; /* below 2^(63 + 15 + 48) */
+    unsigned_wide quotient = magnitude / n;
+    quotient |= quotient * n != magnitude;
+    const float mean = (float)quotient * 0x1p-48f;
+    return sum < 0 ? -mean : mean;
 }
 
 static gw_status float_block(const struct work *work, uint64_t begin, uint32_t n)
@@ -182,24 +187,41 @@ static gw_status float_block(const struct work *work, uint64_t begin, uint32_t n
     return GW_OK;
 }
 
+/* max and min */
 static gw_status integer_block(const struct work *work, uint64_t begin, uint32_t n)
 {
     int64_t all[BLOCK], one[BLOCK];
     load_integers(work->type, work->pushes[0].bytes, begin, n, all);
     for (uint32_t p = 1; p < work->n; p++) {
         load_integers(work->type, work->pushes[p].bytes, begin, n, one);
-        uint32_t at = join_integers(work->method, all, one, n);
-        if (at < n)
-            return gw_fail(GW_ERR_ARGUMENT, "the sum of element %" PRIu64 " does not fit into int64", begin + at);
+        for (uint32_t i = 0; i < n; i++)
+            if (work->method == GW_PS_MAX ? one[i] > all[i] : one[i] < all[i])
+                all[i] = one[i];
     }
-    if (work->method != GW_PS_MEAN) {
-        store_integers(work->result_type, all, begin, n, work->out);
-        return GW_OK;
+    store_integers(work->result_type, all, begin, n, work->out);
+    return GW_OK;
+}
+
+/* sum and mean: what the sum comes to is all that must fit, not what it is on the way */
+static gw_status integer_sum_block(const struct work *work, uint64_t begin, uint32_t n)
+{
+    wide sum[BLOCK];
+    int64_t one[BLOCK];
+    memset(sum, 0, n * sizeof *sum);
+    for (uint32_t p = 0; p < work->n; p++) {
+        load_integers(work->type, work->pushes[p].bytes, begin, n, one);
+        for (uint32_t i = 0; i < n; i++)
+            sum[i] += one[i];
     }
-    double mean[BLOCK];
-    for (uint32_t i = 0; i < n; i++)
-        mean[i] = (double)all[i] / work->n;
-    store_floats(work->result_type, mean, begin, n, work->out);
+    for (uint32_t i = 0; i < n; i++) {
+        if (work->method == GW_PS_MEAN)
+            gw_put_float(work->out + (begin + i) * sizeof(float), mean_of(sum[i], work->n));
+        else if (sum[i] < INT64_MIN || sum[i] > INT64_MAX)
+            return gw_fail(GW_ERR_ARGUMENT, "the sum of element %" PRIu64 " does not fit into int64", begin + i);
+        one[i] = (int64_t)sum[i];
+    }
+    if (work->method == GW_PS_SUM)
+        store_integers(work->result_type, one, begin, n, work->out);
     return GW_OK;
 }
 
@@ -212,15 +234,19 @@ static gw_status codes_block(const struct work *work, uint64_t begin, uint32_t n
         for (uint32_t b = 0; b < n / 4; b++) {
             uint32_t byte = codes[b];
             if (byte & byte >> 1 & 0x55)
-                return gw_fail(GW_ERR_ARGUMENT, "byte %" PRIu64 " of rank %u's push is 0x%02x and holds the code 11; 00, 01 and 10 are codes",
+                return gw_fail(GW_ERR_ARGUMENT,
+                               "byte %" PRIu64
+                               " of rank %u's push is 0x%02x and holds the code 11; 00, 01 and 10 are codes",
                                begin / 4 + b, work->pushes[p].rank, byte);
             for (uint32_t j = 0; j < 4; j++)
                 sum[4 * b + j] = (int16_t)(sum[4 * b + j] + (int)(byte >> 2 * j & 3) - 1);
         }
     }
-    float *out = (float *)(void *)work->out + begin, by = work->method == GW_PS_DECODE_AVERAGE ? (float)work->n : 1, scale = work->scale ? *work->scale : 1;
+    /* S / N, or with a scale s as frames have it: S * (s/N), s/N rounded once */
+    const float by = work->method == GW_PS_DECODE_AVERAGE ? (float)work->n : 1;
+    uint8_t *out = work->out + begin * sizeof(float);
     for (uint32_t i = 0; i < n; i++)
-        out[i] = (float)sum[i] / by * scale;
+        gw_put_float(out + i * sizeof(float), work->scale ? (float)sum[i] * (*work->scale / by) : (float)sum[i] / by);
     return GW_OK;
 }
 
@@ -231,7 +257,10 @@ static gw_status block(uint64_t i, uint32_t slot, void *user)
     uint64_t n_elems = codes ? 4 * work->n_elems : work->n_elems, begin = i * BLOCK;
     uint32_t n = n_elems - begin < BLOCK ? (uint32_t)(n_elems - begin) : BLOCK;
     (void)slot;
-    return codes ? codes_block(work, begin, n) : is_float(work->type) ? float_block(work, begin, n) : integer_block(work, begin, n);
+    return codes                                                    ? codes_block(work, begin, n)
+           : is_float(work->type)                                   ? float_block(work, begin, n)
+           : work->method == GW_PS_MAX || work->method == GW_PS_MIN ? integer_block(work, begin, n)
+                                                                    : integer_sum_block(work, begin, n);
 }
 
 /* ---- methods ------------------------------------------------------------------------------------------ */
@@ -251,7 +280,8 @@ static gw_status codes(struct work *work, struct gw_ps_result *out)
     out->shape.dims[out->shape.n_dims - 1] *= 4;
     out->n_bytes = (size_t)work->n_elems * 4 * sizeof(float);
     out->bytes = work->out = gw_alloc(work->context, (size_t)work->n_elems, 4 * sizeof(float));
-    return out->bytes ? gw_parallel_try(work->context, gw_div_up(4 * work->n_elems, BLOCK), block, work) : GW_ERR_MEMORY;
+    return out->bytes ? gw_parallel_try(work->context, gw_div_up(4 * work->n_elems, BLOCK), block, work)
+                      : GW_ERR_MEMORY;
 }
 
 /* Pushes of frames, read one frame of each at a time. */
@@ -270,7 +300,8 @@ static void rows_fini(const struct work *work, struct rows *rows)
 
 static gw_status rows_init(const struct work *work, struct rows *rows)
 {
-    *rows = (struct rows){gw_alloc(work->context, work->n, sizeof *rows->frames), gw_calloc(work->context, work->n, sizeof *rows->n_bytes),
+    *rows = (struct rows){gw_alloc(work->context, work->n, sizeof *rows->frames),
+                          gw_calloc(work->context, work->n, sizeof *rows->n_bytes),
                           gw_alloc(work->context, work->n, sizeof *rows->left)};
     if (!rows->frames || !rows->n_bytes || !rows->left) {
         rows_fini(work, rows);
@@ -292,8 +323,8 @@ static gw_status rows_next(const struct work *work, struct rows *rows, bool *mor
         rows->frames[p] = (const char *)rows->frames[p] + rows->n_bytes[p];
         rows->left[p] -= rows->n_bytes[p];
         if ((rows->left[p] == 0) != (rows->left[0] == 0))
-            return gw_fail(GW_ERR_FRAME_MISMATCH, "the pushes of ranks %u and %u have not the same number of frames", work->pushes[0].rank,
-                           work->pushes[p].rank);
+            return gw_fail(GW_ERR_FRAME_MISMATCH, "the pushes of ranks %u and %u have not the same number of frames",
+                           work->pushes[0].rank, work->pushes[p].rank);
         if (rows->left[p] == 0) {
             *more = false;
             continue;
@@ -316,7 +347,8 @@ static gw_status average_rows(const struct work *work, uint8_t *dst, size_t capa
     while (status == GW_OK && more) {
         size_t one = gw_reduce_bound(rows.frames, rows.n_bytes, work->n);
         if (dst)
-            status = gw_reduce(work->context, rows.frames, rows.n_bytes, work->n, &options, dst + *n_bytes, capacity - *n_bytes, &one);
+            status = gw_reduce(work->context, rows.frames, rows.n_bytes, work->n, &options, dst + *n_bytes,
+                               capacity - *n_bytes, &one);
         *n_bytes += one;
         if (status == GW_OK)
             status = rows_next(work, &rows, &more);
@@ -341,7 +373,8 @@ static gw_status add_push(const struct work *work, uint32_t p, float *one, doubl
     for (size_t left = work->pushes[p].n_bytes; left > 0;) {
         gw_frame_info info;
         GW_TRY(gw_frame_parse_unverified(at, left, &info));
-        GW_TRY(gw_decode(work->context, at, info.frame_bytes, one, info.n_elems)); /* together they have the key's elements */
+        /* together they have the key's elements */
+        GW_TRY(gw_decode(work->context, at, info.frame_bytes, one, info.n_elems));
         for (uint64_t i = 0; i < info.n_elems; i++)
             sum[done + i] += (double)one[i];
         done += info.n_elems;
@@ -455,10 +488,15 @@ bool gw_ps_method_parse(const char *word, gw_ps_method *out)
     return false;
 }
 
+gw_ps_type gw_ps_result_type(gw_ps_method method, gw_ps_type type)
+{
+    return gw_ps_type_name(type) && gw_ps_method_name(method) ? methods[method].result(type) : (gw_ps_type)0;
+}
+
 gw_status gw_ps_method_check(gw_ps_method method, gw_ps_type type)
 {
     char has[N_METHODS * 16] = "";
-    if (gw_ps_type_name(type) && gw_ps_method_name(method) && methods[method].result(type))
+    if (gw_ps_result_type(method, type))
         return GW_OK;
     for (size_t m = 1; m < N_METHODS; m++)
         if (methods[m].result(type))
@@ -476,11 +514,18 @@ uint64_t gw_ps_result_bytes(gw_ps_method method, gw_ps_type type, uint64_t n_ele
 }
 
 gw_status gw_ps_reduce(gw_context *context, gw_ps_method method, gw_ps_type type, const gw_ps_shape *shape,
-                       const struct gw_ps_push *pushes, uint32_t n, const gw_codec *codec, const float *scale, struct gw_ps_result *out)
+                       const struct gw_ps_push *pushes, uint32_t n, const gw_codec *codec, const float *scale,
+                       struct gw_ps_result *out)
 {
     GW_TRY(gw_ps_method_check(method, type));
-    struct work work = {.context = context, .method = method, .type = type, .result_type = methods[method].result(type), .pushes = pushes,
-                        .n = n, .codec = codec, .scale = scale};
+    struct work work = {.context = context,
+                        .method = method,
+                        .type = type,
+                        .result_type = methods[method].result(type),
+                        .pushes = pushes,
+                        .n = n,
+                        .codec = codec,
+                        .scale = scale};
     gw_ps_shape_elems(shape, &work.n_elems);
     *out = (struct gw_ps_result){.type = work.result_type, .shape = *shape};
     gw_status status = methods[method].reduce(&work, out);

@@ -1,14 +1,18 @@
+/* Does what clients ask for, or parks a request until it can be done. Parked requests are asked again in order, and
+ * are refused when their deadline has passed. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/lines.h"
 #include "base/memory.h"
+#include "base/quote.h"
 #include "pserver/server.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define MOST_PARKED 1024 /* of one client */
-#define WOKEN_MANY (sizeof((struct gw_ps_server *)0)->woken / sizeof((struct gw_ps_server *)0)->woken[0] + 1) /* more than are kept: all are */
+/* more than are kept: all are */
+#define WOKEN_MANY (sizeof((struct gw_ps_server *)0)->woken / sizeof((struct gw_ps_server *)0)->woken[0] + 1)
 
 /* ---- requests that wait ------------------------------------------------------------------------------------ */
 
@@ -22,15 +26,20 @@ static void enqueue(struct gw_ps_key *queue, struct gw_ps_parked *parked)
     *at = parked;
 }
 
-static gw_status park(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request, struct gw_ps_blob *value,
-                      struct gw_ps_key *key, struct gw_ps_key *waits_for)
+static gw_status park(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
+                      struct gw_ps_blob *value, struct gw_ps_key *key, struct gw_ps_key *waits_for)
 {
     if (member->n_parked >= MOST_PARKED)
-        return gw_fail(GW_ERR_CAPACITY, "%d requests of this client wait for other workers already; it must wait for some of them", MOST_PARKED);
+        return gw_fail(GW_ERR_CAPACITY,
+                       "%d requests of this client wait for other workers already; it must wait for some of them",
+                       MOST_PARKED);
     struct gw_ps_parked *parked = gw_alloc(server->context, 1, sizeof *parked);
     if (!parked)
         return GW_ERR_MEMORY;
-    *parked = (struct gw_ps_parked){.member = member, .key = key, .nth = server->n_ever_parked++, .request = *request,
+    *parked = (struct gw_ps_parked){.member = member,
+                                    .key = key,
+                                    .nth = server->n_ever_parked++,
+                                    .request = *request,
                                     .value = value ? gw_ps_blob_hold(value) : NULL,
                                     .deadline = gw_clock_seconds() + request->timeout_ms / 1000.0};
     enqueue(waits_for, parked);
@@ -73,34 +82,69 @@ static bool waits_before(const struct gw_ps_member *member, const struct gw_ps_k
 
 /* ---- doing ------------------------------------------------------------------------------------------------- */
 
-static void reply_done(struct gw_ps_server *server, uint32_t route, const struct gw_ps_request *request, uint64_t number)
+static void reply_done(struct gw_ps_server *server, uint32_t route, const struct gw_ps_request *request,
+                       uint64_t number)
 {
     const bool in_memory = server->persist && !gw_ps_persist_is_durable(server->persist);
-    gw_ps_reply(server, route, &(struct gw_ps_reply){.operation = request->operation, .flags = in_memory ? GW_PS_IN_MEMORY : 0,
-                                                     .id = request->id, .number = number}, NULL);
-}
-
-static gw_status init(struct gw_ps_server *server, const struct gw_ps_member *member, const struct gw_ps_request *request)
-{
-    struct gw_ps_key *key;
-    uint64_t before = gw_ps_store_info(server->store).n_keys;
-    GW_TRY(gw_ps_store_init(server->store, request->key, (gw_ps_type)request->code, &request->shape, request->codec, request->optimizer));
-    GW_TRY(gw_ps_store_find(server->store, request->key, &key));
-    if (gw_ps_store_info(server->store).n_keys > before && before < 1000) /* of very many only the first */
-        gw_ps_log(server, "init key=\"%s\" type=%s shape=%s by=%s", request->key, gw_ps_type_name((gw_ps_type)request->code),
-                  gw_ps_shape_text(&request->shape).text, member->address);
-    reply_done(server, member->route, request, gw_ps_store_pushed(server->store, key, member->rank));
-    return GW_OK;
+    gw_ps_reply(server, route,
+                &(struct gw_ps_reply){.operation = request->operation,
+                                      .flags = in_memory ? GW_PS_IN_MEMORY : 0,
+                                      .id = request->id,
+                                      .number = number},
+                NULL);
 }
 
 /* Not connected, and not for so long yet that it would be gone; nor is another there under its rank. */
 static bool may_be_back(const struct gw_ps_server *server, const struct gw_ps_worker *worker)
 {
-    return !worker->member && worker->away_since > 0 && gw_clock_seconds() - worker->away_since < server->options.away_ms / 1000.0;
+    return !worker->member && worker->away_since > 0 &&
+           gw_clock_seconds() - worker->away_since < server->options.away_ms / 1000.0;
 }
 
-/* A new client has come to agree, and of those who had agreed before nobody is here: what they trained is over. Who joins says so itself.
- * GW_ERR_ORDER: one of them may be back in a moment, as after a restart of this server; then it is the same run. */
+/* Plain keys have runs, too: if of those who took part before nobody is here, a worker's first INIT begins another, and
+ * what was left over in open rounds does not mix with what is pushed from here on. GW_ERR_ORDER: one of them may be
+ * back in a moment, as after a restart of this server. */
+static gw_status enter_run(struct gw_ps_server *server, const struct gw_ps_member *member)
+{
+    bool unsure = false;
+    if (member->rank == GW_PS_READER || member->joins)
+        return GW_OK;
+    struct gw_ps_worker *worker = &server->workers[member->rank];
+    if (gw_ps_run_goes_on(server)) {
+        worker->came_as = member->incarnation;
+        return GW_OK;
+    }
+    for (uint32_t r = 0; r < server->options.n_workers; r++)
+        unsure = unsure || (server->workers[r].came_as && may_be_back(server, &server->workers[r]));
+    if (unsure)
+        return gw_fail(GW_ERR_ORDER, "workers of this server's run are not connected, and may be back in a moment");
+    for (uint32_t r = 0; r < server->options.n_workers; r++)
+        server->workers[r].came_as = 0;
+    worker->came_as = member->incarnation;
+    gw_ps_store_begin_anew(server->store, GW_PS_EXCHANGE);
+    return GW_OK;
+}
+
+static gw_status init(struct gw_ps_server *server, const struct gw_ps_member *member,
+                      const struct gw_ps_request *request)
+{
+    struct gw_ps_key *key;
+    if (strncmp(request->key, GW_PS_EXCHANGE, strlen(GW_PS_EXCHANGE)) != 0)
+        GW_TRY(enter_run(server, member));
+    uint64_t before = gw_ps_store_info(server->store).n_keys;
+    GW_TRY(gw_ps_store_init_part(server->store, request->key, (gw_ps_type)request->code, &request->shape,
+                                 request->n_parts ? request->n_parts : 1, request->codec, request->optimizer));
+    GW_TRY(gw_ps_store_find(server->store, request->key, &key));
+    if (gw_ps_store_info(server->store).n_keys > before && before < 1000) /* of very many only the first */
+        gw_ps_log(server, "init key=\"%s\" type=%s shape=%s by=%s", gw_quote(request->key).text,
+                  gw_ps_type_name((gw_ps_type)request->code), gw_ps_shape_text(&request->shape).text, member->address);
+    reply_done(server, member->route, request, gw_ps_store_pushed(server->store, key, member->rank));
+    return GW_OK;
+}
+
+/* A new client has come to agree, and of those who had agreed before nobody is here: what they trained is over. Who
+ * joins says so itself. GW_ERR_ORDER: one of them may be back in a moment, as after a restart of this server; then it
+ * is the same run. */
 static gw_status begins_anew(const struct gw_ps_server *server, const struct gw_ps_member *member, bool *anew)
 {
     bool unsure = false;
@@ -114,19 +158,21 @@ static gw_status begins_anew(const struct gw_ps_server *server, const struct gw_
         unsure = unsure || (other->agreed_as && may_be_back(server, other));
     }
     if (unsure)
-        return gw_fail(GW_ERR_ORDER, "workers that began this server's run are not connected, and may be back in a moment");
+        return gw_fail(GW_ERR_ORDER,
+                       "workers that began this server's run are not connected, and may be back in a moment");
     *anew = true;
     return GW_OK;
 }
 
 /* The first worker's lines stand; every other's must be the same. */
-static gw_status agree(struct gw_ps_server *server, const struct gw_ps_member *member, const struct gw_ps_request *request,
-                       const struct gw_ps_blob *value)
+static gw_status agree(struct gw_ps_server *server, const struct gw_ps_member *member,
+                       const struct gw_ps_request *request, const struct gw_ps_blob *value)
 {
     if (member->rank == GW_PS_READER)
         return gw_fail(GW_ERR_ARGUMENT, "a reader has nothing to agree on with workers");
     if (value->n_bytes > GW_PS_MOST_AGREED || !gw_lines_are_good(value->bytes, value->n_bytes))
-        return gw_fail(GW_ERR_FRAME_FIELD, "what workers are to agree on must be lines of text, %d bytes at most", GW_PS_MOST_AGREED);
+        return gw_fail(GW_ERR_FRAME_FIELD, "what workers are to agree on must be lines of text, %d bytes at most",
+                       GW_PS_MOST_AGREED);
     bool anew;
     GW_TRY(begins_anew(server, member, &anew));
     if (anew)
@@ -142,33 +188,38 @@ static gw_status agree(struct gw_ps_server *server, const struct gw_ps_member *m
     }
     struct gw_lines_difference difference;
     if (gw_lines_differ(server->agreed, strlen(server->agreed), value->bytes, value->n_bytes, &difference))
-        return gw_fail(GW_ERR_ARGUMENT, "rank %u has %s, and rank %u began this server's run with %s; all workers must have the same", member->rank,
-                       difference.second, server->agreed_by, difference.first);
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "rank %u has %s, and rank %u began this server's run with %s; all workers must have the same",
+                       member->rank, difference.second, server->agreed_by, difference.first);
     server->workers[member->rank].agreed_as = member->incarnation;
     gw_ps_note_worker(server, member->rank);
     reply_done(server, member->route, request, 0);
     return GW_OK;
 }
 
-static gw_status put(struct gw_ps_server *server, const struct gw_ps_member *member, const struct gw_ps_request *request, struct gw_ps_blob *value)
+static gw_status put(struct gw_ps_server *server, const struct gw_ps_member *member,
+                     const struct gw_ps_request *request, struct gw_ps_blob *value)
 {
     struct gw_ps_key *key;
     GW_TRY(gw_ps_store_find(server->store, request->key, &key));
-    GW_TRY(request->code ? gw_ps_store_deposit(server->store, key, request->number, value) : gw_ps_store_put(server->store, key, value));
+    GW_TRY(request->code ? gw_ps_store_deposit(server->store, key, request->number, value)
+                         : gw_ps_store_put(server->store, key, value));
     reply_done(server, member->route, request, 0);
     return GW_OK;
 }
 
 /* Does a push or a pull, and answers it where that can be done now. GW_PS_WAIT: *waits_for is the key to wait on. */
-static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *member, const struct gw_ps_request *request,
-                     struct gw_ps_blob *value, struct gw_ps_key *key, struct gw_ps_key **waits_for)
+static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *member,
+                     const struct gw_ps_request *request, struct gw_ps_blob *value, struct gw_ps_key *key,
+                     struct gw_ps_key **waits_for)
 {
     struct gw_ps_key *scale_key = NULL;
     struct gw_ps_answer answer = {.round = 0};
     *waits_for = key;
     if (request->operation == GW_PS_PUSH) {
-        gw_status status = request->code ? gw_ps_store_refuse(server->store, key, member->rank, request->number, request->refusal)
-                                         : gw_ps_store_push(server->store, key, member->rank, request->number, value, request->rate);
+        gw_status status =
+            request->code ? gw_ps_store_refuse(server->store, key, member->rank, request->number, request->refusal)
+                          : gw_ps_store_push(server->store, key, member->rank, request->number, value, request->rate);
         if (status == GW_OK)
             reply_done(server, member->route, request, request->number);
         return status;
@@ -178,7 +229,8 @@ static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *mem
     const bool now = request->code == GW_PS_PARAMETERS && request->number == 1;
     gw_status status = request->operation == GW_PS_GET
                            ? gw_ps_store_deposited(key, request->number, &answer)
-                           : gw_ps_store_pull(server->store, key, now ? GW_PS_READER : member->rank, (gw_ps_method)request->code, scale_key, &answer, waits_for);
+                           : gw_ps_store_pull(server->store, key, now ? GW_PS_READER : member->rank,
+                                              (gw_ps_method)request->code, scale_key, &answer, waits_for);
     if (status == GW_ERR_NONFINITE) {
         gw_ps_reply_error(server, member->route, request, status, answer.round);
         return GW_OK;
@@ -186,35 +238,60 @@ static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *mem
     if (status != GW_OK)
         return status;
     gw_ps_reply(server, member->route,
-                &(struct gw_ps_reply){.operation = request->operation, .code = (uint8_t)answer.type, .id = request->id, .number = answer.round,
-                                      .shape = answer.shape, .n_pushes = answer.n_pushes}, answer.value);
+                &(struct gw_ps_reply){.operation = request->operation,
+                                      .code = (uint8_t)answer.type,
+                                      .id = request->id,
+                                      .number = answer.round,
+                                      .shape = answer.shape,
+                                      .n_pushes = answer.n_pushes},
+                answer.value);
     gw_ps_blob_give(answer.value);
     return GW_OK;
 }
 
-static gw_status push_or_pull(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
-                              struct gw_ps_blob *value)
+/* One that came at that time is done. What was put and is got waits for as long as its asker likes: that is no latency.
+ */
+static void note_time(struct gw_ps_server *server, const struct gw_ps_request *request, double came)
+{
+    if (request->operation != GW_PS_GET)
+        gw_ps_times_note(request->operation == GW_PS_PUSH ? &server->counts.pushes : &server->counts.pulls,
+                         gw_clock_seconds() - came);
+}
+
+static gw_status push_or_pull(struct gw_ps_server *server, struct gw_ps_member *member,
+                              const struct gw_ps_request *request, struct gw_ps_blob *value)
 {
     struct gw_ps_key *key, *waits_for;
+    const double came = gw_clock_seconds();
     GW_TRY(gw_ps_store_find(server->store, request->key, &key));
+    if (request->operation != GW_PS_PUSH && request->n_parts != gw_ps_key_parts(key))
+        return gw_fail(GW_ERR_ORDER,
+                       "\"%s\" lies in %u parts on as many servers, and this client asks for a value in %u: "
+                       "init_parameter with the key's type and shape must come before it is pulled or got",
+                       request->key, gw_ps_key_parts(key), request->n_parts);
     if (value)
         GW_TRY(gw_ps_store_admit(server->store, key, member->rank, request->number, value));
     waits_for = key;
     gw_status status = GW_PS_WAIT;
     if (!waits_before(member, key, UINT64_MAX))
         status = try(server, member, request, value, key, &waits_for);
+    if (status == GW_OK)
+        note_time(server, request, came);
     return status == GW_PS_WAIT ? park(server, member, request, value, key, waits_for) : status;
 }
 
-void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request, struct gw_ps_blob *value)
+void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
+                      struct gw_ps_blob *value)
 {
-    const bool has_value = (request->operation == GW_PS_PUSH && request->code == 0) || request->operation == GW_PS_AGREE ||
-                           request->operation == GW_PS_PUT;
+    const bool has_value = (request->operation == GW_PS_PUSH && request->code == 0) ||
+                           request->operation == GW_PS_AGREE || request->operation == GW_PS_PUT;
     gw_status status;
     if (has_value && !value)
-        status = gw_fail(GW_ERR_FRAME_CUT, "a request of operation %u for \"%s\" came without a value", request->operation, request->key);
+        status = gw_fail(GW_ERR_FRAME_CUT, "a request of operation %u for \"%s\" came without a value",
+                         request->operation, request->key);
     else if (!has_value && value)
-        status = gw_fail(GW_ERR_FRAME_FIELD, "a request of operation %u for \"%s\" came with a value, and has none", request->operation, request->key);
+        status = gw_fail(GW_ERR_FRAME_FIELD, "a request of operation %u for \"%s\" came with a value, and has none",
+                         request->operation, request->key);
     else if (request->operation == GW_PS_INIT)
         status = init(server, member, request);
     else if (request->operation == GW_PS_AGREE)
@@ -236,7 +313,8 @@ void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, 
 
 /* ---- going on ---------------------------------------------------------------------------------------------- */
 
-/* Asks the requests in one key's queue again, in the order they came in; a client's later request never overtakes its earlier one. */
+/* Asks the requests in one key's queue again, in the order they came in; a client's later request never overtakes its
+ * earlier one. */
 static void ask_again(struct gw_ps_server *server, struct gw_ps_key *queue)
 {
     struct gw_ps_parked **at = (struct gw_ps_parked **)gw_ps_key_waiting(queue);
@@ -248,6 +326,8 @@ static void ask_again(struct gw_ps_server *server, struct gw_ps_key *queue)
             status = GW_OK;
         else if (!waits_before(parked->member, parked->key, parked->nth))
             status = try(server, parked->member, &parked->request, parked->value, parked->key, &waits_for);
+        if (status == GW_OK && parked->member)
+            note_time(server, &parked->request, parked->deadline - parked->request.timeout_ms / 1000.0);
         if (status < 0)
             gw_ps_reply_error(server, parked->member->route, &parked->request, status, 0);
         if (status != GW_PS_WAIT) {
@@ -292,7 +372,8 @@ void gw_ps_requests_go_on(struct gw_ps_server *server)
 }
 
 /* "rank 2 (not connected), rank 5": those that a worker's request waits for at that key, a few of them. */
-static void name_missing(const struct gw_ps_server *server, const struct gw_ps_key *key, uint32_t asker, char *text, size_t n_bytes)
+static void name_missing(const struct gw_ps_server *server, const struct gw_ps_key *key, uint32_t asker, char *text,
+                         size_t n_bytes)
 {
     uint32_t named = 0, missing = 0;
     size_t used = 0;
@@ -301,28 +382,32 @@ static void name_missing(const struct gw_ps_server *server, const struct gw_ps_k
         if (!gw_ps_key_misses(server->store, key, asker, r))
             continue;
         if (missing++ < 8 && used < n_bytes)
-            used += (size_t)snprintf(text + used, n_bytes - used, "%srank %u%s", named++ ? ", " : "", r, server->workers[r].member ? "" : " (not connected)");
+            used += (size_t)snprintf(text + used, n_bytes - used, "%srank %u%s", named++ ? ", " : "", r,
+                                     server->workers[r].member ? "" : " (not connected)");
     }
     if (missing > named && used < n_bytes)
         snprintf(text + used, n_bytes - used, " and %u more", missing - named);
 }
 
 /* What one has waited for too long. */
-static gw_status timed_out(const struct gw_ps_server *server, const struct gw_ps_key *key, const struct gw_ps_parked *parked)
+static gw_status timed_out(const struct gw_ps_server *server, const struct gw_ps_key *key,
+                           const struct gw_ps_parked *parked)
 {
     const struct gw_ps_request *request = &parked->request;
     const struct gw_ps_key_info info = gw_ps_key_info(server->store, key);
     const char *what = request->operation == GW_PS_PUSH ? "push" : "pull";
     char missing[256];
     if (request->operation == GW_PS_GET)
-        return gw_fail(GW_ERR_TIMEOUT, "the get of \"%s\" has waited %u ms for somebody to put a value of version %llu or higher", request->key,
-                       request->timeout_ms, (unsigned long long)request->number);
+        return gw_fail(GW_ERR_TIMEOUT,
+                       "the get of \"%s\" has waited %u ms for somebody to put a value of version %llu or higher",
+                       request->key, request->timeout_ms, (unsigned long long)request->number);
     if (info.unset)
-        return gw_fail(GW_ERR_TIMEOUT, "the %s of \"%s\" has waited %u ms for anybody to put the first parameters of \"%s\"", what, request->key,
-                       request->timeout_ms, info.name);
+        return gw_fail(GW_ERR_TIMEOUT,
+                       "the %s of \"%s\" has waited %u ms for anybody to put the first parameters of \"%s\"", what,
+                       request->key, request->timeout_ms, info.name);
     name_missing(server, key, parked->member->rank, missing, sizeof missing);
-    return gw_fail(GW_ERR_TIMEOUT, "the %s of \"%s\" has waited %u ms for pushes of %s to \"%s\"", what, request->key, request->timeout_ms,
-                   missing[0] ? missing : "other workers", info.name);
+    return gw_fail(GW_ERR_TIMEOUT, "the %s of \"%s\" has waited %u ms for pushes of %s to \"%s\"", what, request->key,
+                   request->timeout_ms, missing[0] ? missing : "other workers", info.name);
 }
 
 void gw_ps_requests_expire(struct gw_ps_server *server)
@@ -349,7 +434,8 @@ void gw_ps_requests_expire(struct gw_ps_server *server)
 }
 
 /* Answers one that waits with the error that was told last. */
-static void refuse(struct gw_ps_server *server, struct gw_ps_parked **at, const struct gw_ps_key *queue, gw_status status)
+static void refuse(struct gw_ps_server *server, struct gw_ps_parked **at, const struct gw_ps_key *queue,
+                   gw_status status)
 {
     if ((*at)->member)
         gw_ps_reply_error(server, (*at)->member->route, &(*at)->request, status, 0);

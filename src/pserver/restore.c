@@ -1,5 +1,5 @@
-/* What a server keeps beyond its store, so that a restarted one goes on where it was killed: the run, and whose clients take part in it.
- * Who is connected is not kept: clients come again by themselves. */
+/* Keeps what a server must know beyond its store, so that a restarted one goes on where it was killed: the run, and
+ * whose clients take part in it. It does not keep who is connected: clients come again by themselves. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -15,7 +15,8 @@
 
 /* Types of records; never used again for another. */
 enum {
-    RUN = GW_PS_PERSIST_OWN,        /* first_round u64, agreed_by u32, and where anything is agreed on 1 u8 and the text, else 0 u8 */
+    /* first_round u64, agreed_by u32, and where anything is agreed on 1 u8 and the text, else 0 u8 */
+    RUN = GW_PS_PERSIST_OWN,
     WORKER = GW_PS_PERSIST_OWN + 1, /* rank u32; joined_as, joined_from, agreed_as u64 */
 };
 
@@ -90,7 +91,9 @@ static gw_status replay(void *user, uint8_t type, const void *head, size_t n_hea
         GW_TRY(replay_run(server, &r));
     else if (type == WORKER)
         replay_worker(server, &r);
-    return r.good && r.at == r.end && type <= WORKER ? GW_OK : gw_fail(GW_ERR_FRAME_FIELD, "a record of type %u cannot be", type);
+    return r.good && r.at == r.end && type <= WORKER
+               ? GW_OK
+               : gw_fail(GW_ERR_FRAME_FIELD, "a record of type %u cannot be", type);
 }
 
 /* Workers that had come count as away from now on. */
@@ -99,7 +102,9 @@ static void count_as_away(struct gw_ps_server *server)
     uint64_t behind;
     for (uint32_t r = 0; r < server->options.n_workers; r++) {
         struct gw_ps_worker *worker = &server->workers[r];
-        const bool came = server->options.min_workers || worker->joined_as || worker->agreed_as || gw_ps_store_pushes(server->store, r, &behind);
+        const bool pushed = gw_ps_store_pushes(server->store, r, &behind);
+        const bool came = server->options.min_workers || worker->joined_as || worker->agreed_as || pushed;
+        worker->came_as = pushed ? GW_PS_SOMEBODY : 0;
         if (came && gw_ps_store_is_present(server->store, r))
             worker->away_since = gw_clock_seconds();
     }
@@ -117,12 +122,18 @@ gw_status gw_ps_server_restore(struct gw_ps_server *server)
     char about[128];
     if (!o->snapshot)
         return GW_OK;
-    snprintf(about, sizeof about, "workers=%" PRIu32 " mode=%s min_workers=%" PRIu32 " backup=%" PRIu32, o->n_workers, modes[o->mode], o->min_workers,
-             o->backup);
-    const struct gw_ps_persist_options options = {
-        .keeper = {.folder = o->snapshot, .keep = o->snapshot_keep ? o->snapshot_keep : DEFAULT_KEEP,
-                   .every_s = o->snapshot_every_s ? o->snapshot_every_s : DEFAULT_EVERY_S, .log = log_line, .log_user = server},
-        .about = about, .own_replay = replay, .own_image = note_all, .user = server};
+    snprintf(about, sizeof about, "workers=%" PRIu32 " mode=%s min_workers=%" PRIu32 " backup=%" PRIu32, o->n_workers,
+             modes[o->mode], o->min_workers, o->backup);
+    const struct gw_ps_persist_options options = {.keeper = {.folder = o->snapshot,
+                                                             .keep = o->snapshot_keep ? o->snapshot_keep : DEFAULT_KEEP,
+                                                             .every_s = o->snapshot_every_s ? o->snapshot_every_s
+                                                                                            : DEFAULT_EVERY_S,
+                                                             .log = log_line,
+                                                             .log_user = server},
+                                                  .about = about,
+                                                  .own_replay = replay,
+                                                  .own_image = note_all,
+                                                  .user = server};
     GW_TRY(gw_ps_persist_open(server->context, server->store, &options, &server->persist));
     if (gw_ps_persist_restored(server->persist))
         count_as_away(server);

@@ -1,9 +1,11 @@
-/* The server: one thread, one ROUTER socket, the store. What comes in is done at once or waits in its key's queue; nothing blocks. */
+/* The server: one thread, one ROUTER socket, the store. It does at once what it can; what must wait goes to its key's
+ * queue. Nothing blocks. */
 #include "pserver/body.h"
 #include "pserver/server.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/quote.h"
 #include "link/tcp/gate.h"
 #include "link/tcp/keys.h"
 #include "pserver/numbers.h"
@@ -23,13 +25,17 @@
 #define DEFAULT_KEYS (1ull << 20)
 #define DEFAULT_KEY_BYTES (1ull << 30)
 #define DEFAULT_CLIENTS 1024
-#define MOST_UNREAD 4096  /* answers that a client has not taken yet; then it is dropped */
-#define MOST_WAITING 256  /* messages of a client that have come and are not looked at yet; then its connection is not read */
-#define MOST_COPIED 16384 /* bytes of a value: more than ZeroMQ's buffer */
-#define AT_ONCE 256       /* messages before time and connections are looked at */
-#define LOG_ROOM 4096     /* lines at once, and then so many a second: strangers shall not fill a disk */
+#define MOST_UNREAD 4096 /* answers that a client has not taken yet; then it is dropped */
+/* messages of a client that have come and are not looked at yet; then its connection is not read */
+#define MOST_WAITING 256
+#define WAITING_BYTES ((uint64_t)1 << 20)   /* of one of them, for all together */
+#define MOST_STRANGERS 256u                 /* connections that have not said HELLO */
+#define STRANGER_BYTES ((uint64_t)64 << 10) /* of one of them, beyond whole messages */
+#define MOST_COPIED 16384                   /* bytes of a value: more than ZeroMQ's buffer */
+#define AT_ONCE 256                         /* messages before time and connections are looked at */
+#define LOG_ROOM 4096 /* lines at once, and then so many a second: strangers shall not fill a disk */
 #define LOG_A_SECOND 4
-#define END_SECONDS 1.0 /* for requests that have come when the server is to end */
+#define END_SECONDS 1.0   /* for requests that have come when the server is to end */
 #define LOOK_SECONDS 0.25 /* between looks for requests whose time is over */
 
 static bool may_log(struct gw_ps_server *server)
@@ -88,26 +94,24 @@ static bool send_part(struct gw_ps_server *server, const void *bytes, size_t n_b
 void gw_ps_reply(struct gw_ps_server *server, uint32_t route, const struct gw_ps_reply *reply, struct gw_ps_blob *value)
 {
     uint8_t id[GW_PS_ROUTE_BYTES] = {0}, head[GW_PS_HEAD_BYTES];
+    struct gw_ps_member *member = gw_ps_member_find(server, route);
+    if (member && member->lost)
+        return;
     memcpy(id + 1, &route, sizeof route);
     size_t n_bytes = gw_ps_reply_write(head, reply);
     server->counts.bytes_out += n_bytes + (value ? value->n_bytes : 0);
     bool sent = send_part(server, id, sizeof id, ZMQ_SNDMORE);
-    if (!sent && zmq_errno() == EAGAIN) {
-        struct gw_ps_member *member = gw_ps_member_find(server, route);
-        if (member) {
-            gw_ps_log(server, "dropped %s address=%s reason=\"it does not take its answers\"", gw_ps_rank_text(member->rank).text, member->address);
-            gw_ps_member_leave(server, member);
-        }
-    }
+    if (!sent && zmq_errno() == EAGAIN && member)
+        gw_ps_member_lose(server, member);
     /* Parts after the first wait for nothing: they go or are dropped together. */
     sent = sent && send_part(server, head, n_bytes, value ? ZMQ_SNDMORE : 0);
-    if (sent && value) {
-        const struct gw_ps_member *member = gw_ps_member_find(server, route);
-        gw_ps_body_send(server->socket, value->bytes, value->n_bytes, member && member->whole, hold_blob, give_blob, value);
-    }
+    if (sent && value)
+        gw_ps_body_send(server->socket, value->bytes, value->n_bytes, member && member->whole, hold_blob, give_blob,
+                        value);
 }
 
-void gw_ps_reply_error(struct gw_ps_server *server, uint32_t route, const struct gw_ps_request *request, gw_status status, uint64_t number)
+void gw_ps_reply_error(struct gw_ps_server *server, uint32_t route, const struct gw_ps_request *request,
+                       gw_status status, uint64_t number)
 {
     struct gw_ps_reply reply = {.operation = request->operation, .id = request->id, .number = number, .status = status};
     snprintf(reply.sentence, sizeof reply.sentence, "%s", gw_last_error());
@@ -151,8 +155,11 @@ static struct gw_ps_blob *keep(struct gw_ps_server *server, struct gw_ps_body *b
         return NULL;
     zmq_msg_init(&received->message);
     zmq_msg_move(&received->message, message);
-    received->blob = (struct gw_ps_blob){.bytes = zmq_msg_data(&received->message), .n_bytes = zmq_msg_size(&received->message),
-                                         .release = release_received, .context = server->context, .total = &server->bytes};
+    received->blob = (struct gw_ps_blob){.bytes = zmq_msg_data(&received->message),
+                                         .n_bytes = zmq_msg_size(&received->message),
+                                         .release = release_received,
+                                         .context = server->context,
+                                         .total = &server->bytes};
     gw_ps_blob_begin(&received->blob);
     return &received->blob;
 }
@@ -161,7 +168,7 @@ static struct gw_ps_blob *keep(struct gw_ps_server *server, struct gw_ps_body *b
 static void read_events(struct gw_ps_server *server)
 {
     struct gw_tcp_event event;
-    while (gw_tcp_next_event(server->events, &event))
+    while (gw_tcp_door_event(server->door, &event))
         gw_ps_connection_news(server, &event);
 }
 
@@ -170,21 +177,30 @@ static void hello(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, 
     const char *address = zmq_msg_gets(head, "Peer-Address");
     address = address ? address : "?";
     read_events(server); /* now those of this connection and of all that had its number before are known */
-    gw_status status = gw_ps_member_join(server, route, zmq_msg_get(head, ZMQ_SRCFD), address, request);
+    const char *key = zmq_msg_gets(head, "User-Id"); /* as the gate has told ZeroMQ */
+    gw_status status = gw_ps_member_join(server, route, zmq_msg_get(head, ZMQ_SRCFD), address, key, request);
     if (status < 0) {
-        gw_ps_log(server, "refused address=%s reason=\"%s\"", address, gw_last_error());
+        gw_ps_log(server, "refused address=%s reason=\"%s\"", address, gw_quote(gw_last_error()).text);
         gw_ps_reply_error(server, route, request, status, 0);
         return;
     }
+    gw_tcp_door_admit(server->door, zmq_msg_get(head, ZMQ_SRCFD));
     gw_ps_log(server, "joined %s address=%s", gw_ps_rank_text((uint32_t)request->number).text, address);
-    gw_ps_reply(server, route, &(struct gw_ps_reply){.operation = GW_PS_HELLO, .id = request->id, .n_workers = server->options.n_workers,
-                                                     .max_key_bytes = server->options.max_key_bytes, .mode = (uint8_t)server->options.mode,
-                                                     .staleness = server->options.mode == GW_PS_STALE ? server->options.staleness : 0,
-                                                     .backup = server->options.backup, .timeout_ms = server->options.timeout_ms}, NULL);
+    gw_ps_reply(server, route,
+                &(struct gw_ps_reply){.operation = GW_PS_HELLO,
+                                      .id = request->id,
+                                      .n_workers = server->options.n_workers,
+                                      .max_key_bytes = server->options.max_key_bytes,
+                                      .mode = (uint8_t)server->options.mode,
+                                      .staleness = server->options.mode == GW_PS_STALE ? server->options.staleness : 0,
+                                      .backup = server->options.backup,
+                                      .timeout_ms = server->options.timeout_ms},
+                NULL);
 }
 
 /* body NULL: it has none. unfit: whether it could not be taken; the last error says why. */
-static void serve(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, struct gw_ps_body *body, gw_status unfit)
+static void serve(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, struct gw_ps_body *body,
+                  gw_status unfit)
 {
     char why[GW_PS_SENTENCE] = "";
     if (unfit < 0)
@@ -196,7 +212,7 @@ static void serve(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, 
     server->counts.requests[status < 0 ? 0 : request.operation]++;
     if (status < 0) {
         const char *address = zmq_msg_gets(head, "Peer-Address");
-        gw_ps_log(server, "refused address=%s reason=\"%s\"", address ? address : "?", gw_last_error());
+        gw_ps_log(server, "refused address=%s reason=\"%s\"", address ? address : "?", gw_quote(gw_last_error()).text);
         gw_ps_reply_error(server, route, &request, status, 0);
     } else if (request.operation == GW_PS_HELLO) {
         hello(server, route, head, &request);
@@ -237,15 +253,20 @@ static bool receive(struct gw_ps_server *server)
     zmq_msg_t id, head;
     struct gw_ps_body body = {0};
     gw_status unfit = GW_OK;
-    if (!receive_part(server, &id, ZMQ_DONTWAIT))
+    if (!receive_part(server, &id, ZMQ_DONTWAIT)) {
+        gw_tcp_door_empty(server->door);
         return false;
+    }
     if (!zmq_msg_more(&id) || !receive_part(server, &head, 0)) {
         zmq_msg_close(&id);
         return true;
     }
+    const int fd = zmq_msg_get(&head, ZMQ_SRCFD);
     const bool has_body = zmq_msg_more(&head);
     if (has_body)
-        unfit = gw_ps_body_take(server->context, server->socket, server->options.max_key_bytes + GW_PS_HEAD_BYTES, &body);
+        unfit =
+            gw_ps_body_take(server->context, server->socket, server->options.max_key_bytes + GW_PS_HEAD_BYTES, &body);
+    gw_tcp_door_took(server->door, fd, zmq_msg_size(&head) + body.n_came, 1 + body.n_parts);
     const uint8_t *name = zmq_msg_data(&id);
     if (zmq_msg_size(&id) == GW_PS_ROUTE_BYTES && name[0] == 0) { /* others give themselves a name */
         uint32_t route;
@@ -260,12 +281,19 @@ static bool receive(struct gw_ps_server *server)
 
 /* ---- running ------------------------------------------------------------------------------------------------ */
 
+/* After each message: what waited may go on, and who was lost meanwhile goes. */
+static void settle(struct gw_ps_server *server)
+{
+    gw_ps_requests_go_on(server);
+    gw_ps_members_sweep(server);
+}
+
 /* Requests that have come are answered, and what they changed is kept. */
 static void end(struct gw_ps_server *server)
 {
     const double deadline = gw_clock_seconds() + END_SECONDS;
     while (gw_clock_seconds() < deadline && receive(server))
-        gw_ps_requests_go_on(server);
+        settle(server);
     if (server->persist)
         gw_ps_persist_finish(server->persist);
 }
@@ -273,7 +301,9 @@ static void end(struct gw_ps_server *server)
 gw_status gw_ps_server_run(gw_ps_server *server)
 {
     for (;;) {
-        zmq_pollitem_t items[] = {{server->socket, 0, ZMQ_POLLIN, 0}, {NULL, server->stop, ZMQ_POLLIN, 0}, {server->events, 0, ZMQ_POLLIN, 0}};
+        zmq_pollitem_t items[] = {{server->socket, 0, ZMQ_POLLIN, 0},
+                                  {NULL, server->stop, ZMQ_POLLIN, 0},
+                                  {NULL, gw_tcp_door_fd(server->door), ZMQ_POLLIN, 0}};
         if (zmq_poll(items, 3, (long)(LOOK_SECONDS * 1000)) < 0 && zmq_errno() != EINTR)
             return gw_fail(GW_ERR_SYSTEM, "the server cannot wait for its clients: %s", zmq_strerror(zmq_errno()));
         if (items[1].revents) {
@@ -281,15 +311,16 @@ gw_status gw_ps_server_run(gw_ps_server *server)
             return GW_OK;
         }
         for (int i = 0; i < AT_ONCE && receive(server); i++)
-            gw_ps_requests_go_on(server);
+            settle(server);
         read_events(server);
         double now = gw_clock_seconds();
         if (now >= server->next_look) {
             server->next_look = now + LOOK_SECONDS;
+            gw_ps_members_check_keys(server);
             gw_ps_members_look(server);
             gw_ps_joins_look(server);
             gw_ps_requests_expire(server);
-            gw_ps_requests_go_on(server);
+            settle(server);
             if (server->persist)
                 gw_ps_persist_look(server->persist);
             gw_ps_numbers_note(server, server->notes);
@@ -311,28 +342,29 @@ static gw_status check_options(const gw_ps_server_options *options, const void *
     if (!options || !out)
         return gw_fail(GW_ERR_ARGUMENT, "gw_ps_server_create: %s is NULL", options ? "out" : "options");
     if (options->struct_bytes != sizeof *options)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_server_options.struct_bytes is %zu, and must be %zu", options->struct_bytes, sizeof *options);
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_server_options.struct_bytes is %zu, and must be %zu",
+                       options->struct_bytes, sizeof *options);
     if (!options->listen)
         return gw_fail(GW_ERR_ARGUMENT, "no address to listen at; it must be HOST:PORT");
     if (options->n_workers == 0 || options->n_workers > GW_MAX_WORKERS)
-        return gw_fail(GW_ERR_ARGUMENT, "a server for %u workers; 1 to %u are possible", options->n_workers, (unsigned)GW_MAX_WORKERS);
+        return gw_fail(GW_ERR_ARGUMENT, "a server for %u workers; 1 to %u are possible", options->n_workers,
+                       (unsigned)GW_MAX_WORKERS);
     if (options->mode > GW_PS_ASYNC)
         return gw_fail(GW_ERR_ARGUMENT, "the mode is %u, which is none", (unsigned)options->mode);
     if (options->missing > GW_PS_MISSING_STOP)
-        return gw_fail(GW_ERR_ARGUMENT, "what to do without a worker is %u, which is none of the three", (unsigned)options->missing);
-    if (options->min_workers > options->n_workers || (options->min_workers && options->missing != GW_PS_MISSING_CONTINUE))
-        return gw_fail(GW_ERR_ARGUMENT, "the first round is to have %u of %u workers; that is for servers that continue without some of them",
-                       options->min_workers, options->n_workers);
+        return gw_fail(GW_ERR_ARGUMENT, "what to do without a worker is %u, which is none of the three",
+                       (unsigned)options->missing);
+    if (options->min_workers > options->n_workers ||
+        (options->min_workers && options->missing != GW_PS_MISSING_CONTINUE))
+        return gw_fail(
+            GW_ERR_ARGUMENT,
+            "the first round is to have %u of %u workers; that is for servers that continue without some of them",
+            options->min_workers, options->n_workers);
     if (options->backup >= options->n_workers || (options->backup && options->mode != GW_PS_SYNC))
-        return gw_fail(GW_ERR_ARGUMENT, "%u of %u workers as backup; fewer than all can be, of a server whose rounds are synchronous", options->backup,
-                       options->n_workers);
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "%u of %u workers as backup; fewer than all can be, of a server whose rounds are synchronous",
+                       options->backup, options->n_workers);
     return GW_OK;
-}
-
-static uint64_t machine_bytes(void)
-{
-    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 1ull << 32;
 }
 
 static void fill_defaults(gw_ps_server_options *options)
@@ -343,7 +375,7 @@ static void fill_defaults(gw_ps_server_options *options)
         options->min_workers = options->n_workers;
     options->max_keys = options->max_keys ? options->max_keys : DEFAULT_KEYS;
     options->max_key_bytes = options->max_key_bytes ? options->max_key_bytes : DEFAULT_KEY_BYTES;
-    options->max_bytes = options->max_bytes ? options->max_bytes : machine_bytes() / 4 * 3;
+    options->max_bytes = options->max_bytes ? options->max_bytes : gw_machine_bytes() / 4 * 3;
     options->max_clients = options->max_clients ? options->max_clients : DEFAULT_CLIENTS;
 }
 
@@ -359,7 +391,18 @@ static gw_status open_socket(struct gw_ps_server *server, const struct gw_tcp_ad
     GW_TRY(gw_tcp_set_int(server->socket, ZMQ_RCVHWM, MOST_WAITING));
     if (zmq_setsockopt(server->socket, ZMQ_MAXMSGSIZE, &longest, sizeof longest) != 0)
         return gw_fail(GW_ERR_SYSTEM, "no socket for the server: %s", zmq_strerror(zmq_errno()));
-    GW_TRY(gw_tcp_watch(server->group, server->socket, "news", ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED, &server->events));
+    const uint32_t most = server->options.max_clients + GW_TCP_SPARE_STRANGERS;
+    const struct gw_tcp_limits limits = {
+        .most_strangers = most < MOST_STRANGERS ? most : MOST_STRANGERS,
+        .silent_s = GW_TCP_SILENT_SECONDS,
+        .stranger_bytes = STRANGER_BYTES,
+        .member_bytes = value,
+        /* so many whole messages wait unread, and are answered, if only by a refusal */
+        .all_bytes = server->options.max_bytes + MOST_WAITING * (value < WAITING_BYTES ? value : WAITING_BYTES),
+        .events = true};
+    GW_TRY(gw_tcp_door_open(server->group, server->socket, "news",
+                            ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL, &limits,
+                            &server->door));
     return gw_tcp_bind(server->socket, address, server->endpoint);
 }
 
@@ -380,6 +423,7 @@ static gw_status set_up(struct gw_ps_server *server, const struct gw_tcp_address
         return gw_fail(GW_ERR_SYSTEM, "no ZeroMQ context: %s", zmq_strerror(zmq_errno()));
     if (o->keys) {
         GW_TRY(gw_tcp_keys_load(context, o->keys, &group->keys));
+        gw_tcp_keys_leave_own_out(group->keys);
         GW_TRY(gw_tcp_gate_open(group, &group->gate));
     }
     server->n_buckets = 1024;
@@ -387,10 +431,17 @@ static gw_status set_up(struct gw_ps_server *server, const struct gw_tcp_address
     server->workers = gw_calloc(context, o->n_workers, sizeof *server->workers);
     if (!server->buckets || !server->workers)
         return GW_ERR_MEMORY;
-    const struct gw_ps_store_options store = {.n_workers = o->n_workers, .mode = o->mode, .staleness = o->staleness, .min_workers = o->min_workers, .backup = o->backup,
+    const struct gw_ps_store_options store = {.n_workers = o->n_workers,
+                                              .mode = o->mode,
+                                              .staleness = o->staleness,
+                                              .min_workers = o->min_workers,
+                                              .backup = o->backup,
                                               .max_keys = o->max_keys,
-                                              .max_key_bytes = o->max_key_bytes, .max_bytes = o->max_bytes, .total = &server->bytes,
-                                              .woken = gw_ps_requests_wake, .user = server};
+                                              .max_key_bytes = o->max_key_bytes,
+                                              .max_bytes = o->max_bytes,
+                                              .total = &server->bytes,
+                                              .woken = gw_ps_requests_wake,
+                                              .user = server};
     GW_TRY(gw_ps_store_create(context, &store, &server->store));
     GW_TRY(gw_ps_server_restore(server));
     server->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -405,8 +456,11 @@ gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *o
     GW_TRY(check_options(options, out));
     GW_TRY(gw_tcp_address_parse("the address to listen at", options->listen, true, &address));
     if (!options->keys && !options->insecure && !address.loopback)
-        return gw_fail(GW_ERR_ARGUMENT, "%s is not a loopback address, and there are no keys: anybody could read and change what is kept; give "
-                                        "keys, or insecure where the network is trusted", gw_tcp_place(address.endpoint));
+        return gw_fail(
+            GW_ERR_ARGUMENT,
+            "%s is not a loopback address, and there are no keys: anybody could read and change what is kept; give "
+            "keys (--keys DIR), or say that you trust the network (--insecure)",
+            gw_tcp_place(address.endpoint));
     struct gw_ps_server *server = gw_calloc(context, 1, sizeof *server);
     if (!server)
         return GW_ERR_MEMORY;
@@ -440,7 +494,7 @@ void gw_ps_server_destroy(gw_ps_server *server)
     gw_ps_store_destroy(server->store);
     gw_ps_notes_free(server->context, server->notes);
     gw_free(server->context, server->agreed);
-    gw_tcp_close_watched(&server->socket, &server->events);
+    gw_tcp_door_close(&server->socket, &server->door);
     if (server->stop >= 0)
         close(server->stop);
     gw_tcp_group_free(server->group); /* values on their way out are given back here */

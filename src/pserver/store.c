@@ -1,3 +1,6 @@
+/* Keeps the keys and their rounds: it takes pushes, decides when a round is whole, and answers pulls. It knows neither
+ * sockets nor files. */
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "pserver/changes.h"
@@ -12,7 +15,8 @@
 #include <string.h>
 
 #define FIRST_KEYS 16
-#define NEAREST_WORK (1u << 20) /* steps of a search for the nearest name: a wrong name shall not keep the server busy */
+/* steps of a search for the nearest name: a wrong name shall not keep the server busy */
+#define NEAREST_WORK (1u << 20)
 
 /* ---- names ---------------------------------------------------------------------------------------------- */
 
@@ -44,8 +48,11 @@ gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct g
         return GW_OK;
     }
     if (strncmp(name, GW_PS_EXCHANGE, strlen(GW_PS_EXCHANGE)) == 0)
-        return gw_fail(GW_ERR_ARGUMENT, "this server has no \"%s\": it was started anew while its workers trained, and kept nothing (--snapshot DIR "
-                                        "keeps a run)", name);
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "this server has no \"%s\": it was started anew while its workers trained, and kept nothing "
+                       "(--snapshot DIR "
+                       "keeps a run)",
+                       name);
     if (store->names.n == 0)
         return gw_fail(GW_ERR_ARGUMENT, "there is no key \"%s\", nor any other: init_parameter makes one", name);
     const char *nearest = NULL;
@@ -59,7 +66,8 @@ gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct g
             nearest = store->names.names[k];
         }
     }
-    return gw_fail(GW_ERR_ARGUMENT, "there is no key \"%s\": init_parameter makes one; the nearest there is is \"%s\"", name, nearest);
+    return gw_fail(GW_ERR_ARGUMENT, "there is no key \"%s\": init_parameter makes one; the nearest there is is \"%s\"",
+                   name, nearest);
 }
 
 /* Names are shown in sentences, logs and pages: no control characters. */
@@ -174,6 +182,9 @@ gw_status gw_ps_key_finish(struct gw_ps_store *store, struct gw_ps_key *key)
     key->open.number = key->whole.number + 1;
     store->begun = true;
     store->rounds++;
+    if (key->whole.began > 0)
+        gw_ps_times_note(&store->round_times, gw_clock_seconds() - key->whole.began);
+    key->open.began = 0;
     count_due(store, key);
     store->options.woken(store->options.user, key);
     return GW_OK;
@@ -199,7 +210,8 @@ void gw_ps_key_reopen(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t
 /* What a key takes before anything is pushed to it. */
 static uint64_t empty_bytes(const struct gw_ps_store *store, const char *name)
 {
-    return sizeof(struct gw_ps_key) + strlen(name) + (store->options.backup ? 8ull : 6ull) * store->options.n_workers * sizeof(uint64_t);
+    return sizeof(struct gw_ps_key) + strlen(name) +
+           (store->options.backup ? 8ull : 6ull) * store->options.n_workers * sizeof(uint64_t);
 }
 
 void gw_ps_key_free(struct gw_ps_store *store, struct gw_ps_key *key)
@@ -234,7 +246,8 @@ static gw_status new_round(struct gw_ps_store *store, struct gw_ps_round *round)
     return GW_OK;
 }
 
-static gw_status fill_key(struct gw_ps_store *store, struct gw_ps_key *key, const char *name, const char *codec, const char *optimizer)
+static gw_status fill_key(struct gw_ps_store *store, struct gw_ps_key *key, const char *name, const char *codec,
+                          const char *optimizer)
 {
     GW_TRY(new_round(store, &key->open));
     GW_TRY(new_round(store, &key->whole));
@@ -251,8 +264,8 @@ static gw_status fill_key(struct gw_ps_store *store, struct gw_ps_key *key, cons
     return optimizer[0] ? gw_ps_parameters_init(store, key, name, optimizer) : GW_OK;
 }
 
-static gw_status new_key(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape, uint64_t n_elems, const char *codec,
-                         const char *optimizer, struct gw_ps_key **out)
+static gw_status new_key(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape,
+                         uint64_t n_elems, const char *codec, const char *optimizer, struct gw_ps_key **out)
 {
     struct gw_ps_key *key = gw_calloc(store->context, 1, sizeof *key);
     if (!key)
@@ -269,40 +282,65 @@ static gw_status new_key(struct gw_ps_store *store, const char *name, gw_ps_type
 }
 
 /* Whether it is the key that is there already. */
-static gw_status compare_key(const struct gw_ps_key *key, gw_ps_type type, const gw_ps_shape *shape, const char *codec, const char *optimizer)
+static gw_status compare_key(const struct gw_ps_key *key, gw_ps_type type, const gw_ps_shape *shape, const char *codec,
+                             const char *optimizer)
 {
     const char *own = key->codec ? gw_codec_canonical(key->codec) : "";
     if (key->type != type || !gw_ps_shapes_equal(&key->shape, shape))
-        return gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is there as %s of shape %s; it cannot be initialised as %s of shape %s", key->name,
-                       gw_ps_type_name(key->type), gw_ps_shape_text(&key->shape).text, gw_ps_type_name(type), gw_ps_shape_text(shape).text);
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "the key \"%s\" is there as %s of shape %s; it cannot be initialised as %s of shape %s",
+                       key->name, gw_ps_type_name(key->type), gw_ps_shape_text(&key->shape).text, gw_ps_type_name(type),
+                       gw_ps_shape_text(shape).text);
     if (strcmp(own, codec) != 0)
-        return gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is there with the codec \"%s\"; it cannot be initialised with \"%s\"", key->name, own, codec);
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "the key \"%s\" is there with the codec \"%s\"; it cannot be initialised with \"%s\"", key->name,
+                       own, codec);
     return gw_ps_parameters_compare(key, optimizer);
 }
 
-gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape, const char *codec,
-                           const char *optimizer)
+gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape,
+                           const char *codec, const char *optimizer)
+{
+    return gw_ps_store_init_part(store, name, type, shape, 1, codec, optimizer);
+}
+
+uint32_t gw_ps_key_parts(const struct gw_ps_key *key)
+{
+    return key->n_parts;
+}
+
+gw_status gw_ps_store_init_part(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape,
+                                uint32_t n_parts, const char *codec, const char *optimizer)
 {
     uint64_t n_elems;
     GW_TRY(check_name(name));
     if (!gw_ps_type_name(type))
-        return gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is to have type number %u, which is none", name, (unsigned)type);
+        return gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is to have type number %u, which is none", name,
+                       (unsigned)type);
     if (!gw_ps_shape_elems(shape, &n_elems))
-        return gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is to have the shape %s; every dimension must be at least 1, and all together at most 2^48",
-                       name, gw_ps_shape_text(shape).text);
+        return gw_fail(
+            GW_ERR_ARGUMENT,
+            "the key \"%s\" is to have the shape %s; every dimension must be at least 1, and all together at most 2^48",
+            name, gw_ps_shape_text(shape).text);
     uint64_t k = gw_ps_names_find(&store->names, name);
     if (k != GW_PS_NO_NAME)
         return compare_key(store->keys[k], type, shape, codec, optimizer);
-    size_t width = gw_ps_type_bytes(type) ? gw_ps_type_bytes(type) : sizeof(float); /* frames: as much as their floats */
+    /* frames: as much as their floats */
+    size_t width = gw_ps_type_bytes(type) ? gw_ps_type_bytes(type) : sizeof(float);
     if (n_elems * width > store->options.max_key_bytes)
-        return gw_fail(GW_ERR_CAPACITY, "the key \"%s\" is to take %" PRIu64 " bytes; this server takes %" PRIu64 " at most (--max-key-bytes)",
+        return gw_fail(GW_ERR_CAPACITY,
+                       "the key \"%s\" is to take %" PRIu64 " bytes; this server takes %" PRIu64
+                       " at most (--max-key-bytes)",
                        name, n_elems * width, store->options.max_key_bytes);
     if (store->names.n >= store->options.max_keys)
-        return gw_fail(GW_ERR_CAPACITY, "the key \"%s\" would be one too many: this server keeps %" PRIu64 " (--max-keys)", name,
+        return gw_fail(GW_ERR_CAPACITY,
+                       "the key \"%s\" would be one too many: this server keeps %" PRIu64 " (--max-keys)", name,
                        store->options.max_keys);
     if (!has_room(store, empty_bytes(store, name)))
-        return gw_fail(GW_ERR_CAPACITY, "the key \"%s\" would take %" PRIu64 " bytes by itself, and the server holds %" PRIu64 " of at most %" PRIu64
-                       " already (--max-bytes)", name, empty_bytes(store, name), held(store), store->options.max_bytes);
+        return gw_fail(GW_ERR_CAPACITY,
+                       "the key \"%s\" would take %" PRIu64 " bytes by itself, and the server holds %" PRIu64
+                       " of at most %" PRIu64 " already (--max-bytes)",
+                       name, empty_bytes(store, name), held(store), store->options.max_bytes);
     GW_TRY(make_room(store));
     struct gw_ps_key *key;
     GW_TRY(new_key(store, name, type, shape, n_elems, codec, optimizer, &key));
@@ -312,10 +350,16 @@ gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_ty
         return status;
     }
     key->name = store->names.names[store->names.n - 1];
+    key->n_parts = n_parts;
     store->keys[store->names.n - 1] = key;
     atomic_fetch_add(store->options.total, empty_bytes(store, name) + gw_ps_parameters_own_bytes(store, key));
     gw_ps_key_count(store, key, gw_ps_parameters_bytes(store, key), 0);
-    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_INIT, .name = name, .type = type, .shape = shape, .codec = codec,
+    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_INIT,
+                                                   .name = name,
+                                                   .type = type,
+                                                   .shape = shape,
+                                                   .n_parts = n_parts,
+                                                   .codec = codec,
                                                    .optimizer = optimizer});
     return GW_OK;
 }
@@ -333,8 +377,9 @@ static gw_status check_frames(const struct gw_ps_key *key, uint32_t rank, const 
         if (status < 0)
             return gw_fail(status, "rank %u's push to \"%s\": %s", rank, key->name, gw_last_error());
         if (info.average || info.rank != rank)
-            return gw_fail(GW_ERR_FRAME_MISMATCH, "rank %u's push to \"%s\" holds %s of rank %u; it must be frames of its own gradient", rank, key->name,
-                           info.average ? "an average, and not a frame" : "a frame", info.rank);
+            return gw_fail(GW_ERR_FRAME_MISMATCH,
+                           "rank %u's push to \"%s\" holds %s of rank %u; it must be frames of its own gradient", rank,
+                           key->name, info.average ? "an average, and not a frame" : "a frame", info.rank);
         if (info.n_elems > key->n_elems - n_elems) {
             n_elems = UINT64_MAX;
             break;
@@ -343,18 +388,21 @@ static gw_status check_frames(const struct gw_ps_key *key, uint32_t rank, const 
         at += info.frame_bytes;
         left -= info.frame_bytes;
     }
-    return n_elems == key->n_elems ? GW_OK
-                                   : gw_fail(GW_ERR_FRAME_MISMATCH, "rank %u's push to \"%s\" holds frames of %s than the key's %" PRIu64 " elements", rank,
-                                             key->name, n_elems < key->n_elems ? "fewer" : "more", key->n_elems);
+    return n_elems == key->n_elems
+               ? GW_OK
+               : gw_fail(GW_ERR_FRAME_MISMATCH,
+                         "rank %u's push to \"%s\" holds frames of %s than the key's %" PRIu64 " elements", rank,
+                         key->name, n_elems < key->n_elems ? "fewer" : "more", key->n_elems);
 }
 
 static gw_status check_rank(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank)
 {
     if (rank == GW_PS_READER)
-        return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" comes from a reader, which is no worker: it may pull only", key->name);
+        return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" comes from a reader, which is no worker: it may pull only",
+                       key->name);
     if (rank >= store->options.n_workers)
-        return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" comes from rank %u; workers have the ranks 0 to %u", key->name, rank,
-                       store->options.n_workers - 1);
+        return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" comes from rank %u; workers have the ranks 0 to %u",
+                       key->name, rank, store->options.n_workers - 1);
     return GW_OK;
 }
 
@@ -364,8 +412,9 @@ gw_status gw_ps_key_check_value(const struct gw_ps_key *key, uint32_t rank, cons
         return check_frames(key, rank, value);
     return value->n_bytes == key->n_elems * gw_ps_type_bytes(key->type)
                ? GW_OK
-               : gw_fail(GW_ERR_ARGUMENT, "rank %u's push to \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64, rank, key->name, value->n_bytes,
-                         gw_ps_type_name(key->type), gw_ps_shape_text(&key->shape).text, key->n_elems * gw_ps_type_bytes(key->type));
+               : gw_fail(GW_ERR_ARGUMENT, "rank %u's push to \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64, rank,
+                         key->name, value->n_bytes, gw_ps_type_name(key->type), gw_ps_shape_text(&key->shape).text,
+                         key->n_elems * gw_ps_type_bytes(key->type));
 }
 
 gw_status gw_ps_store_admit(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
@@ -374,53 +423,63 @@ gw_status gw_ps_store_admit(struct gw_ps_store *store, struct gw_ps_key *key, ui
     GW_TRY(check_rank(store, key, rank));
     GW_TRY(gw_ps_key_check_value(key, rank, value));
     GW_TRY(gw_ps_parameters_admit(key, rank, value));
-    if (nth <= key->pushed[rank] && nth > 0) /* it was taken; or its worker joins anew while it waits, and it is stored after all */
+    if (nth <= key->pushed[rank] &&
+        nth > 0) /* it was taken; or its worker joins anew while it waits, and it is stored after all */
         return GW_OK;
-    const struct gw_ps_blob *before = store->options.mode == GW_PS_SYNC ? NULL : key->open.pushes[rank]; /* goes when this one is stored */
+    /* goes when this one is stored */
+    const struct gw_ps_blob *before = store->options.mode == GW_PS_SYNC ? NULL : key->open.pushes[rank];
     const uint64_t gone = before ? before->n_bytes : 0;
-    if (held(store) - gone > store->options.max_bytes) { /* this value is part of what is held */
+    if (held(store) - gone > store->options.max_bytes) {   /* this value is part of what is held */
         gw_ps_key_forget_results(store, key, &key->whole); /* they can be made again */
         gw_ps_key_forget_results(store, key, &key->open);
     }
     if (held(store) - gone > store->options.max_bytes)
-        return gw_fail(GW_ERR_CAPACITY, "rank %u's push to \"%s\" has %zu bytes, and with them the server holds %" PRIu64 " of at most %" PRIu64
-                       " (--max-bytes)", rank, key->name, value->n_bytes, held(store), store->options.max_bytes);
+        return gw_fail(GW_ERR_CAPACITY,
+                       "rank %u's push to \"%s\" has %zu bytes, and with them the server holds %" PRIu64
+                       " of at most %" PRIu64 " (--max-bytes)",
+                       rank, key->name, value->n_bytes, held(store), store->options.max_bytes);
     return GW_OK;
 }
 
 /* Whether the worker's nth push can be taken: GW_OK, GW_PS_WAIT; *taken: it was before. */
-static gw_status may_push(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank, uint64_t nth, bool *taken)
+static gw_status may_push(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank, uint64_t nth,
+                          bool *taken)
 {
     GW_TRY(check_rank(store, key, rank));
     *taken = nth <= key->taken[rank] && nth > 0;
     if (*taken)
         return GW_OK;
     if (!store->present[rank] || (nth <= key->pushed[rank] && nth > 0))
-        return gw_fail(GW_ERR_PEER, "rank %u was away too long: round %" PRIu64 " of \"%s\" %s without it", rank, nth, key->name,
-                       nth < key->open.number ? "went on" : "goes on");
+        return gw_fail(GW_ERR_PEER, "rank %u was away too long: round %" PRIu64 " of \"%s\" %s without it", rank, nth,
+                       key->name, nth < key->open.number ? "went on" : "goes on");
     if (nth == 0)
-        return gw_fail(GW_ERR_ORDER, "rank %u pushes to \"%s\", which it has not initialised: init_parameter tells it how often its rank has pushed", rank,
-                       key->name);
+        return gw_fail(GW_ERR_ORDER,
+                       "rank %u pushes to \"%s\", which it has not initialised: init_parameter tells it how often its "
+                       "rank has pushed",
+                       rank, key->name);
     if (nth != key->pushed[rank] + 1)
-        return gw_fail(GW_ERR_ORDER, "rank %u's push number %" PRIu64 " to \"%s\" comes after its number %" PRIu64, rank, nth, key->name,
-                       key->pushed[rank]);
+        return gw_fail(GW_ERR_ORDER, "rank %u's push number %" PRIu64 " to \"%s\" comes after its number %" PRIu64,
+                       rank, nth, key->name, key->pushed[rank]);
     const bool unset = key->parameters && !key->parameters->values;
     return unset || (store->options.mode == GW_PS_SYNC && nth > key->open.number) ? GW_PS_WAIT : GW_OK;
 }
 
 /* The value becomes the worker's in the open round. */
-static void keep_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, struct gw_ps_blob *value, uint64_t refusal)
+static void keep_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, struct gw_ps_blob *value,
+                      uint64_t refusal)
 {
     if (key->open.pushes[rank]) /* not GW_PS_SYNC: its last */
         gw_ps_key_take_out(store, key, rank);
-    key->open.n_in++;
+    if (key->open.n_in++ == 0)
+        key->open.began = gw_clock_seconds();
     key->open.pushes[rank] = gw_ps_blob_hold(value);
     key->open.refusals[rank] = refusal;
     gw_ps_key_count(store, key, value->n_bytes, 0);
     key->latest = rank;
 }
 
-static gw_status put_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, struct gw_ps_blob *value, double rate, uint64_t refusal)
+static gw_status put_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, struct gw_ps_blob *value,
+                          double rate, uint64_t refusal)
 {
     const bool sync = store->options.mode == GW_PS_SYNC, late = sync && key->pushed[rank] + 1 < key->open.number;
     if (key->parameters && !sync && refusal == GW_PS_NOT_REFUSED)
@@ -449,20 +508,25 @@ static gw_status put_push(struct gw_ps_store *store, struct gw_ps_key *key, uint
     return GW_OK;
 }
 
-gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth, struct gw_ps_blob *value,
-                           double rate)
+gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
+                           struct gw_ps_blob *value, double rate)
 {
     bool taken;
     gw_status status = may_push(store, key, rank, nth, &taken);
     if (status != GW_OK || taken)
         return status;
     GW_TRY(put_push(store, key, rank, value, rate, GW_PS_NOT_REFUSED));
-    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_PUSH, .name = key->name, .rank = rank, .number = nth, .rate = rate,
+    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_PUSH,
+                                                   .name = key->name,
+                                                   .rank = rank,
+                                                   .number = nth,
+                                                   .rate = rate,
                                                    .value = value});
     return GW_OK;
 }
 
-gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth, uint64_t number)
+gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
+                             uint64_t number)
 {
     bool taken;
     gw_status status = may_push(store, key, rank, nth, &taken);
@@ -474,7 +538,11 @@ gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, u
     status = put_push(store, key, rank, nothing, 0, number < GW_PS_NOT_REFUSED ? number : GW_PS_NOT_REFUSED - 1);
     gw_ps_blob_give(nothing);
     GW_TRY(status);
-    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_REFUSE, .name = key->name, .rank = rank, .number = nth, .refusal = number});
+    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_REFUSE,
+                                                   .name = key->name,
+                                                   .rank = rank,
+                                                   .number = nth,
+                                                   .refusal = number});
     return GW_OK;
 }
 
@@ -484,14 +552,16 @@ gw_status gw_ps_store_put(struct gw_ps_store *store, struct gw_ps_key *key, cons
     if (!p)
         return gw_fail(GW_ERR_ARGUMENT, "\"%s\" has no optimizer, and so no parameters to begin with", key->name);
     if (value->n_bytes != key->n_elems * sizeof(float))
-        return gw_fail(GW_ERR_ARGUMENT, "parameters of \"%s\" have %zu bytes; float32 of shape %s takes %" PRIu64, key->name, value->n_bytes,
-                       gw_ps_shape_text(&key->shape).text, key->n_elems * sizeof(float));
+        return gw_fail(GW_ERR_ARGUMENT, "parameters of \"%s\" have %zu bytes; float32 of shape %s takes %" PRIu64,
+                       key->name, value->n_bytes, gw_ps_shape_text(&key->shape).text, key->n_elems * sizeof(float));
     if (p->values)
         return GW_OK;
     GW_TRY(gw_ps_parameters_admit_first(key, value));
     if (!has_room(store, 0)) /* these are part of what is held, and will be gone when their copy stays */
-        return gw_fail(GW_ERR_CAPACITY, "the parameters of \"%s\" have %zu bytes, and with them the server holds %" PRIu64 " of at most %" PRIu64
-                       " (--max-bytes)", key->name, value->n_bytes, held(store), store->options.max_bytes);
+        return gw_fail(GW_ERR_CAPACITY,
+                       "the parameters of \"%s\" have %zu bytes, and with them the server holds %" PRIu64
+                       " of at most %" PRIu64 " (--max-bytes)",
+                       key->name, value->n_bytes, held(store), store->options.max_bytes);
     void *copy = gw_alloc(store->context, value->n_bytes, 1); /* aligned, and nobody else's */
     if (!copy)
         return GW_ERR_MEMORY;
@@ -531,19 +601,24 @@ static uint64_t fewest_pushes(const struct gw_ps_store *store, const struct gw_p
 }
 
 /* The round that a pull of `rank` asks for: GW_OK, GW_PS_WAIT, or GW_ERR_ORDER. */
-static gw_status round_for(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, struct gw_ps_round **round, uint64_t *number)
+static gw_status round_for(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, struct gw_ps_round **round,
+                           uint64_t *number)
 {
     bool worker = rank < store->options.n_workers;
     uint64_t pushed = worker ? key->pushed[rank] : 0;
     if (worker && key->taken[rank] == 0)
-        return gw_fail(GW_ERR_ORDER, "rank %u pulls \"%s\" before it has pushed to it; only \"latest\" can be pulled then", rank, key->name);
+        return gw_fail(GW_ERR_ORDER,
+                       "rank %u pulls \"%s\" before it has pushed to it; only \"latest\" can be pulled then", rank,
+                       key->name);
     if (store->options.mode == GW_PS_SYNC) {
         *round = store->options.backup && worker && pushed == key->before.number ? &key->before : &key->whole;
         *number = worker ? pushed : key->whole.number;
         if (!worker && key->whole.number == 0)
             return gw_fail(GW_ERR_ORDER, "\"%s\" has no whole round yet: not all workers have pushed to it", key->name);
         if (worker && pushed < (*round)->number)
-            return gw_fail(GW_ERR_PEER, "rank %u was away too long: \"%s\" is beyond round %" PRIu64 ", which it last pushed to", rank, key->name, pushed);
+            return gw_fail(GW_ERR_PEER,
+                           "rank %u was away too long: \"%s\" is beyond round %" PRIu64 ", which it last pushed to",
+                           rank, key->name, pushed);
         return worker && pushed > key->whole.number ? GW_PS_WAIT : GW_OK;
     }
     *round = &key->open;
@@ -555,22 +630,24 @@ static gw_status round_for(struct gw_ps_store *store, struct gw_ps_key *key, uin
     return GW_OK;
 }
 
-static gw_status make_result(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round, gw_ps_method method, const float *scale,
-                             struct gw_ps_answer *answer)
+static gw_status make_result(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round,
+                             gw_ps_method method, const float *scale, struct gw_ps_answer *answer)
 {
     struct gw_ps_push *pushes = gw_alloc(store->context, round->n_in, sizeof *pushes);
     if (!pushes)
         return GW_ERR_MEMORY;
     uint32_t n = 0;
     for (uint32_t r = 0; r < store->options.n_workers; r++)
-        if (round->pushes[r] && round->refusals[r] == GW_PS_NOT_REFUSED && (store->options.mode == GW_PS_SYNC || store->present[r]))
+        if (gw_ps_counts(store, key, round, r) && round->refusals[r] == GW_PS_NOT_REFUSED &&
+            (store->options.mode == GW_PS_SYNC || store->present[r]))
             pushes[n++] = (struct gw_ps_push){r, round->pushes[r]->bytes, round->pushes[r]->n_bytes};
     if (n == 0) {
         gw_free(store->context, pushes);
         return gw_fail(GW_ERR_ORDER, "all workers that have pushed to \"%s\" have left", key->name);
     }
     struct gw_ps_result result;
-    gw_status status = gw_ps_reduce(store->context, method, key->type, &key->shape, pushes, n, key->codec, scale, &result);
+    gw_status status =
+        gw_ps_reduce(store->context, method, key->type, &key->shape, pushes, n, key->codec, scale, &result);
     gw_free(store->context, pushes);
     if (status < 0)
         return status;
@@ -579,38 +656,44 @@ static gw_status make_result(struct gw_ps_store *store, struct gw_ps_key *key, s
     return answer->value ? GW_OK : GW_ERR_MEMORY;
 }
 
-static uint64_t least_refusal(const struct gw_ps_store *store, const struct gw_ps_round *round)
+static uint64_t least_refusal(const struct gw_ps_store *store, const struct gw_ps_key *key,
+                              const struct gw_ps_round *round)
 {
     uint64_t least = GW_PS_NOT_REFUSED;
     for (uint32_t r = 0; r < store->options.n_workers; r++)
-        least = round->refusals[r] < least ? round->refusals[r] : least;
+        if (gw_ps_counts(store, key, round, r) && round->refusals[r] < least)
+            least = round->refusals[r];
     return least;
 }
 
-/* Whether a round can be used: with GW_PS_SYNC every push, else one of them, and the asking worker's own. *number: why not. */
-static gw_status check_refusals(const struct gw_ps_store *store, const struct gw_ps_key *key, const struct gw_ps_round *round, uint32_t rank,
-                                uint64_t *number)
+/* Whether a round can be used: with GW_PS_SYNC every push, else one of them, and the asking worker's own. *number: why
+ * not. */
+static gw_status check_refusals(const struct gw_ps_store *store, const struct gw_ps_key *key,
+                                const struct gw_ps_round *round, uint32_t rank, uint64_t *number)
 {
     bool usable = false;
     for (uint32_t r = 0; r < store->options.n_workers; r++)
-        usable = usable || (round->pushes[r] && round->refusals[r] == GW_PS_NOT_REFUSED);
+        usable = usable || (gw_ps_counts(store, key, round, r) && round->refusals[r] == GW_PS_NOT_REFUSED);
     *number = GW_PS_NOT_REFUSED;
     if (store->options.mode == GW_PS_SYNC || !usable)
-        *number = least_refusal(store, round);
+        *number = least_refusal(store, key, round);
     else if (rank < store->options.n_workers)
         *number = round->refusals[rank];
     return *number == GW_PS_NOT_REFUSED
                ? GW_OK
-               : gw_fail(GW_ERR_NONFINITE, "a worker's push to \"%s\" in this round was empty: its value could not be used", key->name);
+               : gw_fail(GW_ERR_NONFINITE,
+                         "a worker's push to \"%s\" in this round was empty: its value could not be used", key->name);
 }
 
 /* The result of a round that all its pushes are in for, from those that were made before where it is there. */
-static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round, gw_ps_method method,
-                           const struct gw_ps_key *scale_key, uint64_t scale_round, const float *scale, struct gw_ps_answer *out)
+static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round,
+                           gw_ps_method method, const struct gw_ps_key *scale_key, uint64_t scale_round,
+                           const float *scale, struct gw_ps_answer *out)
 {
     for (uint32_t i = 0; i < GW_PS_KEPT_RESULTS; i++) {
         struct gw_ps_kept *kept = &round->results[i];
-        if (kept->answer.value && kept->method == method && kept->scale_key == scale_key && kept->scale_round == scale_round) {
+        if (kept->answer.value && kept->method == method && kept->scale_key == scale_key &&
+            kept->scale_round == scale_round) {
             *out = kept->answer;
             gw_ps_blob_hold(out->value);
             return GW_OK;
@@ -620,8 +703,10 @@ static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, str
     if (!has_room(store, needed)) {
         gw_ps_key_forget_results(store, key, round); /* they can be made again */
         if (!has_room(store, needed))
-            return gw_fail(GW_ERR_CAPACITY, "the %s of \"%s\" takes %" PRIu64 " bytes, and the server holds %" PRIu64 " of at most %" PRIu64
-                           " already (--max-bytes)", gw_ps_method_name(method), key->name, needed, held(store), store->options.max_bytes);
+            return gw_fail(GW_ERR_CAPACITY,
+                           "the %s of \"%s\" takes %" PRIu64 " bytes, and the server holds %" PRIu64
+                           " of at most %" PRIu64 " already (--max-bytes)",
+                           gw_ps_method_name(method), key->name, needed, held(store), store->options.max_bytes);
     }
     GW_TRY(make_result(store, key, round, method, scale, out));
     struct gw_ps_kept *place = &round->results[round->n_results++ % GW_PS_KEPT_RESULTS];
@@ -640,20 +725,26 @@ static gw_status latest_of(const struct gw_ps_key *key, struct gw_ps_answer *out
     const struct gw_ps_round *round = key->open.pushes[key->latest] ? &key->open : &key->whole;
     struct gw_ps_blob *value = round->pushes[key->latest];
     if (value && round->refusals[key->latest] != GW_PS_NOT_REFUSED)
-        return gw_fail(GW_ERR_NONFINITE, "the last push to \"%s\" was empty: rank %u's value could not be used", key->name, key->latest);
+        return gw_fail(GW_ERR_NONFINITE, "the last push to \"%s\" was empty: rank %u's value could not be used",
+                       key->name, key->latest);
     if (!value)
         return gw_fail(GW_ERR_ORDER, "nobody has pushed to \"%s\" yet", key->name);
-    *out = (struct gw_ps_answer){.type = key->type, .shape = key->shape, .round = key->pushed[key->latest], .n_pushes = 1,
+    *out = (struct gw_ps_answer){.type = key->type,
+                                 .shape = key->shape,
+                                 .round = key->pushed[key->latest],
+                                 .n_pushes = 1,
                                  .value = gw_ps_blob_hold(value)};
     return GW_OK;
 }
 
-static gw_status parameters_of(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, struct gw_ps_answer *out)
+static gw_status parameters_of(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank,
+                               struct gw_ps_answer *out)
 {
     struct gw_ps_round *round = store->options.mode == GW_PS_SYNC ? &key->whole : &key->open;
     uint64_t number = round->number;
     if (!key->parameters)
-        return gw_fail(GW_ERR_ARGUMENT, "\"%s\" has no optimizer, and so no parameters that could be pulled", key->name);
+        return gw_fail(GW_ERR_ARGUMENT, "\"%s\" has no optimizer, and so no parameters that could be pulled",
+                       key->name);
     if (!key->parameters->values)
         return GW_PS_WAIT;
     GW_TRY(gw_ps_key_finish(store, key)); /* that there was no memory for before */
@@ -663,10 +754,15 @@ static gw_status parameters_of(struct gw_ps_store *store, struct gw_ps_key *key,
             return status;
         GW_TRY(check_refusals(store, key, round, rank, &out->round));
         if (number == key->parameters->unusable)
-            return gw_fail(GW_ERR_FRAME_MISMATCH, "the pushes of round %" PRIu64 " to \"%s\" have no average, and have not moved its parameters", number,
-                           key->name);
+            return gw_fail(GW_ERR_FRAME_MISMATCH,
+                           "the pushes of round %" PRIu64
+                           " to \"%s\" have no average, and have not moved its parameters",
+                           number, key->name);
     }
-    *out = (struct gw_ps_answer){.type = GW_PS_FLOAT32, .shape = key->shape, .round = number, .n_pushes = round->n_in,
+    *out = (struct gw_ps_answer){.type = GW_PS_FLOAT32,
+                                 .shape = key->shape,
+                                 .round = number,
+                                 .n_pushes = round->n_in,
                                  .value = gw_ps_blob_hold(key->parameters->values)};
     return GW_OK;
 }
@@ -684,8 +780,11 @@ static gw_status scale_round_for(struct gw_ps_store *store, struct gw_ps_key *ke
     if ((*round)->number == number)
         return GW_OK;
     if (worker && (scale_key->whole.number > number || scale_key->pushed[rank] < number))
-        return gw_fail(GW_ERR_ORDER, "rank %u pulls round %" PRIu64 " of \"%s\" and has pushed %" PRIu64 " times to its scale_key \"%s\"; both take part "
-                       "in one round", rank, number, key->name, scale_key->pushed[rank], scale_key->name);
+        return gw_fail(GW_ERR_ORDER,
+                       "rank %u pulls round %" PRIu64 " of \"%s\" and has pushed %" PRIu64
+                       " times to its scale_key \"%s\"; both take part "
+                       "in one round",
+                       rank, number, key->name, scale_key->pushed[rank], scale_key->name);
     if (scale_key->whole.number > number)
         *waits_for = key;
     return GW_PS_WAIT;
@@ -694,14 +793,16 @@ static gw_status scale_round_for(struct gw_ps_store *store, struct gw_ps_key *ke
 /* Rounds that went on without the worker are not its own: the open one is, once it has pushed again. */
 static gw_status check_own_round(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank)
 {
-    if (store->options.mode != GW_PS_SYNC || rank >= store->options.n_workers || key->taken[rank] == 0 || key->taken[rank] == key->pushed[rank])
+    if (store->options.mode != GW_PS_SYNC || rank >= store->options.n_workers || key->taken[rank] == 0 ||
+        key->taken[rank] == key->pushed[rank])
         return GW_OK;
-    return gw_fail(GW_ERR_PEER, "rank %u was away too long: \"%s\" is beyond round %" PRIu64 ", which it last pushed to", rank, key->name,
-                   key->taken[rank]);
+    return gw_fail(GW_ERR_PEER,
+                   "rank %u was away too long: \"%s\" is beyond round %" PRIu64 ", which it last pushed to", rank,
+                   key->name, key->taken[rank]);
 }
 
-gw_status gw_ps_store_pull(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, gw_ps_method method, struct gw_ps_key *scale_key,
-                           struct gw_ps_answer *out, struct gw_ps_key **waits_for)
+gw_status gw_ps_store_pull(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, gw_ps_method method,
+                           struct gw_ps_key *scale_key, struct gw_ps_answer *out, struct gw_ps_key **waits_for)
 {
     struct gw_ps_round *round, *scale_round;
     uint64_t number, scale_number = 0;
@@ -711,7 +812,8 @@ gw_status gw_ps_store_pull(struct gw_ps_store *store, struct gw_ps_key *key, uin
         return parameters_of(store, key, rank, out);
     GW_TRY(gw_ps_method_check(method, key->type));
     if (scale_key)
-        GW_TRY(gw_ps_check_scale(&(struct gw_ps_scaling){key->name, key->type, method, scale_key->name, scale_key->type, &scale_key->shape}));
+        GW_TRY(gw_ps_check_scale(&(struct gw_ps_scaling){key->name, key->type, method, scale_key->name, scale_key->type,
+                                                         &scale_key->shape}));
     if (method == GW_PS_LATEST)
         return latest_of(key, out);
     GW_TRY(check_own_round(store, key, rank));
@@ -740,7 +842,8 @@ gw_status gw_ps_store_pull(struct gw_ps_store *store, struct gw_ps_key *key, uin
 gw_status gw_ps_store_create(gw_context *context, const struct gw_ps_store_options *options, struct gw_ps_store **out)
 {
     if (options->n_workers == 0 || options->n_workers > GW_MAX_WORKERS)
-        return gw_fail(GW_ERR_ARGUMENT, "a server for %u workers; 1 to %u are possible", options->n_workers, (unsigned)GW_MAX_WORKERS);
+        return gw_fail(GW_ERR_ARGUMENT, "a server for %u workers; 1 to %u are possible", options->n_workers,
+                       (unsigned)GW_MAX_WORKERS);
     struct gw_ps_store *store = gw_calloc(context, 1, sizeof *store);
     if (!store)
         return GW_ERR_MEMORY;
@@ -776,7 +879,8 @@ void gw_ps_store_destroy(struct gw_ps_store *store)
     gw_free(store->context, store);
 }
 
-void gw_ps_store_watch(struct gw_ps_store *store, void (*changed)(void *user, const struct gw_ps_change *change), void *user)
+void gw_ps_store_watch(struct gw_ps_store *store, void (*changed)(void *user, const struct gw_ps_change *change),
+                       void *user)
 {
     store->changed = changed;
     store->changed_user = user;
@@ -789,7 +893,8 @@ void **gw_ps_key_waiting(struct gw_ps_key *key)
 
 struct gw_ps_key_info gw_ps_key_info(const struct gw_ps_store *store, const struct gw_ps_key *key)
 {
-    struct gw_ps_key_info info = {.name = key->name, .type = key->type, .shape = key->shape, .rounds = key->whole.number, .bytes = key->bytes};
+    struct gw_ps_key_info info = {
+        .name = key->name, .type = key->type, .shape = key->shape, .rounds = key->whole.number, .bytes = key->bytes};
     info.unset = key->parameters && !key->parameters->values;
     info.n_missing = store->options.mode == GW_PS_SYNC && key->open.n_in ? key->n_due : 0;
     return info;
@@ -800,13 +905,17 @@ bool gw_ps_key_misses(const struct gw_ps_store *store, const struct gw_ps_key *k
     if (gw_ps_is_gathering(store) && !store->present[rank])
         return true;
     if (store->options.mode == GW_PS_STALE)
-        return store->present[rank] && key->pushed[rank] + store->options.staleness < gw_ps_store_pushed(store, key, asker);
+        return store->present[rank] &&
+               key->pushed[rank] + store->options.staleness < gw_ps_store_pushed(store, key, asker);
     return key->open.n_in && gw_ps_is_due(store, key, rank);
 }
 
 struct gw_ps_store_info gw_ps_store_info(const struct gw_ps_store *store)
 {
-    return (struct gw_ps_store_info){.n_keys = store->names.n, .bytes = store->bytes, .rounds = store->rounds};
+    return (struct gw_ps_store_info){.n_keys = store->names.n,
+                                     .bytes = store->bytes,
+                                     .rounds = store->rounds,
+                                     .round_times = store->round_times};
 }
 
 struct gw_ps_key *gw_ps_store_key(const struct gw_ps_store *store, uint64_t nth)

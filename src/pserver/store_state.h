@@ -1,4 +1,4 @@
-/* Inside of the store: keys, their rounds, and what is kept of these. */
+/* The inside of the store: keys, their rounds, and what is kept of these. */
 #ifndef GW_PSERVER_STORE_STATE_H
 #define GW_PSERVER_STORE_STATE_H
 
@@ -20,7 +20,8 @@ struct gw_ps_kept {
 
 /* The pushes of all workers that count together. */
 struct gw_ps_round {
-    uint64_t number;            /* 0: none yet */
+    uint64_t number; /* 0: none yet */
+    double began;    /* when its first push came; 0: not known */
     uint32_t n_in;
     struct gw_ps_blob **pushes; /* of each rank; NULL: not in */
     uint64_t *refusals;         /* of each rank: why its push is empty; GW_PS_NOT_REFUSED: it is not */
@@ -41,14 +42,18 @@ struct gw_ps_key {
     gw_ps_type type;
     gw_ps_shape shape;
     uint64_t n_elems;
-    gw_codec *codec;           /* NULL: none was named */
+    uint32_t n_parts;                    /* servers that the key lies on, this one of them; 1: this one alone */
+    gw_codec *codec;                     /* NULL: none was named */
     struct gw_ps_parameters *parameters; /* NULL: the key has no optimizer */
-    uint64_t *pushed;          /* of each rank the number of its last push, or of the last round that went on without it */
-    uint64_t *taken;           /* of each rank the number of its last push that was taken; less than the other where it was away */
-    uint64_t foremost;         /* number of the foremost worker's last push */
-    struct gw_ps_round whole, open;  /* GW_PS_SYNC; otherwise all is in `open`, whose number counts changes */
-    struct gw_ps_round before; /* the one before `whole`, for workers that are late; only where there are backup workers */
-    uint32_t n_due;            /* GW_PS_SYNC: workers present that have not pushed to the open round */
+    /* of each rank the number of its last push, or of the last round that went on without it */
+    uint64_t *pushed;
+    /* of each rank the number of its last push that was taken; less than the other where it was away */
+    uint64_t *taken;
+    uint64_t foremost;              /* number of the foremost worker's last push */
+    struct gw_ps_round whole, open; /* GW_PS_SYNC; otherwise all is in `open`, whose number counts changes */
+    /* the one before `whole`, for workers that are late; only where there are backup workers */
+    struct gw_ps_round before;
+    uint32_t n_due;  /* GW_PS_SYNC: workers present that have not pushed to the open round */
     uint32_t latest; /* rank of the newest push */
     struct gw_ps_deposit deposit;
     uint64_t bytes;
@@ -62,12 +67,13 @@ struct gw_ps_store {
     struct gw_ps_key **keys; /* by their names' numbers */
     uint64_t capacity;
     uint64_t bytes, rounds;
+    struct gw_ps_times round_times;
     uint64_t *pushes;  /* by each rank, to all keys */
     uint64_t *skipped; /* of each rank: pushes that it was not there for */
     uint64_t foremost; /* of all keys, added up */
     bool *present;     /* of each rank: rounds wait for it */
     uint32_t n_present;
-    bool begun;        /* a round has been whole, or taken without waiting for others */
+    bool begun; /* a round has been whole, or taken without waiting for others */
     void (*changed)(void *user, const struct gw_ps_change *change); /* NULL: nobody asked */
     void *changed_user;
 };
@@ -85,14 +91,22 @@ static inline bool gw_ps_is_due(const struct gw_ps_store *store, const struct gw
     return store->present[rank] && key->pushed[rank] < key->open.number;
 }
 
+/* Whether the worker's push in that round counts in results: not GW_PS_SYNC, one of a run that is over does not. */
+static inline bool gw_ps_counts(const struct gw_ps_store *store, const struct gw_ps_key *key,
+                                const struct gw_ps_round *round, uint32_t rank)
+{
+    return round->pushes[rank] && (store->options.mode == GW_PS_SYNC || key->taken[rank] > 0);
+}
+
 /* Not all workers are there that the first round is to have. */
 static inline bool gw_ps_is_gathering(const struct gw_ps_store *store)
 {
-    return !store->begun && store->n_present < (store->options.min_workers ? store->options.min_workers : store->options.n_workers);
+    return !store->begun &&
+           store->n_present < (store->options.min_workers ? store->options.min_workers : store->options.n_workers);
 }
 
-/* Where the key's open round has all pushes that it waits for, it is whole now and the next one opens. GW_ERR_MEMORY: it could not move the
- * key's parameters and stays open, until somebody asks again. */
+/* Where the key's open round has all pushes that it waits for, it is whole now and the next one opens. GW_ERR_MEMORY:
+ * it could not move the key's parameters and stays open, until somebody asks again. */
 gw_status gw_ps_key_finish(struct gw_ps_store *store, struct gw_ps_key *key);
 
 /* Takes a push back out of the open round. */
@@ -101,8 +115,8 @@ void gw_ps_key_take_out(struct gw_ps_store *store, struct gw_ps_key *key, uint32
 /* Empties the open round, and gives it another number. */
 void gw_ps_key_reopen(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t number);
 
-/* Whether a value is one of the key's: of its length, or frames of the worker's own that have its elements. Errors: GW_ERR_ARGUMENT,
- * GW_ERR_FRAME_*. */
+/* Whether a value is one of the key's: of its length, or frames of the worker's own that have its elements. Errors:
+ * GW_ERR_ARGUMENT, GW_ERR_FRAME_*. */
 gw_status gw_ps_key_check_value(const struct gw_ps_key *key, uint32_t rank, const struct gw_ps_blob *value);
 
 /* More or fewer bytes are kept for the key. */

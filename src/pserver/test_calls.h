@@ -47,8 +47,10 @@ struct pair {
 static inline void serve_two(struct pair *p, uint32_t n_workers, gw_ps_missing missing)
 {
     for (int i = 0; i < 2; i++)
-        test_server_begin(&p->servers[i], &(gw_ps_server_options){.n_workers = n_workers, .missing = missing, .away_ms = 50});
-    snprintf(p->places, sizeof p->places, "%s,%s", gw_ps_server_address(p->servers[0].server), gw_ps_server_address(p->servers[1].server));
+        test_server_begin(&p->servers[i],
+                          &(gw_ps_server_options){.n_workers = n_workers, .missing = missing, .away_ms = 50});
+    snprintf(p->places, sizeof p->places, "%s,%s", gw_ps_server_address(p->servers[0].server),
+             gw_ps_server_address(p->servers[1].server));
 }
 
 #endif

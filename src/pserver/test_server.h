@@ -1,4 +1,4 @@
-/* What tests share that run a server in a thread of their own. */
+/* Runs a server in a thread of its own, for tests. */
 #ifndef GW_PSERVER_TEST_SERVER_H
 #define GW_PSERVER_TEST_SERVER_H
 
@@ -37,7 +37,7 @@ static inline void test_server_begin(struct test_server *s, const gw_ps_server_o
     gw_ps_server_options options = *chosen;
     options.struct_bytes = sizeof options;
     options.listen = "127.0.0.1:0";
-    options.log = test_server_log;
+    options.log = chosen->log ? chosen->log : test_server_log;
     assert_int_equal(gw_ps_server_create(NULL, &options, &s->server), GW_OK);
     assert_int_equal(pthread_create(&s->thread, NULL, test_server_run, s->server), 0);
 }
@@ -54,7 +54,8 @@ static inline void test_server_end(struct test_server *s)
 /* A client that must be welcome; servers: of one or several, with commas between. */
 static inline gw_ps_client *test_client(const char *servers, uint32_t rank, bool joins, uint32_t timeout_ms)
 {
-    gw_ps_client_options options = {.struct_bytes = sizeof options, .servers = servers, .rank = rank, .joins = joins, .timeout_ms = timeout_ms};
+    gw_ps_client_options options = {
+        .struct_bytes = sizeof options, .servers = servers, .rank = rank, .joins = joins, .timeout_ms = timeout_ms};
     gw_ps_client *client = NULL;
     gw_status status = gw_ps_client_create(NULL, &options, &client);
     if (status < 0)

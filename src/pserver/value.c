@@ -1,3 +1,4 @@
+/* Knows the types, shapes and sizes of values, and their names in text. */
 #include "pserver/value.h"
 #include "base/error.h"
 #include "pserver/reduce.h"
@@ -12,8 +13,9 @@ static const struct {
     const char *name;
     size_t bytes;
 } types[] = {
-    [GW_PS_FLOAT32] = {"float32", 4}, [GW_PS_FLOAT16] = {"float16", 2}, [GW_PS_BFLOAT16] = {"bfloat16", 2}, [GW_PS_INT32] = {"int32", 4},
-    [GW_PS_INT64] = {"int64", 8},     [GW_PS_UINT8] = {"uint8", 1},     [GW_PS_FRAME] = {"frame", 0},
+    [GW_PS_FLOAT32] = {"float32", 4}, [GW_PS_FLOAT16] = {"float16", 2}, [GW_PS_BFLOAT16] = {"bfloat16", 2},
+    [GW_PS_INT32] = {"int32", 4},     [GW_PS_INT64] = {"int64", 8},     [GW_PS_UINT8] = {"uint8", 1},
+    [GW_PS_FRAME] = {"frame", 0},
 };
 #define N_TYPES (sizeof types / sizeof *types)
 
@@ -69,11 +71,15 @@ struct gw_ps_text gw_ps_shape_text(const gw_ps_shape *shape)
 gw_status gw_ps_check_scale(const struct gw_ps_scaling *scaling)
 {
     uint64_t n_elems;
-    if (scaling->type != GW_PS_UINT8 || (scaling->method != GW_PS_DECODE_SUM && scaling->method != GW_PS_DECODE_AVERAGE))
-        return gw_fail(GW_ERR_ARGUMENT, "\"%s\" is %s and pulled with %s; a scale_key goes with decode_sum and decode_average of uint8 only",
-                       scaling->key, gw_ps_type_name(scaling->type), gw_ps_method_name(scaling->method));
+    if (scaling->type != GW_PS_UINT8 ||
+        (scaling->method != GW_PS_DECODE_SUM && scaling->method != GW_PS_DECODE_AVERAGE))
+        return gw_fail(
+            GW_ERR_ARGUMENT,
+            "\"%s\" is %s and pulled with %s; a scale_key goes with decode_sum and decode_average of uint8 only",
+            scaling->key, gw_ps_type_name(scaling->type), gw_ps_method_name(scaling->method));
     if (scaling->scale_type != GW_PS_FLOAT32 || !gw_ps_shape_elems(scaling->scale_shape, &n_elems) || n_elems != 1)
-        return gw_fail(GW_ERR_ARGUMENT, "the scale_key \"%s\" is %s of shape %s; it must be one float32", scaling->scale_key,
-                       gw_ps_type_name(scaling->scale_type), gw_ps_shape_text(scaling->scale_shape).text);
+        return gw_fail(GW_ERR_ARGUMENT, "the scale_key \"%s\" is %s of shape %s; it must be one float32",
+                       scaling->scale_key, gw_ps_type_name(scaling->scale_type),
+                       gw_ps_shape_text(scaling->scale_shape).text);
     return GW_OK;
 }

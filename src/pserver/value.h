@@ -1,4 +1,4 @@
-/* What the server keeps and sends: bytes of a type and a shape. */
+/* What the server keeps and sends: bytes with a type and a shape. */
 #ifndef GW_PSERVER_VALUE_H
 #define GW_PSERVER_VALUE_H
 
@@ -7,7 +7,8 @@
 /* Bytes of one element; 0 for GW_PS_FRAME, whose values differ in length, and for what is no type. */
 size_t gw_ps_type_bytes(gw_ps_type type);
 
-/* Elements of a shape; false where that cannot be: more than GW_PS_MAX_DIMS dimensions, a dimension of 0, more than 2^48 elements. */
+/* Elements of a shape; false where that cannot be: more than GW_PS_MAX_DIMS dimensions, a dimension of 0, more than
+ * 2^48 elements. */
 bool gw_ps_shape_elems(const gw_ps_shape *shape, uint64_t *n_elems);
 
 bool gw_ps_shapes_equal(const gw_ps_shape *a, const gw_ps_shape *b);

@@ -1,4 +1,4 @@
-/* A stream of bits, lowest bit of the lowest byte first. */
+/* Writes and reads a stream of bits, lowest bit of the lowest byte first. */
 #ifndef GW_WIRE_BITS_H
 #define GW_WIRE_BITS_H
 

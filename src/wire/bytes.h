@@ -1,4 +1,5 @@
-/* Little-endian fields, read and written byte by byte's order whatever the machine's, and never by casting a struct. */
+/* Reads and writes little-endian fields by copying their bytes, so that no struct is ever cast. It does not compile on
+ * a big-endian machine. */
 #ifndef GW_WIRE_BYTES_H
 #define GW_WIRE_BYTES_H
 
@@ -9,16 +10,16 @@
 #error "the kernels store words as they stand in registers: a little-endian machine is needed"
 #endif
 
-#define GW_DEFINE_FIELD(bits)                                       \
-    static inline uint##bits##_t gw_get##bits(const void *at)       \
-    {                                                               \
-        uint##bits##_t value;                                       \
-        memcpy(&value, at, sizeof value);                           \
-        return value;                                               \
-    }                                                               \
-    static inline void gw_put##bits(void *at, uint##bits##_t value) \
-    {                                                               \
-        memcpy(at, &value, sizeof value);                           \
+#define GW_DEFINE_FIELD(bits)                                                                                          \
+    static inline uint##bits##_t gw_get##bits(const void *at)                                                          \
+    {                                                                                                                  \
+        uint##bits##_t value;                                                                                          \
+        memcpy(&value, at, sizeof value);                                                                              \
+        return value;                                                                                                  \
+    }                                                                                                                  \
+    static inline void gw_put##bits(void *at, uint##bits##_t value)                                                    \
+    {                                                                                                                  \
+        memcpy(at, &value, sizeof value);                                                                              \
     }
 GW_DEFINE_FIELD(16)
 GW_DEFINE_FIELD(32)

@@ -1,5 +1,5 @@
-/* bfloat16 and IEEE half: to nearest, ties to even; beyond the largest finite number that number, so that what is finite stays
- * finite. */
+/* Converts to bfloat16 and IEEE half and back. It rounds to nearest, ties to even. What is beyond the largest finite
+ * number becomes that number, so that what is finite stays finite. */
 #ifndef GW_WIRE_FLOAT16_H
 #define GW_WIRE_FLOAT16_H
 

@@ -1,3 +1,5 @@
+/* Writes, reads and checks the header of a frame, and computes its checksum. What stands behind the header is the
+ * codec's. */
 #include "wire/frame.h"
 #include "base/error.h"
 #include "wire/bytes.h"
@@ -18,15 +20,6 @@
  *     32      8  count
  *     40      8  payload bytes
  *     48      8  checksum: XXH3-64 (seed 0) of bytes 0..47, xor XXH3-64 (seed 1) of everything after the header */
-
-uint64_t gw_frame_n_scalers(uint8_t codec, uint32_t bucket, uint64_t count)
-{
-    if (codec == GW_WIRE_GSPAR)
-        return 1;
-    if (codec != GW_WIRE_TERNARY)
-        return 0;
-    return bucket ? gw_div_up(count, bucket) : 1;
-}
 
 static uint64_t checksum(const uint8_t *src, uint64_t body_hash)
 {
@@ -74,7 +67,6 @@ static void put_header(void *dst, struct gw_frame *frame)
     gw_put64(h + 24, frame->begin);
     gw_put64(h + 32, frame->count);
     gw_put64(h + 40, frame->payload_bytes);
-    frame->n_scalers = gw_frame_n_scalers(frame->codec, frame->bucket, frame->count);
     frame->frame_bytes = gw_frame_head_bytes(frame->n_scalers) + frame->payload_bytes;
     frame->sealed = true;
 }
@@ -91,28 +83,41 @@ void gw_frame_seal_with(void *dst, struct gw_frame *frame, uint64_t body_hash)
     gw_put64((uint8_t *)dst + 48, checksum(dst, body_hash));
 }
 
-gw_status gw_frame_read_header(const void *src, size_t src_bytes, struct gw_frame *frame)
+gw_status gw_frame_read_fields(const void *src, size_t src_bytes, struct gw_frame *frame)
 {
     const uint8_t *h = src;
     if (src_bytes >= 2 && (h[0] != 'G' || h[1] != 'W'))
-        return gw_fail(GW_ERR_FRAME_MAGIC, "not a Gradwire frame: it begins with bytes %02x %02x, not \"GW\"", h[0], h[1]);
+        return gw_fail(GW_ERR_FRAME_MAGIC, "not a Gradwire frame: it begins with bytes %02x %02x, not \"GW\"", h[0],
+                       h[1]);
     if (src_bytes >= 3 && h[2] != GW_FRAME_VERSION)
         return gw_fail(GW_ERR_FRAME_VERSION, "the frame is of version %u; this library reads version %d", h[2],
                        GW_FRAME_VERSION);
     if (src_bytes < GW_HEADER_BYTES)
         return gw_fail(GW_ERR_FRAME_CUT, "the frame is cut: %zu bytes, and its header alone takes %d", src_bytes,
                        GW_HEADER_BYTES);
-    *frame = (struct gw_frame){.codec = h[3], .code = h[4], .flags = h[5], .workers = gw_get16(h + 6),
-                               .rank = gw_get32(h + 8), .tensor_id = gw_get32(h + 12), .step = gw_get32(h + 16),
-                               .bucket = gw_get32(h + 20), .begin = gw_get64(h + 24), .count = gw_get64(h + 32)};
+    *frame = (struct gw_frame){.codec = h[3],
+                               .code = h[4],
+                               .flags = h[5],
+                               .workers = gw_get16(h + 6),
+                               .rank = gw_get32(h + 8),
+                               .tensor_id = gw_get32(h + 12),
+                               .step = gw_get32(h + 16),
+                               .bucket = gw_get32(h + 20),
+                               .begin = gw_get64(h + 24),
+                               .count = gw_get64(h + 32)};
+    return GW_OK;
+}
+
+gw_status gw_frame_place(const void *src, size_t src_bytes, uint64_t (*n_scalers)(uint32_t bucket, uint64_t count),
+                         struct gw_frame *frame)
+{
+    const uint8_t *h = src;
     uint64_t payload_bytes = gw_get64(h + 40);
-    /* Before all else: where such a frame's scalers end, and so what its checksum covers, only its codec knows. */
-    if (frame->codec < GW_WIRE_NONE || frame->codec >= GW_WIRE_END)
-        return gw_fail(GW_ERR_FRAME_FIELD, "the frame's codec number %u is not known to this library", frame->codec);
     if (frame->flags & ~GW_FLAGS_KNOWN)
         return gw_fail(GW_ERR_FRAME_FIELD, "the frame has unknown flags 0x%02x", frame->flags);
     if (frame->workers < 1 || frame->workers > GW_MAX_WORKERS)
-        return gw_fail(GW_ERR_FRAME_FIELD, "the frame claims %u workers; 1 to %u are possible", frame->workers, GW_MAX_WORKERS);
+        return gw_fail(GW_ERR_FRAME_FIELD, "the frame claims %u workers; 1 to %u are possible", frame->workers,
+                       GW_MAX_WORKERS);
     if (frame->rank >= GW_MAX_WORKERS)
         return gw_fail(GW_ERR_FRAME_FIELD, "the frame claims rank %u; the highest possible is %u", frame->rank,
                        GW_MAX_WORKERS - 1);
@@ -121,12 +126,13 @@ gw_status gw_frame_read_header(const void *src, size_t src_bytes, struct gw_fram
                        (unsigned long long)frame->begin, (unsigned long long)frame->count, GW_MAX_ELEMENTS);
     uint64_t align = GW_SLICE_ALIGN;
     if (frame->begin % align || (frame->bucket && frame->begin % frame->bucket))
-        return gw_fail(GW_ERR_FRAME_FIELD, "the frame's slice begins at element %llu, not at a multiple of %u and of its bucket",
+        return gw_fail(GW_ERR_FRAME_FIELD,
+                       "the frame's slice begins at element %llu, not at a multiple of %u and of its bucket",
                        (unsigned long long)frame->begin, GW_SLICE_ALIGN);
     if (!(frame->flags & GW_FLAG_AVERAGE) && frame->workers != 1)
         return gw_fail(GW_ERR_FRAME_FIELD, "a push frame claims %u workers; it always holds one", frame->workers);
-    /* n_scalers <= count <= 2^34: these sums cannot wrap once the payload is known to be below src_bytes. */
-    frame->n_scalers = gw_frame_n_scalers(frame->codec, frame->bucket, frame->count);
+    /* A few times count <= 2^34 at most: these sums cannot wrap once the payload is known to be below src_bytes. */
+    frame->n_scalers = n_scalers ? n_scalers(frame->bucket, frame->count) : 0;
     size_t head = gw_frame_head_bytes(frame->n_scalers);
     if (payload_bytes > src_bytes || head > src_bytes - payload_bytes)
         return gw_fail(GW_ERR_FRAME_CUT, "the frame is cut: %zu bytes of %llu", src_bytes,
@@ -136,10 +142,4 @@ gw_status gw_frame_read_header(const void *src, size_t src_bytes, struct gw_fram
     frame->scalers = h + GW_HEADER_BYTES;
     frame->payload = h + head;
     return GW_OK;
-}
-
-gw_status gw_frame_read(const void *src, size_t src_bytes, struct gw_frame *frame)
-{
-    GW_TRY(gw_frame_read_header(src, src_bytes, frame));
-    return gw_frame_verify(frame);
 }

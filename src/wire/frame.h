@@ -4,7 +4,7 @@
 
 #include <gradwire/codec.h>
 
-#define GW_FRAME_VERSION 1
+#define GW_FRAME_VERSION 2
 #define GW_HEADER_BYTES 56
 #define GW_CHUNK 65536u /* elements packed together; the last chunk of a slice may be shorter */
 
@@ -16,14 +16,14 @@ enum gw_wire_id {
     GW_WIRE_TERNARY = 4,
     GW_WIRE_SPARSE = 5, /* topk, uniform, and averages of sparse codecs */
     GW_WIRE_GSPAR = 6,
-    GW_WIRE_END /* one past the last */
+    GW_WIRE_ONEBIT = 7,
 };
 
 enum gw_frame_flag {
-    GW_FLAG_ENTROPY = 1, /* chunks may be compressed by zstd */
     GW_FLAG_AVERAGE = 2, /* an owner's answer */
     GW_FLAG_PRIVATE = 4, /* ternary: scalers are this worker's own (share=off) */
-    GW_FLAGS_KNOWN = 7
+    GW_FLAG_FAST = 8,    /* a push: its average is to be written as GW_WIRE_FAST; an average: a push said so */
+    GW_FLAGS_KNOWN = 14
 };
 
 struct gw_frame {
@@ -41,16 +41,13 @@ struct gw_frame {
     bool sealed;     /* header and checksum were written */
 };
 
-/* How many scalers stand between header and payload, a function of other fields. */
-uint64_t gw_frame_n_scalers(uint8_t codec, uint32_t bucket, uint64_t count);
-
 static inline size_t gw_frame_head_bytes(uint64_t n_scalers)
 {
     return GW_HEADER_BYTES + 4 * (size_t)n_scalers;
 }
 
-/* Writes the header before scalers and payload that already stand in dst, and seals both with the checksum. Sets
- * frame->frame_bytes. The payload pointer of `frame` is not used. */
+/* Writes the header before scalers (frame->n_scalers of them) and payload that already stand in dst, and seals both
+ * with the checksum. Sets frame->frame_bytes. The pointers of `frame` are not used. */
 void gw_frame_seal(void *dst, struct gw_frame *frame);
 
 /* The same where the hash of everything behind the header is known already: hash.h, begun with GW_BODY_SEED. */
@@ -66,11 +63,12 @@ gw_status gw_frame_verify(const struct gw_frame *frame);
 /* Recomputes the checksum of a frame whose other bytes were changed; for tests and fuzzers. */
 void gw_frame_reseal(void *dst, size_t frame_bytes);
 
-/* Reads and checks everything that does not depend on the codec: length, magic, version, the codec's number, flags, limits,
- * checksum. */
-gw_status gw_frame_read(const void *src, size_t src_bytes, struct gw_frame *frame);
+/* Reads the fields of the header of a frame of this version. They may claim anything. */
+gw_status gw_frame_read_fields(const void *src, size_t src_bytes, struct gw_frame *frame);
 
-/* The same but for the checksum: for frames that were checked before. */
-gw_status gw_frame_read_header(const void *src, size_t src_bytes, struct gw_frame *frame);
+/* Checks these fields: flags, limits, the frame's length. Then it finds scalers and payload in src. n_scalers is the
+ * wire codec's; NULL: no scalers. */
+gw_status gw_frame_place(const void *src, size_t src_bytes, uint64_t (*n_scalers)(uint32_t bucket, uint64_t count),
+                         struct gw_frame *frame);
 
 #endif

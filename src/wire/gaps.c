@@ -1,3 +1,5 @@
+/* Chooses how a string of bits is coded and calls the coder for this processor (gaps_impl.h). It also holds the tables
+ * that decoding looks into. */
 #define GW_GAPS gw_gaps_plain
 #include "wire/gaps_impl.h"
 

@@ -1,3 +1,4 @@
+/* The coder of bit strings (gaps_impl.h), compiled for processors with AVX2, BMI2 and POPCNT. */
 #if defined(__x86_64__)
 #include <immintrin.h>
 #if defined(__clang__)

@@ -1,5 +1,6 @@
-/* One instruction set's copy of the coding of strings. Before including: GW_GAPS, the record's name, inside a region compiled for that
- * instruction set. Counting bits and finding the next one takes half the time where the processor has instructions for it. */
+/* The coding of bit strings for one instruction set. Include it inside a region that is compiled for that instruction
+ * set, and define GW_GAPS, the record's name, first. Counting bits and finding the next one takes half the time if the
+ * processor has instructions for it. */
 #include "base/error.h"
 #include "wire/gaps.h"
 
@@ -19,8 +20,8 @@ static unsigned count_bits(uint32_t m, uint32_t count)
     return bit_length(bit_length(m)) + (length ? length - 1 : 0);
 }
 
-/* The least of the three k for `count` marked bits among m. The geometric distribution's best is near log2(mean * ln 2); both
- * ends find it, so it is not sent. At most 17. */
+/* The least of the three k for `count` marked bits among m. The geometric distribution's best is near log2(mean * ln
+ * 2); both ends find it, so it is not sent. At most 17. */
 static uint32_t first_k(uint32_t m, uint32_t count)
 {
     uint64_t aim = count ? (uint64_t)(m - count) * 45426 / ((uint64_t)65536 * count) : 0;
@@ -29,7 +30,8 @@ static uint32_t first_k(uint32_t m, uint32_t count)
 
 /* Gaps are worked out for this many words of a string at a time, into memory that stays in the nearest cache. */
 #define BLOCK_WORDS 128u
-#define AT_ONCE 8u /* positions written at once; those past the last nobody reads: it saves a branch that cannot be foreseen */
+/* positions written at once; those past the last nobody reads: it saves a branch that cannot be foreseen */
+#define AT_ONCE 8u
 
 struct gaps {
     uint32_t n;
@@ -86,8 +88,8 @@ static uint64_t best_form(const uint64_t *string, uint32_t m, uint64_t flip, uin
     return best;
 }
 
-/* Here and below writer and reader are copied to where the compiler can keep them in registers: the bytes written could be
- * theirs, for all it knows. */
+/* Here and below writer and reader are copied to where the compiler can keep them in registers: the bytes written could
+ * be theirs, for all it knows. */
 static void put_plain(struct gw_bit_writer *writer, const uint64_t *string, uint32_t m)
 {
     struct gw_bit_writer w = *writer;
@@ -99,17 +101,19 @@ static void put_plain(struct gw_bit_writer *writer, const uint64_t *string, uint
     *writer = w;
 }
 
-/* Four gaps where they are short, else the first; returns how many. The codes of four are put together before the writer, whose
- * state each step must wait for, sees them. */
+/* Four gaps where they are short, else the first; returns how many. The codes of four are put together before the
+ * writer, whose state each step must wait for, sees them. */
 static uint32_t put_gaps(struct gw_bit_writer *w, const uint32_t *gap, uint32_t left, uint32_t k)
 {
     uint32_t low = (1u << k) - 1, zeros = gap[0] >> k;
     if (left >= 4) {
-        uint32_t zeros1 = gap[1] >> k, zeros2 = gap[2] >> k, zeros3 = gap[3] >> k, length01 = zeros + zeros1 + 2 * (1 + k),
-                 length23 = zeros2 + zeros3 + 2 * (1 + k);
+        uint32_t zeros1 = gap[1] >> k, zeros2 = gap[2] >> k, zeros3 = gap[3] >> k,
+                 length01 = zeros + zeros1 + 2 * (1 + k), length23 = zeros2 + zeros3 + 2 * (1 + k);
         if (length01 + length23 <= GW_BITS_PUT) {
-            uint64_t code01 = ((uint64_t)(gap[0] & low) << 1 | 1) << zeros | ((uint64_t)(gap[1] & low) << 1 | 1) << (zeros + 1 + k + zeros1);
-            uint64_t code23 = ((uint64_t)(gap[2] & low) << 1 | 1) << zeros2 | ((uint64_t)(gap[3] & low) << 1 | 1) << (zeros2 + 1 + k + zeros3);
+            uint64_t code01 = ((uint64_t)(gap[0] & low) << 1 | 1) << zeros | ((uint64_t)(gap[1] & low) << 1 | 1)
+                                                                                 << (zeros + 1 + k + zeros1);
+            uint64_t code23 = ((uint64_t)(gap[2] & low) << 1 | 1) << zeros2 | ((uint64_t)(gap[3] & low) << 1 | 1)
+                                                                                  << (zeros2 + 1 + k + zeros3);
             gw_bits_put(w, code01 | code23 << length01, length01 + length23);
             return 4;
         }
@@ -137,7 +141,8 @@ static uint64_t put(struct gw_bit_writer *writer, const uint64_t *string, uint32
     struct gw_bit_writer w = *writer;
     unsigned length = bit_length(count), length_bits = bit_length(bit_length(m));
     uint32_t k = first_k(m, count) + form - 1;
-    gw_bits_put(&w, form | (uint64_t)marks_ones << FORM_BITS | (uint64_t)length << (FORM_BITS + 1), FORM_BITS + 1 + length_bits);
+    gw_bits_put(&w, form | (uint64_t)marks_ones << FORM_BITS | (uint64_t)length << (FORM_BITS + 1),
+                FORM_BITS + 1 + length_bits);
     if (length > 1)
         gw_bits_put(&w, count & ((1u << (length - 1)) - 1), length - 1);
     struct gaps gaps;
@@ -180,8 +185,8 @@ static gw_status get_plain(struct gw_bit_reader *reader, uint32_t m, uint64_t *s
 }
 
 /* Decodes whole entries of the table from the bits of one look; returns how many bits they took. */
-static uint32_t get_by_table(const uint64_t *table, uint64_t bits, uint32_t m, uint64_t *string, uint64_t *word, uint32_t *at,
-                             uint32_t *left)
+static uint32_t get_by_table(const uint64_t *table, uint64_t bits, uint32_t m, uint64_t *string, uint64_t *word,
+                             uint32_t *at, uint32_t *left)
 {
     uint32_t used = 0, to = *at, gaps_left = *left;
     uint64_t filling = *word; /* in a register: bits set in memory would wait for each other */
@@ -242,7 +247,8 @@ static gw_status get(struct gw_bit_reader *reader, uint32_t m, uint64_t *string,
                 return ends_early(m);
             continue;
         }
-        /* As many gaps as lie whole in this look, where the table does not go on: at least one, of at most 35 zeros, a one and 19 bits. */
+        /* As many gaps as lie whole in this look, where the table does not go on: at least one, of at most 35 zeros, a
+         * one and 19 bits. */
         uint32_t used = 0;
         do {
             uint32_t zeros = (uint32_t)__builtin_ctzll(bits), taken = zeros + 1 + k;

@@ -1,3 +1,4 @@
+/* XXH3 for every processor of the family, and the choice of the variant for this one. */
 #define GW_HASH gw_hash_plain /* SSE2 or NEON, which every processor of the family has */
 #include "wire/hash_impl.h"
 

@@ -1,5 +1,5 @@
-/* XXH3-64, from xxHash's header: the shared library of distributions is compiled for the oldest processors, at half the speed or
- * less. Built once per instruction set; all give the same hash. */
+/* XXH3-64, from xxHash's header. The shared library of distributions is compiled for the oldest processors and runs at
+ * half the speed or less. So it is built here once per instruction set; all give the same hash. */
 #ifndef GW_WIRE_HASH_H
 #define GW_WIRE_HASH_H
 

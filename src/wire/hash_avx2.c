@@ -1,3 +1,4 @@
+/* XXH3 (hash_impl.h), compiled for processors with AVX2. */
 #if defined(__x86_64__)
 #include <immintrin.h>
 #if defined(__clang__)

@@ -1,5 +1,5 @@
-/* One instruction set's copy of XXH3. Before including: GW_HASH (the record's name) and XXH_VECTOR where the compiler must be
- * told, inside a region compiled for that instruction set. */
+/* XXH3 for one instruction set. Include it inside a region that is compiled for that instruction set. First define
+ * GW_HASH (the record's name), and XXH_VECTOR if the compiler must be told. */
 #define XXH_INLINE_ALL
 #define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>

@@ -1,4 +1,4 @@
-/* Every instruction set's XXH3 gives the same hash, whole and in pieces, at any address. */
+/* Tests that every instruction set's XXH3 gives the same hash, whole and in pieces, at any address. */
 #include "wire/hash.h"
 
 #include <setjmp.h>

@@ -27,7 +27,7 @@ class Files(harness.Case):
     # ---- damaged frames ----
 
     def test_cut_frame(self):
-        for spec in ["none", "ternary:code=2bit,entropy=off", "ternary:code=gaps"]:
+        for spec in ["none", "ternary:code=2bit,entropy=off", "ternary:entropy=on"]:
             whole = self.read_bytes(self.frame(spec))
             for n in [0, 1, 3, 20, 55, 56, 57, len(whole) // 2, len(whole) - 1]:
                 cut = self.write_bytes("cut.gw", whole[:n])
@@ -60,6 +60,21 @@ class Files(harness.Case):
         self.refused(1, "inspect", self.path("absent.gw"), says="No such file")
         self.refused(1, "inspect", self.folder, says="it is a folder")
         self.refused(1, "inspect", "/dev/null", says="must be a file")
+
+    def test_other_files_of_ours(self):
+        """What Gradwire writes besides frames is called by its name, with the command that reads it."""
+        for begin, says in [
+            (b"GWPARAM1", ["holds parameters of a network", "gradwire eval --from"]),
+            (b"GWSTATE1", ["codec state, beside a checkpoint", "--resume"]),
+            (b"GWPSNAPS", ["a parameter server's snapshot", "gradwire server --snapshot"]),
+            (b"GWPJRNAL", ["a parameter server's journal", "gradwire server --snapshot"]),
+            (b"\x93NUMPY", ["holds a tensor", "gradwire encode"]),
+        ]:
+            other = self.write_bytes("other", begin + bytes(100))
+            self.assertNotIn("version", self.refused(1, "inspect", other, says=["other is no frame", *says]))
+        source = self.write_f32("g.f32", harness.gaussians(100, 1))
+        self.ok("encode", "--codec", "topk", "--state", self.path("s"), source, "-o", self.path("g.gw"))
+        self.refused(1, "inspect", self.path("s"), says=["state between calls", "gradwire encode --state"])
 
     def test_mixed_frames(self):
         base = self.frame("ternary", 3000, "a", "--scaler", 1)
@@ -153,8 +168,12 @@ class Files(harness.Case):
     def test_full_file_system(self):
         small = self.path("small")
         os.mkdir(small)
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", small], stderr=subprocess.DEVNULL,
-                                 check=False).returncode == 0
+        mounted = (
+            subprocess.run(
+                ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", small], stderr=subprocess.DEVNULL, check=False
+            ).returncode
+            == 0
+        )
         if not mounted:
             self.skipTest("no right to mount a small file system")
         try:
@@ -184,8 +203,10 @@ class Files(harness.Case):
         for number in [signal.SIGINT, signal.SIGTERM]:
             seen = False
             for _ in range(20):
-                process = subprocess.Popen([harness.TOOL, "encode", "--codec", "none", source, "-o", self.path("big.gw")],
-                                           stderr=subprocess.DEVNULL)
+                process = subprocess.Popen(
+                    [harness.TOOL, "encode", "--codec", "none", source, "-o", self.path("big.gw")],
+                    stderr=subprocess.DEVNULL,
+                )
                 # Stop it while the temporary file is there, which is when something could be left behind.
                 while process.poll() is None and not any(n.endswith(".tmp") for n in os.listdir(self.folder)):
                     time.sleep(0.001)

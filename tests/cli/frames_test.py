@@ -80,9 +80,11 @@ class Frames(harness.Case):
         self.assertAlmostEqual(about["entropy_bits_per_element"], bits, places=9)
 
     def test_entropy_of_sparse_frames(self):
-        """DESIGN 9: the presence of each element and the signs of gspar's part B; values are left out."""
+        """The entropy counts the presence of each element and the signs of gspar's part B; values are left out."""
+
         def bits(*counts):
             return -sum(c * math.log2(c / sum(counts)) for c in counts if c)
+
         values = harness.gaussians(N, 8)
         about = self.ok_json("inspect", self.encode("topk:ratio=0.1", values))
         self.assertAlmostEqual(about["entropy_bits_per_element"], bits(N // 10, N - N // 10) / N, places=9)
@@ -154,9 +156,11 @@ class Frames(harness.Case):
         # Order does not matter, nor how the sums are packed.
         self.ok("reduce", *reversed(frames), "-o", self.path("other.gw"))
         self.assertEqual(self.read_bytes(self.path("average.gw")), self.read_bytes(self.path("other.gw")))
-        for pull in ["packed", "radix"]:
+        for pull in ["packed", "auto"]:
             for entropy in ["on", "off"]:
-                self.ok("reduce", *frames, "-o", self.path("other.gw"), "--codec", f"ternary:pull={pull},entropy={entropy}")
+                self.ok(
+                    "reduce", *frames, "-o", self.path("other.gw"), "--codec", f"ternary:pull={pull},entropy={entropy}"
+                )
                 self.assertEqual(self.decode(self.path("other.gw")), expected)
 
         # A scaler below the tensor's own is refused.
@@ -179,8 +183,18 @@ class Frames(harness.Case):
         self.refused(2, "encode", "--codec", spec, "--scaler", "1.0", files[0], "-o", out, says="5 buckets")
         with open(self.path("s.json"), "w", encoding="utf-8") as file:
             json.dump({"scalers": both[:-1]}, file)
-        self.refused(1, "encode", "--codec", spec, "--scaler", self.path("s.json"), files[0], "-o", out,
-                     says=["4 scalers", "needs 5"])
+        self.refused(
+            1,
+            "encode",
+            "--codec",
+            spec,
+            "--scaler",
+            self.path("s.json"),
+            files[0],
+            "-o",
+            out,
+            says=["4 scalers", "needs 5"],
+        )
 
     def test_scaler_refusals(self):
         a, b = self.write_f32("a.f32", [1.0, 2.0]), self.write_f32("b.f32", [1.0])
@@ -190,10 +204,22 @@ class Frames(harness.Case):
         self.ok("scaler", "--codec", "ternary:scope=global", a, b)
         out = self.path("a.gw")
         self.refused(2, "encode", "--codec", "none", "--scaler", "1", a, "-o", out, says="leave --scaler away")
-        self.refused(1, "encode", "--codec", "ternary", "--scaler", "nothing", a, "-o", out, says="neither a number nor")
+        self.refused(
+            1, "encode", "--codec", "ternary", "--scaler", "nothing", a, "-o", out, says="neither a number nor"
+        )
         self.write_bytes("bad.json", b'{"scaler": "big"}')
-        self.refused(1, "encode", "--codec", "ternary", "--scaler", self.path("bad.json"), a, "-o", out,
-                     says="scaler is no number")
+        self.refused(
+            1,
+            "encode",
+            "--codec",
+            "ternary",
+            "--scaler",
+            self.path("bad.json"),
+            a,
+            "-o",
+            out,
+            says="scaler is no number",
+        )
 
     def test_average_of_every_codec(self):
         gradients = [harness.gaussians(2000, 30 + rank) for rank in range(3)]
@@ -230,7 +256,7 @@ class Frames(harness.Case):
 class Parts(harness.Case):
     def test_sparse_frames_tell_what_their_bits_are_spent_on(self):
         source = random.Random(3)
-        g = self.write_f32("g.f32", [source.gauss(0, 1)**3 for _ in range(20000)])
+        g = self.write_f32("g.f32", [source.gauss(0, 1) ** 3 for _ in range(20000)])
         for codec, sent in [("topk:ratio=0.01", 200), ("topk:ratio=0.01,value=bf16", 200)]:
             out = self.path("g.gw")
             encoded = self.ok_json("encode", "--codec", codec, g, "-o", out)

@@ -19,12 +19,10 @@ CODECS = [
     "ternary",
     "ternary:code=2bit,pull=packed,entropy=off",
     "ternary:code=2bit,entropy=on",
-    "ternary:code=base3,pull=radix,entropy=off",
-    "ternary:code=base3,pull=radix,entropy=on",
+    "ternary:code=base3,entropy=off",
     "ternary:code=mask,entropy=off",
-    "ternary:code=mask,entropy=on",
-    "ternary:code=gaps,entropy=off",
-    "ternary:code=gaps,entropy=on",
+    "ternary:entropy=off",
+    "ternary:entropy=on",
     "ternary:clip=0",
     "ternary:share=off",
     "ternary:bucket=4096",
@@ -34,6 +32,8 @@ CODECS = [
     "topk:ratio=0.1",
     "topk:ratio=0.01,scope=global,value=bf16",
     "topk:value=f16",
+    "onebit",
+    "onebit:bucket=100",
 ]
 
 
@@ -52,8 +52,9 @@ class Case(unittest.TestCase):
         return os.path.join(self.folder, name)
 
     def run_tool(self, *words, **options):
-        return subprocess.run([TOOL, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              timeout=240, **options)
+        return subprocess.run(
+            [TOOL, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=240, **options
+        )
 
     def ok(self, *words):
         """Runs the tool, which must succeed; returns what it printed on standard output."""

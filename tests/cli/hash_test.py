@@ -1,4 +1,5 @@
-"""One seed, one parameter hash: whatever packs the frames, on any number of codec threads, any kernels, merged or not."""
+"""One seed, one parameter hash: whatever packs the frames, on any number of codec threads, any kernels, merged or
+not."""
 
 import os
 
@@ -6,9 +7,11 @@ import harness
 
 # 784 x 100 weights are more than one chunk; the biases are far less.
 RUN = ["--net", "mlp:784-100-10", "--data", "digits", "--workers", "4", "--batch", "32", "--steps", "12", "--seed", "3"]
-PACKINGS = [f"code={code},pull={pull},entropy={entropy}"
-            for code, pull in (("auto", "auto"), ("2bit", "packed"), ("base3", "radix"), ("mask", "auto"), ("gaps", "packed"))
-            for entropy in ("auto", "on", "off")]
+PACKINGS = [
+    f"code={code},pull={pull},entropy={entropy}"
+    for code, pull in (("auto", "auto"), ("2bit", "packed"), ("base3", "auto"), ("mask", "auto"))
+    for entropy in ("auto", "on", "off")
+]
 
 
 class Hash(harness.Case):
@@ -39,9 +42,20 @@ class Hash(harness.Case):
         self.assertEqual(self.same("ternary"), hashes[PACKINGS[0]])
 
     def test_other_scalers_and_codecs(self):
-        hashes = [self.same(codec) for codec in ("none", "bf16", "ternary:share=off", "ternary:bucket=512", "ternary:clip=0",
-                                                 "ternary:scope=global", "topk:ratio=0.05,refresh=3",
-                                                 "topk:ratio=0.05,refresh=3,scope=global,value=bf16")]
+        hashes = [
+            self.same(codec)
+            for codec in (
+                "none",
+                "bf16",
+                "ternary:share=off",
+                "ternary:bucket=512",
+                "ternary:clip=0",
+                "ternary:scope=global",
+                "topk:ratio=0.05,refresh=3",
+                "topk:ratio=0.05,refresh=3,scope=global,value=bf16",
+                "onebit",
+            )
+        ]
         self.assertEqual(len(set(hashes)), len(hashes), "different codecs gave the same parameters")
 
     def test_seed_changes_everything(self):

@@ -1,8 +1,10 @@
-"""One seed, one parameter hash, whatever joins the workers: threads, MPI's ranks, or processes over TCP. And what the links refuse.
+"""One seed, one parameter hash, whatever joins the workers: threads, MPI's ranks, or processes over TCP. And what the
+links refuse.
 
 With --all every codec at every number of workers; else a selection, to be short."""
 
 import os
+import select
 import shutil
 import signal
 import socket
@@ -16,18 +18,45 @@ if ALL:
 
 import harness
 
-RUN = ["--net", "mlp:784-40-10", "--data", "digits", "--batch", "28", "--steps", "8", "--seed", "5"]
-CODECS = ["none", "bf16", "ternary", "ternary:code=2bit,pull=packed", "ternary:code=base3,pull=radix", "ternary:code=mask,entropy=on",
-          "ternary:code=gaps", "ternary:share=off", "ternary:scope=global", "gspar:eps=1", "gspar:density=0.05", "uniform:density=0.05",
-          "topk:ratio=0.05,refresh=3", "topk:ratio=0.05,refresh=3,scope=global"]
+# Of small frames, so that bytes can be compared: what auto takes depends on time.
+WIRE = ["--wire", "small"]
+RUN = ["--net", "mlp:784-40-10", "--data", "digits", *WIRE, "--batch", "28", "--steps", "8", "--seed", "5"]
+CODECS = [
+    "none",
+    "bf16",
+    "ternary",
+    "ternary:code=2bit,pull=packed",
+    "ternary:code=base3,pull=packed",
+    "ternary:code=mask,entropy=on",
+    "ternary:entropy=on",
+    "ternary:share=off",
+    "ternary:scope=global",
+    "gspar:eps=1",
+    "gspar:density=0.05",
+    "gspar:eps=1,share=on",
+    "uniform:density=0.05",
+    "topk:ratio=0.05,refresh=3",
+    "topk:ratio=0.05,refresh=3,scope=global",
+    "onebit:bucket=512",
+]
 SIZES = [1, 2, 3, 4, 7]
-MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
-       "OMPI_MCA_btl": "self,vader,tcp", "ASAN_OPTIONS": "detect_leaks=0"}  # MPI keeps memory of its own
+MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_btl": "self,vader,tcp",
+    "ASAN_OPTIONS": "detect_leaks=0",
+}  # MPI keeps memory of its own
 
 
 def chosen():
     few = ["none", "gspar:density=0.05", "topk:ratio=0.05,refresh=3", "ternary:share=off"]
-    return [(codec, n) for codec in CODECS for n in SIZES if ALL or (n == 3 and codec in few) or (n < 7 and codec == "ternary")]
+    return [
+        (codec, n)
+        for codec in CODECS
+        for n in SIZES
+        if ALL or (n == 3 and codec in few) or (n < 7 and codec == "ternary")
+    ]
 
 
 def free_port():
@@ -36,8 +65,13 @@ def free_port():
         return s.getsockname()[1]
 
 
+def listens(port):
+    with socket.socket() as s:
+        return s.connect_ex(("127.0.0.1", port)) == 0
+
+
 class Links(harness.Case):
-    local = {} # summaries of runs on threads
+    local = {}  # summaries of runs on threads
 
     def setUp(self):
         super().setUp()
@@ -45,20 +79,60 @@ class Links(harness.Case):
             self.skipTest("the tool is built without the trainer")
 
     def summary(self, words, environment=None):
-        done = subprocess.run(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=240,
-                              env={**os.environ, **(environment or {})})
+        done = subprocess.run(
+            list(map(str, words)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=240,
+            env={**os.environ, **(environment or {})},
+        )
         self.assertEqual(done.returncode, 0, f"{words}: {done.stderr}")
         summary = harness.json.loads(done.stdout)
         self.assertTrue(summary["replicas_identical"])
         return summary
 
     def launch(self, n, *words, **options):
-        return subprocess.Popen([harness.TOOL, "launch", "-n", str(n), "--", "train", *map(str, words)], stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True, **options)
+        return subprocess.Popen(
+            [harness.TOOL, "launch", "-n", str(n), "--", "train", *map(str, words)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **options,
+        )
+
+    def wait_for_steps(self, run, out):
+        """Until the run has written lines of metrics: its workers have met and train, however busy the machine is."""
+        lines = os.path.join(out, "metrics.jsonl.partial")
+        self.wait_until(run, lambda: os.path.exists(lines) and os.path.getsize(lines), "no steps were done")
+
+    def wait_until(self, run, holds, what):
+        deadline = time.monotonic() + 120
+        while not holds():
+            if run.poll() is not None or time.monotonic() > deadline:
+                run.kill()
+                self.fail(f"{what}: {run.communicate()[1]}")
+            time.sleep(0.01)
 
     def need_tcp(self):
-        if "this build has no tcp link" in self.run_tool("train", "--link", "tcp", "--workers", 1, "--rank", 0, "--rendezvous",
-                                                         "127.0.0.1:1", "--steps", 1, "--net", "mlp:784-4-10").stderr:
+        if (
+            "this build has no tcp link"
+            in self.run_tool(
+                "train",
+                "--link",
+                "tcp",
+                "--workers",
+                1,
+                "--rank",
+                0,
+                "--rendezvous",
+                "127.0.0.1:1",
+                "--steps",
+                1,
+                "--net",
+                "mlp:784-4-10",
+            ).stderr
+        ):
             self.skipTest("the tool is built without the tcp link")
 
     def compare(self, run):
@@ -70,7 +144,15 @@ class Links(harness.Case):
                     self.local[codec, n] = self.summary([harness.TOOL, *words, "--workers", n])
                 local = self.local[codec, n]
                 other = run(n, words)
-                for key in ("parameter_hash", "bytes_up", "bytes_down", "dense_bytes", "train_loss", "test_accuracy", "workers"):
+                for key in (
+                    "parameter_hash",
+                    "bytes_up",
+                    "bytes_down",
+                    "dense_bytes",
+                    "train_loss",
+                    "test_accuracy",
+                    "workers",
+                ):
                     self.assertEqual(other[key], local[key], key)
 
     def test_tcp_is_local(self):
@@ -79,24 +161,156 @@ class Links(harness.Case):
 
     def test_mpi_is_local(self):
         mpirun = shutil.which("mpirun")
-        if not mpirun or "this build has no mpi link" in self.run_tool("train", "--link", "mpi", "--steps", 1, "--net", "mlp:784-4-10",
-                                                                      env={**os.environ, **MPI}).stderr:
+        if (
+            not mpirun
+            or "this build has no mpi link"
+            in self.run_tool(
+                "train", "--link", "mpi", "--steps", 1, "--net", "mlp:784-4-10", env={**os.environ, **MPI}
+            ).stderr
+        ):
             self.skipTest("there is no MPI")
         self.compare(lambda n, words: self.summary([mpirun, "-n", n, harness.TOOL, *words, "--link", "mpi"], MPI))
 
+    def test_started_by_mpirun(self):
+        """Without --link, mpirun's ranks are one run. With --link local they are not, and are told so."""
+        mpirun = shutil.which("mpirun")
+        words = ["train", *RUN, "--json"]
+        environment = {**os.environ, **MPI}
+        alone = self.run_tool("train", "--link", "mpi", *RUN, env=environment)
+        if not mpirun or "this build has no mpi link" in alone.stderr:
+            self.skipTest("there is no MPI")
+        local = self.summary([harness.TOOL, *words, "--workers", 2])
+        joined = self.summary([mpirun, "-n", 2, harness.TOOL, *words], MPI)
+        self.assertEqual((joined["parameter_hash"], joined["workers"]), (local["parameter_hash"], 2))
+        bench = [mpirun, "-n", "2", harness.TOOL, "bench", "exchange", "--elements", "1000", "--runs", "1", "--json"]
+        done = subprocess.run(bench, stdout=subprocess.PIPE, text=True, timeout=100, env=environment)
+        found = harness.json.loads(done.stdout)
+        self.assertEqual((found["workers"], found["link"]), (2, "mpi"))
+        run = [mpirun, "-n", "2", harness.TOOL, "train", *RUN, "--link", "local"]
+        done = subprocess.run(run, stderr=subprocess.PIPE, text=True, timeout=100, env=environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.count("mpirun started 2 ranks, and --link is local"), 1, done.stderr)
+        # A launcher of another MPI: each rank would be a world of its own.
+        other = {**environment, "PMI_SIZE": "2", "PMI_RANK": "0"}
+        for link in [[], ["--link", "mpi"]]:
+            done = self.run_tool("train", *RUN, *link, env=other)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("mpiexec started 2 ranks, and MPI sees this one alone", done.stderr)
+
+    def test_started_by_others(self):
+        for environment, says in (
+            ({"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "1", "SLURM_NTASKS": "4"}, ["srun started 4 ranks", "tcp"]),
+            ({"WORLD_SIZE": "2", "RANK": "0"}, ["started 2 ranks", "MASTER_ADDR"]),
+        ):
+            for words in (["train", *RUN], ["bench", "exchange", "--elements", "100", "--runs", "1"]):
+                done = self.run_tool(*words, env={**os.environ, **environment})
+                self.assertEqual(done.returncode, 2, done.stderr)
+                for part in [*says, "--link local"]:
+                    self.assertIn(part, done.stderr)
+            done = self.run_tool("train", *RUN, "--link", "local", env={**os.environ, **environment})
+            self.assertEqual(done.returncode, 0, done.stderr)
+        # A script under sbatch is no rank, and neither is the one task of a step.
+        script = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_PROCID": "0", "SLURM_NODEID": "0"}
+        for more in ({}, {"SLURM_STEP_NUM_TASKS": "1"}):
+            done = self.run_tool("train", *RUN, env={**os.environ, **script, **more})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertNotIn("ranks", done.stderr)
+        # What says where to meet is joined.
+        self.need_tcp()
+        meeting = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        words = [harness.TOOL, "train", *map(str, RUN), "--json"]
+        other = subprocess.Popen(words, env={**os.environ, **meeting, "RANK": "1"}, stderr=subprocess.DEVNULL)
+        self.assertEqual(self.summary(words, {**meeting, "RANK": "0"})["workers"], 2)
+        self.assertEqual(other.wait(60), 0)
+
     def test_svrg_and_plans(self):
         self.need_tcp()
-        for words in (["train", "--net", "logreg", "--data", "uneven:n=256,d=64", "--optimizer", "svrg", "--lr", "0.1", "--schedule",
-                       "const", "--batch", "16", "--steps", "40", "--codec", "gspar:density=0.1"],
-                      ["train", *RUN, "--plan", "single", "--ema", "0.9", "--codec", "ternary"]):
+        for words in (
+            [
+                "train",
+                "--net",
+                "logreg",
+                "--data",
+                "uneven:n=256,d=64",
+                "--optimizer",
+                "svrg",
+                "--lr",
+                "0.1",
+                "--schedule",
+                "const",
+                "--batch",
+                "16",
+                "--steps",
+                "40",
+                "--codec",
+                "gspar:density=0.1",
+            ],
+            ["train", *RUN, "--plan", "single", "--ema", "0.9", "--codec", "ternary"],
+        ):
             local = self.summary([harness.TOOL, *words, "--workers", "3", "--json"])
             tcp = self.summary([harness.TOOL, "launch", "-n", "3", "--", *words, "--json"])
             self.assertEqual(tcp["parameter_hash"], local["parameter_hash"])
 
-    def test_resume_over_tcp(self):
-        """Rank 0 keeps the folder of a run; the others get what they go on from by message, also on another number of workers."""
+    def test_the_wire_choice(self):
+        """It changes bytes, and no result. auto has tried both within these steps."""
         self.need_tcp()
-        run = ["train", *RUN[:-4], "--seed", "5", "--codec", "topk:ratio=0.05,refresh=3", "--ema", "0.9", "--schedule", "const"]
+        run = ["train", *RUN[:4], "--codec", "ternary", "--steps", "24", "--out", self.path("run"), "--overwrite"]
+        runs = {}
+        for wire in ["small", "fast", "auto"]:
+            runs[wire] = self.summary([harness.TOOL, "launch", "-n", "3", "--", *run, "--wire", wire, "--json"])
+            self.assertEqual(runs[wire]["wire"]["asked"], wire)
+            self.assertEqual(runs[wire]["parameter_hash"], runs["small"]["parameter_hash"])
+            with open(self.path("run/metrics.jsonl"), encoding="utf-8") as file:
+                lines = [harness.json.loads(line) for line in file]
+            self.assertEqual({line["wire"] for line in lines}, {"small", "fast"} if wire == "auto" else {wire})
+        self.assertLess(runs["small"]["bytes_up"], runs["auto"]["bytes_up"])
+        self.assertLess(runs["auto"]["bytes_up"], runs["fast"]["bytes_up"])
+        self.assertEqual([runs[wire]["wire"]["fast_steps"] for wire in ["small", "fast"]], [0, 24])
+        found = runs["auto"]["wire"]
+        compared = [line for line in lines if "wire_stands" in line]
+        self.assertEqual(found["comparisons"], len(compared))
+        self.assertGreaterEqual(len(compared), 1)
+        self.assertEqual(found["fast_steps"], sum(line["wire"] == "fast" for line in lines))
+        for field in ["stands", "small_ms", "fast_ms"]:
+            self.assertEqual(found[field], compared[-1]["wire_" + field])
+        self.assertIn(f"{found['small_ms']:.2f} ms with small, {found['fast_ms']:.2f} ms with fast", found["why"])
+
+    def test_bench_exchange_takes_the_wire_choice(self):
+        self.need_tcp()
+        bench = ["bench", "exchange", "--elements", "100000", "--runs", "2", "--codec", "ternary", "--codec", "none"]
+        rows = {}
+        for wire in ["small", "fast", "auto"]:
+            done = subprocess.run(
+                [harness.TOOL, "launch", "-n", "3", "--", *bench, "--wire", wire, "--json"],
+                stdout=subprocess.PIPE,
+                timeout=240,
+                check=True,
+            )
+            rows[wire], none = harness.json.loads(done.stdout)["results"]
+            self.assertEqual((none["wire_has_choice"], none["wire_stands"]), (False, "small"))
+            self.assertTrue(rows[wire]["wire_has_choice"])
+            self.assertEqual(rows[wire]["average_hash"], rows["small"]["average_hash"])
+        self.assertLess(rows["small"]["bytes_up"], rows["fast"]["bytes_up"])
+        self.assertEqual([rows[wire]["wire_stands"] for wire in ["small", "fast"]], ["small", "fast"])
+        self.assertGreater(min(rows["auto"]["wire_small_seconds"], rows["auto"]["wire_fast_seconds"]), 0)
+        self.refused(2, *bench, "--wire", "tiny", says="--wire is \"tiny\"")
+
+    def test_resume_over_tcp(self):
+        """Rank 0 keeps the folder of a run; the others get what they go on from by message, also on another number of
+        workers."""
+        self.need_tcp()
+        run = [
+            "train",
+            *RUN[:-4],
+            "--seed",
+            "5",
+            "--codec",
+            "topk:ratio=0.05,refresh=3",
+            "--ema",
+            "0.9",
+            "--schedule",
+            "const",
+        ]
         whole = self.summary([harness.TOOL, *run, "--steps", 12, "--workers", 3, "--json"])
         half = [harness.TOOL, "launch", "-n", "3", "--", *run, "--checkpoint-every", "6", "--json"]
         self.summary([*half, "--steps", 6, "--out", self.path("run")])
@@ -104,18 +318,55 @@ class Links(harness.Case):
         shutil.copytree(self.path("run"), self.path("threads"))
         done = self.summary([*half, "--steps", 12, "--resume", self.path("run")])
         self.assertEqual(done["parameter_hash"], whole["parameter_hash"])
-        done = self.summary([harness.TOOL, *run, "--checkpoint-every", 6, "--json", "--workers", 3, "--steps", 12, "--resume", self.path("threads")])
+        done = self.summary(
+            [
+                harness.TOOL,
+                *run,
+                "--checkpoint-every",
+                6,
+                "--json",
+                "--workers",
+                3,
+                "--steps",
+                12,
+                "--resume",
+                self.path("threads"),
+            ]
+        )
         self.assertEqual(done["parameter_hash"], whole["parameter_hash"])
         half[3] = "4"
         four = self.summary([*half, "--steps", 12, "--resume", self.path("four")])
         self.assertNotEqual(four["parameter_hash"], whole["parameter_hash"])
 
+    def test_bench_compares_with_none_wherever_it_stands(self):
+        bench = ["bench", "exchange", "--elements", 1000, "--runs", 1, "--workers", 2]
+        for codecs in (["none", "bf16"], ["bf16", "none"]):
+            done = self.run_tool(*bench, *(word for codec in codecs for word in ("--codec", codec)))
+            rows = [line for line in done.stderr.split("\n") if line.startswith(("none", "bf16"))]
+            self.assertEqual(len(rows), 2, done.stderr)
+            for row in rows:
+                self.assertRegex(row, r" [0-9]+ +[0-9.]+$")
+
     def test_options_must_agree(self):
         self.need_tcp()
         port = free_port()
-        words = [harness.TOOL, "train", "--link", "tcp", "--workers", "2", "--rendezvous", f"127.0.0.1:{port}", "--timeout", "20", *RUN]
+        words = [
+            harness.TOOL,
+            "train",
+            "--link",
+            "tcp",
+            "--workers",
+            "2",
+            "--rendezvous",
+            f"127.0.0.1:{port}",
+            "--timeout",
+            "20",
+            *RUN,
+        ]
         other = subprocess.Popen([*words, "--rank", "1", "--codec", "bf16"], stderr=subprocess.PIPE, text=True)
-        first = subprocess.run([*words, "--rank", "0", "--codec", "none"], stderr=subprocess.PIPE, text=True, timeout=60)
+        first = subprocess.run(
+            [*words, "--rank", "0", "--codec", "none"], stderr=subprocess.PIPE, text=True, timeout=60
+        )
         sentence = other.communicate(timeout=60)[1]
         self.assertEqual(other.returncode, 2)
         self.assertIn("--codec is bf16, and rank 0 has none", sentence)
@@ -137,7 +388,19 @@ class Links(harness.Case):
 
         self.ok("keys", "new", others)
         shutil.copy(os.path.join(keys, "rendezvous.key"), os.path.join(others, "rendezvous.key"))
-        member = [harness.TOOL, "train", "--link", "tcp", "--workers", "2", "--rendezvous", f"127.0.0.1:{free_port()}", "--timeout", "4", *RUN]
+        member = [
+            harness.TOOL,
+            "train",
+            "--link",
+            "tcp",
+            "--workers",
+            "2",
+            "--rendezvous",
+            f"127.0.0.1:{free_port()}",
+            "--timeout",
+            "4",
+            *RUN,
+        ]
         stranger = subprocess.Popen([*member, "--rank", "1", "--keys", others], stderr=subprocess.PIPE, text=True)
         first = subprocess.run([*member, "--rank", "0", "--keys", keys], stderr=subprocess.PIPE, text=True, timeout=60)
         says = stranger.communicate(timeout=60)[1]
@@ -152,8 +415,27 @@ class Links(harness.Case):
         self.assertIn("insecure", done.stderr)
 
     def summary_of_bench(self, *words):
-        done = subprocess.run([harness.TOOL, "launch", "-n", "2", "--", "bench", "exchange", *words, "--runs", "1", "--codec", "ternary",
-                               "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=100)
+        done = subprocess.run(
+            [
+                harness.TOOL,
+                "launch",
+                "-n",
+                "2",
+                "--",
+                "bench",
+                "exchange",
+                *words,
+                "--runs",
+                "1",
+                "--codec",
+                "ternary",
+                "--json",
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=100,
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         return harness.json.loads(done.stdout)
 
@@ -161,9 +443,13 @@ class Links(harness.Case):
         self.need_tcp()
         for number in (signal.SIGKILL, signal.SIGSTOP):
             with self.subTest(signal=number):
-                run = self.launch(3, "--net", "mlp:784-40-10", "--steps", 1000000, "--timeout", 4, start_new_session=True)
-                time.sleep(3)
-                children = subprocess.run(["pgrep", "-P", str(run.pid)], stdout=subprocess.PIPE, text=True).stdout.split()
+                out = self.path(number.name)
+                words = ["--net", "mlp:784-40-10", "--steps", 1000000, "--timeout", 4, "--out", out]
+                run = self.launch(3, *words, start_new_session=True)
+                self.wait_for_steps(run, out)
+                children = subprocess.run(
+                    ["pgrep", "-P", str(run.pid)], stdout=subprocess.PIPE, text=True
+                ).stdout.split()
                 self.assertEqual(len(children), 3)
                 os.kill(int(children[1]), number)
                 says = run.communicate(timeout=60)[1]
@@ -178,41 +464,116 @@ class Links(harness.Case):
 
     def test_interrupt_ends_all(self):
         self.need_tcp()
-        out = self.path("run")
-        run = self.launch(3, "--net", "mlp:784-40-10", "--steps", 1000000, "--out", out, "--checkpoint-every", 1000000)
-        time.sleep(3)
-        run.send_signal(signal.SIGINT)
-        says = run.communicate(timeout=60)[1]
-        self.assertEqual(run.returncode, 1, says)
-        self.assertIn("as asked", says)
-        self.assertTrue(any(name.startswith("checkpoint-") and name.endswith(".gwp") for name in os.listdir(out)), os.listdir(out))
+        for number in (signal.SIGINT, signal.SIGHUP):
+            out = self.path(number.name)
+            words = ["--net", "mlp:784-40-10", "--steps", 1000000, "--out", out, "--checkpoint-every", 1000000]
+            run = self.launch(3, *words)
+            self.wait_for_steps(run, out)
+            run.send_signal(number)
+            says = run.communicate(timeout=60)[1]
+            self.assertEqual(run.returncode, 1, says)
+            self.assertIn("as asked", says)
+            saved = [name for name in os.listdir(out) if name.startswith("checkpoint-") and name.endswith(".gwp")]
+            self.assertEqual(len(saved), 1, os.listdir(out))
+
+    def test_nohup_is_heeded(self):
+        """A hangup that was ignored when the program was started stays ignored."""
+        self.need_tcp()
+        for n, launch in enumerate(([], ["launch", "-n", "2", "--"])):
+            out = self.path(f"run-{n}")
+            run = subprocess.Popen(
+                ["nohup", harness.TOOL, *launch, "train", *RUN[:4], "--steps", "3000", "--out", out],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+            )
+            self.wait_for_steps(run, out)
+            run.send_signal(signal.SIGHUP)
+            says = run.communicate(timeout=200)[1]
+            self.assertEqual(run.returncode, 0, says)
+
+    def test_late_members(self):
+        """A rank that is started a second time hears at once that the job runs, and so does a second job."""
+        self.need_tcp()
+        out, place = self.path("run"), f"127.0.0.1:{free_port()}"
+        words = ["train", "--link", "tcp", "--workers", 2, "--rendezvous", place, "--timeout", 100, *RUN[:4]]
+        words += ["--steps", 1000000]
+        first = [*words, "--rank", 0, "--out", out]
+        ranks = [
+            subprocess.Popen([harness.TOOL, *map(str, member)], stderr=subprocess.PIPE, text=True)
+            for member in (first, [*words, "--rank", 1])
+        ]
+        try:
+            self.wait_for_steps(ranks[0], out)
+            says = f"the job at {place} is already running, with 2 workers, since 2"
+            self.refused(1, *words, "--rank", 1, says=says)
+            says = f"cannot listen at {place}: a job is running at this rendezvous"
+            self.refused(1, *words, "--rank", 0, says=says)
+        finally:
+            ranks[0].terminate()
+            heard = [rank.communicate(timeout=60)[1] for rank in ranks]
+        self.assertIn("refused a member at the rendezvous: the job at", heard[0])
 
     def test_stopped_while_members_meet(self):
         self.need_tcp()
         for rank in (0, 1):
-            alone = subprocess.Popen([harness.TOOL, "train", "--link", "tcp", "--workers", "2", "--rank", str(rank), "--rendezvous",
-                                      f"127.0.0.1:{free_port()}", "--timeout", "200", "--net", "mlp:784-4-10"], stderr=subprocess.PIPE,
-                                     text=True)
-            time.sleep(2)
-            alone.terminate()
-            self.assertIn("stopped, as asked", alone.communicate(timeout=60)[1])
-            self.assertEqual(alone.returncode, 1)
+            with socket.socket() as rank_0:  # rank 1's; it accepts nobody, so it says nothing
+                rank_0.bind(("127.0.0.1", 0))
+                port = rank_0.getsockname()[1]
+                if rank == 0:
+                    rank_0.close()
+                else:
+                    rank_0.listen()
+                    rank_0.setblocking(False)
+                words = ["--workers", "2", "--rank", str(rank), "--rendezvous", f"127.0.0.1:{port}", "--timeout", "200"]
+                alone = subprocess.Popen(
+                    [harness.TOOL, "train", "--link", "tcp", *words, "--net", "mlp:784-4-10"],
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+                self.wait_until(
+                    alone,
+                    lambda: select.select([rank_0], [], [], 0)[0] if rank else listens(port),
+                    f"rank {rank} does not come to the meeting",
+                )
+                alone.terminate()
+                self.assertIn("stopped, as asked", alone.communicate(timeout=60)[1])
+                self.assertEqual(alone.returncode, 1)
 
     def test_what_rank_0_decides(self):
         """The others make checkpoints, and end at a NaN, because rank 0 does."""
         self.need_tcp()
         out, port = self.path("run"), free_port()
-        words = [harness.TOOL, "train", "--link", "tcp", "--workers", "2", "--rendezvous", f"127.0.0.1:{port}", "--timeout", "60", *RUN,
-                 "--codec", "topk:ratio=0.1"]
+        words = [
+            harness.TOOL,
+            "train",
+            "--link",
+            "tcp",
+            "--workers",
+            "2",
+            "--rendezvous",
+            f"127.0.0.1:{port}",
+            "--timeout",
+            "60",
+            *RUN,
+            "--codec",
+            "topk:ratio=0.1",
+        ]
         other = subprocess.Popen([*words, "--rank", "1"], stderr=subprocess.PIPE, text=True)
-        first = subprocess.run([*words, "--rank", "0", "--out", out, "--checkpoint-every", "4"], stderr=subprocess.PIPE, text=True, timeout=200)
+        first = subprocess.run(
+            [*words, "--rank", "0", "--out", out, "--checkpoint-every", "4"],
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=200,
+        )
         self.assertEqual((first.returncode, other.wait(60)), (0, 0), first.stderr + other.communicate()[1])
         self.assertIn("checkpoint-00000004.rank-1-of-2.gws", os.listdir(out))
 
     def test_wrong_use(self):
         self.refused(2, "train", "--link", "servers", "--rank", 0, says=["--servers"])
         self.refused(2, "train", "--link", "servers", "--servers", "127.0.0.1:1", says=["--rank"])
-        self.refused(2, "train", "--link", "servers", "--servers", "127.0.0.1:1", "--rank", 3, "--workers", 3, says=["0 to 2"])
+        self.refused(
+            2, "train", "--link", "servers", "--servers", "127.0.0.1:1", "--rank", 3, "--workers", 3, says=["0 to 2"]
+        )
         self.refused(2, "train", "--link", "pigeon", says=["pigeon", "local, mpi, tcp and servers"])
         self.refused(2, "train", "--rank", "1", says="--link is local")
         self.refused(2, "launch", "--", "train", says="-n N")
@@ -223,17 +584,30 @@ class Links(harness.Case):
         self.refused(1, "launch", "--hosts", self.folder, "--", "train", says="cannot be read")
         self.refused(1, "launch", "--hosts", self.path("none"), "--", "train", says="cannot be read")
         hosts = self.path("hosts")
-        for text, says in (("a b c\n", "line 1"), ("# nothing\n", "names no host"), ("a 0\n", "line 1"), ("-oProxyCommand=x\n", "line 1")):
+        for text, says in (
+            ("a b c\n", "line 1"),
+            ("# nothing\n", "names no host"),
+            ("a 0\n", "line 1"),
+            ("-oProxyCommand=x\n", "line 1"),
+        ):
             with open(hosts, "w") as file:
                 file.write(text)
             self.refused(1, "launch", "--hosts", hosts, "--", "train", says=says)
         with open(hosts, "w") as file:
             file.write("a 2\nb slots=1\n")
         self.refused(2, "launch", "-n", "4", "--hosts", hosts, "--", "train", says="room for 3")
-        environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")}
-        for extra, says in (({}, "--workers N"), ({"WORLD_SIZE": "2"}, "--rank R"), ({"WORLD_SIZE": "2", "RANK": "x"}, "RANK is"),
-                            ({"WORLD_SIZE": "2", "RANK": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}, "ranks are 0 to 1"),
-                            ({"WORLD_SIZE": "2", "RANK": "0"}, "--rendezvous")):
+        environment = {
+            key: value
+            for key, value in os.environ.items()
+            if key not in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+        }
+        for extra, says in (
+            ({}, "--workers N"),
+            ({"WORLD_SIZE": "2"}, "--rank R"),
+            ({"WORLD_SIZE": "2", "RANK": "x"}, "RANK is"),
+            ({"WORLD_SIZE": "2", "RANK": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}, "ranks are 0 to 1"),
+            ({"WORLD_SIZE": "2", "RANK": "0"}, "--rendezvous"),
+        ):
             done = self.run_tool("train", "--link", "tcp", env={**environment, **extra})
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(says, done.stderr)
@@ -243,7 +617,9 @@ class Links(harness.Case):
         self.need_tcp()
         shell, hosts = self.path("shell"), self.path("hosts")
         with open(shell, "w") as file:
-            file.write('#!/bin/sh\necho "$1" >> "$(dirname "$0")/seen"\nexport GRADWIRE_MACHINE=$1\nshift\nexec sh -c "$*"\n')
+            file.write(
+                '#!/bin/sh\necho "$1" >> "$(dirname "$0")/seen"\nexport GRADWIRE_MACHINE=$1\nshift\nexec sh -c "$*"\n'
+            )
         os.chmod(shell, 0o755)
         with open(hosts, "w") as file:
             file.write("127.0.0.1 2 # two here\nlocalhost\n")
@@ -255,7 +631,11 @@ class Links(harness.Case):
             flat = self.summary([*launch, free_port(), "--", *words, "--flat"])
             self.assertEqual(there["parameter_hash"], here["parameter_hash"])
             self.assertEqual((flat["parameter_hash"], flat["bytes_up"]), (here["parameter_hash"], here["bytes_up"]))
-            self.assertNotEqual(there["bytes_up"] + there["bytes_down"], here["bytes_up"] + here["bytes_down"], "nothing was added up first")
+            self.assertNotEqual(
+                there["bytes_up"] + there["bytes_down"],
+                here["bytes_up"] + here["bytes_down"],
+                "nothing was added up first",
+            )
         with open(self.path("seen")) as file:
             self.assertEqual(set(file.read().split()), {"127.0.0.1", "localhost"})
 

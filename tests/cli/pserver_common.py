@@ -1,6 +1,11 @@
-"""What tests of the parameter server from outside share: the tool, the library that the Python client loads, and check."""
+"""What tests of the parameter server from outside share: the tool, the library that the Python client loads, a server,
+check and refused."""
+import atexit
 import os
 import pathlib
+import re
+import signal
+import subprocess
 import sys
 
 try:
@@ -19,3 +24,41 @@ sys.path.insert(0, str(SOURCE / "python"))
 def check(holds, what):
     if not holds:
         raise SystemExit(f"failed: {what}")
+
+
+class Server:
+    def __init__(self, *options, listen="127.0.0.1:0"):
+        self.process = subprocess.Popen(
+            [str(TOOL), "server", "--listen", listen, *options], stderr=subprocess.PIPE, text=True
+        )
+        atexit.register(self.process.kill)  # where a check fails
+        self.read, found = "", None
+        while not found:  # before it are lines about the snapshot folder
+            line = self.process.stderr.readline()
+            self.read += line
+            check(line, f"the log says where the server listens: {self.read}")
+            found = re.search(r"listening address=(\S+)", line)
+        self.address = found.group(1)
+
+    def wait_for(self, words):
+        """The next line of the log that has these words."""
+        for line in self.process.stderr:
+            self.read += line
+            if words in line:
+                return
+        check(False, f"the server ended without {words}:\n{self.read}")
+
+    def end(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
+        log = self.read + self.process.communicate(timeout=20)[1]
+        check(self.process.returncode == 0, f"the server ends with {self.process.returncode}:\n{log}")
+        return log
+
+
+def refused(call, *words):
+    try:
+        call()
+    except (RuntimeError, ValueError, TypeError) as error:
+        check(all(word in str(error) for word in words), f"{words} in: {error}")
+        return
+    check(False, f"no error with {words}")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A parameter server with --snapshot that is killed again and again while workers push: nothing that was acknowledged is lost, nothing is
-counted twice, and clients go on by themselves. Then a full disk, and an orderly end.
+"""A parameter server with --snapshot that is killed again and again while workers push: nothing that was acknowledged
+is lost, nothing is counted twice, and clients go on by themselves. Then a full disk, and an orderly end.
 
     tests/cli/pserver_snapshot_test.py TOOL"""
 import atexit
@@ -21,7 +21,8 @@ import gradwire.pserver as ps
 KILLS = 20
 PATIENCE = 60  # seconds until what must happen has happened
 
-# Each step pushes numbers that tell the step, and looks at all that came of them. Rank 0 says when to stop, to all in the same step.
+# Each step pushes numbers that tell the step, and looks at all that came of them. Rank 0 says when to stop, to all in
+# the same step.
 WORKER = """
 import os, sys, numpy
 import gradwire.pserver as ps
@@ -56,8 +57,10 @@ class Server:
     def __init__(self, folder, *options, listen="127.0.0.1:0"):
         self.log_path = pathlib.Path(folder).parent / f"server-{time.monotonic_ns()}.log"
         with open(self.log_path, "w") as log:
-            self.process = subprocess.Popen([str(TOOL), "server", "--listen", listen, "--snapshot", str(folder), *options], stderr=log)
-        atexit.register(self.process.kill) # where a check fails
+            self.process = subprocess.Popen(
+                [str(TOOL), "server", "--listen", listen, "--snapshot", str(folder), *options], stderr=log
+            )
+        atexit.register(self.process.kill)  # where a check fails
         self.address = self.wait_for(r"listening address=(\S+)").group(1)
 
     def log(self):
@@ -88,13 +91,18 @@ def killed(folder):
     options = ["--workers", "2", "--snapshot-every", "1", "--snapshot-keep", "2"]
     stop = folder / "stop"
     server = Server(folder / "kept", *options)
-    workers = [subprocess.Popen([sys.executable, "-c", WORKER, str(rank), server.address, str(stop)], stdout=subprocess.PIPE, text=True) for rank in range(2)]
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER, str(rank), server.address, str(stop)], stdout=subprocess.PIPE, text=True
+        )
+        for rank in range(2)
+    ]
     for worker in workers:
         atexit.register(worker.kill)
     for kill in range(KILLS):
-        for _ in range(random.randrange(1, 30)): # so that some steps are done in between
+        for _ in range(random.randrange(1, 30)):  # so that some steps are done in between
             check(workers[0].stdout.readline(), "the workers go on")
-        time.sleep(random.random() * 0.05) # a moment of no step in particular
+        time.sleep(random.random() * 0.05)  # a moment of no step in particular
         server.kill()
         server = Server(folder / "kept", *options, listen=server.address)
         check("restored folder=" in server.log(), server.log())
@@ -106,16 +114,28 @@ def killed(folder):
     server = Server(folder / "kept", *options, listen=server.address)
     check("records=" in server.log() and " cut " not in server.log(), server.log())
     with ps.Client(server.address, rank=ps.READER) as client:
-        check(list(client.pull_parameter(key="counted", reduce_method="parameters")) == [steps[0], steps[0], 2 * steps[0]], "after an orderly end")
+        check(
+            list(client.pull_parameter(key="counted", reduce_method="parameters"))
+            == [steps[0], steps[0], 2 * steps[0]],
+            "after an orderly end",
+        )
     server.end()
-    check(len(list((folder / "kept").glob("*.gws"))) == 2 and not list((folder / "kept").glob("*.partial")), "as many snapshots as are to be kept")
+    check(
+        len(list((folder / "kept").glob("*.gws"))) == 2 and not list((folder / "kept").glob("*.partial")),
+        "as many snapshots as are to be kept",
+    )
 
 
 def refused(folder):
     """Two servers on one folder; another server's folder; a folder whose journal was altered."""
+
     def fails(word, *options):
-        done = subprocess.run([str(TOOL), "server", "--listen", "127.0.0.1:0", "--snapshot", str(folder / "kept"), *options], stderr=subprocess.PIPE,
-                              text=True, timeout=PATIENCE)
+        done = subprocess.run(
+            [str(TOOL), "server", "--listen", "127.0.0.1:0", "--snapshot", str(folder / "kept"), *options],
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE,
+        )
         check(done.returncode != 0 and word in done.stderr, f"{word} in:\n{done.stderr}")
 
     server = Server(folder / "kept", "--workers", "2")
@@ -154,7 +174,9 @@ def full(folder):
     """A disk of its own that fills up: the server serves on and says so; once there is room all is kept again."""
     disk = folder / "disk"
     disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, text=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, text=True
+    )
     if mounted.returncode:
         print("skipped: a small tmpfs cannot be mounted:", mounted.stderr.strip())
         return
@@ -164,15 +186,22 @@ def full(folder):
         page = server.wait_for(r"showing status=http://([^/]+)/").group(1)
         with ps.Client(server.address, rank=0) as client:
             client.init_parameter(key="x", shape=[20000], type="float32")
-            until(lambda: "gradwire_pserver_durable 1" in ask(page, "/metrics")[1] and ask(page, "/health") == (200, "ok\n"), "durable")
-            for i in range(100): # 80,000 bytes each
+            until(
+                lambda: "gradwire_pserver_durable 1" in ask(page, "/metrics")[1]
+                and ask(page, "/health") == (200, "ok\n"),
+                "durable",
+            )
+            for i in range(100):  # 80,000 bytes each
                 client.push_parameter(key="x", value=numpy.full(20000, i, "float32"))
                 check(i > 0 or not client.in_memory_only(), "the first one fits")
             check(client.in_memory_only() and not client.in_memory_only(), "100 do not fit; said once")
             until(lambda: ask(page, "/health")[0] == 503, "a health that is bad")
             status, reason = ask(page, "/health")
             check("in memory only" in reason and "No space left" in reason, reason)
-            check("gradwire_pserver_durable 0" in ask(page, "/metrics")[1] and "not-durable reason=" in server.log(), server.log())
+            check(
+                "gradwire_pserver_durable 0" in ask(page, "/metrics")[1] and "not-durable reason=" in server.log(),
+                server.log(),
+            )
             check((client.pull_parameter(key="x", reduce_method="sum") == 99).all(), "it goes on serving")
             # A snapshot may have fitted meanwhile, for a while; room makes it last.
             subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)

@@ -2,7 +2,6 @@
 """The parameter server from outside: Paddle#6599's own lines from two Python processes, refusals, signals, keys.
 
     tests/cli/pserver_test.py TOOL"""
-import atexit
 import json
 import pathlib
 import re
@@ -12,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-from pserver_common import TOOL, check, numpy
+from pserver_common import TOOL, Server, check, numpy, refused
 
 WORKER = """
 import sys, numpy
@@ -31,36 +30,12 @@ for step in range(50):
     scale = client.pull_parameter(key="max_abs_grad", reduce_method="max")
     assert scale.dtype == numpy.float32 and scale.shape == (1,) and scale == max(largest)
     average = client.pull_parameter(key="quantized_grad", reduce_method="decode_average")
-    assert average.dtype == numpy.float32 and (average == numpy.float32(values[0] + values[1]) / 2).all(), (average, values)
+    mean = numpy.float32(values[0] + values[1]) / 2
+    assert average.dtype == numpy.float32 and (average == mean).all(), (average, values)
     scaled = client.pull_parameter(key="quantized_grad", reduce_method="decode_average", scale_key="max_abs_grad")
     assert (scaled == average * scale).all()
 client.close()
 """
-
-
-class Server:
-    def __init__(self, *options):
-        self.process = subprocess.Popen([str(TOOL), "server", "--listen", "127.0.0.1:0", *options], stderr=subprocess.PIPE, text=True)
-        atexit.register(self.process.kill) # where a check fails
-        first = self.process.stderr.readline()
-        found = re.search(r"listening address=(\S+)", first)
-        check(found, f"the first line of the log says where the server listens: {first}")
-        self.address = found.group(1)
-
-    def end(self, how=signal.SIGTERM):
-        self.process.send_signal(how)
-        log = self.process.communicate(timeout=20)[1]
-        check(self.process.returncode == 0, f"the server ends with {self.process.returncode}:\n{log}")
-        return log
-
-
-def refused(call, *words):
-    try:
-        call()
-    except (RuntimeError, ValueError, TypeError) as error:
-        check(all(word in str(error) for word in words), f"{words} in: {error}")
-        return
-    check(False, f"no error with {words}")
 
 
 def snippet():
@@ -78,7 +53,8 @@ rank, address = int(sys.argv[1]), sys.argv[2]
 shape, f = [700, 501], numpy.float32                      # in parts, one a server
 first = numpy.arange(700 * 501, dtype=f).reshape(shape) / f(1 << 20)
 client = ps.Client(address, rank=rank)
-client.init_parameter(key="w", shape=shape, type="float32", optimizer="momentum:lr=0.1,momentum=0.5", value=first if rank == 1 else None)
+momentum = "momentum:lr=0.1,momentum=0.5"
+client.init_parameter(key="w", shape=shape, type="float32", optimizer=momentum, value=first if rank == 1 else None)
 w, v = first, numpy.zeros(shape, f)
 assert (client.pull_parameter("w", "parameters") == w).all()
 for step in range(5):
@@ -106,7 +82,11 @@ def optimizers(ps):
         reader.init_parameter("x", [3], "float32", optimizer="sgd")
         refused(lambda: reader.pull_parameter("x", "parameters"), "anybody to put the first parameters of")
         refused(lambda: reader.push_parameter("x", [1, 2, 3], rate=-1), "learning rate")
-        refused(lambda: reader.init_parameter("x", [3], "float32", optimizer="sgd", value=[1, 2, numpy.nan]), "first parameters", "element 2")
+        refused(
+            lambda: reader.init_parameter("x", [3], "float32", optimizer="sgd", value=[1, 2, numpy.nan]),
+            "first parameters",
+            "element 2",
+        )
         reader.init_parameter("x", [3], "float32", optimizer="sgd", value=[1, 2, 3])
         check((reader.pull_parameter("x", "parameters") == [1, 2, 3]).all(), "a reader may bring the first value")
     for server in servers:
@@ -116,8 +96,14 @@ def optimizers(ps):
 def types_and_refusals(ps):
     server = Server("--workers", "1", "--max-key-bytes", "1Mi", "--max-keys", "8")
     with ps.Client(server.address, rank=0, timeout=5) as client:
-        for type, value in (("float32", [1.5, -2]), ("float16", [1.5, -2]), ("bfloat16", [1.5, -2]), ("int32", [7, -2]), ("int64", [7, -2**40]),
-                            ("uint8", [7, 200])):
+        for type, value in (
+            ("float32", [1.5, -2]),
+            ("float16", [1.5, -2]),
+            ("bfloat16", [1.5, -2]),
+            ("int32", [7, -2]),
+            ("int64", [7, -(2**40)]),
+            ("uint8", [7, 200]),
+        ):
             client.init_parameter(key=f"of {type}", shape=[2, 1], type=type)
             client.push_parameter(key=f"of {type}", value=value)
             for method in ("max", "min", "mean", "latest", "sum"):
@@ -130,7 +116,10 @@ def types_and_refusals(ps):
         refused(lambda: client.push_parameter(key="of int32", value=[2**31, 2]), "int32")
         refused(lambda: client.push_parameter(key="of uint8", value=numpy.array([256, 2], dtype=numpy.uint16)), "uint8")
         client.push_parameter(key="of int32", value=numpy.array([5, -6], dtype=numpy.int64))
-        check((client.pull_parameter(key="of int32", reduce_method="latest").ravel() == [5, -6]).all(), "a wider integer that fits")
+        check(
+            (client.pull_parameter(key="of int32", reduce_method="latest").ravel() == [5, -6]).all(),
+            "a wider integer that fits",
+        )
         refused(lambda: client.pull_parameter(key="of int32", reduce_method="median"), "median", "mean")
         refused(lambda: client.pull_parameter(key="of int32", reduce_method="decode_sum"), "int32", "latest")
         refused(lambda: client.init_parameter(key="of int32", shape=[3], type="int32"), "[2, 1]", "[3]")
@@ -161,7 +150,9 @@ def values_of_no_round(ps):
         check(b.get_parameter(key="state")[1] == 7, "none of these has changed it")
         refused(lambda: ps.Client(server.address, rank=-1, timeout=1), "rank is -1")
         refused(lambda: ps.Client(server.address, rank=2**32, timeout=1), "rank is 4294967296")
-        with ps.Client(server.address, rank=numpy.int64(0), timeout=2**32 / 1000) as patient: # whose milliseconds need 33 bits
+        with ps.Client(
+            server.address, rank=numpy.int64(0), timeout=2**32 / 1000
+        ) as patient:  # whose milliseconds need 33 bits
             patient.init_parameter(key="state", shape=[2, 2], type="bfloat16")
     server.end()
 
@@ -181,12 +172,22 @@ def several_servers(ps):
             client.push_parameter(key=f"small {k}", value=[k, 1])
     for client in clients:
         mean = client.pull_parameter(key="large", reduce_method="mean")
-        check(mean.shape == (1_000_001,) and (mean == ((values[0].astype(float) + values[1]) / 2).astype(numpy.float32)).all(), "a value over three servers")
+        check(
+            mean.shape == (1_000_001,)
+            and (mean == ((values[0].astype(float) + values[1]) / 2).astype(numpy.float32)).all(),
+            "a value over three servers",
+        )
         for k in range(10):
-            check((client.pull_parameter(key=f"small {k}", reduce_method="sum") == [2 * k, 2]).all(), "keys on three servers")
+            check(
+                (client.pull_parameter(key=f"small {k}", reduce_method="sum") == [2 * k, 2]).all(),
+                "keys on three servers",
+            )
         client.close()
     logs = [server.end() for server in servers]
-    check(all('init key="large"' in log for log in logs) and sum('init key="small' in log for log in logs) > 1, "keys are spread")
+    check(
+        all('init key="large"' in log for log in logs) and sum('init key="small' in log for log in logs) > 1,
+        "keys are spread",
+    )
 
 
 def a_killed_worker_comes_back(ps):
@@ -220,30 +221,58 @@ def a_push_whose_answer_is_late(ps):
         refused(lambda: client.push_parameter(key="w", value=[2]), "does not answer")
         server.process.send_signal(signal.SIGCONT)
         client.push_parameter(key="w", value=[3])
-        check(client.pull_parameter(key="w", reduce_method="parameters") in (97, 95), "a gradient pushed after one that timed out")
+        check(
+            client.pull_parameter(key="w", reduce_method="parameters") in (97, 95),
+            "a gradient pushed after one that timed out",
+        )
         client.push_parameter(key="x", value=[3])
         check(client.pull_parameter(key="x", reduce_method="max") == 3, "the value pushed after one that timed out")
     server.end()
 
 
+def new_keys(*words):
+    done = subprocess.run([str(TOOL), "keys", "new", *map(str, words)], stderr=subprocess.PIPE, text=True)
+    return done.returncode, done.stderr
+
+
 def keys(ps):
     with tempfile.TemporaryDirectory() as folder:
         for name in ("job", "stranger"):
-            subprocess.run([str(TOOL), "keys", "new", f"{folder}/{name}"], check=True, stderr=subprocess.DEVNULL)
+            check(new_keys(f"{folder}/{name}")[0] == 0, "keys are made")
+        check(new_keys(f"{folder}/anna", "--client", "anna", "--of", f"{folder}/job")[0] == 0, "a client's are, too")
         # The stranger knows the server's public key, and is not listed.
-        (pathlib.Path(folder) / "stranger/rendezvous.key").write_text((pathlib.Path(folder) / "job/gradwire.key").read_text())
+        (pathlib.Path(folder) / "stranger/rendezvous.key").write_text(
+            (pathlib.Path(folder) / "job/gradwire.key").read_text()
+        )
         server = Server("--workers", "1", "--keys", f"{folder}/job")
-        refused(lambda: ps.Client(server.address, rank=0, timeout=2), "did not answer")
-        refused(lambda: ps.Client(server.address, rank=0, timeout=2, keys=f"{folder}/stranger"), "did not answer")
-        with ps.Client(server.address, rank=0, timeout=10, keys=f"{folder}/job") as client:
+        # Not even the server's own key lets a client in, though it is listed: who had it could pass for the server.
+        no_key = "is not in the folder allowed/"
+        refused(lambda: ps.Client(server.address, rank=0, keys=f"{folder}/job"), "its key", no_key)
+        refused(lambda: ps.Client(server.address, rank=0), "has no keys", "takes only clients that have")
+        refused(lambda: ps.Client(server.address, rank=0, keys=f"{folder}/stranger"), "its key", no_key)
+        with ps.Client(server.address, rank=0, timeout=10, keys=f"{folder}/anna") as client:
             client.init_parameter(key="x", shape=[1], type="float32")
             client.push_parameter(key="x", value=[1])
             check(client.pull_parameter(key="x", reduce_method="max") == 1, "a keyed client is served")
-        check("is not in" in server.end(), "the log names the refused key")
+        log = server.end()
+        check("is not in" in log and "its key is this server's own" in log, "the log names the refused keys")
+        before = sorted(pathlib.Path(folder).rglob("*"))
+        for words, says in (
+            (["--client", "bert"], "--of is missing"),
+            (["--of", f"{folder}/job"], "--client is missing"),
+            (["--client", "anna", "--of", f"{folder}/job"], "is there already"),
+            (["--client", "../bert", "--of", f"{folder}/job"], "cannot be called"),
+            (["--client", "bert", "--of", f"{folder}/none"], "none/gradwire.key cannot be read"),
+        ):
+            status, said = new_keys(f"{folder}/bert", *words)
+            check(status != 0 and says in said, f"{words}: {said}")
+        status, said = new_keys(f"{folder}/anna", "--client", "bert", "--of", f"{folder}/job")
+        check(status == 1 and "there is a key already" in said, said)
+        check(sorted(pathlib.Path(folder).rglob("*")) == before, "nothing is left behind by what was refused")
 
 
 def keys_come_and_go(ps):
-    """A file in allowed/ lets a client in without a new start, and once it is gone nobody else with that key."""
+    """A file in allowed/ lets a client in without a new start, and once it is gone the client is out."""
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         for name in ("job", "guest"):
@@ -253,16 +282,20 @@ def keys_come_and_go(ps):
         server = Server("--workers", "1", "--keys", str(folder / "job"))
         come = lambda: ps.Client(server.address, rank=0, timeout=3, keys=str(folder / "guest"))
         for _ in range(3):
-            refused(come, "did not answer")
+            refused(come, "is not in the folder allowed/")
             (folder / "job/allowed/half").write_text("no key")
             listed.write_text((folder / "guest/gradwire.key").read_text())
-            with come() as client:
-                client.init_parameter(key="x", shape=[1], type="float32")
-                listed.unlink()
-                refused(come, "did not answer")
-                client.push_parameter(key="x", value=[1])  # who is in stays in
+            client = come()
+            client.init_parameter(key="x", shape=[1], type="float32")
+            client.push_parameter(key="x", value=[1])
+            listed.unlink()
+            server.wait_for("dropped rank=0")
+            refused(lambda: client.push_parameter(key="x", value=[1]), "")
+            client.close()
+            refused(come, "is not in the folder allowed/")
         log = server.end()
-        check(log.count("2 keys may connect now") == 3 and log.count("1 key may connect now") == 3, log)
+        check(log.count("1 key may connect now") == 3 and log.count("0 keys may connect now") == 3, log)
+        check(log.count("is not allowed any more") == 3, log)
 
 
 def more_clients_than_files_at_first(ps):
@@ -277,8 +310,13 @@ def more_clients_than_files_at_first(ps):
 
 
 def hash_of(*words):
-    done = subprocess.run([str(TOOL), "train", "--data", "digits", "--steps", "12", "--workers", "3", "--json", *words], stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, timeout=120)
+    done = subprocess.run(
+        [str(TOOL), "train", "--data", "digits", "--steps", "12", "--workers", "3", "--json", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=120,
+    )
     check(done.returncode == 0, f"{words}: {done.stderr}")
     summary = json.loads(done.stdout)
     check(summary["replicas_identical"], f"{words}: replicas differ")
@@ -292,24 +330,42 @@ def training():
         for n in (1, 3):
             servers = [Server("--workers", "3") for _ in range(n)]
             address = ",".join(server.address for server in servers)
-            check(hash_of("--net", "lenet", "--codec", codec, "--servers", address) == alone, f"{codec}: the parameters over {n} servers are those of threads")
+            check(
+                hash_of("--net", "lenet", "--codec", codec, "--servers", address) == alone,
+                f"{codec}: the parameters over {n} servers are those of threads",
+            )
             for server in servers:
                 server.end()
     server = Server("--workers", "2")
-    done = subprocess.run([str(TOOL), "train", "--data", "digits", "--workers", "3", "--servers", server.address, "--timeout", "5"], stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        [str(TOOL), "train", "--data", "digits", "--workers", "3", "--servers", server.address, "--timeout", "5"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     check(done.returncode == 1 and "ranks 0 to 1" in done.stderr, done.stderr)
     server.end()
 
 
 def parameters_on_servers():
-    """In sync the servers' parameters are the workers' own, bit for bit; in the other modes all workers end with the servers' last ones."""
+    """In sync the servers' parameters are the workers' own, bit for bit; in the other modes all workers end with the
+    servers' last ones."""
     small = ["--net", "mlp:784-16-10"]
-    for net, optimizer, codec, n in ((["--net", "lenet"], "momentum", "ternary", 1), (small, "sgd", "ternary", 3), (small, "momentum", "topk:ratio=0.05", 3),
-                                     (small, "sgd", "topk:ratio=0.05", 1), (small, "momentum", "none", 3), (small, "sgd", "none", 1), (small, "adam", "bf16", 2)):
+    for net, optimizer, codec, n in (
+        (["--net", "lenet"], "momentum", "ternary", 1),
+        (small, "sgd", "ternary", 3),
+        (small, "momentum", "topk:ratio=0.05", 3),
+        (small, "sgd", "topk:ratio=0.05", 1),
+        (small, "momentum", "none", 3),
+        (small, "sgd", "none", 1),
+        (small, "adam", "bf16", 2),
+    ):
         words = [*net, "--optimizer", optimizer, "--codec", codec]
         servers = [Server("--workers", "3") for _ in range(n)]
         address = ",".join(server.address for server in servers)
-        check(hash_of(*words, "--servers", address, "--parameters", "servers") == hash_of(*words), f"{words}: the parameters on {n} servers are the workers' own")
+        check(
+            hash_of(*words, "--servers", address, "--parameters", "servers") == hash_of(*words),
+            f"{words}: the parameters on {n} servers are the workers' own",
+        )
         for server in servers:
             server.end()
     for mode in ("async", "stale:0", "stale:2"):
@@ -317,9 +373,15 @@ def parameters_on_servers():
         address = ",".join(server.address for server in servers)
         for codec in ("ternary", "topk:ratio=0.05"):
             hash_of(*small, "--codec", codec, "--servers", address, "--parameters", "servers")  # replicas are identical
-        hash_of(*small, "--lr", "1e30", "--servers", address, "--parameters", "servers")        # nearly all steps are dropped, by each worker
-        done = subprocess.run([str(TOOL), "train", "--data", "digits", *small, "--workers", "3", "--steps", "9", "--servers", address], stderr=subprocess.PIPE,
-                              text=True, timeout=60)
+        hash_of(
+            *small, "--lr", "1e30", "--servers", address, "--parameters", "servers"
+        )  # nearly all steps are dropped, by each worker
+        done = subprocess.run(
+            [str(TOOL), "train", "--data", "digits", *small, "--workers", "3", "--steps", "9", "--servers", address],
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
         check(done.returncode == 2 and "--mode is not sync" in done.stderr, done.stderr)
         for server in servers:
             server.end()
@@ -329,8 +391,26 @@ def stopped_without_rounds():
     """A run on servers that wait for nobody stops when it is asked to, wherever its workers are."""
     for mode in ("async", "stale:2"):
         server = Server("--workers", "3", "--mode", mode)
-        process = subprocess.Popen([str(TOOL), "train", "--data", "digits", "--net", "mlp:784-16-10", "--workers", "3", "--steps", "1000000", "--servers",
-                                    server.address, "--parameters", "servers"], stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [
+                str(TOOL),
+                "train",
+                "--data",
+                "digits",
+                "--net",
+                "mlp:784-16-10",
+                "--workers",
+                "3",
+                "--steps",
+                "1000000",
+                "--servers",
+                server.address,
+                "--parameters",
+                "servers",
+            ],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         process.stderr.readline()  # its first step is through
         process.send_signal(signal.SIGINT)
         said = process.communicate(timeout=60)[1]
@@ -345,15 +425,38 @@ def backup_workers():
     for codec in ("none", "topk:ratio=0.05", "ternary:share=off"):
         hash_of(*small, "--codec", codec)
         hash_of(*small, "--codec", codec, "--parameters", "servers")
-    done = subprocess.run([str(TOOL), "train", "--data", "digits", *small, "--workers", "3", "--steps", "9", "--codec", "ternary"], stderr=subprocess.PIPE,
-                          text=True, timeout=60)
+    done = subprocess.run(
+        [str(TOOL), "train", "--data", "digits", *small, "--workers", "3", "--steps", "9", "--codec", "ternary"],
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
     check(done.returncode != 0 and "--backup" in done.stderr, done.stderr)
     server.end()
 
 
 def comes_again(servers, *words):
-    return subprocess.Popen([str(TOOL), "train", "--link", "servers", "--rank", "0", "--data", "digits", "--net", "mlp:784-16-10", "--steps", "1000000",
-                             "--servers", ",".join(server.address for server in servers), *words], stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [
+            str(TOOL),
+            "train",
+            "--link",
+            "servers",
+            "--rank",
+            "0",
+            "--data",
+            "digits",
+            "--net",
+            "mlp:784-16-10",
+            "--steps",
+            "1000000",
+            "--servers",
+            ",".join(server.address for server in servers),
+            *words,
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def a_server_that_has_lost_its_part():
@@ -387,22 +490,46 @@ def another_optimizer():
 
 
 def wrong_use():
-    for words, said in ((["server"], "--workers"), (["server", "--workers", "2", "--mode", "stale:x"], "stale:4"),
-                        (["train", "--parameters", "servers"], "no --servers are named"), (["train", "--parameters", "cloud"], "local or servers"),
-                        (["train", "--servers", "h:1", "--parameters", "servers", "--ema", "0.9"], "--ema needs --parameters local"),
-                        (["train", "--servers", "h:1", "--parameters", "servers", "--out", "x", "--checkpoint-every", "1"], "--checkpoint-every needs"),
-                        (["train", "--servers", "h:1", "--parameters", "servers", "--net", "logreg", "--data", "uneven", "--optimizer", "svrg"], "svrg needs"),
-                        (["server", "--workers", "2", "--away", "1"], "--away is for --missing continue"),
-                        (["server", "--workers", "2", "--missing", "stop", "--away", "-1"], "0.001 to"),
-                        (["server", "--workers", "2", "--snapshot-keep", "1"], "--snapshot-keep is for --snapshot DIR"),
-                        (["server", "--workers", "2", "--snapshot-every", "1"], "--snapshot-every is for --snapshot DIR"),
-                        (["server", "--workers", "2", "--listen", "0.0.0.0:0"], "loopback"), (["server", "--workers", "2", "--listen", "nowhere"], "HOST:PORT")):
+    for words, said in (
+        (["server"], "--workers"),
+        (["server", "--workers", "2", "--mode", "stale:x"], "stale:4"),
+        (["train", "--parameters", "servers"], "no --servers are named"),
+        (["train", "--parameters", "cloud"], "local or servers"),
+        (["train", "--servers", "h:1", "--parameters", "servers", "--ema", "0.9"], "--ema needs --parameters local"),
+        (
+            ["train", "--servers", "h:1", "--parameters", "servers", "--out", "x", "--checkpoint-every", "1"],
+            "--checkpoint-every needs",
+        ),
+        (
+            [
+                "train",
+                "--servers",
+                "h:1",
+                "--parameters",
+                "servers",
+                "--net",
+                "logreg",
+                "--data",
+                "uneven",
+                "--optimizer",
+                "svrg",
+            ],
+            "svrg needs",
+        ),
+        (["server", "--workers", "2", "--away", "1"], "--away is for --missing continue"),
+        (["server", "--workers", "2", "--missing", "stop", "--away", "-1"], "0.001 to"),
+        (["server", "--workers", "2", "--snapshot-keep", "1"], "--snapshot-keep is for --snapshot DIR"),
+        (["server", "--workers", "2", "--snapshot-every", "1"], "--snapshot-every is for --snapshot DIR"),
+        (["server", "--workers", "2", "--listen", "0.0.0.0:0"], "loopback"),
+        (["server", "--workers", "2", "--listen", "nowhere"], "HOST:PORT"),
+    ):
         done = subprocess.run([str(TOOL), *words], stderr=subprocess.PIPE, text=True, timeout=20)
         check(done.returncode in (1, 2) and said in done.stderr, f"{words}: {done.returncode} {done.stderr}")
 
 
 def main():
     import gradwire.pserver as ps
+
     snippet()
     types_and_refusals(ps)
     optimizers(ps)

@@ -13,7 +13,12 @@ import time
 import harness
 
 RUN = ["--net", "mlp:784-16-10", "--codec", "topk:ratio=0.05,refresh=3", "--ema", 0.99]
-COUNTED = ["nonzero_share", "variance_factor", "residual_norm", "threshold_age"]  # on some steps, spread over the planned length
+COUNTED = [
+    "nonzero_share",
+    "variance_factor",
+    "residual_norm",
+    "threshold_age",
+]  # on some steps, spread over the planned length
 TIMES = ["step_ms", "compute_ms", "encode_ms", "wait_ms"]
 
 
@@ -50,7 +55,8 @@ class Resume(harness.Case):
         self.words = [*RUN, "--data", self.data]
 
     def begun(self, name="run", until=None):
-        """A folder as an uninterrupted run leaves it; `until`: as an interrupted one, with checkpoints up to that step."""
+        """A folder as an uninterrupted run leaves it; `until`: as an interrupted one, with checkpoints up to that
+        step."""
         if not Resume.whole:
             made = os.path.join(self.shared, "run")
             self.ok("train", *self.words, "--workers", 4, "--steps", 30, "--checkpoint-every", 10, "--out", made)
@@ -72,8 +78,20 @@ class Resume(harness.Case):
 
     def resume(self, out, *more, workers=4, steps=30):
         """Goes on; returns the summary and what was said."""
-        done = self.run_tool("train", *self.words, "--workers", workers, "--steps", steps, "--checkpoint-every", 10, "--resume", out,
-                             "--json", *more)
+        done = self.run_tool(
+            "train",
+            *self.words,
+            "--workers",
+            workers,
+            "--steps",
+            steps,
+            "--checkpoint-every",
+            10,
+            "--resume",
+            out,
+            "--json",
+            *more,
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout), done.stderr
 
@@ -87,7 +105,8 @@ class Resume(harness.Case):
         return [{key: value for key, value in line.items() if key not in TIMES} for line in lines]
 
     def events(self, out, counted):
-        """TensorBoard's events without their times and, where not `counted`, without those that only counted steps have."""
+        """TensorBoard's events without their times and, where not `counted`, without those that only counted steps
+        have."""
         content, at, events = self.read_bytes(os.path.join(out, "events.out.tfevents.0.gradwire")), 0, []
         while at < len(content):
             (n,) = struct.unpack_from("<Q", content, at)
@@ -99,25 +118,41 @@ class Resume(harness.Case):
         return {name: self.read_bytes(os.path.join(out, name)) for name in os.listdir(out)}
 
     def check_same_run(self, out, reference, same_length=True):
-        """Everything but times is what an uninterrupted run writes. same_length: the interrupted one was to be as long."""
+        """Everything but times is what an uninterrupted run writes. same_length: the interrupted one was to be as
+        long."""
         lines = self.metrics(out), self.metrics(reference)
         for line in lines[0] + lines[1] if not same_length else []:
             for field in COUNTED:
                 line.pop(field, None)
         self.assertEqual(*lines)
         got, want = self.summary(out), self.summary(reference)
-        for field in ["parameter_hash", "steps", "skipped_steps", "test_accuracy", "train_accuracy", "train_loss", "bytes_up",
-                      "bytes_down", "dense_bytes", "residual_norm", "threshold_age"] + ["nonzero_share", "variance_factor"] * same_length:
+        for field in [
+            "parameter_hash",
+            "steps",
+            "skipped_steps",
+            "test_accuracy",
+            "train_accuracy",
+            "train_loss",
+            "bytes_up",
+            "bytes_down",
+            "dense_bytes",
+            "residual_norm",
+            "threshold_age",
+        ] + ["nonzero_share", "variance_factor"] * same_length:
             self.assertEqual(got.get(field), want.get(field), field)
         self.assertTrue(got["replicas_identical"])
         self.assertEqual(sorted(os.listdir(out)), sorted(os.listdir(reference)))
         for name in os.listdir(reference):
             if name.endswith(".gws") or name == "parameters.gwp" or (name.endswith(".gwp") and same_length):
-                self.assertEqual(self.read_bytes(os.path.join(out, name)), self.read_bytes(os.path.join(reference, name)), name)
+                self.assertEqual(
+                    self.read_bytes(os.path.join(out, name)), self.read_bytes(os.path.join(reference, name)), name
+                )
         self.assertEqual(self.events(out, same_length), self.events(reference, same_length))
 
     def newest(self, out):
-        return max([int(os.path.basename(path)[11:19]) for path in glob.glob(os.path.join(out, "checkpoint-*.gwp"))], default=0)
+        return max(
+            [int(os.path.basename(path)[11:19]) for path in glob.glob(os.path.join(out, "checkpoint-*.gwp"))], default=0
+        )
 
     def kill_after_a_checkpoint(self, run, out, seconds):
         before = self.newest(out)
@@ -163,8 +198,23 @@ class Resume(harness.Case):
 
     def test_codecs_without_state(self):
         for optimizer, codec in [("sgd", "ternary"), ("momentum", "none"), ("adam", "bf16")]:
-            run = ["train", "--net", "mlp:784-16-10", "--data", self.data, "--workers", 3, "--codec", codec, "--optimizer",
-                   optimizer, "--steps", 12, "--checkpoint-every", 4]
+            run = [
+                "train",
+                "--net",
+                "mlp:784-16-10",
+                "--data",
+                self.data,
+                "--workers",
+                3,
+                "--codec",
+                codec,
+                "--optimizer",
+                optimizer,
+                "--steps",
+                12,
+                "--checkpoint-every",
+                4,
+            ]
             reference, out = self.path("reference-" + codec), self.path("run-" + codec)
             self.ok(*run, "--out", reference)
             self.assertEqual(glob.glob(os.path.join(reference, "*.gws")), [])
@@ -174,7 +224,19 @@ class Resume(harness.Case):
             self.check_same_run(out, reference)
 
     def test_dropped_steps_are_counted_on(self):
-        run = ["train", "--net", "mlp:784-16-10", "--data", self.data, "--lr", "1e30", "--steps", 12, "--checkpoint-every", 4]
+        run = [
+            "train",
+            "--net",
+            "mlp:784-16-10",
+            "--data",
+            self.data,
+            "--lr",
+            "1e30",
+            "--steps",
+            12,
+            "--checkpoint-every",
+            4,
+        ]
         reference, out = self.path("reference"), self.path("run")
         self.ok(*run, "--out", reference)
         self.assertGreater(self.summary(reference)["skipped_steps"], 8)
@@ -187,7 +249,10 @@ class Resume(harness.Case):
         for workers in [3, 8]:
             out = self.begun(f"run{workers}", until=20)
             summary, said = self.resume(out, workers=workers)
-            self.assertIn(f"the run had 4 workers, and now has {workers}: each begins with the mean of the codec's residuals", said)
+            self.assertIn(
+                f"the run had 4 workers, and now has {workers}: each begins with the mean of the codec's residuals",
+                said,
+            )
             self.assertIn("thresholds are taken afresh", said)
             self.assertTrue(summary["replicas_identical"])
             self.assertEqual(summary["workers"], workers)
@@ -197,7 +262,8 @@ class Resume(harness.Case):
             self.assertEqual(self.resume(out, workers=workers, steps=33)[0]["steps"], 33)
 
     def test_computing_threads(self):
-        """They are kept where not given; another number is told. (Checkpoints hold the number, so files differ where it does.)"""
+        """They are kept where not given; another number is told. (Checkpoints hold the number, so files differ where it
+        does.)"""
         run = ["train", "--net", "mlp:784-16-10", "--data", self.data, "--steps", 12, "--checkpoint-every", 4]
         reference = self.path("reference")
         self.ok(*run, "--threads", 2, "--out", reference)
@@ -212,15 +278,17 @@ class Resume(harness.Case):
                 self.check_same_run(out, reference)
 
     def test_residuals_are_averaged(self):
-        """Where nothing but one element a tensor is sent and no parameter moves, residuals are sums of gradients: their mean over
-        workers does not depend on how many they are."""
+        """Where nothing but one element a tensor is sent and no parameter moves, residuals are sums of gradients: their
+        mean over workers does not depend on how many they are."""
         run = ["train", *self.words, "--codec", "topk:ratio=1e-9,refresh=1", "--lr", 0, "--checkpoint-every", 2]
         made = self.path("made")
         self.ok(*run, "--workers", 4, "--steps", 2, "--out", made)
 
         def mean(out, workers):
-            files = [self.read_f32(os.path.join(out, f"checkpoint-00000003.rank-{rank}-of-{workers}.gws"))
-                     for rank in range(workers)]
+            files = [
+                self.read_f32(os.path.join(out, f"checkpoint-00000003.rank-{rank}-of-{workers}.gws"))
+                for rank in range(workers)
+            ]
             return [sum(values) / workers for values in zip(*files)]
 
         self.ok(*run, "--workers", 1, "--steps", 3, "--out", self.path("reference"))
@@ -235,6 +303,7 @@ class Resume(harness.Case):
 
     def test_damaged_checkpoints(self):
         """The newest is not whole: the one before it serves, and all is as if the run had not been interrupted."""
+
         def cut(path):
             self.write_bytes(path, self.read_bytes(path)[:-1])
 
@@ -246,14 +315,16 @@ class Resume(harness.Case):
         def of_another_step(path):
             shutil.copy(path.replace("00000020", "00000010"), path)
 
-        for i, (name, damage, says) in enumerate([
-            ("checkpoint-00000020.rank-2-of-4.gws", os.remove, "cannot be opened"),
-            ("checkpoint-00000020.rank-2-of-4.gws", cut, "cut short"),
-            ("checkpoint-00000020.rank-0-of-4.gws", altered, "damaged"),
-            ("checkpoint-00000020.rank-3-of-4.gws", of_another_step, "another run"),
-            ("checkpoint-00000020.gwp", cut, "cut short"),
-            ("checkpoint-00000020.gwp", of_another_step, "no checkpoint after 20 steps"),
-        ]):
+        for i, (name, damage, says) in enumerate(
+            [
+                ("checkpoint-00000020.rank-2-of-4.gws", os.remove, "cannot be opened"),
+                ("checkpoint-00000020.rank-2-of-4.gws", cut, "cut short"),
+                ("checkpoint-00000020.rank-0-of-4.gws", altered, "damaged"),
+                ("checkpoint-00000020.rank-3-of-4.gws", of_another_step, "another run"),
+                ("checkpoint-00000020.gwp", cut, "cut short"),
+                ("checkpoint-00000020.gwp", of_another_step, "no checkpoint after 20 steps"),
+            ]
+        ):
             out = self.begun(f"run{i}", until=20)
             damage(os.path.join(out, name))
             said = self.resume(out)[1]
@@ -264,7 +335,9 @@ class Resume(harness.Case):
     def test_states_of_another_run(self):
         """Same names, step and sizes, but another learning rate: the states are not mixed."""
         out, other = self.begun(until=20), self.path("other")
-        self.ok("train", *self.words, "--workers", 4, "--steps", 30, "--checkpoint-every", 10, "--lr", 0.02, "--out", other)
+        self.ok(
+            "train", *self.words, "--workers", 4, "--steps", 30, "--checkpoint-every", 10, "--lr", 0.02, "--out", other
+        )
         name = "checkpoint-00000020.rank-1-of-4.gws"
         shutil.copy(os.path.join(other, name), os.path.join(out, name))
         said = self.resume(out)[1]
@@ -276,7 +349,18 @@ class Resume(harness.Case):
         for name in ["checkpoint-00000010.rank-1-of-4.gws", "checkpoint-00000020.rank-1-of-4.gws"]:
             os.remove(os.path.join(out, name))
         before = self.snapshot(out)
-        self.refused(1, "train", *self.words, "--workers", 4, "--steps", 30, "--resume", out, says=[out, "none of its checkpoints is whole"])
+        self.refused(
+            1,
+            "train",
+            *self.words,
+            "--workers",
+            4,
+            "--steps",
+            30,
+            "--resume",
+            out,
+            says=[out, "none of its checkpoints is whole"],
+        )
         self.assertEqual(self.snapshot(out), before)
 
     def test_nothing_to_resume(self):
@@ -313,10 +397,108 @@ class Resume(harness.Case):
             self.refused(2, "train", *self.words, "--workers", 4, "--steps", 30, "--resume", out, *words, says=says)
         self.assertEqual(self.snapshot(out), before)
 
+    def test_alone(self):
+        """--resume needs no other option: the run's folder knows them all, from any place."""
+        spec = ["--net", "mlp:784-16-10", "--workers", 3, "--codec", "topk:ratio=0.05,refresh=3", "--batch", 30]
+        spec += ["--optimizer", "sgd", "--lr", "0.1", "--schedule", "step:1", "--l2", "1e-4", "--ema", "0.9"]
+        spec += ["--seed", 9, "--plan", "single", "--nonfinite", "stop", "--checkpoint-every", 4, "--epochs", 1]
+        spec += ["--threads", 2, "--codec-threads", 2, "--timeout", 50]
+        reference = self.path("reference")
+        done = self.run_tool("train", *spec, "--data", "data", "--out", reference, cwd=self.shared)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(os.path.join(reference, "run.json"), encoding="utf-8") as file:
+            kept = json.load(file)["options"]
+        self.assertEqual(kept["data"], self.data)
+        out = shutil.copytree(reference, self.path("run"))
+        self.interrupt(out, 12)
+        done = self.run_tool("train", "--resume", out, cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("in place of", done.stderr)
+        self.check_same_run(out, reference)
+        with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["options"], kept)
+
+    def test_given_beside(self):
+        """What is given beside --resume holds, is told, and holds in the next resumption too."""
+        out = self.begun(until=10)
+        done = self.run_tool(
+            "train", "--resume", out, "--workers", 2, "--steps", 40, "--checkpoint-every", 20, "--flat"
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for line in [
+            "--workers 2 in place of the run's 4",
+            "--steps 40 in place of the run's 30",
+            "--checkpoint-every 20 in place of the run's 10",
+            "--flat, which the run did not have",
+        ]:
+            self.assertEqual(done.stderr.splitlines().count(line), 1, done.stderr)
+        self.assertEqual(done.stderr.count("in place of"), 3, done.stderr)
+        self.assertEqual(self.summary(out)["workers"], 2)
+        self.interrupt(out, 20)
+        done = self.run_tool("train", "--resume", out, "--epochs", 4)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("--epochs in place of the run's --steps 40", done.stderr)
+        self.assertEqual((self.summary(out)["workers"], self.summary(out)["steps"]), (2, 36))
+
+    def test_data_that_are_gone(self):
+        data, out = self.path("data"), self.begun(until=20)
+        write_data(data, 1)
+        self.ok(
+            *"train --net mlp:784-8-10 --steps 4 --checkpoint-every 2 --data".split(), data, "--out", self.path("b")
+        )
+        want = self.ok_json("eval", "--from", self.path("b"))
+        self.assertEqual((want["data"], want["samples"]), (data, 100))
+        newest = os.path.join(self.path("b"), "checkpoint-00000004.gwp")
+        self.assertEqual(self.ok_json("eval", "--from", newest)["test_accuracy"], want["test_accuracy"])
+        moved = shutil.move(data, self.path("moved"))
+        for words in [["eval", "--from"], ["train", "--steps", 6, "--resume"]]:
+            self.refused(1, *words, self.path("b"), says=[f"were in {data}", "nothing is there now", "--data SOURCE"])
+        got = self.ok_json("eval", "--from", self.path("b"), "--data", moved)
+        self.assertEqual(got["test_accuracy"], want["test_accuracy"])
+        write_data(data, 2)
+        self.refused(1, "eval", "--from", self.path("b"), says=[f"{data} holds other data than the run of"])
+        self.refused(2, "train", "--steps", 6, "--resume", self.path("b"), says=["--data is", "and the run of"])
+        done = self.run_tool("train", "--steps", 6, "--resume", self.path("b"), "--data", moved)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"--data {moved} in place of the run's {data}", done.stderr)
+        self.assertEqual(self.ok_json("eval", "--from", self.path("b"))["data"], moved)
+
+    def test_folders_without_run_file(self):
+        """Earlier versions wrote none. Nothing is guessed in its place."""
+        out = self.begun(until=20)
+        os.remove(os.path.join(out, "run.json"))
+        self.assertIn("there is no run.json in", self.resume(out)[1])
+        newest = os.path.join(out, "checkpoint-00000030.gwp")
+        os.remove(os.path.join(out, "run.json"))
+        for path in [out, newest, shutil.copy(newest, self.path("alone.gwp"))]:
+            self.refused(1, "eval", "--from", path, says=["does not say what data", "--data DIR"])
+        self.refused(1, "eval", "--from", self.path("absent"), says="is not there")
+        for text, says in [
+            ("{", "run.json, line 1"),
+            ("[]", "holds no options"),
+            ('{"options": {"pace": 1}}', 'an option "pace"'),
+            ('{"options": {"workers": "x"}}', "--workers"),
+            ('{"options": {"data": 3}}', "a number is not what --data can be"),
+            ('{"options": {"batch": 0}}', "so says the run.json"),
+        ]:
+            self.write_bytes(os.path.join(out, "run.json"), text.encode())
+            self.refused(1, "train", "--resume", out, says=says)
+
     def test_finished(self):
         out = self.begun()
         before = self.snapshot(out)
-        self.refused(1, "train", *self.words, "--workers", 4, "--steps", 30, "--resume", out, says=["finished run of 30 steps", "larger --steps"])
+        self.refused(
+            1,
+            "train",
+            *self.words,
+            "--workers",
+            4,
+            "--steps",
+            30,
+            "--resume",
+            out,
+            says=["finished run of 30 steps", "larger --steps"],
+        )
         self.assertEqual(self.snapshot(out), before)
         # Killed after the last checkpoint, before all was saved.
         self.interrupt(out, 30)
@@ -330,7 +512,9 @@ class Resume(harness.Case):
         self.kill_after_a_checkpoint(run, out, 0)
         self.assertNotIn("summary.json", os.listdir(out))
         # Parameters of the shorter run would be taken for the newest.
-        self.refused(1, "eval", "--data", self.data, "--from", out, says=["holds no parameters.gwp", "a checkpoint can be named"])
+        self.refused(
+            1, "eval", "--data", self.data, "--from", out, says=["holds no parameters.gwp", "a checkpoint can be named"]
+        )
         newest = os.path.join(out, f"checkpoint-{self.newest(out):08}.gwp")
         self.assertEqual(self.ok_json("eval", "--data", self.data, "--from", newest)["step"], self.newest(out))
 

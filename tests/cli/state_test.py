@@ -1,4 +1,5 @@
-"""encode --state: the residual and the threshold go from call to call, exactly, and a file that is not one is refused."""
+"""encode --state: the residual and the threshold go from call to call, exactly, and a file that is not one is
+refused."""
 
 import os
 import random
@@ -20,8 +21,19 @@ class State(harness.Case):
 
     def encode(self, step, *more):
         g, out = self.write_f32("g.f32", self.gradient(step)), self.path("g.gw")
-        self.ok("encode", "--codec", f"topk:ratio={self.K / self.N},refresh=1", "--state", self.path("state"), "--step", step,
-                *more, g, "-o", out)
+        self.ok(
+            "encode",
+            "--codec",
+            f"topk:ratio={self.K / self.N},refresh=1",
+            "--state",
+            self.path("state"),
+            "--step",
+            step,
+            *more,
+            g,
+            "-o",
+            out,
+        )
         self.ok("decode", out, "-o", self.path("out.f32"))
         return list(struct.unpack(f"<{self.N}f", self.read_bytes(self.path("out.f32"))))
 
@@ -29,7 +41,7 @@ class State(harness.Case):
         residual = [0.0] * self.N
         for step in range(6):
             a = [float32(x + r) for x, r in zip(self.gradient(step), residual)]
-            largest = sorted(range(self.N), key=lambda i: -abs(a[i]))[:self.K]
+            largest = sorted(range(self.N), key=lambda i: -abs(a[i]))[: self.K]
             sent = [a[i] if i in largest else 0.0 for i in range(self.N)]
             residual = [float32(x - s) for x, s in zip(a, sent)]
             self.assertEqual(self.encode(step), sent, f"step {step}")
@@ -41,14 +53,33 @@ class State(harness.Case):
         encode = ["encode", "--codec", "topk", "--state", self.path("state"), g, "-o", self.path("bad.gw")]
         self.refused(1, *encode, says="element 1 is nan")
         self.ok(*encode, "--nonfinite", "skip")
-        self.refused(1, "encode", "--codec", "topk", "--state", self.path("state"), self.write_f32("short.f32", [1.0]), "-o",
-                     self.path("short.gw"), says="1000 elements")
+        self.refused(
+            1,
+            "encode",
+            "--codec",
+            "topk",
+            "--state",
+            self.path("state"),
+            self.write_f32("short.f32", [1.0]),
+            "-o",
+            self.path("short.gw"),
+            says="1000 elements",
+        )
         self.assertEqual(self.read_bytes(self.path("state")), before)
 
     def test_what_waits_can_make_an_element_infinite(self):
         """Two steps of finite numbers: the sentence does not call the second step's gradient infinite."""
         g = self.write_f32("large.f32", [3.2e38, 3e38] + [0.0] * (self.N - 2))
-        encode = ["encode", "--codec", "topk:ratio=0.001,refresh=1", "--state", self.path("state"), g, "-o", self.path("g.gw")]
+        encode = [
+            "encode",
+            "--codec",
+            "topk:ratio=0.001,refresh=1",
+            "--state",
+            self.path("state"),
+            g,
+            "-o",
+            self.path("g.gw"),
+        ]
         self.ok(*encode)
         self.refused(1, *encode, says=["element 1 is 3e+38, which", "in the state"])
         self.ok(*encode, "--nonfinite", "skip")
@@ -56,12 +87,33 @@ class State(harness.Case):
     def test_frame_and_state_appear_together(self):
         self.encode(0)
         frame, g = self.read_bytes(self.path("g.gw")), self.write_f32("g.f32", self.gradient(1))
-        self.refused(1, "encode", "--codec", "topk", "--state", self.path("absent/state"), g, "-o", self.path("g.gw"),
-                     says="absent/state")
+        self.refused(
+            1,
+            "encode",
+            "--codec",
+            "topk",
+            "--state",
+            self.path("absent/state"),
+            g,
+            "-o",
+            self.path("g.gw"),
+            says="absent/state",
+        )
         self.assertEqual(self.read_bytes(self.path("g.gw")), frame)
         state = self.read_bytes(self.path("state"))
         os.mkdir(self.path("folder"))
-        self.refused(1, "encode", "--codec", "topk", "--state", self.path("state"), g, "-o", self.path("folder"), says="is a folder")
+        self.refused(
+            1,
+            "encode",
+            "--codec",
+            "topk",
+            "--state",
+            self.path("state"),
+            g,
+            "-o",
+            self.path("folder"),
+            says="is a folder",
+        )
         self.assertEqual(self.read_bytes(self.path("state")), state)
 
     def test_one_file_has_one_role(self):
@@ -80,7 +132,10 @@ class State(harness.Case):
             (["-o", "the input"], [*encode, g, "-o", self.path("link.f32")]),
             (["-o", "the input"], [*encode, g, "-o", self.path("hard.f32")]),
             (["--state", "the input"], [*encode, g, "--state", g, "-o", self.path("new")]),
-            (["-o", "--scaler"], ["encode", "--codec", "ternary", g, "--scaler", self.path("g.gw"), "-o", self.path("g.gw")]),
+            (
+                ["-o", "--scaler"],
+                ["encode", "--codec", "ternary", g, "--scaler", self.path("g.gw"), "-o", self.path("g.gw")],
+            ),
             (["-o", "the input"], ["decode", self.path("w.f32"), "-o", self.path("w.f32")]),
             (["-o", "an input"], ["reduce", self.path("w.f32"), self.path("g.gw"), "-o", self.path("g.gw")]),
         ]:
@@ -93,9 +148,13 @@ class State(harness.Case):
         self.encode(0)
         state = self.read_bytes(self.path("state"))
         g = self.write_f32("g.f32", self.gradient(1))
-        for name, data, says in [("empty", b"", "not a saved codec state"), ("cut", state[:-1], "altered"),
-                                 ("altered", state[:500] + bytes([state[500] ^ 1]) + state[501:], "altered"),
-                                 ("other", b"GWST" + b"\x09" + state[5:], "version 9"), ("frame", self.read_bytes(self.path("g.gw")), "not a saved")]:
+        for name, data, says in [
+            ("empty", b"", "not a saved codec state"),
+            ("cut", state[:-1], "altered"),
+            ("altered", state[:500] + bytes([state[500] ^ 1]) + state[501:], "altered"),
+            ("other", b"GWST" + b"\x09" + state[5:], "version 9"),
+            ("frame", self.read_bytes(self.path("g.gw")), "not a saved"),
+        ]:
             path = self.write_bytes(name, data)
             self.refused(1, "encode", "--codec", "topk", "--state", path, g, "-o", self.path("x.gw"), says=says)
             self.assertEqual(self.read_bytes(path), data)

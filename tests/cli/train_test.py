@@ -11,7 +11,7 @@ import time
 
 import harness
 
-RUN_FILES = ["events.out.tfevents.0.gradwire", "metrics.jsonl", "parameters.gwp", "summary.json"]
+RUN_FILES = ["events.out.tfevents.0.gradwire", "metrics.jsonl", "parameters.gwp", "run.json", "summary.json"]
 SMALL = ["--net", "mlp:784-16-10", "--data", "digits", "--steps", "30"]
 
 
@@ -51,7 +51,9 @@ class Train(harness.Case):
 
     def test_two_runs_one_folder(self):
         out = self.path("run")
-        first = subprocess.Popen([harness.TOOL, "train", *SMALL[:-1], "100000", "--out", out], stderr=subprocess.DEVNULL)
+        first = subprocess.Popen(
+            [harness.TOOL, "train", *SMALL[:-1], "100000", "--out", out], stderr=subprocess.DEVNULL
+        )
         try:
             for _ in range(600):
                 if os.path.exists(os.path.join(out, "metrics.jsonl.partial")):
@@ -65,8 +67,13 @@ class Train(harness.Case):
         self.assertEqual(sorted(os.listdir(out)), left)
         self.refused(1, "train", *SMALL, "--out", out, says=[out, f"an earlier run ({left[0]} and 1 other file)"])
         self.assertEqual(sorted(os.listdir(out)), left)
-        for name in ["checkpoint-00000100.gwp.partial", "checkpoint-00000100.rank-0-of-4.gws.partial", "checkpoint-00000100.rank-11-of-12.gws",
-                     "parameters.gwp.partial", "summary.json.partial"]:
+        for name in [
+            "checkpoint-00000100.gwp.partial",
+            "checkpoint-00000100.rank-0-of-4.gws.partial",
+            "checkpoint-00000100.rank-11-of-12.gws",
+            "parameters.gwp.partial",
+            "summary.json.partial",
+        ]:
             self.write_bytes(os.path.join(out, name), b"")
         self.ok("train", *SMALL, "--out", out, "--overwrite")
         self.assertEqual(sorted(os.listdir(out)), RUN_FILES)
@@ -74,12 +81,19 @@ class Train(harness.Case):
     def test_earlier_run(self):
         out = self.path("run")
         self.ok("train", *SMALL, "--out", out, "--checkpoint-every", 10)
-        foreign = ["checkpoint-1.gwp", "checkpoint-00000010.rank-01-of-4.gws", "checkpoint-00000010.gwp.old", "my.metrics.jsonl", "notes.txt", "partial"]
+        foreign = [
+            "checkpoint-1.gwp",
+            "checkpoint-00000010.rank-01-of-4.gws",
+            "checkpoint-00000010.gwp.old",
+            "my.metrics.jsonl",
+            "notes.txt",
+            "partial",
+        ]
         for name in foreign:
             self.write_bytes(os.path.join(out, name), b"mine")
         before = {name: self.read_bytes(os.path.join(out, name)) for name in os.listdir(out)}
-        self.assertEqual(len(before), 7 + len(foreign))
-        refusal = [out, "an earlier run (checkpoint-00000010.gwp and 6 other files)", "--overwrite"]
+        self.assertEqual(len(before), 8 + len(foreign))
+        refusal = [out, "an earlier run (checkpoint-00000010.gwp and 7 other files)", "--overwrite"]
         self.refused(1, "train", *SMALL, "--out", out, says=refusal)
         # Neither is it taken away for a run that cannot begin.
         self.refused(1, "train", *SMALL, "--out", out, "--overwrite", "--data", self.path("absent"), says="absent")
@@ -94,13 +108,29 @@ class Train(harness.Case):
         printed = self.ok_json("train", *SMALL, "--workers", 3, "--codec", "ternary", "--seed", 5, "--out", out)
         with open(os.path.join(out, "summary.json"), encoding="utf-8") as file:
             self.assertEqual(json.load(file), printed)
-        for field, value in [("net", "mlp:784-16-10"), ("workers", 3), ("steps", 30), ("seed", 5),
-                             ("replicas_identical", True)]:
+        for field, value in [
+            ("net", "mlp:784-16-10"),
+            ("workers", 3),
+            ("steps", 30),
+            ("seed", 5),
+            ("replicas_identical", True),
+        ]:
             self.assertEqual(printed[field], value)
         self.assertGreater(printed["dense_bytes"], 10 * printed["bytes_up"])
         steps = self.metrics(out)
         self.assertEqual(len(steps), 30)
-        for field in ["step", "epoch", "loss", "lr", "step_ms", "compute_ms", "encode_ms", "wait_ms", "bytes_up", "bytes_down"]:
+        for field in [
+            "step",
+            "epoch",
+            "loss",
+            "lr",
+            "step_ms",
+            "compute_ms",
+            "encode_ms",
+            "wait_ms",
+            "bytes_up",
+            "bytes_down",
+        ]:
             self.assertIn(field, steps[0])
         result = self.ok_json("eval", "--data", "digits", "--from", out)
         self.assertEqual((result["test_accuracy"], result["samples"]), (printed["test_accuracy"], 4000))
@@ -109,6 +139,24 @@ class Train(harness.Case):
         self.assertIn("fc1.weight.npy", os.listdir(self.path("parameters")))
         self.ok("encode", "--codec", "none", self.path("parameters/fc1.weight.npy"), "-o", self.path("w.gw"))
         self.assertEqual(self.ok_json("inspect", self.path("w.gw"))["elements"], 784 * 16)
+
+    def test_the_wire_choice_among_threads(self):
+        """There is no network between them, and nothing that could depend on time."""
+        whys = {}
+        for wire, workers, codec in [
+            ("auto", 2, "ternary"),
+            ("fast", 2, "ternary"),
+            ("auto", 2, "none"),
+            ("auto", 1, "ternary"),
+        ]:
+            run = ["--workers", workers, "--codec", codec, "--wire", wire]
+            found = self.ok_json("train", *SMALL, *run)["wire"]
+            whys[wire, workers, codec] = found["why"]
+            self.assertEqual((found["asked"], found["stands"]), (wire, "fast" if wire == "fast" else "small"))
+            self.assertEqual(found["fast_steps"], 30 if wire == "fast" else 0)
+            self.assertEqual((found["small_ms"], found["comparisons"]), (None, 0))
+        self.assertEqual(len(set(whys.values())), 4, whys)
+        self.refused(2, "train", *SMALL, "--wire", "tiny", says=["--wire is \"tiny\"", "small, fast or auto"])
 
     def metrics(self, out):
         with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as file:
@@ -140,15 +188,23 @@ class Train(harness.Case):
         self.assertNotIn("variance_factor", summary)
         for t, step in enumerate(steps):
             counted = t % 10 == 9
-            self.assertEqual([key in step for key in ["residual_norm", "threshold_age", "variance_factor"]], [counted, counted, False])
+            self.assertEqual(
+                [key in step for key in ["residual_norm", "threshold_age", "variance_factor"]],
+                [counted, counted, False],
+            )
             self.assertEqual(step["nonzero_share"] is not None, counted)
         share = sum(layer["nonzero_share"] * layer["elements"] for layer in summary["layers"]) / sum(sizes)
         self.assertAlmostEqual(summary["nonzero_share"] / share, 1, 9)
         events = self.read_bytes(os.path.join(out, "events.out.tfevents.0.gradwire"))
         for tag in [b"codec/residual_norm", b"codec/threshold_age", b"codec/nonzero_share"]:
             self.assertEqual(events.count(tag), 20)
-        for codec, least, most in [("gspar:eps=0.5", 1.4, 1.6), ("uniform:density=0.2", 4.5, 5.5), ("ternary:clip=0", 1.5, 20),
-                                   ("none", None, None), ("bf16", None, None)]:
+        for codec, least, most in [
+            ("gspar:eps=0.5", 1.4, 1.6),
+            ("uniform:density=0.2", 4.5, 5.5),
+            ("ternary:clip=0", 1.5, 20),
+            ("none", None, None),
+            ("bf16", None, None),
+        ]:
             out = self.path(codec.partition(":")[0])
             summary = self.ok_json(*run, "--codec", codec, "--out", out)
             factors = [step["variance_factor"] for step in self.metrics(out) if "variance_factor" in step]
@@ -167,12 +223,21 @@ class Train(harness.Case):
             ("scalar", "ternary", []),
             ("avx2", "ternary", []),
             ("avx512", "ternary:code=2bit,pull=packed,entropy=off", []),
-            ("avx512", "ternary:code=base3,pull=radix,entropy=on", ["--plan", "single"]),
+            ("avx512", "ternary:code=base3,entropy=on", ["--plan", "single"]),
             ("avx512", "ternary:code=mask,entropy=on", ["--codec-threads", "2"]),
-            ("avx512", "ternary:code=gaps,entropy=off", []),
+            ("avx512", "ternary:entropy=off", []),
         ]:
-            done = self.run_tool("train", *SMALL, "--workers", 2, "--codec", codec, "--json", *more,
-                                 env={**os.environ, "GRADWIRE_CPU": level})
+            done = self.run_tool(
+                "train",
+                *SMALL,
+                "--workers",
+                2,
+                "--codec",
+                codec,
+                "--json",
+                *more,
+                env={**os.environ, "GRADWIRE_CPU": level},
+            )
             self.assertEqual(done.returncode, 0, done.stderr)
             hashes.add(json.loads(done.stdout)["parameter_hash"])
         self.assertEqual(len(hashes), 1)
@@ -216,8 +281,25 @@ class Train(harness.Case):
         file, test = self.path("a"), self.path("a.t")
         self.write_bytes(file, b"2 1:1 3:0.5\n1 2:1\n2 1:0.5\n1 2:2 3:1\n")
         self.write_bytes(test, b"1 2:1\n2 1:1\n1 1:1\n")
-        words = ["train", "--net", "logreg", "--data", file, "--l2", 0.01, "--workers", 2, "--batch", 4, "--epochs", 30,
-                 "--lr", 1, "--schedule", "inverse:100"]
+        words = [
+            "train",
+            "--net",
+            "logreg",
+            "--data",
+            file,
+            "--l2",
+            0.01,
+            "--workers",
+            2,
+            "--batch",
+            4,
+            "--epochs",
+            30,
+            "--lr",
+            1,
+            "--schedule",
+            "inverse:100",
+        ]
         for optimizer, passes in [("sgd", 30), ("svrg", 90)]:
             out = self.path(optimizer)
             result = self.ok_json(*words, "--test", test, "--optimizer", optimizer, "--codec", "ternary", "--out", out)
@@ -228,7 +310,9 @@ class Train(harness.Case):
             self.assertAlmostEqual(result["test_accuracy"], 2 / 3)
             self.assertGreater(result["objective"], result["train_loss"])
             self.assertEqual(self.metrics(out)[-1]["objective"], result["objective"])
-            self.assertAlmostEqual(self.ok_json("eval", "--net", "logreg", "--data", test, "--from", out)["test_accuracy"], 2 / 3)
+            self.assertAlmostEqual(
+                self.ok_json("eval", "--net", "logreg", "--data", test, "--from", out)["test_accuracy"], 2 / 3
+            )
             seen = self.ok_json("eval", "--data", file, "--test", test, "--from", out)
             self.assertEqual((seen["samples"], seen["test_accuracy"]), (3, result["test_accuracy"]))
             seen = self.ok_json("eval", "--data", file, "--test", test, "--set", "train", "--from", out)
@@ -237,9 +321,14 @@ class Train(harness.Case):
             self.assertNotIn("test_accuracy", seen)
             # A test file with one of the two labels only.
             self.write_bytes("one.t", b"1 2:1\n1 2:3 3:1\n")
-            self.assertEqual(self.ok_json("eval", "--data", file, "--test", self.path("one.t"), "--from", out)["test_accuracy"], 1)
+            self.assertEqual(
+                self.ok_json("eval", "--data", file, "--test", self.path("one.t"), "--from", out)["test_accuracy"], 1
+            )
             self.refused(1, "eval", "--data", self.path("one.t"), "--from", out, says="there must be two labels")
-        self.refused(2, "eval", "--test", test, "--from", out, says=["--test", "LIBSVM"])
+        self.assertEqual(self.ok_json("eval", "--from", out)["test_accuracy"], result["test_accuracy"])
+        self.assertEqual(self.ok_json("eval", "--test", file, "--from", out)["samples"], 4)
+        self.assertEqual(self.ok_json("eval", "--data", file, "--from", out)["samples"], 4)
+        self.refused(2, "eval", "--data", "digits", "--test", test, "--from", out, says=["--test", "LIBSVM"])
         self.refused(2, "eval", "--data", file, "--set", "both", "--from", out, says=["both", "test or train"])
         self.assertEqual(self.ok_json(*words)["test_accuracy"], 1)
         self.refused(2, *words, "--net", "lenet", says=["lenet takes 784 values", "the data have 3"])
@@ -248,7 +337,9 @@ class Train(harness.Case):
         self.refused(1, *words, "--test", self.path("absent"), says="absent")
         self.write_bytes(file, b"1 1:1\n2 1:1 1:2\n")
         self.refused(1, *words, says=[file + ", line 2", "must ascend"])
-        self.assertEqual(self.ok_json("train", "--net", "svm", "--data", "uneven:n=64,d=32", "--epochs", 2)["parameters"], 32)
+        self.assertEqual(
+            self.ok_json("train", "--net", "svm", "--data", "uneven:n=64,d=32", "--epochs", 2)["parameters"], 32
+        )
 
     def test_options_that_contradict(self):
         convex = ["train", "--net", "logreg", "--data", "uneven:n=64,d=32", "--batch", 32, "--steps", 2]
@@ -268,8 +359,9 @@ class Train(harness.Case):
         self.refused(1, *words, file, "--batch", 2, says=[file, "no sample has a feature"])
         small = [*words, "uneven:n=64,d=2", "--batch", 32, "--steps", 2, "--workers", 2]
         done = self.run_tool(*small, "--out", out)
-        self.assertRegex(done.stderr, r"up \S+ \S+ \([0-9.]+ times larger than float32's")
-        self.refused(2, "eval", "--from", out, says=["the data have 784", "give the data of the run by --data"])
+        self.assertRegex(done.stderr, r"up \S+ \S+ \(([0-9.]+ times larger than|about as large as) float32's")
+        self.ok("eval", "--from", out)
+        self.refused(2, "eval", "--data", "digits", "--from", out, says=["the data have 784", "run by --data"])
         done = self.run_tool(*small, "--lr", 1e38, "--l2", 1, "--schedule", "const")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("the run diverged: after 1.0 passes", done.stderr)
@@ -297,8 +389,24 @@ class Train(harness.Case):
 
     def test_interrupted(self):
         out = self.path("run")
-        process = subprocess.Popen([harness.TOOL, "train", "--net", "lenet", "--data", "digits", "--workers", "2", "--steps",
-                                    "100000", "--out", out], stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [
+                harness.TOOL,
+                "train",
+                "--net",
+                "lenet",
+                "--data",
+                "digits",
+                "--workers",
+                "2",
+                "--steps",
+                "100000",
+                "--out",
+                out,
+            ],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         deadline = time.monotonic() + 60
         while not os.path.exists(out) or not any(os.path.getsize(os.path.join(out, name)) for name in os.listdir(out)):
             self.assertLess(time.monotonic(), deadline, "the run wrote nothing in a minute")

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Every public header compiles by itself, as C17 and as C++17, without warnings. Usage: headers.sh INCLUDE_DIR [MPI_INCLUDE_DIR...]
+# Every public header compiles by itself, as C17 and as C++17, without warnings.
+# Usage: headers.sh INCLUDE_DIR [MPI_INCLUDE_DIR...]
 set -euo pipefail
 include=$1
 shift

@@ -1,17 +1,19 @@
 #!/bin/bash
-# Installs into a staging folder and builds a small program there with what pkg-config says, against the shared library and
-# against the static one. Usage: install.sh BUILD_DIR
+# Installs into a staging folder. Builds a small program there with what pkg-config says, against the shared library
+# and against the static one. Usage: install.sh BUILD_DIR SOURCE_DIR
 set -euo pipefail
 build=$1
+source=$2
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 cmake --install "$build" --prefix "$stage" >/dev/null
 
 pc=$(find "$stage" -name gradwire.pc)
-# gradwire.pc names the configured prefix; the staging folder stands in for it.
 package=gradwire
-pkg() { PKG_CONFIG_PATH=$(dirname "$pc") pkg-config --define-variable=prefix="$stage" "$@" $package; }
+pkg() { PKG_CONFIG_PATH=$(dirname "$pc") pkg-config "$@" $package; }
 libdir=$(pkg --variable=libdir)
+# The .pc file names the folder it was installed to, whatever prefix was configured.
+[ "$(realpath "$libdir")" = "$(realpath "$(dirname "$pc")/..")" ]
 
 cat >"$stage/program.c" <<'PROGRAM'
 #include <gradwire/gradwire.h>
@@ -23,13 +25,23 @@ gcc -std=c17 "$stage/program.c" $(pkg --cflags --libs) -o "$stage/shared"
 export LD_LIBRARY_PATH=$libdir
 "$stage/shared"
 # shellcheck disable=SC2046
-gcc -std=c17 "$stage/program.c" $(pkg --cflags) "$libdir/libgradwire.a" $(pkg --static --libs-only-l | sed 's/-lgradwire//') \
-    -o "$stage/static"
+gcc -std=c17 "$stage/program.c" $(pkg --static --cflags) "$libdir/libgradwire.a" \
+    $(pkg --static --libs | sed 's/-lgradwire//') -o "$stage/static"
 "$stage/static"
+! ldd "$stage/static" | grep libgradwire
+# README's line builds the examples.
+for example in "$source"/examples/[!m]*.c; do
+    # shellcheck disable=SC2046
+    gcc -std=c17 "$example" $(pkg --cflags --libs) -o "$stage/example"
+    "$stage/example"
+done
 
 version=$(pkg --modversion)
 [ "$("$stage/static")" = "$("$stage/shared")" ]
-case $("$stage/static") in "gradwire $version,"*) ;; *) echo "the library and gradwire.pc differ in version"; exit 1 ;; esac
+case $("$stage/static") in
+    "gradwire $version,"*) ;;
+    *) echo "the library and gradwire.pc differ in version"; exit 1 ;;
+esac
 if [ -x "$stage/bin/gradwire" ]; then
     "$stage/bin/gradwire" --version
     [ -f "$stage/share/man/man1/gradwire.1" ]
@@ -55,6 +67,7 @@ PROGRAM
     "$stage/mpi_shared"
     # shellcheck disable=SC2046
     gcc -std=c17 "$stage/mpi.c" $(pkg --cflags) "$libdir/libgradwire_mpi.a" "$libdir/libgradwire.a" \
-        $(pkg --libs-only-L) $(pkg --static --libs-only-l | sed 's/-lgradwire_mpi//; s/-lgradwire//') -o "$stage/mpi_static"
+        $(pkg --libs-only-L) $(pkg --static --libs-only-l | sed 's/-lgradwire_mpi//; s/-lgradwire//') \
+        -o "$stage/mpi_static"
     "$stage/mpi_static"
 fi

@@ -1,7 +1,8 @@
-/* Exchanges between the processes that mpiexec started, over the public headers alone.
+/* Tests exchanges between the processes that mpiexec started, over the public headers alone.
  *
- * exchange_mpi         the averages are those of as many threads over the local link, bit for bit, and the bytes sent are as many
- * exchange_mpi fail    what the others hear where one gives up, or cannot make its link
+ * exchange_mpi         the averages are those of as many threads over the local link, bit for bit, and the number of
+ *                      bytes sent is the same
+ * exchange_mpi fail    what the others hear if one gives up, or cannot make its link
  * exchange_mpi leave   one leaves before or long after the others, and what was sent to it has not been taken */
 #include <gradwire/gradwire.h>
 #include <gradwire/link_mpi.h>
@@ -18,12 +19,13 @@ static const char *const specs[] = {
     "none",
     "ternary",
     "ternary:code=mask",
-    "ternary:code=base3,pull=radix",
-    "ternary:code=gaps",
+    "ternary:code=base3",
+    "ternary:entropy=on",
     "ternary:code=2bit,pull=packed",
     "ternary:scope=global",
     "gspar:eps=0.5",
     "topk:ratio=0.05,refresh=2",
+    "onebit",
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
 
@@ -280,8 +282,8 @@ static int answer(gw_context *context, gw_link link, size_t large, size_t small)
     return failed;
 }
 
-/* Everyone sends the last rank what MPI does not take over at once. It leaves without taking it: first with the others, then after
- * they have given up; and then all goes well over a third link, which hears nothing of the others. */
+/* Everyone sends the last rank what MPI does not take over at once. It leaves without taking it: first with the others,
+ * then after they have given up; and then all goes well over a third link, which hears nothing of the others. */
 static int leaving_does_no_harm(uint32_t rank, uint32_t n)
 {
     const size_t large = 20u << 20, small = 8;

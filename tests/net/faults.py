@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
-"""Trains through parameter servers and strikes at random moments: what must come out is the accuracy of a run without faults, the same
-parameters on every worker, and a log that tells what happened.
+"""Trains through parameter servers and strikes at random moments: what must come out is the accuracy of a run without
+faults, the same parameters on every worker, and a log that tells what happened.
 
-    tests/net/faults.py TOOL [--data digits] [--faults worker,server,stop,join,disk,cut] [--times 20] [--codec ternary] [--servers 1]
+    tests/net/faults.py TOOL [--data digits] [--faults worker,server,stop,join,disk,cut] [--times 20]
+                        [--codec ternary] [--servers 1]
 
 worker  kill -9 a worker, and start it again under its rank (servers --missing continue)
 server  kill -9 a server, and start it again on its snapshots
-stop    SIGSTOP a worker for --stop-seconds, then SIGCONT (servers --missing wait, unless --stop-missing continue: then it is left out)
+stop    SIGSTOP a worker for --stop-seconds, then SIGCONT (servers --missing wait, unless --stop-missing continue: then
+        it is left out)
 cut     take a worker's network away for --cut-seconds (network namespaces; needs root)
 join    begin with two of three workers; the third comes later
 disk    fill the disk under a server's snapshots for a while (a small tmpfs; needs root)
 
-Runs of --steps steps follow each other until each fault has struck --times times. Prints a line for each run, and what went wrong."""
+Runs of --steps steps follow each other until each fault has struck --times times. Prints a line for each run, and what
+went wrong."""
 import argparse
 import contextlib
 import json
@@ -49,7 +52,10 @@ class Run:
     def __init__(self, args, folder, namespaces=False, server_words=(), missing="continue", seconds_alone=0):
         self.args, self.folder, self.namespaces = args, pathlib.Path(folder), namespaces
         self.server_words, self.missing = list(server_words), missing
-        self.seconds_alone, self.begin = seconds_alone, time.monotonic()  # that the others may go on without who is struck
+        self.seconds_alone, self.begin = (
+            seconds_alone,
+            time.monotonic(),
+        )  # that the others may go on without who is struck
         self.servers, self.workers = [None] * args.servers, {}
         args.port += args.servers
         host = net.address(WORKERS) if namespaces else "127.0.0.1"
@@ -64,16 +70,51 @@ class Run:
 
     def start_server(self, i):
         missing = ["--missing", self.missing, *([] if self.missing == "wait" else ["--away", 1])]
-        words = [self.args.tool, "server", "--workers", WORKERS, "--listen", self.places[i], *missing, "--timeout", 3,
-                 "--snapshot", self.snapshots(i), "--snapshot-every", 2, *self.server_words]
+        words = [
+            self.args.tool,
+            "server",
+            "--workers",
+            WORKERS,
+            "--listen",
+            self.places[i],
+            *missing,
+            "--timeout",
+            3,
+            "--snapshot",
+            self.snapshots(i),
+            "--snapshot-every",
+            2,
+            *self.server_words,
+        ]
         self.servers[i] = self.start(words + (["--insecure"] if self.namespaces else []), WORKERS, f"server-{i}")
 
     def snapshots(self, i):
         return self.folder / f"snapshots-{i}"
 
     def start_worker(self, rank):
-        words = [self.args.tool, "train", "--link", "servers", "--servers", ",".join(self.places), "--rank", rank, "--net", "lenet", "--data",
-                 self.args.data, "--codec", self.args.codec, "--steps", self.args.steps, "--timeout", 60, "--out", self.out(rank), "--overwrite"]
+        words = [
+            self.args.tool,
+            "train",
+            "--link",
+            "servers",
+            "--servers",
+            ",".join(self.places),
+            "--rank",
+            rank,
+            "--net",
+            "lenet",
+            "--data",
+            self.args.data,
+            "--codec",
+            self.args.codec,
+            "--steps",
+            self.args.steps,
+            "--timeout",
+            60,
+            "--out",
+            self.out(rank),
+            "--overwrite",
+        ]
         self.workers[rank] = self.start(words, rank, f"worker-{rank}")
 
     def out(self, rank):
@@ -93,7 +134,8 @@ class Run:
         return max(self.step(rank) for rank in self.workers)
 
     def has_time(self):
-        """The run is not so near its end that what was struck could not come back: the others may go on without it, and faster, until it is noticed."""
+        """The run is not so near its end that what was struck could not come back: the others may go on without it, and
+        faster, until it is noticed."""
         steps, alone = self.foremost(), 0
         if self.seconds_alone:
             alone = 1.5 * (self.seconds_alone + 5) * steps / (time.monotonic() - self.begin)
@@ -102,7 +144,9 @@ class Run:
     def goes_on(self, rank):
         """Waits until the worker makes steps with the others."""
         begin = self.foremost()
-        wait_for(f"rank {rank} takes part again", lambda: self.step(rank) > begin or self.workers[rank].poll() is not None)
+        wait_for(
+            f"rank {rank} takes part again", lambda: self.step(rank) > begin or self.workers[rank].poll() is not None
+        )
 
     def log(self, name):
         path = self.folder / "log" / name
@@ -114,7 +158,8 @@ class Run:
         for rank, worker in sorted(self.workers.items()):
             wait_for(f"rank {rank} ends", lambda: worker.poll() is not None)
             if worker.returncode:
-                raise Wrong(f"rank {rank} ended with status {worker.returncode}: {self.log(f'worker-{rank}').strip().splitlines()[-1:]}")
+                last = self.log(f"worker-{rank}").strip().splitlines()[-1:]
+                raise Wrong(f"rank {rank} ended with status {worker.returncode}: {last}")
             summaries.append(json.loads((self.out(rank) / "summary.json").read_text()))
         if not all(s["replicas_identical"] for s in summaries) or len({s["parameter_hash"] for s in summaries}) != 1:
             raise Wrong(f"the workers' parameters differ: {[s['parameter_hash'] for s in summaries]}")
@@ -128,7 +173,8 @@ class Run:
                 process.wait()
 
 
-# ---- faults: each strikes once, and leaves when all is well again ------------------------------------------------------------------
+# ---- faults: each strikes once, and leaves when all is well again
+# ------------------------------------------------------------------
 
 
 def strike_worker(run, chance):
@@ -177,17 +223,33 @@ def strike_disk(run, chance):
     with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
             file.write(bytes(65536))
-    wait_for("the server tells of a full disk", lambda: "snapshot-failed" in run.log(log)[seen:] or "not-durable" in run.log(log)[seen:])
+    wait_for(
+        "the server tells of a full disk",
+        lambda: "snapshot-failed" in run.log(log)[seen:] or "not-durable" in run.log(log)[seen:],
+    )
     time.sleep(chance.uniform(0, 2))
     seen = len(run.log(log))
     filler.unlink()
     wait_for("a snapshot after the disk has room again", lambda: "snapshot " in run.log(log)[seen:])
 
 
-STRIKES = {"worker": strike_worker, "server": strike_server, "stop": strike_stop, "cut": strike_cut, "join": strike_join, "disk": strike_disk}
+STRIKES = {
+    "worker": strike_worker,
+    "server": strike_server,
+    "stop": strike_stop,
+    "cut": strike_cut,
+    "join": strike_join,
+    "disk": strike_disk,
+}
 # What a server's log must tell after each: one of these words.
-TOLD = {"worker": ["lost rank="], "server": ["restored"], "stop": ["left-out", "lost rank="], "cut": ["left-out", "lost rank="],
-        "join": ["takes-part rank=2"], "disk": ["snapshot-failed", "not-durable"]}
+TOLD = {
+    "worker": ["lost rank="],
+    "server": ["restored"],
+    "stop": ["left-out", "lost rank="],
+    "cut": ["left-out", "lost rank="],
+    "join": ["takes-part rank=2"],
+    "disk": ["snapshot-failed", "not-durable"],
+}
 
 
 @contextlib.contextmanager
@@ -207,18 +269,32 @@ def surroundings(fault, folder):
 def train(args, fault, chance, most):
     """One run, struck up to `most` times. Returns how often, and the accuracy."""
     with tempfile.TemporaryDirectory(prefix="gradwire-faults-") as folder, surroundings(fault, folder):
-        run = Run(args, folder, fault == "cut", ["--min-workers", WORKERS - 1] if fault == "join" else [],
-                  missing=args.stop_missing if fault == "stop" else "continue",
-                  seconds_alone=args.cut_seconds if fault == "cut" else args.stop_seconds if fault == "stop" and args.stop_missing != "wait" else 0)
+        run = Run(
+            args,
+            folder,
+            fault == "cut",
+            ["--min-workers", WORKERS - 1] if fault == "join" else [],
+            missing=args.stop_missing if fault == "stop" else "continue",
+            seconds_alone=args.cut_seconds
+            if fault == "cut"
+            else args.stop_seconds
+            if fault == "stop" and args.stop_missing != "wait"
+            else 0,
+        )
         try:
             for i in range(args.servers):
                 run.start_server(i)
             for rank in range(WORKERS - (fault == "join")):
                 run.start_worker(rank)
-            wait_for("the run begins", lambda: run.foremost() > 0 or any(w.poll() is not None for w in run.workers.values()))
+            wait_for(
+                "the run begins", lambda: run.foremost() > 0 or any(w.poll() is not None for w in run.workers.values())
+            )
             struck = 0
             while fault and struck < most and run.has_time():
-                wait_for("a random step", lambda at=run.foremost() + chance.randrange(1, max(2, args.steps // 6)): run.foremost() >= at)
+                wait_for(
+                    "a random step",
+                    lambda at=run.foremost() + chance.randrange(1, max(2, args.steps // 6)): run.foremost() >= at,
+                )
                 if not run.has_time():
                     break
                 STRIKES[fault](run, chance)
@@ -253,7 +329,9 @@ def main():
     parser.add_argument("--stop-seconds", type=float, default=30)
     parser.add_argument("--stop-missing", choices=["wait", "continue"], default="wait")
     parser.add_argument("--cut-seconds", type=float, default=10)
-    parser.add_argument("--most-points", type=float, default=0.3, help="that accuracy may be below that of a run without faults")
+    parser.add_argument(
+        "--most-points", type=float, default=0.3, help="that accuracy may be below that of a run without faults"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--keep", help="folder that gets the logs of a run that went wrong")
@@ -281,7 +359,11 @@ def main():
                 wrong, times = wrong + 1, 1
                 print(f"{fault}: WRONG: {what}", flush=True)
             struck, runs = struck + times, runs + 1
-        print(f"{fault}: struck {struck} times in {runs} runs, lowest accuracy {100 * worst:.2f} %, {time.monotonic() - begin:.0f} s", flush=True)
+        print(
+            f"{fault}: struck {struck} times in {runs} runs, lowest accuracy {100 * worst:.2f} %, "
+            f"{time.monotonic() - begin:.0f} s",
+            flush=True,
+        )
     print(f"{wrong} things wrong")
     return 1 if wrong else 0
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Kills or stops a random worker of a tcp run at a random time, again and again: all others must end by themselves within the deadline,
-with an error that names it, and leave no process and no temporary file.
+"""Kills or stops a random worker of a tcp run at a random time, again and again: all others must end by themselves
+within the deadline, with an error that names it, and leave no process and no temporary file.
 
     tests/net/kill.py TOOL [--times 6] [--seed S] [--workers 4]
 
-Times are from before the workers have met to well into the training. The first two are rank 0, killed and stopped while the others wait
-with it for one that never comes: it is rank 0 that must be named. Prints a line for each, and what went wrong."""
+Times are from before the workers have met to well into the training. The first two are rank 0, killed and stopped while
+the others wait with it for one that never comes: it is rank 0 that must be named. Prints a line for each, and what went
+wrong."""
 import argparse
 import os
 import random
@@ -17,10 +18,21 @@ import tempfile
 import time
 
 TIMEOUT = 3  # seconds a worker may be silent
-# Meeting and links may take the deadline one after the other; where a member is waited for through another, twice (exchange.h).
-# The rest is for starting on a busy machine.
+# Meeting and links may take the deadline one after the other; where a member is waited for through another, twice
+# (exchange.h). The rest is for starting on a busy machine.
 MOST_SECONDS = 2 * TIMEOUT + 8
 RUN = ["--net", "mlp:784-64-10", "--data", "digits", "--steps", "1000000", "--codec", "ternary"]
+
+
+def wait_for_guests(port, n, rank_0):
+    """Until n others are connected to rank 0's port."""
+    end = time.monotonic() + 60
+    while rank_0.poll() is None and time.monotonic() < end:
+        with open("/proc/net/tcp") as file:
+            lines = [line.split() for line in file.readlines()[1:]]
+        if sum(line[1].endswith(f":{port:04X}") and line[3] == "01" for line in lines) >= n:
+            return
+        time.sleep(0.01)
 
 
 def attempt(args, chance, folder, nth):
@@ -30,13 +42,38 @@ def attempt(args, chance, folder, nth):
     started, timeout = args.workers, TIMEOUT
     if nth < 2:
         timeout = 3 * TIMEOUT  # half of it is left when rank 0 falls silent
-        how, victim, after, started = [signal.SIGKILL, signal.SIGSTOP][nth], 0, chance.uniform(2, 3), args.workers - 1
-    print(f"rank {victim}{' while members meet' if nth < 2 else ''}, {how.name} after {after:.2f} s", end="", flush=True)
-    environment = {**os.environ, "WORLD_SIZE": str(args.workers), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(args.port)}
-    args.port += 1
-    workers = [subprocess.Popen([args.tool, "train", "--link", "tcp", *RUN, "--timeout", str(timeout), *(["--out", folder] if rank == 0 else [])],
-                                env={**environment, "RANK": str(rank)}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-               for rank in range(started)]
+        how, victim, after, started = [signal.SIGKILL, signal.SIGSTOP][nth], 0, chance.uniform(0, 1), args.workers - 1
+    print(
+        f"rank {victim}{' while members meet' if nth < 2 else ''}, {how.name} after {after:.2f} s", end="", flush=True
+    )
+    environment = {
+        **os.environ,
+        "WORLD_SIZE": str(args.workers),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(args.port),
+    }
+    port, args.port = args.port, args.port + 1
+    workers = [
+        subprocess.Popen(
+            [
+                args.tool,
+                "train",
+                "--link",
+                "tcp",
+                *RUN,
+                "--timeout",
+                str(timeout),
+                *(["--out", folder] if rank == 0 else []),
+            ],
+            env={**environment, "RANK": str(rank)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(started)
+    ]
+    if nth < 2:
+        wait_for_guests(port, started - 1, workers[0])
     time.sleep(after)
     workers[victim].send_signal(how)
     struck = time.monotonic()
@@ -71,8 +108,14 @@ def main():
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--port", type=int, default=0, help="the first rendezvous port; each attempt takes the next")
     args = parser.parse_args()
-    if "no tcp link" in subprocess.run([args.tool, "train", "--link", "tcp", "--workers", "1", "--rank", "0", "--rendezvous", "127.0.0.1:1"],
-                                       stderr=subprocess.PIPE, text=True).stderr:
+    if (
+        "no tcp link"
+        in subprocess.run(
+            [args.tool, "train", "--link", "tcp", "--workers", "1", "--rank", "0", "--rendezvous", "127.0.0.1:1"],
+            stderr=subprocess.PIPE,
+            text=True,
+        ).stderr
+    ):
         print("skipped: the tool is built without the tcp link")
         return 77
     chance = random.Random(args.seed)

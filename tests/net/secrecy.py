@@ -3,8 +3,8 @@
 
     sudo tests/net/secrecy.py TOOL
 
-Two network namespaces with a worker in each, codec none, one step; every worker saves its gradient, and pieces of 32 bytes of it are
-searched for in all packets."""
+Two network namespaces with a worker in each, codec none, one step; every worker saves its gradient, and pieces of 32
+bytes of it are searched for in all packets."""
 import pathlib
 import shutil
 import signal
@@ -22,7 +22,7 @@ HOSTS, PIECE = 2, 32
 def pieces_of(path):
     """Pieces of the saved gradient that are not all alike: zeros are everywhere."""
     data = path.read_bytes()[4096:-8]
-    pieces = {data[at:at + PIECE] for at in range(0, len(data) - PIECE, PIECE)}
+    pieces = {data[at : at + PIECE] for at in range(0, len(data) - PIECE, PIECE)}
     return [piece for piece in pieces if len(set(piece)) > PIECE // 2]
 
 
@@ -30,15 +30,59 @@ def seen_in_clear(tool, folder, extra):
     """How many pieces of the gradients the packets hold, of how many, and the hash of the parameters."""
     folder.mkdir()
     dump = folder / "packets"
-    tcpdump = subprocess.Popen(["ip", "netns", "exec", net.namespace(0), "tcpdump", "-i", "e0", "-s", "0", "-B", "65536", "-w", str(dump),
-                                "tcp"], stderr=subprocess.DEVNULL)
-    time.sleep(1)
-    words = ["train", "--net", "mlp:784-64-10", "--data", "digits", "--batch", 16, "--steps", 1, "--codec", "none", "--save-gradients",
-             folder / "gradient", "--save-at", 0, *extra]
-    done = subprocess.run(net.launch(tool, HOSTS, folder, words), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    time.sleep(1)
+    tcpdump = subprocess.Popen(
+        [
+            "ip",
+            "netns",
+            "exec",
+            net.namespace(0),
+            "tcpdump",
+            "-i",
+            "e0",
+            "-s",
+            "0",
+            "-B",
+            "65536",
+            "-w",
+            str(dump),
+            "tcp",
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    said = ""
+    while "listening on" not in said:
+        line = tcpdump.stderr.readline()
+        if not line:
+            raise SystemExit(f"{said}tcpdump ended")
+        said += line
+    words = [
+        "train",
+        "--net",
+        "mlp:784-64-10",
+        "--data",
+        "digits",
+        "--batch",
+        16,
+        "--steps",
+        1,
+        "--codec",
+        "none",
+        "--save-gradients",
+        folder / "gradient",
+        "--save-at",
+        0,
+        *extra,
+    ]
+    done = subprocess.run(
+        net.launch(tool, HOSTS, folder, words), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    size = -1
+    while size != dump.stat().st_size:  # tcpdump has written what it has seen
+        size = dump.stat().st_size
+        time.sleep(1)
     tcpdump.send_signal(signal.SIGINT)
-    tcpdump.wait()
+    tcpdump.communicate()
     if done.returncode:
         raise SystemExit(f"{done.stderr}\ntraining failed")
     packets = dump.read_bytes()
@@ -57,8 +101,10 @@ def main():
         subprocess.run([tool, "keys", "new", str(folder / "keys")], check=True, stderr=subprocess.DEVNULL)
         open_found, open_all, open_bytes = seen_in_clear(tool, folder / "open", [])
         found, pieces, n_bytes = seen_in_clear(tool, folder / "keyed", ["--keys", folder / "keys"])
-    print(f"without keys {open_found} of {open_all} pieces of the gradients are in {open_bytes} bytes of packets, with keys {found} of {pieces} "
-          f"in {n_bytes}")
+    print(
+        f"without keys {open_found} of {open_all} pieces of the gradients are in {open_bytes} bytes of packets, "
+        f"with keys {found} of {pieces} in {n_bytes}"
+    )
     return 0 if open_found > open_all // 4 and found == 0 and n_bytes > open_bytes // 2 else 1
 
 

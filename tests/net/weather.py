@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Trainings over a bad network: one packet in a hundred is lost, or every packet takes 5 ms. The parameters must be those of threads.
+"""Trainings over a bad network: one packet in a hundred is lost, or every packet takes 5 ms. The parameters must be
+those of threads.
 
     sudo tests/net/weather.py TOOL [--steps 200] [--loss] [--delay]      (without either: both)
 
-Four network namespaces with a worker in each. Loss is an nft rule that drops what comes in at random. Delay is a relay: every namespace
-has a TUN device in place of a card, and what goes in at one comes out at another 5 ms later."""
+Four network namespaces with a worker in each. Loss is an nft rule that drops what comes in at random. Delay is a relay:
+every namespace has a TUN device in place of a card, and what goes in at one comes out at another 5 ms later."""
 import argparse
 import contextlib
 import fcntl
@@ -32,11 +33,20 @@ TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 1, 0x1000
 def lossy_network():
     with net.network(HOSTS):
         for host in range(HOSTS):
-            net.sh(f"ip netns exec {net.namespace(host)} nft 'add table inet weather; add chain inet weather in {{ type filter hook input "
-                   f"priority 0; }}; add rule inet weather in iifname e0 numgen random mod {LOSS} == 0 counter drop'")
+            net.sh(
+                f"ip netns exec {net.namespace(host)} nft 'add table inet weather; "
+                f"add chain inet weather in {{ type filter hook input priority 0; }}; "
+                f"add rule inet weather in iifname e0 numgen random mod {LOSS} == 0 counter drop'"
+            )
         yield
-        lost = [int(net.sh(f"ip netns exec {net.namespace(host)} nft list chain inet weather in").split("packets ")[1].split()[0])
-                for host in range(HOSTS)]
+        lost = [
+            int(
+                net.sh(f"ip netns exec {net.namespace(host)} nft list chain inet weather in")
+                .split("packets ")[1]
+                .split()[0]
+            )
+            for host in range(HOSTS)
+        ]
         print(f"{sum(lost)} packets were lost", flush=True)
         if not sum(lost):
             raise SystemExit("no packet was lost: this test shows nothing")
@@ -70,7 +80,8 @@ def slow_network():
             devices.append(device)
             fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH14x", name.encode(), IFF_TUN | IFF_NO_PI))
             net.sh(f"ip netns add {ns} && ip link set {name} netns {ns} && ip -n {ns} link set {name} name e0")
-            net.sh(f"ip -n {ns} addr add {net.address(host)}/24 dev e0 && ip -n {ns} link set e0 up && ip -n {ns} link set lo up")
+            net.sh(f"ip -n {ns} addr add {net.address(host)}/24 dev e0")
+            net.sh(f"ip -n {ns} link set e0 up && ip -n {ns} link set lo up")
         thread.start()
         yield
     finally:
@@ -101,8 +112,22 @@ def main():
         print("skipped: this needs nft and /dev/net/tun")
         return 77
     tool = str(pathlib.Path(args.tool).resolve())
-    words = ["train", "--net", "mlp:784-16-10", "--data", "digits", "--batch", 8, "--steps", args.steps, "--codec", "ternary", "--json",
-             "--timeout", 120]
+    words = [
+        "train",
+        "--net",
+        "mlp:784-16-10",
+        "--data",
+        "digits",
+        "--batch",
+        8,
+        "--steps",
+        args.steps,
+        "--codec",
+        "ternary",
+        "--json",
+        "--timeout",
+        120,
+    ]
     expected = summary([tool, *words, "--workers", HOSTS])
     wrong = 0
     for name, wanted, network in (("loss", args.loss, lossy_network), ("delay", args.delay, slow_network)):
@@ -112,8 +137,11 @@ def main():
             s = summary(net.launch(tool, HOSTS, folder, words))
         same = s["parameter_hash"] == expected["parameter_hash"]
         wrong += not same
-        print(f"{name}: {args.steps} steps of {s['step_ms']:.1f} ms (threads: {expected['step_ms']:.1f}); parameters "
-              f"{'as on threads' if same else 'ARE OTHERS'}", flush=True)
+        print(
+            f"{name}: {args.steps} steps of {s['step_ms']:.1f} ms (threads: {expected['step_ms']:.1f}); parameters "
+            f"{'as on threads' if same else 'ARE OTHERS'}",
+            flush=True,
+        )
     return 1 if wrong else 0
 
 

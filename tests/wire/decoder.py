@@ -1,5 +1,8 @@
 """A second decoder of Gradwire's frames, slow and plain, written from docs/wire-format.md and laid out like it."""
 
+import bisect
+import itertools
+import math
 import struct
 import sys
 
@@ -43,20 +46,26 @@ def split_bitmap(data, n, what):
 
 HEADER = struct.Struct("<2sBBBBHIIIIQQQQ")
 HEADER_BYTES = 56
-NONE, BF16, F16, TERNARY, SPARSE, GSPAR = range(1, 7)
-ENTROPY, AVERAGE, PRIVATE = 1, 2, 4
+NONE, BF16, F16, TERNARY, SPARSE, GSPAR, ONEBIT = range(1, 8)
+AVERAGE, PRIVATE, FAST = 2, 4, 8
 MAX_WORKERS, MAX_RANK, MAX_ELEMENTS = 32767, 32766, 1 << 34
-TWO_BIT, BASE3, MASK, GAPS, PACKED, RADIX, LEVELS, MIXED = range(8)
-PUSH_CODES = {TWO_BIT, BASE3, MASK, GAPS, MIXED}
-AVERAGE_CODES = {PACKED, RADIX, LEVELS, MIXED}
-TABLE_CODES = {MASK, GAPS, LEVELS, MIXED}
+TWO_BIT, BASE3, MASK, PACKED, RANS, MIXED = range(6)
+PUSH_CODES = {TWO_BIT, BASE3, MASK, RANS, MIXED}
+AVERAGE_CODES = {PACKED, RANS, MIXED}
+TABLE_CODES = {MASK, RANS, MIXED}
 SPARSE_CODES = {0: NONE, 1: BF16, 2: F16}  # how the values of codec sparse are written
 CODES = {  # of pushes, of averages
-    NONE: ({0}, {0}), BF16: ({0}, {0}), F16: ({0}, {0}), TERNARY: (PUSH_CODES, AVERAGE_CODES),
-    SPARSE: (set(SPARSE_CODES), {0}), GSPAR: ({0}, set())}
+    NONE: ({0}, {0}),
+    BF16: ({0}, {0}),
+    F16: ({0}, {0}),
+    TERNARY: (PUSH_CODES, AVERAGE_CODES),
+    SPARSE: (set(SPARSE_CODES), {0}),
+    GSPAR: ({0}, {0}),
+    ONEBIT: ({0}, set()),
+}
 LEVELS_MOST_WORKERS = 1024
 FLOAT_BYTES = {NONE: 4, BF16: 2, F16: 2}
-MOST_PER_BYTE = {TERNARY: 16384, SPARSE: 262144, GSPAR: 262144}
+MOST_PER_BYTE = {TERNARY: 32768, SPARSE: 262144, GSPAR: 262144}
 
 
 def checksum(head, rest):
@@ -72,9 +81,9 @@ class Header:
         return bool(self.flags & AVERAGE)
 
     def n_scalers(self):
-        if self.codec == TERNARY and self.bucket:
-            return ceil_div(self.count, self.bucket)
-        return 1 if self.codec in (TERNARY, GSPAR) else 0
+        if self.codec in (TERNARY, ONEBIT):
+            return (1 + (self.codec == ONEBIT)) * (ceil_div(self.count, self.bucket) if self.bucket else 1)
+        return 1 if self.codec == GSPAR else 0
 
     def chunk(self):
         return SPARSE_CHUNK if self.codec in (SPARSE, GSPAR) else CHUNK
@@ -89,21 +98,39 @@ class Header:
 def parse(data):
     """Checks everything that the header says; returns header, scalers, payload and the bytes of the frame."""
     require(len(data) >= HEADER_BYTES, "shorter than a header")
-    (magic, version, codec, code, flags, workers, rank, tensor, step, bucket, begin, count, payload_bytes,
-     wanted) = HEADER.unpack(data[:HEADER_BYTES])
+    (
+        magic,
+        version,
+        codec,
+        code,
+        flags,
+        workers,
+        rank,
+        tensor,
+        step,
+        bucket,
+        begin,
+        count,
+        payload_bytes,
+        wanted,
+    ) = HEADER.unpack(data[:HEADER_BYTES])
     header = Header(codec, code, flags, workers, rank, tensor, step, bucket, begin, count)
     require(magic == b"GW", "not a frame")
-    require(version == 1, "another version")
+    require(version == 2, "another version")
     require(codec in CODES, "unknown codec")
-    require(flags < 8, "unknown flags")
+    require(flags & ~(AVERAGE | PRIVATE | FAST) == 0, "unknown flags")
     require(1 <= workers <= MAX_WORKERS and rank <= MAX_RANK and begin + count <= MAX_ELEMENTS, "outside the limits")
     require(begin % 1024 == 0 and (bucket == 0 or begin % bucket == 0), "begin is not aligned")
     require(header.average() or workers == 1, "a push of several workers")
     require(not header.average() or not flags & PRIVATE, "an average with private scalers")
     require(code in CODES[codec][header.average()], "a code that this kind does not have")
-    require(codec == TERNARY or (flags in (0, AVERAGE) and bucket == 0), "only ternary frames have flags and buckets")
+    require(codec in (TERNARY, GSPAR) or not flags & PRIVATE, "only ternary and gspar frames have private scalers")
+    require(codec in (TERNARY, ONEBIT) or bucket == 0, "only ternary and onebit frames have buckets")
+    require(codec != GSPAR or not header.average() or workers <= LEVELS_MOST_WORKERS, "gspar sums of too many workers")
     if codec in FLOAT_BYTES:
         require(payload_bytes == FLOAT_BYTES[codec] * count, "payload and count disagree")
+    elif codec == ONEBIT:
+        require(payload_bytes == ceil_div(count, 8), "payload and count disagree")
     else:
         require(count <= MOST_PER_BYTE[codec] * payload_bytes, "more elements than the payload can hold")
     head_bytes = HEADER_BYTES + 4 * header.n_scalers()
@@ -117,11 +144,12 @@ def parse(data):
 
 # ---- 3. Float codecs ------------------------------------------------------------------------------------------------
 
+
 def half_to_float32_word(h):
     sign, exponent, fraction = h >> 15, h >> 10 & 31, h & 1023
     if exponent == 31:
         return sign << 31 | 0x7F800000 | fraction << 13
-    value = fraction * 2.0**-24 if exponent == 0 else (1024 + fraction) * 2.0**(exponent - 25)
+    value = fraction * 2.0**-24 if exponent == 0 else (1024 + fraction) * 2.0 ** (exponent - 25)
     return sign << 31 | struct.unpack("<I", struct.pack("<f", value))[0]
 
 
@@ -135,6 +163,7 @@ def decode_floats(codec, payload):
 
 
 # ---- 4. Ternary pushes ----------------------------------------------------------------------------------------------
+
 
 def read_two_bit(data, n):
     require(len(data) == ceil_div(n, 4), "2bit: wrong length")
@@ -164,65 +193,61 @@ def read_mask(data, n):
     return place_signs(nonzeros, signs)
 
 
-def read_gaps(data, n):
-    strings = Strings(data)
-    nonzeros = strings.read(n)
-    signs = strings.read(nonzeros.count("1"))
-    strings.end()
-    return place_signs(nonzeros, signs)
+def read_signs(coded, k):
+    """The string of k signs; None if they are raw."""
+    return coded.string(k) if coded.number(1) else None
 
 
-def two_bit_bytes(n):
-    return ceil_div(n, 4)
+def read_rans(data, n):
+    coded = Coded(data)
+    nonzeros = coded.string(n)
+    k = nonzeros.count("1")
+    signs = read_signs(coded, k)
+    raw = coded.end(k if signs is None else 0)
+    return place_signs(nonzeros, raw if signs is None else signs)
 
 
-PUSH_READERS = {TWO_BIT: read_two_bit, BASE3: read_base3, MASK: read_mask, GAPS: read_gaps}
-# The most bytes that a chunk of n elements can have in a code, or a little more: what a zstd frame may grow to.
-PUSH_LIMITS = {TWO_BIT: two_bit_bytes, BASE3: two_bit_bytes, MASK: lambda n: n, GAPS: lambda n: n + 8}
+PUSH_READERS = {TWO_BIT: read_two_bit, BASE3: read_base3, MASK: read_mask, RANS: read_rans}
+
+
+TABLE_ENTRY = 3  # bytes
 
 
 def read_table(header, payload, code_bytes):
-    """Cuts the payload into chunks: (code, compressed, bytes) of each."""
-    n_chunks, coded = header.n_chunks(), header.flags & ENTROPY
-    if not coded and header.code not in TABLE_CODES:
-        sizes = [code_bytes(header.chunk_elems(i)) for i in range(n_chunks)]
-        entries = [(header.code, False, size) for size in sizes]
-        rest = payload
+    """Cuts the payload into chunks: (code, bytes) of each."""
+    n_chunks, rest = header.n_chunks(), payload
+    require(header.code != MIXED or n_chunks > 1, "mixed, and fewer than two chunks")
+    if header.code not in TABLE_CODES:
+        entries = [(header.code, code_bytes(header.chunk_elems(i))) for i in range(n_chunks)]
+    elif n_chunks <= 1:
+        entries = [(header.code, len(payload))] * n_chunks
     else:
-        require(len(payload) >= 4 * n_chunks, "table: cut short")
-        entries, rest = [], payload[4 * n_chunks:]
-        for (entry,) in struct.iter_unpack("<I", payload[:4 * n_chunks]):
-            code, compressed = entry >> 28 & 7, bool(entry >> 31)
-            require(coded or not compressed, "table: a compressed chunk without ENTROPY")
-            require(header.code == MIXED or code == 0, "table: a code in a frame of one code")
-            entries.append((code if header.code == MIXED else header.code, compressed, entry & (1 << 28) - 1))
-    require(sum(size for _, _, size in entries) == len(rest), "the chunks do not add up to the payload")
+        end = TABLE_ENTRY * n_chunks
+        require(len(payload) >= end, "table: cut short")
+        numbers = [int.from_bytes(payload[at : at + TABLE_ENTRY], "little") for at in range(0, end, TABLE_ENTRY)]
+        require(header.code == MIXED or max(numbers) < 1 << 20, "table: a code in a frame of one code")
+        entries = [(n >> 20 if header.code == MIXED else header.code, n & (1 << 20) - 1) for n in numbers]
+        rest = payload[end:]
+    require(sum(size for _, size in entries) == len(rest), "the chunks do not add up to the payload")
     chunks = []
-    for code, compressed, size in entries:
-        chunks.append((code, compressed, rest[:size]))
+    for code, size in entries:
+        chunks.append((code, rest[:size]))
         rest = rest[size:]
     return chunks
-
-
-def unpack_zstd(data, limit):
-    content = library.zstd_decompress(data, limit)
-    require(content is not None, "not one zstd frame, or longer than its values take")
-    return content
 
 
 def read_push(header, payload):
     """The values -1, 0, 1."""
     values = []
     sizes = {TWO_BIT: lambda n: ceil_div(n, 4), BASE3: lambda n: ceil_div(n, 5)}
-    for i, (code, compressed, data) in enumerate(read_table(header, payload, sizes.get(header.code))):
-        n = header.chunk_elems(i)
+    for i, (code, data) in enumerate(read_table(header, payload, sizes.get(header.code))):
         require(code in PUSH_READERS, "a chunk in a code that pushes do not have")
-        content = unpack_zstd(data, PUSH_LIMITS[code](n)) if compressed else data
-        values += PUSH_READERS[code](content, n)
+        values += PUSH_READERS[code](data, header.chunk_elems(i))
     return values
 
 
 # ---- 5. Ternary averages --------------------------------------------------------------------------------------------
+
 
 def packed_bytes(n, workers):
     planes = (2 * workers).bit_length()
@@ -242,50 +267,152 @@ def read_packed(data, n, workers):
     return digits
 
 
-def read_levels(data, n, workers):
-    strings = Strings(data)
-    nonzeros = strings.read(n)
-    sums = place_signs(nonzeros, strings.read(nonzeros.count("1")))
-    sides = {sign: [i for i, s in enumerate(sums) if s == sign] for sign in (1, -1)}
-    for _ in range(1, workers):
-        for sign in sides:
-            farther = strings.read(len(sides[sign]))
-            sides[sign] = [i for i, bit in zip(sides[sign], farther) if bit == "1"]
-            for i in sides[sign]:
-                sums[i] += sign
-    strings.end()
-    return sums
+def read_distances(coded, k, signs, ends):
+    """How far k digits are from the center: ends say how far above and below it a digit may be."""
+    distances, sides = [1] * k, [(max(ends), range(k))]
+    if signs is not None:
+        sides = [(end, [i for i in range(k) if signs[i] == sign]) for end, sign in zip(ends, "01")]
+    for j in range(1, max(ends)):
+        for side, (end, asked) in enumerate(sides):
+            farther = coded.string(len(asked)) if j < end else ""
+            asked = [i for i, bit in zip(asked, farther) if bit == "1"]
+            for i in asked:
+                distances[i] += 1
+            sides[side] = end, asked
+    return distances
 
 
-def read_sums_of_chunk(code, compressed, data, n, workers):
-    """The sums -N..N of one chunk."""
-    base = 2 * workers + 1
-    if code == LEVELS:
-        require(not compressed, "levels in a zstd frame")
-        require(workers <= LEVELS_MOST_WORKERS, "levels of too many workers")
-        return read_levels(data, n, workers)
-    if code == PACKED:
-        content = unpack_zstd(data, packed_bytes(n, workers)) if compressed else data
-        digits = read_packed(content, n, workers)
-    else:
-        shape = bytewise_shape(base) if compressed else tight_shape(base)
-        content = unpack_zstd(data, radix_bytes(n, base, shape)) if compressed else data
-        digits = read_radix(content, n, base, shape)
-    require(all(digit <= 2 * workers for digit in digits), "a digit above 2N")
-    return [digit - workers for digit in digits]
+def read_rans_digits(data, n, workers):
+    require(workers <= LEVELS_MOST_WORKERS, "rans of too many workers")
+    coded = Coded(data)
+    center = coded.number((2 * workers).bit_length())
+    require(center <= 2 * workers, "rans: a center above 2N")
+    others = coded.string(n)
+    k = others.count("1")
+    signs = read_signs(coded, k)
+    distances = iter(read_distances(coded, k, signs, (2 * workers - center, center)))
+    raw = coded.end(k if signs is None else 0)
+    sides = place_signs(others, raw if signs is None else signs)
+    return [center + (side and side * next(distances)) for side in sides]
+
+
+AVERAGE_READERS = {PACKED: read_packed, RANS: read_rans_digits}
 
 
 def read_average(header, payload):
-    sums, base = [], 2 * header.workers + 1
-    sizes = {PACKED: lambda n: packed_bytes(n, header.workers),
-             RADIX: lambda n: radix_bytes(n, base, tight_shape(base))}
-    for i, (code, compressed, data) in enumerate(read_table(header, payload, sizes.get(header.code))):
-        require(code in AVERAGE_CODES - {MIXED}, "a chunk in a code that averages do not have")
-        sums += read_sums_of_chunk(code, compressed, data, header.chunk_elems(i), header.workers)
+    """The sums -N..N."""
+    sums, workers = [], header.workers
+    for i, (code, data) in enumerate(read_table(header, payload, lambda n: packed_bytes(n, workers))):
+        require(code in AVERAGE_READERS, "a chunk in a code that averages do not have")
+        digits = AVERAGE_READERS[code](data, header.chunk_elems(i), workers)
+        require(all(0 <= digit <= 2 * workers for digit in digits), "a digit below 0 or above 2N")
+        sums += [digit - workers for digit in digits]
     return sums
 
 
-# ---- 6. Strings of bits ---------------------------------------------------------------------------------------------
+# ---- 6. Coded strings (rans) ----------------------------------------------------------------------------------------
+
+LANES = [0, 1, 8, 32]
+LEAST_STATE = 1 << 16
+BYTES = sorted(range(256), key=lambda byte: (bin(byte).count("1"), byte))  # as a table orders them
+TURNED_OVER = str.maketrans("01", "10")
+
+
+def frequencies(c, m, most_ones):
+    """f_0 to f_K, K being the most ones of a byte of a string with c ones among its m bits."""
+    one = (c << 32) // m
+    zero, f = (1 << 32) - one, [0] * (most_ones + 1)
+    for k in range(1, most_ones + 1):
+        p = 1 << 32
+        for factor in [one] * k + [zero] * (8 - k):
+            p = p * factor >> 32
+        f[k] = max(1, p + (1 << 15) >> 16)
+    f[0] = 65536 - sum(math.comb(8, k) * f[k] for k in range(1, most_ones + 1))
+    return f
+
+
+class Table:
+    """The bytes of a string: which slots each has."""
+
+    def __init__(self, c, m, most_ones):
+        f = frequencies(c, m, most_ones)
+        self.bytes = [byte for byte in BYTES if bin(byte).count("1") <= most_ones]
+        self.frequencies = [f[bin(byte).count("1")] for byte in self.bytes]
+        self.starts = [0, *itertools.accumulate(self.frequencies)][:-1]
+
+    def at_slot(self, slot):
+        """The byte that has the slot, its frequency and its first slot."""
+        i = bisect.bisect_right(self.starts, slot) - 1
+        return self.bytes[i], self.frequencies[i], self.starts[i]
+
+
+class Coded:
+    """Reads the strings of a chunk, one after the other."""
+
+    def __init__(self, data):
+        self.data, self.bits, self.at, self.words_at = data, bits_of(data), 0, len(data)
+        self.states = [self.state() for _ in range(LANES[self.number(2)])]
+
+    def take(self, n):
+        begin, self.at = self.at, self.at + n
+        require(self.at <= len(self.bits), "rans: cut short")
+        return self.bits[begin : self.at]
+
+    def number(self, width):
+        """A number of the head."""
+        return int("0" + self.take(width)[::-1], 2)
+
+    def state(self):
+        e = self.number(4)
+        return (1 << 16 + e) + self.number(16 + e)
+
+    def string(self, m):
+        """The next string, of m bits, as text."""
+        c = self.number(m.bit_length())
+        require(c <= m, "rans: a count of more than there are")
+        if c in (0, m):
+            return "01"[c > 0] * m
+        most_ones = self.number(3) + 1
+        require(self.states, "rans: a string, and no lanes")
+        turned_over = 2 * c > m
+        rarer = m - c if turned_over else c
+        table, n_bytes = Table(rarer, m, most_ones), ceil_div(m, 8)
+        bits = bits_of(bytes(self.next_byte(table, i % len(self.states)) for i in range(n_bytes)))
+        require("1" not in bits[m:], "rans: a string's padding is not 0")
+        require(bits.count("1") == rarer, "rans: a count that is not the string's")
+        return bits[:m].translate(TURNED_OVER) if turned_over else bits[:m]
+
+    def next_byte(self, table, lane):
+        x = self.states[lane]
+        byte, frequency, start = table.at_slot(x % 65536)
+        x = frequency * (x >> 16) + x % 65536 - start
+        self.states[lane] = x if x >= LEAST_STATE else x << 16 | self.word()
+        return byte
+
+    def word(self):
+        self.words_at -= 2
+        require(self.words_at >= 0, "rans: words run out")
+        return int.from_bytes(self.data[self.words_at : self.words_at + 2], "little")
+
+    def end(self, n_raw):
+        """The n_raw raw bits, as text; nothing else may be left."""
+        r, in_states = n_raw, ""
+        for x in self.states:
+            if r < 35:
+                require(x == LEAST_STATE, "rans: a state that holds no raw bits is not 2^16")
+                continue
+            e = x.bit_length() - 17
+            in_states = format(x - (1 << 16 + e), f"0{16 + e}b")[::-1] + format(e, "04b")[::-1] + in_states
+            r -= 20 + e
+        require("1" not in self.take(-self.at % 8), "rans: the head's padding is not 0")
+        raw = self.take(r)
+        require("1" not in self.take(-r % 8), "rans: the rest's padding is not 0")
+        require(self.at == 8 * self.words_at, "rans: the words do not begin where the rest ends")
+        return raw + in_states
+
+
+# ---- 6b. Strings of bits in sparse frames ---------------------------------------------------------------------------
+
 
 def first_k(m, c):
     """k1: the Rice parameter of form 1, where c of m bits are marked."""
@@ -302,7 +429,7 @@ class Strings:
     def take(self, m):
         begin, self.at = self.at, self.at + m
         require(self.at <= len(self.bits), "strings: cut short")
-        return self.bits[begin:self.at]
+        return self.bits[begin : self.at]
 
     def number(self, width):
         return int(self.take(width)[::-1], 2)
@@ -347,7 +474,7 @@ class Strings:
 
 # ---- 6a. Sparse frames ----------------------------------------------------------------------------------------------
 
-PLUS, MINUS = "+q", "-q"  # elements of gspar without a value of their own
+PLUS, MINUS = 1, -1  # elements of gspar without a value of their own; in averages also other sums
 
 
 FIELDS = {NONE: (23, 8), BF16: (7, 8), F16: (10, 5)}  # bits of a value's fraction and of its exponent
@@ -359,10 +486,10 @@ def cut_sparse(header, payload):
     sizes, rest = [len(payload)] * n_chunks, payload
     if n_chunks > 1:
         require(len(payload) >= 4 * n_chunks, "table: cut short")
-        sizes, rest = struct.unpack(f"<{n_chunks}I", payload[:4 * n_chunks]), payload[4 * n_chunks:]
+        sizes, rest = struct.unpack(f"<{n_chunks}I", payload[: 4 * n_chunks]), payload[4 * n_chunks :]
     require(sum(sizes) == len(rest), "the chunks do not add up to the payload")
-    ends = [sum(sizes[:i + 1]) for i in range(n_chunks)]
-    return [rest[end - size:end] for size, end in zip(sizes, ends)]
+    ends = [sum(sizes[: i + 1]) for i in range(n_chunks)]
+    return [rest[end - size : end] for size, end in zip(sizes, ends)]
 
 
 def exponents_asked(largest):
@@ -391,7 +518,7 @@ def read_values(strings, n, form):
     fraction_bits, exponent_bits = FIELDS[form]
     if strings.number(1) == 0:
         strings.pad()
-        data = strings.data[strings.at // 8:]
+        data = strings.data[strings.at // 8 :]
         require(len(data) == FLOAT_BYTES[form] * n, "values: wrong length")
     else:
         exponents = read_exponents(strings, n, exponent_bits)
@@ -403,11 +530,22 @@ def read_values(strings, n, form):
             data += word.to_bytes(FLOAT_BYTES[form], "little")
         strings.end()
     floats = decode_floats(form, data)
-    return [floats[at:at + 4] for at in range(0, len(floats), 4)]
+    return [floats[at : at + 4] for at in range(0, len(floats), 4)]
+
+
+def read_beyond(strings, sums, workers):
+    """How far the sums, which are -1, 0 or 1 yet, are from 0."""
+    sides = {sign: [i for i, s in enumerate(sums) if s == sign] for sign in (1, -1)}
+    for _ in range(1, workers):
+        for sign in sides:
+            farther = strings.read(len(sides[sign]))
+            sides[sign] = [i for i, bit in zip(sides[sign], farther) if bit == "1"]
+            for i in sides[sign]:
+                sums[i] += sign
 
 
 def read_elements(header, payload):
-    """Of each element None where it is not sent, PLUS or MINUS, or the float32 bytes of its own value."""
+    """Of each element None where it is not sent, a sum (PLUS or MINUS of a push), or the float32 bytes of a value."""
     form = SPARSE_CODES[header.code] if header.codec == SPARSE else NONE
     out = []
     for i, data in enumerate(cut_sparse(header, payload)):
@@ -415,80 +553,47 @@ def read_elements(header, payload):
         sent = strings.read(header.chunk_elems(i))
         k = sent.count("1")
         own = strings.read(k) if header.codec == GSPAR else "1" * k
-        negative = iter(strings.read(own.count("0")))
-        values = iter(read_values(strings, own.count("1"), form))
-        ready = iter([next(values) if bit == "1" else MINUS if next(negative) == "1" else PLUS for bit in own])
+        sums = [MINUS if bit == "1" else PLUS for bit in strings.read(own.count("0"))]
+        if header.codec == GSPAR:
+            read_beyond(strings, sums, header.workers)
+        values, sums = iter(read_values(strings, own.count("1"), form)), iter(sums)
+        ready = iter([next(values) if bit == "1" else next(sums) for bit in own])
         out += [next(ready) if bit == "1" else None for bit in sent]
     return out
 
 
 def read_sparse(header, scalers, payload):
     """float32 bytes of all elements."""
+    unit = float32(abs(scalers[0]) / header.workers) if header.codec == GSPAR else 0.0
     words = {None: bytes(4)}
-    if header.codec == GSPAR:
-        words.update({PLUS: library.bytes_of_floats(scalers), MINUS: library.bytes_of_floats([-scalers[0]])})
-    return b"".join(words.get(x, x) for x in read_elements(header, payload))
+    elements = read_elements(header, payload)
+    for x in set(elements):
+        if isinstance(x, int):
+            words[x] = library.bytes_of_floats([float32(x * unit)])
+    return b"".join(words.get(x, x) for x in elements)
 
 
-# ---- 7. Numbers in base L -------------------------------------------------------------------------------------------
-
-def most_digits(base, w):
-    d = 0
-    while base**(d + 1) <= 256**w:
-        d += 1
-    return d
+# ---- 7. onebit ------------------------------------------------------------------------------------------------------
 
 
-def tight_shape(base):
-    """(d, w): d digits in w bytes."""
-    best = None
-    for w in range(1, 37 if base > 184 else 17):
-        d = most_digits(base, w)
-        if d and (best is None or w * best[0] < best[1] * d):
-            best = d, w
-    return best
-
-
-def bytewise_shape(base):
-    return (most_digits(base, 1), 1) if base <= 256 else (1, 2)
-
-
-def word_bytes(base, d):
-    """The fewest bytes that hold d digits."""
-    w = 0
-    while base**d > 256**w:
-        w += 1
-    return w
-
-
-def radix_bytes(n, base, shape):
-    d, w = shape
-    return n // d * w + word_bytes(base, n % d)
-
-
-def read_radix(data, n, base, shape):
-    require(len(data) == radix_bytes(n, base, shape), "radix: wrong length")
-    d, w = shape
-    digits, at = [], 0
-    while len(digits) < n:
-        m = min(d, n - len(digits))
-        width = w if m == d else word_bytes(base, m)
-        word = int.from_bytes(data[at:at + width], "little")
-        at += width
-        for _ in range(m):
-            word, digit = divmod(word, base)
-            digits.append(digit)
-        require(word == 0, "radix: a word at or above base^digits")
-    return digits
+def read_onebit(header, scalers, payload):
+    """float32 bytes of all elements."""
+    bits, _ = split_bitmap(payload, header.count, "onebit")
+    bucket = header.bucket or max(header.count, 1)
+    means = [scalers[2 * (i // bucket) + (bit == "1")] for i, bit in enumerate(bits)]
+    return library.bytes_of_floats([-x if bit == "1" else x for x, bit in zip(means, bits)])
 
 
 # ---- a whole frame --------------------------------------------------------------------------------------------------
+
 
 def decode(data):
     """Header, scalers, ternary values or sums (None of other frames), and the floats as little-endian bytes."""
     header, scalers, payload, _ = parse(data)
     if header.codec in (SPARSE, GSPAR):
         return header, scalers, None, read_sparse(header, scalers, payload)
+    if header.codec == ONEBIT:
+        return header, scalers, None, read_onebit(header, scalers, payload)
     if header.codec != TERNARY:
         return header, scalers, None, decode_floats(header.codec, payload)
     numbers = read_average(header, payload) if header.average() else read_push(header, payload)

@@ -5,12 +5,37 @@ import struct
 
 import decoder
 import library
-from decoder import (BF16, CHUNK, ENTROPY, FIELDS, FLOAT_BYTES, GSPAR, LEVELS, MINUS, MIXED, NONE, PACKED, PLUS,
-                     PRIVATE, RADIX, SPARSE, SPARSE_CHUNK, SPARSE_CODES, TABLE_CODES, TERNARY, TWO_BIT, Header, bits_of,
-                     ceil_div)
+from decoder import (
+    BASE3,
+    BF16,
+    CHUNK,
+    FAST,
+    FIELDS,
+    FLOAT_BYTES,
+    GSPAR,
+    MASK,
+    MINUS,
+    MIXED,
+    NONE,
+    ONEBIT,
+    PACKED,
+    PLUS,
+    PRIVATE,
+    RANS,
+    SPARSE,
+    SPARSE_CHUNK,
+    SPARSE_CODES,
+    TABLE_CODES,
+    TERNARY,
+    TWO_BIT,
+    Header,
+    bits_of,
+    ceil_div,
+)
 from library import float32
 
 # ---- 1. Words -------------------------------------------------------------------------------------------------------
+
 
 def bits_where(condition, numbers):
     """Text of 0 and 1: which of the numbers the condition holds for."""
@@ -22,17 +47,45 @@ def bytes_of_bits(bits):
     return int("0" + bits[::-1], 2).to_bytes(ceil_div(len(bits), 8), "little")
 
 
+def number(x, width):
+    """Text of 0 and 1, the lowest bit first."""
+    return format(x, f"0{width}b")[::-1]
+
+
 # ---- 2. Header ------------------------------------------------------------------------------------------------------
+
 
 def seal(header, scalers, payload):
     """A whole frame, with its checksum."""
     h, rest = header, library.bytes_of_floats(scalers) + payload
-    head = struct.pack("<2sBBBBHIIIIQQQ", b"GW", 1, h.codec, h.code, h.flags, h.workers, h.rank, h.tensor, h.step,
-                       h.bucket, h.begin, h.count, len(payload))
+    head = struct.pack(
+        "<2sBBBBHIIIIQQQ",
+        b"GW",
+        2,
+        h.codec,
+        h.code,
+        h.flags,
+        h.workers,
+        h.rank,
+        h.tensor,
+        h.step,
+        h.bucket,
+        h.begin,
+        h.count,
+        len(payload),
+    )
     return head + struct.pack("<Q", decoder.checksum(head, rest)) + rest
 
 
+def with_flags(frame, flags):
+    """The frame with these flags, too."""
+    header, scalers, payload, _ = decoder.parse(frame)
+    header.flags |= flags
+    return seal(header, scalers, payload)
+
+
 # ---- 3. Float codecs ------------------------------------------------------------------------------------------------
+
 
 def round_even(word, bits):
     """An unsigned number without its lowest bits, rounded to nearest, ties to even."""
@@ -64,6 +117,7 @@ def pack_floats(codec, values):
 
 # ---- 4. Ternary pushes ----------------------------------------------------------------------------------------------
 
+
 def two_bit(values):
     fields = [v + 1 for v in values] + [1] * (-len(values) % 4)
     return bytes(a | b << 2 | c << 4 | d << 6 for a, b, c, d in zip(*[iter(fields)] * 4))
@@ -82,108 +136,116 @@ def mask(values):
     return b"".join(map(bytes_of_bits, nonzeros_and_signs(values)))
 
 
-def gaps(values):
-    return strings(nonzeros_and_signs(values))
+def are_worth_a_string(signs):
+    k, negative = len(signs), signs.count("1")
+    return 3 * (2 * negative - k) ** 2 > 4 * k * (48 + k // 128)
 
 
-PUSH_WRITERS = [two_bit, base3, mask, gaps]
+def rans(values):
+    nonzeros, signs = nonzeros_and_signs(values)
+    if are_worth_a_string(signs):
+        return coded([String(nonzeros), "1", String(signs)])
+    return coded([String(nonzeros), "0"], signs)
 
 
-def entropy_bits(symbols):
-    """Order 0: what a perfect code of these symbols one by one would take."""
-    counts = {}
-    for symbol in symbols:
-        counts[symbol] = counts.get(symbol, 0) + 1
-    return sum(count * math.log2(len(symbols) / count) for count in counts.values())
-
-
-def worth_trying(data, symbols):
-    return len(data) >= 128 and 8 * len(data) > 1.02 * entropy_bits(symbols)
+PUSH_WRITERS = {TWO_BIT: two_bit, BASE3: base3, MASK: mask, RANS: rans}
 
 
 def chunk_of_push(values, code, entropy):
-    """(code, compressed, bytes)"""
-    if code != "auto":
-        data = PUSH_WRITERS[code](values)
-        compressed = library.zstd_compress(data, len(data) - 1) if entropy == "on" else None
-    else:
-        chunks = [write(values) for write in PUSH_WRITERS]
-        code = min(range(4), key=lambda i: len(chunks[i]))
-        data, compressed = chunks[code], None
-        if entropy == "on" or (entropy == "auto" and worth_trying(data, values)):
-            compressed = library.zstd_compress(chunks[TWO_BIT], len(data) - 1)
-            code = TWO_BIT if compressed else code
-    return (code, True, compressed) if compressed else (code, False, data)
+    """(code, bytes)"""
+    if entropy == "on":
+        data = rans(values)
+        if len(data) <= ceil_div(len(values), 4) + 2:
+            return RANS, data
+    elif code != "auto":
+        return code, PUSH_WRITERS[code](values)
+    tried = [TWO_BIT, BASE3, MASK]
+    n, (_, signs) = len(values), nonzeros_and_signs(values)
+    if entropy == "auto" and (16 * abs(2 * len(signs) - n) > n or are_worth_a_string(signs)):
+        tried.append(RANS)
+    return min(((c, PUSH_WRITERS[c](values)) for c in tried), key=lambda chunk: len(chunk[1]))
 
 
-def join(chunks, auto, entropy, header):
-    """The payload; sets the header's code and flag ENTROPY."""
-    coded = any(compressed for _, compressed, _ in chunks) if auto else entropy == "on"
-    header.flags |= ENTROPY if coded else 0
-    header.code = MIXED if auto and len(chunks) > 1 else chunks[0][0] if chunks else header.code
+def join(chunks, named, header):
+    """The payload; sets the header's code, if that is not a named one."""
+    if chunks and not named:
+        header.code = MIXED if len(chunks) > 1 else chunks[0][0]
     table = b""
-    if coded or header.code in TABLE_CODES:
-        for code, compressed, data in chunks:
-            named = code << 28 if header.code == MIXED else 0
-            table += struct.pack("<I", len(data) | named | compressed << 31)
-    return table + b"".join(data for _, _, data in chunks)
+    if header.code in TABLE_CODES and len(chunks) > 1:
+        for code, data in chunks:
+            table += (len(data) | (code << 20 if header.code == MIXED else 0)).to_bytes(3, "little")
+    return table + b"".join(data for _, data in chunks)
 
 
 def chunks_of(numbers, size=CHUNK):
-    return [numbers[i:i + size] for i in range(0, len(numbers), size)]
+    return [numbers[i : i + size] for i in range(0, len(numbers), size)]
 
 
 def push_of_values(values, scalers, code="auto", entropy="auto", private=False, **fields):
     """The frame of ternary values; code is a number or auto."""
-    header = Header(TERNARY, TWO_BIT if code == "auto" else code, private * PRIVATE, count=len(values), **fields)
+    named = code != "auto" and entropy != "on"
+    header = Header(TERNARY, code if named else TWO_BIT, private * PRIVATE, count=len(values), **fields)
     chunks = [chunk_of_push(part, code, entropy) for part in chunks_of(values)]
-    return seal(header, scalers, join(chunks, code == "auto", entropy, header))
+    return seal(header, scalers, join(chunks, named, header))
 
 
 # ---- 5. Ternary averages --------------------------------------------------------------------------------------------
 
+
 def packed(sums, workers):
     planes, out = (2 * workers).bit_length(), b""
     for begin in range(0, len(sums), 64):
-        digits = [s + workers for s in sums[begin:begin + 64]]
+        digits = [s + workers for s in sums[begin : begin + 64]]
         for plane in range(planes):
             out += bytes_of_bits(bits_where(lambda digit: digit >> plane & 1, digits))
     return out
 
 
-def level_parts(sums, workers):
-    yield from nonzeros_and_signs(sums)
-    above, below = [s for s in sums if s > 0], [s for s in sums if s < 0]
-    for j in range(1, workers):
-        yield bits_where(lambda s: s > j, above)
-        yield bits_where(lambda s: s < -j, below)
-        above, below = [s for s in above if s > j], [s for s in below if s < -j]
+def level_strings(sides):
+    """For j = 1, 2, ...: of the digits that are at least j from the center, which are farther. Sides are both in one
+    or each by itself: how far away a digit may be, and how far digits are."""
+    for j in range(1, max(end for end, _ in sides)):
+        for end, distances in sides:
+            if j < end:
+                yield String(bits_where(lambda distance: distance > j, [d for d in distances if d >= j]))
 
 
-def levels(sums, workers):
-    return strings(level_parts(sums, workers))
+def parts_of_sums(sums, workers, center=None):
+    """What stands in the head of a chunk in rans, and its raw bits."""
+    digits, n = [s + workers for s in sums], len(sums)
+    center = (2 * sum(digits) + n) // (2 * n) if center is None else center
+    distances = [digit - center for digit in digits if digit != center]
+    others, signs = nonzeros_and_signs([digit - center for digit in digits])
+    above, below = [d for d in distances if d > 0], [-d for d in distances if d < 0]
+    ends = 2 * workers - center, center
+    begin = [number(center, (2 * workers).bit_length()), String(others)]
+    farther_signs = bits_where(lambda d: d < 0, [d for d in distances if abs(d) > 1])
+    if are_worth_a_string(signs) or are_worth_a_string(farther_signs):
+        return [*begin, "1", String(signs), *level_strings(list(zip(ends, (above, below))))], ""
+    return [*begin, "0", *level_strings([(max(ends), list(map(abs, distances)))])], signs
 
 
-def chunk_of_average(sums, workers, code, entropy):
-    base, digits = 2 * workers + 1, [s + workers for s in sums]
-    writers = {PACKED: lambda: packed(sums, workers),
-               RADIX: lambda: radix(digits, base, decoder.tight_shape(base))}
-    if workers <= decoder.LEVELS_MOST_WORKERS:
-        writers[LEVELS] = lambda: levels(sums, workers)
-    best, data = min(((c, writers[c]()) for c in (writers if code == "auto" else [code])), key=lambda c: len(c[1]))
-    if (entropy == "on" and code != LEVELS) or (code == "auto" and entropy == "auto" and worth_trying(data, sums)):
-        tried = RADIX if code == "auto" else code
-        content = radix(digits, base, decoder.bytewise_shape(base)) if tried == RADIX else data
-        compressed = library.zstd_compress(content, len(data) - 1)
-        if compressed:
-            return tried, True, compressed
-    return best, False, data
+def room_of_strings(parts):
+    return sum(64 * ceil_div(part.m, 64) for part in parts if isinstance(part, String) and part.bytes)
+
+
+def chunk_of_average(sums, workers, code):
+    """(code, bytes)"""
+    plain = PACKED, packed(sums, workers)
+    if code == PACKED or workers > decoder.LEVELS_MOST_WORKERS:
+        return plain
+    parts, raw = parts_of_sums(sums, workers)
+    chunk = RANS, coded(parts, raw)
+    fits = room_of_strings(parts) <= 16 * 65536 + 64 * 2050
+    return chunk if code == RANS or (fits and len(chunk[1]) < len(plain[1])) else plain
 
 
 def average_of_sums(sums, scalers, workers, code="auto", entropy="auto", **fields):
+    if code != RANS:  # which is no choice of the library's
+        code = {"off": PACKED, "on": "auto"}.get(entropy, code)
     header = Header(TERNARY, PACKED if code == "auto" else code, decoder.AVERAGE, workers, count=len(sums), **fields)
-    chunks = [chunk_of_average(part, workers, code, entropy) for part in chunks_of(sums)]
-    return seal(header, scalers, join(chunks, code == "auto", entropy, header))
+    chunks = [chunk_of_average(part, workers, code) for part in chunks_of(sums)]
+    return seal(header, scalers, join(chunks, code != "auto", header))
 
 
 def sum_of_floats(columns):
@@ -195,27 +257,106 @@ def sum_of_floats(columns):
 
 
 def reduce(frames, code="auto", entropy="auto"):
-    """The average of one slice's pushes."""
+    """The average of one slice's pushes, or of these and averages."""
+    if any(decoder.parse(frame)[0].flags & FAST for frame in frames):
+        off = "off" if entropy == "auto" else entropy
+        return with_flags(add_up(frames, PACKED if code == "auto" else code, off), FAST)
+    return add_up(frames, code, entropy)
+
+
+def add_up(frames, code, entropy):
     parts = sorted((decoder.decode(frame) for frame in frames), key=lambda part: part[0].rank)
     first, scalers = parts[0][0], parts[0][1]
     fields = {"tensor": first.tensor, "step": first.step, "begin": first.begin}
     if first.codec == TERNARY and not first.flags & PRIVATE:
         sums = [sum(column) for column in zip(*(numbers for _, _, numbers, _ in parts))]
-        return average_of_sums(sums, scalers, len(parts), code, entropy, bucket=first.bucket, **fields)
+        workers = sum(header.workers for header, _, _, _ in parts)
+        return average_of_sums(sums, scalers, workers, code, entropy, bucket=first.bucket, **fields)
+    if first.codec == GSPAR and not first.flags & PRIVATE and len(parts) <= decoder.LEVELS_MOST_WORKERS:
+        return average_of_parts(frames, scalers, fields)
     columns = [library.floats(data) for _, _, _, data in parts]
     if first.codec in (SPARSE, GSPAR):
         return average_of_sparse(columns, fields)
-    codec = NONE if first.codec == TERNARY else first.codec
+    codec = NONE if first.codec in (TERNARY, ONEBIT) else first.codec
     values = sum_of_floats(columns)
     header = Header(codec, 0, decoder.AVERAGE, len(parts), count=first.count, **fields)
     return seal(header, [], pack_floats(codec, values))
 
 
-# ---- 6. Strings of bits ---------------------------------------------------------------------------------------------
+# ---- 6. Coded strings (rans) ----------------------------------------------------------------------------------------
 
-def number(x, width):
-    """Text of 0 and 1, the lowest bit first."""
-    return format(x, f"0{width}b")[::-1]
+
+class String:
+    """A string of bits, and what its head and its bytes are. Its count and most ones can be said to be others."""
+
+    def __init__(self, bits, count=None, most_ones=None):
+        m, c = len(bits), bits.count("1") if count is None else count
+        self.m, self.head, self.bytes = m, number(c, m.bit_length()) if m else "", b""
+        if 0 < c < m:
+            self.bytes = bytes_of_bits(bits.translate(decoder.TURNED_OVER) if 2 * c > m else bits)
+            self.rarer = min(c, m - c)
+            most_ones = most_ones or max(bin(byte).count("1") for byte in self.bytes)
+            self.head += number(most_ones - 1, 3)
+            self.table = decoder.Table(self.rarer, m, most_ones)
+
+
+def fitting_lanes(strings, n_raw):
+    """How many lanes an encoder takes; strings are those that are read from lanes."""
+    estimated = sum(string.rarer * ((string.m // string.rarer).bit_length() + 1) for string in strings)
+    for lanes in (32, 8) if strings else ():
+        if max(0, lanes - n_raw // 28) * 3200 <= n_raw + estimated:
+            return lanes
+    return 1 if strings else 0
+
+
+def fill_states(lanes, raw):
+    """States that hold raw bits, and the rest of these."""
+    states = []
+    for _ in range(lanes):
+        if len(raw) < 35:
+            states.append(decoder.LEAST_STATE)
+            continue
+        e = int(raw[:-5:-1], 2)
+        states.append((1 << 16 + e) + int(raw[-5 : -21 - e : -1], 2))
+        raw = raw[: -20 - e]
+    return states, raw
+
+
+def put_byte(x, byte, table, words):
+    """The state after a byte; what it does not hold is appended to the words."""
+    i = table.bytes.index(byte)
+    f, start = table.frequencies[i], table.starts[i]
+    if x >= f << 16:
+        words += (x % 65536).to_bytes(2, "little")
+        x >>= 16
+    return (x // f << 16) + start + x % f
+
+
+def state_text(x):
+    e = x.bit_length() - 17
+    return number(e, 4) + number(x - (1 << 16 + e), 16 + e)
+
+
+def cut_coded(parts, raw="", lanes=None, states=None):
+    """The three parts of a chunk of strings, and of numbers, which are text: the head as text, the rest, the words."""
+    strings = [part for part in parts if isinstance(part, String) and part.bytes]
+    lanes = fitting_lanes(strings, len(raw)) if lanes is None else lanes
+    states, rest = (states, raw) if states else fill_states(lanes, raw)
+    words = bytearray()
+    for string in reversed(strings):
+        for i in reversed(range(len(string.bytes))):
+            states[i % lanes] = put_byte(states[i % lanes], string.bytes[i], string.table, words)
+    head = number(decoder.LANES.index(lanes), 2) + "".join(map(state_text, states))
+    head += "".join(part.head if isinstance(part, String) else part for part in parts)
+    return head, bytes_of_bits(rest), bytes(words)
+
+
+def coded(*parts, **choices):
+    head, rest, words = cut_coded(*parts, **choices)
+    return bytes_of_bits(head) + rest + words
+
+
+# ---- 6b. Strings of bits in sparse frames ---------------------------------------------------------------------------
 
 
 def plain(bits):
@@ -259,6 +400,7 @@ def strings(parts):
 
 # ---- 6a. Sparse frames ----------------------------------------------------------------------------------------------
 
+
 def exponent_strings(exponents, largest):
     """Before each string how many values are left, and the string as text."""
     left = exponents
@@ -296,7 +438,7 @@ def cut_values(data, form):
     """Of each value its fraction and sign as text, and its exponent field."""
     fraction_bits, exponent_bits = FIELDS[form]
     begin, end, size = fraction_bits, fraction_bits + exponent_bits, FLOAT_BYTES[form]
-    texts = [bits_of(data[at:at + size]) for at in range(0, len(data), size)]
+    texts = [bits_of(data[at : at + size]) for at in range(0, len(data), size)]
     return [text[:begin] + text[end:] for text in texts], [int(text[begin:end][::-1], 2) for text in texts]
 
 
@@ -307,8 +449,11 @@ def values_as_they_are(bits, data, _):
 def values_apart(bits, data, form):
     rests, exponents = cut_values(data, form)
     largest, width = max(exponents), FIELDS[form][1]
-    parts = [number(largest, width), *(text for _, text in exponent_strings(exponents, largest)),
-             numbers(exponents_in_the_end(exponents, largest), width)]
+    parts = [
+        number(largest, width),
+        *(text for _, text in exponent_strings(exponents, largest)),
+        numbers(exponents_in_the_end(exponents, largest), width),
+    ]
     return bytes_of_bits(bits + "1" + "".join(parts)) + bytes_of_bits("".join(rests))
 
 
@@ -320,19 +465,33 @@ def values_shorter(bits, data, form):
     return bytes_of_bits(bits + "1" + text) + bytes_of_bits("".join(rests))
 
 
-def chunk_of_sparse(elements, codec, form, with_values=values_shorter):
-    """Elements: None is not sent; numbers, PLUS and MINUS are."""
+def chunk_of_sparse(elements, codec, form, with_values=values_shorter, workers=1):
+    """Elements: None is not sent; floats and, of gspar, sums (integers: PLUS, MINUS) are."""
     sent = [x for x in elements if x is not None]
-    units, own = [x for x in sent if x in (PLUS, MINUS)], [x for x in sent if x not in (PLUS, MINUS)]
+    sums, own = [x for x in sent if isinstance(x, int)], [x for x in sent if isinstance(x, float)]
     parts = [bits_where(lambda x: x is not None, elements)]
     if codec == GSPAR:
-        parts += [bits_where(lambda x: x not in (PLUS, MINUS), sent), bits_where(lambda x: x == MINUS, units)]
+        parts += [bits_where(lambda x: isinstance(x, float), sent), bits_where(lambda x: x < 0, sums)]
+        parts += beyond_parts(sums, workers)
     return with_values("".join(map(string, parts)), pack_floats(form, own), form) if own else strings(parts)
 
 
-def sparse(elements, codec=SPARSE, code=0):
+def beyond_parts(sums, workers):
+    above, below = [s for s in sums if s > 0], [s for s in sums if s < 0]
+    for j in range(1, workers):
+        yield bits_where(lambda s: s > j, above)
+        yield bits_where(lambda s: s < -j, below)
+        above, below = [s for s in above if s > j], [s for s in below if s < -j]
+
+
+def sparse(elements, codec=SPARSE, code=0, workers=1):
     """The payload."""
-    chunks = [chunk_of_sparse(part, codec, SPARSE_CODES[code]) for part in chunks_of(elements, SPARSE_CHUNK)]
+    form = SPARSE_CODES[code]
+    chunks = [chunk_of_sparse(part, codec, form, workers=workers) for part in chunks_of(elements, SPARSE_CHUNK)]
+    return table_and_chunks(chunks)
+
+
+def table_and_chunks(chunks):
     table = [len(data) for data in chunks] if len(chunks) > 1 else []
     return struct.pack(f"<{len(table)}I", *table) + b"".join(chunks)
 
@@ -341,8 +500,42 @@ def push_of_sparse(elements, code=0, **fields):
     return seal(Header(SPARSE, code, count=len(elements), **fields), [], sparse(elements, SPARSE, code))
 
 
-def push_of_parts(elements, q, **fields):
-    return seal(Header(GSPAR, count=len(elements), **fields), [q], sparse(elements, GSPAR))
+def push_of_parts(elements, q, private=True, **fields):
+    return seal(Header(GSPAR, 0, private * PRIVATE, count=len(elements), **fields), [q], sparse(elements, GSPAR))
+
+
+def sums_of_parts(elements, q, workers, **fields):
+    """A gspar average."""
+    header = Header(GSPAR, 0, decoder.AVERAGE, workers, count=len(elements), **fields)
+    return seal(header, [q], sparse(elements, GSPAR, workers=workers))
+
+
+def mean_of_parts(column, q):
+    """Of one element: None, a sum, or a float that is the average."""
+    total = sum(x for x in column if isinstance(x, int))
+    own = [library.floats(x)[0] for x in column if isinstance(x, bytes)]
+    if not own:
+        return total or None
+    value = 0.0
+    for x in [*own, float32(total * q)]:
+        value = float32(value + x)
+    return float32(value / len(column)) or None
+
+
+def average_of_parts(frames, scalers, fields):
+    """Pushes with a shared q."""
+    parts = sorted((decoder.parse(frame) for frame in frames), key=lambda part: part[0].rank)
+    columns = zip(*(decoder.read_elements(header, payload) for header, _, payload, _ in parts))
+    elements = [mean_of_parts(column, scalers[0]) for column in columns]
+    chunks = chunks_of(elements, SPARSE_CHUNK)
+    data = [chunk_of_sparse(part, GSPAR, NONE, workers=len(parts)) for part in chunks]
+    payload = table_and_chunks(data)
+    if elements and (len(payload) >= 4 * len(elements) or any(len(d) >= 4 * len(c) for d, c in zip(data, chunks))):
+        unit = float32(abs(scalers[0]) / len(parts))
+        values = [x if isinstance(x, float) else float32((x or 0) * unit) for x in elements]
+        header = Header(NONE, 0, decoder.AVERAGE, len(parts), count=len(values), **fields)
+        return seal(header, [], pack_floats(NONE, values))
+    return sums_of_parts(elements, scalers[0], len(parts), **fields)
 
 
 def average_of_sparse(columns, fields):
@@ -354,20 +547,33 @@ def average_of_sparse(columns, fields):
     return seal(Header(codec, 0, decoder.AVERAGE, len(columns), count=len(values), **fields), [], payload)
 
 
-# ---- 7. Numbers in base L -------------------------------------------------------------------------------------------
+# ---- 7. onebit ------------------------------------------------------------------------------------------------------
 
-def radix(digits, base, shape):
-    d, w = shape
-    out = []
-    for begin in range(0, len(digits), d):
-        part, word = digits[begin:begin + d], 0
-        for digit in reversed(part):
-            word = word * base + digit
-        out.append(word.to_bytes(w if len(part) == d else decoder.word_bytes(base, len(part)), "little"))
-    return b"".join(out)
+
+def means_of_signs(part):
+    """The mean of the numbers that are not negative, and the mean magnitude of those that are."""
+    means = []
+    for negative in (False, True):
+        count = sum((x < 0) == negative for x in part)
+        chosen = [x if (x < 0) == negative else 0.0 for x in part]
+        means.append(abs(float32(sum_bucket(chosen, False) / count)) if count else 0.0)
+    return means
+
+
+def push_of_onebit(values, residual, bucket=0, **fields):
+    """The frame, and the residual of the next step."""
+    a = [float32(g + r) for g, r in zip(values, residual)]
+    scalers = []
+    for begin in range(0, len(a) if bucket else 1, bucket or 1):
+        scalers += means_of_signs(a[begin : begin + bucket] if bucket else a)
+    header = Header(ONEBIT, bucket=bucket, count=len(a), **fields)
+    frame = seal(header, scalers, bytes_of_bits(bits_where(lambda x: x < 0, a)))
+    sent = library.floats(decoder.decode(frame)[3])
+    return frame, [float32(x - y) for x, y in zip(a, sent)]
 
 
 # ---- 8. Random numbers ----------------------------------------------------------------------------------------------
+
 
 def philox(counter, seed):
     """Philox4x32-10 (Salmon et al., SC 2011)."""
@@ -430,6 +636,7 @@ def draw(values, scalers, clips, bucket, draws, begin=0):
 
 # ---- 9. Statistics --------------------------------------------------------------------------------------------------
 
+
 def sum_block(values, square):
     """(sum of g, sum of g^2) of up to 1024 elements."""
     largest = max(map(abs, values))
@@ -453,7 +660,7 @@ def sum_bucket(values, square):
     for run in range(0, len(values), CHUNK):
         of_run = 0.0
         for begin in range(run, min(run + CHUNK, len(values)), 1024):
-            of_run += sum_block(values[begin:min(begin + 1024, run + CHUNK)], square)
+            of_run += sum_block(values[begin : min(begin + 1024, run + CHUNK)], square)
         total += of_run
     return total
 
@@ -462,7 +669,7 @@ def measure(values, bucket=0, c=2.5):
     """Own scalers and clips, one of each bucket."""
     scalers, clips = [], []
     for begin in range(0, len(values) if bucket else 1, bucket or 1):
-        part = values[begin:begin + bucket] if bucket else values
+        part = values[begin : begin + bucket] if bucket else values
         largest, clip = max(map(abs, part), default=0.0), math.inf
         if part:
             mean = sum_bucket(part, False) / len(part)

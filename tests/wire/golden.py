@@ -4,6 +4,7 @@
 
 Kept frames show when the format moves, even where both sides move alike: a decoder of tomorrow must still read them."""
 
+import bisect
 import functools
 import hashlib
 import itertools
@@ -16,17 +17,32 @@ import sys
 import decoder
 import encoder
 import library
-from decoder import (BF16, F16, GAPS, GSPAR, LEVELS, MINUS, NONE, PACKED, PLUS, RADIX, SPARSE, SPARSE_CHUNK,
-                     SPARSE_CODES, TERNARY, Header)
-from encoder import plain, rice
+from decoder import (
+    BF16,
+    F16,
+    FAST,
+    GSPAR,
+    MINUS,
+    NONE,
+    PACKED,
+    PLUS,
+    RANS,
+    SPARSE,
+    SPARSE_CHUNK,
+    SPARSE_CODES,
+    TERNARY,
+    Header,
+)
+from encoder import String, plain, rice
 from library import float32
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
-CODES = ["2bit", "base3", "mask", "gaps", "packed", "radix", "levels"]
+CODES = ["2bit", "base3", "mask", "packed", "rans"]
 FLOATS = {NONE: "none", BF16: "bf16", F16: "f16"}
 
 
 # ---- inputs ---------------------------------------------------------------------------------------------------------
+
 
 @functools.lru_cache(maxsize=None)
 def bell(n, scale=1e-3, seed=1):
@@ -53,13 +69,32 @@ def all_magnitudes(n, seed=3):
 def around(exponents, n=1024, seed=4):
     """A block of n elements below each of some powers of two, with tails that are clipped."""
     source = random.Random(seed)
-    return tuple(float32((2 * source.random() - 1)**3 * 2.0**e) for e in exponents for _ in range(n))
+    return tuple(float32((2 * source.random() - 1) ** 3 * 2.0**e) for e in exponents for _ in range(n))
 
 
 def rounding_cases():
     """float32 words at, just below and just above what rounds to even, underflows and overflows in bf16 and half."""
-    words = [0, 1, 0x7FFFFF, 0x800000, 0x7F7FFFFF, 0x7F7F7FFF, 0x7F7F8000, 0x477FEFFF, 0x477FF000, 0x47800000,
-             0x33000000, 0x33000001, 0x32FFFFFF, 0x33800000, 0x33C00000, 0x387FC000, 0x387FE000, 0x387FFFFF, 0x38800000]
+    words = [
+        0,
+        1,
+        0x7FFFFF,
+        0x800000,
+        0x7F7FFFFF,
+        0x7F7F7FFF,
+        0x7F7F8000,
+        0x477FEFFF,
+        0x477FF000,
+        0x47800000,
+        0x33000000,
+        0x33000001,
+        0x32FFFFFF,
+        0x33800000,
+        0x33C00000,
+        0x387FC000,
+        0x387FE000,
+        0x387FFFFF,
+        0x38800000,
+    ]
     for base in [0x3F800000, 0x3F810000, 0x38000000, 0x38002000, 0x477FC000]:
         words += [base + low for low in (0, 0xFFF, 0x1000, 0x1001, 0x2FFF, 0x3000, 0x3001, 0x7FFF, 0x8000, 0x8001)]
     source = random.Random(5)
@@ -78,13 +113,8 @@ def ties(seed, n=2048):
     return values
 
 
-def clusters(percent):
-    """Gaps is 2.1 % (42) or 1.6 % (43) above the entropy: zstd is tried for the first alone, though it would do better
-    for both."""
-    return ([1] * percent + [0] * (100 - percent)) * 200
-
-
 # ---- frames ---------------------------------------------------------------------------------------------------------
+
 
 @functools.lru_cache(maxsize=None)
 def drawn(values, clip, bucket, shared, where):
@@ -100,10 +130,25 @@ def kept(case, condition=True):
 
 class Push:
     """One worker's tensor, encoded here or by the tool."""
+
     kept = False
 
-    def __init__(self, name, values, codec=TERNARY, code="auto", entropy="auto", clip=2.5, bucket=0, private=False,
-                 shared=None, seed=0, rank=0, step=0, tensor=0):
+    def __init__(
+        self,
+        name,
+        values,
+        codec=TERNARY,
+        code="auto",
+        entropy="auto",
+        clip=2.5,
+        bucket=0,
+        private=False,
+        shared=None,
+        seed=0,
+        rank=0,
+        step=0,
+        tensor=0,
+    ):
         self.name, self.values, self.codec, self.code, self.entropy = name, tuple(values), codec, code, entropy
         self.clip, self.bucket, self.private = clip, bucket, private
         self.shared, self.where = shared and tuple(shared), (seed, rank, step, tensor)
@@ -116,18 +161,25 @@ class Push:
             return encoder.seal(header, [], encoder.pack_floats(self.codec, self.values))
         ternary, scalers = drawn(self.values, self.clip, self.bucket, self.shared, self.where)
         code = self.code if self.code == "auto" else CODES.index(self.code)
-        return encoder.push_of_values(ternary, scalers, code, self.entropy, self.private, rank=rank, step=step,
-                                      tensor=tensor, bucket=self.bucket)
+        return encoder.push_of_values(
+            ternary, scalers, code, self.entropy, self.private, rank=rank, step=step, tensor=tensor, bucket=self.bucket
+        )
 
     def by_tool(self, case):
-        spec = FLOATS.get(self.codec) or (f"ternary:code={self.code},entropy={self.entropy},clip={self.clip},"
-                                          f"bucket={self.bucket},share={'off' if self.private else 'on'}")
+        spec = FLOATS.get(self.codec) or (
+            f"ternary:code={self.code},entropy={self.entropy},clip={self.clip},"
+            f"bucket={self.bucket},share={'off' if self.private else 'on'}"
+        )
         words = ["encode", "--codec", spec, case.write_f32("g.f32", self.values), "-o", case.path("g.gw")]
         for option, value in zip(["--seed", "--rank", "--step", "--tensor"], self.where):
             words += [option, value]
         if self.shared:
-            case.write_bytes("s.json", json.dumps({"scalers": self.shared}).encode() if self.bucket else
-                             json.dumps({"scaler": self.shared[0]}).encode())
+            case.write_bytes(
+                "s.json",
+                json.dumps({"scalers": self.shared}).encode()
+                if self.bucket
+                else json.dumps({"scaler": self.shared[0]}).encode(),
+            )
             words += ["--scaler", case.path("s.json")]
         case.ok(*words)
         return case.read_bytes(case.path("g.gw"))
@@ -136,6 +188,7 @@ class Push:
 class Largest:
     """The first step of a worker that sends its k largest elements, of equals the first. Their residual is +0 yet, and
     is added: -0 becomes +0."""
+
     kept = False
 
     def __init__(self, name, values, ratio=0.1, code=0, rank=0, step=0, tensor=0):
@@ -159,8 +212,36 @@ class Largest:
         return case.read_bytes(case.path("g.gw"))
 
 
+class Signs:
+    """The last of a worker's steps, each on what the one before left."""
+
+    kept = False
+
+    def __init__(self, name, *steps, bucket=0, rank=0, tensor=0):
+        self.name, self.steps, self.bucket, self.where = name, steps, bucket, (rank, tensor)
+
+    @functools.cached_property
+    def frame(self):
+        residual, (rank, tensor) = [0.0] * len(self.steps[0]), self.where
+        for step, values in enumerate(self.steps):
+            frame, residual = encoder.push_of_onebit(values, residual, self.bucket, rank=rank, step=step, tensor=tensor)
+        return frame
+
+    def by_tool(self, case):
+        rank, tensor = self.where
+        state = case.path("state")
+        if os.path.exists(state):
+            os.remove(state)
+        for step, values in enumerate(self.steps):
+            words = ["encode", "--codec", f"onebit:bucket={self.bucket}", "--state", state, "--step", step]
+            words += ["--rank", rank, "--tensor", tensor, case.write_f32("g.f32", values), "-o", case.path("g.gw")]
+            case.ok(*words)
+        return case.read_bytes(case.path("g.gw"))
+
+
 class Average:
-    """Pushes added up. The tool has no word for levels: it takes them where they are the smallest."""
+    """Pushes and averages added up."""
+
     kept = False
 
     def __init__(self, name, pushes, pull="auto", entropy="auto"):
@@ -171,8 +252,6 @@ class Average:
         return encoder.reduce(self.pushes, self.pull if self.pull == "auto" else CODES.index(self.pull), self.entropy)
 
     def by_tool(self, case):
-        if self.pull == "levels":
-            return None
         names = [case.write_bytes(f"{i}.gw", frame) for i, frame in enumerate(self.pushes)]
         spec = f"ternary:pull={self.pull},entropy={self.entropy}"
         case.ok("reduce", *names, "--codec", spec, "-o", case.path("a.gw"))
@@ -181,6 +260,7 @@ class Average:
 
 class Written:
     """A frame that the tool does not make from files: a slice, or an average of very many workers."""
+
     kept = False
 
     def __init__(self, name, frame):
@@ -192,6 +272,7 @@ class Written:
 
 # ---- which ----------------------------------------------------------------------------------------------------------
 
+
 def head_sizes():
     return sorted({1, 2, 3, *(2**j + d for j in range(2, 17) for d in (-1, 0, 1))} - {65537})
 
@@ -200,46 +281,26 @@ def pushes():
     for codec, name in FLOATS.items():
         yield kept(Push(f"{name}-rounding", rounding_cases(), codec, rank=7, step=8, tensor=9))
         yield Push(f"{name}-empty", [], codec)
-    for code in ["auto"] + CODES[:4]:
+    for code in ["auto"] + CODES[:3]:
         for n in [0, 1, 2, 5, 33, 100]:
-            yield kept(Push(f"push-{code}-{n}", bell(n), code=code, seed=n), n in (0, 33))
-        for entropy in ["off", "on"]:
-            yield kept(Push(f"push-{code}-{entropy}-70000", bell(70000), code=code, entropy=entropy, seed=5, rank=3),
-                       (code, entropy) in [("2bit", "on"), ("base3", "off"), ("mask", "off"), ("auto", "off")])
-        yield kept(Push(f"push-{code}-on-1025", bell(1025), code=code, entropy="on", seed=6))
+            for entropy in ["auto", "on"]:
+                yield kept(
+                    Push(f"push-{code}-{entropy}-{n}", bell(n), code=code, entropy=entropy, seed=n),
+                    entropy == "auto" and n in (0, 33),
+                )
+        for entropy in ["off", "auto", "on"]:
+            yield kept(
+                Push(f"push-{code}-{entropy}-70000", bell(70000), code=code, entropy=entropy, seed=5, rank=3),
+                entropy == "off" or code == "auto",
+            )
+        yield kept(Push(f"push-{code}-on-1025", bell(1025), code=code, entropy="on", seed=6), code == "auto")
     yield kept(Push("push-auto-mixed", bell(70000)[:4464] + (0.0,) * 61072 + bell(6000), seed=5))
-    yield Push("push-gaps-spiky", spiky(70000), code="gaps", clip=0)
+    yield Push("push-spiky", spiky(70000), clip=0)
     yield kept(Push("push-auto-zeros", [0.0] * 70000))
     yield Push("push-auto-equal", [-2.0] * 600)
-    for n in range(88, 132, 4):  # here zstd begins to find room
-        for code in ["auto"] + CODES[:4]:
-            yield Push(f"push-{code}-equal-{n}", [-2.0] * n, code=code, entropy="on")
     yield Push("push-auto-minus-zero", [-0.0, 0.0, -1.0, 1.0] * 25)
     yield Push("push-alone", [0.0] * 70 + [-5.0] + [0.0] * 70)
-    # What the first Rice parameter is found from is just not, and just, a power of two.
-    for n in [47274, 47275]:
-        yield Push(f"push-gaps-guess-{n}", [0.0] * n + [1.0], code="gaps", clip=0)
-    for form, far in [(1, 16), (2, 36), (3, 56)]:
-        values = (([0] * 16 + [1]) * 9 + [0] * far + [1]) * 10
-        assert encoder.string(encoder.bits_where(bool, values)).startswith(encoder.number(form, 2))
-        yield kept(Push(f"push-gaps-form-{form}", values, code="gaps", clip=0))
-    # Heads: how wide a string's count is written changes with the string's length, and with the count itself.
-    for n in head_sizes():
-        yield Push(f"push-gaps-head-{n}-0", [0.0] * n, code="gaps", clip=0)
-        yield kept(Push(f"push-gaps-head-{n}-1", [0.0] * (n - 1) + [1.0], code="gaps", clip=0),
-                   n in (1, 2, 3, 4, 65536))
-        some = [-1.0] * (n // 25) + [1.0] * (n // 5)
-        yield Push(f"push-gaps-head-{n}-some", some + [0.0] * (n - len(some)), code="gaps", clip=0)
-        yield Push(f"push-gaps-head-{n}-all", [1.0] * (n - 1) + [-1.0], code="gaps", clip=0)
-    # On both sides of where strings are Rice coded: these would be shorter so on either.
-    for rarer in [399, 400]:
-        yield Push(f"push-gaps-{rarer}-of-1000", [1.0] * rarer + [0.0] * (1000 - rarer), code="gaps", clip=0)
-        yield Push(f"push-gaps-{1000 - rarer}-of-1000", [0.0] * rarer + [1.0] * (1000 - rarer), code="gaps", clip=0)
-    for n in [1, 2, 3, 4, 5]:  # from 4 bits on a string of equal ones is shorter Rice coded
-        yield Push(f"push-gaps-zeros-{n}", [0.0] * n, code="gaps")
-        yield kept(Push(f"push-gaps-equal-{n}", [-2.0] * n, code="gaps"), n in (3, 4))
-    for percent in [42, 43]:
-        yield Push(f"push-auto-{percent}%", clusters(percent), clip=0)
+    yield from coded_pushes()
     # 2^32 / s has to be raised, and element 1 draws a number that is hardly below its threshold.
     yield Push("push-certain", [0.8474337458610535] * 2, clip=0, seed=3854854)
     yield kept(Push("push-ties", ties(21), clip=0, seed=21))
@@ -247,7 +308,7 @@ def pushes():
     yield kept(Push("push-shared", bell(3000), shared=[0.01], seed=9))
     yield Push("push-clip-1", bell(3000), clip=1, seed=10)
     for bucket in [1, 100, 1024, 1500, 5000]:
-        values = bell(3000)[:7 if bucket == 1 else 3000]
+        values = bell(3000)[: 7 if bucket == 1 else 3000]
         yield kept(Push(f"push-bucket-{bucket}", values, bucket=bucket, seed=11), bucket == 1500)
         yield kept(Push(f"push-private-{bucket}", values, bucket=bucket, private=True, seed=12), bucket == 1024)
     yield Push("push-bucket-long", bell(70000) + bell(3000), bucket=66560, seed=13, entropy="off")
@@ -267,64 +328,139 @@ def ternary(n, density, seed, signs=(-1, 1)):
     return [source.choice(signs) if source.random() < density else 0 for _ in range(n)]
 
 
+SKEWED = (-1, *[1] * 9)
+
+
+def exactly(name, values, keep=False, **choices):
+    """A push of these ternary values: without a clip, elements of the largest magnitude are drawn for certain."""
+    return kept(Push(f"push-{name}", values, clip=0, **choices), keep)
+
+
+def in_order(n, nonzeros, negative=0):
+    return [-1] * negative + [1] * (nonzeros - negative) + [0] * (n - nonzeros)
+
+
+def first_where(condition, numbers):
+    return next(x for x in numbers if condition(x))
+
+
+def lanes_of(values):
+    """How many lanes an encoder takes for a chunk."""
+    return decoder.LANES[encoder.rans(values)[0] & 3]
+
+
+def coded_pushes():
+    """What the entropy coder makes of shares of nonzeros and of negative ones, in 0, 1, 8 and 32 lanes."""
+    for n, shares in [
+        *((n, [0, 0.001, 0.02, 0.3, 0.5, 0.97, 1]) for n in (7, 300, 5000)),
+        (66001, [0.0002, 0.02, 0.3]),
+    ]:
+        for share in shares:
+            for name, signs in [("fair", (-1, 1)), ("skewed", SKEWED), ("positive", (1,))]:
+                values = ternary(n, share, n, signs)
+                for entropy in ["auto", "on"] if n < 66001 else ["auto"]:
+                    keep = entropy == "on" and name != "positive" and n > 7
+                    yield exactly(f"share-{share}-{name}-{n}-{entropy}", values, keep, entropy=entropy)
+    # A count is written wider from a power of two on.
+    for n in head_sizes():
+        for name, nonzeros, negative in [("0", 0, 0), ("1", 1, 0), ("some", n // 25 + n // 5, n // 25), ("all", n, 1)]:
+            values = in_order(n, nonzeros, negative)
+            yield exactly(f"head-{n}-{name}", values, name == "1" and n in (2, 3, 4, 65536), entropy="on")
+    # Just not, and just: more lanes; signs as a string; so even that rans is not tried; so long that it is not taken.
+    for lanes, density, signs in [(8, 0.2, (1,)), (8, 0.3, (-1, 1)), (8, 0.9, SKEWED), (32, 0.05, (-1, 1))]:
+        values = ternary(40000, density, 8, signs)
+        n = bisect.bisect_left(range(40000), lanes, key=lambda n: lanes_of(values[:n]))
+        assert lanes_of(values[: n - 1]) < lanes <= lanes_of(values[:n])
+        for at in [n - 1, n]:
+            yield exactly(f"lanes-{lanes}-{density}-{signs.count(1)}-{at}", values[:at], True, entropy="on")
+    for k in [1, 63, 64, 65, 100, 127, 128, 1000, 5000, 65536]:
+        fewest = first_where(lambda c: not encoder.are_worth_a_string("1" * c + "0" * (k - c)), range(k + 1))
+        for negative in sorted({fewest - 1, fewest, k - fewest, k - fewest + 1} & set(range(k + 1))):
+            yield exactly(f"signs-{negative}-of-{k}", in_order(k, k, negative), k == 100, entropy="on")
+    for n in [64, 1024, 1600]:
+        for k in [n * 15 // 32 + d for d in (-1, 0, 1)] + [n * 17 // 32 + d for d in (-1, 0, 1)]:
+            yield exactly(f"even-{k}-of-{n}", in_order(n, k, k // 2))
+    for n in range(1, 60):
+        yield exactly(f"bound-{n}", ternary(n, 0.5, n), entropy="on")
+        yield exactly(f"smaller-{n}", ternary(n, 0.2, n, SKEWED))
+
+
 def frames_of_workers(n_workers, n, density, signs=(-1, 1), **fields):
     """Pushes of different codes, not in rank order: neither matters."""
     fields = {"step": 3, "tensor": 9, **fields}
     n_scalers = Header(TERNARY, count=n, bucket=fields.get("bucket", 0)).n_scalers()
     scalers = [abs(s) for s in bell(n_scalers + 1000, seed=6)[1000:]]
-    return [encoder.push_of_values(ternary(n, density, rank, signs), scalers, rank % 4,
-                                   ["off", "on"][rank % 8 == 7], rank=rank, **fields)
-            for rank in reversed(range(n_workers))]
+    codes = list(decoder.PUSH_READERS)
+    return [
+        encoder.push_of_values(ternary(n, density, rank, signs), scalers, codes[rank % 4], "off", rank=rank, **fields)
+        for rank in reversed(range(n_workers))
+    ]
 
 
 def averages():
-    for n_workers in [1, 2, 4, 9, 200]:
-        frames = frames_of_workers(n_workers, 300, 0.2)
-        sparse = frames_of_workers(n_workers, 1000, 0.02 / n_workers)
-        for pull in CODES[4:]:
-            for entropy in ["off", "on"]:
-                yield kept(Average(f"average-{n_workers}-{pull}-{entropy}", frames, pull, entropy),
-                           entropy == "off" or n_workers == 9)
-                yield Average(f"average-{n_workers}-sparse-{pull}-{entropy}", sparse, pull, entropy)
-        for entropy in ["off", "auto", "on"]:
-            yield Average(f"average-{n_workers}-sparse-auto-{entropy}", sparse, "auto", entropy)
+    for n_workers in [1, 2, 3, 8, 64]:
+        for name, n, density in [("", 300, 0.2), ("-sparse", 1000, 0.02 / n_workers), ("-full", 1000, 1)]:
+            frames = frames_of_workers(n_workers, n, density)
+            for pull in ["auto", "packed"]:
+                for entropy in ["off", "auto", "on"]:
+                    title = f"average-{n_workers}{name}-{pull}-{entropy}"
+                    yield kept(
+                        Average(title, frames, pull, entropy), pull == entropy == "auto" or name + pull == "auto"
+                    )
         for n in [0, 1, 64, 65]:
-            yield kept(Average(f"average-{n_workers}-auto-{n}", frames_of_workers(n_workers, n, 0.5)), n_workers == 4)
-    for n_workers in [127, 128]:  # radix: the last base whose digits fit a byte, and the first whose do not
-        for entropy in ["off", "on"]:
-            yield Average(f"average-{n_workers}-{entropy}", frames_of_workers(n_workers, 40, 0.5), "radix", entropy)
+            yield kept(Average(f"average-{n_workers}-auto-{n}", frames_of_workers(n_workers, n, 0.5)), n_workers == 3)
+        # Sums about another than 0, with signs that are a string, and with levels that none or all reach.
+        yield kept(Average(f"average-{n_workers}-skewed", frames_of_workers(n_workers, 2000, 0.3, SKEWED)))
+        yield kept(
+            Average(f"average-{n_workers}-positive", frames_of_workers(n_workers, 2000, 0.9, (1,))), n_workers == 8
+        )
+        equal = [exactly("", in_order(309, 302, 2), rank=rank).frame for rank in range(n_workers)]
+        yield Average(f"average-{n_workers}-equal", equal)
     for entropy in ["off", "auto", "on"]:
         yield Average(f"average-auto-{entropy}-3000", frames_of_workers(4, 3000, 0.1), "auto", entropy)
-        for pull in ["auto"] + CODES[4:]:
-            yield kept(Average(f"average-{pull}-{entropy}-70000", wide_frames(), pull, entropy),
-                       pull == "auto" or (pull, entropy) == ("radix", "on"))
-    for percent in [42, 43]:
-        values = clusters(percent)
-        yield Average(f"average-auto-{percent}%", [Push("", values, clip=0, rank=rank).frame for rank in range(2)])
-    for n_workers in [2, 3, 8, 64]:  # signs and levels of which some are rare, and some the rule
-        skewed = frames_of_workers(n_workers, 2000, 0.3, (-1, *[1] * 9))
-        yield kept(Average(f"average-{n_workers}-skewed", skewed, entropy="off"), n_workers < 64)
-        equal = [Push("", [1.0] * 300 + [0.0] * 7 + [-1.0] * 2, clip=0, rank=rank).frame for rank in range(n_workers)]
-        yield Average(f"average-{n_workers}-equal", equal, entropy="off")
+        for pull in ["auto", "packed"]:
+            yield kept(
+                Average(f"average-{pull}-{entropy}-70000", wide_frames(), pull, entropy), pull + entropy == "autoauto"
+            )
     yield kept(Average("average-auto-mixed", frames_of_sums([0] * 65536 + [2, -1, 1, -2], 2)))
-    # As small packed as in radix, and larger in levels.
     yield Average("average-127-auto-64", frames_of_sums(range(-127, 128, 4), 127))
+    for name, codec_frames in [("", frames_of_workers(3, 3000, 0.1)), ("none-", frames_of_floats(NONE, 2))]:
+        fast = [encoder.with_flags(codec_frames[0], FAST), *codec_frames[1:]]
+        for entropy in ["off", "auto", "on"] if name == "" else ["auto"]:
+            yield kept(Average(f"average-fast-{name}{entropy}", fast, "auto", entropy), entropy == "auto")
+    # Averages are added like pushes.
+    for n_workers in [2, 65, 1024, 1025]:
+        frames = [
+            average_of(uneven(3000, n_workers - 1), n_workers - 1),
+            encoder.push_of_values([0, 1, -1] * 1000, [0.75]),
+        ]
+        yield kept(Average(f"average-{n_workers}-of-average", frames), n_workers in (2, 1024))
+    for name, part in [("at", 155), ("past", 156)]:
+        frames = [average_of(of_much_room(part), 32), encoder.push_of_values([0] * 65536, [0.75])]
+        yield Average(f"average-{name}-the-room", frames)
     yield kept(Average("average-bucket", frames_of_workers(3, 3000, 0.3, bucket=1024)))
     yield Average("average-slice", frames_of_workers(3, 3000, 0.3, bucket=1024, begin=2**33))
     for n_workers in [1, 3]:
-        private = [Push("", bell(2000, seed=rank), bucket=1024, private=True, seed=19, rank=rank).frame
-                   for rank in range(20, 20 + n_workers)]
+        private = [
+            Push("", bell(2000, seed=rank), bucket=1024, private=True, seed=19, rank=rank).frame
+            for rank in range(20, 20 + n_workers)
+        ]
         yield kept(Average(f"average-{n_workers}-private", private), n_workers == 3)
         for codec, name in FLOATS.items():
-            frames = [Push("", (*bell(500, seed=rank), -0.0, 3e38, -3.4e38, 6e4, 1e-45), codec, rank=rank).frame
-                      for rank in range(n_workers)]
-            yield kept(Average(f"average-{n_workers}-{name}", frames), n_workers == 3)
+            yield kept(Average(f"average-{n_workers}-{name}", frames_of_floats(codec, n_workers)), n_workers == 3)
+
+
+def frames_of_floats(codec, n_workers):
+    return [
+        Push("", (*bell(500, seed=rank), -0.0, 3e38, -3.4e38, 6e4, 1e-45), codec, rank=rank).frame
+        for rank in range(n_workers)
+    ]
 
 
 @functools.lru_cache(maxsize=None)
 def wide_frames():
-    """Two chunks, of which the second suits zstd."""
-    both = [ternary(65536, 0.01, rank) + clusters(30)[:4464] for rank in range(2)]
+    """Two chunks."""
+    both = [ternary(65536, 0.01, rank) + ternary(4464, 0.3, rank + 2, SKEWED) for rank in range(2)]
     return [encoder.push_of_values(values, [0.25], rank=rank) for rank, values in enumerate(both)]
 
 
@@ -333,24 +469,33 @@ def frames_of_sums(sums, n_workers):
     return [encoder.push_of_values(values, [0.5], rank=rank) for rank, values in enumerate(parts)]
 
 
-def strings_table(*strings):
-    data = encoder.bytes_of_bits("".join(strings))
-    return len(data).to_bytes(4, "little") + data
+def average_of(sums, n_workers):
+    return encoder.average_of_sums(sums, [0.75], n_workers, PACKED)
+
+
+def uneven(n, n_workers, seed=9):
+    """Sums that workers might have of independent values, and the largest ones."""
+    source, most = random.Random(seed), min(n_workers, 3 * math.isqrt(n_workers))
+    return [-n_workers, n_workers] + [source.randint(-most, most) * (source.random() < 0.7) for _ in range(n - 2)]
+
+
+def of_much_room(part):
+    """Sums whose strings fill an encoder's room if `part` is 155: that of sums other than 0 takes 1024 words, those of
+    magnitudes 1 to 17 take 1023, 1022, ... words, and that of 18 takes `part`. Signs are raw."""
+    at_least = [64 * (1024 - j) for j in range(18)] + [64 * part, 64]
+    magnitudes = [sum(i < count for count in at_least[1:]) for i in range(65536)]
+    return [magnitude * (-1) ** i for i, magnitude in enumerate(magnitudes)]
 
 
 def written():
-    # Every shape of words that bases have: one digit in two bytes, few in many, words longer than 16 bytes.
-    for n_workers in [10, 31, 92, 93, 150, 1000, 9000, 21808, 32767]:
+    for n_workers in [1, 10, 127, 128, 1000, 1024, 9000, 32767]:
         source = random.Random(n_workers)
         sums = [source.choice((-n_workers, n_workers, source.randint(-n_workers, n_workers))) for _ in range(203)]
         sparse = [s if source.random() < 0.2 else 0 for s in sums]
-        for code, numbers in [(PACKED, sums), (RADIX, sums), (LEVELS, sparse)]:
-            for entropy in ["off", "on"]:
-                if code == LEVELS and (entropy == "on" or n_workers > decoder.LEVELS_MOST_WORKERS):
-                    continue
-                frame = encoder.average_of_sums(numbers, [0.75], n_workers, code, entropy)
-                yield kept(Written(f"average-of-{n_workers}-{CODES[code]}-{entropy}", frame),
-                           len(frame) < 10000 and (code, entropy) in [(RADIX, "off"), (LEVELS, "off")])
+        for code, numbers in [(PACKED, sums), (RANS, sums), (RANS, sparse)]:
+            if code == PACKED or n_workers <= decoder.LEVELS_MOST_WORKERS:
+                name = f"average-of-{n_workers}-{CODES[code]}{'-sparse' if numbers is sparse else ''}"
+                yield kept(Written(name, encoder.average_of_sums(numbers, [0.75], n_workers, code)))
     # A slice's draws are those of the same elements in the whole tensor.
     values, begin, end = bell(5000, seed=7), 2048, 4500
     own, clips = encoder.measure(values, 1024)
@@ -360,33 +505,46 @@ def written():
     yield kept(Written("push-slice", frame))
     whole = encoder.draw(values, own, clips, 1024, encoder.Draws(seed=20, rank=1, step=2, tensor=3))
     assert part == whole[begin:end]
-    # What encoders do not do, and decoders take: one chunk called mixed, ENTROPY without a compressed chunk, another
-    # form than the best, strings marked by their commoner bit, a scaler of -0.
     two_bit = encoder.two_bit([1, 0, -1, -1, 0])
-    table = (len(two_bit)).to_bytes(4, "little")
-    for name, header, payload in [
-            ("mixed", Header(TERNARY, decoder.MIXED, count=5), table + two_bit),
-            ("entropy", Header(TERNARY, decoder.TWO_BIT, decoder.ENTROPY, count=5), table + two_bit),
-            ("form", Header(TERNARY, GAPS, count=5), strings_table(rice(3, "1", 5, [2]), rice(2, "1", 1, [0]))),
-            ("plain", Header(TERNARY, GAPS, count=300), strings_table(plain("0" * 300))),
-            ("marked", Header(TERNARY, GAPS, count=5),
-             strings_table(rice(1, "1", 5, [0] * 5), rice(1, "0", 5, [1, 0, 0, 0]))),
-            ("levels", Header(TERNARY, LEVELS, decoder.AVERAGE, 3, count=5),
-             strings_table(plain("11011"), rice(1, "1", 4, [1]), rice(2, "0", 3, []), rice(3, "1", 1, [0]),
-                           rice(1, "1", 3, [0, 1]), plain("1"))),
-            ("mixed-empty", Header(TERNARY, decoder.MIXED, decoder.AVERAGE, 2), b"")]:
-        yield kept(Written(f"odd-{name}", encoder.seal(header, [1.5], payload)))
-    # Levels have many strings, of every length from the chunk's down: each here in the next of all forms.
-    for n in [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33, 300]:
-        source, forms = random.Random(n), itertools.cycle([(0, ""), *itertools.product((1, 2, 3), "01")])
-        sums = [source.randint(-40, 40) for _ in range(n)]
-        parts = [encoder.in_form(*next(forms), bits) for bits in encoder.level_parts(sums, 40) if bits]
-        header = Header(TERNARY, LEVELS, decoder.AVERAGE, 40, count=n)
-        yield kept(Written(f"odd-forms-{n}", encoder.seal(header, [1.5], strings_table(*parts))), n in (4, 33))
+    yield from odd_pushes()
+    yield from odd_averages()
     yield kept(Written("odd-minus-zero", encoder.seal(Header(TERNARY, count=5), [-0.0], two_bit)))
 
 
+def odd_pushes():
+    """What encoders do not do, and decoders take: no chunk, and called mask or rans; another number of lanes; a larger
+    K; signs the other way; raw bits in lanes that no string is read from."""
+    for code in (decoder.MASK, RANS):
+        yield kept(Written(f"odd-empty-{CODES[code]}", encoder.seal(Header(TERNARY, code), [1.5], b"")))
+    for name, n, share, signs in [("few", 9, 0.3, (-1, 1)), ("fair", 300, 0.3, (-1, 1)), ("full", 300, 1, SKEWED)]:
+        values = ternary(n, share, 5, signs)
+        nonzeros, negative = encoder.nonzeros_and_signs(values)
+        for lanes in decoder.LANES:
+            for most_ones in [None, 8]:
+                for kind in ["raw", "string"]:
+                    parts = ["0"] if kind == "raw" else ["1", String(negative, most_ones=most_ones)]
+                    parts, raw = [String(nonzeros, most_ones=most_ones), *parts], negative if kind == "raw" else ""
+                    if lanes == 0 and any(isinstance(part, String) and part.bytes for part in parts):
+                        continue
+                    payload = encoder.coded(parts, raw, lanes=lanes)
+                    title = f"odd-{name}-{kind}-{lanes}-lanes" + ("-of-8-ones" if most_ones else "")
+                    frame = encoder.seal(Header(TERNARY, RANS, count=n), [1.5], payload)
+                    yield kept(Written(title, frame), lanes < 32)
+
+
+def odd_averages():
+    """Any center will do."""
+    sums = [3, 0, -3, -1, 0, 2, 1, 0, 0, 0, 0, 1, -2, 2, 3]
+    for n_workers in [3, 4]:
+        for center in range(2 * n_workers + 1):
+            parts, raw = encoder.parts_of_sums(sums, n_workers, center)
+            header = Header(TERNARY, RANS, decoder.AVERAGE, n_workers, count=len(sums))
+            frame = encoder.seal(header, [1.5], encoder.coded(parts, raw))
+            yield kept(Written(f"odd-center-{center}-of-{n_workers}", frame), n_workers == 3)
+
+
 # ---- sparse ---------------------------------------------------------------------------------------------------------
+
 
 def sparse_pushes():
     for code, form in SPARSE_CODES.items():
@@ -420,8 +578,10 @@ def of_exponents(exponents, form):
     """Numbers of these exponent fields, in turn positive and negative, the first with the fraction of 1.5; those of
     field 0 are no zeros."""
     bias = 15 if form == F16 else 127
-    return [(-1)**i * (1.5 if i == 0 else 1) * 2.0**(max(x, 1) - bias) * (0.5 if x == 0 else 1)
-            for i, x in enumerate(exponents)]
+    return [
+        (-1) ** i * (1.5 if i == 0 else 1) * 2.0 ** (max(x, 1) - bias) * (0.5 if x == 0 else 1)
+        for i, x in enumerate(exponents)
+    ]
 
 
 @functools.lru_cache(maxsize=None)
@@ -432,8 +592,12 @@ def exponents_by_room(n, width, in_the_end):
     for _ in range(3000):
         spread, far = source.uniform(0.5, 2) * n**0.5, source.random() * in_the_end
         largest = source.randrange(17 if in_the_end else 5, 2**width - 1)
-        fields = [source.randrange(largest - 16) if largest > 16 and source.random() < far else
-                  max(0, largest - int(source.expovariate(1) * spread)) for _ in range(n)]
+        fields = [
+            source.randrange(largest - 16)
+            if largest > 16 and source.random() < far
+            else max(0, largest - int(source.expovariate(1) * spread))
+            for _ in range(n)
+        ]
         _, before, after = encoder.exponents_and_rooms(fields, width)
         room, other = (after, before) if in_the_end else (before, after)
         if abs(room) <= 2 and room < other:
@@ -448,11 +612,13 @@ def sparse_values():
     """Values with their exponents apart, and not."""
     for code, form in SPARSE_CODES.items():
         name, width = f"sparse-{FLOATS[form]}", decoder.FIELDS[form][1]
-        middle, most = 2**(width - 1), 2**width - 2
+        middle, most = 2 ** (width - 1), 2**width - 2
         for n in [1, 2, 3, 6, 7, 300]:
             for x in [0, 1, middle, most]:
-                yield kept(Largest(f"{name}-{n}-of-field-{x}", of_exponents([x] * n, form), 1, code),
-                           x == middle and n in (1, 2, 300))
+                yield kept(
+                    Largest(f"{name}-{n}-of-field-{x}", of_exponents([x] * n, form), 1, code),
+                    x == middle and n in (1, 2, 300),
+                )
         for x in [0, 1, 2, 3, most]:  # two values, and the first string of one bit
             yield Largest(f"{name}-fields-{x}-and-less", of_exponents([x, max(0, x - 1)], form), 1, code)
         for x in [15, 16, 17, 18, most]:  # up to 16 every field is asked about, and beyond it the last are sent
@@ -463,8 +629,9 @@ def sparse_values():
         yield Largest(f"{name}-every-field", of_exponents([*range(most + 1)] * 2, form), 1, code)
         for kind, n in [("strings", 8), ("end", 30), ("end", 60)] + [("strings", 30), ("strings", 60)] * (form == F16):
             for room, fields in exponents_by_room(n, width, kind == "end").items():
-                yield kept(Largest(f"{name}-{n}-{kind}-room-{room}", of_exponents(fields, form), 1, code),
-                           room in (0, -1))
+                yield kept(
+                    Largest(f"{name}-{n}-{kind}-room-{room}", of_exponents(fields, form), 1, code), room in (0, -1)
+                )
     # By hand: 8 bits, strings of 5, 4 and 4, 2 more and one value left of three: 24. Strings of 5, 4 and two left: 21,
     # and after another of 4: 25.
     for name, fields, room in [("at", [130, 128, 127], 0), ("past", [130, 127, 127], -1)]:
@@ -475,8 +642,14 @@ def sparse_values():
 def parts(n, density, own, seed):
     """Elements of gspar: few sent, some of those with a value of their own."""
     source = random.Random(seed)
-    return [None if source.random() >= density else
-            float32(source.random() - 0.5) if source.random() < own else source.choice((PLUS, MINUS)) for _ in range(n)]
+    return [
+        None
+        if source.random() >= density
+        else float32(source.random() - 0.5)
+        if source.random() < own
+        else source.choice((PLUS, MINUS))
+        for _ in range(n)
+    ]
 
 
 def parts_pushes():
@@ -491,9 +664,15 @@ def parts_pushes():
     dense = parts(70000, 0.99, 0.9, 8) + [None] * (SPARSE_CHUNK - 70000) + [MINUS]
     yield Written("gspar-last-element", encoder.push_of_parts(dense, 0.75))
     # Own values: one, two of one exponent, which are written apart, and so many that they are.
-    for name, own in [("one", [1.5]), ("zero", [-0.0]), ("two", [1.5, -1.0]), ("bell", bell(300)),
-                      ("magnitudes", all_magnitudes(300)), ("room", of_exponents([130, 128, 127], NONE)),
-                      ("no-room", of_exponents([130, 127, 127], NONE))]:
+    for name, own in [
+        ("one", [1.5]),
+        ("zero", [-0.0]),
+        ("two", [1.5, -1.0]),
+        ("bell", bell(300)),
+        ("magnitudes", all_magnitudes(300)),
+        ("room", of_exponents([130, 128, 127], NONE)),
+        ("no-room", of_exponents([130, 127, 127], NONE)),
+    ]:
         frame = encoder.push_of_parts([PLUS, None, *own, MINUS, MINUS], 0.5)
         yield kept(Written(f"gspar-own-{name}", frame), name in ("one", "two", "bell"))
     for q in [0.0, -0.0, 1e-45, 3.4e38]:
@@ -501,9 +680,19 @@ def parts_pushes():
         yield kept(Written(f"gspar-q-{q}", encoder.push_of_parts(elements, float32(q))))
 
 
-def frames_of_parts(n_workers, n, density):
-    return [encoder.push_of_parts(parts(n, density, 0.3, rank), float32(0.1 + rank), rank=rank, step=3, tensor=9)
-            for rank in reversed(range(n_workers))]
+def frames_of_parts(n_workers, n, density, own=0.3, q=None):
+    """q None: each worker has its own."""
+    return [
+        encoder.push_of_parts(
+            parts(n, density, own, rank),
+            float32(0.1 + rank) if q is None else float32(q),
+            q is None,
+            rank=rank,
+            step=3,
+            tensor=9,
+        )
+        for rank in reversed(range(n_workers))
+    ]
 
 
 def frames_of_largest(n_workers, n, ratio):
@@ -523,17 +712,42 @@ def sparse_averages():
                 name = f"{n_workers}-{n}-{share}"
                 yield kept(Average(f"average-sparse-{name}", frames_of_largest(n_workers, n, share)), n == 300)
                 yield kept(Average(f"average-gspar-{name}", frames_of_parts(n_workers, n, share)), n == 300)
+                shared = frames_of_parts(n_workers, n, share, 0.05, 0.7)
+                yield kept(Average(f"average-shared-{name}", shared), n == 300)
     yield Average("average-sparse-two-chunks", frames_of_largest(2, SPARSE_CHUNK + 1, 0.001))
     yield Average("average-gspar-two-chunks", frames_of_parts(2, SPARSE_CHUNK + 1, 0.001))
-    yield Average("average-sparse-magnitudes",
-                  [Largest("", all_magnitudes(2000, seed=rank), 0.5, rank=rank).frame for rank in range(9)])
+    yield Average("average-shared-two-chunks", frames_of_parts(3, SPARSE_CHUNK + 9, 0.3, 0.01, 0.7))
+    for q in [-0.0, 1e-45, 3.4e38]:
+        yield kept(Average(f"average-shared-q-{q}", frames_of_parts(3, 70, 0.5, 0.05, q)))
+    for own in [0, 1]:
+        yield kept(Average(f"average-shared-own-{own}", frames_of_parts(5, 300, 0.4, own, 0.7)))
+    # What some send as +-q and others as a value: also if these cancel each other, overflow, or are 0.
+    sums = [
+        [PLUS, 0.25, PLUS, MINUS, 1e8, 0.75, 3e38, -0.0, -0.0, 0.5],
+        [PLUS, PLUS, -1.0, 1.25, 1.0, MINUS, 3e38, None, MINUS, -0.5],
+        [MINUS, PLUS, PLUS, MINUS, -1e8, None, None, None, PLUS, None],
+    ]
+    frames = [
+        encoder.push_of_parts(
+            [x if x is None or x in (PLUS, MINUS) else float32(x) for x in worker], 0.75, False, rank=r
+        )
+        for r, worker in enumerate([*map(lambda w: w + [None] * 60, sums)])
+    ]
+    yield kept(Average("average-shared-sums", frames))
+    yield Average(
+        "average-sparse-magnitudes",
+        [Largest("", all_magnitudes(2000, seed=rank), 0.5, rank=rank).frame for rank in range(9)],
+    )
     for n in [64, 1000, 3000]:  # one element of 3000 is not sent: a payload as long as that of codec none
         for left_out in [0, 1, 2]:
             elements = [1.0] * (n // 2) + [None] * left_out + [-1.0] * (n - n // 2 - left_out)
             yield kept(Average(f"average-sparse-{n}-but-{left_out}", columns(elements)), n == 3000)
     few = [None] * 20
-    sums = [[1e8, 2.5, 1e-45, -1e-45, -0.0, 3e38, -3.4e38], [1.0, -2.5, None, None, -0.0, 3e38, -3e38],
-            [-1e8, None, None, None, None, None, None]]
+    sums = [
+        [1e8, 2.5, 1e-45, -1e-45, -0.0, 3e38, -3.4e38],
+        [1.0, -2.5, None, None, -0.0, 3e38, -3e38],
+        [-1e8, None, None, None, None, None, None],
+    ]
     # In float32 and rank order; to 0; below the least number, also from below; to infinity.
     frames = columns(*([*map(lambda x: x if x is None else float32(x), worker), *few] for worker in sums))
     yield kept(Average("average-sparse-sums", frames))
@@ -570,8 +784,11 @@ def sparse_written():
     odd = library.floats(bytes.fromhex("0000807f 000080ff 0000c07f 00000000 00000080"))
     yield kept(Written("odd-sparse-values", encoder.push_of_sparse([None, *odd, None])))
     yield kept(Written("odd-gspar-values", encoder.push_of_parts([PLUS, *odd, None], 0.5)))
-    for name, string in [("plain", plain("0" * 300)), ("marked", rice(1, "0", 300, [0] * 300)),
-                         ("form-3", rice(3, "0", 300, [0] * 300))]:
+    for name, string in [
+        ("plain", plain("0" * 300)),
+        ("marked", rice(1, "0", 300, [0] * 300)),
+        ("form-3", rice(3, "0", 300, [0] * 300)),
+    ]:
         frame = encoder.seal(Header(SPARSE, count=300), [], encoder.bytes_of_bits(string))
         yield kept(Written(f"odd-sparse-{name}", frame))
     for form in [1, 2, 3]:  # the last of as many elements as a string can ask about
@@ -604,10 +821,54 @@ def sparse_written():
     strings = "".join([rice(3, "0", 5, [1, 0]), rice(1, "1", 3, [0, 0]), rice(2, "0", 1, [])])
     payload = encoder.values_as_they_are(strings, library.bytes_of_floats([1.0, 2.0]), NONE)
     yield kept(Written("odd-gspar-strings", encoder.seal(Header(GSPAR, count=5), [0.5], payload)))
+    # Sums of many workers, each of its strings in the next of all forms.
+    for n in [1, 5, 33, 300]:
+        source, forms = random.Random(n), itertools.cycle([(0, ""), *itertools.product((1, 2, 3), "01")])
+        sums = [source.randint(1, 40) * source.choice((-1, 1)) for _ in range(n)]
+        asked = ["1" * n, "0" * n, encoder.bits_where(lambda s: s < 0, sums), *encoder.beyond_parts(sums, 40)]
+        payload = encoder.bytes_of_bits("".join(encoder.in_form(*next(forms), bits) for bits in asked if bits))
+        header = Header(GSPAR, 0, decoder.AVERAGE, 40, count=n)
+        yield kept(Written(f"odd-shared-forms-{n}", encoder.seal(header, [1.5], payload)), n in (5, 33))
+    for n_workers in [1, 1024]:
+        sums = [0.5 if i % 9 == 8 else None if i % 3 == 0 else (i - 40) * (n_workers // 40) or PLUS for i in range(80)]
+        sums = [max(-n_workers, min(n_workers, s)) if isinstance(s, int) else s for s in sums]
+        frame = encoder.sums_of_parts(sums, 0.75, n_workers, step=3)
+        yield kept(Written(f"average-shared-of-{n_workers}", frame))
     for n_workers in [1, 32767]:
         header = Header(SPARSE, 0, decoder.AVERAGE, n_workers, count=9)
         payload = encoder.sparse([1.0] * 7 + [0.0, -0.0])
         yield kept(Written(f"odd-sparse-average-of-{n_workers}", encoder.seal(header, [], payload)))
+
+
+# ---- onebit ---------------------------------------------------------------------------------------------------------
+
+
+def onebit():
+    for n in [0, 1, 2, 7, 8, 9, 33, 1024, 1025, 3000]:
+        yield kept(Signs(f"onebit-{n}", bell(n), rank=5, tensor=7), n in (0, 1, 9, 33))
+    steps = [bell(3000, seed=seed) for seed in range(3)]
+    yield kept(Signs("onebit-steps", *steps, rank=32766, tensor=2**32 - 1))
+    for bucket in [1, 7, 100, 1024, 1500, 5000]:
+        yield kept(Signs(f"onebit-bucket-{bucket}", *steps, bucket=bucket), bucket in (7, 1500))
+    yield Signs("onebit-bucket-alone", bell(7), bucket=1)
+    yield Signs("onebit-runs", bell(70000), bell(70000, seed=2))
+    yield Signs("onebit-bucket-long", bell(140000), bell(140000, seed=2), bucket=66560)
+    yield kept(Signs("onebit-zeros", [0.0, -0.0] * 8, [0.0, -0.0] * 8))
+    yield Signs("onebit-positive", [2.0, 0.0, 1.0] * 100)
+    yield Signs("onebit-negative", [-2.0, -1.0] * 100)
+    for bucket in [0, 64]:
+        yield kept(Signs(f"onebit-magnitudes-{bucket}", all_magnitudes(5000), bucket=bucket))
+    # Blocks on both sides of where sums are float64.
+    for name, exponents in [("small", (-50, -49)), ("large", (60, 61))]:
+        yield Signs(f"onebit-thresholds-{name}", around(24 * exponents), bucket=1024)
+    for exponent in [-145, -127, 100, 126]:
+        yield kept(Signs(f"onebit-scale-{exponent}", around((exponent,), 200)))
+    for n_workers, bucket in [(1, 0), (2, 0), (3, 100)]:
+        frames = [
+            encoder.push_of_onebit(bell(3000, seed=rank), [0.0] * 3000, bucket, rank=rank)[0]
+            for rank in reversed(range(n_workers))
+        ]
+        yield kept(Average(f"average-{n_workers}-onebit-{bucket}", frames), n_workers == 3)
 
 
 def all_cases():
@@ -618,6 +879,7 @@ def all_cases():
     yield from parts_pushes()
     yield from sparse_averages()
     yield from sparse_written()
+    yield from onebit()
 
 
 def digest(floats):

@@ -1,5 +1,4 @@
-"""What Python lacks: float32 arithmetic, XXH3-64 and zstd. The last two are the libraries that Gradwire itself is
-linked with, so that compressed chunks can be compared byte by byte."""
+"""What Python lacks: float32 arithmetic, and XXH3-64 from the library that has it."""
 
 import ctypes
 import ctypes.util
@@ -10,8 +9,8 @@ class Missing(Exception):
     """A shared library is not installed."""
 
 
-def find(name, soname):
-    for candidate in [ctypes.util.find_library(name), soname]:
+def find_xxhash():
+    for candidate in [ctypes.util.find_library("xxhash"), "libxxhash.so.0"]:
         try:
             return ctypes.CDLL(candidate) if candidate else None
         except OSError:
@@ -19,46 +18,18 @@ def find(name, soname):
     return None
 
 
-_xxhash = find("xxhash", "libxxhash.so.0")
-_zstd = find("zstd", "libzstd.so.1")
-ZSTD_C_LEVEL, ZSTD_C_CONTENT_SIZE_FLAG = 100, 200
+_xxhash = find_xxhash()
 
 
 def check():
-    for library, name in [(_xxhash, "libxxhash"), (_zstd, "libzstd")]:
-        if library is None:
-            raise Missing(f"the shared library {name} is not installed")
+    if _xxhash is None:
+        raise Missing("the shared library libxxhash is not installed")
     _xxhash.XXH3_64bits_withSeed.restype = ctypes.c_uint64
     _xxhash.XXH3_64bits_withSeed.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64]
-    _zstd.ZSTD_createCCtx.restype = ctypes.c_void_p
-    for function in ["ZSTD_CCtx_setParameter", "ZSTD_compress2", "ZSTD_decompress", "ZSTD_findFrameCompressedSize"]:
-        getattr(_zstd, function).restype = ctypes.c_size_t
 
 
 def xxh3(data, seed):
     return _xxhash.XXH3_64bits_withSeed(data, len(data), seed)
-
-
-def zstd_compress(content, room):
-    """One zstd frame of at most `room` bytes, level 1, without the content size in its header; None where zstd finds
-    that too little, which it does a little before the frame is that large."""
-    out = ctypes.create_string_buffer(max(room, 1))
-    context = ctypes.c_void_p(_zstd.ZSTD_createCCtx())
-    for parameter, value in [(ZSTD_C_LEVEL, 1), (ZSTD_C_CONTENT_SIZE_FLAG, 0)]:
-        _zstd.ZSTD_CCtx_setParameter(context, parameter, value)
-    size = _zstd.ZSTD_compress2(context, out, ctypes.c_size_t(room), content, ctypes.c_size_t(len(content)))
-    _zstd.ZSTD_freeCCtx(context)
-    return None if _zstd.ZSTD_isError(ctypes.c_size_t(size)) else out.raw[:size]
-
-
-def zstd_decompress(data, limit):
-    """The content of exactly one zstd frame; None where it is not one, or holds more than `limit` bytes."""
-    n = ctypes.c_size_t(len(data))
-    if data[:4] != b"\x28\xb5\x2f\xfd" or _zstd.ZSTD_findFrameCompressedSize(data, n) != len(data):
-        return None
-    out = ctypes.create_string_buffer(max(limit, 1))
-    size = _zstd.ZSTD_decompress(out, ctypes.c_size_t(limit), data, n)
-    return None if _zstd.ZSTD_isError(ctypes.c_size_t(size)) else ctypes.string_at(out, size)
 
 
 def float32(x):

@@ -1,4 +1,4 @@
-/* A build without libmicrohttpd, or without the server itself, says so. */
+/* Stands in for the status page in a build without libmicrohttpd, or without the server itself, and says so. */
 #include "status/status.h"
 #include "tool.h"
 

@@ -1,4 +1,6 @@
-/* One thread serves all who look; their number, the bytes of a request and the seconds it may take are limited. */
+/* Serves the status page over HTTP. One thread serves all who look. Their number, the bytes of a request and the
+ * seconds of silence are limited. If more come than there are places, the one that has asked nothing for longest goes.
+ */
 #include "link/tcp/address.h"
 #include "link/tcp/group.h"
 #include "status/status.h"
@@ -10,21 +12,76 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #define MOST_CONNECTIONS 64u
+#define MOST_ENDING 16u /* connections that have lost their place, and are not closed yet */
 #define IDLE_SECONDS 10u
 #define REQUEST_BYTES ((size_t)16 << 10) /* of its lines, and of the answer's head */
+
+struct place {
+    MHD_socket socket; /* MHD_INVALID_SOCKET: free */
+    uint64_t asked;    /* when it came, or asked last, in the order of all that came and asked */
+};
 
 struct tool_status {
     gw_ps_server *server;
     struct MHD_Daemon *daemon;
     char url[GW_TCP_ENDPOINT_BYTES + 16];
+    struct place places[MOST_CONNECTIONS]; /* these are touched by the thread that serves, and by no other */
+    uint64_t n_asked;
 };
+
+/* ---- places ---------------------------------------------------------------------------------------------------- */
+
+/* Half a request, or a byte of one now and then, keeps no place: only a whole request counts as asking. */
+static struct place *longest_silent(struct place *places)
+{
+    struct place *found = places;
+    for (size_t i = 0; i < MOST_CONNECTIONS; i++) {
+        if (places[i].socket == MHD_INVALID_SOCKET)
+            return &places[i];
+        if (places[i].asked < found->asked)
+            found = &places[i];
+    }
+    return found;
+}
+
+/* A connection begins or ends; its place is what the library keeps with it. One that loses its place is shut down, and
+ * so ends the next time that the library looks at it. */
+static void on_connection(void *user, struct MHD_Connection *connection, void **kept,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    struct tool_status *status = user;
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (!info)
+        return;
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        struct place *place = longest_silent(status->places);
+        if (place->socket != MHD_INVALID_SOCKET)
+            shutdown(place->socket, SHUT_RDWR);
+        *place = (struct place){.socket = info->connect_fd, .asked = ++status->n_asked};
+        *kept = place;
+    } else { /* the place may be another's by now */
+        struct place *place = *kept;
+        if (place && place->socket == info->connect_fd)
+            place->socket = MHD_INVALID_SOCKET;
+    }
+}
+
+static void keep_place(struct tool_status *status, struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct place *place = info ? info->socket_context : NULL;
+    info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (place && info && place->socket == info->connect_fd)
+        place->asked = ++status->n_asked;
+}
 
 /* ---- answers -------------------------------------------------------------------------------------------------- */
 
-static enum MHD_Result send_answer(struct MHD_Connection *connection, unsigned code, const char *type, const void *bytes, size_t n_bytes,
-                                   enum MHD_ResponseMemoryMode whose)
+static enum MHD_Result send_answer(struct MHD_Connection *connection, unsigned code, const char *type,
+                                   const void *bytes, size_t n_bytes, enum MHD_ResponseMemoryMode whose)
 {
     struct MHD_Response *response = MHD_create_response_from_buffer(n_bytes, (void *)bytes, whose);
     if (!response) {
@@ -35,9 +92,10 @@ static enum MHD_Result send_answer(struct MHD_Connection *connection, unsigned c
     MHD_add_response_header(response, "Content-Type", type);
     MHD_add_response_header(response, "Cache-Control", "no-store");
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-    MHD_add_response_header(response, "Content-Security-Policy",
-                            "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:; "
-                            "frame-ancestors 'none'; base-uri 'none'; form-action 'none'");
+    MHD_add_response_header(
+        response, "Content-Security-Policy",
+        "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:; "
+        "frame-ancestors 'none'; base-uri 'none'; form-action 'none'");
     if (code == MHD_HTTP_METHOD_NOT_ALLOWED)
         MHD_add_response_header(response, "Allow", "GET, HEAD");
     enum MHD_Result queued = MHD_queue_response(connection, code, response);
@@ -72,15 +130,17 @@ static enum MHD_Result send_health(struct tool_status *status, struct MHD_Connec
     if (bad)
         snprintf(text, sizeof text, "in memory only: %s\n", numbers->kept.reason);
     gw_ps_numbers_free(status->server, numbers);
-    return send_answer(connection, bad ? MHD_HTTP_SERVICE_UNAVAILABLE : MHD_HTTP_OK, "text/plain; charset=utf-8", text, strlen(text),
-                       MHD_RESPMEM_MUST_COPY);
+    return send_answer(connection, bad ? MHD_HTTP_SERVICE_UNAVAILABLE : MHD_HTTP_OK, "text/plain; charset=utf-8", text,
+                       strlen(text), MHD_RESPMEM_MUST_COPY);
 }
 
-static enum MHD_Result on_request(void *user, struct MHD_Connection *connection, const char *path, const char *method, const char *version,
-                                  const char *upload, size_t *upload_bytes, void **request)
+static enum MHD_Result on_request(void *user, struct MHD_Connection *connection, const char *path, const char *method,
+                                  const char *version, const char *upload, size_t *upload_bytes, void **request)
 {
     (void)version, (void)upload;
     struct tool_status *status = user;
+    if (!*request)
+        keep_place(status, connection);
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
         return send_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD are answered\n");
     if (!*request) { /* the first of two calls; who answers there ends the connection */
@@ -92,7 +152,8 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
         return MHD_YES;
     }
     if (strcmp(path, "/") == 0)
-        return send_answer(connection, MHD_HTTP_OK, "text/html; charset=utf-8", status_page, sizeof status_page, MHD_RESPMEM_PERSISTENT);
+        return send_answer(connection, MHD_HTTP_OK, "text/html; charset=utf-8", status_page, sizeof status_page,
+                           MHD_RESPMEM_PERSISTENT);
     if (strcmp(path, "/status.json") == 0)
         return send_numbers(status, connection, "application/json", tool_status_json);
     if (strcmp(path, "/metrics") == 0)
@@ -111,18 +172,26 @@ static gw_status parse_address(const char *listen, bool insecure, struct gw_tcp_
     snprintf(whole, sizeof whole, "%s%s", only_port ? "127.0.0.1:" : "", listen);
     gw_status status = gw_tcp_address_parse("the address of the status page", whole, true, address);
     if (status == GW_OK && !address->loopback && !insecure)
-        return gw_fail(GW_ERR_ARGUMENT, "%s is not a loopback address, and the status page asks nobody for keys: anybody could read what the "
-                                        "server is doing; give a loopback address, or --insecure where the network is trusted",
-                       gw_tcp_place(address->endpoint));
+        return gw_fail(
+            GW_ERR_ARGUMENT,
+            "%s is not a loopback address, and the status page asks nobody for keys: anybody could read what the "
+            "server is doing; give a loopback address, or --insecure where the network is trusted",
+            gw_tcp_place(address->endpoint));
     return status;
 }
 
 static bool start(struct tool_status *status, const struct gw_tcp_address *address)
 {
-    unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD | (address->socket.ss_family == AF_INET6 ? MHD_USE_IPv6 : 0);
-    status->daemon = MHD_start_daemon(flags, 0, NULL, NULL, on_request, status, MHD_OPTION_SOCK_ADDR, (const struct sockaddr *)&address->socket,
-                                      MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_CONNECTION_LIMIT, MOST_CONNECTIONS,
-                                      MHD_OPTION_CONNECTION_TIMEOUT, IDLE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, REQUEST_BYTES, MHD_OPTION_END);
+    unsigned flags =
+        MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD | (address->socket.ss_family == AF_INET6 ? MHD_USE_IPv6 : 0);
+    for (size_t i = 0; i < MOST_CONNECTIONS; i++)
+        status->places[i].socket = MHD_INVALID_SOCKET;
+    status->daemon =
+        MHD_start_daemon(flags, 0, NULL, NULL, on_request, status, MHD_OPTION_SOCK_ADDR,
+                         (const struct sockaddr *)&address->socket, MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u,
+                         MHD_OPTION_CONNECTION_LIMIT, MOST_CONNECTIONS + MOST_ENDING, MHD_OPTION_CONNECTION_TIMEOUT,
+                         IDLE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, REQUEST_BYTES, MHD_OPTION_NOTIFY_CONNECTION,
+                         on_connection, status, MHD_OPTION_END);
     return status->daemon != NULL;
 }
 
@@ -141,13 +210,15 @@ int tool_status_open(gw_ps_server *server, const char *listen, bool insecure, st
         return -1;
     status->server = server;
     if (!start(status, &address)) {
-        tool_fail("the status page cannot listen at %s: %s", gw_tcp_place(address.endpoint), errno ? strerror(errno) : "no memory or threads");
+        tool_fail("the status page cannot listen at %s: %s", gw_tcp_place(address.endpoint),
+                  errno ? strerror(errno) : "no memory or threads");
         free(status);
         return -1;
     }
     const union MHD_DaemonInfo *bound = MHD_get_daemon_info(status->daemon, MHD_DAEMON_INFO_BIND_PORT);
     const char *place = gw_tcp_place(address.endpoint);
-    snprintf(status->url, sizeof status->url, "http://%.*s:%u/", (int)(strrchr(place, ':') - place), place, bound ? bound->port : 0u);
+    snprintf(status->url, sizeof status->url, "http://%.*s:%u/", (int)(strrchr(place, ':') - place), place,
+             bound ? bound->port : 0u);
     *out = status;
     return 0;
 }

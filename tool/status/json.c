@@ -1,3 +1,4 @@
+/* Writes the server's numbers as the JSON that the status page reads. */
 #include "status/status.h"
 
 #include <jansson.h>
@@ -10,7 +11,8 @@
 /* Whether rounds wait for it (gw_ps_presence). */
 static const char *presence_word(const struct gw_ps_numbers *numbers, uint32_t rank)
 {
-    static const char *const words[] = {[GW_PS_ABSENT] = "absent", [GW_PS_PRESENT] = "present", [GW_PS_AWAY] = "away", [GW_PS_JOINING] = "joining"};
+    static const char *const words[] = {
+        [GW_PS_ABSENT] = "absent", [GW_PS_PRESENT] = "present", [GW_PS_AWAY] = "away", [GW_PS_JOINING] = "joining"};
     return words[numbers->workers[rank].presence];
 }
 
@@ -33,10 +35,13 @@ static json_t *members_json(const struct gw_ps_numbers *numbers)
     for (uint32_t i = 0; i < numbers->n_members; i++) {
         const struct gw_ps_member_numbers *m = &numbers->members[i];
         if (m->rank == GW_PS_READER)
-            json_array_append_new(members, json_pack("{s:n, s:o, s:I}", "rank", "address", name_json(m->address), "since", (json_int_t)m->since));
+            json_array_append_new(members, json_pack("{s:n, s:o, s:I}", "rank", "address", name_json(m->address),
+                                                     "since", (json_int_t)m->since));
         else
-            json_array_append_new(members, json_pack("{s:I, s:s, s:o, s:I, s:I, s:I}", "rank", (json_int_t)m->rank, "presence", presence_word(numbers, m->rank), "address", name_json(m->address),
-                                                     "since", (json_int_t)m->since, "pushes", (json_int_t)numbers->workers[m->rank].pushes, "behind",
+            json_array_append_new(members, json_pack("{s:I, s:s, s:o, s:I, s:I, s:I}", "rank", (json_int_t)m->rank,
+                                                     "presence", presence_word(numbers, m->rank), "address",
+                                                     name_json(m->address), "since", (json_int_t)m->since, "pushes",
+                                                     (json_int_t)numbers->workers[m->rank].pushes, "behind",
                                                      (json_int_t)numbers->workers[m->rank].behind));
     }
     return members;
@@ -47,8 +52,11 @@ static json_t *away_json(const struct gw_ps_numbers *numbers)
     json_t *away = json_array();
     for (uint32_t r = 0; r < numbers->n_workers && json_array_size(away) < SHOWN_AWAY; r++)
         if (!numbers->workers[r].connected)
-            json_array_append_new(away, json_pack("{s:I, s:s, s:I, s:I}", "rank", (json_int_t)r, "presence", presence_word(numbers, r), "pushes", (json_int_t)numbers->workers[r].pushes,
-                                                  "behind", (json_int_t)numbers->workers[r].behind));
+            json_array_append_new(away,
+                                  json_pack("{s:I, s:s, s:I, s:I, s:I}", "rank", (json_int_t)r, "presence",
+                                            presence_word(numbers, r), "gone", (json_int_t)numbers->workers[r].gone_at,
+                                            "pushes", (json_int_t)numbers->workers[r].pushes, "behind",
+                                            (json_int_t)numbers->workers[r].behind));
     return away;
 }
 
@@ -60,9 +68,10 @@ static json_t *keys_json(const struct gw_ps_numbers *numbers)
         json_t *shape = json_array();
         for (uint32_t d = 0; d < key->shape.n_dims; d++)
             json_array_append_new(shape, json_integer((json_int_t)key->shape.dims[d]));
-        json_array_append_new(keys, json_pack("{s:o, s:s, s:o, s:I, s:I, s:I}", "name", name_json(key->name), "type", gw_ps_type_name(key->type),
-                                              "shape", shape, "rounds", (json_int_t)key->rounds, "bytes", (json_int_t)key->bytes, "missing",
-                                              (json_int_t)key->n_missing));
+        json_array_append_new(keys,
+                              json_pack("{s:o, s:s, s:o, s:I, s:I, s:I}", "name", name_json(key->name), "type",
+                                        gw_ps_type_name(key->type), "shape", shape, "rounds", (json_int_t)key->rounds,
+                                        "bytes", (json_int_t)key->bytes, "missing", (json_int_t)key->n_missing));
     }
     return keys;
 }
@@ -81,9 +90,11 @@ static json_t *kept_json(const struct gw_ps_kept_numbers *kept)
 {
     if (!kept->is_kept)
         return json_null();
-    return json_pack("{s:b, s:o, s:o, s:I, s:I, s:I, s:I}", "durable", kept->durable, "reason", name_json(kept->reason), "snapshot_age",
-                     kept->snapshot_age < 0 ? json_null() : json_real(kept->snapshot_age), "snapshot_bytes", (json_int_t)kept->snapshot_bytes,
-                     "journal_bytes", (json_int_t)kept->journal_bytes, "snapshots", (json_int_t)kept->snapshots, "failed", (json_int_t)kept->failed);
+    return json_pack("{s:b, s:o, s:o, s:I, s:I, s:I, s:I}", "durable", kept->durable, "reason", name_json(kept->reason),
+                     "snapshot_age", kept->snapshot_age < 0 ? json_null() : json_real(kept->snapshot_age),
+                     "snapshot_bytes", (json_int_t)kept->snapshot_bytes, "journal_bytes",
+                     (json_int_t)kept->journal_bytes, "snapshots", (json_int_t)kept->snapshots, "failed",
+                     (json_int_t)kept->failed);
 }
 
 /* Markup stands only within strings, where JSON has another way to write it. */
@@ -107,14 +118,16 @@ static char *without_markup(const char *text)
 char *tool_status_json(const struct gw_ps_numbers *numbers)
 {
     uint32_t slowest = gw_ps_numbers_slowest(numbers);
-    json_t *json = json_pack("{s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "seconds", numbers->seconds,
-                             "clients", (json_int_t)numbers->clients, "workers", (json_int_t)numbers->n_workers, "workers_connected",
-                             (json_int_t)numbers->connected, "keys", (json_int_t)numbers->keys, "kept_bytes", (json_int_t)numbers->kept_bytes,
-                             "rounds", (json_int_t)numbers->rounds, "waiting", (json_int_t)numbers->waiting, "refused",
-                             (json_int_t)numbers->refused, "bytes_in", (json_int_t)numbers->bytes_in, "bytes_out",
-                             (json_int_t)numbers->bytes_out, "slowest", slowest < numbers->n_workers ? json_integer(slowest) : json_null(),
-                             "requests", requests_json(numbers), "members", members_json(numbers), "away", away_json(numbers), "first_keys",
-                             keys_json(numbers), "kept", kept_json(&numbers->kept));
+    json_t *json =
+        json_pack("{s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "seconds",
+                  numbers->seconds, "clients", (json_int_t)numbers->clients, "workers", (json_int_t)numbers->n_workers,
+                  "workers_connected", (json_int_t)numbers->connected, "keys", (json_int_t)numbers->keys, "kept_bytes",
+                  (json_int_t)numbers->kept_bytes, "rounds", (json_int_t)numbers->rounds, "waiting",
+                  (json_int_t)numbers->waiting, "refused", (json_int_t)numbers->refused, "bytes_in",
+                  (json_int_t)numbers->bytes_in, "bytes_out", (json_int_t)numbers->bytes_out, "slowest",
+                  slowest < numbers->n_workers ? json_integer(slowest) : json_null(), "requests",
+                  requests_json(numbers), "members", members_json(numbers), "away", away_json(numbers), "first_keys",
+                  keys_json(numbers), "kept", kept_json(&numbers->kept));
     char *text = json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
     char *safe = text ? without_markup(text) : NULL;
     json_decref(json);

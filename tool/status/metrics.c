@@ -1,5 +1,7 @@
+/* Writes the server's numbers in Prometheus' text format. */
 #include "status/status.h"
 
+#include <gradwire/context.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,9 +9,9 @@
 const char *tool_status_operation(int number)
 {
     static const char *const names[GW_PS_OPERATIONS] = {
-        [0] = "invalid", [GW_PS_HELLO] = "hello", [GW_PS_INIT] = "init",   [GW_PS_PUSH] = "push",
-        [GW_PS_PULL] = "pull", [GW_PS_BYE] = "bye", [GW_PS_AGREE] = "agree", [GW_PS_JOIN] = "join", [GW_PS_ADMIT] = "admit", [GW_PS_PUT] = "put",
-        [GW_PS_MEMBERS] = "members", [GW_PS_GET] = "get",
+        [0] = "invalid",         [GW_PS_HELLO] = "hello", [GW_PS_INIT] = "init",       [GW_PS_PUSH] = "push",
+        [GW_PS_PULL] = "pull",   [GW_PS_BYE] = "bye",     [GW_PS_AGREE] = "agree",     [GW_PS_JOIN] = "join",
+        [GW_PS_ADMIT] = "admit", [GW_PS_PUT] = "put",     [GW_PS_MEMBERS] = "members", [GW_PS_GET] = "get",
     };
     return names[number];
 }
@@ -31,6 +33,19 @@ static void gauge(FILE *out, const char *name, uint64_t value, const char *help)
     fprintf(out, "gradwire_pserver_%s %" PRIu64 "\n", name, value);
 }
 
+/* Classes count what is not longer, so each has those before it. */
+static void histogram(FILE *out, const char *name, const struct gw_ps_times *times, const char *help)
+{
+    uint64_t n = 0;
+    begin(out, name, "histogram", help);
+    for (uint32_t i = 0; i < GW_PS_TIME_CLASSES; i++)
+        fprintf(out, "gradwire_pserver_%s_bucket{le=\"%g\"} %" PRIu64 "\n", name, gw_ps_time_bound(i),
+                n += times->n[i]);
+    n += times->n[GW_PS_TIME_CLASSES];
+    fprintf(out, "gradwire_pserver_%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, n);
+    fprintf(out, "gradwire_pserver_%s_sum %.6f\ngradwire_pserver_%s_count %" PRIu64 "\n", name, times->sum, name, n);
+}
+
 /* Of workers that have never come there may be very many. */
 static bool worth_a_line(const struct gw_ps_worker_numbers *worker)
 {
@@ -42,18 +57,22 @@ static void workers(FILE *out, const struct gw_ps_numbers *numbers)
     begin(out, "worker_pushes_total", "counter", "Pushes of a worker to all keys.");
     for (uint32_t r = 0; r < numbers->n_workers; r++)
         if (worth_a_line(&numbers->workers[r]))
-            fprintf(out, "gradwire_pserver_worker_pushes_total{rank=\"%u\"} %" PRIu64 "\n", r, numbers->workers[r].pushes);
-    begin(out, "worker_missing_rounds", "gauge", "Rounds that others have pushed to and this worker has not, of all keys; the slowest has the most.");
+            fprintf(out, "gradwire_pserver_worker_pushes_total{rank=\"%u\"} %" PRIu64 "\n", r,
+                    numbers->workers[r].pushes);
+    begin(out, "worker_missing_rounds", "gauge",
+          "Rounds that others have pushed to and this worker has not, of all keys; the slowest has the most.");
     for (uint32_t r = 0; r < numbers->n_workers; r++)
         if (worth_a_line(&numbers->workers[r]))
-            fprintf(out, "gradwire_pserver_worker_missing_rounds{rank=\"%u\"} %" PRIu64 "\n", r, numbers->workers[r].behind);
+            fprintf(out, "gradwire_pserver_worker_missing_rounds{rank=\"%u\"} %" PRIu64 "\n", r,
+                    numbers->workers[r].behind);
 }
 
 static void kept(FILE *out, const struct gw_ps_kept_numbers *kept)
 {
     if (!kept->is_kept)
         return;
-    gauge(out, "durable", kept->durable, "1: what is acknowledged outlives the server's process; 0: it should, and is in memory only.");
+    gauge(out, "durable", kept->durable,
+          "1: what is acknowledged outlives the server's process; 0: it should, and is in memory only.");
     if (kept->snapshot_age >= 0) {
         begin(out, "snapshot_age_seconds", "gauge", "Seconds since the last snapshot.");
         fprintf(out, "gradwire_pserver_snapshot_age_seconds %.3f\n", kept->snapshot_age);
@@ -71,6 +90,10 @@ char *tool_status_metrics(const struct gw_ps_numbers *numbers)
     FILE *out = open_memstream(&text, &n_bytes);
     if (!out)
         return NULL;
+    fprintf(out,
+            "# HELP gradwire_build_info The version that runs; always 1.\n# TYPE gradwire_build_info gauge\n"
+            "gradwire_build_info{version=\"%s\"} 1\n",
+            gw_version());
     begin(out, "seconds_since_start", "gauge", "Seconds since the server began.");
     fprintf(out, "gradwire_pserver_seconds_since_start %.3f\n", numbers->seconds);
     gauge(out, "clients", numbers->clients, "Clients that are connected, workers and readers.");
@@ -84,11 +107,16 @@ char *tool_status_metrics(const struct gw_ps_numbers *numbers)
     counter(out, "refused_total", numbers->refused, "Requests that were answered with an error.");
     counter(out, "bytes_in_total", numbers->bytes_in, "Bytes of requests, before encryption.");
     counter(out, "bytes_out_total", numbers->bytes_out, "Bytes of answers, before encryption.");
+    histogram(out, "push_seconds", &numbers->pushes, "From a push's coming to its answer, of pushes that were done.");
+    histogram(out, "pull_seconds", &numbers->pulls, "From a pull's coming to its answer, of pulls that were done.");
+    histogram(out, "round_seconds", &numbers->round_times,
+              "From a round's first push until it is whole; rounds of --mode sync only.");
     kept(out, &numbers->kept);
     begin(out, "requests_total", "counter", "Requests that came in.");
     for (int i = 0; i < GW_PS_OPERATIONS; i++)
         if (tool_status_operation(i))
-            fprintf(out, "gradwire_pserver_requests_total{operation=\"%s\"} %" PRIu64 "\n", tool_status_operation(i), numbers->requests[i]);
+            fprintf(out, "gradwire_pserver_requests_total{operation=\"%s\"} %" PRIu64 "\n", tool_status_operation(i),
+                    numbers->requests[i]);
     workers(out, numbers);
     bool good = !ferror(out);
     if (fclose(out) == 0 && good)

@@ -1,5 +1,5 @@
-/* The status page of `gradwire server --metrics`: an HTTP server of its own threads beside the parameter server, which reads copies of
- * its numbers and touches nothing else. */
+/* The status page of `gradwire server --metrics`: an HTTP server of its own threads beside the parameter server, which
+ * reads copies of its numbers and touches nothing else. */
 #ifndef GRADWIRE_TOOL_STATUS_H
 #define GRADWIRE_TOOL_STATUS_H
 
@@ -7,8 +7,8 @@
 
 struct tool_status;
 
-/* Listens at "HOST:PORT", or at a port of 127.0.0.1 where only that is given; 0: any that is free. Before gw_ps_server_run. Returns 0, or
- * -1 with the message printed. */
+/* Listens at "HOST:PORT", or at a port of 127.0.0.1 where only that is given; 0: any that is free. Before
+ * gw_ps_server_run. Returns 0, or -1 with the message printed. */
 int tool_status_open(gw_ps_server *server, const char *listen, bool insecure, struct tool_status **out);
 
 /* "http://HOST:PORT/". */

@@ -1,6 +1,7 @@
-/* none, bf16 and f16: every value is sent, in 32 or 16 bits. The baselines of all comparisons.
+/* The codecs none, bf16 and f16 send every value, in 32 or 16 bits. All comparisons start from them.
  *
  * The owner adds in rank order in float32, divides by N once, and rounds the average to the codec's width. */
+#include "base/clones.h"
 #include "base/error.h"
 #include "codec/codec.h"
 #include "codec/measure.h"
@@ -8,11 +9,16 @@
 #include "wire/float16.h"
 #include "wire/hash.h"
 
-#include <math.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
 
 /* Elements worked on at a time: they are in the nearest cache while they are converted, added and hashed. */
 #define BLOCK 512
+
+/* So many elements leave the cache before anybody reads them: stores go around it. */
+#define STREAM_ELEMENTS ((uint64_t)512 << 10)
 
 static uint64_t block_at(uint64_t i, uint64_t n)
 {
@@ -24,34 +30,98 @@ static size_t width(uint8_t codec)
     return codec == GW_WIRE_NONE ? 4 : 2;
 }
 
-static void pack(uint8_t codec, const float *src, uint64_t n, uint8_t *dst)
+/* ---- loops over one block ------------------------------------------------------------------------------ */
+
+GW_CLONES static void pack_f32(const float *src, uint64_t n, uint8_t *dst)
 {
-    if (codec == GW_WIRE_NONE) {
-        if (n)
-            memcpy(dst, src, 4 * n);
-        return;
-    }
     for (uint64_t i = 0; i < n; i++)
-        gw_put16(dst + 2 * i, codec == GW_WIRE_BF16 ? gw_to_bf16(src[i]) : gw_to_f16(src[i]));
+        gw_put_float(dst + 4 * i, src[i]);
 }
 
-static void unpack(uint8_t codec, const uint8_t *src, uint64_t n, float *dst)
+GW_CLONES static void pack_bf16(const float *src, uint64_t n, uint8_t *dst)
 {
-    if (codec == GW_WIRE_NONE) {
-        if (n)
-            memcpy(dst, src, 4 * n);
-        return;
-    }
     for (uint64_t i = 0; i < n; i++)
-        dst[i] = codec == GW_WIRE_BF16 ? gw_from_bf16(gw_get16(src + 2 * i)) : gw_from_f16(gw_get16(src + 2 * i));
+        gw_put16(dst + 2 * i, gw_to_bf16(src[i]));
 }
 
-/* Hashing comes second, when the bytes are in the nearest cache; and a copy of them is aligned better. */
-static void unpack_hash(uint8_t codec, const uint8_t *src, uint64_t n, float *dst, struct gw_hash_state *hash)
+GW_CLONES static void pack_f16(const float *src, uint64_t n, uint8_t *dst)
 {
-    unpack(codec, src, n, dst);
-    gw_hash_now()->add(hash, codec == GW_WIRE_NONE ? (const uint8_t *)dst : src, width(codec) * n);
+    for (uint64_t i = 0; i < n; i++)
+        gw_put16(dst + 2 * i, gw_to_f16(src[i]));
 }
+
+GW_CLONES static void unpack_f32(const uint8_t *src, uint64_t n, float *dst)
+{
+    for (uint64_t i = 0; i < n; i++)
+        dst[i] = gw_get_float(src + 4 * i);
+}
+
+GW_CLONES static void unpack_bf16(const uint8_t *src, uint64_t n, float *dst)
+{
+    for (uint64_t i = 0; i < n; i++)
+        dst[i] = gw_from_bf16(gw_get16(src + 2 * i));
+}
+
+GW_CLONES static void unpack_f16(const uint8_t *src, uint64_t n, float *dst)
+{
+    for (uint64_t i = 0; i < n; i++)
+        dst[i] = gw_from_f16(gw_get16(src + 2 * i));
+}
+
+GW_CLONES static void add_f32(const uint8_t *src, uint64_t n, float *sum)
+{
+    for (uint64_t i = 0; i < n; i++)
+        sum[i] += gw_get_float(src + 4 * i);
+}
+
+GW_CLONES static void add_bf16(const uint8_t *src, uint64_t n, float *sum)
+{
+    for (uint64_t i = 0; i < n; i++)
+        sum[i] += gw_from_bf16(gw_get16(src + 2 * i));
+}
+
+GW_CLONES static void add_f16(const uint8_t *src, uint64_t n, float *sum)
+{
+    for (uint64_t i = 0; i < n; i++)
+        sum[i] += gw_from_f16(gw_get16(src + 2 * i));
+}
+
+/* Past the cache; dst stands at a multiple of 16 bytes. */
+static void stream(const float *src, uint64_t n, float *dst)
+{
+    uint64_t i = 0;
+#if defined(__x86_64__)
+    for (; i + 4 <= n; i += 4)
+        _mm_stream_ps(dst + i, _mm_load_ps(src + i));
+#endif
+    for (; i < n; i++)
+        dst[i] = src[i];
+}
+
+/* What was streamed is seen by others from here on. */
+static void fence(void)
+{
+#if defined(__x86_64__)
+    _mm_sfence();
+#endif
+}
+
+GW_CLONES static void divide(float *sum, uint64_t n, float by)
+{
+    for (uint64_t i = 0; i < n; i++)
+        sum[i] /= by;
+}
+
+/* By frame->codec. */
+static const struct form {
+    void (*pack)(const float *src, uint64_t n, uint8_t *dst);
+    void (*unpack)(const uint8_t *src, uint64_t n, float *dst);
+    void (*add)(const uint8_t *src, uint64_t n, float *sum);
+} forms[] = {
+    [GW_WIRE_NONE] = {pack_f32, unpack_f32, add_f32},
+    [GW_WIRE_BF16] = {pack_bf16, unpack_bf16, add_bf16},
+    [GW_WIRE_F16] = {pack_f16, unpack_f16, add_f16},
+};
 
 static size_t payload_bound(const gw_encoder *encoder, uint64_t n_elems)
 {
@@ -77,7 +147,7 @@ static gw_status encode(gw_encoder *encoder, const float *g, const float *shared
     for (uint64_t i = 0; i < frame->count; i += BLOCK) {
         uint64_t m = block_at(i, frame->count);
         uint8_t *to = dst + GW_HEADER_BYTES + bytes * i;
-        pack(frame->codec, g + frame->begin + i, m, to);
+        forms[frame->codec].pack(g + frame->begin + i, m, to);
         gw_hash_now()->add(&hash, to, bytes * m);
     }
     frame->payload_bytes = bytes * frame->count;
@@ -87,7 +157,7 @@ static gw_status encode(gw_encoder *encoder, const float *g, const float *shared
 
 static gw_status check_frame(const struct gw_frame *frame)
 {
-    if (frame->flags & ~GW_FLAG_AVERAGE || frame->bucket)
+    if (frame->flags & ~(GW_FLAG_AVERAGE | GW_FLAG_FAST) || frame->bucket)
         return gw_fail(GW_ERR_FRAME_FIELD, "a float frame has flags 0x%02x and bucket %u; it has neither", frame->flags,
                        frame->bucket);
     if (frame->payload_bytes != width(frame->codec) * frame->count)
@@ -101,12 +171,20 @@ static gw_status decode(gw_context *context, const struct gw_frame *frame, float
 {
     (void)context;
     size_t bytes = width(frame->codec);
+    const bool past = frame->count >= STREAM_ELEMENTS && (uintptr_t)out % 16 == 0;
+    _Alignas(64) float block[BLOCK];
     struct gw_hash_state hash;
     gw_hash_now()->begin(&hash, GW_BODY_SEED);
     for (uint64_t i = 0; i < frame->count; i += BLOCK) {
         uint64_t m = block_at(i, frame->count);
-        unpack_hash(frame->codec, frame->payload + bytes * i, m, out + i, &hash);
+        const uint8_t *from = frame->payload + bytes * i;
+        gw_hash_now()->add(&hash, from, bytes * m);
+        forms[frame->codec].unpack(from, m, past ? block : out + i);
+        if (past)
+            stream(block, m, out + i);
     }
+    if (past)
+        fence();
     return gw_frame_compare(frame, gw_hash_now()->end(&hash));
 }
 
@@ -116,7 +194,7 @@ static gw_status symbols(gw_context *context, const struct gw_frame *frame, uint
     float block[256];
     for (uint64_t i = 0; i < frame->count; i += 256) {
         uint64_t n = frame->count - i < 256 ? frame->count - i : 256;
-        unpack(frame->codec, frame->payload + width(frame->codec) * i, n, block);
+        forms[frame->codec].unpack(frame->payload + width(frame->codec) * i, n, block);
         for (uint64_t j = 0; j < n; j++)
             counts[frame->workers + (block[j] > 0) - (block[j] < 0)]++;
     }
@@ -129,8 +207,16 @@ static size_t reduce_bound(const struct gw_frame *first, uint32_t n)
     return GW_HEADER_BYTES + width(first->codec) * (size_t)first->count;
 }
 
-static gw_status reduce(gw_context *context, const struct gw_frame *frames, uint32_t n, const void *options, uint8_t *dst,
-                        struct gw_frame *average)
+/* Asks for a block of a frame, so that it arrives while another is added: the processor does not foresee it, for the
+ * next block in memory is of the same frame, and the next one added is of another. */
+static void prefetch(const uint8_t *from, size_t n_bytes)
+{
+    for (size_t i = 0; i < n_bytes; i += 64)
+        __builtin_prefetch(from + i);
+}
+
+static gw_status reduce(gw_context *context, const struct gw_frame *frames, uint32_t n, const void *options,
+                        uint8_t *dst, struct gw_frame *average)
 {
     (void)options;
     const struct gw_hash *hash = gw_hash_now();
@@ -139,20 +225,27 @@ static gw_status reduce(gw_context *context, const struct gw_frame *frames, uint
         return GW_ERR_MEMORY;
     for (uint32_t r = 0; r <= n; r++)
         hash->begin(&hashes[r], GW_BODY_SEED);
-    float sum[BLOCK], one[BLOCK];
+    const struct form *form = &forms[average->codec];
+    float sum[BLOCK];
     size_t bytes = width(average->codec);
     for (uint64_t i = 0; i < average->count; i += BLOCK) {
         uint64_t m = block_at(i, average->count);
         for (uint32_t r = 0; r < n; r++) {
-            unpack_hash(average->codec, frames[r].payload + bytes * i, m, r ? one : sum, &hashes[r]);
-            for (uint64_t j = 0; r && j < m; j++)
-                sum[j] += one[j];
+            const uint8_t *from = frames[r].payload + bytes * i;
+            if (r + 1 < n)
+                prefetch(frames[r + 1].payload + bytes * i, bytes * m);
+            else if (i + BLOCK < average->count)
+                prefetch(frames[0].payload + bytes * (i + BLOCK), bytes * block_at(i + BLOCK, average->count));
+            hash->add(&hashes[r], from, bytes * m);
+            if (r == 0)
+                form->unpack(from, m, sum);
+            else
+                form->add(from, m, sum);
         }
         if (n > 1)
-            for (uint64_t j = 0; j < m; j++)
-                sum[j] /= (float)n;
+            divide(sum, m, (float)n);
         uint8_t *to = dst + GW_HEADER_BYTES + bytes * i;
-        pack(average->codec, sum, m, to);
+        form->pack(sum, m, to);
         hash->add(own, to, bytes * m);
     }
     average->payload_bytes = bytes * (size_t)average->count;
@@ -164,14 +257,28 @@ static gw_status reduce(gw_context *context, const struct gw_frame *frames, uint
     return status;
 }
 
-#define DENSE_RECORD(variable, text, number, words, loses, code)                                                        \
-    static const char *const variable##_codes[] = {code, NULL};                                                         \
-    const struct gw_codec_record variable = {                                                                           \
-        .info = {.name = text, .summary = words, .source = "", .wire_id = number, .lossy = loses, .unbiased = !(loses)}, \
-        .code_names = variable##_codes, .payload_bound = payload_bound,           \
-        .measure = measure, .encode = encode, .check_frame = check_frame, .decode = decode, .symbols = symbols,         \
-        .reduce_bound = reduce_bound, .reduce = reduce, .reduce_verifies = true, .decode_verifies = true}
+#define DENSE_RECORDS(variable, text, number, words, loses, code)                                                      \
+    const struct gw_codec_record gw_codec_##variable = {.info = {.name = text,                                         \
+                                                                 .summary = words,                                     \
+                                                                 .source = "",                                         \
+                                                                 .wire_id = number,                                    \
+                                                                 .lossy = loses,                                       \
+                                                                 .unbiased = !(loses)},                                \
+                                                        .payload_bound = payload_bound,                                \
+                                                        .measure = measure,                                            \
+                                                        .encode = encode};                                             \
+    static const char *const variable##_codes[] = {code, NULL};                                                        \
+    const struct gw_wire_codec gw_wire_##variable = {.name = text,                                                     \
+                                                     .id = number,                                                     \
+                                                     .code_names = variable##_codes,                                   \
+                                                     .check_frame = check_frame,                                       \
+                                                     .decode = decode,                                                 \
+                                                     .symbols = symbols,                                               \
+                                                     .reduce_bound = reduce_bound,                                     \
+                                                     .reduce = reduce,                                                 \
+                                                     .reduce_verifies = true,                                          \
+                                                     .decode_verifies = true}
 
-DENSE_RECORD(gw_codec_none, "none", GW_WIRE_NONE, "float32 as it is: the baseline", false, "f32");
-DENSE_RECORD(gw_codec_bf16, "bf16", GW_WIRE_BF16, "rounded to bfloat16, 2 times smaller", true, "bf16");
-DENSE_RECORD(gw_codec_f16, "f16", GW_WIRE_F16, "rounded to IEEE half, 2 times smaller", true, "f16");
+DENSE_RECORDS(none, "none", GW_WIRE_NONE, "float32 as it is: the baseline", false, "f32");
+DENSE_RECORDS(bf16, "bf16", GW_WIRE_BF16, "rounded to bfloat16, 2 times smaller", true, "bf16");
+DENSE_RECORDS(f16, "f16", GW_WIRE_F16, "rounded to IEEE half, 2 times smaller", true, "f16");

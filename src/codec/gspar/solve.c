@@ -1,3 +1,5 @@
+/* Finds the number q that decides how likely GSpar sends each element (solve.h has the mathematics). Newton's method
+ * gets there without sorting; for a long tensor, bounds from a sample keep most elements out of its later steps. */
 #include "codec/gspar/solve.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -35,8 +37,8 @@ static uint32_t bits_above(double t)
     return gw_float_bits(x) + (x <= t);
 }
 
-/* A power of two that brings magnitudes below `bits` to 2^61 at most, where squares can be added up in float32, and no higher: what
- * vanishes in spite of that is nothing beside the rest. */
+/* A power of two that brings magnitudes below `bits` to 2^61 at most, where squares can be added up in float32, and no
+ * higher: what vanishes in spite of that is nothing beside the rest. */
 static float scale_for(uint32_t bits)
 {
     int exponent = 2 * 127 + 60 - (int)(bits >> 23);
@@ -52,6 +54,8 @@ struct pass {
     uint64_t stride;
     struct gw_tail below[WAVE];
     uint32_t n_kept[WAVE];
+    bool measures;
+    struct gw_stats stats[WAVE];
 };
 
 static void tail_add(struct gw_tail *total, const struct gw_tail *next)
@@ -68,6 +72,8 @@ static void part_chunk(uint64_t i, uint32_t slot, void *user)
     const struct gw_kernels *kernels = gw_kernels_now();
     uint64_t at = (pass->first + i) * GW_CHUNK, end = pass->n - at < GW_CHUNK ? pass->n : at + GW_CHUNK;
     float *to = pass->low == pass->high ? NULL : pass->to + i * pass->stride;
+    if (pass->measures) /* what it reads is in the cache after it */
+        pass->stats[i] = gw_stats_chunk(pass->g + at, end - at);
     struct gw_tail total = {0};
     uint32_t n_kept = 0;
     for (; at < end; at += GW_STATS_BLOCK) {
@@ -80,13 +86,18 @@ static void part_chunk(uint64_t i, uint32_t slot, void *user)
     pass->n_kept[i] = n_kept;
 }
 
-/* Adds up the magnitudes at most `low` and keeps those up to `high` in scratch->kept (scratch NULL: low = high, none are kept).
- * Returns how many; UINT64_MAX where they are more than there is room for. */
-static uint64_t part(gw_context *context, const struct problem *problem, const float *g, uint64_t n, double low, double high,
-                     struct gspar_scratch *scratch, struct gw_tail *below)
+/* Adds up the magnitudes at most `low` and keeps those up to `high` in scratch->kept (scratch NULL: low = high, none
+ * are kept). Returns how many; UINT64_MAX where they are more than there is room for. stats NULL: not wanted; else they
+ * are only set if there was room. */
+static uint64_t part(gw_context *context, const struct problem *problem, const float *g, uint64_t n, double low,
+                     double high, struct gspar_scratch *scratch, struct gw_tail *below, struct gw_stats *stats)
 {
-    struct pass pass = {.g = g, .n = n, .low = bits_above(low), .high = bits_above(high), .stride = GW_CHUNK + GW_SPLIT_SLACK};
+    struct pass pass = {
+        .g = g, .n = n, .low = bits_above(low), .high = bits_above(high), .stride = GW_CHUNK + GW_SPLIT_SLACK};
     pass.scale = scale_for(pass.low < problem->max_bits ? pass.low : problem->max_bits);
+    pass.measures = stats != NULL;
+    if (stats)
+        *stats = (struct gw_stats){0};
     bool direct = scratch && !scratch->wave;
     uint64_t n_chunks = gw_div_up(n, GW_CHUNK), wave = direct ? 1 : WAVE, n_kept = 0;
     *below = (struct gw_tail){0};
@@ -99,6 +110,8 @@ static uint64_t part(gw_context *context, const struct problem *problem, const f
             gw_parallel_for(context, m, part_chunk, &pass);
         for (uint64_t i = 0; i < m; i++) {
             tail_add(below, &pass.below[i]);
+            if (stats)
+                gw_stats_add(stats, &pass.stats[i]);
             if (scratch && n_kept + pass.n_kept[i] > scratch->kept_limit)
                 return UINT64_MAX;
             if (scratch && !direct)
@@ -123,12 +136,12 @@ static double step(const struct problem *problem, const struct gw_tail *tail)
 }
 
 /* Goes from t to the root. Sums are `base` and those of the list; *tail becomes what is at most the root. */
-static double newton(gw_context *context, const struct problem *problem, const float *list, uint64_t n, struct gw_tail base, double t,
-                     struct gw_tail *tail)
+static double newton(gw_context *context, const struct problem *problem, const float *list, uint64_t n,
+                     struct gw_tail base, double t, struct gw_tail *tail)
 {
     uint64_t count = 0;
     for (bool first = true;; first = false) {
-        part(context, problem, list, n, t, t, NULL, tail);
+        part(context, problem, list, n, t, t, NULL, tail, NULL);
         tail_add(tail, &base);
         double next = step(problem, tail);
         /* But for rounding, only the first step can lead up. */
@@ -170,7 +183,8 @@ static int side_of_root(const struct problem *problem, const float *sample, doub
     return problem->rule == GSPAR_EPS ? under - over : over - under;
 }
 
-static void bound_root(gw_context *context, const struct problem *problem, const float *sample, double *low, double *high)
+static void bound_root(gw_context *context, const struct problem *problem, const float *sample, double *low,
+                       double *high)
 {
     struct problem small = *problem;
     small.n = SAMPLE;
@@ -188,7 +202,7 @@ static void bound_root(gw_context *context, const struct problem *problem, const
         if (side_of_root(problem, sample, t / factor) > 0)
             *low = t / factor;
     /* Nothing is known of what is larger than the sample's largest. */
-    for (factor = 1 + 1.0 / 64; t * factor < FLT_MAX && *high > FLT_MAX; factor *= factor)
+    for (factor = 1 + 1.0 / 64; t * factor<FLT_MAX && * high> FLT_MAX; factor *= factor)
         if (side_of_root(problem, sample, t * factor) < 0)
             *high = t * factor;
 }
@@ -221,33 +235,45 @@ void gspar_scratch_fini(gw_context *context, struct gspar_scratch *scratch)
     *scratch = (struct gspar_scratch){0};
 }
 
-/* The root of a long tensor, which is right of 0. */
-static gw_status solve_long(gw_context *context, const struct problem *problem, const float *g, struct gspar_scratch *scratch,
-                            double start, double *root, struct gw_tail *tail)
-{
-    uint64_t n = problem->n;
-    GW_TRY(take_scratch(context, n, scratch));
+/* What one pass over a long tensor finds, by bounds of the root from a sample. */
+struct between {
     double low, high;
-    take_sample(g, n, scratch->kept);
-    bound_root(context, problem, scratch->kept, &low, &high);
-    struct gw_tail below, all;
-    uint64_t n_kept = part(context, problem, g, n, low, high, scratch, &below);
-    if (n_kept != UINT64_MAX) {
-        part(context, problem, scratch->kept, n_kept, INFINITY, INFINITY, NULL, &all);
-        tail_add(&all, &below);
-        double from_low = step(problem, &below), from_high = step(problem, &all);
-        if (from_low >= low && from_high <= high) {
-            *root = newton(context, problem, scratch->kept, n_kept, below, from_high, tail);
-            return GW_OK;
-        }
-        start = from_low < low ? from_low : from_high;
-    }
-    *root = newton(context, problem, g, n, (struct gw_tail){0}, start, tail);
+    struct gw_tail below; /* at most low */
+    uint64_t n_kept;      /* up to high, in scratch->kept; UINT64_MAX: they had no room */
+};
+
+static gw_status look_between(gw_context *context, const struct problem *problem, const float *g,
+                              struct gspar_scratch *scratch, struct between *between, struct gw_stats *stats)
+{
+    GW_TRY(take_scratch(context, problem->n, scratch));
+    take_sample(g, problem->n, scratch->kept);
+    bound_root(context, problem, scratch->kept, &between->low, &between->high);
+    between->n_kept =
+        part(context, problem, g, problem->n, between->low, between->high, scratch, &between->below, stats);
     return GW_OK;
 }
 
-gw_status gspar_solve(gw_context *context, const float *g, uint64_t n, const struct gw_stats *stats, struct gspar_target target,
-                      struct gspar_scratch *scratch, struct gspar_solution *solution)
+/* The root of a long tensor, which is right of 0. */
+static double solve_long(gw_context *context, const struct problem *problem, const float *g,
+                         const struct gspar_scratch *scratch, const struct between *between, double start,
+                         struct gw_tail *tail)
+{
+    if (between->n_kept != UINT64_MAX) {
+        struct gw_tail all;
+        part(context, problem, scratch->kept, between->n_kept, INFINITY, INFINITY, NULL, &all, NULL);
+        tail_add(&all, &between->below);
+        double from_low = step(problem, &between->below), from_high = step(problem, &all);
+        if (from_low >= between->low && from_high <= between->high)
+            return newton(context, problem, scratch->kept, between->n_kept, between->below, from_high, tail);
+        start = from_low < between->low ? from_low : from_high;
+    }
+    return newton(context, problem, g, problem->n, (struct gw_tail){0}, start, tail);
+}
+
+/* known: of a pass that was made already; NULL: none was. */
+static gw_status solve(gw_context *context, const float *g, uint64_t n, const struct gw_stats *stats,
+                       struct gspar_target target, struct gspar_scratch *scratch, const struct between *known,
+                       struct gspar_solution *solution)
 {
     *solution = (struct gspar_solution){0};
     if (!stats->max_bits)
@@ -258,15 +284,45 @@ gw_status gspar_solve(gw_context *context, const float *g, uint64_t n, const str
     double root = step(&problem, &tail);
     if (target.rule == GSPAR_DENSITY && budget >= (double)n) {
         root = 0;
-        part(context, &problem, g, n, 0, 0, NULL, &tail);
+        part(context, &problem, g, n, 0, 0, NULL, &tail, NULL);
     } else if (root < gw_bits_float(stats->max_bits)) {
+        struct between between;
+        if (n > SHORT && !known)
+            GW_TRY(look_between(context, &problem, g, scratch, &between, NULL));
         if (n <= SHORT)
             root = newton(context, &problem, g, n, (struct gw_tail){0}, root, &tail);
         else
-            GW_TRY(solve_long(context, &problem, g, scratch, root, &root, &tail));
+            root = solve_long(context, &problem, g, scratch, known ? known : &between, root, &tail);
     }
     solution->n_certain = n - tail.count;
     solution->expected = (double)solution->n_certain + (root > 0 ? tail.sum / root : 0);
     solution->slope = root > FLT_MAX ? FLT_MAX : root < FLT_TRUE_MIN ? FLT_TRUE_MIN : (float)root;
     return GW_OK;
+}
+
+gw_status gspar_solve(gw_context *context, const float *g, uint64_t n, const struct gw_stats *stats,
+                      struct gspar_target target, struct gspar_scratch *scratch, struct gspar_solution *solution)
+{
+    return solve(context, g, n, stats, target, scratch, NULL, solution);
+}
+
+gw_status gspar_measure_and_solve(gw_context *context, const float *g, uint64_t n, struct gspar_target target,
+                                  struct gspar_scratch *scratch, struct gw_stats *stats,
+                                  struct gspar_solution *solution)
+{
+    /* The exact method's budget is known only after the statistics. */
+    bool at_once = target.rule == GSPAR_DENSITY && target.value < 1 && n > SHORT;
+    struct between between;
+    if (at_once) {
+        /* How sums are scaled depends on the largest magnitude, which is not known yet: any finite one may be it. */
+        struct problem problem = {target.rule, n, target.value * (double)n, 0x7F7FFFFFu};
+        GW_TRY(look_between(context, &problem, g, scratch, &between, stats));
+        at_once = between.n_kept != UINT64_MAX;
+    }
+    if (!at_once)
+        *stats = gw_stats_run(context, g, n);
+    *solution = (struct gspar_solution){0};
+    if (stats->max_bits >= 0x7F800000u)
+        return GW_OK;
+    return solve(context, g, n, stats, target, scratch, at_once ? &between : NULL, solution);
 }

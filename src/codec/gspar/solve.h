@@ -1,18 +1,23 @@
-/* Which elements are worth sending: the probabilities of GSpar (Wangni, Wang, Liu, Zhang: "Gradient Sparsification for
- * Communication-Efficient Distributed Optimization", NeurIPS 2018), p_i = min(|g_i| / q, 1), as the one number q.
+/* Decides which elements GSpar sends (Wangni, Wang, Liu, Zhang: "Gradient Sparsification for Communication-Efficient
+ * Distributed Optimization", NeurIPS 2018). Element i is sent with probability p_i = min(|g_i| / q, 1), so the decision
+ * is one number, q.
  *
- * Both of the paper's methods ask for the root of a function of t that is made of straight pieces and bends one way, and that is
- * known at t from how many magnitudes are at most t, their sum S1(t) and the sum of their squares S2(t):
+ * Both of the paper's methods ask for the root of a function of t. The function is made of straight pieces and bends
+ * one way. At t it follows from three numbers: how many magnitudes are at most t, their sum S1(t), and the sum of their
+ * squares S2(t).
  *
- *   exact (algorithm 2): q S1(q) - S2(q) = eps * sum g^2. With |g| sorted descending, k is the least with |g_(k+1)| S1 - S2 <=
- *     eps * sum g^2, sums over i > k; the left side does not fall with |g_(k+1)|, so k is the number of elements above the root,
- *     and the root is (eps * sum g^2 + S2) / S1 = 1 / lambda.
- *   greedy (algorithm 3): sum of min(|g_i| / q, 1) = kappa n. One round of the paper, p_I = min(c p_I, 1), is q / c with
- *     q / c = S1(q) / (kappa n - elements above q), which is Newton's step; rounds stop where c = 1, at the root.
+ *   exact (algorithm 2): q S1(q) - S2(q) = eps * sum g^2.
+ *     With |g| sorted descending, k is the least with |g_(k+1)| S1 - S2 <= eps * sum g^2, sums over i > k. The left
+ *     side does not fall with |g_(k+1)|. So k is the number of elements above the root, and the root is
+ *     (eps * sum g^2 + S2) / S1 = 1 / lambda.
+ *   greedy (algorithm 3): sum of min(|g_i| / q, 1) = kappa n.
+ *     One round of the paper, p_I = min(c p_I, 1), is q / c with q / c = S1(q) / (kappa n - elements above q). That is
+ *     Newton's step. Rounds stop where c = 1, at the root.
  *
- * Newton's step lands at the root or right of it from anywhere, and from there goes only down, until a step passes no element. So
- * nothing is sorted: steps are passes over the tensor. For long tensors a sample says between which bounds the root lies; one pass
- * adds up what is below them and keeps what is between, and steps go on in there. Bounds that turn out wrong cost time only. */
+ * Newton's step lands at the root or right of it from anywhere. From there it goes only down, until a step passes no
+ * element. So nothing is sorted: steps are passes over the tensor. For long tensors a sample gives bounds of the root.
+ * One pass adds up what is below them and keeps what is between, and the steps go on in there. Bounds that turn out
+ * wrong cost time only. */
 #ifndef GW_CODEC_GSPAR_SOLVE_H
 #define GW_CODEC_GSPAR_SOLVE_H
 
@@ -24,8 +29,9 @@ struct gspar_target {
 };
 
 struct gspar_solution {
-    float slope;        /* q; 0: the tensor has no nonzeros, or none of a tensor without elements. Where all nonzeros are certain it is
-                           FLT_TRUE_MIN, which is at most any of them. */
+    /* q; 0: the tensor has no nonzeros, or none of a tensor without elements. Where all nonzeros are certain it is
+     * FLT_TRUE_MIN, which is at most any of them. */
+    float slope;
     uint64_t n_certain; /* elements above q before it is rounded to float32 */
     double expected;    /* sum of p_i, likewise */
 };
@@ -37,9 +43,15 @@ struct gspar_scratch {
 };
 void gspar_scratch_fini(gw_context *context, struct gspar_scratch *scratch);
 
-/* q of the finite tensor g[0..n), whose statistics are `stats` (gw_stats_run). The same for any number of threads and any
- * instruction set. */
-gw_status gspar_solve(gw_context *context, const float *g, uint64_t n, const struct gw_stats *stats, struct gspar_target target,
-                      struct gspar_scratch *scratch, struct gspar_solution *solution);
+/* q of the finite tensor g[0..n), whose statistics are `stats` (gw_stats_run). The same for any number of threads and
+ * any instruction set. */
+gw_status gspar_solve(gw_context *context, const float *g, uint64_t n, const struct gw_stats *stats,
+                      struct gspar_target target, struct gspar_scratch *scratch, struct gspar_solution *solution);
+
+/* Takes the statistics too, and passes over a long tensor once for both if the density is given. The solution has no
+ * meaning if the tensor is not finite. */
+gw_status gspar_measure_and_solve(gw_context *context, const float *g, uint64_t n, struct gspar_target target,
+                                  struct gspar_scratch *scratch, struct gw_stats *stats,
+                                  struct gspar_solution *solution);
 
 #endif

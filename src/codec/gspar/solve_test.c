@@ -1,5 +1,5 @@
-/* The slope against the paper's two algorithms as printed, in long double with everything sorted; the conditions of the optimum; and
- * the same bits on every instruction set. Seeds are fixed. */
+/* Tests the slope against the paper's two algorithms as printed, in long double with everything sorted. It also checks
+ * the conditions of the optimum, and that every instruction set gives the same bits. Seeds are fixed. */
 #include "codec/gspar/solve.h"
 #include "codecs.h"
 
@@ -9,7 +9,8 @@
 /* ---- tensors ----------------------------------------------------------------------------------------- */
 
 enum kind { BELL, CAUCHY, POWERS, SPARSE, LEVELS, EQUAL, TINY, HUGE_, OUTLIER, FLAT, N_KINDS };
-static const char *const kind_names[] = {"bell", "cauchy", "powers", "sparse", "levels", "equal", "tiny", "huge", "outlier", "flat"};
+static const char *const kind_names[] = {"bell",  "cauchy", "powers", "sparse",  "levels",
+                                         "equal", "tiny",   "huge",   "outlier", "flat"};
 
 static void fill(float *g, uint64_t n, enum kind kind, uint64_t seed)
 {
@@ -55,7 +56,7 @@ static void fill(float *g, uint64_t n, enum kind kind, uint64_t seed)
 
 struct reference {
     uint64_t n_nonzero;
-    long double slope; /* 0: all nonzeros are certain */
+    long double slope;    /* 0: all nonzeros are certain */
     const long double *a; /* magnitudes, falling */
 };
 
@@ -133,12 +134,22 @@ static struct gspar_solution solve(gw_context *context, const float *g, uint64_t
     struct gspar_solution solution;
     struct gw_stats stats = gw_stats_run(context, g, n);
     CHECK(gspar_solve(context, g, n, &stats, target, &scratch, &solution) == GW_OK, "%s", gw_last_error());
+    /* The same, statistics and all, where one pass makes both. */
+    struct gspar_solution at_once;
+    struct gw_stats measured;
+    CHECK(gspar_measure_and_solve(context, g, n, target, &scratch, &measured, &at_once) == GW_OK, "%s",
+          gw_last_error());
+    assert_true(measured.max_bits == stats.max_bits && measured.sum == stats.sum && measured.sum_abs == stats.sum_abs &&
+                measured.sum_squares == stats.sum_squares);
+    CHECK(at_once.slope == solution.slope && at_once.n_certain == solution.n_certain &&
+              at_once.expected == solution.expected,
+          "%a at once, %a after the statistics", (double)at_once.slope, (double)solution.slope);
     gspar_scratch_fini(context, &scratch);
     return solution;
 }
 
-/* The optimum's conditions for min sum p_i under sum g_i^2 / p_i <= (1 + eps) sum g_i^2, 0 < p_i <= 1: with p_i = min(|g_i|/q, 1) one
- * multiplier serves all elements, so what is left is that the limit on the variance is reached. */
+/* The optimum's conditions for min sum p_i under sum g_i^2 / p_i <= (1 + eps) sum g_i^2, 0 < p_i <= 1: with p_i =
+ * min(|g_i|/q, 1) one multiplier serves all elements, so what is left is that the limit on the variance is reached. */
 static void check_optimum(const long double *a, uint64_t n, double eps, float slope, const char *what)
 {
     long double variance = 0, squares = 0, q = slope;
@@ -150,7 +161,8 @@ static void check_optimum(const long double *a, uint64_t n, double eps, float sl
           (1 + (long double)eps) * squares);
 }
 
-/* Lemma 3: if all but the s largest sum up to rho times those, no more than (1 + rho) s are sent on average at eps = rho. */
+/* Lemma 3: if all but the s largest sum up to rho times those, no more than (1 + rho) s are sent on average at eps =
+ * rho. */
 static void check_sparse_vectors(const float *g, const long double *a, uint64_t n, const char *what)
 {
     for (uint64_t s = 1; s < n; s += 1 + s) {
@@ -161,13 +173,13 @@ static void check_sparse_vectors(const float *g, const long double *a, uint64_t 
             break;
         double rho = (double)(rest / head);
         struct gspar_solution solution = solve(NULL, g, n, (struct gspar_target){GSPAR_EPS, rho});
-        CHECK(solution.expected <= (1 + rho) * (double)s * (1 + 1e-6), "%s: lemma 3 at s = %llu, rho = %g: %g are sent", what,
-              (unsigned long long)s, rho, solution.expected);
+        CHECK(solution.expected <= (1 + rho) * (double)s * (1 + 1e-6), "%s: lemma 3 at s = %llu, rho = %g: %g are sent",
+              what, (unsigned long long)s, rho, solution.expected);
     }
 }
 
-static void check_case(gw_context *context, const float *g, uint64_t n, enum kind kind, uint64_t seed, struct gspar_target target,
-                       bool lemma)
+static void check_case(gw_context *context, const float *g, uint64_t n, enum kind kind, uint64_t seed,
+                       struct gspar_target target, bool lemma)
 {
     char what[128];
     snprintf(what, sizeof what, "%s, %llu elements, seed %llu, %s=%g", kind_names[kind], (unsigned long long)n,
@@ -183,20 +195,22 @@ static void check_case(gw_context *context, const float *g, uint64_t n, enum kin
     }
     qsort(a, n, sizeof *a, falling);
     if (!n_nonzero) {
-        CHECK(got.slope == 0 && got.n_certain == 0 && got.expected == 0, "%s: slope %g of zeros", what, (double)got.slope);
+        CHECK(got.slope == 0 && got.n_certain == 0 && got.expected == 0, "%s: slope %g of zeros", what,
+              (double)got.slope);
         free(a);
         return;
     }
-    long double want = target.rule == GSPAR_EPS ? exact_slope(a, n, target.value) : greedy_slope(a, n, n_nonzero, target.value);
+    long double want =
+        target.rule == GSPAR_EPS ? exact_slope(a, n, target.value) : greedy_slope(a, n, n_nonzero, target.value);
     if (want == 0) {
         CHECK(got.slope <= a[n_nonzero - 1] && got.n_certain == n_nonzero && got.expected == (double)n_nonzero,
-              "%s: slope %g, %llu certain; all %llu nonzeros are", what, (double)got.slope, (unsigned long long)got.n_certain,
-              (unsigned long long)n_nonzero);
+              "%s: slope %g, %llu certain; all %llu nonzeros are", what, (double)got.slope,
+              (unsigned long long)got.n_certain, (unsigned long long)n_nonzero);
         free(a);
         return;
     }
-    /* float32: half a unit of the last place, which is the same for all denormals; and the rounding of sums in lanes of 32 elements,
-     * which goes the same way every time where elements are equal. */
+    /* float32: half a unit of the last place, which is the same for all denormals; and the rounding of sums in lanes of
+     * 32 elements, which goes the same way every time where elements are equal. */
     long double rounding = kind == EQUAL ? 1e-6L : 4e-7L, room = want * rounding + 0x1p-150L;
     long double most = want < FLT_MAX ? want : FLT_MAX;
     CHECK(fabsl((long double)got.slope - most) <= room, "%s: slope %.9g, not %.9Lg", what, (double)got.slope, want);
@@ -221,9 +235,10 @@ static void check_case(gw_context *context, const float *g, uint64_t n, enum kin
     free(a);
 }
 
-static const struct gspar_target targets[] = {{GSPAR_EPS, 1},        {GSPAR_EPS, 0.1},      {GSPAR_EPS, 0.003},    {GSPAR_EPS, 1e-9},
-                                              {GSPAR_EPS, 30},       {GSPAR_EPS, 1e9},      {GSPAR_DENSITY, 0.01}, {GSPAR_DENSITY, 0.1},
-                                              {GSPAR_DENSITY, 0.37}, {GSPAR_DENSITY, 0.75}, {GSPAR_DENSITY, 0.001}, {GSPAR_DENSITY, 1}};
+static const struct gspar_target targets[] = {{GSPAR_EPS, 1},        {GSPAR_EPS, 0.1},       {GSPAR_EPS, 0.003},
+                                              {GSPAR_EPS, 1e-9},     {GSPAR_EPS, 30},        {GSPAR_EPS, 1e9},
+                                              {GSPAR_DENSITY, 0.01}, {GSPAR_DENSITY, 0.1},   {GSPAR_DENSITY, 0.37},
+                                              {GSPAR_DENSITY, 0.75}, {GSPAR_DENSITY, 0.001}, {GSPAR_DENSITY, 1}};
 #define N_TARGETS (sizeof targets / sizeof *targets)
 
 /* ---- tests ------------------------------------------------------------------------------------------- */
@@ -279,7 +294,8 @@ static void threads_change_nothing(void **state)
         for (int i = 0; i < 3; i++) {
             struct gspar_solution other = solve(contexts[i], g, N, target);
             CHECK(one.slope == other.slope && one.n_certain == other.n_certain && one.expected == other.expected,
-                  "%s, seed %llu: %a and %a", kind_names[seed % N_KINDS], (unsigned long long)seed, (double)one.slope, (double)other.slope);
+                  "%s, seed %llu: %a and %a", kind_names[seed % N_KINDS], (unsigned long long)seed, (double)one.slope,
+                  (double)other.slope);
         }
     }
     for (int i = 0; i < 3; i++)

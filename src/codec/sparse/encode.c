@@ -1,3 +1,5 @@
+/* Writes a tensor as a sparse frame, several chunks at a time on the context's threads. The codec says by a callback
+ * which elements of a chunk are sent. */
 #include "codec/sparse/encode.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -44,7 +46,7 @@ static gw_status create(const gw_encoder *encoder, struct gw_sparse_memory **out
     memory->sizes = gw_alloc(context, memory->n_slots, sizeof *memory->sizes);
     gw_status status = memory->slots && memory->sizes ? GW_OK : GW_ERR_MEMORY;
     for (uint32_t i = 0; i < memory->n_slots && status == GW_OK; i++) {
-        status = gw_sparse_scratch_create(context, &memory->slots[i].scratch);
+        status = gw_sparse_scratch_create(context, 0, &memory->slots[i].scratch);
         memory->slots[i].picked.values = gw_alloc(context, most + GW_SELECT_SLACK, sizeof(float));
         if (!memory->slots[i].picked.values)
             status = GW_ERR_MEMORY;
@@ -65,6 +67,7 @@ struct encoding {
     gw_sparse_pick *pick;
     const void *user;
     const struct gw_frame *frame;
+    bool fast;
     uint64_t first; /* chunk that a wave begins with */
     uint8_t *to;    /* where the payload of chunk first + i goes: to + i * stride */
 };
@@ -83,13 +86,13 @@ static void encode_chunk(uint64_t i, uint32_t index, void *user)
     e->pick(e->user, e->frame->begin + at, n, picked);
     /* A chunk's bytes are those of a frame that has only it. */
     struct gw_frame one = {.codec = e->frame->codec, .code = e->frame->code, .count = n};
-    struct gw_sparse_source source = {picked->kept, picked->exact, picked->negative, picked->values};
+    struct gw_sparse_source source = {picked->kept, picked->exact, picked->negative, picked->values, e->fast};
     gw_sparse_write(&source, slot->scratch, e->to + i * e->memory->stride - GW_HEADER_BYTES, &one);
     e->memory->sizes[i] = one.payload_bytes;
 }
 
-gw_status gw_sparse_encode(gw_encoder *encoder, struct gw_sparse_memory **memory, gw_sparse_pick *pick, const void *user, uint8_t *dst,
-                           struct gw_frame *frame)
+gw_status gw_sparse_encode(gw_encoder *encoder, struct gw_sparse_memory **memory, gw_sparse_pick *pick,
+                           const void *user, uint8_t *dst, struct gw_frame *frame)
 {
     if (!*memory)
         GW_TRY(create(encoder, memory));
@@ -97,7 +100,8 @@ gw_status gw_sparse_encode(gw_encoder *encoder, struct gw_sparse_memory **memory
     uint64_t n_chunks = gw_sparse_n_chunks(frame);
     uint8_t *payload = dst + gw_frame_head_bytes(frame->n_scalers);
     size_t at = n_chunks > 1 ? 4 * n_chunks : 0;
-    struct encoding e = {.memory = m, .pick = pick, .user = user, .frame = frame};
+    struct encoding e = {
+        .memory = m, .pick = pick, .user = user, .frame = frame, .fast = encoder->push_wire == GW_WIRE_FAST};
     for (; e.first < n_chunks; e.first += m->n_slots) {
         uint64_t n = n_chunks - e.first < m->n_slots ? n_chunks - e.first : m->n_slots;
         e.to = m->wave ? m->wave + GW_HEADER_BYTES : payload + at;

@@ -1,12 +1,13 @@
-/* From a tensor to a sparse frame where what is sent of a chunk depends on that chunk alone (gspar, uniform): chunks are picked and
- * written on the context's threads, with memory for a few chunks only. */
+/* Makes a sparse frame of a tensor if what is sent of a chunk depends on that chunk alone (gspar, uniform). Chunks are
+ * picked and written on the context's threads, with memory for a few chunks only. */
 #ifndef GW_CODEC_SPARSE_ENCODE_H
 #define GW_CODEC_SPARSE_ENCODE_H
 
 #include "codec/sparse/sparse.h"
 #include "codec/select_kernels.h"
 
-/* What a chunk sends. All bitmaps begin as zeros; `kept` and, of gspar, the others are to be filled, and the values in order. */
+/* What a chunk sends. All bitmaps begin as zeros; `kept` and, of gspar, the others are to be filled, and the values in
+ * order. */
 struct gw_sparse_picked {
     uint64_t kept[GW_SPARSE_WORDS], exact[GW_SPARSE_WORDS], negative[GW_SPARSE_WORDS];
     float *values; /* room for as many as the chunk has elements, and GW_SELECT_SLACK */
@@ -15,13 +16,14 @@ struct gw_sparse_picked {
 /* Picks from elements [begin, begin + n) of the tensor. May run on any thread. */
 typedef void gw_sparse_pick(const void *user, uint64_t begin, uint32_t n, struct gw_sparse_picked *picked);
 
-/* Memory that is kept from frame to frame. Begins as NULL and is taken at the first frame; a call that ran out of memory can be
- * repeated. */
+/* Memory that is kept from frame to frame. Begins as NULL and is taken at the first frame; a call that ran out of
+ * memory can be repeated. */
 struct gw_sparse_memory;
 void gw_sparse_memory_destroy(gw_context *context, struct gw_sparse_memory *memory);
 
-/* Writes the payload of frame->codec and frame->code behind the header and scalers at dst, and sets frame->payload_bytes. */
-gw_status gw_sparse_encode(gw_encoder *encoder, struct gw_sparse_memory **memory, gw_sparse_pick *pick, const void *user, uint8_t *dst,
-                           struct gw_frame *frame);
+/* Writes the payload of frame->codec and frame->code behind the header and scalers at dst, and sets
+ * frame->payload_bytes. */
+gw_status gw_sparse_encode(gw_encoder *encoder, struct gw_sparse_memory **memory, gw_sparse_pick *pick,
+                           const void *user, uint8_t *dst, struct gw_frame *frame);
 
 #endif

@@ -1,5 +1,6 @@
-/* Sparse frames after the wire: checks, decoding, and the owner's sum: float32 in rank order, divided by N once. The average is
- * sparse too, or dense where that is smaller. */
+/* Sparse frames after the wire: checks, decoding, and the owner's sum. The owner adds float32 in rank order and
+ * divides by N once; what gspar's workers send as +-q with a q that they share it adds up in integers. The average is
+ * sparse, or dense if that is smaller. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/threads.h"
@@ -11,18 +12,28 @@
 
 #include <math.h>
 
+/* From here on decoded floats go around the cache: what reads them comes when the network's other tensors have passed
+ * through. */
+#define STREAM_ELEMENTS (128u << 10)
+
 static gw_status check_frame(const struct gw_frame *frame)
 {
     bool average = frame->flags & GW_FLAG_AVERAGE, gspar = frame->codec == GW_WIRE_GSPAR;
-    if (frame->flags & ~GW_FLAG_AVERAGE || frame->bucket)
-        return gw_fail(GW_ERR_FRAME_FIELD, "a sparse frame has flags 0x%02x and bucket %u; it has neither", frame->flags, frame->bucket);
-    if (average && (gspar || frame->code != GW_VALUE_F32))
-        return gw_fail(GW_ERR_FRAME_FIELD, "an average has %s values; it has f32 values of codec sparse",
-                       gspar ? "gspar's" : frame->code == GW_VALUE_BF16 ? "bf16" : "f16");
+    const uint8_t own = gspar && !average ? GW_FLAG_PRIVATE : GW_FLAG_AVERAGE;
+    if (frame->flags & ~(own | GW_FLAG_FAST) || frame->bucket)
+        return gw_fail(GW_ERR_FRAME_FIELD, "a sparse frame has flags 0x%02x and bucket %u; it has neither",
+                       frame->flags, frame->bucket);
+    if (average && frame->code != GW_VALUE_F32)
+        return gw_fail(GW_ERR_FRAME_FIELD, "an average has %s values; it has f32 values",
+                       frame->code == GW_VALUE_BF16 ? "bf16" : "f16");
+    if (average && gspar && frame->workers > GW_SPARSE_LEVELS_MAX_WORKERS)
+        return gw_fail(GW_ERR_FRAME_FIELD, "a gspar average is of %u workers; at most %d are possible", frame->workers,
+                       GW_SPARSE_LEVELS_MAX_WORKERS);
     if (gspar) {
         float q = gw_get_float(frame->scalers);
         if (!(q >= 0) || !isfinite(q))
-            return gw_fail(GW_ERR_FRAME_PAYLOAD, "the slope of a gspar frame is %g; it must be finite and not negative", (double)q);
+            return gw_fail(GW_ERR_FRAME_PAYLOAD, "the slope of a gspar frame is %g; it must be finite and not negative",
+                           (double)q);
     }
     uint64_t n_chunks = gw_sparse_n_chunks(frame), total = 0;
     if (n_chunks > 1) {
@@ -42,13 +53,13 @@ static gw_status check_frame(const struct gw_frame *frame)
 }
 
 /* Calls body for every bit of `words`, with its number in `i`. */
-#define FOR_EACH_BIT(words, n_words, i, body)                                                   \
-    do {                                                                                        \
-        for (uint32_t w_ = 0; w_ < (n_words); w_++)                                             \
-            for (uint64_t bits_ = (words)[w_]; bits_; bits_ &= bits_ - 1) {                     \
-                uint32_t i = 64 * w_ + (uint32_t)__builtin_ctzll(bits_);                        \
-                body                                                                            \
-            }                                                                                   \
+#define FOR_EACH_BIT(words, n_words, i, body)                                                                          \
+    do {                                                                                                               \
+        for (uint32_t w_ = 0; w_ < (n_words); w_++)                                                                    \
+            for (uint64_t bits_ = (words)[w_]; bits_; bits_ &= bits_ - 1) {                                            \
+                uint32_t i = 64 * w_ + (uint32_t)__builtin_ctzll(bits_);                                               \
+                body                                                                                                   \
+            }                                                                                                          \
     } while (0)
 
 /* ---- reading on the context's threads ---------------------------------------------------------------- */
@@ -69,7 +80,7 @@ struct readers {
     gw_context *context;
     const struct gw_frame *frames;
     uint32_t n_frames, n_slots;
-    size_t **offsets; /* of each frame */
+    size_t **offsets;                   /* of each frame */
     struct gw_sparse_scratch **scratch; /* of each slot */
 };
 
@@ -83,8 +94,16 @@ static void readers_fini(struct readers *readers)
     gw_free(readers->context, readers->scratch);
 }
 
-/* To be finished whatever is returned. */
-static gw_status readers_init(struct readers *readers, gw_context *context, const struct gw_frame *frames, uint32_t n_frames)
+/* Whether it holds sums of signs. */
+static bool has_levels(const struct gw_frame *frame)
+{
+    return frame->codec == GW_WIRE_GSPAR && frame->flags & GW_FLAG_AVERAGE;
+}
+
+/* sum_workers: of sums of signs that are to be read or written; 0: there are none. To be finished whatever is
+ * returned. */
+static gw_status readers_init(struct readers *readers, gw_context *context, const struct gw_frame *frames,
+                              uint32_t n_frames, uint32_t sum_workers)
 {
     *readers = (struct readers){.context = context, .frames = frames, .n_frames = n_frames};
     readers->n_slots = gw_sparse_n_chunks(frames) > 1 ? gw_thread_count(context) : 1;
@@ -98,18 +117,26 @@ static gw_status readers_init(struct readers *readers, gw_context *context, cons
             return GW_ERR_MEMORY;
     }
     for (uint32_t i = 0; i < readers->n_slots; i++)
-        GW_TRY(gw_sparse_scratch_create(context, &readers->scratch[i]));
+        GW_TRY(gw_sparse_scratch_create(context, sum_workers, &readers->scratch[i]));
     return GW_OK;
 }
 
-static gw_status read_chunk(const struct readers *readers, uint32_t r, uint64_t c, uint32_t slot, struct gw_sparse_chunk *chunk)
+static gw_status read_chunk(const struct readers *readers, uint32_t r, uint64_t c, uint32_t slot,
+                            struct gw_sparse_chunk *chunk)
 {
-    return gw_sparse_read(&readers->frames[r], c, readers->offsets[r][c], readers->offsets[r][c + 1], readers->scratch[slot], chunk);
+    return gw_sparse_read(&readers->frames[r], c, readers->offsets[r][c], readers->offsets[r][c + 1],
+                          readers->scratch[slot], chunk);
 }
 
 static float slope_of(const struct gw_frame *frame)
 {
-    return frame->codec == GW_WIRE_GSPAR ? gw_get_float(frame->scalers) : 0;
+    return frame->codec == GW_WIRE_GSPAR ? fabsf(gw_get_float(frame->scalers)) : 0; /* -0 is 0 */
+}
+
+/* What a sum of signs is multiplied by: rounded once. */
+static float unit_of(const struct gw_frame *average)
+{
+    return slope_of(average) / (float)average->workers;
 }
 
 struct decoding {
@@ -124,10 +151,14 @@ static gw_status decode_chunk(uint64_t c, uint32_t slot, void *user)
     GW_TRY(read_chunk(&decoding->readers, 0, c, slot, &chunk));
     float *out = decoding->out + c * GW_SPARSE_CHUNK;
     if (!chunk.exact) {
-        gw_select_kernels_now()->expand(chunk.kept, chunk.n, chunk.values, chunk.n_values, false, out);
+        gw_select_kernels_now()->expand(chunk.kept, chunk.n, chunk.values, chunk.n_values,
+                                        decoding->readers.frames->count >= STREAM_ELEMENTS, out);
         return GW_OK;
     }
-    gw_kernels_now()->expand(chunk.kept, chunk.negative, chunk.n, slope_of(decoding->readers.frames), false, out);
+    if (chunk.levels)
+        gw_sparse_levels_expand(chunk.levels, chunk.n, unit_of(decoding->readers.frames), out);
+    else
+        gw_kernels_now()->expand(chunk.kept, chunk.negative, chunk.n, slope_of(decoding->readers.frames), false, out);
     const float *value = chunk.values;
     FOR_EACH_BIT(chunk.exact, (chunk.n + 63) / 64, i, out[i] = *value++;);
     return GW_OK;
@@ -136,7 +167,7 @@ static gw_status decode_chunk(uint64_t c, uint32_t slot, void *user)
 static gw_status decode(gw_context *context, const struct gw_frame *frame, float *out)
 {
     struct decoding decoding = {.out = out};
-    gw_status status = readers_init(&decoding.readers, context, frame, 1);
+    gw_status status = readers_init(&decoding.readers, context, frame, 1, has_levels(frame) ? frame->workers : 0);
     if (status == GW_OK)
         status = gw_parallel_try(context, gw_sparse_n_chunks(frame), decode_chunk, &decoding);
     readers_fini(&decoding.readers);
@@ -147,10 +178,11 @@ static gw_status decode(gw_context *context, const struct gw_frame *frame, float
 
 /* Reads all chunks in order and shows each. */
 static gw_status each_chunk(gw_context *context, const struct gw_frame *frame,
-                            void (*show)(const struct gw_frame *, const struct gw_sparse_chunk *, void *user), void *user)
+                            void (*show)(const struct gw_frame *, const struct gw_sparse_chunk *, void *user),
+                            void *user)
 {
     struct readers readers;
-    gw_status status = readers_init(&readers, context, frame, 1);
+    gw_status status = readers_init(&readers, context, frame, 1, has_levels(frame) ? frame->workers : 0);
     for (uint64_t c = 0, n_chunks = gw_sparse_n_chunks(frame); c < n_chunks && status == GW_OK; c++) {
         struct gw_sparse_chunk chunk;
         status = read_chunk(&readers, 0, c, 0, &chunk);
@@ -185,9 +217,23 @@ static gw_status symbols(gw_context *context, const struct gw_frame *frame, uint
 
 struct spending {
     gw_frame_parts *out;
-    uint64_t n_negative;
-    uint64_t exponents[256]; /* how often each occurs */
+    uint64_t *sums;          /* how often each occurs: sum + workers */
+    uint64_t exponents[256]; /* likewise */
 };
+
+static void count_sums(const struct gw_frame *frame, const struct gw_sparse_chunk *chunk, uint64_t *sums)
+{
+    if (!chunk->exact)
+        return;
+    if (chunk->levels) {
+        for (uint32_t i = 0; i <= 2 * frame->workers; i++)
+            sums[i] += i == frame->workers ? 0 : chunk->levels->counts[i];
+        return;
+    }
+    uint64_t negative = gw_kernels_now()->count(chunk->negative, (chunk->n + 63) / 64);
+    sums[0] += negative;
+    sums[2] += chunk->n_kept - chunk->n_values - negative;
+}
 
 static void add_parts(const struct gw_frame *frame, const struct gw_sparse_chunk *chunk, void *user)
 {
@@ -198,17 +244,16 @@ static void add_parts(const struct gw_frame *frame, const struct gw_sparse_chunk
     out->position_bits += chunk->position_bits;
     out->sign_bits += chunk->sign_bits;
     out->value_bits += chunk->value_bits;
-    if (chunk->exact)
-        spending->n_negative += gw_kernels_now()->count(chunk->negative, (chunk->n + 63) / 64);
+    count_sums(frame, chunk, spending->sums);
     for (uint32_t i = 0; i < chunk->n_values; i++)
         spending->exponents[gw_value_exponent(gw_sparse_value_type(frame), chunk->values[i])]++;
 }
 
-static gw_status parts(gw_context *context, const struct gw_frame *frame, gw_frame_parts *out, uint64_t *n_negative)
+static gw_status parts(gw_context *context, const struct gw_frame *frame, gw_frame_parts *out, uint64_t *sums)
 {
-    struct spending spending = {.out = out};
+    struct spending spending = {.out = out, .sums = sums};
     GW_TRY(each_chunk(context, frame, add_parts, &spending));
-    *n_negative = spending.n_negative;
+    out->two_parts = frame->codec == GW_WIRE_GSPAR;
     double n = (double)out->n_values;
     out->value_entropy_bits = n * gw_value_rest_bits(gw_sparse_value_type(frame));
     for (uint32_t e = 0; e < 256; e++)
@@ -224,15 +269,17 @@ struct sum {
     float *sum;     /* 0 between chunks */
     uint64_t *kept; /* of the average */
     float *values;
+    uint64_t *exact, *negative; /* of the average, where signs are added up; else NULL */
 };
 
 struct summing {
     struct readers readers;
     struct sum *sums; /* of each slot */
     const struct gw_frame *average;
-    uint64_t first;    /* chunk that a wave begins with */
+    float q, unit;         /* where signs are added up: of one worker, and of the average */
+    uint64_t first;        /* chunk that a wave begins with */
     size_t stride, *sizes; /* of a wave's chunks */
-    uint8_t *wave, *to; /* chunk first + i goes to to + i * stride; wave: a wave's bytes, where it has several */
+    uint8_t *wave, *to;    /* chunk first + i goes to to + i * stride; wave: a wave's bytes, where it has several */
 };
 
 static void add(const struct sum *s, const struct gw_frame *frame, const struct gw_sparse_chunk *chunk)
@@ -244,7 +291,8 @@ static void add(const struct sum *s, const struct gw_frame *frame, const struct 
         /* Signs are random: a branch on them would be guessed wrong half the time. */
         uint32_t q = gw_float_bits(slope_of(frame));
         for (uint32_t w = 0; w < n_words; w++)
-            for (uint64_t bits = chunk->kept[w] & ~chunk->exact[w], negative = chunk->negative[w]; bits; bits &= bits - 1) {
+            for (uint64_t bits = chunk->kept[w] & ~chunk->exact[w], negative = chunk->negative[w]; bits;
+                 bits &= bits - 1) {
                 unsigned j = (unsigned)__builtin_ctzll(bits);
                 s->sum[64 * w + j] += gw_bits_float(q | (uint32_t)(negative >> j & 1) << 31);
             }
@@ -255,26 +303,13 @@ static void add(const struct sum *s, const struct gw_frame *frame, const struct 
         s->kept[w] |= chunk->kept[w];
 }
 
-/* Averages chunk c: the bitmap of elements that are not 0, and their values. */
-static gw_status average_chunk(const struct summing *summing, uint64_t c, uint32_t slot, uint32_t *n_kept)
+/* Averages the values of the elements of `of`; those that are 0 then are left out of it. Returns how many are left. */
+static uint32_t divide(const struct sum *s, uint64_t *of, uint32_t n_words, float divisor)
 {
-    const struct readers *readers = &summing->readers;
-    const struct sum *s = &summing->sums[slot];
-    gw_status status = GW_OK;
-    uint64_t left = summing->average->count - c * GW_SPARSE_CHUNK;
-    uint32_t n_words = (uint32_t)gw_div_up(left < GW_SPARSE_CHUNK ? left : GW_SPARSE_CHUNK, 64);
-    memset(s->kept, 0, n_words * sizeof *s->kept);
-    for (uint32_t r = 0; r < readers->n_frames && status == GW_OK; r++) {
-        struct gw_sparse_chunk chunk;
-        status = read_chunk(readers, r, c, slot, &chunk);
-        if (status == GW_OK)
-            add(s, &readers->frames[r], &chunk);
-    }
     uint32_t n = 0;
-    float divisor = (float)readers->n_frames; /* x / 1 is x */
     for (uint32_t w = 0; w < n_words; w++) {
         uint64_t cancelled = 0; /* not sent */
-        for (uint64_t bits = s->kept[w]; bits; bits &= bits - 1) {
+        for (uint64_t bits = of[w]; bits; bits &= bits - 1) {
             unsigned j = (unsigned)__builtin_ctzll(bits);
             float mean = s->sum[64 * w + j] / divisor;
             s->sum[64 * w + j] = 0;
@@ -282,10 +317,68 @@ static gw_status average_chunk(const struct summing *summing, uint64_t c, uint32
             n += mean != 0;
             cancelled |= (uint64_t)(mean == 0) << j;
         }
-        s->kept[w] ^= cancelled;
+        of[w] ^= cancelled;
     }
-    *n_kept = n;
+    return n;
+}
+
+static uint32_t words_of(const struct summing *summing, uint64_t c)
+{
+    uint64_t left = summing->average->count - c * GW_SPARSE_CHUNK;
+    return (uint32_t)gw_div_up(left < GW_SPARSE_CHUNK ? left : GW_SPARSE_CHUNK, 64);
+}
+
+/* Chunk c of frames that share q: signs of elements that no worker has sent a value of are added up in integers. To the
+ * values of others goes what the signs make, as one product. */
+static gw_status add_chunk_of_signs(const struct summing *summing, uint64_t c, uint32_t slot)
+{
+    const struct readers *readers = &summing->readers;
+    const struct sum *s = &summing->sums[slot];
+    struct gw_sparse_levels *levels = gw_sparse_levels_of(readers->scratch[slot]);
+    uint32_t n_words = words_of(summing, c);
+    memset(s->exact, 0, n_words * sizeof *s->exact);
+    for (uint32_t r = 0; r < readers->n_frames; r++) {
+        struct gw_sparse_chunk chunk;
+        GW_TRY(read_chunk(readers, r, c, slot, &chunk));
+        gw_sparse_levels_add(levels, r, chunk.rest, chunk.negative, n_words);
+        const float *value = chunk.values;
+        FOR_EACH_BIT(chunk.exact, n_words, i, s->sum[i] += *value++;);
+        for (uint32_t w = 0; w < n_words; w++)
+            s->exact[w] |= chunk.exact[w];
+    }
+    gw_sparse_levels_mark(levels, s->exact, n_words, s->kept, s->negative);
+    FOR_EACH_BIT(s->exact, n_words, i, s->sum[i] += (float)gw_sparse_levels_at(levels, i) * summing->q;);
+    divide(s, s->exact, n_words, (float)readers->n_frames);
+    for (uint32_t w = 0; w < n_words; w++)
+        s->kept[w] |= s->exact[w];
+    return GW_OK;
+}
+
+/* Averages chunk c: the bitmap of elements that are not 0, and their values. */
+static gw_status average_chunk(const struct summing *summing, uint64_t c, uint32_t slot, uint32_t *n_kept)
+{
+    const struct readers *readers = &summing->readers;
+    const struct sum *s = &summing->sums[slot];
+    gw_status status = GW_OK;
+    uint32_t n_words = words_of(summing, c);
+    memset(s->kept, 0, n_words * sizeof *s->kept);
+    for (uint32_t r = 0; r < readers->n_frames && status == GW_OK; r++) {
+        struct gw_sparse_chunk chunk;
+        status = read_chunk(readers, r, c, slot, &chunk);
+        if (status == GW_OK)
+            add(s, &readers->frames[r], &chunk);
+    }
+    *n_kept = divide(s, s->kept, n_words, (float)readers->n_frames); /* x / 1 is x */
     return status;
+}
+
+static struct gw_sparse_source source_of(const struct summing *summing, const struct sum *s)
+{
+    return (struct gw_sparse_source){.kept = s->kept,
+                                     .exact = s->exact,
+                                     .negative = s->negative,
+                                     .values = s->values,
+                                     .fast = summing->average->flags & GW_FLAG_FAST};
 }
 
 static gw_status write_sparse_chunk(uint64_t i, uint32_t slot, void *user)
@@ -293,12 +386,19 @@ static gw_status write_sparse_chunk(uint64_t i, uint32_t slot, void *user)
     const struct summing *summing = user;
     uint64_t c = summing->first + i, left = summing->average->count - c * GW_SPARSE_CHUNK;
     uint32_t n_kept;
+    const struct sum *s = &summing->sums[slot];
+    struct gw_sparse_source source = source_of(summing, s);
+    uint8_t *to = summing->to + i * summing->stride;
+    left = left < GW_SPARSE_CHUNK ? left : GW_SPARSE_CHUNK;
+    if (s->exact) {
+        GW_TRY(add_chunk_of_signs(summing, c, slot));
+        summing->sizes[i] = gw_sparse_write_sums(&source, (uint32_t)left, summing->readers.scratch[slot], to);
+        return GW_OK;
+    }
     GW_TRY(average_chunk(summing, c, slot, &n_kept));
     /* Written as a frame of this chunk alone. */
-    struct gw_frame one = {.codec = GW_WIRE_SPARSE, .code = GW_VALUE_F32, .count = left < GW_SPARSE_CHUNK ? left : GW_SPARSE_CHUNK};
-    const struct sum *s = &summing->sums[slot];
-    gw_sparse_write(&(struct gw_sparse_source){.kept = s->kept, .values = s->values}, summing->readers.scratch[slot],
-                    summing->to + i * summing->stride - GW_HEADER_BYTES, &one);
+    struct gw_frame one = {.codec = GW_WIRE_SPARSE, .code = GW_VALUE_F32, .count = left};
+    gw_sparse_write(&source, summing->readers.scratch[slot], to - GW_HEADER_BYTES, &one);
     summing->sizes[i] = one.payload_bytes;
     return GW_OK;
 }
@@ -309,8 +409,17 @@ static gw_status write_dense_chunk(uint64_t c, uint32_t slot, void *user)
     uint64_t left = summing->average->count - c * GW_SPARSE_CHUNK, n = left < GW_SPARSE_CHUNK ? left : GW_SPARSE_CHUNK;
     uint8_t *out = summing->to + 4 * c * GW_SPARSE_CHUNK;
     uint32_t n_kept, next = 0;
-    GW_TRY(average_chunk(summing, c, slot, &n_kept));
     const struct sum *s = &summing->sums[slot];
+    if (s->exact) {
+        const struct gw_sparse_levels *levels = gw_sparse_levels_of(summing->readers.scratch[slot]);
+        GW_TRY(add_chunk_of_signs(summing, c, slot));
+        gw_sparse_levels_expand(levels, (uint32_t)n, summing->unit, s->sum);
+        FOR_EACH_BIT(s->exact, (n + 63) / 64, i, s->sum[i] = s->values[next++];);
+        memcpy(out, s->sum, 4 * n);
+        memset(s->sum, 0, 4 * n);
+        return GW_OK;
+    }
+    GW_TRY(average_chunk(summing, c, slot, &n_kept));
     memset(out, 0, 4 * n);
     FOR_EACH_BIT(s->kept, (n + 63) / 64, i, gw_put_float(out + 4 * (size_t)i, s->values[next++]););
     return GW_OK;
@@ -327,7 +436,7 @@ static gw_status write_sparse(struct summing *s, uint8_t *payload, struct gw_fra
         s->to = s->wave ? s->wave + GW_HEADER_BYTES : payload + at;
         GW_TRY(gw_parallel_try(s->readers.context, n, write_sparse_chunk, s));
         for (uint64_t i = 0; i < n; i++) {
-            *fits = at + s->sizes[i] < most;
+            *fits = s->sizes[i] < most && at < most - s->sizes[i];
             if (!*fits)
                 return GW_OK;
             if (s->wave)
@@ -345,13 +454,15 @@ static gw_status write_dense(struct summing *s, uint8_t *payload, struct gw_fram
 {
     s->to = payload;
     average->codec = GW_WIRE_NONE;
+    average->n_scalers = 0;
     average->payload_bytes = 4 * (size_t)average->count;
     return gw_parallel_try(s->readers.context, gw_sparse_n_chunks(average), write_dense_chunk, s);
 }
 
 static gw_status summing_init(struct summing *s, gw_context *context, const struct gw_frame *frames, uint32_t n)
 {
-    GW_TRY(readers_init(&s->readers, context, frames, n));
+    bool signs = has_levels(s->average);
+    GW_TRY(readers_init(&s->readers, context, frames, n, signs ? n : 0));
     uint32_t n_slots = s->readers.n_slots;
     uint64_t most = frames->count < GW_SPARSE_CHUNK ? frames->count : GW_SPARSE_CHUNK;
     s->sums = gw_calloc(context, n_slots, sizeof *s->sums);
@@ -365,9 +476,16 @@ static gw_status summing_init(struct summing *s, gw_context *context, const stru
         sum->values = gw_alloc(context, most, sizeof *sum->values);
         if (!sum->sum || !sum->kept || !sum->values)
             return GW_ERR_MEMORY;
+        if (!signs)
+            continue;
+        sum->exact = gw_alloc(context, gw_div_up(most, 64), sizeof *sum->exact);
+        sum->negative = gw_alloc(context, gw_div_up(most, 64), sizeof *sum->negative);
+        if (!sum->exact || !sum->negative)
+            return GW_ERR_MEMORY;
     }
     if (n_slots > 1) {
-        s->stride = GW_HEADER_BYTES + gw_sparse_bound(GW_WIRE_SPARSE, GW_SPARSE_CHUNK);
+        s->stride = signs ? gw_sparse_average_room(GW_SPARSE_CHUNK)
+                          : GW_HEADER_BYTES + gw_sparse_bound(GW_WIRE_SPARSE, GW_SPARSE_CHUNK);
         s->wave = gw_alloc(context, n_slots, s->stride);
     }
     return n_slots == 1 || s->wave ? GW_OK : GW_ERR_MEMORY;
@@ -380,6 +498,8 @@ static void summing_fini(struct summing *s)
         gw_free(context, s->sums[i].sum);
         gw_free(context, s->sums[i].kept);
         gw_free(context, s->sums[i].values);
+        gw_free(context, s->sums[i].exact);
+        gw_free(context, s->sums[i].negative);
     }
     gw_free(context, s->sums);
     gw_free(context, s->sizes);
@@ -387,25 +507,54 @@ static void summing_fini(struct summing *s)
     readers_fini(&s->readers);
 }
 
-static size_t reduce_bound(const struct gw_frame *first, uint32_t n)
+/* Whether owners add up the signs of such pushes of n workers in integers. */
+static bool adds_signs(const struct gw_frame *first, uint32_t n)
 {
-    (void)n;
-    uint64_t chunk = first->count < GW_SPARSE_CHUNK ? first->count : GW_SPARSE_CHUNK;
-    return GW_HEADER_BYTES + 4 * (size_t)first->count + 4 * (size_t)gw_sparse_n_chunks(first) + gw_sparse_bound(GW_WIRE_SPARSE, chunk);
+    return first->codec == GW_WIRE_GSPAR && !(first->flags & GW_FLAG_PRIVATE) && n <= GW_SPARSE_LEVELS_MAX_WORKERS;
 }
 
-static gw_status reduce(gw_context *context, const struct gw_frame *frames, uint32_t n, const void *options, uint8_t *dst,
-                        struct gw_frame *average)
+static size_t reduce_bound(const struct gw_frame *first, uint32_t n)
 {
+    uint64_t chunk = first->count < GW_SPARSE_CHUNK ? first->count : GW_SPARSE_CHUNK;
+    size_t room = adds_signs(first, n) ? gw_sparse_average_room(chunk) : gw_sparse_bound(GW_WIRE_SPARSE, chunk);
+    return gw_frame_head_bytes(first->n_scalers) + 4 * (size_t)first->count + 4 * (size_t)gw_sparse_n_chunks(first) +
+           room;
+}
+
+/* Workers that share q have the same. */
+static const char *gspar_disagreement(const struct gw_frame *a, const struct gw_frame *b)
+{
+    if ((a->flags ^ b->flags) & GW_FLAG_PRIVATE)
+        return "one has a shared q, the other its own";
+    bool same = a->flags & GW_FLAG_PRIVATE || gw_get32(a->scalers) == gw_get32(b->scalers);
+    return same ? NULL : "each has another shared q";
+}
+
+static gw_status reduce(gw_context *context, const struct gw_frame *frames, uint32_t n, const void *options,
+                        uint8_t *dst, struct gw_frame *average)
+{
+    bool signs = adds_signs(frames, n);
     (void)options;
-    *average = (struct gw_frame){.codec = GW_WIRE_SPARSE, .code = GW_VALUE_F32, .flags = GW_FLAG_AVERAGE, .workers = n,
-                                 .tensor_id = average->tensor_id, .step = average->step, .begin = average->begin,
-                                 .count = average->count};
+    *average = (struct gw_frame){.codec = signs ? GW_WIRE_GSPAR : GW_WIRE_SPARSE,
+                                 .code = GW_VALUE_F32,
+                                 .flags = average->flags,
+                                 .workers = n,
+                                 .tensor_id = average->tensor_id,
+                                 .step = average->step,
+                                 .begin = average->begin,
+                                 .count = average->count,
+                                 .n_scalers = signs};
     struct summing s = {.average = average};
     bool fits = true;
+    if (signs) {
+        memcpy(dst + GW_HEADER_BYTES, frames[0].scalers, 4);
+        average->scalers = dst + GW_HEADER_BYTES;
+        s.q = slope_of(average);
+        s.unit = unit_of(average);
+    }
     gw_status status = summing_init(&s, context, frames, n);
     if (status == GW_OK)
-        status = write_sparse(&s, dst + GW_HEADER_BYTES, average, &fits);
+        status = write_sparse(&s, dst + gw_frame_head_bytes(average->n_scalers), average, &fits);
     if (status == GW_OK && !fits)
         status = write_dense(&s, dst + GW_HEADER_BYTES, average);
     summing_fini(&s);
@@ -414,10 +563,17 @@ static gw_status reduce(gw_context *context, const struct gw_frame *frames, uint
 
 static const char *const sparse_codes[] = {"f32", "bf16", "f16", NULL}, *const gspar_codes[] = {"parts", NULL};
 
-#define SPARSE_RECORD(variable, text, number, codes)                                                                      \
-    const struct gw_codec_record variable = {.info = {.name = text, .wire_id = number, .lossy = true}, .code_names = codes, \
-                                             .check_frame = check_frame, .decode = decode, .symbols = symbols, .parts = parts, \
-                                             .reduce_bound = reduce_bound, .reduce = reduce}
+static uint64_t gspar_n_scalers(uint32_t bucket, uint64_t count)
+{
+    (void)bucket;
+    (void)count;
+    return 1;
+}
 
-SPARSE_RECORD(gw_frames_sparse, "sparse", GW_WIRE_SPARSE, sparse_codes);
-SPARSE_RECORD(gw_frames_gspar, "gspar", GW_WIRE_GSPAR, gspar_codes);
+#define SPARSE_RECORD(text, number, codes)                                                                             \
+    .name = text, .id = number, .code_names = codes, .check_frame = check_frame, .decode = decode, .symbols = symbols, \
+    .parts = parts, .reduce_bound = reduce_bound, .reduce = reduce
+
+const struct gw_wire_codec gw_wire_sparse = {SPARSE_RECORD("sparse", GW_WIRE_SPARSE, sparse_codes)};
+const struct gw_wire_codec gw_wire_gspar = {SPARSE_RECORD("gspar", GW_WIRE_GSPAR, gspar_codes),
+                                            .n_scalers = gspar_n_scalers, .disagreement = gspar_disagreement};

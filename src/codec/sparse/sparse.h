@@ -1,24 +1,30 @@
-/* Frames of tensors of which few elements are sent: docs/wire-format.md, "Sparse frames". What topk, uniform and gspar have in
- * common: which elements are sent stands in strings of bits near their entropy, then come values.
+/* Frames of tensors of which few elements are sent: docs/wire-format.md, "Sparse frames". topk, uniform and gspar share
+ * this code. Strings of bits say which elements are sent, at a size near their entropy; then come the values.
+ *
  *   sparse.c   slices to payloads and back
  *   values.c   the values of a chunk
- *   frames.c   the records of the two wire codecs: checks, decoding, and the owner's sum
- */
+ *   levels.c   the integers of averages of gspar with a shared q
+ *   frames.c   the two wire codecs: checks, decoding, and the owner's sum */
 #ifndef GW_CODEC_SPARSE_H
 #define GW_CODEC_SPARSE_H
 
 #include "codec/codec.h"
+#include "codec/sparse/levels.h"
 #include "wire/float16.h"
 
-/* Elements packed together. Larger than other codecs' chunks: of one in a thousand elements a chunk holds few enough. */
+/* Elements packed together. Larger than other codecs' chunks: of one in a thousand elements a chunk holds few enough.
+ */
 #define GW_SPARSE_CHUNK (1u << 18)
 #define GW_SPARSE_WORDS (GW_SPARSE_CHUNK / 64)
 
 /* What a slice sends, as bitmaps with bit i for its element i; bits past its end are 0. */
 struct gw_sparse_source {
     const uint64_t *kept;
-    const uint64_t *exact, *negative; /* gspar: which of the kept have a value of their own, which of the others are negative */
-    const float *values;              /* of the kept elements (gspar: the exact ones) in order; of code BF16 and F16 already rounded */
+    /* gspar: which of the kept have a value of their own, which of the others are negative */
+    const uint64_t *exact, *negative;
+    /* of the kept elements (gspar: the exact ones) in order; of code BF16 and F16 already rounded */
+    const float *values;
+    bool fast; /* values are written as they are */
 };
 
 /* Of the values in a frame of codec sparse or gspar. */
@@ -30,34 +36,48 @@ static inline enum gw_value_type gw_sparse_value_type(const struct gw_frame *fra
 /* The most bytes the payload of n elements takes. */
 size_t gw_sparse_bound(uint8_t wire_id, uint64_t n);
 
-/* Memory to read or write with; one thread at a time. */
+/* Memory to read or write with; one thread at a time. workers: of the gspar averages that are read or written; 0: there
+ * are none. */
 struct gw_sparse_scratch;
-gw_status gw_sparse_scratch_create(gw_context *context, struct gw_sparse_scratch **out);
+gw_status gw_sparse_scratch_create(gw_context *context, uint32_t workers, struct gw_sparse_scratch **out);
 void gw_sparse_scratch_destroy(gw_context *context, struct gw_sparse_scratch *scratch);
 
-/* Writes the payload of frame->count elements behind the header and scalers at dst, of frame->codec (sparse or gspar) and
- * frame->code (sparse: a gw_value_type); sets frame->payload_bytes. */
-void gw_sparse_write(const struct gw_sparse_source *source, struct gw_sparse_scratch *scratch, uint8_t *dst, struct gw_frame *frame);
+/* Writes the payload of frame->count elements behind the header and scalers at dst, of frame->codec (sparse or gspar)
+ * and frame->code (sparse: a gw_value_type); sets frame->payload_bytes. */
+void gw_sparse_write(const struct gw_sparse_source *source, struct gw_sparse_scratch *scratch, uint8_t *dst,
+                     struct gw_frame *frame);
+
+/* A chunk's sums of signs, for an average to be written. */
+struct gw_sparse_levels *gw_sparse_levels_of(struct gw_sparse_scratch *scratch);
+
+/* Writes one chunk of a gspar average: source->kept, the values, and the sums of the scratch for what has no value.
+ * at: room for gw_sparse_average_room(n). Returns its bytes; SIZE_MAX: as many as the floats would take, or more. */
+size_t gw_sparse_write_sums(const struct gw_sparse_source *source, uint32_t n, struct gw_sparse_scratch *scratch,
+                            uint8_t *at);
+size_t gw_sparse_average_room(uint64_t n);
+
+/* True: GW_WIRE_FAST writes values as they are, in pushes and averages. */
+bool gw_sparse_has_wire_choice(const void *options);
 
 /* One chunk as it was read into the scratch. */
 struct gw_sparse_chunk {
     const uint64_t *kept, *exact, *negative; /* the latter two of gspar, else NULL */
+    const uint64_t *rest;                    /* likewise: the kept ones that are not exact */
+    const struct gw_sparse_levels *levels;   /* of a gspar average, else NULL */
     uint32_t n, n_kept, n_values;
-    uint32_t position_bits, sign_bits; /* of the strings */
+    uint32_t position_bits, sign_bits; /* of the strings; the latter of signs and levels */
     uint64_t value_bits;               /* the rest but for padding */
     const float *values;
 };
 
 uint64_t gw_sparse_n_chunks(const struct gw_frame *frame);
 
-/* Where chunk c stands, *at before being the end of chunk c - 1 (for c = 0 it is set here), after it the end of chunk c. */
+/* Where chunk c stands, *at before being the end of chunk c - 1 (for c = 0 it is set here), after it the end of chunk
+ * c. */
 size_t gw_sparse_chunk_begin(const struct gw_frame *frame, uint64_t c, size_t *at);
 
 /* Reads chunk c, whose bytes begin at `begin` and end at `end` of the payload. Refuses what no encoder writes. */
-gw_status gw_sparse_read(const struct gw_frame *frame, uint64_t c, size_t begin, size_t end, struct gw_sparse_scratch *scratch,
-                         struct gw_sparse_chunk *chunk);
-
-/* frames.c: wire codecs that no specification names; codecs whose frames are sparse point to these for everything but encoding. */
-extern const struct gw_codec_record gw_frames_sparse, gw_frames_gspar;
+gw_status gw_sparse_read(const struct gw_frame *frame, uint64_t c, size_t begin, size_t end,
+                         struct gw_sparse_scratch *scratch, struct gw_sparse_chunk *chunk);
 
 #endif

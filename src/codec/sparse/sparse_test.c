@@ -1,4 +1,5 @@
-/* Sparse chunks: what is written is read back, in every code; owners' sums against a plain reference; what must be refused. */
+/* Tests sparse chunks: what is written is read back, in every code. Owners' sums are compared with a plain reference,
+ * and what must be refused is refused. */
 #include "codec/sparse/sparse.h"
 #include "base/memory.h"
 #include "codecs.h"
@@ -18,8 +19,8 @@ static uint64_t words_of(uint64_t n)
     return n / 64 + 2;
 }
 
-/* Every element is sent with probability `share`; with codec gspar one in five of these has its own value. Where many are sent, one
- * in 32 is tiny, and one in 64 is 0. */
+/* Every element is sent with probability `share`; with codec gspar one in five of these has its own value. Where many
+ * are sent, one in 32 is tiny, and one in 64 is 0. */
 static struct slice slice_of(uint8_t codec, uint8_t code, uint64_t n, double share, uint64_t seed)
 {
     struct slice s = {.n = n, .q = 0.625f};
@@ -45,7 +46,7 @@ static struct slice slice_of(uint8_t codec, uint8_t code, uint64_t n, double sha
         if (own) {
             x = codec == GW_WIRE_SPARSE && code == GW_VALUE_BF16  ? gw_from_bf16(gw_to_bf16(x))
                 : codec == GW_WIRE_SPARSE && code == GW_VALUE_F16 ? gw_from_f16(gw_to_f16(x))
-                                                                   : x;
+                                                                  : x;
             s.exact[i / 64] |= 1ull << (i % 64);
             s.values[s.n_values++] = x;
         } else {
@@ -69,14 +70,23 @@ static void slice_free(struct slice s)
 static struct whole_frame frame_of_slice(uint8_t codec, uint8_t code, const struct slice *s, uint32_t rank)
 {
     struct gw_sparse_scratch *scratch;
-    assert_int_equal(gw_sparse_scratch_create(NULL, &scratch), GW_OK);
-    struct gw_frame frame = {.codec = codec, .code = code, .workers = 1, .rank = rank, .tensor_id = 3, .step = 8, .begin = 2048, .count = s->n,
+    assert_int_equal(gw_sparse_scratch_create(NULL, 0, &scratch), GW_OK);
+    struct gw_frame frame = {.codec = codec,
+                             .code = code,
+                             .flags = codec == GW_WIRE_GSPAR ? GW_FLAG_PRIVATE : 0,
+                             .workers = 1,
+                             .rank = rank,
+                             .tensor_id = 3,
+                             .step = 8,
+                             .begin = 2048,
+                             .count = s->n,
                              .n_scalers = codec == GW_WIRE_GSPAR};
     size_t bound = gw_frame_head_bytes(frame.n_scalers) + gw_sparse_bound(codec, s->n);
     uint8_t *bytes = room_for(bound, 1);
     if (frame.n_scalers)
         gw_put_float(bytes + GW_HEADER_BYTES, s->q);
-    gw_sparse_write(&(struct gw_sparse_source){s->kept, s->exact, s->negative, s->values}, scratch, bytes, &frame);
+    gw_sparse_write(&(struct gw_sparse_source){s->kept, s->exact, s->negative, s->values, false}, scratch, bytes,
+                    &frame);
     gw_frame_seal(bytes, &frame);
     assert_true(frame.frame_bytes <= bound);
     gw_sparse_scratch_destroy(NULL, scratch);
@@ -87,7 +97,10 @@ static struct whole_frame frame_of_slice(uint8_t codec, uint8_t code, const stru
 
 static const struct {
     uint8_t codec, code;
-} kinds[] = {{GW_WIRE_SPARSE, GW_VALUE_F32}, {GW_WIRE_SPARSE, GW_VALUE_BF16}, {GW_WIRE_SPARSE, GW_VALUE_F16}, {GW_WIRE_GSPAR, 0}};
+} kinds[] = {{GW_WIRE_SPARSE, GW_VALUE_F32},
+             {GW_WIRE_SPARSE, GW_VALUE_BF16},
+             {GW_WIRE_SPARSE, GW_VALUE_F16},
+             {GW_WIRE_GSPAR, 0}};
 #define N_KINDS (sizeof kinds / sizeof *kinds)
 
 static const uint64_t lengths[] = {0, 1, 2, 63, 64, 65, 1000, 65537, 262143, 262144, 262145, 600001};
@@ -98,7 +111,8 @@ static double entropy_of(double p)
     return p > 0 && p < 1 ? -p * log2(p) - (1 - p) * log2(1 - p) : 0;
 }
 
-/* DESIGN 9: bits for the presence of an element (absent, without a value of its own, with one) and for the signs of those without. */
+/* What `inspect --json` calls entropy_bits_per_element: bits for the presence of an element (absent, without a value of
+ * its own, with one) and for the signs of those without. */
 static double expected_entropy(const struct slice *s)
 {
     double n = (double)s->n, kept = (double)s->n_kept, without = kept - (double)s->n_values, negative = 0;
@@ -106,7 +120,8 @@ static double expected_entropy(const struct slice *s)
         negative += __builtin_popcountll(s->negative[w]);
     if (s->n_kept == 0)
         return 0;
-    return entropy_of(kept / n) + (kept * entropy_of(without / kept) + (without > 0 ? without * entropy_of(negative / without) : 0)) / n;
+    return entropy_of(kept / n) +
+           (kept * entropy_of(without / kept) + (without > 0 ? without * entropy_of(negative / without) : 0)) / n;
 }
 
 static void slices_come_back(void **state)
@@ -123,13 +138,14 @@ static void slices_come_back(void **state)
                 assert_memory_equal(out, s.expected, s.n * sizeof *out);
                 uint64_t counts[3], nonzero;
                 double entropy;
-                assert_int_equal(gw_frame_symbols(NULL, frame.bytes, frame.size, counts, &nonzero, &entropy), GW_OK);
+                assert_int_equal(gw_frame_symbols(NULL, frame.bytes, frame.size, counts, 3, &nonzero, &entropy), GW_OK);
                 uint64_t signs[3] = {0, 0, 0};
                 for (uint64_t i = 0; i < s.n; i++)
                     signs[1 + (out[i] > 0) - (out[i] < 0)]++;
                 assert_memory_equal(counts, signs, sizeof signs);
                 assert_int_equal(nonzero, signs[0] + signs[2]);
-                CHECK(fabs(entropy - expected_entropy(&s)) < 1e-9, "entropy %g, and should be %g", entropy, expected_entropy(&s));
+                CHECK(fabs(entropy - expected_entropy(&s)) < 1e-9, "entropy %g, and should be %g", entropy,
+                      expected_entropy(&s));
                 gw_frame_info info;
                 assert_int_equal(gw_frame_parse(frame.bytes, frame.size, &info), GW_OK);
                 assert_int_equal(info.n_elems, s.n);
@@ -140,8 +156,8 @@ static void slices_come_back(void **state)
             }
 }
 
-/* DESIGN 4.2: positions (absent, A, B) cost at most 5 % more than their entropy. So do exponents, but for the largest and the heads
- * of their strings. */
+/* Positions (absent, A, B) cost at most 5 % more than their entropy. So do exponents, but for the largest
+ * and the heads of their strings. */
 static void positions_are_near_their_entropy(void **state)
 {
     (void)state;
@@ -156,17 +172,22 @@ static void positions_are_near_their_entropy(void **state)
                 gw_frame_parts parts;
                 assert_int_equal(gw_frame_read_parts(NULL, frame.bytes, frame.size, &parts), GW_OK);
                 assert_true(parts.sparse && parts.n_sent == s.n_kept && parts.n_values == s.n_values);
-                assert_int_equal(parts.head_bits + parts.position_bits + parts.sign_bits + parts.value_bits, 8 * frame.size);
+                assert_int_equal(parts.head_bits + parts.position_bits + parts.sign_bits + parts.value_bits,
+                                 8 * frame.size);
                 double p = (double)s.n_kept / (double)n, a = (double)s.n_values / (double)s.n_kept;
                 double least = (double)n * entropy_of(p) + (double)s.n_kept * entropy_of(a);
                 double bits = (double)parts.position_bits;
-                CHECK(fabs(parts.position_entropy_bits - least) < 1e-6 * least, "entropy %g", parts.position_entropy_bits);
-                CHECK(bits < 1.05 * least, "%s, %llu elements, %g of them: %g bits of positions, entropy %g, %.2f %% over", info.codec,
+                CHECK(fabs(parts.position_entropy_bits - least) < 1e-6 * least, "entropy %g",
+                      parts.position_entropy_bits);
+                CHECK(bits < 1.05 * least,
+                      "%s, %llu elements, %g of them: %g bits of positions, entropy %g, %.2f %% over", info.codec,
                       (unsigned long long)n, densities[d], bits, least, 100 * (bits / least - 1));
-                double exponents = (double)parts.value_bits - 24.0 * (double)s.n_values, chunks = (double)n / GW_SPARSE_CHUNK + 1,
-                       levels = 9 + 16.0 * 10, information = parts.value_entropy_bits - 24.0 * (double)s.n_values;
-                CHECK(exponents < 1.05 * information + chunks * levels, "%s, %llu values: %g bits of exponents, entropy %g", info.codec,
-                      (unsigned long long)s.n_values, exponents, information);
+                double exponents = (double)parts.value_bits - 24.0 * (double)s.n_values,
+                       chunks = (double)n / GW_SPARSE_CHUNK + 1, levels = 9 + 16.0 * 10,
+                       information = parts.value_entropy_bits - 24.0 * (double)s.n_values;
+                CHECK(exponents < 1.05 * information + chunks * levels,
+                      "%s, %llu values: %g bits of exponents, entropy %g", info.codec, (unsigned long long)s.n_values,
+                      exponents, information);
                 free(frame.bytes);
                 slice_free(s);
             }
@@ -174,7 +195,7 @@ static void positions_are_near_their_entropy(void **state)
 
 /* ---- the owner's sum --------------------------------------------------------------------------------- */
 
-static uint32_t n_averages[2]; /* sparse, dense */
+static uint32_t n_averages[2];  /* sparse, dense */
 static gw_context *contexts[2]; /* of 2 and 3 threads */
 
 static void check_average(uint8_t codec, uint32_t n_workers, uint64_t n, double share, uint64_t seed)
@@ -209,10 +230,11 @@ static void check_average(uint8_t codec, uint32_t n_workers, uint64_t n, double 
     assert_int_equal(gw_decode(NULL, average.bytes, average.size, out, n), GW_OK);
     for (uint64_t i = 0; i < n; i++) {
         float expected = n_workers > 1 ? sum[i] / (float)n_workers : sum[i];
-        CHECK(out[i] == expected && !signbit(out[i]) >= (expected == 0), "%u workers, element %llu of %llu: %a, not %a", n_workers,
-              (unsigned long long)i, (unsigned long long)n, (double)out[i], (double)expected);
+        CHECK(out[i] == expected && !signbit(out[i]) >= (expected == 0), "%u workers, element %llu of %llu: %a, not %a",
+              n_workers, (unsigned long long)i, (unsigned long long)n, (double)out[i], (double)expected);
     }
-    for (int c = 0; n > GW_SPARSE_CHUNK && n_workers < 8 && seed % 20 < 10 && c < 2; c++) { /* the same on more threads */
+    for (int c = 0; n > GW_SPARSE_CHUNK && n_workers < 8 && seed % 20 < 10 && c < 2;
+         c++) { /* the same on more threads */
         struct whole_frame same = reduce_frames(contexts[c], frames, n_workers, NULL);
         assert_int_equal(same.size, average.size);
         assert_memory_equal(same.bytes, average.bytes, same.size);
@@ -273,7 +295,7 @@ static gw_status readers_say(struct whole_frame frame, uint64_t n)
     float *out = room_for(n, sizeof *out);
     gw_status decoded = gw_decode(NULL, frame.bytes, frame.size, out, n), counted, added = GW_OK;
     uint64_t nonzero;
-    counted = gw_frame_symbols(NULL, frame.bytes, frame.size, NULL, &nonzero, NULL);
+    counted = gw_frame_symbols(NULL, frame.bytes, frame.size, NULL, 0, &nonzero, NULL);
     assert_int_equal(decoded, counted);
     gw_frame_info info;
     if (gw_frame_parse(frame.bytes, frame.size, &info) == GW_OK && !info.average) {
@@ -302,7 +324,8 @@ static void altered_frames_do_no_harm(void **state)
                 struct whole_frame altered = frame_of(frame.bytes, frame.size);
                 uint32_t span = (uint32_t)frame.size - 56, near = span < 16 ? span : 16;
                 for (uint32_t j = numbers_below(&numbers, 3) + 1; j; j--)
-                    altered.bytes[56 + (numbers_below(&numbers, 2) ? numbers_below(&numbers, near) : numbers_below(&numbers, span))] ^=
+                    altered.bytes[56 + (numbers_below(&numbers, 2) ? numbers_below(&numbers, near)
+                                                                   : numbers_below(&numbers, span))] ^=
                         (uint8_t)(1u << numbers_below(&numbers, 8));
                 if (seed % 7 == 0)
                     altered.bytes[4] = (uint8_t)numbers_below(&numbers, 4);
@@ -310,8 +333,8 @@ static void altered_frames_do_no_harm(void **state)
                     altered.bytes[5] = (uint8_t)numbers_below(&numbers, 8);
                 gw_frame_reseal(altered.bytes, altered.size);
                 gw_status status = readers_say(altered, s.n);
-                CHECK(status == GW_OK || status == GW_ERR_FRAME_PAYLOAD || status == GW_ERR_FRAME_FIELD, "seed %llu: %d",
-                      (unsigned long long)seed, status);
+                CHECK(status == GW_OK || status == GW_ERR_FRAME_PAYLOAD || status == GW_ERR_FRAME_FIELD,
+                      "seed %llu: %d", (unsigned long long)seed, status);
                 tally[status == GW_OK]++;
                 free(altered.bytes);
             }
@@ -327,7 +350,8 @@ static gw_status crafted(struct gw_frame frame, const char *payload, size_t n_by
     uint8_t bytes[128];
     frame.workers = frame.workers ? frame.workers : 1;
     frame.payload_bytes = n_bytes;
-    size_t head = gw_frame_head_bytes(gw_frame_n_scalers(frame.codec, frame.bucket, frame.count));
+    frame.n_scalers = gw_frame_n_scalers(frame.codec, frame.bucket, frame.count);
+    size_t head = gw_frame_head_bytes(frame.n_scalers);
     gw_put_float(bytes + GW_HEADER_BYTES, q);
     memcpy(bytes + head, payload, n_bytes);
     gw_frame_seal(bytes, &frame);
@@ -343,59 +367,195 @@ static void what_no_encoder_writes_is_refused(void **state)
     (void)state;
     const gw_status no = GW_ERR_FRAME_PAYLOAD, field = GW_ERR_FRAME_FIELD;
     /* form 0, 01010: bits 3 and 5; then bit 7: values as they are */
-    assert_int_equal(CRAFTED(0, "\x28" "aaaabbbb", .codec = GW_WIRE_SPARSE, .count = 5), GW_OK);
-    assert_int_equal(CRAFTED(0, "\x28" "aaaabbb", .codec = GW_WIRE_SPARSE, .count = 5), no);
-    assert_int_equal(CRAFTED(0, "\x28" "aaaabbbbc", .codec = GW_WIRE_SPARSE, .count = 5), no);
-    assert_int_equal(CRAFTED(0, "\x28\0" "aaaabbbb", .codec = GW_WIRE_SPARSE, .count = 6), GW_OK);
-    assert_int_equal(CRAFTED(0, "\x28\2" "aaaabbbb", .codec = GW_WIRE_SPARSE, .count = 6), no); /* padding */
-    assert_int_equal(CRAFTED(0, "\x28" "aabb", .codec = GW_WIRE_SPARSE, .code = GW_VALUE_F16, .count = 5), GW_OK);
-    assert_int_equal(CRAFTED(0, "\x28" "aaaabbbb", .codec = GW_WIRE_SPARSE, .code = GW_VALUE_BF16, .count = 5), no);
-    assert_int_equal(CRAFTED(0, "\x28" "aaaabbbb", .codec = GW_WIRE_SPARSE, .code = 3, .count = 5), field);
-    assert_int_equal(CRAFTED(0, "\x28" "aaaabbbb", .codec = GW_WIRE_SPARSE, .flags = GW_FLAG_ENTROPY, .count = 5), field);
-    assert_int_equal(CRAFTED(0, "\x28" "aaaabbbb", .codec = GW_WIRE_SPARSE, .flags = GW_FLAG_PRIVATE, .count = 5), field);
-    assert_int_equal(CRAFTED(0, "\x28" "aaaabbbb", .codec = GW_WIRE_SPARSE, .bucket = 1, .count = 5), field);
-    assert_int_equal(CRAFTED(0, "\x28" "aaaabbbb", .codec = GW_WIRE_SPARSE, .flags = GW_FLAG_AVERAGE, .workers = 3, .count = 5), GW_OK);
-    assert_int_equal(CRAFTED(0, "\x28" "aabb", .codec = GW_WIRE_SPARSE, .code = GW_VALUE_F16, .flags = GW_FLAG_AVERAGE, .count = 5), field);
+    assert_int_equal(CRAFTED(0,
+                             "\x28"
+                             "aaaabbbb",
+                             .codec = GW_WIRE_SPARSE, .count = 5),
+                     GW_OK);
+    assert_int_equal(CRAFTED(0,
+                             "\x28"
+                             "aaaabbb",
+                             .codec = GW_WIRE_SPARSE, .count = 5),
+                     no);
+    assert_int_equal(CRAFTED(0,
+                             "\x28"
+                             "aaaabbbbc",
+                             .codec = GW_WIRE_SPARSE, .count = 5),
+                     no);
+    assert_int_equal(CRAFTED(0,
+                             "\x28\0"
+                             "aaaabbbb",
+                             .codec = GW_WIRE_SPARSE, .count = 6),
+                     GW_OK);
+    assert_int_equal(CRAFTED(0,
+                             "\x28\2"
+                             "aaaabbbb",
+                             .codec = GW_WIRE_SPARSE, .count = 6),
+                     no); /* padding */
+    assert_int_equal(CRAFTED(0,
+                             "\x28"
+                             "aabb",
+                             .codec = GW_WIRE_SPARSE, .code = GW_VALUE_F16, .count = 5),
+                     GW_OK);
+    assert_int_equal(CRAFTED(0,
+                             "\x28"
+                             "aaaabbbb",
+                             .codec = GW_WIRE_SPARSE, .code = GW_VALUE_BF16, .count = 5),
+                     no);
+    assert_int_equal(CRAFTED(0,
+                             "\x28"
+                             "aaaabbbb",
+                             .codec = GW_WIRE_SPARSE, .code = 3, .count = 5),
+                     field);
+    assert_int_equal(CRAFTED(0,
+                             "\x28"
+                             "aaaabbbb",
+                             .codec = GW_WIRE_SPARSE, .flags = GW_FLAG_PRIVATE, .count = 5),
+                     field);
+    assert_int_equal(CRAFTED(0,
+                             "\x28"
+                             "aaaabbbb",
+                             .codec = GW_WIRE_SPARSE, .flags = GW_FLAG_PRIVATE, .count = 5),
+                     field);
+    assert_int_equal(CRAFTED(0,
+                             "\x28"
+                             "aaaabbbb",
+                             .codec = GW_WIRE_SPARSE, .bucket = 1, .count = 5),
+                     field);
+    assert_int_equal(CRAFTED(0,
+                             "\x28"
+                             "aaaabbbb",
+                             .codec = GW_WIRE_SPARSE, .flags = GW_FLAG_AVERAGE, .workers = 3, .count = 5),
+                     GW_OK);
+    assert_int_equal(CRAFTED(0,
+                             "\x28"
+                             "aabb",
+                             .codec = GW_WIRE_SPARSE, .code = GW_VALUE_F16, .flags = GW_FLAG_AVERAGE, .count = 5),
+                     field);
     assert_int_equal(CRAFTED(0, "", .codec = GW_WIRE_SPARSE, .count = 0), GW_OK);
     assert_int_equal(CRAFTED(0, "a", .codec = GW_WIRE_SPARSE, .count = 0), no);
     assert_int_equal(CRAFTED(0, "", .codec = GW_WIRE_SPARSE, .count = 5), no);
-    assert_int_equal(CRAFTED(0, "\0", .codec = GW_WIRE_SPARSE, .count = 5), GW_OK); /* nothing is sent: no bit about values */
+    /* nothing is sent: no bit about values */
+    assert_int_equal(CRAFTED(0, "\0", .codec = GW_WIRE_SPARSE, .count = 5), GW_OK);
     assert_int_equal(CRAFTED(0, "\x80", .codec = GW_WIRE_SPARSE, .count = 5), no);
-    assert_int_equal(CRAFTED(0, "\x7D" "aaaabbbb", .codec = GW_WIRE_SPARSE, .count = 5), no); /* seven of five */
+    assert_int_equal(CRAFTED(0,
+                             "\x7D"
+                             "aaaabbbb",
+                             .codec = GW_WIRE_SPARSE, .count = 5),
+                     no); /* seven of five */
     /* exponents apart: at most 1, a string of form 0: only the second is below 1; then two of 3 bytes */
-    assert_int_equal(CRAFTED(0, "\xA8\x01\x08" "aaabbb", .codec = GW_WIRE_SPARSE, .count = 5), GW_OK);
-    assert_int_equal(CRAFTED(0, "\xA8\x01\x08" "aaabb", .codec = GW_WIRE_SPARSE, .count = 5), no);
-    assert_int_equal(CRAFTED(0, "\xA8\x01\x08" "aaabbbb", .codec = GW_WIRE_SPARSE, .count = 5), no);
-    assert_int_equal(CRAFTED(0, "\xA8\x01\x18" "aaabbb", .codec = GW_WIRE_SPARSE, .count = 5), no); /* padding */
-    assert_int_equal(CRAFTED(0, "\xA8\x00" "aaabbb", .codec = GW_WIRE_SPARSE, .count = 5), GW_OK); /* both denormal */
-    assert_int_equal(CRAFTED(0, "\xA8\x02\x8C" "aaabbb", .codec = GW_WIRE_SPARSE, .count = 5), GW_OK); /* both below 2, one below 1 */
+    assert_int_equal(CRAFTED(0,
+                             "\xA8\x01\x08"
+                             "aaabbb",
+                             .codec = GW_WIRE_SPARSE, .count = 5),
+                     GW_OK);
+    assert_int_equal(CRAFTED(0,
+                             "\xA8\x01\x08"
+                             "aaabb",
+                             .codec = GW_WIRE_SPARSE, .count = 5),
+                     no);
+    assert_int_equal(CRAFTED(0,
+                             "\xA8\x01\x08"
+                             "aaabbbb",
+                             .codec = GW_WIRE_SPARSE, .count = 5),
+                     no);
+    assert_int_equal(CRAFTED(0,
+                             "\xA8\x01\x18"
+                             "aaabbb",
+                             .codec = GW_WIRE_SPARSE, .count = 5),
+                     no); /* padding */
+    assert_int_equal(CRAFTED(0,
+                             "\xA8\x00"
+                             "aaabbb",
+                             .codec = GW_WIRE_SPARSE, .count = 5),
+                     GW_OK); /* both denormal */
+    /* both below 2, one below 1 */
+    assert_int_equal(CRAFTED(0,
+                             "\xA8\x02\x8C"
+                             "aaabbb",
+                             .codec = GW_WIRE_SPARSE, .count = 5),
+                     GW_OK);
     assert_int_equal(CRAFTED(0, "\xA8\xFF", .codec = GW_WIRE_SPARSE, .count = 5), no);
-    assert_int_equal(CRAFTED(0, "\xA8\x01\x08" "ab", .codec = GW_WIRE_SPARSE, .code = GW_VALUE_BF16, .count = 5), GW_OK);
+    assert_int_equal(CRAFTED(0,
+                             "\xA8\x01\x08"
+                             "ab",
+                             .codec = GW_WIRE_SPARSE, .code = GW_VALUE_BF16, .count = 5),
+                     GW_OK);
     /* halves: an exponent of 5 bits, 8..12; the string 13..16; then twice 11 bits and padding */
-    assert_int_equal(CRAFTED(0, "\xA8\x01\x01" "ab\x3F", .codec = GW_WIRE_SPARSE, .code = GW_VALUE_F16, .count = 5), GW_OK);
-    assert_int_equal(CRAFTED(0, "\xA8\x01\x01" "ab\x7F", .codec = GW_WIRE_SPARSE, .code = GW_VALUE_F16, .count = 5), no);
+    assert_int_equal(CRAFTED(0,
+                             "\xA8\x01\x01"
+                             "ab\x3F",
+                             .codec = GW_WIRE_SPARSE, .code = GW_VALUE_F16, .count = 5),
+                     GW_OK);
+    assert_int_equal(CRAFTED(0,
+                             "\xA8\x01\x01"
+                             "ab\x7F",
+                             .codec = GW_WIRE_SPARSE, .code = GW_VALUE_F16, .count = 5),
+                     no);
     /* gspar: then 10 for exact: bit 9 (form 7, 8), one sign, bit 13 (form 11, 12), and bit 14: values as they are */
-    assert_int_equal(CRAFTED(1, "\x28\x22" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), GW_OK);
-    assert_int_equal(CRAFTED(0, "\x28\x22" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), GW_OK);
-    assert_int_equal(CRAFTED(-1, "\x28\x22" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), no);
-    assert_int_equal(CRAFTED(NAN, "\x28\x22" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), no);
-    assert_int_equal(CRAFTED(INFINITY, "\x28\x22" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), no);
-    assert_int_equal(CRAFTED(1, "\x28\xA2" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), no); /* padding */
-    assert_int_equal(CRAFTED(1, "\x28\x22" "aaaabbbb", .codec = GW_WIRE_GSPAR, .count = 5), no);
-    assert_int_equal(CRAFTED(1, "\x28" "aaaa", .codec = GW_WIRE_GSPAR, .count = 5), no);
-    assert_int_equal(CRAFTED(1, "\x28\x22" "aaaa", .codec = GW_WIRE_GSPAR, .code = 1, .count = 5), field);
-    assert_int_equal(CRAFTED(1, "\x28\x22" "aaaa", .codec = GW_WIRE_GSPAR, .flags = GW_FLAG_AVERAGE, .workers = 2, .count = 5), field);
+    assert_int_equal(CRAFTED(1,
+                             "\x28\x22"
+                             "aaaa",
+                             .codec = GW_WIRE_GSPAR, .count = 5),
+                     GW_OK);
+    assert_int_equal(CRAFTED(0,
+                             "\x28\x22"
+                             "aaaa",
+                             .codec = GW_WIRE_GSPAR, .count = 5),
+                     GW_OK);
+    assert_int_equal(CRAFTED(-1,
+                             "\x28\x22"
+                             "aaaa",
+                             .codec = GW_WIRE_GSPAR, .count = 5),
+                     no);
+    assert_int_equal(CRAFTED(NAN,
+                             "\x28\x22"
+                             "aaaa",
+                             .codec = GW_WIRE_GSPAR, .count = 5),
+                     no);
+    assert_int_equal(CRAFTED(INFINITY,
+                             "\x28\x22"
+                             "aaaa",
+                             .codec = GW_WIRE_GSPAR, .count = 5),
+                     no);
+    assert_int_equal(CRAFTED(1,
+                             "\x28\xA2"
+                             "aaaa",
+                             .codec = GW_WIRE_GSPAR, .count = 5),
+                     no); /* padding */
+    assert_int_equal(CRAFTED(1,
+                             "\x28\x22"
+                             "aaaabbbb",
+                             .codec = GW_WIRE_GSPAR, .count = 5),
+                     no);
+    assert_int_equal(CRAFTED(1,
+                             "\x28"
+                             "aaaa",
+                             .codec = GW_WIRE_GSPAR, .count = 5),
+                     no);
+    assert_int_equal(CRAFTED(1,
+                             "\x28\x22"
+                             "aaaa",
+                             .codec = GW_WIRE_GSPAR, .code = 1, .count = 5),
+                     field);
+    assert_int_equal(CRAFTED(1,
+                             "\x28\x22"
+                             "aaaa",
+                             .codec = GW_WIRE_GSPAR, .flags = GW_FLAG_AVERAGE, .workers = 2, .count = 5),
+                     no); /* levels are missing */
+    assert_int_equal(CRAFTED(1,
+                             "\x28\x22"
+                             "aaaa",
+                             .codec = GW_WIRE_GSPAR, .flags = GW_FLAG_AVERAGE, .workers = 1025, .count = 5),
+                     field);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slices_come_back),
-        cmocka_unit_test(positions_are_near_their_entropy),
-        cmocka_unit_test(averages_are_exact),
-        cmocka_unit_test(frames_that_disagree_are_refused),
-        cmocka_unit_test(altered_frames_do_no_harm),
-        cmocka_unit_test(what_no_encoder_writes_is_refused),
+        cmocka_unit_test(slices_come_back),          cmocka_unit_test(positions_are_near_their_entropy),
+        cmocka_unit_test(averages_are_exact),        cmocka_unit_test(frames_that_disagree_are_refused),
+        cmocka_unit_test(altered_frames_do_no_harm), cmocka_unit_test(what_no_encoder_writes_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

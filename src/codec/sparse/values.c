@@ -1,3 +1,5 @@
+/* Writes the values of one chunk of a sparse frame and reads them back. Exponents are coded near their entropy; signs
+ * and fractions are stored as they are. */
 #include "codec/sparse/values.h"
 #include "base/error.h"
 #include "codec/select_kernels.h"
@@ -10,7 +12,9 @@ struct layout {
 
 static struct layout layout_of(enum gw_value_type type)
 {
-    return type == GW_VALUE_F32 ? (struct layout){8, 23} : type == GW_VALUE_BF16 ? (struct layout){8, 7} : (struct layout){5, 10};
+    return type == GW_VALUE_F32    ? (struct layout){8, 23}
+           : type == GW_VALUE_BF16 ? (struct layout){8, 7}
+                                   : (struct layout){5, 10};
 }
 
 static uint32_t to_bits(enum gw_value_type type, float x)
@@ -36,7 +40,8 @@ unsigned gw_value_rest_bits(enum gw_value_type type)
     return layout_of(type).fraction_bits + 1;
 }
 
-/* Exponents below the largest that are told apart by strings; what is smaller still, zeros too, is rare or not worth it. */
+/* Exponents below the largest that are told apart by strings; what is smaller still, zeros too, is rare or not worth
+ * it. */
 #define LEVELS 16
 
 static void take_exponents(enum gw_value_type type, const float *values, uint32_t n, uint8_t *exponents)
@@ -67,12 +72,13 @@ static uint32_t begin_marks(struct gw_sparse_exponents *memory, uint32_t n)
     return n_words;
 }
 
-/* Writes the exponents: the largest, then of all how far they are below it: "is it below 0?", of those that are "is it below
- * 1?", ... False, with the writer to be set back, where that does not save anything. */
-static bool put_exponents(struct gw_bit_writer *writer, struct layout layout, const float *values, enum gw_value_type type, uint32_t n,
-                          struct gw_sparse_exponents *memory)
+/* Writes the exponents: the largest, then of all how far they are below it: "is it below 0?", of those that are "is it
+ * below 1?", ... False, with the writer to be set back, where that does not save anything. */
+static bool put_exponents(struct gw_bit_writer *writer, struct layout layout, const float *values,
+                          enum gw_value_type type, uint32_t n, struct gw_sparse_exponents *memory)
 {
-    uint64_t used = layout.exponent_bits, most = (uint64_t)n * layout.exponent_bits, *marks = memory->marks[0], *next = memory->marks[1];
+    uint64_t used = layout.exponent_bits, most = (uint64_t)n * layout.exponent_bits, *marks = memory->marks[0],
+             *next = memory->marks[1];
     uint32_t n_words = begin_marks(memory, n), left = n;
     uint8_t top = 0;
     take_exponents(type, values, n, memory->exponents);
@@ -117,13 +123,8 @@ static uint8_t *put_rest(enum gw_value_type type, const float *values, uint32_t 
 {
     switch (type) {
     case GW_VALUE_F32:
-        for (uint32_t i = 0; i < n; i++, at += 3) {
-            uint32_t bits = gw_float_bits(values[i]), rest = (bits & 0x7FFFFFu) | bits >> 31 << 23;
-            at[0] = (uint8_t)rest;
-            at[1] = (uint8_t)(rest >> 8);
-            at[2] = (uint8_t)(rest >> 16);
-        }
-        return at;
+        gw_select_kernels_now()->rests(values, n, at);
+        return at + 3 * (size_t)n;
     case GW_VALUE_BF16:
         for (uint32_t i = 0; i < n; i++) {
             uint32_t bits = gw_to_bf16(values[i]);
@@ -142,20 +143,21 @@ static uint8_t *put_rest(enum gw_value_type type, const float *values, uint32_t 
 }
 
 uint8_t *gw_sparse_put_values(struct gw_bit_writer *writer, enum gw_value_type type, const float *values, uint32_t n,
-                              struct gw_sparse_exponents *memory)
+                              bool fast, struct gw_sparse_exponents *memory)
 {
     if (!n)
         return gw_bits_finish(writer);
     struct gw_bit_writer plain = *writer;
     gw_bits_put(writer, 1, 1);
-    if (put_exponents(writer, layout_of(type), values, type, n, memory))
+    if (!fast && put_exponents(writer, layout_of(type), values, type, n, memory))
         return put_rest(type, values, n, gw_bits_finish(writer), writer->end);
     *writer = plain;
     gw_bits_put(writer, 0, 1);
     return put_plain(type, values, n, gw_bits_finish(writer));
 }
 
-static gw_status get_exponents(struct gw_bit_reader *reader, struct layout layout, uint32_t n, struct gw_sparse_exponents *memory)
+static gw_status get_exponents(struct gw_bit_reader *reader, struct layout layout, uint32_t n,
+                               struct gw_sparse_exponents *memory)
 {
     uint64_t *marks = memory->marks[0], *next = memory->marks[1];
     uint32_t n_words = begin_marks(memory, n), left = n, mask = (1u << layout.exponent_bits) - 1;
@@ -173,7 +175,8 @@ static gw_status get_exponents(struct gw_bit_reader *reader, struct layout layou
         for (uint64_t bits = marks[w]; bits; bits &= bits - 1, reader->at += layout.exponent_bits) {
             uint32_t exponent = (uint32_t)gw_bits_peek(reader) & mask;
             if (exponent > last)
-                return gw_fail(GW_ERR_FRAME_PAYLOAD, "a small value has exponent %u; it must be %u or less", exponent, last);
+                return gw_fail(GW_ERR_FRAME_PAYLOAD, "a small value has exponent %u; it must be %u or less", exponent,
+                               last);
             memory->exponents[64 * w + (uint32_t)__builtin_ctzll(bits)] = (uint8_t)exponent;
         }
     return GW_OK;
@@ -205,14 +208,12 @@ static void get_rest(enum gw_value_type type, const uint8_t *src, uint32_t n, co
 {
     switch (type) {
     case GW_VALUE_F32:
-        for (uint32_t i = 0; i < n; i++, src += 3) {
-            uint32_t rest = src[0] | (uint32_t)src[1] << 8 | (uint32_t)src[2] << 16;
-            values[i] = gw_bits_float((rest & 0x7FFFFFu) | (uint32_t)exponents[i] << 23 | rest >> 23 << 31);
-        }
+        gw_select_kernels_now()->join(src, exponents, n, values);
         break;
     case GW_VALUE_BF16:
         for (uint32_t i = 0; i < n; i++)
-            values[i] = gw_from_bf16((uint16_t)((src[i] & 0x7Fu) | (uint32_t)exponents[i] << 7 | (uint32_t)src[i] >> 7 << 15));
+            values[i] =
+                gw_from_bf16((uint16_t)((src[i] & 0x7Fu) | (uint32_t)exponents[i] << 7 | (uint32_t)src[i] >> 7 << 15));
         break;
     default: {
         struct gw_bit_reader r = {.src = src, .n_bits = 8 * ((11 * (uint64_t)n + 7) / 8)};
@@ -224,8 +225,8 @@ static void get_rest(enum gw_value_type type, const uint8_t *src, uint32_t n, co
     }
 }
 
-gw_status gw_sparse_get_values(struct gw_bit_reader *reader, enum gw_value_type type, uint32_t n, struct gw_sparse_exponents *memory,
-                               float *values, uint64_t *value_bits)
+gw_status gw_sparse_get_values(struct gw_bit_reader *reader, enum gw_value_type type, uint32_t n,
+                               struct gw_sparse_exponents *memory, float *values, uint64_t *value_bits)
 {
     uint64_t begin = reader->at;
     bool apart = n && gw_bits_peek(reader) & 1;

@@ -1,5 +1,6 @@
-/* The values of a sparse frame's chunk: docs/wire-format.md, "Sparse frames". Of what is sent exponents are few and near each
- * other, signs and fractions are noise: exponents are sent as levels below the largest, in strings of bits near their entropy. */
+/* The values of a sparse frame's chunk: docs/wire-format.md, "Sparse frames". The exponents of what is sent are few
+ * and near each other; signs and fractions are noise. So exponents are sent as levels below the largest, in strings of
+ * bits near their entropy. */
 #ifndef GW_CODEC_SPARSE_VALUES_H
 #define GW_CODEC_SPARSE_VALUES_H
 
@@ -26,13 +27,15 @@ static inline unsigned gw_value_bits(enum gw_value_type type)
 uint32_t gw_value_exponent(enum gw_value_type type, float x);
 unsigned gw_value_rest_bits(enum gw_value_type type);
 
-/* Appends n values, already rounded to their type, and pads to a byte; returns where the next byte would stand. Takes one bit more
- * than the values as they are at the most, and no room before writer->end that those would not take. */
+/* Appends n values, already rounded to their type, and pads to a byte; returns where the next byte would stand. Takes
+ * one bit more than the values as they are at the most, and no room before writer->end that those would not take. fast:
+ * they are written as they are. */
 uint8_t *gw_sparse_put_values(struct gw_bit_writer *writer, enum gw_value_type type, const float *values, uint32_t n,
-                              struct gw_sparse_exponents *memory);
+                              bool fast, struct gw_sparse_exponents *memory);
 
-/* Reads n values, which with their padding must end where the reader's bits end. *value_bits: what they took, padding left out. */
-gw_status gw_sparse_get_values(struct gw_bit_reader *reader, enum gw_value_type type, uint32_t n, struct gw_sparse_exponents *memory,
-                               float *values, uint64_t *value_bits);
+/* Reads n values, which with their padding must end where the reader's bits end. *value_bits: what they took, padding
+ * left out. */
+gw_status gw_sparse_get_values(struct gw_bit_reader *reader, enum gw_value_type type, uint32_t n,
+                               struct gw_sparse_exponents *memory, float *values, uint64_t *value_bits);
 
 #endif

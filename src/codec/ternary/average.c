@@ -1,46 +1,60 @@
-/* One chunk of sums to bytes and back: docs/wire-format.md, "Average codes". A sum S of N ternary values is the digit S + N,
- * 0..2N; while summing, digits stand as bit planes. */
+/* Turns one chunk of sums into bytes and back: docs/wire-format.md, "Ternary averages". A sum S of N ternary values is
+ * the digit S + N, which is in 0..2N. While they are added up, digits stand as bit planes. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "codec/ternary/ternary.h"
 #include "wire/bytes.h"
-#include "wire/entropy.h"
 
 struct ternary_sums ternary_sums_of(uint32_t workers)
 {
-    struct ternary_sums sums = {.workers = workers, .n_planes = 32 - (uint32_t)__builtin_clz(2 * workers)};
-    sums.tight = gw_radix_tight(2 * workers + 1);
-    sums.bytewise = gw_radix_bytewise(2 * workers + 1);
-    return sums;
+    return (struct ternary_sums){.workers = workers, .n_planes = 32 - (uint32_t)__builtin_clz(2 * workers)};
 }
 
-static size_t packed_size(const struct ternary_sums *sums, uint32_t n)
+size_t ternary_packed_size(const struct ternary_sums *sums, uint32_t n)
 {
     return sums->n_planes * ((size_t)(n / 64) * 8 + gw_div_up(n % 64, 8));
 }
 
-size_t ternary_sum_fixed_size(const struct ternary_sums *sums, enum ternary_code code, uint32_t n)
+enum ternary_code ternary_pull_code(const struct ternary_options *options)
 {
-    return code == CODE_PACKED ? packed_size(sums, n) : gw_radix_bytes(&sums->tight, n);
+    static const enum ternary_code codes[] = {CODE_MIXED, CODE_PACKED};
+    return options->entropy == ENTROPY_ON    ? CODE_MIXED
+           : options->entropy == ENTROPY_OFF ? CODE_PACKED
+                                             : codes[options->pull];
 }
 
-size_t ternary_sum_chunk_bound(const struct ternary_sums *sums, uint32_t n)
+/* Strings of a chunk take so many bits together at most; if sums are so even that they would take more, they are sent
+ * packed. docs/wire-format.md, section 5, names both numbers. */
+#define STRINGS_BITS (16u << 16)
+#define STRINGS_MOST (2 * (LEVELS_MAX_WORKERS + 1))
+
+/* Few workers' sums of few elements never come near that, and small frames are many: they take less memory. */
+static gw_status init_writer(gw_context *context, const struct ternary_sums *sums, uint64_t n_words,
+                             struct gw_strings_writer *writer)
 {
-    /* Levels are taken where they are smaller only. */
-    size_t packed = packed_size(sums, n), bytewise = gw_radix_bytes(&sums->bytewise, n);
-    return packed > bytewise ? packed : bytewise;
+    const uint64_t n_strings = 2 * ((uint64_t)sums->workers + 1), n_bits = 64 * n_words * n_strings;
+    if (n_strings <= STRINGS_MOST && n_bits <= STRINGS_BITS)
+        return gw_strings_writer_init(context, n_bits, (uint32_t)n_strings, 17, writer);
+    return gw_strings_writer_init(context, STRINGS_BITS, STRINGS_MOST, 17, writer);
 }
 
-gw_status ternary_sum_scratch_init(gw_context *context, const struct ternary_sums *sums, struct ternary_sum_scratch *scratch)
+gw_status ternary_sum_scratch_init(gw_context *context, const struct ternary_sums *sums, uint64_t n_elems,
+                                   struct ternary_sum_scratch *scratch)
 {
+    const uint64_t n = n_elems < GW_CHUNK ? n_elems : GW_CHUNK, n_words = gw_div_up(n, 64);
     *scratch = (struct ternary_sum_scratch){0};
-    scratch->digits = gw_alloc(context, GW_CHUNK, sizeof *scratch->digits);
-    scratch->planes = gw_alloc(context, CHUNK_WORDS, 8 * sums->n_planes);
-    scratch->levels = gw_alloc(context, 1, sizeof *scratch->levels);
-    scratch->counts = gw_alloc(context, 2 * (size_t)sums->workers + 1, sizeof *scratch->counts);
+    scratch->digits = gw_alloc(context, 64 * n_words, sizeof *scratch->digits);
+    scratch->planes = gw_alloc(context, n_words, 8 * ((size_t)sums->n_planes + 1));
+    scratch->magnitudes = gw_alloc(context, n_words, 8 * sums->n_planes);
+    scratch->above = gw_alloc(context, GW_ADD_FRAMES, sizeof *scratch->above);
+    scratch->nonzero = gw_alloc(context, 1, sizeof *scratch->nonzero);
+    scratch->negative = gw_alloc(context, 1, sizeof *scratch->negative);
+    scratch->parted = gw_alloc(context, 2, sizeof *scratch->parted);
+    scratch->string = gw_alloc(context, 1, sizeof *scratch->string);
     gw_status status = GW_ERR_MEMORY;
-    if (scratch->digits && scratch->planes && scratch->levels && scratch->counts)
-        status = ternary_stage_init(context, ternary_sum_chunk_bound(sums, GW_CHUNK), &scratch->stage);
+    if (scratch->digits && scratch->planes && scratch->magnitudes && scratch->above && scratch->nonzero &&
+        scratch->negative && scratch->parted && scratch->string)
+        status = init_writer(context, sums, n_words, &scratch->writer);
     if (status < 0)
         ternary_sum_scratch_fini(context, scratch);
     return status;
@@ -50,9 +64,13 @@ void ternary_sum_scratch_fini(gw_context *context, struct ternary_sum_scratch *s
 {
     gw_free(context, scratch->digits);
     gw_free(context, scratch->planes);
-    gw_free(context, scratch->levels);
-    gw_free(context, scratch->counts);
-    ternary_stage_fini(context, &scratch->stage);
+    gw_free(context, scratch->magnitudes);
+    gw_free(context, scratch->above);
+    gw_free(context, scratch->nonzero);
+    gw_free(context, scratch->negative);
+    gw_free(context, scratch->parted);
+    gw_free(context, scratch->string);
+    gw_strings_writer_fini(context, &scratch->writer);
     *scratch = (struct ternary_sum_scratch){0};
 }
 
@@ -63,12 +81,12 @@ static uint64_t bits_to_bytes(uint64_t byte)
     return (one_each + 0x7F7F7F7F7F7F7F7Full) >> 7 & 0x0101010101010101ull;
 }
 
-static void list_digits(const struct ternary_sums *sums, const uint8_t *planes, uint32_t n, uint16_t *digits)
+static void list_digits(uint32_t n_planes, const uint8_t *planes, uint32_t n, uint16_t *digits)
 {
     for (uint32_t i = 0; i < n; i += 8) {
-        const uint8_t *at = planes + 8 * (size_t)(i / 64) * sums->n_planes + i % 64 / 8;
+        const uint8_t *at = planes + 8 * (size_t)(i / 64) * n_planes + i % 64 / 8;
         uint64_t low = 0, high = 0;
-        for (uint32_t j = 0; j < sums->n_planes; j++) {
+        for (uint32_t j = 0; j < n_planes; j++) {
             uint64_t bytes = bits_to_bytes(at[8 * j]);
             if (j < 8)
                 low |= bytes << j;
@@ -79,14 +97,6 @@ static void list_digits(const struct ternary_sums *sums, const uint8_t *planes, 
         for (uint32_t k = 0; k < m; k++)
             digits[i + k] = (uint16_t)((low >> 8 * k & 255) | (high >> 8 * k & 255) << 8);
     }
-}
-
-static void count_digits(const struct ternary_sums *sums, const uint8_t *planes, uint32_t n, struct ternary_sum_scratch *scratch)
-{
-    list_digits(sums, planes, n, scratch->digits);
-    memset(scratch->counts, 0, (2 * (size_t)sums->workers + 1) * sizeof *scratch->counts);
-    for (uint32_t i = 0; i < n; i++)
-        scratch->counts[scratch->digits[i]]++;
 }
 
 /* Planes stand in whole words already; those of a last, short group are cut to its bytes. */
@@ -102,127 +112,70 @@ static void write_packed(const struct ternary_sums *sums, const uint8_t *planes,
     }
 }
 
-/* The plain form of a code whose size follows from n. */
-static void write_plain(const struct ternary_sums *sums, enum ternary_code code, const uint8_t *planes, uint32_t n,
-                        const struct ternary_sum_scratch *scratch, uint8_t *dst)
+/* The reverse of write_packed; false: padding is not 0. */
+static bool read_packed(const struct ternary_sums *sums, const uint8_t *src, uint32_t n, uint8_t *planes)
 {
-    if (code == CODE_PACKED)
-        write_packed(sums, planes, n, dst);
-    else
-        gw_radix_write(&sums->tight, scratch->digits, n, dst);
-}
-
-/* A chunk through the entropy stage: packed as it is, radix bytewise. 0 where that does not get below `limit` bytes. */
-static size_t write_staged(const struct ternary_sums *sums, enum ternary_code code, const uint8_t *planes, uint32_t n, size_t limit,
-                           const struct ternary_sum_scratch *scratch, uint8_t *dst)
-{
-    const struct ternary_stage *stage = &scratch->stage;
-    size_t plain = code == CODE_PACKED ? packed_size(sums, n) : gw_radix_bytes(&sums->bytewise, n);
-    if (code == CODE_PACKED)
-        write_packed(sums, planes, n, stage->plain);
-    else
-        gw_radix_write(&sums->bytewise, scratch->digits, n, stage->plain);
-    return ternary_stage_pack(stage, plain, limit, dst);
-}
-
-static uint32_t pack_smallest(const struct ternary_sums *sums, int entropy, const uint8_t *planes, uint32_t n,
-                              struct ternary_sum_scratch *scratch, uint8_t *dst)
-{
-    size_t packed = packed_size(sums, n), radix = gw_radix_bytes(&sums->tight, n), best = packed < radix ? packed : radix;
-    enum ternary_code code = packed <= radix ? CODE_PACKED : CODE_RADIX;
-    if (sums->workers <= LEVELS_MAX_WORKERS) {
-        size_t levels = ternary_levels_pack(sums, planes, n, best, scratch, dst);
-        if (levels < best) {
-            code = CODE_LEVELS;
-            best = levels;
-        }
-    } else {
-        count_digits(sums, planes, n, scratch);
+    size_t whole = 8 * (size_t)(n / 64) * sums->n_planes, bytes = gw_div_up(n % 64, 8);
+    memcpy(planes, src, whole);
+    for (uint32_t j = 0; j < sums->n_planes && bytes; j++) {
+        const uint64_t plane = gw_get_partial(src + whole + j * bytes, bytes);
+        if (plane >> (n % 64))
+            return false;
+        gw_put64(planes + whole + 8 * j, plane);
     }
-    if (entropy == ENTROPY_AUTO && !ternary_worth_trying(best, ternary_entropy_bytes(scratch->counts, 2 * sums->workers + 1, n)))
-        entropy = ENTROPY_OFF;
-    if (code == CODE_RADIX || entropy != ENTROPY_OFF)
-        list_digits(sums, planes, n, scratch->digits);
-    if (entropy != ENTROPY_OFF) {
-        size_t staged = write_staged(sums, CODE_RADIX, planes, n, best, scratch, scratch->stage.packed);
-        if (staged) {
-            memcpy(dst, scratch->stage.packed, staged);
-            return (uint32_t)staged | CODE_RADIX << 28 | ENTRY_ZSTD;
-        }
-    }
-    if (code != CODE_LEVELS)
-        write_plain(sums, code, planes, n, scratch, dst);
-    return (uint32_t)best | (uint32_t)code << 28;
+    return true;
 }
 
-uint8_t *ternary_sum_planes(enum ternary_code code, int entropy, uint32_t n, struct ternary_sum_scratch *scratch, uint8_t *dst)
+uint8_t *ternary_sum_planes(enum ternary_code code, uint32_t n, struct ternary_sum_scratch *scratch, uint8_t *dst)
 {
-    return code == CODE_PACKED && entropy != ENTROPY_ON && n % 64 == 0 ? dst : scratch->planes;
+    return code == CODE_PACKED && n % 64 == 0 ? dst : scratch->planes;
 }
 
-uint32_t ternary_sum_pack(const struct ternary_sums *sums, enum ternary_code code, int entropy, const uint8_t *planes, uint32_t n,
+uint32_t ternary_sum_pack(const struct ternary_sums *sums, enum ternary_code code, const uint8_t *planes, uint32_t n,
                           struct ternary_sum_scratch *scratch, uint8_t *dst)
 {
-    if (code == CODE_MIXED)
-        return pack_smallest(sums, entropy, planes, n, scratch, dst);
-    if (code == CODE_RADIX)
-        list_digits(sums, planes, n, scratch->digits);
-    size_t plain = ternary_sum_fixed_size(sums, code, n);
-    size_t staged = entropy == ENTROPY_ON ? write_staged(sums, code, planes, n, plain, scratch, dst) : 0;
-    if (staged)
-        return (uint32_t)staged | (uint32_t)code << 28 | ENTRY_ZSTD;
-    write_plain(sums, code, planes, n, scratch, dst);
-    return (uint32_t)plain | (uint32_t)code << 28;
+    const size_t packed = ternary_packed_size(sums, n);
+    if (code == CODE_MIXED && sums->workers <= LEVELS_MAX_WORKERS && packed) {
+        const size_t coded = ternary_levels_pack(sums, planes, n, packed - 1, scratch, dst);
+        if (coded < packed)
+            return ENTRY(CODE_RANS, coded);
+    }
+    write_packed(sums, planes, n, dst);
+    return ENTRY(CODE_PACKED, packed);
 }
 
-static gw_status check_size(const struct ternary_sums *sums, enum ternary_code code, size_t got, size_t want, uint32_t n)
+static gw_status unpack_packed(const struct ternary_sums *sums, const uint8_t *src, size_t src_bytes, uint32_t n,
+                               struct ternary_sum_scratch *scratch)
 {
-    if (got == want)
-        return GW_OK;
-    return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u sums of %u workers has %zu bytes of %s codes; its values take %zu", n,
-                   sums->workers, got, ternary_code_names[code], want);
+    if (src_bytes != ternary_packed_size(sums, n))
+        return gw_fail(GW_ERR_FRAME_PAYLOAD,
+                       "a chunk of %u sums of %u workers has %zu bytes of packed codes; its values take %zu", n,
+                       sums->workers, src_bytes, ternary_packed_size(sums, n));
+    if (!read_packed(sums, src, n, scratch->planes))
+        return gw_fail(GW_ERR_FRAME_PAYLOAD, "the padding after a chunk's %u packed sums is not 0", n);
+    uint32_t most = 0;
+    list_digits(sums->n_planes, scratch->planes, n, scratch->digits);
+    for (uint32_t i = 0; i < n; i++)
+        most = scratch->digits[i] > most ? scratch->digits[i] : most;
+    if (most > 2 * sums->workers)
+        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a packed sum is %u above its lowest; %u workers reach %u", most,
+                       sums->workers, 2 * sums->workers);
+    return GW_OK;
 }
 
-gw_status ternary_sum_unpack(const struct ternary_sums *sums, enum ternary_code code, const uint8_t *src, size_t src_bytes,
-                             bool zstd, uint32_t n, struct ternary_sum_scratch *scratch)
+gw_status ternary_sum_unpack(const struct ternary_sums *sums, enum ternary_code code, const uint8_t *src,
+                             size_t src_bytes, uint32_t n, struct ternary_sum_scratch *scratch)
 {
     uint16_t *digits = scratch->digits;
-    if (zstd) {
-        struct ternary_stage *stage = &scratch->stage;
-        GW_TRY(gw_entropy_decompress(stage->workspace, src, src_bytes, stage->plain, ternary_sum_chunk_bound(sums, GW_CHUNK),
-                                     &src_bytes));
-        src = stage->plain;
+    struct ternary_levels levels;
+    if (code == CODE_PACKED)
+        return unpack_packed(sums, src, src_bytes, n, scratch);
+    GW_TRY(ternary_levels_unpack(sums, src, src_bytes, n, scratch, &levels));
+    list_digits(levels.n_planes, scratch->planes, n, digits);
+    for (uint32_t i = 0; i < n; i++) {
+        const int32_t magnitude = digits[i] - (int32_t)levels.n_levels,
+                      minus = -(int32_t)(scratch->negative->words[i / 64] >> (i % 64) & 1);
+        digits[i] = (uint16_t)((int32_t)levels.center + (magnitude ^ minus) - minus);
     }
-    if (code == CODE_PACKED) {
-        GW_TRY(check_size(sums, code, src_bytes, packed_size(sums, n), n));
-        for (uint32_t w = 0; w < (n + 63) / 64; w++) {
-            uint32_t m = n - 64 * w < 64 ? n - 64 * w : 64;
-            size_t bytes = gw_div_up(m, 8);
-            for (uint32_t i = 0; i < 8 * bytes; i++) {
-                uint32_t digit = 0;
-                for (uint32_t j = 0; j < sums->n_planes; j++)
-                    digit |= (uint32_t)(src[j * bytes + i / 8] >> (i % 8) & 1) << j;
-                if (i >= m && digit)
-                    return gw_fail(GW_ERR_FRAME_PAYLOAD, "the padding after a chunk's %u packed sums is not 0", n);
-                if (digit > 2 * sums->workers)
-                    return gw_fail(GW_ERR_FRAME_PAYLOAD, "a packed sum is %u above its lowest; %u workers reach %u", digit,
-                                   sums->workers, 2 * sums->workers);
-                if (i < m)
-                    digits[64 * w + i] = (uint16_t)digit;
-            }
-            src += sums->n_planes * bytes;
-        }
-        return GW_OK;
-    }
-    if (code == CODE_RADIX) {
-        const struct gw_radix *radix = zstd ? &sums->bytewise : &sums->tight;
-        GW_TRY(check_size(sums, code, src_bytes, gw_radix_bytes(radix, n), n));
-        return gw_radix_read(radix, src, n, digits);
-    }
-    uint32_t n_levels;
-    GW_TRY(ternary_levels_unpack(sums, src, src_bytes, n, scratch, &n_levels));
-    list_digits(sums, scratch->planes, n, digits);
-    for (uint32_t i = 0; i < n; i++)
-        digits[i] = (uint16_t)(digits[i] + sums->workers - n_levels);
     return GW_OK;
 }

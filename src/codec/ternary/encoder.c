@@ -1,4 +1,4 @@
-/* From a gradient to a push frame: clip, scaler, draw, pack (DESIGN 4.1, steps 1-3 and 6). */
+/* Turns a gradient into a push frame: clip, scaler, draw, pack (TernGrad, equations 1 to 4 and 21; docs/design.md). */
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/threads.h"
@@ -15,7 +15,7 @@
 /* What one thread encodes a chunk in. */
 struct slot {
     struct ternary_bits bits;
-    struct ternary_stage stage; /* where the options can need an entropy stage */
+    struct gw_strings_writer writer; /* if the options can need one */
 };
 
 struct ternary_state {
@@ -25,13 +25,15 @@ struct ternary_state {
     struct gw_stats *stats; /* of each bucket, while measuring */
     struct slot *slots;     /* one a thread; taken at the first encode and kept */
     uint32_t n_slots;
-    uint8_t *wave;          /* bytes of a wave's chunks, where there is more than one thread */
+    struct ternary_options fast; /* the options where the wire is to be fast */
+    uint8_t *wave;               /* bytes of a wave's chunks, where there is more than one thread */
     size_t wave_stride;
 };
 
 static const struct ternary_options *options_of(const gw_encoder *encoder)
 {
-    return encoder->options;
+    const struct ternary_state *state = encoder->state;
+    return encoder->push_wire == GW_WIRE_FAST ? &state->fast : encoder->options;
 }
 
 uint32_t ternary_bucket(const gw_encoder *encoder)
@@ -43,7 +45,7 @@ uint64_t ternary_shared_count(const gw_encoder *encoder)
 {
     if (options_of(encoder)->share == SHARE_OFF)
         return 0;
-    return gw_frame_n_scalers(GW_WIRE_TERNARY, ternary_bucket(encoder), encoder->tensor.n_elems);
+    return ternary_n_scalers(ternary_bucket(encoder), encoder->tensor.n_elems);
 }
 
 size_t ternary_payload_bound(const gw_encoder *encoder, uint64_t n_elems)
@@ -51,7 +53,8 @@ size_t ternary_payload_bound(const gw_encoder *encoder, uint64_t n_elems)
     (void)encoder;
     uint64_t whole = n_elems / GW_CHUNK;
     uint32_t rest = n_elems % GW_CHUNK;
-    return (size_t)whole * (4 + ternary_push_chunk_bound(GW_CHUNK)) + (rest ? 4 + ternary_push_chunk_bound(rest) : 0);
+    return (size_t)whole * (ENTRY_BYTES + ternary_push_chunk_bound(GW_CHUNK)) +
+           (rest ? ENTRY_BYTES + ternary_push_chunk_bound(rest) : 0);
 }
 
 gw_status ternary_open(gw_encoder *encoder)
@@ -60,7 +63,8 @@ gw_status ternary_open(gw_encoder *encoder)
     if (!state)
         return GW_ERR_MEMORY;
     encoder->state = state;
-    state->n_scalers = gw_frame_n_scalers(GW_WIRE_TERNARY, ternary_bucket(encoder), encoder->tensor.n_elems);
+    state->fast = ternary_fast(encoder->options);
+    state->n_scalers = ternary_n_scalers(ternary_bucket(encoder), encoder->tensor.n_elems);
     state->clip = gw_alloc(encoder->context, state->n_scalers, sizeof *state->clip);
     state->own = gw_alloc(encoder->context, state->n_scalers, sizeof *state->own);
     state->stats = gw_alloc(encoder->context, state->n_scalers, sizeof *state->stats);
@@ -73,7 +77,7 @@ void ternary_close(gw_encoder *encoder)
     if (!state)
         return;
     for (uint32_t i = 0; i < state->n_slots; i++)
-        ternary_stage_fini(encoder->context, &state->slots[i].stage);
+        gw_strings_writer_fini(encoder->context, &state->slots[i].writer);
     gw_free(encoder->context, state->slots);
     gw_free(encoder->context, state->wave);
     gw_free(encoder->context, state->stats);
@@ -85,8 +89,8 @@ void ternary_close(gw_encoder *encoder)
 
 /* ---- clip and scaler ------------------------------------------------------------------------- */
 
-/* Bucket `b` of n elements: f(g) limits g to c * sigma (eq. 21), s = max |f(g)| (eq. 2). Elements that are all alike have no
- * sigma to speak of and would be clipped to nothing: a bucket with c * sigma < |mean| is not clipped. */
+/* Bucket `b` of n elements: f(g) limits g to c * sigma (eq. 21), s = max |f(g)| (eq. 2). Elements that are all alike
+ * have no sigma to speak of and would be clipped to nothing: a bucket with c * sigma < |mean| is not clipped. */
 static void set_scaler(struct ternary_state *state, double c, uint64_t b, uint64_t n)
 {
     const struct gw_stats *stats = &state->stats[b];
@@ -161,10 +165,10 @@ struct encoding {
     const gw_draw *draw;
     const struct gw_frame *frame;
     enum ternary_code code;
-    uint64_t first;       /* chunk of the slice that a wave begins with */
-    bool measure;         /* buckets of a chunk are measured just before it is drawn */
+    uint64_t first; /* chunk of the slice that a wave begins with */
+    bool measure;   /* buckets of a chunk are measured just before it is drawn */
     uint32_t entries[WAVE];
-    uint8_t *to;          /* where chunk first + i of a wave goes: to + i * stride */
+    uint8_t *to; /* where chunk first + i of a wave goes: to + i * stride */
     size_t stride;
 };
 
@@ -177,8 +181,11 @@ static void encode_chunk(uint64_t i, uint32_t index, void *user)
     uint64_t bucket = ternary_bucket(e->encoder), n_words = (n + 63) / 64;
     memset(bits->nonzero, 0, n_words * 8);
     memset(bits->sign, 0, n_words * 8);
-    struct gw_ternary_draw draw = {.purpose = GW_PURPOSE_TERNARY, .seed = e->draw->seed, .step = e->draw->step,
-                                   .rank = e->draw->rank, .tensor_id = e->encoder->tensor.id};
+    struct gw_ternary_draw draw = {.purpose = GW_PURPOSE_TERNARY,
+                                   .seed = e->draw->seed,
+                                   .step = e->draw->step,
+                                   .rank = e->draw->rank,
+                                   .tensor_id = e->encoder->tensor.id};
     for (uint64_t at = begin; at < end;) {
         uint64_t b = bucket ? at / bucket : 0;
         uint64_t stop = bucket && (b + 1) * bucket < end ? (b + 1) * bucket : end;
@@ -194,25 +201,25 @@ static void encode_chunk(uint64_t i, uint32_t index, void *user)
     }
     uint32_t count = ternary_count(bits->nonzero, (uint32_t)n);
     e->entries[i] = ternary_push_pack(e->code, options_of(e->encoder)->entropy, bits, (uint32_t)n, count,
-                                      &state->slots[index].stage, e->to + i * e->stride);
+                                      &state->slots[index].writer, e->to + i * e->stride);
 }
 
 /* Takes scratch at the first call; a call that ran out of memory can be repeated. */
 static gw_status take_scratch(gw_encoder *encoder)
 {
     struct ternary_state *state = encoder->state;
-    const struct ternary_options *o = options_of(encoder);
+    const struct ternary_options *o = encoder->options; /* whatever the wire is now, it may be small later */
     uint64_t n = encoder->tensor.n_elems;
     uint32_t n_threads = n > GW_CHUNK ? gw_thread_count(encoder->context) : 1;
     size_t most = ternary_push_chunk_bound((uint32_t)(n < GW_CHUNK ? n : GW_CHUNK));
-    bool stage = o->entropy == ENTROPY_ON || (o->entropy == ENTROPY_AUTO && ternary_push_codes[o->code] == CODE_MIXED);
+    bool writer = ternary_push_code(o) == CODE_MIXED && o->entropy != ENTROPY_OFF;
     if (!state->slots)
         state->slots = gw_calloc(encoder->context, n_threads, sizeof *state->slots);
     if (!state->slots)
         return GW_ERR_MEMORY;
     for (; state->n_slots < n_threads; state->n_slots++)
-        if (stage)
-            GW_TRY(ternary_stage_init(encoder->context, most, &state->slots[state->n_slots].stage));
+        if (writer)
+            GW_TRY(ternary_push_writer_init(encoder->context, n, &state->slots[state->n_slots].writer));
     if (n_threads > 1 && !state->wave) {
         state->wave_stride = most;
         state->wave = gw_alloc(encoder->context, WAVE, most);
@@ -222,21 +229,24 @@ static gw_status take_scratch(gw_encoder *encoder)
     return GW_OK;
 }
 
-static gw_status encode(gw_encoder *encoder, const float *g, const float *scalers, const gw_draw *where, bool fused, uint8_t *dst,
-                        struct gw_frame *frame)
+static gw_status encode(gw_encoder *encoder, const float *g, const float *scalers, const gw_draw *where, bool fused,
+                        uint8_t *dst, struct gw_frame *frame)
 {
     const struct ternary_options *o = options_of(encoder);
     struct ternary_state *state = encoder->state;
     GW_TRY(take_scratch(encoder));
     uint64_t n_chunks = n_chunks_of(frame), wave = state->wave ? WAVE : 1;
-    struct encoding e = {.encoder = encoder, .g = g, .scalers = scalers, .draw = where, .frame = frame, .measure = fused,
-                         .code = ternary_push_codes[o->code], .stride = state->wave_stride};
+    struct encoding e = {.encoder = encoder,
+                         .g = g,
+                         .scalers = scalers,
+                         .draw = where,
+                         .frame = frame,
+                         .measure = fused,
+                         .code = ternary_push_code(o),
+                         .stride = state->wave_stride};
     uint8_t *payload = dst + gw_frame_head_bytes(frame->n_scalers);
-    /* With a code named, entropy=auto leaves it plain: zstd was measured to help auto's choice only. */
-    bool named = e.code != CODE_MIXED;
-    bool table = !named || code_has_table((uint8_t)e.code, o->entropy == ENTROPY_ON ? GW_FLAG_ENTROPY : 0);
-    size_t at = table ? 4 * n_chunks : 0;
-    uint32_t any_zstd = named && o->entropy == ENTROPY_ON ? ENTRY_ZSTD : 0;
+    const bool table = ternary_has_table(e.code, n_chunks);
+    size_t at = table ? ENTRY_BYTES * n_chunks : 0;
     for (; e.first < n_chunks; e.first += wave) {
         uint64_t n = n_chunks - e.first < wave ? n_chunks - e.first : wave;
         e.to = wave == 1 ? payload + at : state->wave;
@@ -249,12 +259,12 @@ static gw_status encode(gw_encoder *encoder, const float *g, const float *scaler
             if (wave != 1)
                 memcpy(payload + at, state->wave + i * e.stride, bytes);
             at += bytes;
-            any_zstd |= e.entries[i] & ENTRY_ZSTD;
             if (table)
-                gw_put32(payload + 4 * (e.first + i), ternary_entry(e.entries[i], named || n_chunks == 1));
+                ternary_put_entry(payload, e.first + i, e.entries[i], e.code);
         }
     }
-    frame->payload_bytes = ternary_settle(frame, e.code, n_chunks, e.entries[0], any_zstd, payload, at);
+    frame->code = (uint8_t)ternary_frame_code(e.code, false, n_chunks, e.entries[0]);
+    frame->payload_bytes = at;
     if (o->share == SHARE_OFF)
         frame->flags |= GW_FLAG_PRIVATE;
     uint64_t b0 = frame->bucket ? frame->begin / frame->bucket : 0;
@@ -271,8 +281,10 @@ gw_status ternary_encode(gw_encoder *encoder, const float *g, const float *share
     uint64_t b0 = frame->bucket ? frame->begin / frame->bucket : 0;
     for (uint64_t b = b0; b < b0 + frame->n_scalers && b < state->n_scalers; b++)
         if (!(scalers[b] >= state->own[b]) || !isfinite(scalers[b]))
-            return gw_fail(GW_ERR_ARGUMENT, "tensor '%s': the given scaler %g is below this worker's own, %g; it must be the maximum over workers",
-                           encoder->name, (double)scalers[b], (double)state->own[b]);
+            return gw_fail(
+                GW_ERR_ARGUMENT,
+                "tensor '%s': the given scaler %g is below this worker's own, %g; it must be the maximum over workers",
+                encoder->name, (double)scalers[b], (double)state->own[b]);
     return encode(encoder, g, scalers, draw, false, dst, frame);
 }
 

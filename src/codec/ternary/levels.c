@@ -1,106 +1,187 @@
-/* One chunk of sums as levels: docs/wire-format.md, "Ternary averages". Every sum is found by yes-or-no questions - is it nonzero,
- * is it negative, is it beyond 1, beyond 2, ... - and the answers to one question are one string of bits, coded at its own
- * entropy. So the whole comes near the entropy of the sums, however they are distributed. */
+/* Codes one chunk of sums as levels: docs/wire-format.md, "Ternary averages". Yes-or-no questions find every sum: is
+ * it other than the usual one, the center; is it below; is it more than 1 away, more than 2, ... The answers to one
+ * question are one string of bits, coded at its own entropy. So the whole comes near the entropy of the sums, however
+ * they are distributed. */
+#include "base/clones.h"
 #include "base/error.h"
 #include "codec/ternary/ternary.h"
 
-static void clear_tail(uint64_t *words, uint32_t n)
+/* Which sums are asked the next question: all that are above a level, or those on one side of the center. */
+struct side {
+    uint64_t *marks, *next;
+    uint32_t count, most; /* how many of them, and how far from the center they may be */
+};
+
+static void swap(struct side *side)
 {
-    if (n % 64)
-        words[n / 64] &= (1ull << (n % 64)) - 1;
+    uint64_t *old = side->marks;
+    side->marks = side->next;
+    side->next = old;
 }
 
-/* Marks the sums of at least `level` where it is positive, of at most `level` where it is negative. */
-static void mark_beyond(const struct ternary_sums *sums, const uint8_t *planes, uint32_t n, int32_t level, uint64_t *marks)
+GW_CLONES static uint64_t sum_planes(const uint8_t *planes, uint32_t n_planes, uint32_t n_words)
 {
-    uint32_t n_words = (n + 63) / 64;
-    /* digit >= bound; and digit <= N + level is not digit >= N + level + 1 */
-    uint32_t bound = (uint32_t)((int32_t)sums->workers + level) + (level < 0);
-    for (uint32_t w = 0; w < n_words; w++, planes += 8 * sums->n_planes) {
-        uint64_t above = 0, equal = ~0ull; /* beside the bound, in the planes seen so far */
-        for (uint32_t j = sums->n_planes; j-- > 0;) {
-            uint64_t plane = gw_get64(planes + 8 * j);
-            if (bound >> j & 1) {
-                equal &= plane;
-            } else {
-                above |= equal & plane;
-                equal &= ~plane;
-            }
-        }
-        marks[w] = level < 0 ? ~(above | equal) : above | equal;
-    }
-    clear_tail(marks, n);
+    uint64_t sum = 0;
+    for (uint32_t w = 0; w < n_words; w++)
+        for (uint32_t j = 0; j < n_planes; j++, planes += 8)
+            sum += (uint64_t)__builtin_popcountll(gw_get64(planes)) << j;
+    return sum;
+}
+
+/* The mean of the digits. */
+static uint32_t center_of(const struct ternary_sums *sums, const uint8_t *planes, uint32_t n)
+{
+    const uint8_t *last = planes + 8 * (size_t)(n / 64) * sums->n_planes;
+    uint64_t sum = sum_planes(planes, sums->n_planes, n / 64);
+    for (uint32_t j = 0; j < sums->n_planes && n % 64; j++) /* adders may leave anything past the end */
+        sum += (uint64_t)__builtin_popcountll(gw_get64(last + 8 * j) & ((1ull << (n % 64)) - 1)) << j;
+    return (uint32_t)((2 * sum + n) / (2 * (uint64_t)n));
 }
 
 size_t ternary_levels_pack(const struct ternary_sums *sums, const uint8_t *planes, uint32_t n, size_t limit,
                            struct ternary_sum_scratch *scratch, uint8_t *dst)
 {
-    struct ternary_levels *levels = scratch->levels;
-    struct gw_bit_writer writer = {.at = dst, .end = dst + limit};
-    uint32_t n_words = (n + 63) / 64, count[2], beyond, zero = sums->workers;
-    uint64_t *marks[2] = {levels->at[0].beyond[0], levels->at[0].beyond[1]}, *next = levels->at[0].any, bits;
-    for (uint32_t negative = 0; negative < 2; negative++) {
-        mark_beyond(sums, planes, n, negative ? -1 : 1, marks[negative]);
-        count[negative] = ternary_count(marks[negative], n);
+    const struct gw_kernels *kernels = gw_kernels_now();
+    struct gw_strings_writer *writer = &scratch->writer;
+    const uint32_t n_words = (n + 63) / 64, n_planes = sums->n_planes, above = 2 * sums->workers,
+                   center = center_of(sums, planes, n), most = center > above - center ? center : above - center;
+    uint64_t *marks = scratch->above[0].words, *farther = scratch->nonzero->words, *negative = scratch->negative->words;
+    kernels->part_digits(planes, n_planes, n_words, center, negative, scratch->magnitudes);
+    if (n % 64) {
+        const uint64_t tail = (1ull << (n % 64)) - 1;
+        negative[n_words - 1] &= tail;
+        for (uint32_t j = 0; j < n_planes; j++)
+            scratch->magnitudes[(size_t)j * n_words + n_words - 1] &= tail;
     }
+    const uint32_t count = (uint32_t)kernels->above(scratch->magnitudes, n_planes, n_words, 0, marks),
+                   n_negative = ternary_count(negative, n);
+    /* Both sides are asked together if they are alike: in how many there are, and in how many go on. */
+    const uint32_t n_farther = (uint32_t)kernels->above(scratch->magnitudes, n_planes, n_words, 1, farther);
     for (uint32_t w = 0; w < n_words; w++)
-        next[w] = marks[0][w] | marks[1][w];
-    bits = gw_gaps_put(&writer, next, n, count[0] + count[1]);
-    bits += gw_string_put(&writer, next, count[0] + count[1], marks[1], n_words, levels->string, &beyond);
-    memset(scratch->counts, 0, (2 * (size_t)sums->workers + 1) * sizeof *scratch->counts);
-    scratch->counts[zero] = n - count[0] - count[1];
-    for (uint32_t level = 1; level <= sums->workers && count[0] + count[1]; level++)
-        for (uint32_t negative = 0; negative < 2; negative++) {
-            beyond = 0;
-            if (level < sums->workers && count[negative]) {
-                mark_beyond(sums, planes, n, negative ? -(int32_t)level - 1 : (int32_t)level + 1, next);
-                bits += gw_string_put(&writer, marks[negative], count[negative], next, n_words, levels->string, &beyond);
-                uint64_t *free = marks[negative];
-                marks[negative] = next;
-                next = free;
+        farther[w] &= negative[w];
+    const uint32_t n_below = ternary_count(farther, n);
+    const bool coded = ternary_signs_are_coded(count, n_negative) || ternary_signs_are_coded(n_farther, n_below);
+    struct side sides[2] = {{marks, scratch->above[1].words, count, most}};
+    gw_strings_begin(writer);
+    gw_strings_field(writer, center, n_planes);
+    gw_strings_put(writer, marks, n, count);
+    gw_strings_field(writer, coded, 1);
+    if (coded) {
+        gw_marked_put(writer, marks, count, negative, n_words, n_negative);
+        sides[1] = (struct side){scratch->above[2].words, scratch->above[3].words, n_negative, center};
+        memcpy(sides[1].marks, negative, 8 * (size_t)n_words);
+        for (uint32_t w = 0; w < n_words; w++)
+            marks[w] &= ~negative[w];
+        sides[0].count = count - n_negative;
+        sides[0].most = above - center;
+    } else {
+        kernels->gather_signs(marks, negative, n_words, (uint8_t *)scratch->string->words);
+    }
+    for (uint32_t level = 1; sides[0].count + sides[1].count; level++) {
+        kernels->above(scratch->magnitudes, n_planes, n_words, level, farther);
+        for (uint32_t s = 0; s < 2; s++) {
+            struct side *side = &sides[s];
+            if (!side->count || level == side->most) {
+                side->count = 0;
+                continue;
             }
-            scratch->counts[negative ? zero - level : zero + level] = count[negative] - beyond;
-            count[negative] = beyond;
+            for (uint32_t w = 0; w < n_words; w++)
+                side->next[w] = farther[w] & side->marks[w];
+            const uint32_t more = ternary_count(side->next, n);
+            gw_marked_put(writer, side->marks, side->count, side->next, n_words, more);
+            swap(side);
+            side->count = more;
         }
-    gw_bits_finish(&writer);
-    return (size_t)((bits + 7) / 8);
+    }
+    return gw_strings_finish(writer, scratch->string->words, coded ? 0 : count, dst, limit);
+}
+
+/* Reads which of a side's sums are farther than `level` from the center, into side->next. */
+static gw_status ask(struct gw_strings_reader *reader, uint32_t level, uint32_t n_words, uint64_t *string,
+                     struct side *side)
+{
+    if (level >= side->most)
+        side->count = 0;
+    if (side->count)
+        return gw_marked_get(reader, side->marks, side->count, n_words, string, side->next, &side->count);
+    memset(side->next, 0, 8 * (size_t)n_words);
+    return GW_OK;
+}
+
+/* Signs came after the levels: no sum may be past its end on the side that is nearer to the center. */
+static gw_status check_ends(const struct ternary_sums *sums, uint32_t center, const uint64_t *past,
+                            const uint64_t *negative, uint32_t n_words)
+{
+    uint64_t wrong = 0;
+    for (uint32_t w = 0; w < n_words; w++)
+        wrong |= past[w] & (center < sums->workers ? negative[w] : ~negative[w]);
+    if (!wrong)
+        return GW_OK;
+    return gw_fail(GW_ERR_FRAME_PAYLOAD, "a coded sum is beyond what %u workers reach", sums->workers);
 }
 
 gw_status ternary_levels_unpack(const struct ternary_sums *sums, const uint8_t *src, size_t src_bytes, uint32_t n,
-                                struct ternary_sum_scratch *scratch, uint32_t *n_levels)
+                                struct ternary_sum_scratch *scratch, struct ternary_levels *levels)
 {
-    struct ternary_levels *levels = scratch->levels;
-    struct ternary_level *at = &levels->at[0];
-    struct gw_bit_reader reader = {.src = src, .n_bits = 8 * (uint64_t)src_bytes};
-    /* What is beyond a level adds a 1 or a -1, just as a push does, and is added up as pushes are. */
+    const struct gw_kernels *kernels = gw_kernels_now();
+    static const uint64_t none[CHUNK_WORDS];
+    uint64_t *string = scratch->string->words, *nonzero = scratch->nonzero->words, *negative = scratch->negative->words;
+    struct gw_strings_reader reader;
+    /* What is above a level adds a 1, as a positive value of a push does, and is added up as pushes are. Half of the
+     * digit is that 1, half is the number of levels: one plane more. */
     struct gw_bitmaps batch[GW_ADD_FRAMES];
-    uint32_t n_words = (n + 63) / 64, count[2], nonzeros, level = 0;
-    GW_TRY(gw_gaps_get(&reader, n, at->any, &nonzeros));
-    GW_TRY(gw_string_get(&reader, at->any, nonzeros, n_words, levels->string, at->beyond[1], &count[1]));
-    count[0] = nonzeros - count[1];
-    for (uint32_t w = 0; w < n_words; w++)
-        at->beyond[0][w] = at->any[w] & ~at->beyond[1][w];
-    while (count[0] + count[1]) {
-        struct ternary_level *next = &levels->at[(level + 1) % GW_ADD_FRAMES];
+    const uint32_t n_words = (n + 63) / 64, above = 2 * sums->workers, n_planes = sums->n_planes + 1;
+    uint32_t count, n_negative, level = 0;
+    gw_strings_open(&reader, src, src_bytes);
+    const uint32_t center = gw_strings_number(&reader, sums->n_planes);
+    if (center > above)
+        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk's center is %u above the lowest sum; %u workers reach %u", center,
+                       sums->workers, above);
+    const uint32_t most = center > above - center ? center : above - center, least = above - most;
+    GW_TRY(gw_strings_get(&reader, n, nonzero, &count));
+    const bool coded = gw_strings_number(&reader, 1);
+    struct side sides[2] = {{nonzero, NULL, count, most}};
+    if (coded) {
+        GW_TRY(gw_marked_get(&reader, nonzero, count, n_words, string, negative, &n_negative));
+        sides[0] =
+            (struct side){scratch->parted[0].words, scratch->parted[0].words, count - n_negative, above - center};
+        sides[1] = (struct side){scratch->parted[1].words, scratch->parted[1].words, n_negative, center};
+        if ((sides[0].count && !sides[0].most) || (sides[1].count && !sides[1].most))
+            return gw_fail(GW_ERR_FRAME_PAYLOAD, "a coded sum is beyond what %u workers reach", sums->workers);
         for (uint32_t w = 0; w < n_words; w++)
-            at->any[w] = at->beyond[0][w] | at->beyond[1][w];
-        batch[level % GW_ADD_FRAMES] = (struct gw_bitmaps){at->any, at->beyond[1]};
+            sides[0].marks[w] = nonzero[w] & ~negative[w];
+        memcpy(sides[1].marks, negative, 8 * (size_t)n_words);
+    } else {
+        memcpy(scratch->parted[0].words, nonzero, 8 * (size_t)n_words);
+    }
+    const uint64_t *marks = nonzero;
+    while (sides[0].count + sides[1].count) {
+        batch[level % GW_ADD_FRAMES] = (struct gw_bitmaps){marks, none};
         if (++level % GW_ADD_FRAMES == 0)
-            gw_kernels_now()->add_digits(batch, GW_ADD_FRAMES, n_words, level == GW_ADD_FRAMES, scratch->planes, sums->n_planes);
-        if (level == sums->workers)
-            break;
-        for (uint32_t negative = 0; negative < 2; negative++)
-            GW_TRY(gw_string_get(&reader, at->beyond[negative], count[negative], n_words, levels->string, next->beyond[negative],
-                                 &count[negative]));
-        at = next;
+            kernels->add_digits(batch, GW_ADD_FRAMES, n_words, level == GW_ADD_FRAMES, scratch->planes, n_planes);
+        uint64_t *next = scratch->above[level % GW_ADD_FRAMES].words;
+        if (coded) {
+            GW_TRY(ask(&reader, level, n_words, string, &sides[0]));
+            GW_TRY(ask(&reader, level, n_words, string, &sides[1]));
+            for (uint32_t w = 0; w < n_words; w++)
+                next[w] = sides[0].next[w] | sides[1].next[w];
+        } else {
+            sides[0].next = next;
+            GW_TRY(ask(&reader, level, n_words, string, &sides[0]));
+            sides[0].marks = next;
+            if (level <= least)
+                memcpy(scratch->parted[0].words, next, 8 * (size_t)n_words);
+        }
+        marks = next;
     }
     if (level % GW_ADD_FRAMES)
-        gw_kernels_now()->add_digits(batch, level % GW_ADD_FRAMES, n_words, level < GW_ADD_FRAMES, scratch->planes, sums->n_planes);
+        kernels->add_digits(batch, level % GW_ADD_FRAMES, n_words, level < GW_ADD_FRAMES, scratch->planes, n_planes);
     else if (level == 0)
-        memset(scratch->planes, 0, 8 * (size_t)n_words * sums->n_planes);
-    *n_levels = level;
-    if (gw_bits_at_end(&reader))
+        memset(scratch->planes, 0, 8 * (size_t)n_words * n_planes);
+    *levels = (struct ternary_levels){level, center, n_planes};
+    GW_TRY(gw_strings_close(&reader, coded ? 0 : count, string));
+    if (coded)
         return GW_OK;
-    return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u sums has %zu bytes of levels codes; its values take %llu and padding of zeros", n,
-                   src_bytes, (unsigned long long)(reader.at + 7) / 8);
+    kernels->scatter_signs(nonzero, n_words, (const uint8_t *)string, sizeof scratch->string->words, negative);
+    return center == sums->workers ? GW_OK : check_ends(sums, center, scratch->parted[0].words, negative, n_words);
 }

@@ -1,11 +1,9 @@
-/* One chunk of ternary values to bytes and back: docs/wire-format.md, "Push codes". */
+/* Turns one chunk of ternary values into bytes and back: docs/wire-format.md, "Ternary pushes". */
 #include "base/error.h"
 #include "base/memory.h"
 #include "codec/ternary/ternary.h"
 #include "wire/bytes.h"
-#include "wire/entropy.h"
 
-#include <math.h>
 #include <pthread.h>
 
 uint32_t ternary_count(const uint64_t *words, uint32_t n)
@@ -15,8 +13,20 @@ uint32_t ternary_count(const uint64_t *words, uint32_t n)
 
 size_t ternary_push_chunk_bound(uint32_t n)
 {
-    /* 2bit: n/4. mask and gaps at worst 2 bits an element too, mask's two parts rounded up to bytes, gaps' with a head each. */
+    /* 2bit takes n/4, and rans no more: it is packed with that as its limit. mask takes at worst 2 bits an element,
+     * its two parts rounded up to bytes. */
     return gw_div_up(n, 4) + 2;
+}
+
+enum ternary_code ternary_push_code(const struct ternary_options *options)
+{
+    static const enum ternary_code codes[] = {CODE_MIXED, CODE_2BIT, CODE_BASE3, CODE_MASK};
+    return options->entropy == ENTROPY_ON ? CODE_MIXED : codes[options->code];
+}
+
+gw_status ternary_push_writer_init(gw_context *context, uint64_t n_elems, struct gw_strings_writer *writer)
+{
+    return gw_strings_writer_init(context, 2 * (n_elems < GW_CHUNK ? n_elems : GW_CHUNK), 2, 1, writer);
 }
 
 /* Bits 0..31 to bits 0, 2, 4, ... 62. */
@@ -78,8 +88,8 @@ static gw_status unpack_2bit(const uint8_t *src, uint32_t n, struct ternary_bits
 
 /* base3: digits value + 1, five to a byte, the first the lowest: 121 is five zeros. */
 static struct {
-    uint8_t weight[32];                  /* the sum of 3^i over the set bits */
-    uint8_t nonzero[256], sign[256];     /* 0xFF in nonzero: no such byte */
+    uint8_t weight[32];              /* the sum of 3^i over the set bits */
+    uint8_t nonzero[256], sign[256]; /* 0xFF in nonzero: no such byte */
 } base3;
 
 static void base3_fill(void)
@@ -150,19 +160,33 @@ static gw_status unpack_base3(const uint8_t *src, uint32_t n, struct ternary_bit
     return GW_OK;
 }
 
-/* Returns the size, also where it is above `limit`: the bytes at dst are then cut. */
-static size_t pack_gaps(const struct ternary_bits *bits, uint32_t n, uint32_t count, size_t limit, uint8_t *dst)
+bool ternary_signs_are_coded(uint32_t n_nonzeros, uint32_t n_negative)
 {
-    struct gw_bit_writer writer = {.at = dst, .end = dst + limit};
-    uint32_t negative;
-    uint64_t signs[CHUNK_WORDS + 1], size = gw_gaps_put(&writer, bits->nonzero, n, count);
-    size += gw_string_put(&writer, bits->nonzero, count, bits->sign, (n + 63) / 64, signs, &negative);
-    gw_bits_finish(&writer);
-    return (size_t)((size + 7) / 8);
+    /* k - k H(c/k) is about 3/4 (2c - k)^2 / k */
+    const int64_t k = n_nonzeros, skew = 2 * (int64_t)n_negative - k;
+    return 3 * skew * skew > 4 * k * (48 + k / 128);
+}
+
+/* Returns the size, also where it is above `limit`: then nothing is written. */
+static size_t pack_rans(const struct ternary_bits *bits, uint32_t n, uint32_t count, size_t limit,
+                        struct gw_strings_writer *writer, uint8_t *dst)
+{
+    uint64_t signs[CHUNK_WORDS + 1];
+    const uint32_t n_words = (n + 63) / 64, negative = ternary_count(bits->sign, n);
+    const bool coded = ternary_signs_are_coded(count, negative);
+    gw_strings_begin(writer);
+    gw_strings_put(writer, bits->nonzero, n, count);
+    gw_strings_field(writer, coded, 1);
+    if (coded)
+        gw_marked_put(writer, bits->nonzero, count, bits->sign, n_words, negative);
+    else
+        gw_kernels_now()->gather_signs(bits->nonzero, bits->sign, n_words, (uint8_t *)signs);
+    return gw_strings_finish(writer, signs, coded ? 0 : count, dst, limit);
 }
 
 /* Returns the size. */
-static size_t pack_plain(enum ternary_code code, const struct ternary_bits *bits, uint32_t n, uint32_t count, uint8_t *dst)
+static size_t pack_plain(enum ternary_code code, const struct ternary_bits *bits, uint32_t n, uint32_t count,
+                         uint8_t *dst)
 {
     size_t head = gw_div_up(n, 8);
     switch (code) {
@@ -172,88 +196,53 @@ static size_t pack_plain(enum ternary_code code, const struct ternary_bits *bits
     case CODE_BASE3:
         pack_base3(bits, n, dst);
         return gw_div_up(n, 5);
-    case CODE_MASK:
+    default:
         memcpy(dst, bits->nonzero, head);
         gw_kernels_now()->gather_signs(bits->nonzero, bits->sign, (n + 63) / 64, dst + head);
         return head + gw_div_up(count, 8);
-    default:
-        return pack_gaps(bits, n, count, ternary_push_chunk_bound(n), dst);
     }
 }
 
-size_t ternary_settle(struct gw_frame *frame, enum ternary_code code, uint64_t n_chunks, uint32_t first_entry, bool any_zstd,
-                      uint8_t *payload, size_t n_bytes)
+enum ternary_code ternary_frame_code(enum ternary_code code, bool average, uint64_t n_chunks, uint32_t first_entry)
 {
-    if (any_zstd)
-        frame->flags |= GW_FLAG_ENTROPY;
-    frame->code = (uint8_t)code;
     if (code != CODE_MIXED || n_chunks > 1)
-        return n_bytes;
-    bool average = frame->flags & GW_FLAG_AVERAGE;
-    frame->code = n_chunks ? (uint8_t)ENTRY_CODE(first_entry) : average ? CODE_PACKED : CODE_2BIT;
-    if (!n_chunks || code_has_table(frame->code, frame->flags))
-        return n_bytes;
-    memmove(payload, payload + 4, n_bytes - 4);
-    return n_bytes - 4;
+        return code;
+    return n_chunks ? (enum ternary_code)ENTRY_CODE(first_entry) : average ? CODE_PACKED : CODE_2BIT;
 }
 
-double ternary_entropy_bytes(const uint32_t *counts, uint32_t n_symbols, uint32_t n)
+/* Nonzeros so near one half (1/32) that coding where they are saves less than 0.3 % of a bit each. */
+static bool is_even(uint32_t n, uint32_t count)
 {
-    double bits = 0;
-    for (uint32_t i = 0; i < n_symbols; i++)
-        if (counts[i])
-            bits -= counts[i] * log2((double)counts[i] / n);
-    return bits / 8;
+    const uint32_t twice = 2 * count, off = twice > n ? twice - n : n - twice;
+    return 16 * (uint64_t)off <= n;
 }
 
-size_t ternary_stage_pack(const struct ternary_stage *stage, size_t n, size_t limit, uint8_t *dst)
+/* The smallest of the codes that take no entropy coder. */
+static enum ternary_code smallest_plain(uint32_t n, uint32_t count, size_t *bytes)
 {
-    return limit > 1 ? gw_entropy_compress(stage->workspace, stage->workspace_bytes, stage->plain, n, dst, limit - 1) : 0;
-}
-
-static uint32_t pack_smallest(int entropy, const struct ternary_bits *bits, uint32_t n, uint32_t count,
-                              const struct ternary_stage *stage, uint8_t *dst)
-{
-    size_t size[] = {gw_div_up(n, 4), gw_div_up(n, 5), gw_div_up(n, 8) + gw_div_up(count, 8)};
+    const size_t size[] = {gw_div_up(n, 4), gw_div_up(n, 5), gw_div_up(n, 8) + gw_div_up(count, 8)};
     enum ternary_code code = CODE_2BIT;
     for (enum ternary_code c = CODE_BASE3; c <= CODE_MASK; c++)
         code = size[c] < size[code] ? c : code;
-    size_t gaps = pack_gaps(bits, n, count, size[code], dst), best = size[code];
-    if (gaps < best) {
-        code = CODE_GAPS;
-        best = gaps;
-    }
-    if (entropy == ENTROPY_AUTO) {
-        uint32_t negative = ternary_count(bits->sign, n);
-        uint32_t counts[3] = {negative, n - count, count - negative};
-        if (!ternary_worth_trying(best, ternary_entropy_bytes(counts, 3, n)))
-            entropy = ENTROPY_OFF;
-    }
-    if (entropy != ENTROPY_OFF) {
-        /* Four whole values in each byte: what zstd's Huffman stage likes best. */
-        size_t packed = ternary_stage_pack(stage, pack_plain(CODE_2BIT, bits, n, count, stage->plain), best, stage->packed);
-        if (packed) {
-            memcpy(dst, stage->packed, packed);
-            return (uint32_t)packed | CODE_2BIT << 28 | ENTRY_ZSTD;
-        }
-    }
-    if (code != CODE_GAPS)
-        pack_plain(code, bits, n, count, dst);
-    return (uint32_t)best | (uint32_t)code << 28;
+    *bytes = size[code];
+    return code;
 }
 
-uint32_t ternary_push_pack(enum ternary_code code, int entropy, const struct ternary_bits *bits, uint32_t n, uint32_t count,
-                           const struct ternary_stage *stage, uint8_t *dst)
+uint32_t ternary_push_pack(enum ternary_code code, int entropy, const struct ternary_bits *bits, uint32_t n,
+                           uint32_t count, struct gw_strings_writer *writer, uint8_t *dst)
 {
-    if (code == CODE_MIXED)
-        return pack_smallest(entropy, bits, n, count, stage, dst);
-    if (entropy != ENTROPY_ON)
-        return (uint32_t)pack_plain(code, bits, n, count, dst) | (uint32_t)code << 28;
-    size_t plain = pack_plain(code, bits, n, count, stage->plain), packed = ternary_stage_pack(stage, plain, plain, dst);
-    if (packed)
-        return (uint32_t)packed | (uint32_t)code << 28 | ENTRY_ZSTD;
-    memcpy(dst, stage->plain, plain);
-    return (uint32_t)plain | (uint32_t)code << 28;
+    if (code == CODE_MIXED) {
+        size_t limit;
+        code = smallest_plain(n, count, &limit);
+        limit = entropy == ENTROPY_ON ? ternary_push_chunk_bound(n) : limit - (limit > 0);
+        const bool gains = !is_even(n, count) || ternary_signs_are_coded(count, ternary_count(bits->sign, n));
+        if (entropy == ENTROPY_ON || (entropy == ENTROPY_AUTO && gains)) {
+            const size_t coded = pack_rans(bits, n, count, limit, writer, dst);
+            if (coded <= limit)
+                return ENTRY(CODE_RANS, coded);
+        }
+    }
+    return ENTRY(code, pack_plain(code, bits, n, count, dst));
 }
 
 /* True where every bit past n in the last word is 0. */
@@ -262,36 +251,37 @@ static bool tail_is_clear(const uint64_t *words, uint32_t n)
     return n % 64 == 0 || words[n / 64] >> (n % 64) == 0;
 }
 
-static gw_status unpack_gaps(const uint8_t *src, size_t src_bytes, uint32_t n, struct ternary_bits *bits)
+static gw_status unpack_rans(const uint8_t *src, size_t src_bytes, uint32_t n, struct ternary_bits *bits)
 {
-    struct gw_bit_reader reader = {.src = src, .n_bits = 8 * (uint64_t)src_bytes};
-    uint64_t signs[CHUNK_WORDS];
+    struct gw_strings_reader reader;
+    uint64_t signs[CHUNK_WORDS + 1];
     uint32_t count, negative;
-    GW_TRY(gw_gaps_get(&reader, n, bits->nonzero, &count));
-    GW_TRY(gw_string_get(&reader, bits->nonzero, count, (n + 63) / 64, signs, bits->sign, &negative));
-    if (!gw_bits_at_end(&reader))
-        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u elements has %zu bytes of gaps codes; its values take %llu and padding of zeros",
-                       n, src_bytes, (unsigned long long)(reader.at + 7) / 8);
+    gw_strings_open(&reader, src, src_bytes);
+    GW_TRY(gw_strings_get(&reader, n, bits->nonzero, &count));
+    const bool coded = gw_strings_number(&reader, 1);
+    if (coded)
+        GW_TRY(gw_strings_get(&reader, count, signs, &negative));
+    GW_TRY(gw_strings_close(&reader, coded ? 0 : count, signs));
+    gw_kernels_now()->scatter_signs(bits->nonzero, (n + 63) / 64, (const uint8_t *)signs, sizeof signs, bits->sign);
     return GW_OK;
 }
 
-gw_status ternary_push_unpack(enum ternary_code code, const uint8_t *src, size_t src_bytes, bool zstd, uint32_t n,
-                              const struct ternary_stage *stage, struct ternary_bits *bits, struct gw_bitmaps *view)
+gw_status ternary_push_unpack(enum ternary_code code, const uint8_t *src, size_t src_bytes, uint32_t n,
+                              struct ternary_bits *bits, struct gw_bitmaps *view)
 {
     const void *nonzero = bits->nonzero;
-    if (zstd) {
-        GW_TRY(gw_entropy_decompress(stage->workspace, src, src_bytes, stage->plain, ternary_push_chunk_bound(n), &src_bytes));
-        src = stage->plain;
-    }
     if (view)
         *view = (struct gw_bitmaps){nonzero, bits->sign};
-    if (code == CODE_GAPS)
-        return unpack_gaps(src, src_bytes, n, bits);
+    if (code == CODE_RANS)
+        return unpack_rans(src, src_bytes, n, bits);
     uint32_t n_words = (n + 63) / 64, count;
-    size_t head = code == CODE_2BIT ? gw_div_up(n, 4) : code == CODE_BASE3 ? gw_div_up(n, 5) : gw_div_up(n, 8), total = head;
+    size_t head = code == CODE_2BIT    ? gw_div_up(n, 4)
+                  : code == CODE_BASE3 ? gw_div_up(n, 5)
+                                       : gw_div_up(n, 8),
+           total = head;
     if (src_bytes < head)
-        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u elements has %zu bytes of %s codes; it takes at least %zu", n,
-                       src_bytes, ternary_code_names[code], head);
+        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u elements has %zu bytes of %s codes; it takes at least %zu",
+                       n, src_bytes, ternary_code_names[code], head);
     switch (code) {
     case CODE_2BIT:
         GW_TRY(unpack_2bit(src, n, bits));
@@ -300,7 +290,7 @@ gw_status ternary_push_unpack(enum ternary_code code, const uint8_t *src, size_t
         GW_TRY(unpack_base3(src, n, bits));
         break;
     default:
-        if (view && !zstd && n % 64 == 0) { /* the stage is used again for the next frame */
+        if (view && n % 64 == 0) {
             view->nonzero = nonzero = src;
             break;
         }
@@ -318,29 +308,7 @@ gw_status ternary_push_unpack(enum ternary_code code, const uint8_t *src, size_t
             return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk's sign bits are padded with bits that are not 0");
     }
     if (src_bytes != total)
-        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u elements has %zu bytes of %s codes; its values take %zu", n, src_bytes,
-                       ternary_code_names[code], total);
+        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u elements has %zu bytes of %s codes; its values take %zu", n,
+                       src_bytes, ternary_code_names[code], total);
     return GW_OK;
-}
-
-gw_status ternary_stage_init(gw_context *context, size_t plain_bytes, struct ternary_stage *stage)
-{
-    size_t compress = gw_entropy_workspace(plain_bytes), decompress = gw_entropy_decode_workspace();
-    stage->workspace_bytes = compress > decompress ? compress : decompress;
-    stage->workspace = gw_alloc(context, stage->workspace_bytes, 1);
-    stage->plain = gw_alloc(context, plain_bytes, 1);
-    stage->packed = gw_alloc(context, plain_bytes, 1);
-    if (!stage->workspace || !stage->plain || !stage->packed) {
-        ternary_stage_fini(context, stage);
-        return GW_ERR_MEMORY;
-    }
-    return GW_OK;
-}
-
-void ternary_stage_fini(gw_context *context, struct ternary_stage *stage)
-{
-    gw_free(context, stage->workspace);
-    gw_free(context, stage->plain);
-    gw_free(context, stage->packed);
-    *stage = (struct ternary_stage){0};
 }

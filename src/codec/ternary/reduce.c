@@ -1,5 +1,5 @@
-/* Ternary frames after the wire: checks, decoding, counting, and the owner's sum (DESIGN 4.1, step 4): with shared scalers
- * S = sum of the ternary values in integers, and the average is S * (s/N). */
+/* Ternary frames after the wire: checks, decoding, counting, and the owner's sum. With shared scalers S is the sum of
+ * the ternary values in integers, and the average is S * (s/N). */
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/threads.h"
@@ -19,7 +19,7 @@
 static size_t fixed_size(const struct gw_frame *frame, const struct ternary_sums *sums, uint32_t n)
 {
     if (frame->flags & GW_FLAG_AVERAGE)
-        return ternary_sum_fixed_size(sums, frame->code, n);
+        return ternary_packed_size(sums, n);
     return frame->code == CODE_2BIT ? gw_div_up(n, 4) : gw_div_up(n, 5);
 }
 
@@ -32,16 +32,21 @@ static struct ternary_sums sums_for_sizes(const struct gw_frame *frame)
 static bool code_is_legal(uint32_t code, const struct gw_frame *frame)
 {
     if (!(frame->flags & GW_FLAG_AVERAGE))
-        return code <= CODE_GAPS;
-    return code == CODE_PACKED || code == CODE_RADIX || (code == CODE_LEVELS && frame->workers <= LEVELS_MAX_WORKERS);
+        return code <= CODE_MASK || code == CODE_RANS;
+    return code == CODE_PACKED || (code == CODE_RANS && frame->workers <= LEVELS_MAX_WORKERS);
+}
+
+uint64_t ternary_n_scalers(uint32_t bucket, uint64_t count)
+{
+    return bucket ? gw_div_up(count, bucket) : 1;
 }
 
 gw_status ternary_check_frame(const struct gw_frame *frame)
 {
     bool average = frame->flags & GW_FLAG_AVERAGE;
-    if (!code_is_legal(frame->code, frame) && frame->code != CODE_MIXED)
-        return gw_fail(GW_ERR_FRAME_FIELD, "%s frame has code %s, which is not for it", average ? "an average" : "a push",
-                       ternary_code_names[frame->code]);
+    if (!code_is_legal(frame->code, frame) && (frame->code != CODE_MIXED || n_chunks_of(frame) < 2))
+        return gw_fail(GW_ERR_FRAME_FIELD, "%s frame has code %s, which is not for it",
+                       average ? "an average" : "a push", ternary_code_names[frame->code]);
     if (average && frame->flags & GW_FLAG_PRIVATE)
         return gw_fail(GW_ERR_FRAME_FIELD, "an average frame cannot hold a worker's own scalers");
     for (uint64_t i = 0; i < frame->n_scalers; i++) {
@@ -51,26 +56,24 @@ gw_status ternary_check_frame(const struct gw_frame *frame)
                            (unsigned long long)i, (double)s);
     }
     uint64_t n_chunks = n_chunks_of(frame), total = 0;
-    if (code_has_table(frame->code, frame->flags)) {
-        if (frame->payload_bytes / 4 < n_chunks)
+    if (ternary_has_table(frame->code, n_chunks)) {
+        if (frame->payload_bytes / ENTRY_BYTES < n_chunks)
             return gw_fail(GW_ERR_FRAME_PAYLOAD, "the payload has %zu bytes; the sizes of %llu chunks alone take more",
                            frame->payload_bytes, (unsigned long long)n_chunks);
-        total = 4 * n_chunks;
+        total = ENTRY_BYTES * n_chunks;
         for (uint64_t c = 0; c < n_chunks; c++) {
-            uint32_t entry = gw_get32(frame->payload + 4 * c);
-            if (entry & ENTRY_ZSTD && !(frame->flags & GW_FLAG_ENTROPY))
-                return gw_fail(GW_ERR_FRAME_PAYLOAD, "chunk %llu is marked as compressed in a frame that is not",
-                               (unsigned long long)c);
+            uint32_t entry = ternary_get_entry(frame->payload, c);
             if (frame->code == CODE_MIXED ? !code_is_legal(ENTRY_CODE(entry), frame) : ENTRY_CODE(entry) != 0)
-                return gw_fail(GW_ERR_FRAME_PAYLOAD, "chunk %llu has code %u, which is not for it", (unsigned long long)c,
-                               ENTRY_CODE(entry));
-            if (entry & ENTRY_ZSTD && (frame->code == CODE_MIXED ? ENTRY_CODE(entry) : frame->code) == CODE_LEVELS)
-                return gw_fail(GW_ERR_FRAME_PAYLOAD, "chunk %llu has levels codes, which are never compressed", (unsigned long long)c);
+                return gw_fail(GW_ERR_FRAME_PAYLOAD, "chunk %llu has code %u, which is not for it",
+                               (unsigned long long)c, ENTRY_CODE(entry));
             total += ENTRY_SIZE(entry);
         }
+    } else if (n_chunks && ternary_sizes_differ(frame->code)) { /* a single chunk: whoever reads it finds out */
+        total = frame->payload_bytes;
     } else if (n_chunks) {
         struct ternary_sums sums = sums_for_sizes(frame);
-        total = (n_chunks - 1) * fixed_size(frame, &sums, GW_CHUNK) + fixed_size(frame, &sums, chunk_elems(frame, n_chunks - 1));
+        total = (n_chunks - 1) * fixed_size(frame, &sums, GW_CHUNK) +
+                fixed_size(frame, &sums, chunk_elems(frame, n_chunks - 1));
     }
     if (total != frame->payload_bytes)
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "the payload has %zu bytes; its chunks take %llu", frame->payload_bytes,
@@ -87,37 +90,34 @@ static size_t *chunk_offsets(gw_context *context, const struct gw_frame *frame)
     size_t *offsets = gw_alloc(context, n_chunks + 1, sizeof *offsets);
     if (!offsets)
         return NULL;
-    bool table = code_has_table(frame->code, frame->flags);
+    bool table = ternary_has_table(frame->code, n_chunks);
     struct ternary_sums sums = {0};
     size_t whole = 0;
-    if (!table) {
+    if (!ternary_sizes_differ(frame->code)) {
         sums = sums_for_sizes(frame);
         whole = fixed_size(frame, &sums, GW_CHUNK);
     }
-    offsets[0] = table ? 4 * n_chunks : 0;
+    offsets[0] = table ? ENTRY_BYTES * n_chunks : 0;
     for (uint64_t c = 0; c < n_chunks; c++) {
-        size_t bytes = table ? ENTRY_SIZE(gw_get32(frame->payload + 4 * c))
-                       : chunk_elems(frame, c) == GW_CHUNK ? whole : fixed_size(frame, &sums, chunk_elems(frame, c));
+        size_t bytes = table                               ? ENTRY_SIZE(ternary_get_entry(frame->payload, c))
+                       : ternary_sizes_differ(frame->code) ? frame->payload_bytes
+                       : chunk_elems(frame, c) == GW_CHUNK ? whole
+                                                           : fixed_size(frame, &sums, chunk_elems(frame, c));
         offsets[c + 1] = offsets[c] + bytes;
     }
     return offsets;
 }
 
-static bool chunk_is_zstd(const struct gw_frame *frame, uint64_t c)
-{
-    return code_has_table(frame->code, frame->flags) && gw_get32(frame->payload + 4 * c) & ENTRY_ZSTD;
-}
-
 static enum ternary_code chunk_code(const struct gw_frame *frame, uint64_t c)
 {
-    return frame->code == CODE_MIXED ? ENTRY_CODE(gw_get32(frame->payload + 4 * c)) : frame->code;
+    return frame->code == CODE_MIXED ? ENTRY_CODE(ternary_get_entry(frame->payload, c)) : frame->code;
 }
 
-static gw_status unpack_push(const struct gw_frame *frame, const size_t *offsets, uint64_t c, const struct ternary_stage *stage,
-                             struct ternary_bits *bits, struct gw_bitmaps *view)
+static gw_status unpack_push(const struct gw_frame *frame, const size_t *offsets, uint64_t c, struct ternary_bits *bits,
+                             struct gw_bitmaps *view)
 {
     return ternary_push_unpack(chunk_code(frame, c), frame->payload + offsets[c], offsets[c + 1] - offsets[c],
-                               chunk_is_zstd(frame, c), chunk_elems(frame, c), stage, bits, view);
+                               chunk_elems(frame, c), bits, view);
 }
 
 /* ---- decode and count ------------------------------------------------------------------------ */
@@ -125,7 +125,6 @@ static gw_status unpack_push(const struct gw_frame *frame, const size_t *offsets
 /* What one thread works in. */
 struct slot {
     struct ternary_bits *bits;          /* reduce: of GW_ADD_FRAMES frames; else one */
-    struct ternary_stage stage;         /* pushes */
     struct ternary_sum_scratch scratch; /* averages */
     struct ternary_sum_scratch added;   /* reduce: averages that are added up */
     float *values;                      /* reduce of private scalers: two chunks */
@@ -134,22 +133,23 @@ struct slot {
 /* A loop over chunks on the context's threads. */
 struct job {
     gw_context *context;
-    const struct gw_frame *frame;  /* the pushes, or the one frame */
+    const struct gw_frame *frame; /* the pushes, or the one frame */
     uint32_t n_frames;
-    size_t **offsets;              /* of each frame */
-    struct ternary_sums sums;      /* of an average */
+    size_t **offsets;         /* of each frame */
+    struct ternary_sums sums; /* of an average */
     struct slot *slots;
     uint32_t n_slots;
-    float *out;                    /* decode; private scalers' sums */
+    float *out; /* decode; private scalers' sums */
     /* reduce */
     const struct ternary_options *options;
-    uint32_t n_pushes;             /* of the frames; averages come after them */
-    struct ternary_sums *added;    /* of each of these */
-    uint64_t first;                /* chunk that a wave begins with */
+    uint32_t n_pushes;          /* of the frames; averages come after them */
+    struct ternary_sums *added; /* of each of these */
+    uint64_t first;             /* chunk that a wave begins with */
     uint32_t entries[WAVE];
-    uint8_t *to, *wave;            /* chunk first + i goes to to + i * stride; wave: a wave's bytes */
+    uint8_t *to, *wave; /* chunk first + i goes to to + i * stride; wave: a wave's bytes */
     size_t stride;
-    uint8_t *hashes;               /* on one thread: of each frame, and last of the average, taken as chunks pass by; else NULL */
+    /* on one thread: of each frame, and last of the average, taken as chunks pass by; else NULL */
+    uint8_t *hashes;
     size_t hash_stride;
 };
 
@@ -159,7 +159,6 @@ static void job_fini(struct job *job)
         struct slot *slot = &job->slots[i];
         gw_free(job->context, slot->bits);
         gw_free(job->context, slot->values);
-        ternary_stage_fini(job->context, &slot->stage);
         ternary_sum_scratch_fini(job->context, &slot->scratch);
         ternary_sum_scratch_fini(job->context, &slot->added);
     }
@@ -172,7 +171,7 @@ static void job_fini(struct job *job)
     gw_free(job->context, job->hashes);
 }
 
-/* Offsets of all frames, and slots with bitmaps and, where any frame needs it, an entropy stage. */
+/* Offsets of all frames, and slots with bitmaps. */
 static gw_status job_init(struct job *job, gw_context *context, const struct gw_frame *frames, uint32_t n_frames)
 {
     *job = (struct job){.context = context, .frame = frames, .n_frames = n_frames};
@@ -183,19 +182,16 @@ static gw_status job_init(struct job *job, gw_context *context, const struct gw_
     job->offsets = gw_calloc(context, n_frames, sizeof *job->offsets);
     if (!job->slots || !job->offsets)
         return GW_ERR_MEMORY;
-    bool stage = false;
     for (uint32_t i = 0; i < n_frames; i++) {
-        stage |= !(frames[i].flags & GW_FLAG_AVERAGE) && frames[i].flags & GW_FLAG_ENTROPY;
         job->offsets[i] = chunk_offsets(context, &frames[i]);
         if (!job->offsets[i])
             return GW_ERR_MEMORY;
     }
     for (uint32_t i = 0; i < job->n_slots; i++) {
-        job->slots[i].bits = gw_alloc(context, n_frames < GW_ADD_FRAMES ? n_frames : GW_ADD_FRAMES, sizeof *job->slots[i].bits);
+        job->slots[i].bits =
+            gw_alloc(context, n_frames < GW_ADD_FRAMES ? n_frames : GW_ADD_FRAMES, sizeof *job->slots[i].bits);
         if (!job->slots[i].bits)
             return GW_ERR_MEMORY;
-        if (stage)
-            GW_TRY(ternary_stage_init(context, ternary_push_chunk_bound(GW_CHUNK), &job->slots[i].stage));
     }
     return GW_OK;
 }
@@ -204,7 +200,7 @@ static gw_status job_scratch(struct job *job, uint32_t workers)
 {
     job->sums = ternary_sums_of(workers);
     for (uint32_t i = 0; i < job->n_slots; i++)
-        GW_TRY(ternary_sum_scratch_init(job->context, &job->sums, &job->slots[i].scratch));
+        GW_TRY(ternary_sum_scratch_init(job->context, &job->sums, job->frame->count, &job->slots[i].scratch));
     return GW_OK;
 }
 
@@ -214,15 +210,16 @@ static float scaler_at(const struct gw_frame *frame, uint64_t i)
 }
 
 /* Bitmaps of the chunk that begins at element `base` of the slice, to floats. */
-static void expand_chunk(const struct gw_frame *frame, const struct ternary_bits *bits, uint64_t base, uint32_t n, bool stream,
-                         float *out)
+static void expand_chunk(const struct gw_frame *frame, const struct ternary_bits *bits, uint64_t base, uint32_t n,
+                         bool stream, float *out)
 {
     const struct gw_kernels *kernels = gw_kernels_now();
     if (!frame->bucket || frame->bucket % 64 == 0) {
         for (uint64_t i = 0; i < n;) {
             uint64_t stop = frame->bucket ? (base + i) / frame->bucket * frame->bucket + frame->bucket - base : n;
             stop = stop < n ? stop : n;
-            kernels->expand(bits->nonzero + i / 64, bits->sign + i / 64, stop - i, scaler_at(frame, base + i), stream, out + i);
+            kernels->expand(bits->nonzero + i / 64, bits->sign + i / 64, stop - i, scaler_at(frame, base + i), stream,
+                            out + i);
             i = stop;
         }
         return;
@@ -236,8 +233,9 @@ static gw_status decode_push(uint64_t c, uint32_t index, void *user)
     struct job *job = user;
     struct slot *slot = &job->slots[index];
     const struct gw_frame *frame = job->frame;
-    GW_TRY(unpack_push(frame, job->offsets[0], c, &slot->stage, slot->bits, NULL));
-    expand_chunk(frame, slot->bits, c * GW_CHUNK, chunk_elems(frame, c), frame->count >= STREAM_ELEMENTS, job->out + c * GW_CHUNK);
+    GW_TRY(unpack_push(frame, job->offsets[0], c, slot->bits, NULL));
+    expand_chunk(frame, slot->bits, c * GW_CHUNK, chunk_elems(frame, c), frame->count >= STREAM_ELEMENTS,
+                 job->out + c * GW_CHUNK);
     return GW_OK;
 }
 
@@ -251,8 +249,8 @@ static gw_status unpack_average(struct job *job, uint64_t c, struct slot *slot)
 {
     const struct gw_frame *frame = job->frame;
     const size_t *offsets = job->offsets[0];
-    return ternary_sum_unpack(&job->sums, chunk_code(frame, c), frame->payload + offsets[c], offsets[c + 1] - offsets[c],
-                              chunk_is_zstd(frame, c), chunk_elems(frame, c), &slot->scratch);
+    return ternary_sum_unpack(&job->sums, chunk_code(frame, c), frame->payload + offsets[c],
+                              offsets[c + 1] - offsets[c], chunk_elems(frame, c), &slot->scratch);
 }
 
 /* A chunk with one scaler straight from the wire, in whole groups of 64 sums. *done: how many that were. */
@@ -260,13 +258,16 @@ static gw_status decode_packed(const struct job *job, uint64_t c, float *out, ui
 {
     const struct gw_frame *frame = job->frame;
     uint32_t n = chunk_elems(frame, c), workers = frame->workers;
-    size_t bytes = job->offsets[0][c + 1] - job->offsets[0][c], want = ternary_sum_fixed_size(&job->sums, CODE_PACKED, n);
+    size_t bytes = job->offsets[0][c + 1] - job->offsets[0][c], want = ternary_packed_size(&job->sums, n);
     if (bytes != want)
-        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u packed sums has %zu bytes; its values take %zu", n, bytes, want);
-    uint32_t most = gw_kernels_now()->decode_planes(frame->payload + job->offsets[0][c], job->sums.n_planes, n / 64, workers,
-                                                    quantum(frame, 0), frame->count >= STREAM_ELEMENTS, out);
+        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u packed sums has %zu bytes; its values take %zu", n, bytes,
+                       want);
+    uint32_t most =
+        gw_kernels_now()->decode_planes(frame->payload + job->offsets[0][c], job->sums.n_planes, n / 64, workers, NULL,
+                                        0, quantum(frame, 0), frame->count >= STREAM_ELEMENTS, out);
     if (most > 2 * workers)
-        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a packed sum is %u above its lowest; %u workers reach %u", most, workers, 2 * workers);
+        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a packed sum is %u above its lowest; %u workers reach %u", most, workers,
+                       2 * workers);
     *done = n / 64 * 64;
     return GW_OK;
 }
@@ -275,16 +276,22 @@ static gw_status decode_packed(const struct job *job, uint64_t c, float *out, ui
 static gw_status decode_levels(const struct job *job, uint64_t c, struct slot *slot, float *out)
 {
     const struct gw_frame *frame = job->frame;
-    const struct ternary_sums *sums = &job->sums;
-    uint32_t n = chunk_elems(frame, c), n_levels, whole = n / 64;
-    size_t at = job->offsets[0][c];
+    const struct gw_kernels *kernels = gw_kernels_now();
+    const uint32_t n = chunk_elems(frame, c), whole = n / 64;
+    const size_t at = job->offsets[0][c];
     const uint8_t *planes = slot->scratch.planes;
-    bool stream = frame->count >= STREAM_ELEMENTS;
-    float q = quantum(frame, 0), last[64];
-    GW_TRY(ternary_levels_unpack(sums, frame->payload + at, job->offsets[0][c + 1] - at, n, &slot->scratch, &n_levels));
-    gw_kernels_now()->decode_planes(planes, sums->n_planes, whole, n_levels, q, stream, out);
+    const uint64_t *negative = slot->scratch.negative->words;
+    const float q = quantum(frame, 0);
+    struct ternary_levels levels;
+    float last[64];
+    GW_TRY(ternary_levels_unpack(&job->sums, frame->payload + at, job->offsets[0][c + 1] - at, n, &slot->scratch,
+                                 &levels));
+    const int32_t middle = (int32_t)levels.center - (int32_t)frame->workers;
+    kernels->decode_planes(planes, levels.n_planes, whole, levels.n_levels, negative, middle, q,
+                           frame->count >= STREAM_ELEMENTS, out);
     if (n % 64) {
-        gw_kernels_now()->decode_planes(planes + 8 * (size_t)whole * sums->n_planes, sums->n_planes, 1, n_levels, q, false, last);
+        kernels->decode_planes(planes + 8 * (size_t)whole * levels.n_planes, levels.n_planes, 1, levels.n_levels,
+                               negative + whole, middle, q, false, last);
         memcpy(out + 64 * (size_t)whole, last, n % 64 * sizeof *out);
     }
     return GW_OK;
@@ -298,8 +305,8 @@ static gw_status decode_average(uint64_t c, uint32_t index, void *user)
     uint64_t base = c * GW_CHUNK, done = 0;
     uint32_t n = chunk_elems(frame, c), workers = frame->workers;
     float *out = job->out + base;
-    bool straight = !frame->bucket && !chunk_is_zstd(frame, c);
-    if (straight && chunk_code(frame, c) == CODE_LEVELS)
+    bool straight = !frame->bucket;
+    if (straight && chunk_code(frame, c) == CODE_RANS)
         return decode_levels(job, c, slot, out);
     if (straight && chunk_code(frame, c) == CODE_PACKED)
         GW_TRY(decode_packed(job, c, out, &done));
@@ -344,7 +351,7 @@ gw_status ternary_symbols(gw_context *context, const struct gw_frame *frame, uin
             for (uint32_t i = 0; i < n && status == GW_OK; i++)
                 counts[slot->scratch.digits[i]]++;
         } else {
-            status = unpack_push(frame, job.offsets[0], c, &slot->stage, slot->bits, NULL);
+            status = unpack_push(frame, job.offsets[0], c, slot->bits, NULL);
             if (status == GW_OK) {
                 uint32_t nonzero = ternary_count(slot->bits->nonzero, n), negative = ternary_count(slot->bits->sign, n);
                 counts[0] += negative;
@@ -359,21 +366,26 @@ gw_status ternary_symbols(gw_context *context, const struct gw_frame *frame, uin
 
 /* ---- the owner's sum ------------------------------------------------------------------------- */
 
+const char *ternary_disagreement(const struct gw_frame *a, const struct gw_frame *b)
+{
+    return (a->flags ^ b->flags) & GW_FLAG_PRIVATE ? "one has a shared scaler, the other its own" : NULL;
+}
+
 size_t ternary_reduce_bound(const struct gw_frame *first, uint32_t workers)
 {
     if (first->flags & GW_FLAG_PRIVATE)
         return GW_HEADER_BYTES + 4 * (size_t)first->count;
     struct ternary_sums sums = ternary_sums_of(workers);
     uint64_t n_chunks = n_chunks_of(first);
-    size_t bytes = gw_frame_head_bytes(first->n_scalers) + 4 * n_chunks;
+    size_t bytes = gw_frame_head_bytes(first->n_scalers) + ENTRY_BYTES * n_chunks;
     if (n_chunks)
-        bytes += (n_chunks - 1) * ternary_sum_chunk_bound(&sums, GW_CHUNK) +
-                 ternary_sum_chunk_bound(&sums, chunk_elems(first, n_chunks - 1));
+        bytes += (n_chunks - 1) * ternary_packed_size(&sums, GW_CHUNK) +
+                 ternary_packed_size(&sums, chunk_elems(first, n_chunks - 1));
     return bytes;
 }
 
-/* A checksum is one more pass over bytes that come from memory. On one thread chunks are hashed in order just before they are
- * unpacked, and the average's just after they are packed; several threads verify the frames beforehand. */
+/* A checksum is one more pass over bytes that come from memory. On one thread chunks are hashed in order just before
+ * they are unpacked, and the average's just after they are packed; several threads verify the frames beforehand. */
 static gw_status hashes_init(struct job *job)
 {
     if (job->n_slots > 1) {
@@ -390,7 +402,7 @@ static gw_status hashes_init(struct job *job)
     for (uint32_t r = 0; r < job->n_frames; r++) {
         const struct gw_frame *frame = &job->frame[r];
         gw_hash_now()->add(job->hashes + r * job->hash_stride, frame->scalers,
-                    (size_t)(frame->payload - frame->scalers) + job->offsets[r][0]);
+                           (size_t)(frame->payload - frame->scalers) + job->offsets[r][0]);
     }
     return GW_OK;
 }
@@ -425,7 +437,7 @@ static gw_status add_private(uint64_t c, uint32_t index, void *user)
     float *sum = slot->values, *one = slot->values + GW_CHUNK;
     for (uint32_t r = 0; r < job->n_frames; r++) {
         hash_chunk(job, r, c);
-        GW_TRY(unpack_push(&job->frame[r], job->offsets[r], c, &slot->stage, slot->bits, NULL));
+        GW_TRY(unpack_push(&job->frame[r], job->offsets[r], c, slot->bits, NULL));
         expand_chunk(&job->frame[r], slot->bits, c * GW_CHUNK, n, false, r ? one : sum);
         /* Zeros are added too: x + 0 is x, and a sum of -0 and 0 is the same 0 on every machine. */
         for (uint32_t i = 0; r && i < n; i++)
@@ -456,6 +468,7 @@ static gw_status reduce_private(struct job *job, uint8_t *payload, struct gw_fra
     }
     average->codec = GW_WIRE_NONE;
     average->bucket = 0;
+    average->n_scalers = 0;
     average->payload_bytes = 4 * (size_t)average->count;
     job->to = payload;
     GW_TRY(gw_parallel_try(job->context, n_chunks_of(job->frame), add_private, job));
@@ -463,8 +476,8 @@ static gw_status reduce_private(struct job *job, uint8_t *payload, struct gw_fra
     return GW_OK;
 }
 
-/* Pushes are read a chunk at a time in turn, too short a run for the processor's own prefetcher: the next one is asked for
- * while this one is added. */
+/* Pushes are read a chunk at a time in turn, too short a run for the processor's own prefetcher: the next one is asked
+ * for while this one is added. */
 static void ask_for_next(const struct job *job, uint32_t r, uint64_t c)
 {
     if (++r == job->n_frames) {
@@ -486,8 +499,8 @@ static void digits_to_planes(const uint16_t *digits, uint32_t n_planes, uint64_t
             planes[j] |= (uint64_t)(digits[i] >> j & 1) << i;
 }
 
-/* Adds a chunk of sums, those of average r, to the digits in planes: carries ripple up. Sums of a machine's workers come this way,
- * far fewer than pushes. */
+/* Adds a chunk of sums, those of average r, to the digits in planes: carries ripple up. Sums of a machine's workers
+ * come this way, far fewer than pushes. */
 static gw_status add_average(struct job *job, uint32_t r, uint64_t c, struct slot *slot, uint8_t *planes)
 {
     const struct gw_frame *frame = &job->frame[r];
@@ -495,8 +508,7 @@ static gw_status add_average(struct job *job, uint32_t r, uint64_t c, struct slo
     const size_t *at = job->offsets[r] + c;
     uint32_t n = chunk_elems(frame, c), n_words = (n + 63) / 64;
     uint16_t *digits = slot->added.digits;
-    GW_TRY(ternary_sum_unpack(sums, chunk_code(frame, c), frame->payload + at[0], at[1] - at[0], chunk_is_zstd(frame, c), n,
-                              &slot->added));
+    GW_TRY(ternary_sum_unpack(sums, chunk_code(frame, c), frame->payload + at[0], at[1] - at[0], n, &slot->added));
     for (uint32_t i = n; i < 64 * n_words; i++)
         digits[i] = (uint16_t)frame->workers; /* a sum of 0, as padding of pushes is */
     for (uint32_t w = 0; w < n_words; w++) {
@@ -529,7 +541,7 @@ static gw_status averages_init(struct job *job)
     }
     struct ternary_sums largest = ternary_sums_of(most);
     for (uint32_t i = 0; i < job->n_slots; i++)
-        GW_TRY(ternary_sum_scratch_init(job->context, &largest, &job->slots[i].added));
+        GW_TRY(ternary_sum_scratch_init(job->context, &largest, job->frame->count, &job->slots[i].added));
     return GW_OK;
 }
 
@@ -541,15 +553,15 @@ static gw_status add_shared(uint64_t i, uint32_t index, void *user)
     const struct gw_kernels *kernels = gw_kernels_now();
     uint64_t c = job->first + i;
     uint32_t n = chunk_elems(job->frame, c), n_words = (n + 63) / 64;
-    enum ternary_code code = ternary_pull_codes[job->options->pull];
+    enum ternary_code code = ternary_pull_code(job->options);
     uint8_t *to = job->to + i * job->stride;
-    uint8_t *planes = ternary_sum_planes(code, job->options->entropy, n, &slot->scratch, to);
+    uint8_t *planes = ternary_sum_planes(code, n, &slot->scratch, to);
     struct gw_bitmaps batch[GW_ADD_FRAMES];
     for (uint32_t r = 0; r < job->n_pushes; r++) {
         uint32_t at = r % GW_ADD_FRAMES;
         ask_for_next(job, r, c);
         hash_chunk(job, r, c);
-        GW_TRY(unpack_push(&job->frame[r], job->offsets[r], c, &slot->stage, &slot->bits[at], &batch[at]));
+        GW_TRY(unpack_push(&job->frame[r], job->offsets[r], c, &slot->bits[at], &batch[at]));
         if (at + 1 == GW_ADD_FRAMES || r + 1 == job->n_pushes)
             kernels->add_digits(batch, at + 1, n_words, r < GW_ADD_FRAMES, planes, job->sums.n_planes);
     }
@@ -559,26 +571,24 @@ static gw_status add_shared(uint64_t i, uint32_t index, void *user)
         hash_chunk(job, r, c);
         GW_TRY(add_average(job, r, c, slot, planes));
     }
-    job->entries[i] = ternary_sum_pack(&job->sums, code, job->options->entropy, planes, n, &slot->scratch, to);
+    job->entries[i] = ternary_sum_pack(&job->sums, code, planes, n, &slot->scratch, to);
     return GW_OK;
 }
 
 static gw_status reduce_shared(struct job *job, uint8_t *payload, struct gw_frame *average)
 {
-    enum ternary_code code = ternary_pull_codes[job->options->pull];
+    enum ternary_code code = ternary_pull_code(job->options);
     uint64_t n_chunks = n_chunks_of(job->frame), wave = job->n_slots > 1 ? WAVE : 1;
     GW_TRY(averages_init(job));
     GW_TRY(job_scratch(job, average->workers));
     if (wave > 1) {
-        job->stride = ternary_sum_chunk_bound(&job->sums, GW_CHUNK);
+        job->stride = ternary_packed_size(&job->sums, GW_CHUNK);
         job->wave = gw_alloc(job->context, WAVE, job->stride);
         if (!job->wave)
             return GW_ERR_MEMORY;
     }
-    bool named = code != CODE_MIXED, staged = named && job->options->entropy == ENTROPY_ON;
-    bool table = !named || code_has_table((uint8_t)code, staged ? GW_FLAG_ENTROPY : 0);
-    uint32_t any_zstd = staged ? ENTRY_ZSTD : 0;
-    size_t at = table ? 4 * n_chunks : 0;
+    const bool table = ternary_has_table(code, n_chunks);
+    size_t at = table ? ENTRY_BYTES * n_chunks : 0;
     for (; job->first < n_chunks; job->first += wave) {
         uint64_t n = n_chunks - job->first < wave ? n_chunks - job->first : wave;
         job->to = wave > 1 ? job->wave : payload + at;
@@ -590,31 +600,35 @@ static gw_status reduce_shared(struct job *job, uint8_t *payload, struct gw_fram
             if (!table)
                 hash_average(job, payload + at, bytes);
             at += bytes;
-            any_zstd |= job->entries[i] & ENTRY_ZSTD;
             if (table)
-                gw_put32(payload + 4 * (job->first + i), ternary_entry(job->entries[i], named || n_chunks == 1));
+                ternary_put_entry(payload, job->first + i, job->entries[i], code);
         }
     }
-    average->payload_bytes = ternary_settle(average, code, n_chunks, job->entries[0], any_zstd, payload, at);
+    average->code = (uint8_t)ternary_frame_code(code, true, n_chunks, job->entries[0]);
+    average->payload_bytes = at;
     seal(job, payload - gw_frame_head_bytes(average->n_scalers), average, table);
     return GW_OK;
 }
 
-gw_status ternary_reduce(gw_context *context, const struct gw_frame *frames, uint32_t n, const void *options, uint8_t *dst,
-                         struct gw_frame *average)
+gw_status ternary_reduce(gw_context *context, const struct gw_frame *frames, uint32_t n, const void *options,
+                         uint8_t *dst, struct gw_frame *average)
 {
     const struct gw_frame *first = &frames[0];
     bool private = first->flags & GW_FLAG_PRIVATE;
     for (uint32_t r = 1; r < n && !private; r++)
         for (uint64_t i = 0; i < first->n_scalers; i++)
             if (gw_get32(first->scalers + 4 * i) != gw_get32(frames[r].scalers + 4 * i))
-                return gw_fail(GW_ERR_FRAME_MISMATCH, "the frames of ranks %u and %u disagree in scaler %llu: %g and %g",
-                               first->rank, frames[r].rank, (unsigned long long)i, (double)gw_get_float(first->scalers + 4 * i),
+                return gw_fail(GW_ERR_FRAME_MISMATCH,
+                               "the frames of ranks %u and %u disagree in scaler %llu: %g and %g", first->rank,
+                               frames[r].rank, (unsigned long long)i, (double)gw_get_float(first->scalers + 4 * i),
                                (double)gw_get_float(frames[r].scalers + 4 * i));
     struct job job;
     gw_status status = job_init(&job, context, frames, n);
     static const struct ternary_options defaults; /* auto, auto */
     job.options = options ? options : &defaults;
+    const struct ternary_options fast = ternary_fast(job.options);
+    if (average->flags & GW_FLAG_FAST)
+        job.options = &fast;
     uint8_t *payload = dst + (private ? GW_HEADER_BYTES : gw_frame_head_bytes(first->n_scalers));
     if (status == GW_OK)
         status = hashes_init(&job);

@@ -1,6 +1,7 @@
-/* What TernGrad promises of the draw, tested statistically: P(t_i = sign(g_i)) = |f(g_i)| / s (eq. 3), so E[s t] = f(g), and all
- * draws independent. Seeds are fixed, so a test either passes always or never; bounds are those that a right draw with fresh
- * seeds would break less than once in a million runs of a check: five deviations, six where the worst of hundreds counts. */
+/* What TernGrad promises of the draw, tested statistically: P(t_i = sign(g_i)) = |f(g_i)| / s (eq. 3), so E[s t] =
+ * f(g), and all draws independent. Seeds are fixed, so a test either passes always or never; bounds are those that a
+ * right draw with fresh seeds would break less than once in a million runs of a check: five deviations, six where the
+ * worst of hundreds counts. */
 #include "codecs.h"
 
 #include <stdio.h>
@@ -31,9 +32,9 @@ static gw_encoder *tensor_encoder(const char *spec, uint32_t id, uint64_t n)
     return encoder;
 }
 
-/* Counts k of T draws are binomial: (k - Tp) / sqrt(T p (1-p)) is nearly normal, and the squares of m of them add up to a
- * chi-square of mean m and variance 2m. The squared error of all, sum of (t - f/s)^2, has mean T sum p (1-p), which is the
- * variance |f| (s - |f|) over s^2, and variance T sum p (1-p) (1-2p)^2. */
+/* Counts k of T draws are binomial: (k - Tp) / sqrt(T p (1-p)) is nearly normal, and the squares of m of them add up to
+ * a chi-square of mean m and variance 2m. The squared error of all, sum of (t - f/s)^2, has mean T sum p (1-p), which
+ * is the variance |f| (s - |f|) over s^2, and variance T sum p (1-p) (1-2p)^2. */
 static void check_expectation(const char *spec, float scale, float room, enum over over)
 {
     enum { N = 500, T = 3000 };
@@ -65,7 +66,8 @@ static void check_expectation(const char *spec, float scale, float room, enum ov
         draw_tensor(encoder, g, N, &s, draw, t);
         for (int i = 0; i < N; i++) {
             double f = fabs((double)g[i]) < own ? fabs((double)g[i]) : own, p = f / s;
-            CHECK(t[i] == 0 || (t[i] > 0) == (g[i] > 0), "%s over %s: element %d has the wrong sign", spec, over_names[over], i);
+            CHECK(t[i] == 0 || (t[i] > 0) == (g[i] > 0), "%s over %s: element %d has the wrong sign", spec,
+                  over_names[over], i);
             k[i] += t[i] != 0;
             squares += (fabs((double)t[i]) - p) * (fabs((double)t[i]) - p);
         }
@@ -77,22 +79,23 @@ static void check_expectation(const char *spec, float scale, float room, enum ov
         mean += spread;
         variance += spread * (1 - 2 * p) * (1 - 2 * p);
         if (p == 0 || p == 1) {
-            CHECK(k[i] == (p == 1 ? T : 0), "%s over %s: element %d of probability %g came %u times", spec, over_names[over], i, p, k[i]);
+            CHECK(k[i] == (p == 1 ? T : 0), "%s over %s: element %d of probability %g came %u times", spec,
+                  over_names[over], i, p, k[i]);
             continue;
         }
         double z = (k[i] - T * p) / sqrt(spread);
         if (spread > 5) /* else not nearly normal */
-            CHECK(fabs(z) < 6, "%s, scale %g, over %s: element %d of probability %g came %u times of %d, z = %g", spec, scale,
-                  over_names[over], i, p, k[i], T, z);
+            CHECK(fabs(z) < 6, "%s, scale %g, over %s: element %d of probability %g came %u times of %d, z = %g", spec,
+                  scale, over_names[over], i, p, k[i], T, z);
         if (spread > 5) {
             chi += z * z;
             m++;
         }
     }
-    CHECK(m > N / 2 && fabs(chi - m) < 5 * sqrt(2.0 * m), "%s, scale %g, over %s: chi-square %g of %d", spec, scale, over_names[over],
-          chi, m);
-    CHECK(fabs(squares - mean) < 5 * sqrt(variance), "%s, scale %g, over %s: squared error %g, not %g +- %g", spec, scale,
-          over_names[over], squares, mean, sqrt(variance));
+    CHECK(m > N / 2 && fabs(chi - m) < 5 * sqrt(2.0 * m), "%s, scale %g, over %s: chi-square %g of %d", spec, scale,
+          over_names[over], chi, m);
+    CHECK(fabs(squares - mean) < 5 * sqrt(variance), "%s, scale %g, over %s: squared error %g, not %g +- %g", spec,
+          scale, over_names[over], squares, mean, sqrt(variance));
     gw_encoder_destroy(encoder);
 }
 
@@ -144,9 +147,15 @@ static void draws_are_independent_of_each_other(void **state)
         const char *what;
         uint64_t seed;
         uint32_t rank, step, tensor;
-    } places[] = {{"first", 42, 1, 2, 3},           {"next seed", 43, 1, 2, 3},      {"seed's upper half", 42 | 1ull << 32, 1, 2, 3},
-                  {"next rank", 42, 2, 2, 3},       {"next step", 42, 1, 3, 3},      {"next tensor", 42, 1, 2, 4},
-                  {"rank and step swapped", 42, 2, 1, 3}, {"step and tensor swapped", 42, 1, 3, 2}, {"far step", 42, 1, 2 | 1u << 24, 3},
+    } places[] = {{"first", 42, 1, 2, 3},
+                  {"next seed", 43, 1, 2, 3},
+                  {"seed's upper half", 42 | 1ull << 32, 1, 2, 3},
+                  {"next rank", 42, 2, 2, 3},
+                  {"next step", 42, 1, 3, 3},
+                  {"next tensor", 42, 1, 2, 4},
+                  {"rank and step swapped", 42, 2, 1, 3},
+                  {"step and tensor swapped", 42, 1, 3, 2},
+                  {"far step", 42, 1, 2 | 1u << 24, 3},
                   {"far rank", 42, 1 | 1u << 14, 2, 3}};
     enum { N_PLACES = sizeof places / sizeof *places };
     int8_t *draws[N_PLACES];
@@ -180,7 +189,8 @@ static void draws_are_independent_of_each_other(void **state)
 
 /* ---- small probabilities ----------------------------------------------------------------------------- */
 
-/* 16 random bits alone would round 2^-17 to 0 or to 2^-16. Of 2^23 draws 64 are expected, with a deviation of 8: within five. */
+/* 16 random bits alone would round 2^-17 to 0 or to 2^-16. Of 2^23 draws 64 are expected, with a deviation of 8: within
+ * five. */
 static void probabilities_are_finer_than_sixteen_bits(void **state)
 {
     (void)state;
@@ -218,15 +228,15 @@ static void nonzeros_are_as_many_as_expected(void **state)
         s = own * (float)seed;
         struct whole_frame frame = encode_slice(encoder, g, &s, (gw_draw){.seed = seed}, 0, n);
         uint64_t count;
-        assert_int_equal(gw_frame_symbols(NULL, frame.bytes, frame.size, NULL, &count, NULL), GW_OK);
+        assert_int_equal(gw_frame_symbols(NULL, frame.bytes, frame.size, NULL, 0, &count, NULL), GW_OK);
         double mean = 0, variance = 0;
         for (uint64_t i = 0; i < n; i++) {
             double p = (fabs((double)g[i]) < own ? fabs((double)g[i]) : own) / s;
             mean += p;
             variance += p * (1 - p);
         }
-        CHECK(fabs((double)count - mean) < 5 * sqrt(variance), "seed %llu: %llu nonzeros, not %g +- %g", (unsigned long long)seed,
-              (unsigned long long)count, mean, sqrt(variance));
+        CHECK(fabs((double)count - mean) < 5 * sqrt(variance), "seed %llu: %llu nonzeros, not %g +- %g",
+              (unsigned long long)seed, (unsigned long long)count, mean, sqrt(variance));
         free(frame.bytes);
         gw_encoder_destroy(encoder);
     }

@@ -1,38 +1,40 @@
-/* Options of the ternary codec, and its record. */
+/* Reads the options of the ternary codec, and gives its record to the table of codecs. */
 #include "codec/ternary/ternary.h"
 #include "base/error.h"
 
 #include <stddef.h>
 
-const char *const ternary_code_names[] = {"2bit", "base3", "mask", "gaps", "packed", "radix", "levels", "mixed", NULL};
-const enum ternary_code ternary_push_codes[] = {CODE_MIXED, CODE_2BIT, CODE_BASE3, CODE_MASK, CODE_GAPS};
-const enum ternary_code ternary_pull_codes[] = {CODE_MIXED, CODE_PACKED, CODE_RADIX};
+const char *const ternary_code_names[] = {"2bit", "base3", "mask", "packed", "rans", "mixed", NULL};
 
 static const char *const on_off[] = {"on", "off", NULL};
 static const char *const scopes[] = {"layer", "global", NULL};
-static const char *const codes[] = {"auto", "2bit", "base3", "mask", "gaps", NULL};
-static const char *const pulls[] = {"auto", "packed", "radix", NULL};
+static const char *const codes[] = {"auto", "2bit", "base3", "mask", NULL};
+static const char *const pulls[] = {"auto", "packed", NULL};
 static const char *const entropies[] = {"auto", "on", "off", NULL};
 
 static const gw_codec_option options[] = {
     {"clip", "2.5", "0 to 1e30; 0 switches clipping off",
-     "gradients are limited to this many standard deviations (eq. 21), where that is not below |mean|"},
-    {"share", "on", "on|off", "workers share the largest scaler (eq. 4); off: each its own, and the average is float"},
-    {"bucket", "0", "0 or a number of elements up to 2^30; 0 is one scaler for a tensor", "each bucket has its own sigma and scaler"},
+     "limits gradients to so many standard deviations (eq. 21), unless that is below |mean|"},
+    {"share", "on", "on|off",
+     "on: workers share the largest scaler (eq. 4); off: each has its own, and the average is float"},
+    {"bucket", "0", "0 or a number of elements up to 2^30; 0 is one scaler for a tensor",
+     "each bucket has its own sigma and scaler"},
     {"scope", "layer", "layer|global", "global: one scaler for the whole network"},
-    {"skip", "", "tensor names with * and ?, or last; several joined by +", "tensors left in float32; last is the last layer"},
-    {"min", "0", "a number of elements up to 10^18", "tensors with fewer elements are left in float32"},
-    {"code", "auto", "auto|2bit|base3|mask|gaps", "how pushed values are packed; auto takes the smallest"},
-    {"pull", "auto", "auto|packed|radix", "how sums are packed; auto takes the smallest of these and of codes by levels"},
-    {"entropy", "auto", "auto|on|off", "compress packed values with zstd"},
+    {"skip", "", "tensor names with * and ?, or last; several joined by +",
+     "leaves these tensors in float32; last means the last layer"},
+    {"min", "0", "a number of elements up to 10^18", "leaves tensors with fewer elements in float32"},
+    {"code", "auto", "auto|2bit|base3|mask", "how pushed values are packed; auto takes the smallest"},
+    {"pull", "auto", "auto|packed", "how sums are packed; auto takes the smallest"},
+    {"entropy", "auto", "auto|on|off",
+     "the entropy coder: auto takes it for what has code=auto, pull=auto, if that is smaller; on always"},
 };
 
 #define AT(field) offsetof(struct ternary_options, field)
 static const struct gw_option_rule rules[] = {
-    {GW_OPTION_NUMBER, AT(clip), 0, 1e30, NULL},    {GW_OPTION_WORD, AT(share), 0, 0, on_off},
+    {GW_OPTION_NUMBER, AT(clip), 0, 1e30, NULL},     {GW_OPTION_WORD, AT(share), 0, 0, on_off},
     {GW_OPTION_COUNT, AT(bucket), 0, 1 << 30, NULL}, {GW_OPTION_WORD, AT(scope), 0, 0, scopes},
-    {GW_OPTION_TEXT, AT(skip), 0, 0, NULL},         {GW_OPTION_COUNT, AT(min), 0, 1e18, NULL},
-    {GW_OPTION_WORD, AT(code), 0, 0, codes},        {GW_OPTION_WORD, AT(pull), 0, 0, pulls},
+    {GW_OPTION_TEXT, AT(skip), 0, 0, NULL},          {GW_OPTION_COUNT, AT(min), 0, 1e18, NULL},
+    {GW_OPTION_WORD, AT(code), 0, 0, codes},         {GW_OPTION_WORD, AT(pull), 0, 0, pulls},
     {GW_OPTION_WORD, AT(entropy), 0, 0, entropies},
 };
 
@@ -40,7 +42,8 @@ static gw_status check_options(const void *raw)
 {
     const struct ternary_options *o = raw;
     if (o->scope == SCOPE_GLOBAL && o->bucket)
-        return gw_fail(GW_ERR_SPEC, "ternary: scope=global has one scaler for the whole network; bucket=%llu cannot go with it",
+        return gw_fail(GW_ERR_SPEC,
+                       "ternary: scope=global has one scaler for the whole network; bucket=%llu cannot go with it",
                        (unsigned long long)o->bucket);
     if (o->scope == SCOPE_GLOBAL && o->share == SHARE_OFF)
         return gw_fail(GW_ERR_SPEC, "ternary: scope=global shares its scaler; share=off cannot go with it");
@@ -53,21 +56,47 @@ static bool leaves_float(const void *raw, const gw_tensor *tensor)
     return tensor->n_elems < o->min || gw_pattern_matches(o->skip, tensor);
 }
 
+/* Places in `codes` and `pulls` above. */
+enum { AUTO, CODE_IS_MASK = 3, PULL_IS_PACKED = 1 };
+
+static bool has_wire_choice(const void *raw)
+{
+    const struct ternary_options *o = raw;
+    return o->code == AUTO || (o->pull == AUTO && o->share == SHARE_ON);
+}
+
+struct ternary_options ternary_fast(const struct ternary_options *as_given)
+{
+    struct ternary_options fast = *as_given;
+    if (fast.code == AUTO)
+        fast.code = CODE_IS_MASK;
+    if (fast.pull == AUTO)
+        fast.pull = PULL_IS_PACKED;
+    if (fast.entropy == ENTROPY_AUTO)
+        fast.entropy = ENTROPY_OFF;
+    return fast;
+}
+
 static bool is_global(const void *raw)
 {
     return ((const struct ternary_options *)raw)->scope == SCOPE_GLOBAL;
 }
 
 const struct gw_codec_record gw_codec_ternary = {
-    .info = {.name = "ternary", .summary = "gradients as -1, 0, +1 times a scaler, drawn without bias",
-             .source = "TernGrad: Wen et al., NIPS 2017", .options = options,
-             .n_options = sizeof options / sizeof *options, .wire_id = GW_WIRE_TERNARY, .lossy = true, .unbiased = true},
+    .info = {.name = "ternary",
+             .summary = "gradients as -1, 0, +1 times a scaler, drawn without bias",
+             .source = "TernGrad: Wen et al., NIPS 2017",
+             .options = options,
+             .n_options = sizeof options / sizeof *options,
+             .wire_id = GW_WIRE_TERNARY,
+             .lossy = true,
+             .unbiased = true},
     .rules = rules,
     .options_bytes = sizeof(struct ternary_options),
-    .code_names = ternary_code_names,
     .check_options = check_options,
     .leaves_float = leaves_float,
     .is_global = is_global,
+    .has_wire_choice = has_wire_choice,
     .open = ternary_open,
     .close = ternary_close,
     .shared_count = ternary_shared_count,
@@ -77,11 +106,21 @@ const struct gw_codec_record gw_codec_ternary = {
     .encode = ternary_encode,
     .can_fuse = ternary_can_fuse,
     .measure_encode = ternary_measure_encode,
+};
+
+const struct gw_wire_codec gw_wire_ternary = {
+    .name = "ternary",
+    .id = GW_WIRE_TERNARY,
+    .code_names = ternary_code_names,
+    .n_scalers = ternary_n_scalers,
     .check_frame = ternary_check_frame,
     .decode = ternary_decode,
     .symbols = ternary_symbols,
+    .disagreement = ternary_disagreement,
     .reduce_bound = ternary_reduce_bound,
     .reduce = ternary_reduce,
     .reduce_verifies = true,
     .adds_averages = true,
+    .codes_symbols = true,
+    .always_finite = true,
 };

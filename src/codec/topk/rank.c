@@ -1,3 +1,5 @@
+/* Finds the k-th largest magnitude of a list of tensors exactly, in linear time. It also guesses that magnitude from a
+ * sample, which saves passes over long tensors. */
 #include "codec/topk/rank.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -8,7 +10,8 @@
 
 /* ---- lists ------------------------------------------------------------------------------------------- */
 
-gw_status gw_select_list_init(gw_context *context, const struct gw_select_part *parts, uint32_t n_parts, struct gw_select_list *list)
+gw_status gw_select_list_init(gw_context *context, const struct gw_select_part *parts, uint32_t n_parts,
+                              struct gw_select_list *list)
 {
     *list = (struct gw_select_list){.parts = parts, .n_parts = n_parts};
     if (n_parts > 1) {
@@ -42,7 +45,8 @@ struct gw_select_chunk gw_select_list_chunk(const struct gw_select_list *list, u
         else
             end = middle;
     }
-    uint64_t begin = (i - (list->first_chunk ? list->first_chunk[low] : 0)) * GW_CHUNK, left = list->parts[low].n - begin;
+    uint64_t begin = (i - (list->first_chunk ? list->first_chunk[low] : 0)) * GW_CHUNK,
+             left = list->parts[low].n - begin;
     return (struct gw_select_chunk){low, begin, left < GW_CHUNK ? left : GW_CHUNK};
 }
 
@@ -53,8 +57,8 @@ uint32_t gw_select_list_slots(gw_context *context, const struct gw_select_list *
 
 /* ---- the k-th largest -------------------------------------------------------------------------------- */
 
-/* The k-th largest of n numbers from `low` to `high`, in linear time; x is used up. *k comes out as how many equal to it are
- * among the k. */
+/* The k-th largest of n numbers from `low` to `high`, in linear time; x is used up. *k comes out as how many equal to
+ * it are among the k. */
 static uint32_t kth_largest(uint32_t *x, uint64_t n, uint64_t *k, uint32_t low, uint32_t high)
 {
     uint32_t bins[2048];
@@ -85,8 +89,8 @@ static uint32_t kth_largest(uint32_t *x, uint64_t n, uint64_t *k, uint32_t low, 
 /* Lists up to this length are ranked in a copy. */
 #define SMALL 65536u
 
-static gw_status find_small(gw_context *context, const struct gw_select_list *list, uint64_t k, uint32_t low, uint32_t high,
-                            struct gw_rank *rank)
+static gw_status find_small(gw_context *context, const struct gw_select_list *list, uint64_t k, uint32_t low,
+                            uint32_t high, struct gw_rank *rank)
 {
     uint32_t *x = gw_alloc(context, (size_t)list->n, sizeof *x);
     if (!x)
@@ -134,7 +138,8 @@ gw_status gw_rank_find(gw_context *context, const struct gw_select_list *list, u
     h.bins = gw_alloc(context, (size_t)n_slots * N_BINS, sizeof *h.bins);
     if (!h.bins)
         return GW_ERR_MEMORY;
-    /* k counts down by the elements above `high`, which narrows to the bin that holds the k-th until bins are one value wide. */
+    /* k counts down by the elements above `high`, which narrows to the bin that holds the k-th until bins are one value
+     * wide. */
     while (h.low < h.high) {
         h.shift = 0;
         while ((h.high - h.low) >> h.shift >= N_BINS)
@@ -173,7 +178,22 @@ uint64_t gw_rank_sample_place(uint64_t n, uint64_t s)
     return s * run + (uint64_t)((unsigned __int128)mixed * run >> 64);
 }
 
-gw_status gw_rank_guess(gw_context *context, const struct gw_select_list *list, uint64_t k, uint32_t *bits, uint64_t *most)
+/* Every element of a sample comes from memory: many are asked for before they are needed. */
+#define AHEAD 24u
+
+static void ask_for(const struct gw_select_part *part, uint64_t i)
+{
+    if (i >= part->n)
+        return;
+    __builtin_prefetch(part->g + i);
+    if (part->residual)
+        __builtin_prefetch(part->residual + i);
+    if (part->sent)
+        __builtin_prefetch(part->sent + i / 64);
+}
+
+gw_status gw_rank_guess(gw_context *context, const struct gw_select_list *list, uint64_t k, uint32_t *bits,
+                        uint64_t *most)
 {
     struct gw_rank rank;
     *most = k;
@@ -183,7 +203,8 @@ gw_status gw_rank_guess(gw_context *context, const struct gw_select_list *list, 
         return GW_OK;
     }
     uint64_t n_sample = gw_rank_sample_size(list->n);
-    /* The sample's rank that is four deviations beyond the k-th's, and what is above that in the whole, with six to spare. */
+    /* The sample's rank that is four deviations beyond the k-th's, and what is above that in the whole, with six to
+     * spare. */
     double expected = (double)k / (double)list->n * (double)n_sample, j = ceil(expected + 4 * sqrt(expected) + 8);
     double above = (j + 6 * sqrt(j) + 16) / (double)n_sample * (double)list->n;
     *most = above < (double)list->n ? (uint64_t)above : list->n;
@@ -200,6 +221,7 @@ gw_status gw_rank_guess(gw_context *context, const struct gw_select_list *list, 
         uint64_t at = gw_rank_sample_place(list->n, s);
         for (; at - base >= list->parts[p].n; p++)
             base += list->parts[p].n;
+        ask_for(&list->parts[p], gw_rank_sample_place(list->n, s + AHEAD) - base);
         sample[s] = gw_bits_float(gw_select_bits(&list->parts[p], at - base));
     }
     const struct gw_select_part part = {.g = sample, .n = n_sample};

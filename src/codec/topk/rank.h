@@ -1,4 +1,4 @@
-/* Lists of tensors cut into chunks, and the k-th largest magnitude in them, found exactly. Inner to selection. */
+/* Lists of tensors cut into chunks, and the k-th largest magnitude in them, found exactly. Only selection uses it. */
 #ifndef GW_CODEC_TOPK_RANK_H
 #define GW_CODEC_TOPK_RANK_H
 
@@ -18,7 +18,8 @@ struct gw_select_chunk {
     uint64_t begin, n; /* elements of the part */
 };
 
-gw_status gw_select_list_init(gw_context *context, const struct gw_select_part *parts, uint32_t n_parts, struct gw_select_list *list);
+gw_status gw_select_list_init(gw_context *context, const struct gw_select_part *parts, uint32_t n_parts,
+                              struct gw_select_list *list);
 void gw_select_list_fini(gw_context *context, struct gw_select_list *list);
 struct gw_select_chunk gw_select_list_chunk(const struct gw_select_list *list, uint64_t i);
 
@@ -28,7 +29,8 @@ uint32_t gw_select_list_slots(gw_context *context, const struct gw_select_list *
 /* |a| as bits. */
 static inline uint32_t gw_select_bits(const struct gw_select_part *part, uint64_t i)
 {
-    float a = part->residual ? part->g[i] + part->residual[i] : part->g[i];
+    bool sent = part->sent && part->sent[i / 64] >> (i % 64) & 1;
+    float a = part->residual ? part->g[i] + gw_select_left(part->value, part->residual[i], sent) : part->g[i];
     return gw_float_bits(a) & 0x7FFFFFFFu;
 }
 
@@ -37,16 +39,19 @@ struct gw_rank {
     uint64_t n_ties; /* how many elements equal to it are among the k */
 };
 
-/* The k-th largest of the list, k from 1 to its length, in time linear in that. All magnitudes must be from `low` to `high`. */
+/* The k-th largest of the list, k from 1 to its length, in time linear in that. All magnitudes must be from `low` to
+ * `high`. */
 gw_status gw_rank_find(gw_context *context, const struct gw_select_list *list, uint64_t k, uint32_t low, uint32_t high,
                        struct gw_rank *rank);
 
-/* The sample of a list of n elements, n above its size: how many, and the place of number s. Tests look where a guess does not. */
+/* The sample of a list of n elements, n above its size: how many, and the place of number s. Tests look where a guess
+ * does not. */
 uint64_t gw_rank_sample_size(uint64_t n);
 uint64_t gw_rank_sample_place(uint64_t n, uint64_t s);
 
-/* A guess from a sample: a magnitude that is hardly ever above the k-th largest, and that hardly more than *most elements are
- * above. *most is at least k. Where the list is short the guess is the k-th largest. */
-gw_status gw_rank_guess(gw_context *context, const struct gw_select_list *list, uint64_t k, uint32_t *bits, uint64_t *most);
+/* A guess from a sample: a magnitude that is hardly ever above the k-th largest, and that hardly more than *most
+ * elements are above. *most is at least k. Where the list is short the guess is the k-th largest. */
+gw_status gw_rank_guess(gw_context *context, const struct gw_select_list *list, uint64_t k, uint32_t *bits,
+                        uint64_t *most);
 
 #endif

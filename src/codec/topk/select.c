@@ -1,6 +1,7 @@
-/* Selection in one pass over memory. The exact one guesses from a sample a magnitude slightly below the k-th largest, passes over
- * the tensors with it as with any threshold, and finds the k-th largest among what came out: little more than k values. What was
- * selected too much is then put back. Only where the guess was wrong is the tensor looked at again. */
+/* Selects the largest magnitudes in one pass over memory. From a sample the exact selection guesses a magnitude
+ * slightly below the k-th largest. It passes over the tensors with that guess as with any threshold, and finds the
+ * k-th largest among what came out, which is little more than k values. What was selected too much loses its bit. The
+ * tensor is looked at again only if the guess was wrong. */
 #include "codec/topk/select.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -10,8 +11,9 @@
 
 #include <stdatomic.h>
 
-/* From here on a new residual goes around the cache: it is not read before the next step. */
-#define STREAM_ELEMENTS (4u << 20)
+/* From here on what is left goes around the cache: it is not read before the next step, when the network's other
+ * tensors have passed through. */
+#define STREAM_ELEMENTS (128u << 10)
 
 /* What the pass found in one chunk, and what becomes of it. */
 struct chunk {
@@ -24,12 +26,10 @@ struct chunk {
 struct job {
     struct gw_select_list list;
     struct gw_select_part *parts;
-    enum gw_value_type value;
-    bool rounds_at_once;  /* the pass rounds; else finish_chunk does */
     uint32_t n_slots;
-    size_t slot_values;   /* room of a slot in `scratch` */
-    float *scratch;       /* a chunk's values as they are found, of each slot */
-    float *above;         /* values above `threshold`, of chunks in any order */
+    size_t slot_values; /* room of a slot in `scratch` */
+    float *scratch;     /* a chunk's values as they are found, of each slot */
+    float *above;       /* values above `threshold`, of chunks in any order */
     uint64_t above_room;
     atomic_uint_fast64_t above_used; /* may pass above_room; then some were not stored */
     struct chunk *chunks;
@@ -65,8 +65,9 @@ void gw_select_room_free(gw_context *context, struct gw_select_room *room)
     *room = (struct gw_select_room){0};
 }
 
-/* Room stays between calls because it alone is large: where the heap hands a block of its size back to the system, every step
- * pays for its pages anew. What job_init takes is smaller, and grows with the threads: kept by each of many tensors it would add up. */
+/* Room stays between calls because it alone is large: where the heap hands a block of its size back to the system,
+ * every step pays for its pages anew. What job_init takes is smaller, and grows with the threads: kept by each of many
+ * tensors it would add up. */
 static gw_status take_room(gw_context *context, struct gw_select_room *room, struct job *job, uint64_t n)
 {
     if (!room->values || room->n < n) {
@@ -91,9 +92,10 @@ static void pass_chunk(uint64_t i, uint32_t slot, void *user)
     const struct gw_select_run run = {
         .g = part->g + place.begin,
         .residual = part->residual ? part->residual + place.begin : NULL,
+        .sent = part->sent ? part->sent + place.begin / 64 : NULL,
         .n = place.n,
         .threshold_bits = job->threshold,
-        .value = job->rounds_at_once ? job->value : GW_VALUE_F32,
+        .value = part->value,
         .stream = part->n >= STREAM_ELEMENTS,
         .next = part->next + place.begin,
         .kept = part->kept + place.begin / 64,
@@ -101,7 +103,9 @@ static void pass_chunk(uint64_t i, uint32_t slot, void *user)
     float *values = job->scratch + slot * job->slot_values;
     struct gw_select_counts counts = gw_select_kernels_now()->select(&run, values);
     struct chunk *chunk = &job->chunks[i];
-    *chunk = (struct chunk){.n_above = (uint32_t)counts.n_above, .n_equal = (uint32_t)counts.n_equal, .max_bits = counts.max_bits};
+    *chunk = (struct chunk){.n_above = (uint32_t)counts.n_above,
+                            .n_equal = (uint32_t)counts.n_equal,
+                            .max_bits = counts.max_bits};
     chunk->at = atomic_fetch_add_explicit(&job->above_used, counts.n_above, memory_order_relaxed);
     if (counts.n_above && chunk->at + counts.n_above <= job->above_room)
         memcpy(job->above + chunk->at, values, counts.n_above * sizeof *values);
@@ -183,120 +187,182 @@ static uint64_t find_ties(const float *next, uint64_t n, uint64_t on, uint32_t f
     return taken;
 }
 
-/* Brings a chunk from the pass's threshold to the final one: values to their place, rounded; what is not selected after all goes
- * back to `next`; ties that the pass left there are taken. */
+/* Of a chunk's values that the pass found, those that are selected stay, and the bits of the others are cleared. */
+static void drop(const struct chunk *chunk, uint32_t final, uint64_t n, float *values, uint64_t *kept)
+{
+    const float *from = values;
+    uint32_t left = chunk->n_ties;
+    for (uint64_t w = 0; 64 * w < n; w++) {
+        uint64_t gone = 0;
+        for (uint64_t rest = kept[w]; rest; rest &= rest - 1) { /* whether one stays is hard to foresee: no branches */
+            float a = *from++;
+            uint32_t bits = gw_float_bits(a) & 0x7FFFFFFFu, tie = (bits == final) & (left > 0),
+                     stays = (bits > final) | tie;
+            left -= tie;
+            *values = a;
+            values += stays;
+            gone |= (rest & -rest) & ((uint64_t)stays - 1);
+        }
+        kept[w] ^= gone;
+    }
+}
+
+/* Brings the values of a chunk to dst, with those of the ties that are selected. The pass left these out, since they
+ * are no larger than its threshold. */
+static void take_ties(const struct chunk *chunk, uint32_t final, uint64_t n, const float *values, const float *next,
+                      uint64_t *kept, float *dst)
+{
+    uint32_t left = chunk->n_ties;
+    for (uint64_t w = 0; 64 * w < n; w++, next += 64) {
+        uint64_t on = kept[w], ties = left ? find_ties(next, n - 64 * w, on, final, &left) : 0;
+        for (uint64_t rest = on | ties; rest; rest &= rest - 1) {
+            unsigned j = (unsigned)__builtin_ctzll(rest);
+            *dst++ = ties >> j & 1 ? next[j] : *values++;
+        }
+        kept[w] = on | ties;
+    }
+}
+
+/* Brings a chunk from the pass's threshold to the final one: values to their place, rounded. */
 static void finish_chunk(uint64_t i, uint32_t slot, void *user)
 {
     (void)slot;
     const struct job *job = user;
     const struct chunk *chunk = &job->chunks[i];
     struct gw_select_chunk place = gw_select_list_chunk(&job->list, i);
-    const float *src = job->above + chunk->at;
-    float *dst = job->values + chunk->out;
-    bool dropping = job->final != job->threshold, rounding = job->value != GW_VALUE_F32 && !job->rounds_at_once;
-    uint32_t left = chunk->n_ties;
-    if (!dropping && !rounding && !left) {
-        if (chunk->n_kept)
-            memcpy(dst, src, chunk->n_kept * sizeof *dst);
-        return;
-    }
-    uint64_t *kept = job->parts[place.part].kept + place.begin / 64;
-    float *next = job->parts[place.part].next + place.begin;
-    for (uint64_t w = 0; 64 * w < place.n; w++, next += 64) {
-        uint64_t on = kept[w], ties = 0;
-        if (!dropping && left)
-            ties = find_ties(next, place.n - 64 * w, on, job->final, &left);
-        for (uint64_t rest = on | ties; rest; rest &= rest - 1) {
-            unsigned j = (unsigned)__builtin_ctzll(rest);
-            bool tie = ties >> j & 1;
-            float a = tie ? next[j] : *src++;
-            if (dropping) {
-                uint32_t bits = gw_float_bits(a) & 0x7FFFFFFFu;
-                if (bits < job->final || (bits == job->final && !left)) {
-                    next[j] = a;
-                    on &= ~(rest & -rest);
-                    continue;
-                }
-                left -= bits == job->final;
-            }
-            float sent = gw_select_round(job->value, a);
-            *dst++ = sent;
-            if (rounding || tie)
-                next[j] = a - sent;
-        }
-        kept[w] = on | ties;
-    }
+    const struct gw_select_part *part = &job->parts[place.part];
+    uint64_t *kept = part->kept + place.begin / 64;
+    float *src = job->above + chunk->at, *dst = job->values + chunk->out;
+    if (job->final != job->threshold)
+        drop(chunk, job->final, place.n, src, kept);
+    if (job->final == job->threshold && chunk->n_ties)
+        take_ties(chunk, job->final, place.n, src, part->next + place.begin, kept, dst);
+    else if (chunk->n_kept && dst != src)
+        memcpy(dst, src, chunk->n_kept * sizeof *dst);
+    for (uint32_t v = 0; v < chunk->n_kept && part->value != GW_VALUE_F32; v++)
+        dst[v] = gw_select_round(part->value, dst[v]);
 }
 
-gw_status gw_select_above(gw_context *context, struct gw_select_room *room, struct gw_select_part *part, float threshold,
-                          enum gw_value_type value, float *values, uint64_t capacity)
+/* What job->final and the ties are, if it is the k-th largest among what the pass found. */
+static gw_status rank_above(gw_context *context, struct job *job, const struct totals *totals, uint64_t k,
+                            uint64_t *n_ties)
 {
-    struct job job = {.value = value, .rounds_at_once = true, .values = values};
-    job.threshold = job.final = gw_float_bits(threshold) & 0x7FFFFFFFu;
-    gw_status status = job_init(context, part, 1, &job);
-    if (status == GW_OK) {
-        /* One thread finds values in their order. */
-        bool in_place = job.n_slots == 1;
-        if (in_place)
-            job.above = values, job.above_room = capacity;
-        else
-            status = take_room(context, room, &job, capacity < part->n ? capacity : part->n);
-        if (status == GW_OK) {
-            struct totals totals = pass(context, &job);
-            share_out(context, &job, 0);
-            if (totals.max_bits < 0x7F800000u && part->n_kept <= capacity && !in_place)
-                gw_parallel_for(context, job.list.n_chunks, finish_chunk, &job);
-        }
+    const struct gw_select_part above = {.g = job->above, .n = totals->n_above};
+    struct gw_select_list list;
+    struct gw_rank rank;
+    GW_TRY(gw_select_list_init(context, &above, 1, &list));
+    GW_TRY(gw_rank_find(context, &list, k, job->threshold + 1, totals->max_bits, &rank));
+    job->final = rank.bits;
+    *n_ties = rank.n_ties;
+    return GW_OK;
+}
+
+/* The same among all. The pass is done again. */
+static gw_status rank_all(gw_context *context, struct job *job, struct totals *totals, uint64_t k, uint64_t *n_ties)
+{
+    struct gw_rank rank;
+    GW_TRY(gw_rank_find(context, &job->list, k, 0, totals->max_bits, &rank));
+    job->final = job->threshold = rank.bits;
+    *totals = pass(context, job);
+    *n_ties = k - totals->n_above;
+    return GW_OK;
+}
+
+static bool is_finite(const struct totals *totals)
+{
+    return totals->max_bits < 0x7F800000u;
+}
+
+/* Passes and finds what is selected in the end; *n_ties: how many equal to job->final. */
+static gw_status find_exact(gw_context *context, struct gw_select_room *room, struct job *job, uint64_t k,
+                            struct totals *totals, uint64_t *n_ties)
+{
+    uint64_t most;
+    GW_TRY(gw_rank_guess(context, &job->list, k, &job->threshold, &most));
+    GW_TRY(take_room(context, room, job, most));
+    *totals = pass(context, job);
+    if (!is_finite(totals))
+        return GW_OK;
+    if (totals->n_above >= k && totals->n_above <= job->above_room)
+        return rank_above(context, job, totals, k, n_ties);
+    /* Either the k-th largest is the guess itself, or the guess was wrong. */
+    if (totals->n_above >= k || totals->n_above + totals->n_equal < k)
+        return rank_all(context, job, totals, k, n_ties);
+    job->final = job->threshold;
+    *n_ties = k - totals->n_above;
+    return GW_OK;
+}
+
+/* The same of what is above `floor`, but of k at most. */
+static gw_status find_above(gw_context *context, struct gw_select_room *room, struct job *job, uint32_t floor,
+                            uint64_t k, bool many, struct totals *totals, uint64_t *n_ties)
+{
+    uint64_t most = k;
+    *n_ties = 0;
+    job->threshold = 0;
+    if (many)
+        GW_TRY(gw_rank_guess(context, &job->list, k, &job->threshold, &most));
+    if (job->threshold < floor)
+        job->threshold = floor;
+    if (!many && job->n_slots == 1) { /* one thread finds values in their order */
+        job->above = job->values;
+        job->above_room = k;
+    } else {
+        GW_TRY(take_room(context, room, job, most));
     }
+    *totals = pass(context, job);
+    if (!is_finite(totals))
+        return GW_OK;
+    if (job->threshold > floor && totals->n_above < k) { /* the guess was wrong */
+        job->threshold = floor;
+        *totals = pass(context, job);
+    }
+    job->final = job->threshold;
+    if (job->threshold == floor && totals->n_above <= k)
+        return GW_OK;
+    if (totals->n_above <= job->above_room)
+        return rank_above(context, job, totals, k, n_ties);
+    if (many)
+        return rank_all(context, job, totals, k, n_ties);
+    return find_exact(context, room, job, k, totals, n_ties);
+}
+
+static void finish(gw_context *context, struct job *job, const struct totals *totals, uint64_t n_ties)
+{
+    if (!is_finite(totals))
+        return;
+    share_out(context, job, n_ties);
+    gw_parallel_for(context, job->list.n_chunks, finish_chunk, job);
+}
+
+gw_status gw_select_above(gw_context *context, struct gw_select_room *room, struct gw_select_part *parts,
+                          uint32_t n_parts, float threshold, uint64_t k, bool many, float *values)
+{
+    struct job job = {.values = values};
+    struct totals totals;
+    uint64_t n_ties = 0;
+    gw_status status = job_init(context, parts, n_parts, &job);
+    if (status == GW_OK)
+        status = find_above(context, room, &job, gw_float_bits(threshold) & 0x7FFFFFFFu, k, many, &totals, &n_ties);
+    if (status == GW_OK)
+        finish(context, &job, &totals, n_ties);
     job_fini(context, &job);
     return status;
 }
 
-/* Passes, and finds what is selected in the end. *n_ties: how many equal to job->final. */
-static gw_status find(gw_context *context, struct gw_select_room *room, struct job *job, uint64_t k, bool *finite)
+gw_status gw_select_exact(gw_context *context, struct gw_select_room *room, struct gw_select_part *parts,
+                          uint32_t n_parts, uint64_t k, float *values, float *threshold)
 {
-    uint64_t most, n_ties;
-    GW_TRY(gw_rank_guess(context, &job->list, k, &job->threshold, &most));
-    GW_TRY(take_room(context, room, job, most));
-    struct totals totals = pass(context, job);
-    *finite = totals.max_bits < 0x7F800000u;
-    if (!*finite)
-        return GW_OK;
-    struct gw_rank rank;
-    if (totals.n_above >= k && totals.n_above <= job->above_room) {
-        const struct gw_select_part above = {.g = job->above, .n = totals.n_above};
-        struct gw_select_list list;
-        GW_TRY(gw_select_list_init(context, &above, 1, &list));
-        GW_TRY(gw_rank_find(context, &list, k, job->threshold + 1, totals.max_bits, &rank));
-        job->final = rank.bits;
-        n_ties = rank.n_ties;
-    } else {
-        /* Either the k-th largest is the guess itself, or the guess was wrong. */
-        if (totals.n_above >= k || totals.n_above + totals.n_equal < k) {
-            GW_TRY(gw_rank_find(context, &job->list, k, 0, totals.max_bits, &rank));
-            job->threshold = rank.bits;
-            totals = pass(context, job);
-        }
-        job->final = job->threshold;
-        n_ties = k - totals.n_above;
-    }
-    share_out(context, job, n_ties);
-    return GW_OK;
-}
-
-gw_status gw_select_exact(gw_context *context, struct gw_select_room *room, struct gw_select_part *parts, uint32_t n_parts,
-                          uint64_t k, enum gw_value_type value, float *values, float *threshold)
-{
-    struct job job = {.value = value, .values = values};
-    bool finite = false;
+    struct job job = {.values = values};
+    struct totals totals;
+    uint64_t n_ties = 0;
     gw_status status = job_init(context, parts, n_parts, &job);
     if (status == GW_OK)
-        status = find(context, room, &job, k, &finite);
-    if (status == GW_OK && finite) {
-        gw_parallel_for(context, job.list.n_chunks, finish_chunk, &job);
-        if (threshold)
-            *threshold = gw_bits_float(job.final);
-    }
+        status = find_exact(context, room, &job, k, &totals, &n_ties);
+    if (status == GW_OK)
+        finish(context, &job, &totals, n_ties);
+    if (status == GW_OK && is_finite(&totals) && threshold)
+        *threshold = gw_bits_float(job.final);
     job_fini(context, &job);
     return status;
 }

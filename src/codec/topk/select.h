@@ -1,11 +1,12 @@
 /* Selection of the largest magnitudes with error feedback: what topk does to a tensor before anything is packed.
  *
- * a = g + residual, element by element in float32. What is selected is sent; the new residual is a where it is not, and what
- * rounding of the sent value lost where it is. Magnitudes are compared as integers (the bits without the sign), which is
- * exact for denormals too. Everything is the same bits for any number of threads and any instruction set.
- *   select.c    whole tensors and lists of tensors, on the context's threads
- *   rank.c      the k-th largest magnitude, found exactly
- *   select_kernels.h  the loops that run once per element */
+ * a = g + residual, element by element in float32. What is selected is sent, rounded to a type of values. What is left
+ * is a if it was not sent, else what rounding lost. Selection leaves a for all of them in memory, and a bitmap says
+ * what was sent: an element that turns out to be sent, or not, is a bit, and not a store into a large tensor.
+ * Magnitudes are compared as integers (the bits without the sign), which is exact for denormals too. Everything is the
+ * same bits for any number of threads and any instruction set. select.c    whole tensors and lists of tensors, on the
+ * context's threads rank.c      the k-th largest magnitude, found exactly select_kernels.h  the loops that run once per
+ * element */
 #ifndef GW_CODEC_TOPK_SELECT_H
 #define GW_CODEC_TOPK_SELECT_H
 
@@ -16,33 +17,36 @@
 /* One tensor. Of any length, 0 among them. */
 struct gw_select_part {
     const float *g;
-    const float *residual; /* NULL: a = g */
+    const float *residual; /* of the step before, as `next` then was; NULL: a = g */
+    const uint64_t *sent;  /* as `kept` then was; NULL: nothing was sent */
     uint64_t n;
-    float *next;           /* the new residual, n elements; not g, not residual. Faster where aligned to 64 bytes */
-    uint64_t *kept;        /* bit i for element i, gw_div_up(n, 64) words; bits past the end become 0 */
+    enum gw_value_type value; /* that of all parts and steps */
+    float *next;              /* a, n elements; not g, not residual. Faster where aligned to 64 bytes */
+    uint64_t *kept;           /* bit i for element i, gw_div_up(n, 64) words; bits past the end become 0 */
     /* Set by the calls below. */
-    uint64_t n_kept;   /* elements selected */
-    uint32_t max_bits; /* max |a| as float bits; 0x7F800000 and above: not finite, and nothing else that was set has a meaning */
+    uint64_t n_kept; /* elements selected */
+    /* max |a| as float bits; 0x7F800000 and above: not finite, and nothing else that was set has a meaning */
+    uint32_t max_bits;
 };
 
-/* Where values wait until it is known which are selected; grows to what a call needs and stays for the next. Begins as zeros, is
- * given back by gw_select_room_free. A call that ran out of memory can be repeated. */
+/* Where values wait until it is known which are selected; grows to what a call needs and stays for the next. Begins as
+ * zeros, is given back by gw_select_room_free. A call that ran out of memory can be repeated. */
 struct gw_select_room {
     float *values;
     uint64_t n;
 };
 void gw_select_room_free(gw_context *context, struct gw_select_room *room);
 
-/* Selects |a| > threshold (not negative), in one pass over memory.
- * `values` gets the selected a in order, rounded to `value`. Where part->n_kept comes out above `capacity` nothing else that was
- * set has a meaning: the caller selects anew with gw_select_exact(k = capacity). Errors: GW_ERR_MEMORY. */
-gw_status gw_select_above(gw_context *context, struct gw_select_room *room, struct gw_select_part *part, float threshold,
-                          enum gw_value_type value, float *values, uint64_t capacity);
+/* Selects |a| > threshold (not negative) of all parts together. If these are more than k, it selects k as
+ * gw_select_exact does. `values` has room for k; it gets the selected a of part after part, rounded. many: the caller
+ * thinks that they are more; right or wrong, only the time depends on it. Errors: GW_ERR_MEMORY. */
+gw_status gw_select_above(gw_context *context, struct gw_select_room *room, struct gw_select_part *parts,
+                          uint32_t n_parts, float threshold, uint64_t k, bool many, float *values);
 
-/* Selects exactly k (1 .. the sum of n) of the largest |a| of all parts together; ties go to the first part, and there to the
- * lowest index. `values` has room for k; it gets those of part after part. *threshold becomes the k-th largest |a|; NULL: it is not wanted.
- * Errors: GW_ERR_MEMORY. */
-gw_status gw_select_exact(gw_context *context, struct gw_select_room *room, struct gw_select_part *parts, uint32_t n_parts,
-                          uint64_t k, enum gw_value_type value, float *values, float *threshold);
+/* Selects exactly k (1 .. the sum of n) of the largest |a| of all parts together; ties go to the first part, and there
+ * to the lowest index. `values` has room for k; it gets those of part after part. *threshold becomes the k-th largest
+ * |a|; NULL: it is not wanted. Errors: GW_ERR_MEMORY. */
+gw_status gw_select_exact(gw_context *context, struct gw_select_room *room, struct gw_select_part *parts,
+                          uint32_t n_parts, uint64_t k, float *values, float *threshold);
 
 #endif

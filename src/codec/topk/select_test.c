@@ -1,4 +1,5 @@
-/* Selection against a plain model that sorts; the kernels of every instruction set against the same, in buffers at guard pages. */
+/* Tests selection against a plain model that sorts, and the kernels of every instruction set against the same model,
+ * in buffers at guard pages. */
 #include "codec/topk/rank.h"
 #include "codecs.h"
 #include "places.h"
@@ -25,8 +26,9 @@ enum kind {
     N_KINDS
 };
 
-static const float specials[] = {0, -0.0f, 0x1p-149f, -0x1p-149f, 0x1p-127f, -0x1.fffffcp-127f, FLT_MIN, -FLT_MIN, 1e-20f,
-                                 1, -1, 1.0000001f, 65504, -65520, 65536, -3e9f, 0x1.fep126f, -0x1.fffffep126f};
+static const float specials[] = {0,       -0.0f,    0x1p-149f, -0x1p-149f, 0x1p-127f,   -0x1.fffffcp-127f,
+                                 FLT_MIN, -FLT_MIN, 1e-20f,    1,          -1,          1.0000001f,
+                                 65504,   -65520,   65536,     -3e9f,      0x1.fep126f, -0x1.fffffep126f};
 #define N_SPECIALS (sizeof specials / sizeof *specials)
 
 static float gradient(enum kind kind, struct numbers *numbers, uint64_t i, uint64_t n)
@@ -134,155 +136,210 @@ static void elements_are_selected(void **state)
 {
     (void)state;
     FOR_EACH_SET(k)
-        for (uint64_t seed = 0; seed < 2400; seed++) {
-            struct numbers numbers = numbers_from(seed);
-            uint64_t n = some_length(seed % 800), n_words = gw_div_up(n, 64);
-            enum side side = seed % N_SIDES;
-            enum gw_value_type value = numbers_below(&numbers, 3);
-            bool with_residual = numbers_below(&numbers, 4), writes = numbers_below(&numbers, 4);
-            value = writes ? value : GW_VALUE_F32;
-            float *g = buffer(0, side, n, 4), *residual = buffer(1, side, n, 4), *next = buffer(2, side, n, 4);
-            uint64_t *kept = buffer(3, side, n_words, 8);
-            float *values = buffer(4, side, n + GW_SELECT_SLACK, 4);
-            fill(g, residual, n, numbers_below(&numbers, N_KINDS), seed);
-            for (uint64_t i = 0; !with_residual && i < n; i++)
-                residual[i] = -0.0f;
-            uint32_t threshold = some_threshold(&numbers, g, residual, n);
-            const struct gw_select_run run = {
-                .g = g, .residual = with_residual ? residual : NULL, .n = n, .threshold_bits = threshold, .value = value,
-                .stream = numbers_below(&numbers, 2), .next = writes ? next : NULL, .kept = kept,
-            };
-            struct gw_select_counts counts = k->select(&run, values);
-            uint64_t n_above = 0, n_equal = 0;
-            uint32_t most = 0;
-            for (uint64_t i = 0; i < n; i++) {
-                float a = g[i] + residual[i], lost = a;
-                bool above = magnitude(a) > threshold;
-                if (above) {
-                    float sent = rounded(value, a);
-                    CHECK(gw_float_bits(values[n_above]) == gw_float_bits(sent), "%s, seed %llu: value %llu is %a, not %a", k->name,
-                          (unsigned long long)seed, (unsigned long long)n_above, (double)values[n_above], (double)sent);
-                    lost = a - sent;
-                    n_above++;
-                }
-                n_equal += magnitude(a) == threshold;
-                most = magnitude(a) > most ? magnitude(a) : most;
-                CHECK((kept[i / 64] >> (i % 64) & 1) == above, "%s, seed %llu: element %llu of %llu: %a is marked wrongly", k->name,
-                      (unsigned long long)seed, (unsigned long long)i, (unsigned long long)n, (double)a);
-                CHECK(!writes || gw_float_bits(next[i]) == gw_float_bits(lost), "%s, seed %llu: element %llu of %llu: next is %a, not %a", k->name,
-                      (unsigned long long)seed, (unsigned long long)i, (unsigned long long)n, (double)next[i], (double)lost);
+    for (uint64_t seed = 0; seed < 2400; seed++) {
+        struct numbers numbers = numbers_from(seed);
+        uint64_t n = some_length(seed % 800), n_words = gw_div_up(n, 64);
+        enum side side = seed % N_SIDES;
+        enum gw_value_type value = numbers_below(&numbers, 3);
+        bool with_residual = numbers_below(&numbers, 4), writes = numbers_below(&numbers, 4);
+        float *g = buffer(0, side, n, 4), *residual = buffer(1, side, n, 4), *next = buffer(2, side, n, 4);
+        uint64_t *kept = buffer(3, side, n_words, 8);
+        float *values = buffer(4, side, n + GW_SELECT_SLACK, 4);
+        fill(g, residual, n, numbers_below(&numbers, N_KINDS), seed);
+        uint64_t *sent = buffer(5, side, n_words, 8);
+        bool with_sent = with_residual && writes && numbers_below(&numbers, 3);
+        uint32_t share = 1 + numbers_below(&numbers, 30);
+        memset(sent, 0, 8 * n_words);
+        for (uint64_t i = 0; with_sent && i < n; i++)
+            sent[i / 64] |= (uint64_t)(numbers_below(&numbers, share) == 0) << (i % 64);
+        float left[MOST];
+        for (uint64_t i = 0; i < n; i++)
+            left[i] = !with_residual                 ? -0.0f
+                      : sent[i / 64] >> (i % 64) & 1 ? residual[i] - rounded(value, residual[i])
+                                                     : residual[i];
+        uint32_t threshold = some_threshold(&numbers, g, left, n);
+        const struct gw_select_run run = {
+            .g = g,
+            .residual = with_residual ? residual : NULL,
+            .sent = with_sent ? sent : NULL,
+            .n = n,
+            .threshold_bits = threshold,
+            .value = value,
+            .stream = numbers_below(&numbers, 2),
+            .next = writes ? next : NULL,
+            .kept = kept,
+        };
+        struct gw_select_counts counts = k->select(&run, values);
+        uint64_t n_above = 0, n_equal = 0;
+        uint32_t most = 0;
+        for (uint64_t i = 0; i < n; i++) {
+            float a = g[i] + left[i];
+            bool above = magnitude(a) > threshold;
+            if (above) {
+                CHECK(gw_float_bits(values[n_above]) == gw_float_bits(a), "%s, seed %llu: value %llu is %a, not %a",
+                      k->name, (unsigned long long)seed, (unsigned long long)n_above, (double)values[n_above],
+                      (double)a);
+                n_above++;
             }
-            CHECK(counts.n_above == n_above && counts.n_equal == n_equal && counts.max_bits == most,
-                  "%s, seed %llu, %llu elements: %llu above, not %llu; %llu equal, not %llu; maximum %x, not %x", k->name,
-                  (unsigned long long)seed, (unsigned long long)n, (unsigned long long)counts.n_above, (unsigned long long)n_above,
-                  (unsigned long long)counts.n_equal, (unsigned long long)n_equal, counts.max_bits, most);
-            if (n % 64)
-                assert_int_equal(kept[n / 64] >> (n % 64), 0);
-            assert_true(is_clean_around(next, side, n, 4) && is_clean_around(kept, side, n_words, 8));
-            assert_true(is_clean_around(values, side, n + GW_SELECT_SLACK, 4));
+            n_equal += magnitude(a) == threshold;
+            most = magnitude(a) > most ? magnitude(a) : most;
+            CHECK((kept[i / 64] >> (i % 64) & 1) == above, "%s, seed %llu: element %llu of %llu: %a is marked wrongly",
+                  k->name, (unsigned long long)seed, (unsigned long long)i, (unsigned long long)n, (double)a);
+            CHECK(!writes || gw_float_bits(next[i]) == gw_float_bits(a),
+                  "%s, seed %llu: element %llu of %llu: next is %a, not %a", k->name, (unsigned long long)seed,
+                  (unsigned long long)i, (unsigned long long)n, (double)next[i], (double)a);
         }
+        CHECK(counts.n_above == n_above && counts.n_equal == n_equal && counts.max_bits == most,
+              "%s, seed %llu, %llu elements: %llu above, not %llu; %llu equal, not %llu; maximum %x, not %x", k->name,
+              (unsigned long long)seed, (unsigned long long)n, (unsigned long long)counts.n_above,
+              (unsigned long long)n_above, (unsigned long long)counts.n_equal, (unsigned long long)n_equal,
+              counts.max_bits, most);
+        if (n % 64)
+            assert_int_equal(kept[n / 64] >> (n % 64), 0);
+        assert_true(is_clean_around(next, side, n, 4) && is_clean_around(kept, side, n_words, 8));
+        assert_true(is_clean_around(values, side, n + GW_SELECT_SLACK, 4));
+    }
 }
 
-/* All 2^16 upper halves of floats, with lower halves near ties: every rounding. */
-static void values_are_rounded(void **state)
+/* All 2^16 upper halves of floats, with lower halves near ties: every rounding of what was sent. */
+static void what_rounding_lost_is_left(void **state)
 {
     (void)state;
-    static const uint32_t lower[] = {0, 1, 0x0FFF, 0x1000, 0x1001, 0x2FFF, 0x3000, 0x3001, 0x7FFF, 0x8000, 0x8001, 0xFFFF};
+    static const uint32_t lower[] = {0,      1,      0x0FFF, 0x1000, 0x1001, 0x2FFF,
+                                     0x3000, 0x3001, 0x7FFF, 0x8000, 0x8001, 0xFFFF};
     FOR_EACH_SET(k)
-        for (enum gw_value_type value = GW_VALUE_BF16; value <= GW_VALUE_F16; value++)
-            for (uint32_t upper = 0; upper < 0x10000u; upper += 0x80) {
-                float g[0x80 * 12], next[0x80 * 12], values[0x80 * 12 + GW_SELECT_SLACK];
-                uint64_t kept[24], n = 0;
-                for (uint32_t i = 0; i < 0x80 * 12; i++) {
-                    uint32_t bits = (upper + i / 12) << 16 | lower[i % 12];
-                    if ((bits & 0x7FFFFFFFu) && (bits & 0x7FFFFFFFu) < 0x7F800000u)
-                        g[n++] = gw_bits_float(bits);
-                }
-                const struct gw_select_run run = {.g = g, .n = n, .value = value, .next = next, .kept = kept};
-                assert_int_equal(k->select(&run, values).n_above, n);
-                for (uint64_t i = 0; i < n; i++) {
-                    float sent = rounded(value, g[i]);
-                    CHECK(gw_float_bits(values[i]) == gw_float_bits(sent) && gw_float_bits(next[i]) == gw_float_bits(g[i] - sent),
-                          "%s: %a is sent as %a, not %a", k->name, (double)g[i], (double)values[i], (double)sent);
-                }
+    for (enum gw_value_type value = GW_VALUE_BF16; value <= GW_VALUE_F16; value++)
+        for (uint32_t upper = 0; upper < 0x10000u; upper += 0x80) {
+            float g[0x80 * 12], zeros[0x80 * 12] = {0}, next[0x80 * 12], values[0x80 * 12 + GW_SELECT_SLACK];
+            uint64_t kept[24], sent[24], n = 0;
+            memset(sent, 0xFF, sizeof sent);
+            for (uint32_t i = 0; i < 0x80 * 12; i++) {
+                uint32_t bits = (upper + i / 12) << 16 | lower[i % 12];
+                if ((bits & 0x7FFFFFFFu) && (bits & 0x7FFFFFFFu) < 0x7F800000u)
+                    g[n++] = gw_bits_float(bits);
             }
+            const struct gw_select_run run = {
+                .g = zeros, .residual = g, .sent = sent, .n = n, .value = value, .next = next, .kept = kept};
+            k->select(&run, values);
+            for (uint64_t i = 0; i < n; i++) {
+                float left = 0 + (g[i] - rounded(value, g[i]));
+                CHECK(gw_float_bits(next[i]) == gw_float_bits(left), "%s: of %a %a is left, not %a", k->name,
+                      (double)g[i], (double)next[i], (double)left);
+            }
+        }
 }
 
 static void what_is_not_finite_is_seen_anywhere(void **state)
 {
     (void)state;
-    static const float bad[][2] = {{INFINITY, 0}, {-INFINITY, 1}, {NAN, 0}, {0, NAN}, {FLT_MAX, FLT_MAX}, {INFINITY, -INFINITY}};
+    static const float bad[][2] = {{INFINITY, 0}, {-INFINITY, 1},     {NAN, 0},
+                                   {0, NAN},      {FLT_MAX, FLT_MAX}, {INFINITY, -INFINITY}};
     FOR_EACH_SET(k)
-        for (uint64_t n = 1; n < 200; n++)
-            for (uint64_t at = 0; at < n; at++)
-                for (size_t b = 0; b < 6; b++) {
-                    float g[200] = {0}, residual[200] = {0}, next[200], values[200 + GW_SELECT_SLACK];
-                    uint64_t kept[4];
-                    g[at] = bad[b][0];
-                    residual[at] = bad[b][1];
-                    const struct gw_select_run run = {.g = g, .residual = residual, .n = n, .threshold_bits = 0x3F800000u,
-                                                      .value = at % 3, .next = next, .kept = kept};
-                    assert_true(k->select(&run, values).max_bits >= 0x7F800000u);
-                }
+    for (uint64_t n = 1; n < 200; n++)
+        for (uint64_t at = 0; at < n; at++)
+            for (size_t b = 0; b < 6; b++) {
+                float g[200] = {0}, residual[200] = {0}, next[200], values[200 + GW_SELECT_SLACK];
+                uint64_t kept[4];
+                g[at] = bad[b][0];
+                residual[at] = bad[b][1];
+                const struct gw_select_run run = {.g = g,
+                                                  .residual = residual,
+                                                  .n = n,
+                                                  .threshold_bits = 0x3F800000u,
+                                                  .value = at % 3,
+                                                  .next = next,
+                                                  .kept = kept};
+                assert_true(k->select(&run, values).max_bits >= 0x7F800000u);
+            }
 }
 
 static void values_are_expanded_and_added(void **state)
 {
     (void)state;
     FOR_EACH_SET(k)
-        for (uint64_t seed = 0; seed < 2400; seed++) {
-            struct numbers numbers = numbers_from(seed);
-            uint64_t n = some_length(seed % 800), n_words = gw_div_up(n, 64), n_values = 0;
-            enum side side = seed % N_SIDES;
-            uint32_t share = 1u << numbers_below(&numbers, 10);
-            uint64_t *kept = buffer(0, side, n_words, 8);
-            memset(kept, 0, 8 * n_words);
-            for (uint64_t i = 0; i < n; i++)
-                kept[i / 64] |= (uint64_t)(numbers_below(&numbers, share) == 0) << (i % 64);
-            for (uint64_t w = 0; w < n_words; w++)
-                n_values += (uint64_t)__builtin_popcountll(kept[w]);
-            float *values = buffer(1, side, n_values, 4), *out = buffer(2, side, n, 4), *sum = buffer(3, side, n, 4);
-            float before[MOST];
-            for (uint64_t i = 0; i < n_values; i++)
-                values[i] = gradient(seed % 2 ? BELL : SPECIALS, &numbers, i, n);
-            for (uint64_t i = 0; i < n; i++)
-                before[i] = sum[i] = gradient(SPECIALS, &numbers, i, n);
-            k->expand(kept, n, values, n_values, seed % 5 == 0, out);
-            k->add(kept, n, values, n_values, sum);
-            for (uint64_t i = 0, v = 0; i < n; i++) {
-                bool on = kept[i / 64] >> (i % 64) & 1;
-                float value = on ? values[v++] : 0, total = on ? before[i] + value : before[i];
-                CHECK(gw_float_bits(out[i]) == gw_float_bits(value) && gw_float_bits(sum[i]) == gw_float_bits(total),
-                      "%s, seed %llu: element %llu of %llu: %a, not %a; sum %a, not %a", k->name, (unsigned long long)seed,
-                      (unsigned long long)i, (unsigned long long)n, (double)out[i], (double)value, (double)sum[i], (double)total);
-            }
-            assert_true(is_clean_around(out, side, n, 4) && is_clean_around(sum, side, n, 4));
+    for (uint64_t seed = 0; seed < 2400; seed++) {
+        struct numbers numbers = numbers_from(seed);
+        uint64_t n = some_length(seed % 800), n_words = gw_div_up(n, 64), n_values = 0;
+        enum side side = seed % N_SIDES;
+        uint32_t share = 1u << numbers_below(&numbers, 10);
+        uint64_t *kept = buffer(0, side, n_words, 8);
+        memset(kept, 0, 8 * n_words);
+        for (uint64_t i = 0; i < n; i++)
+            kept[i / 64] |= (uint64_t)(numbers_below(&numbers, share) == 0) << (i % 64);
+        for (uint64_t w = 0; w < n_words; w++)
+            n_values += (uint64_t)__builtin_popcountll(kept[w]);
+        float *values = buffer(1, side, n_values, 4), *out = buffer(2, side, n, 4), *sum = buffer(3, side, n, 4);
+        float before[MOST];
+        for (uint64_t i = 0; i < n_values; i++)
+            values[i] = gradient(seed % 2 ? BELL : SPECIALS, &numbers, i, n);
+        for (uint64_t i = 0; i < n; i++)
+            before[i] = sum[i] = gradient(SPECIALS, &numbers, i, n);
+        k->expand(kept, n, values, n_values, seed % 5 == 0, out);
+        k->add(kept, n, values, n_values, sum);
+        for (uint64_t i = 0, v = 0; i < n; i++) {
+            bool on = kept[i / 64] >> (i % 64) & 1;
+            float value = on ? values[v++] : 0, total = on ? before[i] + value : before[i];
+            CHECK(gw_float_bits(out[i]) == gw_float_bits(value) && gw_float_bits(sum[i]) == gw_float_bits(total),
+                  "%s, seed %llu: element %llu of %llu: %a, not %a; sum %a, not %a", k->name, (unsigned long long)seed,
+                  (unsigned long long)i, (unsigned long long)n, (double)out[i], (double)value, (double)sum[i],
+                  (double)total);
         }
+        assert_true(is_clean_around(out, side, n, 4) && is_clean_around(sum, side, n, 4));
+    }
 }
 
 static void bytes_are_compared_and_lowered(void **state)
 {
     (void)state;
     FOR_EACH_SET(k)
-        for (uint64_t seed = 0; seed < 1500; seed++) {
-            struct numbers numbers = numbers_from(seed);
-            uint64_t n_words = seed % 34, n = 64 * n_words;
-            enum side side = seed % N_SIDES;
-            uint8_t before[MOST + 64], bound = seed % 5 ? (uint8_t)numbers_below(&numbers, 256) : seed % 2 ? 255 : 0;
-            uint64_t *out = buffer(0, side, n_words, 8);
-            uint8_t *bytes = buffer(1, side, n, 1);
-            for (uint64_t i = 0; i < n; i++)
-                before[i] = bytes[i] = (uint8_t)(seed % 3 ? numbers_below(&numbers, 256) : bound + numbers_below(&numbers, 3) - 1);
-            k->below(bytes, n_words, bound, out);
-            for (uint64_t i = 0; i < n; i++)
-                CHECK((out[i / 64] >> (i % 64) & 1) == (before[i] < bound), "%s, seed %llu: byte %llu is %u, bound %u", k->name,
-                      (unsigned long long)seed, (unsigned long long)i, before[i], bound);
-            k->lower(out, n_words, bytes);
-            for (uint64_t i = 0; i < n; i++)
-                CHECK(bytes[i] == (uint8_t)(before[i] - (before[i] < bound)), "%s, seed %llu: byte %llu was %u and is %u", k->name,
-                      (unsigned long long)seed, (unsigned long long)i, before[i], bytes[i]);
-            assert_true(is_clean_around(out, side, n_words, 8) && is_clean_around(bytes, side, n, 1));
+    for (uint64_t seed = 0; seed < 1500; seed++) {
+        struct numbers numbers = numbers_from(seed);
+        uint64_t n_words = seed % 34, n = 64 * n_words;
+        enum side side = seed % N_SIDES;
+        uint8_t before[MOST + 64], bound = seed % 5 ? (uint8_t)numbers_below(&numbers, 256) : seed % 2 ? 255 : 0;
+        uint64_t *out = buffer(0, side, n_words, 8);
+        uint8_t *bytes = buffer(1, side, n, 1);
+        for (uint64_t i = 0; i < n; i++)
+            before[i] = bytes[i] =
+                (uint8_t)(seed % 3 ? numbers_below(&numbers, 256) : bound + numbers_below(&numbers, 3) - 1);
+        k->below(bytes, n_words, bound, out);
+        for (uint64_t i = 0; i < n; i++)
+            CHECK((out[i / 64] >> (i % 64) & 1) == (before[i] < bound), "%s, seed %llu: byte %llu is %u, bound %u",
+                  k->name, (unsigned long long)seed, (unsigned long long)i, before[i], bound);
+        k->lower(out, n_words, bytes);
+        for (uint64_t i = 0; i < n; i++)
+            CHECK(bytes[i] == (uint8_t)(before[i] - (before[i] < bound)), "%s, seed %llu: byte %llu was %u and is %u",
+                  k->name, (unsigned long long)seed, (unsigned long long)i, before[i], bytes[i]);
+        assert_true(is_clean_around(out, side, n_words, 8) && is_clean_around(bytes, side, n, 1));
+    }
+}
+
+/* Every exponent, and what is beside it. */
+static void floats_are_cut_and_joined(void **state)
+{
+    (void)state;
+    FOR_EACH_SET(k)
+    for (uint64_t n = 0; n < 600; n++) {
+        struct numbers numbers = numbers_from(n);
+        enum side side = n % N_SIDES;
+        float *values = buffer(0, side, n, 4), *out = buffer(1, side, n, 4);
+        uint8_t *rests = buffer(2, side, 3 * n, 1), *exponents = buffer(3, side, n, 1);
+        for (uint64_t i = 0; i < n; i++) {
+            uint32_t bits = numbers_word(&numbers);
+            values[i] = gw_bits_float(bits);
+            exponents[i] = (uint8_t)(bits >> 23);
         }
+        k->rests(values, n, rests);
+        for (uint64_t i = 0; i < n; i++) {
+            uint32_t bits = gw_float_bits(values[i]);
+            assert_int_equal(rests[3 * i], bits & 255);
+            assert_int_equal(rests[3 * i + 1], bits >> 8 & 255);
+            assert_int_equal(rests[3 * i + 2], (bits >> 16 & 127) | bits >> 31 << 7);
+        }
+        k->join(rests, exponents, n, out);
+        assert_memory_equal(out, values, 4 * n);
+        assert_true(is_clean_around(out, side, n, 4) && is_clean_around(rests, side, 3 * n, 1));
+    }
 }
 
 /* ---- whole tensors ----------------------------------------------------------------------------------- */
@@ -294,15 +351,29 @@ static struct gw_select_room rooms[3];
 struct tensor {
     struct gw_select_part part;
     float *g, *residual;
+    uint64_t *sent;
     bool *selected;
     uint64_t n_kept;
 };
 
 static struct tensor tensor_of(uint64_t n, enum kind kind, uint64_t seed)
 {
-    struct tensor t = {.g = room_for(n, 4), .residual = room_for(n, 4), .selected = room_for(n, 1)};
+    struct tensor t = {.g = room_for(n, 4),
+                       .residual = room_for(n, 4),
+                       .sent = room_for(gw_div_up(n, 64), 8),
+                       .selected = room_for(n, 1)};
     fill(t.g, t.residual, n, kind, seed);
-    t.part = (struct gw_select_part){.g = t.g, .residual = t.residual, .n = n, .next = room_for(n, 4), .kept = room_for(gw_div_up(n, 64), 8)};
+    t.part = (struct gw_select_part){.g = t.g,
+                                     .residual = t.residual,
+                                     .n = n,
+                                     .value = seed % 3,
+                                     .next = room_for(n, 4),
+                                     .kept = room_for(gw_div_up(n, 64), 8)};
+    /* Of some tensors one element in nine was sent. */
+    memset(t.sent, 0, 8 * gw_div_up(n, 64));
+    for (uint64_t i = seed % 9; i < n && kind <= DENORMAL; i += 9)
+        t.sent[i / 64] |= 1ull << (i % 64);
+    t.part.sent = seed % 4 ? t.sent : NULL;
     return t;
 }
 
@@ -310,6 +381,7 @@ static void tensor_free(struct tensor *t)
 {
     free(t->g);
     free(t->residual);
+    free(t->sent);
     free(t->selected);
     free(t->part.next);
     free(t->part.kept);
@@ -317,7 +389,10 @@ static void tensor_free(struct tensor *t)
 
 static float sum_at(const struct tensor *t, uint64_t i)
 {
-    return t->part.residual ? t->g[i] + t->residual[i] : t->g[i];
+    float left = t->residual[i];
+    if (t->part.sent && t->sent[i / 64] >> (i % 64) & 1)
+        left -= rounded(t->part.value, left);
+    return t->part.residual ? t->g[i] + left : t->g[i];
 }
 
 struct ranked {
@@ -369,25 +444,24 @@ static void model_above(struct tensor *t, float threshold)
 }
 
 /* Bitmap, values, residual and counts are the model's. Returns where the values end. */
-static const float *check_written(const char *what, const struct tensor *t, enum gw_value_type value, const float *values)
+static const float *check_written(const char *what, const struct tensor *t, const float *values)
 {
     uint32_t most = 0;
     CHECK(t->part.n_kept == t->n_kept, "%s: %llu kept, not %llu", what, (unsigned long long)t->part.n_kept,
           (unsigned long long)t->n_kept);
     for (uint64_t i = 0; i < t->part.n; i++) {
-        float a = sum_at(t, i), lost = a;
+        float a = sum_at(t, i);
         most = magnitude(a) > most ? magnitude(a) : most;
         if (t->selected[i]) {
-            float sent = rounded(value, a);
+            float sent = rounded(t->part.value, a);
             CHECK(gw_float_bits(*values) == gw_float_bits(sent), "%s: value of element %llu is %a, not %a", what,
                   (unsigned long long)i, (double)*values, (double)sent);
             values++;
-            lost = a - sent;
         }
         CHECK((t->part.kept[i / 64] >> (i % 64) & 1) == t->selected[i], "%s: element %llu is %sselected", what,
               (unsigned long long)i, t->selected[i] ? "not " : "");
-        CHECK(gw_float_bits(t->part.next[i]) == gw_float_bits(lost), "%s: residual of element %llu is %a, not %a", what,
-              (unsigned long long)i, (double)t->part.next[i], (double)lost);
+        CHECK(gw_float_bits(t->part.next[i]) == gw_float_bits(a), "%s: next of element %llu is %a, not %a", what,
+              (unsigned long long)i, (double)t->part.next[i], (double)a);
     }
     if (t->part.n % 64)
         assert_int_equal(t->part.kept[t->part.n / 64] >> (t->part.n % 64), 0);
@@ -396,7 +470,7 @@ static const float *check_written(const char *what, const struct tensor *t, enum
 }
 
 /* All of selection on one list of tensors, by every number of threads. */
-static void check_list(const char *what, struct tensor *t, uint32_t n_parts, uint64_t k, enum gw_value_type value)
+static void check_list(const char *what, struct tensor *t, uint32_t n_parts, uint64_t k)
 {
     struct gw_select_part parts[8];
     float threshold = model_exact(t, n_parts, k), found;
@@ -405,25 +479,39 @@ static void check_list(const char *what, struct tensor *t, uint32_t n_parts, uin
         for (uint32_t p = 0; p < n_parts; p++)
             parts[p] = t[p].part;
         found = -1;
-        assert_int_equal(gw_select_exact(contexts[c], &rooms[c], parts, n_parts, k, value, values, &found), GW_OK);
-        CHECK(gw_float_bits(found) == gw_float_bits(threshold), "%s: threshold %a, not %a", what, (double)found, (double)threshold);
+        assert_int_equal(gw_select_exact(contexts[c], &rooms[c], parts, n_parts, k, values, &found), GW_OK);
+        CHECK(gw_float_bits(found) == gw_float_bits(threshold), "%s: threshold %a, not %a", what, (double)found,
+              (double)threshold);
         const float *end = values;
         for (uint32_t p = 0; p < n_parts; p++) {
             t[p].part = parts[p];
-            end = check_written(what, &t[p], value, end);
+            end = check_written(what, &t[p], end);
         }
         assert_true(end == values + k);
+        /* The same by way of a threshold that too much is above, foreseen or not. */
+        for (int many = 0; many < 2 && threshold > 0; many++) {
+            for (uint32_t p = 0; p < n_parts; p++)
+                parts[p] = t[p].part;
+            float lower = many ? threshold / 2 : nextafterf(threshold, 0);
+            assert_int_equal(gw_select_above(contexts[c], &rooms[c], parts, n_parts, lower, k, many, values), GW_OK);
+            end = values;
+            for (uint32_t p = 0; p < n_parts; p++) {
+                t[p].part = parts[p];
+                end = check_written(what, &t[p], end);
+            }
+            assert_true(end == values + k);
+        }
     }
     free(values);
 }
 
-static void check_tensor(uint64_t n, enum kind kind, uint64_t seed, uint64_t k, enum gw_value_type value)
+static void check_tensor(uint64_t n, enum kind kind, uint64_t seed, uint64_t k)
 {
     char what[200];
-    snprintf(what, sizeof what, "%llu elements of kind %d, seed %llu, k %llu, value %d", (unsigned long long)n, kind,
-             (unsigned long long)seed, (unsigned long long)k, value);
+    snprintf(what, sizeof what, "%llu elements of kind %d, seed %llu, k %llu", (unsigned long long)n, kind,
+             (unsigned long long)seed, (unsigned long long)k);
     struct tensor t = tensor_of(n, kind, seed);
-    check_list(what, &t, 1, k, value);
+    check_list(what, &t, 1, k);
     tensor_free(&t);
 }
 
@@ -435,7 +523,7 @@ static void the_largest_are_selected(void **state)
         uint64_t n = 1 + (seed % 10 ? numbers_below(&numbers, 200) : numbers_below(&numbers, 6000));
         uint64_t k = 1 + numbers_below(&numbers, (uint32_t)n);
         k = seed % 7 == 0 ? n : seed % 7 == 1 ? 1 : seed % 7 == 2 ? gw_div_up(n, 100) : k;
-        check_tensor(n, seed % N_KINDS, seed, k, seed % 3);
+        check_tensor(n, seed % N_KINDS, seed, k);
     }
 }
 
@@ -447,10 +535,13 @@ static void the_largest_are_selected_around_chunks(void **state)
         for (enum kind kind = 0; kind < N_KINDS; kind++) {
             struct numbers numbers = numbers_from(l * N_KINDS + kind);
             uint64_t n = lengths[l], pick = numbers_below(&numbers, 5);
-            uint64_t k = pick == 0 ? n : pick == 1 ? 1 + numbers_below(&numbers, (uint32_t)n) : pick == 2 ? n / 1000 + 1 : gw_div_up(n, 100);
-            check_tensor(n, kind, kind, k, (l + kind) % 3);
+            uint64_t k = pick == 0   ? n
+                         : pick == 1 ? 1 + numbers_below(&numbers, (uint32_t)n)
+                         : pick == 2 ? n / 1000 + 1
+                                     : gw_div_up(n, 100);
+            check_tensor(n, kind, l + kind, k);
         }
-    check_tensor(1500001, BELL, 1, 15001, GW_VALUE_F32); /* long enough for all threads to wake up */
+    check_tensor(1500001, BELL, 1, 15001); /* long enough for all threads to wake up */
 }
 
 /* Samples of these tensors say nothing of the rest: too much, or too little, is above the guess. */
@@ -477,9 +568,9 @@ static void a_wrong_guess_is_put_right(void **state)
     assert_true(above > most);
     tensor_free(&t);
 
-    for (enum gw_value_type value = 0; value <= GW_VALUE_F16; value++) {
-        check_tensor(n, SAMPLE_LARGE, 1, 8000, value);
-        check_tensor(n, SAMPLE_SMALL, 1, 100, value);
+    for (uint64_t seed = 0; seed < 3; seed++) { /* a type of values each */
+        check_tensor(n, SAMPLE_LARGE, seed, 8000);
+        check_tensor(n, SAMPLE_SMALL, seed, 100);
     }
 }
 
@@ -503,7 +594,7 @@ static void the_largest_of_a_list_are_selected(void **state)
         if (n) {
             char what[100];
             snprintf(what, sizeof what, "%u parts, seed %llu", n_parts, (unsigned long long)seed);
-            check_list(what, t, n_parts, seed % 5 == 0 ? gw_div_up(n, 100) : 1 + numbers_below(&numbers, (uint32_t)n), seed % 3);
+            check_list(what, t, n_parts, seed % 5 == 0 ? gw_div_up(n, 100) : 1 + numbers_below(&numbers, (uint32_t)n));
         }
         for (uint32_t p = 0; p < n_parts; p++)
             tensor_free(&t[p]);
@@ -516,28 +607,25 @@ static void what_is_above_is_selected(void **state)
     for (uint64_t seed = 0; seed < 600; seed++) {
         struct numbers numbers = numbers_from(seed);
         /* Chunks enough for threads to wake up before all is done, and to find values in another order. */
-        uint64_t n = seed == 13 ? 3000001 : seed % 50 == 0 ? 60000 + numbers_below(&numbers, 150000) : numbers_below(&numbers, 3000);
+        uint64_t n = seed == 13       ? 3000001
+                     : seed % 50 == 0 ? 60000 + numbers_below(&numbers, 150000)
+                                      : numbers_below(&numbers, 3000);
         struct tensor t = tensor_of(n, seed % N_KINDS, seed);
         float threshold = gw_bits_float(some_threshold(&numbers, t.g, t.residual, n));
-        enum gw_value_type value = numbers_below(&numbers, 3);
         model_above(&t, threshold);
         char what[100];
         snprintf(what, sizeof what, "%llu elements, seed %llu", (unsigned long long)n, (unsigned long long)seed);
-        for (int c = 0; c < 3; c++) {
-            /* Blocks end where their content does: a sanitizer, or the heap's own checks, see what is past it. */
-            float *values = room_for(t.n_kept, 4);
-            assert_int_equal(gw_select_above(contexts[c], &rooms[c], &t.part, threshold, value, values, t.n_kept), GW_OK);
-            assert_true(check_written(what, &t, value, values) == values + t.n_kept);
-            free(values);
-            if (t.n_kept) { /* one too few: the count is right all the same, and nothing is written past the room */
-                values = room_for(t.n_kept, 4);
-                values[t.n_kept - 1] = 77;
-                assert_int_equal(gw_select_above(contexts[c], &rooms[c], &t.part, threshold, value, values, t.n_kept - 1), GW_OK);
-                assert_int_equal(t.part.n_kept, t.n_kept);
-                assert_true(values[t.n_kept - 1] == 77);
+        for (int c = 0; c < 3; c++)
+            for (int many = 0; many < 2; many++) {
+                /* Blocks end where their content does: a sanitizer, or the heap's own checks, see what is past it. */
+                uint64_t k = t.n_kept ? t.n_kept : 1;
+                float *values = room_for(t.n_kept, 4);
+                t.part.n_kept = 99;
+                assert_int_equal(gw_select_above(contexts[c], &rooms[c], &t.part, 1, threshold, k, many, values),
+                                 GW_OK);
+                assert_true(check_written(what, &t, values) == values + t.n_kept);
                 free(values);
             }
-        }
         tensor_free(&t);
     }
 }
@@ -554,10 +642,12 @@ static void what_is_not_finite_is_reported(void **state)
                 t[1].g[at] = where == 1 ? NAN : INFINITY;
                 struct gw_select_part parts[2] = {t[0].part, t[1].part};
                 float *values = room_for(n + 100, 4), found;
-                assert_int_equal(gw_select_above(contexts[c], &rooms[c], &parts[1], 0.5f, GW_VALUE_F16, values, n), GW_OK);
+                assert_int_equal(gw_select_above(contexts[c], &rooms[c], &parts[1], 1, 0.5f, n, where == 2, values),
+                                 GW_OK);
                 assert_true(parts[1].max_bits >= 0x7F800000u);
                 parts[1].max_bits = 0;
-                assert_int_equal(gw_select_exact(contexts[c], &rooms[c], parts, 2, gw_div_up(n, 3), GW_VALUE_BF16, values, &found), GW_OK);
+                assert_int_equal(gw_select_exact(contexts[c], &rooms[c], parts, 2, gw_div_up(n, 3), values, &found),
+                                 GW_OK);
                 assert_true(parts[1].max_bits >= 0x7F800000u && parts[0].max_bits < 0x7F800000u);
                 free(values);
                 tensor_free(&t[0]);
@@ -612,8 +702,8 @@ static void memory_may_run_out_anywhere(void **state)
             gw_status status = GW_ERR_MEMORY;
             for (; status == GW_ERR_MEMORY; n_refused++) {
                 scarce.left = n_refused;
-                status = call == 0 ? gw_select_exact(context, &room, parts, 2, k, GW_VALUE_BF16, values, &threshold)
-                                   : gw_select_above(context, &room, &parts[1], 0, GW_VALUE_F32, values, 150000);
+                status = call == 0 ? gw_select_exact(context, &room, parts, 2, k, values, &threshold)
+                                   : gw_select_above(context, &room, &parts[1], 1, 0, 150000, false, values);
                 gw_select_room_free(context, &room);
                 assert_int_equal(scarce.in_use, before);
             }
@@ -629,7 +719,8 @@ static void memory_may_run_out_anywhere(void **state)
     assert_int_equal(scarce.in_use, 0);
 }
 
-/* Whatever is refused the call can be repeated; with room taken it needs one block fewer than without, until a larger k comes. */
+/* Whatever is refused the call can be repeated; with room taken it needs one block fewer than without, until a larger k
+ * comes. */
 static void room_stays_between_calls(void **state)
 {
     (void)state;
@@ -645,20 +736,20 @@ static void room_stays_between_calls(void **state)
         model_exact(&t, 1, ks[i]);
         for (int n = 0; status == GW_ERR_MEMORY; n++) {
             scarce.left = n;
-            status = gw_select_exact(context, &room, &t.part, 1, ks[i], GW_VALUE_F32, values, NULL);
+            status = gw_select_exact(context, &room, &t.part, 1, ks[i], values, NULL);
         }
         assert_int_equal(status, GW_OK);
-        assert_true(check_written("after refusals", &t, GW_VALUE_F32, values) == values + ks[i]);
+        assert_true(check_written("after refusals", &t, values) == values + ks[i]);
         assert_true(i % 2 == 0 || (room.values == before.values && room.n == before.n));
 
         scarce.left = 1000;
-        assert_int_equal(gw_select_exact(context, &none, &t.part, 1, ks[i], GW_VALUE_F32, values, NULL), GW_OK);
+        assert_int_equal(gw_select_exact(context, &none, &t.part, 1, ks[i], values, NULL), GW_OK);
         int taken = 1000 - scarce.left;
         gw_select_room_free(context, &none);
         scarce.left = 1000;
-        assert_int_equal(gw_select_exact(context, &room, &t.part, 1, ks[i], GW_VALUE_F32, values, NULL), GW_OK);
+        assert_int_equal(gw_select_exact(context, &room, &t.part, 1, ks[i], values, NULL), GW_OK);
         assert_int_equal(1000 - scarce.left, taken - 1);
-        assert_true(check_written("in kept room", &t, GW_VALUE_F32, values) == values + ks[i]);
+        assert_true(check_written("in kept room", &t, values) == values + ks[i]);
     }
     gw_select_room_free(context, &room);
     free(values);
@@ -675,10 +766,11 @@ int main(void)
         contexts[c] = context_of(c + 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(elements_are_selected),
-        cmocka_unit_test(values_are_rounded),
+        cmocka_unit_test(what_rounding_lost_is_left),
         cmocka_unit_test(what_is_not_finite_is_seen_anywhere),
         cmocka_unit_test(values_are_expanded_and_added),
         cmocka_unit_test(bytes_are_compared_and_lowered),
+        cmocka_unit_test(floats_are_cut_and_joined),
         cmocka_unit_test(the_largest_are_selected),
         cmocka_unit_test(the_largest_are_selected_around_chunks),
         cmocka_unit_test(a_wrong_guess_is_put_right),

@@ -1,12 +1,15 @@
-/* topk: the largest magnitudes of gradient plus residual, with error feedback (DLGS: layer-wise Top-K with reused thresholds; LAGS:
- * refresh=1; global Top-K: scope=global). The rest of a step waits in the residual.
+/* topk sends the largest magnitudes of gradient plus residual, with error feedback (DLGS: layer-wise Top-K with reused
+ * thresholds; LAGS: refresh=1; global Top-K: scope=global). The rest of a step waits in the residual.
  *
- * A step: measure selects and writes the residual that follows into a second buffer; encode packs slices of what was selected; commit
- * makes the second buffer the residual, or leaves all as it was where some worker's gradient was not finite. */
+ * A step: measure selects, and writes gradient plus residual into a second buffer; encode packs slices of what was
+ * selected; commit makes the second buffer the residual, or leaves all as it was where some worker's gradient was not
+ * finite. A bitmap beside each buffer says what of it was sent. The next step's pass leaves that out as it reads, so no
+ * pass is needed to take it out. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "codec/kernels.h"
 #include "codec/measure.h"
+#include "codec/residual.h"
 #include "codec/sparse/sparse.h"
 #include "codec/topk/select.h"
 #include "wire/bytes.h"
@@ -31,17 +34,17 @@ struct memory {
 };
 
 struct topk_state {
-    struct memory now, next; /* next: once the step is committed */
-    float *residual[2];
-    int current; /* of the two */
-    uint64_t *kept;
+    struct memory now, next;     /* next: once the step is committed */
+    struct gw_residual residual; /* what was sent still in it: see settle */
+    uint64_t *kept[2];           /* what was sent of either buffer */
     float *values; /* scope=global: in the first tensor's, all tensors'; grows to what selection may give */
     uint64_t capacity;
     struct gw_select_room room; /* of selection, beside `values` and with the same scope */
-    const float *selected;   /* this tensor's values */
+    const float *selected;      /* this tensor's values */
     uint64_t n_selected;
-    bool pending;            /* next and the other residual are the outcome of a step not committed yet */
-    const float *g;          /* scope=global: measured, to be selected from */
+    bool many;      /* the last selection came near its bound */
+    bool pending;   /* next and the other residual are the outcome of a step not committed yet */
+    const float *g; /* scope=global: measured, to be selected from */
     struct gw_sparse_scratch *scratch;
     uint64_t cursor_begin, cursor_values; /* values that stand before element cursor_begin */
 };
@@ -56,9 +59,9 @@ static void topk_close(gw_encoder *encoder)
     struct topk_state *s = encoder->state;
     if (!s)
         return;
-    gw_free(encoder->context, s->residual[0]);
-    gw_free(encoder->context, s->residual[1]);
-    gw_free(encoder->context, s->kept);
+    gw_residual_fini(encoder->context, &s->residual);
+    gw_free(encoder->context, s->kept[0]);
+    gw_free(encoder->context, s->kept[1]);
     gw_free(encoder->context, s->values);
     gw_select_room_free(encoder->context, &s->room);
     gw_sparse_scratch_destroy(encoder->context, s->scratch);
@@ -73,12 +76,39 @@ static gw_status topk_open(gw_encoder *encoder)
     if (!s)
         return GW_ERR_MEMORY;
     encoder->state = s;
-    s->residual[0] = gw_calloc(encoder->context, n, sizeof(float));
-    s->residual[1] = gw_calloc(encoder->context, n, sizeof(float));
-    s->kept = gw_calloc(encoder->context, gw_div_up(n, 64), sizeof *s->kept);
-    if (!s->residual[0] || !s->residual[1] || !s->kept)
+    GW_TRY(gw_residual_init(encoder->context, n, &s->residual));
+    for (int i = 0; i < 2; i++)
+        s->kept[i] = gw_calloc(encoder->context, gw_div_up(n, 64), sizeof **s->kept);
+    if (!s->kept[0] || !s->kept[1])
         return GW_ERR_MEMORY;
-    return gw_sparse_scratch_create(encoder->context, &s->scratch);
+    return gw_sparse_scratch_create(encoder->context, 0, &s->scratch);
+}
+
+/* ---- what was sent --------------------------------------------------------------------------- */
+
+static uint64_t *sent_now(const struct topk_state *s)
+{
+    return s->kept[s->residual.current];
+}
+
+static uint64_t *sent_next(const struct topk_state *s)
+{
+    return s->kept[!s->residual.current];
+}
+
+/* Takes what was sent out of the residual. */
+static void settle(const gw_encoder *encoder)
+{
+    const struct topk_state *s = encoder->state;
+    float *residual = gw_residual_now(&s->residual);
+    uint64_t *sent = sent_now(s);
+    for (uint64_t w = 0; w < gw_div_up(s->residual.n, 64); w++, residual += 64) {
+        for (uint64_t bits = sent[w]; bits; bits &= bits - 1) {
+            float *left = residual + __builtin_ctzll(bits);
+            *left = gw_select_left((enum gw_value_type)options_of(encoder)->value, *left, true);
+        }
+        sent[w] = 0;
+    }
 }
 
 /* ---- selection ------------------------------------------------------------------------------- */
@@ -94,19 +124,8 @@ static bool is_dense(const gw_encoder *encoder)
     return ((const struct topk_state *)encoder->state)->now.steps < options_of(encoder)->dense;
 }
 
-/* The first element of g, or of g + residual, that is not finite. */
-static uint64_t find_bad(const float *g, const float *residual, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        if (!isfinite(g[i]))
-            return i;
-    for (uint64_t i = 0; i < n; i++)
-        if (!isfinite(g[i] + residual[i]))
-            return i;
-    return 0;
-}
-
-/* Selects from all tensors together; one where the scope is a layer. *bad: the first tensor whose g + residual is not finite. */
+/* Selects from all tensors together; one where the scope is a layer. *bad: the first tensor whose g + residual is not
+ * finite. */
 static gw_status select_from(gw_encoder *const *encoders, uint32_t n_encoders, uint32_t *bad)
 {
     gw_encoder *first = encoders[0];
@@ -119,8 +138,13 @@ static gw_status select_from(gw_encoder *const *encoders, uint32_t n_encoders, u
         return GW_ERR_MEMORY;
     for (uint32_t t = 0; t < n_encoders; t++) {
         struct topk_state *s = encoders[t]->state;
-        parts[t] = (struct gw_select_part){.g = s->g, .residual = s->residual[s->current], .n = encoders[t]->tensor.n_elems,
-                                           .next = s->residual[!s->current], .kept = s->kept};
+        parts[t] = (struct gw_select_part){.g = s->g,
+                                           .residual = gw_residual_now(&s->residual),
+                                           .sent = sent_now(s),
+                                           .n = encoders[t]->tensor.n_elems,
+                                           .value = (enum gw_value_type)o->value,
+                                           .next = gw_residual_next(&s->residual),
+                                           .kept = sent_next(s)};
         n += parts[t].n;
     }
     k = count_of(o->ratio, n);
@@ -135,28 +159,24 @@ static gw_status select_from(gw_encoder *const *encoders, uint32_t n_encoders, u
         lead->capacity = lead->values ? capacity + GW_SELECT_SLACK : 0;
     }
     struct memory next = lead->now;
-    enum gw_value_type value = (enum gw_value_type)o->value;
     if (status == GW_OK && n && (!next.has_threshold || next.age >= o->refresh)) {
-        status = gw_select_exact(first->context, &lead->room, parts, n_encoders, k, value, lead->values, &next.threshold);
+        status = gw_select_exact(first->context, &lead->room, parts, n_encoders, k, lead->values, &next.threshold);
         next.has_threshold = true;
         next.age = 1;
     } else if (status == GW_OK && n) {
-        uint64_t used = 0;
-        for (uint32_t t = 0; t < n_encoders && status == GW_OK && used <= capacity; t++) {
-            status = gw_select_above(first->context, &lead->room, &parts[t], next.threshold, value, lead->values + used, capacity - used);
-            used += parts[t].n_kept;
-        }
         /* A stale threshold lets too many through: of those the largest, and the threshold stays where it is. */
-        if (status == GW_OK && used > capacity)
-            status = gw_select_exact(first->context, &lead->room, parts, n_encoders, capacity, value, lead->values, NULL);
+        status = gw_select_above(first->context, &lead->room, parts, n_encoders, next.threshold, capacity, lead->many,
+                                 lead->values);
         next.age++;
     }
+    uint64_t n_selected = 0;
     const float *values = lead->values;
     for (uint32_t t = 0; t < n_encoders && status == GW_OK; t++) {
         struct topk_state *s = encoders[t]->state;
         s->selected = values;
         s->n_selected = parts[t].n_kept;
         values += parts[t].n_kept;
+        n_selected += parts[t].n_kept;
         s->cursor_begin = s->cursor_values = 0;
         s->next = next;
         s->pending = true;
@@ -164,8 +184,17 @@ static gw_status select_from(gw_encoder *const *encoders, uint32_t n_encoders, u
         if (parts[t].max_bits >= 0x7F800000u && *bad == n_encoders)
             *bad = t;
     }
+    lead->many = n_selected > capacity / 2;
     gw_free(first->context, parts);
     return status;
+}
+
+/* Reports the first element that is not finite. */
+static void find_bad(gw_encoder *encoder, const float *g, gw_measure *info)
+{
+    const struct topk_state *s = encoder->state;
+    settle(encoder);
+    *info = (gw_measure){.finite = false, .bad_index = gw_residual_find_bad(&s->residual, g)};
 }
 
 static gw_status topk_measure(gw_encoder *encoder, const float *g, float *shared, gw_measure *info)
@@ -184,7 +213,7 @@ static gw_status topk_measure(gw_encoder *encoder, const float *g, float *shared
     uint32_t bad;
     GW_TRY(select_from(&encoder, 1, &bad));
     if (bad == 0)
-        *info = (gw_measure){.finite = false, .bad_index = find_bad(g, s->residual[s->current], n)};
+        find_bad(encoder, g, info);
     return GW_OK;
 }
 
@@ -194,11 +223,8 @@ static gw_status topk_combine(gw_encoder *const *encoders, uint32_t n, uint32_t 
     if (n == 0 || options_of(encoders[0])->scope == SCOPE_LAYER || is_dense(encoders[0]))
         return GW_OK;
     GW_TRY(select_from(encoders, n, bad));
-    if (*bad < n) {
-        const struct topk_state *s = encoders[*bad]->state;
-        encoders[*bad]->info = (gw_measure){.finite = false,
-                                            .bad_index = find_bad(s->g, s->residual[s->current], encoders[*bad]->tensor.n_elems)};
-    }
+    if (*bad < n)
+        find_bad(encoders[*bad], ((const struct topk_state *)encoders[*bad]->state)->g, &encoders[*bad]->info);
     return GW_OK;
 }
 
@@ -215,8 +241,8 @@ static size_t payload_bound(const gw_encoder *encoder, uint64_t n_elems)
     return gw_sparse_bound(GW_WIRE_SPARSE, n_elems);
 }
 
-static gw_status topk_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw, uint8_t *dst,
-                             struct gw_frame *frame)
+static gw_status topk_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw,
+                             uint8_t *dst, struct gw_frame *frame)
 {
     struct topk_state *s = encoder->state;
     (void)shared;
@@ -228,13 +254,18 @@ static gw_status topk_encode(gw_encoder *encoder, const float *g, const float *s
         return GW_OK;
     }
     if (!s->pending)
-        return gw_fail(GW_ERR_ORDER, "tensor '%s': with scope=global gw_encoders_combine comes between measure and encode", encoder->name);
+        return gw_fail(GW_ERR_ORDER,
+                       "tensor '%s': with scope=global gw_encoders_combine comes between measure and encode",
+                       encoder->name);
     if (frame->begin < s->cursor_begin)
         s->cursor_begin = s->cursor_values = 0;
-    s->cursor_values += gw_kernels_now()->count(s->kept + s->cursor_begin / 64, (frame->begin - s->cursor_begin) / 64);
+    const uint64_t *kept = sent_next(s);
+    s->cursor_values += gw_kernels_now()->count(kept + s->cursor_begin / 64, (frame->begin - s->cursor_begin) / 64);
     s->cursor_begin = frame->begin;
     frame->code = (uint8_t)options_of(encoder)->value;
-    struct gw_sparse_source source = {.kept = s->kept + frame->begin / 64, .values = s->selected + s->cursor_values};
+    struct gw_sparse_source source = {.kept = kept + frame->begin / 64,
+                                      .values = s->selected + s->cursor_values,
+                                      .fast = encoder->push_wire == GW_WIRE_FAST};
     gw_sparse_write(&source, s->scratch, dst, frame);
     return GW_OK;
 }
@@ -249,7 +280,7 @@ static void topk_commit(gw_encoder *encoder, bool committed)
             s->now.steps++;
         } else {
             s->now = s->next;
-            s->current = !s->current;
+            gw_residual_commit(&s->residual);
         }
     }
     s->pending = false;
@@ -260,7 +291,7 @@ static void topk_commit(gw_encoder *encoder, bool committed)
 
 static size_t topk_state_bytes(uint64_t n_elems)
 {
-    return STATE_HEAD + 4 * (size_t)n_elems;
+    return STATE_HEAD + gw_residual_bytes(n_elems);
 }
 
 static void topk_save(const gw_encoder *encoder, uint8_t *dst)
@@ -270,7 +301,8 @@ static void topk_save(const gw_encoder *encoder, uint8_t *dst)
     gw_put32(dst + 4, s->now.has_threshold);
     gw_put64(dst + 8, s->now.age);
     gw_put64(dst + 16, s->now.steps);
-    memcpy(dst + STATE_HEAD, s->residual[s->current], 4 * (size_t)encoder->tensor.n_elems);
+    settle(encoder);
+    gw_residual_save(&s->residual, dst + STATE_HEAD);
 }
 
 static gw_status topk_load(gw_encoder *encoder, const uint8_t *src)
@@ -278,39 +310,28 @@ static gw_status topk_load(gw_encoder *encoder, const uint8_t *src)
     struct topk_state *s = encoder->state;
     struct memory now = {gw_get_float(src), gw_get32(src + 4), gw_get64(src + 8), gw_get64(src + 16)};
     if (gw_get32(src + 4) > 1 || !(now.threshold >= 0) || !isfinite(now.threshold))
-        return gw_fail(GW_ERR_ARGUMENT, "the saved state of tensor '%s' is not one of topk's: its threshold is %g", encoder->name,
-                       (double)now.threshold);
-    for (uint64_t i = 0; i < encoder->tensor.n_elems; i++)
-        if (!isfinite(gw_get_float(src + STATE_HEAD + 4 * i)))
-            return gw_fail(GW_ERR_ARGUMENT, "the saved residual of tensor '%s' is not finite at element %llu", encoder->name,
-                           (unsigned long long)i);
+        return gw_fail(GW_ERR_ARGUMENT, "the saved state of tensor '%s' is not one of topk's: its threshold is %g",
+                       encoder->name, (double)now.threshold);
+    GW_TRY(gw_residual_load(&s->residual, src + STATE_HEAD, encoder->name));
+    memset(sent_now(s), 0, gw_div_up(s->residual.n, 64) * sizeof **s->kept);
     s->now = now;
     s->pending = false;
-    memcpy(s->residual[s->current], src + STATE_HEAD, 4 * (size_t)encoder->tensor.n_elems);
     return GW_OK;
 }
 
-/* Of N workers' states what each of any other number of workers begins with: the mean residual, so that the average contribution
- * (1/N) sum e_i is kept; the threshold is taken afresh. */
-static void topk_merge(const void *const *states, uint32_t n_states, size_t at, size_t n_bytes, uint8_t *dst)
+/* The threshold is taken afresh. */
+static void topk_merge(const void *const *states, uint32_t n_states, size_t at, uint64_t n_elems, uint8_t *dst)
 {
     memset(dst, 0, STATE_HEAD);
     memcpy(dst + 16, (const uint8_t *)states[0] + at + 16, 8);
-    for (size_t i = STATE_HEAD; i < n_bytes; i += 4) {
-        double sum = 0;
-        for (uint32_t w = 0; w < n_states; w++)
-            sum += (double)gw_get_float((const uint8_t *)states[w] + at + i);
-        gw_put_float(dst + i, (float)(sum / n_states));
-    }
+    gw_residual_merge(states, n_states, at + STATE_HEAD, n_elems, dst + STATE_HEAD);
 }
 
 static void topk_describe(const gw_encoder *encoder, gw_encoder_condition *condition)
 {
     const struct topk_state *s = encoder->state;
-    double sum = 0;
-    for (uint64_t i = 0; i < encoder->tensor.n_elems; i++)
-        sum += (double)s->residual[s->current][i] * (double)s->residual[s->current][i];
-    condition->residual_norm = sqrt(sum);
+    settle(encoder);
+    condition->residual_norm = gw_residual_norm(&s->residual);
     condition->threshold = s->now.has_threshold ? (double)s->now.threshold : 0;
     condition->threshold_age = s->now.age;
 }
@@ -320,27 +341,35 @@ static void topk_describe(const gw_encoder *encoder, gw_encoder_condition *condi
 static const char *const scopes[] = {"layer", "global", NULL}, *const values[] = {"f32", "bf16", "f16", NULL};
 
 static const gw_codec_option options[] = {
-    {"ratio", "0.01", "above 0 and at most 1", "k = max(1, ceil(ratio*n)): elements sent when the threshold is taken afresh; in between it decides, up to bound*k"},
-    {"refresh", "100", "1 to 10^9", "steps for which a threshold is used before the exact one is taken again; 1: LAGS"},
+    {"ratio", "0.01", "above 0 and at most 1",
+     "a new threshold sends k = max(1, ceil(ratio*n)) elements; an old one sends up to bound*k"},
+    {"refresh", "100", "1 to 10^9", "a threshold serves for so many steps; then the exact one is taken again; 1: LAGS"},
     {"scope", "layer", "layer|global", "global: one threshold for the whole network"},
     {"value", "f32", "f32|bf16|f16", "how values are sent; what rounding loses goes to the residual"},
-    {"bound", "4", "1 to 10^6", "at most this many times k are sent where a threshold is old"},
+    {"bound", "4", "1 to 10^6", "while a threshold is reused, at most bound*k elements are sent"},
     {"dense", "0", "0 to 10^9", "the first steps send everything"},
 };
 
 #define AT(field) offsetof(struct topk_options, field)
 static const struct gw_option_rule rules[] = {
-    {GW_OPTION_NUMBER, AT(ratio), 1e-12, 1, NULL}, {GW_OPTION_COUNT, AT(refresh), 1, 1e9, NULL}, {GW_OPTION_WORD, AT(scope), 0, 0, scopes},
-    {GW_OPTION_WORD, AT(value), 0, 0, values},     {GW_OPTION_NUMBER, AT(bound), 1, 1e6, NULL},  {GW_OPTION_COUNT, AT(dense), 0, 1e9, NULL},
+    {GW_OPTION_NUMBER, AT(ratio), 1e-12, 1, NULL}, {GW_OPTION_COUNT, AT(refresh), 1, 1e9, NULL},
+    {GW_OPTION_WORD, AT(scope), 0, 0, scopes},     {GW_OPTION_WORD, AT(value), 0, 0, values},
+    {GW_OPTION_NUMBER, AT(bound), 1, 1e6, NULL},   {GW_OPTION_COUNT, AT(dense), 0, 1e9, NULL},
 };
 
 const struct gw_codec_record gw_codec_topk = {
-    .info = {.name = "topk", .summary = "the largest magnitudes; the rest waits in a residual",
-             .source = "DLGS: Shi et al., layer-wise Top-K with reused thresholds", .options = options,
-             .n_options = sizeof options / sizeof *options, .wire_id = GW_WIRE_SPARSE, .lossy = true},
+    .info = {.name = "topk",
+             .summary = "the largest magnitudes; the rest waits in a residual",
+             .source =
+                 "DLGS: Ju, Kang, Liu, Huo, 2024 (layer-wise Top-K, reused thresholds); refresh=1 is LAGS: Shi et al.",
+             .options = options,
+             .n_options = sizeof options / sizeof *options,
+             .wire_id = GW_WIRE_SPARSE,
+             .lossy = true},
     .rules = rules,
     .options_bytes = sizeof(struct topk_options),
     .is_global = is_global,
+    .has_wire_choice = gw_sparse_has_wire_choice,
     .open = topk_open,
     .close = topk_close,
     .payload_bound = payload_bound,

@@ -1,7 +1,9 @@
-/* topk from step to step: error feedback loses nothing, thresholds are taken and reused as prescribed, steps that are dropped leave
- * no trace, a saved state goes on as if nothing had happened. */
+/* Tests topk from step to step: error feedback loses nothing, thresholds are taken and reused as prescribed, steps
+ * that are dropped leave no trace, and a saved state goes on as if nothing had happened. */
 #include "codec/topk/select.h"
 #include "codecs.h"
+#include "wire/bytes.h"
+#include "wire/hash.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,20 +42,21 @@ static uint64_t step(gw_encoder *encoder, const float *g, uint64_t n, uint32_t t
 {
     gw_measure info;
     uint64_t nonzero;
-    assert_int_equal(gw_encoder_measure(encoder, g, NULL, &info), GW_OK);
+    assert_int_equal(gw_encoder_measure(encoder, g, NULL, 0, &info), GW_OK);
     assert_true(info.finite);
     assert_int_equal(gw_encoders_combine(&encoder, 1, NULL), GW_OK);
     struct whole_frame frame = encode_slice(encoder, g, NULL, (gw_draw){.step = t}, 0, n);
     decode_into(NULL, frame, sent, n);
-    assert_int_equal(gw_frame_symbols(NULL, frame.bytes, frame.size, NULL, &nonzero, NULL), GW_OK);
+    assert_int_equal(gw_frame_symbols(NULL, frame.bytes, frame.size, NULL, 0, &nonzero, NULL), GW_OK);
     free(frame.bytes);
     assert_int_equal(gw_encoder_commit(encoder, committed), GW_OK);
     return nonzero;
 }
 
-/* A reference of the whole codec: residual, threshold and its age, followed with plain loops. Heavy tails, and magnitudes that grow
- * from step to step so that thresholds get old. */
-static void a_run_is_as_prescribed(const char *spec, double ratio, uint64_t refresh, double bound, enum gw_value_type value)
+/* A reference of the whole codec: residual, threshold and its age, followed with plain loops. Heavy tails, and
+ * magnitudes that grow from step to step so that thresholds get old. */
+static void a_run_is_as_prescribed(const char *spec, double ratio, uint64_t refresh, double bound,
+                                   enum gw_value_type value)
 {
     gw_encoder *encoder = encoder_of(NULL, spec, N);
     static float g[N], residual[N], a[N], sent[N];
@@ -80,12 +83,14 @@ static void a_run_is_as_prescribed(const char *spec, double ratio, uint64_t refr
         for (uint32_t i = 0; i < N; i++) {
             bool selected = fabsf(a[i]) >= limit;
             expected += selected;
-            CHECK(sent[i] == (selected ? gw_select_round(value, a[i]) : 0), "%s, step %u, element %u: %a of %a sent, limit %a", spec, t, i,
-                  (double)sent[i], (double)a[i], (double)limit);
+            CHECK(sent[i] == (selected ? gw_select_round(value, a[i]) : 0),
+                  "%s, step %u, element %u: %a of %a sent, limit %a", spec, t, i, (double)sent[i], (double)a[i],
+                  (double)limit);
             if (!dropped)
                 residual[i] = a[i] - sent[i];
         }
-        CHECK(got == expected && got <= most, "%s, step %u: %llu sent, not %llu", spec, t, (unsigned long long)got, (unsigned long long)expected);
+        CHECK(got == expected && got <= most, "%s, step %u: %llu sent, not %llu", spec, t, (unsigned long long)got,
+              (unsigned long long)expected);
         if (age == 1)
             assert_int_equal(got, k);
         if (dropped) {
@@ -123,7 +128,7 @@ static void slices_are_parts_of_the_whole(void **state)
     static float g[5000], whole[5000], out[5000];
     numbers_fill_bell(4, g, 5000);
     gw_measure info;
-    assert_int_equal(gw_encoder_measure(encoder, g, NULL, &info), GW_OK);
+    assert_int_equal(gw_encoder_measure(encoder, g, NULL, 0, &info), GW_OK);
     struct whole_frame frame = encode_slice(encoder, g, NULL, (gw_draw){.step = 1}, 0, 5000);
     decode_into(NULL, frame, whole, 5000);
     free(frame.bytes);
@@ -155,11 +160,12 @@ static void global_selection_is_that_of_one_tensor(void **state)
         gw_measure info;
         uint32_t bad;
         for (int i = 0; i < 5; i++)
-            assert_int_equal(gw_encoder_measure(many[i], g + begins[i], NULL, &info), GW_OK);
+            assert_int_equal(gw_encoder_measure(many[i], g + begins[i], NULL, 0, &info), GW_OK);
         static uint8_t dst[4096];
         size_t n_bytes;
         if (t == 0)
-            assert_int_equal(gw_encoder_encode(many[2], g + begins[2], NULL, &(gw_draw){.step = t}, 0, sizes[2], dst, sizeof dst, &n_bytes),
+            assert_int_equal(gw_encoder_encode(many[2], g + begins[2], NULL, &(gw_draw){.step = t}, 0, sizes[2], dst,
+                                               sizeof dst, &n_bytes),
                              GW_ERR_ORDER);
         assert_int_equal(gw_encoders_combine(many, 5, &bad), GW_OK);
         assert_int_equal(bad, 5);
@@ -179,14 +185,14 @@ static void global_selection_is_that_of_one_tensor(void **state)
         huge[i] = i < 700 ? 0 : 3e38f;
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < 5; i++) {
-            assert_int_equal(gw_encoder_measure(many[i], huge + begins[i], NULL, &info), GW_OK);
+            assert_int_equal(gw_encoder_measure(many[i], huge + begins[i], NULL, 0, &info), GW_OK);
             assert_true(info.finite);
         }
         assert_int_equal(gw_encoders_combine(many, 5, &bad), GW_OK);
         assert_int_equal(bad, round ? 3 : 5); /* all five of tensor 2 were sent, being the first */
-        if (round) { /* measured again, and nobody asks which */
+        if (round) {                          /* measured again, and nobody asks which */
             for (int i = 0; i < 5; i++)
-                assert_int_equal(gw_encoder_measure(many[i], huge + begins[i], NULL, &info), GW_OK);
+                assert_int_equal(gw_encoder_measure(many[i], huge + begins[i], NULL, 0, &info), GW_OK);
             assert_int_equal(gw_encoders_combine(many, 5, NULL), GW_ERR_NONFINITE);
             assert_non_null(strstr(gw_last_error(), "its residual added, holds a NaN or an infinity"));
         }
@@ -194,7 +200,7 @@ static void global_selection_is_that_of_one_tensor(void **state)
             gw_encoder_commit(many[i], round == 0);
     }
     gw_encoder *hole[] = {many[0], NULL};
-    assert_int_equal(gw_encoder_measure(many[0], huge, NULL, &info), GW_OK);
+    assert_int_equal(gw_encoder_measure(many[0], huge, NULL, 0, &info), GW_OK);
     assert_int_equal(gw_encoders_combine(hole, 2, &bad), GW_ERR_ARGUMENT);
     assert_true(gw_encoder_bound(NULL, 3) == 0 && gw_encoder_shared_count(NULL) == 0);
     gw_encoder_destroy(one);
@@ -234,10 +240,12 @@ static void what_is_not_finite_is_found(void **state)
             uint8_t dst[20000];
             size_t n_bytes;
             g[1234] = bad[b];
-            assert_int_equal(gw_encoder_measure(encoder, g, NULL, &info), GW_OK);
+            assert_int_equal(gw_encoder_measure(encoder, g, NULL, 0, &info), GW_OK);
             assert_false(info.finite);
             assert_int_equal(info.bad_index, 1234);
-            assert_int_equal(gw_encoder_encode(encoder, g, NULL, &(gw_draw){.step = 1}, 0, N, dst, sizeof dst, &n_bytes), GW_ERR_NONFINITE);
+            assert_int_equal(gw_encoder_encode(encoder, g, NULL, &(gw_draw){.step = 1}, 0, N, dst, sizeof dst,
+                                               &n_bytes),
+                             GW_ERR_NONFINITE);
             gw_encoder_commit(encoder, b == 0); /* even where the caller says so: what is not finite is never kept */
             after = condition_of(encoder);
             assert_memory_equal(&after, &before, sizeof after);
@@ -250,7 +258,7 @@ static void what_is_not_finite_is_found(void **state)
     for (uint32_t i = 0; i < N; i++)
         g[i] = 3e38f;
     step(encoder, g, N, 0, true, sent);
-    assert_int_equal(gw_encoder_measure(encoder, g, NULL, &info), GW_OK);
+    assert_int_equal(gw_encoder_measure(encoder, g, NULL, 0, &info), GW_OK);
     assert_false(info.finite);
     assert_int_equal(info.bad_index, 3); /* the first three were sent */
     gw_encoder_destroy(encoder);
@@ -259,7 +267,8 @@ static void what_is_not_finite_is_found(void **state)
 static void a_saved_state_goes_on(void **state)
 {
     (void)state;
-    const char *specs[] = {"topk:ratio=0.01,refresh=4", "topk:ratio=0.01,refresh=1", "topk:dense=9", "topk:value=bf16,ratio=0.1"};
+    const char *specs[] = {"topk:ratio=0.01,refresh=4", "topk:ratio=0.01,refresh=1", "topk:dense=9",
+                           "topk:value=bf16,ratio=0.1"};
     static float g[N], sent[N], again[N];
     for (int s = 0; s < 4; s++) {
         gw_encoder *a = encoder_of(NULL, specs[s], N), *b = encoder_of(NULL, specs[s], N);
@@ -360,6 +369,10 @@ static void states_move_to_other_numbers_of_workers(void **state)
     assert_int_equal(gw_states_merge((const void *const *)states, 0, n_bytes, merged), GW_ERR_ARGUMENT);
     const void *hole[] = {states[0], NULL};
     assert_int_equal(gw_states_merge(hole, 2, n_bytes, merged), GW_ERR_ARGUMENT);
+    /* More elements than a tensor can have, whose bytes are as many as N elements take, modulo 2^64. */
+    gw_put64((uint8_t *)states[0] + 24, (1ull << 62) + N);
+    gw_put64((uint8_t *)states[0] + n_bytes - 8, gw_hash_now()->whole(states[0], n_bytes - 8, 0));
+    assert_int_equal(gw_states_merge((const void *const *)states, 1, n_bytes, merged), GW_ERR_ARGUMENT);
     free(merged);
     for (uint32_t w = 0; w < 4; w++) {
         free(states[w]);

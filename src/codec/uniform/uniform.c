@@ -1,4 +1,4 @@
-/* Every element is sent with the same probability p, as g_i / p: what GSpar is compared with. */
+/* uniform sends every element with the same probability p, as g_i / p. GSpar is compared with it. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "codec/draw.h"
@@ -91,24 +91,31 @@ static void pick(const void *user, uint64_t begin, uint32_t n, struct gw_sparse_
     }
 }
 
-static gw_status uniform_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw, uint8_t *dst,
-                                struct gw_frame *frame)
+static gw_status uniform_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw,
+                                uint8_t *dst, struct gw_frame *frame)
 {
     struct uniform_state *state = encoder->state;
     const struct uniform_options *o = encoder->options;
     (void)shared;
     /* Thresholds are whole numbers; values are divided by just the probability that there is. */
     float threshold = (float)(uint64_t)(float)(o->density * 0x1p32);
-    struct picking p = {.g = g, .ones = state->ones, .p = (double)threshold * 0x1p-32,
-                        .draw = {.clip = 1, .to_threshold = threshold, .purpose = GW_PURPOSE_UNIFORM, .seed = draw->seed,
-                                 .step = draw->step, .rank = draw->rank, .tensor_id = encoder->tensor.id}};
+    struct picking p = {.g = g,
+                        .ones = state->ones,
+                        .p = (double)threshold * 0x1p-32,
+                        .draw = {.clip = 1,
+                                 .to_threshold = threshold,
+                                 .purpose = GW_PURPOSE_UNIFORM,
+                                 .seed = draw->seed,
+                                 .step = draw->step,
+                                 .rank = draw->rank,
+                                 .tensor_id = encoder->tensor.id}};
     return gw_sparse_encode(encoder, &state->memory, pick, &p, dst, frame);
 }
 
 /* ---- options --------------------------------------------------------------------------------- */
 
 static const gw_codec_option options[] = {
-    {"density", "0.01", "1e-6 to 1", "the probability of every element to be sent"},
+    {"density", "0.01", "1e-6 to 1", "the probability with which every element is sent"},
 };
 
 static const struct gw_option_rule rules[] = {
@@ -116,10 +123,16 @@ static const struct gw_option_rule rules[] = {
 };
 
 const struct gw_codec_record gw_codec_uniform = {
-    .info = {.name = "uniform", .summary = "every element with the same probability, drawn without bias",
-             .source = "what GSpar is compared with: Wangni et al., NeurIPS 2018", .options = options,
-             .n_options = sizeof options / sizeof *options, .wire_id = GW_WIRE_SPARSE, .lossy = true, .unbiased = true},
+    .info = {.name = "uniform",
+             .summary = "every element with the same probability, drawn without bias",
+             .source = "what GSpar is compared with: Wangni et al., NeurIPS 2018",
+             .options = options,
+             .n_options = sizeof options / sizeof *options,
+             .wire_id = GW_WIRE_SPARSE,
+             .lossy = true,
+             .unbiased = true},
     .rules = rules,
+    .has_wire_choice = gw_sparse_has_wire_choice,
     .options_bytes = sizeof(struct uniform_options),
     .open = uniform_open,
     .close = uniform_close,

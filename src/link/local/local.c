@@ -1,11 +1,13 @@
 /* The local link: ranks are threads of one process.
  *
- * A hub holds one endpoint for each rank; an endpoint is an inbox (a queue under a lock). Sending hangs the message's own memory
- * into the receiver's inbox: nothing is copied and nothing is taken. The receiver takes its whole inbox at once, so that a burst
- * of messages costs it one lock, and a sender wakes it only where it sleeps. The hub goes with its last endpoint. */
+ * A hub holds one endpoint for each rank; an endpoint is an inbox (a queue under a lock). Sending hangs the message's
+ * own memory into the receiver's inbox: nothing is copied and nothing is taken. The receiver takes its whole inbox at
+ * once, so that a burst of messages costs it one lock, and a sender wakes it only where it sleeps. The hub goes with
+ * its last endpoint. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "link/last_words.h"
 #include "link/message.h"
 
 #include <gradwire/codec.h>
@@ -73,7 +75,7 @@ static gw_status local_send(void *self, uint32_t to, void *bytes, size_t n_bytes
     gw_status status = GW_OK;
     pthread_mutex_lock(&peer->lock);
     if (peer->failure < 0 && peer != me) {
-        status = gw_fail(GW_ERR_PEER, "rank %u failed: %s", to, peer->why);
+        status = gw_fail(GW_ERR_PEER, "%s", peer->why);
     } else if (atomic_load_explicit(&peer->closed, memory_order_relaxed)) {
         status = gw_fail(GW_ERR_PEER, "rank %u left the link", to);
     } else {
@@ -123,7 +125,7 @@ static gw_status local_recv(void *self, uint32_t timeout_ms, gw_message *message
         gw_status status = await(me, timeout_ms, &failed_peer);
         pthread_mutex_unlock(&me->lock);
         if (status == GW_ERR_PEER)
-            return gw_fail(status, "rank %u failed: %s", failed_peer, me->hub->endpoints[failed_peer].why);
+            return gw_fail(status, "%s", me->hub->endpoints[failed_peer].why);
         if (status == GW_ERR_TIMEOUT)
             return gw_fail(status, "rank %u got no message within %u ms", me->rank, timeout_ms);
         if (status < 0)
@@ -140,7 +142,7 @@ static void local_fail(void *self, gw_status status, const char *why)
     pthread_mutex_lock(&me->lock);
     bool first = me->failure >= 0;
     if (first) {
-        snprintf(me->why, sizeof me->why, "%s", why && why[0] ? why : gw_status_text(status));
+        gw_link_tell_failure(me->why, sizeof me->why, me->rank, status, why);
         me->failure = status < 0 ? status : GW_ERR_PEER;
     }
     pthread_mutex_unlock(&me->lock);

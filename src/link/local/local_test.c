@@ -1,4 +1,4 @@
-/* The local link against what every link must do. */
+/* Tests the local link against what every link must do. */
 #include "link_conformance.h"
 
 int main(void)

@@ -1,4 +1,4 @@
-/* Making and freeing a hub. */
+/* Makes and frees a hub of the mpi link. */
 #include "link/mpi/hub.h"
 
 #include "base/error.h"
@@ -101,6 +101,7 @@ void gw_mpi_hub_free(struct gw_mpi_hub *hub)
     gw_message_free(hub->local);
     gw_message_free(hub->process_of);
     gw_message_free(hub->slot_of);
+    gw_message_free(hub->machine_of);
     gw_message_free(hub->rank_at);
     gw_message_free(hub->held_up);
     pthread_mutex_destroy(&hub->moving);
@@ -114,9 +115,10 @@ static gw_status place(struct gw_mpi_hub *hub, const uint32_t *process_of, uint3
     gw_context *context = hub->context;
     hub->process_of = take(context, hub->size * sizeof *hub->process_of);
     hub->slot_of = take(context, hub->size * sizeof *hub->slot_of);
+    hub->machine_of = take(context, (hub->size + 2 * (size_t)hub->n_processes) * sizeof *hub->machine_of);
     hub->held_up = take(context, hub->n_processes * sizeof *hub->held_up);
     uint32_t *members = take(context, hub->n_processes * sizeof *members);
-    if (!hub->process_of || !hub->slot_of || !hub->held_up || !members) {
+    if (!hub->process_of || !hub->slot_of || !hub->machine_of || !hub->held_up || !members) {
         gw_message_free(members);
         return GW_ERR_MEMORY;
     }
@@ -199,6 +201,31 @@ static gw_status agree(MPI_Comm comm, gw_status mine)
     return GW_OK;
 }
 
+/* Asks MPI which processes share a machine, and numbers machines by their lowest rank. Collective. */
+static gw_status find_machines(struct gw_mpi_hub *hub)
+{
+    MPI_Comm here;
+    /* Behind the result stand the first process on each process's machine, and of such a first one the lowest rank. */
+    uint32_t *const leaders = hub->machine_of + hub->size, *const lowest = leaders + hub->n_processes;
+    int process, error;
+    MPI_Comm_rank(hub->comm, &process);
+    error = MPI_Comm_split_type(hub->comm, MPI_COMM_TYPE_SHARED, process, MPI_INFO_NULL, &here);
+    if (error)
+        return gw_mpi_refused(error, "MPI_Comm_split_type");
+    uint32_t leader = (uint32_t)process;
+    error = MPI_Bcast(&leader, 1, MPI_UINT32_T, 0, here);
+    MPI_Comm_free(&here);
+    if (!error)
+        error = MPI_Allgather(&leader, 1, MPI_UINT32_T, leaders, 1, MPI_UINT32_T, hub->comm);
+    if (error)
+        return gw_mpi_refused(error, "MPI_Allgather");
+    for (uint32_t r = hub->size; r-- > 0;)
+        lowest[leaders[hub->process_of[r]]] = r;
+    for (uint32_t r = 0; r < hub->size; r++)
+        hub->machine_of[r] = lowest[leaders[hub->process_of[r]]];
+    return GW_OK;
+}
+
 gw_status gw_mpi_open(gw_context *context, MPI_Comm comm, uint32_t size, const uint32_t *process_of,
                       size_t largest_count, gw_link *links)
 {
@@ -212,7 +239,7 @@ gw_status gw_mpi_open(gw_context *context, MPI_Comm comm, uint32_t size, const u
             hub->comm = MPI_COMM_NULL;
         else
             error = MPI_Comm_set_errhandler(hub->comm, MPI_ERRORS_RETURN);
-        status = error ? gw_mpi_refused(error, "MPI_Comm_dup") : GW_OK;
+        status = error ? gw_mpi_refused(error, "MPI_Comm_dup") : find_machines(hub);
     }
     if (status < 0) {
         if (hub)
@@ -220,7 +247,11 @@ gw_status gw_mpi_open(gw_context *context, MPI_Comm comm, uint32_t size, const u
         return status;
     }
     for (uint32_t i = 0; i < hub->n_local; i++)
-        links[i] = (gw_link){.ops = &gw_mpi_ops, .self = hub->local[i], .rank = hub->local[i]->rank, .size = size};
+        links[i] = (gw_link){.ops = &gw_mpi_ops,
+                             .self = hub->local[i],
+                             .rank = hub->local[i]->rank,
+                             .size = size,
+                             .machine_of = hub->machine_of};
     return GW_OK;
 }
 

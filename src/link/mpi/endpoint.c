@@ -1,15 +1,17 @@
-/* One rank's end of the mpi link: what a link must offer. */
+/* One rank's end of the mpi link, with the functions that every link must offer. */
 #include "link/mpi/hub.h"
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "link/last_words.h"
 
-#include <stdio.h>
+#include <string.h>
 
-/* A thread that waits looks again and again, as MPI wakes nobody. A moment's looking catches an answer that is already under way;
- * then it sleeps an eighth of the time it has waited so far, so that sleeping makes a wait longer by an eighth at most. It does
- * not yield meanwhile: where there are more threads than cores, who yields goes behind all others, and who wakes before them. */
-#define LOOK_SECONDS 20e-6
+/* A thread that waits looks again and again, as MPI wakes nobody. A moment's looking catches the answers of a whole
+ * step of a small model; then it sleeps an eighth of the time it has waited so far, so that sleeping makes a wait
+ * longer by an eighth at most. It does not yield meanwhile: where there are more threads than cores, who yields goes
+ * behind all others, and who wakes before them. */
+#define LOOK_SECONDS 200e-6
 #define SHORTEST_NAP 50e-6
 #define LONGEST_NAP 1e-3
 #define WAITED_PER_NAP 8
@@ -31,7 +33,7 @@ static double nap_after(double waited)
 static gw_status listens(const struct gw_mpi_endpoint *me, uint32_t to)
 {
     if (me->peers[to].failed)
-        return gw_fail(GW_ERR_PEER, "rank %u failed: %s", to, me->peers[to].why);
+        return gw_fail(GW_ERR_PEER, "%s", me->peers[to].why);
     if (me->peers[to].left)
         return gw_fail(GW_ERR_PEER, "rank %u left the link", to);
     return GW_OK;
@@ -175,8 +177,8 @@ static void mpi_fail(void *self, gw_status status, const char *why)
     struct gw_mpi_outgoing *out = me->failure;
     me->failure = NULL;
     if (out && gw_mpi_runs()) {
-        int length = snprintf(out->bytes, GW_MPI_WHY_BYTES, "%s", why && why[0] ? why : gw_status_text(status));
-        out->n_bytes = length < GW_MPI_WHY_BYTES ? (size_t)length + 1 : GW_MPI_WHY_BYTES;
+        gw_link_tell_failure(out->bytes, GW_MPI_WHY_BYTES, me->rank, status, why);
+        out->n_bytes = strlen(out->bytes) + 1;
         gw_mpi_post(me, GW_MPI_NOBODY, GW_MPI_FAIL, out);
     } else {
         gw_mpi_outgoing_free(out);
@@ -207,8 +209,8 @@ static void mpi_close(void *self)
     gw_message_queue_clear(&undelivered);
 }
 
-/* Until all members have left, so that nothing is under way any more that could reach a later communicator of the same number:
- * MPI gives numbers away anew. What still comes is dropped. */
+/* Until all members have left, so that nothing is under way any more that could reach a later communicator of the same
+ * number: MPI gives numbers away anew. What still comes is dropped. */
 static void await_others(struct gw_mpi_hub *hub)
 {
     double begin = gw_clock_seconds(), waited = 0;

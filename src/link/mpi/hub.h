@@ -1,9 +1,9 @@
-/* The mpi link's inside. A hub is a process's part of one link: a communicator of its own, and the endpoints of the process's
- * ranks. A program has one endpoint a process; tests put several into one, over the same code.
+/* The mpi link's inside. A hub is a process's part of one link: a communicator of its own, and the endpoints of the
+ * process's ranks. A program has one endpoint a process; tests put several into one, over the same code.
  *
- * A message is one MPI message: the gradwire ranks of sender and receiver, and what kind it is, stand in source, destination and
- * tag, so that the bytes are the message's alone. Whoever is in recv, send or destroy moves messages for the whole process
- * (progress.c); one thread at a time, so that those of a pair stay in order.
+ * A message is one MPI message: the gradwire ranks of sender and receiver, and what kind it is, stand in source,
+ * destination and tag, so that the bytes are the message's alone. Whoever is in recv, send or destroy moves messages
+ * for the whole process (progress.c); one thread at a time, so that those of a pair stay in order.
  *
  * This library stands apart from libgradwire, of whose functions it may call the public ones only: memory is
  * gw_message_alloc's. */
@@ -77,6 +77,7 @@ struct gw_mpi_hub {
     uint32_t slots; /* the most ranks that share a process; a rank's slot is its number among those of its process */
     struct gw_mpi_endpoint **local; /* [n_local], of this process */
     uint32_t *process_of, *slot_of; /* [size] */
+    uint32_t *machine_of;           /* [size]: the lowest rank on the same machine; scratch behind it */
     uint32_t *rank_at;              /* [n_processes * slots] */
 
     pthread_mutex_t lock;
@@ -96,8 +97,8 @@ struct gw_mpi_hub {
 
 /* ---- create.c ---- */
 
-/* Makes the endpoints of this process: rank r lives in process process_of[r] of comm (NULL: rank is process). links[] gets this
- * process's, in the order of ranks. Collective over comm. */
+/* Makes the endpoints of this process: rank r lives in process process_of[r] of comm (NULL: rank is process). links[]
+ * gets this process's, in the order of ranks. Collective over comm. */
 gw_status gw_mpi_open(gw_context *context, MPI_Comm comm, uint32_t size, const uint32_t *process_of,
                       size_t largest_count, gw_link *links);
 
@@ -120,12 +121,13 @@ bool gw_mpi_runs(void);
 struct gw_mpi_outgoing *gw_mpi_outgoing_new(gw_context *context, uint32_t n);
 void gw_mpi_outgoing_free(struct gw_mpi_outgoing *out);
 
-/* Hands `out` to MPI for rank `to`, or for all but `me` (to: GW_MPI_NOBODY). Owns `out`, also where it fails. me->sending is
- * held. */
+/* Hands `out` to MPI for rank `to`, or for all but `me` (to: GW_MPI_NOBODY). Owns `out`, also where it fails.
+ * me->sending is held. */
 gw_status gw_mpi_post(struct gw_mpi_endpoint *me, uint32_t to, enum gw_mpi_kind kind, struct gw_mpi_outgoing *out);
 
-/* Moves messages: frees those sent, and delivers those that came, until there are no more or `until` (may be NULL) has one.
- * Where another thread is at it, returns at once. Errors: GW_ERR_SYSTEM; GW_ERR_MEMORY, after which a later call goes on. */
+/* Moves messages: frees those sent, and delivers those that came, until there are no more or `until` (may be NULL) has
+ * one. Where another thread is at it, returns at once. Errors: GW_ERR_SYSTEM; GW_ERR_MEMORY, after which a later call
+ * goes on. */
 gw_status gw_mpi_move(struct gw_mpi_hub *hub, const struct gw_mpi_endpoint *until);
 
 /* Everything of this process has left, and no member will send anything any more. */

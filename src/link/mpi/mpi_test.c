@@ -1,5 +1,5 @@
-/* The mpi link against what every link must do, and what it alone must do. All ranks live in one MPI process, so that no mpiexec
- * is needed; their messages go through MPI all the same.
+/* Tests the mpi link against what every link must do, and what it alone must do. All ranks live in one MPI process, so
+ * no mpiexec is needed; their messages go through MPI all the same.
  *
  * mpi_test funneled: the case of an MPI that grants less than the link needs, which takes a process of its own. */
 #include "link_conformance.h"
@@ -65,6 +65,8 @@ static void one_rank_of_a_communicator(void **state)
     assert_int_equal(gw_link_mpi_create(context, MPI_COMM_WORLD, &link), GW_OK);
     assert_int_equal(link.rank, 0);
     assert_int_equal(link.size, 1);
+    assert_non_null(link.machine_of);
+    assert_int_equal(link.machine_of[0], 0);
     link_test_send(context, &link, 0, 40, 3, 4);
     link_test_expect(&link, 0, 40, 3, 4);
     void *bytes = gw_message_alloc(context, 8);

@@ -1,4 +1,4 @@
-/* Moving messages through MPI. */
+/* Moves messages through MPI, for all endpoints of the process. */
 #include "link/mpi/hub.h"
 
 #include "base/error.h"

@@ -1,3 +1,4 @@
+/* Turns "HOST:PORT" into a numeric address, and finds the address of this machine that others reach it by. */
 #include "link/tcp/address.h"
 #include "base/error.h"
 
@@ -5,6 +6,7 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,8 +17,8 @@
 static gw_status describe(struct gw_tcp_address *address)
 {
     char host[NI_MAXHOST], port[NI_MAXSERV];
-    int error = getnameinfo((struct sockaddr *)&address->socket, address->socket_bytes, host, sizeof host, port, sizeof port,
-                            NI_NUMERICHOST | NI_NUMERICSERV);
+    int error = getnameinfo((struct sockaddr *)&address->socket, address->socket_bytes, host, sizeof host, port,
+                            sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
     if (error)
         return gw_fail(GW_ERR_SYSTEM, "an address cannot be written as numbers: %s", gai_strerror(error));
     bool v6 = address->socket.ss_family == AF_INET6;
@@ -24,7 +26,8 @@ static gw_status describe(struct gw_tcp_address *address)
     const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&address->socket;
     address->loopback = v6 ? IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr) : ntohl(in->sin_addr.s_addr) >> 24 == 127;
     bool any = strcmp(port, "0") == 0;
-    int n = snprintf(address->endpoint, sizeof address->endpoint, v6 ? "tcp://[%s]:%s" : "tcp://%s:%s", host, any ? "*" : port);
+    int n = snprintf(address->endpoint, sizeof address->endpoint, v6 ? "tcp://[%s]:%s" : "tcp://%s:%s", host,
+                     any ? "*" : port);
     if (n >= (int)sizeof address->endpoint)
         return gw_fail(GW_ERR_SYSTEM, "the address %s is too long", host);
     return GW_OK;
@@ -103,10 +106,30 @@ gw_status gw_tcp_address_towards(const struct gw_tcp_address *there, struct gw_t
     if (fd >= 0)
         close(fd);
     if (!ok)
-        return gw_fail(GW_ERR_SYSTEM, "no way from this machine to %s: %s", there->endpoint + strlen("tcp://"), strerror(error));
+        return gw_fail(GW_ERR_SYSTEM, "no way from this machine to %s: %s", there->endpoint + strlen("tcp://"),
+                       strerror(error));
     if (address->socket.ss_family == AF_INET6)
         ((struct sockaddr_in6 *)&address->socket)->sin6_port = 0;
     else
         ((struct sockaddr_in *)&address->socket)->sin_port = 0;
     return describe(address);
+}
+
+int gw_tcp_address_try(const struct gw_tcp_address *there, int ms)
+{
+    int fd = socket(there->socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error = 0;
+    if (fd < 0)
+        return errno;
+    if (connect(fd, (const struct sockaddr *)&there->socket, there->socket_bytes) != 0)
+        error = errno;
+    if (error == EINPROGRESS) {
+        struct pollfd item = {.fd = fd, .events = POLLOUT};
+        socklen_t bytes = sizeof error;
+        if (poll(&item, 1, ms) != 1)
+            error = ETIMEDOUT;
+        else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0)
+            error = errno;
+    }
+    close(fd);
+    return error;
 }

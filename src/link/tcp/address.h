@@ -1,4 +1,4 @@
-/* Addresses: what the options name, as numbers. */
+/* Turns the addresses that options name into numbers. */
 #ifndef GW_LINK_TCP_ADDRESS_H
 #define GW_LINK_TCP_ADDRESS_H
 
@@ -13,11 +13,15 @@ struct gw_tcp_address {
     char endpoint[GW_TCP_ENDPOINT_BYTES]; /* as ZeroMQ writes it: "tcp://1.2.3.4:5" or "tcp://[::1]:5" */
 };
 
-/* "HOST:PORT"; an IPv6 address in brackets. what: "the rendezvous" and the like, for sentences. any_port: 0 is legal. Errors: GW_ERR_ARGUMENT (not of this form), GW_ERR_SYSTEM (no such host). */
+/* "HOST:PORT"; an IPv6 address in brackets. what: "the rendezvous" and the like, for sentences. any_port: 0 is legal.
+ * Errors: GW_ERR_ARGUMENT (not of this form), GW_ERR_SYSTEM (no such host). */
 gw_status gw_tcp_address_parse(const char *what, const char *text, bool any_port, struct gw_tcp_address *address);
 
 /* A host or an address without a port; any port is meant. */
 gw_status gw_tcp_address_of_host(const char *host, struct gw_tcp_address *address);
+
+/* Makes a connection there and ends it: 0, or the errno why that cannot be; ETIMEDOUT: nobody answers within `ms`. */
+int gw_tcp_address_try(const struct gw_tcp_address *there, int ms);
 
 /* The address from which this machine reaches `there`, any port. */
 gw_status gw_tcp_address_towards(const struct gw_tcp_address *there, struct gw_tcp_address *address);

@@ -1,16 +1,22 @@
+/* Opens and ends one rank's endpoint of the tcp link, sends its messages, and tells the others when this member leaves
+ * or fails. inbox.c receives. */
 #include "link/tcp/endpoint.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "link/last_words.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
-#define LEAVE_SECONDS 2.0             /* that destroy waits for what was sent */
-#define MOST_BYTES ((int64_t)8 << 30) /* of a message: what a stranger claims is no reason to take more */
+#define LEAVE_SECONDS 2.0                  /* that destroy waits for what was sent */
+#define MOST_BYTES ((int64_t)8 << 30)      /* of a message: what a stranger claims is no reason to take more */
+#define LARGE_BYTES ((size_t)64 << 10)     /* from here on the room costs less than a copy: 0.2 % of the bytes */
+#define STRANGER_BYTES ((uint64_t)8 << 10) /* a handshake and a HELLO have less than one */
 #define ID_BYTES 6 /* of a peer's routing id: 'r', attempt, rank; ids that begin with 0 are ZeroMQ's own */
 
 static void peer_id(const struct gw_tcp_endpoint *me, uint32_t rank, uint8_t id[ID_BYTES])
@@ -34,6 +40,15 @@ static void message_left(void *data, void *hint)
 {
     struct gw_tcp_endpoint *me = hint;
     gw_message_free((uint8_t *)data + GW_MESSAGE_ENVELOPE);
+    atomic_fetch_sub(&me->n_outstanding, 1);
+}
+
+static void large_left(void *data, void *hint)
+{
+    struct gw_tcp_endpoint *me = hint;
+    uint8_t *room = data;
+    memcpy(room + GW_MESSAGE_ROOM - GW_MESSAGE_HEAD, room - GW_MESSAGE_HEAD, sizeof(struct gw_message_node));
+    gw_message_free(room + GW_MESSAGE_ROOM);
     atomic_fetch_sub(&me->n_outstanding, 1);
 }
 
@@ -91,8 +106,8 @@ static gw_status why_not(const struct gw_tcp_endpoint *me, uint32_t rank)
             return gw_fail(GW_ERR_PEER, "%s", me->why);
         return gw_fail(GW_ERR_PEER, "rank %u (%s) failed or died", rank, gw_tcp_place(peer->endpoint));
     }
-    return gw_fail(GW_ERR_PEER, "rank %u (%s) left the link or lost its connection", rank,
-                   gw_tcp_place(peer->endpoint));
+    return gw_fail(GW_ERR_PEER, "rank %u (%s) died, or lost its connection to rank %u, or left the link", rank,
+                   gw_tcp_place(peer->endpoint), me->group->rank);
 }
 
 static bool is_there(const struct gw_tcp_endpoint *me, uint32_t rank)
@@ -109,16 +124,33 @@ static gw_status refuse(void *bytes, gw_status status)
 /* Writes the envelope and makes a frame of a message. Owns the bytes, also where it fails. */
 static gw_status make_frame(struct gw_tcp_endpoint *me, void *bytes, size_t n_bytes, zmq_msg_t *frame)
 {
-    if (n_bytes > (size_t)MOST_BYTES - GW_MESSAGE_ENVELOPE)
+    if (n_bytes > (size_t)MOST_BYTES - GW_MESSAGE_ROOM)
         return refuse(bytes,
                       gw_fail(GW_ERR_ARGUMENT, "a message of %zu bytes; the tcp link takes 8 GiB at most", n_bytes));
-    const struct gw_tcp_envelope envelope = {.tag = me->tag, .from = me->group->rank, .type = GW_TCP_DATA};
-    uint8_t *start = (uint8_t *)bytes - GW_MESSAGE_ENVELOPE;
+    const bool large = n_bytes >= LARGE_BYTES;
+    const struct gw_tcp_envelope envelope = {.tag = me->tag,
+                                             .from = me->group->rank,
+                                             .type = large ? GW_TCP_LARGE : GW_TCP_DATA};
+    const size_t n_before = large ? GW_MESSAGE_ROOM : GW_MESSAGE_ENVELOPE;
+    if (large && gw_message_node_of(bytes)->foreign) {
+        void *copy = gw_message_alloc(me->group->context, n_bytes);
+        if (copy)
+            memcpy(copy, bytes, n_bytes);
+        gw_message_free(bytes);
+        if (!(bytes = copy))
+            return GW_ERR_MEMORY;
+    }
+    uint8_t *start = (uint8_t *)bytes - n_before;
+    if (large) {
+        memcpy(start - GW_MESSAGE_HEAD, gw_message_node_of(bytes), sizeof(struct gw_message_node));
+        memset(start, 0, n_before);
+    }
     gw_tcp_envelope_write(start, &envelope);
+    zmq_free_fn *left = large ? large_left : message_left;
     atomic_fetch_add(&me->n_outstanding, 1);
-    if (zmq_msg_init_data(frame, start, n_bytes + GW_MESSAGE_ENVELOPE, message_left, me) == 0)
+    if (zmq_msg_init_data(frame, start, n_before + n_bytes, left, me) == 0)
         return GW_OK;
-    message_left(start, me);
+    left(start, me);
     return gw_fail(GW_ERR_MEMORY, "no memory for a message of %zu bytes", n_bytes);
 }
 
@@ -213,20 +245,40 @@ static bool hears(const struct gw_tcp_endpoint *me, uint32_t rank)
 }
 
 /* Says to everybody who is there that this member failed; once. Under the lock. */
-static void say_fail(struct gw_tcp_endpoint *me, const char *why)
+static void say_fail(struct gw_tcp_endpoint *me, gw_status status, const char *why)
 {
     const struct gw_tcp_envelope envelope = {.tag = me->tag, .from = me->group->rank, .type = GW_TCP_FAIL};
     if (!me->fail.ready || atomic_load(&me->closed))
         return;
     gw_tcp_envelope_write(me->fail.bytes, &envelope);
-    snprintf((char *)me->fail.bytes + GW_MESSAGE_ENVELOPE, GW_TCP_TEXT_BYTES, "%s", why);
+    gw_link_tell_failure((char *)me->fail.bytes + GW_MESSAGE_ENVELOPE, GW_TCP_TEXT_BYTES, me->group->rank, status, why);
     for (uint32_t r = 0; r < me->group->size; r++)
         if (hears(me, r))
             put_shared(me, r, &me->fail.frame);
     fail_drop(me);
 }
 
-/* Says to everybody who is there that this member leaves, and how much of what they sent it has received. Under the lock. */
+/* Says to everybody else who is there that this member has lost one, as far as there is memory: a connection between
+ * two others may break that nobody else sees. Under the lock. */
+static void say_news(struct gw_tcp_endpoint *me, uint32_t lost, const char *sentence)
+{
+    const struct gw_tcp_envelope envelope = {.tag = me->tag, .from = me->group->rank, .type = GW_TCP_NEWS};
+    for (uint32_t r = 0; r < me->group->size && !atomic_load(&me->closed); r++) {
+        zmq_msg_t frame;
+        if (r == lost || !hears(me, r) || zmq_msg_init_size(&frame, GW_MESSAGE_ENVELOPE + GW_TCP_NEWS_BYTES) != 0)
+            continue;
+        uint8_t *bytes = zmq_msg_data(&frame);
+        memset(bytes, 0, GW_MESSAGE_ENVELOPE + GW_TCP_NEWS_BYTES);
+        gw_tcp_envelope_write(bytes, &envelope);
+        gw_put32(bytes + GW_MESSAGE_ENVELOPE, lost);
+        snprintf((char *)bytes + GW_MESSAGE_ENVELOPE + 4, GW_TCP_TEXT_BYTES, "%s", sentence);
+        put_frame(me, r, &frame);
+        zmq_msg_close(&frame);
+    }
+}
+
+/* Says to everybody who is there that this member leaves, and how much of what they sent it has received. Under the
+ * lock. */
 static void say_bye(struct gw_tcp_endpoint *me)
 {
     const struct gw_tcp_envelope envelope = {.tag = me->tag, .from = me->group->rank, .type = GW_TCP_BYE};
@@ -246,7 +298,7 @@ static void tcp_fail(void *self, gw_status status, const char *why)
 {
     struct gw_tcp_endpoint *me = self;
     pthread_mutex_lock(&me->lock);
-    say_fail(me, why && why[0] ? why : gw_status_text(status));
+    say_fail(me, status, why);
     pthread_mutex_unlock(&me->lock);
 }
 
@@ -323,10 +375,41 @@ static void peer_gone(struct gw_tcp_endpoint *me, uint32_t rank, enum gw_tcp_pee
         zmq_disconnect(me->out, peer->endpoint);
 }
 
+/* ZeroMQ ends a connection that was given up only when its socket is asked for something once more. The other side may
+ * live, and would take this one for silent until then. */
+static void end_connection(struct gw_tcp_endpoint *me)
+{
+    enum { TIMES = 10, NAP_NS = 1000000 };
+    for (int i = 0; i < TIMES; i++) {
+        int events;
+        size_t bytes = sizeof events;
+        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+        pthread_mutex_lock(&me->lock);
+        zmq_getsockopt(me->out, ZMQ_EVENTS, &events, &bytes);
+        pthread_mutex_unlock(&me->lock);
+    }
+}
+
 void gw_tcp_peer_gone(struct gw_tcp_endpoint *me, uint32_t rank, enum gw_tcp_peer_state state, const char *sentence)
 {
     pthread_mutex_lock(&me->lock);
+    const bool was_there = is_there(me, rank);
     peer_gone(me, rank, state, state == GW_TCP_LEFT ? NULL : sentence);
+    const bool is_news = was_there && state == GW_TCP_LOST;
+    if (is_news)
+        say_news(me, rank, sentence);
+    pthread_mutex_unlock(&me->lock);
+    if (is_news)
+        end_connection(me);
+}
+
+void gw_tcp_peer_told_of(struct gw_tcp_endpoint *me, uint32_t rank, const char *sentence)
+{
+    pthread_mutex_lock(&me->lock);
+    if (me->failed_peer == GW_TCP_NOBODY) {
+        me->failed_peer = rank;
+        snprintf(me->why, sizeof me->why, "%s", sentence);
+    }
     pthread_mutex_unlock(&me->lock);
 }
 
@@ -340,22 +423,24 @@ void gw_tcp_peer_left(struct gw_tcp_endpoint *me, uint32_t rank, uint64_t n_rece
              rank, gw_tcp_place(peer->endpoint), me->group->rank);
     peer_gone(me, rank, GW_TCP_LEFT, lost ? sentence : NULL);
     if (lost) /* others may wait for it, or for this rank, without having sent it anything */
-        say_fail(me, sentence);
+        say_fail(me, GW_ERR_PEER, sentence);
     pthread_mutex_unlock(&me->lock);
 }
 
 /* ---- beginning and end --------------------------------------------------------------------------------- */
 
-static gw_status watch(struct gw_tcp_endpoint *me, void *socket, const char *direction, int events, void **out)
+static gw_status descriptor(void *socket, int *fd)
 {
-    char name[32];
-    snprintf(name, sizeof name, "%s-%u", direction, me->nth);
-    return gw_tcp_watch(me->group, socket, name, events, out);
+    size_t bytes = sizeof *fd;
+    if (zmq_getsockopt(socket, ZMQ_FD, fd, &bytes) == 0)
+        return GW_OK;
+    return gw_fail(GW_ERR_SYSTEM, "ZeroMQ gives no descriptor of a socket: %s", zmq_strerror(zmq_errno()));
 }
 
 static gw_status open_sockets(struct gw_tcp_endpoint *me, const struct gw_tcp_address *address,
                               char endpoint[GW_TCP_ENDPOINT_BYTES])
 {
+    char name[32];
     me->in = gw_tcp_socket_new(me->group, ZMQ_DEALER, true);
     me->out = me->in ? gw_tcp_socket_new(me->group, ZMQ_ROUTER, false) : NULL;
     if (!me->out)
@@ -366,10 +451,17 @@ static gw_status open_sockets(struct gw_tcp_endpoint *me, const struct gw_tcp_ad
     GW_TRY(gw_tcp_set_int(me->out, ZMQ_ROUTER_MANDATORY, 1));
     /* A connection that broke is final: its first message said who speaks, and messages may be lost. */
     GW_TRY(gw_tcp_set_int(me->out, ZMQ_RECONNECT_IVL, -1));
-    GW_TRY(watch(me, me->in, "in", ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED, &me->in_events));
+    const struct gw_tcp_limits limits = {.most_strangers = me->group->size + GW_TCP_SPARE_STRANGERS,
+                                         .silent_s = GW_TCP_SILENT_SECONDS,
+                                         .stranger_bytes = STRANGER_BYTES};
+    snprintf(name, sizeof name, "in-%u", me->nth);
+    GW_TRY(gw_tcp_door_open(me->group, me->in, name, 0, &limits, &me->door));
     const int news =
         ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED;
-    GW_TRY(watch(me, me->out, "out", news, &me->out_events));
+    snprintf(name, sizeof name, "out-%u", me->nth);
+    GW_TRY(gw_tcp_watch(me->group, me->out, name, news, &me->out_events));
+    GW_TRY(descriptor(me->in, &me->in_ready));
+    GW_TRY(descriptor(me->out_events, &me->events_ready));
     return gw_tcp_bind(me->in, address, endpoint);
 }
 
@@ -394,7 +486,7 @@ gw_status gw_tcp_endpoint_open(struct gw_tcp_group *group, uint32_t nth, const s
     if (!me->peers)
         return GW_ERR_MEMORY;
     for (uint32_t r = 0; r < group->size; r++)
-        me->peers[r].in_fd = -1;
+        me->peers[r].in_fd = me->peers[r].in_kept = -1;
     me->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (me->wake < 0)
         return gw_fail(GW_ERR_SYSTEM, "no eventfd for the tcp link: %s", strerror(errno));
@@ -405,6 +497,7 @@ gw_status gw_tcp_endpoint_open(struct gw_tcp_group *group, uint32_t nth, const s
 gw_status gw_tcp_endpoint_connect(struct gw_tcp_endpoint *me)
 {
     me->tag = gw_tcp_tag(me->group->session, me->nth);
+    gw_tcp_door_expect(me->door); /* who has heard from all, this one included, may begin before all have */
     gw_status status = GW_OK;
     pthread_mutex_lock(&me->lock);
     for (uint32_t i = 1; i < me->group->size && status == GW_OK; i++)
@@ -416,15 +509,15 @@ gw_status gw_tcp_endpoint_connect(struct gw_tcp_endpoint *me)
 void gw_tcp_endpoint_shut(struct gw_tcp_endpoint *me)
 {
     if (!me->out) { /* never got so far */
-        gw_tcp_close_watched(&me->in, &me->in_events);
+        gw_tcp_door_close(&me->in, &me->door);
         return;
     }
     const double end = gw_clock_seconds() + LEAVE_SECONDS;
-    if (me->in_events && me->out_events)
+    if (me->door && me->out_events)
         gw_tcp_discard(me); /* who has left need not hear that we leave */
     tcp_close(me);
     fail_drop(me);
-    while (atomic_load(&me->n_outstanding) > 0 && gw_clock_seconds() < end && me->in_events && me->out_events) {
+    while (atomic_load(&me->n_outstanding) > 0 && gw_clock_seconds() < end && me->door && me->out_events) {
         /* Nothing comes to `out`, but what is dropped is freed only when ZeroMQ gets to work on it. */
         zmq_pollitem_t items[] = {{me->in, 0, ZMQ_POLLIN, 0},
                                   {me->out, 0, ZMQ_POLLIN, 0},
@@ -440,7 +533,9 @@ void gw_tcp_endpoint_shut(struct gw_tcp_endpoint *me)
     gw_tcp_close_watched(&me->out, &me->out_events);
     zmq_msg_close(&me->held);
     zmq_msg_init(&me->held);
-    gw_tcp_close_watched(&me->in, &me->in_events);
+    gw_tcp_door_close(&me->in, &me->door);
+    for (uint32_t r = 0; r < me->group->size; r++)
+        gw_tcp_let_go(&me->peers[r]);
     gw_message_queue_clear(&me->early);
     gw_message_queue_clear(&me->own);
 }

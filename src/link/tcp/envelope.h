@@ -1,12 +1,13 @@
-/* What stands in front of every message between members: 8 bytes, in the room that gw_message_alloc leaves for it.
+/* What stands in front of every message between members: 8 bytes, in the room that gw_message_alloc leaves for it. A
+ * large message has all of that room on the wire, with zeros after the envelope, so that it stays where it arrives.
  *
  *     offset  bytes  field
  *     0       4      tag of the job and the link: strangers and members of another job are told apart by it
  *     4       1      type
  *     5       3      rank of the sender
  *
- * Little-endian. The tag follows from the session number that rank 0 drew; the first message of every connection, HELLO, carries that
- * number itself. */
+ * Little-endian. The tag follows from the session number that rank 0 drew; the first message of every connection,
+ * HELLO, carries that number itself. */
 #ifndef GW_LINK_TCP_ENVELOPE_H
 #define GW_LINK_TCP_ENVELOPE_H
 
@@ -17,7 +18,9 @@ enum gw_tcp_type {
     GW_TCP_DATA = 1, /* a message of the user's */
     GW_TCP_HELLO,    /* the first of a connection */
     GW_TCP_BYE,      /* the last: the sender closed its endpoint */
-    GW_TCP_FAIL      /* the sender failed, and why */
+    GW_TCP_FAIL,     /* the sender failed, and why */
+    GW_TCP_NEWS,     /* the sender has lost another member, and how */
+    GW_TCP_LARGE     /* as DATA, GW_MESSAGE_ROOM bytes after the envelope's begin */
 };
 
 struct gw_tcp_envelope {

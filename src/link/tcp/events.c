@@ -1,8 +1,11 @@
+/* Watches a ZeroMQ socket and reads what ZeroMQ tells about its connections. It also remembers which connections have
+ * ended. */
 #include "link/tcp/events.h"
 #include "base/error.h"
 #include "base/memory.h"
 
 #include <errno.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <string.h>
 #include <zmq.h>
@@ -68,6 +71,26 @@ void gw_tcp_ended_free(struct gw_tcp_ended *ended, gw_context *context)
 {
     gw_free(context, ended->of);
     *ended = (struct gw_tcp_ended){.of = NULL};
+}
+
+void gw_tcp_caller_note(struct gw_tcp_callers *callers, int fd)
+{
+    const uint32_t at = callers->n++ % GW_TCP_CALLERS;
+    struct sockaddr_storage address;
+    socklen_t bytes = sizeof address;
+    callers->of[at].fd = fd;
+    if (getpeername(fd, (struct sockaddr *)&address, &bytes) != 0 ||
+        getnameinfo((struct sockaddr *)&address, bytes, callers->of[at].address, sizeof callers->of[at].address, NULL,
+                    0, NI_NUMERICHOST) != 0)
+        callers->of[at].address[0] = 0;
+}
+
+const char *gw_tcp_caller(const struct gw_tcp_callers *callers, int fd)
+{
+    for (uint32_t i = 1; i <= GW_TCP_CALLERS && i <= callers->n; i++)
+        if (callers->of[(callers->n - i) % GW_TCP_CALLERS].fd == fd)
+            return callers->of[(callers->n - i) % GW_TCP_CALLERS].address;
+    return "";
 }
 
 void gw_tcp_close_watched(void **socket, void **events)

@@ -1,3 +1,5 @@
+/* Answers ZeroMQ's question whether a connection may come in: yes if its key is on the list. The thread runs only if
+ * the group has keys. */
 #include "link/tcp/gate.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -11,6 +13,7 @@
 #include <zmq.h>
 
 #define ZAP_ENDPOINT "inproc://zeromq.zap.01"
+#define LOOK_MS 1000    /* between looks at allowed/ while nobody comes */
 #define FIELD_BYTES 256 /* every field of a request is shorter */
 
 enum { VERSION, REQUEST_ID, DOMAIN, ADDRESS, ROUTING_ID, MECHANISM, CREDENTIALS, N_FIELDS };
@@ -61,7 +64,7 @@ static void answer(void *socket, const char *request_id, bool allowed, const cha
     zmq_send(socket, "", 0, 0);
 }
 
-/* Who may connect may have changed since the last connection came. */
+/* Who may connect may have changed. */
 static void look_at_folder(struct gw_tcp_gate *gate)
 {
     struct gw_tcp_keys *keys = gate->group->keys;
@@ -71,22 +74,24 @@ static void look_at_folder(struct gw_tcp_gate *gate)
         gw_tcp_log(gate->group, "the keys that may connect stay as they were: %s", gw_last_error());
     gate->read = status == GW_OK;
     if (changed)
-        gw_tcp_log(gate->group, "%s/allowed has changed: %u %s may connect now", keys->folder, keys->n_allowed, keys->n_allowed == 1 ? "key" : "keys");
+        gw_tcp_log(gate->group, "%s/allowed has changed: %u %s may connect now", keys->folder, keys->n_allowed,
+                   keys->n_allowed == 1 ? "key" : "keys");
 }
 
 static void *keep_gate(void *argument)
 {
     struct gw_tcp_gate *gate = argument;
-    const struct gw_tcp_keys *keys = gate->group->keys;
+    struct gw_tcp_keys *keys = gate->group->keys;
     zmq_pollitem_t items[] = {{gate->socket, 0, ZMQ_POLLIN, 0}, {NULL, gate->stop, ZMQ_POLLIN, 0}};
     for (;;) {
-        if (zmq_poll(items, 2, -1) < 0) {
+        if (zmq_poll(items, 2, LOOK_MS) < 0) {
             if (zmq_errno() == EINTR)
                 continue;
             break;
         }
         if (items[1].revents)
             break;
+        look_at_folder(gate);
         struct request request;
         if (!items[0].revents)
             continue;
@@ -95,11 +100,15 @@ static void *keep_gate(void *argument)
         bool good = take_request(gate->socket, &request) && strcmp(request.fields[VERSION], "1.0") == 0;
         if (good && strcmp(request.fields[MECHANISM], "CURVE") == 0 && request.lengths[CREDENTIALS] == 32)
             zmq_z85_encode(key, (const uint8_t *)request.fields[CREDENTIALS], 32);
-        look_at_folder(gate);
         bool allowed = key[0] && gw_tcp_keys_allow(keys, key);
-        if (!allowed)
-            gw_tcp_log(gate->group, "refused a connection from %s: its key %s is not in %s/allowed", request.fields[ADDRESS],
-                       key[0] ? key : "(none)", keys->folder);
+        if (!allowed && keys->without_own && strcmp(key, keys->public_key) == 0)
+            gw_tcp_log(gate->group,
+                       "refused a connection from %s: its key is this server's own; a client needs one of its own "
+                       "(gradwire keys new DIR --client NAME --of %s)",
+                       request.fields[ADDRESS], keys->folder);
+        else if (!allowed)
+            gw_tcp_log(gate->group, "refused a connection from %s: its key %s is not in %s/allowed",
+                       request.fields[ADDRESS], key[0] ? key : "(none)", keys->folder);
         answer(gate->socket, request.fields[REQUEST_ID], allowed, allowed ? key : "");
     }
     return NULL;

@@ -1,5 +1,5 @@
-/* The gate: with keys, the thread that ZeroMQ asks (ZAP, RFC 27) whether a connection's key is allowed. One for each ZeroMQ context.
- * It says so to the group's log where it refuses. */
+/* The gate of a group with keys: a thread that ZeroMQ asks (ZAP, RFC 27) whether a connection's key is allowed. There
+ * is one for each ZeroMQ context. If it refuses, it says so in the group's log. */
 #ifndef GW_LINK_TCP_GATE_H
 #define GW_LINK_TCP_GATE_H
 

@@ -1,9 +1,12 @@
+/* Makes the sockets of a group's links, all with the same options and keys, and writes the group's log. */
 #include "link/tcp/group.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "link/tcp/endpoint.h"
 #include "link/tcp/gate.h"
 #include "link/tcp/keys.h"
+#include "link/tcp/meeting.h"
+#include "link/tcp/watch.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -17,7 +20,9 @@ void gw_tcp_group_free(struct gw_tcp_group *group)
 {
     if (!group)
         return;
+    gw_tcp_host_end(group->host);
     gw_tcp_gate_close(group->gate);
+    gw_tcp_watch_end(group->watch);
     if (group->zmq)
         while (zmq_ctx_term(group->zmq) != 0 && zmq_errno() == EINTR)
             ;
@@ -56,7 +61,8 @@ gw_status gw_tcp_set_int(void *socket, int option, int value)
 {
     if (zmq_setsockopt(socket, option, &value, sizeof value) == 0)
         return GW_OK;
-    return gw_fail(GW_ERR_SYSTEM, "ZeroMQ refuses the value %d for its option %d: %s", value, option, zmq_strerror(zmq_errno()));
+    return gw_fail(GW_ERR_SYSTEM, "ZeroMQ refuses the value %d for its option %d: %s", value, option,
+                   zmq_strerror(zmq_errno()));
 }
 
 static gw_status set_text(void *socket, int option, const char *text)
@@ -73,8 +79,10 @@ static gw_status configure(struct gw_tcp_group *group, void *socket, bool server
     GW_TRY(gw_tcp_set_int(socket, ZMQ_RCVHWM, 0));
     GW_TRY(gw_tcp_set_int(socket, ZMQ_LINGER, 0));
     GW_TRY(gw_tcp_set_int(socket, ZMQ_BACKLOG, (int)group->size + 128));
-    GW_TRY(gw_tcp_set_int(socket, ZMQ_HANDSHAKE_IVL, timeout < HANDSHAKE_MS ? timeout : HANDSHAKE_MS));
-    /* A machine gone silent is found out by the next question, a quarter of the time later, and no answer for the rest of it. */
+    /* At a socket of ours the watch is sooner, and says so. */
+    GW_TRY(gw_tcp_set_int(socket, ZMQ_HANDSHAKE_IVL, timeout < HANDSHAKE_MS && !server ? timeout : HANDSHAKE_MS));
+    /* A machine gone silent is found out by the next question, a quarter of the time later, and no answer for the rest
+     * of it. */
     GW_TRY(gw_tcp_set_int(socket, ZMQ_HEARTBEAT_IVL, timeout / 4 + 1));
     GW_TRY(gw_tcp_set_int(socket, ZMQ_HEARTBEAT_TIMEOUT, timeout - timeout / 4));
     if (!group->keys)
@@ -106,10 +114,12 @@ gw_status gw_tcp_bind(void *socket, const struct gw_tcp_address *address, char e
 {
     GW_TRY(gw_tcp_set_int(socket, ZMQ_IPV6, address->socket.ss_family == AF_INET6));
     size_t bytes = GW_TCP_ENDPOINT_BYTES;
-    if (zmq_bind(socket, address->endpoint) != 0 || zmq_getsockopt(socket, ZMQ_LAST_ENDPOINT, endpoint, &bytes) != 0)
-        return gw_fail(GW_ERR_SYSTEM, "this machine cannot listen at %s: %s", gw_tcp_place(address->endpoint),
-                       zmq_strerror(zmq_errno()));
-    return GW_OK;
+    if (zmq_bind(socket, address->endpoint) == 0 && zmq_getsockopt(socket, ZMQ_LAST_ENDPOINT, endpoint, &bytes) == 0)
+        return GW_OK;
+    const int why = zmq_errno();
+    gw_fail(GW_ERR_SYSTEM, "this machine cannot listen at %s: %s", gw_tcp_place(address->endpoint), zmq_strerror(why));
+    errno = why;
+    return GW_ERR_SYSTEM;
 }
 
 gw_status gw_tcp_connect(void *socket, const char *endpoint, const char *server_key)

@@ -1,4 +1,5 @@
-/* What the links of one gw_link_tcp_create share: a ZeroMQ context, the members' addresses and keys, and how sockets are made. */
+/* What the links of one gw_link_tcp_create share: a ZeroMQ context, the members' addresses and keys, and how sockets
+ * are made. */
 #ifndef GW_LINK_TCP_GROUP_H
 #define GW_LINK_TCP_GROUP_H
 
@@ -8,13 +9,17 @@
 
 struct gw_tcp_endpoint;
 struct gw_tcp_gate;
+struct gw_tcp_host;
 struct gw_tcp_keys;
+struct gw_tcp_watch;
 
 struct gw_tcp_group {
     gw_context *context;
     void *zmq;
-    struct gw_tcp_keys *keys; /* NULL: not encrypted */
-    struct gw_tcp_gate *gate; /* with keys: who may connect */
+    struct gw_tcp_keys *keys;   /* NULL: not encrypted */
+    struct gw_tcp_gate *gate;   /* with keys: who may connect */
+    struct gw_tcp_watch *watch; /* NULL: no door yet */
+    struct gw_tcp_host *host;   /* rank 0's of a link: answers at the rendezvous as long as the group stands */
     void (*log)(const char *line, void *user);
     void *log_user;
     bool (*stop)(void *user);
@@ -22,7 +27,7 @@ struct gw_tcp_group {
     atomic_uint n_logged;
     uint32_t rank, size, n_links, timeout_ms;
     uint64_t session;
-    atomic_uint holders;               /* endpoints not destroyed yet */
+    atomic_uint holders;                   /* endpoints not destroyed yet */
     char (*keys_of)[GW_TCP_KEY_CHARS + 1]; /* with keys: every rank's public key */
     struct gw_tcp_endpoint **endpoints;    /* one for each link */
 };
@@ -37,13 +42,13 @@ void gw_tcp_log(struct gw_tcp_group *group, const char *format, ...) __attribute
 #define GW_TCP_ASK_SECONDS 0.25
 gw_status gw_tcp_go_on(const struct gw_tcp_group *group);
 
-/* A socket of the group with all options set: no limits on queues, nothing kept back on closing, heartbeats, keys. A server's clients
- * must hold an allowed key. NULL: gw_last_error() says why. */
+/* A socket of the group with all options set: no limits on queues, nothing kept back on closing, heartbeats, keys. A
+ * server's clients must hold an allowed key. NULL: gw_last_error() says why. */
 void *gw_tcp_socket_new(struct gw_tcp_group *group, int type, bool server);
 
 gw_status gw_tcp_set_int(void *socket, int option, int value);
 
-/* Binds to the address (any port where it has none) and says where that is. */
+/* Binds to the address (any port where it has none) and says where that is. On failure errno says why too. */
 gw_status gw_tcp_bind(void *socket, const struct gw_tcp_address *address, char endpoint[GW_TCP_ENDPOINT_BYTES]);
 
 /* Connects to an endpoint whose server has that public key (NULL without keys). */

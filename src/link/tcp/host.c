@@ -1,23 +1,33 @@
-/* The meeting as rank 0 sees it: a guest for every rank, and whoever else knocks.
+/* The meeting as rank 0 sees it: it has a guest for every rank, and strangers who knock too.
  *
- * Nothing that comes to the door ends the meeting. Who is no member of this job is told so, and logged; a guest whose connection goes is
- * no guest any more, and may come again. Only the deadline ends it, and whoever asked for the stop. */
+ * Nothing that comes to the door ends the meeting. Who is no member of this job is told so, and logged. A guest whose
+ * connection goes is no guest any more, and may come again. Only the deadline ends the meeting, or whoever asked for
+ * the stop.
+ *
+ * When all have met the door stays open as long as the group stands, and the watch's thread answers at it: who comes
+ * then hears that the job is already running. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "link/tcp/events.h"
 #include "link/tcp/keys.h"
 #include "link/tcp/meeting.h"
+#include "link/tcp/watch.h"
 
+#include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <time.h>
 
-#define ID_BYTES 16 /* ZeroMQ's own ids have 5; whoever sets a longer one is no member */
-#define N_CALLERS 32
-#define NUMERIC_BYTES 64 /* room for an address in numbers, with its interface */
+#define ID_BYTES 16                         /* ZeroMQ's own ids have 5; whoever sets a longer one is no member */
+#define STRANGER_BYTES ((uint64_t)64 << 10) /* JOINs that are not answered yet */
+#define MOST_UNREAD 64                      /* answers to one that does not read them */
+#define MOST_AT_ONCE 64                     /* messages that are answered before the watch looks again */
+#define MOST_TABLES 8                       /* to one member that asks again */
+#define LATE_SECONDS 5.0                    /* between two lines about those that come late */
 
 struct guest {
     bool here, went; /* went: was here once, and its connection broke */
@@ -25,28 +35,26 @@ struct guest {
     uint8_t id_bytes, id[ID_BYTES];
     size_t contact_bytes;
     uint8_t *contact;
+    uint8_t n_tables; /* that it got once more */
 };
 
-/* A connection that was accepted, and from where. */
-struct caller {
-    int fd;
-    char address[NUMERIC_BYTES];
-};
-
-struct host {
+struct gw_tcp_host {
     struct gw_tcp_group *group;
-    void *socket, *events;
-    const char *place;
-    uint32_t n_here;
+    void *socket;
+    struct gw_tcp_door *door;
+    char place[GW_TCP_ENDPOINT_BYTES];
+    char since[32]; /* the time at which all had met; "": they meet */
+    double late_at; /* when the last line about one that came late was written */
+    uint32_t n_untold, n_here;
     size_t contact_bound;
     struct guest *guests;
     uint8_t *contacts, *table;
-    char refused[GW_TCP_TEXT_BYTES];  /* the last refusal; "": none */
-    struct caller callers[N_CALLERS]; /* the last of them */
-    uint32_t n_callers;
+    size_t table_bytes;
+    char refused[GW_TCP_TEXT_BYTES]; /* the last refusal; "": none */
+    struct gw_tcp_callers callers;
     struct gw_tcp_ended ended;
-    bool handshake_failed;               /* of the connection whose end is the next event */
-    char last_speechless[NUMERIC_BYTES]; /* whose handshake failed last, so that each is logged once */
+    bool handshake_failed;                      /* of the connection whose end is the next event */
+    char last_speechless[GW_TCP_NUMERIC_BYTES]; /* whose handshake failed last, so that each is logged once */
 };
 
 static bool guest_is_here(const void *all, uint32_t rank)
@@ -64,7 +72,7 @@ static void first_endpoint(struct gw_tcp_reader contact, bool keyed, char endpoi
     gw_tcp_read_endpoint(&contact, endpoint);
 }
 
-static void guest_endpoint(const struct host *host, uint32_t rank, char endpoint[GW_TCP_ENDPOINT_BYTES])
+static void guest_endpoint(const struct gw_tcp_host *host, uint32_t rank, char endpoint[GW_TCP_ENDPOINT_BYTES])
 {
     const struct guest *guest = &host->guests[rank];
     first_endpoint((struct gw_tcp_reader){guest->contact, guest->contact + guest->contact_bytes},
@@ -73,14 +81,14 @@ static void guest_endpoint(const struct host *host, uint32_t rank, char endpoint
 
 /* ---- answers ------------------------------------------------------------------------------------- */
 
-static void tell(const struct host *host, const void *id, size_t id_bytes, const void *bytes, size_t n_bytes)
+static void tell(const struct gw_tcp_host *host, const void *id, size_t id_bytes, const void *bytes, size_t n_bytes)
 {
     /* One that is gone again is nobody's loss. */
     if (zmq_send(host->socket, id, id_bytes, ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0)
         zmq_send(host->socket, bytes, n_bytes, ZMQ_DONTWAIT);
 }
 
-static void tell_everybody(const struct host *host, const void *bytes, size_t n_bytes)
+static void tell_everybody(const struct gw_tcp_host *host, const void *bytes, size_t n_bytes)
 {
     for (uint32_t r = 1; r < host->group->size; r++)
         if (host->guests[r].here)
@@ -88,7 +96,7 @@ static void tell_everybody(const struct host *host, const void *bytes, size_t n_
 }
 
 /* The meeting fails with the last error, and everybody is told. */
-static gw_status call_off(const struct host *host, gw_status status)
+static gw_status call_off(const struct gw_tcp_host *host, gw_status status)
 {
     uint8_t refusal[GW_TCP_TEXT_MESSAGE_BYTES];
     char sentence[GW_TCP_TEXT_BYTES];
@@ -98,17 +106,29 @@ static gw_status call_off(const struct host *host, gw_status status)
     return gw_fail(status, "%s", sentence);
 }
 
-/* Who knocked is told the last error, and is no member. */
-static void refuse(struct host *host, zmq_msg_t *id)
+/* Who knocked is told host->refused. */
+static void tell_refusal(const struct gw_tcp_host *host, zmq_msg_t *id)
 {
     uint8_t refusal[GW_TCP_TEXT_MESSAGE_BYTES];
-    snprintf(host->refused, sizeof host->refused, "%s", gw_last_error());
-    gw_tcp_log(host->group, "refused a member at the rendezvous: %s", host->refused);
     tell(host, zmq_msg_data(id), zmq_msg_size(id), refusal, gw_tcp_refuse_write(refusal, GW_ERR_PEER, host->refused));
 }
 
+/* Who knocked is told the last error, and is no member. */
+static void refuse(struct gw_tcp_host *host, zmq_msg_t *id)
+{
+    snprintf(host->refused, sizeof host->refused, "%s", gw_last_error());
+    gw_tcp_log(host->group, "refused a member at the rendezvous: %s", host->refused);
+    tell_refusal(host, id);
+}
+
+static bool has_contact(const struct guest *guest, const struct gw_tcp_join *join)
+{
+    const size_t n_bytes = (size_t)(join->contact.end - join->contact.at);
+    return guest->contact_bytes == n_bytes && memcmp(guest->contact, join->contact.at, n_bytes) == 0;
+}
+
 /* Whether a JOIN is of this job, and of a rank that is not here. */
-static gw_status check_join(const struct host *host, const struct gw_tcp_join *join)
+static gw_status check_join(const struct gw_tcp_host *host, const struct gw_tcp_join *join)
 {
     struct gw_tcp_group *group = host->group;
     char endpoint[GW_TCP_ENDPOINT_BYTES], other[GW_TCP_ENDPOINT_BYTES];
@@ -123,15 +143,14 @@ static gw_status check_join(const struct host *host, const struct gw_tcp_join *j
         return gw_fail(GW_ERR_PEER, "a member (%s) says that it is rank %u; ranks are 0 to %u", gw_tcp_place(endpoint),
                        join->rank, group->size - 1);
     const struct guest *guest = &host->guests[join->rank];
-    size_t n_bytes = (size_t)(join->contact.end - join->contact.at);
-    if (!guest->here || (guest->contact_bytes == n_bytes && memcmp(guest->contact, join->contact.at, n_bytes) == 0))
+    if (!guest->here || has_contact(guest, join))
         return GW_OK;
     guest_endpoint(host, join->rank, other);
     return gw_fail(GW_ERR_PEER, "two members say that they are rank %u: %s and %s", join->rank, gw_tcp_place(other),
                    gw_tcp_place(endpoint));
 }
 
-static void welcome(struct host *host, const struct gw_tcp_join *join, zmq_msg_t *id, zmq_msg_t *body)
+static void welcome(struct gw_tcp_host *host, const struct gw_tcp_join *join, zmq_msg_t *id, zmq_msg_t *body)
 {
     struct guest *guest = &host->guests[join->rank];
     if (!guest->here) {
@@ -141,6 +160,7 @@ static void welcome(struct host *host, const struct gw_tcp_join *join, zmq_msg_t
         host->n_here++;
     }
     guest->fd = zmq_msg_get(body, ZMQ_SRCFD);
+    gw_tcp_door_admit(host->door, guest->fd);
     guest->id_bytes = (uint8_t)zmq_msg_size(id);
     memcpy(guest->id, zmq_msg_data(id), guest->id_bytes);
     uint8_t wait[GW_TCP_TEXT_MESSAGE_BYTES];
@@ -149,8 +169,46 @@ static void welcome(struct host *host, const struct gw_tcp_join *join, zmq_msg_t
              gw_tcp_wait_write(wait, gw_tcp_missing_ranks(host->group->size, guest_is_here, host->guests).text));
 }
 
+/* A line about host->refused, unless there was one just now. */
+static void log_late(struct gw_tcp_host *host)
+{
+    const double now = gw_clock_seconds();
+    char more[40] = "";
+    if (host->late_at != 0 && now < host->late_at + LATE_SECONDS) {
+        host->n_untold++;
+        return;
+    }
+    if (host->n_untold)
+        snprintf(more, sizeof more, " (%u more before it)", host->n_untold);
+    gw_tcp_log(host->group, "refused a member at the rendezvous: %s%s", host->refused, more);
+    host->late_at = now;
+    host->n_untold = 0;
+}
+
+/* Somebody comes when all have met: a member that has not got the table yet, or one that is too many. */
+static void answer_late(struct gw_tcp_host *host, const struct gw_tcp_join *join, zmq_msg_t *id)
+{
+    const uint32_t size = host->group->size;
+    char endpoint[GW_TCP_ENDPOINT_BYTES];
+    struct guest *guest = join->rank < size ? &host->guests[join->rank] : NULL;
+    if (guest && join->size == size && has_contact(guest, join)) {
+        if (guest->n_tables < MOST_TABLES) {
+            tell(host, zmq_msg_data(id), zmq_msg_size(id), host->table, host->table_bytes);
+            guest->n_tables++;
+        }
+        return;
+    }
+    first_endpoint(join->contact, join->keyed, endpoint);
+    snprintf(host->refused, sizeof host->refused,
+             "the job at %s is already running, with %u %s, since %s; rank %u (%s) came too late; wait until that job "
+             "has ended, or give this one another port",
+             host->place, size, size == 1 ? "worker" : "workers", host->since, join->rank, gw_tcp_place(endpoint));
+    log_late(host);
+    tell_refusal(host, id);
+}
+
 /* One message at the door. */
-static void answer_door(struct host *host, zmq_msg_t *id, zmq_msg_t *body, bool whole)
+static void answer_door(struct gw_tcp_host *host, zmq_msg_t *id, zmq_msg_t *body, bool whole)
 {
     struct gw_tcp_group *group = host->group;
     const char *from = zmq_msg_gets(body, "Peer-Address");
@@ -176,6 +234,8 @@ static void answer_door(struct host *host, zmq_msg_t *id, zmq_msg_t *body, bool 
     if (!good)
         gw_tcp_log(group, "dropped %zu bytes from %s at the rendezvous: not a member's", n_bytes,
                    from ? from : "an unknown address");
+    else if (host->since[0])
+        answer_late(host, &join, id);
     else if (check_join(host, &join) < 0)
         refuse(host, id);
     else if (!gw_tcp_has_ended(&host->ended, zmq_msg_get(body, ZMQ_SRCFD))) /* else it is gone, and may come again */
@@ -184,39 +244,23 @@ static void answer_door(struct host *host, zmq_msg_t *id, zmq_msg_t *body, bool 
 
 /* ---- connections --------------------------------------------------------------------------------- */
 
-/* Must be asked for at once: the connection may be gone soon. */
-static void note_caller(struct host *host, int fd)
+/* ZeroMQ refused a connection: with keys whoever has none, without keys whoever has some. Such a member knocks again,
+ * so a connection that went before it could be asked for its address is passed over. */
+static void log_speechless(struct gw_tcp_host *host, int fd)
 {
-    struct caller *caller = &host->callers[host->n_callers++ % N_CALLERS];
-    struct sockaddr_storage address;
-    socklen_t bytes = sizeof address;
-    caller->fd = fd;
-    if (getpeername(fd, (struct sockaddr *)&address, &bytes) != 0 ||
-        getnameinfo((struct sockaddr *)&address, bytes, caller->address, sizeof caller->address, NULL, 0,
-                    NI_NUMERICHOST) != 0)
-        caller->address[0] = 0;
-}
-
-/* ZeroMQ refused a connection: with keys whoever has none, without keys whoever has some. Such a member knocks again, so a connection
- * that went before it could be asked for its address is passed over. */
-static void log_speechless(struct host *host, int fd)
-{
-    const struct caller *caller = NULL;
-    for (uint32_t i = 0; i < N_CALLERS && i < host->n_callers && !caller; i++)
-        if (host->callers[(host->n_callers - 1 - i) % N_CALLERS].fd == fd)
-            caller = &host->callers[(host->n_callers - 1 - i) % N_CALLERS];
-    if (!caller || !caller->address[0] || strcmp(caller->address, host->last_speechless) == 0)
+    const char *caller = gw_tcp_caller(&host->callers, fd);
+    if (!caller[0] || strcmp(caller, host->last_speechless) == 0)
         return;
-    snprintf(host->last_speechless, sizeof host->last_speechless, "%s", caller->address);
+    snprintf(host->last_speechless, sizeof host->last_speechless, "%s", caller);
     gw_tcp_log(host->group,
                "refused a connection from %s: it does not speak as this job's members do; this job has %skeys, and one "
                "that has "
                "%s would look like this",
-               caller->address, host->group->keys ? "" : "no ",
+               caller, host->group->keys ? "" : "no ",
                host->group->keys ? "none, or takes rank 0 for another," : "some");
 }
 
-static void guest_went(struct host *host, uint32_t rank)
+static void guest_went(struct gw_tcp_host *host, uint32_t rank)
 {
     char endpoint[GW_TCP_ENDPOINT_BYTES];
     host->guests[rank].here = false;
@@ -227,18 +271,19 @@ static void guest_went(struct host *host, uint32_t rank)
                gw_tcp_place(endpoint));
 }
 
-static void read_events(struct host *host)
+static void read_events(struct gw_tcp_host *host)
 {
     struct gw_tcp_event event;
-    while (gw_tcp_next_event(host->events, &event)) {
+    while (gw_tcp_door_event(host->door, &event)) {
         int fd = (int)event.value;
-        gw_tcp_ended_note(&host->ended, host->group->context, &event);
+        if (!host->since[0])
+            gw_tcp_ended_note(&host->ended, host->group->context, &event);
         if (event.what == ZMQ_EVENT_ACCEPTED) {
-            note_caller(host, fd);
+            gw_tcp_caller_note(&host->callers, fd);
         } else if (event.what != ZMQ_EVENT_DISCONNECTED) {
             host->handshake_failed = true;
         } else {
-            for (uint32_t r = 1; r < host->group->size; r++)
+            for (uint32_t r = 1; r < host->group->size && !host->since[0]; r++)
                 if (host->guests[r].here && host->guests[r].fd == fd)
                     guest_went(host, r);
             if (host->handshake_failed)
@@ -250,7 +295,7 @@ static void read_events(struct host *host)
 
 /* ---- the meeting --------------------------------------------------------------------------------- */
 
-static gw_status too_late(const struct host *host)
+static gw_status too_late(const struct gw_tcp_host *host)
 {
     const struct gw_tcp_group *group = host->group;
     char went[GW_TCP_ENDPOINT_BYTES + 80] = "", endpoint[GW_TCP_ENDPOINT_BYTES];
@@ -264,7 +309,26 @@ static gw_status too_late(const struct host *host)
                    went, host->refused[0] ? "; refused: " : "", host->refused);
 }
 
-static gw_status gather(struct host *host, double deadline)
+/* Answers one message. false: there was none. */
+static bool attend(struct gw_tcp_host *host)
+{
+    zmq_msg_t parts[2];
+    bool whole = false;
+    const bool got = gw_tcp_take_parts(host->socket, parts, 2, &whole);
+    /* A message's connection may have the number of one that went before, so what is known of that comes first. */
+    read_events(host);
+    if (got) {
+        gw_tcp_door_took(host->door, zmq_msg_get(&parts[1], ZMQ_SRCFD), zmq_msg_size(&parts[1]), 1);
+        answer_door(host, &parts[0], &parts[1], whole);
+    } else {
+        gw_tcp_door_empty(host->door);
+    }
+    zmq_msg_close(&parts[0]);
+    zmq_msg_close(&parts[1]);
+    return got;
+}
+
+static gw_status gather(struct gw_tcp_host *host, double deadline)
 {
     struct gw_tcp_group *group = host->group;
     while (host->n_here < group->size) {
@@ -274,16 +338,8 @@ static gw_status gather(struct host *host, double deadline)
             too_late(host);
             return call_off(host, GW_ERR_TIMEOUT);
         }
-        gw_tcp_meeting_sleep(host->socket, host->events, deadline);
-        zmq_msg_t parts[2];
-        bool whole = false;
-        bool got = gw_tcp_take_parts(host->socket, parts, 2, &whole);
-        /* A message's connection may have the number of one that went before, so what is known of that comes first. */
-        read_events(host);
-        if (got)
-            answer_door(host, &parts[0], &parts[1], whole);
-        zmq_msg_close(&parts[0]);
-        zmq_msg_close(&parts[1]);
+        gw_tcp_meeting_sleep(host->socket, NULL, gw_tcp_door_fd(host->door), deadline);
+        attend(host);
     }
     return GW_OK;
 }
@@ -297,7 +353,7 @@ static gw_status draw_session(uint64_t *session)
     return GW_OK;
 }
 
-static gw_status hand_out_table(struct host *host)
+static gw_status hand_out_table(struct gw_tcp_host *host)
 {
     struct gw_tcp_group *group = host->group;
     struct gw_tcp_table table = {.keyed = group->keys != NULL, .size = group->size, .n_links = group->n_links};
@@ -310,14 +366,51 @@ static gw_status hand_out_table(struct host *host)
     }
     table.contacts.end = at;
     gw_tcp_adopt(group, &table);
-    tell_everybody(host, host->table, (size_t)(at - host->table));
-    gw_tcp_set_int(host->socket, ZMQ_LINGER, 1000);
+    host->table_bytes = (size_t)(at - host->table);
+    tell_everybody(host, host->table, host->table_bytes);
     return GW_OK;
 }
 
-/* "localhost" is 127.0.0.1 to one member and ::1 to another: rank 0 listens at both, where this machine has both and nobody else is
- * there. */
-static void listen_at_other_loopback(struct host *host, const struct gw_tcp_address *rendezvous)
+/* ---- the job runs ---------------------------------------------------------------------------------- */
+
+/* On the watch's thread: takes no memory of the context's. */
+static bool serve(void *user)
+{
+    struct gw_tcp_host *host = user;
+    for (int i = 0; i < MOST_AT_ONCE; i++)
+        if (!attend(host))
+            return false;
+    return true;
+}
+
+/* The door is the watch's from here on. */
+static void stay(struct gw_tcp_host *host)
+{
+    const time_t now = time(NULL);
+    struct tm utc;
+    if (!gmtime_r(&now, &utc) || !strftime(host->since, sizeof host->since, "%Y-%m-%d %H:%M:%S UTC", &utc))
+        snprintf(host->since, sizeof host->since, "an unknown time");
+    gw_tcp_door_serve(host->door, serve, host);
+}
+
+void gw_tcp_host_end(struct gw_tcp_host *host)
+{
+    if (!host)
+        return;
+    gw_context *context = host->group->context;
+    gw_tcp_door_close(&host->socket, &host->door);
+    gw_tcp_ended_free(&host->ended, context);
+    gw_free(context, host->table);
+    gw_free(context, host->contacts);
+    gw_free(context, host->guests);
+    gw_free(context, host);
+}
+
+/* ---- beginning -------------------------------------------------------------------------------------- */
+
+/* "localhost" is 127.0.0.1 to one member and ::1 to another: rank 0 listens at both, where this machine has both and
+ * nobody else is there. */
+static void listen_at_other_loopback(struct gw_tcp_host *host, const struct gw_tcp_address *rendezvous)
 {
     const char *port = strrchr(rendezvous->endpoint, ':');
     bool v6 = rendezvous->socket.ss_family == AF_INET6;
@@ -331,47 +424,72 @@ static void listen_at_other_loopback(struct host *host, const struct gw_tcp_addr
     gw_tcp_bind(host->socket, &other, place);
 }
 
-static gw_status open_door(struct host *host, const struct gw_tcp_address *rendezvous)
+static gw_status open_door(struct gw_tcp_host *host, const struct gw_tcp_address *rendezvous)
 {
     const int64_t longest = (int64_t)(GW_TCP_JOIN_HEAD + gw_tcp_contact_bound(GW_TCP_MAX_LINKS, true));
-    const int news = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
-                     ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
+    const int news = ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
     char place[GW_TCP_ENDPOINT_BYTES];
     host->socket = gw_tcp_socket_new(host->group, ZMQ_ROUTER, true);
     if (!host->socket)
         return GW_ERR_SYSTEM;
     zmq_setsockopt(host->socket, ZMQ_MAXMSGSIZE, &longest, sizeof longest);
-    GW_TRY(gw_tcp_watch(host->group, host->socket, "door", news, &host->events));
-    GW_TRY(gw_tcp_bind(host->socket, rendezvous, place));
+    GW_TRY(gw_tcp_set_int(host->socket, ZMQ_SNDHWM, MOST_UNREAD));
+    const struct gw_tcp_limits limits = {.most_strangers = host->group->size + GW_TCP_SPARE_STRANGERS,
+                                         .silent_s = GW_TCP_SILENT_SECONDS,
+                                         .stranger_bytes = STRANGER_BYTES,
+                                         .member_bytes = STRANGER_BYTES};
+    GW_TRY(gw_tcp_door_open(host->group, host->socket, "door", news, &limits, &host->door));
+    gw_status status = gw_tcp_bind(host->socket, rendezvous, place);
+    if (status < 0 && errno == EADDRINUSE)
+        return gw_fail(status,
+                       "this machine cannot listen at %s: a job is running at this rendezvous, or another program has "
+                       "the port; wait until that has ended, or give this job another port",
+                       host->place);
+    GW_TRY(status);
     listen_at_other_loopback(host, rendezvous);
+    return GW_OK;
+}
+
+static gw_status host_new(struct gw_tcp_group *group, const struct gw_tcp_address *rendezvous, struct gw_tcp_host **out)
+{
+    struct gw_tcp_host *host = *out = gw_calloc(group->context, 1, sizeof *host);
+    if (!host)
+        return GW_ERR_MEMORY;
+    host->group = group;
+    host->n_here = 1;
+    snprintf(host->place, sizeof host->place, "%s", gw_tcp_place(rendezvous->endpoint));
+    host->contact_bound = gw_tcp_contact_bound(group->n_links, group->keys != NULL);
+    host->guests = gw_calloc(group->context, group->size, sizeof host->guests[0]);
+    host->contacts = host->guests ? gw_alloc(group->context, group->size, host->contact_bound) : NULL;
+    host->table =
+        host->contacts ? gw_alloc(group->context, GW_TCP_TABLE_HEAD + group->size * host->contact_bound, 1) : NULL;
+    if (!host->table)
+        return GW_ERR_MEMORY;
+    for (uint32_t r = 0; r < group->size; r++)
+        host->guests[r].contact = host->contacts + r * host->contact_bound;
     return GW_OK;
 }
 
 gw_status gw_tcp_receive_guests(struct gw_tcp_group *group, const struct gw_tcp_address *rendezvous,
                                 char (*endpoints)[GW_TCP_ENDPOINT_BYTES], double deadline)
 {
-    struct host host = {.group = group, .place = gw_tcp_place(rendezvous->endpoint), .n_here = 1};
-    host.contact_bound = gw_tcp_contact_bound(group->n_links, group->keys != NULL);
-    host.guests = gw_calloc(group->context, group->size, sizeof host.guests[0]);
-    host.contacts = host.guests ? gw_alloc(group->context, group->size, host.contact_bound) : NULL;
-    host.table =
-        host.contacts ? gw_alloc(group->context, GW_TCP_TABLE_HEAD + group->size * host.contact_bound, 1) : NULL;
-    gw_status status = host.table ? GW_OK : GW_ERR_MEMORY;
-    for (uint32_t r = 0; r < group->size && status == GW_OK; r++)
-        host.guests[r].contact = host.contacts + r * host.contact_bound;
+    gw_status status = host_new(group, rendezvous, &group->host);
+    struct gw_tcp_host *host = group->host;
     if (status == GW_OK) {
-        host.guests[0].here = true;
-        host.guests[0].contact_bytes = (size_t)(gw_tcp_write_contact(group, host.contacts, endpoints) - host.contacts);
-        status = open_door(&host, rendezvous);
+        host->guests[0].here = true;
+        host->guests[0].contact_bytes =
+            (size_t)(gw_tcp_write_contact(group, host->contacts, endpoints) - host->contacts);
+        status = open_door(host, rendezvous);
     }
     if (status == GW_OK)
-        status = gather(&host, deadline);
+        status = gather(host, deadline);
     if (status == GW_OK)
-        status = hand_out_table(&host);
-    gw_tcp_close_watched(&host.socket, &host.events);
-    gw_tcp_ended_free(&host.ended, group->context);
-    gw_free(group->context, host.table);
-    gw_free(group->context, host.contacts);
-    gw_free(group->context, host.guests);
+        status = hand_out_table(host);
+    if (status == GW_OK) {
+        stay(host);
+        return GW_OK;
+    }
+    gw_tcp_host_end(host);
+    group->host = NULL;
     return status;
 }

@@ -1,24 +1,34 @@
-/* Receiving, and finding out who is gone.
+/* Receives messages, and finds out who is gone.
  *
- * A peer that leaves says BYE and one that fails says FAIL, after all it has sent before. One that dies says nothing: ZeroMQ tells that
- * its connection broke, or that it answers no heartbeats. That news travels beside the messages, so it becomes final only some time
- * later, when `in` is empty and no BYE has come. */
+ * A peer that leaves says BYE and one that fails says FAIL, after all it has sent before. One that dies says nothing:
+ * ZeroMQ tells that its connection broke, or that it answers no heartbeats. That news travels beside the messages, so
+ * it becomes final only some time later, when `in` is empty and no BYE has come. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "link/tcp/endpoint.h"
 #include "link/tcp/meeting.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
-/* The connection on which a peer's messages come has ended: what it had sent, BYE included, is in ZeroMQ's hands, and will be in ours
- * as soon as its thread gets on. */
+/* The connection on which a peer's messages come has ended: what it had sent, BYE included, is in ZeroMQ's hands, and
+ * will be in ours as soon as its thread gets on. */
 #define IN_GRACE_SECONDS 0.25
-/* Our connection to it has ended, but the other may have messages underway, BYE behind them; a peer that leaves waits 2 s for those. */
+/* Our connection to it has ended, but the other may have messages underway, BYE behind them; a peer that leaves waits 2
+ * s for those. */
 #define OUT_GRACE_SECONDS 3.0
 #define REDIAL_SECONDS 0.1
+/* Another has lost a member. What that member sent this one may be underway, and so may its own word, which tells more.
+ */
+#define NEWS_GRACE_SECONDS 0.25
+#define OTHERS_SECONDS 0.01 /* between two looks at other links while members meet */
 
 /* ---- connections that others made ------------------------------------------------------------------ */
 
@@ -31,15 +41,42 @@ static void set_timer(struct gw_tcp_endpoint *me, double *timer, double seconds)
         me->next_at = at;
 }
 
+/* Keeps the connection open on this side even when ZeroMQ has closed it: whether the other side has closed it too tells
+ * a member that died from one that does not answer. Without a descriptor nothing tells. */
+static void keep(struct gw_tcp_peer *peer)
+{
+    gw_tcp_let_go(peer);
+    if (peer->in_fd >= 0)
+        peer->in_kept = fcntl(peer->in_fd, F_DUPFD_CLOEXEC, 0);
+}
+
+void gw_tcp_let_go(struct gw_tcp_peer *peer)
+{
+    if (peer->in_kept >= 0)
+        close(peer->in_kept);
+    peer->in_kept = -1;
+}
+
+/* The connection on which a peer's messages come has ended. If only this side has ended it, the other is there as far
+ * as anybody knows, and has not answered. */
+static void in_ended(struct gw_tcp_endpoint *me, struct gw_tcp_peer *peer)
+{
+    struct tcp_info info;
+    socklen_t bytes = sizeof info;
+    peer->silent = peer->in_kept >= 0 && getsockopt(peer->in_kept, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 &&
+                   info.tcpi_state == TCP_ESTABLISHED;
+    set_timer(me, &peer->lost_at, IN_GRACE_SECONDS);
+}
+
 /* Reads the news of `in`. */
 static void read_in_events(struct gw_tcp_endpoint *me)
 {
     struct gw_tcp_event event;
-    while (gw_tcp_next_event(me->in_events, &event)) {
+    while (gw_tcp_door_event(me->door, &event)) {
         gw_tcp_ended_note(&me->in_ended, me->group->context, &event);
         for (uint32_t r = 0; event.what == ZMQ_EVENT_DISCONNECTED && r < me->group->size; r++)
             if (me->peers[r].in_fd >= 0 && (uint32_t)me->peers[r].in_fd == event.value)
-                set_timer(me, &me->peers[r].lost_at, IN_GRACE_SECONDS);
+                in_ended(me, &me->peers[r]);
     }
 }
 
@@ -73,8 +110,10 @@ static void take_hello(struct gw_tcp_endpoint *me, uint32_t from, const uint8_t 
     }
     read_in_events(me); /* of connections that had its number before, and went */
     peer->in_fd = zmq_msg_get(&me->held, ZMQ_SRCFD);
+    keep(peer);
     if (gw_tcp_has_ended(&me->in_ended, peer->in_fd))
-        set_timer(me, &peer->lost_at, IN_GRACE_SECONDS);
+        in_ended(me, peer);
+    gw_tcp_door_admit(me->door, peer->in_fd);
     me->n_awaited--;
     pthread_mutex_lock(&me->lock);
     if (atomic_load(&peer->state) == GW_TCP_AWAITED)
@@ -82,11 +121,30 @@ static void take_hello(struct gw_tcp_endpoint *me, uint32_t from, const uint8_t 
     pthread_mutex_unlock(&me->lock);
 }
 
+/* Another has lost a member. The first who tells is believed. */
+static void take_news(struct gw_tcp_endpoint *me, const uint8_t *body)
+{
+    const uint32_t rank = gw_get32(body);
+    if (me->news_at != 0 || rank >= me->group->size)
+        return;
+    me->news_of = rank;
+    gw_tcp_text_read(body + 4, GW_TCP_TEXT_BYTES, me->news);
+    set_timer(me, &me->news_at, NEWS_GRACE_SECONDS);
+}
+
+/* What was told is final: nothing that follows from it may be named instead. */
+static void settle_news(struct gw_tcp_endpoint *me)
+{
+    if (me->news_at != 0)
+        gw_tcp_peer_told_of(me, me->news_of, me->news);
+    me->news_at = 0;
+}
+
 static void take_notice(struct gw_tcp_endpoint *me, const struct gw_tcp_envelope *envelope, const uint8_t *body,
                         size_t n_bytes)
 {
     uint32_t from = envelope->from;
-    char text[GW_TCP_TEXT_BYTES], sentence[GW_TCP_TEXT_BYTES + 32];
+    char text[GW_TCP_TEXT_BYTES];
     switch (envelope->type) {
     case GW_TCP_HELLO:
         take_hello(me, from, body, n_bytes);
@@ -94,15 +152,44 @@ static void take_notice(struct gw_tcp_endpoint *me, const struct gw_tcp_envelope
     case GW_TCP_BYE:
         if (n_bytes != GW_TCP_BYE_BYTES)
             break;
+        settle_news(me);
         gw_tcp_peer_left(me, from, gw_get64(body));
         return;
     case GW_TCP_FAIL:
+        if (from != me->news_of)
+            settle_news(me);
         gw_tcp_text_read(body, n_bytes, text);
-        snprintf(sentence, sizeof sentence, "rank %u failed: %s", from, text);
-        gw_tcp_peer_gone(me, from, GW_TCP_FAILED, sentence);
+        gw_tcp_peer_gone(me, from, GW_TCP_FAILED, text);
+        return;
+    case GW_TCP_NEWS:
+        if (n_bytes != GW_TCP_NEWS_BYTES)
+            break;
+        take_news(me, body);
         return;
     }
     garbage(me, envelope, n_bytes);
+}
+
+/* Gives back the frame that a large message came in. */
+static void release(void *room, void *user)
+{
+    (void)user;
+    zmq_msg_t frame;
+    zmq_msg_init(&frame);
+    zmq_msg_move(&frame, room);
+    zmq_msg_close(&frame);
+}
+
+/* Makes a message of the frame that is held: the frame itself goes to the room before the bytes, and lives until the
+ * message is freed. */
+static void *keep_large(struct gw_tcp_endpoint *me)
+{
+    _Static_assert(sizeof(zmq_msg_t) + GW_MESSAGE_HEAD <= GW_MESSAGE_ROOM, "the frame must fit before the node");
+    uint8_t *room = zmq_msg_data(&me->held), *bytes = room + GW_MESSAGE_ROOM;
+    zmq_msg_init((zmq_msg_t *)room);
+    zmq_msg_move((zmq_msg_t *)room, &me->held);
+    *gw_message_node_of(bytes) = (struct gw_message_node){.allocator = {.free = release}, .foreign = true};
+    return bytes;
 }
 
 /* Takes what has come until there is a message for the user. *got: there is one. */
@@ -114,8 +201,12 @@ static gw_status take(struct gw_tcp_endpoint *me, gw_message *message, bool *got
             if (zmq_msg_recv(&me->held, me->in, ZMQ_DONTWAIT) < 0) {
                 if (zmq_errno() == EINTR)
                     continue;
+                if (!me->met)
+                    gw_tcp_door_empty(me->door);
                 return GW_OK;
             }
+            if (!me->met)
+                gw_tcp_door_took(me->door, zmq_msg_get(&me->held, ZMQ_SRCFD), zmq_msg_size(&me->held), 1);
             bool part = me->in_parts;
             me->in_parts = zmq_msg_more(&me->held);
             if (part || me->in_parts) { /* ours have one part */
@@ -134,9 +225,16 @@ static gw_status take(struct gw_tcp_endpoint *me, gw_message *message, bool *got
             stranger(me, &me->held);
             continue;
         }
-        bytes += GW_MESSAGE_ENVELOPE;
-        n_bytes -= GW_MESSAGE_ENVELOPE;
-        if (envelope.type != GW_TCP_DATA) {
+        const bool large = envelope.type == GW_TCP_LARGE && n_bytes >= GW_MESSAGE_ROOM;
+        const size_t n_before = large ? GW_MESSAGE_ROOM : GW_MESSAGE_ENVELOPE;
+        bytes += n_before;
+        n_bytes -= n_before;
+        if (large && (uintptr_t)bytes % 8 == 0) {
+            *message = (gw_message){.from = envelope.from, .bytes = keep_large(me), .n_bytes = n_bytes};
+            *got = true;
+            return GW_OK;
+        }
+        if (!large && envelope.type != GW_TCP_DATA) {
             take_notice(me, &envelope, bytes, n_bytes);
             continue;
         }
@@ -167,8 +265,8 @@ static void turned_away(struct gw_tcp_endpoint *me, uint32_t rank)
 {
     char sentence[GW_TCP_TEXT_BYTES];
     snprintf(sentence, sizeof sentence,
-             "rank %u (%s) refused this machine: its key is not among the allowed ones there", rank,
-             gw_tcp_place(me->peers[rank].endpoint));
+             "rank %u (%s) refused this machine, that of rank %u: its key is not among the allowed ones there", rank,
+             gw_tcp_place(me->peers[rank].endpoint), me->group->rank);
     gw_tcp_peer_gone(me, rank, GW_TCP_LOST, sentence);
 }
 
@@ -211,13 +309,19 @@ static void run_timers(struct gw_tcp_endpoint *me)
     if (me->next_at == 0 || now < me->next_at)
         return;
     me->next_at = 0;
+    if (me->news_at != 0 && me->news_at <= now)
+        settle_news(me);
+    me->next_at = me->news_at;
     for (uint32_t r = 0; r < me->group->size; r++) {
         struct gw_tcp_peer *peer = &me->peers[r];
         if (peer->lost_at != 0 && peer->lost_at <= now) {
             char sentence[GW_TCP_TEXT_BYTES];
-            snprintf(sentence, sizeof sentence, "rank %u (%s) died or lost its connection", r,
-                     gw_tcp_place(peer->endpoint));
+            snprintf(sentence, sizeof sentence,
+                     peer->silent ? "rank %u (%s) is silent: it answers rank %u no more"
+                                  : "rank %u (%s) died or lost its connection to rank %u",
+                     r, gw_tcp_place(peer->endpoint), me->group->rank);
             gw_tcp_peer_gone(me, r, GW_TCP_LOST, sentence); /* nothing, where it said BYE meanwhile */
+            gw_tcp_let_go(peer);
             peer->lost_at = 0;
         }
         if (peer->redial_at != 0 && peer->redial_at <= now) {
@@ -253,18 +357,20 @@ static gw_status failure(struct gw_tcp_endpoint *me)
     return status;
 }
 
-/* Sleeps until something comes or the time is over, or a timer is due. */
+/* Sleeps until something comes or the time is over, or a timer is due. Every socket was found empty since ZeroMQ's
+ * descriptors for them were readable last, so they tell of all that comes; zmq_poll would ask each socket twice more,
+ * with a system call each time. */
 static void sleep_until(struct gw_tcp_endpoint *me, double deadline)
 {
     if (me->next_at != 0 && me->next_at < deadline)
         deadline = me->next_at;
     double left = (deadline - gw_clock_seconds()) * 1000;
-    long timeout = left <= 0 ? 0 : left < 3600e3 ? (long)left + 1 : 3600000;
-    zmq_pollitem_t items[] = {{me->in, 0, ZMQ_POLLIN, 0},
-                              {NULL, me->wake, ZMQ_POLLIN, 0},
-                              {me->in_events, 0, ZMQ_POLLIN, 0},
-                              {me->out_events, 0, ZMQ_POLLIN, 0}};
-    zmq_poll(items, 4, timeout);
+    int timeout = left <= 0 ? 0 : left < 3600e3 ? (int)left + 1 : 3600000;
+    struct pollfd items[] = {{me->in_ready, POLLIN, 0},
+                             {me->wake, POLLIN, 0},
+                             {gw_tcp_door_fd(me->door), POLLIN, 0},
+                             {me->events_ready, POLLIN, 0}};
+    poll(items, 4, timeout);
     uint64_t n;
     if (items[1].revents)
         while (read(me->wake, &n, sizeof n) < 0 && errno == EINTR)
@@ -289,7 +395,8 @@ gw_status gw_tcp_recv(void *self, uint32_t timeout_ms, gw_message *message)
             atomic_fetch_add(&me->peers[message->from].n_taken, 1);
             return GW_OK;
         }
-        read_events(me, false);
+        if (!going_to_sleep) /* a sleeper wakes for news */
+            read_events(me, false);
         run_timers(me);
         GW_TRY(failure(me));
         if (late)
@@ -312,28 +419,40 @@ static bool is_met(const void *all, uint32_t rank)
     return rank == me->group->rank || (me->peers[rank].in_fd >= 0 && me->peers[rank].reached);
 }
 
+/* Takes in all that has come before everybody is there. */
+static gw_status take_early(struct gw_tcp_endpoint *me)
+{
+    gw_message message;
+    for (bool got = true; got;) {
+        GW_TRY(take(me, &message, &got));
+        if (got)
+            gw_message_queue_put(&me->early, &message);
+    }
+    read_events(me, false);
+    run_timers(me);
+    return GW_OK;
+}
+
 gw_status gw_tcp_endpoint_await(struct gw_tcp_endpoint *me, double deadline)
 {
+    const struct gw_tcp_group *group = me->group;
+    const double nap = me->nth + 1 < group->n_links ? OTHERS_SECONDS : GW_TCP_ASK_SECONDS;
     for (;;) {
-        gw_message message;
-        bool got;
-        GW_TRY(take(me, &message, &got));
-        if (got) {
-            gw_message_queue_put(&me->early, &message);
-            continue;
-        }
-        read_events(me, false);
-        run_timers(me);
+        for (uint32_t l = me->nth; l < group->n_links; l++) /* at the later ones members say HELLO meanwhile */
+            GW_TRY(take_early(group->endpoints[l]));
         GW_TRY(failure(me));
-        if (me->n_awaited == 0 && me->n_unreached == 0)
+        if (me->n_awaited == 0 && me->n_unreached == 0) {
+            gw_tcp_door_shut(me->door);
+            me->met = true;
             return GW_OK;
+        }
         if (gw_clock_seconds() >= deadline)
             return gw_fail(GW_ERR_TIMEOUT,
                            "%s came to the rendezvous, but rank %u and they did not connect to each other within %u ms",
                            gw_tcp_missing_ranks(me->group->size, is_met, me).text, me->group->rank,
                            me->group->timeout_ms);
         GW_TRY(gw_tcp_go_on(me->group));
-        double ask = gw_clock_seconds() + GW_TCP_ASK_SECONDS;
+        double ask = gw_clock_seconds() + nap;
         sleep_until(me, ask < deadline ? ask : deadline);
     }
 }

@@ -1,3 +1,5 @@
+/* Reads folders of keys and makes new ones. It says whether a client's public key is allowed, and reads the list again
+ * when the folder has changed. */
 #define _GNU_SOURCE /* renameat2, explicit_bzero */
 #include "link/tcp/keys.h"
 #include "base/clock.h"
@@ -18,6 +20,7 @@
 #define PUBLIC "gradwire.key"
 #define SECRET "gradwire.key_secret"
 #define RENDEZVOUS "rendezvous.key"
+#define SERVER "server.key"
 #define ALLOWED "allowed"
 #define LOOK_SECONDS 1 /* a file that was written again under its name is noticed after so long */
 
@@ -45,7 +48,8 @@ static gw_status read_key(const char *folder, const char *name, bool secret, cha
     }
     if (secret && status.st_mode & 077) {
         close(fd);
-        return gw_fail(GW_ERR_SYSTEM, "the secret key %s can be read by others (mode %04o); it must be its owner's alone (chmod 600)",
+        return gw_fail(GW_ERR_SYSTEM,
+                       "the secret key %s can be read by others (mode %04o); it must be its owner's alone (chmod 600)",
                        path, (unsigned)status.st_mode & 07777);
     }
     ssize_t n = S_ISREG(status.st_mode) ? read(fd, text, sizeof text - 1) : 0;
@@ -57,12 +61,14 @@ static gw_status read_key(const char *folder, const char *name, bool secret, cha
         memcpy(key, text, GW_TCP_KEY_CHARS + 1);
     explicit_bzero(text, sizeof text);
     explicit_bzero(binary, sizeof binary);
-    return good ? GW_OK : gw_fail(GW_ERR_SYSTEM, "%s is not a key: it must hold %d characters of Z85", path, GW_TCP_KEY_CHARS);
+    return good ? GW_OK
+                : gw_fail(GW_ERR_SYSTEM, "%s is not a key: it must hold %d characters of Z85", path, GW_TCP_KEY_CHARS);
 }
 
 typedef char key_text[GW_TCP_KEY_CHARS + 1];
 
-/* Every file of allowed/ that does not begin with a dot; list NULL: only counts. all: one that is no key is an error, else it is left out. */
+/* Every file of allowed/ that does not begin with a dot; list NULL: only counts. all: one that is no key is an error,
+ * else it is left out. */
 static gw_status read_allowed(DIR *folder, const char *path, bool all, key_text *list, uint32_t *n)
 {
     uint32_t capacity = *n;
@@ -89,14 +95,25 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(a, b);
 }
 
+static void leave_out(key_text *list, uint32_t *n, const char *key)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < *n; i++)
+        if (strcmp(list[i], key) != 0)
+            memmove(list[kept++], list[i], sizeof *list);
+    *n = kept;
+}
+
 /* The keys of allowed/, sorted. */
-static gw_status list_allowed(gw_context *context, const struct gw_tcp_keys *keys, bool all, key_text **list, uint32_t *n)
+static gw_status list_allowed(gw_context *context, const struct gw_tcp_keys *keys, bool all, key_text **list,
+                              uint32_t *n)
 {
     char path[PATH_MAX];
     GW_TRY(join_path(path, keys->folder, ALLOWED));
     DIR *folder = opendir(path);
     if (!folder)
-        return gw_fail(GW_ERR_SYSTEM, "the folder %s of the keys that may connect cannot be read: %s", path, strerror(errno));
+        return gw_fail(GW_ERR_SYSTEM, "the folder %s of the keys that may connect cannot be read: %s", path,
+                       strerror(errno));
     *n = 0;
     *list = NULL;
     gw_status status = read_allowed(folder, path, all, NULL, n);
@@ -110,6 +127,8 @@ static gw_status list_allowed(gw_context *context, const struct gw_tcp_keys *key
         *list = NULL;
         return status;
     }
+    if (keys->without_own)
+        leave_out(*list, n, keys->public_key);
     qsort(*list, *n, sizeof **list, compare_keys);
     return GW_OK;
 }
@@ -136,10 +155,20 @@ gw_status gw_tcp_keys_look(gw_context *context, struct gw_tcp_keys *keys, bool *
     uint32_t n;
     GW_TRY(list_allowed(context, keys, false, &list, &n));
     *changed = n != keys->n_allowed || memcmp(list, keys->allowed, n * sizeof *list) != 0;
-    gw_free(context, keys->allowed);
+    pthread_mutex_lock(&keys->lock);
+    key_text *before = keys->allowed;
     keys->allowed = list;
     keys->n_allowed = n;
+    keys->nth += *changed;
+    pthread_mutex_unlock(&keys->lock);
+    gw_free(context, before);
     return GW_OK;
+}
+
+void gw_tcp_keys_leave_own_out(struct gw_tcp_keys *keys)
+{
+    keys->without_own = true;
+    leave_out(keys->allowed, &keys->n_allowed, keys->public_key);
 }
 
 static gw_status load(gw_context *context, const char *folder, struct gw_tcp_keys *keys)
@@ -150,7 +179,12 @@ static gw_status load(gw_context *context, const char *folder, struct gw_tcp_key
     GW_TRY(read_key(folder, PUBLIC, false, keys->public_key));
     GW_TRY(read_key(folder, SECRET, true, keys->secret_key));
     GW_TRY(read_key(folder, RENDEZVOUS, false, keys->rendezvous));
-    char public_key[GW_TCP_KEY_CHARS + 1];
+    char public_key[GW_TCP_KEY_CHARS + 1], path[PATH_MAX];
+    GW_TRY(join_path(path, folder, SERVER));
+    if (access(path, F_OK) == 0)
+        GW_TRY(read_key(folder, SERVER, false, keys->server));
+    else
+        memcpy(keys->server, keys->rendezvous, sizeof keys->server);
     if (zmq_curve_public(public_key, keys->secret_key) != 0 || strcmp(public_key, keys->public_key) != 0)
         return gw_fail(GW_ERR_SYSTEM, "the keys %s/%s and %s/%s are not a pair", folder, PUBLIC, folder, SECRET);
     keys->looked = gw_clock_seconds();
@@ -165,6 +199,7 @@ gw_status gw_tcp_keys_load(gw_context *context, const char *folder, struct gw_tc
     struct gw_tcp_keys *keys = gw_calloc(context, 1, sizeof *keys);
     if (!keys)
         return GW_ERR_MEMORY;
+    pthread_mutex_init(&keys->lock, NULL);
     gw_status status = load(context, folder, keys);
     if (status < 0) {
         gw_tcp_keys_free(context, keys);
@@ -179,16 +214,19 @@ void gw_tcp_keys_free(gw_context *context, struct gw_tcp_keys *keys)
     if (!keys)
         return;
     explicit_bzero(keys->secret_key, sizeof keys->secret_key);
+    pthread_mutex_destroy(&keys->lock);
     gw_free(context, keys->allowed);
     gw_free(context, keys->folder);
     gw_free(context, keys);
 }
 
-bool gw_tcp_keys_allow(const struct gw_tcp_keys *keys, const char *public_key)
+bool gw_tcp_keys_allow(struct gw_tcp_keys *keys, const char *public_key)
 {
-    bool allowed = strcmp(public_key, keys->public_key) == 0;
+    bool allowed = false;
+    pthread_mutex_lock(&keys->lock);
     for (uint32_t i = 0; i < keys->n_allowed && !allowed; i++)
         allowed = strcmp(public_key, keys->allowed[i]) == 0;
+    pthread_mutex_unlock(&keys->lock);
     return allowed;
 }
 
@@ -222,7 +260,8 @@ static gw_status write_key(const char *folder, const char *name, mode_t mode, co
     if (ok) {
         ok = renameat2(AT_FDCWD, partial, AT_FDCWD, path, RENAME_NOREPLACE) == 0;
         error = errno;
-        if (!ok && error == EINVAL) { /* a file system that knows only rename; that none stands there was looked at before */
+        if (!ok &&
+            error == EINVAL) { /* a file system that knows only rename; that none stands there was looked at before */
             ok = rename(partial, path) == 0;
             error = errno;
         }
@@ -255,7 +294,8 @@ gw_status gw_keys_new(const char *folder)
     for (int i = 0; i < N_FILES; i++) {
         GW_TRY(join_path(path, folder, files[i].name));
         if (access(path, F_OK) == 0)
-            return gw_fail(GW_ERR_ARGUMENT, "there is a key already at %s, and it is never replaced; name another folder", path);
+            return gw_fail(GW_ERR_ARGUMENT,
+                           "there is a key already at %s, and it is never replaced; name another folder", path);
     }
     if (zmq_curve_keypair(public_key, secret_key) != 0)
         return gw_fail(GW_ERR_UNSUPPORTED, "this machine's ZeroMQ cannot make keys: %s", zmq_strerror(zmq_errno()));
@@ -275,6 +315,51 @@ gw_status gw_keys_new(const char *folder)
     /* Half a folder of keys would be refused by the next try. */
     for (int i = 0; i < n; i++)
         if (join_path(path, folder, files[i].name) == GW_OK)
+            unlink(path);
+    return status;
+}
+
+/* A name that a file can have: letters, digits and .-_, and not hidden. */
+static bool is_name(const char *name)
+{
+    size_t n = strlen(name);
+    return n > 0 && n <= 64 && name[0] != '.' &&
+           strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_") == n;
+}
+
+gw_status gw_keys_new_client(const char *folder, const char *server_folder, const char *name)
+{
+    char listed[96], path[PATH_MAX], server[GW_TCP_KEY_CHARS + 1], own[GW_TCP_KEY_CHARS + 1];
+    if (!folder || !folder[0] || !server_folder || !name)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_keys_new_client: a folder, the server's folder and a name are needed");
+    if (!is_name(name))
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "a client cannot be called \"%s\": a name has 1 to 64 letters, digits, dots, dashes and "
+                       "underscores, and does not begin with a dot",
+                       name);
+    snprintf(listed, sizeof listed, ALLOWED "/%s.key", name);
+    GW_TRY(read_key(server_folder, PUBLIC, false, server));
+    GW_TRY(join_path(path, server_folder, listed));
+    if (access(path, F_OK) == 0)
+        return gw_fail(GW_ERR_ARGUMENT, "%s is there already, the key of another client; give this one another name",
+                       path);
+    GW_TRY(join_path(path, folder, SERVER));
+    if (access(path, F_OK) == 0)
+        return gw_fail(GW_ERR_ARGUMENT, "there is a key already at %s, and it is never replaced; name another folder",
+                       path);
+    GW_TRY(gw_keys_new(folder));
+    gw_status status = read_key(folder, PUBLIC, false, own);
+    if (status == GW_OK)
+        status = write_key(folder, SERVER, 0644, server);
+    if (status == GW_OK)
+        status = sync_folder(folder);
+    if (status == GW_OK) /* last: who is listed has its keys */
+        status = write_key(server_folder, listed, 0644, own);
+    if (status == GW_OK && join_path(path, server_folder, ALLOWED) == GW_OK)
+        return sync_folder(path);
+    static const char *const made[] = {SERVER, SECRET, ALLOWED "/self.key", RENDEZVOUS, PUBLIC};
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+        if (join_path(path, folder, made[i]) == GW_OK)
             unlink(path);
     return status;
 }

@@ -1,3 +1,5 @@
+/* Brings all members together at rank 0's address. This file holds what both sides share; host.c is rank 0's side,
+ * visitor.c is the side of the others. */
 #include "link/tcp/meeting.h"
 #include "base/clock.h"
 #include "link/tcp/endpoint.h"
@@ -45,10 +47,10 @@ void gw_tcp_adopt(struct gw_tcp_group *group, const struct gw_tcp_table *table)
     }
 }
 
-void gw_tcp_meeting_sleep(void *socket, void *events, double until)
+void gw_tcp_meeting_sleep(void *socket, void *events, int events_fd, double until)
 {
     double left = until - gw_clock_seconds();
-    zmq_pollitem_t items[] = {{socket, 0, ZMQ_POLLIN, 0}, {events, 0, ZMQ_POLLIN, 0}};
+    zmq_pollitem_t items[] = {{socket, 0, ZMQ_POLLIN, 0}, {events, events_fd, ZMQ_POLLIN, 0}};
     zmq_poll(items, 2, left <= 0 ? 0 : (long)((left < GW_TCP_ASK_SECONDS ? left : GW_TCP_ASK_SECONDS) * 1000) + 1);
 }
 

@@ -1,5 +1,5 @@
-/* The meeting: all members come to rank 0's address, say where they listen, and get the table of everybody. host.c is rank 0's side of
- * it, visitor.c that of the others. */
+/* The meeting: all members come to rank 0's address, say where they listen, and get the table of all addresses. host.c
+ * is rank 0's side of it, visitor.c that of the others. */
 #ifndef GW_LINK_TCP_MEETING_H
 #define GW_LINK_TCP_MEETING_H
 
@@ -9,8 +9,8 @@
 
 #define GW_TCP_JOIN_SECONDS 0.5 /* between two JOINs of a member; rank 0 answers each */
 
-/* endpoints: where this rank listens, one for each link. Fills the peers' endpoints of group->endpoints, group->keys_of and
- * group->session. */
+/* endpoints: where this rank listens, one for each link. Fills the peers' endpoints of group->endpoints, group->keys_of
+ * and group->session. */
 gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_tcp_address *rendezvous,
                       char (*endpoints)[GW_TCP_ENDPOINT_BYTES], double deadline);
 
@@ -25,6 +25,10 @@ struct gw_tcp_missing gw_tcp_missing_ranks(uint32_t size, bool (*is_there)(const
 
 gw_status gw_tcp_receive_guests(struct gw_tcp_group *group, const struct gw_tcp_address *rendezvous,
                                 char (*endpoints)[GW_TCP_ENDPOINT_BYTES], double deadline);
+
+/* Closes the door at which rank 0 answers. NULL is allowed. */
+void gw_tcp_host_end(struct gw_tcp_host *host);
+
 gw_status gw_tcp_visit(struct gw_tcp_group *group, const struct gw_tcp_address *rendezvous,
                        char (*endpoints)[GW_TCP_ENDPOINT_BYTES], double deadline);
 
@@ -34,8 +38,9 @@ uint8_t *gw_tcp_write_contact(const struct gw_tcp_group *group, uint8_t *at, cha
 /* Takes over the contacts of a table, which has been checked. */
 void gw_tcp_adopt(struct gw_tcp_group *group, const struct gw_tcp_table *table);
 
-/* Sleeps until there is a message or an event, `until` has come, or it is time to ask whether to stop. */
-void gw_tcp_meeting_sleep(void *socket, void *events, double until);
+/* Sleeps until there is a message or an event (on a socket, or where that is NULL on a descriptor), `until` has come,
+ * or it is time to ask whether to stop. */
+void gw_tcp_meeting_sleep(void *socket, void *events, int events_fd, double until);
 
 /* Takes one message; *whole: it has exactly n parts. The parts are to be closed in any case. false: there is none. */
 bool gw_tcp_take_parts(void *socket, zmq_msg_t *parts, int n, bool *whole);

@@ -1,4 +1,4 @@
-/* The tcp link's door: checks the options, makes the group and its endpoints, and lets them meet. */
+/* The door of the tcp link: it checks the options, makes the group and its endpoints, and lets them meet. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -19,9 +19,11 @@ static gw_status check_options(const gw_tcp_options *options, uint32_t n_links, 
     if (!options || !links)
         return gw_fail(GW_ERR_ARGUMENT, "gw_link_tcp_create: %s is NULL", options ? "links" : "options");
     if (options->struct_bytes != sizeof *options)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_tcp_options.struct_bytes is %zu, and must be %zu", options->struct_bytes, sizeof *options);
+        return gw_fail(GW_ERR_ARGUMENT, "gw_tcp_options.struct_bytes is %zu, and must be %zu", options->struct_bytes,
+                       sizeof *options);
     if (options->size == 0 || options->size > GW_MAX_WORKERS)
-        return gw_fail(GW_ERR_ARGUMENT, "a link of %u members asked for; 1 to %u are possible", options->size, GW_MAX_WORKERS);
+        return gw_fail(GW_ERR_ARGUMENT, "a link of %u members asked for; 1 to %u are possible", options->size,
+                       GW_MAX_WORKERS);
     if (options->rank >= options->size)
         return gw_fail(GW_ERR_ARGUMENT, "the rank is %u; ranks are 0 to %u", options->rank, options->size - 1);
     if (n_links == 0 || n_links > GW_TCP_MAX_LINKS)
@@ -32,7 +34,8 @@ static gw_status check_options(const gw_tcp_options *options, uint32_t n_links, 
 }
 
 /* Where rank 0 listens for the meeting, and where this rank listens for the others. */
-static gw_status find_addresses(const gw_tcp_options *options, struct gw_tcp_address *rendezvous, struct gw_tcp_address *own)
+static gw_status find_addresses(const gw_tcp_options *options, struct gw_tcp_address *rendezvous,
+                                struct gw_tcp_address *own)
 {
     GW_TRY(gw_tcp_address_parse("the rendezvous", options->rendezvous, false, rendezvous));
     if (options->advertise)
@@ -42,8 +45,10 @@ static gw_status find_addresses(const gw_tcp_options *options, struct gw_tcp_add
     if (options->keys || options->insecure || (rendezvous->loopback && own->loopback))
         return GW_OK;
     const struct gw_tcp_address *open = rendezvous->loopback ? own : rendezvous;
-    return gw_fail(GW_ERR_ARGUMENT, "%s is not a loopback address, and there are no keys: anybody could read and send messages; give "
-                                    "keys, or insecure where the network is trusted", gw_tcp_place(open->endpoint));
+    return gw_fail(GW_ERR_ARGUMENT,
+                   "%s is not a loopback address, and there are no keys: anybody could read and send messages; give "
+                   "keys (--keys DIR), or say that you trust the network (--insecure)",
+                   gw_tcp_place(open->endpoint));
 }
 
 static gw_status set_up(struct gw_tcp_group *group, const gw_tcp_options *options)
@@ -66,8 +71,8 @@ static gw_status set_up(struct gw_tcp_group *group, const gw_tcp_options *option
 }
 
 /* From listening to a mesh in which everybody has heard from everybody. */
-static gw_status join(struct gw_tcp_group *group, const struct gw_tcp_address *rendezvous, const struct gw_tcp_address *own,
-                      char (*endpoints)[GW_TCP_ENDPOINT_BYTES])
+static gw_status join(struct gw_tcp_group *group, const struct gw_tcp_address *rendezvous,
+                      const struct gw_tcp_address *own, char (*endpoints)[GW_TCP_ENDPOINT_BYTES])
 {
     const double deadline = gw_clock_seconds() + group->timeout_ms / 1000.0;
     for (uint32_t l = 0; l < group->n_links; l++)

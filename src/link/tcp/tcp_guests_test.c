@@ -1,5 +1,6 @@
-/* Members of the tcp link that come to the rendezvous and do not stay, or do not belong there: they die while others meet, are started
- * again, or are of another job. And the names under which rank 0 is found. */
+/* Tests members of the tcp link that come to the rendezvous and do not stay, or do not belong there: they die while
+ * others meet, are started again, or are of another job. Also: the names under which rank 0 is found. */
+#include "link/tcp/endpoint.h"
 #include "link/tcp/test_world.h"
 #include "wire/bytes.h"
 
@@ -131,13 +132,15 @@ static void read_exactly(int fd, uint8_t *bytes, size_t n_bytes)
     assert_int_equal(recv(fd, bytes, n_bytes, MSG_WAITALL), n_bytes);
 }
 
-/* A connection to `place` that says JOIN and ends; comes back when the other side has noticed. In ZeroMQ's own bytes: its sockets do not
- * tell when that is. */
+/* A connection to `place` that says JOIN and ends; comes back when the other side has noticed. In ZeroMQ's own bytes:
+ * its sockets do not tell when that is. */
 static void join_and_go(const char *place, const struct gw_tcp_join *join)
 {
     enum { GREETING = 64 };
-    static const char ready[] = "\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06" "DEALER";
-    uint8_t hello[GREETING + sizeof ready - 1] = {0xFF, 0, 0, 0, 0, 0, 0, 0, 1, 0x7F, 3, 0, 'N', 'U', 'L', 'L'}, bytes[300] = {0};
+    static const char ready[] = "\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06"
+                                "DEALER";
+    uint8_t hello[GREETING + sizeof ready - 1] = {0xFF, 0, 0, 0, 0, 0, 0, 0, 1, 0x7F, 3, 0, 'N', 'U', 'L', 'L'},
+                                            bytes[300] = {0};
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     address.sin_port = htons((uint16_t)atoi(strrchr(place, ':') + 1));
     memcpy(hello + GREETING, ready, sizeof ready - 1);
@@ -179,6 +182,48 @@ static void a_member_is_lost_as_it_comes(void **state)
     world_start_one(&members[1]);
     world_join(members, 2);
     world_expect_all(members, 2, GW_OK, NULL);
+    world_talk(context, members, 2, 0);
+    world_end_links(members, 2);
+    link_test_end(context, NULL, 0);
+}
+
+/* It asks again when all have met, as its table was lost with a connection: it gets it again, and not without end. */
+static void a_member_asks_again(void **state)
+{
+    (void)state;
+    enum { TIMES = 20 };
+    struct world_member members[2];
+    char place[32];
+    uint8_t bytes[GW_TCP_TEXT_MESSAGE_BYTES];
+    uint16_t version;
+    struct gw_tcp_table table;
+    const int patience_ms = 300;
+    int n_tables = 0;
+    gw_context *context = link_test_context();
+    void *zmq = zmq_ctx_new();
+    world_forget_lines();
+    world_prepare(context, 2, 1, members, place);
+    members[0].options.log = world_keep_line;
+    world_start(members, 2);
+    world_join(members, 2);
+    world_expect_all(members, 2, GW_OK, NULL);
+    const struct gw_tcp_endpoint *first = members[0].links[0].self;
+    void *socket = world_stranger_socket(zmq, place);
+    for (int i = 0; i < TIMES; i++)
+        send_join(socket, &(struct gw_tcp_join){.rank = 1, .size = 2, .n_links = 1}, GW_TCP_VERSION,
+                  first->peers[1].endpoint);
+    for (int n = 1; n > 0; zmq_setsockopt(socket, ZMQ_RCVTIMEO, &patience_ms, sizeof patience_ms)) {
+        n = zmq_recv(socket, bytes, sizeof bytes, 0);
+        if (n <= 0)
+            continue;
+        assert_int_equal(gw_tcp_kind_of(bytes, (size_t)n, &version), GW_TCP_TABLE);
+        assert_true(gw_tcp_table_read(bytes, (size_t)n, &table) && table.session == first->group->session);
+        n_tables++;
+    }
+    assert_true(n_tables >= 1 && n_tables < TIMES);
+    assert_int_equal(world_n_lines, 0);
+    zmq_close(socket);
+    zmq_ctx_term(zmq);
     world_talk(context, members, 2, 0);
     world_end_links(members, 2);
     link_test_end(context, NULL, 0);
@@ -340,10 +385,14 @@ int main(void)
 {
     world_raise_file_limit();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rank_0_is_lost),     cmocka_unit_test(a_member_is_lost_and_comes_again),
+        cmocka_unit_test(rank_0_is_lost),
+        cmocka_unit_test(a_member_is_lost_and_comes_again),
         cmocka_unit_test(a_member_is_lost_as_it_comes),
-        cmocka_unit_test(strays_are_refused), cmocka_unit_test(refusals_are_told_at_the_deadline),
-        cmocka_unit_test(impossible_members), cmocka_unit_test(by_name_and_by_ipv6),
+        cmocka_unit_test(a_member_asks_again),
+        cmocka_unit_test(strays_are_refused),
+        cmocka_unit_test(refusals_are_told_at_the_deadline),
+        cmocka_unit_test(impossible_members),
+        cmocka_unit_test(by_name_and_by_ipv6),
     };
     return cmocka_run_group_tests_name("tcp guests", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Keys of the tcp link: folders of them, and who gets in. */
+/* Tests the keys of the tcp link: folders of them, and who gets in. */
 #define _GNU_SOURCE /* nftw */
 #include "link/tcp/keys.h"
 #include "link/tcp/test_world.h"
@@ -123,7 +123,8 @@ static void bad_folders_are_refused(void **state)
     assert_int_equal(chmod(at("bad/gradwire.key_secret"), 0600), 0);
     assert_int_equal(gw_tcp_keys_load(NULL, at("bad"), &keys), GW_OK);
     gw_tcp_keys_free(NULL, keys);
-    static const char *const names[] = {"bad/rendezvous.key", "bad/allowed/self.key", "bad/gradwire.key", "bad/gradwire.key_secret"};
+    static const char *const names[] = {"bad/rendezvous.key", "bad/allowed/self.key", "bad/gradwire.key",
+                                        "bad/gradwire.key_secret"};
     static const char *const texts[] = {"", "short\n", "0123456789012345678901234567890123456789x\n",
                                         "~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~\n"};
     for (int n = 0; n < 4; n++) {
@@ -148,6 +149,50 @@ static void bad_folders_are_refused(void **state)
     assert_int_equal(gw_tcp_keys_load(NULL, at("nowhere"), &keys), GW_ERR_SYSTEM);
 }
 
+/* allowed/ alone says who may connect: the own key too, which a server leaves out in any case. A client's keys are its
+ * own, and removing its file removes it alone. */
+static void the_list_alone_says(void **state)
+{
+    (void)state;
+    struct gw_tcp_keys *keys, *client;
+    bool changed;
+    char server[300], anna[300], bert[300];
+    snprintf(server, sizeof server, "%s", at("server"));
+    snprintf(anna, sizeof anna, "%s", at("anna"));
+    snprintf(bert, sizeof bert, "%s", at("bert"));
+    assert_int_equal(gw_keys_new(server), GW_OK);
+    assert_int_equal(gw_tcp_keys_load(NULL, server, &keys), GW_OK);
+    assert_true(gw_tcp_keys_allow(keys, keys->public_key));
+    assert_int_equal(gw_keys_new_client(anna, server, "anna"), GW_OK);
+    assert_int_equal(gw_keys_new_client(bert, server, "bert.2"), GW_OK);
+    assert_int_equal(gw_tcp_keys_load(NULL, anna, &client), GW_OK);
+    assert_string_equal(client->server, keys->public_key);
+    assert_string_equal(client->rendezvous, client->public_key); /* its folder serves a job of its own, too */
+    assert_int_equal(gw_tcp_keys_look(NULL, keys, &changed), GW_OK);
+    assert_true(changed && keys->nth == 1 && keys->n_allowed == 3 && gw_tcp_keys_allow(keys, client->public_key));
+    unlink(at("server/allowed/anna.key"));
+    unlink(at("server/allowed/self.key"));
+    assert_int_equal(gw_tcp_keys_look(NULL, keys, &changed), GW_OK);
+    assert_true(changed && keys->n_allowed == 1);
+    assert_false(gw_tcp_keys_allow(keys, client->public_key) || gw_tcp_keys_allow(keys, keys->public_key));
+    gw_tcp_keys_leave_own_out(keys);
+    copy_file(at("server/gradwire.key"), at("server/allowed/again"));
+    assert_int_equal(gw_tcp_keys_look(NULL, keys, &changed), GW_OK);
+    assert_true(!changed && keys->n_allowed == 1 && !gw_tcp_keys_allow(keys, keys->public_key));
+    /* What is refused leaves nothing, and replaces nothing. */
+    static const char *const names[] = {"", ".hidden", "a/b", "anna key", "bert.2"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_int_equal(gw_keys_new_client(at("carl"), server, names[i]), GW_ERR_ARGUMENT);
+    char none[300];
+    snprintf(none, sizeof none, "%s", at("none"));
+    assert_int_equal(gw_keys_new_client(at("carl"), none, "carl"), GW_ERR_SYSTEM);
+    assert_int_equal(gw_keys_new_client(anna, server, "carl"), GW_ERR_ARGUMENT);
+    assert_int_equal(access(at("carl/gradwire.key_secret"), F_OK), -1);
+    assert_int_equal(access(at("server/allowed/carl.key"), F_OK), -1);
+    gw_tcp_keys_free(NULL, client);
+    gw_tcp_keys_free(NULL, keys);
+}
+
 /* ---- who gets in --------------------------------------------------------------------------------------- */
 
 static const char *folders[3];
@@ -160,12 +205,19 @@ static void with_keys(struct world_member *members)
 
 static void meet_and_talk(void)
 {
-    struct world_member members[3];
+    struct world_member members[3], late;
+    char place[32];
     gw_context *context = link_test_context();
-    world_meet(context, 3, 2, members, with_keys);
+    world_prepare(context, 3, 2, members, place);
+    with_keys(members);
+    world_start(members, 3);
+    world_join(members, 3);
     for (uint32_t r = 0; r < 3; r++)
         if (members[r].status < 0)
             fail_msg("rank %u: %s", r, members[r].sentence);
+    late = members[1];
+    world_come(&late);
+    world_expect_all(&late, 1, GW_ERR_PEER, "is already running, with 3 workers");
     for (uint32_t r = 0; r < 3; r++)
         link_test_send(context, &members[r].links[1], (r + 1) % 3, 100000, r, 1);
     for (uint32_t r = 0; r < 3; r++)
@@ -200,7 +252,8 @@ static void two_machines(void **state)
     meet_and_talk();
 }
 
-/* A member that knows rank 0's key but whose own is not listed there, one that takes rank 0 for another, and keys on one side only. */
+/* A member that knows rank 0's key but whose own is not listed there, one that takes rank 0 for another, and keys on
+ * one side only. */
 static void the_unlisted_stay_out(void **state)
 {
     (void)state;
@@ -212,17 +265,19 @@ static void the_unlisted_stay_out(void **state)
     snprintf(job, sizeof job, "%s", at("job"));
     snprintf(stray, sizeof stray, "%s", at("stray"));
     snprintf(rightful, sizeof rightful, "%s", at("other"));
-    snprintf(unlisted, sizeof unlisted, "refused a connection from 127.0.0.1: its key %s is not in %s/allowed\n", key, job);
+    snprintf(unlisted, sizeof unlisted, "refused a connection from 127.0.0.1: its key %s is not in %s/allowed\n", key,
+             job);
     const struct {
         const char *host, *member;
         gw_status status;
         const char *words, *line;
-    } cases[] = {{job, stray, GW_ERR_PEER, "refused this machine: its key", unlisted},
-                 {job, rightful, GW_ERR_TIMEOUT, "rendezvous.key", ""},
-                 {job, NULL, GW_ERR_PEER, "rank 1 has no keys, and rank 0 (127.0.0.1:",
-                  "refused a connection from 127.0.0.1: it does not speak as this job's members do; this job has keys"},
-                 {NULL, job, GW_ERR_PEER, "rank 1 has keys, and rank 0 (127.0.0.1:",
-                  "refused a connection from 127.0.0.1: it does not speak as this job's members do; this job has no keys"}};
+    } cases[] = {
+        {job, stray, GW_ERR_PEER, "refused this machine: its key", unlisted},
+        {job, rightful, GW_ERR_TIMEOUT, "rendezvous.key", ""},
+        {job, NULL, GW_ERR_PEER, "rank 1 has no keys, and rank 0 (127.0.0.1:",
+         "refused a connection from 127.0.0.1: it does not speak as this job's members do; this job has keys"},
+        {NULL, job, GW_ERR_PEER, "rank 1 has keys, and rank 0 (127.0.0.1:",
+         "refused a connection from 127.0.0.1: it does not speak as this job's members do; this job has no keys"}};
     for (int i = 0; i < 4; i++) {
         struct world_member members[2];
         char place[32];
@@ -236,8 +291,10 @@ static void the_unlisted_stay_out(void **state)
         world_forget_lines();
         world_start(members, 2);
         world_join(members, 2);
-        /* Where rank 0 ends every connection before the member has read with what it speaks, only the deadline says so. */
-        bool late = i >= 2 && members[1].status == GW_ERR_TIMEOUT && strstr(members[1].sentence, i == 2 ? "without keys" : "has it keys");
+        /* Where rank 0 ends every connection before the member has read with what it speaks, only the deadline says so.
+         */
+        bool late = i >= 2 && members[1].status == GW_ERR_TIMEOUT &&
+                    strstr(members[1].sentence, i == 2 ? "without keys" : "has it keys");
         if (!late && (members[1].status != cases[i].status || !strstr(members[1].sentence, cases[i].words)))
             fail_msg("case %d: %d, \"%s\"", i, members[1].status, members[1].sentence);
         assert_int_equal(members[0].status, GW_ERR_TIMEOUT);
@@ -275,7 +332,8 @@ static void unlisted_by_a_peer(void **state)
         assert_true(members[r].status == GW_OK || members[r].status == GW_ERR_PEER);
         gw_message message;
         if (members[r].status == GW_OK) {
-            assert_int_equal(members[r].links[0].ops->recv(members[r].links[0].self, LINK_LONG_MS, &message), GW_ERR_PEER);
+            assert_int_equal(members[r].links[0].ops->recv(members[r].links[0].self, LINK_LONG_MS, &message),
+                             GW_ERR_PEER);
             if (!strstr(gw_last_error(), "rank 1"))
                 fail_msg("rank %d: %s", r, gw_last_error());
             members[r].links[0].ops->destroy(members[r].links[0].self);
@@ -321,10 +379,10 @@ static void memory_runs_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_new_folder),          cmocka_unit_test(bad_folders_are_refused),
-        cmocka_unit_test(one_folder_for_all),    cmocka_unit_test(two_machines),
-        cmocka_unit_test(the_unlisted_stay_out), cmocka_unit_test(unlisted_by_a_peer),
-        cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(a_new_folder),        cmocka_unit_test(bad_folders_are_refused),
+        cmocka_unit_test(the_list_alone_says), cmocka_unit_test(one_folder_for_all),
+        cmocka_unit_test(two_machines),        cmocka_unit_test(the_unlisted_stay_out),
+        cmocka_unit_test(unlisted_by_a_peer),  cmocka_unit_test(memory_runs_out),
     };
     return cmocka_run_group_tests_name("tcp keys", tests, begin, end);
 }

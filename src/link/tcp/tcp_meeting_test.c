@@ -1,5 +1,6 @@
-/* How members of the tcp link meet, and what they are told where they do not; and strangers, at the rendezvous and at a member's own
- * port. Members that are lost while others meet, and those of other jobs, are in tcp_guests_test.c. */
+/* Tests how members of the tcp link meet, and what they are told if they do not. Strangers come to the
+ * rendezvous and to a member's own port. Members that are lost while others meet, and those of other jobs, are
+ * in tcp_guests_test.c. */
 #include "link/tcp/endpoint.h"
 #include "link/tcp/test_world.h"
 #include "link/tcp/wire.h"
@@ -34,7 +35,9 @@ static void options_are_checked(void **state)
     };
     gw_link link;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const gw_tcp_options options = {.struct_bytes = sizeof options, .size = 1, .rendezvous = cases[i].rendezvous,
+        const gw_tcp_options options = {.struct_bytes = sizeof options,
+                                        .size = 1,
+                                        .rendezvous = cases[i].rendezvous,
                                         .advertise = cases[i].advertise};
         gw_status status = gw_link_tcp_create(NULL, &options, 1, &link);
         if (status != cases[i].status || !strstr(gw_last_error(), cases[i].words))
@@ -55,8 +58,11 @@ static void rank_0_listens_where_it_is_told(void **state)
 {
     (void)state;
     /* An address of documentation (RFC 5737), which no machine has: rank 0 cannot listen there. */
-    const gw_tcp_options options = {.struct_bytes = sizeof options, .size = 1, .rendezvous = "192.0.2.7:5000",
-                                    .advertise = "127.0.0.1", .insecure = true};
+    const gw_tcp_options options = {.struct_bytes = sizeof options,
+                                    .size = 1,
+                                    .rendezvous = "192.0.2.7:5000",
+                                    .advertise = "127.0.0.1",
+                                    .insecure = true};
     gw_link link;
     assert_int_equal(gw_link_tcp_create(NULL, &options, 1, &link), GW_ERR_SYSTEM);
     assert_non_null(strstr(gw_last_error(), "cannot listen at 192.0.2.7:5000"));
@@ -118,6 +124,59 @@ static void nobody_at_the_rendezvous(void **state)
     world_come(&members[1]);
     snprintf(words, sizeof words, "rank 0 did not answer at %s within 300 ms", place);
     world_expect_all(&members[1], 1, GW_ERR_TIMEOUT, words);
+    link_test_end(context, NULL, 0);
+}
+
+static void another_rank_0(struct world_member *late)
+{
+    late->options.rank = 0;
+}
+
+static void of_another_job(struct world_member *late)
+{
+    late->options.rank = 6;
+    late->options.size = 7;
+    late->n_links = 3;
+}
+
+/* The job has begun, and a rank is started a second time, or another job at the same place: each hears so at once, as
+ * often as it comes. When the job has ended the place is free at once. */
+static void a_second_one_comes_late(void **state)
+{
+    (void)state;
+    static const struct {
+        void (*change)(struct world_member *late);
+        gw_status status;
+        const char *words[3];
+    } cases[] = {
+        {NULL, GW_ERR_PEER, {"the job at 127.0.0.1:", "is already running, with 2 workers, since 2", "; rank 1 (127."}},
+        {NULL, GW_ERR_PEER, {"wait until that job has ended, or give this one another port"}},
+        {of_another_job, GW_ERR_PEER, {"is already running, with 2 workers", "; rank 6 (127.0.0.1:"}},
+        {another_rank_0, GW_ERR_SYSTEM, {"cannot listen at 127.0.0.1:", "a job is running at this rendezvous"}},
+    };
+    struct world_member members[2];
+    char place[32];
+    gw_context *context = link_test_context();
+    world_prepare(context, 2, 1, members, place);
+    members[0].options.log = world_keep_line;
+    for (int round = 0; round < 2; round++) {
+        world_forget_lines();
+        world_start(members, 2);
+        world_join(members, 2);
+        world_expect_all(members, 2, GW_OK, NULL);
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+            struct world_member late = members[1];
+            if (cases[i].change)
+                cases[i].change(&late);
+            world_come(&late);
+            for (size_t w = 0; w < 3 && cases[i].words[w]; w++)
+                world_expect_all(&late, 1, cases[i].status, cases[i].words[w]);
+        }
+        world_await_line("refused a member at the rendezvous: the job at 127.0.0.1:");
+        assert_int_equal(world_n_lines, 1); /* the others came too soon after it */
+        world_talk(context, members, 2, 0);
+        world_end_links(members, 2);
+    }
     link_test_end(context, NULL, 0);
 }
 
@@ -208,41 +267,105 @@ static void strangers_at_the_rendezvous(void **state)
     link_test_end(context, NULL, 0);
 }
 
+/* The rendezvous stays open as long as any link does. Who only stands there takes no more than strangers may. */
+static void strangers_come_late(void **state)
+{
+    (void)state;
+    enum { MANY = 200 };
+    struct world_member members[2], late;
+    int fds[MANY];
+    char place[32];
+    gw_context *context = link_test_context();
+    world_forget_lines();
+    world_prepare(context, 2, 2, members, place);
+    members[0].options.log = world_keep_line;
+    world_start(members, 2);
+    world_join(members, 2);
+    world_expect_all(members, 2, GW_OK, NULL);
+    members[0].links[0].ops->destroy(members[0].links[0].self);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    address.sin_port = htons((uint16_t)atoi(strrchr(place, ':') + 1));
+    for (int i = 0; i < MANY; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM, 0);
+        assert_int_equal(connect(fds[i], (struct sockaddr *)&address, sizeof address), 0);
+    }
+    world_await_line("too many connections have not said who they are");
+    valid_frames(place);
+    world_await_line("bytes from 127.0.0.1 at the rendezvous: not a member's");
+    late = members[1];
+    world_come(&late);
+    world_expect_all(&late, 1, GW_ERR_PEER, "is already running");
+    for (int i = 0; i < MANY; i++)
+        close(fds[i]);
+    world_talk(context, members, 2, 1);
+    members[1].links[0].ops->destroy(members[1].links[0].self);
+    for (uint32_t r = 0; r < 2; r++)
+        members[r].links[1].ops->destroy(members[r].links[1].self);
+    link_test_end(context, NULL, 0);
+}
+
+/* Whether anybody answers at that door. */
+static bool answers(const char *door)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct timeval patience = {.tv_sec = 1};
+    address.sin_port = htons((uint16_t)atoi(strrchr(door, ':') + 1));
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) == 0);
+    const bool yes = connect(fd, (struct sockaddr *)&address, sizeof address) == 0;
+    close(fd);
+    return yes;
+}
+
+/* To rank 0, on the connection of a member. */
+static void send_as(struct gw_tcp_endpoint *member, const void *bytes, size_t n_bytes)
+{
+    uint8_t id[6] = {'r', member->peers[0].attempt};
+    gw_put32(id + 2, 0);
+    pthread_mutex_lock(&member->lock);
+    assert_int_equal(zmq_send(member->out, id, sizeof id, ZMQ_SNDMORE), sizeof id);
+    assert_int_equal(zmq_send(member->out, bytes, n_bytes, 0), n_bytes);
+    pthread_mutex_unlock(&member->lock);
+}
+
+/* Once all have met nobody else gets in. What is no message of this job is dropped, whoever sends it. */
 static void strangers_at_a_member(void **state)
 {
     (void)state;
     struct world_member members[2];
     char place[32];
     gw_context *context = link_test_context();
-    world_prepare(context, 2, 1, members, place);
+    world_prepare(context, 2, 2, members, place);
     members[0].options.log = world_keep_line;
     world_start(members, 2);
     world_join(members, 2);
     world_expect_all(members, 2, GW_OK, NULL);
     world_forget_lines();
-    const struct gw_tcp_endpoint *second = members[1].links[0].self;
-    const char *door = second->peers[0].endpoint;
-    uint8_t zeros[4000] = {0};
-    raw_bytes(door, zeros, sizeof zeros);
-    valid_frames(door);
-    /* One that knows the tag, but not the session; nobody has said HELLO on its connection for a rank beyond, either. */
-    void *zmq = zmq_ctx_new();
-    void *socket = world_stranger_socket(zmq, door);
+    struct gw_tcp_endpoint *second = members[1].links[0].self;
+    for (uint32_t l = 0; l < 2; l++) {
+        const struct gw_tcp_endpoint *with_address = members[1].links[l].self;
+        assert_false(answers(with_address->peers[0].endpoint));
+    }
     uint8_t bytes[GW_MESSAGE_ENVELOPE + GW_TCP_HELLO_BYTES];
+    for (size_t n = 0; n < sizeof bytes; n++)
+        bytes[n] = (uint8_t)(n * 37 + 11);
+    for (size_t n = 0; n < sizeof bytes; n++)
+        send_as(second, bytes, n);
+    /* The tag, but another session; the tag of another link; a rank that there is not. */
     gw_tcp_envelope_write(bytes, &(struct gw_tcp_envelope){.tag = second->tag, .from = 1, .type = GW_TCP_HELLO});
     gw_tcp_hello_write(bytes + GW_MESSAGE_ENVELOPE, second->group->session + 1, 0);
-    zmq_send(socket, bytes, sizeof bytes, 0);
+    send_as(second, bytes, sizeof bytes);
     gw_tcp_envelope_write(bytes, &(struct gw_tcp_envelope){.tag = second->tag, .from = 2, .type = GW_TCP_DATA});
-    zmq_send(socket, bytes, sizeof bytes, 0);
+    send_as(second, bytes, sizeof bytes);
     gw_tcp_envelope_write(bytes, &(struct gw_tcp_envelope){.tag = second->tag + 1, .from = 1, .type = GW_TCP_DATA});
-    zmq_send(socket, bytes, sizeof bytes, 0);
-    zmq_close(socket);
-    zmq_ctx_term(zmq);
+    send_as(second, bytes, sizeof bytes);
     gw_message message;
-    for (int i = 0; i < 3000 && world_n_lines < 70; i++)
+    const int n_lines = (int)sizeof bytes + 3;
+    for (int i = 0; i < 3000 && world_n_lines < n_lines; i++)
         assert_int_equal(members[0].links[0].ops->recv(members[0].links[0].self, 10, &message), GW_ERR_TIMEOUT);
-    assert_true(world_n_lines >= 70);
+    assert_int_equal(world_n_lines, n_lines);
     world_talk(context, members, 2, 0);
+    world_talk(context, members, 2, 1);
     world_end_links(members, 2);
     link_test_end(context, NULL, 0);
 }
@@ -363,8 +486,10 @@ int main(void)
         cmocka_unit_test(any_order),
         cmocka_unit_test(the_missing_are_named),
         cmocka_unit_test(nobody_at_the_rendezvous),
+        cmocka_unit_test(a_second_one_comes_late),
         cmocka_unit_test(the_place_is_taken),
         cmocka_unit_test(strangers_at_the_rendezvous),
+        cmocka_unit_test(strangers_come_late),
         cmocka_unit_test(strangers_at_a_member),
         cmocka_unit_test(garbage_of_a_member),
         cmocka_unit_test(links_are_independent),

@@ -1,4 +1,4 @@
-/* The tcp link against what every link must do. What is its own is in meeting_test.c, keys_test.c and death_test.c. */
+/* Tests the tcp link against what every link must do. The other tcp_*_test.c files test what is its own. */
 #include "link/tcp/test_world.h"
 
 static gw_status create(gw_context *context, uint32_t size, gw_link *endpoints)

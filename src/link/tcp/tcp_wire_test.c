@@ -1,4 +1,5 @@
-/* The bytes of the tcp link's meeting: what is written reads back, and nothing cut or altered reads as more than it is. */
+/* Tests the bytes of the tcp link's meeting: what is written reads back, and nothing cut or altered reads as more than
+ * it is. */
 #include "checks.h"
 #include "link/tcp/envelope.h"
 #include "link/tcp/wire.h"
@@ -72,7 +73,8 @@ static void what_is_written_reads_back(void **state)
         n = a_table(bytes, keyed);
         assert_int_equal(gw_tcp_kind_of(bytes, n, &version), GW_TCP_TABLE);
         assert_true(gw_tcp_table_read(bytes, n, &table));
-        assert_true(table.keyed == keyed && table.session == 0x123456789ABCDEF0u && table.size == 2 && table.n_links == 3);
+        assert_true(table.keyed == keyed && table.session == 0x123456789ABCDEF0u && table.size == 2 &&
+                    table.n_links == 3);
         read_contact(&table.contacts, keyed, 0);
         read_contact(&table.contacts, keyed, 1);
         assert_ptr_equal(table.contacts.at, table.contacts.end);
@@ -161,8 +163,9 @@ static void altered_is_refused_or_sound(void **state)
 static void addresses_are_numbers(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"tcp://",          "tcp://localhost:5",   "tcp://127.0.0.1:*", "ipc://127.0.0.1:5", "inproc://x",
-                                      "tcp://1.2.3.4;5", "tcp://[::1]:5;[::]:6", "tcp://[::1]/x:5",   "tcp://*:5",         "x"};
+    static const char *const bad[] = {
+        "tcp://",          "tcp://localhost:5",    "tcp://127.0.0.1:*", "ipc://127.0.0.1:5", "inproc://x",
+        "tcp://1.2.3.4;5", "tcp://[::1]:5;[::]:6", "tcp://[::1]/x:5",   "tcp://*:5",         "x"};
     char e[GW_TCP_ENDPOINT_BYTES];
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         uint8_t bytes[100];

@@ -78,14 +78,18 @@ static inline void world_join(struct world_member *members, uint32_t n)
 }
 
 /* n members with the options that members differ in nothing but rank; `place` has room for 32. */
-static inline void world_prepare(gw_context *context, uint32_t n, uint32_t n_links, struct world_member *members, char *place)
+static inline void world_prepare(gw_context *context, uint32_t n, uint32_t n_links, struct world_member *members,
+                                 char *place)
 {
     world_free_place(place);
     for (uint32_t r = 0; r < n; r++)
-        members[r] = (struct world_member){
-            .context = context,
-            .n_links = n_links,
-            .options = {.struct_bytes = sizeof(gw_tcp_options), .rank = r, .size = n, .rendezvous = place, .timeout_ms = LINK_LONG_MS}};
+        members[r] = (struct world_member){.context = context,
+                                           .n_links = n_links,
+                                           .options = {.struct_bytes = sizeof(gw_tcp_options),
+                                                       .rank = r,
+                                                       .size = n,
+                                                       .rendezvous = place,
+                                                       .timeout_ms = LINK_LONG_MS}};
 }
 
 /* They meet, each in a thread of its own; change(members), unless NULL, alters their options first. */
@@ -111,8 +115,8 @@ static inline void world_expect_all(struct world_member *members, uint32_t n, gw
 {
     for (uint32_t r = 0; r < n; r++) {
         if (members[r].status != status || (words && !strstr(members[r].sentence, words)))
-            fail_msg("thread %u: status %d, \"%s\"; wanted %d, \"%s\"", r, members[r].status, members[r].sentence, status,
-                     words ? words : "");
+            fail_msg("thread %u: status %d, \"%s\"; wanted %d, \"%s\"", r, members[r].status, members[r].sentence,
+                     status, words ? words : "");
     }
 }
 

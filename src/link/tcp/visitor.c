@@ -1,5 +1,6 @@
-/* The meeting as the other ranks see it: they say JOIN to rank 0, again and again, until it has the table for them. Rank 0 answers every
- * JOIN, so one that is gone is noticed by its connection's end or, where a machine fell silent, by its silence. */
+/* The meeting as the other ranks see it: they say JOIN to rank 0, again and again, until it has the table for them.
+ * Rank 0 answers every JOIN, so one that is gone is noticed by its connection's end or, where a machine fell silent, by
+ * its silence. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -10,8 +11,8 @@
 
 #include <stdio.h>
 
-/* The connection to rank 0 has ended: what it had said before, the table included, is in ZeroMQ's hands, and will be in ours as soon
- * as its thread gets on. */
+/* The connection to rank 0 has ended: what it had said before, the table included, is in ZeroMQ's hands, and will be in
+ * ours as soon as its thread gets on. */
 #define GRACE_SECONDS 0.25
 #define UNANSWERED_SECONDS                                                                                             \
     (4 * GW_TCP_JOIN_SECONDS) /* at the deadline, rank 0 was silent for so long: it is the one to be named */
@@ -154,7 +155,7 @@ static gw_status knock(struct visitor *visitor, double deadline)
             again = now + GW_TCP_JOIN_SECONDS;
         }
         double until = again < deadline ? again : deadline;
-        gw_tcp_meeting_sleep(visitor->socket, visitor->events,
+        gw_tcp_meeting_sleep(visitor->socket, visitor->events, -1,
                              visitor->lost_at != 0 && visitor->lost_at < until ? visitor->lost_at : until);
         read_events(visitor);
         GW_TRY(hear_all(visitor, &over));

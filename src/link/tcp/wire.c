@@ -1,3 +1,5 @@
+/* Writes and reads the messages of the meeting. Every field that came from outside is checked here before anything
+ * else sees it. */
 #include "link/tcp/wire.h"
 #include "wire/bytes.h"
 
@@ -50,7 +52,8 @@ enum gw_tcp_kind gw_tcp_kind_of(const void *bytes, size_t n_bytes, uint16_t *ver
 
 size_t gw_tcp_contact_bound(uint32_t n_links, bool keyed)
 {
-    return (keyed ? GW_TCP_KEY_CHARS : 0) + (size_t)n_links * GW_TCP_ENDPOINT_BYTES; /* the length takes the place of the end */
+    /* the length takes the place of the end */
+    return (keyed ? GW_TCP_KEY_CHARS : 0) + (size_t)n_links * GW_TCP_ENDPOINT_BYTES;
 }
 
 /* Z85's characters are a part of these; libzmq refuses the rest when it decodes the key. */
@@ -192,7 +195,7 @@ size_t gw_tcp_wait_write(uint8_t *out, const char *text)
 size_t gw_tcp_refuse_write(uint8_t *out, gw_status status, const char *text)
 {
     uint8_t *at = write_head(out, MAGIC_REFUSE, false);
-    gw_put32(at, (uint32_t)-(int)status);
+    gw_put32(at, (uint32_t) - (int)status);
     return write_text(out, at + 4, text);
 }
 

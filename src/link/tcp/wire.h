@@ -1,18 +1,29 @@
-/* Bytes of the meeting: what members say to rank 0 at the rendezvous and what it answers, and the messages between members that
- * have fields. Pure functions on bytes; everything that came from outside goes through a decoder here.
+/* Bytes of the meeting: what members say to rank 0 at the rendezvous, what rank 0 answers, and the messages between
+ * members that have fields. These are pure functions on bytes. Everything that came from outside goes through a decoder
+ * here.
  *
- * All begin with a magic number of 4 bytes, the version in 2 and flags in 2 (bit 0: keyed). Little-endian.
+ * All begin with a magic number of 4 bytes, the version in 2 and flags in 2 (bit 0: keyed). BYE, FAIL and NEWS have
+ * neither magic nor version. Numbers are little-endian.
  *
- *     JOIN    rank u32, size u32, n_links u32, contact             member to rank 0, again and again until it has the table
- *     WAIT    text                                                 rank 0 to a member: it is in; who is still missing
- *     TABLE   session u64, size u32, n_links u32, size contacts    rank 0 to everybody: the meeting is over
- *     REFUSE  status u32 (its absolute value), text                rank 0 to everybody: the meeting failed; or to one: it is no member
- *     HELLO   session u64, link u32                                member to member, on each link (after an envelope)
- *     BYE     n_received u64: of the receiver's messages           member to member (after an envelope; no magic, no version)
- *     FAIL    text, padded with zeros                              member to member (after an envelope; no magic, no version)
+ *     JOIN    rank u32, size u32, n_links u32, contact
+ *             member to rank 0, again and again until it has the table
+ *     WAIT    text
+ *             rank 0 to a member: it is in; the text says who is still missing
+ *     TABLE   session u64, size u32, n_links u32, size contacts
+ *             rank 0 to everybody: the meeting is over
+ *     REFUSE  status u32 (its absolute value), text
+ *             rank 0 to everybody: the meeting failed; or to one: it is no member, or too late
+ *     HELLO   session u64, link u32
+ *             member to member, on each link (after an envelope)
+ *     BYE     n_received u64: how many of the receiver's messages came
+ *             member to member (after an envelope)
+ *     FAIL    text, padded with zeros: "rank 2 failed: ...", of the sender
+ *             member to member (after an envelope)
+ *     NEWS    rank u32, text, padded with zeros: how the sender has lost that rank
+ *             member to member (after an envelope)
  *
- * A contact is how to reach a member: its public key (40 characters of Z85) where the job is keyed, then for each link the address at
- * which it listens, after its length in a byte. */
+ * A contact says how to reach a member. If the job is keyed, its public key (40 characters of Z85) comes first. Then,
+ * for each link, come one byte with a length and the address at which the member listens. */
 #ifndef GW_LINK_TCP_WIRE_H
 #define GW_LINK_TCP_WIRE_H
 
@@ -21,16 +32,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GW_TCP_VERSION 2
+#define GW_TCP_VERSION 4
 #define GW_TCP_MAX_LINKS 64u
-#define GW_TCP_KEY_CHARS 40         /* of a public key in Z85 */
-#define GW_TCP_ENDPOINT_BYTES 72    /* room for "tcp://[address%interface]:port" and its end */
-#define GW_TCP_TEXT_BYTES 320       /* room for a sentence and its end */
+#define GW_TCP_KEY_CHARS 40      /* of a public key in Z85 */
+#define GW_TCP_ENDPOINT_BYTES 72 /* room for "tcp://[address%interface]:port" and its end */
+#define GW_TCP_TEXT_BYTES 320    /* room for a sentence and its end */
 #define GW_TCP_HEAD_BYTES 8
 #define GW_TCP_JOIN_HEAD (GW_TCP_HEAD_BYTES + 12)
 #define GW_TCP_TABLE_HEAD (GW_TCP_HEAD_BYTES + 16)
 #define GW_TCP_HELLO_BYTES (GW_TCP_HEAD_BYTES + 12)
 #define GW_TCP_BYE_BYTES 8
+#define GW_TCP_NEWS_BYTES (4 + GW_TCP_TEXT_BYTES)
 #define GW_TCP_TEXT_MESSAGE_BYTES (GW_TCP_HEAD_BYTES + 4 + GW_TCP_TEXT_BYTES) /* the longest WAIT or REFUSE */
 
 enum gw_tcp_kind { GW_TCP_STRANGE, GW_TCP_JOIN, GW_TCP_WAIT, GW_TCP_TABLE, GW_TCP_REFUSE };

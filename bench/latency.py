@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Latency of a step of small models, beside Gloo's and OpenMPI's all-reduce of the same floats.
+
+    bench/latency.py [--program build/release/latency] [--sizes 2,4,8] [--models 1:1,200:1,200:200] [--steps 300]
+                     [--rounds 3] [--namespaces 4]
+
+Every member is a process. Steps follow each other without a pause; the time is rank 0's. The rows of a table run by
+turns, --rounds times, and the table has p50 and p99 of all their steps, in microseconds. Where members talk over TCP,
+OpenMPI does too (`--mca btl tcp,self`); the mpi link is compared with OpenMPI as it comes (shared memory). With
+--namespaces 0 nothing needs root. Needs a build with the trainer's options, `mpirun.openmpi` and PyTorch for
+/usr/bin/python3; what is missing is left out.
+"""
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import net
+from exchange_net import machine
+
+HERE = pathlib.Path(__file__).resolve().parent
+ELEMENTS = 64
+OVER_TCP = "--mca btl tcp,self --mca pml ob1".split()
+
+
+def gloo_member(rank, size, place, tensors, elements, steps):
+    """One member of Gloo's all-reduce; rank 0 prints the seconds of each step."""
+    import datetime
+    import time
+
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group(
+        "gloo", init_method=f"tcp://{place}", rank=rank, world_size=size, timeout=datetime.timedelta(seconds=60)
+    )
+    gradients = [torch.ones(elements) for _ in range(tensors)]
+    took = []
+    for step in range(steps + 20):
+        begin = time.perf_counter()
+        for work in [dist.all_reduce(gradient, async_op=True) for gradient in gradients]:
+            work.wait()
+        for gradient in gradients:
+            gradient /= size
+        if step >= 20:
+            took.append(time.perf_counter() - begin)
+    if rank == 0:
+        print(json.dumps(took))
+
+
+def in_host(args, rank, words):
+    """The command line in the rank's namespace, if there are namespaces."""
+    return (["ip", "netns", "exec", net.namespace(rank)] if args.in_namespaces else []) + [str(w) for w in words]
+
+
+def members(args, size, words_of):
+    """Runs a process for each rank and returns what rank 0 printed; None if one failed."""
+    interface = "e0" if args.in_namespaces else "lo"
+    processes = [
+        subprocess.Popen(
+            in_host(args, rank, words_of(rank)),
+            stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "GLOO_SOCKET_IFNAME": interface, "OMP_NUM_THREADS": "1"},
+            text=True,
+        )
+        for rank in range(size)
+    ]
+    out = processes[0].communicate()[0]
+    return json.loads(out) if not any([process.wait() for process in processes]) else None
+
+
+def place(args, port):
+    return f"{net.address(0) if args.in_namespaces else '127.0.0.1'}:{port}"
+
+
+def tcp(args, size, codec, tensors, groups):
+    args.port += 1
+    words = [args.program, "tcp", place(args, args.port)]
+    return members(args, size, lambda r: [*words, r, size, codec, tensors, groups, ELEMENTS, args.steps])
+
+
+def gloo(args, size, tensors, groups):
+    args.port += 1
+    # one group: one flat tensor, as DistributedDataParallel has it
+    shape = [groups, ELEMENTS * tensors // groups]
+    words = ["/usr/bin/python3", HERE / "latency.py", "--gloo-member"]
+    return members(args, size, lambda r: [*words, r, size, place(args, args.port), *shape, args.steps])
+
+
+def mpi(args, size, options, words):
+    if not shutil.which("mpirun.openmpi"):
+        return None
+    where = []
+    if args.in_namespaces:
+        where = ["--host", ",".join(net.address(host) for host in range(size)), "--mca", "plm_rsh_agent", args.shell]
+        where += "--mca btl_tcp_if_include e0 --mca oob_tcp_if_include e0".split()
+    environment = {**os.environ, "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+    done = subprocess.run(
+        in_host(args, 0, ["mpirun.openmpi", "--allow-run-as-root", "-n", size, *where, *options, args.program, *words]),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        text=True,
+    )
+    return json.loads(done.stdout) if done.returncode == 0 else None
+
+
+def rows(args, size, tensors, groups):
+    """Name, function, and whether it is a peer, for every row of one table."""
+    peer = [groups, ELEMENTS * tensors // groups, args.steps]
+    yield "Gloo", lambda: gloo(args, size, tensors, groups), "tcp"
+    yield "OpenMPI, tcp", lambda: mpi(args, size, OVER_TCP, ["allreduce", *peer]), "tcp"
+    for codec in args.codecs:
+        yield f"tcp link, {codec}", lambda c=codec: tcp(args, size, c, tensors, groups), None
+    if args.in_namespaces:
+        return
+    yield "OpenMPI, shared memory", lambda: mpi(args, size, [], ["allreduce", *peer]), "mpi"
+    for codec in args.codecs:
+        words = ["mpi", codec, tensors, groups, ELEMENTS, args.steps]
+        yield f"mpi link, {codec}", lambda w=words: mpi(args, size, [], w), None
+
+
+def percentile(took, share):
+    return 1e6 * sorted(took)[min(len(took) - 1, int(share * len(took)))]
+
+
+def table(args, size):
+    where = "namespaces" if args.in_namespaces else "loopback"
+    for tensors, groups in (map(int, model.split(":")) for model in args.models.split(",")):
+        print(f"\n{size} members, {where}, {tensors} tensors of {ELEMENTS} floats, {groups} groups", flush=True)
+        print(f"  {'':24} {'p50, us':>9} {'p99, us':>9} {'x peer':>7}")
+        all_rows = list(rows(args, size, tensors, groups))
+        took = {name: [] for name, _, _ in all_rows}
+        for _ in range(args.rounds):
+            for name, measure, _ in all_rows:
+                took[name] += measure() or []
+        best = {}
+        for name, _, peer in all_rows:
+            if not took[name]:
+                print(f"  {name:24} {'absent':>9}")
+                continue
+            p50 = percentile(took[name], 0.5)
+            if peer:
+                best[peer] = min(p50, best.get(peer, p50))
+            ratio = "" if peer else f"{p50 / best[name[:3]]:7.2f}" if name[:3] in best else ""
+            print(f"  {name:24} {p50:9.0f} {percentile(took[name], 0.99):9.0f} {ratio:>7}", flush=True)
+
+
+def main():
+    if sys.argv[1:2] == ["--gloo-member"]:
+        rank, size, where, tensors, elements, steps = sys.argv[2:]
+        return gloo_member(int(rank), int(size), where, int(tensors), int(elements), int(steps))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default=str(HERE.parent / "build/release/latency"))
+    parser.add_argument("--sizes", default="2,4,8")
+    parser.add_argument("--models", default="1:1,200:1,200:200", help="tensors and groups of them")
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--codecs", nargs="+", default=["none", "ternary"])
+    parser.add_argument("--namespaces", type=int, default=4, help="hosts of the last tables; 0: none")
+    args = parser.parse_args()
+    args.program = str(pathlib.Path(args.program).resolve())
+    args.port = 29800
+    print(f"bench/latency.py {' '.join(sys.argv[1:])}\n{machine()}\nx peer: p50 over the better peer's")
+    args.in_namespaces = False
+    for size in args.sizes.split(","):
+        table(args, int(size))
+    if args.namespaces:
+        net.need_root()
+        args.in_namespaces = True
+        with tempfile.TemporaryDirectory(prefix="gradwire-net-") as folder, net.network(args.namespaces):
+            args.shell = str(net.shell_script(folder))
+            table(args, args.namespaces)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,429 @@
+/* Lets servers that lie answer a client of the parameter server. The client is the real one. In place of connections it
+ * has pipes within this process, so no address is bound.
+ *
+ * An input is a mode, and then calls. Each call says what is asked, and how many answers come. An answer is an honest
+ * one whose bytes are altered (by exclusive or), or bytes as they stand. */
+#include "entries.h"
+
+#ifdef GW_HAVE_TCP
+#include "base/memory.h"
+#include "link/tcp/group.h"
+#include "pserver/client_state.h"
+#include "pserver/reduce.h"
+#include "wire/bytes.h"
+#include "wire/hash.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_LIARS = 3, WORKERS = 2, MOST_CALLS = 12, MOST_ANSWERS = 7, MOST_BODY = 4096, PUSHED = 64 };
+
+/* bits of the mode, beside the number of servers */
+enum { MODE_UNMET = 4, MODE_STALE = 8 };
+
+/* bits of an answer */
+enum {
+    ANSWER_RAW = 1,        /* the bytes are the head; else they alter an honest one */
+    ANSWER_LENGTH = 2,     /* the body has the length that is given; else an honest one */
+    ANSWER_NO_BODY = 4,    /* even if one belongs there */
+    ANSWER_PIECES = 8,     /* the body comes in two messages */
+    ANSWER_FOR_SCALE = 16, /* the scale's pull is answered */
+    ANSWER_CUT = 32,       /* an honest head loses its last byte */
+};
+
+enum call { MEET, INIT, PUSH, REFUSE, PULL, PULL_NOW, PULL_SCALED, GET, PUT, FIRST, AGREE, MEMBERS, ADMIT, CALLS };
+
+static void promise(int kept)
+{
+    if (!kept)
+        abort();
+}
+
+/* ---- the input --------------------------------------------------------------------------------------------- */
+
+struct input {
+    const uint8_t *at, *end;
+};
+
+static uint8_t take8(struct input *in)
+{
+    return in->at < in->end ? *in->at++ : 0;
+}
+
+static size_t take16(struct input *in)
+{
+    const size_t low = take8(in);
+    return low | (size_t)take8(in) << 8;
+}
+
+/* ---- the pipes: one pair for each server, for the whole process ---------------------------------------------- */
+
+static struct {
+    void *zmq, *ours[MOST_LIARS], *theirs[MOST_LIARS], *news;
+} pipes;
+
+static void open_pipes(void)
+{
+    if (pipes.zmq)
+        return;
+    promise((pipes.zmq = zmq_ctx_new()) != NULL);
+    for (int i = 0; i < MOST_LIARS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "inproc://liar-%d", i);
+        pipes.theirs[i] = zmq_socket(pipes.zmq, ZMQ_DEALER);
+        pipes.ours[i] = zmq_socket(pipes.zmq, ZMQ_DEALER);
+        promise(zmq_bind(pipes.theirs[i], name) == 0 && zmq_connect(pipes.ours[i], name) == 0);
+    }
+    promise((pipes.news = zmq_socket(pipes.zmq, ZMQ_PAIR)) != NULL);
+}
+
+static void drain(void *socket)
+{
+    zmq_msg_t scrap;
+    zmq_msg_init(&scrap);
+    while (zmq_msg_recv(&scrap, socket, ZMQ_DONTWAIT) >= 0)
+        ;
+    zmq_msg_close(&scrap);
+}
+
+static void give_bytes(void *bytes, void *user)
+{
+    (void)user;
+    free(bytes);
+}
+
+/* Memory that ends with the bytes, so that sanitizers see a read past them. */
+static void send_exact(void *socket, const uint8_t *bytes, size_t n_bytes, int flags)
+{
+    zmq_msg_t message;
+    void *copy = malloc(n_bytes ? n_bytes : 1);
+    promise(copy != NULL);
+    if (bytes)
+        memcpy(copy, bytes, n_bytes);
+    else
+        memset(copy, 1, n_bytes);
+    promise(zmq_msg_init_data(&message, copy, n_bytes, give_bytes, NULL) == 0);
+    if (zmq_msg_send(&message, socket, flags | ZMQ_DONTWAIT) < 0)
+        zmq_msg_close(&message);
+}
+
+/* ---- the client -------------------------------------------------------------------------------------------- */
+
+static struct gw_tcp_group group; /* without keys; the pipes need nothing of it */
+
+static void know(gw_ps_client *client, const char *name, struct key key)
+{
+    promise(gw_ps_shape_elems(&key.shape, &key.n_elems) && client->names.n < client->capacity);
+    promise(gw_ps_names_add(&client->names, name) == GW_OK);
+    client->keys[client->names.n - 1] = key;
+}
+
+static const char *const names[] = {"row", "split", "codes", "scale", "one", "frames", "stranger"};
+
+/* As if these keys had been initialised: with parts on all servers, and on one. */
+static void know_all(gw_ps_client *client)
+{
+    const uint32_t n = client->n_servers;
+    client->capacity = 16;
+    promise((client->keys = gw_calloc(NULL, client->capacity, sizeof *client->keys)) != NULL);
+    know(client, "row",
+         (struct key){.type = GW_PS_FLOAT32, .shape = {.n_dims = 2, .dims = {2, 3}}, .first = 0, .n_parts = 1});
+    know(client, "split",
+         (struct key){.type = GW_PS_BFLOAT16, .shape = {.n_dims = 1, .dims = {7}}, .first = 0, .n_parts = n});
+    know(client, "codes",
+         (struct key){.type = GW_PS_UINT8, .shape = {.n_dims = 2, .dims = {1, 5}}, .first = 0, .n_parts = n});
+    know(client, "scale",
+         (struct key){.type = GW_PS_FLOAT32, .shape = {.n_dims = 1, .dims = {1}}, .first = n - 1, .n_parts = 1});
+    know(client, "one", (struct key){.type = GW_PS_INT64, .first = n - 1, .n_parts = 1});
+    know(client, "frames",
+         (struct key){.type = GW_PS_FRAME, .shape = {.n_dims = 1, .dims = {8}}, .first = n - 1, .n_parts = 1});
+}
+
+static gw_ps_client *make_client(uint8_t mode)
+{
+    gw_ps_client *client = gw_calloc(NULL, 1, sizeof *client);
+    promise(client != NULL);
+    client->group = &group;
+    client->n_servers = 1 + (mode & 3) % MOST_LIARS;
+    client->has_met = !(mode & MODE_UNMET);
+    client->reach_by = client->meet_by = INFINITY;
+    client->next_id = 1;
+    client->end = &client->tickets;
+    client->most_bytes = MOST_BODY;
+    for (uint32_t s = 0; s < client->n_servers; s++) {
+        struct server *server = &client->servers[s];
+        snprintf(server->endpoint, sizeof server->endpoint, "tcp://liar-%u", s);
+        server->socket = pipes.ours[s];
+        server->events = pipes.news;
+        server->welcome = server->was_welcome = client->has_met;
+        server->n_workers = client->has_met ? WORKERS : 0;
+        server->mode = client->has_met && mode & MODE_STALE ? GW_PS_STALE : GW_PS_SYNC;
+        server->timeout_ms = 1000;
+        server->is_reached = true;
+    }
+    know_all(client);
+    return client;
+}
+
+static void free_client(gw_ps_client *client)
+{
+    while (client->tickets)
+        gw_ps_client_drop(client, client->tickets->id);
+    for (uint32_t s = 0; s < client->n_servers; s++)
+        drain(pipes.ours[s]), drain(pipes.theirs[s]);
+    for (uint64_t k = 0; k < client->names.n; k++) {
+        gw_free(NULL, client->keys[k].codec);
+        gw_free(NULL, client->keys[k].optimizer);
+    }
+    gw_ps_names_fini(&client->names);
+    gw_free(NULL, client->keys);
+    gw_free(NULL, client);
+}
+
+/* ---- answers ----------------------------------------------------------------------------------------------- */
+
+/* What an honest server says to that part. */
+static struct gw_ps_reply honest(const struct gw_ps_asked *asked, uint64_t *n_bytes)
+{
+    const struct gw_ps_request *request = asked->request;
+    struct gw_ps_reply reply = {.operation = request->operation,
+                                .id = request->id,
+                                .number = request->number ? request->number : 1,
+                                .n_workers = WORKERS,
+                                .timeout_ms = 1000};
+    *n_bytes = request->operation == GW_PS_MEMBERS ? asked->n_workers : 0;
+    if (request->operation != GW_PS_PULL && request->operation != GW_PS_GET)
+        return reply;
+    const bool computed = request->operation == GW_PS_PULL && asked->type;
+    const gw_ps_type type = !asked->type ? GW_PS_FLOAT32
+                            : !computed  ? asked->type
+                            : request->code == GW_PS_PARAMETERS
+                                ? GW_PS_FLOAT32
+                                : gw_ps_result_type((gw_ps_method)request->code, asked->type);
+    reply.code = (uint8_t)type;
+    reply.shape = gw_ps_answer_shape(asked);
+    reply.n_pushes = request->operation == GW_PS_PULL;
+    uint64_t n_elems = 1;
+    gw_ps_shape_elems(&reply.shape, &n_elems);
+    *n_bytes = gw_ps_type_bytes(type) ? n_elems * gw_ps_type_bytes(type) : 40;
+    return reply;
+}
+
+/* The head, altered as the input says: its bytes. */
+static size_t make_head(struct input *in, uint8_t kind, const struct gw_ps_reply *reply, uint8_t *head)
+{
+    const size_t asked = take16(in) % GW_PS_HEAD_BYTES, left = (size_t)(in->end - in->at),
+                 n = asked < left ? asked : left;
+    memset(head, 0, GW_PS_HEAD_BYTES);
+    size_t n_head = kind & ANSWER_RAW ? n : gw_ps_reply_write(head, reply) - (kind & ANSWER_CUT ? 1 : 0);
+    for (size_t i = 0; i < n; i++)
+        head[i] ^= in->at[i];
+    in->at += n;
+    return n_head > n ? n_head : n;
+}
+
+static void answer(struct input *in, const gw_ps_client *client, uint8_t kind, uint32_t s,
+                   const struct gw_ps_asked *asked)
+{
+    uint8_t head[GW_PS_HEAD_BYTES];
+    uint64_t n_body = 0;
+    struct gw_ps_reply reply = honest(asked, &n_body);
+    const size_t n_head = make_head(in, kind, &reply, head);
+    bool has_body = n_body > 0;
+    if (kind & ANSWER_LENGTH) {
+        n_body = take16(in) % (2 * MOST_BODY);
+        has_body = true;
+    }
+    n_body = n_body < 2 * MOST_BODY ? n_body : 2 * MOST_BODY;
+    has_body = has_body && !(kind & ANSWER_NO_BODY);
+    promise(s < client->n_servers);
+    send_exact(pipes.theirs[s], head, n_head, has_body ? ZMQ_SNDMORE : 0);
+    if (has_body && kind & ANSWER_PIECES)
+        send_exact(pipes.theirs[s], NULL, n_body / 2, ZMQ_SNDMORE), n_body -= n_body / 2;
+    if (has_body)
+        send_exact(pipes.theirs[s], NULL, n_body, 0);
+}
+
+/* Answers to a ticket that is under way. */
+static void answer_ticket(struct input *in, gw_ps_client *client, uint64_t id)
+{
+    for (uint32_t left = take8(in) % (MOST_ANSWERS + 1); left > 0; left--) {
+        const uint8_t kind = take8(in), which = take8(in);
+        const struct ticket *ticket = gw_ps_ticket_find(client, id);
+        if (kind & ANSWER_FOR_SCALE && ticket->scale)
+            ticket = gw_ps_ticket_find(client, ticket->scale);
+        const uint32_t p = which % ticket->n_parts;
+        const struct gw_ps_asked asked = gw_ps_asked_of(client, ticket->first + p, &ticket->parts[p]);
+        answer(in, client, kind, ticket->first + p, &asked);
+    }
+    gw_ps_client_pump(client, -1, 0);
+}
+
+/* Answers that lie there before a call of one ticket, which is the next one. Last comes a refusal, so that nothing is
+ * waited for. */
+static void answer_before(struct input *in, gw_ps_client *client, struct gw_ps_request request)
+{
+    request.id = client->next_id;
+    for (uint32_t left = take8(in) % (MOST_ANSWERS + 1); left > 0; left--) {
+        const uint8_t kind = take8(in);
+        const uint32_t s = take8(in) % client->n_servers;
+        const struct gw_ps_asked asked = {.request = &request, .n_workers = client->servers[s].n_workers};
+        answer(in, client, kind, s, &asked);
+    }
+    uint8_t head[GW_PS_HEAD_BYTES];
+    const struct gw_ps_reply enough = {.operation = request.operation,
+                                       .id = request.id,
+                                       .status = GW_ERR_PEER,
+                                       .sentence = "enough"};
+    if (request.operation != GW_PS_HELLO)
+        send_exact(pipes.theirs[0], head, gw_ps_reply_write(head, &enough), 0);
+}
+
+/* ---- what the client makes of them ------------------------------------------------------------------------- */
+
+/* A value that was taken as good is as its type, shape and counts say. */
+static void value_checked(const gw_ps_value *value, const struct gw_ps_asked *asked, uint32_t n_parts)
+{
+    const size_t width = gw_ps_type_bytes(value->type);
+    const bool is_get = asked->request->operation == GW_PS_GET;
+    const gw_ps_shape shape = gw_ps_answer_shape(asked);
+    uint64_t n_elems;
+    promise(gw_ps_type_name(value->type) != NULL && gw_ps_shape_elems(&value->shape, &n_elems));
+    promise(value->bytes && (width ? value->n_bytes == n_elems * width
+                                   : value->n_bytes > 0 && value->n_bytes <= (size_t)n_parts * MOST_BODY));
+    promise(!asked->type || gw_ps_shapes_equal(&value->shape, &shape));
+    promise(is_get ? value->n_pushes == 0 && value->round >= asked->request->number
+                   : value->n_pushes <= asked->n_workers && value->round <= GW_PS_MOST_ROUNDS);
+    gw_hash_now()->whole(value->bytes, value->n_bytes, 0); /* every byte is there */
+}
+
+/* Else the next push would wait for what the servers say of one that failed. */
+static void settle_all(gw_ps_client *client)
+{
+    for (uint64_t k = 0; k < client->names.n; k++)
+        client->keys[k].uncertain = false;
+}
+
+static void end_ticket(gw_ps_client *client, uint64_t id)
+{
+    struct ticket *ticket = gw_ps_ticket_find(client, id);
+    if (!gw_ps_client_has(client, id) || !gw_ps_client_has(client, ticket->scale)) {
+        gw_ps_client_drop(client, id);
+        settle_all(client);
+        return;
+    }
+    const uint32_t n_parts = ticket->n_parts;
+    const struct gw_ps_request request = ticket->parts[0].request;
+    struct gw_ps_asked asked = gw_ps_asked_of(client, ticket->first, &ticket->parts[0]);
+    asked.request = &request;
+    asked.shape = ticket->shape;
+    gw_ps_value value = {0};
+    if (gw_ps_wait(client, id, &value) < 0)
+        promise(*gw_last_error() != 0 && !value.bytes && value.n_bytes == 0);
+    else if (request.operation == GW_PS_PULL || request.operation == GW_PS_GET)
+        value_checked(&value, &asked, n_parts);
+    gw_ps_value_free(&value);
+    settle_all(client);
+}
+
+static gw_status begin(struct input *in, gw_ps_client *client, enum call call, uint64_t *id)
+{
+    static const float values[PUSHED] = {1};
+    const char *name = names[take8(in) % (sizeof names / sizeof *names)];
+    const uint8_t code = take8(in), number = take8(in);
+    const gw_ps_shape shape = {.n_dims = number % 3, .dims = {1 + number, 1 + code}};
+    const uint64_t k = gw_ps_names_find(&client->names, name);
+    const struct key *key = k == GW_PS_NO_NAME ? NULL : &client->keys[k];
+    const size_t width = key ? gw_ps_type_bytes(key->type) : 0,
+                 n_bytes = key && width && key->n_elems * width <= sizeof values ? (size_t)key->n_elems * width : 8;
+    switch (call) {
+    case INIT:
+        return gw_ps_init_begin(client, name, (gw_ps_type)(code % 8), &shape, number & 128 ? "sgd" : NULL, id);
+    case PUSH:
+        return gw_ps_push_begin(client, name, values, n_bytes, id);
+    case REFUSE:
+        return gw_ps_refuse_begin(client, name, number, id);
+    case PULL:
+        return gw_ps_pull_begin(client, name, (gw_ps_method)(code % 9), NULL, id);
+    case PULL_NOW:
+        return gw_ps_pull_now_begin(client, name, id);
+    case PULL_SCALED:
+        return gw_ps_pull_begin(client, "codes", code % 2 ? GW_PS_DECODE_SUM : GW_PS_DECODE_AVERAGE, "scale", id);
+    case GET:
+        return gw_ps_get_begin(client, name, number, id);
+    case PUT:
+        return gw_ps_put_begin(client, name, number, values, n_bytes, id);
+    default:
+        return gw_ps_first_begin(client, name, values, key && key->n_elems <= PUSHED ? key->n_elems : 1, id);
+    }
+}
+
+static void members(struct input *in, gw_ps_client *client)
+{
+    answer_before(in, client, (struct gw_ps_request){.operation = GW_PS_MEMBERS});
+    const uint32_t n = client->servers[0].n_workers;
+    uint8_t *presence = malloc(n ? n : 1);
+    uint64_t round = 0;
+    promise(presence != NULL);
+    if (gw_ps_members(client, presence, n, &round) == GW_OK)
+        for (uint32_t i = 0; i < n; i++)
+            promise(presence[i] <= GW_PS_JOINING && round > 0);
+    free(presence);
+}
+
+static void one_call(struct input *in, gw_ps_client *client)
+{
+    const enum call call = (enum call)(take8(in) % CALLS);
+    const uint32_t n_servers = client->n_servers;
+    uint64_t id;
+    switch (call) {
+    case MEET:
+        answer_before(in, client, (struct gw_ps_request){.operation = GW_PS_HELLO});
+        gw_ps_client_pump(client, -1, 0);
+        if (gw_ps_client_meet(client, 0) == GW_OK)
+            promise(client->servers[0].n_workers >= 1 && client->servers[0].n_workers <= GW_MAX_WORKERS);
+        break;
+    case AGREE:
+        answer_before(in, client, (struct gw_ps_request){.operation = GW_PS_AGREE});
+        gw_ps_agree_on(client, 0, "name = value\n");
+        break;
+    case MEMBERS:
+        members(in, client);
+        break;
+    case ADMIT:
+        answer_before(in, client, (struct gw_ps_request){.operation = GW_PS_ADMIT, .number = 3});
+        client->n_servers = 1; /* one ticket */
+        gw_ps_admit(client, 1, 3);
+        client->n_servers = n_servers;
+        break;
+    default:
+        if (begin(in, client, call, &id) < 0) {
+            promise(*gw_last_error() != 0);
+            break;
+        }
+        answer_ticket(in, client, id);
+        end_ticket(client, id);
+    }
+}
+
+int gw_fuzz_client(const uint8_t *data, size_t size)
+{
+    if (size < 1)
+        return 0;
+    struct input in = {data + 1, data + size};
+    open_pipes();
+    gw_ps_client *client = make_client(data[0]);
+    for (int i = 0; i < MOST_CALLS && in.at < in.end; i++)
+        one_call(&in, client);
+    free_client(client);
+    return 0;
+}
+#else
+int gw_fuzz_client(const uint8_t *data, size_t size)
+{
+    (void)data, (void)size;
+    return 0;
+}
+#endif

@@ -1,0 +1,10 @@
+/* The fuzzer of the parameter server's client. libFuzzer calls it with bytes of its own making; fuzz/client_entry.c
+ * does the work. */
+#include "entries.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return gw_fuzz_client(data, size);
+}

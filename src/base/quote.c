@@ -1,0 +1,54 @@
+/* Text that came from outside, made fit for a line of a log: quotes, controls and bytes that are not UTF-8 escaped. */
+#include "base/quote.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Bytes of the UTF-8 character at `at` (RFC 3629: the shortest form, no surrogates, up to U+10FFFF) that may be shown;
+ * 0: there is none. A byte behind it is read only if those before it fit, so the end of the text is never passed. */
+static size_t shown_bytes(const uint8_t *at)
+{
+    if (at[0] < 0x80)
+        return at[0] >= ' ' && at[0] != 0x7F;
+    const size_t n = at[0] >= 0xF0 ? 4 : at[0] >= 0xE0 ? 3 : 2;
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (at[0] < 0xC2 || at[0] > 0xF4)
+        return 0;
+    uint32_t character = at[0] & (0x7Fu >> n);
+    for (size_t i = 1; i < n; i++) {
+        if ((at[i] & 0xC0) != 0x80)
+            return 0;
+        character = character << 6 | (at[i] & 0x3F);
+    }
+    /* U+0080 to U+009F are controls; U+2028 and U+2029 end a line; U+202A to U+202E and U+2066 to U+2069 turn its
+     * direction. */
+    const bool acts = character < 0xA0 || (character >= 0x2028 && character <= 0x202E) ||
+                      (character >= 0x2066 && character <= 0x2069);
+    const bool wrong = character < least[n] || (character >= 0xD800 && character <= 0xDFFF) || character > 0x10FFFF;
+    return acts || wrong ? 0 : n;
+}
+
+struct gw_quoted gw_quote(const char *text)
+{
+    struct gw_quoted out;
+    size_t used = 0;
+    for (const uint8_t *at = (const uint8_t *)text; *at;) {
+        char piece[8];
+        size_t n = shown_bytes(at), taken = n ? n : 1, length = n;
+        if (n == 0)
+            length = (size_t)snprintf(piece, sizeof piece, "\\x%02x", (unsigned)*at);
+        else if (*at == '"' || *at == '\\')
+            length = (size_t)snprintf(piece, sizeof piece, "\\%c", *at);
+        else
+            memcpy(piece, at, n);
+        if (used + length >= sizeof out.text)
+            break;
+        memcpy(out.text + used, piece, length);
+        used += length;
+        at += taken;
+    }
+    out.text[used] = 0;
+    return out;
+}

@@ -1,0 +1,15 @@
+/* Text that came from outside, made fit to stand between quotes on a line of a log. */
+#ifndef GW_BASE_QUOTE_H
+#define GW_BASE_QUOTE_H
+
+#define GW_QUOTE_BYTES 768
+
+struct gw_quoted {
+    char text[GW_QUOTE_BYTES];
+};
+
+/* UTF-8 stays as it is. A quote and a backslash get a backslash before them. Bytes that are not UTF-8, and what a
+ * terminal would act on, become \xNN. What is too long is cut, never inside of a character. Any thread. */
+struct gw_quoted gw_quote(const char *text);
+
+#endif

@@ -1,0 +1,55 @@
+/* Text from outside on a line of a log: what it becomes, byte by byte. */
+#include "base/quote.h"
+#include "checks.h"
+
+#include <string.h>
+
+static void each_kind(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *in, *out;
+    } cases[] = {{"", ""},
+                 {"plain name/1", "plain name/1"},
+                 {"a\"b", "a\\\"b"},
+                 {"a\\b", "a\\\\b"},
+                 {"a\nb\r\t\x1b[31m\x7f", "a\\x0ab\\x0d\\x09\\x1b[31m\\x7f"},
+                 {"\xc3\xa4 \xe4\xbd\xa0 \xf0\x9f\x98\x80", "\xc3\xa4 \xe4\xbd\xa0 \xf0\x9f\x98\x80"},
+                 {"\xff\xfe", "\\xff\\xfe"},
+                 {"\xc3", "\\xc3"}, /* cut */
+                 {"\xe4\xbd", "\\xe4\\xbd"},
+                 {"\xf0\x9f\x98", "\\xf0\\x9f\\x98"},
+                 {"\xc0\xaf", "\\xc0\\xaf"}, /* not the shortest form */
+                 {"\xe0\x80\xaf", "\\xe0\\x80\\xaf"},
+                 {"\xed\xa0\x80", "\\xed\\xa0\\x80"},          /* a surrogate */
+                 {"\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"}, /* beyond U+10FFFF */
+                 {"\xc2\x9b"
+                  "31m",
+                  "\\xc2\\x9b"
+                  "31m"},                              /* a control of two bytes */
+                 {"\xe2\x80\xae", "\\xe2\\x80\\xae"},  /* turns the direction */
+                 {"\xe2\x80\xa8", "\\xe2\\x80\\xa8"}}; /* ends a line */
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        CHECK(strcmp(gw_quote(cases[i].in).text, cases[i].out) == 0, "case %zu: %s", i, gw_quote(cases[i].in).text);
+}
+
+/* It ends inside of the room, and not inside of a character. */
+static void long_text_is_cut(void **state)
+{
+    (void)state;
+    char text[4 * GW_QUOTE_BYTES + 1];
+    static const char *const units[] = {"x", "\"", "\xff", "\xc3\xa4", "\xf0\x9f\x98\x80"};
+    for (size_t u = 0; u < sizeof units / sizeof units[0]; u++) {
+        const size_t n = strlen(units[u]), each = strlen(gw_quote(units[u]).text);
+        for (size_t i = 0; i + n < sizeof text; i += n)
+            memcpy(text + i, units[u], n + 1);
+        const struct gw_quoted out = gw_quote(text);
+        CHECK(strlen(out.text) == (GW_QUOTE_BYTES - 1) / each * each, "unit %zu: %zu bytes", u, strlen(out.text));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_kind), cmocka_unit_test(long_text_is_cut)};
+    return cmocka_run_group_tests_name("quote", tests, NULL, NULL);
+}

@@ -1,0 +1,54 @@
+/* What a codec with error feedback keeps of a tensor between steps: the residual, which is what earlier steps did not
+ * send. A step adds it to the gradient, a = g + residual, and leaves a minus what was sent.
+ *
+ * There are two buffers. A step reads one and writes the residual that follows into the other; commit swaps them. So a
+ * step that is dropped leaves no trace, and no copy is kept for it. */
+#ifndef GW_CODEC_RESIDUAL_H
+#define GW_CODEC_RESIDUAL_H
+
+#include <gradwire/context.h>
+
+struct gw_residual {
+    uint64_t n;
+    float *buffers[2]; /* n elements each */
+    int current;       /* of the two */
+};
+
+/* Begins as zeros. To be finished whatever is returned. Errors: GW_ERR_MEMORY. */
+gw_status gw_residual_init(gw_context *context, uint64_t n, struct gw_residual *residual);
+void gw_residual_fini(gw_context *context, struct gw_residual *residual);
+
+static inline float *gw_residual_now(const struct gw_residual *residual)
+{
+    return residual->buffers[residual->current];
+}
+
+/* What the residual will be once the step is committed. Its contents are unspecified before a step has written them. */
+static inline float *gw_residual_next(const struct gw_residual *residual)
+{
+    return residual->buffers[!residual->current];
+}
+
+static inline void gw_residual_commit(struct gw_residual *residual)
+{
+    residual->current = !residual->current;
+}
+
+/* The first element of g that is not finite; if there is none, the first of g + residual; 0 if there is none. */
+uint64_t gw_residual_find_bad(const struct gw_residual *residual, const float *g);
+
+/* |e|_2 */
+double gw_residual_norm(const struct gw_residual *residual);
+
+/* As parts of a saved state, in float32. */
+size_t gw_residual_bytes(uint64_t n);
+void gw_residual_save(const struct gw_residual *residual, uint8_t *dst);
+
+/* Refuses a residual that is not finite, and changes nothing then. `name`: the tensor's, for the sentence. */
+gw_status gw_residual_load(struct gw_residual *residual, const uint8_t *src, const char *name);
+
+/* Of N workers' saved residuals, which begin `at` bytes on, what each of any other number of workers begins with: the
+ * mean, so that the average contribution (1/N) sum e_i is kept. */
+void gw_residual_merge(const void *const *states, uint32_t n_states, size_t at, uint64_t n, uint8_t *dst);
+
+#endif

@@ -1,0 +1,163 @@
+/* Adds up signs of N workers as bit planes and codes the sums as levels: which are beyond 1, beyond 2, ... The answers
+ * to one question are one string of bits, coded at its own entropy. So the whole comes near the entropy of the sums. */
+#include "codec/sparse/levels.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "wire/bytes.h"
+
+void gw_sparse_levels_destroy(gw_context *context, struct gw_sparse_levels *levels)
+{
+    if (!levels)
+        return;
+    for (int i = 0; i < 3; i++)
+        gw_free(context, levels->marks[i]);
+    gw_free(context, levels->planes);
+    gw_free(context, levels->counts);
+    gw_free(context, levels);
+}
+
+gw_status gw_sparse_levels_create(gw_context *context, uint32_t workers, uint32_t max_words,
+                                  struct gw_sparse_levels **out)
+{
+    struct gw_sparse_levels *levels = gw_calloc(context, 1, sizeof *levels);
+    if (!levels)
+        return GW_ERR_MEMORY;
+    levels->workers = workers;
+    levels->n_planes = 32 - (uint32_t)__builtin_clz(2 * workers);
+    levels->planes = gw_alloc(context, (size_t)max_words * levels->n_planes, 8);
+    levels->counts = gw_alloc(context, 2 * (size_t)workers + 1, sizeof *levels->counts);
+    bool whole = levels->planes && levels->counts;
+    for (int i = 0; i < 3; i++) {
+        levels->marks[i] = gw_alloc(context, max_words, sizeof *levels->marks[i]);
+        whole = whole && levels->marks[i];
+    }
+    if (whole)
+        *out = levels;
+    else
+        gw_sparse_levels_destroy(context, levels);
+    return whole ? GW_OK : GW_ERR_MEMORY;
+}
+
+void gw_sparse_levels_add(struct gw_sparse_levels *levels, uint32_t i, const uint64_t *nonzero,
+                          const uint64_t *negative, uint32_t n_words)
+{
+    gw_kernels_now()->add_digits(&(struct gw_bitmaps){nonzero, negative}, 1, n_words, i == 0, levels->planes,
+                                 levels->n_planes);
+    levels->offset = i + 1;
+}
+
+int32_t gw_sparse_levels_at(const struct gw_sparse_levels *levels, uint32_t i)
+{
+    const uint8_t *planes = levels->planes + 8 * (size_t)(i / 64) * levels->n_planes;
+    uint32_t digit = 0;
+    for (uint32_t j = 0; j < levels->n_planes; j++)
+        digit |= (uint32_t)(gw_get64(planes + 8 * j) >> (i % 64) & 1) << j;
+    return (int32_t)digit - (int32_t)levels->offset;
+}
+
+/* Marks the sums that are at least `level`, or if it is negative at most that. */
+static void mark_beyond(const struct gw_sparse_levels *levels, int32_t level, uint32_t n_words, uint64_t *marks)
+{
+    const uint8_t *planes = levels->planes;
+    /* digit >= bound; and digit <= offset + level is not digit >= offset + level + 1 */
+    uint32_t bound = (uint32_t)((int32_t)levels->offset + level) + (level < 0);
+    for (uint32_t w = 0; w < n_words; w++, planes += 8 * levels->n_planes) {
+        uint64_t above = 0, equal = ~0ull; /* beside the bound, in the planes seen so far */
+        for (uint32_t j = levels->n_planes; j-- > 0;) {
+            uint64_t plane = gw_get64(planes + 8 * j), bit = (uint64_t)0 - (bound >> j & 1);
+            above |= equal & plane & ~bit;
+            equal &= ~(plane ^ bit);
+        }
+        marks[w] = level < 0 ? ~(above | equal) : above | equal;
+    }
+}
+
+void gw_sparse_levels_mark(const struct gw_sparse_levels *levels, const uint64_t *without, uint32_t n_words,
+                           uint64_t *nonzero, uint64_t *negative)
+{
+    mark_beyond(levels, 1, n_words, nonzero);
+    mark_beyond(levels, -1, n_words, negative);
+    for (uint32_t w = 0; w < n_words; w++) {
+        negative[w] &= ~without[w];
+        nonzero[w] = (nonzero[w] & ~without[w]) | negative[w];
+    }
+}
+
+/* The elements beyond level 0, above and below it; and how many. */
+static void begin_marks(const struct gw_sparse_levels *levels, const uint64_t *nonzero, const uint64_t *negative,
+                        uint32_t n_words, uint32_t count[2])
+{
+    for (uint32_t w = 0; w < n_words; w++) {
+        levels->marks[0][w] = nonzero[w] & ~negative[w];
+        levels->marks[1][w] = negative[w];
+    }
+    for (int side = 0; side < 2; side++)
+        count[side] = (uint32_t)gw_kernels_now()->count(levels->marks[side], n_words);
+}
+
+/* What is beyond the next level takes the place of what is beyond this one. */
+static void next_marks(struct gw_sparse_levels *levels, int side)
+{
+    uint64_t *free = levels->marks[side];
+    levels->marks[side] = levels->marks[2];
+    levels->marks[2] = free;
+}
+
+uint64_t gw_sparse_levels_put(struct gw_bit_writer *writer, struct gw_sparse_levels *levels, const uint64_t *nonzero,
+                              const uint64_t *negative, uint32_t n_words, uint64_t *string)
+{
+    uint32_t count[2];
+    uint64_t bits = 0;
+    begin_marks(levels, nonzero, negative, n_words, count);
+    for (int32_t level = 1; level < (int32_t)levels->workers && count[0] + count[1]; level++)
+        for (int side = 0; side < 2; side++) {
+            if (!count[side])
+                continue;
+            mark_beyond(levels, side ? -level - 1 : level + 1, n_words, levels->marks[2]);
+            for (uint32_t w = 0; w < n_words; w++)
+                levels->marks[2][w] &= levels->marks[side][w];
+            bits += gw_string_put(writer, levels->marks[side], count[side], levels->marks[2], n_words, string,
+                                  &count[side]);
+            next_marks(levels, side);
+        }
+    return bits;
+}
+
+gw_status gw_sparse_levels_get(struct gw_bit_reader *reader, struct gw_sparse_levels *levels, const uint64_t *nonzero,
+                               const uint64_t *negative, uint32_t n_words, uint64_t *string)
+{
+    uint32_t count[2], level = 1;
+    begin_marks(levels, nonzero, negative, n_words, count);
+    memset(levels->counts, 0, (2 * (size_t)levels->workers + 1) * sizeof *levels->counts);
+    gw_sparse_levels_add(levels, 0, nonzero, negative, n_words);
+    for (; count[0] + count[1]; level++) {
+        uint32_t beyond[2] = {0, 0};
+        for (int side = 0; side < 2 && level < levels->workers; side++) {
+            GW_TRY(gw_string_get(reader, levels->marks[side], count[side], n_words, string, levels->marks[2],
+                                 &beyond[side]));
+            next_marks(levels, side);
+        }
+        levels->counts[levels->workers + level] = count[0] - beyond[0];
+        levels->counts[levels->workers - level] = count[1] - beyond[1];
+        memcpy(count, beyond, sizeof count);
+        if (count[0] + count[1] == 0)
+            break;
+        /* What is beyond a level adds a 1 or a -1, just as a push does. */
+        for (uint32_t w = 0; w < n_words; w++)
+            levels->marks[2][w] = levels->marks[0][w] | levels->marks[1][w];
+        gw_sparse_levels_add(levels, level, levels->marks[2], levels->marks[1], n_words);
+    }
+    return GW_OK;
+}
+
+void gw_sparse_levels_expand(const struct gw_sparse_levels *levels, uint32_t n, float unit, float *out)
+{
+    uint32_t whole = n / 64;
+    float last[64];
+    gw_kernels_now()->decode_planes(levels->planes, levels->n_planes, whole, levels->offset, NULL, 0, unit, false, out);
+    if (n % 64) {
+        gw_kernels_now()->decode_planes(levels->planes + 8 * (size_t)whole * levels->n_planes, levels->n_planes, 1,
+                                        levels->offset, NULL, 0, unit, false, last);
+        memcpy(out + 64 * (size_t)whole, last, n % 64 * sizeof *out);
+    }
+}

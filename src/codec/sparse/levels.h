@@ -1,0 +1,47 @@
+/* The integers of a gspar average: how often more workers sent +q than -q of an element. They are coded as levels:
+ * yes-or-no questions, one string of bits each (docs/wire-format.md, "Sparse frames"). */
+#ifndef GW_CODEC_SPARSE_LEVELS_H
+#define GW_CODEC_SPARSE_LEVELS_H
+
+#include "codec/kernels.h"
+#include "codec/strings.h"
+
+/* More workers' sums reach so many levels that the questions take long. */
+#define GW_SPARSE_LEVELS_MAX_WORKERS 1024
+
+/* Memory for the sums of one chunk, and the sums. One thread at a time. */
+struct gw_sparse_levels {
+    uint32_t workers, n_planes;
+    uint32_t offset;    /* what was added to the sums in `planes` */
+    uint8_t *planes;    /* as struct gw_kernels has them */
+    uint64_t *marks[3]; /* sums beyond a level, above and below 0, and beyond the next one */
+    uint64_t *counts;   /* 2 * workers + 1: how often each sum was read */
+};
+gw_status gw_sparse_levels_create(gw_context *context, uint32_t workers, uint32_t max_words,
+                                  struct gw_sparse_levels **out);
+void gw_sparse_levels_destroy(gw_context *context, struct gw_sparse_levels *levels);
+
+/* Adds worker `i`'s signs to the sums, beginning with worker 0. */
+void gw_sparse_levels_add(struct gw_sparse_levels *levels, uint32_t i, const uint64_t *nonzero,
+                          const uint64_t *negative, uint32_t n_words);
+
+/* The sum of element i. */
+int32_t gw_sparse_levels_at(const struct gw_sparse_levels *levels, uint32_t i);
+
+/* Marks the sums that are not 0, but for the elements of `without`, and which of them are negative. */
+void gw_sparse_levels_mark(const struct gw_sparse_levels *levels, const uint64_t *without, uint32_t n_words,
+                           uint64_t *nonzero, uint64_t *negative);
+
+/* Appends how far the sums of the marked elements are from 0. `string`: room for n_words + 1 words. Returns how many
+ * bits that takes, also where the writer had no room for them. */
+uint64_t gw_sparse_levels_put(struct gw_bit_writer *writer, struct gw_sparse_levels *levels, const uint64_t *nonzero,
+                              const uint64_t *negative, uint32_t n_words, uint64_t *string);
+
+/* The reverse: the sums are 0 where they are not marked. */
+gw_status gw_sparse_levels_get(struct gw_bit_reader *reader, struct gw_sparse_levels *levels, const uint64_t *nonzero,
+                               const uint64_t *negative, uint32_t n_words, uint64_t *string);
+
+/* out[i] = sum_i * unit for n elements. */
+void gw_sparse_levels_expand(const struct gw_sparse_levels *levels, uint32_t n, float unit, float *out);
+
+#endif

@@ -1,0 +1,66 @@
+/* Wire codecs: what checks, decodes and adds up frames. A specification names a codec (codec.h); a frame names a wire
+ * codec by its number. Several codecs may write frames of one wire codec. */
+#ifndef GW_CODEC_WIRE_CODEC_H
+#define GW_CODEC_WIRE_CODEC_H
+
+#include "wire/frame.h"
+
+struct gw_wire_codec {
+    const char *name;
+    uint8_t id;                    /* enum gw_wire_id */
+    const char *const *code_names; /* NULL-ended; index = the frame's code */
+
+    /* How many scalers a frame has, whatever it claims. NULL: none. */
+    uint64_t (*n_scalers)(uint32_t bucket, uint64_t count);
+
+    /* The rest of what a header can have wrong. The frame has passed what is the same for all (wire/frame.h), its code
+     * among it. */
+    gw_status (*check_frame)(const struct gw_frame *frame);
+
+    /* These get frames that have passed check_frame. */
+    gw_status (*decode)(gw_context *context, const struct gw_frame *frame, float *out);
+    gw_status (*symbols)(gw_context *context, const struct gw_frame *frame, uint64_t *counts);
+    /* Fills all but head_bits and position_entropy_bits, in fields that are 0, and adds to `sums`, one for each of
+     * -workers..workers, how often elements without a value of their own have it. NULL: the codec does not tell parts
+     * apart. */
+    gw_status (*parts)(gw_context *context, const struct gw_frame *frame, gw_frame_parts *out, uint64_t *sums);
+
+    /* What two frames that are added up disagree in, as the end of a sentence that begins "of the frames of ranks 5 and
+     * 9"; NULL: nothing. NULL callback: never anything but what is the same for all codecs. */
+    const char *(*disagreement)(const struct gw_frame *a, const struct gw_frame *b);
+    /* workers: of all frames together; for pushes, how many there are. */
+    size_t (*reduce_bound)(const struct gw_frame *first, uint32_t workers);
+    /* frames: n of them, agreeing in slice, codec, step; sorted by rank, averages last. average->workers is set;
+     * average->n_scalers is that of the frames. options: those of the codec that gw_reduce was given, if its frames are
+     * these. May seal it. */
+    gw_status (*reduce)(gw_context *context, const struct gw_frame *frames, uint32_t n, const void *options,
+                        uint8_t *dst, struct gw_frame *average);
+
+    /* reduce, decode take unverified frames and compare their checksums while they read them. Else that is done before.
+     * A frame that turns out to be altered may have been found wrong in another way first. */
+    bool reduce_verifies, decode_verifies;
+    /* reduce adds averages like pushes: they hold exact sums. */
+    bool adds_averages;
+    /* A frame's order-0 entropy is that of what `symbols` counts. */
+    bool codes_symbols;
+    /* What passes check_frame decodes to finite numbers. */
+    bool always_finite;
+};
+
+/* All wire codecs, NULL-ended. */
+extern const struct gw_wire_codec *const gw_wire_codecs[];
+
+/* NULL: this library does not know it. */
+const struct gw_wire_codec *gw_wire_codec_by_id(uint8_t id);
+
+/* How many scalers such a frame has; 0 if the wire codec is not known. */
+uint64_t gw_frame_n_scalers(uint8_t wire_id, uint32_t bucket, uint64_t count);
+
+/* Reads a frame up to its wire codec's own checks, and compares the checksum. */
+gw_status gw_frame_read(const void *src, size_t src_bytes, struct gw_frame *frame);
+
+/* gw_frame_parse for those who hand the frame on to gw_decode or gw_reduce: these compare its checksum, once is enough.
+ */
+gw_status gw_frame_parse_unverified(const void *src, size_t src_bytes, gw_frame_info *info);
+
+#endif

@@ -1,0 +1,109 @@
+"""README is true: its commands run, its C compiles, and no document links to what is not there."""
+
+import array
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+
+import harness
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+README = (ROOT / "README.md").read_text()
+# A reader's machines, keys and servers are not here, and `make` would run the tests from within the tests.
+ELSEWHERE = ("make", "mpirun", "cc ", "gradwire launch --hosts", "gradwire server", "gradwire train --link servers")
+C_PROGRAM = """#include <gradwire/gradwire.h>
+typedef struct communicator *MPI_Comm;
+extern MPI_Comm MPI_COMM_WORLD;
+gw_status gw_link_mpi_create(gw_context *context, MPI_Comm communicator, gw_link *link);
+void program(gw_tensor tensor, float *gradient, uint32_t n_steps);
+void program(gw_tensor tensor, float *gradient, uint32_t n_steps)
+{
+    gw_codec *codec;
+    gw_link link;
+    gw_exchange *exchange;
+    gw_step_result result;
+    uint32_t step;
+%s
+}
+"""
+
+
+def code_lines():
+    return [line[4:] for line in README.split("\n") if line.startswith("    ")]
+
+
+class Readme(harness.Case):
+    def write_npy(self, name, values):
+        head = "{'descr': '<f4', 'fortran_order': False, 'shape': (%d,), }" % len(values)
+        head = head.ljust(128 - 11) + "\n"
+        data = b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head.encode()
+        self.write_bytes(name, data + array.array("f", values).tobytes())
+
+    def test_commands(self):
+        """Every line that begins with gradwire, in README's order and one folder; trainings only for a few steps."""
+        for rank in range(2):
+            self.write_npy(f"g{rank}.npy", harness.gaussians(5000, rank))
+        ran = 0
+        for line in code_lines():
+            words = line.replace("build/release/gradwire", "gradwire")
+            if not re.match(r"gradwire|mpirun|make|cc ", words) or words.startswith(ELSEWHERE):
+                continue
+            # The time that a reader has for it; what it says does not depend on it.
+            words = re.sub(r"--(epochs|steps) \d+", "--steps 12", words)
+            if "--resume" in words:
+                words = words.replace("--steps 12", "") + " --steps 16"
+            elif " train " in words and "--steps" not in words:
+                words += " --steps 12"
+            words = words.replace("--checkpoint-every 1000", "--checkpoint-every 8")
+            words = words.replace("bench codec", "bench codec --elements 65536 --runs 1")
+            line = words.replace("gradwire", shlex.quote(harness.TOOL), 1)
+            done = subprocess.run(
+                line,
+                shell=True,
+                cwd=self.folder,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=240,
+            )
+            if "does not have" in done.stdout or "without ZeroMQ" in done.stdout:
+                continue
+            self.assertEqual(done.returncode, 0, f"{words}:\n{done.stdout}")
+            ran += 1
+        self.assertGreaterEqual(ran, 8)
+
+    def test_options_of_other_commands(self):
+        """Commands that cannot run here name options that there are."""
+        for line in code_lines():
+            if not line.startswith(("gradwire server", "gradwire train --link servers")):
+                continue
+            page = self.ok(line.split()[1], "--help")
+            for option in re.findall(r"--[a-z-]+", line):
+                self.assertIn(option + " ", page, line)
+
+    def test_c(self):
+        part = README.split("## In a C program", 1)[1].split("\n\n", 1)[1]
+        body = re.match(r"(?:    .*\n)+", part).group()
+        source = C_PROGRAM % body
+        # Declared here as link_mpi.h does it: its own check is house_headers', and MPI may not be installed.
+        done = subprocess.run(
+            ["gcc", "-std=c17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{ROOT}/include", "-xc", "-"],
+            input=source,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+    def test_links(self):
+        """Every relative link of every document leads to a file."""
+        for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("experiments/**/*.md")]:
+            for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text()):
+                if not re.match(r"[a-z]+:", target):
+                    self.assertTrue(os.path.exists(document.parent / target), f"{document}: {target}")
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,34 @@
+/* The options that a run keeps in its folder (train/run_file.h), so that --resume RUN and eval --from RUN take them
+ * from there. */
+#ifndef GRADWIRE_RUN_OPTIONS_H
+#define GRADWIRE_RUN_OPTIONS_H
+
+#include "tool.h"
+
+typedef struct tool_run {
+    const char *from;     /* the folder, or a parameter file in it */
+    json_t *json;         /* what run.json holds; texts that were taken point into it. NULL: there is none */
+    const char *data_are; /* which data the run had (gw_data_describe); NULL: it is not known */
+    char notes[4096];     /* what the command line says in place of the run */
+    size_t n_notes;
+} tool_run;
+
+/* Reads run.json of `from`. Returns TOOL_DONE, also if there is none; or an exit status, with the message printed. */
+int tool_run_open(const char *from, tool_run *run);
+void tool_run_close(tool_run *run);
+
+/* Gives each option of `usage` that was not given on the command line the run's value. Of those that were given and are
+ * otherwise it makes notes. Needs usage->given. Returns TOOL_DONE, or an exit status with the message printed. */
+int tool_run_take(const tool_usage *usage, tool_run *run);
+
+/* Refuses data files of the run that are not where they were. Returns likewise. */
+int tool_run_find_data(const tool_usage *usage, const tool_run *run);
+
+/* Shows the notes. */
+void tool_run_tell(const tool_run *run);
+
+/* The options of `usage` that a run keeps, with the values that they have, as an object that the caller releases. Paths
+ * are absolute. NULL: no memory. */
+json_t *tool_run_record(const tool_usage *usage);
+
+#endif
