@@ -1,18 +1,22 @@
 /* Waits a moment for the reason a peer gave before it went, so that the error names the peer's reason and not the
  * broken connection. */
 #include "link/last_words.h"
+#include "base/clock.h"
 #include "base/error.h"
 
 #include <stdio.h>
 
 bool gw_link_last_words(const gw_link *link)
 {
-    enum { MOST_MESSAGES = 1000, WAIT_MS = 500 };
+    /* The tcp link is sure after 3 s that nothing more comes from a member whose connection broke. */
+    enum { MOST_MESSAGES = 1000, WAIT_MS = 4000 };
+    const double end = gw_clock_seconds() + WAIT_MS / 1000.0;
     char sentence[1024];
     gw_message message;
     snprintf(sentence, sizeof sentence, "%s", gw_last_error());
     for (int i = 0; i < MOST_MESSAGES; i++) {
-        gw_status heard = link->ops->recv(link->self, WAIT_MS, &message);
+        const double left = end - gw_clock_seconds();
+        gw_status heard = link->ops->recv(link->self, left > 0 ? (uint32_t)(left * 1000) : 0, &message);
         if (heard == GW_ERR_PEER)
             return true;
         if (heard < 0)

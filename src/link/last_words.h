@@ -9,7 +9,7 @@
 /* After a send failed with GW_ERR_PEER, on the thread that receives: takes what has come in and drops it, until the
  * link says which member failed and why; true where it does, and gw_last_error() has that sentence. Else false, and the
  * sentence is what it was. On a network a connection may end before what was said on another one has been read. Waits
- * half a second at most for news. */
+ * four seconds at most for news. */
 bool gw_link_last_words(const gw_link *link);
 
 /* What the others are told when this member fails: "rank 2 failed: ...". A member that waited in vain, or heard of

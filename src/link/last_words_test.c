@@ -1,0 +1,58 @@
+/* Tests the wait for a peer's last words, on a link that tells them late, or never. */
+#include "link/last_words.h"
+#include "base/error.h"
+#include "checks.h"
+
+#include <time.h>
+
+/* Longer than half a second, which a connection's break took on a busy machine until the tcp link was sure of it. */
+#define LATE_MS 700u
+
+static gw_status tells_late(void *self, uint32_t timeout_ms, gw_message *message)
+{
+    bool *told = self;
+    (void)message;
+    if (timeout_ms < LATE_MS)
+        return gw_fail(GW_ERR_TIMEOUT, "nothing within %u ms", timeout_ms);
+    nanosleep(&(struct timespec){.tv_nsec = LATE_MS * 1000000L}, NULL);
+    *told = true;
+    return gw_fail(GW_ERR_PEER, "rank 1 has lost its power");
+}
+
+static gw_status tells_nothing(void *self, uint32_t timeout_ms, gw_message *message)
+{
+    (void)self;
+    (void)message;
+    return gw_fail(GW_ERR_TIMEOUT, "nothing within %u ms", timeout_ms);
+}
+
+static void late_words_are_heard(void **state)
+{
+    bool told = false;
+    const gw_link_ops ops = {.name = "late", .recv = tells_late};
+    const gw_link link = {.ops = &ops, .self = &told};
+    (void)state;
+    gw_fail(GW_ERR_PEER, "rank 1 is not there");
+    assert_true(gw_link_last_words(&link));
+    assert_true(told);
+    assert_string_equal(gw_last_error(), "rank 1 has lost its power");
+}
+
+static void without_words_the_sentence_stays(void **state)
+{
+    const gw_link_ops ops = {.name = "mute", .recv = tells_nothing};
+    const gw_link link = {.ops = &ops};
+    (void)state;
+    gw_fail(GW_ERR_PEER, "rank 1 is not there");
+    assert_false(gw_link_last_words(&link));
+    assert_string_equal(gw_last_error(), "rank 1 is not there");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(late_words_are_heard),
+        cmocka_unit_test(without_words_the_sentence_stays),
+    };
+    return cmocka_run_group_tests_name("last words", tests, NULL, NULL);
+}
