@@ -32,6 +32,7 @@ gw_status gw_context_create(const gw_context_options *options, gw_context **out)
     if (!context)
         return GW_ERR_MEMORY;
     *context = boot;
+    pthread_mutex_init(&context->scratch.lock, NULL);
     if (n_threads > 1) {
         gw_status status = gw_pool_create(context, n_threads, &context->pool);
         if (status < 0) {
@@ -48,6 +49,8 @@ void gw_context_destroy(gw_context *context)
     if (!context)
         return;
     gw_pool_destroy(context, context->pool);
+    gw_scratch_clear(context);
+    pthread_mutex_destroy(&context->scratch.lock);
     gw_context last = *context; /* the allocator outlives the memory it stands in */
     gw_free(&last, context);
 }

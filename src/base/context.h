@@ -1,6 +1,8 @@
-/* The inside of a context: its allocator and its threads. */
+/* The inside of a context: its allocator, its threads, and memory that it keeps for them. */
 #ifndef GW_BASE_CONTEXT_H
 #define GW_BASE_CONTEXT_H
+
+#include "base/scratch.h"
 
 #include <gradwire/context.h>
 
@@ -9,6 +11,7 @@ struct gw_pool;
 struct gw_context {
     gw_allocator allocator;
     struct gw_pool *pool; /* NULL: the calling thread alone */
+    struct gw_scratch scratch;
 };
 
 gw_status gw_pool_create(gw_context *context, uint32_t n_threads, struct gw_pool **out);

@@ -2,7 +2,7 @@
 #include "wire/strings.h"
 #include "base/clones.h"
 #include "base/error.h"
-#include "base/memory.h"
+#include "base/scratch.h"
 
 #include <string.h>
 
@@ -55,10 +55,10 @@ gw_status gw_strings_writer_init(gw_context *context, uint64_t max_bits, uint32_
     *writer = (struct gw_strings_writer){.capacity = (size_t)max_bits / 8 + 8 * (size_t)max_strings,
                                          .head_bytes = (size_t)max_field_bits / 8 + 3 * (size_t)max_strings + 8,
                                          .max_notes = max_strings};
-    writer->symbols = gw_alloc(context, writer->capacity + 8, 1); /* and a word past the last string */
-    writer->words = gw_alloc(context, 2 * writer->capacity + 64, 1);
-    writer->head = gw_alloc(context, writer->head_bytes, 1);
-    writer->notes = gw_alloc(context, max_strings, sizeof *writer->notes);
+    writer->symbols = gw_scratch_take(context, writer->capacity + 8, 1); /* and a word past the last string */
+    writer->words = gw_scratch_take(context, 2 * writer->capacity + 64, 1);
+    writer->head = gw_scratch_take(context, writer->head_bytes, 1);
+    writer->notes = gw_scratch_take(context, max_strings, sizeof *writer->notes);
     if (writer->symbols && writer->words && writer->head && writer->notes)
         return GW_OK;
     gw_strings_writer_fini(context, writer);
@@ -67,10 +67,10 @@ gw_status gw_strings_writer_init(gw_context *context, uint64_t max_bits, uint32_
 
 void gw_strings_writer_fini(gw_context *context, struct gw_strings_writer *writer)
 {
-    gw_free(context, writer->symbols);
-    gw_free(context, writer->words);
-    gw_free(context, writer->head);
-    gw_free(context, writer->notes);
+    gw_scratch_give(context, writer->symbols);
+    gw_scratch_give(context, writer->words);
+    gw_scratch_give(context, writer->head);
+    gw_scratch_give(context, writer->notes);
     *writer = (struct gw_strings_writer){0};
 }
 

@@ -3,6 +3,7 @@
  * sparse, or dense if that is smaller. */
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/scratch.h"
 #include "base/threads.h"
 #include "codec/kernels.h"
 #include "codec/select_kernels.h"
@@ -471,22 +472,23 @@ static gw_status summing_init(struct summing *s, gw_context *context, const stru
         return GW_ERR_MEMORY;
     for (uint32_t i = 0; i < n_slots; i++) {
         struct sum *sum = &s->sums[i];
-        sum->sum = gw_calloc(context, most, sizeof *sum->sum);
-        sum->kept = gw_alloc(context, gw_div_up(most, 64), sizeof *sum->kept);
-        sum->values = gw_alloc(context, most, sizeof *sum->values);
+        sum->sum = gw_scratch_take(context, most, sizeof *sum->sum);
+        sum->kept = gw_scratch_take(context, gw_div_up(most, 64), sizeof *sum->kept);
+        sum->values = gw_scratch_take(context, most, sizeof *sum->values);
         if (!sum->sum || !sum->kept || !sum->values)
             return GW_ERR_MEMORY;
+        memset(sum->sum, 0, most * sizeof *sum->sum);
         if (!signs)
             continue;
-        sum->exact = gw_alloc(context, gw_div_up(most, 64), sizeof *sum->exact);
-        sum->negative = gw_alloc(context, gw_div_up(most, 64), sizeof *sum->negative);
+        sum->exact = gw_scratch_take(context, gw_div_up(most, 64), sizeof *sum->exact);
+        sum->negative = gw_scratch_take(context, gw_div_up(most, 64), sizeof *sum->negative);
         if (!sum->exact || !sum->negative)
             return GW_ERR_MEMORY;
     }
     if (n_slots > 1) {
         s->stride = signs ? gw_sparse_average_room(GW_SPARSE_CHUNK)
                           : GW_HEADER_BYTES + gw_sparse_bound(GW_WIRE_SPARSE, GW_SPARSE_CHUNK);
-        s->wave = gw_alloc(context, n_slots, s->stride);
+        s->wave = gw_scratch_take(context, n_slots, s->stride);
     }
     return n_slots == 1 || s->wave ? GW_OK : GW_ERR_MEMORY;
 }
@@ -495,15 +497,15 @@ static void summing_fini(struct summing *s)
 {
     gw_context *context = s->readers.context;
     for (uint32_t i = 0; s->sums && i < s->readers.n_slots; i++) {
-        gw_free(context, s->sums[i].sum);
-        gw_free(context, s->sums[i].kept);
-        gw_free(context, s->sums[i].values);
-        gw_free(context, s->sums[i].exact);
-        gw_free(context, s->sums[i].negative);
+        gw_scratch_give(context, s->sums[i].sum);
+        gw_scratch_give(context, s->sums[i].kept);
+        gw_scratch_give(context, s->sums[i].values);
+        gw_scratch_give(context, s->sums[i].exact);
+        gw_scratch_give(context, s->sums[i].negative);
     }
     gw_free(context, s->sums);
     gw_free(context, s->sizes);
-    gw_free(context, s->wave);
+    gw_scratch_give(context, s->wave);
     readers_fini(&s->readers);
 }
 

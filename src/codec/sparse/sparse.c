@@ -3,6 +3,7 @@
 #include "codec/sparse/sparse.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/scratch.h"
 #include "codec/kernels.h"
 #include "codec/sparse/values.h"
 #include "codec/strings.h"
@@ -18,13 +19,13 @@ struct gw_sparse_scratch {
 
 gw_status gw_sparse_scratch_create(gw_context *context, uint32_t workers, struct gw_sparse_scratch **out)
 {
-    struct gw_sparse_scratch *scratch = gw_alloc(context, 1, sizeof *scratch);
+    struct gw_sparse_scratch *scratch = gw_scratch_take(context, 1, sizeof *scratch);
     if (!scratch)
         return GW_ERR_MEMORY;
     scratch->levels = NULL;
     gw_status status = workers ? gw_sparse_levels_create(context, workers, GW_SPARSE_WORDS, &scratch->levels) : GW_OK;
     if (status < 0)
-        gw_free(context, scratch);
+        gw_scratch_give(context, scratch);
     else
         *out = scratch;
     return status;
@@ -34,7 +35,7 @@ void gw_sparse_scratch_destroy(gw_context *context, struct gw_sparse_scratch *sc
 {
     if (scratch)
         gw_sparse_levels_destroy(context, scratch->levels);
-    gw_free(context, scratch);
+    gw_scratch_give(context, scratch);
 }
 
 struct gw_sparse_levels *gw_sparse_levels_of(struct gw_sparse_scratch *scratch)

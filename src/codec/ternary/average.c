@@ -1,7 +1,7 @@
 /* Turns one chunk of sums into bytes and back: docs/wire-format.md, "Ternary averages". A sum S of N ternary values is
  * the digit S + N, which is in 0..2N. While they are added up, digits stand as bit planes. */
 #include "base/error.h"
-#include "base/memory.h"
+#include "base/scratch.h"
 #include "codec/ternary/ternary.h"
 #include "wire/bytes.h"
 
@@ -43,14 +43,14 @@ gw_status ternary_sum_scratch_init(gw_context *context, const struct ternary_sum
 {
     const uint64_t n = n_elems < GW_CHUNK ? n_elems : GW_CHUNK, n_words = gw_div_up(n, 64);
     *scratch = (struct ternary_sum_scratch){0};
-    scratch->digits = gw_alloc(context, 64 * n_words, sizeof *scratch->digits);
-    scratch->planes = gw_alloc(context, n_words, 8 * ((size_t)sums->n_planes + 1));
-    scratch->magnitudes = gw_alloc(context, n_words, 8 * sums->n_planes);
-    scratch->above = gw_alloc(context, GW_ADD_FRAMES, sizeof *scratch->above);
-    scratch->nonzero = gw_alloc(context, 1, sizeof *scratch->nonzero);
-    scratch->negative = gw_alloc(context, 1, sizeof *scratch->negative);
-    scratch->parted = gw_alloc(context, 2, sizeof *scratch->parted);
-    scratch->string = gw_alloc(context, 1, sizeof *scratch->string);
+    scratch->digits = gw_scratch_take(context, 64 * n_words, sizeof *scratch->digits);
+    scratch->planes = gw_scratch_take(context, n_words, 8 * ((size_t)sums->n_planes + 1));
+    scratch->magnitudes = gw_scratch_take(context, n_words, 8 * sums->n_planes);
+    scratch->above = gw_scratch_take(context, GW_ADD_FRAMES, sizeof *scratch->above);
+    scratch->nonzero = gw_scratch_take(context, 1, sizeof *scratch->nonzero);
+    scratch->negative = gw_scratch_take(context, 1, sizeof *scratch->negative);
+    scratch->parted = gw_scratch_take(context, 2, sizeof *scratch->parted);
+    scratch->string = gw_scratch_take(context, 1, sizeof *scratch->string);
     gw_status status = GW_ERR_MEMORY;
     if (scratch->digits && scratch->planes && scratch->magnitudes && scratch->above && scratch->nonzero &&
         scratch->negative && scratch->parted && scratch->string)
@@ -62,14 +62,14 @@ gw_status ternary_sum_scratch_init(gw_context *context, const struct ternary_sum
 
 void ternary_sum_scratch_fini(gw_context *context, struct ternary_sum_scratch *scratch)
 {
-    gw_free(context, scratch->digits);
-    gw_free(context, scratch->planes);
-    gw_free(context, scratch->magnitudes);
-    gw_free(context, scratch->above);
-    gw_free(context, scratch->nonzero);
-    gw_free(context, scratch->negative);
-    gw_free(context, scratch->parted);
-    gw_free(context, scratch->string);
+    gw_scratch_give(context, scratch->digits);
+    gw_scratch_give(context, scratch->planes);
+    gw_scratch_give(context, scratch->magnitudes);
+    gw_scratch_give(context, scratch->above);
+    gw_scratch_give(context, scratch->nonzero);
+    gw_scratch_give(context, scratch->negative);
+    gw_scratch_give(context, scratch->parted);
+    gw_scratch_give(context, scratch->string);
     gw_strings_writer_fini(context, &scratch->writer);
     *scratch = (struct ternary_sum_scratch){0};
 }

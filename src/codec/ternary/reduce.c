@@ -2,6 +2,7 @@
  * the ternary values in integers, and the average is S * (s/N). */
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/scratch.h"
 #include "base/threads.h"
 #include "codec/ternary/ternary.h"
 #include "wire/bytes.h"
@@ -157,8 +158,8 @@ static void job_fini(struct job *job)
 {
     for (uint32_t i = 0; job->slots && i < job->n_slots; i++) {
         struct slot *slot = &job->slots[i];
-        gw_free(job->context, slot->bits);
-        gw_free(job->context, slot->values);
+        gw_scratch_give(job->context, slot->bits);
+        gw_scratch_give(job->context, slot->values);
         ternary_sum_scratch_fini(job->context, &slot->scratch);
         ternary_sum_scratch_fini(job->context, &slot->added);
     }
@@ -167,7 +168,7 @@ static void job_fini(struct job *job)
     for (uint32_t i = 0; job->offsets && i < job->n_frames; i++)
         gw_free(job->context, job->offsets[i]);
     gw_free(job->context, job->offsets);
-    gw_free(job->context, job->wave);
+    gw_scratch_give(job->context, job->wave);
     gw_free(job->context, job->hashes);
 }
 
@@ -189,7 +190,7 @@ static gw_status job_init(struct job *job, gw_context *context, const struct gw_
     }
     for (uint32_t i = 0; i < job->n_slots; i++) {
         job->slots[i].bits =
-            gw_alloc(context, n_frames < GW_ADD_FRAMES ? n_frames : GW_ADD_FRAMES, sizeof *job->slots[i].bits);
+            gw_scratch_take(context, n_frames < GW_ADD_FRAMES ? n_frames : GW_ADD_FRAMES, sizeof *job->slots[i].bits);
         if (!job->slots[i].bits)
             return GW_ERR_MEMORY;
     }
@@ -462,7 +463,7 @@ static void seal(struct job *job, uint8_t *dst, struct gw_frame *average, bool t
 static gw_status reduce_private(struct job *job, uint8_t *payload, struct gw_frame *average)
 {
     for (uint32_t i = 0; i < job->n_slots; i++) {
-        job->slots[i].values = gw_alloc(job->context, 2 * GW_CHUNK, sizeof(float));
+        job->slots[i].values = gw_scratch_take(job->context, 2 * GW_CHUNK, sizeof(float));
         if (!job->slots[i].values)
             return GW_ERR_MEMORY;
     }
@@ -583,7 +584,7 @@ static gw_status reduce_shared(struct job *job, uint8_t *payload, struct gw_fram
     GW_TRY(job_scratch(job, average->workers));
     if (wave > 1) {
         job->stride = ternary_packed_size(&job->sums, GW_CHUNK);
-        job->wave = gw_alloc(job->context, WAVE, job->stride);
+        job->wave = gw_scratch_take(job->context, WAVE, job->stride);
         if (!job->wave)
             return GW_ERR_MEMORY;
     }

@@ -3,6 +3,7 @@
 #include "codec/topk/rank.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/scratch.h"
 #include "base/threads.h"
 #include "wire/frame.h"
 
@@ -92,7 +93,7 @@ static uint32_t kth_largest(uint32_t *x, uint64_t n, uint64_t *k, uint32_t low, 
 static gw_status find_small(gw_context *context, const struct gw_select_list *list, uint64_t k, uint32_t low,
                             uint32_t high, struct gw_rank *rank)
 {
-    uint32_t *x = gw_alloc(context, (size_t)list->n, sizeof *x);
+    uint32_t *x = gw_scratch_take(context, (size_t)list->n, sizeof *x);
     if (!x)
         return GW_ERR_MEMORY;
     uint64_t n = 0;
@@ -101,7 +102,7 @@ static gw_status find_small(gw_context *context, const struct gw_select_list *li
             x[n++] = gw_select_bits(&list->parts[p], i);
     rank->bits = kth_largest(x, n, &k, low, high);
     rank->n_ties = k;
-    gw_free(context, x);
+    gw_scratch_give(context, x);
     return GW_OK;
 }
 
@@ -135,7 +136,7 @@ gw_status gw_rank_find(gw_context *context, const struct gw_select_list *list, u
         return find_small(context, list, k, low, high, rank);
     uint32_t n_slots = gw_select_list_slots(context, list);
     struct histogram h = {.list = list, .low = low, .high = high};
-    h.bins = gw_alloc(context, (size_t)n_slots * N_BINS, sizeof *h.bins);
+    h.bins = gw_scratch_take(context, (size_t)n_slots * N_BINS, sizeof *h.bins);
     if (!h.bins)
         return GW_ERR_MEMORY;
     /* k counts down by the elements above `high`, which narrows to the bin that holds the k-th until bins are one value
@@ -156,7 +157,7 @@ gw_status gw_rank_find(gw_context *context, const struct gw_select_list *list, u
         h.high = h.low + ((1u << h.shift) - 1);
     }
     *rank = (struct gw_rank){h.low, k};
-    gw_free(context, h.bins);
+    gw_scratch_give(context, h.bins);
     return GW_OK;
 }
 
@@ -213,7 +214,7 @@ gw_status gw_rank_guess(gw_context *context, const struct gw_select_list *list, 
     if (j >= n_sample)
         return GW_OK;
 
-    float *sample = gw_alloc(context, n_sample, sizeof *sample);
+    float *sample = gw_scratch_take(context, n_sample, sizeof *sample);
     if (!sample)
         return GW_ERR_MEMORY;
     uint64_t base = 0; /* of part p in the list */
@@ -229,7 +230,7 @@ gw_status gw_rank_guess(gw_context *context, const struct gw_select_list *list, 
     gw_status status = gw_select_list_init(context, &part, 1, &of_sample);
     if (status == GW_OK)
         status = gw_rank_find(context, &of_sample, (uint64_t)j, 0, 0x7FFFFFFFu, &rank);
-    gw_free(context, sample);
+    gw_scratch_give(context, sample);
     if (status == GW_OK)
         *bits = rank.bits;
     return status;

@@ -5,6 +5,7 @@
 #include "codec/topk/select.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/scratch.h"
 #include "base/threads.h"
 #include "codec/topk/rank.h"
 #include "wire/frame.h"
@@ -29,6 +30,7 @@ struct job {
     uint32_t n_slots;
     size_t slot_values; /* room of a slot in `scratch` */
     float *scratch;     /* a chunk's values as they are found, of each slot */
+    float *room;        /* that was taken for `above`; NULL: none */
     float *above;       /* values above `threshold`, of chunks in any order */
     uint64_t above_room;
     atomic_uint_fast64_t above_used; /* may pass above_room; then some were not stored */
@@ -47,39 +49,26 @@ static gw_status job_init(gw_context *context, struct gw_select_part *parts, uin
     for (uint32_t p = 0; p < n_parts; p++)
         most = parts[p].n > most ? (size_t)parts[p].n : most;
     job->slot_values = gw_div_up((most < GW_CHUNK ? most : GW_CHUNK) + GW_SELECT_SLACK, 16) * 16;
-    job->scratch = gw_alloc(context, job->n_slots * job->slot_values, sizeof *job->scratch);
-    job->chunks = gw_alloc(context, (size_t)job->list.n_chunks, sizeof *job->chunks);
+    job->scratch = gw_scratch_take(context, job->n_slots * job->slot_values, sizeof *job->scratch);
+    job->chunks = gw_scratch_take(context, (size_t)job->list.n_chunks, sizeof *job->chunks);
     return job->scratch && job->chunks ? GW_OK : GW_ERR_MEMORY;
 }
 
 static void job_fini(gw_context *context, struct job *job)
 {
-    gw_free(context, job->chunks);
-    gw_free(context, job->scratch);
+    gw_scratch_give(context, job->room);
+    gw_scratch_give(context, job->chunks);
+    gw_scratch_give(context, job->scratch);
     gw_select_list_fini(context, &job->list);
 }
 
-void gw_select_room_free(gw_context *context, struct gw_select_room *room)
+/* Where values wait until it is known which are selected. What was there before is gone. */
+static gw_status take_room(gw_context *context, struct job *job, uint64_t n)
 {
-    gw_free(context, room->values);
-    *room = (struct gw_select_room){0};
-}
-
-/* Room stays between calls because it alone is large: where the heap hands a block of its size back to the system,
- * every step pays for its pages anew. What job_init takes is smaller, and grows with the threads: kept by each of many
- * tensors it would add up. */
-static gw_status take_room(gw_context *context, struct gw_select_room *room, struct job *job, uint64_t n)
-{
-    if (!room->values || room->n < n) {
-        gw_select_room_free(context, room);
-        room->values = gw_alloc(context, (size_t)n, sizeof *room->values);
-        if (!room->values)
-            return GW_ERR_MEMORY;
-        room->n = n;
-    }
-    job->above = room->values;
+    gw_scratch_give(context, job->room);
+    job->room = job->above = gw_scratch_take(context, (size_t)n, sizeof *job->above);
     job->above_room = n;
-    return GW_OK;
+    return job->room ? GW_OK : GW_ERR_MEMORY;
 }
 
 /* ---- the pass ---------------------------------------------------------------------------------------- */
@@ -274,12 +263,11 @@ static bool is_finite(const struct totals *totals)
 }
 
 /* Passes and finds what is selected in the end; *n_ties: how many equal to job->final. */
-static gw_status find_exact(gw_context *context, struct gw_select_room *room, struct job *job, uint64_t k,
-                            struct totals *totals, uint64_t *n_ties)
+static gw_status find_exact(gw_context *context, struct job *job, uint64_t k, struct totals *totals, uint64_t *n_ties)
 {
     uint64_t most;
     GW_TRY(gw_rank_guess(context, &job->list, k, &job->threshold, &most));
-    GW_TRY(take_room(context, room, job, most));
+    GW_TRY(take_room(context, job, most));
     *totals = pass(context, job);
     if (!is_finite(totals))
         return GW_OK;
@@ -294,8 +282,8 @@ static gw_status find_exact(gw_context *context, struct gw_select_room *room, st
 }
 
 /* The same of what is above `floor`, but of k at most. */
-static gw_status find_above(gw_context *context, struct gw_select_room *room, struct job *job, uint32_t floor,
-                            uint64_t k, bool many, struct totals *totals, uint64_t *n_ties)
+static gw_status find_above(gw_context *context, struct job *job, uint32_t floor, uint64_t k, bool many,
+                            struct totals *totals, uint64_t *n_ties)
 {
     uint64_t most = k;
     *n_ties = 0;
@@ -308,7 +296,7 @@ static gw_status find_above(gw_context *context, struct gw_select_room *room, st
         job->above = job->values;
         job->above_room = k;
     } else {
-        GW_TRY(take_room(context, room, job, most));
+        GW_TRY(take_room(context, job, most));
     }
     *totals = pass(context, job);
     if (!is_finite(totals))
@@ -324,7 +312,7 @@ static gw_status find_above(gw_context *context, struct gw_select_room *room, st
         return rank_above(context, job, totals, k, n_ties);
     if (many)
         return rank_all(context, job, totals, k, n_ties);
-    return find_exact(context, room, job, k, totals, n_ties);
+    return find_exact(context, job, k, totals, n_ties);
 }
 
 static void finish(gw_context *context, struct job *job, const struct totals *totals, uint64_t n_ties)
@@ -335,30 +323,30 @@ static void finish(gw_context *context, struct job *job, const struct totals *to
     gw_parallel_for(context, job->list.n_chunks, finish_chunk, job);
 }
 
-gw_status gw_select_above(gw_context *context, struct gw_select_room *room, struct gw_select_part *parts,
-                          uint32_t n_parts, float threshold, uint64_t k, bool many, float *values)
+gw_status gw_select_above(gw_context *context, struct gw_select_part *parts, uint32_t n_parts, float threshold,
+                          uint64_t k, bool many, float *values)
 {
     struct job job = {.values = values};
     struct totals totals;
     uint64_t n_ties = 0;
     gw_status status = job_init(context, parts, n_parts, &job);
     if (status == GW_OK)
-        status = find_above(context, room, &job, gw_float_bits(threshold) & 0x7FFFFFFFu, k, many, &totals, &n_ties);
+        status = find_above(context, &job, gw_float_bits(threshold) & 0x7FFFFFFFu, k, many, &totals, &n_ties);
     if (status == GW_OK)
         finish(context, &job, &totals, n_ties);
     job_fini(context, &job);
     return status;
 }
 
-gw_status gw_select_exact(gw_context *context, struct gw_select_room *room, struct gw_select_part *parts,
-                          uint32_t n_parts, uint64_t k, float *values, float *threshold)
+gw_status gw_select_exact(gw_context *context, struct gw_select_part *parts, uint32_t n_parts, uint64_t k,
+                          float *values, float *threshold)
 {
     struct job job = {.values = values};
     struct totals totals;
     uint64_t n_ties = 0;
     gw_status status = job_init(context, parts, n_parts, &job);
     if (status == GW_OK)
-        status = find_exact(context, room, &job, k, &totals, &n_ties);
+        status = find_exact(context, &job, k, &totals, &n_ties);
     if (status == GW_OK)
         finish(context, &job, &totals, n_ties);
     if (status == GW_OK && is_finite(&totals) && threshold)

@@ -29,24 +29,16 @@ struct gw_select_part {
     uint32_t max_bits;
 };
 
-/* Where values wait until it is known which are selected; grows to what a call needs and stays for the next. Begins as
- * zeros, is given back by gw_select_room_free. A call that ran out of memory can be repeated. */
-struct gw_select_room {
-    float *values;
-    uint64_t n;
-};
-void gw_select_room_free(gw_context *context, struct gw_select_room *room);
-
 /* Selects |a| > threshold (not negative) of all parts together. If these are more than k, it selects k as
  * gw_select_exact does. `values` has room for k; it gets the selected a of part after part, rounded. many: the caller
  * thinks that they are more; right or wrong, only the time depends on it. Errors: GW_ERR_MEMORY. */
-gw_status gw_select_above(gw_context *context, struct gw_select_room *room, struct gw_select_part *parts,
-                          uint32_t n_parts, float threshold, uint64_t k, bool many, float *values);
+gw_status gw_select_above(gw_context *context, struct gw_select_part *parts, uint32_t n_parts, float threshold,
+                          uint64_t k, bool many, float *values);
 
 /* Selects exactly k (1 .. the sum of n) of the largest |a| of all parts together; ties go to the first part, and there
  * to the lowest index. `values` has room for k; it gets those of part after part. *threshold becomes the k-th largest
  * |a|; NULL: it is not wanted. Errors: GW_ERR_MEMORY. */
-gw_status gw_select_exact(gw_context *context, struct gw_select_room *room, struct gw_select_part *parts,
-                          uint32_t n_parts, uint64_t k, float *values, float *threshold);
+gw_status gw_select_exact(gw_context *context, struct gw_select_part *parts, uint32_t n_parts, uint64_t k,
+                          float *values, float *threshold);
 
 #endif

@@ -1,5 +1,6 @@
 /* Tests selection against a plain model that sorts, and the kernels of every instruction set against the same model,
  * in buffers at guard pages. */
+#include "base/scratch.h"
 #include "codec/topk/rank.h"
 #include "codecs.h"
 #include "places.h"
@@ -345,7 +346,6 @@ static void floats_are_cut_and_joined(void **state)
 /* ---- whole tensors ----------------------------------------------------------------------------------- */
 
 static gw_context *contexts[3]; /* of 1, 2 and 3 threads */
-static struct gw_select_room rooms[3];
 
 /* A tensor with room for what is selected, and what the model says of it. */
 struct tensor {
@@ -479,7 +479,7 @@ static void check_list(const char *what, struct tensor *t, uint32_t n_parts, uin
         for (uint32_t p = 0; p < n_parts; p++)
             parts[p] = t[p].part;
         found = -1;
-        assert_int_equal(gw_select_exact(contexts[c], &rooms[c], parts, n_parts, k, values, &found), GW_OK);
+        assert_int_equal(gw_select_exact(contexts[c], parts, n_parts, k, values, &found), GW_OK);
         CHECK(gw_float_bits(found) == gw_float_bits(threshold), "%s: threshold %a, not %a", what, (double)found,
               (double)threshold);
         const float *end = values;
@@ -493,7 +493,7 @@ static void check_list(const char *what, struct tensor *t, uint32_t n_parts, uin
             for (uint32_t p = 0; p < n_parts; p++)
                 parts[p] = t[p].part;
             float lower = many ? threshold / 2 : nextafterf(threshold, 0);
-            assert_int_equal(gw_select_above(contexts[c], &rooms[c], parts, n_parts, lower, k, many, values), GW_OK);
+            assert_int_equal(gw_select_above(contexts[c], parts, n_parts, lower, k, many, values), GW_OK);
             end = values;
             for (uint32_t p = 0; p < n_parts; p++) {
                 t[p].part = parts[p];
@@ -621,8 +621,7 @@ static void what_is_above_is_selected(void **state)
                 uint64_t k = t.n_kept ? t.n_kept : 1;
                 float *values = room_for(t.n_kept, 4);
                 t.part.n_kept = 99;
-                assert_int_equal(gw_select_above(contexts[c], &rooms[c], &t.part, 1, threshold, k, many, values),
-                                 GW_OK);
+                assert_int_equal(gw_select_above(contexts[c], &t.part, 1, threshold, k, many, values), GW_OK);
                 assert_true(check_written(what, &t, values) == values + t.n_kept);
                 free(values);
             }
@@ -642,12 +641,10 @@ static void what_is_not_finite_is_reported(void **state)
                 t[1].g[at] = where == 1 ? NAN : INFINITY;
                 struct gw_select_part parts[2] = {t[0].part, t[1].part};
                 float *values = room_for(n + 100, 4), found;
-                assert_int_equal(gw_select_above(contexts[c], &rooms[c], &parts[1], 1, 0.5f, n, where == 2, values),
-                                 GW_OK);
+                assert_int_equal(gw_select_above(contexts[c], &parts[1], 1, 0.5f, n, where == 2, values), GW_OK);
                 assert_true(parts[1].max_bits >= 0x7F800000u);
                 parts[1].max_bits = 0;
-                assert_int_equal(gw_select_exact(contexts[c], &rooms[c], parts, 2, gw_div_up(n, 3), values, &found),
-                                 GW_OK);
+                assert_int_equal(gw_select_exact(contexts[c], parts, 2, gw_div_up(n, 3), values, &found), GW_OK);
                 assert_true(parts[1].max_bits >= 0x7F800000u && parts[0].max_bits < 0x7F800000u);
                 free(values);
                 tensor_free(&t[0]);
@@ -697,14 +694,13 @@ static void memory_may_run_out_anywhere(void **state)
         uint64_t k = 8000;
         float *values = room_for(150000, 4), threshold;
         for (int call = 0; call < 2; call++) {
-            struct gw_select_room room = {0};
             int before = scarce.in_use, n_refused = 0;
             gw_status status = GW_ERR_MEMORY;
             for (; status == GW_ERR_MEMORY; n_refused++) {
                 scarce.left = n_refused;
-                status = call == 0 ? gw_select_exact(context, &room, parts, 2, k, values, &threshold)
-                                   : gw_select_above(context, &room, &parts[1], 1, 0, 150000, false, values);
-                gw_select_room_free(context, &room);
+                status = call == 0 ? gw_select_exact(context, parts, 2, k, values, &threshold)
+                                   : gw_select_above(context, &parts[1], 1, 0, 150000, false, values);
+                gw_scratch_clear(context);
                 assert_int_equal(scarce.in_use, before);
             }
             assert_int_equal(status, GW_OK);
@@ -715,45 +711,6 @@ static void memory_may_run_out_anywhere(void **state)
         tensor_free(&t[1]);
     }
     scarce.left = 1000;
-    gw_context_destroy(context);
-    assert_int_equal(scarce.in_use, 0);
-}
-
-/* Whatever is refused the call can be repeated; with room taken it needs one block fewer than without, until a larger k
- * comes. */
-static void room_stays_between_calls(void **state)
-{
-    (void)state;
-    struct scarce scarce = {.left = 1000};
-    gw_context *context = scarce_context(&scarce);
-    struct tensor t = tensor_of(150000, BELL, 2);
-    struct gw_select_room room = {0}, none = {0};
-    float *values = room_for(150000, 4);
-    static const uint64_t ks[] = {3000, 100, 40000, 3000};
-    for (size_t i = 0; i < sizeof ks / sizeof *ks; i++) {
-        struct gw_select_room before = room;
-        gw_status status = GW_ERR_MEMORY;
-        model_exact(&t, 1, ks[i]);
-        for (int n = 0; status == GW_ERR_MEMORY; n++) {
-            scarce.left = n;
-            status = gw_select_exact(context, &room, &t.part, 1, ks[i], values, NULL);
-        }
-        assert_int_equal(status, GW_OK);
-        assert_true(check_written("after refusals", &t, values) == values + ks[i]);
-        assert_true(i % 2 == 0 || (room.values == before.values && room.n == before.n));
-
-        scarce.left = 1000;
-        assert_int_equal(gw_select_exact(context, &none, &t.part, 1, ks[i], values, NULL), GW_OK);
-        int taken = 1000 - scarce.left;
-        gw_select_room_free(context, &none);
-        scarce.left = 1000;
-        assert_int_equal(gw_select_exact(context, &room, &t.part, 1, ks[i], values, NULL), GW_OK);
-        assert_int_equal(1000 - scarce.left, taken - 1);
-        assert_true(check_written("in kept room", &t, values) == values + ks[i]);
-    }
-    gw_select_room_free(context, &room);
-    free(values);
-    tensor_free(&t);
     gw_context_destroy(context);
     assert_int_equal(scarce.in_use, 0);
 }
@@ -778,12 +735,9 @@ int main(void)
         cmocka_unit_test(what_is_above_is_selected),
         cmocka_unit_test(what_is_not_finite_is_reported),
         cmocka_unit_test(memory_may_run_out_anywhere),
-        cmocka_unit_test(room_stays_between_calls),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    for (uint32_t c = 0; c < 3; c++) {
-        gw_select_room_free(contexts[c], &rooms[c]);
+    for (uint32_t c = 0; c < 3; c++)
         gw_context_destroy(contexts[c]);
-    }
     return failed;
 }

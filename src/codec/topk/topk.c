@@ -39,8 +39,7 @@ struct topk_state {
     uint64_t *kept[2];           /* what was sent of either buffer */
     float *values; /* scope=global: in the first tensor's, all tensors'; grows to what selection may give */
     uint64_t capacity;
-    struct gw_select_room room; /* of selection, beside `values` and with the same scope */
-    const float *selected;      /* this tensor's values */
+    const float *selected; /* this tensor's values */
     uint64_t n_selected;
     bool many;      /* the last selection came near its bound */
     bool pending;   /* next and the other residual are the outcome of a step not committed yet */
@@ -63,7 +62,6 @@ static void topk_close(gw_encoder *encoder)
     gw_free(encoder->context, s->kept[0]);
     gw_free(encoder->context, s->kept[1]);
     gw_free(encoder->context, s->values);
-    gw_select_room_free(encoder->context, &s->room);
     gw_sparse_scratch_destroy(encoder->context, s->scratch);
     gw_free(encoder->context, s);
     encoder->state = NULL;
@@ -160,13 +158,12 @@ static gw_status select_from(gw_encoder *const *encoders, uint32_t n_encoders, u
     }
     struct memory next = lead->now;
     if (status == GW_OK && n && (!next.has_threshold || next.age >= o->refresh)) {
-        status = gw_select_exact(first->context, &lead->room, parts, n_encoders, k, lead->values, &next.threshold);
+        status = gw_select_exact(first->context, parts, n_encoders, k, lead->values, &next.threshold);
         next.has_threshold = true;
         next.age = 1;
     } else if (status == GW_OK && n) {
         /* A stale threshold lets too many through: of those the largest, and the threshold stays where it is. */
-        status = gw_select_above(first->context, &lead->room, parts, n_encoders, next.threshold, capacity, lead->many,
-                                 lead->values);
+        status = gw_select_above(first->context, parts, n_encoders, next.threshold, capacity, lead->many, lead->values);
         next.age++;
     }
     uint64_t n_selected = 0;

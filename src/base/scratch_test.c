@@ -1,0 +1,132 @@
+/* Tests the memory that contexts keep from call to call: what is handed out again, how much is kept, and that threads
+ * may ask at the same time. */
+#include "base/scratch.h"
+#include "base/memory.h"
+#include "base/threads.h"
+#include "checks.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static atomic_int in_use;
+
+static void *counted_alloc(size_t bytes, void *user)
+{
+    (void)user;
+    void *memory = malloc(bytes);
+    atomic_fetch_add(&in_use, memory != NULL);
+    return memory;
+}
+
+static void counted_free(void *memory, void *user)
+{
+    (void)user;
+    atomic_fetch_sub(&in_use, 1);
+    free(memory);
+}
+
+static gw_context *counting_context(uint32_t n_threads)
+{
+    const gw_allocator allocator = {counted_alloc, counted_free, NULL};
+    const gw_context_options options = {.struct_bytes = sizeof options,
+                                        .allocator = &allocator,
+                                        .n_threads = n_threads};
+    gw_context *context;
+    assert_int_equal(gw_context_create(&options, &context), GW_OK);
+    return context;
+}
+
+/* Takes a block, writes all of it, and gives it back. */
+static void *once(gw_context *context, size_t bytes)
+{
+    void *memory = gw_scratch_take(context, bytes, 1);
+    assert_non_null(memory);
+    assert_true((uintptr_t)memory % 64 == 0);
+    memset(memory, 0xA5, bytes);
+    gw_scratch_give(context, memory);
+    return memory;
+}
+
+static void a_block_is_handed_out_again(void **state)
+{
+    (void)state;
+    gw_context *context = counting_context(1);
+    const int before = in_use;
+    void *first = once(context, GW_SCRATCH_LEAST * 2);
+    assert_int_equal(in_use, before + 1);
+    assert_ptr_equal(once(context, GW_SCRATCH_LEAST * 2), first);
+    assert_ptr_equal(once(context, GW_SCRATCH_LEAST), first);
+    assert_int_equal(in_use, before + 1);
+    once(context, GW_SCRATCH_LEAST * 2 + 1); /* it is too small for that */
+    assert_int_equal(in_use, before + 2);
+    once(context, GW_SCRATCH_LEAST * 16);
+    assert_ptr_equal(once(context, GW_SCRATCH_LEAST * 2), first); /* the smallest that fits */
+    gw_scratch_clear(context);
+    assert_int_equal(in_use, before);
+    gw_context_destroy(context);
+    assert_int_equal(in_use, 0);
+}
+
+static void what_is_kept_is_bounded(void **state)
+{
+    (void)state;
+    gw_context *context = counting_context(1);
+    const int before = in_use;
+    once(context, GW_SCRATCH_LEAST - 1);
+    once(context, GW_SCRATCH_MOST + 1);
+    assert_int_equal(in_use, before);
+    void *blocks[GW_SCRATCH_BLOCKS + 1];
+    for (int large = 0; large < 2; large++) {
+        const uint32_t n = GW_SCRATCH_BLOCKS + 1;
+        for (uint32_t i = 0; i < n; i++)
+            assert_non_null(blocks[i] = gw_scratch_take(context, 1, large ? GW_SCRATCH_MOST : GW_SCRATCH_LEAST));
+        for (uint32_t i = 0; i < n; i++)
+            gw_scratch_give(context, blocks[i]);
+        assert_int_equal(in_use - before, large ? GW_SCRATCH_BYTES / GW_SCRATCH_MOST : GW_SCRATCH_BLOCKS);
+        gw_scratch_clear(context);
+    }
+    gw_context_destroy(context);
+    assert_int_equal(in_use, 0);
+}
+
+static void without_a_context_nothing_is_kept(void **state)
+{
+    (void)state;
+    once(NULL, GW_SCRATCH_LEAST);
+    gw_scratch_give(NULL, NULL);
+    assert_null(gw_scratch_take(NULL, SIZE_MAX, 2));
+    assert_null(gw_scratch_take(NULL, SIZE_MAX, 1));
+}
+
+static void use(uint64_t i, uint32_t slot, void *user)
+{
+    gw_context *context = user;
+    const size_t n = GW_SCRATCH_LEAST + 1024 * (i % 7);
+    unsigned char *memory = gw_scratch_take(context, n, 1);
+    memset(memory, (int)slot, n);
+    for (size_t k = 0; k < n; k++)
+        if (memory[k] != slot)
+            abort(); /* another thread has the same block */
+    gw_scratch_give(context, memory);
+}
+
+static void threads_share_it(void **state)
+{
+    (void)state;
+    gw_context *context = counting_context(3);
+    gw_parallel_for(context, 2000, use, context);
+    gw_context_destroy(context);
+    assert_int_equal(in_use, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_block_is_handed_out_again),
+        cmocka_unit_test(what_is_kept_is_bounded),
+        cmocka_unit_test(without_a_context_nothing_is_kept),
+        cmocka_unit_test(threads_share_it),
+    };
+    return cmocka_run_group_tests_name("scratch", tests, NULL, NULL);
+}
