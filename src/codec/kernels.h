@@ -49,9 +49,10 @@ struct gw_kernels {
     void (*draw)(const struct gw_ternary_draw *draw, const float *g, uint64_t group, uint64_t n_groups,
                  uint64_t *nonzero, uint64_t *sign);
 
-    /* Packs the sign bits of the nonzero elements of n_words words densely into dst, which has room for just that many
-     * bits, rounded up to bytes (padded with 0). Returns how many bits. */
-    uint64_t (*gather_signs)(const uint64_t *nonzero, const uint64_t *sign, uint64_t n_words, uint8_t *dst);
+    /* Packs the sign bits of the nonzero elements of n_words words densely into dst, padded with 0 to a byte. dst has
+     * room for dst_bytes bytes, which is enough; those past the bits may change. Returns how many bits. */
+    uint64_t (*gather_signs)(const uint64_t *nonzero, const uint64_t *sign, uint64_t n_words, uint8_t *dst,
+                             size_t dst_bytes);
 
     /* The reverse: sets sign bits where nonzero bits are, 0 elsewhere. src_bytes bytes may be read; bits missing there
      * are 0. Returns how many bits the nonzeros take. `nonzero` may stand at any address. */

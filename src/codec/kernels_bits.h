@@ -2,19 +2,23 @@
  * them. Define before including: GW_SUFFIX(name), GW_TARGET (a function attribute), GW_GATHER(nonzero, sign) and
  * GW_SCATTER(bits, nonzero). */
 
+/* Whether a word is full is hard to foresee, so each step writes the word, full or not. */
 GW_TARGET static uint64_t GW_SUFFIX(gather_signs)(const uint64_t *nonzero, const uint64_t *sign, uint64_t n_words,
-                                                  uint8_t *dst)
+                                                  uint8_t *dst, size_t dst_bytes)
 {
-    uint64_t word = 0, n_bits = 0;
-    for (uint64_t w = 0; w < n_words; w++) {
-        uint64_t bits = GW_GATHER(nonzero[w], sign[w]);
-        unsigned count = (unsigned)__builtin_popcountll(nonzero[w]), fill = n_bits & 63;
+    uint64_t word = 0, n_bits = 0, w = 0;
+    for (; w < n_words && (n_bits >> 6) * 8 + 8 <= dst_bytes; w++) {
+        const uint64_t bits = GW_GATHER(nonzero[w], sign[w]);
+        const unsigned count = (unsigned)__builtin_popcountll(nonzero[w]), fill = n_bits & 63;
         word |= bits << fill;
-        if (fill + count >= 64) {
-            gw_put64(dst + (n_bits >> 6) * 8, word);
-            word = fill ? bits >> (64 - fill) : 0;
-        }
+        gw_put64(dst + (n_bits >> 6) * 8, word);
+        const uint64_t next = bits >> 1 >> (63 - fill);
+        word = fill + count >= 64 ? next : word;
         n_bits += count;
+    }
+    for (; w < n_words; w++) { /* all that is left goes into the last word, of which there is room for a part */
+        word |= GW_GATHER(nonzero[w], sign[w]) << (n_bits & 63);
+        n_bits += (unsigned)__builtin_popcountll(nonzero[w]);
     }
     if (n_bits & 63)
         memcpy(dst + (n_bits >> 6) * 8, &word, ((n_bits & 63) + 7) / 8);
@@ -43,12 +47,17 @@ GW_TARGET static uint64_t GW_SUFFIX(scatter_signs)(const void *nonzero, uint64_t
         sign[w] = GW_SCATTER(bits, on);
         at += count;
     }
+    if (w == n_words)
+        return at;
+    /* The last bytes, nine at most, with zeros after them: these few bits may be those of most words. */
+    uint8_t last[32] = {0};
+    const uint64_t begin = at >> 3, most = sizeof last - 16;
+    if (begin < src_bytes)
+        memcpy(last, src + begin, src_bytes - begin);
     for (; w < n_words; w++) {
-        uint64_t on = gw_get64((const uint8_t *)nonzero + 8 * w);
-        size_t byte = (size_t)(at >> 3), left = byte < src_bytes ? src_bytes - byte : 0;
-        uint64_t bits = gw_get_partial(src + (left ? byte : 0), left) >> (at & 7);
-        if (left > 8 && (at & 7))
-            bits |= (uint64_t)src[byte + 8] << (64 - (at & 7));
+        const uint64_t on = gw_get64((const uint8_t *)nonzero + 8 * w), past = (at >> 3) - begin,
+                       byte = past < most ? past : most;
+        const uint64_t bits = gw_get64(last + byte) >> (at & 7) | (uint64_t)last[byte + 8] << 1 << (63 - (at & 7));
         sign[w] = GW_SCATTER(bits, on);
         at += (uint64_t)__builtin_popcountll(on);
     }
@@ -176,22 +185,32 @@ GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(add_in)(co
         GW_SUFFIX(add_words)(frames, n_frames, w, (uint32_t)(n_words - w), first, planes, n_planes);
 }
 
+/* Calls a function that is inlined, with n_planes_ as a number the compiler knows if it is a usual one. */
+#define GW_USUAL_PLANES(n_planes, call, ...)                                                                           \
+    do {                                                                                                               \
+        uint32_t n_planes_ = n_planes;                                                                                 \
+        switch (n_planes_) {                                                                                           \
+        case 3: /* 2, 3 workers */                                                                                     \
+            n_planes_ = 3;                                                                                             \
+            call(__VA_ARGS__);                                                                                         \
+            break;                                                                                                     \
+        case 4: /* 4 to 7 */                                                                                           \
+            n_planes_ = 4;                                                                                             \
+            call(__VA_ARGS__);                                                                                         \
+            break;                                                                                                     \
+        case 5: /* 8 to 15 */                                                                                          \
+            n_planes_ = 5;                                                                                             \
+            call(__VA_ARGS__);                                                                                         \
+            break;                                                                                                     \
+        default:                                                                                                       \
+            call(__VA_ARGS__);                                                                                         \
+        }                                                                                                              \
+    } while (0)
+
 GW_TARGET static void GW_SUFFIX(add_digits)(const struct gw_bitmaps *frames, uint32_t n_frames, uint64_t n_words,
                                             bool first, uint8_t *planes, uint32_t n_planes)
 {
-    switch (n_planes) {
-    case 3: /* 2, 3 workers */
-        GW_SUFFIX(add_in)(frames, n_frames, n_words, first, planes, 3);
-        break;
-    case 4: /* 4 to 7 */
-        GW_SUFFIX(add_in)(frames, n_frames, n_words, first, planes, 4);
-        break;
-    case 5: /* 8 to 15 */
-        GW_SUFFIX(add_in)(frames, n_frames, n_words, first, planes, 5);
-        break;
-    default:
-        GW_SUFFIX(add_in)(frames, n_frames, n_words, first, planes, n_planes);
-    }
+    GW_USUAL_PLANES(n_planes, GW_SUFFIX(add_in), frames, n_frames, n_words, first, planes, n_planes_);
 }
 
 /* n words from word w on, as below. */
@@ -215,14 +234,22 @@ GW_SUFFIX(part_words)(const uint8_t *planes, uint32_t n_planes, uint64_t w, uint
     }
 }
 
-GW_TARGET static void GW_SUFFIX(part_digits)(const uint8_t *planes, uint32_t n_planes, uint64_t n_words,
-                                             uint32_t center, uint64_t *negative, uint64_t *magnitudes)
+GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(part_all)(const uint8_t *planes,
+                                                                                uint32_t n_planes, uint64_t n_words,
+                                                                                uint32_t center, uint64_t *negative,
+                                                                                uint64_t *magnitudes)
 {
     uint64_t w = 0;
     for (; w + 8 <= n_words; w += 8)
         GW_SUFFIX(part_words)(planes, n_planes, w, 8, n_words, center, negative, magnitudes);
     if (w < n_words)
         GW_SUFFIX(part_words)(planes, n_planes, w, (uint32_t)(n_words - w), n_words, center, negative, magnitudes);
+}
+
+GW_TARGET static void GW_SUFFIX(part_digits)(const uint8_t *planes, uint32_t n_planes, uint64_t n_words,
+                                             uint32_t center, uint64_t *negative, uint64_t *magnitudes)
+{
+    GW_USUAL_PLANES(n_planes, GW_SUFFIX(part_all), planes, n_planes_, n_words, center, negative, magnitudes);
 }
 
 GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(above_words)(const uint64_t *magnitudes,
@@ -244,13 +271,19 @@ GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(above_word
     memcpy(marks + w, &above, 8 * n);
 }
 
-GW_TARGET static uint64_t GW_SUFFIX(above)(const uint64_t *magnitudes, uint32_t n_planes, uint64_t n_words,
-                                           uint32_t level, uint64_t *marks)
+GW_TARGET static inline __attribute__((always_inline)) void
+GW_SUFFIX(above_all)(const uint64_t *magnitudes, uint32_t n_planes, uint64_t n_words, uint32_t level, uint64_t *marks)
 {
     uint64_t w = 0;
     for (; w + 8 <= n_words; w += 8)
         GW_SUFFIX(above_words)(magnitudes, n_planes, w, 8, n_words, level, marks);
     if (w < n_words)
         GW_SUFFIX(above_words)(magnitudes, n_planes, w, (uint32_t)(n_words - w), n_words, level, marks);
+}
+
+GW_TARGET static uint64_t GW_SUFFIX(above)(const uint64_t *magnitudes, uint32_t n_planes, uint64_t n_words,
+                                           uint32_t level, uint64_t *marks)
+{
+    GW_USUAL_PLANES(n_planes, GW_SUFFIX(above_all), magnitudes, n_planes_, n_words, level, marks);
     return GW_SUFFIX(count)(marks, n_words);
 }

@@ -428,7 +428,7 @@ static void signs_are_gathered_and_scattered(void **state)
             size_t n_bytes = (size_t)(n_bits + 7) / 8;
             uint8_t *packed = buffer(2, side, n_bytes, 1);
             CHECK(k->count(nonzero, n_words) == n_bits, "%s, seed %llu", k->name, (unsigned long long)seed);
-            CHECK(k->gather_signs(nonzero, sign, n_words, packed) == n_bits, "%s, seed %llu", k->name,
+            CHECK(k->gather_signs(nonzero, sign, n_words, packed, n_bytes) == n_bits, "%s, seed %llu", k->name,
                   (unsigned long long)seed);
             CHECK(memcmp(packed, expected, n_bytes) == 0, "%s, seed %llu", k->name, (unsigned long long)seed);
             assert_true(is_clean_around(packed, side, n_bytes, 1));

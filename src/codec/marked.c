@@ -12,7 +12,7 @@ void gw_marked_put(struct gw_strings_writer *writer, const uint64_t *marks, uint
         if (!room)
             return;
         room[n_marked / 64] = 0; /* gathering ends with the last byte */
-        gw_kernels_now()->gather_signs(marks, bits, n_words, (uint8_t *)room);
+        gw_kernels_now()->gather_signs(marks, bits, n_words, (uint8_t *)room, 8 * ((size_t)n_marked / 64 + 1));
     }
     gw_strings_add(writer, n_marked, ones);
 }

@@ -8,7 +8,7 @@ uint64_t gw_string_put(struct gw_bit_writer *writer, const uint64_t *marks, uint
                        uint32_t n_words, uint64_t *string, uint32_t *ones)
 {
     string[n_marked / 64] = 0; /* gathering ends with the last byte */
-    gw_kernels_now()->gather_signs(marks, bits, n_words, (uint8_t *)string);
+    gw_kernels_now()->gather_signs(marks, bits, n_words, (uint8_t *)string, 8 * ((size_t)n_marked / 64 + 1));
     *ones = (uint32_t)gw_kernels_now()->count(string, (n_marked + 63) / 64);
     return gw_gaps_put(writer, string, n_marked, *ones);
 }

@@ -75,7 +75,8 @@ size_t ternary_levels_pack(const struct ternary_sums *sums, const uint8_t *plane
         sides[0].count = count - n_negative;
         sides[0].most = above - center;
     } else {
-        kernels->gather_signs(marks, negative, n_words, (uint8_t *)scratch->string->words);
+        kernels->gather_signs(marks, negative, n_words, (uint8_t *)scratch->string->words,
+                              sizeof scratch->string->words);
     }
     for (uint32_t level = 1; sides[0].count + sides[1].count; level++) {
         kernels->above(scratch->magnitudes, n_planes, n_words, level, farther);

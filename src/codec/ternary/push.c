@@ -180,7 +180,7 @@ static size_t pack_rans(const struct ternary_bits *bits, uint32_t n, uint32_t co
     if (coded)
         gw_marked_put(writer, bits->nonzero, count, bits->sign, n_words, negative);
     else
-        gw_kernels_now()->gather_signs(bits->nonzero, bits->sign, n_words, (uint8_t *)signs);
+        gw_kernels_now()->gather_signs(bits->nonzero, bits->sign, n_words, (uint8_t *)signs, sizeof signs);
     return gw_strings_finish(writer, signs, coded ? 0 : count, dst, limit);
 }
 
@@ -198,7 +198,7 @@ static size_t pack_plain(enum ternary_code code, const struct ternary_bits *bits
         return gw_div_up(n, 5);
     default:
         memcpy(dst, bits->nonzero, head);
-        gw_kernels_now()->gather_signs(bits->nonzero, bits->sign, (n + 63) / 64, dst + head);
+        gw_kernels_now()->gather_signs(bits->nonzero, bits->sign, (n + 63) / 64, dst + head, gw_div_up(count, 8));
         return head + gw_div_up(count, 8);
     }
 }
