@@ -107,13 +107,13 @@ uint8_t *gw_rans_encode(const struct gw_rans_table *table, const uint8_t *symbol
     return words;
 }
 
-bool gw_rans_decode(const struct gw_rans_table *table, uint8_t *symbols, uint32_t n, uint32_t n_lanes,
-                    struct gw_rans_states *states, const uint8_t *begin, const uint8_t **words)
+bool gw_rans_decode(struct gw_rans_source *source, uint32_t n, uint32_t n_lanes)
 {
+    const struct gw_rans_table *table = source->table;
+    const uint8_t *begin = source->begin, *at = source->words;
     const struct gw_rans_order *places = gw_rans_order();
-    const uint8_t *at = *words;
     uint32_t states_now[GW_RANS_LANES], mask = n_lanes - 1, first[9];
-    join(states, states_now);
+    join(source->states, states_now);
     for (uint32_t c = 0; c < 9; c++)
         first[c] = c <= table->last ? table->first[c] : UINT32_MAX;
     for (uint32_t i = 0; i < n; i++) {
@@ -127,7 +127,7 @@ bool gw_rans_decode(const struct gw_rans_table *table, uint8_t *symbols, uint32_
         index += more;
         rest -= each & -more;
         x = each * (x >> 16) + rest;
-        symbols[i] = places->byte[places->class_begin[class] + index];
+        source->symbols[i] = places->byte[places->class_begin[class] + index];
         if (at - begin < 2) { /* only the last symbols come here */
             if (x < 65536)
                 return false;
@@ -138,8 +138,9 @@ bool gw_rans_decode(const struct gw_rans_table *table, uint8_t *symbols, uint32_
         }
         states_now[i & mask] = x;
     }
-    part(states_now, states);
-    *words = at;
+    part(states_now, source->states);
+    source->symbols += n;
+    source->words = at;
     return true;
 }
 

@@ -36,6 +36,15 @@ struct gw_rans_states {
 /* For strings of m <= GW_RANS_MAX_BITS bits, 1 <= ones <= m / 2 of which are set, at most `last` (1..8) in a byte. */
 void gw_rans_table_make(struct gw_rans_table *table, uint32_t m, uint32_t ones, uint32_t last);
 
+/* A string that is decoded: where its symbols go, and its words, which end at `words` and may begin at `begin`. All of
+ * it moves on with what was decoded. */
+struct gw_rans_source {
+    const struct gw_rans_table *table;
+    uint8_t *symbols;
+    struct gw_rans_states *states;
+    const uint8_t *begin, *words;
+};
+
 /* The encoder works from the last symbol to the first and appends words; the decoder works from the first to the last
  * and takes words from the end. */
 struct gw_rans {
@@ -46,18 +55,20 @@ struct gw_rans {
     uint8_t *(*encode)(const struct gw_rans_table *table, const uint8_t *symbols, uint32_t n_rows,
                        struct gw_rans_states *states, uint8_t *words);
 
-    /* Decodes up to n_rows rows; words end at *words and may begin at `begin`; nothing before it is read. Returns how
-     * many rows: fewer if the next one might take words, or read bytes, from before `begin`. */
-    uint32_t (*decode)(const struct gw_rans_table *table, uint8_t *symbols, uint32_t n_rows,
-                       struct gw_rans_states *states, const uint8_t *begin, const uint8_t **words);
+    /* Decodes up to n_rows rows; nothing before source->begin is read. Returns how many rows: fewer if the next one
+     * might take words, or read bytes, from before it. */
+    uint32_t (*decode)(struct gw_rans_source *source, uint32_t n_rows);
+
+    /* The same of two sources by turns: each row waits for the one before it in its own source only. Both have as many
+     * rows decoded as is returned. NULL: this instruction set has none. */
+    uint32_t (*decode_two)(struct gw_rans_source sources[2], uint32_t n_rows);
 };
 
-/* The same, symbol by symbol on n_lanes lanes, a power of 2: symbol i is coded in lane i mod n_lanes. decode: false if
- * there are too few words. */
+/* The same of n symbols, one by one on n_lanes lanes, a power of 2: symbol i is coded in lane i mod n_lanes. decode:
+ * false if there are too few words. */
 uint8_t *gw_rans_encode(const struct gw_rans_table *table, const uint8_t *symbols, uint32_t n, uint32_t n_lanes,
                         struct gw_rans_states *states, uint8_t *words);
-bool gw_rans_decode(const struct gw_rans_table *table, uint8_t *symbols, uint32_t n, uint32_t n_lanes,
-                    struct gw_rans_states *states, const uint8_t *begin, const uint8_t **words);
+bool gw_rans_decode(struct gw_rans_source *source, uint32_t n, uint32_t n_lanes);
 
 /* The kernels of one instruction set; NULL: there are none, and the functions above do. */
 const struct gw_rans *gw_rans_for(enum gw_cpu cpu);

@@ -139,15 +139,17 @@ TARGET static inline __m128i take(const struct gw_rans_order *order, uint32_t ma
     return _mm_shuffle_epi8(last, _mm_load_si128((const __m128i *)order->shuffle[mask]));
 }
 
-TARGET static uint32_t decode_avx2(const struct gw_rans_table *table, uint8_t *symbols, uint32_t n_rows,
-                                   struct gw_rans_states *states, const uint8_t *begin, const uint8_t **words)
+TARGET static uint32_t decode_avx2(struct gw_rans_source *source, uint32_t n_rows)
 {
+    const struct gw_rans_table *table = source->table;
+    struct gw_rans_states *states = source->states;
+    uint8_t *symbols = source->symbols;
     const struct gw_rans_order *order = gw_rans_order();
     const struct halves each = halves_of(table->each), first = halves_of(table->first),
                         reciprocal = halves_of(table->reciprocal);
     const __m256i class_begin = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)order->class_begin));
     const __m256i sign = _mm256_set1_epi16((short)0x8000);
-    const uint8_t *at = *words;
+    const uint8_t *begin = source->begin, *at = source->words;
     __m256i bound[8]; /* first - 1 of classes from 1 on, for signed comparison; unused ones are above all slots */
     struct row low, high;
     for (uint32_t c = 1; c <= 8; c++)
@@ -207,10 +209,11 @@ TARGET static uint32_t decode_avx2(const struct gw_rans_table *table, uint8_t *s
         _mm256_storeu_si256((__m256i *)(states->low + 16 * h), low.half[h]);
         _mm256_storeu_si256((__m256i *)(states->high + 16 * h), high.half[h]);
     }
-    *words = at;
+    source->symbols += GW_RANS_LANES * (size_t)row;
+    source->words = at;
     return row;
 }
 
 const struct gw_rans gw_rans_avx2;
-const struct gw_rans gw_rans_avx2 = {"avx2", encode_avx2, decode_avx2};
+const struct gw_rans gw_rans_avx2 = {"avx2", encode_avx2, decode_avx2, NULL};
 #endif

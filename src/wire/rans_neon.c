@@ -87,14 +87,16 @@ static uint8_t *encode_neon(const struct gw_rans_table *table, const uint8_t *sy
     return words;
 }
 
-static uint32_t decode_neon(const struct gw_rans_table *table, uint8_t *symbols, uint32_t n_rows,
-                            struct gw_rans_states *states, const uint8_t *begin, const uint8_t **words)
+static uint32_t decode_neon(struct gw_rans_source *source, uint32_t n_rows)
 {
+    const struct gw_rans_table *table = source->table;
+    struct gw_rans_states *states = source->states;
+    uint8_t *symbols = source->symbols;
     const struct gw_rans_order *order = gw_rans_order();
     const struct halves each = halves_of(table->each), first = halves_of(table->first),
                         reciprocal = halves_of(table->reciprocal);
     const uint8x16_t class_begin = vld1q_u8(order->class_begin);
-    const uint8_t *at = *words;
+    const uint8_t *begin = source->begin, *at = source->words;
     uint16x8_t low[PARTS], high[PARTS];
     for (int h = 0; h < PARTS; h++) {
         low[h] = vld1q_u16(states->low + 8 * h);
@@ -128,10 +130,11 @@ static uint32_t decode_neon(const struct gw_rans_table *table, uint8_t *symbols,
         vst1q_u16(states->low + 8 * h, low[h]);
         vst1q_u16(states->high + 8 * h, high[h]);
     }
-    *words = at;
+    source->symbols += GW_RANS_LANES * (size_t)row;
+    source->words = at;
     return row;
 }
 
 const struct gw_rans gw_rans_neon;
-const struct gw_rans gw_rans_neon = {"neon", encode_neon, decode_neon};
+const struct gw_rans gw_rans_neon = {"neon", encode_neon, decode_neon, NULL};
 #endif

@@ -248,12 +248,22 @@ static gw_status no_string(uint32_t m)
     return gw_fail(GW_ERR_FRAME_PAYLOAD, "a coded string of %u bits is cut, or altered", m);
 }
 
-gw_status gw_strings_get(struct gw_strings_reader *reader, uint32_t m, uint64_t *string, uint32_t *ones)
+/* A string on its way: what its head says, and where its symbols are read from. */
+struct coming {
+    uint32_t m, rarer, n; /* bits, the rarer of them, and symbols left */
+    bool flip, is_coded;
+    struct gw_rans_table table;
+    struct gw_rans_source source;
+};
+
+static gw_status come(struct gw_strings_reader *reader, uint32_t m, uint64_t *string, uint32_t *ones,
+                      struct coming *coming)
 {
     const size_t n_words = ((size_t)m + 63) / 64;
     const uint32_t count = gw_strings_number(reader, bit_length(m));
     *ones = count;
-    if (count == 0 || count == m) {
+    coming->is_coded = count != 0 && count != m;
+    if (!coming->is_coded) {
         memset(string, count ? 0xFF : 0, 8 * n_words);
         if (count && m % 64)
             string[n_words - 1] = (1ull << (m % 64)) - 1;
@@ -261,25 +271,64 @@ gw_status gw_strings_get(struct gw_strings_reader *reader, uint32_t m, uint64_t 
     }
     if (count > m || !reader->n_lanes)
         return no_string(m);
-    const bool flip = count > m - count;
-    const uint32_t rarer = flip ? m - count : count, last = 1 + gw_strings_number(reader, LAST_BITS), n = (m + 7) / 8;
-    struct gw_rans_table table;
-    gw_rans_table_make(&table, m, rarer, last);
-    const struct gw_rans *kernels = reader->n_lanes == GW_RANS_LANES ? gw_rans_for(gw_cpu()) : NULL;
-    uint8_t *symbols = (uint8_t *)string;
+    coming->m = m;
+    coming->n = (m + 7) / 8;
+    coming->flip = count > m - count;
+    coming->rarer = coming->flip ? m - count : count;
+    gw_rans_table_make(&coming->table, m, coming->rarer, 1 + gw_strings_number(reader, LAST_BITS));
     string[n_words - 1] = 0;
-    const uint32_t rows =
-        kernels ? kernels->decode(&table, symbols, n / GW_RANS_LANES, &reader->states, reader->begin, &reader->words)
-                : 0;
-    const uint32_t done = rows * GW_RANS_LANES;
-    if (!gw_rans_decode(&table, symbols + done, n - done, reader->n_lanes, &reader->states, reader->begin,
-                        &reader->words))
+    coming->source =
+        (struct gw_rans_source){&coming->table, (uint8_t *)string, &reader->states, reader->begin, reader->words};
+    return GW_OK;
+}
+
+/* Reads what is left of a string. */
+static gw_status arrive(struct gw_strings_reader *reader, struct coming *coming, uint64_t *string)
+{
+    if (!coming->is_coded)
+        return GW_OK;
+    const struct gw_rans *kernels = reader->n_lanes == GW_RANS_LANES ? gw_rans_for(gw_cpu()) : NULL;
+    const uint32_t m = coming->m;
+    const size_t n_words = ((size_t)m + 63) / 64;
+    if (kernels)
+        coming->n -= GW_RANS_LANES * kernels->decode(&coming->source, coming->n / GW_RANS_LANES);
+    if (!gw_rans_decode(&coming->source, coming->n, reader->n_lanes))
         return no_string(m);
+    reader->words = coming->source.words;
     /* What follows takes the count for true. */
     const uint64_t tail = m % 64 ? (1ull << (m % 64)) - 1 : ~0ull;
-    if (string[n_words - 1] & ~tail || flip_and_count(string, n_words, flip ? ~0ull : 0) != rarer)
+    if (string[n_words - 1] & ~tail || flip_and_count(string, n_words, coming->flip ? ~0ull : 0) != coming->rarer)
         return no_string(m);
     string[n_words - 1] &= tail;
+    return GW_OK;
+}
+
+gw_status gw_strings_get(struct gw_strings_reader *reader, uint32_t m, uint64_t *string, uint32_t *ones)
+{
+    struct coming coming;
+    GW_TRY(come(reader, m, string, ones, &coming));
+    return arrive(reader, &coming, string);
+}
+
+gw_status gw_strings_get_two(struct gw_strings_reader readers[2], const uint32_t m[2], uint64_t *const strings[2],
+                             uint32_t ones[2])
+{
+    struct coming coming[2];
+    const struct gw_rans *kernels = gw_rans_for(gw_cpu());
+    for (int i = 0; i < 2; i++)
+        GW_TRY(come(&readers[i], m[i], strings[i], &ones[i], &coming[i]));
+    if (kernels && kernels->decode_two && coming[0].is_coded && coming[1].is_coded &&
+        readers[0].n_lanes == GW_RANS_LANES && readers[1].n_lanes == GW_RANS_LANES) {
+        struct gw_rans_source sources[2] = {coming[0].source, coming[1].source};
+        const uint32_t n = coming[0].n < coming[1].n ? coming[0].n : coming[1].n,
+                       rows = kernels->decode_two(sources, n / GW_RANS_LANES);
+        for (int i = 0; i < 2; i++) {
+            coming[i].source = sources[i];
+            coming[i].n -= GW_RANS_LANES * rows;
+        }
+    }
+    for (int i = 0; i < 2; i++)
+        GW_TRY(arrive(&readers[i], &coming[i], strings[i]));
     return GW_OK;
 }
 

@@ -62,13 +62,14 @@ static void check_rans(void)
         }
         states[0] = states[1] = begin;
         const uint8_t *end0 = gw_rans_encode(&table, symbols, n, GW_RANS_LANES, &states[0], words[0]);
-        const uint8_t *end1 = neon->encode(&table, symbols, rows, &states[1], words[1]), *at = end1;
+        const uint8_t *end1 = neon->encode(&table, symbols, rows, &states[1], words[1]);
         check(end0 - words[0] == end1 - words[1] && !memcmp(words[0], words[1], (size_t)(end0 - words[0])) &&
                   !memcmp(&states[0], &states[1], sizeof begin),
               "rans encode", round);
-        const uint32_t done = neon->decode(&table, read, rows, &states[1], words[1], &at) * GW_RANS_LANES;
-        check(gw_rans_decode(&table, read + done, n - done, GW_RANS_LANES, &states[1], words[1], &at) &&
-                  at == words[1] && !memcmp(read, symbols, n) && !memcmp(&states[1], &begin, sizeof begin),
+        struct gw_rans_source source = {&table, read, &states[1], words[1], end1};
+        const uint32_t done = neon->decode(&source, rows) * GW_RANS_LANES;
+        check(gw_rans_decode(&source, n - done, GW_RANS_LANES) && source.words == words[1] &&
+                  !memcmp(read, symbols, n) && !memcmp(&states[1], &begin, sizeof begin),
               "rans decode", round);
     }
 }
@@ -121,8 +122,8 @@ int main(void)
         check(!memcmp(nz[0], nz[1], sizeof nz[0]) && !memcmp(sg[0], sg[1], sizeof sg[0]), "draw", round);
 
         uint8_t bytes[2][8 * WORDS] = {{0}};
-        uint64_t na = neon->gather_signs(nz[1], sg[1], WORDS, bytes[0]),
-                 nb = ref->gather_signs(nz[1], sg[1], WORDS, bytes[1]);
+        uint64_t na = neon->gather_signs(nz[1], sg[1], WORDS, bytes[0], sizeof bytes[0]),
+                 nb = ref->gather_signs(nz[1], sg[1], WORDS, bytes[1], sizeof bytes[1]);
         check(na == nb && !memcmp(bytes[0], bytes[1], sizeof bytes[0]), "gather_signs", round);
         size_t size = (size_t)(nb + 7) / 8;
         uint64_t back[WORDS];

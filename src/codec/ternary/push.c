@@ -251,18 +251,39 @@ static bool tail_is_clear(const uint64_t *words, uint32_t n)
     return n % 64 == 0 || words[n / 64] >> (n % 64) == 0;
 }
 
+/* Reads the signs, which follow where the nonzeros are. */
+static gw_status unpack_signs(struct gw_strings_reader *reader, uint32_t n, uint32_t count, struct ternary_bits *bits)
+{
+    uint64_t signs[CHUNK_WORDS + 1];
+    uint32_t negative;
+    const bool coded = gw_strings_number(reader, 1);
+    if (coded)
+        GW_TRY(gw_strings_get(reader, count, signs, &negative));
+    GW_TRY(gw_strings_close(reader, coded ? 0 : count, signs));
+    gw_kernels_now()->scatter_signs(bits->nonzero, (n + 63) / 64, (const uint8_t *)signs, sizeof signs, bits->sign);
+    return GW_OK;
+}
+
 static gw_status unpack_rans(const uint8_t *src, size_t src_bytes, uint32_t n, struct ternary_bits *bits)
 {
     struct gw_strings_reader reader;
-    uint64_t signs[CHUNK_WORDS + 1];
-    uint32_t count, negative;
+    uint32_t count;
     gw_strings_open(&reader, src, src_bytes);
     GW_TRY(gw_strings_get(&reader, n, bits->nonzero, &count));
-    const bool coded = gw_strings_number(&reader, 1);
-    if (coded)
-        GW_TRY(gw_strings_get(&reader, count, signs, &negative));
-    GW_TRY(gw_strings_close(&reader, coded ? 0 : count, signs));
-    gw_kernels_now()->scatter_signs(bits->nonzero, (n + 63) / 64, (const uint8_t *)signs, sizeof signs, bits->sign);
+    return unpack_signs(&reader, n, count, bits);
+}
+
+gw_status ternary_push_unpack_two(const uint8_t *const src[2], const size_t src_bytes[2], const uint32_t n[2],
+                                  struct ternary_bits *bits)
+{
+    struct gw_strings_reader readers[2];
+    uint64_t *const strings[2] = {bits[0].nonzero, bits[1].nonzero};
+    uint32_t counts[2];
+    for (int i = 0; i < 2; i++)
+        gw_strings_open(&readers[i], src[i], src_bytes[i]);
+    GW_TRY(gw_strings_get_two(readers, n, strings, counts));
+    for (int i = 0; i < 2; i++)
+        GW_TRY(unpack_signs(&readers[i], n[i], counts[i], &bits[i]));
     return GW_OK;
 }
 

@@ -121,11 +121,41 @@ static gw_status unpack_push(const struct gw_frame *frame, const size_t *offsets
                                chunk_elems(frame, c), bits, view);
 }
 
+/* A chunk of a push. */
+struct place {
+    const struct gw_frame *frame;
+    const size_t *offsets;
+    uint64_t c;
+};
+
+/* Two chunks of pushes, to bits[0] and bits[1]. views: NULL, or two. */
+static gw_status unpack_two(const struct place at[2], struct ternary_bits *bits, struct gw_bitmaps *views)
+{
+    const uint8_t *src[2];
+    size_t src_bytes[2];
+    uint32_t n[2];
+    bool coded = true;
+    for (int i = 0; i < 2; i++) {
+        src[i] = at[i].frame->payload + at[i].offsets[at[i].c];
+        src_bytes[i] = at[i].offsets[at[i].c + 1] - at[i].offsets[at[i].c];
+        n[i] = chunk_elems(at[i].frame, at[i].c);
+        coded = coded && chunk_code(at[i].frame, at[i].c) == CODE_RANS;
+    }
+    if (coded) {
+        for (int i = 0; views && i < 2; i++)
+            views[i] = (struct gw_bitmaps){bits[i].nonzero, bits[i].sign};
+        return ternary_push_unpack_two(src, src_bytes, n, bits);
+    }
+    for (int i = 0; i < 2; i++)
+        GW_TRY(unpack_push(at[i].frame, at[i].offsets, at[i].c, &bits[i], views ? &views[i] : NULL));
+    return GW_OK;
+}
+
 /* ---- decode and count ------------------------------------------------------------------------ */
 
 /* What one thread works in. */
 struct slot {
-    struct ternary_bits *bits;          /* reduce: of GW_ADD_FRAMES frames; else one */
+    struct ternary_bits *bits;          /* reduce: of GW_ADD_FRAMES frames; else two */
     struct ternary_sum_scratch scratch; /* averages */
     struct ternary_sum_scratch added;   /* reduce: averages that are added up */
     float *values;                      /* reduce of private scalers: two chunks */
@@ -177,7 +207,9 @@ static gw_status job_init(struct job *job, gw_context *context, const struct gw_
 {
     *job = (struct job){.context = context, .frame = frames, .n_frames = n_frames};
     uint64_t n_chunks = n_chunks_of(frames);
-    uint32_t threads = gw_thread_count(context);
+    uint32_t threads = gw_thread_count(context), n_bits = n_frames < GW_ADD_FRAMES ? n_frames : GW_ADD_FRAMES;
+    if (n_chunks > 1 && n_bits < 2)
+        n_bits = 2;
     job->n_slots = n_chunks > 1 ? threads : 1;
     job->slots = gw_calloc(context, job->n_slots, sizeof *job->slots);
     job->offsets = gw_calloc(context, n_frames, sizeof *job->offsets);
@@ -189,8 +221,7 @@ static gw_status job_init(struct job *job, gw_context *context, const struct gw_
             return GW_ERR_MEMORY;
     }
     for (uint32_t i = 0; i < job->n_slots; i++) {
-        job->slots[i].bits =
-            gw_scratch_take(context, n_frames < GW_ADD_FRAMES ? n_frames : GW_ADD_FRAMES, sizeof *job->slots[i].bits);
+        job->slots[i].bits = gw_scratch_take(context, n_bits, sizeof *job->slots[i].bits);
         if (!job->slots[i].bits)
             return GW_ERR_MEMORY;
     }
@@ -229,14 +260,28 @@ static void expand_chunk(const struct gw_frame *frame, const struct ternary_bits
         out[i] = gw_expand_element(bits->nonzero, bits->sign, i, scaler_at(frame, base + i));
 }
 
-static gw_status decode_push(uint64_t c, uint32_t index, void *user)
+static void expand_push(const struct job *job, uint64_t c, const struct ternary_bits *bits)
+{
+    const struct gw_frame *frame = job->frame;
+    expand_chunk(frame, bits, c * GW_CHUNK, chunk_elems(frame, c), frame->count >= STREAM_ELEMENTS,
+                 job->out + c * GW_CHUNK);
+}
+
+/* Chunks 2 * i and 2 * i + 1. */
+static gw_status decode_pushes(uint64_t i, uint32_t index, void *user)
 {
     struct job *job = user;
-    struct slot *slot = &job->slots[index];
-    const struct gw_frame *frame = job->frame;
-    GW_TRY(unpack_push(frame, job->offsets[0], c, slot->bits, NULL));
-    expand_chunk(frame, slot->bits, c * GW_CHUNK, chunk_elems(frame, c), frame->count >= STREAM_ELEMENTS,
-                 job->out + c * GW_CHUNK);
+    struct ternary_bits *bits = job->slots[index].bits;
+    const uint64_t c = 2 * i;
+    const struct place at[2] = {{job->frame, job->offsets[0], c}, {job->frame, job->offsets[0], c + 1}};
+    if (c + 1 == n_chunks_of(job->frame)) {
+        GW_TRY(unpack_push(job->frame, job->offsets[0], c, bits, NULL));
+        expand_push(job, c, bits);
+        return GW_OK;
+    }
+    GW_TRY(unpack_two(at, bits, NULL));
+    expand_push(job, c, &bits[0]);
+    expand_push(job, c + 1, &bits[1]);
     return GW_OK;
 }
 
@@ -332,7 +377,8 @@ gw_status ternary_decode(gw_context *context, const struct gw_frame *frame, floa
         status = job_scratch(&job, frame->workers);
     job.out = out;
     if (status == GW_OK)
-        status = gw_parallel_try(job.context, n_chunks_of(frame), average ? decode_average : decode_push, &job);
+        status = average ? gw_parallel_try(job.context, n_chunks_of(frame), decode_average, &job)
+                         : gw_parallel_try(job.context, gw_div_up(n_chunks_of(frame), 2), decode_pushes, &job);
     job_fini(&job);
     return status;
 }
@@ -558,13 +604,20 @@ static gw_status add_shared(uint64_t i, uint32_t index, void *user)
     uint8_t *to = job->to + i * job->stride;
     uint8_t *planes = ternary_sum_planes(code, n, &slot->scratch, to);
     struct gw_bitmaps batch[GW_ADD_FRAMES];
-    for (uint32_t r = 0; r < job->n_pushes; r++) {
-        uint32_t at = r % GW_ADD_FRAMES;
-        ask_for_next(job, r, c);
-        hash_chunk(job, r, c);
-        GW_TRY(unpack_push(&job->frame[r], job->offsets[r], c, &slot->bits[at], &batch[at]));
-        if (at + 1 == GW_ADD_FRAMES || r + 1 == job->n_pushes)
-            kernels->add_digits(batch, at + 1, n_words, r < GW_ADD_FRAMES, planes, job->sums.n_planes);
+    for (uint32_t r = 0; r < job->n_pushes;) {
+        const uint32_t at = r % GW_ADD_FRAMES;
+        const uint32_t n_read = r + 1 < job->n_pushes && at + 1 < GW_ADD_FRAMES ? 2 : 1, second = r + n_read - 1;
+        const struct place places[2] = {{&job->frame[r], job->offsets[r], c},
+                                        {&job->frame[second], job->offsets[second], c}};
+        for (uint32_t k = 0; k < n_read; k++) {
+            ask_for_next(job, r + k, c);
+            hash_chunk(job, r + k, c);
+        }
+        GW_TRY(n_read == 2 ? unpack_two(places, &slot->bits[at], &batch[at])
+                           : unpack_push(&job->frame[r], job->offsets[r], c, &slot->bits[at], &batch[at]));
+        r += n_read;
+        if (at + n_read == GW_ADD_FRAMES || r == job->n_pushes)
+            kernels->add_digits(batch, at + n_read, n_words, r <= GW_ADD_FRAMES, planes, job->sums.n_planes);
     }
     if (job->n_pushes == 0)
         memset(planes, 0, 8 * (size_t)n_words * job->sums.n_planes);
