@@ -131,8 +131,8 @@ gw_status ternary_levels_unpack(const struct ternary_sums *sums, const uint8_t *
     /* What is above a level adds a 1, as a positive value of a push does, and is added up as pushes are. Half of the
      * digit is that 1, half is the number of levels: one plane more. */
     struct gw_bitmaps batch[GW_ADD_FRAMES];
-    const uint32_t n_words = (n + 63) / 64, above = 2 * sums->workers, n_planes = sums->n_planes + 1;
-    uint32_t count, n_negative, level = 0;
+    const uint32_t n_words = (n + 63) / 64, above = 2 * sums->workers;
+    uint32_t count, n_negative, level = 0, n_planes = sums->n_planes + 1;
     gw_strings_open(&reader, src, src_bytes);
     const uint32_t center = gw_strings_number(&reader, sums->n_planes);
     if (center > above)
@@ -175,10 +175,10 @@ gw_status ternary_levels_unpack(const struct ternary_sums *sums, const uint8_t *
         }
         marks = next;
     }
+    if (level < GW_ADD_FRAMES) /* as few planes as that many levels make */
+        n_planes = level ? 32 - (uint32_t)__builtin_clz(2 * level) : 0;
     if (level % GW_ADD_FRAMES)
         kernels->add_digits(batch, level % GW_ADD_FRAMES, n_words, level < GW_ADD_FRAMES, scratch->planes, n_planes);
-    else if (level == 0)
-        memset(scratch->planes, 0, 8 * (size_t)n_words * n_planes);
     *levels = (struct ternary_levels){level, center, n_planes};
     GW_TRY(gw_strings_close(&reader, coded ? 0 : count, string));
     if (coded)
