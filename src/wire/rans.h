@@ -16,6 +16,9 @@
 /* Kernels code rows of so many symbols: symbol i of a row in lane i. */
 #define GW_RANS_LANES 32
 
+/* As many strings are decoded at a time, where there are kernels for that. */
+#define GW_RANS_TOGETHER 4
+
 /* The bits whose share of ones a table is made from. */
 #define GW_RANS_MAX_BITS (1u << 18)
 
@@ -59,9 +62,9 @@ struct gw_rans {
      * might take words, or read bytes, from before it. */
     uint32_t (*decode)(struct gw_rans_source *source, uint32_t n_rows);
 
-    /* The same of two sources by turns: each row waits for the one before it in its own source only. Both have as many
-     * rows decoded as is returned. NULL: this instruction set has none. */
-    uint32_t (*decode_two)(struct gw_rans_source sources[2], uint32_t n_rows);
+    /* The same of n_sources (2 to GW_RANS_TOGETHER) by turns: each row waits for the one before it in its own source
+     * only. All have as many rows decoded as is returned. NULL: this instruction set has none. */
+    uint32_t (*decode_many)(struct gw_rans_source *sources, uint32_t n_sources, uint32_t n_rows);
 };
 
 /* The same of n symbols, one by one on n_lanes lanes, a power of 2: symbol i is coded in lane i mod n_lanes. decode:

@@ -188,28 +188,49 @@ TARGET static uint32_t decode_avx512(struct gw_rans_source *source, uint32_t n_r
     return row;
 }
 
-/* A row takes a hundred cycles from the states before it to those after it, and twenty of the processor's time. */
-TARGET static uint32_t decode_two_avx512(struct gw_rans_source sources[2], uint32_t n_rows)
+TARGET static inline __attribute__((always_inline)) uint32_t decode_by_turns(struct gw_rans_source *sources,
+                                                                             uint32_t n_sources, uint32_t n_rows)
 {
     const struct gw_rans_order *order = gw_rans_order();
     const struct bytes256 byte = bytes_of(order->byte);
     const __m512i class_begin = class_begins(order);
-    struct plan plan[2];
-    struct lanes first, second;
-    uint8_t *const to[2] = {sources[0].symbols, sources[1].symbols};
-    const uint8_t *const begin[2] = {sources[0].begin, sources[1].begin};
+    struct plan plan[GW_RANS_TOGETHER];
+    struct lanes lanes[GW_RANS_TOGETHER];
     uint32_t row = 0;
-    begin_lanes(&sources[0], &plan[0], &first);
-    begin_lanes(&sources[1], &plan[1], &second);
-    for (; row < n_rows && has_words(&first, begin[0]) && has_words(&second, begin[1]); row++) {
-        decode_row(&plan[0], &byte, class_begin, &first, to[0] + GW_RANS_LANES * (size_t)row);
-        decode_row(&plan[1], &byte, class_begin, &second, to[1] + GW_RANS_LANES * (size_t)row);
+    for (uint32_t i = 0; i < n_sources; i++)
+        begin_lanes(&sources[i], &plan[i], &lanes[i]);
+    for (; row < n_rows; row++) {
+        bool go_on = true;
+#pragma GCC unroll 4
+        for (uint32_t i = 0; i < n_sources; i++)
+            go_on = go_on && has_words(&lanes[i], sources[i].begin);
+        if (!go_on)
+            break;
+#pragma GCC unroll 4
+        for (uint32_t i = 0; i < n_sources; i++)
+            decode_row(&plan[i], &byte, class_begin, &lanes[i], sources[i].symbols + GW_RANS_LANES * (size_t)row);
     }
-    end_lanes(&first, row, &sources[0]);
-    end_lanes(&second, row, &sources[1]);
+    for (uint32_t i = 0; i < n_sources; i++)
+        end_lanes(&lanes[i], row, &sources[i]);
     return row;
 }
 
+/* A row takes a hundred cycles from the states before it to those after it, and about twenty of the processor's time.
+ */
+TARGET static uint32_t decode_many_avx512(struct gw_rans_source *sources, uint32_t n_sources, uint32_t n_rows)
+{
+    switch (n_sources) {
+    case 2:
+        return decode_by_turns(sources, 2, n_rows);
+    case 3:
+        return decode_by_turns(sources, 3, n_rows);
+    case 4:
+        return decode_by_turns(sources, 4, n_rows);
+    default:
+        return 0;
+    }
+}
+
 const struct gw_rans gw_rans_avx512;
-const struct gw_rans gw_rans_avx512 = {"avx512", encode_avx512, decode_avx512, decode_two_avx512};
+const struct gw_rans gw_rans_avx512 = {"avx512", encode_avx512, decode_avx512, decode_many_avx512};
 #endif

@@ -303,33 +303,42 @@ static gw_status arrive(struct gw_strings_reader *reader, struct coming *coming,
     return GW_OK;
 }
 
-gw_status gw_strings_get(struct gw_strings_reader *reader, uint32_t m, uint64_t *string, uint32_t *ones)
+/* As far as all of them go, if they are coded on as many lanes as kernels have. */
+static void come_together(const struct gw_strings_reader *readers, uint32_t n, struct coming *coming)
 {
-    struct coming coming;
-    GW_TRY(come(reader, m, string, ones, &coming));
-    return arrive(reader, &coming, string);
+    const struct gw_rans *kernels = gw_rans_for(gw_cpu());
+    struct gw_rans_source sources[GW_RANS_TOGETHER];
+    uint32_t least = UINT32_MAX;
+    bool can = n > 1 && kernels && kernels->decode_many;
+    for (uint32_t i = 0; i < n && can; i++) {
+        can = coming[i].is_coded && readers[i].n_lanes == GW_RANS_LANES;
+        sources[i] = coming[i].source;
+        least = coming[i].n < least ? coming[i].n : least;
+    }
+    if (!can)
+        return;
+    const uint32_t rows = kernels->decode_many(sources, n, least / GW_RANS_LANES);
+    for (uint32_t i = 0; i < n; i++) {
+        coming[i].source = sources[i];
+        coming[i].n -= GW_RANS_LANES * rows;
+    }
 }
 
-gw_status gw_strings_get_two(struct gw_strings_reader readers[2], const uint32_t m[2], uint64_t *const strings[2],
-                             uint32_t ones[2])
+gw_status gw_strings_get_many(struct gw_strings_reader *readers, uint32_t n, const uint32_t *m,
+                              uint64_t *const *strings, uint32_t *ones)
 {
-    struct coming coming[2];
-    const struct gw_rans *kernels = gw_rans_for(gw_cpu());
-    for (int i = 0; i < 2; i++)
+    struct coming coming[GW_RANS_TOGETHER];
+    for (uint32_t i = 0; i < n; i++)
         GW_TRY(come(&readers[i], m[i], strings[i], &ones[i], &coming[i]));
-    if (kernels && kernels->decode_two && coming[0].is_coded && coming[1].is_coded &&
-        readers[0].n_lanes == GW_RANS_LANES && readers[1].n_lanes == GW_RANS_LANES) {
-        struct gw_rans_source sources[2] = {coming[0].source, coming[1].source};
-        const uint32_t n = coming[0].n < coming[1].n ? coming[0].n : coming[1].n,
-                       rows = kernels->decode_two(sources, n / GW_RANS_LANES);
-        for (int i = 0; i < 2; i++) {
-            coming[i].source = sources[i];
-            coming[i].n -= GW_RANS_LANES * rows;
-        }
-    }
-    for (int i = 0; i < 2; i++)
+    come_together(readers, n, coming);
+    for (uint32_t i = 0; i < n; i++)
         GW_TRY(arrive(&readers[i], &coming[i], strings[i]));
     return GW_OK;
+}
+
+gw_status gw_strings_get(struct gw_strings_reader *reader, uint32_t m, uint64_t *string, uint32_t *ones)
+{
+    return gw_strings_get_many(reader, 1, &m, &string, ones);
 }
 
 /* Puts n <= 32 bits at [at, at + n) of a string whose bits are 0 there. */

@@ -76,9 +76,9 @@ uint32_t gw_strings_number(struct gw_strings_reader *reader, unsigned n_bits);
 /* Reads a string of m <= GW_STRING_MAX_BITS bits; sets all ceil(m / 64) words, and how many bits are ones. */
 gw_status gw_strings_get(struct gw_strings_reader *reader, uint32_t m, uint64_t *string, uint32_t *ones);
 
-/* The same of the next strings of two chunks: faster than one after the other. */
-gw_status gw_strings_get_two(struct gw_strings_reader readers[2], const uint32_t m[2], uint64_t *const strings[2],
-                             uint32_t ones[2]);
+/* The same of the next string of each of n <= GW_RANS_TOGETHER chunks: faster than one after the other. */
+gw_status gw_strings_get_many(struct gw_strings_reader *readers, uint32_t n, const uint32_t *m,
+                              uint64_t *const *strings, uint32_t *ones);
 
 /* Ends it: reads the n_raw bits that are sent as they are, and refuses what is no chunk's end. raw: ceil(n_raw / 64)
  * words. */

@@ -121,70 +121,70 @@ static void what_is_written_is_read(void **state)
     scene_fini(&s);
 }
 
-/* Reads the first string of both scenes together, of so many bytes each that stand at the end of their memory, and the
- * others one by one. */
-static gw_status read_both(const struct scene *const s[2], const size_t n_bytes[2])
+/* Reads the first string of n scenes together, of n_bytes[i] bytes that stand at the end of their memory, and what
+ * follows of each by itself. */
+static gw_status read_together(const struct scene *scenes, uint32_t n, const size_t *n_bytes)
 {
-    static uint64_t string[2][MOST_BITS / 64 + 1];
-    uint64_t *const strings[2] = {string[0], string[1]};
-    uint8_t *copy[2];
-    struct gw_strings_reader readers[2];
-    uint32_t ones[2];
-    const uint32_t m[2] = {s[0]->m[0], s[1]->m[0]};
-    for (int i = 0; i < 2; i++) {
+    static uint64_t string[GW_RANS_TOGETHER][MOST_BITS / 64 + 1];
+    uint64_t *strings[GW_RANS_TOGETHER];
+    uint8_t *copy[GW_RANS_TOGETHER];
+    struct gw_strings_reader readers[GW_RANS_TOGETHER];
+    uint32_t ones[GW_RANS_TOGETHER], m[GW_RANS_TOGETHER];
+    for (uint32_t i = 0; i < n; i++) {
         copy[i] = malloc(n_bytes[i] ? n_bytes[i] : 1);
-        memcpy(copy[i], s[i]->bytes, n_bytes[i]);
+        memcpy(copy[i], scenes[i].bytes, n_bytes[i]);
         gw_strings_open(&readers[i], copy[i], n_bytes[i]);
         gw_strings_number(&readers[i], 3);
+        strings[i] = string[i];
+        m[i] = scenes[i].m[0];
     }
-    gw_status status = gw_strings_get_two(readers, m, strings, ones);
+    gw_status status = gw_strings_get_many(readers, n, m, strings, ones);
     bool right = true;
-    for (int i = 0; i < 2; i++) {
-        right = right && ones[i] == s[i]->ones[0] && memcmp(string[i], s[i]->string[0], (m[i] + 63) / 64 * 8) == 0;
-        for (uint32_t k = 1; k < s[i]->n && status == GW_OK; k++) {
-            status = gw_strings_get(&readers[i], s[i]->m[k], string[i], &ones[i]);
-            right = right && memcmp(string[i], s[i]->string[k], (s[i]->m[k] + 63) / 64 * 8) == 0;
-        }
+    for (uint32_t i = 0; i < n; i++) {
+        const struct scene *s = &scenes[i];
+        right = right && ones[i] == s->ones[0] && memcmp(string[i], s->string[0], (m[i] + 63) / 64 * 8) == 0;
+        if (status == GW_OK)
+            status = gw_strings_get(&readers[i], s->m[1], string[i], &ones[i]);
+        right = right && memcmp(string[i], s->string[1], (s->m[1] + 63) / 64 * 8) == 0;
         gw_strings_number(&readers[i], 32);
         if (status == GW_OK)
-            status = gw_strings_close(&readers[i], s[i]->n_raw, string[i]);
+            status = gw_strings_close(&readers[i], s->n_raw, string[i]);
     }
     assert_true(status < 0 || right);
-    free(copy[0]);
-    free(copy[1]);
+    for (uint32_t i = 0; i < n; i++)
+        free(copy[i]);
     return status;
 }
 
-static void two_are_read_together(void **state)
+static void several_are_read_together(void **state)
 {
     (void)state;
-    static const uint32_t sizes[] = {65536, 65536, 8191, 30000, 200, MOST_BITS};
-    static const double shares[] = {0.3, 0.02, 0.8, 0.0003, 1, 0};
-    enum { N_SIZES = sizeof sizes / sizeof *sizes, N_SHARES = sizeof shares / sizeof *shares };
-    struct scene scenes[2];
-    const struct scene *const both[2] = {&scenes[0], &scenes[1]};
-    scene_init(&scenes[0]);
-    scene_init(&scenes[1]);
-    for (uint32_t i = 0; i < N_SIZES * N_SHARES * 2; i++) {
-        for (uint32_t k = 0; k < 2; k++) {
+    static const uint32_t sizes[] = {65536, 65536, 8191, 30000, 65536, MOST_BITS};
+    static const double shares[] = {0.3, 0.02, 0.8, 0.1, 0.0003, 1};
+    struct scene scenes[GW_RANS_TOGETHER];
+    for (uint32_t k = 0; k < GW_RANS_TOGETHER; k++)
+        scene_init(&scenes[k]);
+    for (uint32_t round = 0; round < 150; round++) {
+        size_t n_bytes[GW_RANS_TOGETHER];
+        const uint32_t n = 1 + round % GW_RANS_TOGETHER;
+        for (uint32_t k = 0; k < n; k++) {
             struct scene *s = &scenes[k];
-            const uint32_t j = k ? 7 * i + i / 5 : i;
             s->n = 2;
-            s->m[0] = sizes[j % N_SIZES];
+            s->m[0] = sizes[number() % 6];
             s->m[1] = 1000;
-            s->ones[0] = draw(s->string[0], s->m[0], shares[j / N_SIZES % N_SHARES]);
+            s->ones[0] = draw(s->string[0], s->m[0], shares[number() % (round % 2 ? 4 : 6)]);
             s->ones[1] = draw(s->string[1], s->m[1], 0.4);
-            s->n_raw = j % 3 ? s->ones[0] % 5000 : 0;
+            s->n_raw = s->ones[0] % 5000;
             draw(s->raw, (uint32_t)s->n_raw, 0.5);
             write_scene(s);
+            n_bytes[k] = s->n_bytes;
         }
-        size_t n_bytes[2] = {scenes[0].n_bytes, scenes[1].n_bytes};
-        assert_int_equal(read_both(both, n_bytes), GW_OK);
-        n_bytes[i % 2] -= 1 + number() % n_bytes[i % 2];
-        assert_true(read_both(both, n_bytes) < 0);
+        assert_int_equal(read_together(scenes, n, n_bytes), GW_OK);
+        n_bytes[round % n] -= 1 + number() % n_bytes[round % n];
+        assert_true(read_together(scenes, n, n_bytes) < 0);
     }
-    scene_fini(&scenes[0]);
-    scene_fini(&scenes[1]);
+    for (uint32_t k = 0; k < GW_RANS_TOGETHER; k++)
+        scene_fini(&scenes[k]);
 }
 
 /* DESIGN 4.1: within 1 % of the entropy at shares from 0.02 to 0.97, within 5 % from 0.003 up. Signs are raw here. */
@@ -357,7 +357,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(tables_add_up),
                                        cmocka_unit_test(kernels_agree),
                                        cmocka_unit_test(what_is_written_is_read),
-                                       cmocka_unit_test(two_are_read_together),
+                                       cmocka_unit_test(several_are_read_together),
                                        cmocka_unit_test(sizes_are_near_the_entropy),
                                        cmocka_unit_test(strings_share_states),
                                        cmocka_unit_test(damage_is_refused),

@@ -79,16 +79,17 @@ size_t ternary_levels_pack(const struct ternary_sums *sums, const uint8_t *plane
                               sizeof scratch->string->words);
     }
     for (uint32_t level = 1; sides[0].count + sides[1].count; level++) {
-        kernels->above(scratch->magnitudes, n_planes, n_words, level, farther);
+        uint64_t *to = coded ? farther : sides[0].next;
+        const uint32_t beyond = (uint32_t)kernels->above(scratch->magnitudes, n_planes, n_words, level, to);
         for (uint32_t s = 0; s < 2; s++) {
             struct side *side = &sides[s];
             if (!side->count || level == side->most) {
                 side->count = 0;
                 continue;
             }
-            for (uint32_t w = 0; w < n_words; w++)
+            for (uint32_t w = 0; coded && w < n_words; w++)
                 side->next[w] = farther[w] & side->marks[w];
-            const uint32_t more = ternary_count(side->next, n);
+            const uint32_t more = coded ? ternary_count(side->next, n) : beyond;
             gw_marked_put(writer, side->marks, side->count, side->next, n_words, more);
             swap(side);
             side->count = more;

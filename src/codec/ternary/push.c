@@ -264,25 +264,18 @@ static gw_status unpack_signs(struct gw_strings_reader *reader, uint32_t n, uint
     return GW_OK;
 }
 
-static gw_status unpack_rans(const uint8_t *src, size_t src_bytes, uint32_t n, struct ternary_bits *bits)
+gw_status ternary_push_unpack_many(uint32_t n_chunks, const uint8_t *const *src, const size_t *src_bytes,
+                                   const uint32_t *n, struct ternary_bits *bits)
 {
-    struct gw_strings_reader reader;
-    uint32_t count;
-    gw_strings_open(&reader, src, src_bytes);
-    GW_TRY(gw_strings_get(&reader, n, bits->nonzero, &count));
-    return unpack_signs(&reader, n, count, bits);
-}
-
-gw_status ternary_push_unpack_two(const uint8_t *const src[2], const size_t src_bytes[2], const uint32_t n[2],
-                                  struct ternary_bits *bits)
-{
-    struct gw_strings_reader readers[2];
-    uint64_t *const strings[2] = {bits[0].nonzero, bits[1].nonzero};
-    uint32_t counts[2];
-    for (int i = 0; i < 2; i++)
+    struct gw_strings_reader readers[GW_RANS_TOGETHER];
+    uint64_t *strings[GW_RANS_TOGETHER] = {NULL};
+    uint32_t counts[GW_RANS_TOGETHER];
+    for (uint32_t i = 0; i < n_chunks; i++) {
         gw_strings_open(&readers[i], src[i], src_bytes[i]);
-    GW_TRY(gw_strings_get_two(readers, n, strings, counts));
-    for (int i = 0; i < 2; i++)
+        strings[i] = bits[i].nonzero;
+    }
+    GW_TRY(gw_strings_get_many(readers, n_chunks, n, strings, counts));
+    for (uint32_t i = 0; i < n_chunks; i++)
         GW_TRY(unpack_signs(&readers[i], n[i], counts[i], &bits[i]));
     return GW_OK;
 }
@@ -294,7 +287,7 @@ gw_status ternary_push_unpack(enum ternary_code code, const uint8_t *src, size_t
     if (view)
         *view = (struct gw_bitmaps){nonzero, bits->sign};
     if (code == CODE_RANS)
-        return unpack_rans(src, src_bytes, n, bits);
+        return ternary_push_unpack_many(1, &src, &src_bytes, &n, bits);
     uint32_t n_words = (n + 63) / 64, count;
     size_t head = code == CODE_2BIT    ? gw_div_up(n, 4)
                   : code == CODE_BASE3 ? gw_div_up(n, 5)

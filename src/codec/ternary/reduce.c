@@ -128,26 +128,28 @@ struct place {
     uint64_t c;
 };
 
-/* Two chunks of pushes, to bits[0] and bits[1]. views: NULL, or two. */
-static gw_status unpack_two(const struct place at[2], struct ternary_bits *bits, struct gw_bitmaps *views)
+/* Up to GW_RANS_TOGETHER chunks of pushes, chunk i to bits[i]. views: NULL, or as many. */
+static gw_status unpack_many(const struct place *places, uint32_t n_places, struct ternary_bits *bits,
+                             struct gw_bitmaps *views)
 {
-    const uint8_t *src[2];
-    size_t src_bytes[2];
-    uint32_t n[2];
+    const uint8_t *src[GW_RANS_TOGETHER];
+    size_t src_bytes[GW_RANS_TOGETHER];
+    uint32_t n[GW_RANS_TOGETHER];
     bool coded = true;
-    for (int i = 0; i < 2; i++) {
-        src[i] = at[i].frame->payload + at[i].offsets[at[i].c];
-        src_bytes[i] = at[i].offsets[at[i].c + 1] - at[i].offsets[at[i].c];
-        n[i] = chunk_elems(at[i].frame, at[i].c);
-        coded = coded && chunk_code(at[i].frame, at[i].c) == CODE_RANS;
+    for (uint32_t i = 0; i < n_places; i++) {
+        const struct place *at = &places[i];
+        src[i] = at->frame->payload + at->offsets[at->c];
+        src_bytes[i] = at->offsets[at->c + 1] - at->offsets[at->c];
+        n[i] = chunk_elems(at->frame, at->c);
+        coded = coded && chunk_code(at->frame, at->c) == CODE_RANS;
     }
     if (coded) {
-        for (int i = 0; views && i < 2; i++)
+        for (uint32_t i = 0; views && i < n_places; i++)
             views[i] = (struct gw_bitmaps){bits[i].nonzero, bits[i].sign};
-        return ternary_push_unpack_two(src, src_bytes, n, bits);
+        return ternary_push_unpack_many(n_places, src, src_bytes, n, bits);
     }
-    for (int i = 0; i < 2; i++)
-        GW_TRY(unpack_push(at[i].frame, at[i].offsets, at[i].c, &bits[i], views ? &views[i] : NULL));
+    for (uint32_t i = 0; i < n_places; i++)
+        GW_TRY(unpack_push(places[i].frame, places[i].offsets, places[i].c, &bits[i], views ? &views[i] : NULL));
     return GW_OK;
 }
 
@@ -155,7 +157,7 @@ static gw_status unpack_two(const struct place at[2], struct ternary_bits *bits,
 
 /* What one thread works in. */
 struct slot {
-    struct ternary_bits *bits;          /* reduce: of GW_ADD_FRAMES frames; else two */
+    struct ternary_bits *bits;          /* reduce: of GW_ADD_FRAMES frames; else GW_RANS_TOGETHER */
     struct ternary_sum_scratch scratch; /* averages */
     struct ternary_sum_scratch added;   /* reduce: averages that are added up */
     float *values;                      /* reduce of private scalers: two chunks */
@@ -208,8 +210,8 @@ static gw_status job_init(struct job *job, gw_context *context, const struct gw_
     *job = (struct job){.context = context, .frame = frames, .n_frames = n_frames};
     uint64_t n_chunks = n_chunks_of(frames);
     uint32_t threads = gw_thread_count(context), n_bits = n_frames < GW_ADD_FRAMES ? n_frames : GW_ADD_FRAMES;
-    if (n_chunks > 1 && n_bits < 2)
-        n_bits = 2;
+    if (n_bits < n_chunks && n_bits < GW_RANS_TOGETHER)
+        n_bits = n_chunks < GW_RANS_TOGETHER ? (uint32_t)n_chunks : GW_RANS_TOGETHER;
     job->n_slots = n_chunks > 1 ? threads : 1;
     job->slots = gw_calloc(context, job->n_slots, sizeof *job->slots);
     job->offsets = gw_calloc(context, n_frames, sizeof *job->offsets);
@@ -260,28 +262,21 @@ static void expand_chunk(const struct gw_frame *frame, const struct ternary_bits
         out[i] = gw_expand_element(bits->nonzero, bits->sign, i, scaler_at(frame, base + i));
 }
 
-static void expand_push(const struct job *job, uint64_t c, const struct ternary_bits *bits)
-{
-    const struct gw_frame *frame = job->frame;
-    expand_chunk(frame, bits, c * GW_CHUNK, chunk_elems(frame, c), frame->count >= STREAM_ELEMENTS,
-                 job->out + c * GW_CHUNK);
-}
-
-/* Chunks 2 * i and 2 * i + 1. */
+/* As many chunks as are unpacked at a time. */
 static gw_status decode_pushes(uint64_t i, uint32_t index, void *user)
 {
     struct job *job = user;
+    const struct gw_frame *frame = job->frame;
     struct ternary_bits *bits = job->slots[index].bits;
-    const uint64_t c = 2 * i;
-    const struct place at[2] = {{job->frame, job->offsets[0], c}, {job->frame, job->offsets[0], c + 1}};
-    if (c + 1 == n_chunks_of(job->frame)) {
-        GW_TRY(unpack_push(job->frame, job->offsets[0], c, bits, NULL));
-        expand_push(job, c, bits);
-        return GW_OK;
-    }
-    GW_TRY(unpack_two(at, bits, NULL));
-    expand_push(job, c, &bits[0]);
-    expand_push(job, c + 1, &bits[1]);
+    const uint64_t first = i * GW_RANS_TOGETHER, left = n_chunks_of(frame) - first;
+    const uint32_t n = left < GW_RANS_TOGETHER ? (uint32_t)left : GW_RANS_TOGETHER;
+    struct place places[GW_RANS_TOGETHER] = {{0}};
+    for (uint32_t k = 0; k < n; k++)
+        places[k] = (struct place){frame, job->offsets[0], first + k};
+    GW_TRY(unpack_many(places, n, bits, NULL));
+    for (uint32_t k = 0; k < n; k++)
+        expand_chunk(frame, &bits[k], (first + k) * GW_CHUNK, chunk_elems(frame, first + k),
+                     frame->count >= STREAM_ELEMENTS, job->out + (first + k) * GW_CHUNK);
     return GW_OK;
 }
 
@@ -378,7 +373,8 @@ gw_status ternary_decode(gw_context *context, const struct gw_frame *frame, floa
     job.out = out;
     if (status == GW_OK)
         status = average ? gw_parallel_try(job.context, n_chunks_of(frame), decode_average, &job)
-                         : gw_parallel_try(job.context, gw_div_up(n_chunks_of(frame), 2), decode_pushes, &job);
+                         : gw_parallel_try(job.context, gw_div_up(n_chunks_of(frame), GW_RANS_TOGETHER), decode_pushes,
+                                           &job);
     job_fini(&job);
     return status;
 }
@@ -603,21 +599,20 @@ static gw_status add_shared(uint64_t i, uint32_t index, void *user)
     enum ternary_code code = ternary_pull_code(job->options);
     uint8_t *to = job->to + i * job->stride;
     uint8_t *planes = ternary_sum_planes(code, n, &slot->scratch, to);
-    struct gw_bitmaps batch[GW_ADD_FRAMES];
+    struct gw_bitmaps batch[GW_ADD_FRAMES]; /* filled by so many at a time, to its end */
+    _Static_assert(GW_ADD_FRAMES % GW_RANS_TOGETHER == 0, "a batch is unpacked in whole groups");
     for (uint32_t r = 0; r < job->n_pushes;) {
         const uint32_t at = r % GW_ADD_FRAMES;
-        const uint32_t n_read = r + 1 < job->n_pushes && at + 1 < GW_ADD_FRAMES ? 2 : 1, second = r + n_read - 1;
-        const struct place places[2] = {{&job->frame[r], job->offsets[r], c},
-                                        {&job->frame[second], job->offsets[second], c}};
-        for (uint32_t k = 0; k < n_read; k++) {
-            ask_for_next(job, r + k, c);
-            hash_chunk(job, r + k, c);
+        struct place places[GW_RANS_TOGETHER];
+        uint32_t n_places = 0;
+        for (; n_places < GW_RANS_TOGETHER && r < job->n_pushes; r++) {
+            ask_for_next(job, r, c);
+            hash_chunk(job, r, c);
+            places[n_places++] = (struct place){&job->frame[r], job->offsets[r], c};
         }
-        GW_TRY(n_read == 2 ? unpack_two(places, &slot->bits[at], &batch[at])
-                           : unpack_push(&job->frame[r], job->offsets[r], c, &slot->bits[at], &batch[at]));
-        r += n_read;
-        if (at + n_read == GW_ADD_FRAMES || r == job->n_pushes)
-            kernels->add_digits(batch, at + n_read, n_words, r <= GW_ADD_FRAMES, planes, job->sums.n_planes);
+        GW_TRY(unpack_many(places, n_places, &slot->bits[at], &batch[at]));
+        if (at + n_places == GW_ADD_FRAMES || r == job->n_pushes)
+            kernels->add_digits(batch, at + n_places, n_words, r <= GW_ADD_FRAMES, planes, job->sums.n_planes);
     }
     if (job->n_pushes == 0)
         memset(planes, 0, 8 * (size_t)n_words * job->sums.n_planes);

@@ -120,9 +120,9 @@ uint32_t ternary_push_pack(enum ternary_code code, int entropy, const struct ter
 gw_status ternary_push_unpack(enum ternary_code code, const uint8_t *src, size_t src_bytes, uint32_t n,
                               struct ternary_bits *bits, struct gw_bitmaps *view);
 
-/* The same of two chunks of code rans, to bits[0] and bits[1]: faster than one after the other. */
-gw_status ternary_push_unpack_two(const uint8_t *const src[2], const size_t src_bytes[2], const uint32_t n[2],
-                                  struct ternary_bits *bits);
+/* The same of n_chunks <= GW_RANS_TOGETHER chunks of code rans, chunk i to bits[i]: faster than one after the other. */
+gw_status ternary_push_unpack_many(uint32_t n_chunks, const uint8_t *const *src, const size_t *src_bytes,
+                                   const uint32_t *n, struct ternary_bits *bits);
 
 uint32_t ternary_count(const uint64_t *words, uint32_t n);
 
