@@ -73,6 +73,9 @@ extern const struct gw_codec_record gw_codec_none; /* for tensors that are left 
 /* True if averages of this tensor's frames can be averaged again, which holds for integers with a shared unit. */
 bool gw_encoder_adds_on_the_way(const gw_encoder *encoder);
 
+/* What reads the frames that the encoder writes. */
+const struct gw_wire_codec *gw_encoder_wire(const gw_encoder *encoder);
+
 struct gw_codec {
     gw_context *context;
     const struct gw_codec_record *record;

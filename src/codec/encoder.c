@@ -64,7 +64,12 @@ uint64_t gw_encoder_shared_count(const gw_encoder *encoder)
 
 bool gw_encoder_adds_on_the_way(const gw_encoder *encoder)
 {
-    return gw_encoder_shared_count(encoder) && gw_wire_codec_by_id(encoder->record->info.wire_id)->adds_averages;
+    return gw_encoder_shared_count(encoder) && gw_encoder_wire(encoder)->adds_averages;
+}
+
+const struct gw_wire_codec *gw_encoder_wire(const gw_encoder *encoder)
+{
+    return gw_wire_codec_by_id(encoder->record->info.wire_id);
 }
 
 static uint32_t bucket_of(const gw_encoder *encoder)

@@ -296,15 +296,31 @@ static gw_status check_agree(const struct gw_frame *a, const struct gw_frame *b)
     return GW_OK;
 }
 
+/* Puts a frame among n others, in the order of their places; frames mostly come sorted. */
+static void insert(struct gw_frame *sorted, uint32_t n, const struct gw_frame *frame)
+{
+    for (; n > 0 && place_of(&sorted[n - 1]) > place_of(frame); n--)
+        sorted[n] = sorted[n - 1];
+    sorted[n] = *frame;
+}
+
 gw_status gw_reduce(gw_context *context, const void *const *frames, const size_t *frame_bytes, uint32_t n_frames,
                     const gw_reduce_options *options, void *dst, size_t dst_capacity, size_t *dst_bytes)
+{
+    return gw_reduce_with(context, frames, frame_bytes, n_frames, NULL, options, dst, dst_capacity, dst_bytes);
+}
+
+gw_status gw_reduce_with(gw_context *context, const void *const *frames, const size_t *frame_bytes, uint32_t n_frames,
+                         const struct gw_own *own, const gw_reduce_options *options, void *dst, size_t dst_capacity,
+                         size_t *dst_bytes)
 {
     if (!frames || !frame_bytes || !dst || !dst_bytes || n_frames < 1 || n_frames > GW_MAX_WORKERS)
         return gw_fail(GW_ERR_ARGUMENT, "gw_reduce: 1 to %u frames and an output are needed", GW_MAX_WORKERS);
     if (options && options->struct_bytes != sizeof *options)
         return gw_fail(GW_ERR_ARGUMENT, "gw_reduce_options.struct_bytes is %zu, and must be %zu", options->struct_bytes,
                        sizeof *options);
-    struct gw_frame *sorted = gw_alloc(context, n_frames, sizeof *sorted);
+    const uint32_t n_all = n_frames + (own != NULL);
+    struct gw_frame *sorted = gw_alloc(context, n_all, sizeof *sorted);
     if (!sorted)
         return GW_ERR_MEMORY;
     const struct gw_wire_codec *wire = NULL;
@@ -319,34 +335,41 @@ gw_status gw_reduce(gw_context *context, const void *const *frames, const size_t
         if (status == GW_OK && frame.flags & GW_FLAG_AVERAGE && !wire->adds_averages)
             status = gw_fail(GW_ERR_FRAME_MISMATCH,
                              "frame %u of %u is an average already, and cannot be added up again", i + 1, n_frames);
-        uint32_t at = i; /* insertion keeps rank order; frames mostly come sorted */
-        for (; at > 0 && status == GW_OK && place_of(&sorted[at - 1]) > place_of(&frame); at--)
-            sorted[at] = sorted[at - 1];
         if (status == GW_OK) {
-            sorted[at] = frame;
+            insert(sorted, i, &frame);
             workers += frame.workers;
             fast |= frame.flags & GW_FLAG_FAST;
         }
     }
+    if (status == GW_OK && own) { /* a frame of the same slice and step as the others */
+        struct gw_frame frame = sorted[0];
+        frame.codec = own->wire->id;
+        frame.rank = own->rank;
+        frame.own = own->values;
+        frame.unverified = false;
+        insert(sorted, n_frames, &frame);
+        workers++;
+    }
     if (status == GW_OK && workers > GW_MAX_WORKERS)
         status = gw_fail(GW_ERR_FRAME_MISMATCH, "the frames hold %llu workers; at most %u can be averaged",
                          (unsigned long long)workers, GW_MAX_WORKERS);
-    for (uint32_t i = 1; i < n_frames && status == GW_OK; i++)
+    for (uint32_t i = 1; i < n_all && status == GW_OK; i++)
         status = check_agree(&sorted[i - 1], &sorted[i]);
     if (status == GW_OK && dst_capacity < wire->reduce_bound(&sorted[0], (uint32_t)workers))
         status = gw_fail(GW_ERR_CAPACITY, "the average may take %zu bytes; the buffer has %zu",
                          wire->reduce_bound(&sorted[0], (uint32_t)workers), dst_capacity);
     if (status == GW_OK) {
         struct gw_frame average = sorted[0];
+        average.own = NULL;
         average.rank = 0;
         average.workers = (uint32_t)workers;
         average.flags = GW_FLAG_AVERAGE | fast;
         average.code = 0;
-        const void *own = options && options->codec && options->codec->record->info.wire_id == wire->id
-                              ? options->codec->options
-                              : NULL;
+        const void *own_options = options && options->codec && options->codec->record->info.wire_id == wire->id
+                                      ? options->codec->options
+                                      : NULL;
         gw_float_env env = gw_float_enter();
-        status = wire->reduce(context, sorted, n_frames, own, dst, &average);
+        status = wire->reduce(context, sorted, n_all, own_options, dst, &average);
         gw_float_leave(env);
         if (status == GW_OK) {
             if (!average.sealed)

@@ -39,6 +39,8 @@ struct gw_wire_codec {
     /* reduce, decode take unverified frames and compare their checksums while they read them. Else that is done before.
      * A frame that turns out to be altered may have been found wrong in another way first. */
     bool reduce_verifies, decode_verifies;
+    /* reduce takes a frame without a payload (frame.h, `own`). */
+    bool reduces_own;
     /* reduce adds averages like pushes: they hold exact sums. */
     bool adds_averages;
     /* A frame's order-0 entropy is that of what `symbols` counts. */
@@ -58,6 +60,19 @@ uint64_t gw_frame_n_scalers(uint8_t wire_id, uint32_t bucket, uint64_t count);
 
 /* Reads a frame up to its wire codec's own checks, and compares the checksum. */
 gw_status gw_frame_read(const void *src, size_t src_bytes, struct gw_frame *frame);
+
+/* The part of a worker that averages its own slice with others': nothing of it goes through a frame. */
+struct gw_own {
+    const struct gw_wire_codec *wire; /* which reduces_own */
+    uint32_t rank;
+    float *values; /* of the slice; the average takes their place */
+};
+
+/* gw_reduce with one more worker, of which there is no frame. own NULL: there is none. After an error own->values are
+ * unspecified. */
+gw_status gw_reduce_with(gw_context *context, const void *const *frames, const size_t *frame_bytes, uint32_t n_frames,
+                         const struct gw_own *own, const gw_reduce_options *options, void *dst, size_t dst_capacity,
+                         size_t *dst_bytes);
 
 /* gw_frame_parse for those who hand the frame on to gw_decode or gw_reduce: these compare its checksum, once is enough.
  */

@@ -1,6 +1,7 @@
 /* Decides which tensors form which group and which owner gets what of it, and takes the memory for all of that. */
 #include "base/error.h"
 #include "base/memory.h"
+#include "codec/codec.h"
 #include "exchange/state.h"
 
 #include <string.h>
@@ -95,6 +96,25 @@ static bool run_takes(const struct gw_exchange *ex, const struct run *run, const
     return run && run->owner == slice->owner && run->n_elems + slice->count <= ex->slice_max;
 }
 
+/* An owner's own part of a run needs no frames if its codec can add up the gradient itself, and others' frames say what
+ * they are of. */
+static gw_status fill_own(struct gw_exchange *ex, const struct group *group, struct run *run)
+{
+    if (run->owner != ex->link.rank || ex->link.size == 1)
+        return GW_OK;
+    for (size_t s = 0; s < run->n; s++)
+        if (!gw_encoder_wire(ex->tensors[group->slices[run->first + s].tensor].encoder)->reduces_own)
+            return GW_OK;
+    run->own = gw_alloc(ex->context, run->n, sizeof *run->own);
+    if (!run->own)
+        return GW_ERR_MEMORY;
+    for (size_t s = 0; s < run->n; s++)
+        run->own[s] =
+            (struct gw_own){.wire = gw_encoder_wire(ex->tensors[group->slices[run->first + s].tensor].encoder),
+                            .rank = ex->link.rank};
+    return GW_OK;
+}
+
 static gw_status fill_runs(struct gw_exchange *ex, struct group *group, size_t n_slices)
 {
     if (n_slices == 0)
@@ -132,6 +152,7 @@ static gw_status fill_runs(struct gw_exchange *ex, struct group *group, size_t n
             return GW_ERR_MEMORY;
         GW_TRY(gw_round_create(ex->context, ex->codec, group->slices + run->first, run->n, ex->link.size,
                                run->n_expected, &run->round));
+        GW_TRY(fill_own(ex, group, run));
     }
     return GW_OK;
 }
@@ -251,6 +272,7 @@ void gw_layout_fini(struct gw_exchange *ex)
             for (uint32_t r = 0; run->pushes && r < ex->link.size; r++)
                 gw_message_free(run->pushes[r].bytes);
             gw_free(ex->context, run->pushes);
+            gw_free(ex->context, run->own);
             gw_round_destroy(run->round);
         }
         gw_free(ex->context, group->have_stats);

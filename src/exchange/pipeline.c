@@ -3,7 +3,8 @@
  * A tensor goes SUBMIT -> measured; a group whose tensors are all measured goes STATS -> (coordinator) SHARED ->
  * encoded, PUSH -> (owners) reduced, PULL -> decoded, done; a group without shared numbers goes straight to PUSH. A
  * large group has many runs, and each goes its way from PUSH to PULL by itself. Each member is worker, coordinator of
- * some groups and owner of some runs at once; what it sends to itself travels through the link as well.
+ * some groups and owner of some runs at once; what it sends to itself travels through the link as well, but for the
+ * floats that an owner can add without a frame (run->own).
  *
  * A handler never waits: the only place where the thread sleeps is the link's recv. What has arrived goes first, since
  * others wait for what comes of it; then one tensor is measured, or one run encoded, and the thread looks again. */
@@ -231,59 +232,12 @@ static void finish_group(struct gw_exchange *ex, struct group *group)
         finish_step(ex);
 }
 
-/* Adds a frame to the accounts of its tensor. */
-static gw_status account_frame(struct gw_exchange *ex, const void *frame, const gw_frame_info *info)
+/* The run's averages stand in the gradients, or never will. */
+static void pulled(struct gw_exchange *ex, struct group *group, struct run *run)
 {
-    gw_tensor_traffic *traffic = &ex->counting[info->tensor_id];
-    uint64_t nonzeros;
-    double entropy_bits;
-    GW_TRY(gw_frame_symbols(ex->context, frame, info->frame_bytes, NULL, 0, &nonzeros, &entropy_bits));
-    double share = (double)info->n_elems / (double)ex->tensors[info->tensor_id].n_elems;
-    if (info->average) {
-        traffic->pull_frame_bytes += info->frame_bytes;
-        traffic->pull_payload_bytes += info->payload_bytes;
-        traffic->pull_entropy_bits += share * entropy_bits;
-    } else {
-        traffic->push_frame_bytes += info->frame_bytes;
-        traffic->push_payload_bytes += info->payload_bytes;
-        traffic->push_entropy_bits += share * entropy_bits;
-        traffic->nonzeros += nonzeros;
-        ex->tally.nonzeros += nonzeros;
-        ex->tally.elements += info->n_elems;
-    }
-    return GW_OK;
-}
-
-/* What the worker's own frame holds, beside the gradient it was made of: the caller's, until averages arrive. */
-static gw_status account_squares(struct gw_exchange *ex, const void *frame, const gw_frame_info *info)
-{
-    gw_tensor_traffic *traffic = &ex->counting[info->tensor_id];
-    const float *gradient = ex->tensors[info->tensor_id].gradient + info->begin;
-    float *pushed = gw_alloc(ex->context, (size_t)info->n_elems, sizeof *pushed);
-    if (!pushed)
-        return GW_ERR_MEMORY;
-    gw_status status = gw_decode(ex->context, frame, info->frame_bytes, pushed, info->n_elems);
-    for (uint64_t i = 0; i < info->n_elems && status == GW_OK; i++) {
-        traffic->gradient_squares += (double)gradient[i] * (double)gradient[i];
-        traffic->push_squares += (double)pushed[i] * (double)pushed[i];
-    }
-    gw_free(ex->context, pushed);
-    return status;
-}
-
-/* Adds frames, one behind the other, to the accounts of their tensors. They are this worker's own or were checked. */
-static gw_status account_frames(struct gw_exchange *ex, const char *at, size_t left)
-{
-    while (left > 0) {
-        gw_frame_info info;
-        GW_TRY(gw_frame_parse(at, left, &info));
-        GW_TRY(account_frame(ex, at, &info));
-        if (!info.average)
-            GW_TRY(account_squares(ex, at, &info));
-        at += info.frame_bytes;
-        left -= info.frame_bytes;
-    }
-    return GW_OK;
+    run->pulled = true;
+    if (++group->n_pulled == group->n_runs)
+        finish_group(ex, group);
 }
 
 /* Encodes the slices of a run behind the header in `bytes`. */
@@ -305,6 +259,21 @@ static gw_status encode_run(struct gw_exchange *ex, const struct group *group, c
     return GW_OK;
 }
 
+static gw_status reduce_if_full(struct gw_exchange *ex, struct group *group, struct run *run);
+
+/* An owner's own part of a run goes nowhere: the gradient itself is added up. */
+static gw_status push_to_self(struct gw_exchange *ex, struct group *group, struct run *run)
+{
+    for (size_t s = 0; s < run->n; s++) {
+        const struct gw_slice *slice = &group->slices[run->first + s];
+        run->own[s].values = ex->tensors[slice->tensor].gradient + slice->begin;
+    }
+    gw_round_put_own(run->round, run->own);
+    run->own_in = true;
+    run->n_in++;
+    return reduce_if_full(ex, group, run);
+}
+
 /* Sends this worker's frames of a run, or its verdict where that is bad, to the run's owner or its machine's relay. */
 static gw_status push_run(struct gw_exchange *ex, struct group *group, struct run *run)
 {
@@ -315,6 +284,8 @@ static gw_status push_run(struct gw_exchange *ex, struct group *group, struct ru
         void *bad = message_bad(ex, MESSAGE_PUSH, group, run->index, group->own_verdict);
         return send_as_worker(ex, to, bad, MESSAGE_BAD_BYTES);
     }
+    if (run->own && !ex->account) /* accounts are of frames */
+        return push_to_self(ex, group, run);
     size_t n_bytes;
     void *bytes = message_new(ex, MESSAGE_PUSH, group, run->index, run->push_bound);
     if (!bytes)
@@ -323,7 +294,7 @@ static gw_status push_run(struct gw_exchange *ex, struct group *group, struct ru
     gw_status status = encode_run(ex, group, run, bytes, &n_bytes);
     ex->tally.encode_seconds += gw_clock_seconds() - start;
     if (status == GW_OK && ex->account)
-        status = account_frames(ex, message_body(bytes), n_bytes - MESSAGE_HEADER);
+        status = gw_account_frames(ex, message_body(bytes), n_bytes - MESSAGE_HEADER);
     if (status < 0) {
         gw_message_free(bytes);
         return status;
@@ -536,13 +507,11 @@ static gw_status handle_pull(struct gw_exchange *ex, struct group *group, struct
         gw_status status = decode_run(ex, group, run, message);
         ex->tally.encode_seconds += gw_clock_seconds() - start;
         if (status == GW_OK && ex->account)
-            status = account_frames(ex, message_body(message->bytes), message->n_bytes - MESSAGE_HEADER);
+            status = gw_account_frames(ex, message_body(message->bytes), message->n_bytes - MESSAGE_HEADER);
         GW_TRY(status);
     }
     verdict_add(&group->verdict, verdict);
-    run->pulled = true;
-    if (++group->n_pulled == group->n_runs)
-        finish_group(ex, group);
+    pulled(ex, group, run);
     return GW_OK;
 }
 
@@ -621,9 +590,7 @@ static gw_status handle_parameters(struct gw_exchange *ex, struct group *group, 
         }
     }
     verdict_add(&group->verdict, verdict);
-    run->pulled = true;
-    if (++group->n_pulled == group->n_runs)
-        finish_group(ex, group);
+    pulled(ex, group, run);
     return GW_OK;
 }
 
@@ -666,8 +633,9 @@ static gw_status handle_stats(struct gw_exchange *ex, struct group *group, const
 
 /* ---- owner ------------------------------------------------------------------------------------------- */
 
-/* A run's averages, or what stands in their place, to every member: workers of this machine, and one of each other. */
-static gw_status send_pull(struct gw_exchange *ex, const struct run *run, void *bytes, size_t n_bytes)
+/* A run's averages, or what stands in their place, to every member: workers of this machine, and one of each other.
+ * others_only: this one has them. */
+static gw_status send_pull(struct gw_exchange *ex, const struct run *run, void *bytes, size_t n_bytes, bool others_only)
 {
     const gw_link *link = &ex->link;
     gw_status status = GW_OK;
@@ -675,8 +643,8 @@ static gw_status send_pull(struct gw_exchange *ex, const struct run *run, void *
     for (uint32_t r = 0; r < link->size; r++)
         flat = flat && gw_relay_of(ex, run, r) == r;
     if (flat || !bytes)
-        return send_to_all(ex, bytes, n_bytes);
-    for (uint32_t i = 1; i <= link->size && status == GW_OK; i++) {
+        return others_only ? send_to_others(ex, bytes, n_bytes) : send_to_all(ex, bytes, n_bytes);
+    for (uint32_t i = 1; i < link->size + !others_only && status == GW_OK; i++) {
         uint32_t to = (link->rank + i) % link->size;
         if (gw_relay_of(ex, run, to) == to)
             status = send_copy(ex, to, bytes, n_bytes);
@@ -688,7 +656,7 @@ static gw_status send_pull(struct gw_exchange *ex, const struct run *run, void *
 /* All pushes are in: an owner sends averages to all, a relay what its machine's workers sent to the owner. */
 static gw_status send_reduced(struct gw_exchange *ex, struct group *group, struct run *run)
 {
-    bool relay = run->owner != ex->link.rank;
+    const bool relay = run->owner != ex->link.rank, stands_here = run->own_in && !run->push_verdict.bad;
     enum message_type type = relay ? MESSAGE_PUSH : MESSAGE_PULL;
     size_t n_bytes = MESSAGE_BAD_BYTES;
     void *bytes;
@@ -707,7 +675,25 @@ static gw_status send_reduced(struct gw_exchange *ex, struct group *group, struc
         }
         n_bytes += MESSAGE_HEADER;
     }
-    return relay ? send_as_worker(ex, run->owner, bytes, n_bytes) : send_pull(ex, run, bytes, n_bytes);
+    if (relay)
+        return send_as_worker(ex, run->owner, bytes, n_bytes);
+    GW_TRY(send_pull(ex, run, bytes, n_bytes, stands_here));
+    if (stands_here)
+        pulled(ex, group, run);
+    return GW_OK;
+}
+
+static gw_status reduce_if_full(struct gw_exchange *ex, struct group *group, struct run *run)
+{
+    if (run->n_in < run->n_expected)
+        return GW_OK;
+    gw_status status = send_reduced(ex, group, run);
+    gw_round_reset(run->round);
+    for (uint32_t r = 0; r < ex->link.size; r++) {
+        gw_buffers_give(&ex->buffers, run->pushes[r].bytes);
+        run->pushes[r].bytes = NULL;
+    }
+    return status;
 }
 
 /* Keeps message->bytes, and sets it NULL, where all is well. */
@@ -729,16 +715,7 @@ static gw_status handle_push(struct gw_exchange *ex, struct group *group, struct
     run->pushes[from] = *message;
     message->bytes = NULL;
     run->n_in += n_ranks;
-    if (run->n_in < run->n_expected)
-        return GW_OK;
-
-    gw_status status = send_reduced(ex, group, run);
-    gw_round_reset(run->round);
-    for (uint32_t r = 0; r < ex->link.size; r++) {
-        gw_buffers_give(&ex->buffers, run->pushes[r].bytes);
-        run->pushes[r].bytes = NULL;
-    }
-    return status;
+    return reduce_if_full(ex, group, run);
 }
 
 /* ---- the loop ---------------------------------------------------------------------------------------- */
@@ -782,7 +759,7 @@ static gw_status begin_step(struct gw_exchange *ex, const struct beginning *b)
         group->own_verdict = group->verdict = group->stats_verdict = (struct verdict){.bad = false};
         for (uint32_t i = 0; i < group->n_runs; i++) {
             struct run *run = &group->runs[i];
-            run->pushed = run->pulled = false;
+            run->pushed = run->pulled = run->own_in = false;
             run->n_in = 0;
             run->push_verdict = (struct verdict){.bad = false};
         }

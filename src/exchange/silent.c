@@ -52,7 +52,8 @@ static bool owes_pushes(const struct gw_exchange *ex, const struct group *group,
     for (uint32_t i = 0; i < group->n_runs; i++) {
         const struct run *run = &group->runs[i];
         uint32_t n;
-        if (!run->round || run->n_in == run->n_expected || run->pushes[rank].bytes)
+        if (!run->round || run->n_in == run->n_expected || run->pushes[rank].bytes ||
+            (run->own_in && rank == ex->link.rank))
             continue;
         /* An owner waits for relays of other machines, who may be waiting for one of theirs. */
         bool sends_here =

@@ -43,6 +43,9 @@ struct run {
 
     /* As its owner, or as this machine's relay to another's owner, else NULL. */
     struct gw_round *round;
+    /* for each slice: the owner's own part, which it adds without a frame; NULL: its frames come as others' do */
+    struct gw_own *own;
+    bool own_in;         /* this step */
     gw_message *pushes;  /* of each rank that sends here; bytes NULL: not there yet */
     uint32_t n_expected; /* workers: all, or those of this machine */
     uint32_t n_in;       /* of them */
@@ -228,6 +231,10 @@ void *gw_pipeline_main(void *exchange);
 
 /* Sends the WAKE message that was taken out of exchange->wake. */
 gw_status gw_pipeline_wake(struct gw_exchange *exchange, void *wake);
+
+/* Adds frames, one behind the other, to the accounts of their tensors (exchange/account.c). They are this worker's own
+ * or were checked. */
+gw_status gw_account_frames(struct gw_exchange *exchange, const char *at, size_t left);
 
 /* Says whom the pipeline waits for: stores GW_ERR_TIMEOUT and its sentence, and returns true, where members are missing
  * that owe something themselves. Where all that is missing is owed by members who may be waiting in turn, it does so

@@ -17,8 +17,9 @@ struct gw_round {
     /* n_slices x n_workers, in rank order; a machine's average stands at its first rank; NULL: none there */
     const void **frames;
     size_t *sizes;
-    uint32_t *from;   /* of each worker: who sent its frames */
-    const void **row; /* n_workers: one slice's frames without the gaps */
+    uint32_t *from;           /* of each worker: who sent its frames */
+    const struct gw_own *own; /* for every slice; NULL: none */
+    const void **row;         /* n_workers: one slice's frames without the gaps */
     size_t *row_sizes;
 };
 
@@ -124,6 +125,12 @@ gw_status gw_round_put(struct gw_round *round, uint32_t from, const uint32_t *ra
     return GW_OK;
 }
 
+void gw_round_put_own(struct gw_round *round, const struct gw_own *own)
+{
+    round->own = own;
+    round->n_in++;
+}
+
 bool gw_round_is_full(const struct gw_round *round)
 {
     return round->n_in == round->n_expected;
@@ -183,8 +190,9 @@ gw_status gw_round_reduce(struct gw_round *round, bool join, void *dst, size_t d
     for (size_t s = 0; s < round->n_slices; s++) {
         uint32_t n = fill_row(round, s);
         if (!join || round->slices[s].summed) {
-            gw_status status = gw_reduce(round->context, round->row, round->row_sizes, n, &options, (char *)dst + used,
-                                         dst_capacity - used, &bytes);
+            gw_status status =
+                gw_reduce_with(round->context, round->row, round->row_sizes, n, round->own ? &round->own[s] : NULL,
+                               &options, (char *)dst + used, dst_capacity - used, &bytes);
             if (status == GW_ERR_FRAME_CHECKSUM)
                 GW_TRY(verify(round, s)); /* says whose it is */
             GW_TRY(status);
@@ -204,5 +212,6 @@ gw_status gw_round_reduce(struct gw_round *round, bool join, void *dst, size_t d
 void gw_round_reset(struct gw_round *round)
 {
     memset(round->frames, 0, round->n_slices * round->n_workers * sizeof *round->frames);
+    round->own = NULL;
     round->n_in = 0;
 }

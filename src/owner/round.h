@@ -6,7 +6,7 @@
 
 #include "owner/slices.h"
 
-#include <gradwire/codec.h>
+#include "codec/wire_codec.h"
 
 /* One thread at a time. */
 struct gw_round;
@@ -24,6 +24,10 @@ void gw_round_destroy(struct gw_round *round);
  * the sentence names `from`. */
 gw_status gw_round_put(struct gw_round *round, uint32_t from, const uint32_t *ranks, uint32_t n_ranks, uint32_t step,
                        const void *bytes, size_t n_bytes);
+
+/* Takes the round's owner's own part: for every slice one of `own`, which is borrowed until gw_round_reset. Averages
+ * take the place of its values, if the round is reduced with join false. */
+void gw_round_put_own(struct gw_round *round, const struct gw_own *own);
 
 /* True once the frames of all that are expected are in. */
 bool gw_round_is_full(const struct gw_round *round);

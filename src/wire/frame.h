@@ -37,6 +37,7 @@ struct gw_frame {
     const uint8_t *payload;
     size_t payload_bytes;
     size_t frame_bytes;
+    float *own;      /* in place of a payload: the floats it would be made of; reduce puts their average there, too */
     bool unverified; /* the checksum was not compared yet: whoever reads the payload does it on the way */
     bool sealed;     /* header and checksum were written */
 };

@@ -1,6 +1,7 @@
 /* Tests none, bf16 and f16. Rounding is compared, over all 16-bit patterns, with a reference that searches the nearest
  * number. Averages are in rank order. Float frames that cannot be are refused. */
 #include "base/float_env.h"
+#include "codec/codec.h"
 #include "codecs.h"
 #include "wire/frame.h"
 
@@ -236,6 +237,60 @@ static void averages_are_added_in_rank_order(void **state)
             }
 }
 
+/* An owner adds its own values without a frame of them: the average is the same bytes, and stands in their place. */
+static void an_owners_own_part_needs_no_frame(void **state)
+{
+    (void)state;
+    enum { WORKERS = 5 };
+    const uint64_t lengths[] = {0, 1, 511, 513, 4097};
+    for (int codec = 0; codec < 3; codec++)
+        for (size_t l = 0; l < 5; l++)
+            for (uint32_t mine = 0; mine < WORKERS; mine += 2) {
+                uint64_t n = lengths[l];
+                float *g = room_for(n, sizeof *g), *own = room_for(n, sizeof *own), *out = room_for(n, sizeof *out);
+                struct whole_frame pushes[WORKERS];
+                const void *others[WORKERS];
+                size_t sizes[WORKERS], size;
+                uint32_t n_others = 0;
+                gw_encoder *encoder = encoder_of(NULL, names[codec], n);
+                for (uint32_t r = 0; r < WORKERS; r++) {
+                    numbers_fill_bell(10 * n + r, g, n);
+                    pushes[r] = encode_whole(encoder, g, n, NULL, (gw_draw){.rank = r});
+                    if (r == mine) {
+                        memcpy(own, g, n * sizeof *g);
+                        continue;
+                    }
+                    others[n_others] = pushes[r].bytes;
+                    sizes[n_others++] = pushes[r].size;
+                }
+                struct whole_frame average = reduce_frames(NULL, pushes, WORKERS, NULL);
+                uint8_t *dst = room_for(average.size, 1);
+                struct gw_own part = {.wire = gw_encoder_wire(encoder), .rank = mine, .values = own};
+                assert_int_equal(gw_reduce_with(NULL, others, sizes, n_others, &part, NULL, dst, average.size, &size),
+                                 GW_OK);
+                assert_int_equal(size, average.size);
+                assert_memory_equal(dst, average.bytes, size);
+                decode_into(NULL, average, out, n);
+                assert_true(same_floats(own, out, n));
+
+                pushes[mine ? 0 : 1].bytes[48] ^= 1; /* another's */
+                assert_int_equal(gw_reduce_with(NULL, others, sizes, n_others, &part, NULL, dst, average.size, &size),
+                                 GW_ERR_FRAME_CHECKSUM);
+                pushes[mine ? 0 : 1].bytes[48] ^= 1;
+                part.wire = gw_wire_codec_by_id(wire_ids[(codec + 1) % 3]);
+                assert_int_equal(gw_reduce_with(NULL, others, sizes, n_others, &part, NULL, dst, average.size, &size),
+                                 GW_ERR_FRAME_MISMATCH);
+                for (uint32_t r = 0; r < WORKERS; r++)
+                    free(pushes[r].bytes);
+                free(average.bytes);
+                free(dst);
+                free(g);
+                free(own);
+                free(out);
+                gw_encoder_destroy(encoder);
+            }
+}
+
 /* ---- counting, refusing ------------------------------------------------------------------------------ */
 
 static void nonzeros_are_counted_whatever_the_hosts_float_modes(void **state)
@@ -385,6 +440,7 @@ int main(void)
         cmocka_unit_test(all_patterns_are_decoded),
         cmocka_unit_test(slices_are_parts_of_the_whole),
         cmocka_unit_test(averages_are_added_in_rank_order),
+        cmocka_unit_test(an_owners_own_part_needs_no_frame),
         cmocka_unit_test(altered_frames_are_refused),
         cmocka_unit_test(nonzeros_are_counted_whatever_the_hosts_float_modes),
         cmocka_unit_test(gradients_that_are_not_finite_are_refused),
