@@ -119,6 +119,8 @@ static void codecs_without_a_choice_ignore_it(void **state)
                  {"ternary:share=off", true},
                  {"ternary:share=off,code=mask", false},
                  {"ternary:code=mask,pull=packed", false},
+                 {"ternary:entropy=on", false},
+                 {"ternary:code=mask,entropy=off", false},
                  {"ternary:skip=layer*", false},
                  {"none", false},
                  {"bf16", false},

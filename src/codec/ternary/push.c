@@ -51,8 +51,9 @@ static uint64_t unspread(uint64_t x)
 }
 
 /* 2bit: 00 = -1, 01 = 0, 10 = +1 (Paddle#6599): the low bit is "zero", the high bit "positive". */
-static void pack_2bit(const struct ternary_bits *bits, uint32_t n, uint8_t *dst)
+static void pack_2bit(const struct ternary_bits *bits, uint32_t n, uint32_t count, uint8_t *dst)
 {
+    (void)count;
     size_t left = (size_t)gw_div_up(n, 4);
     for (uint32_t half = 0; left; half++) {
         uint32_t shift = 32 * (half % 2);
@@ -65,8 +66,12 @@ static void pack_2bit(const struct ternary_bits *bits, uint32_t n, uint8_t *dst)
     }
 }
 
-static gw_status unpack_2bit(const uint8_t *src, uint32_t n, struct ternary_bits *bits)
+static gw_status unpack_2bit(const uint8_t *src, size_t src_bytes, uint32_t n, struct ternary_bits *bits,
+                             struct gw_bitmaps *view, uint32_t *count)
 {
+    (void)src_bytes;
+    (void)view;
+    (void)count;
     size_t left = (size_t)gw_div_up(n, 4);
     for (uint32_t half = 0; half < 2 * ((n + 63) / 64); half++) {
         uint64_t word = 0x5555555555555555ull;
@@ -126,8 +131,9 @@ static uint32_t five(const uint64_t *words, uint32_t at, uint32_t n_words)
     return bits & 31;
 }
 
-static void pack_base3(const struct ternary_bits *bits, uint32_t n, uint8_t *dst)
+static void pack_base3(const struct ternary_bits *bits, uint32_t n, uint32_t count, uint8_t *dst)
 {
+    (void)count;
     base3_ready();
     uint32_t n_words = (n + 63) / 64;
     for (uint32_t i = 0; i < n; i += 5) {
@@ -136,8 +142,12 @@ static void pack_base3(const struct ternary_bits *bits, uint32_t n, uint8_t *dst
     }
 }
 
-static gw_status unpack_base3(const uint8_t *src, uint32_t n, struct ternary_bits *bits)
+static gw_status unpack_base3(const uint8_t *src, size_t src_bytes, uint32_t n, struct ternary_bits *bits,
+                              struct gw_bitmaps *view, uint32_t *count)
 {
+    (void)src_bytes;
+    (void)view;
+    (void)count;
     base3_ready();
     uint32_t n_words = (n + 63) / 64;
     memset(bits->nonzero, 0, 8 * n_words);
@@ -158,6 +168,72 @@ static gw_status unpack_base3(const uint8_t *src, uint32_t n, struct ternary_bit
         }
     }
     return GW_OK;
+}
+
+/* mask: a bitmap of nonzeros, then their signs. */
+static void pack_mask(const struct ternary_bits *bits, uint32_t n, uint32_t count, uint8_t *dst)
+{
+    const size_t head = gw_div_up(n, 8);
+    memcpy(dst, bits->nonzero, head);
+    gw_kernels_now()->gather_signs(bits->nonzero, bits->sign, (n + 63) / 64, dst + head, gw_div_up(count, 8));
+}
+
+static gw_status unpack_mask(const uint8_t *src, size_t src_bytes, uint32_t n, struct ternary_bits *bits,
+                             struct gw_bitmaps *view, uint32_t *count)
+{
+    const size_t head = gw_div_up(n, 8), signs = src_bytes - head;
+    const uint32_t n_words = (n + 63) / 64;
+    const void *nonzero = bits->nonzero;
+    if (view && n % 64 == 0) {
+        view->nonzero = nonzero = src;
+    } else {
+        if (n_words)
+            bits->nonzero[n_words - 1] = 0;
+        memcpy(bits->nonzero, src, head);
+    }
+    /* Reading stops at src_bytes, so the signs can be counted while they are read. */
+    *count = (uint32_t)gw_kernels_now()->scatter_signs(nonzero, n_words, src + head, signs, bits->sign);
+    if (signs == gw_div_up(*count, 8) && *count % 8 && src[src_bytes - 1] >> (*count % 8))
+        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk's sign bits are padded with bits that are not 0");
+    return GW_OK;
+}
+
+static size_t bytes_2bit(uint32_t n, uint32_t count)
+{
+    (void)count;
+    return gw_div_up(n, 4);
+}
+
+static size_t bytes_base3(uint32_t n, uint32_t count)
+{
+    (void)count;
+    return gw_div_up(n, 5);
+}
+
+static size_t bytes_mask(uint32_t n, uint32_t count)
+{
+    return gw_div_up(n, 8) + gw_div_up(count, 8);
+}
+
+/* The codes that take no entropy coder, by their numbers on the wire. */
+static const struct plain_code {
+    /* of a chunk of n elements, `count` of which are not 0 */
+    size_t (*bytes)(uint32_t n, uint32_t count);
+    void (*pack)(const struct ternary_bits *bits, uint32_t n, uint32_t count, uint8_t *dst);
+    /* src has at least bytes(n, 0). If the size depends on it, sets *count. A code that has the bitmap of nonzeros as
+     * it is may leave it there, if there is a view, which it then changes. */
+    gw_status (*unpack)(const uint8_t *src, size_t src_bytes, uint32_t n, struct ternary_bits *bits,
+                        struct gw_bitmaps *view, uint32_t *count);
+} plain_codes[] = {
+    [CODE_2BIT] = {bytes_2bit, pack_2bit, unpack_2bit},
+    [CODE_BASE3] = {bytes_base3, pack_base3, unpack_base3},
+    [CODE_MASK] = {bytes_mask, pack_mask, unpack_mask},
+};
+#define N_PLAIN (sizeof plain_codes / sizeof *plain_codes)
+
+size_t ternary_plain_bytes(enum ternary_code code, uint32_t n, uint32_t count)
+{
+    return plain_codes[code].bytes(n, count);
 }
 
 bool ternary_signs_are_coded(uint32_t n_nonzeros, uint32_t n_negative)
@@ -184,25 +260,6 @@ static size_t pack_rans(const struct ternary_bits *bits, uint32_t n, uint32_t co
     return gw_strings_finish(writer, signs, coded ? 0 : count, dst, limit);
 }
 
-/* Returns the size. */
-static size_t pack_plain(enum ternary_code code, const struct ternary_bits *bits, uint32_t n, uint32_t count,
-                         uint8_t *dst)
-{
-    size_t head = gw_div_up(n, 8);
-    switch (code) {
-    case CODE_2BIT:
-        pack_2bit(bits, n, dst);
-        return gw_div_up(n, 4);
-    case CODE_BASE3:
-        pack_base3(bits, n, dst);
-        return gw_div_up(n, 5);
-    default:
-        memcpy(dst, bits->nonzero, head);
-        gw_kernels_now()->gather_signs(bits->nonzero, bits->sign, (n + 63) / 64, dst + head, gw_div_up(count, 8));
-        return head + gw_div_up(count, 8);
-    }
-}
-
 enum ternary_code ternary_frame_code(enum ternary_code code, bool average, uint64_t n_chunks, uint32_t first_entry)
 {
     if (code != CODE_MIXED || n_chunks > 1)
@@ -217,24 +274,22 @@ static bool is_even(uint32_t n, uint32_t count)
     return 16 * (uint64_t)off <= n;
 }
 
-/* The smallest of the codes that take no entropy coder. */
-static enum ternary_code smallest_plain(uint32_t n, uint32_t count, size_t *bytes)
+/* The smallest of the codes that take no entropy coder, the first of equals. */
+static enum ternary_code smallest_plain(uint32_t n, uint32_t count)
 {
-    const size_t size[] = {gw_div_up(n, 4), gw_div_up(n, 5), gw_div_up(n, 8) + gw_div_up(count, 8)};
-    enum ternary_code code = CODE_2BIT;
-    for (enum ternary_code c = CODE_BASE3; c <= CODE_MASK; c++)
-        code = size[c] < size[code] ? c : code;
-    *bytes = size[code];
-    return code;
+    enum ternary_code best = 0;
+    for (enum ternary_code code = 1; code < N_PLAIN; code++)
+        best = plain_codes[code].bytes(n, count) < plain_codes[best].bytes(n, count) ? code : best;
+    return best;
 }
 
 uint32_t ternary_push_pack(enum ternary_code code, int entropy, const struct ternary_bits *bits, uint32_t n,
                            uint32_t count, struct gw_strings_writer *writer, uint8_t *dst)
 {
     if (code == CODE_MIXED) {
-        size_t limit;
-        code = smallest_plain(n, count, &limit);
-        limit = entropy == ENTROPY_ON ? ternary_push_chunk_bound(n) : limit - (limit > 0);
+        code = smallest_plain(n, count);
+        const size_t plain = plain_codes[code].bytes(n, count),
+                     limit = entropy == ENTROPY_ON ? ternary_push_chunk_bound(n) : plain - (plain > 0);
         const bool gains = !is_even(n, count) || ternary_signs_are_coded(count, ternary_count(bits->sign, n));
         if (entropy == ENTROPY_ON || (entropy == ENTROPY_AUTO && gains)) {
             const size_t coded = pack_rans(bits, n, count, limit, writer, dst);
@@ -242,13 +297,8 @@ uint32_t ternary_push_pack(enum ternary_code code, int entropy, const struct ter
                 return ENTRY(CODE_RANS, coded);
         }
     }
-    return ENTRY(code, pack_plain(code, bits, n, count, dst));
-}
-
-/* True where every bit past n in the last word is 0. */
-static bool tail_is_clear(const uint64_t *words, uint32_t n)
-{
-    return n % 64 == 0 || words[n / 64] >> (n % 64) == 0;
+    plain_codes[code].pack(bits, n, count, dst);
+    return ENTRY(code, plain_codes[code].bytes(n, count));
 }
 
 /* Reads the signs, which follow where the nonzeros are. */
@@ -283,46 +333,22 @@ gw_status ternary_push_unpack_many(uint32_t n_chunks, const uint8_t *const *src,
 gw_status ternary_push_unpack(enum ternary_code code, const uint8_t *src, size_t src_bytes, uint32_t n,
                               struct ternary_bits *bits, struct gw_bitmaps *view)
 {
-    const void *nonzero = bits->nonzero;
     if (view)
-        *view = (struct gw_bitmaps){nonzero, bits->sign};
+        *view = (struct gw_bitmaps){bits->nonzero, bits->sign};
     if (code == CODE_RANS)
         return ternary_push_unpack_many(1, &src, &src_bytes, &n, bits);
-    uint32_t n_words = (n + 63) / 64, count;
-    size_t head = code == CODE_2BIT    ? gw_div_up(n, 4)
-                  : code == CODE_BASE3 ? gw_div_up(n, 5)
-                                       : gw_div_up(n, 8),
-           total = head;
-    if (src_bytes < head)
+    const struct plain_code *plain = &plain_codes[code];
+    const size_t least = plain->bytes(n, 0);
+    uint32_t count = 0;
+    if (src_bytes < least)
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u elements has %zu bytes of %s codes; it takes at least %zu",
-                       n, src_bytes, ternary_code_names[code], head);
-    switch (code) {
-    case CODE_2BIT:
-        GW_TRY(unpack_2bit(src, n, bits));
-        break;
-    case CODE_BASE3:
-        GW_TRY(unpack_base3(src, n, bits));
-        break;
-    default:
-        if (view && n % 64 == 0) {
-            view->nonzero = nonzero = src;
-            break;
-        }
-        if (n_words)
-            bits->nonzero[n_words - 1] = 0;
-        memcpy(bits->nonzero, src, head);
-    }
-    if (!tail_is_clear(bits->nonzero, n))
+                       n, src_bytes, ternary_code_names[code], least);
+    GW_TRY(plain->unpack(src, src_bytes, n, bits, view, &count));
+    if (n % 64 && bits->nonzero[n / 64] >> (n % 64)) /* of such an n, nonzeros are always copied */
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk's padding holds values past its %u elements", n);
-    if (code == CODE_MASK) {
-        /* Reading stops at src_bytes, so the signs can be counted while they are read. */
-        count = (uint32_t)gw_kernels_now()->scatter_signs(nonzero, n_words, src + head, src_bytes - head, bits->sign);
-        total += gw_div_up(count, 8);
-        if (src_bytes == total && count % 8 && src[total - 1] >> (count % 8))
-            return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk's sign bits are padded with bits that are not 0");
-    }
-    if (src_bytes != total)
+    const size_t bytes = plain->bytes(n, count);
+    if (src_bytes != bytes)
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u elements has %zu bytes of %s codes; its values take %zu", n,
-                       src_bytes, ternary_code_names[code], total);
+                       src_bytes, ternary_code_names[code], bytes);
     return GW_OK;
 }

@@ -21,7 +21,7 @@ static size_t fixed_size(const struct gw_frame *frame, const struct ternary_sums
 {
     if (frame->flags & GW_FLAG_AVERAGE)
         return ternary_packed_size(sums, n);
-    return frame->code == CODE_2BIT ? gw_div_up(n, 4) : gw_div_up(n, 5);
+    return ternary_plain_bytes(frame->code, n, 0);
 }
 
 /* What fixed_size needs: nothing for pushes, whose frames are many. */

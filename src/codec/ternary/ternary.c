@@ -62,7 +62,8 @@ enum { AUTO, CODE_IS_MASK = 3, PULL_IS_PACKED = 1 };
 static bool has_wire_choice(const void *raw)
 {
     const struct ternary_options *o = raw;
-    return o->code == AUTO || (o->pull == AUTO && o->share == SHARE_ON);
+    return (o->code == AUTO && o->entropy != ENTROPY_ON) ||
+           (o->pull == AUTO && o->share == SHARE_ON && o->entropy == ENTROPY_AUTO);
 }
 
 struct ternary_options ternary_fast(const struct ternary_options *as_given)

@@ -103,6 +103,9 @@ bool ternary_signs_are_coded(uint32_t n_nonzeros, uint32_t n_negative);
 /* The most bytes one chunk of n elements takes in any push code. */
 size_t ternary_push_chunk_bound(uint32_t n);
 
+/* What a chunk of n elements, `count` of them not 0, takes in 2bit, base3 or mask. */
+size_t ternary_plain_bytes(enum ternary_code code, uint32_t n, uint32_t count);
+
 /* Which code pushes are packed with, as the options say. */
 enum ternary_code ternary_push_code(const struct ternary_options *options);
 
