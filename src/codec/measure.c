@@ -10,15 +10,18 @@
 #include <math.h>
 #include <stdatomic.h>
 
+struct gw_stats gw_stats_block(const float *g, uint32_t n)
+{
+    const struct gw_stats block = gw_kernels_now()->stats_block(g, n);
+    return gw_stats_needs_wide(block.max_bits) ? gw_stats_wide(g, n) : block;
+}
+
 struct gw_stats gw_stats_chunk(const float *g, uint64_t n)
 {
-    const struct gw_kernels *kernels = gw_kernels_now();
     struct gw_stats total = {0};
     for (uint64_t i = 0; i < n; i += GW_STATS_BLOCK) {
-        uint32_t m = (uint32_t)(n - i < GW_STATS_BLOCK ? n - i : GW_STATS_BLOCK);
-        struct gw_stats block = kernels->stats_block(g + i, m);
-        if (gw_stats_needs_wide(block.max_bits))
-            block = gw_stats_wide(g + i, m);
+        const struct gw_stats block =
+            gw_stats_block(g + i, (uint32_t)(n - i < GW_STATS_BLOCK ? n - i : GW_STATS_BLOCK));
         gw_stats_add(&total, &block);
     }
     return total;

@@ -72,17 +72,21 @@ static void part_chunk(uint64_t i, uint32_t slot, void *user)
     const struct gw_kernels *kernels = gw_kernels_now();
     uint64_t at = (pass->first + i) * GW_CHUNK, end = pass->n - at < GW_CHUNK ? pass->n : at + GW_CHUNK;
     float *to = pass->low == pass->high ? NULL : pass->to + i * pass->stride;
-    if (pass->measures) /* what it reads is in the cache after it */
-        pass->stats[i] = gw_stats_chunk(pass->g + at, end - at);
+    struct gw_stats stats = {0};
     struct gw_tail total = {0};
     uint32_t n_kept = 0;
     for (; at < end; at += GW_STATS_BLOCK) {
         uint32_t m = (uint32_t)(end - at < GW_STATS_BLOCK ? end - at : GW_STATS_BLOCK);
         struct gw_tail block;
+        if (pass->measures) { /* what it reads is in the cache after it */
+            const struct gw_stats measured = gw_stats_block(pass->g + at, m);
+            gw_stats_add(&stats, &measured);
+        }
         n_kept += kernels->split(pass->g + at, m, pass->low, pass->high, pass->scale, &block, to ? to + n_kept : NULL);
         tail_add(&total, &block);
     }
     pass->below[i] = total;
+    pass->stats[i] = stats;
     pass->n_kept[i] = n_kept;
 }
 
