@@ -881,11 +881,20 @@ static bool is_busy(const struct gw_exchange *ex)
     return queue_has(&ex->to_measure) || queue_has(&ex->to_encode);
 }
 
-/* Measures one tensor, or encodes one run; n_elems: of how many elements. Measuring comes first: its statistics have
- * the longest way before them. */
+/* Measuring comes first if statistics are sent: they have the longest way before them. Else what is measured is encoded
+ * at once, while it is still in a cache. */
+static bool measures_next(const struct gw_exchange *ex)
+{
+    if (!queue_has(&ex->to_measure) || !queue_has(&ex->to_encode))
+        return queue_has(&ex->to_measure);
+    const struct tensor *tensor = &ex->tensors[ex->to_measure.numbers[ex->to_measure.n_done]];
+    return ex->groups[tensor->group].n_sent > 0;
+}
+
+/* Measures one tensor, or encodes one run; n_elems: of how many elements. */
 static gw_status work_once(struct gw_exchange *ex, uint64_t *n_elems)
 {
-    if (queue_has(&ex->to_measure)) {
+    if (measures_next(ex)) {
         uint32_t t = ex->to_measure.numbers[ex->to_measure.n_done++];
         *n_elems = ex->tensors[t].n_elems;
         return measure(ex, t);
