@@ -20,6 +20,13 @@
 /* So many elements leave the cache before anybody reads them: stores go around it. */
 #define STREAM_ELEMENTS ((uint64_t)512 << 10)
 
+/* Asks for bytes that are read next, so that they arrive while others are worked on. */
+static void ask_for(const void *at, size_t n_bytes)
+{
+    for (size_t i = 0; i < n_bytes; i += 64)
+        __builtin_prefetch((const char *)at + i);
+}
+
 static uint64_t block_at(uint64_t i, uint64_t n)
 {
     return n - i < BLOCK ? n - i : BLOCK;
@@ -147,7 +154,10 @@ static gw_status encode(gw_encoder *encoder, const float *g, const float *shared
     for (uint64_t i = 0; i < frame->count; i += BLOCK) {
         uint64_t m = block_at(i, frame->count);
         uint8_t *to = dst + GW_HEADER_BYTES + bytes * i;
-        forms[frame->codec].pack(g + frame->begin + i, m, to);
+        const float *from = g + frame->begin + i;
+        if (i + BLOCK < frame->count)
+            ask_for(from + BLOCK, sizeof *from * block_at(i + BLOCK, frame->count));
+        forms[frame->codec].pack(from, m, to);
         gw_hash_now()->add(&hash, to, bytes * m);
     }
     frame->payload_bytes = bytes * frame->count;
@@ -178,6 +188,8 @@ static gw_status decode(gw_context *context, const struct gw_frame *frame, float
     for (uint64_t i = 0; i < frame->count; i += BLOCK) {
         uint64_t m = block_at(i, frame->count);
         const uint8_t *from = frame->payload + bytes * i;
+        if (i + BLOCK < frame->count)
+            ask_for(from + bytes * BLOCK, bytes * block_at(i + BLOCK, frame->count));
         gw_hash_now()->add(&hash, from, bytes * m);
         forms[frame->codec].unpack(from, m, past ? block : out + i);
         if (past)
@@ -212,9 +224,7 @@ static size_t reduce_bound(const struct gw_frame *first, uint32_t n)
 static void prefetch(const struct gw_frame *frame, size_t bytes, uint64_t begin, uint64_t count)
 {
     const char *from = frame->own ? (const char *)(frame->own + begin) : (const char *)frame->payload + bytes * begin;
-    size_t n_bytes = (frame->own ? sizeof *frame->own : bytes) * count;
-    for (size_t i = 0; i < n_bytes; i += 64)
-        __builtin_prefetch(from + i);
+    ask_for(from, (frame->own ? sizeof *frame->own : bytes) * count);
 }
 
 static gw_status reduce(gw_context *context, const struct gw_frame *frames, uint32_t n, const void *options,
