@@ -219,8 +219,8 @@ static size_t reduce_bound(const struct gw_frame *first, uint32_t n)
     return GW_HEADER_BYTES + width(first->codec) * (size_t)first->count;
 }
 
-/* Asks for a block of a frame, so that it arrives while another is added: the processor does not foresee it, for the
- * next block in memory is of the same frame, and the next one added is of another. */
+/* Asks for a block of a frame, so that it arrives while two others are added: the processor does not foresee it, for
+ * the next block in memory is of the same frame, and the next one added is of another. */
 static void prefetch(const struct gw_frame *frame, size_t bytes, uint64_t begin, uint64_t count)
 {
     const char *from = frame->own ? (const char *)(frame->own + begin) : (const char *)frame->payload + bytes * begin;
@@ -247,10 +247,10 @@ static gw_status reduce(gw_context *context, const struct gw_frame *frames, uint
         uint64_t m = block_at(i, average->count);
         for (uint32_t r = 0; r < n; r++) {
             const uint8_t *from = rounded;
-            if (r + 1 < n)
-                prefetch(&frames[r + 1], bytes, i, m);
+            if (r + 2 < n)
+                prefetch(&frames[r + 2], bytes, i, m);
             else if (i + BLOCK < average->count)
-                prefetch(&frames[0], bytes, i + BLOCK, block_at(i + BLOCK, average->count));
+                prefetch(&frames[(r + 2) % n], bytes, i + BLOCK, block_at(i + BLOCK, average->count));
             if (frames[r].own)
                 form->pack(frames[r].own + i, m, rounded);
             else
