@@ -12,6 +12,7 @@ void gw_sparse_levels_destroy(gw_context *context, struct gw_sparse_levels *leve
     for (int i = 0; i < 3; i++)
         gw_free(context, levels->marks[i]);
     gw_free(context, levels->planes);
+    gw_free(context, levels->magnitudes);
     gw_free(context, levels->counts);
     gw_free(context, levels);
 }
@@ -25,8 +26,9 @@ gw_status gw_sparse_levels_create(gw_context *context, uint32_t workers, uint32_
     levels->workers = workers;
     levels->n_planes = 32 - (uint32_t)__builtin_clz(2 * workers);
     levels->planes = gw_alloc(context, (size_t)max_words * levels->n_planes, 8);
+    levels->magnitudes = gw_alloc(context, (size_t)max_words * levels->n_planes, sizeof *levels->magnitudes);
     levels->counts = gw_alloc(context, 2 * (size_t)workers + 1, sizeof *levels->counts);
-    bool whole = levels->planes && levels->counts;
+    bool whole = levels->planes && levels->magnitudes && levels->counts;
     for (int i = 0; i < 3; i++) {
         levels->marks[i] = gw_alloc(context, max_words, sizeof *levels->marks[i]);
         whole = whole && levels->marks[i];
@@ -55,31 +57,15 @@ int32_t gw_sparse_levels_at(const struct gw_sparse_levels *levels, uint32_t i)
     return (int32_t)digit - (int32_t)levels->offset;
 }
 
-/* Marks the sums that are at least `level`, or if it is negative at most that. */
-static void mark_beyond(const struct gw_sparse_levels *levels, int32_t level, uint32_t n_words, uint64_t *marks)
-{
-    const uint8_t *planes = levels->planes;
-    /* digit >= bound; and digit <= offset + level is not digit >= offset + level + 1 */
-    uint32_t bound = (uint32_t)((int32_t)levels->offset + level) + (level < 0);
-    for (uint32_t w = 0; w < n_words; w++, planes += 8 * levels->n_planes) {
-        uint64_t above = 0, equal = ~0ull; /* beside the bound, in the planes seen so far */
-        for (uint32_t j = levels->n_planes; j-- > 0;) {
-            uint64_t plane = gw_get64(planes + 8 * j), bit = (uint64_t)0 - (bound >> j & 1);
-            above |= equal & plane & ~bit;
-            equal &= ~(plane ^ bit);
-        }
-        marks[w] = level < 0 ? ~(above | equal) : above | equal;
-    }
-}
-
-void gw_sparse_levels_mark(const struct gw_sparse_levels *levels, const uint64_t *without, uint32_t n_words,
+void gw_sparse_levels_mark(struct gw_sparse_levels *levels, const uint64_t *without, uint32_t n_words,
                            uint64_t *nonzero, uint64_t *negative)
 {
-    mark_beyond(levels, 1, n_words, nonzero);
-    mark_beyond(levels, -1, n_words, negative);
+    const struct gw_kernels *kernels = gw_kernels_now();
+    kernels->part_digits(levels->planes, levels->n_planes, n_words, levels->offset, negative, levels->magnitudes);
+    kernels->above(levels->magnitudes, levels->n_planes, n_words, 0, nonzero);
     for (uint32_t w = 0; w < n_words; w++) {
+        nonzero[w] &= ~without[w];
         negative[w] &= ~without[w];
-        nonzero[w] = (nonzero[w] & ~without[w]) | negative[w];
     }
 }
 
@@ -109,17 +95,18 @@ uint64_t gw_sparse_levels_put(struct gw_bit_writer *writer, struct gw_sparse_lev
     uint32_t count[2];
     uint64_t bits = 0;
     begin_marks(levels, nonzero, negative, n_words, count);
-    for (int32_t level = 1; level < (int32_t)levels->workers && count[0] + count[1]; level++)
+    for (uint32_t level = 1; level < levels->workers && count[0] + count[1]; level++) {
+        uint64_t *beyond = levels->marks[2];
+        gw_kernels_now()->above(levels->magnitudes, levels->n_planes, n_words, level, beyond);
         for (int side = 0; side < 2; side++) {
+            uint64_t *marks = levels->marks[side];
             if (!count[side])
                 continue;
-            mark_beyond(levels, side ? -level - 1 : level + 1, n_words, levels->marks[2]);
+            bits += gw_string_put(writer, marks, count[side], beyond, n_words, string, &count[side]);
             for (uint32_t w = 0; w < n_words; w++)
-                levels->marks[2][w] &= levels->marks[side][w];
-            bits += gw_string_put(writer, levels->marks[side], count[side], levels->marks[2], n_words, string,
-                                  &count[side]);
-            next_marks(levels, side);
+                marks[w] &= beyond[w];
         }
+    }
     return bits;
 }
 

@@ -12,10 +12,11 @@
 /* Memory for the sums of one chunk, and the sums. One thread at a time. */
 struct gw_sparse_levels {
     uint32_t workers, n_planes;
-    uint32_t offset;    /* what was added to the sums in `planes` */
-    uint8_t *planes;    /* as struct gw_kernels has them */
-    uint64_t *marks[3]; /* sums beyond a level, above and below 0, and beyond the next one */
-    uint64_t *counts;   /* 2 * workers + 1: how often each sum was read */
+    uint32_t offset;      /* what was added to the sums in `planes` */
+    uint8_t *planes;      /* as struct gw_kernels has them */
+    uint64_t *magnitudes; /* of the sums that were marked last, likewise */
+    uint64_t *marks[3];   /* sums beyond a level, above and below 0, and beyond the next one */
+    uint64_t *counts;     /* 2 * workers + 1: how often each sum was read */
 };
 gw_status gw_sparse_levels_create(gw_context *context, uint32_t workers, uint32_t max_words,
                                   struct gw_sparse_levels **out);
@@ -29,11 +30,11 @@ void gw_sparse_levels_add(struct gw_sparse_levels *levels, uint32_t i, const uin
 int32_t gw_sparse_levels_at(const struct gw_sparse_levels *levels, uint32_t i);
 
 /* Marks the sums that are not 0, but for the elements of `without`, and which of them are negative. */
-void gw_sparse_levels_mark(const struct gw_sparse_levels *levels, const uint64_t *without, uint32_t n_words,
+void gw_sparse_levels_mark(struct gw_sparse_levels *levels, const uint64_t *without, uint32_t n_words,
                            uint64_t *nonzero, uint64_t *negative);
 
-/* Appends how far the sums of the marked elements are from 0. `string`: room for n_words + 1 words. Returns how many
- * bits that takes, also where the writer had no room for them. */
+/* Appends how far the sums that gw_sparse_levels_mark marked are from 0. `string`: room for n_words + 1 words. Returns
+ * how many bits that takes, also where the writer had no room for them. */
 uint64_t gw_sparse_levels_put(struct gw_bit_writer *writer, struct gw_sparse_levels *levels, const uint64_t *nonzero,
                               const uint64_t *negative, uint32_t n_words, uint64_t *string);
 
