@@ -24,3 +24,10 @@ gw_status gw_marked_get(struct gw_strings_reader *reader, const uint64_t *marks,
     gw_kernels_now()->scatter_signs(marks, n_words, (const uint8_t *)string, (n_marked + 7) / 8, bits);
     return GW_OK;
 }
+
+bool gw_signs_are_coded(uint32_t n_nonzeros, uint32_t n_negative)
+{
+    /* k - k H(c/k) is about 3/4 (2c - k)^2 / k */
+    const int64_t k = n_nonzeros, skew = 2 * (int64_t)n_negative - k;
+    return 3 * skew * skew > 4 * k * (48 + k / 128);
+}

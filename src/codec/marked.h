@@ -13,4 +13,8 @@ void gw_marked_put(struct gw_strings_writer *writer, const uint64_t *marks, uint
 gw_status gw_marked_get(struct gw_strings_reader *reader, const uint64_t *marks, uint32_t n_marked, uint32_t n_words,
                         uint64_t *string, uint64_t *bits, uint32_t *ones);
 
+/* True if coding n_negative of n_nonzeros signs near their entropy saves more than it costs. Signs that are sent as
+ * they are fill the coder's states, and take no time. */
+bool gw_signs_are_coded(uint32_t n_nonzeros, uint32_t n_negative);
+
 #endif

@@ -99,6 +99,12 @@ uint64_t *gw_strings_room(struct gw_strings_writer *writer, uint32_t m)
     return NULL;
 }
 
+uint64_t gw_strings_estimate(uint32_t m, uint32_t ones)
+{
+    const uint32_t rarer = ones < m - ones ? ones : m - ones;
+    return rarer ? (uint64_t)rarer * (bit_length(m / rarer) + 1) : 0;
+}
+
 void gw_strings_add(struct gw_strings_writer *writer, uint32_t m, uint32_t ones)
 {
     gw_strings_field(writer, ones, bit_length(m));
@@ -115,7 +121,7 @@ void gw_strings_add(struct gw_strings_writer *writer, uint32_t m, uint32_t ones)
                                   .last = normalise(symbols, n, flip ? 0xFF : 0)};
     gw_strings_field(writer, note.last - 1, LAST_BITS);
     writer->notes[writer->n_notes++] = note;
-    writer->n_estimated += (uint64_t)note.rarer * (bit_length(m / note.rarer) + 1);
+    writer->n_estimated += gw_strings_estimate(m, ones);
     writer->used += ((size_t)m + 63) / 64 * 8;
 }
 
@@ -241,6 +247,11 @@ gw_status gw_strings_open(struct gw_strings_reader *reader, const uint8_t *src, 
         reader->states.high[lane] = (uint16_t)(x >> 16);
     }
     return GW_OK;
+}
+
+uint64_t gw_strings_used(const struct gw_strings_reader *reader)
+{
+    return reader->fields.at + 8 * (uint64_t)(reader->end - reader->words);
 }
 
 static gw_status no_string(uint32_t m)

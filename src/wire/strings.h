@@ -58,6 +58,9 @@ void gw_strings_put(struct gw_strings_writer *writer, const uint64_t *string, ui
  * than the writer has memory for. */
 size_t gw_strings_finish(struct gw_strings_writer *writer, const void *raw, uint64_t n_raw, uint8_t *dst, size_t limit);
 
+/* What a string of m bits, `ones` of which are set, takes about: what the choice of lanes counts. */
+uint64_t gw_strings_estimate(uint32_t m, uint32_t ones);
+
 /* ---- reading ---------------------------------------------------------------------------------------- */
 
 struct gw_strings_reader {
@@ -79,6 +82,9 @@ gw_status gw_strings_get(struct gw_strings_reader *reader, uint32_t m, uint64_t 
 /* The same of the next string of each of n <= GW_RANS_TOGETHER chunks: faster than one after the other. */
 gw_status gw_strings_get_many(struct gw_strings_reader *readers, uint32_t n, const uint32_t *m,
                               uint64_t *const *strings, uint32_t *ones);
+
+/* Bits of fields and words that have been read so far, those of the states included. */
+uint64_t gw_strings_used(const struct gw_strings_reader *reader);
 
 /* Ends it: reads the n_raw bits that are sent as they are, and refuses what is no chunk's end. raw: ceil(n_raw / 64)
  * words. */

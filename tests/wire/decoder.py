@@ -411,67 +411,6 @@ class Coded:
         return raw + in_states
 
 
-# ---- 6b. Strings of bits in sparse frames ---------------------------------------------------------------------------
-
-
-def first_k(m, c):
-    """k1: the Rice parameter of form 1, where c of m bits are marked."""
-    a = (m - c) * 45426 // (65536 * c) if c else 0
-    return max(1, a.bit_length() - 1)
-
-
-class Strings:
-    """Reads the strings of a chunk, one after the other."""
-
-    def __init__(self, data):
-        self.data, self.bits, self.at = data, bits_of(data), 0
-
-    def take(self, m):
-        begin, self.at = self.at, self.at + m
-        require(self.at <= len(self.bits), "strings: cut short")
-        return self.bits[begin : self.at]
-
-    def number(self, width):
-        return int(self.take(width)[::-1], 2)
-
-    def read(self, m):
-        """The next string, of m bits, as text."""
-        if m == 0:
-            return ""
-        form = self.number(2)
-        if form == 0:
-            return self.take(m)
-        marked = self.take(1)
-        c = self.count(m)
-        k = first_k(m, c) + form - 1
-        out, position = ["0" if marked == "1" else "1"] * m, -1
-        for _ in range(c):
-            one = self.bits.find("1", self.at)
-            require(one >= 0, "strings: cut short")
-            zeros, self.at = one - self.at, one + 1
-            position += 1 + (zeros << k) + self.number(k)
-            require(position < m, "strings: past the end")
-            out[position] = marked
-        return "".join(out)
-
-    def count(self, m):
-        """How many of m bits are marked."""
-        length = self.number(m.bit_length().bit_length())
-        require(length <= m.bit_length(), "strings: a count longer than that of all bits")
-        lower = self.number(length - 1) if length > 1 else 0
-        c = lower | 1 << length - 1 if length else 0
-        require(c <= m, "strings: more marked than there are")
-        return c
-
-    def pad(self):
-        """To the next byte."""
-        require("1" not in self.take(-self.at % 8), "strings: padding is not 0")
-
-    def end(self):
-        require(len(self.bits) - self.at < 8, "strings: too long")
-        self.pad()
-
-
 # ---- 6a. Sparse frames ----------------------------------------------------------------------------------------------
 
 PLUS, MINUS = 1, -1  # elements of gspar without a value of their own; in averages also other sums
@@ -496,69 +435,91 @@ def exponents_asked(largest):
     return range(largest, max(largest - 15, 1) - 1, -1)
 
 
-def read_exponents(strings, n, width):
-    largest = strings.number(width)
-    exponents, left = [0] * n, range(n)
+def read_exponents(coded, n, width):
+    """The exponents that strings tell, None of others; and what those may be at most."""
+    largest = coded.number(width)
+    exponents, left = [None] * n, range(n)
     for x in exponents_asked(largest):
-        below = strings.read(len(left))
+        if not left:
+            break
+        below = coded.string(len(left))
         for i, bit in zip(left, below):
-            exponents[i] = 0 if bit == "1" else x
+            exponents[i] = None if bit == "1" else x
         left = [i for i, bit in zip(left, below) if bit == "1"]
-    for i in left if largest > 16 else []:
-        exponents[i] = strings.number(width)
-        require(exponents[i] <= largest - 16, "values: an exponent that a string asked about")
-    return exponents
+    if largest <= 16:
+        exponents = [exponent or 0 for exponent in exponents]
+    return exponents, largest - 16
 
 
-def read_values(strings, n, form):
-    """n values, to the end of the chunk: the float32 bytes of each."""
-    if n == 0:
-        strings.end()
-        return []
+def announce_values(coded, n, form):
+    """What the strings say of n values: their exponents as read_exponents has them, None if they are not apart; and how
+    many raw bits there are."""
     fraction_bits, exponent_bits = FIELDS[form]
-    if strings.number(1) == 0:
-        strings.pad()
-        data = strings.data[strings.at // 8 :]
-        require(len(data) == FLOAT_BYTES[form] * n, "values: wrong length")
-    else:
-        exponents = read_exponents(strings, n, exponent_bits)
-        strings.pad()
-        data = b""
-        for exponent in exponents:
-            word = strings.number(fraction_bits) | exponent << fraction_bits
-            word |= strings.number(1) << fraction_bits + exponent_bits
-            data += word.to_bytes(FLOAT_BYTES[form], "little")
-        strings.end()
+    if n == 0 or coded.number(1) == 0:
+        return None, 8 * FLOAT_BYTES[form] * n
+    exponents, most = read_exponents(coded, n, exponent_bits)
+    return (exponents, most), (fraction_bits + 1) * n + exponent_bits * exponents.count(None)
+
+
+def number_of(bits):
+    return int("0" + bits[::-1], 2)
+
+
+def read_values(bits, n, form, announced):
+    """The float32 bytes of each value."""
+    fraction_bits, exponent_bits = FIELDS[form]
+    width, data = fraction_bits + 1 if announced else 8 * FLOAT_BYTES[form], b""
+    late = (number_of(bits[at : at + exponent_bits]) for at in range(width * n, len(bits), exponent_bits))
+    for i in range(n):
+        word = number_of(bits[width * i : width * (i + 1)])
+        if announced:
+            exponents, most = announced
+            exponent = next(late) if exponents[i] is None else exponents[i]
+            require(exponents[i] is not None or exponent <= most, "values: an exponent that a string asked about")
+            sign, fraction = word >> fraction_bits, word & (1 << fraction_bits) - 1
+            word = fraction | exponent << fraction_bits | sign << fraction_bits + exponent_bits
+        data += word.to_bytes(FLOAT_BYTES[form], "little")
     floats = decode_floats(form, data)
     return [floats[at : at + 4] for at in range(0, len(floats), 4)]
 
 
-def read_beyond(strings, sums, workers):
+def read_beyond(coded, sums, workers):
     """How far the sums, which are -1, 0 or 1 yet, are from 0."""
     sides = {sign: [i for i, s in enumerate(sums) if s == sign] for sign in (1, -1)}
     for _ in range(1, workers):
         for sign in sides:
-            farther = strings.read(len(sides[sign]))
+            farther = coded.string(len(sides[sign]))
             sides[sign] = [i for i, bit in zip(sides[sign], farther) if bit == "1"]
             for i in sides[sign]:
                 sums[i] += sign
 
 
-def read_elements(header, payload):
-    """Of each element None where it is not sent, a sum (PLUS or MINUS of a push), or the float32 bytes of a value."""
+def read_chunk(coded, n, header):
+    """What read_elements says of one chunk."""
     form = SPARSE_CODES[header.code] if header.codec == SPARSE else NONE
+    sent = coded.string(n)
+    k, signs, sums = sent.count("1"), "", []
+    own = coded.string(k) if header.codec == GSPAR else "1" * k
+    n_values, n_signs = own.count("1"), own.count("0")
+    if header.codec == GSPAR and header.average():
+        sums = [MINUS if bit == "1" else PLUS for bit in coded.string(n_signs)]
+        read_beyond(coded, sums, header.workers)
+    elif header.codec == GSPAR:
+        signs = read_signs(coded, n_signs)
+    announced, n_raw = announce_values(coded, n_values, form)
+    raw = coded.end(n_raw + (n_signs if signs is None else 0))
+    signs = raw[n_raw:] if signs is None else signs
+    sums = iter(sums or [MINUS if bit == "1" else PLUS for bit in signs])
+    values = iter(read_values(raw[:n_raw], n_values, form, announced))
+    ready = iter([next(values) if bit == "1" else next(sums) for bit in own])
+    return [next(ready) if bit == "1" else None for bit in sent]
+
+
+def read_elements(header, payload):
+    """Of each element None if it is not sent, a sum (PLUS or MINUS of a push), or the float32 bytes of a value."""
     out = []
     for i, data in enumerate(cut_sparse(header, payload)):
-        strings = Strings(data)
-        sent = strings.read(header.chunk_elems(i))
-        k = sent.count("1")
-        own = strings.read(k) if header.codec == GSPAR else "1" * k
-        sums = [MINUS if bit == "1" else PLUS for bit in strings.read(own.count("0"))]
-        if header.codec == GSPAR:
-            read_beyond(strings, sums, header.workers)
-        values, sums = iter(read_values(strings, own.count("1"), form)), iter(sums)
-        ready = iter([next(values) if bit == "1" else next(sums) for bit in own])
-        out += [next(ready) if bit == "1" else None for bit in sent]
+        out += read_chunk(Coded(data), header.chunk_elems(i), header)
     return out
 
 

@@ -300,9 +300,15 @@ class String:
             self.table = decoder.Table(self.rarer, m, most_ones)
 
 
+def estimate(m, ones):
+    """Bits of a string, about."""
+    rarer = min(ones, m - ones)
+    return rarer * ((m // rarer).bit_length() + 1) if rarer else 0
+
+
 def fitting_lanes(strings, n_raw):
     """How many lanes an encoder takes; strings are those that are read from lanes."""
-    estimated = sum(string.rarer * ((string.m // string.rarer).bit_length() + 1) for string in strings)
+    estimated = sum(estimate(string.m, string.rarer) for string in strings)
     for lanes in (32, 8) if strings else ():
         if max(0, lanes - n_raw // 28) * 3200 <= n_raw + estimated:
             return lanes
@@ -356,58 +362,15 @@ def coded(*parts, **choices):
     return bytes_of_bits(head) + rest + words
 
 
-# ---- 6b. Strings of bits in sparse frames ---------------------------------------------------------------------------
-
-
-def plain(bits):
-    return number(0, 2) + bits
-
-
-def rice_head(form, marked, c, m):
-    length = c.bit_length()
-    lower = number(c, length)[:-1] if length > 1 else ""
-    return number(form, 2) + marked + number(length, m.bit_length().bit_length()) + lower
-
-
-def rice_code(g, k):
-    return "0" * (g >> k) + "1" + number(g & (1 << k) - 1, k)
-
-
-def rice(form, marked, m, distances):
-    c = len(distances)
-    k = decoder.first_k(m, c) + form - 1
-    return rice_head(form, marked, c, m) + "".join(rice_code(g, k) for g in distances)
-
-
-def in_form(form, marked, bits):
-    """A string as text; plain ones mark nothing."""
-    if form == 0:
-        return plain(bits)
-    return rice(form, marked, len(bits), [len(others) for others in bits.split(marked)[:-1]])
-
-
-def string(bits):
-    m, marked = len(bits), "1" if 2 * bits.count("1") <= len(bits) else "0"
-    if m == 0:
-        return ""
-    forms = range(4) if 5 * bits.count(marked) < 2 * m else [0]
-    return min((in_form(form, marked, bits) for form in forms), key=len)
-
-
-def strings(parts):
-    return bytes_of_bits("".join(map(string, parts)))
-
-
 # ---- 6a. Sparse frames ----------------------------------------------------------------------------------------------
 
 
 def exponent_strings(exponents, largest):
-    """Before each string how many values are left, and the string as text."""
     left = exponents
     for x in decoder.exponents_asked(largest):
         if not left:
             return
-        yield len(left), string(bits_where(lambda exponent: exponent < x, left))
+        yield String(bits_where(lambda exponent: exponent < x, left))
         left = [exponent for exponent in left if exponent < x]
 
 
@@ -419,19 +382,15 @@ def numbers(exponents, width):
     return "".join(number(exponent, width) for exponent in exponents)
 
 
-def exponents_and_rooms(exponents, width):
-    """The exponents apart, and by how many bits an encoder's two conditions for them hold; below 0: it goes back."""
-    largest, most = max(exponents), width * len(exponents)
-    before, after, out = math.inf, math.inf, number(largest, width)
-    for n_left, text in exponent_strings(exponents, largest):
-        before = min(before, most - len(out) - 2 - n_left)
-        if before < 0:
-            return out, before, after
-        out += text
-    if largest > 16:
-        out += numbers(exponents_in_the_end(exponents, largest), width)
-        after = most - len(out)
-    return out, before, after
+def room_of_exponents(exponents, width):
+    """How many bits shorter exponents are apart, as an encoder estimates; they are apart if that is above 0."""
+    largest, left, apart = max(exponents), len(exponents), width
+    for x in decoder.exponents_asked(largest):
+        if left:
+            below = sum(exponent < x for exponent in exponents)
+            apart += 32 + estimate(left, below)
+            left = below
+    return width * (len(exponents) - len(exponents_in_the_end(exponents, largest))) - apart
 
 
 def cut_values(data, form):
@@ -442,38 +401,50 @@ def cut_values(data, form):
     return [text[:begin] + text[end:] for text in texts], [int(text[begin:end][::-1], 2) for text in texts]
 
 
-def values_as_they_are(bits, data, _):
-    return bytes_of_bits(bits + "0") + data
+def values_as_they_are(data, _):
+    """What stands in the head of a chunk, and raw bits."""
+    return ["0"], bits_of(data)
 
 
-def values_apart(bits, data, form):
+def values_apart(data, form):
     rests, exponents = cut_values(data, form)
     largest, width = max(exponents), FIELDS[form][1]
-    parts = [
-        number(largest, width),
-        *(text for _, text in exponent_strings(exponents, largest)),
-        numbers(exponents_in_the_end(exponents, largest), width),
-    ]
-    return bytes_of_bits(bits + "1" + "".join(parts)) + bytes_of_bits("".join(rests))
+    late = numbers(exponents_in_the_end(exponents, largest), width)
+    return ["1", number(largest, width), *exponent_strings(exponents, largest)], "".join(rests) + late
 
 
-def values_shorter(bits, data, form):
-    rests, exponents = cut_values(data, form)
-    text, *rooms = exponents_and_rooms(exponents, FIELDS[form][1])
-    if min(rooms) < 0:
-        return values_as_they_are(bits, data, form)
-    return bytes_of_bits(bits + "1" + text) + bytes_of_bits("".join(rests))
+def values_shorter(data, form):
+    apart = room_of_exponents(cut_values(data, form)[1], FIELDS[form][1]) > 0
+    return (values_apart if apart else values_as_they_are)(data, form)
 
 
-def chunk_of_sparse(elements, codec, form, with_values=values_shorter, workers=1):
-    """Elements: None is not sent; floats and, of gspar, sums (integers: PLUS, MINUS) are."""
+def parts_of_sparse(elements, codec, form, with_values=values_shorter, workers=None):
+    """What stands in the head of a chunk, and its raw bits."""
     sent = [x for x in elements if x is not None]
     sums, own = [x for x in sent if isinstance(x, int)], [x for x in sent if isinstance(x, float)]
-    parts = [bits_where(lambda x: x is not None, elements)]
+    parts, late = [String(bits_where(lambda x: x is not None, elements))], ""
     if codec == GSPAR:
-        parts += [bits_where(lambda x: isinstance(x, float), sent), bits_where(lambda x: x < 0, sums)]
-        parts += beyond_parts(sums, workers)
-    return with_values("".join(map(string, parts)), pack_floats(form, own), form) if own else strings(parts)
+        signs = bits_where(lambda x: x < 0, sums)
+        parts.append(String(bits_where(lambda x: isinstance(x, float), sent)))
+        if workers is not None:
+            parts += [String(signs), *map(String, beyond_parts(sums, workers))]
+        elif are_worth_a_string(signs):
+            parts += ["1", String(signs)]
+        else:
+            parts.append("0")
+            late = signs
+    of_values, raw = with_values(pack_floats(form, own), form) if own else ([], "")
+    return [*parts, *of_values], raw + late
+
+
+def chunk_of_sparse(elements, codec, form, with_values=values_shorter, workers=None):
+    """Elements: None is not sent; floats and, of gspar, sums (integers: PLUS, MINUS) are. workers: of an average."""
+    data = coded(*parts_of_sparse(elements, codec, form, with_values, workers))
+    n, n_strings = len(elements), 3 if codec == GSPAR else 1
+    if with_values is values_shorter and workers is None:
+        if len(data) > 4 * n + n_strings * (2 * ceil_div(n, 8) + 40) + 160:
+            return chunk_of_sparse(elements, codec, form, values_as_they_are)
+    return data
 
 
 def beyond_parts(sums, workers):
@@ -484,7 +455,7 @@ def beyond_parts(sums, workers):
         above, below = [s for s in above if s > j], [s for s in below if s < -j]
 
 
-def sparse(elements, codec=SPARSE, code=0, workers=1):
+def sparse(elements, codec=SPARSE, code=0, workers=None):
     """The payload."""
     form = SPARSE_CODES[code]
     chunks = [chunk_of_sparse(part, codec, form, workers=workers) for part in chunks_of(elements, SPARSE_CHUNK)]

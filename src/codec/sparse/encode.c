@@ -46,7 +46,7 @@ static gw_status create(const gw_encoder *encoder, struct gw_sparse_memory **out
     memory->sizes = gw_alloc(context, memory->n_slots, sizeof *memory->sizes);
     gw_status status = memory->slots && memory->sizes ? GW_OK : GW_ERR_MEMORY;
     for (uint32_t i = 0; i < memory->n_slots && status == GW_OK; i++) {
-        status = gw_sparse_scratch_create(context, 0, &memory->slots[i].scratch);
+        status = gw_sparse_scratch_create(context, 0, true, &memory->slots[i].scratch);
         memory->slots[i].picked.values = gw_alloc(context, most + GW_SELECT_SLACK, sizeof(float));
         if (!memory->slots[i].picked.values)
             status = GW_ERR_MEMORY;

@@ -101,10 +101,10 @@ static bool has_levels(const struct gw_frame *frame)
     return frame->codec == GW_WIRE_GSPAR && frame->flags & GW_FLAG_AVERAGE;
 }
 
-/* sum_workers: of sums of signs that are to be read or written; 0: there are none. To be finished whatever is
- * returned. */
+/* sum_workers: of sums of signs that are to be read or written; 0: there are none. writes: averages are written, too.
+ * To be finished whatever is returned. */
 static gw_status readers_init(struct readers *readers, gw_context *context, const struct gw_frame *frames,
-                              uint32_t n_frames, uint32_t sum_workers)
+                              uint32_t n_frames, uint32_t sum_workers, bool writes)
 {
     *readers = (struct readers){.context = context, .frames = frames, .n_frames = n_frames};
     readers->n_slots = gw_sparse_n_chunks(frames) > 1 ? gw_thread_count(context) : 1;
@@ -118,7 +118,7 @@ static gw_status readers_init(struct readers *readers, gw_context *context, cons
             return GW_ERR_MEMORY;
     }
     for (uint32_t i = 0; i < readers->n_slots; i++)
-        GW_TRY(gw_sparse_scratch_create(context, sum_workers, &readers->scratch[i]));
+        GW_TRY(gw_sparse_scratch_create(context, sum_workers, writes, &readers->scratch[i]));
     return GW_OK;
 }
 
@@ -168,7 +168,8 @@ static gw_status decode_chunk(uint64_t c, uint32_t slot, void *user)
 static gw_status decode(gw_context *context, const struct gw_frame *frame, float *out)
 {
     struct decoding decoding = {.out = out};
-    gw_status status = readers_init(&decoding.readers, context, frame, 1, has_levels(frame) ? frame->workers : 0);
+    gw_status status =
+        readers_init(&decoding.readers, context, frame, 1, has_levels(frame) ? frame->workers : 0, false);
     if (status == GW_OK)
         status = gw_parallel_try(context, gw_sparse_n_chunks(frame), decode_chunk, &decoding);
     readers_fini(&decoding.readers);
@@ -183,7 +184,7 @@ static gw_status each_chunk(gw_context *context, const struct gw_frame *frame,
                             void *user)
 {
     struct readers readers;
-    gw_status status = readers_init(&readers, context, frame, 1, has_levels(frame) ? frame->workers : 0);
+    gw_status status = readers_init(&readers, context, frame, 1, has_levels(frame) ? frame->workers : 0, false);
     for (uint64_t c = 0, n_chunks = gw_sparse_n_chunks(frame); c < n_chunks && status == GW_OK; c++) {
         struct gw_sparse_chunk chunk;
         status = read_chunk(&readers, 0, c, 0, &chunk);
@@ -463,7 +464,7 @@ static gw_status write_dense(struct summing *s, uint8_t *payload, struct gw_fram
 static gw_status summing_init(struct summing *s, gw_context *context, const struct gw_frame *frames, uint32_t n)
 {
     bool signs = has_levels(s->average);
-    GW_TRY(readers_init(&s->readers, context, frames, n, signs ? n : 0));
+    GW_TRY(readers_init(&s->readers, context, frames, n, signs ? n : 0, true));
     uint32_t n_slots = s->readers.n_slots;
     uint64_t most = frames->count < GW_SPARSE_CHUNK ? frames->count : GW_SPARSE_CHUNK;
     s->sums = gw_calloc(context, n_slots, sizeof *s->sums);
@@ -486,8 +487,7 @@ static gw_status summing_init(struct summing *s, gw_context *context, const stru
             return GW_ERR_MEMORY;
     }
     if (n_slots > 1) {
-        s->stride = signs ? gw_sparse_average_room(GW_SPARSE_CHUNK)
-                          : GW_HEADER_BYTES + gw_sparse_bound(GW_WIRE_SPARSE, GW_SPARSE_CHUNK);
+        s->stride = GW_HEADER_BYTES + gw_sparse_bound(GW_WIRE_SPARSE, GW_SPARSE_CHUNK);
         s->wave = gw_scratch_take(context, n_slots, s->stride);
     }
     return n_slots == 1 || s->wave ? GW_OK : GW_ERR_MEMORY;
@@ -517,10 +517,11 @@ static bool adds_signs(const struct gw_frame *first, uint32_t n)
 
 static size_t reduce_bound(const struct gw_frame *first, uint32_t n)
 {
-    uint64_t chunk = first->count < GW_SPARSE_CHUNK ? first->count : GW_SPARSE_CHUNK;
-    size_t room = adds_signs(first, n) ? gw_sparse_average_room(chunk) : gw_sparse_bound(GW_WIRE_SPARSE, chunk);
+    const uint64_t chunk = first->count < GW_SPARSE_CHUNK ? first->count : GW_SPARSE_CHUNK;
+    (void)n;
+    /* Sparse is given up as soon as floats would take no more: by then a chunk may have been written past that. */
     return gw_frame_head_bytes(first->n_scalers) + 4 * (size_t)first->count + 4 * (size_t)gw_sparse_n_chunks(first) +
-           room;
+           gw_sparse_bound(GW_WIRE_SPARSE, chunk);
 }
 
 /* Workers that share q have the same. */

@@ -3,6 +3,7 @@
 #include "codec/sparse/levels.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/scratch.h"
 #include "wire/bytes.h"
 
 void gw_sparse_levels_destroy(gw_context *context, struct gw_sparse_levels *levels)
@@ -10,9 +11,10 @@ void gw_sparse_levels_destroy(gw_context *context, struct gw_sparse_levels *leve
     if (!levels)
         return;
     for (int i = 0; i < 3; i++)
-        gw_free(context, levels->marks[i]);
-    gw_free(context, levels->planes);
-    gw_free(context, levels->magnitudes);
+        gw_scratch_give(context, levels->marks[i]);
+    gw_scratch_give(context, levels->farther);
+    gw_scratch_give(context, levels->magnitudes);
+    gw_scratch_give(context, levels->planes);
     gw_free(context, levels->counts);
     gw_free(context, levels);
 }
@@ -25,12 +27,13 @@ gw_status gw_sparse_levels_create(gw_context *context, uint32_t workers, uint32_
         return GW_ERR_MEMORY;
     levels->workers = workers;
     levels->n_planes = 32 - (uint32_t)__builtin_clz(2 * workers);
-    levels->planes = gw_alloc(context, (size_t)max_words * levels->n_planes, 8);
-    levels->magnitudes = gw_alloc(context, (size_t)max_words * levels->n_planes, sizeof *levels->magnitudes);
+    levels->planes = gw_scratch_take(context, (size_t)max_words * levels->n_planes, 8);
+    levels->magnitudes = gw_scratch_take(context, (size_t)max_words * levels->n_planes, 8);
+    levels->farther = gw_scratch_take(context, max_words, sizeof *levels->farther);
     levels->counts = gw_alloc(context, 2 * (size_t)workers + 1, sizeof *levels->counts);
-    bool whole = levels->planes && levels->magnitudes && levels->counts;
+    bool whole = levels->planes && levels->magnitudes && levels->farther && levels->counts;
     for (int i = 0; i < 3; i++) {
-        levels->marks[i] = gw_alloc(context, max_words, sizeof *levels->marks[i]);
+        levels->marks[i] = gw_scratch_take(context, max_words, sizeof *levels->marks[i]);
         whole = whole && levels->marks[i];
     }
     if (whole)
@@ -64,8 +67,8 @@ void gw_sparse_levels_mark(struct gw_sparse_levels *levels, const uint64_t *with
     kernels->part_digits(levels->planes, levels->n_planes, n_words, levels->offset, negative, levels->magnitudes);
     kernels->above(levels->magnitudes, levels->n_planes, n_words, 0, nonzero);
     for (uint32_t w = 0; w < n_words; w++) {
-        nonzero[w] &= ~without[w];
         negative[w] &= ~without[w];
+        nonzero[w] &= ~without[w];
     }
 }
 
@@ -89,29 +92,29 @@ static void next_marks(struct gw_sparse_levels *levels, int side)
     levels->marks[2] = free;
 }
 
-uint64_t gw_sparse_levels_put(struct gw_bit_writer *writer, struct gw_sparse_levels *levels, const uint64_t *nonzero,
-                              const uint64_t *negative, uint32_t n_words, uint64_t *string)
+void gw_sparse_levels_put(struct gw_strings_writer *writer, struct gw_sparse_levels *levels, const uint64_t *nonzero,
+                          const uint64_t *negative, uint32_t n_words)
 {
+    const struct gw_kernels *kernels = gw_kernels_now();
     uint32_t count[2];
-    uint64_t bits = 0;
     begin_marks(levels, nonzero, negative, n_words, count);
     for (uint32_t level = 1; level < levels->workers && count[0] + count[1]; level++) {
-        uint64_t *beyond = levels->marks[2];
-        gw_kernels_now()->above(levels->magnitudes, levels->n_planes, n_words, level, beyond);
+        kernels->above(levels->magnitudes, levels->n_planes, n_words, level, levels->farther);
         for (int side = 0; side < 2; side++) {
-            uint64_t *marks = levels->marks[side];
             if (!count[side])
                 continue;
-            bits += gw_string_put(writer, marks, count[side], beyond, n_words, string, &count[side]);
             for (uint32_t w = 0; w < n_words; w++)
-                marks[w] &= beyond[w];
+                levels->marks[2][w] = levels->farther[w] & levels->marks[side][w];
+            const uint32_t beyond = (uint32_t)kernels->count(levels->marks[2], n_words);
+            gw_marked_put(writer, levels->marks[side], count[side], levels->marks[2], n_words, beyond);
+            count[side] = beyond;
+            next_marks(levels, side);
         }
     }
-    return bits;
 }
 
-gw_status gw_sparse_levels_get(struct gw_bit_reader *reader, struct gw_sparse_levels *levels, const uint64_t *nonzero,
-                               const uint64_t *negative, uint32_t n_words, uint64_t *string)
+gw_status gw_sparse_levels_get(struct gw_strings_reader *reader, struct gw_sparse_levels *levels,
+                               const uint64_t *nonzero, const uint64_t *negative, uint32_t n_words, uint64_t *string)
 {
     uint32_t count[2], level = 1;
     begin_marks(levels, nonzero, negative, n_words, count);
@@ -120,7 +123,9 @@ gw_status gw_sparse_levels_get(struct gw_bit_reader *reader, struct gw_sparse_le
     for (; count[0] + count[1]; level++) {
         uint32_t beyond[2] = {0, 0};
         for (int side = 0; side < 2 && level < levels->workers; side++) {
-            GW_TRY(gw_string_get(reader, levels->marks[side], count[side], n_words, string, levels->marks[2],
+            if (!count[side])
+                continue;
+            GW_TRY(gw_marked_get(reader, levels->marks[side], count[side], n_words, string, levels->marks[2],
                                  &beyond[side]));
             next_marks(levels, side);
         }

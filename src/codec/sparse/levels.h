@@ -4,7 +4,7 @@
 #define GW_CODEC_SPARSE_LEVELS_H
 
 #include "codec/kernels.h"
-#include "codec/strings.h"
+#include "codec/marked.h"
 
 /* More workers' sums reach so many levels that the questions take long. */
 #define GW_SPARSE_LEVELS_MAX_WORKERS 1024
@@ -14,7 +14,8 @@ struct gw_sparse_levels {
     uint32_t workers, n_planes;
     uint32_t offset;      /* what was added to the sums in `planes` */
     uint8_t *planes;      /* as struct gw_kernels has them */
-    uint64_t *magnitudes; /* of the sums that were marked last, likewise */
+    uint64_t *magnitudes; /* of the sums, since they were marked: planes of max_words words, one after the other */
+    uint64_t *farther;    /* sums beyond a level, on either side */
     uint64_t *marks[3];   /* sums beyond a level, above and below 0, and beyond the next one */
     uint64_t *counts;     /* 2 * workers + 1: how often each sum was read */
 };
@@ -33,14 +34,13 @@ int32_t gw_sparse_levels_at(const struct gw_sparse_levels *levels, uint32_t i);
 void gw_sparse_levels_mark(struct gw_sparse_levels *levels, const uint64_t *without, uint32_t n_words,
                            uint64_t *nonzero, uint64_t *negative);
 
-/* Appends how far the sums that gw_sparse_levels_mark marked are from 0. `string`: room for n_words + 1 words. Returns
- * how many bits that takes, also where the writer had no room for them. */
-uint64_t gw_sparse_levels_put(struct gw_bit_writer *writer, struct gw_sparse_levels *levels, const uint64_t *nonzero,
-                              const uint64_t *negative, uint32_t n_words, uint64_t *string);
+/* Adds how far the sums of the elements that were marked are from 0. */
+void gw_sparse_levels_put(struct gw_strings_writer *writer, struct gw_sparse_levels *levels, const uint64_t *nonzero,
+                          const uint64_t *negative, uint32_t n_words);
 
-/* The reverse: the sums are 0 where they are not marked. */
-gw_status gw_sparse_levels_get(struct gw_bit_reader *reader, struct gw_sparse_levels *levels, const uint64_t *nonzero,
-                               const uint64_t *negative, uint32_t n_words, uint64_t *string);
+/* The reverse: the sums are 0 where they are not marked. `string`: room for n_words words. */
+gw_status gw_sparse_levels_get(struct gw_strings_reader *reader, struct gw_sparse_levels *levels,
+                               const uint64_t *nonzero, const uint64_t *negative, uint32_t n_words, uint64_t *string);
 
 /* out[i] = sum_i * unit for n elements. */
 void gw_sparse_levels_expand(const struct gw_sparse_levels *levels, uint32_t n, float unit, float *out);

@@ -6,7 +6,11 @@
 #include "base/scratch.h"
 #include "codec/kernels.h"
 #include "codec/sparse/values.h"
-#include "codec/strings.h"
+
+/* Strings of a push: which are sent, which have values, which are negative; and 16 of exponents. */
+#define PUSH_STRINGS 19u
+/* Strings of an average take no more than that many bits, or else floats take less. */
+#define SUM_STRINGS_BITS (32ull * GW_SPARSE_CHUNK)
 
 struct gw_sparse_scratch {
     uint64_t kept[GW_SPARSE_WORDS], exact[GW_SPARSE_WORDS], negative[GW_SPARSE_WORDS], rest[GW_SPARSE_WORDS];
@@ -14,18 +18,31 @@ struct gw_sparse_scratch {
     float values[GW_SPARSE_CHUNK];
     uint64_t marks[2][GW_SPARSE_WORDS];
     uint8_t exponents[GW_SPARSE_CHUNK];
+    uint64_t raw[GW_SPARSE_CHUNK / 2 + 2]; /* what is sent as it is: 32 bits an element, and what a writer may touch */
     struct gw_sparse_levels *levels;
+    struct gw_strings_writer writer;
 };
 
-gw_status gw_sparse_scratch_create(gw_context *context, uint32_t workers, struct gw_sparse_scratch **out)
+static gw_status init_writer(gw_context *context, uint32_t workers, struct gw_strings_writer *writer)
+{
+    const uint32_t n_strings = PUSH_STRINGS + 2 * workers;
+    const uint64_t all = (uint64_t)n_strings * GW_SPARSE_CHUNK,
+                   n_bits = !workers || all < SUM_STRINGS_BITS ? all : SUM_STRINGS_BITS;
+    return gw_strings_writer_init(context, n_bits, n_strings, 16, writer);
+}
+
+gw_status gw_sparse_scratch_create(gw_context *context, uint32_t workers, bool writes, struct gw_sparse_scratch **out)
 {
     struct gw_sparse_scratch *scratch = gw_scratch_take(context, 1, sizeof *scratch);
     if (!scratch)
         return GW_ERR_MEMORY;
     scratch->levels = NULL;
+    scratch->writer = (struct gw_strings_writer){0};
     gw_status status = workers ? gw_sparse_levels_create(context, workers, GW_SPARSE_WORDS, &scratch->levels) : GW_OK;
+    if (status == GW_OK && writes)
+        status = init_writer(context, workers, &scratch->writer);
     if (status < 0)
-        gw_scratch_give(context, scratch);
+        gw_sparse_scratch_destroy(context, scratch);
     else
         *out = scratch;
     return status;
@@ -33,8 +50,10 @@ gw_status gw_sparse_scratch_create(gw_context *context, uint32_t workers, struct
 
 void gw_sparse_scratch_destroy(gw_context *context, struct gw_sparse_scratch *scratch)
 {
-    if (scratch)
-        gw_sparse_levels_destroy(context, scratch->levels);
+    if (!scratch)
+        return;
+    gw_strings_writer_fini(context, &scratch->writer);
+    gw_sparse_levels_destroy(context, scratch->levels);
     gw_scratch_give(context, scratch);
 }
 
@@ -66,12 +85,19 @@ static size_t table_bytes(const struct gw_frame *frame)
     return n_chunks > 1 ? 4 * n_chunks : 0;
 }
 
+/* The most bytes of a chunk of n elements that has them all as values, as they are, behind so many strings: two bytes
+ * for each eight bits of these, 40 for each in the head, and 160 for lanes and fields. */
+static size_t chunk_bound(uint64_t n, uint32_t n_strings)
+{
+    return 4 * (size_t)n + n_strings * (size_t)(gw_div_up(n, 8) * 2 + 40) + 160;
+}
+
 size_t gw_sparse_bound(uint8_t wire_id, uint64_t n)
 {
-    /* A string of m bits takes at most m + 2. gspar has three: of all elements, of the kept, of those without a value.
-     * Values take at most a bit more than they have. */
-    uint64_t n_chunks = gw_div_up(n, GW_SPARSE_CHUNK), strings = wire_id == GW_WIRE_GSPAR ? 3 : 1;
-    return 4 * n_chunks + (size_t)((strings * (n + 2 * n_chunks) + n_chunks + 7) / 8 + n_chunks) + 4 * (size_t)n;
+    const uint32_t n_strings = wire_id == GW_WIRE_GSPAR ? 3 : 1;
+    const uint64_t whole = n / GW_SPARSE_CHUNK, rest = n % GW_SPARSE_CHUNK;
+    return 4 * gw_div_up(n, GW_SPARSE_CHUNK) + whole * chunk_bound(GW_SPARSE_CHUNK, n_strings) +
+           (rest ? chunk_bound(rest, n_strings) : 0);
 }
 
 static uint32_t count_ones(const uint64_t *words, uint32_t n_words)
@@ -79,18 +105,69 @@ static uint32_t count_ones(const uint64_t *words, uint32_t n_words)
     return (uint32_t)gw_kernels_now()->count(words, n_words);
 }
 
-/* Which of the kept elements have a value of their own, and which of the others (scratch->rest, from now on) are
- * negative. Returns how many bits that takes. */
-static uint64_t put_parts(struct gw_bit_writer *writer, const uint64_t *kept, uint32_t n_kept, const uint64_t *exact,
-                          const uint64_t *negative, uint32_t n_words, struct gw_sparse_scratch *scratch,
+/* What a chunk has to say. */
+struct saying {
+    const struct gw_sparse_source *source;
+    enum gw_value_type type;
+    uint32_t n;
+    bool parts, sums; /* gspar; and its averages */
+};
+
+/* Collects all strings, and what is sent as it is in scratch->raw. Returns how many bits the latter has. */
+static uint64_t say(const struct saying *saying, bool as_they_are, struct gw_sparse_scratch *scratch,
+                    uint32_t *n_values)
+{
+    const struct gw_sparse_source *source = saying->source;
+    struct gw_strings_writer *writer = &scratch->writer;
+    const uint32_t n = saying->n, n_words = (n + 63) / 64, n_kept = count_ones(source->kept, n_words);
+    uint32_t n_fair = 0;
+    gw_strings_begin(writer);
+    gw_strings_put(writer, source->kept, n, n_kept);
+    *n_values = n_kept;
+    if (saying->parts) {
+        *n_values = count_ones(source->exact, n_words);
+        gw_marked_put(writer, source->kept, n_kept, source->exact, n_words, *n_values);
+        for (uint32_t w = 0; w < n_words; w++) {
+            scratch->rest[w] = source->kept[w] & ~source->exact[w];
+            scratch->string[w] = scratch->rest[w] & source->negative[w];
+        }
+        const uint32_t n_rest = n_kept - *n_values, n_negative = count_ones(scratch->string, n_words);
+        /* Levels of sums ask each side by itself, so their signs are read before. */
+        const bool coded = saying->sums || gw_signs_are_coded(n_rest, n_negative);
+        if (!saying->sums)
+            gw_strings_field(writer, coded, 1);
+        if (coded)
+            gw_marked_put(writer, scratch->rest, n_rest, source->negative, n_words, n_negative);
+        n_fair = coded ? 0 : n_rest;
+    }
+    if (saying->sums)
+        gw_sparse_levels_put(writer, scratch->levels, scratch->rest, source->negative, n_words);
+    struct gw_sparse_exponents exponents = exponents_of(scratch);
+    uint8_t *raw = (uint8_t *)scratch->raw;
+    const uint64_t n_raw =
+        gw_sparse_put_values(writer, saying->type, source->values, *n_values, as_they_are, &exponents, raw);
+    if (n_fair) /* values of gspar are whole bytes */
+        gw_kernels_now()->gather_signs(scratch->rest, source->negative, n_words, raw + n_raw / 8,
+                                       sizeof scratch->raw - (size_t)(n_raw / 8));
+    return n_raw + n_fair;
+}
+
+/* Writes a chunk of at most `limit` bytes, and returns how many; SIZE_MAX: it does not fit, or there are too many
+ * strings. *n_values: how many values it has. */
+static size_t write_chunk(const struct saying *saying, struct gw_sparse_scratch *scratch, uint8_t *dst, size_t limit,
                           uint32_t *n_values)
 {
-    uint32_t negatives;
-    uint64_t bits = gw_string_put(writer, kept, n_kept, exact, n_words, scratch->string, n_values);
-    for (uint32_t w = 0; w < n_words; w++)
-        scratch->rest[w] = kept[w] & ~exact[w];
-    return bits +
-           gw_string_put(writer, scratch->rest, n_kept - *n_values, negative, n_words, scratch->string, &negatives);
+    for (int try = 0; try < 2; try++) {
+        /* What strings take is only estimated before. If a push does not fit so, values are sent as they are. */
+        const bool as_they_are = saying->source->fast || try;
+        const uint64_t n_raw = say(saying, as_they_are, scratch, n_values);
+        const size_t size = gw_strings_finish(&scratch->writer, scratch->raw, n_raw, dst, limit);
+        if (size <= limit)
+            return size;
+        if (as_they_are || saying->sums)
+            break;
+    }
+    return SIZE_MAX;
 }
 
 void gw_sparse_write(const struct gw_sparse_source *source, struct gw_sparse_scratch *scratch, uint8_t *dst,
@@ -98,25 +175,21 @@ void gw_sparse_write(const struct gw_sparse_source *source, struct gw_sparse_scr
 {
     uint64_t n_chunks = gw_sparse_n_chunks(frame);
     uint8_t *payload = dst + gw_frame_head_bytes(frame->n_scalers), *at = payload + table_bytes(frame);
-    const uint8_t *end = payload + gw_sparse_bound(frame->codec, frame->count);
-    const float *values = source->values;
-    struct gw_sparse_exponents exponents = exponents_of(scratch);
+    struct gw_sparse_source part = *source;
     for (uint64_t c = 0; c < n_chunks; c++) {
-        const uint64_t *kept = source->kept + c * GW_SPARSE_WORDS;
-        uint32_t n = chunk_elems(frame, c), n_words = (n + 63) / 64, n_kept = count_ones(kept, n_words),
-                 n_values = n_kept;
-        struct gw_bit_writer writer = {.at = at, .end = (uint8_t *)(uintptr_t)end};
-        gw_gaps_put(&writer, kept, n, n_kept);
-        if (frame->codec == GW_WIRE_GSPAR) {
-            const uint64_t *exact = source->exact + c * GW_SPARSE_WORDS,
-                           *negative = source->negative + c * GW_SPARSE_WORDS;
-            put_parts(&writer, kept, n_kept, exact, negative, n_words, scratch, &n_values);
-        }
-        uint8_t *begin = at;
-        at = gw_sparse_put_values(&writer, gw_sparse_value_type(frame), values, n_values, source->fast, &exponents);
-        values += n_values;
+        const struct saying saying = {.source = &part,
+                                      .type = gw_sparse_value_type(frame),
+                                      .n = chunk_elems(frame, c),
+                                      .parts = frame->codec == GW_WIRE_GSPAR};
+        uint32_t n_values;
+        const size_t size = write_chunk(&saying, scratch, at, chunk_bound(saying.n, saying.parts ? 3 : 1), &n_values);
         if (n_chunks > 1)
-            gw_put32(payload + 4 * c, (uint32_t)(at - begin));
+            gw_put32(payload + 4 * c, (uint32_t)size);
+        at += size;
+        part.kept += GW_SPARSE_WORDS;
+        part.exact = part.exact ? part.exact + GW_SPARSE_WORDS : NULL;
+        part.negative = part.negative ? part.negative + GW_SPARSE_WORDS : NULL;
+        part.values += n_values;
     }
     frame->payload_bytes = (size_t)(at - payload);
 }
@@ -127,27 +200,12 @@ bool gw_sparse_has_wire_choice(const void *options)
     return true;
 }
 
-size_t gw_sparse_average_room(uint64_t n)
-{
-    /* Strings that take less than floats would, then as many values as there are elements, and a bit. */
-    return 8 * (size_t)n + 1;
-}
-
 size_t gw_sparse_write_sums(const struct gw_sparse_source *source, uint32_t n, struct gw_sparse_scratch *scratch,
                             uint8_t *at)
 {
-    size_t most = 4 * (size_t)n;
-    uint32_t n_words = (n + 63) / 64, n_kept = count_ones(source->kept, n_words), n_values;
-    struct gw_bit_writer writer = {.at = at, .end = at + most};
-    uint64_t bits = gw_gaps_put(&writer, source->kept, n, n_kept);
-    bits += put_parts(&writer, source->kept, n_kept, source->exact, source->negative, n_words, scratch, &n_values);
-    bits += gw_sparse_levels_put(&writer, scratch->levels, scratch->rest, source->negative, n_words, scratch->string);
-    if (bits / 8 >= most)
-        return SIZE_MAX;
-    writer.end = at + gw_sparse_average_room(n);
-    struct gw_sparse_exponents exponents = exponents_of(scratch);
-    uint8_t *end = gw_sparse_put_values(&writer, GW_VALUE_F32, source->values, n_values, source->fast, &exponents);
-    return end < at + most ? (size_t)(end - at) : SIZE_MAX;
+    const struct saying saying = {.source = source, .type = GW_VALUE_F32, .n = n, .parts = true, .sums = true};
+    uint32_t n_values;
+    return write_chunk(&saying, scratch, at, 4 * (size_t)n - 1, &n_values);
 }
 
 size_t gw_sparse_chunk_begin(const struct gw_frame *frame, uint64_t c, size_t *at)
@@ -160,31 +218,46 @@ size_t gw_sparse_chunk_begin(const struct gw_frame *frame, uint64_t c, size_t *a
 gw_status gw_sparse_read(const struct gw_frame *frame, uint64_t c, size_t begin, size_t end,
                          struct gw_sparse_scratch *scratch, struct gw_sparse_chunk *chunk)
 {
-    uint32_t n = chunk_elems(frame, c), n_words = (n + 63) / 64, negatives;
-    *chunk = (struct gw_sparse_chunk){.kept = scratch->kept, .n = n};
-    struct gw_bit_reader reader = {.src = frame->payload + begin, .n_bits = 8 * (uint64_t)(end - begin)};
-    GW_TRY(gw_gaps_get(&reader, n, scratch->kept, &chunk->n_kept));
+    const uint32_t n = chunk_elems(frame, c), n_words = (n + 63) / 64;
+    uint32_t n_fair = 0, negatives;
+    bool fair = false;
+    struct gw_strings_reader reader;
+    *chunk = (struct gw_sparse_chunk){.kept = scratch->kept, .n = n, .values = scratch->values};
+    GW_TRY(gw_strings_open(&reader, frame->payload + begin, end - begin));
+    const uint64_t used = gw_strings_used(&reader);
+    GW_TRY(gw_strings_get(&reader, n, scratch->kept, &chunk->n_kept));
     chunk->n_values = chunk->n_kept;
-    chunk->position_bits = (uint32_t)reader.at;
+    chunk->position_bits = (uint32_t)(gw_strings_used(&reader) - used);
     if (frame->codec == GW_WIRE_GSPAR) {
-        GW_TRY(gw_string_get(&reader, scratch->kept, chunk->n_kept, n_words, scratch->string, scratch->exact,
+        GW_TRY(gw_marked_get(&reader, scratch->kept, chunk->n_kept, n_words, scratch->string, scratch->exact,
                              &chunk->n_values));
-        chunk->position_bits = (uint32_t)reader.at;
+        chunk->position_bits = (uint32_t)(gw_strings_used(&reader) - used);
         for (uint32_t w = 0; w < n_words; w++)
             scratch->rest[w] = scratch->kept[w] & ~scratch->exact[w];
-        GW_TRY(gw_string_get(&reader, scratch->rest, chunk->n_kept - chunk->n_values, n_words, scratch->string,
-                             scratch->negative, &negatives));
+        const uint32_t n_rest = chunk->n_kept - chunk->n_values;
+        const bool sums = frame->flags & GW_FLAG_AVERAGE;
+        fair = !sums && !gw_strings_number(&reader, 1);
+        if (!fair)
+            GW_TRY(
+                gw_marked_get(&reader, scratch->rest, n_rest, n_words, scratch->string, scratch->negative, &negatives));
+        n_fair = fair ? n_rest : 0;
         chunk->exact = scratch->exact;
         chunk->negative = scratch->negative;
         chunk->rest = scratch->rest;
-        chunk->levels = frame->flags & GW_FLAG_AVERAGE ? scratch->levels : NULL;
-        if (chunk->levels)
+        chunk->levels = sums ? scratch->levels : NULL;
+        if (sums)
             GW_TRY(gw_sparse_levels_get(&reader, scratch->levels, scratch->rest, scratch->negative, n_words,
                                         scratch->string));
-        chunk->sign_bits = (uint32_t)reader.at - chunk->position_bits;
+        chunk->sign_bits = (uint32_t)(gw_strings_used(&reader) - used) - chunk->position_bits + n_fair;
     }
     struct gw_sparse_exponents exponents = exponents_of(scratch);
-    chunk->values = scratch->values;
-    return gw_sparse_get_values(&reader, gw_sparse_value_type(frame), chunk->n_values, &exponents, scratch->values,
-                                &chunk->value_bits);
+    struct gw_sparse_coming coming;
+    uint64_t n_raw;
+    GW_TRY(gw_sparse_get_exponents(&reader, gw_sparse_value_type(frame), chunk->n_values, &exponents, &coming, &n_raw));
+    GW_TRY(gw_strings_close(&reader, n_raw + n_fair, scratch->raw));
+    chunk->value_bits = 8 * (uint64_t)(end - begin) - chunk->position_bits - chunk->sign_bits;
+    const uint8_t *raw = (const uint8_t *)scratch->raw;
+    if (fair)
+        gw_kernels_now()->scatter_signs(scratch->rest, n_words, raw + n_raw / 8, (n_fair + 7) / 8, scratch->negative);
+    return gw_sparse_get_values(&coming, raw, n_raw, scratch->values);
 }

@@ -36,10 +36,10 @@ static inline enum gw_value_type gw_sparse_value_type(const struct gw_frame *fra
 /* The most bytes the payload of n elements takes. */
 size_t gw_sparse_bound(uint8_t wire_id, uint64_t n);
 
-/* Memory to read or write with; one thread at a time. workers: of the gspar averages that are read or written; 0: there
- * are none. */
+/* Memory to read with, and if `writes` to write with; one thread at a time. workers: of the gspar averages that are
+ * read or written; 0: there are none. */
 struct gw_sparse_scratch;
-gw_status gw_sparse_scratch_create(gw_context *context, uint32_t workers, struct gw_sparse_scratch **out);
+gw_status gw_sparse_scratch_create(gw_context *context, uint32_t workers, bool writes, struct gw_sparse_scratch **out);
 void gw_sparse_scratch_destroy(gw_context *context, struct gw_sparse_scratch *scratch);
 
 /* Writes the payload of frame->count elements behind the header and scalers at dst, of frame->codec (sparse or gspar)
@@ -50,11 +50,11 @@ void gw_sparse_write(const struct gw_sparse_source *source, struct gw_sparse_scr
 /* A chunk's sums of signs, for an average to be written. */
 struct gw_sparse_levels *gw_sparse_levels_of(struct gw_sparse_scratch *scratch);
 
-/* Writes one chunk of a gspar average: source->kept, the values, and the sums of the scratch for what has no value.
- * at: room for gw_sparse_average_room(n). Returns its bytes; SIZE_MAX: as many as the floats would take, or more. */
+/* Writes one chunk of a gspar average: source->kept, the values, and the sums of the scratch, which were marked, for
+ * what has no value. at: room for 4 * n bytes. Returns its bytes; SIZE_MAX: as many as the floats would take, or more.
+ */
 size_t gw_sparse_write_sums(const struct gw_sparse_source *source, uint32_t n, struct gw_sparse_scratch *scratch,
                             uint8_t *at);
-size_t gw_sparse_average_room(uint64_t n);
 
 /* True: GW_WIRE_FAST writes values as they are, in pushes and averages. */
 bool gw_sparse_has_wire_choice(const void *options);
@@ -65,8 +65,8 @@ struct gw_sparse_chunk {
     const uint64_t *rest;                    /* likewise: the kept ones that are not exact */
     const struct gw_sparse_levels *levels;   /* of a gspar average, else NULL */
     uint32_t n, n_kept, n_values;
-    uint32_t position_bits, sign_bits; /* of the strings; the latter of signs and levels */
-    uint64_t value_bits;               /* the rest but for padding */
+    uint32_t position_bits, sign_bits; /* the latter of signs and levels */
+    uint64_t value_bits;               /* the rest, what the coder's states and padding take included */
     const float *values;
 };
 

@@ -70,7 +70,7 @@ static void slice_free(struct slice s)
 static struct whole_frame frame_of_slice(uint8_t codec, uint8_t code, const struct slice *s, uint32_t rank)
 {
     struct gw_sparse_scratch *scratch;
-    assert_int_equal(gw_sparse_scratch_create(NULL, 0, &scratch), GW_OK);
+    assert_int_equal(gw_sparse_scratch_create(NULL, 0, true, &scratch), GW_OK);
     struct gw_frame frame = {.codec = codec,
                              .code = code,
                              .flags = codec == GW_WIRE_GSPAR ? GW_FLAG_PRIVATE : 0,
@@ -179,7 +179,9 @@ static void positions_are_near_their_entropy(void **state)
                 double bits = (double)parts.position_bits;
                 CHECK(fabs(parts.position_entropy_bits - least) < 1e-6 * least, "entropy %g",
                       parts.position_entropy_bits);
-                CHECK(bits < 1.05 * least,
+                /* Below a share of 0.003 the heads of two strings are some percent of so few bits. */
+                const double heads = densities[d] < 0.003 ? (double)n / GW_SPARSE_CHUNK * 48 + 48 : 0;
+                CHECK(bits < 1.05 * least + heads,
                       "%s, %llu elements, %g of them: %g bits of positions, entropy %g, %.2f %% over", info.codec,
                       (unsigned long long)n, densities[d], bits, least, 100 * (bits / least - 1));
                 double exponents = (double)parts.value_bits - 24.0 * (double)s.n_values,
@@ -344,210 +346,132 @@ static void altered_frames_do_no_harm(void **state)
     CHECK(tally[0] > 1000 && tally[1] > 1000, "%u refused, %u accepted", tally[0], tally[1]);
 }
 
-/* A frame crafted by hand: 5 elements, of which 1 and 3 are sent. */
-static gw_status crafted(struct gw_frame frame, const char *payload, size_t n_bytes, float q)
+/* A frame crafted by hand, of elements of which 1 and 3 are sent. */
+struct craft {
+    struct gw_frame frame; /* codec, code, flags, bucket, workers, count */
+    uint32_t n_raw;        /* bits */
+    float q;               /* gspar, of whose two elements the second has a value of its own */
+    uint32_t top, n_below; /* 1 + the largest exponent, if they are apart; and how many strings there are */
+    uint64_t below[3];     /* of two bits, and after one that is not 3 of one */
+};
+
+static gw_status crafted(struct craft craft)
 {
-    uint8_t bytes[128];
+    static uint8_t raw[64];
+    struct gw_strings_writer writer;
+    struct gw_frame frame = craft.frame;
+    uint8_t *bytes = room_for(200, 1), payload[100];
+    const uint64_t kept = 10, exact = 2;
+    uint32_t n_values = 2;
+    assert_int_equal(gw_strings_writer_init(NULL, 1000, 10, 100, &writer), GW_OK);
+    gw_strings_begin(&writer);
+    gw_strings_put(&writer, &kept, (uint32_t)frame.count, 2);
+    if (frame.codec == GW_WIRE_GSPAR) {
+        gw_strings_put(&writer, &exact, 2, 1);
+        n_values = 1;
+        if (frame.flags & GW_FLAG_AVERAGE)
+            gw_strings_put(&writer, &exact, 1, 0);
+        else
+            gw_strings_field(&writer, 0, 1); /* its sign is the last raw bit */
+    }
+    gw_strings_field(&writer, craft.top > 0, 1);
+    if (craft.top)
+        gw_strings_field(&writer, craft.top - 1, frame.code == GW_VALUE_F16 ? 5 : 8);
+    for (uint32_t i = 0; i < craft.n_below; i++) {
+        const uint32_t ones = (uint32_t)__builtin_popcountll(craft.below[i]);
+        gw_strings_put(&writer, &craft.below[i], n_values, ones);
+        n_values = ones;
+    }
+    const size_t n_bytes = gw_strings_finish(&writer, raw, craft.n_raw, payload, sizeof payload);
+    assert_true(n_bytes <= sizeof payload);
+    gw_strings_writer_fini(NULL, &writer);
     frame.workers = frame.workers ? frame.workers : 1;
+    frame.n_scalers = frame.codec == GW_WIRE_GSPAR;
     frame.payload_bytes = n_bytes;
-    frame.n_scalers = gw_frame_n_scalers(frame.codec, frame.bucket, frame.count);
-    size_t head = gw_frame_head_bytes(frame.n_scalers);
-    gw_put_float(bytes + GW_HEADER_BYTES, q);
-    memcpy(bytes + head, payload, n_bytes);
+    if (frame.n_scalers)
+        gw_put_float(bytes + GW_HEADER_BYTES, craft.q);
+    memcpy(bytes + gw_frame_head_bytes(frame.n_scalers), payload, n_bytes);
     gw_frame_seal(bytes, &frame);
-    struct whole_frame whole = frame_of(bytes, head + n_bytes);
+    struct whole_frame whole = frame_of(bytes, frame.frame_bytes);
     gw_status status = readers_say(whole, frame.count);
     free(whole.bytes);
+    free(bytes);
     return status;
 }
-#define CRAFTED(q, payload, ...) crafted((struct gw_frame){__VA_ARGS__}, payload, sizeof payload - 1, q)
 
+/* What tests/wire/hostile.py does not try. */
 static void what_no_encoder_writes_is_refused(void **state)
 {
     (void)state;
     const gw_status no = GW_ERR_FRAME_PAYLOAD, field = GW_ERR_FRAME_FIELD;
-    /* form 0, 01010: bits 3 and 5; then bit 7: values as they are */
-    assert_int_equal(CRAFTED(0,
-                             "\x28"
-                             "aaaabbbb",
-                             .codec = GW_WIRE_SPARSE, .count = 5),
+    const struct gw_frame sparse = {.codec = GW_WIRE_SPARSE, .count = 5}, gspar = {.codec = GW_WIRE_GSPAR, .count = 5};
+    struct gw_frame bf16 = sparse, f16 = sparse, other = sparse;
+    bf16.code = GW_VALUE_BF16;
+    f16.code = GW_VALUE_F16;
+    assert_int_equal(crafted((struct craft){.frame = sparse, .n_raw = 64}), GW_OK);
+    assert_int_equal(crafted((struct craft){.frame = sparse, .n_raw = 56}), no);
+    assert_int_equal(crafted((struct craft){.frame = sparse, .n_raw = 72}), no);
+    assert_int_equal(crafted((struct craft){.frame = f16, .n_raw = 32}), GW_OK);
+    assert_int_equal(crafted((struct craft){.frame = bf16, .n_raw = 32}), GW_OK);
+    assert_int_equal(crafted((struct craft){.frame = bf16, .n_raw = 64}), no);
+    other.code = 3;
+    assert_int_equal(crafted((struct craft){.frame = other, .n_raw = 64}), field);
+    other = sparse;
+    other.flags = GW_FLAG_PRIVATE;
+    assert_int_equal(crafted((struct craft){.frame = other, .n_raw = 64}), field);
+    other.flags = GW_FLAG_AVERAGE;
+    other.workers = 3;
+    assert_int_equal(crafted((struct craft){.frame = other, .n_raw = 64}), GW_OK);
+    other.code = GW_VALUE_F16;
+    assert_int_equal(crafted((struct craft){.frame = other, .n_raw = 32}), field);
+    other = sparse;
+    other.bucket = 1;
+    assert_int_equal(crafted((struct craft){.frame = other, .n_raw = 64}), field);
+    /* exponents apart: at most 1, of which one is below; at most 0; at most 2 */
+    const struct craft apart = {.frame = sparse, .n_raw = 48, .top = 2, .n_below = 1, .below = {2}};
+    struct craft craft = apart;
+    assert_int_equal(crafted(craft), GW_OK);
+    craft.n_raw = 40;
+    assert_int_equal(crafted(craft), no);
+    craft.n_raw = 56;
+    assert_int_equal(crafted(craft), no);
+    assert_int_equal(crafted((struct craft){.frame = sparse, .n_raw = 48, .top = 1}), GW_OK);
+    assert_int_equal(crafted((struct craft){.frame = sparse, .n_raw = 48, .top = 3, .n_below = 2, .below = {3, 1}}),
                      GW_OK);
-    assert_int_equal(CRAFTED(0,
-                             "\x28"
-                             "aaaabbb",
-                             .codec = GW_WIRE_SPARSE, .count = 5),
-                     no);
-    assert_int_equal(CRAFTED(0,
-                             "\x28"
-                             "aaaabbbbc",
-                             .codec = GW_WIRE_SPARSE, .count = 5),
-                     no);
-    assert_int_equal(CRAFTED(0,
-                             "\x28\0"
-                             "aaaabbbb",
-                             .codec = GW_WIRE_SPARSE, .count = 6),
-                     GW_OK);
-    assert_int_equal(CRAFTED(0,
-                             "\x28\2"
-                             "aaaabbbb",
-                             .codec = GW_WIRE_SPARSE, .count = 6),
-                     no); /* padding */
-    assert_int_equal(CRAFTED(0,
-                             "\x28"
-                             "aabb",
-                             .codec = GW_WIRE_SPARSE, .code = GW_VALUE_F16, .count = 5),
-                     GW_OK);
-    assert_int_equal(CRAFTED(0,
-                             "\x28"
-                             "aaaabbbb",
-                             .codec = GW_WIRE_SPARSE, .code = GW_VALUE_BF16, .count = 5),
-                     no);
-    assert_int_equal(CRAFTED(0,
-                             "\x28"
-                             "aaaabbbb",
-                             .codec = GW_WIRE_SPARSE, .code = 3, .count = 5),
-                     field);
-    assert_int_equal(CRAFTED(0,
-                             "\x28"
-                             "aaaabbbb",
-                             .codec = GW_WIRE_SPARSE, .flags = GW_FLAG_PRIVATE, .count = 5),
-                     field);
-    assert_int_equal(CRAFTED(0,
-                             "\x28"
-                             "aaaabbbb",
-                             .codec = GW_WIRE_SPARSE, .flags = GW_FLAG_PRIVATE, .count = 5),
-                     field);
-    assert_int_equal(CRAFTED(0,
-                             "\x28"
-                             "aaaabbbb",
-                             .codec = GW_WIRE_SPARSE, .bucket = 1, .count = 5),
-                     field);
-    assert_int_equal(CRAFTED(0,
-                             "\x28"
-                             "aaaabbbb",
-                             .codec = GW_WIRE_SPARSE, .flags = GW_FLAG_AVERAGE, .workers = 3, .count = 5),
-                     GW_OK);
-    assert_int_equal(CRAFTED(0,
-                             "\x28"
-                             "aabb",
-                             .codec = GW_WIRE_SPARSE, .code = GW_VALUE_F16, .flags = GW_FLAG_AVERAGE, .count = 5),
-                     field);
-    assert_int_equal(CRAFTED(0, "", .codec = GW_WIRE_SPARSE, .count = 0), GW_OK);
-    assert_int_equal(CRAFTED(0, "a", .codec = GW_WIRE_SPARSE, .count = 0), no);
-    assert_int_equal(CRAFTED(0, "", .codec = GW_WIRE_SPARSE, .count = 5), no);
-    /* nothing is sent: no bit about values */
-    assert_int_equal(CRAFTED(0, "\0", .codec = GW_WIRE_SPARSE, .count = 5), GW_OK);
-    assert_int_equal(CRAFTED(0, "\x80", .codec = GW_WIRE_SPARSE, .count = 5), no);
-    assert_int_equal(CRAFTED(0,
-                             "\x7D"
-                             "aaaabbbb",
-                             .codec = GW_WIRE_SPARSE, .count = 5),
-                     no); /* seven of five */
-    /* exponents apart: at most 1, a string of form 0: only the second is below 1; then two of 3 bytes */
-    assert_int_equal(CRAFTED(0,
-                             "\xA8\x01\x08"
-                             "aaabbb",
-                             .codec = GW_WIRE_SPARSE, .count = 5),
-                     GW_OK);
-    assert_int_equal(CRAFTED(0,
-                             "\xA8\x01\x08"
-                             "aaabb",
-                             .codec = GW_WIRE_SPARSE, .count = 5),
-                     no);
-    assert_int_equal(CRAFTED(0,
-                             "\xA8\x01\x08"
-                             "aaabbbb",
-                             .codec = GW_WIRE_SPARSE, .count = 5),
-                     no);
-    assert_int_equal(CRAFTED(0,
-                             "\xA8\x01\x18"
-                             "aaabbb",
-                             .codec = GW_WIRE_SPARSE, .count = 5),
-                     no); /* padding */
-    assert_int_equal(CRAFTED(0,
-                             "\xA8\x00"
-                             "aaabbb",
-                             .codec = GW_WIRE_SPARSE, .count = 5),
-                     GW_OK); /* both denormal */
-    /* both below 2, one below 1 */
-    assert_int_equal(CRAFTED(0,
-                             "\xA8\x02\x8C"
-                             "aaabbb",
-                             .codec = GW_WIRE_SPARSE, .count = 5),
-                     GW_OK);
-    assert_int_equal(CRAFTED(0, "\xA8\xFF", .codec = GW_WIRE_SPARSE, .count = 5), no);
-    assert_int_equal(CRAFTED(0,
-                             "\xA8\x01\x08"
-                             "ab",
-                             .codec = GW_WIRE_SPARSE, .code = GW_VALUE_BF16, .count = 5),
-                     GW_OK);
-    /* halves: an exponent of 5 bits, 8..12; the string 13..16; then twice 11 bits and padding */
-    assert_int_equal(CRAFTED(0,
-                             "\xA8\x01\x01"
-                             "ab\x3F",
-                             .codec = GW_WIRE_SPARSE, .code = GW_VALUE_F16, .count = 5),
-                     GW_OK);
-    assert_int_equal(CRAFTED(0,
-                             "\xA8\x01\x01"
-                             "ab\x7F",
-                             .codec = GW_WIRE_SPARSE, .code = GW_VALUE_F16, .count = 5),
-                     no);
-    /* gspar: then 10 for exact: bit 9 (form 7, 8), one sign, bit 13 (form 11, 12), and bit 14: values as they are */
-    assert_int_equal(CRAFTED(1,
-                             "\x28\x22"
-                             "aaaa",
-                             .codec = GW_WIRE_GSPAR, .count = 5),
-                     GW_OK);
-    assert_int_equal(CRAFTED(0,
-                             "\x28\x22"
-                             "aaaa",
-                             .codec = GW_WIRE_GSPAR, .count = 5),
-                     GW_OK);
-    assert_int_equal(CRAFTED(-1,
-                             "\x28\x22"
-                             "aaaa",
-                             .codec = GW_WIRE_GSPAR, .count = 5),
-                     no);
-    assert_int_equal(CRAFTED(NAN,
-                             "\x28\x22"
-                             "aaaa",
-                             .codec = GW_WIRE_GSPAR, .count = 5),
-                     no);
-    assert_int_equal(CRAFTED(INFINITY,
-                             "\x28\x22"
-                             "aaaa",
-                             .codec = GW_WIRE_GSPAR, .count = 5),
-                     no);
-    assert_int_equal(CRAFTED(1,
-                             "\x28\xA2"
-                             "aaaa",
-                             .codec = GW_WIRE_GSPAR, .count = 5),
-                     no); /* padding */
-    assert_int_equal(CRAFTED(1,
-                             "\x28\x22"
-                             "aaaabbbb",
-                             .codec = GW_WIRE_GSPAR, .count = 5),
-                     no);
-    assert_int_equal(CRAFTED(1,
-                             "\x28"
-                             "aaaa",
-                             .codec = GW_WIRE_GSPAR, .count = 5),
-                     no);
-    assert_int_equal(CRAFTED(1,
-                             "\x28\x22"
-                             "aaaa",
-                             .codec = GW_WIRE_GSPAR, .code = 1, .count = 5),
-                     field);
-    assert_int_equal(CRAFTED(1,
-                             "\x28\x22"
-                             "aaaa",
-                             .codec = GW_WIRE_GSPAR, .flags = GW_FLAG_AVERAGE, .workers = 2, .count = 5),
-                     no); /* levels are missing */
-    assert_int_equal(CRAFTED(1,
-                             "\x28\x22"
-                             "aaaa",
-                             .codec = GW_WIRE_GSPAR, .flags = GW_FLAG_AVERAGE, .workers = 1025, .count = 5),
-                     field);
+    craft = apart;
+    craft.frame = bf16;
+    craft.n_raw = 16;
+    assert_int_equal(crafted(craft), GW_OK);
+    craft.frame = f16;
+    craft.n_raw = 22;
+    assert_int_equal(crafted(craft), GW_OK);
+    craft.n_raw = 23;
+    assert_int_equal(crafted(craft), GW_OK); /* a bit of padding */
+    craft.n_raw = 25;
+    assert_int_equal(crafted(craft), no);
+    /* gspar: a value and a sign */
+    const struct craft parts = {.frame = gspar, .n_raw = 33};
+    static const float slopes[] = {0, 1, -1, NAN, INFINITY};
+    for (int i = 0; i < 5; i++) {
+        craft = parts;
+        craft.q = slopes[i];
+        assert_int_equal(crafted(craft), i < 2 ? GW_OK : no);
+    }
+    craft = parts;
+    craft.n_raw = 32;
+    assert_int_equal(crafted(craft), no);
+    craft.n_raw = 65;
+    assert_int_equal(crafted(craft), no);
+    craft = parts;
+    craft.frame.code = 1;
+    assert_int_equal(crafted(craft), field);
+    craft = parts;
+    craft.frame.flags = GW_FLAG_AVERAGE;
+    craft.frame.workers = 1;
+    craft.n_raw = 32;
+    assert_int_equal(crafted(craft), GW_OK);
+    craft.frame.workers = 1025;
+    assert_int_equal(crafted(craft), field);
 }
 
 int main(void)

@@ -3,7 +3,7 @@
 #include "codec/sparse/values.h"
 #include "base/error.h"
 #include "codec/select_kernels.h"
-#include "codec/strings.h"
+#include "codec/marked.h"
 
 /* A value's bits: sign, exponent, fraction, as IEEE 754 has them. */
 struct layout {
@@ -72,126 +72,143 @@ static uint32_t begin_marks(struct gw_sparse_exponents *memory, uint32_t n)
     return n_words;
 }
 
-/* Writes the exponents: the largest, then of all how far they are below it: "is it below 0?", of those that are "is it
- * below 1?", ... False, with the writer to be set back, where that does not save anything. */
-static bool put_exponents(struct gw_bit_writer *writer, struct layout layout, const float *values,
-                          enum gw_value_type type, uint32_t n, struct gw_sparse_exponents *memory)
+/* How many exponents there are of each size, and the largest. */
+struct census {
+    uint32_t counts[256];
+    uint8_t top, last; /* strings ask whether it is below top, below top - 1, ..., below last + 1 */
+};
+
+static void take_census(const uint8_t *exponents, uint32_t n, struct census *census)
 {
-    uint64_t used = layout.exponent_bits, most = (uint64_t)n * layout.exponent_bits, *marks = memory->marks[0],
-             *next = memory->marks[1];
-    uint32_t n_words = begin_marks(memory, n), left = n;
-    uint8_t top = 0;
-    take_exponents(type, values, n, memory->exponents);
+    *census = (struct census){.top = 0};
     for (uint32_t i = 0; i < n; i++)
-        top = memory->exponents[i] > top ? memory->exponents[i] : top;
-    gw_bits_put(writer, top, layout.exponent_bits);
-    uint8_t last = top > LEVELS ? top - LEVELS : 0;
-    for (uint8_t exponent = top; exponent > last && left; exponent--) {
-        if (used + 2 + left > most)
-            return false;
-        uint32_t below;
-        gw_select_kernels_now()->below(memory->exponents, n_words, exponent, next);
-        used += gw_string_put(writer, marks, left, next, n_words, memory->string, &below);
+        census->counts[exponents[i]]++;
+    for (uint32_t e = 0; e < 256; e++)
+        census->top = census->counts[e] ? (uint8_t)e : census->top;
+    census->last = census->top > LEVELS ? census->top - LEVELS : 0;
+}
+
+/* True if exponents take less apart than with their values, as far as that is known beforehand. */
+static bool saves(struct layout layout, uint32_t n, const struct census *census)
+{
+    uint64_t used = layout.exponent_bits;
+    uint32_t left = n;
+    for (uint32_t x = census->top; x > census->last && left; x--) {
+        const uint32_t below = left - census->counts[x];
+        used += gw_strings_estimate(left, below) + 32; /* and what the head has of a string */
+        left = below;
+    }
+    used += census->last ? (uint64_t)left * layout.exponent_bits : 0;
+    return used < (uint64_t)n * layout.exponent_bits;
+}
+
+/* The largest exponent, then of all how far they are below it: "is it below 0?", of those that are "is it below 1?",
+ * ... Returns which are left in the end; those are asked no more. */
+static const uint64_t *put_exponents(struct gw_strings_writer *writer, struct layout layout, uint32_t n,
+                                     const struct census *census, struct gw_sparse_exponents *memory, uint32_t *n_left)
+{
+    uint64_t *marks = memory->marks[0], *next = memory->marks[1];
+    uint32_t n_words = begin_marks(memory, n), left = n;
+    gw_strings_field(writer, census->top, layout.exponent_bits);
+    for (uint32_t x = census->top; x > census->last && left; x--) {
+        const uint32_t below = left - census->counts[x];
+        gw_select_kernels_now()->below(memory->exponents, n_words, (uint8_t)x, next);
+        gw_marked_put(writer, marks, left, next, n_words, below);
         uint64_t *free = marks;
         marks = next;
         next = free;
         left = below;
     }
-    if (!last)
-        return true;
-    if (used + (uint64_t)left * layout.exponent_bits > most)
-        return false;
-    for (uint32_t w = 0; w < n_words && left; w++)
-        for (uint64_t bits = marks[w]; bits; bits &= bits - 1)
-            gw_bits_put(writer, memory->exponents[64 * w + (uint32_t)__builtin_ctzll(bits)], layout.exponent_bits);
-    return true;
+    *n_left = census->last ? left : 0;
+    return marks;
 }
 
-/* The values as they are, n > 0 of them. */
-static uint8_t *put_plain(enum gw_value_type type, const float *values, uint32_t n, uint8_t *at)
+static void put_plain(enum gw_value_type type, const float *values, uint32_t n, uint8_t *at)
 {
     if (type == GW_VALUE_F32)
         memcpy(at, values, 4 * (size_t)n);
     else
         for (uint32_t i = 0; i < n; i++)
             gw_put16(at + 2 * (size_t)i, (uint16_t)to_bits(type, values[i]));
-    return at + gw_value_bits(type) / 8 * (size_t)n;
 }
 
 /* Fractions and signs. */
-static uint8_t *put_rest(enum gw_value_type type, const float *values, uint32_t n, uint8_t *at, uint8_t *end)
+static void put_rest(enum gw_value_type type, const float *values, uint32_t n, struct gw_bit_writer *writer)
 {
     switch (type) {
     case GW_VALUE_F32:
-        gw_select_kernels_now()->rests(values, n, at);
-        return at + 3 * (size_t)n;
+        gw_select_kernels_now()->rests(values, n, writer->at);
+        writer->at += 3 * (size_t)n;
+        break;
     case GW_VALUE_BF16:
         for (uint32_t i = 0; i < n; i++) {
             uint32_t bits = gw_to_bf16(values[i]);
-            at[i] = (uint8_t)((bits & 0x7Fu) | bits >> 15 << 7);
+            *writer->at++ = (uint8_t)((bits & 0x7Fu) | bits >> 15 << 7);
         }
-        return at + n;
-    default: {
-        struct gw_bit_writer w = {.at = at, .end = end};
+        break;
+    default:
         for (uint32_t i = 0; i < n; i++) {
             uint32_t bits = gw_to_f16(values[i]);
-            gw_bits_put(&w, (bits & 0x3FFu) | bits >> 15 << 10, 11);
+            gw_bits_put(writer, (bits & 0x3FFu) | bits >> 15 << 10, 11);
         }
-        return gw_bits_finish(&w);
-    }
     }
 }
 
-uint8_t *gw_sparse_put_values(struct gw_bit_writer *writer, enum gw_value_type type, const float *values, uint32_t n,
-                              bool fast, struct gw_sparse_exponents *memory)
+uint64_t gw_sparse_put_values(struct gw_strings_writer *writer, enum gw_value_type type, const float *values,
+                              uint32_t n, bool as_they_are, struct gw_sparse_exponents *memory, uint8_t *raw)
 {
+    const struct layout layout = layout_of(type);
+    struct census census;
     if (!n)
-        return gw_bits_finish(writer);
-    struct gw_bit_writer plain = *writer;
-    gw_bits_put(writer, 1, 1);
-    if (!fast && put_exponents(writer, layout_of(type), values, type, n, memory))
-        return put_rest(type, values, n, gw_bits_finish(writer), writer->end);
-    *writer = plain;
-    gw_bits_put(writer, 0, 1);
-    return put_plain(type, values, n, gw_bits_finish(writer));
+        return 0;
+    if (!as_they_are) {
+        take_exponents(type, values, n, memory->exponents);
+        take_census(memory->exponents, n, &census);
+    }
+    const bool apart = !as_they_are && saves(layout, n, &census);
+    gw_strings_field(writer, apart, 1);
+    if (!apart) {
+        put_plain(type, values, n, raw);
+        return (uint64_t)n * gw_value_bits(type);
+    }
+    uint32_t n_left;
+    const uint64_t *left = put_exponents(writer, layout, n, &census, memory, &n_left);
+    struct gw_bit_writer rest = {.at = raw, .end = raw + 4 * (size_t)n + 8};
+    put_rest(type, values, n, &rest);
+    for (uint32_t w = 0; n_left && w < (n + 63) / 64; w++)
+        for (uint64_t bits = left[w]; bits; bits &= bits - 1)
+            gw_bits_put(&rest, memory->exponents[64 * w + (uint32_t)__builtin_ctzll(bits)], layout.exponent_bits);
+    gw_bits_finish(&rest);
+    return (uint64_t)n * gw_value_rest_bits(type) + (uint64_t)n_left * layout.exponent_bits;
 }
 
-static gw_status get_exponents(struct gw_bit_reader *reader, struct layout layout, uint32_t n,
-                               struct gw_sparse_exponents *memory)
+gw_status gw_sparse_get_exponents(struct gw_strings_reader *reader, enum gw_value_type type, uint32_t n,
+                                  struct gw_sparse_exponents *memory, struct gw_sparse_coming *coming, uint64_t *n_raw)
 {
+    const struct layout layout = layout_of(type);
+    *coming = (struct gw_sparse_coming){.type = type,
+                                        .n = n,
+                                        .apart = n && gw_strings_number(reader, 1),
+                                        .exponents = memory->exponents};
+    *n_raw = (uint64_t)n * gw_value_bits(type);
+    if (!coming->apart)
+        return GW_OK;
     uint64_t *marks = memory->marks[0], *next = memory->marks[1];
-    uint32_t n_words = begin_marks(memory, n), left = n, mask = (1u << layout.exponent_bits) - 1;
-    uint32_t top = (uint32_t)gw_bits_peek(reader) & mask, last = top > LEVELS ? top - LEVELS : 0;
-    reader->at += layout.exponent_bits;
+    const uint32_t n_words = begin_marks(memory, n), top = gw_strings_number(reader, layout.exponent_bits),
+                   last = top > LEVELS ? top - LEVELS : 0;
+    uint32_t left = n;
     memset(memory->exponents, (int)top, n);
-    for (uint32_t exponent = top; exponent > last && left; exponent--) {
-        GW_TRY(gw_string_get(reader, marks, left, n_words, memory->string, next, &left));
+    for (uint32_t x = top; x > last && left; x--) {
+        GW_TRY(gw_marked_get(reader, marks, left, n_words, memory->string, next, &left));
         gw_select_kernels_now()->lower(next, n_words, memory->exponents);
         uint64_t *free = marks;
         marks = next;
         next = free;
     }
-    for (uint32_t w = 0; last && w < n_words && left; w++)
-        for (uint64_t bits = marks[w]; bits; bits &= bits - 1, reader->at += layout.exponent_bits) {
-            uint32_t exponent = (uint32_t)gw_bits_peek(reader) & mask;
-            if (exponent > last)
-                return gw_fail(GW_ERR_FRAME_PAYLOAD, "a small value has exponent %u; it must be %u or less", exponent,
-                               last);
-            memory->exponents[64 * w + (uint32_t)__builtin_ctzll(bits)] = (uint8_t)exponent;
-        }
-    return GW_OK;
-}
-
-/* What stands after the strings: padding, then n times `width` bits, then padding, then nothing. */
-static gw_status check_end(const struct gw_bit_reader *reader, unsigned width, uint32_t n)
-{
-    uint64_t strings = (reader->at + 7) / 8, bits = (uint64_t)width * n;
-    if (reader->n_bits / 8 != strings + (bits + 7) / 8)
-        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk has %llu bytes; its positions and %u values take %llu",
-                       (unsigned long long)reader->n_bits / 8, n, (unsigned long long)(strings + (bits + 7) / 8));
-    if ((reader->at % 8 && reader->src[reader->at / 8] >> (reader->at % 8)) ||
-        (bits % 8 && reader->src[reader->n_bits / 8 - 1] >> (bits % 8)))
-        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk is padded with bits that are not 0");
+    coming->small = marks;
+    coming->n_small = last ? left : 0;
+    coming->last = last;
+    *n_raw = (uint64_t)n * gw_value_rest_bits(type) + (uint64_t)coming->n_small * layout.exponent_bits;
     return GW_OK;
 }
 
@@ -204,8 +221,10 @@ static void get_plain(enum gw_value_type type, const uint8_t *src, uint32_t n, f
             values[i] = from_bits(type, gw_get16(src + 2 * (size_t)i));
 }
 
-static void get_rest(enum gw_value_type type, const uint8_t *src, uint32_t n, const uint8_t *exponents, float *values)
+static void get_rest(enum gw_value_type type, struct gw_bit_reader *reader, uint32_t n, const uint8_t *exponents,
+                     float *values)
 {
+    const uint8_t *src = reader->src;
     switch (type) {
     case GW_VALUE_F32:
         gw_select_kernels_now()->join(src, exponents, n, values);
@@ -216,7 +235,7 @@ static void get_rest(enum gw_value_type type, const uint8_t *src, uint32_t n, co
                 gw_from_bf16((uint16_t)((src[i] & 0x7Fu) | (uint32_t)exponents[i] << 7 | (uint32_t)src[i] >> 7 << 15));
         break;
     default: {
-        struct gw_bit_reader r = {.src = src, .n_bits = 8 * ((11 * (uint64_t)n + 7) / 8)};
+        struct gw_bit_reader r = *reader;
         for (uint32_t i = 0; i < n; i++, r.at += 11) {
             uint32_t rest = (uint32_t)gw_bits_peek(&r) & 0x7FFu;
             values[i] = gw_from_f16((uint16_t)((rest & 0x3FFu) | (uint32_t)exponents[i] << 10 | rest >> 10 << 15));
@@ -225,21 +244,23 @@ static void get_rest(enum gw_value_type type, const uint8_t *src, uint32_t n, co
     }
 }
 
-gw_status gw_sparse_get_values(struct gw_bit_reader *reader, enum gw_value_type type, uint32_t n,
-                               struct gw_sparse_exponents *memory, float *values, uint64_t *value_bits)
+gw_status gw_sparse_get_values(const struct gw_sparse_coming *coming, const uint8_t *raw, uint64_t n_raw, float *values)
 {
-    uint64_t begin = reader->at;
-    bool apart = n && gw_bits_peek(reader) & 1;
-    unsigned width = apart ? gw_value_rest_bits(type) : gw_value_bits(type);
-    reader->at += n > 0;
-    if (apart)
-        GW_TRY(get_exponents(reader, layout_of(type), n, memory));
-    GW_TRY(check_end(reader, width, n));
-    *value_bits = reader->at - begin + (uint64_t)width * n;
-    const uint8_t *src = reader->src + (reader->at + 7) / 8;
-    if (apart)
-        get_rest(type, src, n, memory->exponents, values);
-    else
-        get_plain(type, src, n, values);
+    if (!coming->apart) {
+        get_plain(coming->type, raw, coming->n, values);
+        return GW_OK;
+    }
+    const struct layout layout = layout_of(coming->type);
+    struct gw_bit_reader reader = {.src = raw, .n_bits = 8 * ((n_raw + 7) / 8)}, small = reader;
+    small.at = (uint64_t)coming->n * gw_value_rest_bits(coming->type);
+    for (uint32_t w = 0; coming->n_small && w < (coming->n + 63) / 64; w++)
+        for (uint64_t bits = coming->small[w]; bits; bits &= bits - 1, small.at += layout.exponent_bits) {
+            const uint32_t exponent = (uint32_t)gw_bits_peek(&small) & ((1u << layout.exponent_bits) - 1);
+            if (exponent > coming->last)
+                return gw_fail(GW_ERR_FRAME_PAYLOAD, "a small value has exponent %u; it must be %u or less", exponent,
+                               coming->last);
+            coming->exponents[64 * w + (uint32_t)__builtin_ctzll(bits)] = (uint8_t)exponent;
+        }
+    get_rest(coming->type, &reader, coming->n, coming->exponents, values);
     return GW_OK;
 }

@@ -1,15 +1,11 @@
 /* The values of a sparse frame's chunk: docs/wire-format.md, "Sparse frames". The exponents of what is sent are few
  * and near each other; signs and fractions are noise. So exponents are sent as levels below the largest, in strings of
- * bits near their entropy. */
+ * bits near their entropy, and the rest as it is. */
 #ifndef GW_CODEC_SPARSE_VALUES_H
 #define GW_CODEC_SPARSE_VALUES_H
 
-#include "wire/bits.h"
 #include "wire/float16.h"
-
-#include <gradwire/status.h>
-
-#include <stddef.h>
+#include "wire/strings.h"
 
 /* Memory to write or read the values of one chunk with; all of it is overwritten. */
 struct gw_sparse_exponents {
@@ -27,15 +23,28 @@ static inline unsigned gw_value_bits(enum gw_value_type type)
 uint32_t gw_value_exponent(enum gw_value_type type, float x);
 unsigned gw_value_rest_bits(enum gw_value_type type);
 
-/* Appends n values, already rounded to their type, and pads to a byte; returns where the next byte would stand. Takes
- * one bit more than the values as they are at the most, and no room before writer->end that those would not take. fast:
- * they are written as they are. */
-uint8_t *gw_sparse_put_values(struct gw_bit_writer *writer, enum gw_value_type type, const float *values, uint32_t n,
-                              bool fast, struct gw_sparse_exponents *memory);
+/* Adds to a chunk what its strings say of n values, already rounded to their type, and writes what is sent as it is,
+ * beginning at `raw`, which has room for 4 * n + 8 bytes. Returns how many bits that is; if some of the last byte's are
+ * not used they are 0. as_they_are: exponents are not apart. */
+uint64_t gw_sparse_put_values(struct gw_strings_writer *writer, enum gw_value_type type, const float *values,
+                              uint32_t n, bool as_they_are, struct gw_sparse_exponents *memory, uint8_t *raw);
 
-/* Reads n values, which with their padding must end where the reader's bits end. *value_bits: what they took, padding
- * left out. */
-gw_status gw_sparse_get_values(struct gw_bit_reader *reader, enum gw_value_type type, uint32_t n,
-                               struct gw_sparse_exponents *memory, float *values, uint64_t *value_bits);
+/* What the strings said of n values. */
+struct gw_sparse_coming {
+    enum gw_value_type type;
+    uint32_t n, n_small; /* the latter of those whose exponents are sent as they are, which are marked */
+    uint32_t last;       /* and at most this */
+    bool apart;
+    const uint64_t *small;
+    uint8_t *exponents;
+};
+
+/* Reads it; *n_raw: how many bits are sent as they are. */
+gw_status gw_sparse_get_exponents(struct gw_strings_reader *reader, enum gw_value_type type, uint32_t n,
+                                  struct gw_sparse_exponents *memory, struct gw_sparse_coming *coming, uint64_t *n_raw);
+
+/* Reads the values from those bits. */
+gw_status gw_sparse_get_values(const struct gw_sparse_coming *coming, const uint8_t *raw, uint64_t n_raw,
+                               float *values);
 
 #endif

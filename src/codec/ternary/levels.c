@@ -60,7 +60,7 @@ size_t ternary_levels_pack(const struct ternary_sums *sums, const uint8_t *plane
     for (uint32_t w = 0; w < n_words; w++)
         farther[w] &= negative[w];
     const uint32_t n_below = ternary_count(farther, n);
-    const bool coded = ternary_signs_are_coded(count, n_negative) || ternary_signs_are_coded(n_farther, n_below);
+    const bool coded = gw_signs_are_coded(count, n_negative) || gw_signs_are_coded(n_farther, n_below);
     struct side sides[2] = {{marks, scratch->above[1].words, count, most}};
     gw_strings_begin(writer);
     gw_strings_field(writer, center, n_planes);

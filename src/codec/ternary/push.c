@@ -236,20 +236,13 @@ size_t ternary_plain_bytes(enum ternary_code code, uint32_t n, uint32_t count)
     return plain_codes[code].bytes(n, count);
 }
 
-bool ternary_signs_are_coded(uint32_t n_nonzeros, uint32_t n_negative)
-{
-    /* k - k H(c/k) is about 3/4 (2c - k)^2 / k */
-    const int64_t k = n_nonzeros, skew = 2 * (int64_t)n_negative - k;
-    return 3 * skew * skew > 4 * k * (48 + k / 128);
-}
-
 /* Returns the size, also where it is above `limit`: then nothing is written. */
 static size_t pack_rans(const struct ternary_bits *bits, uint32_t n, uint32_t count, size_t limit,
                         struct gw_strings_writer *writer, uint8_t *dst)
 {
     uint64_t signs[CHUNK_WORDS + 1];
     const uint32_t n_words = (n + 63) / 64, negative = ternary_count(bits->sign, n);
-    const bool coded = ternary_signs_are_coded(count, negative);
+    const bool coded = gw_signs_are_coded(count, negative);
     gw_strings_begin(writer);
     gw_strings_put(writer, bits->nonzero, n, count);
     gw_strings_field(writer, coded, 1);
@@ -290,7 +283,7 @@ uint32_t ternary_push_pack(enum ternary_code code, int entropy, const struct ter
         code = smallest_plain(n, count);
         const size_t plain = plain_codes[code].bytes(n, count),
                      limit = entropy == ENTROPY_ON ? ternary_push_chunk_bound(n) : plain - (plain > 0);
-        const bool gains = !is_even(n, count) || ternary_signs_are_coded(count, ternary_count(bits->sign, n));
+        const bool gains = !is_even(n, count) || gw_signs_are_coded(count, ternary_count(bits->sign, n));
         if (entropy == ENTROPY_ON || (entropy == ENTROPY_AUTO && gains)) {
             const size_t coded = pack_rans(bits, n, count, limit, writer, dst);
             if (coded <= limit)

@@ -94,10 +94,6 @@ static inline void ternary_put_entry(uint8_t *table, uint64_t c, uint32_t entry,
     at[2] = (uint8_t)(entry >> 16);
 }
 
-/* True if coding n_negative of n_nonzeros signs near their entropy saves more than it costs. Signs that are sent as
- * they are fill the coder's states, and take no time. */
-bool ternary_signs_are_coded(uint32_t n_nonzeros, uint32_t n_negative);
-
 /* ---- push.c ------------------------------------------------------------------------------------ */
 
 /* The most bytes one chunk of n elements takes in any push code. */

@@ -41,10 +41,9 @@ struct topk_state {
     uint64_t capacity;
     const float *selected; /* this tensor's values */
     uint64_t n_selected;
-    bool many;      /* the last selection came near its bound */
-    bool pending;   /* next and the other residual are the outcome of a step not committed yet */
-    const float *g; /* scope=global: measured, to be selected from */
-    struct gw_sparse_scratch *scratch;
+    bool many;                            /* the last selection came near its bound */
+    bool pending;                         /* next and the other residual are the outcome of a step not committed yet */
+    const float *g;                       /* scope=global: measured, to be selected from */
     uint64_t cursor_begin, cursor_values; /* values that stand before element cursor_begin */
 };
 
@@ -62,7 +61,6 @@ static void topk_close(gw_encoder *encoder)
     gw_free(encoder->context, s->kept[0]);
     gw_free(encoder->context, s->kept[1]);
     gw_free(encoder->context, s->values);
-    gw_sparse_scratch_destroy(encoder->context, s->scratch);
     gw_free(encoder->context, s);
     encoder->state = NULL;
 }
@@ -79,7 +77,7 @@ static gw_status topk_open(gw_encoder *encoder)
         s->kept[i] = gw_calloc(encoder->context, gw_div_up(n, 64), sizeof **s->kept);
     if (!s->kept[0] || !s->kept[1])
         return GW_ERR_MEMORY;
-    return gw_sparse_scratch_create(encoder->context, 0, &s->scratch);
+    return GW_OK;
 }
 
 /* ---- what was sent --------------------------------------------------------------------------- */
@@ -263,7 +261,10 @@ static gw_status topk_encode(gw_encoder *encoder, const float *g, const float *s
     struct gw_sparse_source source = {.kept = kept + frame->begin / 64,
                                       .values = s->selected + s->cursor_values,
                                       .fast = encoder->push_wire == GW_WIRE_FAST};
-    gw_sparse_write(&source, s->scratch, dst, frame);
+    struct gw_sparse_scratch *scratch;
+    GW_TRY(gw_sparse_scratch_create(encoder->context, 0, true, &scratch));
+    gw_sparse_write(&source, scratch, dst, frame);
+    gw_sparse_scratch_destroy(encoder->context, scratch);
     return GW_OK;
 }
 
