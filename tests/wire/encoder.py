@@ -501,7 +501,10 @@ def average_of_parts(frames, scalers, fields):
     chunks = chunks_of(elements, SPARSE_CHUNK)
     data = [chunk_of_sparse(part, GSPAR, NONE, workers=len(parts)) for part in chunks]
     payload = table_and_chunks(data)
-    if elements and (len(payload) >= 4 * len(elements) or any(len(d) >= 4 * len(c) for d, c in zip(data, chunks))):
+    rooms = [room_of_strings(parts_of_sparse(c, GSPAR, NONE, workers=len(parts))[0]) for c in chunks]
+    many = any(room > 32 * SPARSE_CHUNK + 64 * 2067 for room in rooms)
+    long = len(payload) >= 4 * len(elements) or any(len(d) >= 4 * len(c) for d, c in zip(data, chunks))
+    if elements and (many or long):
         unit = float32(abs(scalers[0]) / len(parts))
         values = [x if isinstance(x, float) else float32((x or 0) * unit) for x in elements]
         header = Header(NONE, 0, decoder.AVERAGE, len(parts), count=len(values), **fields)

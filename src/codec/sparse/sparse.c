@@ -9,8 +9,10 @@
 
 /* Strings of a push: which are sent, which have values, which are negative; and 16 of exponents. */
 #define PUSH_STRINGS 19u
-/* Strings of an average take no more than that many bits, or else floats take less. */
+/* Strings of an average's chunk take so many bits together at most, or else floats are sent: docs/wire-format.md,
+ * section 6a, "Adding up", names both numbers. */
 #define SUM_STRINGS_BITS (32ull * GW_SPARSE_CHUNK)
+#define SUM_STRINGS (PUSH_STRINGS + 2 * GW_SPARSE_LEVELS_MAX_WORKERS)
 
 struct gw_sparse_scratch {
     uint64_t kept[GW_SPARSE_WORDS], exact[GW_SPARSE_WORDS], negative[GW_SPARSE_WORDS], rest[GW_SPARSE_WORDS];
@@ -23,12 +25,14 @@ struct gw_sparse_scratch {
     struct gw_strings_writer writer;
 };
 
+/* Few workers' strings never take that many, and get less memory. */
 static gw_status init_writer(gw_context *context, uint32_t workers, struct gw_strings_writer *writer)
 {
     const uint32_t n_strings = PUSH_STRINGS + 2 * workers;
-    const uint64_t all = (uint64_t)n_strings * GW_SPARSE_CHUNK,
-                   n_bits = !workers || all < SUM_STRINGS_BITS ? all : SUM_STRINGS_BITS;
-    return gw_strings_writer_init(context, n_bits, n_strings, 16, writer);
+    const uint64_t n_bits = (uint64_t)n_strings * GW_SPARSE_CHUNK;
+    if (n_bits <= SUM_STRINGS_BITS)
+        return gw_strings_writer_init(context, n_bits, n_strings, 16, writer);
+    return gw_strings_writer_init(context, SUM_STRINGS_BITS, SUM_STRINGS, 16, writer);
 }
 
 gw_status gw_sparse_scratch_create(gw_context *context, uint32_t workers, bool writes, struct gw_sparse_scratch **out)
