@@ -122,11 +122,24 @@ static gw_status readers_init(struct readers *readers, gw_context *context, cons
     return GW_OK;
 }
 
+static struct gw_sparse_place place_of(const struct readers *readers, uint32_t r, uint64_t c)
+{
+    return (struct gw_sparse_place){&readers->frames[r], c, readers->offsets[r][c], readers->offsets[r][c + 1]};
+}
+
+/* Chunk c of frame r, if the frames before it are read in order. */
 static gw_status read_chunk(const struct readers *readers, uint32_t r, uint64_t c, uint32_t slot,
                             struct gw_sparse_chunk *chunk)
 {
-    return gw_sparse_read(&readers->frames[r], c, readers->offsets[r][c], readers->offsets[r][c + 1],
-                          readers->scratch[slot], chunk);
+    const uint32_t i = r % GW_RANS_TOGETHER, left = readers->n_frames - r;
+    if (i == 0) {
+        struct gw_sparse_place places[GW_RANS_TOGETHER];
+        const uint32_t n = left < GW_RANS_TOGETHER ? left : GW_RANS_TOGETHER;
+        for (uint32_t k = 0; k < n; k++)
+            places[k] = place_of(readers, r + k, c);
+        GW_TRY(gw_sparse_begin(places, n, readers->scratch[slot]));
+    }
+    return gw_sparse_read(readers->scratch[slot], i, chunk);
 }
 
 static float slope_of(const struct gw_frame *frame)
@@ -142,26 +155,41 @@ static float unit_of(const struct gw_frame *average)
 
 struct decoding {
     struct readers readers;
+    uint32_t together; /* chunks that a thread reads at a time */
     float *out;
 };
 
-static gw_status decode_chunk(uint64_t c, uint32_t slot, void *user)
+static void expand_chunk(const struct gw_frame *frame, const struct gw_sparse_chunk *chunk, float *out)
+{
+    if (!chunk->exact) {
+        gw_select_kernels_now()->expand(chunk->kept, chunk->n, chunk->values, chunk->n_values,
+                                        frame->count >= STREAM_ELEMENTS, out);
+        return;
+    }
+    if (chunk->levels)
+        gw_sparse_levels_expand(chunk->levels, chunk->n, unit_of(frame), out);
+    else
+        gw_kernels_now()->expand(chunk->kept, chunk->negative, chunk->n, slope_of(frame), false, out);
+    const float *value = chunk->values;
+    FOR_EACH_BIT(chunk->exact, (chunk->n + 63) / 64, i, out[i] = *value++;);
+}
+
+static gw_status decode_chunks(uint64_t item, uint32_t slot, void *user)
 {
     struct decoding *decoding = user;
-    struct gw_sparse_chunk chunk;
-    GW_TRY(read_chunk(&decoding->readers, 0, c, slot, &chunk));
-    float *out = decoding->out + c * GW_SPARSE_CHUNK;
-    if (!chunk.exact) {
-        gw_select_kernels_now()->expand(chunk.kept, chunk.n, chunk.values, chunk.n_values,
-                                        decoding->readers.frames->count >= STREAM_ELEMENTS, out);
-        return GW_OK;
+    const struct gw_frame *frame = decoding->readers.frames;
+    struct gw_sparse_scratch *scratch = decoding->readers.scratch[slot];
+    const uint64_t first = item * decoding->together, left = gw_sparse_n_chunks(frame) - first;
+    const uint32_t n = left < decoding->together ? (uint32_t)left : decoding->together;
+    struct gw_sparse_place places[GW_RANS_TOGETHER];
+    for (uint32_t k = 0; k < n; k++)
+        places[k] = place_of(&decoding->readers, 0, first + k);
+    GW_TRY(gw_sparse_begin(places, n, scratch));
+    for (uint32_t k = 0; k < n; k++) {
+        struct gw_sparse_chunk chunk;
+        GW_TRY(gw_sparse_read(scratch, k, &chunk));
+        expand_chunk(frame, &chunk, decoding->out + (first + k) * GW_SPARSE_CHUNK);
     }
-    if (chunk.levels)
-        gw_sparse_levels_expand(chunk.levels, chunk.n, unit_of(decoding->readers.frames), out);
-    else
-        gw_kernels_now()->expand(chunk.kept, chunk.negative, chunk.n, slope_of(decoding->readers.frames), false, out);
-    const float *value = chunk.values;
-    FOR_EACH_BIT(chunk.exact, (chunk.n + 63) / 64, i, out[i] = *value++;);
     return GW_OK;
 }
 
@@ -170,8 +198,12 @@ static gw_status decode(gw_context *context, const struct gw_frame *frame, float
     struct decoding decoding = {.out = out};
     gw_status status =
         readers_init(&decoding.readers, context, frame, 1, has_levels(frame) ? frame->workers : 0, false);
-    if (status == GW_OK)
-        status = gw_parallel_try(context, gw_sparse_n_chunks(frame), decode_chunk, &decoding);
+    if (status == GW_OK) {
+        /* Each thread gets some. */
+        const uint64_t n_chunks = gw_sparse_n_chunks(frame), each = n_chunks / decoding.readers.n_slots;
+        decoding.together = each < 1 ? 1 : each < GW_RANS_TOGETHER ? (uint32_t)each : GW_RANS_TOGETHER;
+        status = gw_parallel_try(context, gw_div_up(n_chunks, decoding.together), decode_chunks, &decoding);
+    }
     readers_fini(&decoding.readers);
     return status;
 }

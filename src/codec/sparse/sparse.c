@@ -14,8 +14,18 @@
 #define SUM_STRINGS_BITS (32ull * GW_SPARSE_CHUNK)
 #define SUM_STRINGS (PUSH_STRINGS + 2 * GW_SPARSE_LEVELS_MAX_WORKERS)
 
+/* A chunk whose positions are read. */
+struct begun {
+    struct gw_sparse_place place;
+    struct gw_strings_reader reader;
+    uint64_t head_bits; /* of the coder's states, before any string */
+    uint32_t n_kept;
+    uint64_t kept[GW_SPARSE_WORDS];
+};
+
 struct gw_sparse_scratch {
-    uint64_t kept[GW_SPARSE_WORDS], exact[GW_SPARSE_WORDS], negative[GW_SPARSE_WORDS], rest[GW_SPARSE_WORDS];
+    struct begun begun[GW_RANS_TOGETHER];
+    uint64_t exact[GW_SPARSE_WORDS], negative[GW_SPARSE_WORDS], rest[GW_SPARSE_WORDS];
     uint64_t string[GW_SPARSE_WORDS + 1];
     float values[GW_SPARSE_CHUNK];
     uint64_t marks[2][GW_SPARSE_WORDS];
@@ -219,47 +229,66 @@ size_t gw_sparse_chunk_begin(const struct gw_frame *frame, uint64_t c, size_t *a
     return begin;
 }
 
-gw_status gw_sparse_read(const struct gw_frame *frame, uint64_t c, size_t begin, size_t end,
-                         struct gw_sparse_scratch *scratch, struct gw_sparse_chunk *chunk)
+gw_status gw_sparse_begin(const struct gw_sparse_place *places, uint32_t n, struct gw_sparse_scratch *scratch)
 {
-    const uint32_t n = chunk_elems(frame, c), n_words = (n + 63) / 64;
+    struct gw_strings_reader readers[GW_RANS_TOGETHER];
+    uint64_t *strings[GW_RANS_TOGETHER] = {NULL};
+    uint32_t n_elems[GW_RANS_TOGETHER] = {0}, n_kept[GW_RANS_TOGETHER];
+    for (uint32_t i = 0; i < n; i++) {
+        const struct gw_sparse_place *at = &places[i];
+        scratch->begun[i].place = *at;
+        strings[i] = scratch->begun[i].kept;
+        n_elems[i] = chunk_elems(at->frame, at->c);
+        GW_TRY(gw_strings_open(&readers[i], at->frame->payload + at->begin, at->end - at->begin));
+        scratch->begun[i].head_bits = gw_strings_used(&readers[i]);
+    }
+    GW_TRY(gw_strings_get_many(readers, n, n_elems, strings, n_kept));
+    for (uint32_t i = 0; i < n; i++) {
+        scratch->begun[i].reader = readers[i];
+        scratch->begun[i].n_kept = n_kept[i];
+    }
+    return GW_OK;
+}
+
+gw_status gw_sparse_read(struct gw_sparse_scratch *scratch, uint32_t i, struct gw_sparse_chunk *chunk)
+{
+    struct begun *begun = &scratch->begun[i];
+    const struct gw_frame *frame = begun->place.frame;
+    struct gw_strings_reader *reader = &begun->reader;
+    const uint32_t n = chunk_elems(frame, begun->place.c), n_words = (n + 63) / 64;
+    const uint64_t *kept = begun->kept, used = begun->head_bits;
     uint32_t n_fair = 0, negatives;
     bool fair = false;
-    struct gw_strings_reader reader;
-    *chunk = (struct gw_sparse_chunk){.kept = scratch->kept, .n = n, .values = scratch->values};
-    GW_TRY(gw_strings_open(&reader, frame->payload + begin, end - begin));
-    const uint64_t used = gw_strings_used(&reader);
-    GW_TRY(gw_strings_get(&reader, n, scratch->kept, &chunk->n_kept));
-    chunk->n_values = chunk->n_kept;
-    chunk->position_bits = (uint32_t)(gw_strings_used(&reader) - used);
+    *chunk = (struct gw_sparse_chunk){
+        .kept = kept, .n = n, .n_kept = begun->n_kept, .n_values = begun->n_kept, .values = scratch->values};
+    chunk->position_bits = (uint32_t)(gw_strings_used(reader) - used);
     if (frame->codec == GW_WIRE_GSPAR) {
-        GW_TRY(gw_marked_get(&reader, scratch->kept, chunk->n_kept, n_words, scratch->string, scratch->exact,
-                             &chunk->n_values));
-        chunk->position_bits = (uint32_t)(gw_strings_used(&reader) - used);
+        GW_TRY(gw_marked_get(reader, kept, chunk->n_kept, n_words, scratch->string, scratch->exact, &chunk->n_values));
+        chunk->position_bits = (uint32_t)(gw_strings_used(reader) - used);
         for (uint32_t w = 0; w < n_words; w++)
-            scratch->rest[w] = scratch->kept[w] & ~scratch->exact[w];
+            scratch->rest[w] = kept[w] & ~scratch->exact[w];
         const uint32_t n_rest = chunk->n_kept - chunk->n_values;
         const bool sums = frame->flags & GW_FLAG_AVERAGE;
-        fair = !sums && !gw_strings_number(&reader, 1);
+        fair = !sums && !gw_strings_number(reader, 1);
         if (!fair)
             GW_TRY(
-                gw_marked_get(&reader, scratch->rest, n_rest, n_words, scratch->string, scratch->negative, &negatives));
+                gw_marked_get(reader, scratch->rest, n_rest, n_words, scratch->string, scratch->negative, &negatives));
         n_fair = fair ? n_rest : 0;
         chunk->exact = scratch->exact;
         chunk->negative = scratch->negative;
         chunk->rest = scratch->rest;
         chunk->levels = sums ? scratch->levels : NULL;
         if (sums)
-            GW_TRY(gw_sparse_levels_get(&reader, scratch->levels, scratch->rest, scratch->negative, n_words,
+            GW_TRY(gw_sparse_levels_get(reader, scratch->levels, scratch->rest, scratch->negative, n_words,
                                         scratch->string));
-        chunk->sign_bits = (uint32_t)(gw_strings_used(&reader) - used) - chunk->position_bits + n_fair;
+        chunk->sign_bits = (uint32_t)(gw_strings_used(reader) - used) - chunk->position_bits + n_fair;
     }
     struct gw_sparse_exponents exponents = exponents_of(scratch);
     struct gw_sparse_coming coming;
     uint64_t n_raw;
-    GW_TRY(gw_sparse_get_exponents(&reader, gw_sparse_value_type(frame), chunk->n_values, &exponents, &coming, &n_raw));
-    GW_TRY(gw_strings_close(&reader, n_raw + n_fair, scratch->raw));
-    chunk->value_bits = 8 * (uint64_t)(end - begin) - chunk->position_bits - chunk->sign_bits;
+    GW_TRY(gw_sparse_get_exponents(reader, gw_sparse_value_type(frame), chunk->n_values, &exponents, &coming, &n_raw));
+    GW_TRY(gw_strings_close(reader, n_raw + n_fair, scratch->raw));
+    chunk->value_bits = 8 * (uint64_t)(begun->place.end - begun->place.begin) - chunk->position_bits - chunk->sign_bits;
     const uint8_t *raw = (const uint8_t *)scratch->raw;
     if (fair)
         gw_kernels_now()->scatter_signs(scratch->rest, n_words, raw + n_raw / 8, (n_fair + 7) / 8, scratch->negative);

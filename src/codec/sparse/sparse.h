@@ -11,6 +11,7 @@
 #include "codec/codec.h"
 #include "codec/sparse/levels.h"
 #include "wire/float16.h"
+#include "wire/rans.h"
 
 /* Elements packed together. Larger than other codecs' chunks: of one in a thousand elements a chunk holds few enough.
  */
@@ -59,7 +60,7 @@ size_t gw_sparse_write_sums(const struct gw_sparse_source *source, uint32_t n, s
 /* True: GW_WIRE_FAST writes values as they are, in pushes and averages. */
 bool gw_sparse_has_wire_choice(const void *options);
 
-/* One chunk as it was read into the scratch. */
+/* One chunk as it was read into the scratch, until the next one is. */
 struct gw_sparse_chunk {
     const uint64_t *kept, *exact, *negative; /* the latter two of gspar, else NULL */
     const uint64_t *rest;                    /* likewise: the kept ones that are not exact */
@@ -76,8 +77,17 @@ uint64_t gw_sparse_n_chunks(const struct gw_frame *frame);
  * c. */
 size_t gw_sparse_chunk_begin(const struct gw_frame *frame, uint64_t c, size_t *at);
 
-/* Reads chunk c, whose bytes begin at `begin` and end at `end` of the payload. Refuses what no encoder writes. */
-gw_status gw_sparse_read(const struct gw_frame *frame, uint64_t c, size_t begin, size_t end,
-                         struct gw_sparse_scratch *scratch, struct gw_sparse_chunk *chunk);
+/* Chunk c of a frame, and where it begins and ends in the payload. */
+struct gw_sparse_place {
+    const struct gw_frame *frame;
+    uint64_t c;
+    size_t begin, end;
+};
+
+/* Reads the positions of n <= GW_RANS_TOGETHER chunks: faster than those of one after the other. */
+gw_status gw_sparse_begin(const struct gw_sparse_place *places, uint32_t n, struct gw_sparse_scratch *scratch);
+
+/* Reads the rest of the i-th of them, once. Refuses what no encoder writes. */
+gw_status gw_sparse_read(struct gw_sparse_scratch *scratch, uint32_t i, struct gw_sparse_chunk *chunk);
 
 #endif
