@@ -193,18 +193,24 @@ def read_mask(data, n):
     return place_signs(nonzeros, signs)
 
 
+FIRST_SIGNS = 896  # so many are raw if signs are mixed
+RAW_SIGNS, CODED_SIGNS, MIXED_SIGNS = range(3)
+
+
 def read_signs(coded, k):
-    """The string of k signs; None if they are raw."""
-    return coded.string(k) if coded.number(1) else None
+    """How k signs are sent, how many of them, the first, are raw, and the string of the others."""
+    how = coded.number(2)
+    require(how <= MIXED_SIGNS and (how < MIXED_SIGNS or k > FIRST_SIGNS), "signs: sent in no way there is")
+    n_raw = {RAW_SIGNS: k, CODED_SIGNS: 0, MIXED_SIGNS: FIRST_SIGNS}[how]
+    return how, n_raw, coded.string(k - n_raw) if how else ""
 
 
 def read_rans(data, n):
     coded = Coded(data)
     nonzeros = coded.string(n)
     k = nonzeros.count("1")
-    signs = read_signs(coded, k)
-    raw = coded.end(k if signs is None else 0)
-    return place_signs(nonzeros, raw if signs is None else signs)
+    _, n_raw, signs = read_signs(coded, k)
+    return place_signs(nonzeros, coded.end(n_raw) + signs)
 
 
 PUSH_READERS = {TWO_BIT: read_two_bit, BASE3: read_base3, MASK: read_mask, RANS: read_rans}
@@ -289,10 +295,10 @@ def read_rans_digits(data, n, workers):
     require(center <= 2 * workers, "rans: a center above 2N")
     others = coded.string(n)
     k = others.count("1")
-    signs = read_signs(coded, k)
-    distances = iter(read_distances(coded, k, signs, (2 * workers - center, center)))
-    raw = coded.end(k if signs is None else 0)
-    sides = place_signs(others, raw if signs is None else signs)
+    how, n_raw, signs = read_signs(coded, k)
+    known = signs if how == CODED_SIGNS else None
+    distances = iter(read_distances(coded, k, known, (2 * workers - center, center)))
+    sides = place_signs(others, coded.end(n_raw) + signs)
     return [center + (side and side * next(distances)) for side in sides]
 
 
@@ -498,17 +504,17 @@ def read_chunk(coded, n, header):
     """What read_elements says of one chunk."""
     form = SPARSE_CODES[header.code] if header.codec == SPARSE else NONE
     sent = coded.string(n)
-    k, signs, sums = sent.count("1"), "", []
+    k, n_raw_signs, signs, sums = sent.count("1"), 0, "", []
     own = coded.string(k) if header.codec == GSPAR else "1" * k
     n_values, n_signs = own.count("1"), own.count("0")
     if header.codec == GSPAR and header.average():
         sums = [MINUS if bit == "1" else PLUS for bit in coded.string(n_signs)]
         read_beyond(coded, sums, header.workers)
     elif header.codec == GSPAR:
-        signs = read_signs(coded, n_signs)
+        _, n_raw_signs, signs = read_signs(coded, n_signs)
     announced, n_raw = announce_values(coded, n_values, form)
-    raw = coded.end(n_raw + (n_signs if signs is None else 0))
-    signs = raw[n_raw:] if signs is None else signs
+    raw = coded.end(n_raw + n_raw_signs)
+    signs = raw[n_raw:] + signs
     sums = iter(sums or [MINUS if bit == "1" else PLUS for bit in signs])
     values = iter(read_values(raw[:n_raw], n_values, form, announced))
     ready = iter([next(values) if bit == "1" else next(sums) for bit in own])

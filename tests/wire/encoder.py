@@ -136,16 +136,42 @@ def mask(values):
     return b"".join(map(bytes_of_bits, nonzeros_and_signs(values)))
 
 
-def are_worth_a_string(signs):
+def are_skewed(signs):
     k, negative = len(signs), signs.count("1")
     return 3 * (2 * negative - k) ** 2 > 4 * k * (48 + k // 128)
 
 
+def lost_with_raw_signs(signs):
+    k, skew = len(signs), 2 * signs.count("1") - len(signs)
+    return 3 * min(k, decoder.FIRST_SIGNS) * skew**2 // (4 * k**2) if k else 0
+
+
+def room_for_loss(signs, positions):
+    """The most bits that may be lost so that lanes are filled."""
+    return (estimate(positions.m, positions.rarer) + len(signs)) // 256
+
+
+def choose_signs(signs, positions):
+    if not are_skewed(signs):
+        return decoder.RAW_SIGNS
+    costs_little = lost_with_raw_signs(signs) <= room_for_loss(signs, positions)
+    return decoder.MIXED_SIGNS if len(signs) > decoder.FIRST_SIGNS and costs_little else decoder.CODED_SIGNS
+
+
+def sent_signs(signs, how):
+    """What stands in the head, and the raw bits."""
+    n_raw = {decoder.RAW_SIGNS: len(signs), decoder.CODED_SIGNS: 0, decoder.MIXED_SIGNS: decoder.FIRST_SIGNS}[how]
+    return [number(how, 2), *([String(signs[n_raw:])] if how else [])], signs[:n_raw]
+
+
+AS_RAW, AS_STRING, AS_MIXED = (number(how, 2) for how in range(3))
+
+
 def rans(values):
     nonzeros, signs = nonzeros_and_signs(values)
-    if are_worth_a_string(signs):
-        return coded([String(nonzeros), "1", String(signs)])
-    return coded([String(nonzeros), "0"], signs)
+    positions = String(nonzeros)
+    parts, raw = sent_signs(signs, choose_signs(signs, positions))
+    return coded([positions, *parts], raw)
 
 
 PUSH_WRITERS = {TWO_BIT: two_bit, BASE3: base3, MASK: mask, RANS: rans}
@@ -161,7 +187,7 @@ def chunk_of_push(values, code, entropy):
         return code, PUSH_WRITERS[code](values)
     tried = [TWO_BIT, BASE3, MASK]
     n, (_, signs) = len(values), nonzeros_and_signs(values)
-    if entropy == "auto" and (16 * abs(2 * len(signs) - n) > n or are_worth_a_string(signs)):
+    if entropy == "auto" and (16 * abs(2 * len(signs) - n) > n or are_skewed(signs)):
         tried.append(RANS)
     return min(((c, PUSH_WRITERS[c](values)) for c in tried), key=lambda chunk: len(chunk[1]))
 
@@ -210,6 +236,28 @@ def level_strings(sides):
                 yield String(bits_where(lambda distance: distance > j, [d for d in distances if d >= j]))
 
 
+def lost_together(distances, j):
+    """If both sides are asked together which of their digits are more than j from the center."""
+    asked = [d for d in distances if abs(d) >= j]
+    below, farther = sum(d < 0 for d in asked), [d for d in asked if abs(d) > j]
+    above, far_below = len(asked) - below, sum(d < 0 for d in farther)
+    if not above or not below or len(farther) in (0, len(asked)):
+        return 0
+    off = (len(farther) - far_below) * below - far_below * above
+    return 3 * len(asked) * (off**2 // (above * below)) // (4 * len(farther) * (len(asked) - len(farther)))
+
+
+def choose_signs_of_sums(distances, signs, positions):
+    skewed = are_skewed(signs)
+    if not skewed and not are_skewed(bits_where(lambda d: d < 0, [d for d in distances if abs(d) > 1])):
+        return decoder.RAW_SIGNS
+    farthest = max(map(abs, distances))
+    lost = lost_with_raw_signs(signs) + sum(lost_together(distances, j) for j in range(1, farthest))
+    if lost > room_for_loss(signs, positions):
+        return decoder.CODED_SIGNS
+    return decoder.MIXED_SIGNS if skewed and len(signs) > decoder.FIRST_SIGNS else decoder.RAW_SIGNS
+
+
 def parts_of_sums(sums, workers, center=None):
     """What stands in the head of a chunk in rans, and its raw bits."""
     digits, n = [s + workers for s in sums], len(sums)
@@ -218,11 +266,13 @@ def parts_of_sums(sums, workers, center=None):
     others, signs = nonzeros_and_signs([digit - center for digit in digits])
     above, below = [d for d in distances if d > 0], [-d for d in distances if d < 0]
     ends = 2 * workers - center, center
-    begin = [number(center, (2 * workers).bit_length()), String(others)]
-    farther_signs = bits_where(lambda d: d < 0, [d for d in distances if abs(d) > 1])
-    if are_worth_a_string(signs) or are_worth_a_string(farther_signs):
-        return [*begin, "1", String(signs), *level_strings(list(zip(ends, (above, below))))], ""
-    return [*begin, "0", *level_strings([(max(ends), list(map(abs, distances)))])], signs
+    positions = String(others)
+    how = choose_signs_of_sums(distances, signs, positions)
+    said, raw = sent_signs(signs, how)
+    sides = [(max(ends), list(map(abs, distances)))]
+    if how == decoder.CODED_SIGNS:
+        sides = list(zip(ends, (above, below)))
+    return [number(center, (2 * workers).bit_length()), positions, *said, *level_strings(sides)], raw
 
 
 def room_of_strings(parts):
@@ -292,9 +342,9 @@ class String:
     def __init__(self, bits, count=None, most_ones=None):
         m, c = len(bits), bits.count("1") if count is None else count
         self.m, self.head, self.bytes = m, number(c, m.bit_length()) if m else "", b""
+        self.rarer = min(c, m - c)
         if 0 < c < m:
             self.bytes = bytes_of_bits(bits.translate(decoder.TURNED_OVER) if 2 * c > m else bits)
-            self.rarer = min(c, m - c)
             most_ones = most_ones or max(bin(byte).count("1") for byte in self.bytes)
             self.head += number(most_ones - 1, 3)
             self.table = decoder.Table(self.rarer, m, most_ones)
@@ -422,17 +472,16 @@ def parts_of_sparse(elements, codec, form, with_values=values_shorter, workers=N
     """What stands in the head of a chunk, and its raw bits."""
     sent = [x for x in elements if x is not None]
     sums, own = [x for x in sent if isinstance(x, int)], [x for x in sent if isinstance(x, float)]
-    parts, late = [String(bits_where(lambda x: x is not None, elements))], ""
+    positions, late = String(bits_where(lambda x: x is not None, elements)), ""
+    parts = [positions]
     if codec == GSPAR:
         signs = bits_where(lambda x: x < 0, sums)
         parts.append(String(bits_where(lambda x: isinstance(x, float), sent)))
         if workers is not None:
             parts += [String(signs), *map(String, beyond_parts(sums, workers))]
-        elif are_worth_a_string(signs):
-            parts += ["1", String(signs)]
         else:
-            parts.append("0")
-            late = signs
+            said, late = sent_signs(signs, choose_signs(signs, positions))
+            parts += said
     of_values, raw = with_values(pack_floats(form, own), form) if own else ([], "")
     return [*parts, *of_values], raw + late
 

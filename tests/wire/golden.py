@@ -373,9 +373,17 @@ def coded_pushes():
         for at in [n - 1, n]:
             yield exactly(f"lanes-{lanes}-{density}-{signs.count(1)}-{at}", values[:at], True, entropy="on")
     for k in [1, 63, 64, 65, 100, 127, 128, 1000, 5000, 65536]:
-        fewest = first_where(lambda c: not encoder.are_worth_a_string("1" * c + "0" * (k - c)), range(k + 1))
+        fewest = first_where(lambda c: not encoder.are_skewed("1" * c + "0" * (k - c)), range(k + 1))
         for negative in sorted({fewest - 1, fewest, k - fewest, k - fewest + 1} & set(range(k + 1))):
             yield exactly(f"signs-{negative}-of-{k}", in_order(k, k, negative), k == 100, entropy="on")
+    # Just coded, and just mixed.
+    for k in [896, 897, 2000, 5000, 30000]:
+        positions = String(encoder.nonzeros_and_signs(in_order(65536, k, 0))[0])
+        how = [encoder.choose_signs("1" * c + "0" * (k - c), positions) for c in range(k // 2 + 1)]
+        assert (decoder.MIXED_SIGNS in how) == (k > 897)
+        for c in [c for c in range(k // 2) if how[c] != how[c + 1]]:
+            for negative in [c, c + 1, k - c]:
+                yield exactly(f"mixed-{negative}-of-{k}", in_order(65536, k, negative), k == 2000, entropy="on")
     for n in [64, 1024, 1600]:
         for k in [n * 15 // 32 + d for d in (-1, 0, 1)] + [n * 17 // 32 + d for d in (-1, 0, 1)]:
             yield exactly(f"even-{k}-of-{n}", in_order(n, k, k // 2))
@@ -413,6 +421,9 @@ def averages():
         yield kept(
             Average(f"average-{n_workers}-positive", frames_of_workers(n_workers, 2000, 0.9, (1,))), n_workers == 8
         )
+        for density in [0.2, 0.02] if n_workers in (2, 8) else []:  # mixed signs: the skew is small, the chunk large
+            frames = frames_of_workers(n_workers, 20000, density, (-1,) * 4 + (1,) * 6)
+            yield kept(Average(f"average-{n_workers}-mixed-{density}", frames), (n_workers, density) == (8, 0.2))
         equal = [exactly("", in_order(309, 302, 2), rank=rank).frame for rank in range(n_workers)]
         yield Average(f"average-{n_workers}-equal", equal)
     for entropy in ["off", "auto", "on"]:
@@ -521,7 +532,9 @@ def odd_pushes():
         for lanes in decoder.LANES:
             for most_ones in [None, 8]:
                 for kind in ["raw", "string"]:
-                    parts = ["0"] if kind == "raw" else ["1", String(negative, most_ones=most_ones)]
+                    parts = [encoder.AS_RAW]
+                    if kind == "string":
+                        parts = [encoder.AS_STRING, String(negative, most_ones=most_ones)]
                     parts, raw = [String(nonzeros, most_ones=most_ones), *parts], negative if kind == "raw" else ""
                     if lanes == 0 and any(isinstance(part, String) and part.bytes for part in parts):
                         continue
@@ -787,7 +800,7 @@ def sparse_written():
         yield kept(Written(f"odd-gspar-lanes-{lanes}", encoder.seal(Header(GSPAR, count=150), [0.5], data)))
         # Signs that are a string though they are fair.
         signs = String("01" * 20)
-        data = encoder.coded([String("1" * 40), String("0" * 40), "1", signs], lanes=lanes)
+        data = encoder.coded([String("1" * 40), String("0" * 40), encoder.AS_STRING, signs], lanes=lanes)
         yield kept(Written(f"odd-gspar-signs-{lanes}", encoder.seal(Header(GSPAR, count=40), [0.5], data)))
     for code, form in SPARSE_CODES.items():
         # Values in the longer form, and a largest exponent field that none has.

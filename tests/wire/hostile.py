@@ -34,7 +34,7 @@ from decoder import (
     TWO_BIT,
     Header,
 )
-from encoder import String, bytes_of_bits, coded, cut_coded, number
+from encoder import AS_MIXED, AS_RAW, AS_STRING, String, bytes_of_bits, coded, cut_coded, number
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hostile")
 VALUES = [1, 0, -1, -1, 0, 1, 1]
@@ -191,25 +191,25 @@ def coded_counts():
     """Counts that are no counts, or not those of the strings, which are read as they are said to be: (name, elements,
     chunk, what is said)."""
     for m, c in [(2, 3), (5, 6), (5, 7), (8, 9), (8, 15), (64, 65), (65536, 65537), (65536, 131071)]:
-        for name, before in [("", ""), ("second-", number(m, m.bit_length()) + "1")]:
+        for name, before in [("", ""), ("second-", number(m, m.bit_length()) + AS_STRING)]:
             data = bytes_of_bits("00" + before + number(c, m.bit_length()) + "0")
             yield f"{name}count-{c}-of-{m}", m, data, "more than there"
     n, k = len(NONZEROS), len(NEGATIVE)
     for c in [1, k - 1, k + 1, n // 2, n // 2 + 1, n - 1]:
         for lanes in (1, 8, 32):
             wrong = String(NONZEROS, count=c, most_ones=8)
-            yield f"other-count-{c}-{lanes}", n, coded([wrong, "0"], "0" * c, lanes=lanes), "rans: a "
+            yield f"other-count-{c}-{lanes}", n, coded([wrong, AS_RAW], "0" * c, lanes=lanes), "rans: a "
     for c in [1, k - 1]:
         wrong = String(NEGATIVE, count=c, most_ones=8)
-        yield f"other-count-of-signs-{c}", n, coded([String(NONZEROS), "1", wrong]), "not the string's"
+        yield f"other-count-of-signs-{c}", n, coded([String(NONZEROS), AS_STRING, wrong]), "not the string's"
     for text in ("0" * n, "1" * n):
         wrong = String(text, count=1, most_ones=8)
-        yield f"other-count-of-all-{text[0]}", n, coded([wrong, "0"], "0"), "rans: a "
+        yield f"other-count-of-all-{text[0]}", n, coded([wrong, AS_RAW], "0"), "rans: a "
 
 
 def coded_states(lanes):
     """States of lanes that hold no raw bits, as there are too few of these, or none."""
-    for name, raw, signs in [("few-raw", NEGATIVE, ["0"]), ("no-raw", "", ["1", String(NEGATIVE)])]:
+    for name, raw, signs in [("few-raw", NEGATIVE, [AS_RAW]), ("no-raw", "", [AS_STRING, String(NEGATIVE)])]:
         for lane in sorted({0, lanes - 1}):
             for state in (0x10001, 0x1FFFF, 0x20000, 0xFFFFFFFF):
                 states = [1 << 16] * lanes
@@ -221,7 +221,7 @@ def coded_states(lanes):
 def coded_seams(lanes):
     """What is cut or altered between a chunk's parts."""
     n, k = len(NONZEROS), len(NEGATIVE)
-    head_text, rest, words = cut_coded([String(NONZEROS), "0"], NEGATIVE, lanes=lanes)
+    head_text, rest, words = cut_coded([String(NONZEROS), AS_RAW], NEGATIVE, lanes=lanes)
     head, pad = bytes_of_bits(head_text), -len(head_text) % 8
     for name, data in [
         ("without-head", rest + words),
@@ -242,10 +242,10 @@ def coded_seams(lanes):
     for at in (k % 8, 7):
         data = head + rest[:-1] + bytes([rest[-1] | 1 << at]) + words
         yield f"rest-padding-{at}-{lanes}", n, data, "the rest's padding"
-    # With another K other bytes are read, as they have other slots. It stands before the head's last bit.
-    begin, right = head_text[:-4], int(head_text[-4:-1][::-1], 2)
+    # With another K other bytes are read, as they have other slots. It stands before the head's last two bits.
+    begin, right = head_text[:-5], int(head_text[-5:-2][::-1], 2)
     for other in sorted(set(range(8)) - {right}):
-        data = bytes_of_bits(begin + number(other, 3) + "0") + rest + words
+        data = bytes_of_bits(begin + number(other, 3) + AS_RAW) + rest + words
         yield f"most-ones-{other + 1}-{lanes}", n, data, "rans: "
     # A string's last byte, with as many ones as are said, or one more.
     for text in (NONZEROS, NONZEROS.translate(decoder.TURNED_OVER)):
@@ -254,7 +254,7 @@ def coded_seams(lanes):
                 string = String(text, most_ones=8)
                 first, *middle, last = string.bytes
                 string.bytes = bytes([first & first - 1 if name == "as-many" else first, *middle, last | 1 << at])
-                data = coded([string, "0"], "0" * text.count("1"), lanes=lanes)
+                data = coded([string, AS_RAW], "0" * text.count("1"), lanes=lanes)
                 yield f"string-padding-{at}-of-{text[0]}-{name}-{lanes}", n, data, "a string's padding"
 
 
@@ -267,7 +267,10 @@ def coded_strings():
         text = number(decoder.LANES.index(lanes), 2) + states + number(30000, 17) + number(7, 3)
         cases.append((f"words-run-out-{lanes}", CHUNK, bytes_of_bits(text), "words run out"))
     n = len(CODED)
-    for name, parts in [("first", [String(NONZEROS), "0"]), ("second", [String("1" * n), "1", String(NONZEROS)])]:
+    for name, parts in [
+        ("first", [String(NONZEROS), AS_RAW]),
+        ("second", [String("1" * n), AS_STRING, String(NONZEROS)]),
+    ]:
         heads = "".join(part.head if isinstance(part, String) else part for part in parts)
         cases.append((f"no-lanes-{name}", n, bytes_of_bits("00" + heads), "no lanes"))
     # Of eight lanes the first two hold raw bits, the last one does not.
@@ -276,8 +279,16 @@ def coded_strings():
     assert states[1] != 1 << 16 == states[2]
     for lane in (2, 7):
         others = states[:lane] + [0x10001] + states[lane + 1 :]
-        head, _, words = cut_coded([String("1" * 60 + "0"), "0"], raw, lanes=8, states=others)
+        head, _, words = cut_coded([String("1" * 60 + "0"), AS_RAW], raw, lanes=8, states=others)
         cases.append((f"state-{lane}-after-raw", 61, bytes_of_bits(head) + bytes_of_bits(rest) + words, "not 2^16"))
+    # Mixed, though there are no more signs than those that are raw; and a fourth way.
+    for k in (1, 5, 896):
+        for how, signs in [(2, [String("")]), (3, []), (3, [String("1" * k)])]:
+            data = coded([String("1" * k), number(how, 2), *signs], "01" * (k // 2))
+            cases.append((f"signs-{how}-{len(signs)}-of-{k}", k, data, "in no way there is"))
+    for name, raw, late in [("few-raw", "01" * 440, 104), ("much-raw", "01" * 456, 104), ("short", "01" * 448, 103)]:
+        data = coded([String("1" * 1000), AS_MIXED, String("1" * late)], raw)
+        cases.append((f"mixed-{name}", 1000, data, "rans: "))
     good = encoder.rans(CODED)
     cases += [(f"cut-at-{at}", n, good[:at], "rans: ") for at in range(1, len(good))]
     for name, count, data, says in cases:
@@ -367,25 +378,25 @@ def averages():
                 others = [*parts[:i], String("0" * part.m, count=part.m + 1), *parts[i + 1 :]]
                 yield f"sums-{center}-count-{i}", average(RANS, coded(others, raw), 3, len(sums)), "more than there"
     for center in (5, 6, 7):
-        data = coded([number(center, 3), String("0" * N), "0"])
+        data = coded([number(center, 3), String("0" * N), AS_RAW])
         yield f"sums-center-{center}-of-2", average(RANS, data), "a center above 2N"
     # Sums that are past the last one, by their first string, by signs, and by the last of their levels.
     ones = String("1" * N)
     for name, parts, raw in [
-        ("above-4", [number(4, 3), ones, "1", String("0" * N)], ""),
-        ("below-0", [number(0, 3), ones, "1", ones], ""),
-        ("one-above-4", [number(4, 3), ones, "1", String("1" * (N - 1) + "0"), String("0" * (N - 1))], ""),
-        ("one-below-0", [number(0, 3), ones, "1", String("0" * (N - 1) + "1"), String("0" * (N - 1))], ""),
-        ("raw-above-4", [number(4, 3), ones, "0", String("0" * N)], "0" * N),
-        ("raw-below-0", [number(0, 3), ones, "0", String("0" * N)], "1" * N),
-        ("raw-one-below-0", [number(1, 3), ones, "0", ones, String("0" * N)], "0" * (N - 1) + "1"),
-        ("raw-one-above-4", [number(3, 3), ones, "0", ones, String("0" * N)], "1" * (N - 1) + "0"),
+        ("above-4", [number(4, 3), ones, AS_STRING, String("0" * N)], ""),
+        ("below-0", [number(0, 3), ones, AS_STRING, ones], ""),
+        ("one-above-4", [number(4, 3), ones, AS_STRING, String("1" * (N - 1) + "0"), String("0" * (N - 1))], ""),
+        ("one-below-0", [number(0, 3), ones, AS_STRING, String("0" * (N - 1) + "1"), String("0" * (N - 1))], ""),
+        ("raw-above-4", [number(4, 3), ones, AS_RAW, String("0" * N)], "0" * N),
+        ("raw-below-0", [number(0, 3), ones, AS_RAW, String("0" * N)], "1" * N),
+        ("raw-one-below-0", [number(1, 3), ones, AS_RAW, ones, String("0" * N)], "0" * (N - 1) + "1"),
+        ("raw-one-above-4", [number(3, 3), ones, AS_RAW, ones, String("0" * N)], "1" * (N - 1) + "0"),
     ]:
         yield f"sums-{name}", average(RANS, coded(parts, raw)), "below 0 or above 2N"
     # A string that is not there: none can be farther.
-    yield "sums-string-more", average(RANS, coded([number(2, 3), ones, "0", ones, ones], "0" * N)), "rans: "
+    yield "sums-string-more", average(RANS, coded([number(2, 3), ones, AS_RAW, ones, ones], "0" * N)), "rans: "
     for workers in (1025, 32767):
-        data = coded([number(workers, (2 * workers).bit_length()), String("0" * N), "0"])
+        data = coded([number(workers, (2 * workers).bit_length()), String("0" * N), AS_RAW])
         yield f"sums-of-{workers}-workers", average(RANS, data, workers=workers), "too many workers"
     # Of two chunks the first is packed, and the second would be read.
     payload = table((PACKED, encoder.packed([0] * CHUNK, 1025)), (RANS, coded(*encoder.parts_of_sums([0], 1025))))
@@ -508,7 +519,7 @@ def sparse_chunks():
     # sums of three workers, whose levels come before the value.
     asked = ["1" * 9 + "0" * 11, "1" + "0" * 8, "10" * 4]
     levels = [*asked, "1010", "0101", "10", "01"]
-    for kind, strings, flag, of in [("gspar-parts", asked, "1", gspar), ("gspar-sums", levels, "", None)]:
+    for kind, strings, flag, of in [("gspar-parts", asked, AS_STRING, gspar), ("gspar-sums", levels, "", None)]:
         of = of or (lambda data, n: sums_of(3, data, n))
         parts = [*map(String, strings)]
         parts.insert(2, flag)

@@ -26,7 +26,7 @@ struct begun {
 struct gw_sparse_scratch {
     struct begun begun[GW_RANS_TOGETHER];
     uint64_t exact[GW_SPARSE_WORDS], negative[GW_SPARSE_WORDS], rest[GW_SPARSE_WORDS];
-    uint64_t string[GW_SPARSE_WORDS + 1];
+    uint64_t string[GW_SPARSE_WORDS + 1], signs[GW_SPARSE_WORDS + 1];
     float values[GW_SPARSE_CHUNK];
     uint64_t marks[2][GW_SPARSE_WORDS];
     uint8_t exponents[GW_SPARSE_CHUNK];
@@ -134,7 +134,7 @@ static uint64_t say(const struct saying *saying, bool as_they_are, struct gw_spa
     const struct gw_sparse_source *source = saying->source;
     struct gw_strings_writer *writer = &scratch->writer;
     const uint32_t n = saying->n, n_words = (n + 63) / 64, n_kept = count_ones(source->kept, n_words);
-    uint32_t n_fair = 0;
+    uint32_t n_raw_signs = 0;
     gw_strings_begin(writer);
     gw_strings_put(writer, source->kept, n, n_kept);
     *n_values = n_kept;
@@ -147,12 +147,11 @@ static uint64_t say(const struct saying *saying, bool as_they_are, struct gw_spa
         }
         const uint32_t n_rest = n_kept - *n_values, n_negative = count_ones(scratch->string, n_words);
         /* Levels of sums ask each side by itself, so their signs are read before. */
-        const bool coded = saying->sums || gw_signs_are_coded(n_rest, n_negative);
-        if (!saying->sums)
-            gw_strings_field(writer, coded, 1);
-        if (coded)
+        if (saying->sums)
             gw_marked_put(writer, scratch->rest, n_rest, source->negative, n_words, n_negative);
-        n_fair = coded ? 0 : n_rest;
+        else
+            n_raw_signs = gw_signs_put(writer, gw_signs_choose(n_rest, n_negative, gw_strings_estimate(n, n_kept)),
+                                       scratch->rest, n_rest, source->negative, n_words, scratch->signs);
     }
     if (saying->sums)
         gw_sparse_levels_put(writer, scratch->levels, scratch->rest, source->negative, n_words);
@@ -160,10 +159,8 @@ static uint64_t say(const struct saying *saying, bool as_they_are, struct gw_spa
     uint8_t *raw = (uint8_t *)scratch->raw;
     const uint64_t n_raw =
         gw_sparse_put_values(writer, saying->type, source->values, *n_values, as_they_are, &exponents, raw);
-    if (n_fair) /* values of gspar are whole bytes */
-        gw_kernels_now()->gather_signs(scratch->rest, source->negative, n_words, raw + n_raw / 8,
-                                       sizeof scratch->raw - (size_t)(n_raw / 8));
-    return n_raw + n_fair;
+    memcpy(raw + n_raw / 8, scratch->signs, gw_div_up(n_raw_signs, 8)); /* values of gspar are whole bytes */
+    return n_raw + n_raw_signs;
 }
 
 /* Writes a chunk of at most `limit` bytes, and returns how many; SIZE_MAX: it does not fit, or there are too many
@@ -257,8 +254,8 @@ gw_status gw_sparse_read(struct gw_sparse_scratch *scratch, uint32_t i, struct g
     struct gw_strings_reader *reader = &begun->reader;
     const uint32_t n = chunk_elems(frame, begun->place.c), n_words = (n + 63) / 64;
     const uint64_t *kept = begun->kept, used = begun->head_bits;
-    uint32_t n_fair = 0, negatives;
-    bool fair = false;
+    uint32_t n_raw_signs = 0, negatives;
+    bool sums = false;
     *chunk = (struct gw_sparse_chunk){
         .kept = kept, .n = n, .n_kept = begun->n_kept, .n_values = begun->n_kept, .values = scratch->values};
     chunk->position_bits = (uint32_t)(gw_strings_used(reader) - used);
@@ -268,12 +265,13 @@ gw_status gw_sparse_read(struct gw_sparse_scratch *scratch, uint32_t i, struct g
         for (uint32_t w = 0; w < n_words; w++)
             scratch->rest[w] = kept[w] & ~scratch->exact[w];
         const uint32_t n_rest = chunk->n_kept - chunk->n_values;
-        const bool sums = frame->flags & GW_FLAG_AVERAGE;
-        fair = !sums && !gw_strings_number(reader, 1);
-        if (!fair)
+        sums = frame->flags & GW_FLAG_AVERAGE;
+        enum gw_signs how;
+        if (sums)
             GW_TRY(
                 gw_marked_get(reader, scratch->rest, n_rest, n_words, scratch->string, scratch->negative, &negatives));
-        n_fair = fair ? n_rest : 0;
+        else
+            GW_TRY(gw_signs_get(reader, n_rest, scratch->signs, &how, &n_raw_signs));
         chunk->exact = scratch->exact;
         chunk->negative = scratch->negative;
         chunk->rest = scratch->rest;
@@ -281,16 +279,19 @@ gw_status gw_sparse_read(struct gw_sparse_scratch *scratch, uint32_t i, struct g
         if (sums)
             GW_TRY(gw_sparse_levels_get(reader, scratch->levels, scratch->rest, scratch->negative, n_words,
                                         scratch->string));
-        chunk->sign_bits = (uint32_t)(gw_strings_used(reader) - used) - chunk->position_bits + n_fair;
+        chunk->sign_bits = (uint32_t)(gw_strings_used(reader) - used) - chunk->position_bits + n_raw_signs;
     }
     struct gw_sparse_exponents exponents = exponents_of(scratch);
     struct gw_sparse_coming coming;
     uint64_t n_raw;
     GW_TRY(gw_sparse_get_exponents(reader, gw_sparse_value_type(frame), chunk->n_values, &exponents, &coming, &n_raw));
-    GW_TRY(gw_strings_close(reader, n_raw + n_fair, scratch->raw));
+    GW_TRY(gw_strings_close(reader, n_raw + n_raw_signs, scratch->raw));
     chunk->value_bits = 8 * (uint64_t)(begun->place.end - begun->place.begin) - chunk->position_bits - chunk->sign_bits;
     const uint8_t *raw = (const uint8_t *)scratch->raw;
-    if (fair)
-        gw_kernels_now()->scatter_signs(scratch->rest, n_words, raw + n_raw / 8, (n_fair + 7) / 8, scratch->negative);
+    if (chunk->exact && !sums) {
+        memcpy(scratch->signs, raw + n_raw / 8, gw_div_up(n_raw_signs, 8));
+        gw_kernels_now()->scatter_signs(scratch->rest, n_words, (const uint8_t *)scratch->signs, sizeof scratch->signs,
+                                        scratch->negative);
+    }
     return gw_sparse_get_values(&coming, raw, n_raw, scratch->values);
 }

@@ -135,16 +135,18 @@ static void coded_strings(void **state)
     (void)state;
     ACCEPTED(.code = CODE_RANS, .count = 5, PAYLOAD("\0"));
     ACCEPTED(.code = CODE_RANS, .count = 5, PAYLOAD("\x14\x11"));  /* five nonzeros, two of them negative */
-    ACCEPTED(.code = CODE_RANS, .count = 5, PAYLOAD("\x74\x01"));  /* all negative, by a string */
+    ACCEPTED(.code = CODE_RANS, .count = 5, PAYLOAD("\xB4\x02"));  /* all negative, by a string */
     REFUSED(.code = CODE_RANS, .count = 5, PAYLOAD("\x18\x11"));   /* six of five */
     REFUSED(.code = CODE_RANS, .count = 5, PAYLOAD("\x04\x01"));   /* one of five, and no lane to read which */
     REFUSED(.code = CODE_RANS, .count = 5, PAYLOAD("\x14"));       /* signs are missing */
     REFUSED(.code = CODE_RANS, .count = 5, PAYLOAD("\x14\x11\0")); /* something is left */
-    REFUSED(.code = CODE_RANS, .count = 5, PAYLOAD("\x54\x11"));   /* the head's padding */
+    REFUSED(.code = CODE_RANS, .count = 5, PAYLOAD("\x94\x11"));   /* the head's padding */
+    REFUSED(.code = CODE_RANS, .count = 5, PAYLOAD("\x54\x11"));   /* mixed signs, and only five */
+    REFUSED(.code = CODE_RANS, .count = 5, PAYLOAD("\x74\x11"));   /* signs are sent in three ways */
     REFUSED(.code = CODE_RANS, .count = 5, PAYLOAD("\x14\x31"));   /* the raw bits' padding */
     REFUSED(.code = CODE_RANS, .count = 5, PAYLOAD(""));
     /* of two workers: five sums of 2 or -2 beside a center of 2; of 1 or -1; the string that says which is missing */
-    ACCEPTED(TWO, .code = CODE_RANS, .count = 5, PAYLOAD("\xA8\x0A\x11"));
+    ACCEPTED(TWO, .code = CODE_RANS, .count = 5, PAYLOAD("\xA8\x14\x11"));
     ACCEPTED(TWO, .code = CODE_RANS, .count = 5, PAYLOAD("\xA8\x00\x11"));
     REFUSED(TWO, .code = CODE_RANS, .count = 5, PAYLOAD("\xA8\x00"));
     ACCEPTED(TWO, .code = CODE_RANS, .count = 5, PAYLOAD("\x08\0"));
@@ -257,8 +259,8 @@ static void strings_are_for_1024_workers(void **state)
     reads(GW_ERR_FRAME_FIELD, __LINE__, c);
     c = (struct craft){.code = CODE_MIXED,
                        .count = GW_CHUNK + 5,
-                       .payload = (const uint8_t *)"\4\0\x40\3\0\x40\0\x10\0\0\0\x10\0",
-                       .payload_bytes = 13,
+                       .payload = (const uint8_t *)"\5\0\x40\3\0\x40\0\x10\0\0\0\0\x10\0",
+                       .payload_bytes = 14,
                        .flags = GW_FLAG_AVERAGE,
                        .workers = 1025};
     reads(GW_ERR_FRAME_PAYLOAD, __LINE__, c);

@@ -38,6 +38,52 @@ static uint32_t center_of(const struct ternary_sums *sums, const uint8_t *planes
     return (uint32_t)((2 * sum + n) / (2 * (uint64_t)n));
 }
 
+/* Bits that are lost if both sides are asked together which of their digits are farther from the center: 3/4 of
+ * Pearson's chi-square. */
+static uint64_t loss_together(uint32_t k, uint32_t n_negative, uint32_t n_farther, uint32_t n_below)
+{
+    const int64_t above = (int64_t)k - n_negative, below = n_negative,
+                  off = (int64_t)(n_farther - n_below) * below - (int64_t)n_below * above;
+    if (!above || !below || !n_farther || n_farther == k)
+        return 0;
+    return (uint64_t)(3 * k * (off * off / (above * below)) / (4 * (int64_t)n_farther * (k - n_farther)));
+}
+
+/* How many of the digits are more than `level` from the center, and how many of these are below it. */
+static uint32_t count_farther(const struct ternary_sum_scratch *scratch, uint32_t n, uint32_t n_planes, uint32_t level,
+                              uint32_t *n_below)
+{
+    uint64_t *farther = scratch->nonzero->words;
+    const uint32_t n_words = (n + 63) / 64,
+                   count = (uint32_t)gw_kernels_now()->above(scratch->magnitudes, n_planes, n_words, level, farther);
+    for (uint32_t w = 0; w < n_words; w++)
+        farther[w] &= scratch->negative->words[w];
+    *n_below = ternary_count(farther, n);
+    return count;
+}
+
+/* How the signs of k digits are sent. Coded ones come first, and each side is asked by itself. Else both are asked
+ * together: if they are alike in how many there are and in how many go on, or if that costs little. */
+static enum gw_signs choose(const struct ternary_sum_scratch *scratch, uint32_t n, uint32_t n_planes, uint32_t k,
+                            uint32_t n_negative)
+{
+    const bool skewed = gw_signs_are_skewed(k, n_negative);
+    const uint64_t most = gw_strings_estimate(n, k) + k;
+    uint32_t count = k, below = n_negative, n_below, n_farther = count_farther(scratch, n, n_planes, 1, &n_below);
+    if (!skewed && !gw_signs_are_skewed(n_farther, n_below))
+        return GW_SIGNS_RAW;
+    uint64_t loss = gw_signs_loss(k, n_negative);
+    for (uint32_t level = 1; n_farther && GW_SIGNS_WORTH * loss <= most; level++) {
+        loss += loss_together(count, below, n_farther, n_below);
+        count = n_farther;
+        below = n_below;
+        n_farther = count_farther(scratch, n, n_planes, level + 1, &n_below);
+    }
+    if (GW_SIGNS_WORTH * loss > most)
+        return GW_SIGNS_CODED;
+    return skewed && k > GW_SIGNS_FIRST ? GW_SIGNS_MIXED : GW_SIGNS_RAW;
+}
+
 size_t ternary_levels_pack(const struct ternary_sums *sums, const uint8_t *planes, uint32_t n, size_t limit,
                            struct ternary_sum_scratch *scratch, uint8_t *dst)
 {
@@ -45,7 +91,8 @@ size_t ternary_levels_pack(const struct ternary_sums *sums, const uint8_t *plane
     struct gw_strings_writer *writer = &scratch->writer;
     const uint32_t n_words = (n + 63) / 64, n_planes = sums->n_planes, above = 2 * sums->workers,
                    center = center_of(sums, planes, n), most = center > above - center ? center : above - center;
-    uint64_t *marks = scratch->above[0].words, *farther = scratch->nonzero->words, *negative = scratch->negative->words;
+    uint64_t signs[CHUNK_WORDS + 1], *marks = scratch->above[0].words, *farther = scratch->nonzero->words,
+                                     *negative = scratch->negative->words;
     kernels->part_digits(planes, n_planes, n_words, center, negative, scratch->magnitudes);
     if (n % 64) {
         const uint64_t tail = (1ull << (n % 64)) - 1;
@@ -55,18 +102,15 @@ size_t ternary_levels_pack(const struct ternary_sums *sums, const uint8_t *plane
     }
     const uint32_t count = (uint32_t)kernels->above(scratch->magnitudes, n_planes, n_words, 0, marks),
                    n_negative = ternary_count(negative, n);
-    /* Both sides are asked together if they are alike: in how many there are, and in how many go on. */
-    const uint32_t n_farther = (uint32_t)kernels->above(scratch->magnitudes, n_planes, n_words, 1, farther);
-    for (uint32_t w = 0; w < n_words; w++)
-        farther[w] &= negative[w];
-    const uint32_t n_below = ternary_count(farther, n);
-    const bool coded = gw_signs_are_coded(count, n_negative) || gw_signs_are_coded(n_farther, n_below);
+    const enum gw_signs how = choose(scratch, n, n_planes, count, n_negative);
+    const bool apart = how == GW_SIGNS_CODED;
+    uint32_t n_raw = 0;
     struct side sides[2] = {{marks, scratch->above[1].words, count, most}};
     gw_strings_begin(writer);
     gw_strings_field(writer, center, n_planes);
     gw_strings_put(writer, marks, n, count);
-    gw_strings_field(writer, coded, 1);
-    if (coded) {
+    if (apart) {
+        gw_strings_field(writer, how, 2);
         gw_marked_put(writer, marks, count, negative, n_words, n_negative);
         sides[1] = (struct side){scratch->above[2].words, scratch->above[3].words, n_negative, center};
         memcpy(sides[1].marks, negative, 8 * (size_t)n_words);
@@ -75,11 +119,10 @@ size_t ternary_levels_pack(const struct ternary_sums *sums, const uint8_t *plane
         sides[0].count = count - n_negative;
         sides[0].most = above - center;
     } else {
-        kernels->gather_signs(marks, negative, n_words, (uint8_t *)scratch->string->words,
-                              sizeof scratch->string->words);
+        n_raw = gw_signs_put(writer, how, marks, count, negative, n_words, signs);
     }
     for (uint32_t level = 1; sides[0].count + sides[1].count; level++) {
-        uint64_t *to = coded ? farther : sides[0].next;
+        uint64_t *to = apart ? farther : sides[0].next;
         const uint32_t beyond = (uint32_t)kernels->above(scratch->magnitudes, n_planes, n_words, level, to);
         for (uint32_t s = 0; s < 2; s++) {
             struct side *side = &sides[s];
@@ -87,15 +130,15 @@ size_t ternary_levels_pack(const struct ternary_sums *sums, const uint8_t *plane
                 side->count = 0;
                 continue;
             }
-            for (uint32_t w = 0; coded && w < n_words; w++)
+            for (uint32_t w = 0; apart && w < n_words; w++)
                 side->next[w] = farther[w] & side->marks[w];
-            const uint32_t more = coded ? ternary_count(side->next, n) : beyond;
+            const uint32_t more = apart ? ternary_count(side->next, n) : beyond;
             gw_marked_put(writer, side->marks, side->count, side->next, n_words, more);
             swap(side);
             side->count = more;
         }
     }
-    return gw_strings_finish(writer, scratch->string->words, coded ? 0 : count, dst, limit);
+    return gw_strings_finish(writer, signs, n_raw, dst, limit);
 }
 
 /* Reads which of a side's sums are farther than `level` from the center, into side->next. */
@@ -133,7 +176,7 @@ gw_status ternary_levels_unpack(const struct ternary_sums *sums, const uint8_t *
      * digit is that 1, half is the number of levels: one plane more. */
     struct gw_bitmaps batch[GW_ADD_FRAMES];
     const uint32_t n_words = (n + 63) / 64, above = 2 * sums->workers;
-    uint32_t count, n_negative, level = 0, n_planes = sums->n_planes + 1;
+    uint32_t count, level = 0, n_planes = sums->n_planes + 1;
     gw_strings_open(&reader, src, src_bytes);
     const uint32_t center = gw_strings_number(&reader, sums->n_planes);
     if (center > above)
@@ -141,10 +184,15 @@ gw_status ternary_levels_unpack(const struct ternary_sums *sums, const uint8_t *
                        sums->workers, above);
     const uint32_t most = center > above - center ? center : above - center, least = above - most;
     GW_TRY(gw_strings_get(&reader, n, nonzero, &count));
-    const bool coded = gw_strings_number(&reader, 1);
+    uint64_t signs[CHUNK_WORDS + 1];
+    enum gw_signs how;
+    uint32_t n_raw;
+    GW_TRY(gw_signs_get(&reader, count, signs, &how, &n_raw));
+    const bool apart = how == GW_SIGNS_CODED;
     struct side sides[2] = {{nonzero, NULL, count, most}};
-    if (coded) {
-        GW_TRY(gw_marked_get(&reader, nonzero, count, n_words, string, negative, &n_negative));
+    if (apart) {
+        kernels->scatter_signs(nonzero, n_words, (const uint8_t *)signs, sizeof signs, negative);
+        const uint32_t n_negative = ternary_count(negative, n);
         sides[0] =
             (struct side){scratch->parted[0].words, scratch->parted[0].words, count - n_negative, above - center};
         sides[1] = (struct side){scratch->parted[1].words, scratch->parted[1].words, n_negative, center};
@@ -162,7 +210,7 @@ gw_status ternary_levels_unpack(const struct ternary_sums *sums, const uint8_t *
         if (++level % GW_ADD_FRAMES == 0)
             kernels->add_digits(batch, GW_ADD_FRAMES, n_words, level == GW_ADD_FRAMES, scratch->planes, n_planes);
         uint64_t *next = scratch->above[level % GW_ADD_FRAMES].words;
-        if (coded) {
+        if (apart) {
             GW_TRY(ask(&reader, level, n_words, string, &sides[0]));
             GW_TRY(ask(&reader, level, n_words, string, &sides[1]));
             for (uint32_t w = 0; w < n_words; w++)
@@ -181,9 +229,9 @@ gw_status ternary_levels_unpack(const struct ternary_sums *sums, const uint8_t *
     if (level % GW_ADD_FRAMES)
         kernels->add_digits(batch, level % GW_ADD_FRAMES, n_words, level < GW_ADD_FRAMES, scratch->planes, n_planes);
     *levels = (struct ternary_levels){level, center, n_planes};
-    GW_TRY(gw_strings_close(&reader, coded ? 0 : count, string));
-    if (coded)
+    GW_TRY(gw_strings_close(&reader, n_raw, signs));
+    if (apart)
         return GW_OK;
-    kernels->scatter_signs(nonzero, n_words, (const uint8_t *)string, sizeof scratch->string->words, negative);
+    kernels->scatter_signs(nonzero, n_words, (const uint8_t *)signs, sizeof signs, negative);
     return center == sums->workers ? GW_OK : check_ends(sums, center, scratch->parted[0].words, negative, n_words);
 }

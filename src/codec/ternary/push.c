@@ -26,7 +26,7 @@ enum ternary_code ternary_push_code(const struct ternary_options *options)
 
 gw_status ternary_push_writer_init(gw_context *context, uint64_t n_elems, struct gw_strings_writer *writer)
 {
-    return gw_strings_writer_init(context, 2 * (n_elems < GW_CHUNK ? n_elems : GW_CHUNK), 2, 1, writer);
+    return gw_strings_writer_init(context, 2 * (n_elems < GW_CHUNK ? n_elems : GW_CHUNK), 2, 2, writer);
 }
 
 /* Bits 0..31 to bits 0, 2, 4, ... 62. */
@@ -241,16 +241,11 @@ static size_t pack_rans(const struct ternary_bits *bits, uint32_t n, uint32_t co
                         struct gw_strings_writer *writer, uint8_t *dst)
 {
     uint64_t signs[CHUNK_WORDS + 1];
-    const uint32_t n_words = (n + 63) / 64, negative = ternary_count(bits->sign, n);
-    const bool coded = gw_signs_are_coded(count, negative);
+    const enum gw_signs how = gw_signs_choose(count, ternary_count(bits->sign, n), gw_strings_estimate(n, count));
     gw_strings_begin(writer);
     gw_strings_put(writer, bits->nonzero, n, count);
-    gw_strings_field(writer, coded, 1);
-    if (coded)
-        gw_marked_put(writer, bits->nonzero, count, bits->sign, n_words, negative);
-    else
-        gw_kernels_now()->gather_signs(bits->nonzero, bits->sign, n_words, (uint8_t *)signs, sizeof signs);
-    return gw_strings_finish(writer, signs, coded ? 0 : count, dst, limit);
+    const uint32_t n_raw = gw_signs_put(writer, how, bits->nonzero, count, bits->sign, (n + 63) / 64, signs);
+    return gw_strings_finish(writer, signs, n_raw, dst, limit);
 }
 
 enum ternary_code ternary_frame_code(enum ternary_code code, bool average, uint64_t n_chunks, uint32_t first_entry)
@@ -283,7 +278,7 @@ uint32_t ternary_push_pack(enum ternary_code code, int entropy, const struct ter
         code = smallest_plain(n, count);
         const size_t plain = plain_codes[code].bytes(n, count),
                      limit = entropy == ENTROPY_ON ? ternary_push_chunk_bound(n) : plain - (plain > 0);
-        const bool gains = !is_even(n, count) || gw_signs_are_coded(count, ternary_count(bits->sign, n));
+        const bool gains = !is_even(n, count) || gw_signs_are_skewed(count, ternary_count(bits->sign, n));
         if (entropy == ENTROPY_ON || (entropy == ENTROPY_AUTO && gains)) {
             const size_t coded = pack_rans(bits, n, count, limit, writer, dst);
             if (coded <= limit)
@@ -298,11 +293,10 @@ uint32_t ternary_push_pack(enum ternary_code code, int entropy, const struct ter
 static gw_status unpack_signs(struct gw_strings_reader *reader, uint32_t n, uint32_t count, struct ternary_bits *bits)
 {
     uint64_t signs[CHUNK_WORDS + 1];
-    uint32_t negative;
-    const bool coded = gw_strings_number(reader, 1);
-    if (coded)
-        GW_TRY(gw_strings_get(reader, count, signs, &negative));
-    GW_TRY(gw_strings_close(reader, coded ? 0 : count, signs));
+    enum gw_signs how;
+    uint32_t n_raw;
+    GW_TRY(gw_signs_get(reader, count, signs, &how, &n_raw));
+    GW_TRY(gw_strings_close(reader, n_raw, signs));
     gw_kernels_now()->scatter_signs(bits->nonzero, (n + 63) / 64, (const uint8_t *)signs, sizeof signs, bits->sign);
     return GW_OK;
 }
