@@ -83,18 +83,25 @@ static inline void *flood_socket(void *zmq, const char *endpoint, const char *se
     return zmq_connect(socket, endpoint) == 0 ? socket : NULL;
 }
 
-/* A plain connection to a port of the loopback; below 0: none. */
-static inline int flood_connect(uint16_t port)
+/* A plain connection from an address of the loopback to a port of it; below 0: none. */
+static inline int flood_connect_from(const char *from, uint16_t port)
 {
+    const struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr(from)};
     const struct sockaddr_in address = {.sin_family = AF_INET,
                                         .sin_port = htons(port),
                                         .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof address) != 0) {
+    if (fd >= 0 && (bind(fd, (const struct sockaddr *)&own, sizeof own) != 0 ||
+                    connect(fd, (const struct sockaddr *)&address, sizeof address) != 0)) {
         close(fd);
         return -1;
     }
     return fd;
+}
+
+static inline int flood_connect(uint16_t port)
+{
+    return flood_connect_from("127.0.0.1", port);
 }
 
 /* How many of the connections the other side has not ended. */

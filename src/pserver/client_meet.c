@@ -112,7 +112,9 @@ static gw_status turned_away(const struct gw_ps_client *client, const struct ser
     if (server->turned_away_by.value != ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)
         return gw_fail(GW_ERR_ARGUMENT, "what answers at %s does not speak as a parameter server does", place);
     return keys ? gw_fail(GW_ERR_ARGUMENT,
-                          "this client has keys, and the server at %s has none; give keys to both or to neither", place)
+                          "this client has keys, and the server at %s has none; give keys (--keys DIR) to both or to "
+                          "neither",
+                          place)
                 : gw_fail(
                       GW_ERR_ARGUMENT,
                       "this client has no keys, and the server at %s takes only clients that have; name their folder "

@@ -1,6 +1,7 @@
 /* Clients that send for ever, or nothing at all: a server's memory and descriptors stay bounded, and good clients are
  * served. The server is a process of its own, whose memory is looked at from outside. */
 #define _GNU_SOURCE /* nftw */
+#include "base/clock.h"
 #include "checks.h"
 #include "flood.h"
 #include "link/tcp/keys.h"
@@ -279,6 +280,35 @@ static void silent_connections(void **state)
     }
 }
 
+/* Many connections of one address do not push out the one of another, though it came before them. */
+static void one_address_pushes_out_its_own(void **state)
+{
+    (void)state;
+    enum { N = 300, BESIDE = 3 + 64 };
+    struct scene scene;
+    int fds[N], open = N;
+    const gw_ps_server_options options = {.n_workers = 1, .max_clients = 3};
+    begin(&scene, &options, 0);
+    const uint16_t port = (uint16_t)atoi(strrchr(scene.address, ':') + 1);
+    int good = flood_connect(port);
+    const double came = gw_clock_seconds();
+    for (int i = 0; i < N; i++) {
+        fds[i] = flood_connect_from("127.0.0.2", port);
+        CHECK(fds[i] >= 0, "no connection");
+    }
+    while ((open = flood_open(fds, N)) > BESIDE && gw_clock_seconds() < came + 60)
+        usleep(10000);
+    const bool stays = flood_open(&good, 1) == 1;
+    CHECK(open <= BESIDE, "%d of %d silent connections are open", open, N);
+    /* What is silent for ten seconds is closed, wherever it comes from. */
+    CHECK(stays || gw_clock_seconds() > came + 9, "the connection of another address was closed");
+    close(good);
+    for (int i = 0; i < N; i++)
+        close(fds[i]);
+    serves(&scene, NULL);
+    end(&scene);
+}
+
 /* Who said HELLO and left is a stranger again. */
 static void clients_that_left_stay_connected(void **state)
 {
@@ -319,6 +349,7 @@ int main(void)
     assert_int_equal(gw_keys_new_client(client_path, keys_path, "client"), GW_OK);
     const struct CMUnitTest tests[] = {cmocka_unit_test(parts_without_end), cmocka_unit_test(endless_handshakes),
                                        cmocka_unit_test(silent_connections),
+                                       cmocka_unit_test(one_address_pushes_out_its_own),
                                        cmocka_unit_test(clients_that_left_stay_connected)};
     int failed = cmocka_run_group_tests_name("pserver flood", tests, NULL, NULL);
     nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);

@@ -323,6 +323,8 @@ static void come_together(const struct gw_strings_reader *readers, uint32_t n, s
     bool can = n > 1 && kernels && kernels->decode_many;
     for (uint32_t i = 0; i < n && can; i++) {
         can = coming[i].is_coded && readers[i].n_lanes == GW_RANS_LANES;
+        if (!can)
+            return;
         sources[i] = coming[i].source;
         least = coming[i].n < least ? coming[i].n : least;
     }

@@ -38,6 +38,7 @@ def server(*options):
         process.send_signal(signal.SIGTERM)
         log = process.communicate(timeout=20)[1]
         check(process.returncode == 0, f"the server ends with {process.returncode}:\n{log}")
+        check("\ufffd" not in log, f"the log is UTF-8, whatever the names are:\n{log}")
     finally:
         process.kill()
         process.wait()

@@ -360,6 +360,7 @@ class Train(harness.Case):
         small = [*words, "uneven:n=64,d=2", "--batch", 32, "--steps", 2, "--workers", 2]
         done = self.run_tool(*small, "--out", out)
         self.assertRegex(done.stderr, r"up \S+ \S+ \(([0-9.]+ times larger than|about as large as) float32's")
+        self.assertNotIn("1.00 times", done.stderr)
         self.ok("eval", "--from", out)
         self.refused(2, "eval", "--data", "digits", "--from", out, says=["the data have 784", "run by --data"])
         done = self.run_tool(*small, "--lr", 1e38, "--l2", 1, "--schedule", "const")

@@ -121,6 +121,28 @@ static void threads_and_slices_change_nothing(void **state)
     free(g);
 }
 
+/* Signs alone fill the coder's states, which may take fewer bits in the end than the signs put there. */
+static void parts_of_signs_alone_add_up(void **state)
+{
+    (void)state;
+    enum { N = 4096 };
+    float g[N];
+    struct numbers numbers = numbers_from(5);
+    for (uint32_t step = 0; step < 50; step++) {
+        for (uint32_t i = 0; i < N; i++)
+            g[i] = numbers_below(&numbers, 2) ? 1.f : -1.f;
+        gw_encoder *encoder = encoder_of(NULL, "gspar:density=0.3", N);
+        struct whole_frame frame = encode_whole(encoder, g, N, NULL, (gw_draw){.seed = 9, .step = step});
+        gw_frame_parts parts;
+        assert_int_equal(gw_frame_read_parts(NULL, frame.bytes, frame.size, &parts), GW_OK);
+        assert_int_equal(parts.head_bits + parts.position_bits + parts.sign_bits + parts.value_bits, 8 * frame.size);
+        CHECK(parts.value_bits <= 8 * 64 && parts.sign_bits <= parts.n_sent + 2, "%llu bits of values, %llu of signs",
+              (unsigned long long)parts.value_bits, (unsigned long long)parts.sign_bits);
+        free(frame.bytes);
+        gw_encoder_destroy(encoder);
+    }
+}
+
 static void the_ends(void **state)
 {
     (void)state;
@@ -376,6 +398,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frames_are_as_the_document_says),
         cmocka_unit_test(threads_and_slices_change_nothing),
+        cmocka_unit_test(parts_of_signs_alone_add_up),
         cmocka_unit_test(the_ends),
         cmocka_unit_test(the_draw_has_no_bias_and_the_variance_asked_for),
         cmocka_unit_test(as_many_are_sent_as_asked_for),

@@ -286,7 +286,11 @@ gw_status gw_sparse_read(struct gw_sparse_scratch *scratch, uint32_t i, struct g
     uint64_t n_raw;
     GW_TRY(gw_sparse_get_exponents(reader, gw_sparse_value_type(frame), chunk->n_values, &exponents, &coming, &n_raw));
     GW_TRY(gw_strings_close(reader, n_raw + n_raw_signs, scratch->raw));
-    chunk->value_bits = 8 * (uint64_t)(begun->place.end - begun->place.begin) - chunk->position_bits - chunk->sign_bits;
+    /* States that took in raw signs may take fewer bits in the end than these: by as much, signs have cost less. */
+    const uint64_t spent = (uint64_t)chunk->position_bits + chunk->sign_bits,
+                   bits = 8 * (uint64_t)(begun->place.end - begun->place.begin);
+    chunk->sign_bits -= spent > bits ? (uint32_t)(spent - bits) : 0;
+    chunk->value_bits = spent > bits ? 0 : bits - spent;
     const uint8_t *raw = (const uint8_t *)scratch->raw;
     if (chunk->exact && !sums) {
         memcpy(scratch->signs, raw + n_raw / 8, gw_div_up(n_raw_signs, 8));

@@ -118,7 +118,9 @@ static gw_status look(struct visitor *visitor, double now, double deadline)
         return gw_fail(GW_ERR_PEER, "rank 0 (%s) refused this machine: its key %s is not among the allowed ones there",
                        place, group->keys ? group->keys->public_key : "");
     if (visitor->n_mismatches >= MOST_MISMATCHES || (visitor->n_mismatches > 0 && now >= deadline))
-        return gw_fail(GW_ERR_PEER, "rank %u has %skeys, and rank 0 (%s) has %s; give keys to all members or to none",
+        return gw_fail(GW_ERR_PEER,
+                       "rank %u has %skeys, and rank 0 (%s) has %s; give keys "
+                       "(--keys DIR) to all members or to none",
                        group->rank, group->keys ? "" : "no ", place, group->keys ? "none" : "some");
     if (visitor->lost_at != 0 && now >= visitor->lost_at) {
         visitor->lost_at = 0; /* one that never answered was not rank 0, or may be started anew */
