@@ -191,6 +191,8 @@ static void came(struct gw_tcp_door *door, int fd)
     read_address(c);
     door->live[door->n_live++] = c;
     door->n_strangers++;
+    /* If the application has read of it first, ZeroMQ's descriptor tells the watch nothing: it may sleep for ever. */
+    signal_fd(door->group->watch->wake);
 }
 
 /* ---- news --------------------------------------------------------------------------------------------- */

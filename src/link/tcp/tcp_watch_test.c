@@ -1,0 +1,73 @@
+/* The watch over connections closes a stranger that sends too much, also if it slept while the application read that
+ * somebody had come. */
+#include "checks.h"
+#include "flood.h"
+#include "link/tcp/group.h"
+#include "link/tcp/watch.h"
+
+#include <stdatomic.h>
+
+static atomic_bool is_inside, may_leave;
+
+/* In the watch's thread: holds it up until it may leave. The socket has no news then. */
+static bool hold(void *socket)
+{
+    int events;
+    size_t n_bytes = sizeof events;
+    atomic_store(&is_inside, true);
+    while (!atomic_load(&may_leave))
+        usleep(1000);
+    zmq_getsockopt(socket, ZMQ_EVENTS, &events, &n_bytes);
+    return false;
+}
+
+static void *open_door(struct gw_tcp_group *group, const char *name, struct gw_tcp_door **door, char endpoint[80])
+{
+    const struct gw_tcp_limits limits = {.most_strangers = 8, .silent_s = 600, .stranger_bytes = 4096};
+    size_t n_bytes = 80;
+    void *socket = zmq_socket(group->zmq, ZMQ_ROUTER);
+    assert_non_null(socket);
+    assert_int_equal(gw_tcp_door_open(group, socket, name, 0, &limits, door), GW_OK);
+    assert_int_equal(zmq_bind(socket, "tcp://127.0.0.1:*"), 0);
+    assert_int_equal(zmq_getsockopt(socket, ZMQ_LAST_ENDPOINT, endpoint, &n_bytes), 0);
+    return socket;
+}
+
+static void the_application_reads_first(void **state)
+{
+    (void)state;
+    struct gw_tcp_group group = {.zmq = zmq_ctx_new(), .timeout_ms = 60000};
+    struct gw_tcp_door *other, *door;
+    struct gw_tcp_event event;
+    char endpoint[80];
+    /* The watch looks at the door that was opened last before it serves the other. */
+    void *served = open_door(&group, "served", &other, endpoint), *socket = open_door(&group, "door", &door, endpoint);
+    usleep(50000);
+    gw_tcp_door_serve(other, hold, served);
+    while (!atomic_load(&is_inside))
+        usleep(1000);
+    void *stranger = flood_socket(group.zmq, endpoint, NULL, NULL, NULL);
+    do {
+        while (!gw_tcp_door_event(door, &event))
+            usleep(1000);
+    } while (event.what != ZMQ_EVENT_ACCEPTED);
+    for (int i = 0; i < 50; i++) { /* until ZeroMQ's descriptor is no longer readable */
+        while (gw_tcp_door_event(door, &event))
+            ;
+        usleep(1000);
+    }
+    atomic_store(&may_leave, true);
+    usleep(50000);
+    CHECK(flood_parts(group.zmq, stranger, 1024, 256), "the watch slept on while a stranger sent 256 KiB");
+    zmq_close(stranger);
+    gw_tcp_door_close(&socket, &door);
+    gw_tcp_door_close(&served, &other);
+    gw_tcp_watch_end(group.watch);
+    zmq_ctx_term(group.zmq);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_application_reads_first)};
+    return cmocka_run_group_tests_name("tcp watch", tests, NULL, NULL);
+}
