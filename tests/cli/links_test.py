@@ -18,6 +18,10 @@ if ALL:
 
 import harness
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import ports
+
+PORTS = ports.free_ports()
 # Of small frames, so that bytes can be compared: what auto takes depends on time.
 WIRE = ["--wire", "small"]
 RUN = ["--net", "mlp:784-40-10", "--data", "digits", *WIRE, "--batch", "28", "--steps", "8", "--seed", "5"]
@@ -57,12 +61,6 @@ def chosen():
         for n in SIZES
         if ALL or (n == 3 and codec in few) or (n < 7 and codec == "ternary")
     ]
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def listens(port):
@@ -217,7 +215,7 @@ class Links(harness.Case):
             self.assertNotIn("ranks", done.stderr)
         # What says where to meet is joined.
         self.need_tcp()
-        meeting = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        meeting = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(next(PORTS))}
         words = [harness.TOOL, "train", *map(str, RUN), "--json"]
         other = subprocess.Popen(words, env={**os.environ, **meeting, "RANK": "1"}, stderr=subprocess.DEVNULL)
         self.assertEqual(self.summary(words, {**meeting, "RANK": "0"})["workers"], 2)
@@ -349,7 +347,7 @@ class Links(harness.Case):
 
     def test_options_must_agree(self):
         self.need_tcp()
-        port = free_port()
+        port = next(PORTS)
         words = [
             harness.TOOL,
             "train",
@@ -396,7 +394,7 @@ class Links(harness.Case):
             "--workers",
             "2",
             "--rendezvous",
-            f"127.0.0.1:{free_port()}",
+            f"127.0.0.1:{next(PORTS)}",
             "--timeout",
             "4",
             *RUN,
@@ -494,7 +492,7 @@ class Links(harness.Case):
     def test_late_members(self):
         """A rank that is started a second time hears at once that the job runs, and so does a second job."""
         self.need_tcp()
-        out, place = self.path("run"), f"127.0.0.1:{free_port()}"
+        out, place = self.path("run"), f"127.0.0.1:{next(PORTS)}"
         words = ["train", "--link", "tcp", "--workers", 2, "--rendezvous", place, "--timeout", 100, *RUN[:4]]
         words += ["--steps", 1000000]
         first = [*words, "--rank", 0, "--out", out]
@@ -542,7 +540,7 @@ class Links(harness.Case):
     def test_what_rank_0_decides(self):
         """The others make checkpoints, and end at a NaN, because rank 0 does."""
         self.need_tcp()
-        out, port = self.path("run"), free_port()
+        out, port = self.path("run"), next(PORTS)
         words = [
             harness.TOOL,
             "train",
@@ -627,8 +625,8 @@ class Links(harness.Case):
             words = ["train", *RUN, "--json", "--codec", codec]
             launch = [harness.TOOL, "launch", "--hosts", hosts, "--ssh", shell, "--port"]
             here = self.summary([harness.TOOL, *words, "--workers", 3])
-            there = self.summary([*launch, free_port(), "--", *words])
-            flat = self.summary([*launch, free_port(), "--", *words, "--flat"])
+            there = self.summary([*launch, next(PORTS), "--", *words])
+            flat = self.summary([*launch, next(PORTS), "--", *words, "--flat"])
             self.assertEqual(there["parameter_hash"], here["parameter_hash"])
             self.assertEqual((flat["parameter_hash"], flat["bytes_up"]), (here["parameter_hash"], here["bytes_up"]))
             self.assertNotEqual(

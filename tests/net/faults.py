@@ -27,8 +27,9 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[2] / folder) for folder in ("bench", "tests")]
 import net  # noqa: E402
+import ports  # noqa: E402
 
 WORKERS = 3
 PATIENCE = 120  # seconds for anything that must happen
@@ -57,9 +58,8 @@ class Run:
             time.monotonic(),
         )  # that the others may go on without who is struck
         self.servers, self.workers = [None] * args.servers, {}
-        args.port += args.servers
-        host = net.address(WORKERS) if namespaces else "127.0.0.1"
-        self.places = [f"{host}:{args.port + i}" for i in range(args.servers)]
+        host, port = net.address(WORKERS) if namespaces else "127.0.0.1", next(args.ports)
+        self.places = [f"{host}:{port + i}" for i in range(args.servers)]
         (self.folder / "log").mkdir()
 
     def start(self, words, host, log):
@@ -309,10 +309,13 @@ def train(args, fault, chance, most):
             if "not-durable" in logs and "cannot write its snapshot folder" not in workers:
                 raise Wrong("a server could not keep what it acknowledged, and no worker says so")
             return struck, accuracy
-        except Wrong:
+        except Wrong as what:
             if args.keep:
                 subprocess.run(["cp", "-r", str(run.folder / "log"), args.keep], check=False)
-            raise
+            last = [
+                f"server {i}: {line}" for i in range(args.servers) for line in run.log(f"server-{i}").splitlines()[-3:]
+            ]
+            raise Wrong("\n  ".join([str(what), *last])) from None
         finally:
             run.end()
 
@@ -333,14 +336,13 @@ def main():
         "--most-points", type=float, default=0.3, help="that accuracy may be below that of a run without faults"
     )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--keep", help="folder that gets the logs of a run that went wrong")
     args = parser.parse_args()
     faults = args.faults.split(",")
     if {"cut", "disk"} & set(faults):
         net.need_root()
     chance = random.Random(args.seed)
-    args.port = args.port or 31000 + os.getpid() % 9000
+    args.ports = ports.free_ports(args.servers)
     _, reference = train(args, None, chance, 0)
     print(f"without faults: accuracy {100 * reference:.2f} %", flush=True)
     wrong = 0

@@ -9,6 +9,7 @@ the others wait with it for one that never comes: it is rank 0 that must be name
 wrong."""
 import argparse
 import os
+import pathlib
 import random
 import re
 import signal
@@ -16,6 +17,9 @@ import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import ports  # noqa: E402
 
 TIMEOUT = 3  # seconds a worker may be silent
 # Meeting and links may take the deadline one after the other; where a member is waited for through another, twice
@@ -46,13 +50,8 @@ def attempt(args, chance, folder, nth):
     print(
         f"rank {victim}{' while members meet' if nth < 2 else ''}, {how.name} after {after:.2f} s", end="", flush=True
     )
-    environment = {
-        **os.environ,
-        "WORLD_SIZE": str(args.workers),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(args.port),
-    }
-    port, args.port = args.port, args.port + 1
+    port = next(args.ports)
+    environment = {**os.environ, "WORLD_SIZE": str(args.workers), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     workers = [
         subprocess.Popen(
             [
@@ -106,7 +105,6 @@ def main():
     parser.add_argument("--times", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--port", type=int, default=0, help="the first rendezvous port; each attempt takes the next")
     args = parser.parse_args()
     if (
         "no tcp link"
@@ -119,7 +117,7 @@ def main():
         print("skipped: the tool is built without the tcp link")
         return 77
     chance = random.Random(args.seed)
-    args.port = args.port or 21000 + os.getpid() % 9000
+    args.ports = ports.free_ports()
     failed = 0
     for i in range(args.times):
         with tempfile.TemporaryDirectory(prefix="gradwire-kill-") as folder:
