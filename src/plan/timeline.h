@@ -1,0 +1,58 @@
+/* The arithmetic of a step's timeline, which the timeline itself and the search for the exact plan share: so both round
+ * alike. */
+#ifndef GW_PLAN_TIMELINE_H
+#define GW_PLAN_TIMELINE_H
+
+#include <gradwire/plan.h>
+
+/* How far the lane that compresses and the link have come. Nothing else of what was done matters to what follows
+ * (docs/plan.md). */
+struct gw_progress {
+    double lane; /* backward and compression, or compression alone if it runs beside backward */
+    double link; /* free from then on */
+};
+
+/* A profile, seen through one of its codecs. */
+struct gw_model {
+    const gw_profile *profile;
+    const gw_codec_cost *codec;
+    bool beside;
+    double send_ms_per_element;
+};
+
+static inline double gw_later(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* The lane after layer l is measured. `ready`: when backward has finished the layer, if nothing holds it up. */
+static inline double gw_lane_measured(const struct gw_model *model, double lane, uint32_t l, double ready)
+{
+    const gw_layer *layer = &model->profile->layers[l];
+    const double measure_ms =
+        model->codec->measure_ms_fixed + model->codec->measure_ms_per_element * (double)layer->n_elems;
+    return (model->beside ? gw_later(lane, ready) : lane + layer->backward_ms) + measure_ms;
+}
+
+/* The lane after a group of n_elems is encoded. */
+static inline double gw_lane_encoded(const struct gw_model *model, double lane, double n_elems)
+{
+    return lane + model->codec->compress_ms_fixed + model->codec->compress_ms_per_element * n_elems;
+}
+
+/* The link after that group is sent. */
+static inline double gw_link_sent(const struct gw_model *model, double link, double encoded, double n_elems)
+{
+    return gw_later(link, encoded) + model->profile->link.alpha_ms + model->send_ms_per_element * n_elems;
+}
+
+/* Checks the arguments that all public functions have. */
+gw_status gw_model_init(const gw_profile *profile, uint32_t codec, gw_compress compress, struct gw_model *out);
+
+/* The step of a plan that is known to be one. times may be NULL, else it has room for all groups. */
+double gw_step_of(const struct gw_model *model, const uint32_t *group_of, gw_group_times *times);
+
+/* The exact plan (exact.c); *upper: the shortest step known so far. */
+gw_status gw_merge_exactly(gw_context *context, const struct gw_model *model, double upper, uint32_t *group_of);
+
+#endif
