@@ -37,6 +37,8 @@ static const command commands[] = {
     {"launch", gw_cmd_launch, "start the workers of a tcp run, on one machine or several"},
     {"server", gw_cmd_server, "run a parameter server: it keeps tensors by key; workers push and pull them"},
     {"keys", gw_cmd_keys, "make keys for runs across machines"},
+    {"plan", gw_cmd_plan, "find which layers should travel together, by a measured profile"},
+    {"advise", gw_cmd_advise, "say which codec and plan make the shortest step, by a measured profile"},
     {"bench", gw_cmd_bench, "measure speed beside memcpy, and wire size beside the entropy"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };

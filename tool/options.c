@@ -52,6 +52,17 @@ static bool parse_u64(const char *text, uint64_t *out)
     return false;
 }
 
+bool tool_parse_bytes(const char *text, uint64_t *out)
+{
+    char number[32];
+    const size_t length = strlen(text), kept = length - (length > 1 && text[length - 1] == 'B');
+    if (kept >= sizeof number)
+        return false;
+    memcpy(number, text, kept);
+    number[kept] = 0;
+    return parse_u64(number, out);
+}
+
 /* Prints words and breaks the line before column 110. The text begins at `column`; lines after the first begin at
  * `indent`. */
 static void print_words(const char *text, size_t column, size_t indent)

@@ -28,6 +28,8 @@ int gw_cmd_bench(int argc, char **argv);
 int gw_cmd_launch(int argc, char **argv);
 int gw_cmd_keys(int argc, char **argv);
 int gw_cmd_server(int argc, char **argv);
+int gw_cmd_plan(int argc, char **argv);
+int gw_cmd_advise(int argc, char **argv);
 
 /* `gradwire bench codec` and `exchange`, in bench_codec.c and bench_exchange.c. */
 int tool_bench_codec(int argc, char **argv);
@@ -114,6 +116,9 @@ bool tool_given(const tool_usage *usage, const char *name);
 
 /* Parses all of `text` as a finite number; false where it is none. */
 bool tool_parse_double(const char *text, double *out);
+
+/* Parses all of `text` as a number of bytes: 4096, 64Ki, 25MB (a million each), 25MiB; false if it is none. */
+bool tool_parse_bytes(const char *text, uint64_t *out);
 
 /* ---- output files: output.c ---- */
 

@@ -25,36 +25,36 @@ extern "C" {
 /* ---- what was measured ---------------------------------------------------------------------- */
 
 /* A layer, or a tensor if each is told apart. */
-typedef struct gw_layer {
+typedef struct gw_profile_layer {
     const char *name; /* not NULL, not "", and not twice in a profile */
     uint64_t n_elems; /* 1 to GW_MAX_ELEMENTS of codec.h */
     double backward_ms;
-} gw_layer;
+} gw_profile_layer;
 
 /* What a codec costs. All are 0 or more and finite. */
-typedef struct gw_codec_cost {
+typedef struct gw_profile_codec {
     const char *spec; /* its specification, for example "ternary"; not NULL, and not twice in a profile */
     double compress_ms_fixed, compress_ms_per_element; /* of a group */
     double decompress_ms_per_element;                  /* the link is busy with it */
     double bytes_per_element;                          /* up plus down */
     double measure_ms_fixed, measure_ms_per_element;   /* of each layer, before its group is encoded */
-} gw_codec_cost;
+} gw_profile_codec;
 
 /* A group of n elements keeps the link busy for alpha_ms + (ms_per_byte * bytes_per_element +
  * decompress_ms_per_element) * n. Its averages are there latency_ms after that; the next group need not wait for it. */
-typedef struct gw_link_cost {
+typedef struct gw_profile_link {
     double alpha_ms, ms_per_byte, latency_ms;
     uint32_t members; /* 1 or more */
-} gw_link_cost;
+} gw_profile_link;
 
 /* The caller owns all that it points to. Functions take no copy. */
 typedef struct gw_profile {
     size_t struct_bytes; /* sizeof(gw_profile) */
     double forward_ms;
-    const gw_layer *layers; /* the first layer first */
-    uint32_t n_layers;      /* 1 to GW_PLAN_MAX_LAYERS */
-    gw_link_cost link;
-    const gw_codec_cost *codecs;
+    const gw_profile_layer *layers; /* the first layer first */
+    uint32_t n_layers;              /* 1 to GW_PLAN_MAX_LAYERS */
+    gw_profile_link link;
+    const gw_profile_codec *codecs;
     uint32_t n_codecs; /* 1 to GW_PLAN_MAX_CODECS */
 } gw_profile;
 

@@ -121,7 +121,7 @@ gw_status gw_advise(gw_context *context, const gw_profile *profile, gw_compress 
     while (floats < profile->n_codecs && strcmp(profile->codecs[floats].spec, "none") != 0)
         floats++;
     const double members = profile->link.members;
-    const gw_codec_cost assumed = {.spec = "none", .bytes_per_element = 8 * (members - 1) / members};
+    const gw_profile_codec assumed = {.spec = "none", .bytes_per_element = 8 * (members - 1) / members};
     struct comparison c = {.context = context, .profile = *profile, .floats = *profile, .compress = compress};
     c.floats.codecs = floats < profile->n_codecs ? &profile->codecs[floats] : &assumed;
     c.floats.n_codecs = 1;

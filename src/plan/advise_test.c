@@ -7,9 +7,9 @@
 #include <string.h>
 
 /* One layer, so that a step can be worked out by hand: 10 ms of computing, then the link. */
-static const gw_layer layer = {"all", 1000000, 4};
+static const gw_profile_layer layer = {"all", 1000000, 4};
 
-static gw_profile profile_of(const gw_codec_cost *codecs, uint32_t n_codecs)
+static gw_profile profile_of(const gw_profile_codec *codecs, uint32_t n_codecs)
 {
     return (gw_profile){.struct_bytes = sizeof(gw_profile),
                         .forward_ms = 6,
@@ -28,7 +28,7 @@ static bool near(double a, double b)
 static void codecs_in_their_order(void **state)
 {
     (void)state;
-    const gw_codec_cost codecs[] = {
+    const gw_profile_codec codecs[] = {
         {.spec = "slow", .compress_ms_fixed = 20, .bytes_per_element = 0.25},
         {.spec = "none", .bytes_per_element = 6},
         {.spec = "quick", .compress_ms_fixed = 2, .bytes_per_element = 0.5},
@@ -64,7 +64,7 @@ static void codecs_in_their_order(void **state)
 static void floats_are_assumed_if_they_are_missing(void **state)
 {
     (void)state;
-    const gw_codec_cost codec = {.spec = "slow", .compress_ms_fixed = 20, .bytes_per_element = 0.25};
+    const gw_profile_codec codec = {.spec = "slow", .compress_ms_fixed = 20, .bytes_per_element = 0.25};
     const gw_profile p = profile_of(&codec, 1);
     static gw_advice advice;
     assert_int_equal(gw_advise(NULL, &p, GW_COMPRESS_INLINE, &advice), GW_OK);
@@ -80,8 +80,8 @@ static void floats_are_assumed_if_they_are_missing(void **state)
 static void little_is_not_worth_it(void **state)
 {
     (void)state;
-    const gw_codec_cost codecs[] = {{.spec = "none", .bytes_per_element = 6},
-                                    {.spec = "same", .bytes_per_element = 5.99}};
+    const gw_profile_codec codecs[] = {{.spec = "none", .bytes_per_element = 6},
+                                       {.spec = "same", .bytes_per_element = 5.99}};
     const gw_profile p = profile_of(codecs, 2);
     static gw_advice advice;
     assert_int_equal(gw_advise(NULL, &p, GW_COMPRESS_INLINE, &advice), GW_OK);
@@ -92,7 +92,7 @@ static void little_is_not_worth_it(void **state)
 static void odd_calls_are_refused(void **state)
 {
     (void)state;
-    const gw_codec_cost codec = {.spec = "none", .bytes_per_element = 6};
+    const gw_profile_codec codec = {.spec = "none", .bytes_per_element = 6};
     static gw_advice advice;
     gw_profile p = profile_of(&codec, 1);
     assert_int_equal(gw_advise(NULL, &p, GW_COMPRESS_INLINE, NULL), GW_ERR_ARGUMENT);
@@ -109,7 +109,7 @@ static void odd_calls_are_refused(void **state)
 static void a_shortage_is_told(void **state)
 {
     (void)state;
-    const gw_codec_cost codec = {.spec = "none", .bytes_per_element = 6};
+    const gw_profile_codec codec = {.spec = "none", .bytes_per_element = 6};
     const gw_profile p = profile_of(&codec, 1);
     static gw_advice advice;
     gw_status status = GW_ERR_MEMORY;

@@ -14,8 +14,8 @@ static const char *const names[MOST] = {"a", "b", "c", "d", "e", "f", "g", "h", 
 
 /* A profile with memory of its own. */
 struct drawn {
-    gw_layer layers[MOST];
-    gw_codec_cost codec;
+    gw_profile_layer layers[MOST];
+    gw_profile_codec codec;
     gw_profile profile;
 };
 
@@ -30,14 +30,14 @@ static void draw_profile(struct numbers *numbers, bool measures, struct drawn *d
 {
     const uint32_t n = 1 + numbers_below(numbers, MOST_OF_ALL_PLANS);
     for (uint32_t l = 0; l < n; l++)
-        d->layers[l] = (gw_layer){.name = names[l],
-                                  .n_elems = 1 + (numbers_word(numbers) >> (8 + numbers_below(numbers, 20))),
-                                  .backward_ms = draw_cost(numbers, 2)};
-    d->codec = (gw_codec_cost){.spec = "c",
-                               .compress_ms_fixed = draw_cost(numbers, 1),
-                               .compress_ms_per_element = draw_cost(numbers, 1e-6),
-                               .decompress_ms_per_element = draw_cost(numbers, 1e-6),
-                               .bytes_per_element = draw_cost(numbers, 8)};
+        d->layers[l] = (gw_profile_layer){.name = names[l],
+                                          .n_elems = 1 + (numbers_word(numbers) >> (8 + numbers_below(numbers, 20))),
+                                          .backward_ms = draw_cost(numbers, 2)};
+    d->codec = (gw_profile_codec){.spec = "c",
+                                  .compress_ms_fixed = draw_cost(numbers, 1),
+                                  .compress_ms_per_element = draw_cost(numbers, 1e-6),
+                                  .decompress_ms_per_element = draw_cost(numbers, 1e-6),
+                                  .bytes_per_element = draw_cost(numbers, 8)};
     if (measures) {
         d->codec.measure_ms_fixed = draw_cost(numbers, 0.3);
         d->codec.measure_ms_per_element = draw_cost(numbers, 1e-6);
@@ -62,7 +62,7 @@ static double larger(double a, double b)
 /* The step of a plan, from the words of the model alone. Bit l of `ends`: a group ends with layer l. */
 static double step_by_words(const gw_profile *p, uint32_t ends, bool beside)
 {
-    const gw_codec_cost *c = p->codecs;
+    const gw_profile_codec *c = p->codecs;
     double backward = p->forward_ms; /* when backward is done with the layer */
     double encoder = p->forward_ms, link = 0, n_elems = 0;
     for (uint32_t l = p->n_layers; l-- > 0;) {
@@ -179,12 +179,15 @@ static void paper_follows_algorithm_2(void **state)
 }
 
 /* The worked example of docs/plan.md: every number there. */
-static const gw_layer example_layers[] = {{"conv1", 1000, 3}, {"conv2", 2000, 2}, {"fc1", 8000, 1}, {"fc2", 1000, 1}};
-static const gw_codec_cost example_codec = {.spec = "example",
-                                            .compress_ms_fixed = 0.5,
-                                            .compress_ms_per_element = 0.00025,
-                                            .decompress_ms_per_element = 0.000125,
-                                            .bytes_per_element = 2};
+static const gw_profile_layer example_layers[] = {{"conv1", 1000, 3},
+                                                  {"conv2", 2000, 2},
+                                                  {"fc1", 8000, 1},
+                                                  {"fc2", 1000, 1}};
+static const gw_profile_codec example_codec = {.spec = "example",
+                                               .compress_ms_fixed = 0.5,
+                                               .compress_ms_per_element = 0.00025,
+                                               .decompress_ms_per_element = 0.000125,
+                                               .bytes_per_element = 2};
 static const gw_profile example = {.struct_bytes = sizeof example,
                                    .forward_ms = 4,
                                    .layers = example_layers,
@@ -244,16 +247,16 @@ static void buckets_end_where_they_are_full(void **state)
 static void many_layers(void **state)
 {
     (void)state;
-    static gw_layer layers[GW_PLAN_MAX_LAYERS];
+    static gw_profile_layer layers[GW_PLAN_MAX_LAYERS];
     static char texts[GW_PLAN_MAX_LAYERS][16];
     static uint32_t group_of[GW_PLAN_MAX_LAYERS];
     struct numbers numbers = numbers_from(500);
     for (uint32_t l = 0; l < GW_PLAN_MAX_LAYERS; l++) {
         snprintf(texts[l], sizeof texts[l], "layer-%u", l);
-        layers[l] = (gw_layer){texts[l], 1 + (numbers_word(&numbers) >> (12 + numbers_below(&numbers, 12))),
-                               (double)numbers_unit(&numbers)};
+        layers[l] = (gw_profile_layer){texts[l], 1 + (numbers_word(&numbers) >> (12 + numbers_below(&numbers, 12))),
+                                       (double)numbers_unit(&numbers)};
     }
-    const gw_codec_cost codec = {"c", 0.05, 1e-6, 1e-6, 0.5, 0.01, 1e-6};
+    const gw_profile_codec codec = {"c", 0.05, 1e-6, 1e-6, 0.5, 0.01, 1e-6};
     static const uint32_t sizes[] = {500, GW_PLAN_MAX_LAYERS};
     for (size_t i = 0; i < 2; i++)
         for (gw_compress compress = GW_COMPRESS_INLINE; compress <= GW_COMPRESS_BESIDE; compress++) {
@@ -288,9 +291,9 @@ static void odd_profiles_are_refused(void **state)
 {
     (void)state;
     static const double odd[] = {-1, NAN, INFINITY, -INFINITY, -1e-300};
-    gw_layer layers[4];
+    gw_profile_layer layers[4];
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
-        gw_codec_cost codec = example_codec;
+        gw_profile_codec codec = example_codec;
         gw_profile p = example;
         p.codecs = &codec;
         p.layers = layers;
@@ -347,11 +350,11 @@ static void odd_profiles_are_refused(void **state)
     refused(&p, "two layers have the name \"conv1\"");
     layers[3].name = "";
     refused(&p, "layer 3 of the profile has no name");
-    layers[3] = (gw_layer){.name = "x", .n_elems = 0};
+    layers[3] = (gw_profile_layer){.name = "x", .n_elems = 0};
     refused(&p, "\"x\" has 0 elements");
     layers[3].n_elems = GW_MAX_ELEMENTS + 1;
     refused(&p, "\"x\" has 17179869185 elements");
-    const gw_codec_cost twice[] = {example_codec, example_codec};
+    const gw_profile_codec twice[] = {example_codec, example_codec};
     p = example;
     p.codecs = twice;
     p.n_codecs = 2;

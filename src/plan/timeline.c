@@ -42,7 +42,7 @@ static gw_status check_layers(const gw_profile *p)
         return gw_fail(GW_ERR_ARGUMENT, "the profile has %u layers, and must have 1 to %u", p->layers ? p->n_layers : 0,
                        GW_PLAN_MAX_LAYERS);
     for (uint32_t l = 0; l < p->n_layers; l++) {
-        const gw_layer *layer = &p->layers[l];
+        const gw_profile_layer *layer = &p->layers[l];
         if (!layer->name || !*layer->name)
             return gw_fail(GW_ERR_ARGUMENT, "layer %u of the profile has no name", l);
         if (layer->n_elems == 0 || layer->n_elems > GW_MAX_ELEMENTS)
@@ -61,7 +61,7 @@ static gw_status check_codecs(const gw_profile *p)
         return gw_fail(GW_ERR_ARGUMENT, "the profile has %u codecs, and must have 1 to %u", p->codecs ? p->n_codecs : 0,
                        GW_PLAN_MAX_CODECS);
     for (uint32_t c = 0; c < p->n_codecs; c++) {
-        const gw_codec_cost *codec = &p->codecs[c];
+        const gw_profile_codec *codec = &p->codecs[c];
         if (!codec->spec || !*codec->spec)
             return gw_fail(GW_ERR_ARGUMENT, "codec %u of the profile has no specification", c);
         const struct gw_quoted spec = gw_quote(codec->spec);
@@ -97,7 +97,7 @@ gw_status gw_model_init(const gw_profile *profile, uint32_t codec, gw_compress c
         return gw_fail(GW_ERR_ARGUMENT, "the profile has no codec number %u; it has %u", codec, profile->n_codecs);
     if (!gw_compress_name(compress))
         return gw_fail(GW_ERR_ARGUMENT, "compress is %d, and must be inline or beside", (int)compress);
-    const gw_codec_cost *cost = &profile->codecs[codec];
+    const gw_profile_codec *cost = &profile->codecs[codec];
     *out = (struct gw_model){.profile = profile,
                              .codec = cost,
                              .beside = compress == GW_COMPRESS_BESIDE,

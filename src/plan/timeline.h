@@ -15,7 +15,7 @@ struct gw_progress {
 /* A profile, seen through one of its codecs. */
 struct gw_model {
     const gw_profile *profile;
-    const gw_codec_cost *codec;
+    const gw_profile_codec *codec;
     bool beside;
     double send_ms_per_element;
 };
@@ -28,7 +28,7 @@ static inline double gw_later(double a, double b)
 /* The lane after layer l is measured. `ready`: when backward has finished the layer, if nothing holds it up. */
 static inline double gw_lane_measured(const struct gw_model *model, double lane, uint32_t l, double ready)
 {
-    const gw_layer *layer = &model->profile->layers[l];
+    const gw_profile_layer *layer = &model->profile->layers[l];
     const double measure_ms =
         model->codec->measure_ms_fixed + model->codec->measure_ms_per_element * (double)layer->n_elems;
     return (model->beside ? gw_later(lane, ready) : lane + layer->backward_ms) + measure_ms;

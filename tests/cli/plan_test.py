@@ -1,0 +1,164 @@
+"""Plans and advice from profiles: what is printed, and profiles that are refused."""
+
+import json
+
+import harness
+
+LAYERS = [("conv1", 1000, 3), ("conv2", 2000, 2), ("fc1", 8000, 1), ("fc2", 1000, 1)]
+
+
+def codec(spec, **costs):
+    names = ["compress_ms_fixed", "compress_ms_per_element", "decompress_ms_per_element", "bytes_per_element"]
+    return {"spec": spec, **{name: 0 for name in names}, **costs}
+
+
+def profile():
+    """The example of docs/plan.md, and floats."""
+    costs = {"compress_ms_fixed": 0.5, "compress_ms_per_element": 0.00025, "decompress_ms_per_element": 0.000125}
+    return {
+        "forward_ms": 4,
+        "layers": [{"name": n, "elements": e, "backward_ms": b} for n, e, b in LAYERS],
+        "link": {"alpha_ms": 1, "ms_per_byte": 0.0001875, "members": 4},
+        "codecs": [codec("none", bytes_per_element=6), codec("ternary", bytes_per_element=2, **costs)],
+    }
+
+
+class Plan(harness.Case):
+    def write(self, value, name="profile.json"):
+        return self.write_bytes(name, (value if isinstance(value, str) else json.dumps(value)).encode())
+
+    def test_the_example_of_the_docs(self):
+        path = self.write(profile())
+        for method, groups, inline, beside in [
+            ("none", 4, 17.75, 17),
+            ("single", 1, 21.5, 21.5),
+            ("paper", None, 17.75, 16),
+            ("exact", None, 17.5, 16),
+            ("fixed:1", 4, 17.75, 17),
+            ("fixed:25MB", 1, 21.5, 21.5),
+        ]:
+            for compress, step in [("inline", inline), ("beside", beside)]:
+                words = ["plan", "--profile", path, "--codec", "ternary", "--method", method, "--compress", compress]
+                plan = self.ok_json(*words)
+                self.assertAlmostEqual(plan["step_ms"], step)
+                self.assertEqual((plan["method"], plan["codec"]), (method, "ternary"))
+                names = [name for group in plan["groups"] for name in group]
+                self.assertEqual(names, ["fc2", "fc1", "conv2", "conv1"])
+                if groups:
+                    self.assertEqual(len(plan["groups"]), groups)
+                self.assertAlmostEqual(plan["timeline"][-1]["arrived_ms"], step)
+                self.assertIn(method, self.ok(*words))
+                for other in ["none", "single", "paper"]:
+                    self.assertGreaterEqual(plan[f"step_ms_{other}"], plan["step_ms_exact"])
+        self.assertEqual(self.ok_json("plan", "--profile", path, "--codec", "ternary")["groups"][0], ["fc2", "fc1"])
+
+    def test_defaults(self):
+        path = self.write(profile())
+        plan = self.ok_json("plan", "--profile", path)
+        self.assertEqual((plan["codec"], plan["compress"], plan["method"]), ("ternary", "inline", "exact"))
+        path = self.write({**profile(), "compress": "beside", "about": {"date": "a day"}})
+        self.assertEqual(self.ok_json("plan", "--profile", path)["compress"], "beside")
+        # A codec is found however it is spelled.
+        self.assertEqual(self.ok_json("plan", "--profile", path, "--codec", "ternary:clip=2.5")["codec"], "ternary")
+        self.refused(1, "plan", "--profile", path, "--codec", "bf16", says='no codec "bf16"')
+        self.refused(2, "plan", "--profile", path, "--codec", "ternari", says="ternary")
+
+    def test_advice(self):
+        path = self.write(profile())
+        advice = self.ok_json("advise", "--profile", path)
+        self.assertEqual((advice["codec"], advice["pays"]), ("ternary", True))
+        self.assertAlmostEqual(advice["step_ms"], 17.5)
+        self.assertAlmostEqual(advice["step_ms_floats"], 21.5)
+        self.assertIn("Take ternary with --plan exact", self.ok("advise", "--profile", path))
+        # At the bandwidth at which it begins to pay, both take the same time.
+        edge = advice["codecs"][0]["pays_from_ms_per_byte"]
+        for factor, pays in [(0.999, False), (1.001, True)]:
+            there = profile()
+            there["link"]["ms_per_byte"] = factor * edge
+            row = next(
+                r for r in self.ok_json("advise", "--profile", self.write(there))["codecs"] if r["codec"] != "none"
+            )
+            self.assertEqual(row["pays"], pays)
+        slow = profile()
+        slow["codecs"][1]["compress_ms_fixed"] = 1000
+        path = self.write(slow)
+        advice = self.ok_json("advise", "--profile", path)
+        self.assertEqual((advice["codec"], advice["pays"], advice["speedup"]), ("none", False, 1))
+        self.assertIn("Take none", self.ok("advise", "--profile", path))
+        # Without floats they are assumed, and it says so.
+        slow["codecs"].pop(0)
+        advice = self.ok_json("advise", "--profile", self.write(slow))
+        self.assertEqual((advice["codec"], advice["assumed"]["floats"]), ("none", True))
+
+    def test_bad_profiles(self):
+        def change(how):
+            p = profile()
+            how(p)
+            return p
+
+        many = [{"name": f"l{i}", "elements": 1, "backward_ms": 0} for i in range(100000)]
+        whole = json.dumps(profile())
+        for value, says in [
+            ("", "is no profile"),
+            (whole[: len(whole) // 2], "is no profile"),
+            (whole + "x", "is no profile"),
+            ("[]", 'has no "layers"'),
+            ("{}", "gradwire probe"),
+            (whole.replace('"forward_ms": 4', '"forward_ms": NaN'), "is no profile"),
+            (whole.replace('"forward_ms": 4', '"forward_ms": 1e999'), "is no profile"),
+            (change(lambda p: p.pop("forward_ms")), "forward_ms"),
+            (change(lambda p: p.update(forward_ms=-1)), "forward_ms is -1"),
+            (change(lambda p: p.update(forward_ms="4")), "forward_ms"),
+            (change(lambda p: p.update(compress="outside")), "must be inline or beside"),
+            (change(lambda p: p.update(layers=[])), "0 layers"),
+            (change(lambda p: p.update(layers=7)), "must be a list"),
+            (change(lambda p: p.update(layers=many)), "100000 layers"),
+            (change(lambda p: p["layers"].append(p["layers"][0])), 'two layers have the name "conv1"'),
+            (change(lambda p: p["layers"][1].update(backward_ms=-2)), "conv2: backward_ms is -2"),
+            (change(lambda p: p["layers"][1].update(elements=0)), "conv2"),
+            (change(lambda p: p["layers"][1].update(elements=1.5)), "whole number"),
+            (change(lambda p: p["layers"][1].update(elements=-3)), "whole number"),
+            (change(lambda p: p["layers"][1].update(name=3)), "must be a text"),
+            (change(lambda p: p["layers"][1].update(backward=3)), 'is "backward_ms" meant'),
+            (change(lambda p: p["layers"].append(5)), "must be an object"),
+            (change(lambda p: p["link"].pop("alpha_ms")), 'no "alpha_ms"'),
+            (change(lambda p: p["link"].update(members=0)), "0 members"),
+            (change(lambda p: p["link"].update(ms_per_byte=-1)), "ms_per_byte is -1"),
+            (change(lambda p: p.update(codecs=[])), "0 codecs"),
+            (change(lambda p: p["codecs"].append(p["codecs"][0])), 'two codecs have the name "none"'),
+            (change(lambda p: p["codecs"][0].pop("bytes_per_element")), 'no "bytes_per_element"'),
+            (change(lambda p: p["codecs"][0].update(compress_ms_fixed=-1)), "compress_ms_fixed is -1"),
+        ]:
+            path = self.write(value)
+            for command in ["plan", "advise"]:
+                done = self.run_tool(command, "--profile", path)
+                self.assertIn(done.returncode, (1, 2), says)
+                self.assertEqual(done.stdout, "")
+                self.assertIn(says, done.stderr)
+        for command in ["plan", "advise"]:
+            self.refused(2, command, says="--profile is missing")
+            self.refused(1, command, "--profile", self.path("none"), says="cannot read")
+            self.refused(1, command, "--profile", "/", says="it is a folder")
+            self.refused(2, command, "--profile", path, "more", says="one word too many")
+            self.refused(2, command, "--profile", path, "--compress", "besides", says="must be inline or beside")
+        path = self.write(profile())
+        for method in [
+            "best",
+            "fixed",
+            "fixed:",
+            "fixed:0",
+            "fixed:-1",
+            "fixed:1XB",
+            "exact:3",
+            "",
+            ":",
+            "fixed:99999999999Gi",
+        ]:
+            self.refused(2, "plan", "--profile", path, "--method", method, says="must be exact, paper, none, single")
+        there = profile()
+        there["link"]["ms_per_byte"] = 0
+        self.refused(1, "advise", "--profile", self.write(there), says="ms_per_byte is 0")
+
+
+if __name__ == "__main__":
+    harness.main()
