@@ -115,6 +115,10 @@ bool tool_given(const tool_usage *usage, const char *name);
 /* Parses all of `text` as a finite number; false where it is none. */
 bool tool_parse_double(const char *text, double *out);
 
+/* Writes the built-in networks and their sizes, in millions of elements, for help: "alexnet (61), googlenet (7), ...".
+ * What does not fit into `capacity` bytes is left out. In networks.c. */
+void tool_describe_networks(char *out, size_t capacity);
+
 /* ---- output files: output.c ---- */
 
 /* A file that appears under its name only when it is complete: written beside it under a temporary name, synced,
