@@ -20,22 +20,11 @@
 
 enum { WARM_UP = 2, WARM_UP_MOST = 60 /* with --wire auto, until it has compared */ };
 
-static const char *const default_specs[] = {"none", "bf16", "ternary", "gspar:density=0.01", "topk:ratio=0.01"};
+/* What is averaged is a built-in network's, or a trained one's. */
+#define MOST_TENSORS GW_MAX_NETWORK_TENSORS
+_Static_assert(MOST_TENSORS >= GW_MAX_TENSORS, "a trained network's tensors have room");
 
-/* Elements of every tensor, weights and biases, first layer first. */
-static const uint64_t alexnet[] = {34848,  96,  307200,   256,  884736,   384,  663552,  384,
-                                   442368, 256, 37748736, 4096, 16777216, 4096, 4096000, 1000};
-static const uint64_t vgg16[] = {1728,    64,  36864,   64,  73728,   128, 147456,  128, 294912,  256,
-                                 589824,  256, 589824,  256, 1179648, 512, 2359296, 512, 2359296, 512,
-                                 2359296, 512, 2359296, 512, 2359296, 512, 5120,    10};
-static const struct shape {
-    const char *name;
-    const uint64_t *n_elems;
-    uint32_t n_tensors;
-} shapes[] = {
-    {"alexnet", alexnet, sizeof alexnet / sizeof *alexnet},
-    {"vgg16", vgg16, sizeof vgg16 / sizeof *vgg16},
-};
+static const char *const default_specs[] = {"none", "bf16", "ternary", "gspar:density=0.01", "topk:ratio=0.01"};
 
 /* What a member tells rank 0 of a run. */
 struct report {
@@ -52,8 +41,8 @@ struct bench {
     const char *net, *saved;
     gw_wire wire;
     uint64_t n_elems; /* of one tensor where no net is named */
-    gw_tensor tensors[GW_MAX_TENSORS];
-    uint64_t offsets[GW_MAX_TENSORS];
+    gw_tensor tensors[MOST_TENSORS];
+    uint64_t offsets[MOST_TENSORS];
     uint32_t n_tensors;
     uint64_t total;
     gw_codec *codecs[TOOL_MAX_TEXTS];
@@ -288,21 +277,30 @@ static gw_status saved_shape(struct bench *b)
     return status;
 }
 
+static gw_status network_shape(struct bench *b, const gw_network_info *network)
+{
+    static gw_network_tensor tensors[MOST_TENSORS];
+    size_t n;
+    gw_status status = gw_network_tensors(network, tensors, MOST_TENSORS, &n);
+    for (size_t t = 0; status >= 0 && t < n; t++)
+        b->tensors[b->n_tensors++] = (gw_tensor){.name = tensors[t].name, .n_elems = tensors[t].n_elems};
+    return status;
+}
+
 static gw_status choose_shape(struct bench *b)
 {
-    const struct shape one = {"", &b->n_elems, 1}, *shape = b->net ? NULL : &one;
-    for (size_t i = 0; b->net && i < sizeof shapes / sizeof *shapes; i++)
-        if (strcmp(b->net, shapes[i].name) == 0)
-            shape = &shapes[i];
-    if (!shape)
-        return gw_fail(GW_ERR_ARGUMENT, "the gradients of \"%s\" are not known; known are alexnet and vgg16", b->net);
-    if (b->saved) {
-        gw_status status = saved_shape(b);
-        if (status < 0)
-            return status;
-    }
-    for (uint32_t t = 0; !b->saved && t < shape->n_tensors; t++)
-        b->tensors[b->n_tensors++].n_elems = shape->n_elems[t];
+    const gw_network_info *network = NULL;
+    gw_status status = b->net ? gw_network_find(b->net, &network) : GW_OK;
+    if (status < 0)
+        return status;
+    if (b->saved)
+        status = saved_shape(b);
+    else if (network)
+        status = network_shape(b, network);
+    else
+        b->tensors[b->n_tensors++].n_elems = b->n_elems;
+    if (status < 0)
+        return status;
     for (uint32_t t = 0; t < b->n_tensors; t++) {
         b->tensors[t].id = t;
         b->tensors[t].last_layer = t + 2 >= b->n_tensors;
@@ -437,11 +435,12 @@ int tool_bench_exchange(int argc, char **argv)
     uint32_t threads = 1, timeout_s = 120;
     const char *wire = "auto";
     bool json = false;
+    char nets[1024] = "gradients of the sizes of a network, in millions of elements: ";
+    tool_describe_networks(nets + strlen(nets), sizeof nets - strlen(nets));
     const tool_option options[] = {
         {"--codec", "SPEC", "measure this codec; may be given several times (default: one of each kind)", TOOL_TEXTS,
          &b.specs, 0, 0},
-        {"--net", "NET", "gradients of the sizes of alexnet (61 M) or vgg16 (CIFAR-10's, 15 M)", TOOL_TEXT, &b.net, 0,
-         0},
+        {"--net", "NET", nets, TOOL_TEXT, &b.net, 0, 0},
         {"--elements", "N", "one tensor of so many elements (default 16Mi)", TOOL_U64, &b.n_elems, 1, GW_MAX_ELEMENTS},
         {"--gradients", "NAME", "gradients that train --save-gradients wrote: rank R reads NAME.rank-R.gwp", TOOL_TEXT,
          &b.saved, 0, 0},
