@@ -4,13 +4,20 @@
  * Each rank's gradient is drawn (bench_gradient.h), another part of the sequence for each, or read from files that a
  * training run saved. A run: all members wait for each other; then every tensor is handed over, last layer first, as
  * backward would, and the averages are waited for. Its time is that of the slowest member; the first runs warm up and
- * do not count. */
+ * do not count.
+ *
+ * With a profile a run is a whole step. Forward and backward are sleeps of the profile's length, and each tensor is
+ * handed over when its sleep ends; codec and exchange are real. All plans and codecs are measured by turns, so that
+ * what else happens on the machine meets all of them. After each step follows one in which all tensors are handed over
+ * at the end of backward: the difference is what backward hid. */
 #include "base/clock.h"
 #include "bench_gradient.h"
+#include "bench_replay.h"
 #include "checkpoint.h"
 #include "members.h"
 #include "tool.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,9 +27,9 @@
 
 enum { WARM_UP = 2, WARM_UP_MOST = 60 /* with --wire auto, until it has compared */ };
 
-/* What is averaged is a built-in network's, or a trained one's. */
-#define MOST_TENSORS GW_MAX_NETWORK_TENSORS
-_Static_assert(MOST_TENSORS >= GW_MAX_TENSORS, "a trained network's tensors have room");
+/* What is averaged is a built-in network's, a trained one's, or a profile's. */
+#define MOST_TENSORS GW_PLAN_MAX_LAYERS
+_Static_assert(MOST_TENSORS >= GW_MAX_TENSORS && MOST_TENSORS >= GW_MAX_NETWORK_TENSORS, "all have room");
 
 static const char *const default_specs[] = {"none", "bf16", "ternary", "gspar:density=0.01", "topk:ratio=0.01"};
 
@@ -33,12 +40,22 @@ struct report {
     uint64_t settled; /* rank 0: whether --wire auto has compared, or has nothing to compare */
 };
 
+/* What is measured, and shown in a line: a codec, and with a profile one of the plans. */
+struct row {
+    size_t spec;
+    struct bench_plan *plan; /* NULL: each tensor is a group */
+};
+
 struct bench {
     struct gw_members members;
     gw_context *context;
     uint32_t runs, timeout_ms;
     tool_texts specs;
-    const char *net, *saved;
+    const char *net, *saved, *profile_path;
+    tool_profile profile; /* root NULL: none */
+    tool_texts plans;
+    struct row rows[TOOL_MAX_TEXTS];
+    size_t n_rows;
     gw_wire wire;
     uint64_t n_elems; /* of one tensor where no net is named */
     gw_tensor tensors[MOST_TENSORS];
@@ -46,7 +63,7 @@ struct bench {
     uint32_t n_tensors;
     uint64_t total;
     gw_codec *codecs[TOOL_MAX_TEXTS];
-    gw_link *links; /* an exchange's for each codec, and one on which members wait for each other */
+    gw_link *links; /* an exchange's for each row, and one on which members wait for each other */
     bool terminal;
     json_t *results; /* rank 0's */
 };
@@ -94,7 +111,7 @@ static gw_status take_report(const struct bench *b, gw_link link, struct report 
 static gw_status meet(const struct member *m, const struct report *own, struct report *sum)
 {
     const struct bench *b = m->bench;
-    gw_link link = link_of(b, b->specs.n, m->index);
+    gw_link link = link_of(b, b->n_rows, m->index);
     gw_status status = GW_OK;
     struct report other;
     *sum = *own;
@@ -119,7 +136,26 @@ static gw_status meet(const struct member *m, const struct report *own, struct r
 
 /* ---- a member ------------------------------------------------------------------------------------------ */
 
-static gw_status one_run(struct member *m, gw_exchange *exchange, uint32_t step, struct report *report)
+/* How a run hands its tensors over. */
+enum pace { AT_ONCE, AS_BACKWARD, AFTER_BACKWARD };
+
+static gw_status hand_over(struct member *m, gw_exchange *exchange, enum pace pace, double begin)
+{
+    const struct bench *b = m->bench;
+    const gw_profile *profile = &b->profile.profile;
+    gw_status status = GW_OK;
+    double due = begin + 1e-3 * profile->forward_ms;
+    if (pace == AFTER_BACKWARD)
+        bench_sleep_until(begin + 1e-3 * bench_compute_ms(profile));
+    for (uint32_t t = b->n_tensors; t-- > 0 && status >= 0;) {
+        if (pace == AS_BACKWARD)
+            bench_sleep_until(due += 1e-3 * profile->layers[t].backward_ms);
+        status = gw_exchange_submit(exchange, t, m->work + b->offsets[t]);
+    }
+    return status;
+}
+
+static gw_status one_run(struct member *m, gw_exchange *exchange, enum pace pace, uint32_t step, struct report *report)
 {
     struct bench *b = m->bench;
     struct report nothing = {0}, unused;
@@ -130,8 +166,8 @@ static gw_status one_run(struct member *m, gw_exchange *exchange, uint32_t step,
     double begin = gw_clock_seconds();
     if (status >= 0)
         status = gw_exchange_begin(exchange, step);
-    for (uint32_t t = b->n_tensors; t-- > 0 && status >= 0;)
-        status = gw_exchange_submit(exchange, t, m->work + b->offsets[t]);
+    if (status >= 0)
+        status = hand_over(m, exchange, pace, begin);
     if (status >= 0)
         status = gw_exchange_wait(exchange, &result);
     const double end = gw_clock_seconds();
@@ -149,70 +185,127 @@ static gw_status one_run(struct member *m, gw_exchange *exchange, uint32_t step,
     return meet(m, &own, report);
 }
 
-static void note_result(struct bench *b, size_t spec, double *seconds, double *encode, const struct report *last,
-                        const gw_wire_report *wire, uint32_t warm_up)
+/* What was measured of a row so far, on rank 0; others keep it, too. */
+struct times {
+    double *seconds, *encode, *after; /* of each run; after: with tensors handed over after backward */
+    struct report last;
+    uint32_t warm_up;
+};
+
+static void note_replay(const struct bench *b, const struct bench_plan *plan, const struct times *times, json_t *row)
+{
+    const double compute = 1e-3 * bench_compute_ms(&b->profile.profile);
+    const double after = bench_median(times->after, b->runs), seconds = bench_median(times->seconds, b->runs);
+    const double hidden = bench_hidden_share(plan, compute, after, seconds);
+    json_object_update_new(row, json_pack("{s:s, s:i, s:f, s:f, s:f}", "plan", plan->name, "groups",
+                                          (int)plan->n_groups, "compute_seconds", compute, "after_seconds", after,
+                                          "hidden_seconds", after - seconds));
+    json_object_set_new(row, "hidden_share", isnan(hidden) ? json_null() : json_real(hidden));
+    json_object_set_new(row, "predicted_seconds",
+                        isnan(plan->predicted_ms) ? json_null() : json_real(1e-3 * plan->predicted_ms));
+}
+
+static void note_result(struct bench *b, const struct row *of, struct times *times, const gw_wire_report *wire)
 {
     char hash[17];
-    double least = seconds[0], most = seconds[0];
+    const struct report *last = &times->last;
+    double least = times->seconds[0], most = times->seconds[0];
     for (uint32_t i = 1; i < b->runs; i++) {
-        least = seconds[i] < least ? seconds[i] : least;
-        most = seconds[i] > most ? seconds[i] : most;
+        least = times->seconds[i] < least ? times->seconds[i] : least;
+        most = times->seconds[i] > most ? times->seconds[i] : most;
     }
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)last->hash);
-    json_t *row = json_pack("{s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:s, s:b}", "codec", b->specs.items[spec],
-                            "seconds", bench_median(seconds, b->runs), "seconds_min", least, "seconds_max", most,
-                            "codec_seconds", bench_median(encode, b->runs), "bytes_up", (json_int_t)last->bytes_up,
-                            "bytes_down", (json_int_t)last->bytes_down, "messages", (json_int_t)last->messages,
-                            "dense_bytes", (json_int_t)(4 * b->total * (b->members.size - 1)), "average_hash", hash,
-                            "averages_identical", last->hash != 0);
+    json_t *row =
+        json_pack("{s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:s, s:b}", "codec", b->specs.items[of->spec],
+                  "seconds", bench_median(times->seconds, b->runs), "seconds_min", least, "seconds_max", most,
+                  "codec_seconds", bench_median(times->encode, b->runs), "bytes_up", (json_int_t)last->bytes_up,
+                  "bytes_down", (json_int_t)last->bytes_down, "messages", (json_int_t)last->messages, "dense_bytes",
+                  (json_int_t)(4 * b->total * (b->members.size - 1)), "average_hash", hash, "averages_identical",
+                  last->hash != 0);
     json_object_update_new(row,
                            json_pack("{s:s, s:b, s:s, s:f, s:f}", "wire", gw_wire_name(b->wire), "wire_has_choice",
                                      wire->has_choice, "wire_stands", gw_wire_name(wire->stands), "wire_small_seconds",
                                      wire->small_seconds, "wire_fast_seconds", wire->fast_seconds));
-    json_object_set_new(row, "warm_up", json_integer(warm_up));
+    json_object_set_new(row, "warm_up", json_integer(times->warm_up));
+    if (of->plan)
+        note_replay(b, of->plan, times, row);
     json_array_append_new(b->results, row);
 }
 
-static gw_status measure(struct member *m, size_t spec)
+static gw_status warm_up(struct member *m, gw_exchange *exchange, enum pace pace, struct times *times)
+{
+    gw_status status = GW_OK;
+    for (bool warm = false; !warm && status >= 0; times->warm_up++) {
+        /* Runs that count have the same numbers, and so the same averages, however many go before. */
+        uint32_t step = times->warm_up < WARM_UP ? times->warm_up : 2 * m->bench->runs + times->warm_up;
+        status = one_run(m, exchange, pace, step, &times->last);
+        warm = times->warm_up + 1 >= WARM_UP_MOST || (times->warm_up + 1 >= WARM_UP && times->last.settled);
+    }
+    return status;
+}
+
+static void show_progress(const struct member *m, const struct row *row, uint32_t run)
+{
+    const struct bench *b = m->bench;
+    if (m->rank != 0 || !b->terminal)
+        return;
+    fprintf(stderr, "\r\033[K%zu of %zu: %s%s%s, run %u of %u", (size_t)(row - b->rows) + 1, b->n_rows,
+            b->specs.items[row->spec], row->plan ? ", plan " : "", row->plan ? row->plan->name : "", run + 1, b->runs);
+}
+
+/* The nth timed run of a row. */
+static gw_status timed_run(struct member *m, gw_exchange *exchange, const struct row *row, uint32_t nth,
+                           struct times *times)
+{
+    struct report after;
+    show_progress(m, row, nth);
+    gw_status status = one_run(m, exchange, row->plan ? AS_BACKWARD : AT_ONCE, WARM_UP + nth, &times->last);
+    times->seconds[nth] = times->last.seconds;
+    times->encode[nth] = times->last.encode_seconds;
+    if (!row->plan || status < 0)
+        return status;
+    status = one_run(m, exchange, AFTER_BACKWARD, WARM_UP + m->bench->runs + nth, &after);
+    times->after[nth] = after.seconds;
+    return status;
+}
+
+/* Measures rows by turns. */
+static gw_status measure(struct member *m, const struct row *rows, size_t n)
 {
     struct bench *b = m->bench;
-    gw_exchange_options options = {.struct_bytes = sizeof options,
-                                   .codec = b->codecs[spec],
-                                   .tensors = b->tensors,
-                                   .n_tensors = b->n_tensors,
-                                   .link = link_of(b, spec, m->index),
-                                   .seed = 1,
-                                   .timeout_ms = b->timeout_ms,
-                                   .wire = b->wire};
-    gw_exchange *exchange;
-    double *seconds = calloc(2 * (size_t)b->runs, sizeof *seconds);
-    if (!seconds)
-        return GW_ERR_MEMORY;
-    gw_status status = gw_exchange_create(b->context, &options, &exchange);
-    if (status >= 0) {
-        struct report report;
-        gw_wire_report wire;
-        uint32_t warm_up = 0;
-        for (bool warm = false; !warm && status >= 0; warm_up++) {
-            /* Runs that count have the same numbers, and so the same averages, however many go before. */
-            uint32_t step = warm_up < WARM_UP ? warm_up : b->runs + warm_up;
-            status = one_run(m, exchange, step, &report);
-            warm = warm_up + 1 >= WARM_UP_MOST || (warm_up + 1 >= WARM_UP && report.settled);
-        }
-        for (uint32_t i = 0; i < b->runs && status >= 0; i++) {
-            if (m->rank == 0 && b->terminal)
-                fprintf(stderr, "\r\033[K%zu of %zu: %s, run %u of %u", spec + 1, b->specs.n, b->specs.items[spec],
-                        i + 1, b->runs);
-            status = one_run(m, exchange, WARM_UP + i, &report);
-            seconds[i] = report.seconds, seconds[b->runs + i] = report.encode_seconds;
-        }
+    gw_exchange *exchanges[TOOL_MAX_TEXTS] = {NULL};
+    struct times times[TOOL_MAX_TEXTS] = {{NULL, NULL, NULL, {0}, 0}};
+    double *numbers = calloc(3 * n * b->runs, sizeof *numbers);
+    gw_status status = numbers ? GW_OK : GW_ERR_MEMORY;
+    for (size_t i = 0; i < n && status >= 0; i++) {
+        const gw_exchange_options options = {.struct_bytes = sizeof options,
+                                             .codec = b->codecs[rows[i].spec],
+                                             .tensors = b->tensors,
+                                             .n_tensors = b->n_tensors,
+                                             .group_of = rows[i].plan ? rows[i].plan->group_of : NULL,
+                                             .link = link_of(b, (size_t)(rows - b->rows) + i, m->index),
+                                             .seed = 1,
+                                             .timeout_ms = b->timeout_ms,
+                                             .wire = b->wire};
+        times[i].seconds = numbers + 3 * i * b->runs;
+        times[i].encode = times[i].seconds + b->runs;
+        times[i].after = times[i].encode + b->runs;
+        status = gw_exchange_create(b->context, &options, &exchanges[i]);
         if (status >= 0)
-            status = gw_exchange_wire(exchange, &wire);
-        if (status >= 0 && m->rank == 0)
-            note_result(b, spec, seconds, seconds + b->runs, &report, &wire, warm_up);
-        gw_exchange_destroy(exchange);
+            status = warm_up(m, exchanges[i], rows[i].plan ? AS_BACKWARD : AT_ONCE, &times[i]);
     }
-    free(seconds);
+    for (uint32_t run = 0; run < b->runs; run++)
+        for (size_t i = 0; i < n && status >= 0; i++)
+            status = timed_run(m, exchanges[i], &rows[i], run, &times[i]);
+    for (size_t i = 0; i < n && status >= 0 && m->rank == 0; i++) {
+        gw_wire_report wire;
+        status = gw_exchange_wire(exchanges[i], &wire);
+        if (status >= 0)
+            note_result(b, &rows[i], &times[i], &wire);
+    }
+    for (size_t i = 0; i < n; i++)
+        gw_exchange_destroy(exchanges[i]);
+    free(numbers);
     return status;
 }
 
@@ -248,12 +341,14 @@ static void *member_main(void *user)
     struct member *m = user;
     struct bench *b = m->bench;
     m->status = get_gradient(m);
-    for (size_t k = 0; k < b->specs.n && m->status >= 0; k++)
-        m->status = measure(m, k);
+    /* By turns only where that is asked for: exchanges of large networks hold much memory. */
+    const size_t together = b->profile.root ? b->n_rows : 1;
+    for (size_t k = 0; k < b->n_rows && m->status >= 0; k += together)
+        m->status = measure(m, &b->rows[k], together);
     if (m->status >= 0)
         return NULL;
     snprintf(m->why, sizeof m->why, "%s", *gw_last_error() ? gw_last_error() : gw_status_text(m->status));
-    for (size_t k = 0; k <= b->specs.n; k++) {
+    for (size_t k = 0; k <= b->n_rows; k++) {
         gw_link link = link_of(b, k, m->index);
         link.ops->fail(link.self, m->status, m->why);
     }
@@ -293,7 +388,12 @@ static gw_status choose_shape(struct bench *b)
     gw_status status = b->net ? gw_network_find(b->net, &network) : GW_OK;
     if (status < 0)
         return status;
-    if (b->saved)
+    if (b->profile.root)
+        while (b->n_tensors < b->profile.profile.n_layers) {
+            b->tensors[b->n_tensors].n_elems = b->profile.layers[b->n_tensors].n_elems;
+            b->n_tensors++;
+        }
+    else if (b->saved)
         status = saved_shape(b);
     else if (network)
         status = network_shape(b, network);
@@ -313,7 +413,7 @@ static gw_status choose_shape(struct bench *b)
 static gw_status parse_codecs(struct bench *b)
 {
     for (size_t k = 0; k < b->specs.n; k++) {
-        gw_status status = gw_codec_parse(b->context, b->specs.items[k], &b->codecs[k]);
+        gw_status status = gw_codec_parse(NULL, b->specs.items[k], &b->codecs[k]);
         if (status < 0)
             return status;
     }
@@ -329,7 +429,7 @@ static gw_status run_members(struct bench *b)
         members[i].started = pthread_create(&members[i].thread, NULL, member_main, &members[i]) == 0;
         if (!members[i].started)
             status = gw_fail(GW_ERR_SYSTEM, "the thread of rank %u could not be started", members[i].rank);
-        for (size_t k = 0; !members[i].started && k <= b->specs.n; k++)
+        for (size_t k = 0; !members[i].started && k <= b->n_rows; k++)
             link_of(b, k, i).ops->fail(link_of(b, k, i).self, status, gw_last_error());
     }
     for (uint32_t i = 0; members && i < b->members.count; i++) {
@@ -346,64 +446,141 @@ static gw_status run_members(struct bench *b)
     return status;
 }
 
-static int print_report(const struct bench *b, bool json)
+static double real_of(const json_t *row, const char *name)
+{
+    return json_real_value(json_object_get(row, name));
+}
+
+static void print_row(const json_t *row, double plain)
+{
+    char times[32] = "";
+    const double seconds = real_of(row, "seconds");
+    if (plain > 0)
+        snprintf(times, sizeof times, "%.2f", plain / seconds);
+    const bool choice = json_is_true(json_object_get(row, "wire_has_choice"));
+    tool_note("%-28s %-6s %10.2f %10.2f %10.2f %12.3f %12.3f %9lld %7s",
+              json_string_value(json_object_get(row, "codec")),
+              choice ? json_string_value(json_object_get(row, "wire_stands")) : "", 1e3 * seconds,
+              1e3 * real_of(row, "seconds_min"), 1e3 * real_of(row, "codec_seconds"),
+              1e-6 * (double)json_integer_value(json_object_get(row, "bytes_up")),
+              1e-6 * (double)json_integer_value(json_object_get(row, "bytes_down")),
+              (long long)json_integer_value(json_object_get(row, "messages")), times);
+}
+
+static void print_replayed_row(const json_t *row)
+{
+    char predicted[32] = "", hidden[32] = "";
+    const json_t *ms = json_object_get(row, "predicted_seconds"), *share = json_object_get(row, "hidden_share");
+    const double seconds = real_of(row, "seconds");
+    if (json_is_real(ms))
+        snprintf(predicted, sizeof predicted, "%.2f %+6.1f%%", 1e3 * json_real_value(ms),
+                 100 * (json_real_value(ms) / seconds - 1));
+    if (json_is_real(share))
+        snprintf(hidden, sizeof hidden, "%.0f%%", 100 * json_real_value(share));
+    tool_note("%-28s %-12s %6lld %10.2f %10.2f %18s %10.2f %7s", json_string_value(json_object_get(row, "codec")),
+              json_string_value(json_object_get(row, "plan")),
+              (long long)json_integer_value(json_object_get(row, "groups")), 1e3 * seconds,
+              1e3 * real_of(row, "seconds_min"), predicted, 1e3 * real_of(row, "after_seconds"), hidden);
+}
+
+static void print_table(const struct bench *b)
 {
     static const char *const kinds[] = {"local", "mpi", "tcp"};
-    json_t *root = json_pack("{s:s, s:I, s:s, s:I, s:I, s:I, s:O}", "link", kinds[b->members.kind], "workers",
-                             (json_int_t)b->members.size, "cpu", gw_cpu_level(), "tensors", (json_int_t)b->n_tensors,
-                             "elements", (json_int_t)b->total, "runs", (json_int_t)b->runs, "results", b->results);
     size_t i;
     json_t *row;
     double plain = 0;
     tool_note("%u members, link %s, %u tensors, %.3g M elements, medians of %u", b->members.size,
               kinds[b->members.kind], b->n_tensors, 1e-6 * (double)b->total, b->runs);
+    if (b->profile.root) {
+        tool_note(
+            "steps with forward and backward, %.2f ms as sleeps; \"after\": nothing is sent before backward ends; "
+            "\"hidden\": of what backward could hide of the exchange",
+            bench_compute_ms(&b->profile.profile));
+        tool_note("%-28s %-12s %6s %10s %10s %18s %10s %7s", "codec", "plan", "groups", "step, ms", "least",
+                  "predicted", "after", "hidden");
+        json_array_foreach (b->results, i, row)
+            print_replayed_row(row);
+        return;
+    }
     tool_note("%-28s %-6s %10s %10s %10s %12s %12s %9s %7s", "codec", "wire", "ms", "least", "codec ms", "up, MB",
               "down, MB", "messages", "x none");
     json_array_foreach (b->results, i, row) /* wherever it stands among them */
         if (strcmp(json_string_value(json_object_get(row, "codec")), "none") == 0)
-            plain = json_real_value(json_object_get(row, "seconds"));
+            plain = real_of(row, "seconds");
+    json_array_foreach (b->results, i, row)
+        print_row(row, plain);
+}
+
+/* Under every plan a codec's averages are the same bits. */
+static bool averages_agree(const struct bench *b)
+{
+    size_t i, k;
+    json_t *row, *other;
     json_array_foreach (b->results, i, row) {
-        double seconds = json_real_value(json_object_get(row, "seconds"));
-        char times[32] = "";
-        if (plain > 0)
-            snprintf(times, sizeof times, "%.2f", plain / seconds);
-        const bool choice = json_is_true(json_object_get(row, "wire_has_choice"));
-        tool_note("%-28s %-6s %10.2f %10.2f %10.2f %12.3f %12.3f %9lld %7s",
-                  json_string_value(json_object_get(row, "codec")),
-                  choice ? json_string_value(json_object_get(row, "wire_stands")) : "", 1e3 * seconds,
-                  1e3 * json_real_value(json_object_get(row, "seconds_min")),
-                  1e3 * json_real_value(json_object_get(row, "codec_seconds")),
-                  1e-6 * (double)json_integer_value(json_object_get(row, "bytes_up")),
-                  1e-6 * (double)json_integer_value(json_object_get(row, "bytes_down")),
-                  (long long)json_integer_value(json_object_get(row, "messages")), times);
-        if (!json_is_true(json_object_get(row, "averages_identical"))) {
-            json_decref(root);
-            return tool_fail("the members' averages differ; this is a bug, please report it");
-        }
+        if (!json_is_true(json_object_get(row, "averages_identical")))
+            return false;
+        json_array_foreach (b->results, k, other)
+            if (json_equal(json_object_get(row, "codec"), json_object_get(other, "codec")) &&
+                !json_equal(json_object_get(row, "average_hash"), json_object_get(other, "average_hash")))
+                return false;
     }
-    if (json)
-        return tool_print_json(root);
-    json_decref(root);
-    return TOOL_DONE;
+    return true;
+}
+
+static int print_report(const struct bench *b, bool json)
+{
+    static const char *const kinds[] = {"local", "mpi", "tcp"};
+    print_table(b);
+    if (!averages_agree(b))
+        return tool_fail("the averages differ between members, or between plans; this is a bug, please report it");
+    if (!json)
+        return TOOL_DONE;
+    return tool_print_json(json_pack("{s:s, s:I, s:s, s:I, s:I, s:I, s:O}", "link", kinds[b->members.kind], "workers",
+                                     (json_int_t)b->members.size, "cpu", gw_cpu_level(), "tensors",
+                                     (json_int_t)b->n_tensors, "elements", (json_int_t)b->total, "runs",
+                                     (json_int_t)b->runs, "results", b->results));
+}
+
+/* A row for each codec, or with a profile for each of its plans. Returns 0, or an exit status with the message printed.
+ */
+static int make_rows(struct bench *b)
+{
+    const size_t n_plans = b->profile.root ? b->plans.n : 1;
+    if (b->specs.n * n_plans > TOOL_MAX_TEXTS)
+        return tool_wrong_use("%zu codecs and %zu plans are more than %d rows", b->specs.n, n_plans, TOOL_MAX_TEXTS);
+    for (size_t k = 0; k < b->specs.n; k++)
+        for (size_t p = 0; p < n_plans; p++) {
+            struct row *row = &b->rows[b->n_rows++];
+            *row = (struct row){.spec = k};
+            if (!b->profile.root)
+                continue;
+            row->plan = tool_alloc(1, sizeof *row->plan);
+            int status =
+                row->plan ? bench_plan_make(&b->profile, b->specs.items[k], b->plans.items[p], row->plan) : TOOL_FAILED;
+            if (status != 0)
+                return status;
+            if (gw_codec_is_global(b->codecs[k]) && row->plan->n_groups > 1)
+                return tool_wrong_use("%s decides for all tensors at once, so that all are one group; --plan single",
+                                      b->specs.items[k]);
+        }
+    return 0;
 }
 
 static int run(struct bench *b, uint32_t threads, bool json)
 {
     gw_context_options options = {.struct_bytes = sizeof options, .n_threads = threads};
     b->results = json_array();
-    b->links = calloc((b->specs.n + 1) * b->members.count, sizeof *b->links);
+    b->links = calloc((b->n_rows + 1) * b->members.count, sizeof *b->links);
     gw_status status = b->links && b->results ? gw_context_create(&options, &b->context) : GW_ERR_MEMORY;
     if (status >= 0)
         status = choose_shape(b);
     if (status >= 0)
-        status = parse_codecs(b);
-    if (status >= 0)
-        status = gw_members_connect(&b->members, b->context, (uint32_t)b->specs.n + 1, b->links);
+        status = gw_members_connect(&b->members, b->context, (uint32_t)b->n_rows + 1, b->links);
     if (status >= 0) {
         status = run_members(b);
         char why[1024];
         snprintf(why, sizeof why, "%s", gw_last_error());
-        for (size_t i = 0; i < (b->specs.n + 1) * b->members.count; i++)
+        for (size_t i = 0; i < (b->n_rows + 1) * b->members.count; i++)
             b->links[i].ops->destroy(b->links[i].self);
         if (status < 0)
             gw_fail(status, "%s", why);
@@ -414,12 +591,37 @@ static int run(struct bench *b, uint32_t threads, bool json)
                       : status < 0              ? tool_fail_status(status, NULL)
                       : b->members.first == 0   ? print_report(b, json)
                                                 : TOOL_DONE;
-    for (size_t k = 0; k < b->specs.n; k++)
-        gw_codec_destroy(b->codecs[k]);
     gw_context_destroy(b->context);
     free(b->links);
     json_decref(b->results);
     return exit_status;
+}
+
+/* Reads the profile, parses codecs and makes plans. Returns 0, or an exit status with the message printed. */
+static int prepare(struct bench *b)
+{
+    if (b->profile_path && tool_profile_read(b->profile_path, &b->profile) != 0)
+        return TOOL_FAILED;
+    for (uint32_t i = 0; b->specs.n == 0 && b->profile.root && i < b->profile.profile.n_codecs; i++)
+        b->specs.items[i] = b->profile.codecs[i].spec;
+    if (b->specs.n == 0 && b->profile.root)
+        b->specs.n = b->profile.profile.n_codecs;
+    if (b->specs.n == 0)
+        for (size_t i = 0; i < sizeof default_specs / sizeof *default_specs; i++)
+            b->specs.items[b->specs.n++] = default_specs[i];
+    if (b->plans.n == 0)
+        b->plans.items[b->plans.n++] = "exact";
+    gw_status status = parse_codecs(b);
+    return status < 0 ? tool_fail_status(status, NULL) : make_rows(b);
+}
+
+static void forget(struct bench *b)
+{
+    for (size_t i = 0; i < b->n_rows; i++)
+        free(b->rows[i].plan);
+    for (size_t k = 0; k < b->specs.n; k++)
+        gw_codec_destroy(b->codecs[k]);
+    tool_profile_free(&b->profile);
 }
 
 static void show_log(const char *line, void *user)
@@ -444,6 +646,15 @@ int tool_bench_exchange(int argc, char **argv)
         {"--elements", "N", "one tensor of so many elements (default 16Mi)", TOOL_U64, &b.n_elems, 1, GW_MAX_ELEMENTS},
         {"--gradients", "NAME", "gradients that train --save-gradients wrote: rank R reads NAME.rank-R.gwp", TOOL_TEXT,
          &b.saved, 0, 0},
+        {"--profile", "FILE",
+         "replay whole steps of a PROFILE.json: forward and backward are sleeps, codec and exchange are real. The "
+         "default codecs are the profile's",
+         TOOL_TEXT, &b.profile_path, 0, 0},
+        {"--plan", "METHOD",
+         "with --profile, which layers travel together: exact, paper, none, single or fixed:BYTES, as for gradwire "
+         "plan; "
+         "may be given several times: they are measured by turns (default exact)",
+         TOOL_TEXTS, &b.plans, 0, 0},
         {"--wire", "small|fast|auto",
          "how frames are written: the fewest bytes, the fewest processor cycles, or what makes the runs shorter; auto "
          "warms up until it has compared",
@@ -480,19 +691,26 @@ int tool_bench_exchange(int argc, char **argv)
         return status;
     if (gw_wire_parse(wire, &b.wire) < 0)
         return tool_wrong_use("--wire is \"%s\", and must be small, fast or auto", wire);
-    if (b.specs.n == 0)
-        for (size_t i = 0; i < sizeof default_specs / sizeof *default_specs; i++)
-            b.specs.items[b.specs.n++] = default_specs[i];
+    if ((b.profile_path != NULL) + (b.net != NULL) + (b.saved != NULL) > 1)
+        return tool_wrong_use("--profile, --net and --gradients each say what is averaged; give one of them");
+    if (b.plans.n > 0 && !b.profile_path)
+        return tool_wrong_use("--plan needs a --profile, which says how long backward takes (gradwire probe)");
     if (gw_members_choose_link(&who) != GW_OK)
         return tool_wrong_use("%s", gw_last_error());
     if (strcmp(who.link, "local") == 0 && who.workers == 0)
         who.workers = 4;
     who.timeout_ms = b.timeout_ms = timeout_s * 1000;
+    status = prepare(&b);
+    if (status != 0) {
+        forget(&b);
+        return status;
+    }
     gw_status begun = gw_members_begin(&who, &b.members);
     b.terminal = isatty(STDERR_FILENO) && b.members.first == 0;
     status = begun == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error())
              : begun < 0              ? tool_fail_status(begun, NULL)
                                       : run(&b, threads, json);
     gw_members_end(&b.members, status != TOOL_DONE);
+    forget(&b);
     return status;
 }

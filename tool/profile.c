@@ -209,15 +209,14 @@ void tool_profile_free(tool_profile *profile)
 
 /* ---- options ----------------------------------------------------------------------------------------- */
 
-int tool_profile_codec(const tool_profile *profile, const char *spec, uint32_t *codec)
+bool tool_profile_has_codec(const tool_profile *profile, const char *spec, uint32_t *codec)
 {
     gw_codec *asked, *one;
     for (*codec = 0; *codec < profile->profile.n_codecs; ++*codec)
         if (strcmp(profile->codecs[*codec].spec, spec) == 0)
-            return 0;
-    gw_status status = gw_codec_parse(NULL, spec, &asked);
-    if (status < 0)
-        return tool_fail_status(status, "--codec");
+            return true;
+    if (gw_codec_parse(NULL, spec, &asked) < 0)
+        return false;
     bool same = false;
     for (*codec = 0; *codec < profile->profile.n_codecs && !same; *codec += !same)
         if (gw_codec_parse(NULL, profile->codecs[*codec].spec, &one) >= 0) {
@@ -225,8 +224,18 @@ int tool_profile_codec(const tool_profile *profile, const char *spec, uint32_t *
             gw_codec_destroy(one);
         }
     gw_codec_destroy(asked);
-    if (same)
+    return same;
+}
+
+int tool_profile_codec(const tool_profile *profile, const char *spec, uint32_t *codec)
+{
+    gw_codec *asked;
+    if (tool_profile_has_codec(profile, spec, codec))
         return 0;
+    gw_status status = gw_codec_parse(NULL, spec, &asked);
+    if (status < 0)
+        return tool_fail_status(status, "--codec");
+    gw_codec_destroy(asked);
     return tool_fail("the profile has no codec \"%s\"; it has %u, the first is \"%s\" (gradwire probe --codec measures "
                      "another)",
                      spec, profile->profile.n_codecs, gw_quote(profile->codecs[0].spec).text);

@@ -16,8 +16,10 @@ typedef struct tool_profile {
 int tool_profile_read(const char *path, tool_profile *out);
 void tool_profile_free(tool_profile *profile);
 
-/* The number of the codec that `spec` means: as it is written, or spelled otherwise. Returns 0, or an exit status with
- * the message printed. */
+/* Whether the profile has the codec that `spec` means, as it is written or spelled otherwise; if so, its number. */
+bool tool_profile_has_codec(const tool_profile *profile, const char *spec, uint32_t *codec);
+
+/* The same for one that must be there. Returns 0, or an exit status with the message printed. */
 int tool_profile_codec(const tool_profile *profile, const char *spec, uint32_t *codec);
 
 /* METHOD, or fixed:BYTES, as --plan and --method take it. Returns 0, or an exit status with the message printed. */

@@ -90,6 +90,43 @@ class Plan(harness.Case):
         advice = self.ok_json("advise", "--profile", self.write(slow))
         self.assertEqual((advice["codec"], advice["assumed"]["floats"]), ("none", True))
 
+    def test_replay(self):
+        """Plans change messages, never averages; a step takes at least its backward."""
+        p = profile()
+        p["layers"].append({"name": "fc3", "elements": 70000, "backward_ms": 2})
+        path = self.write(p)
+        plans = ["exact", "paper", "none", "single", "fixed:4000"]
+        words = ["bench", "exchange", "--profile", path, "--workers", 3, "--runs", 3]
+        for plan in plans:
+            words += ["--plan", plan]
+        report = self.ok_json(*words)
+        self.assertEqual((report["tensors"], report["elements"]), (5, 82000))
+        rows = report["results"]
+        self.assertEqual([(r["codec"], r["plan"]) for r in rows], [(c, n) for c in ["none", "ternary"] for n in plans])
+        for row in rows:
+            self.assertTrue(row["averages_identical"])
+            self.assertEqual(row["average_hash"], next(r for r in rows if r["codec"] == row["codec"])["average_hash"])
+            self.assertAlmostEqual(row["compute_seconds"], 0.013)
+            self.assertGreaterEqual(row["seconds_min"], 0.013)
+            self.assertGreaterEqual(row["after_seconds"], 0.013)
+            self.assertGreater(row["predicted_seconds"], 0.013)
+        self.assertEqual([r["groups"] for r in rows if r["plan"] == "none"], [5, 5])
+        single = [r for r in rows if r["plan"] == "single"]
+        self.assertTrue(all(r["groups"] == 1 and r["hidden_share"] is None for r in single))
+        # Bytes do not depend on the plan, but for a header for each message.
+        self.assertLess(rows[2]["bytes_up"] - rows[3]["bytes_up"], 3 * 5 * 64)
+        # A codec that the profile does not have: plans that need no costs.
+        words = ["bench", "exchange", "--profile", path, "--workers", 2, "--runs", 1, "--codec", "bf16"]
+        row = self.ok_json(*words, "--plan", "single")["results"][0]
+        self.assertIsNone(row["predicted_seconds"])
+        self.refused(1, *words, says='no codec "bf16"')
+        words[-1] = "ternary:scope=global"
+        self.refused(2, *words, "--plan", "none", says="--plan single")
+        self.refused(2, "bench", "exchange", "--plan", "none", says="--plan needs a --profile")
+        self.refused(2, "bench", "exchange", "--profile", path, "--net", "vgg16", says="give one of them")
+        self.refused(2, "bench", "exchange", "--profile", path, "--plan", "best", says="must be exact")
+        self.refused(1, "bench", "exchange", "--profile", self.write("{}"), says="gradwire probe")
+
     def test_bad_profiles(self):
         def change(how):
             p = profile()
