@@ -98,14 +98,16 @@ static int read_codec(const char *path, size_t i, const json_t *object, gw_profi
 static int read_link(const char *path, const json_t *object, gw_profile_link *link)
 {
     char where[4200];
-    double members = 0;
+    double members = 0, run_elements = 0;
     uint64_t n = 0;
     const struct field fields[] = {{"alpha_ms", &link->alpha_ms, NULL, false},
                                    {"ms_per_byte", &link->ms_per_byte, NULL, false},
                                    {"latency_ms", &link->latency_ms, NULL, true},
+                                   {"run_elements", &run_elements, NULL, true},
                                    {"members", &members, NULL, false}};
     snprintf(where, sizeof where, "%s: \"link\"", path);
     if (read_fields(where, object, fields, sizeof fields / sizeof *fields) != 0 ||
+        read_count(where, "run_elements", run_elements, (double)GW_MAX_ELEMENTS, &link->run_elements) != 0 ||
         read_count(where, "members", members, UINT32_MAX, &n) != 0)
         return -1;
     link->members = (uint32_t)n;

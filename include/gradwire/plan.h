@@ -41,9 +41,14 @@ typedef struct gw_profile_codec {
 } gw_profile_codec;
 
 /* A group of n elements keeps the link busy for alpha_ms + (ms_per_byte * bytes_per_element +
- * decompress_ms_per_element) * n. Its averages are there latency_ms after that; the next group need not wait for it. */
+ * decompress_ms_per_element) * n. Its averages are there latency_ms after that; the next group need not wait for it.
+ *
+ * run_elements: large groups travel in runs of so many elements, as the exchange sends them. Then sending begins when
+ * the first run is encoded, and ends no earlier than the last run's time after the group is encoded. 0: a group is
+ * encoded whole before it is sent, as in DLGS. */
 typedef struct gw_profile_link {
     double alpha_ms, ms_per_byte, latency_ms;
+    uint64_t run_elements;
     uint32_t members; /* 1 or more */
 } gw_profile_link;
 

@@ -92,6 +92,7 @@ struct search {
     const struct rest *rest; /* of each layer */
     double upper;            /* a step: no way to a longer one is looked at */
     struct front *fronts;    /* fronts[l]: layers from l on are grouped */
+    double last_ms;          /* that the link takes, at least, when all is encoded */
 };
 
 /* Puts one more group behind a way: the layers from l to `from` - 1, for every l. */
@@ -107,19 +108,18 @@ static gw_status extend(struct search *search, uint32_t from, uint32_t nth)
         n_elems += (double)p->layers[l].n_elems;
         struct way way = {.n_groups = before.n_groups + 1, .parent_layer = from, .parent = nth};
         way.at.lane = gw_lane_encoded(model, lane, n_elems);
-        way.at.link = gw_link_sent(model, before.at.link, way.at.lane, n_elems);
+        way.at.link = gw_link_sent(model, before.at.link, lane, way.at.lane, n_elems);
         /* All other elements have to be sent as well, whoever they travel with: a larger group is no way out. */
-        const double all_sent = way.at.link + model->send_ms_per_element * rest->n_elems + p->link.latency_ms;
-        if (all_sent > search->upper)
+        const double begin = gw_send_begin(model, before.at.link, lane, way.at.lane, n_elems);
+        if (begin + p->link.alpha_ms + model->send_ms_per_element * (n_elems + rest->n_elems) + p->link.latency_ms >
+            search->upper)
             return GW_OK;
-        if (l == 0) {
+        if (l == 0)
             way.at.lane = 0; /* nothing follows that would wait for it */
-        } else {
-            const double last_sent = way.at.lane + rest->lane_ms + p->link.alpha_ms +
-                                     model->send_ms_per_element * (double)p->layers[0].n_elems + p->link.latency_ms;
-            if (all_sent + p->link.alpha_ms > search->upper || last_sent > search->upper)
-                continue;
-        }
+        else if (way.at.link + p->link.alpha_ms + model->send_ms_per_element * rest->n_elems + p->link.latency_ms >
+                     search->upper ||
+                 way.at.lane + rest->lane_ms + search->last_ms + p->link.latency_ms > search->upper)
+            continue;
         GW_TRY(add_way(search->context, &search->fronts[l], &way));
     }
     return GW_OK;
@@ -164,6 +164,8 @@ gw_status gw_merge_exactly(gw_context *context, const struct gw_model *model, do
     /* What a way still needs is added up in another order than its step would be, and rounds otherwise. */
     struct search search = {
         .context = context, .model = model, .rest = rest, .upper = upper * (1 + ROUNDING), .fronts = fronts};
+    const double first_layer = (double)p->layers[0].n_elems, run = (double)p->link.run_elements;
+    search.last_ms = model->send_ms_per_element * (run > 0 && run < first_layer ? run : first_layer);
     gw_status status = rest && fronts ? make_room(context, &fronts[n]) : GW_ERR_MEMORY;
     if (status == GW_OK) {
         fill_rest(model, rest);

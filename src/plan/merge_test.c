@@ -49,6 +49,7 @@ static void draw_profile(struct numbers *numbers, bool measures, struct drawn *d
                               .link = {.alpha_ms = draw_cost(numbers, 2),
                                        .ms_per_byte = draw_cost(numbers, 1e-6),
                                        .latency_ms = draw_cost(numbers, 1),
+                                       .run_elements = numbers_below(numbers, 3) ? 0 : 1 << numbers_below(numbers, 20),
                                        .members = 4},
                               .codecs = &d->codec,
                               .n_codecs = 1};
@@ -75,8 +76,14 @@ static double step_by_words(const gw_profile *p, uint32_t ends, bool beside)
         if (l > 0 && !(ends >> l & 1))
             continue;
         encoder += c->compress_ms_fixed + c->compress_ms_per_element * n_elems;
-        link = larger(link, encoder) + p->link.alpha_ms +
-               (p->link.ms_per_byte * c->bytes_per_element + c->decompress_ms_per_element) * n_elems;
+        const double measured = encoder - (c->compress_ms_fixed + c->compress_ms_per_element * n_elems);
+        const double run = (double)p->link.run_elements;
+        const double send = p->link.ms_per_byte * c->bytes_per_element + c->decompress_ms_per_element;
+        const bool runs = run > 0 && run < n_elems;
+        const double first = runs ? measured + c->compress_ms_fixed + c->compress_ms_per_element * run : encoder;
+        link = larger(link, first) + p->link.alpha_ms + send * n_elems;
+        if (runs) /* the last run is sent after it is encoded */
+            link = larger(link, encoder + send * run);
         n_elems = 0;
     }
     return link + p->link.latency_ms;
@@ -115,8 +122,10 @@ static double merge(const gw_profile *p, gw_compress compress, gw_merge method, 
         while (l > t->first_layer)
             n_elems += p->layers[--l].n_elems;
         assert_int_equal(t->n_elems, n_elems);
-        assert_true(t->ready <= t->encode_begin && t->encode_begin <= t->encode_end && t->encode_end <= t->send_begin);
-        assert_true(t->send_begin <= t->send_end && t->send_end <= t->arrived);
+        assert_true(t->ready <= t->encode_begin && t->encode_begin <= t->encode_end &&
+                    t->encode_begin <= t->send_begin);
+        assert_true(p->link.run_elements > 0 || t->encode_end <= t->send_begin);
+        assert_true(t->encode_end <= t->send_end && t->send_begin <= t->send_end && t->send_end <= t->arrived);
         assert_true(g == 0 || t->send_begin >= times[g - 1].send_end);
     }
     assert_int_equal(l, 0);

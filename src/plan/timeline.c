@@ -123,7 +123,7 @@ double gw_step_of(const struct gw_model *model, const uint32_t *group_of, gw_gro
             continue;
         const double measured = now.lane, link = now.link;
         now.lane = gw_lane_encoded(model, now.lane, n_elems);
-        now.link = gw_link_sent(model, now.link, now.lane, n_elems);
+        now.link = gw_link_sent(model, link, measured, now.lane, n_elems);
         if (times)
             *times++ = (gw_group_times){.first_layer = l,
                                         .n_layers = end - l,
@@ -131,7 +131,7 @@ double gw_step_of(const struct gw_model *model, const uint32_t *group_of, gw_gro
                                         .ready = model->beside ? backward : before + p->layers[l].backward_ms,
                                         .encode_begin = measured,
                                         .encode_end = now.lane,
-                                        .send_begin = gw_later(link, now.lane),
+                                        .send_begin = gw_send_begin(model, link, measured, now.lane, n_elems),
                                         .send_end = now.link,
                                         .arrived = now.link + p->link.latency_ms};
         n_elems = 0;

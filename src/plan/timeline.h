@@ -40,10 +40,29 @@ static inline double gw_lane_encoded(const struct gw_model *model, double lane, 
     return lane + model->codec->compress_ms_fixed + model->codec->compress_ms_per_element * n_elems;
 }
 
-/* The link after that group is sent. */
-static inline double gw_link_sent(const struct gw_model *model, double link, double encoded, double n_elems)
+static inline bool gw_has_runs(const struct gw_model *model, double n_elems)
 {
-    return gw_later(link, encoded) + model->profile->link.alpha_ms + model->send_ms_per_element * n_elems;
+    const double run = (double)model->profile->link.run_elements;
+    return run > 0 && n_elems > run;
+}
+
+/* When the link begins with a group of n_elems that the lane has measured and encoded by then. */
+static inline double gw_send_begin(const struct gw_model *model, double link, double measured, double encoded,
+                                   double n_elems)
+{
+    const double run = (double)model->profile->link.run_elements;
+    return gw_later(link, gw_has_runs(model, n_elems) ? gw_lane_encoded(model, measured, run) : encoded);
+}
+
+/* The link after that group is sent. */
+static inline double gw_link_sent(const struct gw_model *model, double link, double measured, double encoded,
+                                  double n_elems)
+{
+    const double sent = gw_send_begin(model, link, measured, encoded, n_elems) + model->profile->link.alpha_ms +
+                        model->send_ms_per_element * n_elems;
+    if (!gw_has_runs(model, n_elems))
+        return sent;
+    return gw_later(sent, encoded + model->send_ms_per_element * (double)model->profile->link.run_elements);
 }
 
 /* Checks the arguments that all public functions have. */
