@@ -13,12 +13,11 @@
 #include "base/clock.h"
 #include "bench_gradient.h"
 #include "bench_replay.h"
+#include "bench_team.h"
 #include "checkpoint.h"
-#include "members.h"
 #include "tool.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,13 +32,6 @@ _Static_assert(MOST_TENSORS >= GW_MAX_TENSORS && MOST_TENSORS >= GW_MAX_NETWORK_
 
 static const char *const default_specs[] = {"none", "bf16", "ternary", "gspar:density=0.01", "topk:ratio=0.01"};
 
-/* What a member tells rank 0 of a run. */
-struct report {
-    double seconds, encode_seconds;
-    uint64_t bytes_up, bytes_down, messages, hash;
-    uint64_t settled; /* rank 0: whether --wire auto has compared, or has nothing to compare */
-};
-
 /* What is measured, and shown in a line: a codec, and with a profile one of the plans. */
 struct row {
     size_t spec;
@@ -47,9 +39,8 @@ struct row {
 };
 
 struct bench {
-    struct gw_members members;
-    gw_context *context;
-    uint32_t runs, timeout_ms;
+    struct bench_team team; /* a link for each row */
+    uint32_t runs;
     tool_texts specs;
     const char *net, *saved, *profile_path;
     tool_profile profile; /* root NULL: none */
@@ -63,76 +54,15 @@ struct bench {
     uint32_t n_tensors;
     uint64_t total;
     gw_codec *codecs[TOOL_MAX_TEXTS];
-    gw_link *links; /* an exchange's for each row, and one on which members wait for each other */
     bool terminal;
     json_t *results; /* rank 0's */
 };
 
 struct member {
+    const struct bench_member *self;
     struct bench *bench;
-    uint32_t index, rank;
-    pthread_t thread;
-    bool started;
     float *gradient, *work; /* as drawn, and what the exchange gets */
-    gw_status status;
-    char why[1024];
 };
-
-static gw_link link_of(const struct bench *b, size_t k, uint32_t index)
-{
-    return b->links[k * b->members.count + index];
-}
-
-/* ---- members wait for each other ----------------------------------------------------------------------- */
-
-static gw_status send_report(const struct bench *b, gw_link link, uint32_t to, const struct report *report)
-{
-    void *bytes = gw_message_alloc(b->context, sizeof *report);
-    if (!bytes)
-        return GW_ERR_MEMORY;
-    memcpy(bytes, report, sizeof *report);
-    return link.ops->send(link.self, to, bytes, sizeof *report, b->timeout_ms);
-}
-
-static gw_status take_report(const struct bench *b, gw_link link, struct report *report)
-{
-    gw_message message;
-    gw_status status = link.ops->recv(link.self, b->timeout_ms, &message);
-    if (status < 0)
-        return status;
-    if (message.n_bytes == sizeof *report)
-        memcpy(report, message.bytes, sizeof *report);
-    gw_message_free(message.bytes);
-    return GW_OK;
-}
-
-/* Nobody returns before all have come. *sum is of all members: the largest time, the bytes added up, and rank 0's hash,
- * or 0 where another's differs. */
-static gw_status meet(const struct member *m, const struct report *own, struct report *sum)
-{
-    const struct bench *b = m->bench;
-    gw_link link = link_of(b, b->n_rows, m->index);
-    gw_status status = GW_OK;
-    struct report other;
-    *sum = *own;
-    if (m->rank > 0)
-        status = send_report(b, link, 0, own);
-    for (uint32_t r = 1; m->rank == 0 && r < link.size && status >= 0; r++) {
-        if ((status = take_report(b, link, &other)) < 0)
-            break;
-        sum->seconds = other.seconds > sum->seconds ? other.seconds : sum->seconds;
-        sum->encode_seconds = other.encode_seconds > sum->encode_seconds ? other.encode_seconds : sum->encode_seconds;
-        sum->bytes_up += other.bytes_up;
-        sum->bytes_down += other.bytes_down;
-        sum->messages += other.messages;
-        sum->hash = other.hash == sum->hash ? sum->hash : 0;
-    }
-    for (uint32_t r = 1; m->rank == 0 && r < link.size && status >= 0; r++)
-        status = send_report(b, link, r, sum);
-    if (m->rank > 0 && status >= 0)
-        status = take_report(b, link, sum);
-    return status;
-}
 
 /* ---- a member ------------------------------------------------------------------------------------------ */
 
@@ -155,14 +85,15 @@ static gw_status hand_over(struct member *m, gw_exchange *exchange, enum pace pa
     return status;
 }
 
-static gw_status one_run(struct member *m, gw_exchange *exchange, enum pace pace, uint32_t step, struct report *report)
+static gw_status one_run(struct member *m, gw_exchange *exchange, enum pace pace, uint32_t step,
+                         struct bench_report *report)
 {
     struct bench *b = m->bench;
-    struct report nothing = {0}, unused;
+    struct bench_report nothing = {0}, unused;
     gw_step_result result;
     gw_wire_report wire;
     memcpy(m->work, m->gradient, b->total * sizeof *m->work);
-    gw_status status = meet(m, &nothing, &unused);
+    gw_status status = bench_meet(m->self, &nothing, &unused);
     double begin = gw_clock_seconds();
     if (status >= 0)
         status = gw_exchange_begin(exchange, step);
@@ -175,20 +106,20 @@ static gw_status one_run(struct member *m, gw_exchange *exchange, enum pace pace
         status = gw_exchange_wire(exchange, &wire);
     if (status < 0)
         return status;
-    struct report own = {.seconds = end - begin,
-                         .settled = !wire.compares || wire.n_comparisons > 0,
-                         .encode_seconds = result.encode_seconds,
-                         .bytes_up = result.bytes_up,
-                         .bytes_down = result.bytes_down,
-                         .messages = result.messages,
-                         .hash = XXH3_64bits(m->work, b->total * sizeof *m->work)};
-    return meet(m, &own, report);
+    struct bench_report own = {.seconds = end - begin,
+                               .settled = !wire.compares || wire.n_comparisons > 0,
+                               .encode_seconds = result.encode_seconds,
+                               .bytes_up = result.bytes_up,
+                               .bytes_down = result.bytes_down,
+                               .messages = result.messages,
+                               .hash = XXH3_64bits(m->work, b->total * sizeof *m->work)};
+    return bench_meet(m->self, &own, report);
 }
 
 /* What was measured of a row so far, on rank 0; others keep it, too. */
 struct times {
     double *seconds, *encode, *after; /* of each run; after: with tensors handed over after backward */
-    struct report last;
+    struct bench_report last;
     uint32_t warm_up;
 };
 
@@ -208,7 +139,7 @@ static void note_replay(const struct bench *b, const struct bench_plan *plan, co
 static void note_result(struct bench *b, const struct row *of, struct times *times, const gw_wire_report *wire)
 {
     char hash[17];
-    const struct report *last = &times->last;
+    const struct bench_report *last = &times->last;
     double least = times->seconds[0], most = times->seconds[0];
     for (uint32_t i = 1; i < b->runs; i++) {
         least = times->seconds[i] < least ? times->seconds[i] : least;
@@ -220,7 +151,7 @@ static void note_result(struct bench *b, const struct row *of, struct times *tim
                   "seconds", bench_median(times->seconds, b->runs), "seconds_min", least, "seconds_max", most,
                   "codec_seconds", bench_median(times->encode, b->runs), "bytes_up", (json_int_t)last->bytes_up,
                   "bytes_down", (json_int_t)last->bytes_down, "messages", (json_int_t)last->messages, "dense_bytes",
-                  (json_int_t)(4 * b->total * (b->members.size - 1)), "average_hash", hash, "averages_identical",
+                  (json_int_t)(4 * b->total * (b->team.members.size - 1)), "average_hash", hash, "averages_identical",
                   last->hash != 0);
     json_object_update_new(row,
                            json_pack("{s:s, s:b, s:s, s:f, s:f}", "wire", gw_wire_name(b->wire), "wire_has_choice",
@@ -247,7 +178,7 @@ static gw_status warm_up(struct member *m, gw_exchange *exchange, enum pace pace
 static void show_progress(const struct member *m, const struct row *row, uint32_t run)
 {
     const struct bench *b = m->bench;
-    if (m->rank != 0 || !b->terminal)
+    if (m->self->rank != 0 || !b->terminal)
         return;
     fprintf(stderr, "\r\033[K%zu of %zu: %s%s%s, run %u of %u", (size_t)(row - b->rows) + 1, b->n_rows,
             b->specs.items[row->spec], row->plan ? ", plan " : "", row->plan ? row->plan->name : "", run + 1, b->runs);
@@ -257,7 +188,7 @@ static void show_progress(const struct member *m, const struct row *row, uint32_
 static gw_status timed_run(struct member *m, gw_exchange *exchange, const struct row *row, uint32_t nth,
                            struct times *times)
 {
-    struct report after;
+    struct bench_report after;
     show_progress(m, row, nth);
     gw_status status = one_run(m, exchange, row->plan ? AS_BACKWARD : AT_ONCE, WARM_UP + nth, &times->last);
     times->seconds[nth] = times->last.seconds;
@@ -283,21 +214,21 @@ static gw_status measure(struct member *m, const struct row *rows, size_t n)
                                              .tensors = b->tensors,
                                              .n_tensors = b->n_tensors,
                                              .group_of = rows[i].plan ? rows[i].plan->group_of : NULL,
-                                             .link = link_of(b, (size_t)(rows - b->rows) + i, m->index),
+                                             .link = bench_link(&b->team, (size_t)(rows - b->rows) + i, m->self->index),
                                              .seed = 1,
-                                             .timeout_ms = b->timeout_ms,
+                                             .timeout_ms = b->team.timeout_ms,
                                              .wire = b->wire};
         times[i].seconds = numbers + 3 * i * b->runs;
         times[i].encode = times[i].seconds + b->runs;
         times[i].after = times[i].encode + b->runs;
-        status = gw_exchange_create(b->context, &options, &exchanges[i]);
+        status = gw_exchange_create(b->team.context, &options, &exchanges[i]);
         if (status >= 0)
             status = warm_up(m, exchanges[i], rows[i].plan ? AS_BACKWARD : AT_ONCE, &times[i]);
     }
     for (uint32_t run = 0; run < b->runs; run++)
         for (size_t i = 0; i < n && status >= 0; i++)
             status = timed_run(m, exchanges[i], &rows[i], run, &times[i]);
-    for (size_t i = 0; i < n && status >= 0 && m->rank == 0; i++) {
+    for (size_t i = 0; i < n && status >= 0 && m->self->rank == 0; i++) {
         gw_wire_report wire;
         status = gw_exchange_wire(exchanges[i], &wire);
         if (status >= 0)
@@ -317,14 +248,14 @@ static gw_status get_gradient(struct member *m)
     if (!m->gradient || !m->work)
         return GW_ERR_MEMORY;
     if (!b->saved) {
-        bench_draw_gradient(m->gradient, m->rank * b->total, b->total);
+        bench_draw_gradient(m->gradient, m->self->rank * b->total, b->total);
         return GW_OK;
     }
     char path[4200];
     struct gw_checkpoint *c = calloc(1, sizeof *c);
     if (!c)
         return GW_ERR_MEMORY;
-    snprintf(path, sizeof path, "%s.rank-%u.gwp", b->saved, m->rank);
+    snprintf(path, sizeof path, "%s.rank-%u.gwp", b->saved, m->self->rank);
     gw_status status = gw_checkpoint_read(path, c);
     if (status >= 0 && (c->network.n_tensors != b->n_tensors || c->network.n_params != b->total))
         status = gw_fail(GW_ERR_SYSTEM, "%s holds the gradient of another network than rank 0's", path);
@@ -336,23 +267,18 @@ static gw_status get_gradient(struct member *m)
     return status;
 }
 
-static void *member_main(void *user)
+static gw_status member_work(struct bench_member *self)
 {
-    struct member *m = user;
-    struct bench *b = m->bench;
-    m->status = get_gradient(m);
+    struct bench *b = self->user;
+    struct member m = {.self = self, .bench = b};
+    gw_status status = get_gradient(&m);
     /* By turns only where that is asked for: exchanges of large networks hold much memory. */
     const size_t together = b->profile.root ? b->n_rows : 1;
-    for (size_t k = 0; k < b->n_rows && m->status >= 0; k += together)
-        m->status = measure(m, &b->rows[k], together);
-    if (m->status >= 0)
-        return NULL;
-    snprintf(m->why, sizeof m->why, "%s", *gw_last_error() ? gw_last_error() : gw_status_text(m->status));
-    for (size_t k = 0; k <= b->n_rows; k++) {
-        gw_link link = link_of(b, k, m->index);
-        link.ops->fail(link.self, m->status, m->why);
-    }
-    return NULL;
+    for (size_t k = 0; k < b->n_rows && status >= 0; k += together)
+        status = measure(&m, &b->rows[k], together);
+    free(m.gradient);
+    free(m.work);
+    return status;
 }
 
 /* ---- the command --------------------------------------------------------------------------------------- */
@@ -363,7 +289,7 @@ static gw_status saved_shape(struct bench *b)
     struct gw_checkpoint *c = calloc(1, sizeof *c);
     if (!c)
         return GW_ERR_MEMORY;
-    snprintf(path, sizeof path, "%s.rank-%u.gwp", b->saved, b->members.first);
+    snprintf(path, sizeof path, "%s.rank-%u.gwp", b->saved, b->team.members.first);
     gw_status status = gw_checkpoint_read(path, c);
     for (uint32_t t = 0; status >= 0 && t < c->network.n_tensors; t++)
         b->tensors[b->n_tensors++].n_elems = c->network.tensors[t].n_elems;
@@ -420,32 +346,6 @@ static gw_status parse_codecs(struct bench *b)
     return GW_OK;
 }
 
-static gw_status run_members(struct bench *b)
-{
-    struct member *members = calloc(b->members.count, sizeof *members);
-    gw_status status = members ? GW_OK : GW_ERR_MEMORY;
-    for (uint32_t i = 0; members && i < b->members.count; i++) {
-        members[i] = (struct member){.bench = b, .index = i, .rank = b->members.first + i};
-        members[i].started = pthread_create(&members[i].thread, NULL, member_main, &members[i]) == 0;
-        if (!members[i].started)
-            status = gw_fail(GW_ERR_SYSTEM, "the thread of rank %u could not be started", members[i].rank);
-        for (size_t k = 0; !members[i].started && k <= b->n_rows; k++)
-            link_of(b, k, i).ops->fail(link_of(b, k, i).self, status, gw_last_error());
-    }
-    for (uint32_t i = 0; members && i < b->members.count; i++) {
-        struct member *m = &members[i];
-        if (m->started)
-            pthread_join(m->thread, NULL);
-        /* The first error that is not merely word of another's. */
-        if (m->status < 0 && (status >= 0 || status == GW_ERR_PEER))
-            status = gw_fail(m->status, "%s", m->why);
-        free(m->gradient);
-        free(m->work);
-    }
-    free(members);
-    return status;
-}
-
 static double real_of(const json_t *row, const char *name)
 {
     return json_real_value(json_object_get(row, name));
@@ -489,8 +389,8 @@ static void print_table(const struct bench *b)
     size_t i;
     json_t *row;
     double plain = 0;
-    tool_note("%u members, link %s, %u tensors, %.3g M elements, medians of %u", b->members.size,
-              kinds[b->members.kind], b->n_tensors, 1e-6 * (double)b->total, b->runs);
+    tool_note("%u members, link %s, %u tensors, %.3g M elements, medians of %u", b->team.members.size,
+              kinds[b->team.members.kind], b->n_tensors, 1e-6 * (double)b->total, b->runs);
     if (b->profile.root) {
         tool_note(
             "steps with forward and backward, %.2f ms as sleeps; \"after\": nothing is sent before backward ends; "
@@ -511,7 +411,7 @@ static void print_table(const struct bench *b)
         print_row(row, plain);
 }
 
-/* Under every plan a codec's averages are the same bits. */
+/* Under every plan a codec's averages are the same bits, if the same steps went before (topk's residual is of them). */
 static bool averages_agree(const struct bench *b)
 {
     size_t i, k;
@@ -521,6 +421,7 @@ static bool averages_agree(const struct bench *b)
             return false;
         json_array_foreach (b->results, k, other)
             if (json_equal(json_object_get(row, "codec"), json_object_get(other, "codec")) &&
+                json_equal(json_object_get(row, "warm_up"), json_object_get(other, "warm_up")) &&
                 !json_equal(json_object_get(row, "average_hash"), json_object_get(other, "average_hash")))
                 return false;
     }
@@ -535,8 +436,8 @@ static int print_report(const struct bench *b, bool json)
         return tool_fail("the averages differ between members, or between plans; this is a bug, please report it");
     if (!json)
         return TOOL_DONE;
-    return tool_print_json(json_pack("{s:s, s:I, s:s, s:I, s:I, s:I, s:O}", "link", kinds[b->members.kind], "workers",
-                                     (json_int_t)b->members.size, "cpu", gw_cpu_level(), "tensors",
+    return tool_print_json(json_pack("{s:s, s:I, s:s, s:I, s:I, s:I, s:O}", "link", kinds[b->team.members.kind],
+                                     "workers", (json_int_t)b->team.members.size, "cpu", gw_cpu_level(), "tensors",
                                      (json_int_t)b->n_tensors, "elements", (json_int_t)b->total, "runs",
                                      (json_int_t)b->runs, "results", b->results));
 }
@@ -568,31 +469,17 @@ static int make_rows(struct bench *b)
 
 static int run(struct bench *b, uint32_t threads, bool json)
 {
-    gw_context_options options = {.struct_bytes = sizeof options, .n_threads = threads};
     b->results = json_array();
-    b->links = calloc((b->n_rows + 1) * b->members.count, sizeof *b->links);
-    gw_status status = b->links && b->results ? gw_context_create(&options, &b->context) : GW_ERR_MEMORY;
+    gw_status status = b->results ? choose_shape(b) : GW_ERR_MEMORY;
+    b->team.n_links = b->n_rows;
     if (status >= 0)
-        status = choose_shape(b);
-    if (status >= 0)
-        status = gw_members_connect(&b->members, b->context, (uint32_t)b->n_rows + 1, b->links);
-    if (status >= 0) {
-        status = run_members(b);
-        char why[1024];
-        snprintf(why, sizeof why, "%s", gw_last_error());
-        for (size_t i = 0; i < (b->n_rows + 1) * b->members.count; i++)
-            b->links[i].ops->destroy(b->links[i].self);
-        if (status < 0)
-            gw_fail(status, "%s", why);
-    }
+        status = bench_work(&b->team, threads, member_work, b);
     if (b->terminal)
         fprintf(stderr, "\r\033[K");
-    int exit_status = status == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error())
-                      : status < 0              ? tool_fail_status(status, NULL)
-                      : b->members.first == 0   ? print_report(b, json)
-                                                : TOOL_DONE;
-    gw_context_destroy(b->context);
-    free(b->links);
+    int exit_status = status == GW_ERR_ARGUMENT    ? tool_wrong_use("%s", gw_last_error())
+                      : status < 0                 ? tool_fail_status(status, NULL)
+                      : b->team.members.first == 0 ? print_report(b, json)
+                                                   : TOOL_DONE;
     json_decref(b->results);
     return exit_status;
 }
@@ -699,18 +586,18 @@ int tool_bench_exchange(int argc, char **argv)
         return tool_wrong_use("%s", gw_last_error());
     if (strcmp(who.link, "local") == 0 && who.workers == 0)
         who.workers = 4;
-    who.timeout_ms = b.timeout_ms = timeout_s * 1000;
+    who.timeout_ms = b.team.timeout_ms = timeout_s * 1000;
     status = prepare(&b);
     if (status != 0) {
         forget(&b);
         return status;
     }
-    gw_status begun = gw_members_begin(&who, &b.members);
-    b.terminal = isatty(STDERR_FILENO) && b.members.first == 0;
+    gw_status begun = gw_members_begin(&who, &b.team.members);
+    b.terminal = isatty(STDERR_FILENO) && b.team.members.first == 0;
     status = begun == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error())
              : begun < 0              ? tool_fail_status(begun, NULL)
                                       : run(&b, threads, json);
-    gw_members_end(&b.members, status != TOOL_DONE);
+    gw_members_end(&b.team.members, status != TOOL_DONE);
     forget(&b);
     return status;
 }

@@ -27,6 +27,7 @@ static const command commands[] = {
     {"train", gw_cmd_train, "train a network on several workers with coded gradients"},
     {"eval", gw_cmd_eval, "tell the accuracy of a finished run"},
     {"export", gw_cmd_export, "write a finished run's parameters as .npy files"},
+    {"probe", gw_cmd_probe, "measure this machine and link: what plan, advise and replays start from"},
 #endif
     {"codecs", gw_cmd_codecs, "list the codecs, their options and defaults, and the kernels that run here"},
     {"encode", gw_cmd_encode, "turn a tensor into a frame"},

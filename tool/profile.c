@@ -68,6 +68,7 @@ static int read_count(const char *where, const char *name, double value, double 
 
 static int read_layer(const char *path, size_t i, const json_t *object, gw_profile_layer *layer)
 {
+    *layer = (gw_profile_layer){.name = NULL};
     char where[4200];
     double elements = 0;
     const struct field fields[] = {{"name", NULL, &layer->name, false},
@@ -81,6 +82,7 @@ static int read_layer(const char *path, size_t i, const json_t *object, gw_profi
 
 static int read_codec(const char *path, size_t i, const json_t *object, gw_profile_codec *codec)
 {
+    *codec = (gw_profile_codec){.spec = NULL};
     char where[4200];
     const struct field fields[] = {
         {"spec", NULL, &codec->spec, false},
@@ -131,50 +133,64 @@ static const json_t *list_of(const char *path, const json_t *root, const char *n
     return NULL;
 }
 
-static int read_profile(const char *path, tool_profile *out)
+static int read_all_layers(const char *path, tool_profile *out)
 {
     const json_t *layers = list_of(path, out->root, "layers", GW_PLAN_MAX_LAYERS);
-    const json_t *codecs = layers ? list_of(path, out->root, "codecs", GW_PLAN_MAX_CODECS) : NULL;
-    const json_t *forward = json_object_get(out->root, "forward_ms"), *link = json_object_get(out->root, "link"),
-                 *compress = json_object_get(out->root, "compress");
+    const json_t *forward = json_object_get(out->root, "forward_ms");
+    gw_profile *p = &out->profile;
+    if (!layers)
+        return -1;
+    if (!json_is_number(forward)) {
+        tool_fail("%s has no \"forward_ms\" that is a number", path);
+        return -1;
+    }
+    p->forward_ms = json_number_value(forward);
+    p->n_layers = (uint32_t)json_array_size(layers);
+    p->layers = out->layers = tool_alloc(p->n_layers, sizeof *out->layers);
+    for (uint32_t l = 0; out->layers && l < p->n_layers; l++)
+        if (read_layer(path, l, json_array_get(layers, l), &out->layers[l]) != 0)
+            return -1;
+    return out->layers ? 0 : -1;
+}
+
+static int read_all_codecs(const char *path, tool_profile *out)
+{
+    const json_t *codecs = list_of(path, out->root, "codecs", GW_PLAN_MAX_CODECS);
+    gw_profile *p = &out->profile;
     if (!codecs)
         return -1;
-    if (!json_is_number(forward) || !link) {
-        tool_fail("%s has no %s", path, link ? "\"forward_ms\" that is a number" : "\"link\"");
+    p->n_codecs = (uint32_t)json_array_size(codecs);
+    p->codecs = out->codecs = tool_alloc(p->n_codecs, sizeof *out->codecs);
+    for (uint32_t c = 0; out->codecs && c < p->n_codecs; c++)
+        if (read_codec(path, c, json_array_get(codecs, c), &out->codecs[c]) != 0)
+            return -1;
+    return out->codecs ? 0 : -1;
+}
+
+static int read_profile(const char *path, tool_profile *out)
+{
+    const json_t *link = json_object_get(out->root, "link"), *compress = json_object_get(out->root, "compress");
+    if (read_all_layers(path, out) != 0 || read_all_codecs(path, out) != 0)
+        return -1;
+    if (!link) {
+        tool_fail("%s has no \"link\"", path);
         return -1;
     }
     if (compress && !json_is_string(compress)) {
         tool_fail("%s: \"compress\" must be \"inline\" or \"beside\"", path);
         return -1;
     }
-    gw_profile *p = &out->profile;
-    p->forward_ms = json_number_value(forward);
-    p->n_layers = (uint32_t)json_array_size(layers);
-    p->n_codecs = (uint32_t)json_array_size(codecs);
-    p->layers = out->layers = calloc(p->n_layers, sizeof *out->layers);
-    p->codecs = out->codecs = calloc(p->n_codecs, sizeof *out->codecs);
-    if (!out->layers || !out->codecs) {
-        tool_fail("out of memory");
-        return -1;
-    }
-    for (uint32_t l = 0; l < p->n_layers; l++)
-        if (read_layer(path, l, json_array_get(layers, l), &out->layers[l]) != 0)
-            return -1;
-    for (uint32_t c = 0; c < p->n_codecs; c++)
-        if (read_codec(path, c, json_array_get(codecs, c), &out->codecs[c]) != 0)
-            return -1;
-    if (read_link(path, link, &p->link) != 0)
+    if (read_link(path, link, &out->profile.link) != 0)
         return -1;
     if (compress && tool_parse_compress(json_string_value(compress), &out->compress) != 0)
         return -1;
-    if (gw_profile_check(p) < 0) {
-        tool_fail("%s: %s", path, gw_last_error());
-        return -1;
-    }
     return 0;
 }
 
-int tool_profile_read(const char *path, tool_profile *out)
+/* What a file of layers lacks, so that the same check serves. */
+static const gw_profile_codec no_codec = {.spec = "none"};
+
+static int read_file(const char *path, bool layers_only, tool_profile *out)
 {
     *out = (tool_profile){.profile = {.struct_bytes = sizeof out->profile}, .compress = GW_COMPRESS_INLINE};
     uint64_t length;
@@ -195,10 +211,29 @@ int tool_profile_read(const char *path, tool_profile *out)
     }
     free(text);
     if (status == 0)
-        status = read_profile(path, out);
+        status = layers_only ? read_all_layers(path, out) : read_profile(path, out);
+    if (status == 0 && layers_only) {
+        out->profile.link.members = 1;
+        out->profile.codecs = &no_codec;
+        out->profile.n_codecs = 1;
+    }
+    if (status == 0 && gw_profile_check(&out->profile) < 0) {
+        tool_fail("%s: %s", path, gw_last_error());
+        status = -1;
+    }
     if (status != 0)
         tool_profile_free(out);
     return status;
+}
+
+int tool_profile_read(const char *path, tool_profile *out)
+{
+    return read_file(path, false, out);
+}
+
+int tool_profile_read_layers(const char *path, tool_profile *out)
+{
+    return read_file(path, true, out);
 }
 
 void tool_profile_free(tool_profile *profile)

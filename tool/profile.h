@@ -14,6 +14,11 @@ typedef struct tool_profile {
 
 /* Reads a file and checks it. Returns 0, or -1 with the message printed and nothing to free. */
 int tool_profile_read(const char *path, tool_profile *out);
+
+/* Reads "forward_ms" and "layers" only; the rest of the file may be missing. profile.codecs and profile.link are not
+ * set. The rest as above. */
+int tool_profile_read_layers(const char *path, tool_profile *out);
+
 void tool_profile_free(tool_profile *profile);
 
 /* Whether the profile has the codec that `spec` means, as it is written or spelled otherwise; if so, its number. */

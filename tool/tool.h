@@ -28,6 +28,7 @@ int gw_cmd_bench(int argc, char **argv);
 int gw_cmd_launch(int argc, char **argv);
 int gw_cmd_keys(int argc, char **argv);
 int gw_cmd_server(int argc, char **argv);
+int gw_cmd_probe(int argc, char **argv);
 int gw_cmd_plan(int argc, char **argv);
 int gw_cmd_advise(int argc, char **argv);
 

@@ -1,6 +1,7 @@
 """Plans and advice from profiles: what is printed, and profiles that are refused."""
 
 import json
+import os
 
 import harness
 
@@ -126,6 +127,58 @@ class Plan(harness.Case):
         self.refused(2, "bench", "exchange", "--profile", path, "--net", "vgg16", says="give one of them")
         self.refused(2, "bench", "exchange", "--profile", path, "--plan", "best", says="must be exact")
         self.refused(1, "bench", "exchange", "--profile", self.write("{}"), says="gradwire probe")
+
+    def test_probe(self):
+        """What probe writes, plan, advise and replays read. No time is asserted."""
+        path = self.path("probed.json")
+        few = ["probe", "--workers", 2, "--runs", 1, "-o", path]
+        words = [*few, "--net", "mlp:16-8-4", "--batch", 4, "--codec", "ternary", "--codec", "none"]
+        self.ok(*words)
+        with open(path) as file:
+            probed = json.load(file)
+        self.assertEqual([c["spec"] for c in probed["codecs"]], ["none", "ternary"])
+        self.assertEqual([layer["elements"] for layer in probed["layers"]], [128, 8, 32, 4])
+        self.assertEqual(probed["link"]["members"], 2)
+        self.assertEqual((probed["compress"], probed["about"]["backward"]), ("beside", "measured"))
+        self.assertAlmostEqual(probed["codecs"][0]["bytes_per_element"], 4, delta=0.01)  # 8 (N - 1) / N
+        self.assertLess(probed["codecs"][1]["bytes_per_element"], 0.6)
+        self.assertEqual(len(probed["about"]["exchanges"]["ternary"]), len(probed["about"]["exchanges"]["none"]))
+        self.ok("plan", "--profile", path)
+        self.ok("advise", "--profile", path)
+        self.ok("bench", "exchange", "--profile", path, "--runs", 1, "--workers", 2)
+        # Built-in networks, and somebody else's times.
+        self.ok(*few, "--net", "resnet20", "--images-per-second", 1000, "--batch", 10, "--codec", "none")
+        with open(path) as file:
+            probed = json.load(file)
+        backward = sum(layer["backward_ms"] for layer in probed["layers"])
+        self.assertAlmostEqual(probed["forward_ms"] + backward, 10)
+        table = {name: profile()[name] for name in ["forward_ms", "layers"]}
+        self.ok(*few, "--layers", self.write(table, "table.json"), "--codec", "none")
+        with open(path) as file:
+            self.assertEqual(json.load(file)["layers"], table["layers"])
+
+    def test_probe_refuses(self):
+        path = self.path("probed.json")
+        self.refused(2, "probe", says="-o is missing")
+        for words, says in [
+            (["--net", "resnet50"], "--images-per-second"),
+            (["--net", "nothing"], "nothing"),
+            (["--net", "logreg"], "nothing to plan"),
+            (["--net", "lenet", "--images-per-second", "100"], "There are alexnet"),
+            (["--images-per-second", "0"], "must be above 0"),
+            (["--images-per-second", "-1"], "must be above 0"),
+            (["--layers", "x", "--net", "lenet"], "--net and --images-per-second do, too"),
+            (["--codec", "ternary", "--codec", "ternary"], "given twice"),
+            (["--codec", "topk:scope=global"], "nothing to plan"),
+            (["--codec", "nothing"], "nothing"),
+            (["--workers", "1"], "--workers"),
+        ]:
+            self.refused(2, "probe", "-o", path, *words, says=says)
+        for bad in ["{}", "[]", '{"forward_ms": 1, "layers": []}', '{"forward_ms": -1, "layers": []}', ""]:
+            self.refused(1, "probe", "-o", path, "--layers", self.write(bad, "table.json"))
+        self.refused(1, "probe", "-o", path, "--layers", self.path("absent"), says="cannot read")
+        self.refused(1, "probe", "-o", self.path("no/folder"), "--net", "mlp:4-4", "--workers", 2, "--runs", 1)
+        self.assertEqual([name for name in os.listdir(self.folder) if "probed" in name], [])
 
     def test_bad_profiles(self):
         def change(how):

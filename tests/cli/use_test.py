@@ -20,7 +20,7 @@ class Use(harness.Case):
             self.assertIn("Example:", page, command)
             self.assertEqual(page, self.ok("help", command))
         self.assertEqual(text, self.ok("--help"))
-        for command in ["train", "eval", "export"]:
+        for command in ["train", "eval", "export", "probe"]:
             if f"\n  {command} " in text:
                 self.assertIn("Example:", self.ok(command, "--help"), command)
 

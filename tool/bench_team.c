@@ -1,0 +1,144 @@
+/* Starts the members of a measurement, joins them by links, and lets them wait for each other. */
+#include "bench_team.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+gw_link bench_link(const struct bench_team *team, size_t k, uint32_t index)
+{
+    return team->links[k * team->members.count + index];
+}
+
+static gw_status send_report(const struct bench_team *team, gw_link link, uint32_t to,
+                             const struct bench_report *report)
+{
+    void *bytes = gw_message_alloc(team->context, sizeof *report);
+    if (!bytes)
+        return GW_ERR_MEMORY;
+    memcpy(bytes, report, sizeof *report);
+    return link.ops->send(link.self, to, bytes, sizeof *report, team->timeout_ms);
+}
+
+static gw_status take_report(const struct bench_team *team, gw_link link, struct bench_report *report)
+{
+    gw_message message;
+    gw_status status = link.ops->recv(link.self, team->timeout_ms, &message);
+    if (status < 0)
+        return status;
+    if (message.n_bytes == sizeof *report)
+        memcpy(report, message.bytes, sizeof *report);
+    else
+        status = gw_fail(GW_ERR_PEER, "rank %u sent a report of %zu bytes, and must send %zu: it is another version",
+                         message.from, message.n_bytes, sizeof *report);
+    gw_message_free(message.bytes);
+    return status;
+}
+
+static void add_report(struct bench_report *sum, const struct bench_report *other)
+{
+    sum->seconds = other->seconds > sum->seconds ? other->seconds : sum->seconds;
+    sum->encode_seconds = other->encode_seconds > sum->encode_seconds ? other->encode_seconds : sum->encode_seconds;
+    sum->bytes_up += other->bytes_up;
+    sum->bytes_down += other->bytes_down;
+    sum->messages += other->messages;
+    sum->hash = other->hash == sum->hash ? sum->hash : 0;
+}
+
+gw_status bench_meet(const struct bench_member *m, const struct bench_report *own, struct bench_report *sum)
+{
+    const struct bench_team *team = m->team;
+    gw_link link = bench_link(team, team->n_links, m->index);
+    gw_status status = GW_OK;
+    struct bench_report other;
+    *sum = *own;
+    if (m->rank > 0)
+        status = send_report(team, link, 0, own);
+    for (uint32_t r = 1; m->rank == 0 && r < link.size && status >= 0; r++)
+        if ((status = take_report(team, link, &other)) >= 0)
+            add_report(sum, &other);
+    for (uint32_t r = 1; m->rank == 0 && r < link.size && status >= 0; r++)
+        status = send_report(team, link, r, sum);
+    if (m->rank > 0 && status >= 0)
+        status = take_report(team, link, sum);
+    return status;
+}
+
+/* ---- threads ------------------------------------------------------------------------------------------- */
+
+struct worker {
+    struct bench_member member;
+    gw_status (*work)(struct bench_member *);
+    pthread_t thread;
+    bool started;
+    gw_status status;
+    char why[1024];
+};
+
+static void tell_others(const struct bench_member *m, gw_status status, const char *why)
+{
+    for (size_t k = 0; k <= m->team->n_links; k++) {
+        gw_link link = bench_link(m->team, k, m->index);
+        link.ops->fail(link.self, status, why);
+    }
+}
+
+static void *worker_main(void *user)
+{
+    struct worker *w = user;
+    w->status = w->work(&w->member);
+    if (w->status >= 0)
+        return NULL;
+    snprintf(w->why, sizeof w->why, "%s", *gw_last_error() ? gw_last_error() : gw_status_text(w->status));
+    tell_others(&w->member, w->status, w->why);
+    return NULL;
+}
+
+static gw_status run_workers(struct bench_team *team, gw_status (*work)(struct bench_member *), void *user)
+{
+    struct worker *workers = calloc(team->members.count, sizeof *workers);
+    gw_status status = workers ? GW_OK : GW_ERR_MEMORY;
+    for (uint32_t i = 0; workers && i < team->members.count; i++) {
+        struct worker *w = &workers[i];
+        *w = (struct worker){.member = {team, user, i, team->members.first + i}, .work = work};
+        w->started = pthread_create(&w->thread, NULL, worker_main, w) == 0;
+        if (w->started)
+            continue;
+        status = gw_fail(GW_ERR_SYSTEM, "the thread of rank %u could not be started", w->member.rank);
+        tell_others(&w->member, status, gw_last_error());
+    }
+    for (uint32_t i = 0; workers && i < team->members.count; i++) {
+        struct worker *w = &workers[i];
+        if (w->started)
+            pthread_join(w->thread, NULL);
+        if (w->status < 0 && (status >= 0 || status == GW_ERR_PEER))
+            status = gw_fail(w->status, "%s", w->why);
+    }
+    free(workers);
+    return status;
+}
+
+gw_status bench_work(struct bench_team *team, uint32_t threads, gw_status (*work)(struct bench_member *), void *user)
+{
+    const gw_context_options options = {.struct_bytes = sizeof options, .n_threads = threads};
+    const size_t n_links = team->n_links + 1;
+    team->links = calloc(n_links * team->members.count, sizeof *team->links);
+    gw_status status = team->links ? gw_context_create(&options, &team->context) : GW_ERR_MEMORY;
+    if (status >= 0)
+        status = gw_members_connect(&team->members, team->context, (uint32_t)n_links, team->links);
+    if (status >= 0) {
+        status = run_workers(team, work, user);
+        char why[1024];
+        snprintf(why, sizeof why, "%s", gw_last_error());
+        for (size_t i = 0; i < n_links * team->members.count; i++)
+            team->links[i].ops->destroy(team->links[i].self);
+        if (status < 0)
+            gw_fail(status, "%s", why);
+    }
+    gw_context_destroy(team->context);
+    team->context = NULL;
+    free(team->links);
+    team->links = NULL;
+    return status;
+}
