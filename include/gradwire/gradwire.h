@@ -6,6 +6,7 @@
  *   exchange.h   the average of all members' gradients, beside backward
  *   pserver.h    the parameter server: init, push and pull by key
  *   networks.h   the layers of known networks: sizes and work
+ *   predict.h    how long a step takes on a cluster
  *
  * The headers are C17 and C++-safe. Statuses and their texts: status.h. */
 #ifndef GRADWIRE_GRADWIRE_H
@@ -16,6 +17,7 @@
 #include <gradwire/exchange.h>
 #include <gradwire/link.h>
 #include <gradwire/networks.h>
+#include <gradwire/predict.h>
 #include <gradwire/pserver.h>
 #include <gradwire/status.h>
 
