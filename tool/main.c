@@ -37,6 +37,7 @@ static const command commands[] = {
     {"launch", gw_cmd_launch, "start the workers of a tcp run, on one machine or several"},
     {"server", gw_cmd_server, "run a parameter server: it keeps tensors by key; workers push and pull them"},
     {"keys", gw_cmd_keys, "make keys for runs across machines"},
+    {"predict", gw_cmd_predict, "tell how fast a cluster would train, with and without a codec"},
     {"bench", gw_cmd_bench, "measure speed beside memcpy, and wire size beside the entropy"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
