@@ -433,6 +433,18 @@ static void describe(const struct prediction *p, char *out, size_t capacity)
     snprintf(out, capacity, "%s on %s", p->net ? p->net : what, p->cluster_name);
 }
 
+/* Four digits, or all before the point. */
+struct number {
+    char text[32];
+};
+
+static struct number number_of(double value)
+{
+    struct number number;
+    snprintf(number.text, sizeof number.text, value < 1000 ? "%.4g" : "%.0f", value);
+    return number;
+}
+
 static void print_table(const struct prediction *p)
 {
     const bool beyond = beyond_the_paper(p);
@@ -442,10 +454,10 @@ static void print_table(const struct prediction *p)
         for (size_t k = 0; k < p->n_subjects; k++) {
             const struct subject *s = &p->subjects[k];
             const gw_prediction *row = &s->rows[i];
-            printf("%-30s %6u %8u %11.4g %11.5g %7.2f", s->spec, row->gpus, row->machines, row->seconds,
-                   row->samples_per_second, p->subjects[0].rows[i].seconds / row->seconds);
+            printf("%-30s %6u %8u %11s %11s %7.2f", s->spec, row->gpus, row->machines, number_of(row->seconds).text,
+                   number_of(row->samples_per_second).text, p->subjects[0].rows[i].seconds / row->seconds);
             if (beyond)
-                printf(" %12.4g", s->paper[i].seconds);
+                printf(" %12s", number_of(s->paper[i].seconds).text);
             printf("\n");
         }
 }

@@ -8,7 +8,7 @@ import time
 
 import harness
 
-COMMANDS = ["codecs", "launch", "keys", "encode", "decode", "scaler", "reduce", "inspect", "bench"]
+COMMANDS = ["codecs", "launch", "keys", "encode", "decode", "scaler", "reduce", "inspect", "predict", "bench"]
 
 
 class Use(harness.Case):
