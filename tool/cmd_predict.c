@@ -14,8 +14,7 @@
 #include <unistd.h>
 
 #define MOST_COUNTS 64
-
-static const uint32_t default_counts[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
+#define MOST_GPUS_BY_DEFAULT 512u /* TernGrad's figure 5 ends there */
 
 /* What is averaged, and what of it. */
 struct gradient {
@@ -86,6 +85,16 @@ static int parse_counts(const char *list, struct prediction *p)
             return TOOL_DONE;
         at = end + 1;
     }
+}
+
+/* Powers of two up to a full machine; from there twice as many machines each time. Four GPUs a machine: 1, 2, 4, 8. */
+static void choose_counts(struct prediction *p)
+{
+    const uint32_t each = p->options.cluster.gpus_per_machine;
+    for (uint32_t n = 1; n < each; n *= 2)
+        p->counts[p->n_counts++] = n;
+    for (uint32_t n = each; n == each || n <= MOST_GPUS_BY_DEFAULT; n *= 2)
+        p->counts[p->n_counts++] = n;
 }
 
 static int parse_owners(const char *text, gw_predict_options *options)
@@ -311,8 +320,14 @@ static int measure_codec(struct prediction *p, struct subject *s)
     else
         assume(p,
                "%s: bits an element as measured on a drawn gradient (Gaussian, one element in a thousand 50 times "
-               "larger), another for each machine; averages of more than %u machines count as those of %u",
-               s->spec, TOOL_MOST_PUSHES, TOOL_MOST_PUSHES);
+               "larger), another for each machine",
+               s->spec);
+    for (size_t i = 0; i < p->n_counts && p->ratio == 0; i++)
+        if (s->rows[i].machines > TOOL_MOST_PUSHES) {
+            assume(p, "%s: averages of more than %u machines count as those of %u", s->spec, TOOL_MOST_PUSHES,
+                   TOOL_MOST_PUSHES);
+            break;
+        }
     if (s->float_elems > 0)
         assume(p, "%s leaves %.0f of %.0f elements in float32", s->spec, s->float_elems, p->gradient.n_elems);
     if (strcmp(p->codec_time, "none") == 0)
@@ -483,20 +498,33 @@ static int print_text(const struct prediction *p, const json_t *reading)
     return tool_finish_output();
 }
 
+/* The numbers of GPUs from the least to the most: positions in p->counts. */
+static void order_counts(const struct prediction *p, size_t order[MOST_COUNTS])
+{
+    for (size_t i = 0; i < p->n_counts; i++) {
+        size_t k = i;
+        for (; k > 0 && p->counts[order[k - 1]] > p->counts[i]; k--)
+            order[k] = order[k - 1];
+        order[k] = i;
+    }
+}
+
 /* Throughput over the number of GPUs, a line for each codec, as in TernGrad's figure 5. */
 static int draw(const struct prediction *p, const char *path)
 {
     tool_svg_series series[TOOL_MAX_TEXTS + 1];
     double x[MOST_COUNTS];
+    size_t order[MOST_COUNTS];
     double *y = tool_alloc(p->n_subjects * p->n_counts, sizeof *y);
     char title[320], about[280];
     if (!y)
         return TOOL_FAILED;
+    order_counts(p, order);
     for (size_t i = 0; i < p->n_counts; i++)
-        x[i] = p->counts[i];
+        x[i] = p->counts[order[i]];
     for (size_t k = 0; k < p->n_subjects; k++) {
         for (size_t i = 0; i < p->n_counts; i++)
-            y[k * p->n_counts + i] = p->subjects[k].rows[i].samples_per_second;
+            y[k * p->n_counts + i] = p->subjects[k].rows[order[i]].samples_per_second;
         series[k] = (tool_svg_series){.label = k ? p->subjects[k].spec : "none (float32)",
                                       .x = x,
                                       .y = y + k * p->n_counts,
@@ -540,8 +568,8 @@ static int begin(struct prediction *p, const char *counts)
         status = choose_extras(p);
     if (status == TOOL_DONE && counts)
         status = parse_counts(counts, p);
-    for (size_t i = 0; i < sizeof default_counts / sizeof *default_counts && !counts; i++)
-        p->counts[p->n_counts++] = default_counts[i];
+    else if (status == TOOL_DONE)
+        choose_counts(p);
     return status;
 }
 
@@ -580,7 +608,7 @@ int gw_cmd_predict(int argc, char **argv)
          "eth-1g-gtx1080 or ib-100g-p100, or a JSON file with gpus_per_machine, gpu_bandwidth, cpu_bandwidth, "
          "network_latency_s and network_bandwidth (bytes a second, seconds)",
          TOOL_TEXT, &p.cluster_name, 0, 0},
-        {"--gpus", "LIST", "numbers of GPUs (default 1,2,4,8,16,32,64,128,256,512)", TOOL_TEXT, &counts, 0, 0},
+        {"--gpus", "LIST", "numbers of GPUs (default 1,2,4,...,512)", TOOL_TEXT, &counts, 0, 0},
         {"--codec", "SPEC", "predict this codec beside none; may be given several times (default ternary)", TOOL_TEXTS,
          &p.specs, 0, 0},
         {"--ratio", "R", "do not measure the codec's bytes: a float has R times as many (16 for TernGrad's 2-bit code)",

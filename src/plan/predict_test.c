@@ -479,10 +479,10 @@ static void what_is_not_legal_is_refused(void **state)
     (void)state;
     gw_prediction p;
     REFUSED(gpus = 0, "from 1 to 100000");
-    REFUSED(gpus = 100004, "from 1 to 100000");
+    REFUSED(gpus = GW_MAX_GPUS + 4, "from 1 to 100000");
     REFUSED(gpus = 6, "6 GPUs do not fill machines of 4");
     REFUSED(options.cluster.gpus_per_machine = 0, "gpus_per_machine is 0");
-    REFUSED(options.cluster.gpus_per_machine = 1025, "gpus_per_machine is 1025");
+    REFUSED(options.cluster.gpus_per_machine = GW_MAX_GPUS_PER_MACHINE + 1, "gpus_per_machine is 1025");
     for (int i = 0; i < 4; i++) {
         const double bad = (const double[]){0, -1, NAN, INFINITY}[i];
         REFUSED(options.cluster.gpu_bandwidth = bad, "gpu_bandwidth");
@@ -500,7 +500,7 @@ static void what_is_not_legal_is_refused(void **state)
         REFUSED(codec.seconds = bad, "the codec's time");
     }
     REFUSED(options.overlap = 1.5, "from 0 to 1");
-    REFUSED(options.straggler_cv = 10.5, "from 0 to 10");
+    REFUSED(options.straggler_cv = 1.05 * GW_MAX_STRAGGLER_CV, "from 0 to 10");
     REFUSED(options.batch = 0, "batch");
     REFUSED(options.batch_seconds = 0.039, "to copy the gradient to the processor alone takes 0.04");
     REFUSED(options.scaling = (gw_scaling)2, "scaling");

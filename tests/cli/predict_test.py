@@ -80,6 +80,15 @@ class Predict(harness.Case):
         for sentence in self.ok_json("predict", *words)["assumptions"]:
             self.assertIn(sentence, page)
 
+    def test_default_numbers_fill_machines(self):
+        for each, expected in [
+            (1, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]),
+            (6, [1, 2, 4, 6, 12, 24, 48, 96, 192, 384]),
+            (1000, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000]),
+        ]:
+            words = ["--cluster", self.cluster(gpus_per_machine=each), *GRADIENT, "--ratio", "16", "--codec", "none"]
+            self.assertEqual([gpus for _, gpus in self.rows(*words)], expected)
+
     # ---- figure 5
 
     def test_findings_of_figure_5(self):
@@ -185,7 +194,9 @@ class Predict(harness.Case):
         self.assertAlmostEqual(row["hidden_seconds"], 0.23, places=12)
         self.assertGreater(row["waiting_seconds"], 0.46 * 0.15)
         self.assertAlmostEqual(row["seconds"], paper - 0.23 + row["waiting_seconds"], places=12)
-        self.rows("--cluster", self.cluster(), *GRADIENT, "--gpus", "100000", "--codec-time", "none")
+        words = ["predict", "--cluster", self.cluster(), *GRADIENT, "--codec-time", "none", "--gpus"]
+        self.assertIn("more than 512 machines count as those of 512", self.ok(*words, "100000"))
+        self.assertNotIn("more than 512 machines", self.ok(*words, "2048"))
 
     # ---- charts
 
@@ -201,6 +212,11 @@ class Predict(harness.Case):
             self.assertTrue(any(part in text for text in texts), f"{part}: {texts}")
         self.assertEqual(len(root.getElementsByTagName("circle")), 3 * 10)
         self.assertIn("a<b>", root.getAttribute("aria-label"))
+        charts = []
+        for gpus in ("4,8,64", "64,4,8"):  # a line goes from left to right
+            self.ok(*words, "--gpus", gpus, "-o", chart)
+            charts.append(self.read_bytes(chart))
+        self.assertEqual(charts[0], charts[1])
         self.ok(*words, "--gpus", "4", "-o", chart)  # one point
         xml.dom.minidom.parse(chart)
         self.assertNotIn("nan", self.read_bytes(chart).decode())
