@@ -67,9 +67,8 @@ def measure(args, folder, name, rate):
 def summary(cells):
     """How well plans and predictions did over all cells of the table."""
     off = [row["predicted_seconds"] / row["seconds"] - 1 for rows, _ in cells for row in rows]
-    lines = [
-        f"predicted: median error {100 * statistics.median(map(abs, off)):.1f} %, worst {100 * max(map(abs, off)):.1f} %"
-    ]
+    errors = [100 * abs(error) for error in off]
+    lines = [f"predicted: median error {statistics.median(errors):.1f} %, worst {max(errors):.1f} %"]
     groups = [[row for row in rows if row["codec"] == codec] for rows, _ in cells for codec in CODECS]
     behind = [
         next(row["seconds"] for row in group if row["plan"] == "exact") / min(row["seconds"] for row in group) - 1
@@ -124,7 +123,8 @@ def main():
                     "",
                     f"{name} at {rate}/s, {1e3 * rows[0]['compute_seconds']:.1f} ms of forward and backward; advice: "
                     f"{advice['codec']}, {advice['step_ms']:.1f} ms",
-                    f"  {'codec':18} {'plan':12} {'groups':>6} {'ms':>9} {'predicted':>10} {'off':>7} {'after':>9} {'hidden':>7}",
+                    f"  {'codec':18} {'plan':12} {'groups':>6} {'ms':>9} {'predicted':>10} {'off':>7} {'after':>9} "
+                    f"{'hidden':>7}",
                 ]
                 for row in rows:
                     predicted, share = row["predicted_seconds"], row["hidden_share"]

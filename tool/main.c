@@ -40,6 +40,7 @@ static const command commands[] = {
     {"keys", gw_cmd_keys, "make keys for runs across machines"},
     {"plan", gw_cmd_plan, "find which layers should travel together, by a measured profile"},
     {"advise", gw_cmd_advise, "say which codec and plan make the shortest step, by a measured profile"},
+    {"predict", gw_cmd_predict, "tell how fast a cluster would train, with and without a codec"},
     {"bench", gw_cmd_bench, "measure speed beside memcpy, and wire size beside the entropy"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };

@@ -7,6 +7,7 @@
  *   pserver.h    the parameter server: init, push and pull by key
  *   plan.h       which tensors travel together, and whether compression pays
  *   networks.h   the layers of known networks: sizes and work
+ *   predict.h    how long a step takes on a cluster
  *
  * The headers are C17 and C++-safe. Statuses and their texts: status.h. */
 #ifndef GRADWIRE_GRADWIRE_H
@@ -18,6 +19,7 @@
 #include <gradwire/link.h>
 #include <gradwire/networks.h>
 #include <gradwire/plan.h>
+#include <gradwire/predict.h>
 #include <gradwire/pserver.h>
 #include <gradwire/status.h>
 

@@ -8,7 +8,8 @@ import time
 
 import harness
 
-COMMANDS = ["codecs", "launch", "keys", "encode", "decode", "scaler", "reduce", "inspect", "bench", "plan", "advise"]
+COMMANDS = ["codecs", "launch", "keys", "encode", "decode", "scaler", "reduce", "inspect", "predict", "bench"]
+COMMANDS += ["plan", "advise"]
 
 
 class Use(harness.Case):
