@@ -45,9 +45,9 @@ static void add(struct walk *w, const char *layer, const char *suffix, uint64_t 
     w->totals.multiply_adds += multiply_adds;
 }
 
-/* A name of parts, such as "layer3.0.conv1". */
+/* A layer's name of parts, such as "layer3.0.conv1". It leaves room for ".weight". */
 struct name {
-    char text[GW_MAX_NETWORK_NAME];
+    char text[GW_MAX_NETWORK_NAME - sizeof ".weight"];
 };
 
 static struct name name_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -309,6 +309,7 @@ static gw_status walk(const gw_network_info *info, gw_network_tensor *out, doubl
             *totals = w.totals;
             return GW_OK;
         }
+    *totals = (gw_network_totals){0};
     return gw_fail(GW_ERR_ARGUMENT, "the network is none that gw_network_list or gw_network_find returned");
 }
 

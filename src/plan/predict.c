@@ -28,7 +28,7 @@ static const gw_cluster_info clusters[] = {
 };
 enum { N_CLUSTERS = sizeof clusters / sizeof *clusters };
 
-#define JOHNSON "Johnson's cnn-benchmarks, Torch with cuDNN 5.0, batch 16: "
+#define JOHNSON "Johnson's cnn-benchmarks, Torch with cuDNN 5, batch 16: "
 #define TENSORFLOW "TensorFlow's benchmarks of May 2017, DGX-1, synthetic data: "
 
 /* Scaled figures follow the networks' multiply-adds: VGG-A has 7.61 G, VGG16 15.47 G, GoogLeNet 1.58 G. InceptionV3 has
