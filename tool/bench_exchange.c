@@ -14,6 +14,7 @@
 #include "bench_gradient.h"
 #include "bench_replay.h"
 #include "bench_team.h"
+#include "plan_chart.h"
 #include "checkpoint.h"
 #include "tool.h"
 
@@ -42,7 +43,7 @@ struct bench {
     struct bench_team team; /* a link for each row */
     uint32_t runs;
     tool_texts specs;
-    const char *net, *saved, *profile_path;
+    const char *net, *saved, *profile_path, *chart;
     tool_profile profile; /* root NULL: none */
     tool_texts plans;
     struct row rows[TOOL_MAX_TEXTS];
@@ -195,7 +196,10 @@ static gw_status timed_run(struct member *m, gw_exchange *exchange, const struct
     times->encode[nth] = times->last.encode_seconds;
     if (!row->plan || status < 0)
         return status;
-    status = one_run(m, exchange, AFTER_BACKWARD, WARM_UP + m->bench->runs + nth, &after);
+    if (m->self->rank == 0)
+        status = bench_plan_note(&m->bench->profile.profile, row->plan, exchange, 1e3 * times->last.seconds);
+    if (status >= 0)
+        status = one_run(m, exchange, AFTER_BACKWARD, WARM_UP + m->bench->runs + nth, &after);
     times->after[nth] = after.seconds;
     return status;
 }
@@ -428,10 +432,34 @@ static bool averages_agree(const struct bench *b)
     return true;
 }
 
+/* Every row as predicted, and under it as measured. */
+static int draw_rows(const struct bench *b)
+{
+    tool_timeline steps[2 * TOOL_MAX_TEXTS];
+    char labels[2 * TOOL_MAX_TEXTS][128], title[200];
+    size_t n = 0;
+    for (size_t i = 0; i < b->n_rows; i++) {
+        const struct bench_plan *plan = b->rows[i].plan;
+        const char *spec = b->specs.items[b->rows[i].spec];
+        for (int measured = plan->predicted == NULL; measured < 2; measured++, n++) {
+            snprintf(labels[n], sizeof labels[n], "%s, %s, %s", spec, plan->name, measured ? "measured" : "predicted");
+            steps[n] = (tool_timeline){.label = labels[n],
+                                       .times = measured ? plan->measured : plan->predicted,
+                                       .n_groups = plan->n_groups,
+                                       .step_ms = measured ? plan->measured_ms : plan->predicted_ms};
+        }
+    }
+    snprintf(title, sizeof title, "A step of %u layers, %u members; measured: the last run of rank 0",
+             b->profile.profile.n_layers, b->team.members.size);
+    return tool_plan_chart(&b->profile.profile, b->profile.compress, title, steps, n, b->chart);
+}
+
 static int print_report(const struct bench *b, bool json)
 {
     static const char *const kinds[] = {"local", "mpi", "tcp"};
     print_table(b);
+    if (b->chart && draw_rows(b) != 0)
+        return TOOL_FAILED;
     if (!averages_agree(b))
         return tool_fail("the averages differ between members, or between plans; this is a bug, please report it");
     if (!json)
@@ -505,7 +533,7 @@ static int prepare(struct bench *b)
 static void forget(struct bench *b)
 {
     for (size_t i = 0; i < b->n_rows; i++)
-        free(b->rows[i].plan);
+        bench_plan_free(b->rows[i].plan);
     for (size_t k = 0; k < b->specs.n; k++)
         gw_codec_destroy(b->codecs[k]);
     tool_profile_free(&b->profile);
@@ -542,6 +570,8 @@ int tool_bench_exchange(int argc, char **argv)
          "plan; "
          "may be given several times: they are measured by turns (default exact)",
          TOOL_TEXTS, &b.plans, 0, 0},
+        {"-o", "CHART.svg", "with --profile, draws the step of each row: as predicted, and under it as measured",
+         TOOL_OUTPUT, &b.chart, 0, 0},
         {"--wire", "small|fast|auto",
          "how frames are written: the fewest bytes, the fewest processor cycles, or what makes the runs shorter; auto "
          "warms up until it has compared",
@@ -580,8 +610,9 @@ int tool_bench_exchange(int argc, char **argv)
         return tool_wrong_use("--wire is \"%s\", and must be small, fast or auto", wire);
     if ((b.profile_path != NULL) + (b.net != NULL) + (b.saved != NULL) > 1)
         return tool_wrong_use("--profile, --net and --gradients each say what is averaged; give one of them");
-    if (b.plans.n > 0 && !b.profile_path)
-        return tool_wrong_use("--plan needs a --profile, which says how long backward takes (gradwire probe)");
+    if ((b.plans.n > 0 || b.chart) && !b.profile_path)
+        return tool_wrong_use("%s needs a --profile, which says how long backward takes (gradwire probe)",
+                              b.chart ? "-o" : "--plan");
     if (gw_members_choose_link(&who) != GW_OK)
         return tool_wrong_use("%s", gw_last_error());
     if (strcmp(who.link, "local") == 0 && who.workers == 0)

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <time.h>
 
 double bench_compute_ms(const gw_profile *profile)
@@ -43,16 +44,66 @@ int bench_plan_make(const tool_profile *profile, const char *spec, const char *n
     *out = (struct bench_plan){.name = name};
     gw_status made = gw_plan_merge(NULL, &profile->profile, has_codec ? codec : 0, profile->compress, method, bytes,
                                    out->group_of, &out->n_groups, &out->predicted_ms);
+    const uint32_t n = profile->profile.n_layers;
+    if (made == GW_OK) {
+        out->measured = tool_alloc(n, sizeof *out->measured);
+        out->predicted = has_codec ? tool_alloc(n, sizeof *out->predicted) : NULL;
+        if (!out->measured || (has_codec && !out->predicted))
+            return TOOL_FAILED;
+        if (has_codec)
+            made = gw_plan_timeline(&profile->profile, codec, profile->compress, out->group_of, out->predicted, n,
+                                    &out->predicted_ms);
+        else
+            out->predicted_ms = NAN;
+    }
     if (made < 0)
         return tool_fail_status(made, NULL);
-    if (!has_codec)
-        out->predicted_ms = NAN;
     describe(&profile->profile, out);
     return 0;
 }
 
+void bench_plan_free(struct bench_plan *plan)
+{
+    if (!plan)
+        return;
+    free(plan->measured);
+    free(plan->predicted);
+    free(plan);
+}
+
+gw_status bench_plan_note(const gw_profile *profile, struct bench_plan *plan, const gw_exchange *exchange,
+                          double step_ms)
+{
+    uint32_t end = profile->n_layers;
+    plan->measured_ms = step_ms;
+    for (uint32_t g = 0; g < plan->n_groups; g++) {
+        gw_group_moments m;
+        gw_status status = gw_exchange_moments(exchange, g, &m);
+        if (status < 0)
+            return status;
+        uint32_t first = end;
+        while (first > 0 && plan->group_of[first - 1] == g)
+            first--;
+        plan->measured[g] = (gw_group_times){.first_layer = first,
+                                             .n_layers = end - first,
+                                             .ready = 1e3 * m.ready,
+                                             .encode_begin = 1e3 * m.encoding,
+                                             .encode_end = 1e3 * m.pushed,
+                                             .send_begin = 1e3 * m.pushed,
+                                             .send_end = 1e3 * m.arrived,
+                                             .arrived = 1e3 * m.arrived};
+        end = first;
+    }
+    return GW_OK;
+}
+
+/* What is due so soon is due now. */
+#define SHORTEST_SLEEP_S 1e-4
+
 void bench_sleep_until(double due)
 {
+    if (due < gw_clock_seconds() + SHORTEST_SLEEP_S)
+        return;
     const struct timespec at = {.tv_sec = (time_t)due, .tv_nsec = (long)((due - floor(due)) * 1e9)};
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
         ;

@@ -11,6 +11,7 @@ struct bench_team {
     uint32_t timeout_ms;
     size_t n_links; /* of each member, besides the one on which members wait for each other */
     gw_link *links;
+    double one_way_s; /* that a message of rank 0 takes, about: set by bench_work */
 };
 
 /* What a member tells the others. A command may leave what it does not need at 0. */
@@ -30,7 +31,8 @@ struct bench_member {
 /* Link k of the member `index` of this process; k from 0 to n_links - 1. */
 gw_link bench_link(const struct bench_team *team, size_t k, uint32_t index);
 
-/* Nobody returns before all have come. *sum is of all members: the largest times, the bytes added up, rank 0's
+/* Nobody returns before all have come, and all return at about the same time: rank 0 waits as long as its word to the
+ * others takes. *sum is of all members: the largest times, the bytes added up, rank 0's
  * `settled`, and rank 0's hash, or 0 if another's differs. */
 gw_status bench_meet(const struct bench_member *member, const struct bench_report *own, struct bench_report *sum);
 

@@ -1,4 +1,5 @@
 /* gradwire plan: finds which layers of a profile should travel together, and shows the step that this gives. */
+#include "plan_chart.h"
 #include "profile.h"
 
 #include <stdio.h>
@@ -109,9 +110,38 @@ static int print_text(const tool_profile *p, uint32_t codec, gw_compress compres
     return tool_finish_output();
 }
 
+/* The plan, and those of all methods that take no bytes under it. */
+static int draw(const tool_profile *p, uint32_t codec, gw_compress compress, const char *method, gw_merge merge,
+                const struct planned *plan, const char *path)
+{
+    const uint32_t n = p->profile.n_layers;
+    tool_timeline steps[1 + GW_MERGE_FIXED] = {{method, plan->times, plan->n_groups, plan->step_ms}};
+    gw_group_times *times = tool_alloc((uint64_t)GW_MERGE_FIXED * n, sizeof *times);
+    size_t n_steps = 1;
+    int status = times ? 0 : TOOL_FAILED;
+    for (gw_merge m = GW_MERGE_EXACT; m < GW_MERGE_FIXED && status == 0; m++) {
+        tool_timeline *step = &steps[n_steps];
+        gw_group_times *own = times + (size_t)m * n;
+        if (m == merge)
+            continue;
+        *step = (tool_timeline){.label = gw_merge_name(m), .times = own};
+        gw_status made = gw_plan_merge(NULL, &p->profile, codec, compress, m, 0, plan->group_of, &step->n_groups, NULL);
+        if (made == GW_OK)
+            made = gw_plan_timeline(&p->profile, codec, compress, plan->group_of, own, n, &step->step_ms);
+        status = made < 0 ? tool_fail_status(made, NULL) : 0;
+        n_steps++;
+    }
+    char title[200];
+    snprintf(title, sizeof title, "%s, %u layers, %u members", p->codecs[codec].spec, n, p->profile.link.members);
+    if (status == 0)
+        status = tool_plan_chart(&p->profile, compress, title, steps, n_steps, path);
+    free(times);
+    return status;
+}
+
 int gw_cmd_plan(int argc, char **argv)
 {
-    const char *path = NULL, *spec = NULL, *method_text = "exact", *compress_text = NULL;
+    const char *path = NULL, *spec = NULL, *method_text = "exact", *compress_text = NULL, *chart = NULL;
     bool json = false;
     const tool_option options[] = {
         {"--profile", "FILE", "what was measured: a PROFILE.json of gradwire probe", TOOL_TEXT, &path, 0, 0},
@@ -124,6 +154,10 @@ int gw_cmd_plan(int argc, char **argv)
          "exact",
          TOOL_TEXT, &method_text, 0, 0},
         {"--compress", "HOW", TOOL_COMPRESS_HELP, TOOL_TEXT, &compress_text, 0, 0},
+        {"-o", "CHART.svg",
+         "draws the step: backward, encoding and sending of each group, by this plan and by the other "
+         "methods'",
+         TOOL_OUTPUT, &chart, 0, 0},
         {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
     };
     const tool_usage usage = {
@@ -162,9 +196,12 @@ int gw_cmd_plan(int argc, char **argv)
         gw_status made = spec ? GW_OK : choose_codec(&profile, compress, method, bytes, plan.group_of, &codec);
         if (made == GW_OK)
             made = make_plan(&profile, codec, compress, method, bytes, &plan);
-        status = made < 0 ? tool_fail_status(made, path)
-                 : json   ? print_json(&profile, codec, compress, method_text, &plan)
+        status = made < 0 ? tool_fail_status(made, path) : 0;
+        if (status == 0)
+            status = json ? print_json(&profile, codec, compress, method_text, &plan)
                           : print_text(&profile, codec, compress, method_text, &plan);
+        if (status == 0 && chart)
+            status = draw(&profile, codec, compress, method_text, method, &plan, chart);
     }
     free(plan.group_of);
     free(plan.times);

@@ -115,9 +115,9 @@ static json_t *sweep_json(const struct probe_sweep *sweep, const char *size)
     json_t *list = json_array();
     for (size_t i = 0; i < sweep->n; i++) {
         const struct probe_point *point = &sweep->points[i];
-        json_array_append_new(list, json_pack("{s:I, s:I, s:I, s:f, s:f, s:f}", "groups", (json_int_t)point->groups,
+        json_array_append_new(list, json_pack("{s:I, s:I, s:I, s:b, s:f, s:f}", "groups", (json_int_t)point->groups,
                                               "tensors", (json_int_t)point->tensors, size, (json_int_t)point->size,
-                                              "pace_ms", point->pace_ms, "measured_ms", point->measured_ms, "fitted_ms",
+                                              "network", point->whole, "measured_ms", point->measured_ms, "fitted_ms",
                                               point->fitted_ms));
     }
     return list;
@@ -169,8 +169,8 @@ static void print_report(const struct probe *p, const struct subject *s)
                   1e6 * c->measure_ms_per_element, 1e6 * c->compress_ms_per_element, 1e6 * c->decompress_ms_per_element,
                   c->compress_ms_fixed, 100 * probe_deviation(&p->sweeps[k]));
     }
-    tool_note("\"off by\": the median by which exchanges of 4 Ki to 16 Mi elements differ from what the model says of "
-              "them");
+    tool_note("\"off by\": the median by which exchanges, of 4 Ki to 16 Mi elements and of the network's tensors, "
+              "differ from what the model says of them");
 }
 
 /* ---- the command ------------------------------------------------------------------------------------- */
@@ -338,6 +338,8 @@ int gw_cmd_probe(int argc, char **argv)
     if (status == 0) {
         gw_status begun = gw_members_begin(&who, &p.team.members);
         p.terminal = isatty(STDERR_FILENO) && p.team.members.first == 0;
+        p.layers = s.layers;
+        p.n_layers = s.n_layers;
         status = begun == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error())
                  : begun < 0              ? tool_fail_status(begun, NULL)
                                           : measure(&p, &s, out);

@@ -11,7 +11,7 @@ enum { PROBE_MOST_POINTS = 24 };
 struct probe_point {
     uint64_t groups, tensors; /* tensors of each group; both 1 for a message */
     uint64_t size;            /* bytes that a member sends, or elements of each tensor */
-    double pace_ms;           /* from one group to the next, as backward would; 0: all at once */
+    bool whole;               /* the network's own tensors, all at once; size 0 */
     double measured_ms;       /* the median of the slowest member's times */
     double fitted_ms;
 };
@@ -28,7 +28,9 @@ struct probe {
     gw_codec *codecs[TOOL_MAX_TEXTS];
     bool terminal;
     double began;
-    size_t n_parts, n_done; /* of the whole measurement, for progress */
+    size_t n_parts, n_done;         /* of the whole measurement, for progress */
+    const gw_profile_layer *layers; /* the network's */
+    uint32_t n_layers;
 
     /* Results, rank 0's. */
     gw_profile_link link;

@@ -19,12 +19,14 @@
 
 enum { WARM_UP = 3, SMALL = 4096, LARGE = 1 << 20, MOST_TENSORS = 64 };
 
-/* Small exchanges first; PACED and MANY say what a group and a tensor cost. In PACED groups come faster than they can
- * be sent. */
-enum { ONE, PACED, MANY, N_SMALL };
+/* Small exchanges first. FEW and MORE groups say what one costs, and how long it takes if others are under way. MANY
+ * tensors in a group say what one of them costs. WHOLE has the network's own tensors, as one group
+ * and as a group each: how well they fill an exchange depends on their sizes. */
+enum { ONE, FEW, MORE, MANY, N_SMALL };
 static const struct probe_point points[] = {
     [ONE] = {.groups = 1, .tensors = 1, .size = SMALL},
-    [PACED] = {.groups = 48, .tensors = 1, .size = 1024, .pace_ms = 0.06},
+    [FEW] = {.groups = 12, .tensors = 1, .size = 1024},
+    [MORE] = {.groups = 48, .tensors = 1, .size = 1024},
     [MANY] = {.groups = 1, .tensors = MOST_TENSORS, .size = 1024},
     [N_SMALL] = {.groups = 1, .tensors = 1, .size = 1 << 16},
     {.groups = 16, .tensors = 1, .size = 1 << 16},
@@ -32,8 +34,17 @@ static const struct probe_point points[] = {
     {.groups = 4, .tensors = 1, .size = LARGE},
     {.groups = 1, .tensors = 1, .size = 4 << 20},
     {.groups = 1, .tensors = 1, .size = 16 << 20},
+    {.whole = true, .groups = 1},
 };
 enum { N_POINTS = sizeof points / sizeof *points };
+
+static uint64_t elements_of(const struct probe *p, const struct probe_point *point)
+{
+    uint64_t n = point->whole ? 0 : point->groups * point->tensors * point->size;
+    for (uint32_t l = 0; point->whole && l < p->n_layers; l++)
+        n += p->layers[l].n_elems;
+    return n;
+}
 
 /* ---- the codec by itself ------------------------------------------------------------------------------- */
 
@@ -101,26 +112,25 @@ static void through(double small_ms, double large_ms, double *fixed, double *per
 /* ---- exchanges ----------------------------------------------------------------------------------------- */
 
 struct exchange_run {
+    gw_tensor tensors[GW_PLAN_MAX_LAYERS];
+    uint32_t group_of[GW_PLAN_MAX_LAYERS], n_tensors;
     float *gradient, *work;
     double *times; /* of the runs that count */
     uint64_t n_elems;
     gw_exchange *exchange;
 };
 
-/* Hands the tensors over, last layer first, each group when its time has come. */
-static gw_status one_step(const struct probe_point *point, struct exchange_run *r, uint32_t step,
-                          struct bench_report *report)
+/* Hands the tensors over, last layer first. */
+static gw_status one_step(struct exchange_run *r, uint32_t step, struct bench_report *report)
 {
     gw_step_result result;
     gw_wire_report wire;
+    uint64_t offset = r->n_elems;
     const double begin = gw_clock_seconds();
     gw_status status = gw_exchange_begin(r->exchange, step);
-    for (uint64_t g = point->groups; g-- > 0 && status >= 0;) {
-        const double due = begin + 1e-3 * point->pace_ms * (double)(point->groups - g);
-        while (point->pace_ms > 0 && gw_clock_seconds() < due) /* too short for a sleep */
-            ;
-        for (uint64_t t = (g + 1) * point->tensors; t-- > g * point->tensors && status >= 0;)
-            status = gw_exchange_submit(r->exchange, (uint32_t)t, r->work + t * point->size);
+    for (uint32_t t = r->n_tensors; t-- > 0 && status >= 0;) {
+        offset -= r->tensors[t].n_elems;
+        status = gw_exchange_submit(r->exchange, t, r->work + offset);
     }
     if (status >= 0)
         status = gw_exchange_wait(r->exchange, &result);
@@ -135,8 +145,8 @@ static gw_status one_step(const struct probe_point *point, struct exchange_run *
     return status;
 }
 
-static gw_status run_point(struct probe *p, struct bench_member *m, const struct probe_point *point,
-                           struct exchange_run *r, double *seconds, double *bytes_per_element)
+static gw_status run_point(struct probe *p, struct bench_member *m, struct exchange_run *r, double *seconds,
+                           double *bytes_per_element)
 {
     enum { MOST_WARM_UP = 60 };
     bool settled = false;
@@ -147,7 +157,7 @@ static gw_status run_point(struct probe *p, struct bench_member *m, const struct
         status = bench_meet(m, &report, &sum);
         bench_sleep_until(gw_clock_seconds() + IDLE_S);
         if (status >= 0)
-            status = one_step(point, r, i, &report);
+            status = one_step(r, i, &report);
         if (status >= 0)
             status = bench_meet(m, &report, &sum);
         if (status < 0)
@@ -163,39 +173,46 @@ static gw_status run_point(struct probe *p, struct bench_member *m, const struct
     return status;
 }
 
+static void fill_tensors(const struct probe *p, const struct probe_point *point, struct exchange_run *r)
+{
+    r->n_tensors = point->whole ? p->n_layers : (uint32_t)(point->groups * point->tensors);
+    for (uint32_t t = 0; t < r->n_tensors; t++) {
+        r->tensors[t] = (gw_tensor){.id = t, .n_elems = point->whole ? p->layers[t].n_elems : point->size};
+        r->group_of[t] = point->whole ? 0 : (uint32_t)(point->groups - 1 - t / point->tensors);
+    }
+    r->n_elems = elements_of(p, point);
+}
+
 static gw_status time_exchange(struct probe *p, struct bench_member *m, size_t k, const struct probe_point *point,
                                double *seconds, double *bytes_per_element)
 {
-    const uint32_t n_tensors = (uint32_t)(point->groups * point->tensors);
-    struct exchange_run r = {.n_elems = n_tensors * point->size};
-    gw_tensor tensors[MOST_TENSORS];
-    uint32_t group_of[MOST_TENSORS];
-    for (uint32_t t = 0; t < n_tensors; t++) {
-        tensors[t] = (gw_tensor){.id = t, .n_elems = point->size};
-        group_of[t] = (uint32_t)(point->groups - 1 - t / point->tensors);
-    }
+    struct exchange_run *r = calloc(1, sizeof *r);
+    if (!r)
+        return GW_ERR_MEMORY;
+    fill_tensors(p, point, r);
     const gw_exchange_options options = {.struct_bytes = sizeof options,
                                          .codec = p->codecs[k],
-                                         .tensors = tensors,
-                                         .n_tensors = n_tensors,
-                                         .group_of = group_of,
+                                         .tensors = r->tensors,
+                                         .n_tensors = r->n_tensors,
+                                         .group_of = r->group_of,
                                          .link = bench_link(&p->team, 0, m->index),
                                          .seed = 1,
                                          .timeout_ms = p->team.timeout_ms};
-    r.gradient = tool_alloc(r.n_elems, sizeof *r.gradient);
-    r.work = tool_alloc(r.n_elems, sizeof *r.work);
-    r.times = calloc(p->runs, sizeof *r.times);
-    gw_status status = r.gradient && r.work && r.times ? GW_OK : GW_ERR_MEMORY;
+    r->gradient = tool_alloc(r->n_elems, sizeof *r->gradient);
+    r->work = tool_alloc(r->n_elems, sizeof *r->work);
+    r->times = calloc(p->runs, sizeof *r->times);
+    gw_status status = r->gradient && r->work && r->times ? GW_OK : GW_ERR_MEMORY;
     if (status >= 0) {
-        bench_draw_gradient(r.gradient, m->rank * r.n_elems, r.n_elems);
-        status = gw_exchange_create(p->team.context, &options, &r.exchange);
+        bench_draw_gradient(r->gradient, m->rank * r->n_elems, r->n_elems);
+        status = gw_exchange_create(p->team.context, &options, &r->exchange);
     }
     if (status >= 0)
-        status = run_point(p, m, point, &r, seconds, bytes_per_element);
-    gw_exchange_destroy(r.exchange);
-    free(r.times);
-    free(r.work);
-    free(r.gradient);
+        status = run_point(p, m, r, seconds, bytes_per_element);
+    gw_exchange_destroy(r->exchange);
+    free(r->times);
+    free(r->work);
+    free(r->gradient);
+    free(r);
     if (status < 0)
         return status;
     struct bench_report report = {0}, sum; /* all are done with this exchange before the link has another */
@@ -205,33 +222,39 @@ static gw_status time_exchange(struct probe *p, struct bench_member *m, size_t k
 /* ---- fitting the model --------------------------------------------------------------------------------- */
 
 /* What the model says of a point. */
-static double model_ms(const gw_profile_link *link, const gw_profile_codec *codec, const struct probe_point *point)
+static double model_ms(const struct probe *p, const gw_profile_codec *codec, const struct probe_point *point)
 {
-    char names[MOST_TENSORS][4];
-    gw_profile_layer layers[MOST_TENSORS];
-    uint32_t group_of[MOST_TENSORS];
-    const uint32_t n = (uint32_t)(point->groups * point->tensors);
+    char names[MOST_TENSORS][12];
+    gw_profile_layer layers[GW_PLAN_MAX_LAYERS];
+    uint32_t group_of[GW_PLAN_MAX_LAYERS] = {0};
+    const uint32_t n = point->whole ? p->n_layers : (uint32_t)(point->groups * point->tensors);
     double ms = 0;
-    for (uint32_t t = 0; t < n; t++) {
-        snprintf(names[t], sizeof names[t], "%u", t % 1000);
-        layers[t] = (gw_profile_layer){names[t], point->size, (t + 1) % point->tensors ? 0 : point->pace_ms};
+    for (uint32_t t = 0; t < n && point->whole; t++)
+        layers[t] = (gw_profile_layer){p->layers[t].name, p->layers[t].n_elems, 0};
+    for (uint32_t t = 0; t < n && !point->whole; t++) {
+        snprintf(names[t], sizeof names[t], "%u", t);
+        layers[t] = (gw_profile_layer){names[t], point->size, 0};
         group_of[t] = (uint32_t)(point->groups - 1 - t / point->tensors);
     }
-    const gw_profile profile = {
-        .struct_bytes = sizeof profile, .layers = layers, .n_layers = n, .link = *link, .codecs = codec, .n_codecs = 1};
+    const gw_profile profile = {.struct_bytes = sizeof profile,
+                                .layers = layers,
+                                .n_layers = n,
+                                .link = p->link,
+                                .codecs = codec,
+                                .n_codecs = 1};
     gw_plan_timeline(&profile, 0, GW_COMPRESS_BESIDE, group_of, NULL, 0, &ms);
     return ms;
 }
 
-/* Sets *cost, which belongs to link or codec, so that the model gives what was measured at this point; at least
+/* Sets *cost, which belongs to p->link or to codec, so that the model gives what was measured at this point; at least
  * `least`. */
-static void fit_cost(double *cost, double least, const gw_profile_link *link, const gw_profile_codec *codec,
+static void fit_cost(double *cost, double least, const struct probe *p, const gw_profile_codec *codec,
                      const struct probe_point *point)
 {
     double low = least, high = least + point->measured_ms;
     for (int i = 0; i < 50; i++) {
         *cost = (low + high) / 2;
-        if (model_ms(link, codec, point) < point->measured_ms)
+        if (model_ms(p, codec, point) < point->measured_ms)
             low = *cost;
         else
             high = *cost;
@@ -239,16 +262,17 @@ static void fit_cost(double *cost, double least, const gw_profile_link *link, co
     *cost = low;
 }
 
-/* Decoding, from all points: relative deviations count. */
-static void fit_decoding(const gw_profile_link *link, gw_profile_codec *codec, const struct probe_sweep *sweep)
+/* Decoding: from the network's own tensors, if they were measured; else from all points. Relative deviations count. */
+static void fit_decoding(const struct probe *p, gw_profile_codec *codec, const struct probe_sweep *sweep)
 {
     enum { TRIALS = 240 };
     double best = INFINITY, best_ms = 0;
-    for (int i = 0; i <= TRIALS; i++) { /* from 0 and a hundredth of a nanosecond to ten */
+    const bool whole = sweep->points[sweep->n - 1].whole;
+    for (int i = 0; i <= TRIALS; i++) { /* from 0 and a hundredth of a nanosecond to a hundred */
         double deviation = 0;
         codec->decompress_ms_per_element = i ? 1e-8 * pow(10, 4.0 * (i - 1) / TRIALS) : 0;
-        for (size_t k = N_SMALL; k < sweep->n; k++)
-            deviation += fabs(model_ms(link, codec, &sweep->points[k]) / sweep->points[k].measured_ms - 1);
+        for (size_t k = whole ? sweep->n - 1 : N_SMALL; k < sweep->n; k++)
+            deviation += fabs(model_ms(p, codec, &sweep->points[k]) / sweep->points[k].measured_ms - 1);
         if (deviation < best) {
             best = deviation;
             best_ms = codec->decompress_ms_per_element;
@@ -265,17 +289,17 @@ static void fit_codec(struct probe *p, size_t k)
     struct probe_sweep *sweep = &p->sweeps[k];
     const double encode_ms = codec->compress_ms_fixed, measure_ms = codec->measure_ms_fixed;
     for (int round = 0; round < 4; round++) { /* each depends on the others a little */
-        fit_decoding(&p->link, codec, sweep);
-        fit_cost(&codec->measure_ms_fixed, measure_ms, &p->link, codec, &sweep->points[MANY]);
+        fit_decoding(p, codec, sweep);
+        fit_cost(&codec->measure_ms_fixed, measure_ms, p, codec, &sweep->points[MANY]);
         if (k == 0) {
-            fit_cost(&p->link.alpha_ms, 0, &p->link, codec, &sweep->points[PACED]);
-            fit_cost(&p->link.latency_ms, 0, &p->link, codec, &sweep->points[ONE]);
+            fit_cost(&p->link.alpha_ms, 0, p, codec, &sweep->points[MORE]);
+            fit_cost(&p->link.latency_ms, 0, p, codec, &sweep->points[FEW]);
         } else {
-            fit_cost(&codec->compress_ms_fixed, encode_ms, &p->link, codec, &sweep->points[PACED]);
+            fit_cost(&codec->compress_ms_fixed, encode_ms, p, codec, &sweep->points[MORE]);
         }
     }
     for (size_t i = 0; i < sweep->n; i++)
-        sweep->points[i].fitted_ms = model_ms(&p->link, codec, &sweep->points[i]);
+        sweep->points[i].fitted_ms = model_ms(p, codec, &sweep->points[i]);
 }
 
 gw_status probe_codec(struct probe *p, struct bench_member *m, size_t k)
@@ -290,13 +314,13 @@ gw_status probe_codec(struct probe *p, struct bench_member *m, size_t k)
     through(small_measure, large_measure, &cost.measure_ms_fixed, &cost.measure_ms_per_element);
     through(small_encode, large_encode, &cost.compress_ms_fixed, &cost.compress_ms_per_element);
     for (size_t i = 0; i < N_POINTS && status >= 0; i++) {
-        const double n = (double)(points[i].groups * points[i].tensors * points[i].size);
+        const double n = (double)elements_of(p, &points[i]);
         if (i > N_SMALL && per_element_s * n > LONGEST_RUN_S) /* all members know the same times */
             continue;
         double seconds = 0, bytes_per_element = 0;
         status = time_exchange(p, m, k, &points[i], &seconds, &bytes_per_element);
         per_element_s = seconds / n;
-        if (i >= N_SMALL) /* in small groups headers weigh more */
+        if (i >= N_SMALL) /* in small groups headers weigh more; the network's own are the last */
             cost.bytes_per_element = bytes_per_element;
         sweep.points[sweep.n] = points[i];
         sweep.points[sweep.n++].measured_ms = 1e3 * seconds;

@@ -226,6 +226,9 @@ static void finish_step(struct gw_exchange *ex)
 static void finish_group(struct gw_exchange *ex, struct group *group)
 {
     group->state = GROUP_DONE;
+    group->moments.arrived = gw_clock_seconds();
+    if (group->moments.encoding > 0 && group->moments.pushed == 0) /* within the last push: an owner's own */
+        group->moments.pushed = group->moments.arrived;
     verdict_add(&ex->verdict, group->verdict);
     ex->n_in_flight--;
     if (++ex->n_done == ex->n_groups && !waits_for_hellos(ex))
@@ -306,6 +309,7 @@ static gw_status push_run(struct gw_exchange *ex, struct group *group, struct ru
 static void push_group(struct gw_exchange *ex, struct group *group)
 {
     group->state = GROUP_WAITS_PULLS;
+    group->moments.encoding = gw_clock_seconds();
     if (group->n_runs == 0)
         finish_group(ex, group);
     else
@@ -391,7 +395,8 @@ static gw_status measure(struct gw_exchange *ex, uint32_t t)
         verdict_add(&group->own_verdict, (struct verdict){.bad = true, .tensor = t, .rank = ex->link.rank});
     else if (info.sum_abs_bound > ex->tally.bound_gap)
         ex->tally.bound_gap = info.sum_abs_bound;
-    group->n_measured++;
+    if (++group->n_measured == group->n_tensors)
+        group->moments.measured = gw_clock_seconds();
     ex->n_measured++;
     if (ex->optimizer)
         return ex->n_measured == ex->n_tensors ? send_groups_together(ex) : GW_OK;
@@ -755,6 +760,7 @@ static gw_status begin_step(struct gw_exchange *ex, const struct beginning *b)
     for (uint32_t g = 0; g < ex->n_groups; g++) {
         struct group *group = &ex->groups[g];
         group->state = GROUP_MEASURING;
+        group->moments = (gw_group_moments){.ready = 0};
         group->n_measured = group->n_pushed = group->n_pulled = group->n_stats = 0;
         group->own_verdict = group->verdict = group->stats_verdict = (struct verdict){.bad = false};
         for (uint32_t i = 0; i < group->n_runs; i++) {
@@ -901,10 +907,13 @@ static gw_status work_once(struct gw_exchange *ex, uint64_t *n_elems)
     }
     struct group *group = &ex->groups[ex->to_encode.numbers[ex->to_encode.n_done]];
     struct run *run = &group->runs[group->order[group->n_pushed++]];
-    if (group->n_pushed == group->n_runs)
-        ex->to_encode.n_done++;
+    const bool last = group->n_pushed == group->n_runs;
+    ex->to_encode.n_done += last;
     *n_elems = run->n_elems;
-    return push_run(ex, group, run);
+    gw_status status = push_run(ex, group, run);
+    if (last && group->moments.pushed == 0)
+        group->moments.pushed = gw_clock_seconds();
+    return status;
 }
 
 /* A piece of work that is worth a look at the link, which takes system calls, or all that there is. */

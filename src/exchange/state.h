@@ -26,7 +26,8 @@ struct tensor {
     uint64_t shared_at;
     uint32_t group;
     bool has_wire_choice;
-    float *gradient; /* the caller's, from submit to the end of the step */
+    float *gradient;    /* the caller's, from submit to the end of the step */
+    double handed_over; /* clock */
 };
 
 /* Slices of one owner and group that travel together: one PUSH of each worker, one PULL. About GW_SLICE_MAX elements at
@@ -73,6 +74,7 @@ struct group {
     struct verdict own_verdict; /* of this worker's gradients */
     struct verdict verdict;     /* of all workers', as far as others have said */
     float *numbers;             /* n_shared: this worker's own, as measured, then the shared ones */
+    gw_group_moments moments;   /* of the clock; ready: not kept */
 
     /* As the coordinator, else NULL. */
     float *largest;   /* n_sent */
@@ -121,10 +123,10 @@ struct gw_exchange {
     uint32_t n_handed_over;
     bool account_next;
     double rate_next;
-    gw_wire wire;              /* as asked */
-    bool has_wire_choice;      /* some tensor's encoder has one, and there is somebody to send to */
-    struct gw_chooser chooser; /* of who compares */
-    double first_submit;       /* clock of this step's */
+    gw_wire wire;               /* as asked */
+    bool has_wire_choice;       /* some tensor's encoder has one, and there is somebody to send to */
+    struct gw_chooser chooser;  /* of who compares */
+    double began, first_submit; /* clock of this step's */
 
     /* Under the lock. */
     pthread_mutex_t lock;

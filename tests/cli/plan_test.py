@@ -2,6 +2,7 @@
 
 import json
 import os
+from xml.etree import ElementTree
 
 import harness
 
@@ -63,6 +64,25 @@ class Plan(harness.Case):
         self.assertEqual(self.ok_json("plan", "--profile", path, "--codec", "ternary:clip=2.5")["codec"], "ternary")
         self.refused(1, "plan", "--profile", path, "--codec", "bf16", says='no codec "bf16"')
         self.refused(2, "plan", "--profile", path, "--codec", "ternari", says="ternary")
+
+    def test_chart(self):
+        path, chart = self.write(profile()), self.path("step.svg")
+        for words in [[], ["--method", "fixed:4000"], ["--method", "single", "--compress", "beside"]]:
+            self.ok("plan", "--profile", path, "--codec", "ternary", "-o", chart, *words)
+            texts = [e.text for e in ElementTree.parse(chart).getroot().iter() if e.tag.endswith("text")]
+            titles = [text for text in texts if "groups:" in text]
+            self.assertEqual(len(titles), 5 if "fixed:4000" in words else 4)
+            self.assertTrue(titles[0].startswith(words[1] if words else "exact: 17.50 ms, groups: 2"))
+            self.assertIn("backward", texts)
+        nothing = profile()
+        nothing["forward_ms"] = nothing["link"]["alpha_ms"] = nothing["link"]["ms_per_byte"] = 0
+        for layer in nothing["layers"]:
+            layer["backward_ms"] = 0
+        done = self.run_tool("plan", "--profile", self.write(nothing), "--codec", "none", "-o", self.path("none.svg"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("nothing to draw", done.stderr)
+        self.assertFalse(os.path.exists(self.path("none.svg")))
+        self.refused(1, "plan", "--profile", self.write("{}"), "-o", chart, says="gradwire probe")
 
     def test_advice(self):
         path = self.write(profile())
@@ -132,15 +152,15 @@ class Plan(harness.Case):
         """What probe writes, plan, advise and replays read. No time is asserted."""
         path = self.path("probed.json")
         few = ["probe", "--workers", 2, "--runs", 1, "-o", path]
-        words = [*few, "--net", "mlp:16-8-4", "--batch", 4, "--codec", "ternary", "--codec", "none"]
+        words = [*few, "--net", "mlp:512-256-4", "--batch", 4, "--codec", "ternary", "--codec", "none"]
         self.ok(*words)
         with open(path) as file:
             probed = json.load(file)
         self.assertEqual([c["spec"] for c in probed["codecs"]], ["none", "ternary"])
-        self.assertEqual([layer["elements"] for layer in probed["layers"]], [128, 8, 32, 4])
+        self.assertEqual([layer["elements"] for layer in probed["layers"]], [131072, 256, 1024, 4])
         self.assertEqual(probed["link"]["members"], 2)
         self.assertEqual((probed["compress"], probed["about"]["backward"]), ("beside", "measured"))
-        self.assertAlmostEqual(probed["codecs"][0]["bytes_per_element"], 4, delta=0.01)  # 8 (N - 1) / N
+        self.assertAlmostEqual(probed["codecs"][0]["bytes_per_element"], 4, delta=0.1)  # 8 (N - 1) / N
         self.assertLess(probed["codecs"][1]["bytes_per_element"], 0.6)
         self.assertEqual(len(probed["about"]["exchanges"]["ternary"]), len(probed["about"]["exchanges"]["none"]))
         self.ok("plan", "--profile", path)
