@@ -1,6 +1,7 @@
 /* Reads PROFILE.json, and the names of methods that commands about plans share. */
 #include "profile.h"
 #include "base/nearest.h"
+#include "base/numbers.h"
 #include "base/quote.h"
 
 #include <stdio.h>
@@ -289,7 +290,7 @@ int tool_parse_merge(const char *option, const char *text, gw_merge *method, uin
         *method = m;
         if (m != GW_MERGE_FIXED && text[name_bytes] == 0)
             return 0;
-        if (m == GW_MERGE_FIXED && text[name_bytes] == ':' && tool_parse_bytes(text + name_bytes + 1, fixed_bytes) &&
+        if (m == GW_MERGE_FIXED && text[name_bytes] == ':' && gw_parse_bytes(text + name_bytes + 1, fixed_bytes) &&
             *fixed_bytes > 0)
             return 0;
         break;

@@ -119,9 +119,6 @@ bool tool_given(const tool_usage *usage, const char *name);
 /* Parses all of `text` as a finite number; false where it is none. */
 bool tool_parse_double(const char *text, double *out);
 
-/* Parses all of `text` as a number of bytes: 4096, 64Ki, 25MB (a million each), 25MiB; false if it is none. */
-bool tool_parse_bytes(const char *text, uint64_t *out);
-
 /* Writes the built-in networks and their sizes, in millions of elements, for help: "alexnet (61), googlenet (7), ...".
  * What does not fit into `capacity` bytes is left out. In networks.c. */
 void tool_describe_networks(char *out, size_t capacity);

@@ -200,6 +200,45 @@ class Plan(harness.Case):
         self.refused(1, "probe", "-o", self.path("no/folder"), "--net", "mlp:4-4", "--workers", 2, "--runs", 1)
         self.assertEqual([name for name in os.listdir(self.folder) if "probed" in name], [])
 
+    def test_train(self):
+        """The parameters are the same bits under every plan."""
+        names = ["conv1", "conv2", "fc1", "fc2"]
+        tensors = [f"{name}.{part}" for name in names for part in ("weight", "bias")]
+        words = ["train", "--net", "lenet", "--data", "digits", "--workers", 2, "--batch", 8, "--steps", 4]
+        plan = {"groups": [tensors[5:][::-1], tensors[4:5], [tensors[0], tensors[2]], [tensors[1], tensors[3]]]}
+        for codec in ["ternary", "topk:ratio=0.05"]:
+            hashes, messages = set(), []
+            for how in ["none", "single", "fixed:1", "fixed:1MB", self.write(plan, "plan.json")]:
+                run = self.path(f"run-{len(messages)}-{codec[:4]}")
+                self.ok(*words, "--codec", codec, "--plan", how, "--out", run)
+                with open(os.path.join(run, "summary.json")) as file:
+                    summary = json.load(file)
+                self.assertTrue(summary["replicas_identical"])
+                hashes.add(summary["parameter_hash"])
+                messages.append(summary["bytes_up"])
+            self.assertEqual(len(hashes), 1)
+            self.assertEqual(len(set(messages)), 5 if codec == "ternary" else len(set(messages)))
+        # What probe and plan made fits the network that was probed.
+        probed, found = self.path("probed.json"), self.path("found.json")
+        self.ok("probe", "--workers", 2, "--runs", 1, "--batch", 8, "--codec", "ternary", "-o", probed)
+        self.write_bytes("found.json", self.ok("plan", "--profile", probed, "--codec", "ternary", "--json").encode())
+        self.ok(*words, "--codec", "ternary", "--plan", found)
+        for bad, says in [
+            ({}, 'no "groups"'),
+            ({"groups": [tensors[:-1]]}, "says nothing of fc2.bias"),
+            ({"groups": [[*tensors, "fc2.bias"]]}, "has fc2.bias twice"),
+            ({"groups": [[*tensors, "fc3.bias"]]}, "no tensor of lenet"),
+            ({"groups": [tensors, []]}, "is empty"),
+            ({"groups": [tensors, 5]}, "no list of names"),
+            ({"groups": [[7]]}, "no tensor of lenet"),
+            ("{", "is no plan"),
+        ]:
+            self.assertIn(self.run_tool(*words, "--plan", self.write(bad, "plan.json")).returncode, (1, 2))
+            self.assertIn(says, self.run_tool(*words, "--plan", self.write(bad, "plan.json")).stderr)
+        for how in ["best", "fixed", "fixed:0", "fixed:x", "exact", ""]:
+            self.assertIn("--plan is", self.run_tool(*words, "--plan", how).stderr)
+        self.refused(1, *words, "--plan", self.path("absent.json"), says="absent.json")
+
     def test_bad_profiles(self):
         def change(how):
             p = profile()
