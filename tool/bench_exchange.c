@@ -271,11 +271,27 @@ static gw_status get_gradient(struct member *m)
     return status;
 }
 
+static uint64_t settings_of(const struct bench *b)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%u runs, %u tensors", b->runs, b->n_tensors);
+    uint64_t settings = bench_settings(0, text);
+    for (size_t i = 0; i < b->n_rows; i++) {
+        const struct bench_plan *plan = b->rows[i].plan;
+        settings = bench_settings(settings, b->specs.items[b->rows[i].spec]);
+        snprintf(text, sizeof text, "%u groups", plan ? plan->n_groups : 0);
+        settings = bench_settings(settings, text);
+    }
+    return settings;
+}
+
 static gw_status member_work(struct bench_member *self)
 {
     struct bench *b = self->user;
     struct member m = {.self = self, .bench = b};
-    gw_status status = get_gradient(&m);
+    gw_status status = bench_agree(self, settings_of(b));
+    if (status >= 0)
+        status = get_gradient(&m);
     /* By turns only where that is asked for: exchanges of large networks hold much memory. */
     const size_t together = b->profile.root ? b->n_rows : 1;
     for (size_t k = 0; k < b->n_rows && status >= 0; k += together)

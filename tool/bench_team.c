@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 gw_link bench_link(const struct bench_team *team, size_t k, uint32_t index)
 {
@@ -67,6 +68,22 @@ gw_status bench_meet(const struct bench_member *m, const struct bench_report *ow
     const double begin = gw_clock_seconds(); /* too short for a sleep */
     while (m->rank == 0 && link.size > 1 && gw_clock_seconds() < begin + team->one_way_s)
         ;
+    return status;
+}
+
+uint64_t bench_settings(uint64_t settings, const char *text)
+{
+    return XXH3_64bits_withSeed(text, strlen(text) + 1, settings);
+}
+
+gw_status bench_agree(const struct bench_member *m, uint64_t settings)
+{
+    const struct bench_report own = {.hash = settings | 1}; /* 0 is for those that differ */
+    struct bench_report sum;
+    gw_status status = bench_meet(m, &own, &sum);
+    if (status >= 0 && sum.hash == 0)
+        return gw_fail(GW_ERR_ARGUMENT, "the members were not all started with the same options and files; give every "
+                                        "rank the same command line");
     return status;
 }
 

@@ -36,6 +36,12 @@ gw_link bench_link(const struct bench_team *team, size_t k, uint32_t index);
  * `settled`, and rank 0's hash, or 0 if another's differs. */
 gw_status bench_meet(const struct bench_member *member, const struct bench_report *own, struct bench_report *sum);
 
+/* Adds text to what must be the same on all members, as one number; begins with 0. */
+uint64_t bench_settings(uint64_t settings, const char *text);
+
+/* Meets, and fails if the settings of another member differ from rank 0's. */
+gw_status bench_agree(const struct bench_member *member, uint64_t settings);
+
 /* Connects all members, and runs `work` once for each member of this process, on a thread of its own. If one fails, its
  * links tell the others. Returns the first error that is not merely word of another's. `work` leaves its sentence in
  * gw_last_error(). team->members has begun; its caller ends it. */

@@ -175,10 +175,27 @@ static void print_report(const struct probe *p, const struct subject *s)
 
 /* ---- the command ------------------------------------------------------------------------------------- */
 
+/* Times of backward may differ: they are measured on each machine, and rank 0's count. */
+static uint64_t settings_of(const struct probe *p)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%u", p->runs);
+    uint64_t settings = bench_settings(0, text);
+    for (size_t k = 0; k < p->specs.n; k++)
+        settings = bench_settings(settings, p->specs.items[k]);
+    for (uint32_t l = 0; l < p->n_layers; l++) {
+        snprintf(text, sizeof text, "%llu", (unsigned long long)p->layers[l].n_elems);
+        settings = bench_settings(settings, text);
+    }
+    return settings;
+}
+
 static gw_status member_work(struct bench_member *m)
 {
     struct probe *p = m->user;
-    gw_status status = probe_messages(p, m);
+    gw_status status = bench_agree(m, settings_of(p));
+    if (status >= 0)
+        status = probe_messages(p, m);
     for (size_t k = 0; k < p->specs.n && status >= 0; k++)
         status = probe_codec(p, m, k);
     return status;

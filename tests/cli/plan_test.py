@@ -2,9 +2,16 @@
 
 import json
 import os
+import subprocess
+import sys
 from xml.etree import ElementTree
 
 import harness
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import ports
+
+PORTS = ports.free_ports()
 
 LAYERS = [("conv1", 1000, 3), ("conv2", 2000, 2), ("fc1", 8000, 1), ("fc2", 1000, 1)]
 
@@ -199,6 +206,32 @@ class Plan(harness.Case):
         self.refused(1, "probe", "-o", path, "--layers", self.path("absent"), says="cannot read")
         self.refused(1, "probe", "-o", self.path("no/folder"), "--net", "mlp:4-4", "--workers", 2, "--runs", 1)
         self.assertEqual([name for name in os.listdir(self.folder) if "probed" in name], [])
+
+    def test_members_must_agree(self):
+        if "tcp" not in self.ok("--version"):
+            self.skipTest("the tool is built without the tcp link")
+        path = self.write(profile())
+        probe = ["probe", "--net", "mlp:16-8-4", "--codec", "ternary", "--runs", 1]
+        bench = ["bench", "exchange", "--profile", path, "--codec", "none", "--runs", 1]
+        for words, one, other in [
+            (probe, ["--runs", 2], []),
+            (probe, ["--codec", "bf16"], []),
+            (probe, ["--net", "mlp:16-9-4"], []),
+            (bench, ["--runs", 2], []),
+            (bench, ["--plan", "none"], ["--plan", "single"]),
+        ]:
+            place = f"127.0.0.1:{next(PORTS)}"
+            members = []
+            for rank, more in enumerate((one, other)):
+                out = ["-o", self.path(f"out-{rank}.json")] if words is probe else []
+                tcp = ["--link", "tcp", "--workers", 2, "--rank", rank, "--rendezvous", place, "--timeout", 60]
+                command = [harness.TOOL, *map(str, [*words, *more, *out, *tcp])]
+                members.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+            for member in members:
+                said = member.communicate(timeout=60)[1]
+                self.assertIn(member.returncode, (1, 2), said)
+                self.assertIn("the same", said)
+            self.assertFalse([name for name in os.listdir(self.folder) if name.startswith("out-")])
 
     def test_train(self):
         """The parameters are the same bits under every plan."""
