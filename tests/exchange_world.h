@@ -91,7 +91,7 @@ struct member {
     struct failing failing;
     gw_context *context;
     gw_link link;         /* what the exchange gets */
-    gw_ps_client *client; /* where servers own the slices */
+    gw_ps_client *client; /* if servers own the slices: what the exchange gets in place of the link */
 
     /* A link around the local one: counts what crosses, and with world.chaos delivers in any order that keeps each
      * pair's. */
@@ -383,12 +383,15 @@ static void world_round(struct member *m, float **gradients)
                                    .n_tensors = w->n_tensors,
                                    .group_of = w->group_of,
                                    .machine_of = w->machine_of,
-                                   .link = m->link,
+                                   .servers = m->client,
                                    .seed = w->seed,
                                    .timeout_ms = w->timeout_ms,
                                    .wire = w->wire,
                                    .server_optimizer = w->server_optimizer};
-    options.link.machine_of = w->link_machines;
+    if (!m->client) {
+        options.link = m->link;
+        options.link.machine_of = w->link_machines;
+    }
     gw_exchange *ex;
     m->steps_done = 0;
     if (!world_good(m, gw_exchange_create_cut(m->context, &options, w->slice_max ? w->slice_max : GW_SLICE_MAX, &ex)))
@@ -464,7 +467,6 @@ static void world_join_servers(struct member *m, const char *addresses)
                                     .rank = m->rank,
                                     .timeout_ms = m->world->timeout_ms};
     assert_int_equal(gw_ps_client_create(m->context, &options, &m->client), GW_OK);
-    assert_int_equal(gw_link_servers_create(m->context, m->client, &m->link), GW_OK);
 }
 
 static void world_stop_servers(struct world *w)
@@ -525,10 +527,7 @@ static void world_end(struct world *w)
         struct member *m = &w->members[r];
         atomic_store(&m->failing.left, LONG_MAX);
         m->link.ops->destroy(m->link.self);
-        if (m->client) {
-            gw_ps_client_destroy(m->client);
-            world_destroy(m); /* what the other links would have done */
-        }
+        gw_ps_client_destroy(m->client);
         gw_context_destroy(m->context);
         free(m->traffic);
         free(m->conditions);

@@ -119,8 +119,7 @@ gw_status gw_elastic_join(struct gw_worker *w, uint64_t *t)
         GW_TRY(get_state(w, round));
     else
         gw_worker_begin(w);
-    GW_TRY(gw_link_servers_create(team->context, e->client, &e->link));
-    GW_TRY(gw_worker_exchange(w, e->link));
+    GW_TRY(gw_worker_exchange(w, e->client));
     if (*w->team->server_optimizer)
         GW_TRY(*t > 0 ? parameters_of_run(w) : gw_worker_put_parameters(w));
     if (*t > 0 || e->n_joins > 0)
@@ -136,9 +135,6 @@ void gw_elastic_leave(struct gw_worker *w)
     struct gw_elastic *e = &w->elastic;
     gw_exchange_destroy(w->exchange);
     w->exchange = NULL;
-    if (e->link.ops)
-        e->link.ops->destroy(e->link.self);
-    e->link = (gw_link){.ops = NULL};
     gw_ps_client_destroy(e->client);
     gw_ps_client_destroy(e->side);
     e->client = e->side = NULL;

@@ -270,25 +270,20 @@ static gw_status connect_one(struct gw_members *m, gw_context *context, gw_link 
     return gw_link_local_create(context, m->size, links);
 }
 
-/* This process's ranks become clients, and each has a link to the servers. */
-static gw_status connect_servers(struct gw_members *m, gw_context *context, gw_link *links)
+/* This process's ranks become clients. */
+static gw_status connect_servers(struct gw_members *m)
 {
     m->clients = calloc(m->count, sizeof *m->clients);
-    gw_status status = m->clients ? GW_OK : GW_ERR_MEMORY;
-    uint32_t n = 0;
-    while (n < m->count && status == GW_OK) {
+    if (!m->clients)
+        return GW_ERR_MEMORY;
+    for (uint32_t n = 0; n < m->count; n++) {
         m->servers.rank = m->first + n;
-        status = gw_ps_client_create(NULL, &m->servers, &m->clients[n]); /* it outlives the context */
-        if (status == GW_OK)
-            status = gw_link_servers_create(context, m->clients[n], &links[n]);
-        n += status == GW_OK;
+        GW_TRY(gw_ps_client_create(NULL, &m->servers, &m->clients[n])); /* it outlives the context */
     }
-    if (status == GW_OK && links[0].size != m->size)
-        status = gw_fail(GW_ERR_ARGUMENT, "the parameter servers are for %u workers, and this run has %u",
-                         links[0].size, m->size);
-    for (uint32_t i = 0; status < 0 && i < n; i++)
-        links[i].ops->destroy(links[i].self);
-    return status;
+    if (gw_ps_n_workers(m->clients[0]) != m->size)
+        return gw_fail(GW_ERR_ARGUMENT, "the parameter servers are for %u workers, and this run has %u",
+                       gw_ps_n_workers(m->clients[0]), m->size);
+    return GW_OK;
 }
 
 static gw_status connect_members(struct gw_members *m, gw_context *context, uint32_t n_links, gw_link *links)
@@ -314,7 +309,7 @@ gw_status gw_members_connect(struct gw_members *m, gw_context *context, uint32_t
     if (!m->servers.servers)
         return connect_members(m, context, n_links, links);
     GW_TRY(connect_members(m, context, n_links - 1, links + m->count));
-    gw_status status = connect_servers(m, context, links);
+    gw_status status = connect_servers(m);
     for (uint32_t i = m->count; status < 0 && i < n_links * m->count; i++) {
         links[i].ops->fail(links[i].self, status, gw_last_error());
         links[i].ops->destroy(links[i].self);

@@ -8,8 +8,9 @@
  *     gw_members_end(&members, failed);
  *
  * With `local` all ranks are threads of this process. With `mpi`, `tcp` and `servers` a process is one rank. With
- * `servers` it never meets the others directly, only at parameter servers: link 0 is left empty (ops NULL), and the
- * other links have this rank alone. */
+ * `servers` it never meets the others directly, only at parameter servers: its links have this rank alone.
+ *
+ * If parameter servers own the slices, the exchange needs no link: link 0 is left empty (ops NULL). */
 #ifndef GW_TRAIN_MEMBERS_H
 #define GW_TRAIN_MEMBERS_H
 
@@ -23,7 +24,7 @@ struct gw_members_options {
     uint32_t rank;          /* tcp, servers; GW_MEMBERS_NO_RANK: not given */
     const char *rendezvous; /* tcp: HOST:PORT; NULL: not given */
     const char *advertise, *keys;
-    const char *servers; /* "HOST:PORT,...": parameter servers that own the slices of link 0; NULL: its members do */
+    const char *servers; /* "HOST:PORT,...": parameter servers that own the slices; NULL: the members of link 0 do */
     bool insecure;
     uint32_t timeout_ms;
     void (*log)(const char *line, void *user); /* NULL: none */
@@ -40,7 +41,7 @@ struct gw_members {
     gw_tcp_options tcp;
     char rendezvous[300];
     gw_ps_client_options servers; /* of each rank; servers NULL: none */
-    gw_ps_client **clients;       /* of this process's ranks, once connected */
+    gw_ps_client **clients;       /* of this process's ranks, once connected; NULL without servers, or with `servers` */
     bool mpi_begun;               /* gw_members_begin has called MPI_Init_thread */
 };
 

@@ -79,11 +79,10 @@ struct gw_team {
 /* Of a worker that is alone. */
 struct gw_elastic {
     gw_ps_client_options options;
-    gw_ps_client *client; /* whose link the exchange has; NULL: not connected */
+    gw_ps_client *client; /* the exchange's; NULL: not connected */
     gw_ps_client *side;   /* for all else, beside the exchange; NULL: not needed yet */
-    gw_link link;
-    bool unkept_noted; /* that a server cannot write what it acknowledges */
-    double last_step;  /* when a step was done, or training began */
+    bool unkept_noted;    /* that a server cannot write what it acknowledges */
+    double last_step;     /* when a step was done, or training began */
     uint32_t n_joins;
 };
 
@@ -149,8 +148,8 @@ gw_status gw_worker_put_parameters(struct gw_worker *worker);
 /* With --parameters servers: those that the servers have. */
 gw_status gw_worker_get_parameters(struct gw_worker *worker);
 
-/* Makes its exchange. */
-gw_status gw_worker_exchange(struct gw_worker *worker, gw_link link);
+/* Makes its exchange. servers: they own the slices; NULL: the members of its link do. */
+gw_status gw_worker_exchange(struct gw_worker *worker, gw_ps_client *servers);
 
 /* Its part where the network is convex (worker_convex.c). `snapshot` is for svrg, before the first step of an epoch and
  * of a resumed run; *result is what the full gradient took. `gradient` submits the gradient of samples order[0..count).

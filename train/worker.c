@@ -83,12 +83,13 @@ static void write_identity(const char *options, char identity[2 * sizeof((struct
     *identity = 0;
 }
 
-gw_status gw_worker_exchange(struct gw_worker *w, gw_link link)
+gw_status gw_worker_exchange(struct gw_worker *w, gw_ps_client *servers)
 {
     const struct gw_team *team = w->team;
     const struct gw_train_options *o = team->options;
     char identity[2 * sizeof team->run_options]; /* a line grows by two characters, and has three at least */
     write_identity(team->run_options, identity);
+    gw_link link = gw_team_link(team, GW_TEAM_EXCHANGE, w->index);
     link.machine_of = NULL; /* the trainer has compared its workers' machines itself, and --flat wants none */
     gw_exchange_options exchange = {.struct_bytes = sizeof exchange,
                                     .codec = team->codec,
@@ -96,6 +97,7 @@ gw_status gw_worker_exchange(struct gw_worker *w, gw_link link)
                                     .n_tensors = team->network.n_tensors,
                                     .group_of = team->group_of,
                                     .link = link,
+                                    .servers = servers,
                                     .machine_of = team->grouped ? team->machine_of : NULL,
                                     .identity = team->alone ? identity : NULL,
                                     .seed = o->seed,
@@ -168,7 +170,7 @@ static gw_status set_up(struct gw_worker *w)
 
     if (team->alone) /* it joins the others first */
         return GW_OK;
-    GW_TRY(gw_worker_exchange(w, gw_team_link(team, GW_TEAM_EXCHANGE, w->index)));
+    GW_TRY(gw_worker_exchange(w, team->members->clients ? team->members->clients[w->index] : NULL));
     if (*team->server_optimizer)
         GW_TRY(gw_worker_put_parameters(w));
     return load_state(w);

@@ -16,6 +16,7 @@
 
 #include <gradwire/codec.h>
 #include <gradwire/link.h>
+#include <gradwire/pserver.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -32,9 +33,16 @@ typedef struct gw_exchange_options {
     /* group number of each tensor; copied. Groups are 0..G-1 and none is empty. NULL: every tensor is a group. With a
      * global codec all tensors form one group, whatever stands here. */
     const uint32_t *group_of;
-    /* borrowed: the exchange never destroys it. link.rank and link.size say who this member is. One exchange at a time
-     * uses a link. Another may follow once every member has waited for a step of this one and destroyed it */
+    /* The members own the slices, each a part, and talk over this link. Borrowed: the exchange never destroys it.
+     * link.rank and link.size say who this member is. One exchange at a time uses a link. Another may follow once every
+     * member has waited for a step of this one and destroyed it */
     gw_link link;
+    /* In place of a link (link.ops is then NULL): parameter servers own the slices. Members push frames to them and
+     * pull the averages, with the same bits as over any link. The client must be a worker's; its rank and the number of
+     * workers say who this member is. Borrowed: until the exchange is destroyed, nobody else calls it. The servers'
+     * mode must be GW_PS_SYNC, unless they keep the parameters (server_optimizer). They serve one exchange only, and
+     * its workers must begin with the same step. NULL: the members of the link own the slices */
+    gw_ps_client *servers;
     uint64_t seed;
     /* how long a member that others wait for may be silent; 0: 60,000. If they wait for it through another member, they
      * name it after twice this time at the latest */
@@ -48,9 +56,9 @@ typedef struct gw_exchange_options {
     /* the program's own lines "name = value" (what it trains, on what) that must be the same on all members. Copied;
      * 15,000 bytes at most. A line without a name and "=" is GW_ERR_ARGUMENT. NULL: none */
     const char *identity;
-    /* for a link to parameter servers (gw_link_servers_create): the servers keep the parameters and move them by this
-     * rule (gw_ps_init_optimized). gw_exchange_wait then leaves parameters in the submitted buffers in place of
-     * averages. The same on all members; copied. NULL: averages come back */
+    /* with `servers`: they keep the parameters and move them by this rule (gw_ps_init_optimized). gw_exchange_wait then
+     * leaves parameters in the submitted buffers in place of averages. The same on all members; copied. NULL: averages
+     * come back */
     const char *server_optimizer;
     /* how frames are written, if the codec leaves a choice: the fewest bytes, the fewest cycles, or (0) what makes the
      * steps shorter. Parameters are the same bits. With GW_WIRE_AUTO rank 0 compares the times of steps with both, at

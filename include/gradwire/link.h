@@ -65,9 +65,6 @@ typedef struct gw_link {
     void *self;
     uint32_t rank;
     uint32_t size;
-    /* above 0: so many parameter servers, addressed as ranks size, size + 1, ..., own all slices (pserver.h). 0: the
-     * members own them */
-    uint32_t n_owners;
     /* which machine each of the `size` ranks runs on, as the lowest rank there; the same on every member. It belongs to
      * the link and lives as long as this endpoint. An exchange takes it if its own options say nothing of machines
      * (exchange.h, machine_of). NULL: the link does not know. The mpi link asks MPI. */

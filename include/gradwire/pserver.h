@@ -13,7 +13,7 @@
 #ifndef GRADWIRE_PSERVER_H
 #define GRADWIRE_PSERVER_H
 
-#include <gradwire/link.h>
+#include <gradwire/context.h>
 #include <stdbool.h>
 
 #ifdef __cplusplus
@@ -291,8 +291,8 @@ GW_API bool gw_ps_is_in_memory_only(gw_ps_client *client);
 
 /* ---- training through servers ---------------------------------------------------------------------------- */
 
-/* Workers that come and go while others train. Each has a client whose options say `joins`, and creates its link and
- * its exchange after gw_ps_join.
+/* Workers that come and go while others train. Each has a client whose options say `joins`, and creates its exchange
+ * (gw_exchange_options.servers) after gw_ps_join.
  *
  * gw_ps_join: the worker takes part in the exchange from round *round on, the same on all servers. Step t of a training
  * run is round t+1. If nobody takes part, it does at once: in round 1, or where the last ones left. Else one that takes
@@ -320,14 +320,6 @@ GW_API bool gw_ps_is_asked(gw_ps_client *client);
 GW_API uint32_t gw_ps_n_workers(const gw_ps_client *client);
 GW_API gw_status gw_ps_members(gw_ps_client *client, uint8_t *presence, uint32_t capacity, uint64_t *next_round);
 GW_API gw_status gw_ps_admit(gw_ps_client *client, uint32_t rank, uint64_t round);
-
-/* Makes a link for gw_exchange_options.link over which the servers own all slices of the gradients, in place of the
- * members. Members push frames and pull the servers' averages of them. Gradients end with the same bits as over any
- * other link. The client is borrowed: until the link is destroyed, only the exchange calls it. The servers' mode must
- * be GW_PS_SYNC, unless they keep the parameters (gw_exchange_options.server_optimizer). They serve one exchange only,
- * and its workers must begin with the same step. Errors: GW_ERR_ARGUMENT (a reader),
- * GW_ERR_MEMORY, GW_ERR_SYSTEM. */
-GW_API gw_status gw_link_servers_create(gw_context *context, gw_ps_client *client, gw_link *out);
 
 #ifdef __cplusplus
 }

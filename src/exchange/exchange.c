@@ -5,9 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "codec/codec.h"
-#include "exchange/state.h"
-
-#include <gradwire/pserver.h>
+#include "exchange/pipeline.h"
 
 #include <float.h>
 #include <string.h>
@@ -37,13 +35,13 @@ static gw_status check_options(const gw_exchange_options *o)
             return gw_fail(GW_ERR_ARGUMENT,
                            "tensor %u of the exchange has id %u; ids are 0, 1, 2, ... in the declared order", t,
                            o->tensors[t].id);
-    if (!o->link.ops || o->link.size == 0 || o->link.size > GW_MAX_WORKERS || o->link.rank >= o->link.size)
-        return gw_fail(GW_ERR_ARGUMENT, "the link says rank %u of %u; sizes are 1 to %u and ranks below the size",
-                       o->link.rank, o->link.size, GW_MAX_WORKERS);
-    if (o->server_optimizer && !o->link.n_owners)
-        return gw_fail(
-            GW_ERR_ARGUMENT,
-            "gw_exchange_options.server_optimizer is for a link to parameter servers, and this link has none");
+    if (o->servers && o->link.ops)
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "gw_exchange_options has a link and servers: either the members of the link own the slices, or "
+                       "the servers do");
+    if (o->server_optimizer && !o->servers)
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "gw_exchange_options.server_optimizer is for parameter servers, and options.servers is NULL");
     if (o->server_optimizer && (!o->server_optimizer[0] || strlen(o->server_optimizer) > GW_PS_MAX_NAME))
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.server_optimizer must be a specification of 1 to %d bytes",
                        GW_PS_MAX_NAME);
@@ -54,7 +52,7 @@ static gw_status check_options(const gw_exchange_options *o)
 /* Frees what create has taken; lock and thread are gone or were never there. */
 static void release(struct gw_exchange *ex)
 {
-    gw_message_queue_clear(&ex->early);
+    ex->owners->fini(ex);
     gw_buffers_clear(&ex->buffers);
     gw_message_free(ex->wake);
     gw_layout_fini(ex);
@@ -76,6 +74,7 @@ static void release(struct gw_exchange *ex)
 
 static gw_status fill(struct gw_exchange *ex, const gw_exchange_options *o)
 {
+    GW_TRY(ex->owners->init(ex, o));
     ex->tensors = gw_calloc(ex->context, o->n_tensors, sizeof *ex->tensors);
     ex->handed_over = gw_calloc(ex->context, o->n_tensors, sizeof *ex->handed_over);
     ex->submitted = gw_alloc(ex->context, o->n_tensors, sizeof *ex->submitted);
@@ -99,9 +98,10 @@ static gw_status fill(struct gw_exchange *ex, const gw_exchange_options *o)
         tensor->n_shared = gw_encoder_shared_count(tensor->encoder);
         tensor->summed = gw_encoder_adds_on_the_way(tensor->encoder);
         tensor->has_wire_choice = gw_encoder_has_wire_choice(tensor->encoder);
-        ex->has_wire_choice = ex->has_wire_choice || (tensor->has_wire_choice && ex->link.size > 1);
+        ex->has_wire_choice = ex->has_wire_choice || (tensor->has_wire_choice && ex->size > 1);
     }
-    GW_TRY(gw_layout_init(ex, o->group_of, o->machine_of ? o->machine_of : gw_layout_machines(&ex->link)));
+    const uint32_t *machine_of = o->machine_of ? o->machine_of : gw_layout_machines(&o->link);
+    GW_TRY(gw_layout_init(ex, o->group_of, o->servers ? NULL : machine_of)); /* servers take every worker's own */
     return gw_hello_init(ex, o);
 }
 
@@ -139,7 +139,7 @@ gw_status gw_exchange_create_cut(gw_context *context, const gw_exchange_options 
     if (ex) {
         ex->context = context;
         ex->codec = options->codec;
-        ex->link = options->link;
+        ex->owners = options->servers ? &gw_owners_servers : &gw_owners_peers;
         ex->seed = options->seed;
         ex->timeout_ms = options->timeout_ms ? options->timeout_ms : 60000;
         ex->slice_max = slice_max;
@@ -157,7 +157,7 @@ gw_status gw_exchange_create_cut(gw_context *context, const gw_exchange_options 
     }
     if (status < 0) {
         /* Wrong arguments may be put right; a member that has no memory leaves the others waiting. */
-        if (status != GW_ERR_ARGUMENT)
+        if (status != GW_ERR_ARGUMENT && options->link.ops)
             options->link.ops->fail(options->link.self, status, gw_last_error());
         return status;
     }
@@ -168,7 +168,7 @@ gw_status gw_exchange_create_cut(gw_context *context, const gw_exchange_options 
 /* Calls the pipeline's attention; `wake` was taken out of ex->wake, NULL: a call is already under way. */
 static gw_status call(struct gw_exchange *ex, void *wake)
 {
-    return wake ? gw_pipeline_wake(ex, wake) : GW_OK;
+    return wake ? ex->owners->call(ex, wake) : GW_OK;
 }
 
 static void *take_wake(struct gw_exchange *ex)
@@ -190,9 +190,9 @@ void gw_exchange_destroy(gw_exchange *ex)
     pthread_mutex_unlock(&ex->lock);
 
     if (abandoned)
-        ex->link.ops->fail(ex->link.self, GW_ERR_CLOSED, "it gave up in the middle of a step");
+        ex->owners->fail(ex, GW_ERR_CLOSED, "it gave up in the middle of a step");
     if (call(ex, wake) < 0)
-        ex->link.ops->close(ex->link.self); /* no message reaches the pipeline any more, but this does */
+        ex->owners->close(ex); /* no call reaches the pipeline any more, but this does */
     pthread_join(ex->thread, NULL);
     pthread_cond_destroy(&ex->changed);
     pthread_mutex_destroy(&ex->lock);
@@ -217,7 +217,7 @@ static gw_status check_between_steps(const struct gw_exchange *ex, const char *c
 /* Servers that keep parameters send no averages back, so that nobody could tell the others. */
 static bool compares(const struct gw_exchange *ex)
 {
-    return ex->wire == GW_WIRE_AUTO && ex->has_wire_choice && (ex->link.rank == 0 || ex->optimizer);
+    return ex->wire == GW_WIRE_AUTO && ex->has_wire_choice && (ex->rank == 0 || ex->optimizer);
 }
 
 /* What the next step's frames are to be. Under the lock. */

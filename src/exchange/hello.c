@@ -38,7 +38,7 @@ static uint64_t hash_groups(const struct gw_exchange *ex)
 static uint64_t hash_machines(const struct gw_exchange *ex)
 {
     uint64_t hash = 0;
-    for (uint32_t r = 0; r < ex->link.size; r++) {
+    for (uint32_t r = 0; r < ex->size; r++) {
         uint8_t bytes[4];
         gw_put32(bytes, ex->machine_of[r].first); /* whatever their numbers are */
         hash = gw_hash_now()->whole(bytes, sizeof bytes, hash);
@@ -78,7 +78,7 @@ gw_status gw_hello_init(struct gw_exchange *ex, const gw_exchange_options *o)
     if (!gw_lines_have_names(own, (size_t)n))
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.identity has a line without \"=\"; right is name = value");
     ex->hello = gw_strdup(ex->context, own);
-    ex->have_hello = gw_calloc(ex->context, ex->link.size, sizeof *ex->have_hello);
+    ex->have_hello = gw_calloc(ex->context, ex->size, sizeof *ex->have_hello);
     return ex->hello && ex->have_hello ? GW_OK : GW_ERR_MEMORY;
 }
 
@@ -97,7 +97,7 @@ gw_status gw_hello_check(struct gw_exchange *ex, const gw_message *message)
         return gw_fail(GW_ERR_FRAME_FIELD,
                        "rank %u's first message, of %zu bytes, is not lines of text, %d bytes at most", from,
                        message->n_bytes, HELLO_MOST);
-    if (from == ex->link.rank || ex->have_hello[from])
+    if (from == ex->rank || ex->have_hello[from])
         return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent its first message out of turn", from);
     struct gw_lines_difference difference;
     if (gw_lines_differ(theirs, n_theirs, ours, strlen(ours), &difference))

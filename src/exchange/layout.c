@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "codec/codec.h"
-#include "exchange/state.h"
+#include "exchange/relay.h"
 
 #include <string.h>
 
@@ -53,9 +53,9 @@ static gw_status fill_groups(struct gw_exchange *ex)
         group->numbers = gw_calloc(context, group->n_shared, sizeof *group->numbers);
         if (!group->numbers)
             return GW_ERR_MEMORY;
-        if (group->n_sent && group->coordinator == ex->link.rank) {
+        if (group->n_sent && group->coordinator == ex->rank) {
             group->largest = gw_calloc(context, group->n_sent, sizeof *group->largest);
-            group->have_stats = gw_calloc(context, ex->link.size, sizeof *group->have_stats);
+            group->have_stats = gw_calloc(context, ex->size, sizeof *group->have_stats);
             if (!group->largest || !group->have_stats)
                 return GW_ERR_MEMORY;
         }
@@ -71,11 +71,11 @@ static void sort_slices(struct gw_exchange *ex, const struct gw_slice *planned, 
     for (uint32_t g = 0; g < ex->n_groups; g++) {
         struct group *group = &ex->groups[g];
         group->slices = ex->slices + used;
-        memset(place, 0, (size_t)gw_n_owners(ex) * sizeof *place);
+        memset(place, 0, (size_t)ex->n_owners * sizeof *place);
         for (size_t s = 0; s < n_slices; s++)
             if (ex->tensors[planned[s].tensor].group == g)
                 place[planned[s].owner]++;
-        for (uint32_t r = 0; r < gw_n_owners(ex); r++) {
+        for (uint32_t r = 0; r < ex->n_owners; r++) {
             size_t n = place[r];
             place[r] = used;
             used += n;
@@ -100,7 +100,7 @@ static bool run_takes(const struct gw_exchange *ex, const struct run *run, const
  * they are of. */
 static gw_status fill_own(struct gw_exchange *ex, const struct group *group, struct run *run)
 {
-    if (run->owner != ex->link.rank || ex->link.size == 1)
+    if (run->owner != ex->rank || ex->size == 1)
         return GW_OK;
     for (size_t s = 0; s < run->n; s++)
         if (!gw_encoder_wire(ex->tensors[group->slices[run->first + s].tensor].encoder)->reduces_own)
@@ -111,7 +111,7 @@ static gw_status fill_own(struct gw_exchange *ex, const struct group *group, str
     for (size_t s = 0; s < run->n; s++)
         run->own[s] =
             (struct gw_own){.wire = gw_encoder_wire(ex->tensors[group->slices[run->first + s].tensor].encoder),
-                            .rank = ex->link.rank};
+                            .rank = ex->rank};
     return GW_OK;
 }
 
@@ -138,20 +138,20 @@ static gw_status fill_runs(struct gw_exchange *ex, struct group *group, size_t n
         run = &group->runs[i];
         if (run->push_bound < MESSAGE_BAD_BYTES)
             run->push_bound = MESSAGE_BAD_BYTES;
-        if (run->owner != ex->link.rank)
+        if (run->owner != ex->rank)
             ex->dense_bytes += 4 * run->n_elems;
-        run->n_expected = ex->link.size;
-        if (run->owner != ex->link.rank) {
-            run->n_expected = ex->machine_of[ex->link.rank].n;
-            if (run->n_expected == 1 || gw_same_machine(ex, run->owner, ex->link.rank) ||
-                gw_relay_of(ex, run, ex->link.rank) != ex->link.rank)
+        run->n_expected = ex->size;
+        if (run->owner != ex->rank) {
+            run->n_expected = ex->machine_of[ex->rank].n;
+            if (run->n_expected == 1 || gw_same_machine(ex, run->owner, ex->rank) ||
+                gw_relay_of(ex, run, ex->rank) != ex->rank)
                 continue;
         }
-        run->pushes = gw_calloc(ex->context, ex->link.size, sizeof *run->pushes);
+        run->pushes = gw_calloc(ex->context, ex->size, sizeof *run->pushes);
         if (!run->pushes)
             return GW_ERR_MEMORY;
-        GW_TRY(gw_round_create(ex->context, ex->codec, group->slices + run->first, run->n, ex->link.size,
-                               run->n_expected, &run->round));
+        GW_TRY(gw_round_create(ex->context, ex->codec, group->slices + run->first, run->n, ex->size, run->n_expected,
+                               &run->round));
         GW_TRY(fill_own(ex, group, run));
     }
     return GW_OK;
@@ -178,7 +178,7 @@ static gw_status fill_order(struct gw_exchange *ex, struct group *group)
     }
     for (uint32_t k = 1; k < n; k++)
         place[k] += place[k - 1];
-    while (first < n && group->runs[first].owner <= gw_nth_owner(ex, ex->link.rank))
+    while (first < n && group->runs[first].owner <= gw_nth_owner(ex, ex->rank))
         first++;
     for (uint32_t i = first % n, k = 0; n_taken < n; n_taken++, i = (i + 1) % n) {
         k = n_taken > 0 && i > 0 && group->runs[i].owner == group->runs[i - 1].owner ? k + 1 : 0;
@@ -190,7 +190,7 @@ static gw_status fill_order(struct gw_exchange *ex, struct group *group)
 
 static gw_status fill_machines(struct gw_exchange *ex, const uint32_t *machine_of)
 {
-    uint32_t n = ex->link.size, n_placed = 0;
+    uint32_t n = ex->size, n_placed = 0;
     ex->by_machine = gw_alloc(ex->context, n, sizeof *ex->by_machine);
     ex->machine_of = gw_calloc(ex->context, n, sizeof *ex->machine_of);
     if (!ex->by_machine || !ex->machine_of)
@@ -221,7 +221,7 @@ const uint32_t *gw_layout_machines(const gw_link *link)
 
 gw_status gw_layout_init(struct gw_exchange *ex, const uint32_t *group_of, const uint32_t *machine_of)
 {
-    GW_TRY(fill_machines(ex, ex->link.n_owners ? NULL : machine_of)); /* servers take every worker's own */
+    GW_TRY(fill_machines(ex, machine_of));
     GW_TRY(count_groups(ex, group_of));
     GW_TRY(fill_groups(ex));
 
@@ -229,14 +229,14 @@ gw_status gw_layout_init(struct gw_exchange *ex, const uint32_t *group_of, const
     struct gw_slice *planned = NULL;
     uint64_t *n_elems = gw_alloc(ex->context, ex->n_tensors, sizeof *n_elems);
     uint64_t *align = gw_alloc(ex->context, ex->n_tensors, sizeof *align);
-    size_t *place = gw_alloc(ex->context, gw_n_owners(ex), sizeof *place);
+    size_t *place = gw_alloc(ex->context, ex->n_owners, sizeof *place);
     gw_status status = n_elems && align && place ? GW_OK : GW_ERR_MEMORY;
     if (status == GW_OK) {
         for (uint32_t t = 0; t < ex->n_tensors; t++) {
             n_elems[t] = ex->tensors[t].n_elems;
             align[t] = gw_encoder_slice_align(ex->tensors[t].encoder);
         }
-        status = gw_slices_plan(ex->context, n_elems, align, ex->n_tensors, gw_n_owners(ex), ex->slice_max, &planned,
+        status = gw_slices_plan(ex->context, n_elems, align, ex->n_tensors, ex->n_owners, ex->slice_max, &planned,
                                 &n_slices);
     }
     if (status == GW_OK) {
@@ -251,7 +251,7 @@ gw_status gw_layout_init(struct gw_exchange *ex, const uint32_t *group_of, const
     gw_free(ex->context, n_elems);
     GW_TRY(status);
 
-    uint32_t most_runs = gw_n_owners(ex);
+    uint32_t most_runs = ex->n_owners;
     for (uint32_t g = 0; g < ex->n_groups; g++) {
         const struct gw_slice *end = g + 1 < ex->n_groups ? ex->groups[g + 1].slices : ex->slices + n_slices;
         GW_TRY(fill_runs(ex, &ex->groups[g], (size_t)(end - ex->groups[g].slices)));
@@ -269,7 +269,7 @@ void gw_layout_fini(struct gw_exchange *ex)
         struct group *group = &ex->groups[g];
         for (uint32_t i = 0; group->runs && i < group->n_runs; i++) {
             struct run *run = &group->runs[i];
-            for (uint32_t r = 0; run->pushes && r < ex->link.size; r++)
+            for (uint32_t r = 0; run->pushes && r < ex->size; r++)
                 gw_message_free(run->pushes[r].bytes);
             gw_free(ex->context, run->pushes);
             gw_free(ex->context, run->own);

@@ -14,15 +14,6 @@
  *     SHARED      coordinator to every worker: the same numbers, each the largest of all workers
  *     PUSH        worker to owner: a frame for each slice of the run, back to back
  *     PULL        owner to every worker: their averages, likewise
- *     DECLARE     worker to server, before anything else of the group: u64, how many elements a push of the run has,
- *                 and the codec's specification. With run 0xFFFFFFFF: how many shared numbers the group has. Other
- *                 members work that out themselves. With server_optimizer, a 0 and the optimizer's text follow the
- *                 codec of frames
- *     RATE        worker to server, in place of a step's first message: f64, the learning rate of its pushes
- *     PUT         worker to server: float32 of the run's elements, the first parameters
- *     GET         worker to server: no body
- *     PARAMETERS  server to worker, as the answer to PUT and GET, and with server_optimizer in place of PULL: float32
- *                 of the run's elements
  *     WAKE        a member to itself: look at what was submitted (no body)
  *     HELLO       a member to every other, before anything else: what must be the same on all, as lines "name = value".
  *                 It has the version of these messages at offset 2 (so it always will), and 0 in the fields after that
@@ -35,24 +26,11 @@
 
 #include <stdbool.h>
 
-enum message_type {
-    MESSAGE_STATS = 1,
-    MESSAGE_SHARED,
-    MESSAGE_PUSH,
-    MESSAGE_PULL,
-    MESSAGE_WAKE,
-    MESSAGE_HELLO,
-    MESSAGE_DECLARE,
-    MESSAGE_RATE,
-    MESSAGE_PUT,
-    MESSAGE_GET,
-    MESSAGE_PARAMETERS
-};
+enum message_type { MESSAGE_STATS = 1, MESSAGE_SHARED, MESSAGE_PUSH, MESSAGE_PULL, MESSAGE_WAKE, MESSAGE_HELLO };
 
 #define MESSAGE_VERSION 2
 #define MESSAGE_HEADER 16
-#define HELLO_MOST 16384             /* bytes of its lines, with a closing 0 */
-#define MESSAGE_STATS_RUN UINT32_MAX /* DECLARE: of the group's shared numbers */
+#define HELLO_MOST 16384 /* bytes of its lines, with a closing 0 */
 #define MESSAGE_BAD_BYTES (MESSAGE_HEADER + 8)
 #define MESSAGE_FLAG_BAD 1u
 

@@ -1,17 +1,14 @@
-/* The link to parameter servers. What a member's pipeline sends to an owner becomes a push and a pull of a key there,
- * and the answer becomes the message that an owner would have sent. Statistics are a float32 key, pulled with max. The
- * frames of a run are a frame key, pulled with decode_average, or with parameters if the servers keep them. The
- * pipeline's thread makes all calls of the client; only the WAKE message comes from another. */
+/* Parameter servers that own the slices. What a worker pushes to an owner is a push to a key there, and what comes back
+ * is a pull of it. Statistics are a float32 key, pulled with max. The frames of a run are a frame key, pulled with
+ * decode_average, or with parameters if the servers keep them. The pipeline's thread makes all calls of the client. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "exchange/message.h"
-#include "link/message.h"
+#include "exchange/pipeline.h"
 #include "pserver/client.h"
 #include "pserver/message.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,294 +18,282 @@
 /* For the server's word about whom it waits for, which comes at the deadline. */
 #define GRACE_MS 1500
 
-/* A push or a pull under way. */
+/* What the answer to a request is to become. */
+enum awaited { AWAITS_NOTHING, AWAITS_SHARED, AWAITS_AVERAGES, AWAITS_PARAMETERS };
+
+/* A request under way. */
 struct pending {
     struct pending *next;
     uint64_t ticket;
-    uint32_t server;
-    struct message_header answer; /* of the message that a pull becomes; type 0: a push */
-    void *bytes;                  /* the message that a push was sent from, kept until the server has it */
+    enum awaited awaited;
+    struct group *group;
+    struct run *run;
+    void *bytes; /* the message that a push was sent from, kept until the server has it; else NULL */
 };
 
 struct servers {
-    gw_context *context;
     gw_ps_client *client;
-    uint32_t rank, size;
-    bool optimized; /* the servers keep parameters */
     struct pending *first, **end;
-    pthread_mutex_t lock; /* of: */
-    struct gw_message_queue own;
-    atomic_bool closed;
-    int wake; /* eventfd */
+    _Atomic(void *) wake; /* while a call is under way; NULL: none is */
+    int event;            /* an eventfd, which a call writes to */
 };
 
-struct key_name {
-    char text[64];
-};
+/* ---- from the beginning to the end --------------------------------------------------------------------------- */
 
-static struct key_name name_of(uint32_t group, uint32_t run)
+static gw_status servers_init(struct gw_exchange *ex, const gw_exchange_options *options)
 {
-    struct key_name name;
-    if (run == MESSAGE_STATS_RUN)
-        snprintf(name.text, sizeof name.text, GW_PS_EXCHANGE "group %u/statistics", group);
-    else
-        snprintf(name.text, sizeof name.text, GW_PS_EXCHANGE "group %u/run %u", group, run);
-    return name;
+    gw_ps_client *client = options->servers;
+    if (gw_ps_client_rank(client) >= gw_ps_n_workers(client))
+        return gw_fail(GW_ERR_ARGUMENT, "a reader has no gradients to exchange; the client must be a worker");
+    struct servers *me = ex->servers = gw_calloc(ex->context, 1, sizeof *me);
+    if (!me)
+        return GW_ERR_MEMORY;
+    me->client = client;
+    me->end = &me->first;
+    me->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (me->event < 0)
+        return gw_fail(GW_ERR_SYSTEM, "no eventfd for an exchange through servers");
+    ex->rank = gw_ps_client_rank(client);
+    ex->size = ex->first_owner = gw_ps_n_workers(client);
+    ex->n_owners = gw_ps_client_servers(client);
+    return GW_OK;
 }
 
-static void wake(const struct servers *me)
+static struct pending *pend(struct gw_exchange *ex, struct group *group, struct run *run, enum awaited awaited)
 {
-    const uint64_t one = 1;
-    while (write(me->wake, &one, sizeof one) < 0 && errno == EINTR)
-        ;
-}
-
-/* ---- sending ----------------------------------------------------------------------------------------------- */
-
-static struct pending *pend(struct servers *me, uint32_t server)
-{
-    struct pending *pending = gw_calloc(me->context, 1, sizeof *pending);
+    struct servers *me = ex->servers;
+    struct pending *pending = gw_calloc(ex->context, 1, sizeof *pending);
     if (!pending)
         return NULL;
-    pending->server = server;
+    pending->awaited = awaited;
+    pending->group = group;
+    pending->run = run;
     *me->end = pending;
     me->end = &pending->next;
     return pending;
 }
 
 /* Takes it out of the list; `at` then leads to the next. */
-static void unpend(struct servers *me, struct pending **at)
+static void unpend(struct gw_exchange *ex, struct pending **at)
 {
     struct pending *pending = *at;
     *at = pending->next;
-    if (me->end == &pending->next)
-        me->end = at;
-    gw_message_free(pending->bytes);
-    gw_free(me->context, pending);
+    if (ex->servers->end == &pending->next)
+        ex->servers->end = at;
+    gw_buffers_give(&ex->buffers, pending->bytes);
+    gw_free(ex->context, pending);
 }
 
-/* Drops the last one, which was never sent. */
-static gw_status unsent(struct servers *me, gw_status status)
+static void servers_fini(struct gw_exchange *ex)
 {
-    struct pending **at = &me->first;
-    while ((*at)->next)
-        at = &(*at)->next;
-    unpend(me, at);
-    return status;
-}
-
-/* The answer to the pull becomes a message of that type. */
-static gw_status pull(struct servers *me, uint32_t server, const struct message_header *h, const char *key,
-                      enum message_type type, gw_ps_method method)
-{
-    struct pending *pending = pend(me, server);
-    if (!pending)
-        return GW_ERR_MEMORY;
-    pending->answer = *h;
-    pending->answer.type = (uint8_t)type;
-    pending->answer.flags = 0;
-    const bool now = h->type == MESSAGE_PUT || h->type == MESSAGE_GET;
-    gw_status status = now ? gw_ps_pull_now_begin(me->client, key, &pending->ticket)
-                           : gw_ps_pull_begin(me->client, key, method, NULL, &pending->ticket);
-    return status < 0 ? unsent(me, status) : GW_OK;
-}
-
-/* Statistics or frames: pushed, and what all workers' come to is pulled at once. */
-static gw_status push_and_pull(struct servers *me, uint32_t server, const struct message_header *h, void *bytes,
-                               size_t n_bytes)
-{
-    bool stats = h->type == MESSAGE_STATS;
-    struct key_name key = name_of(h->group, stats ? MESSAGE_STATS_RUN : h->run);
-    struct pending *push = pend(me, server);
-    if (!push) {
-        gw_message_free(bytes);
-        return GW_ERR_MEMORY;
+    struct servers *me = ex->servers;
+    if (!me)
+        return;
+    while (me->first) {
+        gw_ps_client_drop(me->client, me->first->ticket);
+        unpend(ex, &me->first);
     }
-    push->bytes = bytes;
-    const char *body = message_body(bytes);
-    gw_status status = h->flags & MESSAGE_FLAG_BAD
-                           ? gw_ps_refuse_begin(me->client, key.text,
-                                                (uint64_t)gw_get32(body) << 32 | gw_get32(body + 4), &push->ticket)
-                           : gw_ps_push_begin(me->client, key.text, body, n_bytes - MESSAGE_HEADER, &push->ticket);
-    if (status < 0)
-        return unsent(me, status);
-    return stats           ? pull(me, server, h, key.text, MESSAGE_SHARED, GW_PS_MAX)
-           : me->optimized ? pull(me, server, h, key.text, MESSAGE_PARAMETERS, GW_PS_PARAMETERS)
-                           : pull(me, server, h, key.text, MESSAGE_PULL, GW_PS_DECODE_AVERAGE);
+    gw_message_free(atomic_load(&me->wake));
+    if (me->event >= 0)
+        close(me->event);
+    gw_free(ex->context, me);
 }
 
-/* Parameters are asked for, after the first ones were handed over where they came along. */
-static gw_status put_or_get(struct servers *me, uint32_t server, const struct message_header *h, void *bytes,
-                            size_t n_bytes)
+/* ---- keys ------------------------------------------------------------------------------------------------------ */
+
+struct key_name {
+    char text[64];
+};
+
+/* run NULL: the statistics. */
+static struct key_name name_of(const struct group *group, const struct run *run)
 {
-    struct key_name key = name_of(h->group, h->run);
-    if (h->type == MESSAGE_PUT) {
-        struct pending *put = pend(me, server);
-        if (!put) {
-            gw_message_free(bytes);
-            return GW_ERR_MEMORY;
-        }
-        put->bytes = bytes;
-        gw_status status = gw_ps_first_begin(me->client, key.text, message_body(bytes),
-                                             (n_bytes - MESSAGE_HEADER) / sizeof(float), &put->ticket);
-        if (status < 0)
-            return unsent(me, status);
-    } else {
-        gw_message_free(bytes);
-    }
-    return pull(me, server, h, key.text, MESSAGE_PARAMETERS, GW_PS_PARAMETERS);
+    struct key_name name;
+    if (run)
+        snprintf(name.text, sizeof name.text, GW_PS_EXCHANGE "group %u/run %u", group->index, run->index);
+    else
+        snprintf(name.text, sizeof name.text, GW_PS_EXCHANGE "group %u/statistics", group->index);
+    return name;
 }
 
-static gw_status set_rate(struct servers *me, const char *body)
+/* The number that the answers of a group's statistics or of a run come from. */
+static uint32_t owner_of(const struct group *group, const struct run *run)
 {
-    const uint64_t bits = gw_get64(body);
-    double rate;
-    memcpy(&rate, &bits, sizeof rate);
-    return gw_ps_set_rate(me->client, rate);
+    return run ? run->owner : group->coordinator;
 }
 
-/* u64 elements, and for frames the codec's specification, perhaps with a 0 and the optimizer's after it. */
-static gw_status declare(struct servers *me, uint32_t server, const struct message_header *h, const char *body,
-                         size_t n_bytes)
+static gw_status declare_key(struct gw_exchange *ex, const struct group *group, const struct run *run)
 {
-    char texts[2 * GW_PS_MAX_NAME + 2] = "";
-    const gw_ps_shape shape = {.n_dims = 1, .dims = {gw_get64(body)}};
-    const bool frames = h->run != MESSAGE_STATS_RUN;
-    n_bytes -= sizeof(uint64_t);
-    if (n_bytes >= sizeof texts)
+    const gw_ps_shape shape = {.n_dims = 1, .dims = {run ? run->n_elems : group->n_sent}};
+    return gw_ps_init_on(ex->servers->client, owner_of(group, run) - ex->first_owner, name_of(group, run).text,
+                         run ? GW_PS_FRAME : GW_PS_FLOAT32, &shape, run ? gw_codec_canonical(ex->codec) : "",
+                         run && ex->optimizer ? ex->optimizer : "");
+}
+
+/* Whether such servers can own the slices. */
+static gw_status check_servers(const struct gw_exchange *ex)
+{
+    const gw_ps_client *client = ex->servers->client;
+    bool shares = false;
+    for (uint32_t g = 0; g < ex->n_groups; g++)
+        shares = shares || ex->groups[g].n_sent;
+    if (strlen(gw_codec_canonical(ex->codec)) > GW_PS_MAX_NAME)
         return gw_fail(GW_ERR_ARGUMENT,
                        "the codec's specification takes more than %d bytes, which parameter servers do not take",
                        GW_PS_MAX_NAME);
-    memcpy(texts, body + sizeof(uint64_t), n_bytes);
-    texts[n_bytes] = 0;
-    const size_t codec_bytes = strlen(texts);
-    const char *optimizer = codec_bytes < n_bytes ? texts + codec_bytes + 1 : "";
-    if (frames)
-        me->optimized = *optimizer != 0;
-    if (frames && !me->optimized && gw_ps_client_mode(me->client, NULL) != GW_PS_SYNC)
+    if (!ex->optimizer && gw_ps_client_mode(client, NULL) != GW_PS_SYNC)
         return gw_fail(
             GW_ERR_ARGUMENT,
             "the parameter servers do not wait for all workers (their --mode is not sync), so that workers would get "
             "different averages; such servers must keep the parameters themselves");
-    if (!frames && gw_ps_client_backup(me->client))
+    if (shares && gw_ps_client_backup(client))
         return gw_fail(
             GW_ERR_ARGUMENT,
             "the parameter servers do not wait for all workers (--backup), and this codec needs a number that is "
             "shared by "
             "all: a late worker's gradient could be larger; share=off, another codec, or servers without --backup");
-    return gw_ps_init_on(me->client, server, name_of(h->group, h->run).text, frames ? GW_PS_FRAME : GW_PS_FLOAT32,
-                         &shape, texts, optimizer);
-}
-
-static gw_status agree(struct servers *me, uint32_t server, const char *body, size_t n_bytes)
-{
-    char *lines = gw_alloc(me->context, n_bytes + 1, 1);
-    if (!lines)
-        return GW_ERR_MEMORY;
-    memcpy(lines, body, n_bytes);
-    lines[n_bytes] = 0;
-    gw_status status = gw_ps_agree_on(me->client, server, lines);
-    gw_free(me->context, lines);
-    return status;
-}
-
-static gw_status send_to_self(struct servers *me, void *bytes, size_t n_bytes)
-{
-    const gw_message message = {.from = me->rank, .bytes = bytes, .n_bytes = n_bytes};
-    pthread_mutex_lock(&me->lock);
-    gw_message_queue_put(&me->own, &message);
-    pthread_mutex_unlock(&me->lock);
-    wake(me);
     return GW_OK;
 }
 
-static gw_status servers_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms)
+/* Servers compare what members would have compared among themselves, and learn what they will get. */
+static gw_status servers_declare(struct gw_exchange *ex)
 {
-    struct servers *me = self;
-    (void)timeout_ms;
-    if (atomic_load(&me->closed)) {
-        gw_message_free(bytes);
-        return gw_fail(GW_ERR_CLOSED, "rank %u sent on a link that it has closed", me->rank);
+    for (uint32_t s = 0; s < ex->n_owners; s++)
+        GW_TRY(gw_ps_agree_on(ex->servers->client, s, ex->hello));
+    GW_TRY(check_servers(ex));
+    for (uint32_t g = 0; g < ex->n_groups; g++) {
+        const struct group *group = &ex->groups[g];
+        if (group->n_sent)
+            GW_TRY(declare_key(ex, group, NULL));
+        for (uint32_t r = 0; r < group->n_runs; r++)
+            GW_TRY(declare_key(ex, group, &group->runs[r]));
     }
-    if (to == me->rank)
-        return send_to_self(me, bytes, n_bytes);
-    uint32_t server = to - me->size;
-    if (to < me->size || server >= gw_ps_client_servers(me->client) || n_bytes < MESSAGE_HEADER) {
-        gw_message_free(bytes);
-        return gw_fail(GW_ERR_ARGUMENT, "rank %u sent to rank %u over a link to parameter servers only", me->rank, to);
-    }
-    struct message_header h = message_header_read(bytes);
-    if (h.type == MESSAGE_STATS || h.type == MESSAGE_PUSH)
-        return push_and_pull(me, server, &h, bytes, n_bytes);
-    if (h.type == MESSAGE_PUT || h.type == MESSAGE_GET)
-        return put_or_get(me, server, &h, bytes, n_bytes);
-    const char *body = message_body(bytes);
-    gw_status status = h.type == MESSAGE_RATE    ? set_rate(me, body)
-                       : h.type == MESSAGE_HELLO ? agree(me, server, body, n_bytes - MESSAGE_HEADER)
-                                                 : declare(me, server, &h, body, n_bytes - MESSAGE_HEADER);
-    gw_message_free(bytes);
+    ex->n_hellos = ex->size - 1; /* nobody else says anything */
+    return GW_OK;
+}
+
+/* ---- sending ----------------------------------------------------------------------------------------------------- */
+
+/* Drops the last request, if it was not sent. */
+static gw_status sent(struct gw_exchange *ex, gw_status status)
+{
+    struct pending **at = &ex->servers->first;
+    if (status >= 0)
+        return GW_OK;
+    while ((*at)->next)
+        at = &(*at)->next;
+    unpend(ex, at);
     return status;
 }
 
-/* ---- receiving --------------------------------------------------------------------------------------------- */
-
-static bool take_own(struct servers *me, gw_message *message)
+static gw_status servers_begin(struct gw_exchange *ex, double rate)
 {
-    uint64_t n;
-    pthread_mutex_lock(&me->lock);
-    bool took = gw_message_queue_take(&me->own, message);
-    pthread_mutex_unlock(&me->lock);
-    if (took)
-        while (read(me->wake, &n, sizeof n) < 0 && errno == EINTR)
-            ;
-    return took;
+    return gw_ps_set_rate(ex->servers->client, rate);
 }
 
-/* The message that an owner would have sent. body NULL: room for it. */
-static gw_status answer(const struct servers *me, const struct pending *pull, const void *body, size_t n_bytes,
-                        gw_message *message)
+static gw_status servers_push(struct gw_exchange *ex, struct group *group, struct run *run, void *bytes, size_t n_bytes)
 {
-    void *bytes = gw_message_alloc(me->context, MESSAGE_HEADER + n_bytes);
-    if (!bytes)
+    struct pending *push = pend(ex, group, run, AWAITS_NOTHING);
+    if (!push) {
+        gw_message_free(bytes);
         return GW_ERR_MEMORY;
-    message_header_write(bytes, &pull->answer);
-    memcpy(message_body(bytes), body, n_bytes);
-    *message = (gw_message){.from = me->size + pull->server, .bytes = bytes, .n_bytes = MESSAGE_HEADER + n_bytes};
+    }
+    push->bytes = bytes;
+    gw_count_up(ex, owner_of(group, run), n_bytes);
+    return sent(ex, gw_ps_push_begin(ex->servers->client, name_of(group, run).text, message_body(bytes),
+                                     n_bytes - MESSAGE_HEADER, &push->ticket));
+}
+
+static gw_status servers_refuse(struct gw_exchange *ex, struct group *group, struct run *run, struct verdict verdict)
+{
+    struct pending *refusal = pend(ex, group, run, AWAITS_NOTHING);
+    if (!refusal)
+        return GW_ERR_MEMORY;
+    gw_count_up(ex, owner_of(group, run), MESSAGE_BAD_BYTES);
+    return sent(ex, gw_ps_refuse_begin(ex->servers->client, name_of(group, run).text,
+                                       (uint64_t)verdict.tensor << 32 | verdict.rank, &refusal->ticket));
+}
+
+static gw_status servers_pull(struct gw_exchange *ex, struct group *group, struct run *run)
+{
+    const enum awaited awaited = !run ? AWAITS_SHARED : ex->optimizer ? AWAITS_PARAMETERS : AWAITS_AVERAGES;
+    const gw_ps_method method = !run ? GW_PS_MAX : ex->optimizer ? GW_PS_PARAMETERS : GW_PS_DECODE_AVERAGE;
+    struct pending *pull = pend(ex, group, run, awaited);
+    if (!pull)
+        return GW_ERR_MEMORY;
+    return sent(ex, gw_ps_pull_begin(ex->servers->client, name_of(group, run).text, method, NULL, &pull->ticket));
+}
+
+static gw_status servers_put(struct gw_exchange *ex, struct group *group, struct run *run, void *values)
+{
+    struct pending *put = pend(ex, group, run, AWAITS_NOTHING);
+    if (!put) {
+        gw_message_free(values);
+        return GW_ERR_MEMORY;
+    }
+    put->bytes = values;
+    return sent(ex,
+                gw_ps_first_begin(ex->servers->client, name_of(group, run).text, values, run->n_elems, &put->ticket));
+}
+
+static gw_status servers_get(struct gw_exchange *ex, struct group *group, struct run *run)
+{
+    struct pending *get = pend(ex, group, run, AWAITS_PARAMETERS);
+    if (!get)
+        return GW_ERR_MEMORY;
+    return sent(ex, gw_ps_pull_now_begin(ex->servers->client, name_of(group, run).text, &get->ticket));
+}
+
+static gw_status servers_call(struct gw_exchange *ex, void *wake)
+{
+    const uint64_t one = 1;
+    atomic_store(&ex->servers->wake, wake);
+    while (write(ex->servers->event, &one, sizeof one) < 0 && errno == EINTR)
+        ;
     return GW_OK;
 }
+
+/* ---- receiving -----------------------------------------------------------------------------------------------------
+ */
 
 /* A pull's answer, or an error. */
-static gw_status take_answer(struct servers *me, struct pending *pull, gw_message *message)
+static gw_status take_answer(struct gw_exchange *ex, const struct pending *pull)
 {
     gw_ps_value value;
-    gw_status status = gw_ps_wait(me->client, pull->ticket, &value);
+    struct group *group = pull->group;
+    struct arrival arrival = {.from = owner_of(group, pull->run)};
+    gw_status status = gw_ps_wait(ex->servers->client, pull->ticket, &value);
     if (status == GW_ERR_NONFINITE) { /* not an error here: the step's verdict */
-        uint8_t body[8];
-        gw_put32(body, (uint32_t)(gw_ps_refusal(me->client) >> 32));
-        gw_put32(body + 4, (uint32_t)gw_ps_refusal(me->client));
-        pull->answer.flags = MESSAGE_FLAG_BAD;
-        return answer(me, pull, body, sizeof body, message);
-    }
-    if (status < 0)
+        const uint64_t refusal = gw_ps_refusal(ex->servers->client);
+        arrival.verdict = (struct verdict){.bad = true, .tensor = (uint32_t)(refusal >> 32), .rank = (uint32_t)refusal};
+    } else if (status < 0) {
         return status;
-    status = answer(me, pull, value.bytes, value.n_bytes, message);
+    }
+    arrival.body = value.bytes;
+    arrival.n_bytes = value.n_bytes;
+    ex->tally.messages++;
+    gw_count_down(ex, arrival.from, arrival.verdict.bad ? MESSAGE_BAD_BYTES : MESSAGE_HEADER + value.n_bytes);
+    status = pull->awaited == AWAITS_SHARED     ? gw_take_shared(ex, group, &arrival)
+             : pull->awaited == AWAITS_AVERAGES ? gw_take_averages(ex, group, pull->run, &arrival)
+                                                : gw_take_parameters(ex, group, pull->run, &arrival);
     gw_ps_value_free(&value);
     return status;
 }
 
 /* Looks through what is under way; *got: a pull was answered. */
-static gw_status take(struct servers *me, gw_message *message, bool *got)
+static gw_status take(struct gw_exchange *ex, bool *got)
 {
+    struct servers *me = ex->servers;
     *got = false;
     for (struct pending **at = &me->first; *at && !*got;) {
-        struct pending *pending = *at;
+        const struct pending *pending = *at;
         if (!gw_ps_client_has(me->client, pending->ticket)) {
-            at = &pending->next;
+            at = &(*at)->next;
             continue;
         }
-        *got = pending->answer.type != 0;
-        gw_status status = *got ? take_answer(me, pending, message) : gw_ps_wait(me->client, pending->ticket, NULL);
-        unpend(me, at);
+        *got = pending->awaited != AWAITS_NOTHING;
+        const gw_status status = *got ? take_answer(ex, pending) : gw_ps_wait(me->client, pending->ticket, NULL);
+        unpend(ex, at);
         /* A deadline that passed at the server is no deadline of this call: it is over. */
         if (status < 0)
             return status == GW_ERR_TIMEOUT ? gw_fail(GW_ERR_PEER, "%s", gw_last_error()) : status;
@@ -316,85 +301,60 @@ static gw_status take(struct servers *me, gw_message *message, bool *got)
     return GW_OK;
 }
 
-static gw_status servers_recv(void *self, uint32_t timeout_ms, gw_message *message)
+/* Waits until something may have come, and takes back what a call wrote: its wake stands by then. */
+static gw_status wait_for_news(const struct servers *me, double deadline)
 {
-    struct servers *me = self;
-    double deadline = gw_clock_seconds() + (timeout_ms + (me->first && timeout_ms ? GRACE_MS : 0)) / 1000.0;
-    bool got, late = false;
-    for (;;) {
-        if (atomic_load(&me->closed))
-            return gw_fail(GW_ERR_CLOSED, "rank %u received on a link that it has closed", me->rank);
-        if (take_own(me, message))
-            return GW_OK;
-        GW_TRY(take(me, message, &got));
+    uint64_t n;
+    GW_TRY(gw_ps_client_pump(me->client, me->event, deadline));
+    while (read(me->event, &n, sizeof n) < 0 && errno == EINTR)
+        ;
+    return GW_OK;
+}
+
+static gw_status servers_receive(struct gw_exchange *ex, uint32_t timeout_ms, bool *stop)
+{
+    struct servers *me = ex->servers;
+    const double deadline = gw_clock_seconds() + (timeout_ms + (me->first && timeout_ms ? GRACE_MS : 0)) / 1000.0;
+    for (bool got, late = false;; late = gw_clock_seconds() >= deadline) {
+        void *wake = atomic_exchange(&me->wake, NULL);
+        if (wake)
+            return gw_pipeline_look(ex, wake, stop);
+        GW_TRY(take(ex, &got));
         if (got)
             return GW_OK;
         if (late)
-            return gw_fail(GW_ERR_TIMEOUT, "rank %u got no message within %u ms", me->rank, timeout_ms);
-        GW_TRY(gw_ps_client_pump(me->client, me->wake, deadline));
-        late = gw_clock_seconds() >= deadline;
+            return GW_NOT_YET;
+        GW_TRY(wait_for_news(me, deadline));
     }
 }
 
-/* ---- the rest ---------------------------------------------------------------------------------------------- */
+/* If workers are missing, the servers' answers name them. */
+static bool servers_silent(const struct gw_exchange *ex, bool any)
+{
+    (void)any;
+    gw_fail(GW_ERR_TIMEOUT, "the parameter servers did not answer within %u ms", ex->timeout_ms);
+    return true;
+}
 
 /* The servers find out that this member is gone; they say so to whoever waits for it. */
-static void servers_fail(void *self, gw_status status, const char *why)
+static void servers_fail(struct gw_exchange *ex, gw_status status, const char *why)
 {
-    (void)self, (void)status, (void)why;
+    (void)ex, (void)status, (void)why;
 }
 
-static void servers_close(void *self)
-{
-    struct servers *me = self;
-    atomic_store(&me->closed, true);
-    wake(me);
-}
-
-static void servers_destroy(void *self)
-{
-    struct servers *me = self;
-    while (me->first) {
-        gw_ps_client_drop(me->client, me->first->ticket);
-        unpend(me, &me->first);
-    }
-    gw_message_queue_clear(&me->own);
-    pthread_mutex_destroy(&me->lock);
-    close(me->wake);
-    gw_free(me->context, me);
-}
-
-static const gw_link_ops servers_ops = {
-    .name = "servers",
-    .send = servers_send,
-    .recv = servers_recv,
+const struct gw_owners gw_owners_servers = {
+    .leave_out = true,
+    .init = servers_init,
+    .fini = servers_fini,
+    .declare = servers_declare,
+    .begin = servers_begin,
+    .push = servers_push,
+    .refuse = servers_refuse,
+    .pull = servers_pull,
+    .put = servers_put,
+    .get = servers_get,
+    .receive = servers_receive,
+    .call = servers_call,
+    .silent = servers_silent,
     .fail = servers_fail,
-    .close = servers_close,
-    .destroy = servers_destroy,
 };
-
-gw_status gw_link_servers_create(gw_context *context, gw_ps_client *client, gw_link *out)
-{
-    if (!client || !out)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_link_servers_create: %s is NULL", client ? "out" : "client");
-    if (gw_ps_client_rank(client) >= gw_ps_n_workers(client))
-        return gw_fail(GW_ERR_ARGUMENT, "a reader has no gradients to exchange; the client must be a worker");
-    struct servers *me = gw_calloc(context, 1, sizeof *me);
-    if (!me)
-        return GW_ERR_MEMORY;
-    me->context = context;
-    me->client = client;
-    me->rank = gw_ps_client_rank(client);
-    me->size = gw_ps_n_workers(client);
-    me->end = &me->first;
-    me->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (me->wake < 0 || pthread_mutex_init(&me->lock, NULL)) {
-        if (me->wake >= 0)
-            close(me->wake);
-        gw_free(context, me);
-        return gw_fail(GW_ERR_SYSTEM, "no eventfd or no lock for the link to servers");
-    }
-    *out = (gw_link){
-        .ops = &servers_ops, .self = me, .rank = me->rank, .size = me->size, .n_owners = gw_ps_client_servers(client)};
-    return GW_OK;
-}

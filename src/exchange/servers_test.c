@@ -1,5 +1,5 @@
 /* Tests the exchange through parameter servers: it gives the same bits as the codecs' own functions, and so as any
- * other link. Also: gradients that are not finite, and workers that do not agree. */
+ * a link between members. Also: gradients that are not finite, and workers that do not agree. */
 #include "base/optimizer.h"
 #include "exchange_world.h"
 
@@ -306,7 +306,7 @@ static void wrong_calls_are_refused(void **state)
                                    .link = link,
                                    .server_optimizer = "sgd"};
     assert_int_equal(gw_exchange_create(context, &options, &ex), GW_ERR_ARGUMENT);
-    assert_non_null(strstr(gw_last_error(), "for a link to parameter servers"));
+    assert_non_null(strstr(gw_last_error(), "options.servers is NULL"));
     options.server_optimizer = NULL;
     assert_int_equal(gw_exchange_create(context, &options, &ex), GW_OK);
     assert_int_equal(gw_exchange_put_parameters(ex, values), GW_ERR_ARGUMENT);
@@ -316,6 +316,36 @@ static void wrong_calls_are_refused(void **state)
     link.ops->destroy(link.self);
     gw_codec_destroy(codec);
     gw_context_destroy(context);
+}
+
+/* An exchange has a link or servers, and servers' clients are workers. */
+static void who_owns_the_slices_is_clear(void **state)
+{
+    (void)state;
+    struct world world = {.spec = "none", .n = 1, .n_servers = 1, .timeout_ms = 20000};
+    char addresses[64 * WORLD_MAX_SERVERS];
+    gw_ps_client *reader;
+    gw_link link;
+    gw_exchange *ex;
+    const gw_tensor tensor = {.name = "x", .n_elems = 1};
+    world.context = world_context();
+    assert_int_equal(gw_codec_parse(world.context, world.spec, &world.codec), GW_OK);
+    assert_int_equal(gw_link_local_create(world.context, 1, &link), GW_OK);
+    world_start_servers(&world, addresses, sizeof addresses);
+    gw_ps_client_options who = {.struct_bytes = sizeof who, .servers = addresses, .rank = GW_PS_READER};
+    assert_int_equal(gw_ps_client_create(world.context, &who, &reader), GW_OK);
+    gw_exchange_options options = {
+        .struct_bytes = sizeof options, .codec = world.codec, .tensors = &tensor, .n_tensors = 1, .servers = reader};
+    assert_int_equal(gw_exchange_create(world.context, &options, &ex), GW_ERR_ARGUMENT);
+    assert_non_null(strstr(gw_last_error(), "a reader has no gradients"));
+    options.link = link;
+    assert_int_equal(gw_exchange_create(world.context, &options, &ex), GW_ERR_ARGUMENT);
+    assert_non_null(strstr(gw_last_error(), "has a link and servers"));
+    gw_ps_client_destroy(reader);
+    link.ops->destroy(link.self);
+    world_stop_servers(&world);
+    gw_codec_destroy(world.codec);
+    gw_context_destroy(world.context);
 }
 
 /* One goes without a word: the others learn who was waited for. */
@@ -353,6 +383,7 @@ int main(void)
         cmocka_unit_test(without_rounds_each_goes_its_way),
         cmocka_unit_test(averages_need_rounds),
         cmocka_unit_test(wrong_calls_are_refused),
+        cmocka_unit_test(who_owns_the_slices_is_clear),
         cmocka_unit_test(one_that_leaves_is_named),
     };
     return cmocka_run_group_tests_name("servers", tests, NULL, NULL);

@@ -1,6 +1,6 @@
-/* Says in words who is waited for. */
+/* Says in words which of the other members is waited for. */
 #include "base/error.h"
-#include "exchange/state.h"
+#include "exchange/relay.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -52,12 +52,11 @@ static bool owes_pushes(const struct gw_exchange *ex, const struct group *group,
     for (uint32_t i = 0; i < group->n_runs; i++) {
         const struct run *run = &group->runs[i];
         uint32_t n;
-        if (!run->round || run->n_in == run->n_expected || run->pushes[rank].bytes ||
-            (run->own_in && rank == ex->link.rank))
+        if (!run->round || run->n_in == run->n_expected || run->pushes[rank].bytes || (run->own_in && rank == ex->rank))
             continue;
         /* An owner waits for relays of other machines, who may be waiting for one of theirs. */
         bool sends_here =
-            run->owner != ex->link.rank ? gw_same_machine(ex, rank, ex->link.rank) : gw_relay_of(ex, run, rank) == rank;
+            run->owner != ex->rank ? gw_same_machine(ex, rank, ex->rank) : gw_relay_of(ex, run, rank) == rank;
         gw_sent_by(ex, run, &rank, &n);
         if (sends_here && (n == 1) == direct)
             return true;
@@ -68,12 +67,8 @@ static bool owes_pushes(const struct gw_exchange *ex, const struct group *group,
 bool gw_silent_members(const struct gw_exchange *ex, bool any)
 {
     struct names strangers = {.n = 0};
-    if (ex->link.n_owners) { /* the link's errors name who it is */
-        gw_fail(GW_ERR_TIMEOUT, "the parameter servers did not answer within %u ms", ex->timeout_ms);
-        return true;
-    }
-    for (uint32_t r = 0; r < ex->link.size; r++)
-        if (r != ex->link.rank && !ex->have_hello[r])
+    for (uint32_t r = 0; r < ex->size; r++)
+        if (r != ex->rank && !ex->have_hello[r])
             names_add(&strangers, r);
     if (strangers.n > 0) {
         gw_fail(GW_ERR_TIMEOUT, "nothing has come from %s yet, and this rank has waited for %u ms",
@@ -84,14 +79,14 @@ bool gw_silent_members(const struct gw_exchange *ex, bool any)
         const struct group *group = &ex->groups[g];
         struct names names = {.n = 0};
         if (group->state == GROUP_WAITS_SHARED && group->largest) {
-            for (uint32_t r = 0; r < ex->link.size; r++)
+            for (uint32_t r = 0; r < ex->size; r++)
                 if (!group->have_stats[r])
                     names_add(&names, r);
             if (say(ex, group, "statistics", &names))
                 return true;
         }
         if (group->state == GROUP_WAITS_PULLS) {
-            for (uint32_t r = 0; r < ex->link.size; r++)
+            for (uint32_t r = 0; r < ex->size; r++)
                 if (owes_pushes(ex, group, r, true))
                     names_add(&names, r);
             if (say(ex, group, "gradients", &names))
@@ -106,7 +101,7 @@ bool gw_silent_members(const struct gw_exchange *ex, bool any)
             return say(ex, group, "shared numbers", &names);
         }
         if (group->state == GROUP_WAITS_PULLS) {
-            for (uint32_t r = 0; r < ex->link.size; r++)
+            for (uint32_t r = 0; r < ex->size; r++)
                 if (owes_pushes(ex, group, r, false))
                     names_add(&names, r);
             if (say(ex, group, "gradients", &names))

@@ -201,10 +201,4 @@ gw_status gw_ps_admit(gw_ps_client *client, uint32_t rank, uint64_t round)
     (void)client, (void)rank, (void)round;
     return absent();
 }
-
-gw_status gw_link_servers_create(gw_context *context, gw_ps_client *client, gw_link *out)
-{
-    (void)context, (void)client, (void)out;
-    return absent();
-}
 #endif

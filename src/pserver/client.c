@@ -474,7 +474,7 @@ gw_status gw_ps_pull_now_begin(gw_ps_client *client, const char *name, uint64_t 
     return pull_begin(client, name, GW_PS_PARAMETERS, NULL, true, out);
 }
 
-/* ---- for the link to servers ------------------------------------------------------------------------------- */
+/* ---- for an exchange through servers ------------------------------------------------------------------------- */
 
 void gw_ps_client_drop(gw_ps_client *client, uint64_t id)
 {

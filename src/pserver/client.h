@@ -1,4 +1,4 @@
-/* What the link to servers needs of the client beyond gradwire/pserver.h. */
+/* What an exchange through servers needs of the client beyond gradwire/pserver.h. */
 #ifndef GW_PSERVER_CLIENT_H
 #define GW_PSERVER_CLIENT_H
 

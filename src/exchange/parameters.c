@@ -1,0 +1,73 @@
+/* Parameters that servers keep: the first ones go there, and what the servers have comes back into the caller's
+ * buffers. */
+#include "base/error.h"
+#include "exchange/pipeline.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Takes the parameters of a run out of the buffers of its tensors. */
+static void gather(const struct gw_exchange *ex, const struct group *group, const struct run *run, char *to)
+{
+    for (size_t s = run->first; s < run->first + run->n; s++) {
+        const struct gw_slice *slice = &group->slices[s];
+        const size_t n_bytes = (size_t)slice->count * sizeof(float);
+        memcpy(to, ex->tensors[slice->tensor].gradient + slice->begin, n_bytes);
+        to += n_bytes;
+    }
+}
+
+/* Puts them there. */
+static void scatter(const struct gw_exchange *ex, const struct group *group, const struct run *run, const char *from)
+{
+    for (size_t s = run->first; s < run->first + run->n; s++) {
+        const struct gw_slice *slice = &group->slices[s];
+        const size_t n_bytes = (size_t)slice->count * sizeof(float);
+        memcpy(ex->tensors[slice->tensor].gradient + slice->begin, from, n_bytes);
+        from += n_bytes;
+    }
+}
+
+gw_status gw_begin_errand(struct gw_exchange *ex)
+{
+    ex->n_in_flight = ex->n_groups;
+    for (uint32_t g = 0; g < ex->n_groups; g++) {
+        struct group *group = &ex->groups[g];
+        group->state = GROUP_WAITS_PULLS;
+        for (uint32_t i = 0; i < group->n_runs; i++) {
+            struct run *run = &group->runs[i];
+            run->pushed = true;
+            if (ex->errand == ERRAND_PUT) {
+                void *values = gw_buffers_take(&ex->buffers, (size_t)run->n_elems * sizeof(float));
+                if (!values)
+                    return GW_ERR_MEMORY;
+                gather(ex, group, run, values);
+                GW_TRY(ex->owners->put(ex, group, run, values));
+            }
+            GW_TRY(ex->owners->get(ex, group, run));
+        }
+        if (group->n_runs == 0)
+            gw_finish_group(ex, group);
+    }
+    return GW_OK;
+}
+
+gw_status gw_take_parameters(struct gw_exchange *ex, struct group *group, struct run *run,
+                             const struct arrival *arrival)
+{
+    if (!arrival->verdict.bad) {
+        if (arrival->n_bytes != run->n_elems * sizeof(float))
+            return gw_fail(GW_ERR_FRAME_FIELD,
+                           "parameters of run %u of group %u take %zu bytes, and must take %" PRIu64, run->index,
+                           group->index, arrival->n_bytes, run->n_elems * sizeof(float));
+        scatter(ex, group, run, arrival->body);
+        for (size_t s = run->first; ex->account && s < run->first + run->n; s++) {
+            gw_tensor_traffic *traffic = &ex->counting[group->slices[s].tensor];
+            traffic->pull_frame_bytes += group->slices[s].count * sizeof(float);
+            traffic->pull_payload_bytes += group->slices[s].count * sizeof(float);
+        }
+    }
+    gw_verdict_add(&group->verdict, arrival->verdict);
+    gw_pulled(ex, group, run);
+    return GW_OK;
+}

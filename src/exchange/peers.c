@@ -1,0 +1,241 @@
+/* Workers that own the slices themselves. What a worker sends and gets are messages over the link, to and from the
+ * pipelines of the other members; to itself too. */
+#include "base/error.h"
+#include "exchange/pipeline.h"
+#include "exchange/relay.h"
+
+#include <string.h>
+
+/* ---- from the beginning to the end --------------------------------------------------------------------- */
+
+static gw_status peers_init(struct gw_exchange *ex, const gw_exchange_options *options)
+{
+    const gw_link *link = &options->link;
+    if (!link->ops || link->size == 0 || link->size > GW_MAX_WORKERS || link->rank >= link->size)
+        return gw_fail(GW_ERR_ARGUMENT, "the link says rank %u of %u; sizes are 1 to %u and ranks below the size",
+                       link->rank, link->size, GW_MAX_WORKERS);
+    ex->link = *link;
+    ex->rank = link->rank;
+    ex->size = ex->n_owners = link->size;
+    return GW_OK;
+}
+
+static void peers_fini(struct gw_exchange *ex)
+{
+    gw_message_queue_clear(&ex->early);
+}
+
+/* What each is to compare with its own. */
+static gw_status peers_declare(struct gw_exchange *ex)
+{
+    const size_t length = strlen(ex->hello);
+    void *bytes = gw_buffers_take(&ex->buffers, MESSAGE_HEADER + length);
+    if (bytes) {
+        message_header_write(bytes, &(struct message_header){.type = MESSAGE_HELLO, .nth_step = MESSAGE_VERSION});
+        memcpy(message_body(bytes), ex->hello, length);
+    }
+    return gw_send_to_others(ex, bytes, MESSAGE_HEADER + length);
+}
+
+static void peers_fail(struct gw_exchange *ex, gw_status status, const char *why)
+{
+    ex->link.ops->fail(ex->link.self, status, why);
+}
+
+static void peers_close(struct gw_exchange *ex)
+{
+    ex->link.ops->close(ex->link.self);
+}
+
+/* ---- sending -------------------------------------------------------------------------------------------- */
+
+/* Who gets this worker's part: the group's coordinator, the run's owner, or its machine's relay. */
+static uint32_t receiver_of(const struct gw_exchange *ex, const struct group *group, const struct run *run)
+{
+    if (!run)
+        return group->coordinator;
+    const uint32_t relay = gw_relay_of(ex, run, ex->rank);
+    return relay == ex->rank && !run->round ? run->owner : relay;
+}
+
+static gw_status peers_push(struct gw_exchange *ex, struct group *group, struct run *run, void *bytes, size_t n_bytes)
+{
+    const uint32_t to = receiver_of(ex, group, run);
+    gw_count_up(ex, to, n_bytes);
+    return gw_send_to(ex, to, bytes, n_bytes);
+}
+
+static gw_status peers_refuse(struct gw_exchange *ex, struct group *group, struct run *run, struct verdict verdict)
+{
+    void *bytes = gw_message_bad(ex, run ? MESSAGE_PUSH : MESSAGE_STATS, group, run ? run->index : 0, verdict);
+    return peers_push(ex, group, run, bytes, MESSAGE_BAD_BYTES);
+}
+
+/* Owners and coordinators send to all without being asked. */
+static gw_status peers_pull(struct gw_exchange *ex, struct group *group, struct run *run)
+{
+    (void)ex, (void)group, (void)run;
+    return GW_OK;
+}
+
+static gw_status peers_call(struct gw_exchange *ex, void *wake)
+{
+    return ex->link.ops->send(ex->link.self, ex->rank, wake, MESSAGE_HEADER, ex->timeout_ms);
+}
+
+/* ---- receiving ------------------------------------------------------------------------------------------ */
+
+static gw_status read_arrival(const struct gw_exchange *ex, const gw_message *message, struct arrival *arrival)
+{
+    *arrival = (struct arrival){.from = message->from};
+    const char *body = message_body(message->bytes);
+    if (!(message_header_read(message->bytes).flags & MESSAGE_FLAG_BAD)) {
+        arrival->body = body;
+        arrival->n_bytes = message->n_bytes - MESSAGE_HEADER;
+        return GW_OK;
+    }
+    if (message->n_bytes != MESSAGE_BAD_BYTES)
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u's verdict takes %zu bytes, and must take %d", message->from,
+                       message->n_bytes, MESSAGE_BAD_BYTES);
+    arrival->verdict = (struct verdict){.bad = true, .tensor = gw_get32(body), .rank = gw_get32(body + 4)};
+    if (arrival->verdict.tensor >= ex->n_tensors || arrival->verdict.rank >= ex->size)
+        return gw_fail(GW_ERR_FRAME_FIELD,
+                       "rank %u says that tensor %u of rank %u is not finite; there are %u tensors and %u ranks",
+                       message->from, arrival->verdict.tensor, arrival->verdict.rank, ex->n_tensors, ex->size);
+    return GW_OK;
+}
+
+static gw_status handle_hello(struct gw_exchange *ex, const gw_message *message)
+{
+    const bool waited = gw_waits_for_hellos(ex);
+    GW_TRY(gw_hello_check(ex, message));
+    if (waited && !gw_waits_for_hellos(ex))
+        gw_finish_step(ex);
+    return GW_OK;
+}
+
+static gw_status handle_shared(struct gw_exchange *ex, struct group *group, const gw_message *message,
+                               const struct arrival *arrival)
+{
+    if (message->from != group->coordinator || group->state != GROUP_WAITS_SHARED)
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent shared numbers of group %u out of turn", message->from,
+                       group->index);
+    gw_count_down(ex, message->from, message->n_bytes);
+    return gw_take_shared(ex, group, arrival);
+}
+
+static gw_status handle_pull(struct gw_exchange *ex, struct group *group, struct run *run, const gw_message *message,
+                             const struct arrival *arrival)
+{
+    const uint32_t relay = gw_relay_of(ex, run, ex->rank), from = relay == ex->rank ? run->owner : relay;
+    if (message->from != from || !run->pushed || run->pulled)
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent averages of run %u of group %u out of turn", message->from,
+                       run->index, group->index);
+    gw_count_down(ex, message->from, message->n_bytes);
+    GW_TRY(gw_hand_on(ex, run, message));
+    return gw_take_averages(ex, group, run, arrival);
+}
+
+/* A message of another member's pipeline, or of this one's to itself. Sets message->bytes NULL if it keeps them. */
+static gw_status handle(struct gw_exchange *ex, gw_message *message)
+{
+    const uint32_t from = message->from;
+    if (from >= ex->size)
+        return gw_fail(GW_ERR_FRAME_FIELD, "a message came from rank %u; ranks are 0 to %u", from, ex->size - 1);
+    if (message->n_bytes < MESSAGE_HEADER)
+        return gw_fail(GW_ERR_FRAME_CUT, "rank %u sent a message of %zu bytes; the header alone takes %d", from,
+                       message->n_bytes, MESSAGE_HEADER);
+    const struct message_header h = message_header_read(message->bytes);
+    if (h.type == MESSAGE_HELLO)
+        return handle_hello(ex, message);
+    if (from != ex->rank && !ex->have_hello[from])
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message of type %u before it said what it is part of", from,
+                       h.type);
+    const bool of_run = h.type == MESSAGE_PUSH || h.type == MESSAGE_PULL;
+    if (h.type < MESSAGE_STATS || h.type > MESSAGE_PULL || h.flags > MESSAGE_FLAG_BAD || h.group >= ex->n_groups ||
+        h.run >= (of_run ? ex->groups[h.group].n_runs : 1))
+        return gw_fail(GW_ERR_FRAME_FIELD,
+                       "rank %u sent a message of type %u, flags %u, group %u, run %u, which cannot be", from, h.type,
+                       h.flags, h.group, h.run);
+    if (h.nth_step == (uint16_t)(ex->nth_step + 1)) { /* a member that is done here may be one step ahead */
+        gw_message_queue_put(&ex->early, message);
+        message->bytes = NULL;
+        return GW_OK;
+    }
+    if (h.nth_step != ex->nth_step || !ex->running)
+        return gw_fail(GW_ERR_FRAME_FIELD,
+                       "rank %u sent a message of step number %u of the exchange; this member has begun %u", from,
+                       h.nth_step, ex->nth_step);
+    if (h.step != ex->step)
+        return gw_fail(GW_ERR_ORDER,
+                       "rank %u has begun step %u, and this member step %u; all members must begin the same", from,
+                       h.step, ex->step);
+    struct group *group = &ex->groups[h.group];
+    struct arrival arrival;
+    ex->tally.messages += from != ex->rank;
+    GW_TRY(read_arrival(ex, message, &arrival));
+    switch (h.type) {
+    case MESSAGE_STATS:
+        return gw_take_stats(ex, group, &arrival);
+    case MESSAGE_SHARED:
+        return handle_shared(ex, group, message, &arrival);
+    case MESSAGE_PUSH:
+        return gw_take_push(ex, group, &group->runs[h.run], &arrival, message);
+    default:
+        return handle_pull(ex, group, &group->runs[h.run], message, &arrival);
+    }
+}
+
+/* Messages that came too early for the step before are of this one. */
+static gw_status peers_begin(struct gw_exchange *ex, double rate)
+{
+    (void)rate;
+    struct gw_message_queue early = ex->early;
+    ex->early = (struct gw_message_queue){NULL, NULL};
+    gw_status status = GW_OK;
+    gw_message message;
+    while (status == GW_OK && gw_message_queue_take(&early, &message)) {
+        status = handle(ex, &message);
+        gw_buffers_give(&ex->buffers, message.bytes);
+    }
+    gw_message_queue_clear(&early);
+    return status;
+}
+
+static bool is_wake(const struct gw_exchange *ex, const gw_message *message)
+{
+    return message->from == ex->rank && message->n_bytes == MESSAGE_HEADER &&
+           message_header_read(message->bytes).type == MESSAGE_WAKE;
+}
+
+static gw_status peers_receive(struct gw_exchange *ex, uint32_t timeout_ms, bool *stop)
+{
+    gw_message message;
+    gw_status status = ex->link.ops->recv(ex->link.self, timeout_ms, &message);
+    if (status == GW_ERR_TIMEOUT)
+        return GW_NOT_YET;
+    if (status < 0) {
+        ex->others_know = status == GW_ERR_PEER; /* a member that failed has told everybody */
+        return status;
+    }
+    if (is_wake(ex, &message))
+        return gw_pipeline_look(ex, message.bytes, stop);
+    status = handle(ex, &message);
+    gw_buffers_give(&ex->buffers, message.bytes);
+    return status;
+}
+
+const struct gw_owners gw_owners_peers = {
+    .init = peers_init,
+    .fini = peers_fini,
+    .declare = peers_declare,
+    .begin = peers_begin,
+    .push = peers_push,
+    .refuse = peers_refuse,
+    .pull = peers_pull,
+    .receive = peers_receive,
+    .call = peers_call,
+    .silent = gw_silent_members,
+    .fail = peers_fail,
+    .close = peers_close,
+};

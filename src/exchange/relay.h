@@ -1,0 +1,35 @@
+/* Who speaks for whom: one worker of a machine for the others there, another one for every run. */
+#ifndef GW_EXCHANGE_RELAY_H
+#define GW_EXCHANGE_RELAY_H
+
+#include "exchange/state.h"
+
+/* A server is on nobody's machine. */
+static inline bool gw_same_machine(const struct gw_exchange *exchange, uint32_t a, uint32_t b)
+{
+    return a < exchange->size && b < exchange->size && exchange->machine_of[a].first == exchange->machine_of[b].first;
+}
+
+/* Who sends a worker's part of a run to the owner, and takes the averages from it: one of the worker's machine, in
+ * turn; on the owner's machine, and where a machine has one worker, each worker itself. */
+static inline uint32_t gw_relay_of(const struct gw_exchange *exchange, const struct run *run, uint32_t worker)
+{
+    const struct machine *machine = &exchange->machine_of[worker];
+    return gw_same_machine(exchange, worker, run->owner)
+               ? worker
+               : exchange->by_machine[machine->first + run->index % machine->n];
+}
+
+/* Whose work `from` sends for a run: itself's, or that of its whole machine. */
+static inline const uint32_t *gw_sent_by(const struct gw_exchange *exchange, const struct run *run,
+                                         const uint32_t *from, uint32_t *n)
+{
+    const struct machine *machine = &exchange->machine_of[*from];
+    *n = 1;
+    if (run->owner != exchange->rank || gw_same_machine(exchange, *from, run->owner))
+        return from;
+    *n = machine->n;
+    return exchange->by_machine + machine->first;
+}
+
+#endif

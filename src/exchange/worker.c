@@ -1,0 +1,289 @@
+/* A member as a worker: it measures tensors, encodes and pushes runs, and decodes what comes back, until its groups and
+ * with them the step are done. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "codec/codec.h"
+#include "exchange/pipeline.h"
+
+#include <float.h>
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- the end of a step ------------------------------------------------------------------------------- */
+
+bool gw_waits_for_hellos(const struct gw_exchange *ex)
+{
+    return ex->running && ex->n_done == ex->n_groups && ex->n_hellos + 1 < ex->size;
+}
+
+void gw_finish_step(struct gw_exchange *ex)
+{
+    ex->running = false;
+    ex->tally.committed = !ex->verdict.bad;
+    ex->tally.bad_tensor = ex->verdict.tensor;
+    ex->tally.bad_rank = ex->verdict.rank;
+    ex->tally.dense_bytes = ex->dense_bytes;
+    for (uint32_t t = 0; ex->errand == ERRAND_STEP && t < ex->n_tensors; t++)
+        gw_encoder_commit(ex->tensors[t].encoder, ex->tally.committed);
+    pthread_mutex_lock(&ex->lock);
+    if (ex->heard != GW_WIRE_AUTO)
+        ex->told = ex->heard;
+    ex->result = ex->tally;
+    if (ex->account)
+        memcpy(ex->traffic, ex->counting, ex->n_tensors * sizeof *ex->traffic);
+    ex->done = true;
+    pthread_cond_signal(&ex->changed);
+    pthread_mutex_unlock(&ex->lock);
+}
+
+void gw_finish_group(struct gw_exchange *ex, struct group *group)
+{
+    group->state = GROUP_DONE;
+    group->moments.arrived = gw_clock_seconds();
+    if (group->moments.encoding > 0 && group->moments.pushed == 0) /* within the last push: an owner's own */
+        group->moments.pushed = group->moments.arrived;
+    gw_verdict_add(&ex->verdict, group->verdict);
+    ex->n_in_flight--;
+    if (++ex->n_done == ex->n_groups && !gw_waits_for_hellos(ex))
+        gw_finish_step(ex);
+}
+
+void gw_pulled(struct gw_exchange *ex, struct group *group, struct run *run)
+{
+    run->pulled = true;
+    if (++group->n_pulled == group->n_runs)
+        gw_finish_group(ex, group);
+}
+
+/* ---- to the owners ----------------------------------------------------------------------------------- */
+
+/* Encodes the slices of a run behind the header in `bytes`. */
+static gw_status encode_run(struct gw_exchange *ex, const struct group *group, const struct run *run, char *bytes,
+                            size_t *n_bytes)
+{
+    gw_draw draw = {.seed = ex->seed, .rank = ex->rank, .step = ex->step};
+    size_t used = MESSAGE_HEADER;
+    for (size_t s = run->first; s < run->first + run->n; s++) {
+        const struct gw_slice *slice = &group->slices[s];
+        struct tensor *tensor = &ex->tensors[slice->tensor];
+        const float *numbers = tensor->n_shared ? group->numbers + tensor->shared_at : NULL;
+        size_t frame_bytes;
+        GW_TRY(gw_encoder_encode(tensor->encoder, tensor->gradient, numbers, &draw, slice->begin, slice->count,
+                                 bytes + used, run->push_bound - used, &frame_bytes));
+        used += frame_bytes;
+    }
+    *n_bytes = used;
+    return GW_OK;
+}
+
+/* Sends this worker's frames of a run, or its verdict if that is bad. */
+gw_status gw_push_run(struct gw_exchange *ex, struct group *group, struct run *run)
+{
+    run->pushed = true;
+    if (group->own_verdict.bad) {
+        GW_TRY(ex->owners->refuse(ex, group, run, group->own_verdict));
+        return ex->owners->pull(ex, group, run);
+    }
+    if (run->own && !ex->account) /* accounts are of frames */
+        return gw_take_own(ex, group, run);
+    size_t n_bytes;
+    void *bytes = gw_message_new(ex, MESSAGE_PUSH, group, run->index, run->push_bound);
+    if (!bytes)
+        return GW_ERR_MEMORY;
+    double start = gw_clock_seconds();
+    gw_status status = encode_run(ex, group, run, bytes, &n_bytes);
+    ex->tally.encode_seconds += gw_clock_seconds() - start;
+    if (status == GW_OK && ex->account)
+        status = gw_account_frames(ex, message_body(bytes), n_bytes - MESSAGE_HEADER);
+    if (status < 0) {
+        gw_message_free(bytes);
+        return status;
+    }
+    GW_TRY(ex->owners->push(ex, group, run, bytes, n_bytes));
+    return ex->owners->pull(ex, group, run);
+}
+
+/* The group has all that encoding needs: its runs are encoded in turn. */
+static void push_group(struct gw_exchange *ex, struct group *group)
+{
+    group->state = GROUP_WAITS_PULLS;
+    group->moments.encoding = gw_clock_seconds();
+    if (group->n_runs == 0)
+        gw_finish_group(ex, group);
+    else
+        ex->to_encode.numbers[ex->to_encode.n++] = group->index;
+}
+
+/* The largest of n numbers. */
+static float largest_of(const float *numbers, uint64_t n)
+{
+    float largest = 0;
+    for (uint64_t i = 0; i < n; i++)
+        if (numbers[i] > largest)
+            largest = numbers[i];
+    return largest;
+}
+
+static gw_status send_stats(struct gw_exchange *ex, struct group *group)
+{
+    group->state = GROUP_WAITS_SHARED;
+    if (group->own_verdict.bad) {
+        GW_TRY(ex->owners->refuse(ex, group, NULL, group->own_verdict));
+        return ex->owners->pull(ex, group, NULL);
+    }
+    size_t n_bytes = MESSAGE_HEADER + (size_t)group->n_sent * sizeof(float);
+    void *bytes = gw_message_new(ex, MESSAGE_STATS, group, 0, n_bytes);
+    if (!bytes)
+        return GW_ERR_MEMORY;
+    if (ex->global)
+        gw_put_float(message_body(bytes), largest_of(group->numbers, group->n_shared));
+    else
+        memcpy(message_body(bytes), group->numbers, (size_t)group->n_sent * sizeof(float));
+    GW_TRY(ex->owners->push(ex, group, NULL, bytes, n_bytes));
+    return ex->owners->pull(ex, group, NULL);
+}
+
+/* All tensors are measured: a codec with one decision for all of them takes it. */
+static gw_status combine(struct gw_exchange *ex, struct group *group)
+{
+    uint32_t bad;
+    double start = gw_clock_seconds();
+    gw_status status = gw_encoders_combine(ex->encoders, ex->n_tensors, &bad);
+    ex->tally.encode_seconds += gw_clock_seconds() - start;
+    if (status == GW_OK && bad < ex->n_tensors)
+        gw_verdict_add(&group->own_verdict, (struct verdict){.bad = true, .tensor = bad, .rank = ex->rank});
+    return status;
+}
+
+/* All that the group needs is measured. */
+static gw_status send_group(struct gw_exchange *ex, struct group *group)
+{
+    ex->n_in_flight++;
+    if (ex->global && !group->own_verdict.bad)
+        GW_TRY(combine(ex, group));
+    if (group->n_sent)
+        return send_stats(ex, group);
+    push_group(ex, group);
+    return GW_OK;
+}
+
+/* Servers move parameters key by key: where one tensor is not finite, all groups are refused, so that no key's round is
+ * applied. Last layers first, as they came. */
+static gw_status send_groups_together(struct gw_exchange *ex)
+{
+    struct verdict own = {.bad = false};
+    for (uint32_t g = 0; g < ex->n_groups; g++)
+        gw_verdict_add(&own, ex->groups[g].own_verdict);
+    for (uint32_t g = ex->n_groups; g-- > 0;) {
+        ex->groups[g].own_verdict = own;
+        GW_TRY(send_group(ex, &ex->groups[g]));
+    }
+    return GW_OK;
+}
+
+gw_status gw_take_gradient(struct gw_exchange *ex, uint32_t t)
+{
+    struct tensor *tensor = &ex->tensors[t];
+    struct group *group = &ex->groups[tensor->group];
+    gw_measure info;
+    double start = gw_clock_seconds();
+    gw_status status = gw_encoder_measure(tensor->encoder, tensor->gradient, group->numbers + tensor->shared_at,
+                                          tensor->n_shared, &info);
+    ex->tally.encode_seconds += gw_clock_seconds() - start;
+    GW_TRY(status);
+    if (!info.finite)
+        gw_verdict_add(&group->own_verdict, (struct verdict){.bad = true, .tensor = t, .rank = ex->rank});
+    else if (info.sum_abs_bound > ex->tally.bound_gap)
+        ex->tally.bound_gap = info.sum_abs_bound;
+    if (++group->n_measured == group->n_tensors)
+        group->moments.measured = gw_clock_seconds();
+    ex->n_measured++;
+    if (ex->optimizer)
+        return ex->n_measured == ex->n_tensors ? send_groups_together(ex) : GW_OK;
+    return group->n_measured == group->n_tensors ? send_group(ex, group) : GW_OK;
+}
+
+/* ---- from the owners --------------------------------------------------------------------------------- */
+
+gw_status gw_take_shared(struct gw_exchange *ex, struct group *group, const struct arrival *arrival)
+{
+    if (arrival->verdict.bad) {
+        group->verdict = group->own_verdict = arrival->verdict;
+        if (ex->optimizer) /* every key's rounds are the steps: they are refused too */
+            push_group(ex, group);
+        else
+            gw_finish_group(ex, group);
+        return GW_OK;
+    }
+    if (arrival->n_bytes != group->n_sent * sizeof(float))
+        return gw_fail(GW_ERR_FRAME_FIELD,
+                       "rank %u's shared numbers of group %u take %zu bytes, and must take %" PRIu64, arrival->from,
+                       group->index, MESSAGE_HEADER + arrival->n_bytes, MESSAGE_HEADER + group->n_sent * sizeof(float));
+    const char *at = arrival->body;
+    for (uint64_t i = 0; i < group->n_sent; i++) {
+        const float shared = gw_get_float(at + i * sizeof shared);
+        const float own = ex->global ? largest_of(group->numbers, group->n_shared) : group->numbers[i];
+        if (!(shared >= own && shared <= FLT_MAX))
+            return gw_fail(
+                GW_ERR_FRAME_FIELD,
+                "rank %u's shared numbers of group %u hold %g where this rank has %g; they are the largest of all",
+                arrival->from, group->index, (double)shared, (double)own);
+    }
+    if (ex->global) {
+        for (uint64_t i = 0; i < group->n_shared; i++)
+            group->numbers[i] = gw_get_float(at);
+    } else {
+        memcpy(group->numbers, at, (size_t)group->n_shared * sizeof(float));
+    }
+    push_group(ex, group);
+    return GW_OK;
+}
+
+/* How many workers an average is to be of. */
+static uint32_t averaged(const struct gw_exchange *ex, const void *frame, size_t n_bytes)
+{
+    gw_frame_info info;
+    const bool fewer = ex->owners->leave_out && gw_frame_parse_unverified(frame, n_bytes, &info) == GW_OK &&
+                       info.average && info.workers > 0 && info.workers < ex->size;
+    return fewer ? info.workers : ex->size;
+}
+
+static gw_status decode_run(struct gw_exchange *ex, const struct group *group, const struct run *run,
+                            const struct arrival *arrival)
+{
+    const char *at = arrival->body;
+    size_t left = arrival->n_bytes;
+    for (size_t s = run->first; s < run->first + run->n; s++) {
+        const struct gw_slice *slice = &group->slices[s];
+        gw_frame_info info;
+        gw_status status = gw_slice_check(slice, ex->step, 0, averaged(ex, at, left), at, left, &info);
+        if (status == GW_OK)
+            status = gw_decode(ex->context, at, info.frame_bytes, ex->tensors[slice->tensor].gradient + slice->begin,
+                               slice->count);
+        if (status < 0)
+            return gw_fail(status, "rank %u's average of tensor %u: %s", arrival->from, slice->tensor, gw_last_error());
+        if (ex->tensors[slice->tensor].has_wire_choice)
+            ex->heard = info.fast ? GW_WIRE_FAST : GW_WIRE_SMALL;
+        at += info.frame_bytes;
+        left -= info.frame_bytes;
+    }
+    if (left > 0)
+        return gw_fail(GW_ERR_FRAME_FIELD, "rank %u's averages of group %u have %zu bytes after the last frame",
+                       arrival->from, group->index, left);
+    return GW_OK;
+}
+
+gw_status gw_take_averages(struct gw_exchange *ex, struct group *group, struct run *run, const struct arrival *arrival)
+{
+    if (!arrival->verdict.bad) {
+        double start = gw_clock_seconds();
+        gw_status status = decode_run(ex, group, run, arrival);
+        ex->tally.encode_seconds += gw_clock_seconds() - start;
+        if (status == GW_OK && ex->account)
+            status = gw_account_frames(ex, arrival->body, arrival->n_bytes);
+        GW_TRY(status);
+    }
+    gw_verdict_add(&group->verdict, arrival->verdict);
+    gw_pulled(ex, group, run);
+    return GW_OK;
+}
