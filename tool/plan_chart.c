@@ -19,6 +19,10 @@ enum {
     TEXT = 12
 };
 
+/* What the axis can show; below, its ticks would be no numbers. */
+#define LEAST_MS 1e-9
+#define MOST_MS 1e12
+
 #define GREY "#8c8c8c"
 #define BLACK "#000000"
 
@@ -115,8 +119,8 @@ int tool_plan_chart(const gw_profile *profile, gw_compress compress, const char 
     const double one = N_LANES * (LANE + GAP) + BETWEEN;
     for (size_t i = 0; i < n_steps; i++)
         c.ms = fmax(c.ms, steps[i].step_ms);
-    if (!(c.ms > 0))
-        return tool_fail("the step takes no time, so that there is nothing to draw");
+    if (!(c.ms >= LEAST_MS && c.ms <= MOST_MS))
+        return tool_fail("the longest step takes %g ms; steps of %g to %g ms can be drawn", c.ms, LEAST_MS, MOST_MS);
     const double height = TOP + (double)n_steps * one + AXIS + 10;
     snprintf(about, sizeof about, "Timeline of a training step: %s", title);
     if (tool_svg_begin(&c.svg, WIDTH, height, about) != 0)

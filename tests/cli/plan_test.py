@@ -85,10 +85,13 @@ class Plan(harness.Case):
         nothing["forward_ms"] = nothing["link"]["alpha_ms"] = nothing["link"]["ms_per_byte"] = 0
         for layer in nothing["layers"]:
             layer["backward_ms"] = 0
-        done = self.run_tool("plan", "--profile", self.write(nothing), "--codec", "none", "-o", self.path("none.svg"))
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("nothing to draw", done.stderr)
-        self.assertFalse(os.path.exists(self.path("none.svg")))
+        for forward in [0, 5e-324, 1e-300, 1e300]:
+            nothing["forward_ms"] = forward
+            words = ["plan", "--profile", self.write(nothing), "--codec", "none", "-o", self.path("none.svg")]
+            done = self.run_tool(*words)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("can be drawn", done.stderr)
+            self.assertFalse(os.path.exists(self.path("none.svg")))
         self.refused(1, "plan", "--profile", self.write("{}"), "-o", chart, says="gradwire probe")
 
     def test_advice(self):
