@@ -1,13 +1,13 @@
 /* gradwire bench codec: measures how long encode, decode and reduce take, beside memcpy of the same floats in the same
  * run.
  *
- * The gradient is drawn (bench_gradient.h). Worker w's gradient is the same sequence read 1024*w
+ * The gradient is drawn (probe/gradient.h). Worker w's gradient is the same sequence read 1024*w
  * elements further on, so that W workers need the memory of one. Every operation is run once to touch its buffers, then
  * R times, each run after one memcpy; medians are reported. memcpy runs on one thread whatever --threads says. Codecs
  * that keep a state (topk) have been through some steps before, and every timed one begins where those ended: with a
  * residual, and with a threshold that the last of them took, which is reused where refresh is above 1. */
 #include "base/clock.h"
-#include "bench_gradient.h"
+#include "probe/gradient.h"
 #include "tool.h"
 #include <math.h>
 #include <stdio.h>
@@ -132,7 +132,7 @@ static int time_operation(bench *b, subject *s, gw_status (*operation)(bench *, 
         status = operation(b, s);
         samples[run] = gw_clock_seconds() - start;
     }
-    *seconds = bench_median(samples, b->runs);
+    *seconds = gw_median(samples, b->runs);
     free(samples);
     return status < 0 ? tool_fail_status(status, s->spec) : 0;
 }
@@ -282,7 +282,7 @@ static void destroy_subject(const bench *b, subject *s)
 
 static int report(bench *b, bool json)
 {
-    double copy = bench_median(b->copy_seconds, b->n_copies);
+    double copy = gw_median(b->copy_seconds, b->n_copies);
     size_t i;
     json_t *row;
     json_array_foreach (b->results, i, row) {
@@ -329,7 +329,7 @@ static int prepare(bench *b)
         return TOOL_FAILED;
     if (b->tty)
         fprintf(stderr, "drawing %llu elements", (unsigned long long)b->n_elems);
-    bench_draw_gradient(b->gradients, 0, b->n_elems + (uint64_t)WORKER_STRIDE * (b->workers - 1));
+    gw_draw_gradient(b->gradients, 0, b->n_elems + (uint64_t)WORKER_STRIDE * (b->workers - 1));
     memcpy(b->copy, b->gradients, b->n_elems * sizeof(float));
     return 0;
 }

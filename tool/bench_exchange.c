@@ -1,7 +1,7 @@
 /* gradwire bench exchange: measures how long all members together take to average one step's gradients, over any
  * link.
  *
- * Each rank's gradient is drawn (bench_gradient.h), another part of the sequence for each, or read from files that a
+ * Each rank's gradient is drawn (probe/gradient.h), another part of the sequence for each, or read from files that a
  * training run saved. A run: all members wait for each other; then every tensor is handed over, last layer first, as
  * backward would, and the averages are waited for. Its time is that of the slowest member; the first runs warm up and
  * do not count.
@@ -11,7 +11,8 @@
  * what else happens on the machine meets all of them. After each step follows one in which all tensors are handed over
  * at the end of backward: the difference is what backward hid. */
 #include "base/clock.h"
-#include "bench_gradient.h"
+#include "base/memory.h"
+#include "probe/gradient.h"
 #include "bench_replay.h"
 #include "bench_team.h"
 #include "plan_chart.h"
@@ -51,9 +52,9 @@ struct bench {
     gw_wire wire;
     uint64_t n_elems; /* of one tensor where no net is named */
     gw_tensor tensors[MOST_TENSORS];
-    uint64_t offsets[MOST_TENSORS];
+    uint64_t offsets[MOST_TENSORS]; /* each tensor begins at 64 bytes, as in the trainer and in PyTorch */
     uint32_t n_tensors;
-    uint64_t total;
+    uint64_t total, stored; /* elements; with the gaps between tensors */
     gw_codec *codecs[TOOL_MAX_TEXTS];
     bool terminal;
     json_t *results; /* rank 0's */
@@ -64,6 +65,12 @@ struct member {
     struct bench *bench;
     float *gradient, *work; /* as drawn, and what the exchange gets */
 };
+
+/* What parameter servers take is not in a profile. */
+static bool has_servers(const struct bench *b)
+{
+    return b->team.members.servers.servers != NULL;
+}
 
 /* ---- a member ------------------------------------------------------------------------------------------ */
 
@@ -87,14 +94,14 @@ static gw_status hand_over(struct member *m, gw_exchange *exchange, enum pace pa
 }
 
 static gw_status one_run(struct member *m, gw_exchange *exchange, enum pace pace, uint32_t step,
-                         struct bench_report *report)
+                         struct gw_report *report)
 {
     struct bench *b = m->bench;
-    struct bench_report nothing = {0}, unused;
+    struct gw_report nothing = {0}, unused;
     gw_step_result result;
     gw_wire_report wire;
-    memcpy(m->work, m->gradient, b->total * sizeof *m->work);
-    gw_status status = bench_meet(m->self, &nothing, &unused);
+    memcpy(m->work, m->gradient, b->stored * sizeof *m->work);
+    gw_status status = gw_meet(&m->self->meeting, &nothing, &unused);
     double begin = gw_clock_seconds();
     if (status >= 0)
         status = gw_exchange_begin(exchange, step);
@@ -107,40 +114,41 @@ static gw_status one_run(struct member *m, gw_exchange *exchange, enum pace pace
         status = gw_exchange_wire(exchange, &wire);
     if (status < 0)
         return status;
-    struct bench_report own = {.seconds = end - begin,
-                               .settled = !wire.compares || wire.n_comparisons > 0,
-                               .encode_seconds = result.encode_seconds,
-                               .bytes_up = result.bytes_up,
-                               .bytes_down = result.bytes_down,
-                               .messages = result.messages,
-                               .hash = XXH3_64bits(m->work, b->total * sizeof *m->work)};
-    return bench_meet(m->self, &own, report);
+    struct gw_report own = {.seconds = end - begin,
+                            .settled = !wire.compares || wire.n_comparisons > 0,
+                            .encode_seconds = result.encode_seconds,
+                            .bytes_up = result.bytes_up,
+                            .bytes_down = result.bytes_down,
+                            .messages = result.messages,
+                            .hash = XXH3_64bits(m->work, b->stored * sizeof *m->work)};
+    return gw_meet(&m->self->meeting, &own, report);
 }
 
 /* What was measured of a row so far, on rank 0; others keep it, too. */
 struct times {
     double *seconds, *encode, *after; /* of each run; after: with tensors handed over after backward */
-    struct bench_report last;
+    struct gw_report last;
     uint32_t warm_up;
 };
 
 static void note_replay(const struct bench *b, const struct bench_plan *plan, const struct times *times, json_t *row)
 {
     const double compute = 1e-3 * bench_compute_ms(&b->profile.profile);
-    const double after = bench_median(times->after, b->runs), seconds = bench_median(times->seconds, b->runs);
+    const double after = gw_median(times->after, b->runs), seconds = gw_median(times->seconds, b->runs);
     const double hidden = bench_hidden_share(plan, compute, after, seconds);
     json_object_update_new(row, json_pack("{s:s, s:i, s:f, s:f, s:f}", "plan", plan->name, "groups",
                                           (int)plan->n_groups, "compute_seconds", compute, "after_seconds", after,
                                           "hidden_seconds", after - seconds));
     json_object_set_new(row, "hidden_share", isnan(hidden) ? json_null() : json_real(hidden));
     json_object_set_new(row, "predicted_seconds",
-                        isnan(plan->predicted_ms) ? json_null() : json_real(1e-3 * plan->predicted_ms));
+                        isnan(plan->predicted_ms) || has_servers(b) ? json_null()
+                                                                    : json_real(1e-3 * plan->predicted_ms));
 }
 
 static void note_result(struct bench *b, const struct row *of, struct times *times, const gw_wire_report *wire)
 {
     char hash[17];
-    const struct bench_report *last = &times->last;
+    const struct gw_report *last = &times->last;
     double least = times->seconds[0], most = times->seconds[0];
     for (uint32_t i = 1; i < b->runs; i++) {
         least = times->seconds[i] < least ? times->seconds[i] : least;
@@ -149,8 +157,8 @@ static void note_result(struct bench *b, const struct row *of, struct times *tim
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)last->hash);
     json_t *row =
         json_pack("{s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:s, s:b}", "codec", b->specs.items[of->spec],
-                  "seconds", bench_median(times->seconds, b->runs), "seconds_min", least, "seconds_max", most,
-                  "codec_seconds", bench_median(times->encode, b->runs), "bytes_up", (json_int_t)last->bytes_up,
+                  "seconds", gw_median(times->seconds, b->runs), "seconds_min", least, "seconds_max", most,
+                  "codec_seconds", gw_median(times->encode, b->runs), "bytes_up", (json_int_t)last->bytes_up,
                   "bytes_down", (json_int_t)last->bytes_down, "messages", (json_int_t)last->messages, "dense_bytes",
                   (json_int_t)(4 * b->total * (b->team.members.size - 1)), "average_hash", hash, "averages_identical",
                   last->hash != 0);
@@ -189,7 +197,7 @@ static void show_progress(const struct member *m, const struct row *row, uint32_
 static gw_status timed_run(struct member *m, gw_exchange *exchange, const struct row *row, uint32_t nth,
                            struct times *times)
 {
-    struct bench_report after;
+    struct gw_report after;
     show_progress(m, row, nth);
     gw_status status = one_run(m, exchange, row->plan ? AS_BACKWARD : AT_ONCE, WARM_UP + nth, &times->last);
     times->seconds[nth] = times->last.seconds;
@@ -219,6 +227,9 @@ static gw_status measure(struct member *m, const struct row *rows, size_t n)
                                              .n_tensors = b->n_tensors,
                                              .group_of = rows[i].plan ? rows[i].plan->group_of : NULL,
                                              .link = bench_link(&b->team, (size_t)(rows - b->rows) + i, m->self->index),
+                                             .servers = b->team.members.clients
+                                                            ? b->team.members.clients[m->self->index]
+                                                            : NULL,
                                              .seed = 1,
                                              .timeout_ms = b->team.timeout_ms,
                                              .wire = b->wire};
@@ -247,14 +258,15 @@ static gw_status measure(struct member *m, const struct row *rows, size_t n)
 static gw_status get_gradient(struct member *m)
 {
     struct bench *b = m->bench;
-    m->gradient = calloc(b->total, sizeof *m->gradient);
-    m->work = calloc(b->total, sizeof *m->work);
+    m->gradient = gw_calloc(NULL, b->stored, sizeof *m->gradient);
+    m->work = gw_calloc(NULL, b->stored, sizeof *m->work);
     if (!m->gradient || !m->work)
         return GW_ERR_MEMORY;
-    if (!b->saved) {
-        bench_draw_gradient(m->gradient, m->self->rank * b->total, b->total);
+    uint64_t drawn = m->self->rank * b->total;
+    for (uint32_t t = 0; t < b->n_tensors && !b->saved; drawn += b->tensors[t++].n_elems)
+        gw_draw_gradient(m->gradient + b->offsets[t], drawn, b->tensors[t].n_elems);
+    if (!b->saved)
         return GW_OK;
-    }
     char path[4200];
     struct gw_checkpoint *c = calloc(1, sizeof *c);
     if (!c)
@@ -296,8 +308,8 @@ static gw_status member_work(struct bench_member *self)
     const size_t together = b->profile.root ? b->n_rows : 1;
     for (size_t k = 0; k < b->n_rows && status >= 0; k += together)
         status = measure(&m, &b->rows[k], together);
-    free(m.gradient);
-    free(m.work);
+    gw_free(NULL, m.gradient);
+    gw_free(NULL, m.work);
     return status;
 }
 
@@ -350,7 +362,8 @@ static gw_status choose_shape(struct bench *b)
     for (uint32_t t = 0; t < b->n_tensors; t++) {
         b->tensors[t].id = t;
         b->tensors[t].last_layer = t + 2 >= b->n_tensors;
-        b->offsets[t] = b->total;
+        b->offsets[t] = b->stored;
+        b->stored += (b->tensors[t].n_elems + 15) / 16 * 16;
         b->total += b->tensors[t].n_elems;
     }
     return GW_OK;
@@ -410,7 +423,8 @@ static void print_table(const struct bench *b)
     json_t *row;
     double plain = 0;
     tool_note("%u members, link %s, %u tensors, %.3g M elements, medians of %u", b->team.members.size,
-              kinds[b->team.members.kind], b->n_tensors, 1e-6 * (double)b->total, b->runs);
+              has_servers(b) ? "to parameter servers" : kinds[b->team.members.kind], b->n_tensors,
+              1e-6 * (double)b->total, b->runs);
     if (b->profile.root) {
         tool_note(
             "steps with forward and backward, %.2f ms as sleeps; \"after\": nothing is sent before backward ends; "
@@ -457,7 +471,7 @@ static int draw_rows(const struct bench *b)
     for (size_t i = 0; i < b->n_rows; i++) {
         const struct bench_plan *plan = b->rows[i].plan;
         const char *spec = b->specs.items[b->rows[i].spec];
-        for (int measured = plan->predicted == NULL; measured < 2; measured++, n++) {
+        for (int measured = plan->predicted == NULL || has_servers(b); measured < 2; measured++, n++) {
             snprintf(labels[n], sizeof labels[n], "%s, %s, %s", spec, plan->name, measured ? "measured" : "predicted");
             steps[n] = (tool_timeline){.label = labels[n],
                                        .times = measured ? plan->measured : plan->predicted,
@@ -480,10 +494,10 @@ static int print_report(const struct bench *b, bool json)
         return tool_fail("the averages differ between members, or between plans; this is a bug, please report it");
     if (!json)
         return TOOL_DONE;
-    return tool_print_json(json_pack("{s:s, s:I, s:s, s:I, s:I, s:I, s:O}", "link", kinds[b->team.members.kind],
-                                     "workers", (json_int_t)b->team.members.size, "cpu", gw_cpu_level(), "tensors",
-                                     (json_int_t)b->n_tensors, "elements", (json_int_t)b->total, "runs",
-                                     (json_int_t)b->runs, "results", b->results));
+    return tool_print_json(json_pack("{s:s, s:b, s:I, s:s, s:I, s:I, s:I, s:O}", "link", kinds[b->team.members.kind],
+                                     "servers", has_servers(b), "workers", (json_int_t)b->team.members.size, "cpu",
+                                     gw_cpu_level(), "tensors", (json_int_t)b->n_tensors, "elements",
+                                     (json_int_t)b->total, "runs", (json_int_t)b->runs, "results", b->results));
 }
 
 /* A row for each codec, or with a profile for each of its plans. Returns 0, or an exit status with the message printed.
@@ -603,6 +617,10 @@ int tool_bench_exchange(int argc, char **argv)
         {"--advertise", "HOST", "tcp: where the others reach this member", TOOL_TEXT, &who.advertise, 0, 0},
         {"--keys", "DIR", "tcp: encrypt everything, and let in only members whose key is listed in this folder",
          TOOL_TEXT, &who.keys, 0, 0},
+        {"--servers", "LIST",
+         "parameter servers HOST:PORT,... (gradwire server) average, in place of the members. They serve one exchange: "
+         "one codec, and one plan",
+         TOOL_TEXT, &who.servers, 0, 0},
         {"--insecure", NULL, "tcp: without keys, let in anybody from other machines", TOOL_FLAG, &who.insecure, 0, 0},
         {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
     };
@@ -638,6 +656,11 @@ int tool_bench_exchange(int argc, char **argv)
     if (status != 0) {
         forget(&b);
         return status;
+    }
+    if (who.servers && b.n_rows > 1) {
+        forget(&b);
+        return tool_wrong_use("parameter servers serve one exchange: give one --codec and one --plan, and start the "
+                              "servers anew for the next");
     }
     gw_status begun = gw_members_begin(&who, &b.team.members);
     b.terminal = isatty(STDERR_FILENO) && b.team.members.first == 0;

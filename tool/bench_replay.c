@@ -104,9 +104,7 @@ void bench_sleep_until(double due)
 {
     if (due < gw_clock_seconds() + SHORTEST_SLEEP_S)
         return;
-    const struct timespec at = {.tv_sec = (time_t)due, .tv_nsec = (long)((due - floor(due)) * 1e9)};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
-        ;
+    gw_clock_sleep_until(due);
 }
 
 double bench_hidden_share(const struct bench_plan *plan, double compute, double after, double overlapped)

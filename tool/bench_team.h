@@ -1,8 +1,9 @@
-/* Members that measure something together: their threads and links, and how they wait for each other. */
+/* Members that measure something together: their threads and links. They wait for each other in a meeting. */
 #ifndef GRADWIRE_BENCH_TEAM_H
 #define GRADWIRE_BENCH_TEAM_H
 
 #include "members.h"
+#include "probe/meeting.h"
 #include "tool.h"
 
 struct bench_team {
@@ -11,14 +12,6 @@ struct bench_team {
     uint32_t timeout_ms;
     size_t n_links; /* of each member, besides the one on which members wait for each other */
     gw_link *links;
-    double one_way_s; /* that a message of rank 0 takes, about: set by bench_work */
-};
-
-/* What a member tells the others. A command may leave what it does not need at 0. */
-struct bench_report {
-    double seconds, encode_seconds;
-    uint64_t bytes_up, bytes_down, messages, hash;
-    uint64_t settled; /* rank 0's */
 };
 
 /* A member's thread. */
@@ -26,15 +19,11 @@ struct bench_member {
     struct bench_team *team;
     void *user;
     uint32_t index, rank; /* in this process, and among all */
+    struct gw_meeting meeting;
 };
 
 /* Link k of the member `index` of this process; k from 0 to n_links - 1. */
 gw_link bench_link(const struct bench_team *team, size_t k, uint32_t index);
-
-/* Nobody returns before all have come, and all return at about the same time: rank 0 waits as long as its word to the
- * others takes. *sum is of all members: the largest times, the bytes added up, rank 0's
- * `settled`, and rank 0's hash, or 0 if another's differs. */
-gw_status bench_meet(const struct bench_member *member, const struct bench_report *own, struct bench_report *sum);
 
 /* Adds text to what must be the same on all members, as one number; begins with 0. */
 uint64_t bench_settings(uint64_t settings, const char *text);

@@ -2,7 +2,9 @@
  * from. */
 #include "backward.h"
 #include "base/clock.h"
-#include "probe.h"
+#include "bench_team.h"
+#include "probe/probe.h"
+#include "profile.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +13,15 @@
 
 static const char *const default_specs[] = {"none", "bf16", "ternary", "gspar:density=0.01", "topk:ratio=0.01"};
 
-/* As the exchange cuts large groups (docs/design.md, "Runs"). */
-#define RUN_ELEMENTS (1 << 20)
+/* The command's own, beside the measurement. */
+struct probe {
+    struct bench_team team; /* one link for messages and exchanges, and one for meetings */
+    struct gw_probe work;
+    tool_texts specs;
+    bool terminal;
+    double began;
+    size_t n_parts, n_done; /* of the whole measurement, for progress */
+};
 
 /* Whose gradients, and how long they take. */
 struct subject {
@@ -30,10 +39,10 @@ struct subject {
     struct gw_network network;
 };
 
-void probe_progress(struct probe *p, const struct bench_member *m, const char *what)
+/* Says what is measured now, and how long the rest may take. */
+static void show_progress(void *user, const char *what)
 {
-    if (m->rank != 0)
-        return;
+    struct probe *p = user;
     const double spent = gw_clock_seconds() - p->began;
     char left[48] = "";
     if (p->n_done > 0)
@@ -110,15 +119,15 @@ static int find_layers(struct subject *s, uint32_t runs)
 
 /* ---- the report -------------------------------------------------------------------------------------- */
 
-static json_t *sweep_json(const struct probe_sweep *sweep, const char *size)
+static json_t *sweep_json(const struct gw_probe_sweep *sweep, const char *size)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < sweep->n; i++) {
-        const struct probe_point *point = &sweep->points[i];
-        json_array_append_new(list, json_pack("{s:I, s:I, s:I, s:b, s:f, s:f}", "groups", (json_int_t)point->groups,
-                                              "tensors", (json_int_t)point->tensors, size, (json_int_t)point->size,
-                                              "network", point->whole, "measured_ms", point->measured_ms, "fitted_ms",
-                                              point->fitted_ms));
+        const struct gw_probe_point *point = &sweep->points[i];
+        json_array_append_new(list, json_pack("{s:I, s:I, s:I, s:b, s:f, s:f, s:f}", "groups",
+                                              (json_int_t)point->groups, "tensors", (json_int_t)point->tensors, size,
+                                              (json_int_t)point->size, "network", point->whole, "measured_ms",
+                                              point->measured_ms, "fitted_ms", point->fitted_ms, "busy", point->busy));
     }
     return list;
 }
@@ -132,23 +141,26 @@ static json_t *profile_json(const struct probe *p, const struct subject *s)
                               json_pack("{s:s, s:I, s:f}", "name", s->layers[l].name, "elements",
                                         (json_int_t)s->layers[l].n_elems, "backward_ms", s->layers[l].backward_ms));
     for (size_t k = 0; k < p->specs.n; k++) {
-        const gw_profile_codec *c = &p->costs[k];
+        const gw_profile_codec *c = &p->work.costs[k];
         json_array_append_new(codecs,
-                              json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f}", "spec", c->spec, "compress_ms_fixed",
-                                        c->compress_ms_fixed, "compress_ms_per_element", c->compress_ms_per_element,
-                                        "decompress_ms_per_element", c->decompress_ms_per_element, "bytes_per_element",
-                                        c->bytes_per_element, "measure_ms_fixed", c->measure_ms_fixed,
-                                        "measure_ms_per_element", c->measure_ms_per_element));
-        json_object_set_new(sweeps, c->spec, sweep_json(&p->sweeps[k], "elements"));
+                              json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "spec", c->spec,
+                                        "compress_ms_fixed", c->compress_ms_fixed, "compress_ms_per_element",
+                                        c->compress_ms_per_element, "decompress_ms_per_element",
+                                        c->decompress_ms_per_element, "bytes_per_element", c->bytes_per_element,
+                                        "measure_ms_fixed", c->measure_ms_fixed, "measure_ms_per_element",
+                                        c->measure_ms_per_element, "busy_ms_per_element", c->busy_ms_per_element));
+        json_object_set_new(sweeps, c->spec, sweep_json(&p->work.sweeps[k], "elements"));
     }
-    json_t *about = json_pack("{s:s, s:s, s:s?, s:i, s:s, s:i, s:o, s:o}", "gradwire", gw_version(), "cpu",
-                              gw_cpu_level(), "net", s->net, "batch", (int)s->batch, "backward", s->how, "runs",
-                              (int)p->runs, "messages", sweep_json(&p->messages, "bytes"), "exchanges", sweeps);
+    json_t *about =
+        json_pack("{s:s, s:s, s:s?, s:i, s:s, s:i, s:o, s:o}", "gradwire", gw_version(), "cpu", gw_cpu_level(), "net",
+                  s->net, "batch", (int)s->batch, "backward", s->how, "runs", (int)p->work.runs, "messages",
+                  sweep_json(&p->work.messages, "bytes"), "exchanges", sweeps);
     json_object_set_new(about, "link", json_string(kinds[p->team.members.kind]));
     return json_pack("{s:f, s:o, s:{s:f, s:f, s:f, s:I, s:I}, s:o, s:s, s:o}", "forward_ms", s->forward_ms, "layers",
-                     layers, "link", "alpha_ms", p->link.alpha_ms, "ms_per_byte", p->link.ms_per_byte, "latency_ms",
-                     p->link.latency_ms, "run_elements", (json_int_t)p->link.run_elements, "members",
-                     (json_int_t)p->link.members, "codecs", codecs, "compress", "beside", "about", about);
+                     layers, "link", "alpha_ms", p->work.link.alpha_ms, "ms_per_byte", p->work.link.ms_per_byte,
+                     "latency_ms", p->work.link.latency_ms, "run_elements", (json_int_t)p->work.link.run_elements,
+                     "members", (json_int_t)p->work.link.members, "codecs", codecs, "compress", "beside", "about",
+                     about);
 }
 
 static void print_report(const struct probe *p, const struct subject *s)
@@ -159,15 +171,16 @@ static void print_report(const struct probe *p, const struct subject *s)
     tool_note("%u layers: forward %.3f ms, backward %.3f ms (%s)", s->n_layers, s->forward_ms, backward, s->how);
     tool_note("link: %u members, %.3f ms a group, %.3f ms until it is back, %.4g Mbit/s; messages are off the fit by "
               "%.1f %%",
-              p->link.members, p->link.alpha_ms, p->link.latency_ms,
-              p->link.ms_per_byte > 0 ? 8e-3 / p->link.ms_per_byte : 0, 100 * probe_deviation(&p->messages));
+              p->work.link.members, p->work.link.alpha_ms, p->work.link.latency_ms,
+              p->work.link.ms_per_byte > 0 ? 8e-3 / p->work.link.ms_per_byte : 0,
+              100 * gw_probe_deviation(&p->work.messages));
     tool_note("%-28s %12s %14s %14s %14s %12s %8s", "codec", "bytes/elem.", "measure, ms/M", "encode, ms/M",
               "decode, ms/M", "a group, ms", "off by");
     for (size_t k = 0; k < p->specs.n; k++) {
-        const gw_profile_codec *c = &p->costs[k];
+        const gw_profile_codec *c = &p->work.costs[k];
         tool_note("%-28s %12.3f %14.3f %14.3f %14.3f %12.3f %7.1f%%", c->spec, c->bytes_per_element,
                   1e6 * c->measure_ms_per_element, 1e6 * c->compress_ms_per_element, 1e6 * c->decompress_ms_per_element,
-                  c->compress_ms_fixed, 100 * probe_deviation(&p->sweeps[k]));
+                  c->compress_ms_fixed, 100 * gw_probe_deviation(&p->work.sweeps[k]));
     }
     tool_note("\"off by\": the median by which exchanges, of 4 Ki to 16 Mi elements and of the network's tensors, "
               "differ from what the model says of them");
@@ -179,12 +192,12 @@ static void print_report(const struct probe *p, const struct subject *s)
 static uint64_t settings_of(const struct probe *p)
 {
     char text[64];
-    snprintf(text, sizeof text, "%u", p->runs);
+    snprintf(text, sizeof text, "%u", p->work.runs);
     uint64_t settings = bench_settings(0, text);
     for (size_t k = 0; k < p->specs.n; k++)
         settings = bench_settings(settings, p->specs.items[k]);
-    for (uint32_t l = 0; l < p->n_layers; l++) {
-        snprintf(text, sizeof text, "%llu", (unsigned long long)p->layers[l].n_elems);
+    for (uint32_t l = 0; l < p->work.n_layers; l++) {
+        snprintf(text, sizeof text, "%llu", (unsigned long long)p->work.layers[l].n_elems);
         settings = bench_settings(settings, text);
     }
     return settings;
@@ -193,11 +206,14 @@ static uint64_t settings_of(const struct probe *p)
 static gw_status member_work(struct bench_member *m)
 {
     struct probe *p = m->user;
+    struct gw_probe_member member = {.probe = &p->work,
+                                     .link = bench_link(&p->team, 0, m->index),
+                                     .meeting = m->meeting};
     gw_status status = bench_agree(m, settings_of(p));
     if (status >= 0)
-        status = probe_messages(p, m);
+        status = gw_probe_messages(&member);
     for (size_t k = 0; k < p->specs.n && status >= 0; k++)
-        status = probe_codec(p, m, k);
+        status = gw_probe_codec(&member, k);
     return status;
 }
 
@@ -222,14 +238,16 @@ static int parse_codecs(struct probe *p)
         for (size_t i = 0; i < k; i++)
             if (strcmp(p->specs.items[i], p->specs.items[k]) == 0)
                 return tool_wrong_use("--codec %s is given twice", p->specs.items[k]);
-        gw_status status = gw_codec_parse(NULL, p->specs.items[k], &p->codecs[k]);
+        gw_status status = gw_codec_parse(NULL, p->specs.items[k], &p->work.codecs[k]);
         if (status < 0)
             return tool_fail_status(status, "--codec");
-        if (gw_codec_is_global(p->codecs[k]))
+        if (gw_codec_is_global(p->work.codecs[k]))
             return tool_wrong_use(
                 "%s decides for all tensors at once: they are one group, and there is nothing to plan",
                 p->specs.items[k]);
+        p->work.specs[k] = p->specs.items[k];
     }
+    p->work.n_codecs = p->specs.n;
     return 0;
 }
 
@@ -280,7 +298,8 @@ static void show_log(const char *line, void *user)
 
 int gw_cmd_probe(int argc, char **argv)
 {
-    static struct probe p = {.runs = 7, .link = {.run_elements = RUN_ELEMENTS}, .team = {.n_links = 1}};
+    static struct probe p = {.work = {.runs = 7, .link = {.run_elements = GW_PROBE_RUN_ELEMENTS}},
+                             .team = {.n_links = 1}};
     static struct subject s = {.net = "lenet", .batch = 64, .threads = 1};
     struct gw_members_options who = {.rank = GW_MEMBERS_NO_RANK, .log = show_log};
     uint32_t timeout_s = 120;
@@ -304,7 +323,7 @@ int gw_cmd_probe(int argc, char **argv)
          TOOL_TEXT, &s.layers_path, 0, 0},
         {"--codec", "SPEC", "measure this codec, beside none; may be given several times (default: one of each kind)",
          TOOL_TEXTS, &p.specs, 0, 0},
-        {"--runs", "R", "runs of each point; the median counts (default 7)", TOOL_U32, &p.runs, 1, 1000},
+        {"--runs", "R", "runs of each point; the median counts (default 7)", TOOL_U32, &p.work.runs, 1, 1000},
         {"--threads", "T", "threads of forward and backward (default 1)", TOOL_U32, &s.threads, 1, 256},
         {"--timeout", "S", "seconds that a member may be silent (default 120)", TOOL_U32, &timeout_s, 1, 86400},
         {"--workers", "N", "members (default 4; with mpi and tcp the launcher says how many)", TOOL_U32, &who.workers,
@@ -351,19 +370,21 @@ int gw_cmd_probe(int argc, char **argv)
     status = parse_codecs(&p);
     p.n_parts = p.specs.n + 1;
     if (status == 0)
-        status = find_layers(&s, p.runs);
+        status = find_layers(&s, p.work.runs);
     if (status == 0) {
         gw_status begun = gw_members_begin(&who, &p.team.members);
         p.terminal = isatty(STDERR_FILENO) && p.team.members.first == 0;
-        p.layers = s.layers;
-        p.n_layers = s.n_layers;
+        p.work.next = show_progress;
+        p.work.user = &p;
+        p.work.layers = s.layers;
+        p.work.n_layers = s.n_layers;
         status = begun == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error())
                  : begun < 0              ? tool_fail_status(begun, NULL)
                                           : measure(&p, &s, out);
         gw_members_end(&p.team.members, status != TOOL_DONE);
     }
     for (size_t k = 0; k < p.specs.n; k++)
-        gw_codec_destroy(p.codecs[k]);
+        gw_codec_destroy(p.work.codecs[k]);
     tool_profile_free(&s.table);
     return status;
 }

@@ -1,6 +1,7 @@
 /* gradwire train: reads the options, shows progress, prints the summary. The training itself is train/. */
 #include "base/clock.h"
 #include "folder.h"
+#include "live_plan.h"
 #include "members.h"
 #include "run_options.h"
 #include "tool.h"
@@ -179,6 +180,12 @@ static void print_summary(const struct gw_train_summary *s, const char *out)
     if (s->wire.has_choice)
         tool_note("wire: %s (%s); %llu steps were fast", gw_wire_name(s->wire.stands), s->wire_why,
                   (unsigned long long)s->fast_steps);
+    if (gw_live_plan_is(s->plan) && s->workers > 1 && s->n_plans == 0)
+        tool_note("plan %s: the run was too short; it plans after step %d", s->plan, GW_LIVE_PLAN_FIRST);
+    if (s->n_plans)
+        tool_note("plan %s: %u group%s at the end, %.2f ms a step predicted; %u plan%s took %.1f s", s->plan,
+                  s->n_groups, s->n_groups == 1 ? "" : "s", s->planned_ms, s->n_plans, s->n_plans == 1 ? "" : "s",
+                  s->planning_seconds);
     if (s->variance_factor >= 0)
         tool_note("%.3f %% of the elements were sent, variance factor %.3f", 100 * s->nonzero_share,
                   s->variance_factor);
@@ -364,8 +371,12 @@ int gw_cmd_train(int argc, char **argv)
          INT64_MAX},
         {"--plan", "PLAN",
          "which tensors travel together, which changes no result. none: those of a layer; single: all; fixed:BYTES: so "
-         "many bytes of float32 (fixed:25MiB); or a file that gradwire plan --json wrote",
+         "many bytes of float32 (fixed:25MiB); exact: the shortest step, by what is measured in the first steps; "
+         "paper: "
+         "the same by DLGS's algorithm 2; or a file that gradwire plan --json wrote",
          TOOL_TEXT, &w.o.plan, 0, 0},
+        {"--replan", "K", "with --plan exact and paper: measure and plan again every K steps", TOOL_U64, &w.o.replan, 1,
+         UINT32_MAX},
         {"--wire", "small|fast|auto",
          "how frames are written, which changes no result. small: the fewest bytes; fast: the fewest processor cycles; "
          "auto: what makes the steps shorter, compared now and then; among threads of one process small",

@@ -2,7 +2,7 @@
 #include "codec_cost.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "bench_gradient.h"
+#include "probe/gradient.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static gw_status share(struct workers *w)
 {
     for (uint32_t rank = 0; rank < w->count && w->n_shared; rank++) {
         gw_encoder *encoder;
-        bench_draw_gradient(w->gradient, rank * w->n_elems, w->n_elems);
+        gw_draw_gradient(w->gradient, rank * w->n_elems, w->n_elems);
         GW_TRY(open_encoder(w, &encoder));
         gw_status status = measure(w, encoder, w->own);
         gw_encoder_destroy(encoder);
@@ -88,7 +88,7 @@ static gw_status push_and_reduce(struct workers *w)
 {
     for (uint32_t rank = 0; rank < w->count; rank++) {
         gw_encoder *encoder;
-        bench_draw_gradient(w->gradient, rank * w->n_elems, w->n_elems);
+        gw_draw_gradient(w->gradient, rank * w->n_elems, w->n_elems);
         GW_TRY(open_encoder(w, &encoder));
         gw_status status = encode(w, encoder, rank, &w->frame_bytes[rank]);
         gw_encoder_destroy(encoder);
@@ -169,8 +169,7 @@ gw_status tool_codec_seconds(gw_context *context, const gw_codec *codec, double 
     for (int run = 0; run < TIMED_RUNS && status >= 0; run++)
         status = time_once(&w, encoder, out, &encode_s[run], &decode_s[run]);
     if (status >= 0)
-        *seconds_per_element =
-            (bench_median(encode_s, TIMED_RUNS) + bench_median(decode_s, TIMED_RUNS)) / (double)w.n_elems;
+        *seconds_per_element = (gw_median(encode_s, TIMED_RUNS) + gw_median(decode_s, TIMED_RUNS)) / (double)w.n_elems;
     gw_encoder_destroy(encoder);
     free(out);
     finish(&w);

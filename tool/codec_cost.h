@@ -7,7 +7,7 @@
 
 #define TOOL_MOST_PUSHES 512u /* an average of more is measured as one of so many */
 
-/* Encodes the drawn gradients of `machines` workers (bench_gradient.h), each another part of the sequence, and reduces
+/* Encodes the drawn gradients of `machines` workers (probe/gradient.h), each another part of the sequence, and reduces
  * the frames. *bits_up is the mean of the pushes and *bits_down the average, in bits an element, headers included. A
  * codec with a state takes its first step. Errors: those of the codec, GW_ERR_MEMORY. */
 gw_status tool_codec_bits(gw_context *context, const gw_codec *codec, uint32_t machines, double *bits_up,

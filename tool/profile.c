@@ -93,6 +93,7 @@ static int read_codec(const char *path, size_t i, const json_t *object, gw_profi
         {"bytes_per_element", &codec->bytes_per_element, NULL, false},
         {"measure_ms_fixed", &codec->measure_ms_fixed, NULL, true},
         {"measure_ms_per_element", &codec->measure_ms_per_element, NULL, true},
+        {"busy_ms_per_element", &codec->busy_ms_per_element, NULL, true},
     };
     snprintf(where, sizeof where, "%s: codec %zu", path, i);
     return read_fields(where, object, fields, sizeof fields / sizeof *fields) == 0 ? 0 : -1;

@@ -36,6 +36,7 @@ static const struct kept {
     {.name = "--ema", .decides = true},
     {.name = "--seed", .decides = true},
     {.name = "--plan"},
+    {.name = "--replan"},
     {.name = "--wire"},
     {.name = "--nonfinite"},
     {.name = "--threads"},

@@ -136,7 +136,8 @@ static gw_status check_alone(const struct gw_team *team)
 static gw_status connect_members(struct gw_team *team)
 {
     struct gw_members *members = team->members;
-    uint32_t n_links = team->optimizer == GW_OPTIMIZER_SVRG ? GW_TEAM_LINKS : GW_TEAM_LINKS - 1;
+    const bool third = team->optimizer == GW_OPTIMIZER_SVRG || team->live.method;
+    uint32_t n_links = third ? GW_TEAM_LINKS : GW_TEAM_LINKS - 1;
     team->links = gw_calloc(NULL, (size_t)n_links * members->count, sizeof *team->links);
     if (!team->links)
         return GW_ERR_MEMORY;
@@ -305,6 +306,7 @@ static gw_status prepare(struct gw_team *team)
     GW_TRY(gw_network_adapt(&team->network, sample));
     GW_TRY(gw_network_fits(&team->network, sample, team->data.classes));
     GW_TRY(declare_tensors(team));
+    GW_TRY(gw_live_plan_init(team));
     if (o->batch > team->data.train.n)
         return gw_fail(GW_ERR_ARGUMENT, "--batch is %u, and the training set has %u samples", o->batch,
                        team->data.train.n);
@@ -408,7 +410,8 @@ static void summarise(const struct gw_team *team, struct gw_train_summary *s)
                                    .resumed_from = team->begin,
                                    .parameters = team->network.n_params,
                                    .replicas_identical = team->identical,
-                                   .n_tensors = team->network.n_tensors};
+                                   .n_tensors = team->network.n_tensors,
+                                   .n_groups = 1};
     snprintf(s->net, sizeof s->net, "%s", o->net);
     snprintf(s->codec, sizeof s->codec, "%s", o->codec);
     snprintf(s->data, sizeof s->data, "%s", o->data);
@@ -417,6 +420,13 @@ static void summarise(const struct gw_team *team, struct gw_train_summary *s)
     s->wire.asked = o->wire;
     say_why(team, &s->wire, s->wire_why, sizeof s->wire_why);
     s->l2 = team->decay / 2;
+    snprintf(s->plan, sizeof s->plan, "%s", o->plan);
+    for (uint32_t t = 0; t < s->n_tensors && !gw_codec_is_global(team->codec); t++)
+        if (team->workers[0].group_of[t] >= s->n_groups)
+            s->n_groups = team->workers[0].group_of[t] + 1;
+    s->n_plans = team->live.n_plans;
+    s->planned_ms = team->live.predicted_ms;
+    s->planning_seconds = team->live.seconds;
     double n = team->n_accounted ? team->n_accounted : 1;
     for (uint32_t t = 0; t < s->n_tensors; t++) {
         struct gw_train_tensor *x = &s->tensors[t];
@@ -470,6 +480,7 @@ static void tear_down(struct gw_team *team)
     for (uint32_t i = 0; i < team->n_links * team->members->count; i++)
         if (team->links[i].ops)
             team->links[i].ops->destroy(team->links[i].self);
+    gw_live_plan_free(team);
     gw_codec_destroy(team->codec);
     gw_codec_destroy(team->full_codec);
     gw_context_destroy(team->context);

@@ -400,6 +400,11 @@ json_t *gw_train_summary_json(const struct gw_train_summary *s)
                                             "fast_ms", real_or_null(w->fast_seconds > 0 ? 1e3 * w->fast_seconds : NAN),
                                             "comparisons", (json_int_t)w->n_comparisons, "changes",
                                             (json_int_t)w->n_changes, "fast_steps", (json_int_t)s->fast_steps));
+    failed |=
+        json_object_set_new(o, "plan",
+                            json_pack("{s:s, s:I, s:I, s:o, s:f}", "asked", s->plan, "groups", (json_int_t)s->n_groups,
+                                      "plans", (json_int_t)s->n_plans, "predicted_ms",
+                                      real_or_null(s->n_plans ? s->planned_ms : NAN), "seconds", s->planning_seconds));
     json_t *layers = json_array();
     for (uint32_t t = 0; t < s->n_tensors; t++) {
         const struct gw_train_tensor *x = &s->tensors[t];

@@ -5,6 +5,7 @@
 #include "base/numbers.h"
 #include "base/quote.h"
 #include "file.h"
+#include "live_plan.h"
 
 #include <gradwire/plan.h>
 #include <jansson.h>
@@ -83,7 +84,7 @@ gw_status gw_plan_read(const struct gw_network *network, const char *plan, uint3
 {
     uint64_t bytes;
     const bool single = strcmp(plan, "single") == 0;
-    if (single || strcmp(plan, "none") == 0) {
+    if (single || strcmp(plan, "none") == 0 || gw_live_plan_is(plan)) {
         for (uint32_t t = 0; t < network->n_tensors; t++)
             group_of[t] = single ? 0 : network->tensors[t].layer;
         return GW_OK;
@@ -92,8 +93,9 @@ gw_status gw_plan_read(const struct gw_network *network, const char *plan, uint3
         return by_bytes(network, bytes, group_of);
     if (strchr(plan, '/') || strstr(plan, ".json"))
         return from_file(network, plan, group_of);
-    return gw_fail(GW_ERR_ARGUMENT,
-                   "--plan is \"%s\", and must be none (a group for each layer), single (one group), fixed:BYTES, or a "
-                   "file FILE.json that gradwire plan --json wrote",
-                   plan);
+    return gw_fail(
+        GW_ERR_ARGUMENT,
+        "--plan is \"%s\", and must be none (a group for each layer), single (one group), fixed:BYTES, exact "
+        "or paper (measured while the run trains), or a file FILE.json that gradwire plan --json wrote",
+        plan);
 }

@@ -9,6 +9,7 @@
 
 #include "control.h"
 #include "data.h"
+#include "live_plan.h"
 #include "members.h"
 #include "metrics.h"
 #include "model.h"
@@ -20,7 +21,13 @@
 #include <stdatomic.h>
 
 /* The links of a worker. */
-enum { GW_TEAM_EXCHANGE, GW_TEAM_CONTROL, GW_TEAM_FULL /* svrg's full gradients */, GW_TEAM_LINKS };
+enum {
+    GW_TEAM_EXCHANGE,
+    GW_TEAM_CONTROL,
+    GW_TEAM_FULL,                /* svrg's full gradients */
+    GW_TEAM_PLAN = GW_TEAM_FULL, /* meetings for a live plan; svrg has nothing to plan */
+    GW_TEAM_LINKS
+};
 
 /* With servers that do not wait for all, workers need not be at the same step; further than this from rank 0 they are
  * not. */
@@ -47,7 +54,8 @@ struct gw_team {
     bool draws;           /* it draws without bias: its frames have a variance */
     gw_codec *full_codec; /* svrg: none, for full gradients; else NULL */
     gw_tensor tensors[GW_MAX_TENSORS];
-    uint32_t group_of[GW_MAX_TENSORS];
+    uint32_t group_of[GW_MAX_TENSORS]; /* at the beginning */
+    struct gw_live_plan live;
     struct gw_members *members;
     bool alone;                /* its one worker meets the others at parameter servers only (elastic.h) */
     bool leads;                /* who adds up is here: rank 0, or who is alone */
@@ -96,6 +104,7 @@ struct gw_worker {
     struct gw_elastic elastic;
     float *params, *grads, *ema;          /* flat; ema only where used */
     float *moments[GW_OPTIMIZER_MOMENTS]; /* the rule's; NULL where it has none */
+    uint32_t group_of[GW_MAX_TENSORS];    /* as they are now */
     uint32_t *order;                      /* of this epoch */
     uint32_t begin, count;                /* its share of a batch */
     uint8_t *labels;                      /* of its share */

@@ -27,7 +27,8 @@ struct gw_train_options {
     const char *schedule;       /* schedule.h */
     /* local: every worker moves its own; servers: the parameter servers of `members` do (svrg and ema do not go) */
     const char *parameters;
-    const char *plan; /* plan.h: none, single, fixed:BYTES, or a file */
+    const char *plan; /* plan.h: none, single, fixed:BYTES, or a file; live_plan.h: exact, paper */
+    uint64_t replan;  /* exact, paper: steps from a plan to the next; 0: one plan stands */
     const char *out;  /* the run's folder, written by rank 0 alone; NULL: nothing is written */
     /* the folder of an interrupted run that is gone on with, there; `out` NULL or the same; NULL: none */
     const char *resume;
@@ -106,6 +107,11 @@ struct gw_train_summary {
     /* rank 0's choice at the end, why it stands, and what it had compared; fast_steps: whose frames were fast */
     gw_wire_report wire;
     char wire_why[128];
+    /* groups at the end; plans that were made while training, how long a step takes by the last one, and all that
+     * planning took */
+    char plan[256];
+    uint32_t n_groups, n_plans;
+    double planned_ms, planning_seconds;
     uint64_t fast_steps;
     bool replicas_identical;
     uint32_t n_tensors;

@@ -95,11 +95,13 @@ gw_status gw_worker_exchange(struct gw_worker *w, gw_ps_client *servers)
                                     .codec = team->codec,
                                     .tensors = team->tensors,
                                     .n_tensors = team->network.n_tensors,
-                                    .group_of = team->group_of,
+                                    .group_of = w->group_of,
                                     .link = link,
                                     .servers = servers,
                                     .machine_of = team->grouped ? team->machine_of : NULL,
-                                    .identity = team->alone ? identity : NULL,
+                                    .identity = team->alone         ? identity
+                                                : team->live.method ? team->live.identity
+                                                                    : NULL,
                                     .seed = o->seed,
                                     .timeout_ms = o->timeout_s * 1000,
                                     .wire = gw_team_wire(team),
@@ -147,6 +149,7 @@ static gw_status set_up(struct gw_worker *w)
     const struct gw_train_options *o = team->options;
     const struct gw_network *net = &team->network;
     gw_order_share(o->batch, o->workers, w->rank, &w->begin, &w->count);
+    memcpy(w->group_of, team->group_of, sizeof w->group_of);
     w->params = gw_calloc(NULL, net->n_storage, sizeof(float));
     w->grads = gw_calloc(NULL, net->n_storage, sizeof(float));
     w->order = gw_alloc(NULL, team->data.train.n, sizeof(uint32_t));
@@ -180,6 +183,7 @@ static gw_status set_up(struct gw_worker *w)
 static void submit(void *user, uint32_t tensor)
 {
     struct gw_worker *w = user;
+    gw_live_plan_note(w, &tensor);
     if (w->submit_status == GW_OK)
         w->submit_status = gw_exchange_submit(w->exchange, tensor, w->grads + w->team->network.tensors[tensor].offset);
 }
@@ -230,6 +234,7 @@ static gw_status compute(struct gw_worker *w, uint64_t t, struct gw_step_record 
     record->gradients += w->count;
     gw_model_loss(w->model, w->labels, w->count, (float)o->workers / (float)o->batch, &record->loss, &record->correct);
     w->submit_status = GW_OK;
+    gw_live_plan_note(w, NULL);
     GW_TRY(gw_model_backward(w->model, &pass));
     return saves ? save_gradient(w, t) : w->submit_status;
 }
@@ -439,6 +444,7 @@ static gw_status step(struct gw_worker *w, uint64_t t)
     if (record->accounted)
         gw_exchange_account(w->exchange, true);
     GW_TRY(gw_exchange_begin(w->exchange, (uint32_t)t));
+    gw_live_plan_begin(w, t);
     GW_TRY(compute(w, t, record));
     record->compute_seconds = gw_clock_seconds() - begin - full.wait_seconds;
     GW_TRY(gw_exchange_wait(w->exchange, &record->result));
@@ -484,7 +490,9 @@ static gw_status step(struct gw_worker *w, uint64_t t)
     else if (leads(w))
         GW_TRY(collect_before(w, t));
     bool last = t + 1 == team->steps || t + 1 == w->stop_at;
-    return o->checkpoint_every && (last || (t + 1) % o->checkpoint_every == 0) ? save_checkpoint(w, t + 1) : GW_OK;
+    if (o->checkpoint_every && (last || (t + 1) % o->checkpoint_every == 0))
+        GW_TRY(save_checkpoint(w, t + 1));
+    return last ? GW_OK : gw_live_plan_after(w, t);
 }
 
 /* XXH3 of every tensor in declared order, each seeded with the hash of those before. */

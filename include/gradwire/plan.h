@@ -6,7 +6,8 @@
  *
  * The model of a step (DLGS, equations 2-8; docs/plan.md works it through). Backward goes from the last layer to the
  * first. A layer is measured when its gradient is ready. A group is encoded when its last layer is measured. It is sent
- * when the link is free. The step ends when the last group has arrived. A group is made of neighbours only.
+ * when the link is free. The step ends when the last group has arrived, and the processors have done all work. A group
+ * is made of neighbours only.
  *
  * All functions here only compute. Any thread may call them at any time. */
 #ifndef GRADWIRE_PLAN_H
@@ -38,6 +39,10 @@ typedef struct gw_profile_codec {
     double decompress_ms_per_element;                  /* the link is busy with it */
     double bytes_per_element;                          /* up plus down */
     double measure_ms_fixed, measure_ms_per_element;   /* of each layer, before its group is encoded */
+    /* How long the processors that members share are busy with an element, with all that is done to it, of all members
+     * together. No plan makes that less: a step is no shorter than this work, from when its gradients are there. 0:
+     * there are processors enough. */
+    double busy_ms_per_element;
 } gw_profile_codec;
 
 /* A group of n elements keeps the link busy for alpha_ms + (ms_per_byte * bytes_per_element +
@@ -82,7 +87,7 @@ typedef struct gw_group_times {
     double ready;                    /* its last gradient is there */
     double encode_begin, encode_end; /* without measuring */
     double send_begin, send_end;     /* the link is busy with it */
-    double arrived;                  /* its averages are there */
+    double arrived;                  /* its averages are there; of the last one, the step's end */
 } gw_group_times;
 
 /* Works out the step that a plan gives. group_of: the group of each of n_layers layers. Groups are numbered in the

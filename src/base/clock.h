@@ -2,6 +2,7 @@
 #ifndef GW_BASE_CLOCK_H
 #define GW_BASE_CLOCK_H
 
+#include <errno.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -31,6 +32,14 @@ static inline struct timespec gw_clock_after(double seconds)
 static inline struct timespec gw_clock_deadline(uint32_t milliseconds)
 {
     return gw_clock_after(milliseconds * 1e-3);
+}
+
+/* Sleeps until gw_clock_seconds() is `due`. */
+static inline void gw_clock_sleep_until(double due)
+{
+    const struct timespec at = {.tv_sec = (time_t)due, .tv_nsec = (long)((due - (double)(time_t)due) * 1e9)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
+        ;
 }
 
 #endif

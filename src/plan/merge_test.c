@@ -42,6 +42,7 @@ static void draw_profile(struct numbers *numbers, bool measures, struct drawn *d
         d->codec.measure_ms_fixed = draw_cost(numbers, 0.3);
         d->codec.measure_ms_per_element = draw_cost(numbers, 1e-6);
     }
+    d->codec.busy_ms_per_element = numbers_below(numbers, 2) ? 0 : draw_cost(numbers, 4e-6);
     d->profile = (gw_profile){.struct_bytes = sizeof d->profile,
                               .forward_ms = draw_cost(numbers, 5),
                               .layers = d->layers,
@@ -66,11 +67,14 @@ static double step_by_words(const gw_profile *p, uint32_t ends, bool beside)
     const gw_profile_codec *c = p->codecs;
     double backward = p->forward_ms; /* when backward is done with the layer */
     double encoder = p->forward_ms, link = 0, n_elems = 0;
+    double done = p->forward_ms, work = 0; /* backward if nothing holds it up; all that processors have to do */
     for (uint32_t l = p->n_layers; l-- > 0;) {
         const double n = (double)p->layers[l].n_elems;
         if (!beside)
             backward = encoder; /* it waits until the predecessor's work is done */
         backward += p->layers[l].backward_ms;
+        done += p->layers[l].backward_ms;
+        work = larger(work, done) + c->busy_ms_per_element * n;
         encoder = larger(encoder, backward) + (c->measure_ms_fixed + c->measure_ms_per_element * n);
         n_elems += n;
         if (l > 0 && !(ends >> l & 1))
@@ -86,7 +90,7 @@ static double step_by_words(const gw_profile *p, uint32_t ends, bool beside)
             link = larger(link, encoder + send * run);
         n_elems = 0;
     }
-    return link + p->link.latency_ms;
+    return larger(link + p->link.latency_ms, c->busy_ms_per_element > 0 ? work : 0);
 }
 
 static bool near(double a, double b)
@@ -265,7 +269,7 @@ static void many_layers(void **state)
         layers[l] = (gw_profile_layer){texts[l], 1 + (numbers_word(&numbers) >> (12 + numbers_below(&numbers, 12))),
                                        (double)numbers_unit(&numbers)};
     }
-    const gw_profile_codec codec = {"c", 0.05, 1e-6, 1e-6, 0.5, 0.01, 1e-6};
+    const gw_profile_codec codec = {"c", 0.05, 1e-6, 1e-6, 0.5, 0.01, 1e-6, 1e-6};
     static const uint32_t sizes[] = {500, GW_PLAN_MAX_LAYERS};
     for (size_t i = 0; i < 2; i++)
         for (gw_compress compress = GW_COMPRESS_INLINE; compress <= GW_COMPRESS_BESIDE; compress++) {
@@ -316,6 +320,7 @@ static void odd_profiles_are_refused(void **state)
                                   &codec.bytes_per_element,
                                   &codec.measure_ms_fixed,
                                   &codec.measure_ms_per_element,
+                                  &codec.busy_ms_per_element,
                                   &layers[2].backward_ms};
         static const char *const says[] = {"forward_ms",
                                            "alpha_ms",
@@ -327,6 +332,7 @@ static void odd_profiles_are_refused(void **state)
                                            "bytes_per_element",
                                            "measure_ms_fixed",
                                            "measure_ms_per_element",
+                                           "busy_ms_per_element",
                                            "fc1: backward_ms"};
         for (size_t k = 0; k < sizeof places / sizeof *places; k++) {
             memcpy(layers, example_layers, sizeof layers);

@@ -71,6 +71,7 @@ static gw_status check_codecs(const gw_profile *p)
         GW_TRY(check_cost(spec.text, "bytes_per_element", codec->bytes_per_element));
         GW_TRY(check_cost(spec.text, "measure_ms_fixed", codec->measure_ms_fixed));
         GW_TRY(check_cost(spec.text, "measure_ms_per_element", codec->measure_ms_per_element));
+        GW_TRY(check_cost(spec.text, "busy_ms_per_element", codec->busy_ms_per_element));
         names[c] = codec->spec;
     }
     return check_names(names, p->n_codecs, "codecs");
@@ -90,6 +91,19 @@ gw_status gw_profile_check(const gw_profile *p)
     return check_codecs(p);
 }
 
+/* Each layer's work begins when its gradient is there, and all works before it are done. */
+static double busy_until(const gw_profile *p, const gw_profile_codec *codec)
+{
+    double backward = p->forward_ms, busy = 0;
+    if (codec->busy_ms_per_element == 0)
+        return 0;
+    for (uint32_t l = p->n_layers; l-- > 0;) {
+        backward += p->layers[l].backward_ms;
+        busy = gw_later(busy, backward) + codec->busy_ms_per_element * (double)p->layers[l].n_elems;
+    }
+    return busy;
+}
+
 gw_status gw_model_init(const gw_profile *profile, uint32_t codec, gw_compress compress, struct gw_model *out)
 {
     GW_TRY(gw_profile_check(profile));
@@ -102,7 +116,8 @@ gw_status gw_model_init(const gw_profile *profile, uint32_t codec, gw_compress c
                              .codec = cost,
                              .beside = compress == GW_COMPRESS_BESIDE,
                              .send_ms_per_element =
-                                 profile->link.ms_per_byte * cost->bytes_per_element + cost->decompress_ms_per_element};
+                                 profile->link.ms_per_byte * cost->bytes_per_element + cost->decompress_ms_per_element,
+                             .busy_until = busy_until(profile, cost)};
     return GW_OK;
 }
 
@@ -125,19 +140,20 @@ double gw_step_of(const struct gw_model *model, const uint32_t *group_of, gw_gro
         now.lane = gw_lane_encoded(model, now.lane, n_elems);
         now.link = gw_link_sent(model, link, measured, now.lane, n_elems);
         if (times)
-            *times++ = (gw_group_times){.first_layer = l,
-                                        .n_layers = end - l,
-                                        .n_elems = (uint64_t)n_elems,
-                                        .ready = model->beside ? backward : before + p->layers[l].backward_ms,
-                                        .encode_begin = measured,
-                                        .encode_end = now.lane,
-                                        .send_begin = gw_send_begin(model, link, measured, now.lane, n_elems),
-                                        .send_end = now.link,
-                                        .arrived = now.link + p->link.latency_ms};
+            *times++ =
+                (gw_group_times){.first_layer = l,
+                                 .n_layers = end - l,
+                                 .n_elems = (uint64_t)n_elems,
+                                 .ready = model->beside ? backward : before + p->layers[l].backward_ms,
+                                 .encode_begin = measured,
+                                 .encode_end = now.lane,
+                                 .send_begin = gw_send_begin(model, link, measured, now.lane, n_elems),
+                                 .send_end = now.link,
+                                 .arrived = l == 0 ? gw_step_end(model, now.link) : now.link + p->link.latency_ms};
         n_elems = 0;
         end = l;
     }
-    return now.link + p->link.latency_ms;
+    return gw_step_end(model, now.link);
 }
 
 /* The number of groups. */

@@ -18,6 +18,7 @@ struct gw_model {
     const gw_profile_codec *codec;
     bool beside;
     double send_ms_per_element;
+    double busy_until; /* the processors, with all work of the step: no plan ends earlier */
 };
 
 static inline double gw_later(double a, double b)
@@ -63,6 +64,12 @@ static inline double gw_link_sent(const struct gw_model *model, double link, dou
     if (!gw_has_runs(model, n_elems))
         return sent;
     return gw_later(sent, encoded + model->send_ms_per_element * (double)model->profile->link.run_elements);
+}
+
+/* When the step ends whose last group leaves the link free at `link`. */
+static inline double gw_step_end(const struct gw_model *model, double link)
+{
+    return gw_later(link + model->profile->link.latency_ms, model->busy_until);
 }
 
 /* Checks the arguments that all public functions have. */

@@ -271,9 +271,46 @@ class Plan(harness.Case):
         ]:
             self.assertIn(self.run_tool(*words, "--plan", self.write(bad, "plan.json")).returncode, (1, 2))
             self.assertIn(says, self.run_tool(*words, "--plan", self.write(bad, "plan.json")).stderr)
-        for how in ["best", "fixed", "fixed:0", "fixed:x", "exact", ""]:
+        for how in ["best", "fixed", "fixed:0", "fixed:x", "exactly", ""]:
             self.assertIn("--plan is", self.run_tool(*words, "--plan", how).stderr)
         self.refused(1, *words, "--plan", self.path("absent.json"), says="absent.json")
+
+    def test_train_plans_live(self):
+        """The parameters are the same bits if the plan is made, and made anew, while the run trains."""
+        words = ["train", "--net", "lenet", "--data", "digits", "--workers", 3, "--batch", 9, "--steps", 30]
+        for codec in ["none", "ternary", "topk:ratio=0.05,refresh=8"]:
+            hashes = set()
+            for how, plans in [
+                (["none"], 0),
+                (["exact"], 1),
+                (["paper"], 1),
+                (["exact", "--replan", 7], 3),
+                (["paper", "--replan", 17], 2),
+            ]:
+                summary = self.ok_json(*words, "--codec", codec, "--plan", *how)
+                self.assertTrue(summary["replicas_identical"])
+                hashes.add(summary["parameter_hash"])
+                plan = summary["plan"]
+                self.assertEqual((plan["asked"], plan["plans"]), (how[0], plans))
+                self.assertIn(plan["groups"], [4] if plans == 0 else range(1, 9))
+                self.assertEqual(plan["predicted_ms"] is None, plans == 0)
+            self.assertEqual(len(hashes), 1)
+        # A run that was interrupted goes on, and plans its own steps.
+        run = self.path("resumed")
+        words += ["--codec", codec]
+        self.ok(*words[:-3], 20, *words[-2:], "--plan", "exact", "--out", run, "--checkpoint-every", 20)
+        self.assertEqual(self.ok_json("train", "--resume", run, "--steps", 40)["plan"]["plans"], 1)
+        said = self.run_tool(*words, "--steps", 12, "--plan", "exact").stderr
+        self.assertIn("the run was too short", said)
+        for more, says in [
+            (["--plan", "none", "--replan", 5], "--replan is for"),
+            (["--replan", 5], "--replan is for"),
+            (["--plan", "exact", "--replan", 0], "from 1 to"),
+            (["--plan", "exact", "--codec", "topk:scope=global"], "one group"),
+            (["--plan", "exact", "--net", "logreg", "--data", "uneven"], "nothing to plan"),
+            (["--plan", "exact", "--servers", "127.0.0.1:9"], "make a plan beforehand"),
+        ]:
+            self.refused(2, *words[:-2], *more, says=says)
 
     def test_bad_profiles(self):
         def change(how):

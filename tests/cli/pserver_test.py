@@ -489,6 +489,33 @@ def another_optimizer():
     server.end()
 
 
+def replays():
+    """Steps of a profile over servers: the same averages as among the members."""
+    layers = [{"name": f"l{i}", "elements": 5000 + i, "backward_ms": 0.5} for i in range(4)]
+    link = {"alpha_ms": 0.1, "ms_per_byte": 1e-6, "members": 3}
+    costs = {"compress_ms_fixed": 0, "compress_ms_per_element": 0, "decompress_ms_per_element": 0}
+    codecs = [{"spec": "ternary", "bytes_per_element": 0.5, **costs}]
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "profile.json"
+        path.write_text(json.dumps({"forward_ms": 1, "layers": layers, "link": link, "codecs": codecs}))
+        words = [str(TOOL), "bench", "exchange", "--profile", str(path), "--workers", "3", "--runs", "2", "--json"]
+        rows = []
+        for n in (0, 1, 2):
+            servers = [Server("--workers", "3") for _ in range(n)]
+            more = ["--servers", ",".join(s.address for s in servers)] if n else []
+            report = json.loads(subprocess.run([*words, *more], check=True, stdout=subprocess.PIPE).stdout)
+            check(report["servers"] == (n > 0), "the report says who averages")
+            rows.append(report["results"][0])
+            for server in servers:
+                server.end()
+        check(all(row["averages_identical"] for row in rows), "all members have the same averages")
+        check(len({row["average_hash"] for row in rows}) == 1, f"the averages are the same: {rows}")
+        check([row["predicted_seconds"] is None for row in rows] == [False, True, True], "predictions are for members")
+        words += ["--plan", "exact", "--plan", "none", "--servers", "127.0.0.1:9"]
+        done = subprocess.run(words, stderr=subprocess.PIPE, text=True)
+        check(done.returncode == 2 and "serve one exchange" in done.stderr, done.stderr)
+
+
 def wrong_use():
     for words, said in (
         (["server"], "--workers"),
@@ -546,6 +573,7 @@ def main():
     backup_workers()
     a_server_that_has_lost_its_part()
     another_optimizer()
+    replays()
     wrong_use()
     print("the parameter server answers as it must")
     return 0

@@ -137,8 +137,10 @@ static gw_status check_join(const struct gw_tcp_host *host, const struct gw_tcp_
         return gw_fail(GW_ERR_PEER, "rank %u (%s) was told that there are %u ranks, and rank 0 that there are %u",
                        join->rank, gw_tcp_place(endpoint), join->size, group->size);
     if (join->n_links != group->n_links)
-        return gw_fail(GW_ERR_PEER, "rank %u (%s) wants %u links, and rank 0 wants %u", join->rank,
-                       gw_tcp_place(endpoint), join->n_links, group->n_links);
+        return gw_fail(GW_ERR_PEER,
+                       "rank %u (%s) wants %u links, and rank 0 wants %u: all members must be started with the "
+                       "same options",
+                       join->rank, gw_tcp_place(endpoint), join->n_links, group->n_links);
     if (join->rank >= group->size)
         return gw_fail(GW_ERR_PEER, "a member (%s) says that it is rank %u; ranks are 0 to %u", gw_tcp_place(endpoint),
                        join->rank, group->size - 1);

@@ -2,11 +2,11 @@
 """Steps of known networks over shaped links, replayed: backward is sleeps, codec and exchange are real. Compares plans
 with each other, and with what the profile predicts.
 
-    bench/replay_net.py [--nets resnet50,vgg16,resnet20] [--rates 100mbit,1gbit,10gbit] [--runs 5] [-o table.txt]
+    sudo experiments/plan-replay/run.py [--nets resnet50,vgg16,resnet20] [--rates 10gbit,1gbit,100mbit] [--runs 5]
 
-For every network and rate, `gradwire probe` measures a profile over that link. `gradwire bench exchange --profile` then
-measures all plans of all codecs by turns. "advice" is what `gradwire advise` takes from the profile: a codec with its
-exact plan."""
+Four workers have a network namespace each. For every network and rate, `gradwire probe` measures a profile over that
+link. `gradwire bench exchange --profile` then measures all plans of the codecs by turns. "advice" is what `gradwire
+advise` takes from the profile: a codec with its exact plan. table.txt has the result. Standard library only."""
 import argparse
 import json
 import pathlib
@@ -15,14 +15,18 @@ import subprocess
 import sys
 import tempfile
 
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
 import exchange_net
 import net
 
 HOSTS = 4
-# Images that one worker trains in a second, and in a step: what a small GPU does.
+# Images that one worker trains in a second, and in a step: of one GPU, by multiply-adds.
 SPEEDS = {"resnet50": (300, 32), "vgg16": (4000, 32), "resnet20": (6000, 32)}
 CODECS = ["none", "ternary", "topk:ratio=0.01"]
 PLANS = ["none", "single", "paper", "exact", "fixed:25MB"]
+FLOAT_PLANS, FLOAT_RUNS = ["exact"], 3  # floats take long, and are here for the advice
 
 
 def run(args, folder, words):
@@ -31,6 +35,14 @@ def run(args, folder, words):
     if done.returncode:
         raise SystemExit(f"{' '.join(map(str, words))}: {done.stderr}")
     return done.stdout
+
+
+def replay(args, folder, profile, codecs, plans, runs):
+    """The rows of these codecs with these plans, by turns."""
+    words = ["bench", "exchange", "--profile", profile, "--runs", runs, "--timeout", 300, "--json"]
+    words += [word for codec in codecs for word in ("--codec", codec)]
+    words += [word for plan in plans for word in ("--plan", plan)]
+    return json.loads(run(args, folder, words))["results"]
 
 
 def measure(args, folder, name, rate):
@@ -43,21 +55,8 @@ def measure(args, folder, name, rate):
         words = ["probe", "--net", name, "--images-per-second", images, "--batch", batch, *codecs, "--timeout", 300]
         run(args, folder, [*words, "-o", profile])
     exchange_net.note(f"{name} at {rate}: replay")
-    plans = [word for plan in PLANS for word in ("--plan", plan)]
-    words = [
-        "bench",
-        "exchange",
-        "--profile",
-        profile,
-        *codecs,
-        *plans,
-        "--runs",
-        args.runs,
-        "--timeout",
-        300,
-        "--json",
-    ]
-    rows = json.loads(run(args, folder, words))["results"]
+    rows = replay(args, folder, profile, CODECS[:1], FLOAT_PLANS, min(FLOAT_RUNS, args.runs))
+    rows += replay(args, folder, profile, CODECS[1:], PLANS, args.runs)
     advice = subprocess.run(
         [args.tool, "advise", "--profile", profile, "--json"], check=True, stdout=subprocess.PIPE, text=True
     )
@@ -95,19 +94,19 @@ def summary(cells):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tool", default=str(exchange_net.HERE.parent / "build/release/gradwire"))
+    parser.add_argument("--tool", default=str(ROOT / "build/release/gradwire"))
     parser.add_argument("--nets", default="resnet50,vgg16,resnet20")
-    parser.add_argument("--rates", default="100mbit,1gbit,10gbit")
+    parser.add_argument("--rates", default="10gbit,1gbit,100mbit")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument(
         "--profiles", help="folder that keeps the profiles; those that are there are not measured again"
     )
-    parser.add_argument("-o", help="the table goes there too")
+    parser.add_argument("-o", default=str(HERE / "table.txt"), help="where the table goes")
     args = parser.parse_args()
     net.need_root()
     args.tool = str(pathlib.Path(args.tool).resolve())
     lines = [
-        f"bench/replay_net.py {' '.join(sys.argv[1:])}",
+        f"experiments/plan-replay/run.py {' '.join(sys.argv[1:])}".rstrip(),
         exchange_net.machine(),
         "ms: median step of the slowest of 4 members, forward and backward included. after: nothing is sent before",
         "backward ends. hidden: of what backward could hide of the exchange (gradwire.1, bench exchange).",
@@ -137,8 +136,7 @@ def main():
                 shown = len(lines)
     lines += ["", *summary(cells)]
     print("\n".join(lines[shown:]), flush=True)
-    if args.o:
-        pathlib.Path(args.o).write_text("\n".join(lines) + "\n")
+    pathlib.Path(args.o).write_text("\n".join(lines) + "\n")
     return 0
 
 

@@ -1,6 +1,6 @@
-/* Draws the benchmarks' gradient: normal numbers with a few large ones among them, the same on every machine. It also
- * finds medians. */
-#include "bench_gradient.h"
+/* Draws the gradient that measurements take: normal numbers with a few large ones among them, the same on every
+ * machine. It also finds medians. */
+#include "probe/gradient.h"
 #include "base/philox.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ static void gaussians(uint64_t block, float out[4])
     }
 }
 
-void bench_draw_gradient(float *out, uint64_t first, uint64_t n)
+void gw_draw_gradient(float *out, uint64_t first, uint64_t n)
 {
     uint64_t end = first + n;
     float four[4];
@@ -50,7 +50,7 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-double bench_median(double *values, size_t n)
+double gw_median(double *values, size_t n)
 {
     qsort(values, n, sizeof *values, compare_doubles);
     return n % 2 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);

@@ -2,20 +2,24 @@
  * model of a step is then fitted to these: what they take more than the link's time and the encoding is put down to
  * decoding, to each group, and to each tensor. */
 #include "base/clock.h"
-#include "bench_gradient.h"
-#include "bench_replay.h"
-#include "probe.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "probe/busy.h"
+#include "probe/gradient.h"
+#include "probe/probe.h"
+
+#include <gradwire/exchange.h>
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* A point is left out if the one before lets expect a longer run. */
 #define LONGEST_RUN_S 2.0
 
 /* Before each run, as between two steps: threads sleep, and caches hold other things. */
-#define IDLE_S 0.004
+#define IDLE_S 0.01
+#define OTHER_BYTES (16u << 20)
 
 enum { WARM_UP = 3, SMALL = 4096, LARGE = 1 << 20, MOST_TENSORS = 64 };
 
@@ -23,7 +27,7 @@ enum { WARM_UP = 3, SMALL = 4096, LARGE = 1 << 20, MOST_TENSORS = 64 };
  * tensors in a group say what one of them costs. WHOLE has the network's own tensors, as one group
  * and as a group each: how well they fill an exchange depends on their sizes. */
 enum { ONE, FEW, MORE, MANY, N_SMALL };
-static const struct probe_point points[] = {
+static const struct gw_probe_point points[] = {
     [ONE] = {.groups = 1, .tensors = 1, .size = SMALL},
     [FEW] = {.groups = 12, .tensors = 1, .size = 1024},
     [MORE] = {.groups = 48, .tensors = 1, .size = 1024},
@@ -38,7 +42,7 @@ static const struct probe_point points[] = {
 };
 enum { N_POINTS = sizeof points / sizeof *points };
 
-static uint64_t elements_of(const struct probe *p, const struct probe_point *point)
+static uint64_t elements_of(const struct gw_probe *p, const struct gw_probe_point *point)
 {
     uint64_t n = point->whole ? 0 : point->groups * point->tensors * point->size;
     for (uint32_t l = 0; point->whole && l < p->n_layers; l++)
@@ -49,30 +53,30 @@ static uint64_t elements_of(const struct probe *p, const struct probe_point *poi
 /* ---- the codec by itself ------------------------------------------------------------------------------- */
 
 /* All members at once, since they may share processors. Milliseconds of the slowest. */
-static gw_status time_codec(struct probe *p, struct bench_member *m, size_t k, uint64_t n, double *measure_ms,
-                            double *encode_ms)
+static gw_status time_codec(struct gw_probe_member *m, size_t k, uint64_t n, double *measure_ms, double *encode_ms)
 {
+    const struct gw_probe *p = m->probe;
     const gw_tensor tensor = {.n_elems = n};
     gw_encoder *encoder = NULL;
-    double *times = calloc(2 * (size_t)p->runs, sizeof *times);
-    float *gradient = tool_alloc(n, sizeof *gradient), *shared = NULL;
+    double *times = gw_calloc(m->meeting.context, 2 * (size_t)p->runs, sizeof *times);
+    float *gradient = gw_alloc(m->meeting.context, n, sizeof *gradient), *shared = NULL;
     void *frame = NULL;
     gw_status status =
-        times && gradient ? gw_encoder_create(p->team.context, p->codecs[k], &tensor, &encoder) : GW_ERR_MEMORY;
+        times && gradient ? gw_encoder_create(m->meeting.context, p->codecs[k], &tensor, &encoder) : GW_ERR_MEMORY;
     const uint64_t n_shared = status >= 0 ? gw_encoder_shared_count(encoder) : 0;
     const size_t capacity = status >= 0 ? gw_encoder_bound(encoder, n) : 0;
     if (status >= 0) {
-        shared = calloc(n_shared + 1, sizeof *shared);
-        frame = malloc(capacity);
+        shared = gw_calloc(m->meeting.context, n_shared + 1, sizeof *shared);
+        frame = gw_alloc(m->meeting.context, capacity, 1);
         status = shared && frame ? GW_OK : GW_ERR_MEMORY;
-        bench_draw_gradient(gradient, m->rank * n, n);
+        gw_draw_gradient(gradient, m->link.rank * n, n);
     }
     for (uint32_t i = 0; i < WARM_UP + p->runs && status >= 0; i++) {
-        struct bench_report report = {0}, sum;
+        struct gw_report report = {0}, sum;
         gw_measure info;
-        const gw_draw draw = {.seed = 1, .rank = m->rank, .step = i};
+        const gw_draw draw = {.seed = 1, .rank = m->link.rank, .step = i};
         size_t bytes;
-        status = bench_meet(m, &report, &sum);
+        status = gw_meet(&m->meeting, &report, &sum);
         const double begin = gw_clock_seconds();
         if (status >= 0)
             status = gw_encoder_measure(encoder, gradient, shared, n_shared, &info);
@@ -86,19 +90,19 @@ static gw_status time_codec(struct probe *p, struct bench_member *m, size_t k, u
         gw_encoder_commit(encoder, true);
         report.seconds = measured - begin;
         report.encode_seconds = encoded - measured;
-        status = bench_meet(m, &report, &sum);
+        status = gw_meet(&m->meeting, &report, &sum);
         if (i >= WARM_UP)
             times[i - WARM_UP] = sum.seconds, times[p->runs + i - WARM_UP] = sum.encode_seconds;
     }
     if (status >= 0) {
-        *measure_ms = 1e3 * bench_median(times, p->runs);
-        *encode_ms = 1e3 * bench_median(times + p->runs, p->runs);
+        *measure_ms = 1e3 * gw_median(times, p->runs);
+        *encode_ms = 1e3 * gw_median(times + p->runs, p->runs);
     }
     gw_encoder_destroy(encoder);
-    free(frame);
-    free(shared);
-    free(gradient);
-    free(times);
+    gw_free(m->meeting.context, frame);
+    gw_free(m->meeting.context, shared);
+    gw_free(m->meeting.context, gradient);
+    gw_free(m->meeting.context, times);
     return status;
 }
 
@@ -115,14 +119,16 @@ struct exchange_run {
     gw_tensor tensors[GW_PLAN_MAX_LAYERS];
     uint32_t group_of[GW_PLAN_MAX_LAYERS], n_tensors;
     float *gradient, *work;
+    void *other;   /* what caches hold between two runs */
     double *times; /* of the runs that count */
     uint64_t n_elems;
     gw_exchange *exchange;
 };
 
 /* Hands the tensors over, last layer first. */
-static gw_status one_step(struct exchange_run *r, uint32_t step, struct bench_report *report)
+static gw_status one_step(struct exchange_run *r, uint32_t step, struct gw_report *report, struct gw_busy *busy)
 {
+    const struct gw_busy before = gw_busy_now();
     gw_step_result result;
     gw_wire_report wire;
     uint64_t offset = r->n_elems;
@@ -135,45 +141,62 @@ static gw_status one_step(struct exchange_run *r, uint32_t step, struct bench_re
     if (status >= 0)
         status = gw_exchange_wait(r->exchange, &result);
     const double end = gw_clock_seconds();
+    const struct gw_busy after = gw_busy_now();
+    gw_busy_add(busy, &before, &after);
     if (status >= 0)
         status = gw_exchange_wire(r->exchange, &wire);
     if (status >= 0)
-        *report = (struct bench_report){.seconds = end - begin,
-                                        .bytes_up = result.bytes_up,
-                                        .bytes_down = result.bytes_down,
-                                        .settled = !wire.compares || wire.n_comparisons > 0};
+        *report = (struct gw_report){.seconds = end - begin,
+                                     .bytes_up = result.bytes_up,
+                                     .bytes_down = result.bytes_down,
+                                     .settled = !wire.compares || wire.n_comparisons > 0};
     return status;
 }
 
-static gw_status run_point(struct probe *p, struct bench_member *m, struct exchange_run *r, double *seconds,
-                           double *bytes_per_element)
+/* What a point took. */
+struct taken {
+    double seconds, bytes_per_element;
+    double busy; /* gw_probe_point.busy */
+};
+
+/* Fewer ticks say little. */
+enum { LEAST_TICKS = 20 };
+
+static gw_status run_point(struct gw_probe_member *m, struct exchange_run *r, struct taken *taken)
 {
+    const struct gw_probe *p = m->probe;
     enum { MOST_WARM_UP = 60 };
     bool settled = false;
+    struct gw_busy busy = {0, 0};
+    struct gw_report sum;
     gw_status status = GW_OK;
     for (uint32_t i = 0, counted = 0; counted < p->runs && status >= 0; i++) {
-        struct bench_report report = {0}, sum;
+        struct gw_report report = {0};
         memcpy(r->work, r->gradient, r->n_elems * sizeof *r->work);
-        status = bench_meet(m, &report, &sum);
-        bench_sleep_until(gw_clock_seconds() + IDLE_S);
+        memset(r->other, (int)i, OTHER_BYTES);
+        status = gw_meet(&m->meeting, &report, &sum);
+        gw_clock_sleep_until(gw_clock_seconds() + IDLE_S);
         if (status >= 0)
-            status = one_step(r, i, &report);
+            status = one_step(r, i, &report, &busy);
         if (status >= 0)
-            status = bench_meet(m, &report, &sum);
+            status = gw_meet(&m->meeting, &report, &sum);
         if (status < 0)
             break;
         if (i >= WARM_UP && settled)
             r->times[counted++] = sum.seconds;
         settled = sum.settled || i > MOST_WARM_UP;
-        *bytes_per_element =
-            (double)(sum.bytes_up + sum.bytes_down) / (double)p->team.members.size / (double)r->n_elems;
+        taken->bytes_per_element = (double)(sum.bytes_up + sum.bytes_down) / (double)m->link.size / (double)r->n_elems;
     }
-    if (status >= 0)
-        *seconds = bench_median(r->times, p->runs);
+    if (status < 0)
+        return status;
+    taken->seconds = gw_median(r->times, p->runs);
+    struct gw_report own = {.busy = busy.all >= LEAST_TICKS ? busy.worked / busy.all : 0};
+    status = gw_meet(&m->meeting, &own, &sum);
+    taken->busy = sum.busy;
     return status;
 }
 
-static void fill_tensors(const struct probe *p, const struct probe_point *point, struct exchange_run *r)
+static void fill_tensors(const struct gw_probe *p, const struct gw_probe_point *point, struct exchange_run *r)
 {
     r->n_tensors = point->whole ? p->n_layers : (uint32_t)(point->groups * point->tensors);
     for (uint32_t t = 0; t < r->n_tensors; t++) {
@@ -183,10 +206,11 @@ static void fill_tensors(const struct probe *p, const struct probe_point *point,
     r->n_elems = elements_of(p, point);
 }
 
-static gw_status time_exchange(struct probe *p, struct bench_member *m, size_t k, const struct probe_point *point,
-                               double *seconds, double *bytes_per_element)
+static gw_status time_exchange(struct gw_probe_member *m, size_t k, const struct gw_probe_point *point,
+                               struct taken *taken)
 {
-    struct exchange_run *r = calloc(1, sizeof *r);
+    const struct gw_probe *p = m->probe;
+    struct exchange_run *r = gw_calloc(m->meeting.context, 1, sizeof *r);
     if (!r)
         return GW_ERR_MEMORY;
     fill_tensors(p, point, r);
@@ -195,34 +219,36 @@ static gw_status time_exchange(struct probe *p, struct bench_member *m, size_t k
                                          .tensors = r->tensors,
                                          .n_tensors = r->n_tensors,
                                          .group_of = r->group_of,
-                                         .link = bench_link(&p->team, 0, m->index),
+                                         .link = m->link,
                                          .seed = 1,
-                                         .timeout_ms = p->team.timeout_ms};
-    r->gradient = tool_alloc(r->n_elems, sizeof *r->gradient);
-    r->work = tool_alloc(r->n_elems, sizeof *r->work);
-    r->times = calloc(p->runs, sizeof *r->times);
-    gw_status status = r->gradient && r->work && r->times ? GW_OK : GW_ERR_MEMORY;
+                                         .timeout_ms = m->meeting.timeout_ms};
+    r->gradient = gw_alloc(m->meeting.context, r->n_elems, sizeof *r->gradient);
+    r->work = gw_alloc(m->meeting.context, r->n_elems, sizeof *r->work);
+    r->other = gw_alloc(m->meeting.context, OTHER_BYTES, 1);
+    r->times = gw_calloc(m->meeting.context, p->runs, sizeof *r->times);
+    gw_status status = r->gradient && r->work && r->other && r->times ? GW_OK : GW_ERR_MEMORY;
     if (status >= 0) {
-        bench_draw_gradient(r->gradient, m->rank * r->n_elems, r->n_elems);
-        status = gw_exchange_create(p->team.context, &options, &r->exchange);
+        gw_draw_gradient(r->gradient, m->link.rank * r->n_elems, r->n_elems);
+        status = gw_exchange_create(m->meeting.context, &options, &r->exchange);
     }
     if (status >= 0)
-        status = run_point(p, m, r, seconds, bytes_per_element);
+        status = run_point(m, r, taken);
     gw_exchange_destroy(r->exchange);
-    free(r->times);
-    free(r->work);
-    free(r->gradient);
-    free(r);
+    gw_free(m->meeting.context, r->times);
+    gw_free(m->meeting.context, r->other);
+    gw_free(m->meeting.context, r->work);
+    gw_free(m->meeting.context, r->gradient);
+    gw_free(m->meeting.context, r);
     if (status < 0)
         return status;
-    struct bench_report report = {0}, sum; /* all are done with this exchange before the link has another */
-    return bench_meet(m, &report, &sum);
+    struct gw_report report = {0}, sum; /* all are done with this exchange before the link has another */
+    return gw_meet(&m->meeting, &report, &sum);
 }
 
 /* ---- fitting the model --------------------------------------------------------------------------------- */
 
 /* What the model says of a point. */
-static double model_ms(const struct probe *p, const gw_profile_codec *codec, const struct probe_point *point)
+static double model_ms(const struct gw_probe *p, const gw_profile_codec *codec, const struct gw_probe_point *point)
 {
     char names[MOST_TENSORS][12];
     gw_profile_layer layers[GW_PLAN_MAX_LAYERS];
@@ -248,8 +274,8 @@ static double model_ms(const struct probe *p, const gw_profile_codec *codec, con
 
 /* Sets *cost, which belongs to p->link or to codec, so that the model gives what was measured at this point; at least
  * `least`. */
-static void fit_cost(double *cost, double least, const struct probe *p, const gw_profile_codec *codec,
-                     const struct probe_point *point)
+static void fit_cost(double *cost, double least, const struct gw_probe *p, const gw_profile_codec *codec,
+                     const struct gw_probe_point *point)
 {
     double low = least, high = least + point->measured_ms;
     for (int i = 0; i < 50; i++) {
@@ -263,7 +289,7 @@ static void fit_cost(double *cost, double least, const struct probe *p, const gw
 }
 
 /* Decoding: from the network's own tensors, if they were measured; else from all points. Relative deviations count. */
-static void fit_decoding(const struct probe *p, gw_profile_codec *codec, const struct probe_sweep *sweep)
+static void fit_decoding(const struct gw_probe *p, gw_profile_codec *codec, const struct gw_probe_sweep *sweep)
 {
     enum { TRIALS = 240 };
     double best = INFINITY, best_ms = 0;
@@ -283,10 +309,10 @@ static void fit_decoding(const struct probe *p, gw_profile_codec *codec, const s
 
 /* What a group costs belongs to the link as far as floats have it too, and else to the codec: shared numbers go round
  * before a group is encoded. */
-static void fit_codec(struct probe *p, size_t k)
+static void fit_codec(struct gw_probe *p, size_t k)
 {
     gw_profile_codec *codec = &p->costs[k];
-    struct probe_sweep *sweep = &p->sweeps[k];
+    struct gw_probe_sweep *sweep = &p->sweeps[k];
     const double encode_ms = codec->compress_ms_fixed, measure_ms = codec->measure_ms_fixed;
     for (int round = 0; round < 4; round++) { /* each depends on the others a little */
         fit_decoding(p, codec, sweep);
@@ -302,33 +328,43 @@ static void fit_codec(struct probe *p, size_t k)
         sweep->points[i].fitted_ms = model_ms(p, codec, &sweep->points[i]);
 }
 
-gw_status probe_codec(struct probe *p, struct bench_member *m, size_t k)
+gw_status gw_probe_codec(struct gw_probe_member *m, size_t k)
 {
-    gw_profile_codec cost = {.spec = p->specs.items[k]};
-    struct probe_sweep sweep = {.n = 0};
+    struct gw_probe *p = m->probe;
+    gw_profile_codec cost = {.spec = p->specs[k]};
+    struct gw_probe_sweep sweep = {.n = 0};
     double small_measure = 0, small_encode = 0, large_measure = 0, large_encode = 0, per_element_s = 0;
-    probe_progress(p, m, p->specs.items[k]);
-    gw_status status = time_codec(p, m, k, SMALL, &small_measure, &small_encode);
+    double busy_ms_per_element = 0; /* of the last point that was long enough: the network's, or a large one */
+    if (m->link.rank == 0 && p->next)
+        p->next(p->user, p->specs[k]);
+    gw_status status = time_codec(m, k, SMALL, &small_measure, &small_encode);
     if (status >= 0)
-        status = time_codec(p, m, k, LARGE, &large_measure, &large_encode);
+        status = time_codec(m, k, LARGE, &large_measure, &large_encode);
     through(small_measure, large_measure, &cost.measure_ms_fixed, &cost.measure_ms_per_element);
     through(small_encode, large_encode, &cost.compress_ms_fixed, &cost.compress_ms_per_element);
     for (size_t i = 0; i < N_POINTS && status >= 0; i++) {
         const double n = (double)elements_of(p, &points[i]);
         if (i > N_SMALL && per_element_s * n > LONGEST_RUN_S) /* all members know the same times */
             continue;
-        double seconds = 0, bytes_per_element = 0;
-        status = time_exchange(p, m, k, &points[i], &seconds, &bytes_per_element);
-        per_element_s = seconds / n;
+        if (i > N_SMALL && !points[i].whole && p->most_elements && n > (double)p->most_elements)
+            continue;
+        struct taken taken = {0, 0, 0};
+        status = time_exchange(m, k, &points[i], &taken);
+        per_element_s = taken.seconds / n;
         if (i >= N_SMALL) /* in small groups headers weigh more; the network's own are the last */
-            cost.bytes_per_element = bytes_per_element;
+            cost.bytes_per_element = taken.bytes_per_element;
         sweep.points[sweep.n] = points[i];
-        sweep.points[sweep.n++].measured_ms = 1e3 * seconds;
+        sweep.points[sweep.n].busy = taken.busy;
+        sweep.points[sweep.n++].measured_ms = 1e3 * taken.seconds;
+        if (taken.busy > 0)
+            busy_ms_per_element = taken.busy * 1e3 * taken.seconds / n;
     }
-    if (status < 0 || m->rank != 0)
+    if (status < 0 || m->link.rank != 0)
         return status;
     p->costs[k] = cost;
     p->sweeps[k] = sweep;
     fit_codec(p, k);
+    p->costs[k].busy_ms_per_element =
+        busy_ms_per_element; /* every other cost is fitted to exchanges that do nothing else */
     return GW_OK;
 }

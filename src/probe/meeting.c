@@ -1,0 +1,90 @@
+/* Lets the members of a measurement wait for each other: all report to rank 0, which tells all what they came to. */
+#include "probe/meeting.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "probe/gradient.h"
+
+#include <string.h>
+
+static gw_status send_bytes(const struct gw_meeting *m, uint32_t to, const void *from, size_t n_bytes)
+{
+    void *bytes = gw_message_alloc(m->context, n_bytes);
+    if (!bytes)
+        return GW_ERR_MEMORY;
+    memcpy(bytes, from, n_bytes);
+    return m->link.ops->send(m->link.self, to, bytes, n_bytes, m->timeout_ms);
+}
+
+static gw_status take_bytes(const struct gw_meeting *m, void *to, size_t n_bytes)
+{
+    gw_message message;
+    GW_TRY(m->link.ops->recv(m->link.self, m->timeout_ms, &message));
+    gw_status status = GW_OK;
+    if (message.n_bytes == n_bytes)
+        memcpy(to, message.bytes, n_bytes);
+    else
+        status = gw_fail(GW_ERR_PEER, "rank %u sent a report of %zu bytes, and must send %zu: it is another version",
+                         message.from, message.n_bytes, n_bytes);
+    gw_message_free(message.bytes);
+    return status;
+}
+
+static void add_report(struct gw_report *sum, const struct gw_report *other)
+{
+    sum->seconds = other->seconds > sum->seconds ? other->seconds : sum->seconds;
+    sum->encode_seconds = other->encode_seconds > sum->encode_seconds ? other->encode_seconds : sum->encode_seconds;
+    sum->busy = other->busy > sum->busy ? other->busy : sum->busy;
+    sum->bytes_up += other->bytes_up;
+    sum->bytes_down += other->bytes_down;
+    sum->messages += other->messages;
+    sum->hash = other->hash == sum->hash ? sum->hash : 0;
+}
+
+gw_status gw_meet(const struct gw_meeting *m, const struct gw_report *own, struct gw_report *sum)
+{
+    struct gw_report other;
+    *sum = *own;
+    if (m->link.rank > 0) {
+        GW_TRY(send_bytes(m, 0, own, sizeof *own));
+        return take_bytes(m, sum, sizeof *sum);
+    }
+    for (uint32_t r = 1; r < m->link.size; r++) {
+        GW_TRY(take_bytes(m, &other, sizeof other));
+        add_report(sum, &other);
+    }
+    for (uint32_t r = 1; r < m->link.size; r++)
+        GW_TRY(send_bytes(m, r, sum, sizeof *sum));
+    const double begin = gw_clock_seconds(); /* too short for a sleep */
+    while (m->link.size > 1 && gw_clock_seconds() < begin + m->one_way_s)
+        ;
+    return GW_OK;
+}
+
+gw_status gw_meeting_tell(const struct gw_meeting *m, void *bytes, size_t n_bytes)
+{
+    if (m->link.rank > 0)
+        return take_bytes(m, bytes, n_bytes);
+    for (uint32_t r = 1; r < m->link.size; r++)
+        GW_TRY(send_bytes(m, r, bytes, n_bytes));
+    return GW_OK;
+}
+
+/* Half of what it takes to rank 1 and back. */
+gw_status gw_meeting_begin(struct gw_meeting *m)
+{
+    enum { PINGS = 15 };
+    double times[PINGS];
+    struct gw_report report = {0};
+    for (int i = 0; i < PINGS && m->link.rank < 2 && m->link.size > 1; i++) {
+        const double begin = gw_clock_seconds();
+        if (m->link.rank == 0)
+            GW_TRY(send_bytes(m, 1, &report, sizeof report));
+        GW_TRY(take_bytes(m, &report, sizeof report));
+        if (m->link.rank == 1)
+            GW_TRY(send_bytes(m, 0, &report, sizeof report));
+        times[i] = (gw_clock_seconds() - begin) / 2;
+    }
+    if (m->link.rank == 0 && m->link.size > 1)
+        m->one_way_s = gw_median(times, PINGS);
+    return gw_meet(m, &report, &report);
+}

@@ -1,0 +1,34 @@
+/* Members of a measurement wait for each other, and tell each other what each has measured. */
+#ifndef GW_PROBE_MEETING_H
+#define GW_PROBE_MEETING_H
+
+#include <gradwire/link.h>
+
+/* A member's end. Nothing else travels over its link. */
+struct gw_meeting {
+    gw_context *context;
+    gw_link link; /* borrowed */
+    uint32_t timeout_ms;
+    double one_way_s; /* that a message of rank 0 takes, about: set by gw_meeting_begin */
+};
+
+/* What a member tells the others. What is not needed may stay 0. */
+struct gw_report {
+    double seconds, encode_seconds;
+    double busy; /* of the time, the share that this machine's processors were busy; below 0: not known */
+    uint64_t bytes_up, bytes_down, messages, hash;
+    uint64_t settled; /* rank 0's */
+};
+
+/* All members call it first: it measures how long a message takes. */
+gw_status gw_meeting_begin(struct gw_meeting *meeting);
+
+/* Nobody returns before all have come, and all return at about the same time: rank 0 waits as long as its word to the
+ * others takes. *sum is of all members: the largest times, the bytes added up, rank 0's `settled`, and rank 0's hash,
+ * or 0 if another's differs. */
+gw_status gw_meet(const struct gw_meeting *meeting, const struct gw_report *own, struct gw_report *sum);
+
+/* Rank 0's n bytes to all others; `bytes` is theirs of the others. */
+gw_status gw_meeting_tell(const struct gw_meeting *meeting, void *bytes, size_t n_bytes);
+
+#endif

@@ -1,0 +1,78 @@
+/* Measures what a profile holds of a link and of codecs (gradwire/plan.h), with the members that are to exchange
+ * gradients.
+ *
+ *     struct gw_probe probe = {...};                                         // one for all members of a process
+ *     struct gw_probe_member member = {.probe = &probe, .link = ..., .meeting = ...};   // each member's
+ *     gw_meeting_begin(&member.meeting);
+ *     gw_probe_messages(&member);
+ *     gw_probe_codec(&member, k);                                            // each codec, "none" first
+ *
+ * All members make the same calls, with the same numbers in their gw_probe. Rank 0's gw_probe has the results. The
+ * link is free for others again when a call has returned on this member and all have met. */
+#ifndef GW_PROBE_PROBE_H
+#define GW_PROBE_PROBE_H
+
+#include "probe/meeting.h"
+
+#include <gradwire/codec.h>
+#include <gradwire/plan.h>
+
+enum { GW_PROBE_MOST_POINTS = 24 };
+
+/* As the exchange cuts large groups (docs/design.md, "Runs"). */
+#define GW_PROBE_RUN_ELEMENTS (1 << 20)
+
+/* One measured point: a message size, or groups of tensors of a size through a codec. */
+struct gw_probe_point {
+    uint64_t groups, tensors; /* tensors of each group; both 1 for a message */
+    uint64_t size;            /* bytes that a member sends, or elements of each tensor */
+    bool whole;               /* the network's own tensors, all at once; size 0 */
+    double measured_ms;       /* the median of the slowest member's times */
+    double fitted_ms;
+    double busy; /* of that time, the share in which the busiest machine's processors worked */
+};
+
+struct gw_probe_sweep {
+    struct gw_probe_point points[GW_PROBE_MOST_POINTS];
+    size_t n;
+};
+
+struct gw_probe {
+    uint32_t runs;          /* of each point; the median counts */
+    uint64_t most_elements; /* larger points are left out, but for the network itself; 0: none are */
+    size_t n_codecs;        /* GW_PLAN_MAX_CODECS at most */
+    const char *specs[GW_PLAN_MAX_CODECS];
+    gw_codec *codecs[GW_PLAN_MAX_CODECS];
+    const gw_profile_layer *layers; /* the network's */
+    uint32_t n_layers;
+
+    /* Rank 0 says what is measured next; NULL: nobody asks. */
+    void (*next)(void *user, const char *what);
+    void *user;
+
+    /* Results. The caller sets link.run_elements. */
+    gw_profile_link link;
+    struct gw_probe_sweep messages;
+    gw_profile_codec costs[GW_PLAN_MAX_CODECS];
+    struct gw_probe_sweep sweeps[GW_PLAN_MAX_CODECS];
+};
+
+/* A member's thread. */
+struct gw_probe_member {
+    struct gw_probe *probe;
+    gw_link link; /* for messages and exchanges; nobody else uses it meanwhile */
+    struct gw_meeting meeting;
+};
+
+/* Measures how long messages take, of every size, when all members send to all; sets link and messages (probe_link.c).
+ */
+gw_status gw_probe_messages(struct gw_probe_member *member);
+
+/* Measures one codec by itself and in exchanges, and sets its costs and its sweep; with codec "none" first, it also
+ * sets the link's alpha and latency (probe_codec.c). */
+gw_status gw_probe_codec(struct gw_probe_member *member, size_t codec);
+
+/* The median of |fitted / measured - 1|. */
+double gw_probe_deviation(const struct gw_probe_sweep *sweep);
+
+#endif

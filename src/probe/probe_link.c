@@ -1,0 +1,114 @@
+/* Measures a link by itself: how long messages of many sizes take if every member sends to every other one. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "probe/gradient.h"
+#include "probe/probe.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A size is the last one if a round of it takes longer. */
+#define LONGEST_ROUND_S 0.4
+
+enum { WARM_UP = 2, MOST_BYTES = 16 << 20 };
+
+double gw_probe_deviation(const struct gw_probe_sweep *sweep)
+{
+    double relative[GW_PROBE_MOST_POINTS];
+    for (size_t i = 0; i < sweep->n; i++)
+        relative[i] = fabs(sweep->points[i].fitted_ms / sweep->points[i].measured_ms - 1);
+    return sweep->n ? gw_median(relative, sweep->n) : 0;
+}
+
+/* ---- messages ------------------------------------------------------------------------------------------ */
+
+/* Networks let small bursts pass faster than what follows. So what a byte takes is the slope of the largest messages:
+ * the median of those between any two of them. */
+static double slope_of_large(const double *x, const double *t, size_t n)
+{
+    enum { LARGE = 3 };
+    double slopes[LARGE * (LARGE - 1) / 2];
+    size_t n_slopes = 0;
+    for (size_t i = n > LARGE ? n - LARGE : 0; i < n; i++)
+        for (size_t k = i + 1; k < n; k++)
+            slopes[n_slopes++] = fmax(0, (t[k] - t[i]) / (x[k] - x[i]));
+    return n_slopes ? gw_median(slopes, n_slopes) : 0;
+}
+
+/* Every member sends `bytes` to every other one, and takes what comes. */
+static gw_status one_round(struct gw_probe_member *m, size_t bytes, double *seconds)
+{
+    gw_link link = m->link;
+    struct gw_report none = {0}, sum;
+    gw_status status = gw_meet(&m->meeting, &none, &sum);
+    const double begin = gw_clock_seconds();
+    for (uint32_t i = 1; i < link.size && status >= 0; i++) {
+        void *message = gw_message_alloc(m->meeting.context, bytes);
+        if (!message)
+            return GW_ERR_MEMORY;
+        memset(message, 0x5A, bytes);
+        status = link.ops->send(link.self, (link.rank + i) % link.size, message, bytes, m->meeting.timeout_ms);
+    }
+    for (uint32_t i = 1; i < link.size && status >= 0; i++) {
+        gw_message message;
+        status = link.ops->recv(link.self, m->meeting.timeout_ms, &message);
+        if (status >= 0)
+            gw_message_free(message.bytes);
+    }
+    if (status < 0)
+        return status;
+    none.seconds = gw_clock_seconds() - begin;
+    status = gw_meet(&m->meeting, &none, &sum);
+    *seconds = sum.seconds;
+    return status;
+}
+
+static gw_status measure_size(struct gw_probe_member *m, size_t bytes, double *seconds)
+{
+    const struct gw_probe *p = m->probe;
+    double *times = gw_calloc(m->meeting.context, p->runs, sizeof *times), unused;
+    gw_status status = times ? GW_OK : GW_ERR_MEMORY;
+    for (uint32_t i = 0; i < WARM_UP && status >= 0; i++)
+        status = one_round(m, bytes, &unused);
+    for (uint32_t i = 0; i < p->runs && status >= 0; i++)
+        status = one_round(m, bytes, &times[i]);
+    if (status >= 0)
+        *seconds = gw_median(times, p->runs);
+    gw_free(m->meeting.context, times);
+    return status;
+}
+
+gw_status gw_probe_messages(struct gw_probe_member *m)
+{
+    struct gw_probe *p = m->probe;
+    const uint32_t others = m->link.size - 1;
+    struct gw_probe_sweep sweep = {.n = 0};
+    double x[GW_PROBE_MOST_POINTS], t[GW_PROBE_MOST_POINTS];
+    if (m->link.rank == 0 && p->next)
+        p->next(p->user, "messages");
+    for (size_t bytes = 64; bytes <= MOST_BYTES && sweep.n < GW_PROBE_MOST_POINTS; bytes *= 4) {
+        double seconds = 0;
+        gw_status status = measure_size(m, bytes, &seconds);
+        if (status < 0)
+            return status;
+        x[sweep.n] = (double)others * (double)bytes;
+        t[sweep.n] = 1e3 * seconds;
+        sweep.points[sweep.n] = (struct gw_probe_point){.groups = 1,
+                                                        .tensors = 1,
+                                                        .size = (uint64_t)others * bytes,
+                                                        .measured_ms = 1e3 * seconds};
+        sweep.n++;
+        if (seconds > LONGEST_ROUND_S || (p->most_elements && bytes / sizeof(float) > p->most_elements))
+            break;
+    }
+    if (m->link.rank != 0)
+        return GW_OK;
+    p->link.members = others + 1;
+    p->link.ms_per_byte = slope_of_large(x, t, sweep.n);
+    p->link.alpha_ms = t[0]; /* until exchanges say more (probe_codec.c) */
+    for (size_t i = 0; i < sweep.n; i++)
+        sweep.points[i].fitted_ms = p->link.alpha_ms + p->link.ms_per_byte * x[i];
+    p->messages = sweep;
+    return GW_OK;
+}
