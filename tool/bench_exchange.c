@@ -4,14 +4,21 @@
  * Each rank's gradient is drawn (bench_gradient.h), another part of the sequence for each, or read from files that a
  * training run saved. A run: all members wait for each other; then every tensor is handed over, last layer first, as
  * backward would, and the averages are waited for. Its time is that of the slowest member; the first runs warm up and
- * do not count. */
+ * do not count.
+ *
+ * With a profile a run is a whole step. Forward and backward are sleeps of the profile's length, and each tensor is
+ * handed over when its sleep ends; codec and exchange are real. All plans and codecs are measured by turns, so that
+ * what else happens on the machine meets all of them. After each step follows one in which all tensors are handed over
+ * at the end of backward: the difference is what backward hid. */
 #include "base/clock.h"
 #include "bench_gradient.h"
+#include "bench_replay.h"
+#include "bench_team.h"
+#include "plan_chart.h"
 #include "checkpoint.h"
-#include "members.h"
 #include "tool.h"
 
-#include <pthread.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,129 +27,79 @@
 
 enum { WARM_UP = 2, WARM_UP_MOST = 60 /* with --wire auto, until it has compared */ };
 
+/* What is averaged is a built-in network's, a trained one's, or a profile's. */
+#define MOST_TENSORS GW_PLAN_MAX_LAYERS
+_Static_assert(MOST_TENSORS >= GW_MAX_TENSORS && MOST_TENSORS >= GW_MAX_NETWORK_TENSORS, "all have room");
+
 static const char *const default_specs[] = {"none", "bf16", "ternary", "gspar:density=0.01", "topk:ratio=0.01"};
 
-/* Elements of every tensor, weights and biases, first layer first. */
-static const uint64_t alexnet[] = {34848,  96,  307200,   256,  884736,   384,  663552,  384,
-                                   442368, 256, 37748736, 4096, 16777216, 4096, 4096000, 1000};
-static const uint64_t vgg16[] = {1728,    64,  36864,   64,  73728,   128, 147456,  128, 294912,  256,
-                                 589824,  256, 589824,  256, 1179648, 512, 2359296, 512, 2359296, 512,
-                                 2359296, 512, 2359296, 512, 2359296, 512, 5120,    10};
-static const struct shape {
-    const char *name;
-    const uint64_t *n_elems;
-    uint32_t n_tensors;
-} shapes[] = {
-    {"alexnet", alexnet, sizeof alexnet / sizeof *alexnet},
-    {"vgg16", vgg16, sizeof vgg16 / sizeof *vgg16},
-};
-
-/* What a member tells rank 0 of a run. */
-struct report {
-    double seconds, encode_seconds;
-    uint64_t bytes_up, bytes_down, messages, hash;
-    uint64_t settled; /* rank 0: whether --wire auto has compared, or has nothing to compare */
+/* What is measured, and shown in a line: a codec, and with a profile one of the plans. */
+struct row {
+    size_t spec;
+    struct bench_plan *plan; /* NULL: each tensor is a group */
 };
 
 struct bench {
-    struct gw_members members;
-    gw_context *context;
-    uint32_t runs, timeout_ms;
+    struct bench_team team; /* a link for each row */
+    uint32_t runs;
     tool_texts specs;
-    const char *net, *saved;
+    const char *net, *saved, *profile_path, *chart;
+    tool_profile profile; /* root NULL: none */
+    tool_texts plans;
+    struct row rows[TOOL_MAX_TEXTS];
+    size_t n_rows;
     gw_wire wire;
     uint64_t n_elems; /* of one tensor where no net is named */
-    gw_tensor tensors[GW_MAX_TENSORS];
-    uint64_t offsets[GW_MAX_TENSORS];
+    gw_tensor tensors[MOST_TENSORS];
+    uint64_t offsets[MOST_TENSORS];
     uint32_t n_tensors;
     uint64_t total;
     gw_codec *codecs[TOOL_MAX_TEXTS];
-    gw_link *links; /* an exchange's for each codec, and one on which members wait for each other */
     bool terminal;
     json_t *results; /* rank 0's */
 };
 
 struct member {
+    const struct bench_member *self;
     struct bench *bench;
-    uint32_t index, rank;
-    pthread_t thread;
-    bool started;
     float *gradient, *work; /* as drawn, and what the exchange gets */
-    gw_status status;
-    char why[1024];
 };
-
-static gw_link link_of(const struct bench *b, size_t k, uint32_t index)
-{
-    return b->links[k * b->members.count + index];
-}
-
-/* ---- members wait for each other ----------------------------------------------------------------------- */
-
-static gw_status send_report(const struct bench *b, gw_link link, uint32_t to, const struct report *report)
-{
-    void *bytes = gw_message_alloc(b->context, sizeof *report);
-    if (!bytes)
-        return GW_ERR_MEMORY;
-    memcpy(bytes, report, sizeof *report);
-    return link.ops->send(link.self, to, bytes, sizeof *report, b->timeout_ms);
-}
-
-static gw_status take_report(const struct bench *b, gw_link link, struct report *report)
-{
-    gw_message message;
-    gw_status status = link.ops->recv(link.self, b->timeout_ms, &message);
-    if (status < 0)
-        return status;
-    if (message.n_bytes == sizeof *report)
-        memcpy(report, message.bytes, sizeof *report);
-    gw_message_free(message.bytes);
-    return GW_OK;
-}
-
-/* Nobody returns before all have come. *sum is of all members: the largest time, the bytes added up, and rank 0's hash,
- * or 0 where another's differs. */
-static gw_status meet(const struct member *m, const struct report *own, struct report *sum)
-{
-    const struct bench *b = m->bench;
-    gw_link link = link_of(b, b->specs.n, m->index);
-    gw_status status = GW_OK;
-    struct report other;
-    *sum = *own;
-    if (m->rank > 0)
-        status = send_report(b, link, 0, own);
-    for (uint32_t r = 1; m->rank == 0 && r < link.size && status >= 0; r++) {
-        if ((status = take_report(b, link, &other)) < 0)
-            break;
-        sum->seconds = other.seconds > sum->seconds ? other.seconds : sum->seconds;
-        sum->encode_seconds = other.encode_seconds > sum->encode_seconds ? other.encode_seconds : sum->encode_seconds;
-        sum->bytes_up += other.bytes_up;
-        sum->bytes_down += other.bytes_down;
-        sum->messages += other.messages;
-        sum->hash = other.hash == sum->hash ? sum->hash : 0;
-    }
-    for (uint32_t r = 1; m->rank == 0 && r < link.size && status >= 0; r++)
-        status = send_report(b, link, r, sum);
-    if (m->rank > 0 && status >= 0)
-        status = take_report(b, link, sum);
-    return status;
-}
 
 /* ---- a member ------------------------------------------------------------------------------------------ */
 
-static gw_status one_run(struct member *m, gw_exchange *exchange, uint32_t step, struct report *report)
+/* How a run hands its tensors over. */
+enum pace { AT_ONCE, AS_BACKWARD, AFTER_BACKWARD };
+
+static gw_status hand_over(struct member *m, gw_exchange *exchange, enum pace pace, double begin)
+{
+    const struct bench *b = m->bench;
+    const gw_profile *profile = &b->profile.profile;
+    gw_status status = GW_OK;
+    double due = begin + 1e-3 * profile->forward_ms;
+    if (pace == AFTER_BACKWARD)
+        bench_sleep_until(begin + 1e-3 * bench_compute_ms(profile));
+    for (uint32_t t = b->n_tensors; t-- > 0 && status >= 0;) {
+        if (pace == AS_BACKWARD)
+            bench_sleep_until(due += 1e-3 * profile->layers[t].backward_ms);
+        status = gw_exchange_submit(exchange, t, m->work + b->offsets[t]);
+    }
+    return status;
+}
+
+static gw_status one_run(struct member *m, gw_exchange *exchange, enum pace pace, uint32_t step,
+                         struct bench_report *report)
 {
     struct bench *b = m->bench;
-    struct report nothing = {0}, unused;
+    struct bench_report nothing = {0}, unused;
     gw_step_result result;
     gw_wire_report wire;
     memcpy(m->work, m->gradient, b->total * sizeof *m->work);
-    gw_status status = meet(m, &nothing, &unused);
+    gw_status status = bench_meet(m->self, &nothing, &unused);
     double begin = gw_clock_seconds();
     if (status >= 0)
         status = gw_exchange_begin(exchange, step);
-    for (uint32_t t = b->n_tensors; t-- > 0 && status >= 0;)
-        status = gw_exchange_submit(exchange, t, m->work + b->offsets[t]);
+    if (status >= 0)
+        status = hand_over(m, exchange, pace, begin);
     if (status >= 0)
         status = gw_exchange_wait(exchange, &result);
     const double end = gw_clock_seconds();
@@ -150,80 +107,140 @@ static gw_status one_run(struct member *m, gw_exchange *exchange, uint32_t step,
         status = gw_exchange_wire(exchange, &wire);
     if (status < 0)
         return status;
-    struct report own = {.seconds = end - begin,
-                         .settled = !wire.compares || wire.n_comparisons > 0,
-                         .encode_seconds = result.encode_seconds,
-                         .bytes_up = result.bytes_up,
-                         .bytes_down = result.bytes_down,
-                         .messages = result.messages,
-                         .hash = XXH3_64bits(m->work, b->total * sizeof *m->work)};
-    return meet(m, &own, report);
+    struct bench_report own = {.seconds = end - begin,
+                               .settled = !wire.compares || wire.n_comparisons > 0,
+                               .encode_seconds = result.encode_seconds,
+                               .bytes_up = result.bytes_up,
+                               .bytes_down = result.bytes_down,
+                               .messages = result.messages,
+                               .hash = XXH3_64bits(m->work, b->total * sizeof *m->work)};
+    return bench_meet(m->self, &own, report);
 }
 
-static void note_result(struct bench *b, size_t spec, double *seconds, double *encode, const struct report *last,
-                        const gw_wire_report *wire, uint32_t warm_up)
+/* What was measured of a row so far, on rank 0; others keep it, too. */
+struct times {
+    double *seconds, *encode, *after; /* of each run; after: with tensors handed over after backward */
+    struct bench_report last;
+    uint32_t warm_up;
+};
+
+static void note_replay(const struct bench *b, const struct bench_plan *plan, const struct times *times, json_t *row)
+{
+    const double compute = 1e-3 * bench_compute_ms(&b->profile.profile);
+    const double after = bench_median(times->after, b->runs), seconds = bench_median(times->seconds, b->runs);
+    const double hidden = bench_hidden_share(plan, compute, after, seconds);
+    json_object_update_new(row, json_pack("{s:s, s:i, s:f, s:f, s:f}", "plan", plan->name, "groups",
+                                          (int)plan->n_groups, "compute_seconds", compute, "after_seconds", after,
+                                          "hidden_seconds", after - seconds));
+    json_object_set_new(row, "hidden_share", isnan(hidden) ? json_null() : json_real(hidden));
+    json_object_set_new(row, "predicted_seconds",
+                        isnan(plan->predicted_ms) ? json_null() : json_real(1e-3 * plan->predicted_ms));
+}
+
+static void note_result(struct bench *b, const struct row *of, struct times *times, const gw_wire_report *wire)
 {
     char hash[17];
-    double least = seconds[0], most = seconds[0];
+    const struct bench_report *last = &times->last;
+    double least = times->seconds[0], most = times->seconds[0];
     for (uint32_t i = 1; i < b->runs; i++) {
-        least = seconds[i] < least ? seconds[i] : least;
-        most = seconds[i] > most ? seconds[i] : most;
+        least = times->seconds[i] < least ? times->seconds[i] : least;
+        most = times->seconds[i] > most ? times->seconds[i] : most;
     }
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)last->hash);
-    json_t *row = json_pack("{s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:s, s:b}", "codec", b->specs.items[spec],
-                            "seconds", bench_median(seconds, b->runs), "seconds_min", least, "seconds_max", most,
-                            "codec_seconds", bench_median(encode, b->runs), "bytes_up", (json_int_t)last->bytes_up,
-                            "bytes_down", (json_int_t)last->bytes_down, "messages", (json_int_t)last->messages,
-                            "dense_bytes", (json_int_t)(4 * b->total * (b->members.size - 1)), "average_hash", hash,
-                            "averages_identical", last->hash != 0);
+    json_t *row =
+        json_pack("{s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:s, s:b}", "codec", b->specs.items[of->spec],
+                  "seconds", bench_median(times->seconds, b->runs), "seconds_min", least, "seconds_max", most,
+                  "codec_seconds", bench_median(times->encode, b->runs), "bytes_up", (json_int_t)last->bytes_up,
+                  "bytes_down", (json_int_t)last->bytes_down, "messages", (json_int_t)last->messages, "dense_bytes",
+                  (json_int_t)(4 * b->total * (b->team.members.size - 1)), "average_hash", hash, "averages_identical",
+                  last->hash != 0);
     json_object_update_new(row,
                            json_pack("{s:s, s:b, s:s, s:f, s:f}", "wire", gw_wire_name(b->wire), "wire_has_choice",
                                      wire->has_choice, "wire_stands", gw_wire_name(wire->stands), "wire_small_seconds",
                                      wire->small_seconds, "wire_fast_seconds", wire->fast_seconds));
-    json_object_set_new(row, "warm_up", json_integer(warm_up));
+    json_object_set_new(row, "warm_up", json_integer(times->warm_up));
+    if (of->plan)
+        note_replay(b, of->plan, times, row);
     json_array_append_new(b->results, row);
 }
 
-static gw_status measure(struct member *m, size_t spec)
+static gw_status warm_up(struct member *m, gw_exchange *exchange, enum pace pace, struct times *times)
+{
+    gw_status status = GW_OK;
+    for (bool warm = false; !warm && status >= 0; times->warm_up++) {
+        /* Runs that count have the same numbers, and so the same averages, however many go before. */
+        uint32_t step = times->warm_up < WARM_UP ? times->warm_up : 2 * m->bench->runs + times->warm_up;
+        status = one_run(m, exchange, pace, step, &times->last);
+        warm = times->warm_up + 1 >= WARM_UP_MOST || (times->warm_up + 1 >= WARM_UP && times->last.settled);
+    }
+    return status;
+}
+
+static void show_progress(const struct member *m, const struct row *row, uint32_t run)
+{
+    const struct bench *b = m->bench;
+    if (m->self->rank != 0 || !b->terminal)
+        return;
+    fprintf(stderr, "\r\033[K%zu of %zu: %s%s%s, run %u of %u", (size_t)(row - b->rows) + 1, b->n_rows,
+            b->specs.items[row->spec], row->plan ? ", plan " : "", row->plan ? row->plan->name : "", run + 1, b->runs);
+}
+
+/* The nth timed run of a row. */
+static gw_status timed_run(struct member *m, gw_exchange *exchange, const struct row *row, uint32_t nth,
+                           struct times *times)
+{
+    struct bench_report after;
+    show_progress(m, row, nth);
+    gw_status status = one_run(m, exchange, row->plan ? AS_BACKWARD : AT_ONCE, WARM_UP + nth, &times->last);
+    times->seconds[nth] = times->last.seconds;
+    times->encode[nth] = times->last.encode_seconds;
+    if (!row->plan || status < 0)
+        return status;
+    if (m->self->rank == 0)
+        status = bench_plan_note(&m->bench->profile.profile, row->plan, exchange, 1e3 * times->last.seconds);
+    if (status >= 0)
+        status = one_run(m, exchange, AFTER_BACKWARD, WARM_UP + m->bench->runs + nth, &after);
+    times->after[nth] = after.seconds;
+    return status;
+}
+
+/* Measures rows by turns. */
+static gw_status measure(struct member *m, const struct row *rows, size_t n)
 {
     struct bench *b = m->bench;
-    gw_exchange_options options = {.struct_bytes = sizeof options,
-                                   .codec = b->codecs[spec],
-                                   .tensors = b->tensors,
-                                   .n_tensors = b->n_tensors,
-                                   .link = link_of(b, spec, m->index),
-                                   .seed = 1,
-                                   .timeout_ms = b->timeout_ms,
-                                   .wire = b->wire};
-    gw_exchange *exchange;
-    double *seconds = calloc(2 * (size_t)b->runs, sizeof *seconds);
-    if (!seconds)
-        return GW_ERR_MEMORY;
-    gw_status status = gw_exchange_create(b->context, &options, &exchange);
-    if (status >= 0) {
-        struct report report;
-        gw_wire_report wire;
-        uint32_t warm_up = 0;
-        for (bool warm = false; !warm && status >= 0; warm_up++) {
-            /* Runs that count have the same numbers, and so the same averages, however many go before. */
-            uint32_t step = warm_up < WARM_UP ? warm_up : b->runs + warm_up;
-            status = one_run(m, exchange, step, &report);
-            warm = warm_up + 1 >= WARM_UP_MOST || (warm_up + 1 >= WARM_UP && report.settled);
-        }
-        for (uint32_t i = 0; i < b->runs && status >= 0; i++) {
-            if (m->rank == 0 && b->terminal)
-                fprintf(stderr, "\r\033[K%zu of %zu: %s, run %u of %u", spec + 1, b->specs.n, b->specs.items[spec],
-                        i + 1, b->runs);
-            status = one_run(m, exchange, WARM_UP + i, &report);
-            seconds[i] = report.seconds, seconds[b->runs + i] = report.encode_seconds;
-        }
+    gw_exchange *exchanges[TOOL_MAX_TEXTS] = {NULL};
+    struct times times[TOOL_MAX_TEXTS] = {{NULL, NULL, NULL, {0}, 0}};
+    double *numbers = calloc(3 * n * b->runs, sizeof *numbers);
+    gw_status status = numbers ? GW_OK : GW_ERR_MEMORY;
+    for (size_t i = 0; i < n && status >= 0; i++) {
+        const gw_exchange_options options = {.struct_bytes = sizeof options,
+                                             .codec = b->codecs[rows[i].spec],
+                                             .tensors = b->tensors,
+                                             .n_tensors = b->n_tensors,
+                                             .group_of = rows[i].plan ? rows[i].plan->group_of : NULL,
+                                             .link = bench_link(&b->team, (size_t)(rows - b->rows) + i, m->self->index),
+                                             .seed = 1,
+                                             .timeout_ms = b->team.timeout_ms,
+                                             .wire = b->wire};
+        times[i].seconds = numbers + 3 * i * b->runs;
+        times[i].encode = times[i].seconds + b->runs;
+        times[i].after = times[i].encode + b->runs;
+        status = gw_exchange_create(b->team.context, &options, &exchanges[i]);
         if (status >= 0)
-            status = gw_exchange_wire(exchange, &wire);
-        if (status >= 0 && m->rank == 0)
-            note_result(b, spec, seconds, seconds + b->runs, &report, &wire, warm_up);
-        gw_exchange_destroy(exchange);
+            status = warm_up(m, exchanges[i], rows[i].plan ? AS_BACKWARD : AT_ONCE, &times[i]);
     }
-    free(seconds);
+    for (uint32_t run = 0; run < b->runs; run++)
+        for (size_t i = 0; i < n && status >= 0; i++)
+            status = timed_run(m, exchanges[i], &rows[i], run, &times[i]);
+    for (size_t i = 0; i < n && status >= 0 && m->self->rank == 0; i++) {
+        gw_wire_report wire;
+        status = gw_exchange_wire(exchanges[i], &wire);
+        if (status >= 0)
+            note_result(b, &rows[i], &times[i], &wire);
+    }
+    for (size_t i = 0; i < n; i++)
+        gw_exchange_destroy(exchanges[i]);
+    free(numbers);
     return status;
 }
 
@@ -235,14 +252,14 @@ static gw_status get_gradient(struct member *m)
     if (!m->gradient || !m->work)
         return GW_ERR_MEMORY;
     if (!b->saved) {
-        bench_draw_gradient(m->gradient, m->rank * b->total, b->total);
+        bench_draw_gradient(m->gradient, m->self->rank * b->total, b->total);
         return GW_OK;
     }
     char path[4200];
     struct gw_checkpoint *c = calloc(1, sizeof *c);
     if (!c)
         return GW_ERR_MEMORY;
-    snprintf(path, sizeof path, "%s.rank-%u.gwp", b->saved, m->rank);
+    snprintf(path, sizeof path, "%s.rank-%u.gwp", b->saved, m->self->rank);
     gw_status status = gw_checkpoint_read(path, c);
     if (status >= 0 && (c->network.n_tensors != b->n_tensors || c->network.n_params != b->total))
         status = gw_fail(GW_ERR_SYSTEM, "%s holds the gradient of another network than rank 0's", path);
@@ -254,21 +271,34 @@ static gw_status get_gradient(struct member *m)
     return status;
 }
 
-static void *member_main(void *user)
+static uint64_t settings_of(const struct bench *b)
 {
-    struct member *m = user;
-    struct bench *b = m->bench;
-    m->status = get_gradient(m);
-    for (size_t k = 0; k < b->specs.n && m->status >= 0; k++)
-        m->status = measure(m, k);
-    if (m->status >= 0)
-        return NULL;
-    snprintf(m->why, sizeof m->why, "%s", *gw_last_error() ? gw_last_error() : gw_status_text(m->status));
-    for (size_t k = 0; k <= b->specs.n; k++) {
-        gw_link link = link_of(b, k, m->index);
-        link.ops->fail(link.self, m->status, m->why);
+    char text[64];
+    snprintf(text, sizeof text, "%u runs, %u tensors", b->runs, b->n_tensors);
+    uint64_t settings = bench_settings(0, text);
+    for (size_t i = 0; i < b->n_rows; i++) {
+        const struct bench_plan *plan = b->rows[i].plan;
+        settings = bench_settings(settings, b->specs.items[b->rows[i].spec]);
+        snprintf(text, sizeof text, "%u groups", plan ? plan->n_groups : 0);
+        settings = bench_settings(settings, text);
     }
-    return NULL;
+    return settings;
+}
+
+static gw_status member_work(struct bench_member *self)
+{
+    struct bench *b = self->user;
+    struct member m = {.self = self, .bench = b};
+    gw_status status = bench_agree(self, settings_of(b));
+    if (status >= 0)
+        status = get_gradient(&m);
+    /* By turns only where that is asked for: exchanges of large networks hold much memory. */
+    const size_t together = b->profile.root ? b->n_rows : 1;
+    for (size_t k = 0; k < b->n_rows && status >= 0; k += together)
+        status = measure(&m, &b->rows[k], together);
+    free(m.gradient);
+    free(m.work);
+    return status;
 }
 
 /* ---- the command --------------------------------------------------------------------------------------- */
@@ -279,7 +309,7 @@ static gw_status saved_shape(struct bench *b)
     struct gw_checkpoint *c = calloc(1, sizeof *c);
     if (!c)
         return GW_ERR_MEMORY;
-    snprintf(path, sizeof path, "%s.rank-%u.gwp", b->saved, b->members.first);
+    snprintf(path, sizeof path, "%s.rank-%u.gwp", b->saved, b->team.members.first);
     gw_status status = gw_checkpoint_read(path, c);
     for (uint32_t t = 0; status >= 0 && t < c->network.n_tensors; t++)
         b->tensors[b->n_tensors++].n_elems = c->network.tensors[t].n_elems;
@@ -288,21 +318,35 @@ static gw_status saved_shape(struct bench *b)
     return status;
 }
 
+static gw_status network_shape(struct bench *b, const gw_network_info *network)
+{
+    static gw_network_tensor tensors[MOST_TENSORS];
+    size_t n;
+    gw_status status = gw_network_tensors(network, tensors, MOST_TENSORS, &n);
+    for (size_t t = 0; status >= 0 && t < n; t++)
+        b->tensors[b->n_tensors++] = (gw_tensor){.name = tensors[t].name, .n_elems = tensors[t].n_elems};
+    return status;
+}
+
 static gw_status choose_shape(struct bench *b)
 {
-    const struct shape one = {"", &b->n_elems, 1}, *shape = b->net ? NULL : &one;
-    for (size_t i = 0; b->net && i < sizeof shapes / sizeof *shapes; i++)
-        if (strcmp(b->net, shapes[i].name) == 0)
-            shape = &shapes[i];
-    if (!shape)
-        return gw_fail(GW_ERR_ARGUMENT, "the gradients of \"%s\" are not known; known are alexnet and vgg16", b->net);
-    if (b->saved) {
-        gw_status status = saved_shape(b);
-        if (status < 0)
-            return status;
-    }
-    for (uint32_t t = 0; !b->saved && t < shape->n_tensors; t++)
-        b->tensors[b->n_tensors++].n_elems = shape->n_elems[t];
+    const gw_network_info *network = NULL;
+    gw_status status = b->net ? gw_network_find(b->net, &network) : GW_OK;
+    if (status < 0)
+        return status;
+    if (b->profile.root)
+        while (b->n_tensors < b->profile.profile.n_layers) {
+            b->tensors[b->n_tensors].n_elems = b->profile.layers[b->n_tensors].n_elems;
+            b->n_tensors++;
+        }
+    else if (b->saved)
+        status = saved_shape(b);
+    else if (network)
+        status = network_shape(b, network);
+    else
+        b->tensors[b->n_tensors++].n_elems = b->n_elems;
+    if (status < 0)
+        return status;
     for (uint32_t t = 0; t < b->n_tensors; t++) {
         b->tensors[t].id = t;
         b->tensors[t].last_layer = t + 2 >= b->n_tensors;
@@ -315,113 +359,200 @@ static gw_status choose_shape(struct bench *b)
 static gw_status parse_codecs(struct bench *b)
 {
     for (size_t k = 0; k < b->specs.n; k++) {
-        gw_status status = gw_codec_parse(b->context, b->specs.items[k], &b->codecs[k]);
+        gw_status status = gw_codec_parse(NULL, b->specs.items[k], &b->codecs[k]);
         if (status < 0)
             return status;
     }
     return GW_OK;
 }
 
-static gw_status run_members(struct bench *b)
+static double real_of(const json_t *row, const char *name)
 {
-    struct member *members = calloc(b->members.count, sizeof *members);
-    gw_status status = members ? GW_OK : GW_ERR_MEMORY;
-    for (uint32_t i = 0; members && i < b->members.count; i++) {
-        members[i] = (struct member){.bench = b, .index = i, .rank = b->members.first + i};
-        members[i].started = pthread_create(&members[i].thread, NULL, member_main, &members[i]) == 0;
-        if (!members[i].started)
-            status = gw_fail(GW_ERR_SYSTEM, "the thread of rank %u could not be started", members[i].rank);
-        for (size_t k = 0; !members[i].started && k <= b->specs.n; k++)
-            link_of(b, k, i).ops->fail(link_of(b, k, i).self, status, gw_last_error());
+    return json_real_value(json_object_get(row, name));
+}
+
+static void print_row(const json_t *row, double plain)
+{
+    char times[32] = "";
+    const double seconds = real_of(row, "seconds");
+    if (plain > 0)
+        snprintf(times, sizeof times, "%.2f", plain / seconds);
+    const bool choice = json_is_true(json_object_get(row, "wire_has_choice"));
+    tool_note("%-28s %-6s %10.2f %10.2f %10.2f %12.3f %12.3f %9lld %7s",
+              json_string_value(json_object_get(row, "codec")),
+              choice ? json_string_value(json_object_get(row, "wire_stands")) : "", 1e3 * seconds,
+              1e3 * real_of(row, "seconds_min"), 1e3 * real_of(row, "codec_seconds"),
+              1e-6 * (double)json_integer_value(json_object_get(row, "bytes_up")),
+              1e-6 * (double)json_integer_value(json_object_get(row, "bytes_down")),
+              (long long)json_integer_value(json_object_get(row, "messages")), times);
+}
+
+static void print_replayed_row(const json_t *row)
+{
+    char predicted[32] = "", hidden[32] = "";
+    const json_t *ms = json_object_get(row, "predicted_seconds"), *share = json_object_get(row, "hidden_share");
+    const double seconds = real_of(row, "seconds");
+    if (json_is_real(ms))
+        snprintf(predicted, sizeof predicted, "%.2f %+6.1f%%", 1e3 * json_real_value(ms),
+                 100 * (json_real_value(ms) / seconds - 1));
+    if (json_is_real(share))
+        snprintf(hidden, sizeof hidden, "%.0f%%", 100 * json_real_value(share));
+    tool_note("%-28s %-12s %6lld %10.2f %10.2f %18s %10.2f %7s", json_string_value(json_object_get(row, "codec")),
+              json_string_value(json_object_get(row, "plan")),
+              (long long)json_integer_value(json_object_get(row, "groups")), 1e3 * seconds,
+              1e3 * real_of(row, "seconds_min"), predicted, 1e3 * real_of(row, "after_seconds"), hidden);
+}
+
+static void print_table(const struct bench *b)
+{
+    static const char *const kinds[] = {"local", "mpi", "tcp"};
+    size_t i;
+    json_t *row;
+    double plain = 0;
+    tool_note("%u members, link %s, %u tensors, %.3g M elements, medians of %u", b->team.members.size,
+              kinds[b->team.members.kind], b->n_tensors, 1e-6 * (double)b->total, b->runs);
+    if (b->profile.root) {
+        tool_note(
+            "steps with forward and backward, %.2f ms as sleeps; \"after\": nothing is sent before backward ends; "
+            "\"hidden\": of what backward could hide of the exchange",
+            bench_compute_ms(&b->profile.profile));
+        tool_note("%-28s %-12s %6s %10s %10s %18s %10s %7s", "codec", "plan", "groups", "step, ms", "least",
+                  "predicted", "after", "hidden");
+        json_array_foreach (b->results, i, row)
+            print_replayed_row(row);
+        return;
     }
-    for (uint32_t i = 0; members && i < b->members.count; i++) {
-        struct member *m = &members[i];
-        if (m->started)
-            pthread_join(m->thread, NULL);
-        /* The first error that is not merely word of another's. */
-        if (m->status < 0 && (status >= 0 || status == GW_ERR_PEER))
-            status = gw_fail(m->status, "%s", m->why);
-        free(m->gradient);
-        free(m->work);
+    tool_note("%-28s %-6s %10s %10s %10s %12s %12s %9s %7s", "codec", "wire", "ms", "least", "codec ms", "up, MB",
+              "down, MB", "messages", "x none");
+    json_array_foreach (b->results, i, row) /* wherever it stands among them */
+        if (strcmp(json_string_value(json_object_get(row, "codec")), "none") == 0)
+            plain = real_of(row, "seconds");
+    json_array_foreach (b->results, i, row)
+        print_row(row, plain);
+}
+
+/* Under every plan a codec's averages are the same bits, if the same steps went before (topk's residual is of them). */
+static bool averages_agree(const struct bench *b)
+{
+    size_t i, k;
+    json_t *row, *other;
+    json_array_foreach (b->results, i, row) {
+        if (!json_is_true(json_object_get(row, "averages_identical")))
+            return false;
+        json_array_foreach (b->results, k, other)
+            if (json_equal(json_object_get(row, "codec"), json_object_get(other, "codec")) &&
+                json_equal(json_object_get(row, "warm_up"), json_object_get(other, "warm_up")) &&
+                !json_equal(json_object_get(row, "average_hash"), json_object_get(other, "average_hash")))
+                return false;
     }
-    free(members);
-    return status;
+    return true;
+}
+
+/* Every row as predicted, and under it as measured. */
+static int draw_rows(const struct bench *b)
+{
+    tool_timeline steps[2 * TOOL_MAX_TEXTS];
+    char labels[2 * TOOL_MAX_TEXTS][128], title[200];
+    size_t n = 0;
+    for (size_t i = 0; i < b->n_rows; i++) {
+        const struct bench_plan *plan = b->rows[i].plan;
+        const char *spec = b->specs.items[b->rows[i].spec];
+        for (int measured = plan->predicted == NULL; measured < 2; measured++, n++) {
+            snprintf(labels[n], sizeof labels[n], "%s, %s, %s", spec, plan->name, measured ? "measured" : "predicted");
+            steps[n] = (tool_timeline){.label = labels[n],
+                                       .times = measured ? plan->measured : plan->predicted,
+                                       .n_groups = plan->n_groups,
+                                       .step_ms = measured ? plan->measured_ms : plan->predicted_ms};
+        }
+    }
+    snprintf(title, sizeof title, "A step of %u layers, %u members; measured: the last run of rank 0",
+             b->profile.profile.n_layers, b->team.members.size);
+    return tool_plan_chart(&b->profile.profile, b->profile.compress, title, steps, n, b->chart);
 }
 
 static int print_report(const struct bench *b, bool json)
 {
     static const char *const kinds[] = {"local", "mpi", "tcp"};
-    json_t *root = json_pack("{s:s, s:I, s:s, s:I, s:I, s:I, s:O}", "link", kinds[b->members.kind], "workers",
-                             (json_int_t)b->members.size, "cpu", gw_cpu_level(), "tensors", (json_int_t)b->n_tensors,
-                             "elements", (json_int_t)b->total, "runs", (json_int_t)b->runs, "results", b->results);
-    size_t i;
-    json_t *row;
-    double plain = 0;
-    tool_note("%u members, link %s, %u tensors, %.3g M elements, medians of %u", b->members.size,
-              kinds[b->members.kind], b->n_tensors, 1e-6 * (double)b->total, b->runs);
-    tool_note("%-28s %-6s %10s %10s %10s %12s %12s %9s %7s", "codec", "wire", "ms", "least", "codec ms", "up, MB",
-              "down, MB", "messages", "x none");
-    json_array_foreach (b->results, i, row) /* wherever it stands among them */
-        if (strcmp(json_string_value(json_object_get(row, "codec")), "none") == 0)
-            plain = json_real_value(json_object_get(row, "seconds"));
-    json_array_foreach (b->results, i, row) {
-        double seconds = json_real_value(json_object_get(row, "seconds"));
-        char times[32] = "";
-        if (plain > 0)
-            snprintf(times, sizeof times, "%.2f", plain / seconds);
-        const bool choice = json_is_true(json_object_get(row, "wire_has_choice"));
-        tool_note("%-28s %-6s %10.2f %10.2f %10.2f %12.3f %12.3f %9lld %7s",
-                  json_string_value(json_object_get(row, "codec")),
-                  choice ? json_string_value(json_object_get(row, "wire_stands")) : "", 1e3 * seconds,
-                  1e3 * json_real_value(json_object_get(row, "seconds_min")),
-                  1e3 * json_real_value(json_object_get(row, "codec_seconds")),
-                  1e-6 * (double)json_integer_value(json_object_get(row, "bytes_up")),
-                  1e-6 * (double)json_integer_value(json_object_get(row, "bytes_down")),
-                  (long long)json_integer_value(json_object_get(row, "messages")), times);
-        if (!json_is_true(json_object_get(row, "averages_identical"))) {
-            json_decref(root);
-            return tool_fail("the members' averages differ; this is a bug, please report it");
+    print_table(b);
+    if (b->chart && draw_rows(b) != 0)
+        return TOOL_FAILED;
+    if (!averages_agree(b))
+        return tool_fail("the averages differ between members, or between plans; this is a bug, please report it");
+    if (!json)
+        return TOOL_DONE;
+    return tool_print_json(json_pack("{s:s, s:I, s:s, s:I, s:I, s:I, s:O}", "link", kinds[b->team.members.kind],
+                                     "workers", (json_int_t)b->team.members.size, "cpu", gw_cpu_level(), "tensors",
+                                     (json_int_t)b->n_tensors, "elements", (json_int_t)b->total, "runs",
+                                     (json_int_t)b->runs, "results", b->results));
+}
+
+/* A row for each codec, or with a profile for each of its plans. Returns 0, or an exit status with the message printed.
+ */
+static int make_rows(struct bench *b)
+{
+    const size_t n_plans = b->profile.root ? b->plans.n : 1;
+    if (b->specs.n * n_plans > TOOL_MAX_TEXTS)
+        return tool_wrong_use("%zu codecs and %zu plans are more than %d rows", b->specs.n, n_plans, TOOL_MAX_TEXTS);
+    for (size_t k = 0; k < b->specs.n; k++)
+        for (size_t p = 0; p < n_plans; p++) {
+            struct row *row = &b->rows[b->n_rows++];
+            *row = (struct row){.spec = k};
+            if (!b->profile.root)
+                continue;
+            row->plan = tool_alloc(1, sizeof *row->plan);
+            int status =
+                row->plan ? bench_plan_make(&b->profile, b->specs.items[k], b->plans.items[p], row->plan) : TOOL_FAILED;
+            if (status != 0)
+                return status;
+            if (gw_codec_is_global(b->codecs[k]) && row->plan->n_groups > 1)
+                return tool_wrong_use("%s decides for all tensors at once, so that all are one group; --plan single",
+                                      b->specs.items[k]);
         }
-    }
-    if (json)
-        return tool_print_json(root);
-    json_decref(root);
-    return TOOL_DONE;
+    return 0;
 }
 
 static int run(struct bench *b, uint32_t threads, bool json)
 {
-    gw_context_options options = {.struct_bytes = sizeof options, .n_threads = threads};
     b->results = json_array();
-    b->links = calloc((b->specs.n + 1) * b->members.count, sizeof *b->links);
-    gw_status status = b->links && b->results ? gw_context_create(&options, &b->context) : GW_ERR_MEMORY;
+    gw_status status = b->results ? choose_shape(b) : GW_ERR_MEMORY;
+    b->team.n_links = b->n_rows;
     if (status >= 0)
-        status = choose_shape(b);
-    if (status >= 0)
-        status = parse_codecs(b);
-    if (status >= 0)
-        status = gw_members_connect(&b->members, b->context, (uint32_t)b->specs.n + 1, b->links);
-    if (status >= 0) {
-        status = run_members(b);
-        char why[1024];
-        snprintf(why, sizeof why, "%s", gw_last_error());
-        for (size_t i = 0; i < (b->specs.n + 1) * b->members.count; i++)
-            b->links[i].ops->destroy(b->links[i].self);
-        if (status < 0)
-            gw_fail(status, "%s", why);
-    }
+        status = bench_work(&b->team, threads, member_work, b);
     if (b->terminal)
         fprintf(stderr, "\r\033[K");
-    int exit_status = status == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error())
-                      : status < 0              ? tool_fail_status(status, NULL)
-                      : b->members.first == 0   ? print_report(b, json)
-                                                : TOOL_DONE;
-    for (size_t k = 0; k < b->specs.n; k++)
-        gw_codec_destroy(b->codecs[k]);
-    gw_context_destroy(b->context);
-    free(b->links);
+    int exit_status = status == GW_ERR_ARGUMENT    ? tool_wrong_use("%s", gw_last_error())
+                      : status < 0                 ? tool_fail_status(status, NULL)
+                      : b->team.members.first == 0 ? print_report(b, json)
+                                                   : TOOL_DONE;
     json_decref(b->results);
     return exit_status;
+}
+
+/* Reads the profile, parses codecs and makes plans. Returns 0, or an exit status with the message printed. */
+static int prepare(struct bench *b)
+{
+    if (b->profile_path && tool_profile_read(b->profile_path, &b->profile) != 0)
+        return TOOL_FAILED;
+    for (uint32_t i = 0; b->specs.n == 0 && b->profile.root && i < b->profile.profile.n_codecs; i++)
+        b->specs.items[i] = b->profile.codecs[i].spec;
+    if (b->specs.n == 0 && b->profile.root)
+        b->specs.n = b->profile.profile.n_codecs;
+    if (b->specs.n == 0)
+        for (size_t i = 0; i < sizeof default_specs / sizeof *default_specs; i++)
+            b->specs.items[b->specs.n++] = default_specs[i];
+    if (b->plans.n == 0)
+        b->plans.items[b->plans.n++] = "exact";
+    gw_status status = parse_codecs(b);
+    return status < 0 ? tool_fail_status(status, NULL) : make_rows(b);
+}
+
+static void forget(struct bench *b)
+{
+    for (size_t i = 0; i < b->n_rows; i++)
+        bench_plan_free(b->rows[i].plan);
+    for (size_t k = 0; k < b->specs.n; k++)
+        gw_codec_destroy(b->codecs[k]);
+    tool_profile_free(&b->profile);
 }
 
 static void show_log(const char *line, void *user)
@@ -437,14 +568,26 @@ int tool_bench_exchange(int argc, char **argv)
     uint32_t threads = 1, timeout_s = 120;
     const char *wire = "auto";
     bool json = false;
+    char nets[1024] = "gradients of the sizes of a network, in millions of elements: ";
+    tool_describe_networks(nets + strlen(nets), sizeof nets - strlen(nets));
     const tool_option options[] = {
         {"--codec", "SPEC", "measure this codec; may be given several times (default: one of each kind)", TOOL_TEXTS,
          &b.specs, 0, 0},
-        {"--net", "NET", "gradients of the sizes of alexnet (61 M) or vgg16 (CIFAR-10's, 15 M)", TOOL_TEXT, &b.net, 0,
-         0},
+        {"--net", "NET", nets, TOOL_TEXT, &b.net, 0, 0},
         {"--elements", "N", "one tensor of so many elements (default 16Mi)", TOOL_U64, &b.n_elems, 1, GW_MAX_ELEMENTS},
         {"--gradients", "NAME", "gradients that train --save-gradients wrote: rank R reads NAME.rank-R.gwp", TOOL_TEXT,
          &b.saved, 0, 0},
+        {"--profile", "FILE",
+         "replay whole steps of a PROFILE.json: forward and backward are sleeps, codec and exchange are real. The "
+         "default codecs are the profile's",
+         TOOL_TEXT, &b.profile_path, 0, 0},
+        {"--plan", "METHOD",
+         "with --profile, which layers travel together: exact, paper, none, single or fixed:BYTES, as for gradwire "
+         "plan; "
+         "may be given several times: they are measured by turns (default exact)",
+         TOOL_TEXTS, &b.plans, 0, 0},
+        {"-o", "CHART.svg", "with --profile, draws the step of each row: as predicted, and under it as measured",
+         TOOL_OUTPUT, &b.chart, 0, 0},
         {"--wire", "small|fast|auto",
          "how frames are written: the fewest bytes, the fewest processor cycles, or what makes the runs shorter; auto "
          "warms up until it has compared",
@@ -481,19 +624,27 @@ int tool_bench_exchange(int argc, char **argv)
         return status;
     if (gw_wire_parse(wire, &b.wire) < 0)
         return tool_wrong_use("--wire is \"%s\", and must be small, fast or auto", wire);
-    if (b.specs.n == 0)
-        for (size_t i = 0; i < sizeof default_specs / sizeof *default_specs; i++)
-            b.specs.items[b.specs.n++] = default_specs[i];
+    if ((b.profile_path != NULL) + (b.net != NULL) + (b.saved != NULL) > 1)
+        return tool_wrong_use("--profile, --net and --gradients each say what is averaged; give one of them");
+    if ((b.plans.n > 0 || b.chart) && !b.profile_path)
+        return tool_wrong_use("%s needs a --profile, which says how long backward takes (gradwire probe)",
+                              b.chart ? "-o" : "--plan");
     if (gw_members_choose_link(&who) != GW_OK)
         return tool_wrong_use("%s", gw_last_error());
     if (strcmp(who.link, "local") == 0 && who.workers == 0)
         who.workers = 4;
-    who.timeout_ms = b.timeout_ms = timeout_s * 1000;
-    gw_status begun = gw_members_begin(&who, &b.members);
-    b.terminal = isatty(STDERR_FILENO) && b.members.first == 0;
+    who.timeout_ms = b.team.timeout_ms = timeout_s * 1000;
+    status = prepare(&b);
+    if (status != 0) {
+        forget(&b);
+        return status;
+    }
+    gw_status begun = gw_members_begin(&who, &b.team.members);
+    b.terminal = isatty(STDERR_FILENO) && b.team.members.first == 0;
     status = begun == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error())
              : begun < 0              ? tool_fail_status(begun, NULL)
                                       : run(&b, threads, json);
-    gw_members_end(&b.members, status != TOOL_DONE);
+    gw_members_end(&b.team.members, status != TOOL_DONE);
+    forget(&b);
     return status;
 }

@@ -371,9 +371,9 @@ static int command_of(struct launch *launch, int n_words, char **words)
     static char option[] = "--link", link[] = "tcp";
     /* What this command says to its workers itself. */
     static const char *const own[] = {"--workers", "--rank", "--rendezvous"};
-    if (strcmp(words[0], "train") != 0 &&
+    if (strcmp(words[0], "train") != 0 && strcmp(words[0], "probe") != 0 &&
         !(strcmp(words[0], "bench") == 0 && n_words > 1 && strcmp(words[1], "exchange") == 0))
-        return tool_wrong_use("'%s' has no workers; what can be launched is train and bench exchange", words[0]);
+        return tool_wrong_use("'%s' has no workers; what can be launched is train, probe and bench exchange", words[0]);
     bool says_link = false;
     launch->words = calloc((size_t)n_words + 4, sizeof *launch->words);
     if (!launch->words)

@@ -362,8 +362,10 @@ int gw_cmd_train(int argc, char **argv)
          &w.o.ema, 0, 0},
         {"--seed", "S", "decides the first parameters, the order of samples and the draws", TOOL_U64, &w.o.seed, 0,
          INT64_MAX},
-        {"--plan", "PLAN", "which tensors travel together. none: those of a layer; single: all", TOOL_TEXT, &w.o.plan,
-         0, 0},
+        {"--plan", "PLAN",
+         "which tensors travel together, which changes no result. none: those of a layer; single: all; fixed:BYTES: so "
+         "many bytes of float32 (fixed:25MiB); or a file that gradwire plan --json wrote",
+         TOOL_TEXT, &w.o.plan, 0, 0},
         {"--wire", "small|fast|auto",
          "how frames are written, which changes no result. small: the fewest bytes; fast: the fewest processor cycles; "
          "auto: what makes the steps shorter, compared now and then; among threads of one process small",

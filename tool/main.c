@@ -27,6 +27,7 @@ static const command commands[] = {
     {"train", gw_cmd_train, "train a network on several workers with coded gradients"},
     {"eval", gw_cmd_eval, "tell the accuracy of a finished run"},
     {"export", gw_cmd_export, "write a finished run's parameters as .npy files"},
+    {"probe", gw_cmd_probe, "measure this machine and link: what plan, advise and replays start from"},
 #endif
     {"codecs", gw_cmd_codecs, "list the codecs, their options and defaults, and the kernels that run here"},
     {"encode", gw_cmd_encode, "turn a tensor into a frame"},
@@ -37,6 +38,9 @@ static const command commands[] = {
     {"launch", gw_cmd_launch, "start the workers of a tcp run, on one machine or several"},
     {"server", gw_cmd_server, "run a parameter server: it keeps tensors by key; workers push and pull them"},
     {"keys", gw_cmd_keys, "make keys for runs across machines"},
+    {"plan", gw_cmd_plan, "find which layers should travel together, by a measured profile"},
+    {"advise", gw_cmd_advise, "say which codec and plan make the shortest step, by a measured profile"},
+    {"predict", gw_cmd_predict, "tell how fast a cluster would train, with and without a codec"},
     {"bench", gw_cmd_bench, "measure speed beside memcpy, and wire size beside the entropy"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };

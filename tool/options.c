@@ -1,6 +1,7 @@
 /* Reads options by tables: it parses them, prints help, and finds the nearest word to a misspelt one. */
 #include "tool.h"
 #include "base/nearest.h"
+#include "base/numbers.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -28,28 +29,6 @@ bool tool_parse_double(const char *text, double *out)
         return false;
     *out = value;
     return true;
-}
-
-/* Decimal digits and an optional K, M, G (thousands) or Ki, Mi, Gi (1024s). False where it is none or overflows. */
-static bool parse_u64(const char *text, uint64_t *out)
-{
-    static const struct {
-        const char *suffix;
-        uint64_t factor;
-    } units[] = {{"", 1},           {"K", 1000},        {"M", 1000000},
-                 {"G", 1000000000}, {"Ki", 1ull << 10}, {"Mi", 1ull << 20},
-                 {"Gi", 1ull << 30}};
-    if (*text < '0' || *text > '9')
-        return false;
-    char *end;
-    errno = 0;
-    uint64_t value = strtoull(text, &end, 10);
-    if (errno)
-        return false;
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (strcmp(end, units[i].suffix) == 0)
-            return !__builtin_mul_overflow(value, units[i].factor, out);
-    return false;
 }
 
 /* Prints words and breaks the line before column 110. The text begins at `column`; lines after the first begin at
@@ -147,7 +126,7 @@ int tool_set_option(const tool_option *option, const char *text)
     case TOOL_U64: {
         uint64_t limit = option->kind == TOOL_U32 ? UINT32_MAX : UINT64_MAX, value;
         uint64_t max = option->max ? option->max : limit;
-        if (!parse_u64(text, &value) || value < option->min || value > max)
+        if (!gw_parse_number(text, &value) || value < option->min || value > max)
             return tool_wrong_use("%s is '%s', and must be a whole number from %llu to %llu", option->name, text,
                                   (unsigned long long)option->min, (unsigned long long)max);
         if (option->kind == TOOL_U32)

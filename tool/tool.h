@@ -27,7 +27,11 @@ int gw_cmd_inspect(int argc, char **argv);
 int gw_cmd_bench(int argc, char **argv);
 int gw_cmd_launch(int argc, char **argv);
 int gw_cmd_keys(int argc, char **argv);
+int gw_cmd_predict(int argc, char **argv);
 int gw_cmd_server(int argc, char **argv);
+int gw_cmd_probe(int argc, char **argv);
+int gw_cmd_plan(int argc, char **argv);
+int gw_cmd_advise(int argc, char **argv);
 
 /* `gradwire bench codec` and `exchange`, in bench_codec.c and bench_exchange.c. */
 int tool_bench_codec(int argc, char **argv);
@@ -114,6 +118,15 @@ bool tool_given(const tool_usage *usage, const char *name);
 
 /* Parses all of `text` as a finite number; false where it is none. */
 bool tool_parse_double(const char *text, double *out);
+
+/* Writes the built-in networks and their sizes, in millions of elements, for help: "alexnet (61), googlenet (7), ...".
+ * What does not fit into `capacity` bytes is left out. In networks.c. */
+void tool_describe_networks(char *out, size_t capacity);
+
+/* A cluster by its name, or from a file with the fields of gw_cluster as one JSON object. `info` is NULL for a file.
+ * All of the file's fields must be there, and no others. Returns 0, or an exit status with the message printed. In
+ * cluster.c. */
+int tool_read_cluster(const char *name, gw_cluster *out, const gw_cluster_info **info);
 
 /* ---- output files: output.c ---- */
 

@@ -5,6 +5,7 @@
 #include "evaluate.h"
 #include "folder.h"
 #include "order.h"
+#include "plan.h"
 #include "run_file.h"
 #include "team.h"
 
@@ -42,11 +43,6 @@ static gw_status check_options(const struct gw_train_options *o, bool leads)
         return gw_fail(GW_ERR_ARGUMENT, "--timeout is %u, and must be 1 to 86400 seconds", o->timeout_s);
     if (strcmp(o->parameters, "local") != 0 && strcmp(o->parameters, "servers") != 0)
         return gw_fail(GW_ERR_ARGUMENT, "--parameters is \"%s\", and must be local or servers", o->parameters);
-    if (strcmp(o->plan, "single") != 0 && strcmp(o->plan, "none") != 0)
-        return gw_fail(GW_ERR_ARGUMENT,
-                       "the plan \"%s\" is not known to this version; right are none (a group per layer) and "
-                       "single (one group)",
-                       o->plan);
     if (o->resume && o->overwrite)
         return gw_fail(GW_ERR_ARGUMENT,
                        "--resume goes on with a run and --overwrite removes it: only one can be given");
@@ -57,16 +53,15 @@ static gw_status check_options(const struct gw_train_options *o, bool leads)
     return GW_OK;
 }
 
-static void declare_tensors(struct gw_team *team)
+static gw_status declare_tensors(struct gw_team *team)
 {
-    bool single = strcmp(team->options->plan, "single") == 0;
     for (uint32_t t = 0; t < team->network.n_tensors; t++) {
         const struct gw_param *p = &team->network.tensors[t];
         team->tensors[t] = (gw_tensor){.name = p->name, .id = t, .n_elems = p->n_elems, .last_layer = p->last_layer};
-        team->group_of[t] = single ? 0 : p->layer;
         memcpy(team->traffic[t].name, p->name, sizeof p->name);
         team->traffic[t].elements = p->n_elems;
     }
+    return gw_plan_read(&team->network, team->options->plan, team->group_of);
 }
 
 /* The servers move the parameters, and only they have what the optimizer keeps. */
@@ -309,7 +304,7 @@ static gw_status prepare(struct gw_team *team)
     struct gw_shape sample = {team->data.channels, team->data.height, team->data.width};
     GW_TRY(gw_network_adapt(&team->network, sample));
     GW_TRY(gw_network_fits(&team->network, sample, team->data.classes));
-    declare_tensors(team);
+    GW_TRY(declare_tensors(team));
     if (o->batch > team->data.train.n)
         return gw_fail(GW_ERR_ARGUMENT, "--batch is %u, and the training set has %u samples", o->batch,
                        team->data.train.n);

@@ -27,7 +27,7 @@ struct gw_train_options {
     const char *schedule;       /* schedule.h */
     /* local: every worker moves its own; servers: the parameter servers of `members` do (svrg and ema do not go) */
     const char *parameters;
-    const char *plan; /* none: a group per layer; single: one group */
+    const char *plan; /* plan.h: none, single, fixed:BYTES, or a file */
     const char *out;  /* the run's folder, written by rank 0 alone; NULL: nothing is written */
     /* the folder of an interrupted run that is gone on with, there; `out` NULL or the same; NULL: none */
     const char *resume;

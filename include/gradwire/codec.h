@@ -84,6 +84,10 @@ typedef struct gw_tensor {
     bool last_layer;  /* belongs to the last classification layer: what skip=last leaves in float */
 } gw_tensor;
 
+/* True if the codec's options leave this tensor in float (ternary's skip= and min=): its frames are those of `none`.
+ * Names, sizes and last_layer count; the id does not. False for NULL. */
+GW_API bool gw_codec_leaves_float(const gw_codec *codec, const gw_tensor *tensor);
+
 /* How frames are written, if that is a choice. It changes their bytes and what they cost, and never what they decode
  * to. */
 typedef enum gw_wire {

@@ -191,6 +191,19 @@ GW_API gw_status gw_exchange_set_wire(gw_exchange *exchange, gw_wire wire);
 GW_API void gw_exchange_account(gw_exchange *exchange, bool on);
 GW_API gw_status gw_exchange_traffic(const gw_exchange *exchange, uint32_t tensor, gw_tensor_traffic *out);
 
+/* What became of a group in the last finished step, on this member: seconds since gw_exchange_begin. In a step that was
+ * dropped, what did not happen is 0. */
+typedef struct gw_group_moments {
+    double ready;    /* its last gradient was handed over */
+    double measured; /* and measured */
+    double encoding; /* encoding began: shared numbers are there */
+    double pushed;   /* its last frame was handed to the link */
+    double arrived;  /* its averages stand in the gradients */
+} gw_group_moments;
+
+/* Call between steps, on the thread that waits. Errors: GW_ERR_ARGUMENT, GW_ERR_ORDER (a step is open). */
+GW_API gw_status gw_exchange_moments(const gw_exchange *exchange, uint32_t group, gw_group_moments *out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -5,6 +5,9 @@
  *   link.h       messages between members
  *   exchange.h   the average of all members' gradients, beside backward
  *   pserver.h    the parameter server: init, push and pull by key
+ *   plan.h       which tensors travel together, and whether compression pays
+ *   networks.h   the layers of known networks: sizes and work
+ *   predict.h    how long a step takes on a cluster
  *
  * The headers are C17 and C++-safe. Statuses and their texts: status.h. */
 #ifndef GRADWIRE_GRADWIRE_H
@@ -14,6 +17,9 @@
 #include <gradwire/context.h>
 #include <gradwire/exchange.h>
 #include <gradwire/link.h>
+#include <gradwire/networks.h>
+#include <gradwire/plan.h>
+#include <gradwire/predict.h>
 #include <gradwire/pserver.h>
 #include <gradwire/status.h>
 

@@ -7,6 +7,15 @@
 #include <inttypes.h>
 #include <string.h>
 
+bool gw_codec_leaves_float(const gw_codec *codec, const gw_tensor *tensor)
+{
+    if (!codec || !tensor || !codec->record->leaves_float)
+        return false;
+    gw_tensor named = *tensor;
+    named.name = tensor->name ? tensor->name : "";
+    return codec->record->leaves_float(codec->options, &named);
+}
+
 gw_status gw_encoder_create(gw_context *context, const gw_codec *codec, const gw_tensor *tensor, gw_encoder **out)
 {
     if (!codec || !tensor || !out)
@@ -27,7 +36,7 @@ gw_status gw_encoder_create(gw_context *context, const gw_codec *codec, const gw
     strcpy(encoder->name, name);
     encoder->tensor.name = encoder->name;
     const struct gw_codec_record *record = codec->record;
-    bool left = record->leaves_float && record->leaves_float(codec->options, &encoder->tensor);
+    bool left = gw_codec_leaves_float(codec, tensor);
     encoder->record = left ? &gw_codec_none : record;
     if (!left) {
         encoder->own_options = gw_alloc(context, 1, record->options_bytes);

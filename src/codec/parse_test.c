@@ -231,9 +231,26 @@ static bool left_in_float(const char *options, const char *name, uint64_t n, boo
     gw_encoder *encoder;
     assert_int_equal(gw_encoder_create(NULL, codec, &tensor, &encoder), GW_OK);
     bool is_float = gw_encoder_shared_count(encoder) == 0;
+    assert_int_equal(gw_codec_leaves_float(codec, &tensor), is_float);
     gw_encoder_destroy(encoder);
     gw_codec_destroy(codec);
     return is_float;
+}
+
+static void who_leaves_nothing_in_float(void **state)
+{
+    (void)state;
+    const gw_tensor nameless = {.n_elems = 10, .last_layer = true};
+    gw_codec *none = codec_of(NULL, "none"), *all = codec_of(NULL, "ternary"),
+             *last = codec_of(NULL, "ternary:skip=last");
+    assert_false(gw_codec_leaves_float(none, &nameless)); /* nothing is left of it: it is float */
+    assert_false(gw_codec_leaves_float(all, &nameless));
+    assert_true(gw_codec_leaves_float(last, &nameless));
+    assert_false(gw_codec_leaves_float(NULL, &nameless));
+    assert_false(gw_codec_leaves_float(last, NULL));
+    gw_codec_destroy(none);
+    gw_codec_destroy(all);
+    gw_codec_destroy(last);
 }
 
 static bool matches(const char *pattern, const char *name)
@@ -337,6 +354,7 @@ int main(void)
         cmocka_unit_test(what_is_not_legal_is_named),
         cmocka_unit_test(missing_arguments_are_refused),
         cmocka_unit_test(patterns_match_names),
+        cmocka_unit_test(who_leaves_nothing_in_float),
         cmocka_unit_test(patterns_of_many_stars_end),
         cmocka_unit_test(short_tensors_are_left_in_float),
         cmocka_unit_test(decimal_points_do_not_depend_on_the_locale),

@@ -262,6 +262,7 @@ gw_status gw_exchange_begin(gw_exchange *ex, uint32_t step)
 {
     if (!ex)
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_begin: the exchange is NULL");
+    ex->began = gw_clock_seconds();
     pthread_mutex_lock(&ex->lock);
     gw_status status = pipeline_status(ex);
     if (status == GW_OK && ex->open)
@@ -297,14 +298,16 @@ gw_status gw_exchange_submit(gw_exchange *ex, uint32_t t, float *gradient)
     if (ex->handed_over[t])
         return gw_fail(GW_ERR_ORDER, "tensor %u was submitted twice in one step", t);
     void *wake = NULL;
+    const double now = gw_clock_seconds();
     if (ex->n_handed_over == 0)
-        ex->first_submit = gw_clock_seconds();
+        ex->first_submit = now;
     pthread_mutex_lock(&ex->lock);
     gw_status status = pipeline_status(ex);
     if (status == GW_OK) {
         ex->handed_over[t] = true;
         ex->n_handed_over++;
         ex->tensors[t].gradient = gradient;
+        ex->tensors[t].handed_over = now;
         ex->submitted[ex->n_submitted++] = t;
         wake = take_wake(ex);
     }
@@ -349,6 +352,30 @@ void gw_exchange_account(gw_exchange *ex, bool on)
 {
     if (ex)
         ex->account_next = on;
+}
+
+static double since(double began, double moment)
+{
+    return moment > 0 ? moment - began : 0;
+}
+
+gw_status gw_exchange_moments(const gw_exchange *ex, uint32_t g, gw_group_moments *out)
+{
+    if (!ex || !out || g >= ex->n_groups)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_moments: %s",
+                       ex && out ? "there is no such group" : "exchange or out is NULL");
+    if (ex->open)
+        return gw_fail(GW_ERR_ORDER, "gw_exchange_moments is called between steps");
+    const struct group *group = &ex->groups[g];
+    double ready = 0;
+    for (uint32_t i = 0; i < group->n_tensors; i++)
+        ready = ex->tensors[group->tensors[i]].handed_over > ready ? ex->tensors[group->tensors[i]].handed_over : ready;
+    *out = (gw_group_moments){.ready = since(ex->began, ready),
+                              .measured = since(ex->began, group->moments.measured),
+                              .encoding = since(ex->began, group->moments.encoding),
+                              .pushed = since(ex->began, group->moments.pushed),
+                              .arrived = since(ex->began, group->moments.arrived)};
+    return GW_OK;
 }
 
 gw_status gw_exchange_traffic(const gw_exchange *exchange, uint32_t tensor, gw_tensor_traffic *out)

@@ -1,5 +1,6 @@
 /* Tests the exchange over the local link against the codec's own functions on whole tensors, in any order of
  * submission and arrival and with any grouping. Also: gradients that are not finite, and what ends an exchange. */
+#include "base/clock.h"
 #include "exchange_world.h"
 
 static const uint64_t mixed_sizes[] = {5000, 0, 1, 33001, 7, 70001, 1024};
@@ -474,6 +475,61 @@ static void accounts_tell_what_frames_hold_and_codecs_keep(void **state)
 
 /* ---- wrong use --------------------------------------------------------------------------------------- */
 
+/* Moments of a group stand in their order, also if its tensors are handed over one by one, and are of this step. */
+static void moments_stand_in_their_order(void **state)
+{
+    (void)state;
+    gw_link link;
+    gw_codec *codec;
+    assert_int_equal(gw_codec_parse(NULL, "ternary", &codec), GW_OK);
+    const gw_tensor tensors[] = {{.id = 0, .n_elems = 70000}, {.id = 1, .n_elems = 3000}, {.id = 2, .n_elems = 1}};
+    const uint32_t group_of[] = {1, 1, 0};
+    static float gradients[3][70000];
+    assert_int_equal(gw_link_local_create(NULL, 1, &link), GW_OK);
+    const gw_exchange_options options = {.struct_bytes = sizeof options,
+                                         .codec = codec,
+                                         .tensors = tensors,
+                                         .n_tensors = 3,
+                                         .group_of = group_of,
+                                         .link = link,
+                                         .timeout_ms = 60000};
+    gw_exchange *ex;
+    gw_group_moments m[2];
+    assert_int_equal(gw_exchange_create(NULL, &options, &ex), GW_OK);
+    for (uint32_t step = 0; step < 4; step++) {
+        const bool bad = step == 2;
+        gw_step_result result;
+        const double begin = gw_clock_seconds();
+        assert_int_equal(gw_exchange_begin(ex, step), GW_OK);
+        assert_int_equal(gw_exchange_moments(ex, 0, m), GW_ERR_ORDER);
+        for (uint32_t t = 3; t-- > 0;) {
+            for (uint64_t i = 0; i < tensors[t].n_elems; i++)
+                gradients[t][i] = bad ? NAN : (float)i - 100;
+            assert_int_equal(gw_exchange_submit(ex, t, gradients[t]), GW_OK);
+        }
+        assert_int_equal(gw_exchange_wait(ex, &result), GW_OK);
+        const double took = gw_clock_seconds() - begin;
+        assert_int_equal(result.committed, !bad);
+        for (uint32_t g = 0; g < 2; g++) {
+            assert_int_equal(gw_exchange_moments(ex, g, &m[g]), GW_OK);
+            assert_true(m[g].ready > 0 && m[g].ready <= m[g].measured && m[g].measured <= m[g].arrived);
+            assert_true(m[g].arrived <= took);
+            if (bad)
+                assert_true(m[g].encoding == 0 && m[g].pushed == 0);
+            else
+                assert_true(m[g].measured <= m[g].encoding && m[g].encoding <= m[g].pushed &&
+                            m[g].pushed <= m[g].arrived);
+        }
+        assert_true(m[0].ready < m[1].ready);
+    }
+    assert_int_equal(gw_exchange_moments(ex, 2, m), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_moments(NULL, 0, m), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_moments(ex, 0, NULL), GW_ERR_ARGUMENT);
+    gw_exchange_destroy(ex);
+    link.ops->destroy(link.self);
+    gw_codec_destroy(codec);
+}
+
 static void options_are_checked(void **state)
 {
     (void)state;
@@ -776,6 +832,7 @@ int main(void)
         cmocka_unit_test(a_step_with_nan_is_dropped_by_all),
         cmocka_unit_test(bytes_are_what_crossed),
         cmocka_unit_test(accounts_tell_what_frames_hold_and_codecs_keep),
+        cmocka_unit_test(moments_stand_in_their_order),
         cmocka_unit_test(options_are_checked),
         cmocka_unit_test(links_serve_again),
         cmocka_unit_test(a_call_left_behind_does_no_harm),

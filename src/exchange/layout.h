@@ -6,6 +6,7 @@
 #include "exchange/verdict.h"
 #include "owner/round.h"
 
+#include <gradwire/exchange.h>
 #include <gradwire/link.h>
 
 struct gw_exchange;
@@ -19,7 +20,8 @@ struct tensor {
     uint64_t shared_at;
     uint32_t group;
     bool has_wire_choice;
-    float *gradient; /* the caller's, from submit to the end of the step */
+    float *gradient;    /* the caller's, from submit to the end of the step */
+    double handed_over; /* clock */
 };
 
 /* Slices of one owner and group that travel together: one PUSH of each worker, one PULL. About GW_SLICE_MAX elements at
@@ -66,6 +68,7 @@ struct group {
     struct verdict own_verdict; /* of this worker's gradients */
     struct verdict verdict;     /* of all workers', as far as others have said */
     float *numbers;             /* n_shared: this worker's own, as measured, then the shared ones */
+    gw_group_moments moments;   /* of the clock; ready: not kept */
 
     /* As the coordinator, else NULL. */
     float *largest;   /* n_sent */

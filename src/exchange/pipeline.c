@@ -11,6 +11,7 @@
  * since others wait for what comes of it; then one tensor is measured, or one run encoded, and the thread looks again.
  */
 #include "exchange/pipeline.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/float_env.h"
 #include "codec/codec.h"
@@ -60,6 +61,7 @@ static gw_status begin_step(struct gw_exchange *ex, const struct beginning *b)
     for (uint32_t g = 0; g < ex->n_groups; g++) {
         struct group *group = &ex->groups[g];
         group->state = GROUP_MEASURING;
+        group->moments = (gw_group_moments){.ready = 0};
         group->n_measured = group->n_pushed = group->n_pulled = group->n_stats = 0;
         group->own_verdict = group->verdict = group->stats_verdict = (struct verdict){.bad = false};
         for (uint32_t i = 0; i < group->n_runs; i++) {
@@ -139,10 +141,13 @@ static gw_status work_once(struct gw_exchange *ex, uint64_t *n_elems)
     }
     struct group *group = &ex->groups[ex->to_encode.numbers[ex->to_encode.n_done]];
     struct run *run = &group->runs[group->order[group->n_pushed++]];
-    if (group->n_pushed == group->n_runs)
-        ex->to_encode.n_done++;
+    const bool last = group->n_pushed == group->n_runs;
+    ex->to_encode.n_done += last;
     *n_elems = run->n_elems;
-    return gw_push_run(ex, group, run);
+    gw_status status = gw_push_run(ex, group, run);
+    if (last && group->moments.pushed == 0)
+        group->moments.pushed = gw_clock_seconds();
+    return status;
 }
 
 /* A piece of work that is worth a look at the link, which takes system calls, or all that there is. */

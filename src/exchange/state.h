@@ -52,10 +52,10 @@ struct gw_exchange {
     uint32_t n_handed_over;
     bool account_next;
     double rate_next;
-    gw_wire wire;              /* as asked */
-    bool has_wire_choice;      /* some tensor's encoder has one, and there is somebody to send to */
-    struct gw_chooser chooser; /* of who compares */
-    double first_submit;       /* clock of this step's */
+    gw_wire wire;               /* as asked */
+    bool has_wire_choice;       /* some tensor's encoder has one, and there is somebody to send to */
+    struct gw_chooser chooser;  /* of who compares */
+    double began, first_submit; /* clock of this step's */
 
     /* Under the lock. */
     pthread_mutex_t lock;

@@ -39,6 +39,9 @@ void gw_finish_step(struct gw_exchange *ex)
 void gw_finish_group(struct gw_exchange *ex, struct group *group)
 {
     group->state = GROUP_DONE;
+    group->moments.arrived = gw_clock_seconds();
+    if (group->moments.encoding > 0 && group->moments.pushed == 0) /* within the last push: an owner's own */
+        group->moments.pushed = group->moments.arrived;
     gw_verdict_add(&ex->verdict, group->verdict);
     ex->n_in_flight--;
     if (++ex->n_done == ex->n_groups && !gw_waits_for_hellos(ex))
@@ -106,6 +109,7 @@ gw_status gw_push_run(struct gw_exchange *ex, struct group *group, struct run *r
 static gw_status push_group(struct gw_exchange *ex, struct group *group)
 {
     group->state = GROUP_WAITS_PULLS;
+    group->moments.encoding = gw_clock_seconds();
     if (ex->optimizer) {
         ex->n_in_flight--; /* nobody owes it anything before the verdict */
         if (group->n_runs == 0 || group->own_verdict.bad)
@@ -182,7 +186,10 @@ gw_status gw_take_gradient(struct gw_exchange *ex, uint32_t t)
         gw_verdict_add(&group->own_verdict, (struct verdict){.bad = true, .tensor = t, .rank = ex->rank});
     else if (info.sum_abs_bound > ex->tally.bound_gap)
         ex->tally.bound_gap = info.sum_abs_bound;
-    return ++group->n_measured == group->n_tensors ? send_group(ex, group) : GW_OK;
+    if (++group->n_measured < group->n_tensors)
+        return GW_OK;
+    group->moments.measured = gw_clock_seconds();
+    return send_group(ex, group);
 }
 
 /* ---- from the owners --------------------------------------------------------------------------------- */

@@ -336,6 +336,18 @@ class Links(harness.Case):
         four = self.summary([*half, "--steps", 12, "--resume", self.path("four")])
         self.assertNotEqual(four["parameter_hash"], whole["parameter_hash"])
 
+    def test_bench_of_networks(self):
+        """The built-in networks: their tensors are averaged, help lists them, and another name is refused."""
+        bench = ["bench", "exchange", "--runs", 1, "--workers", 2, "--codec", "none", "--codec", "ternary:skip=last"]
+        report = self.ok_json(*bench, "--net", "resnet20")
+        self.assertEqual((report["tensors"], report["elements"]), (59, 269722))
+        self.assertTrue(all(row["averages_identical"] for row in report["results"]))
+        page = self.ok("bench", "exchange", "--help")
+        names = ["alexnet", "googlenet", "vgg-a", "vgg16", "vgg16-imagenet", "resnet20", "resnet50"]
+        self.refused(2, *bench, "--net", "resnet-20", says=["no network 'resnet-20'", "mean 'resnet20'?", *names])
+        for name in names:
+            self.assertIn(f" {name} (", " ".join(page.split()))
+
     def test_bench_compares_with_none_wherever_it_stands(self):
         bench = ["bench", "exchange", "--elements", 1000, "--runs", 1, "--workers", 2]
         for codecs in (["none", "bf16"], ["bf16", "none"]):

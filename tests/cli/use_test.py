@@ -8,7 +8,8 @@ import time
 
 import harness
 
-COMMANDS = ["codecs", "launch", "keys", "encode", "decode", "scaler", "reduce", "inspect", "bench"]
+COMMANDS = ["codecs", "launch", "keys", "encode", "decode", "scaler", "reduce", "inspect", "predict", "bench"]
+COMMANDS += ["plan", "advise"]
 
 
 class Use(harness.Case):
@@ -20,7 +21,7 @@ class Use(harness.Case):
             self.assertIn("Example:", page, command)
             self.assertEqual(page, self.ok("help", command))
         self.assertEqual(text, self.ok("--help"))
-        for command in ["train", "eval", "export"]:
+        for command in ["train", "eval", "export", "probe"]:
             if f"\n  {command} " in text:
                 self.assertIn("Example:", self.ok(command, "--help"), command)
 

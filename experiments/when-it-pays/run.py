@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""When does compression pay? For eight networks, six bandwidths and four codecs, by `gradwire advise`.
+
+    sudo experiments/when-it-pays/run.py [--tool build/release/gradwire]
+    experiments/when-it-pays/run.py --draw
+
+`gradwire probe` measures a profile of each network over four network namespaces of 1 Gbit/s: what each codec costs, and
+how exchanges of this network's tensors go. How long backward takes is a GTX 1080's for the ImageNet networks (as
+`gradwire predict` has it), assumed for the CIFAR-10 networks, and measured here for LeNet and the perceptron. Then the
+link's milliseconds a byte are set to each bandwidth, and `gradwire advise` compares the codecs. So all but 1 Gbit/s is
+predicted. results.tsv has a line for each cell and codec; table.txt and pays.svg are made from it. The profiles are
+kept in profiles/. Standard library only."""
+import argparse
+import csv
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+import exchange_net
+import net
+
+HOSTS = 4
+# Samples that one worker trains in a second, and in a step.
+SPEEDS = {
+    "alexnet": (690, 128),
+    "googlenet": (292, 64),
+    "vgg-a": (140, 32),
+    "resnet50": (104, 32),
+    "vgg16": (4000, 32),
+    "resnet20": (6000, 32),
+}
+MEASURED = {"lenet": 64, "mlp:784-2048-2048-10": 64}  # the trainer runs them here, one worker alone
+CODECS = ["none", "bf16", "ternary", "gspar:density=0.01", "topk:ratio=0.01"]
+BANDWIDTHS = {
+    "50 Mbit/s": 5e7,
+    "200 Mbit/s": 2e8,
+    "1 Gbit/s": 1e9,
+    "5 Gbit/s": 5e9,
+    "10 Gbit/s": 1e10,
+    "25 Gbit/s": 2.5e10,
+}
+COLUMNS = ["network", "bandwidth", "codec", "step_ms", "speedup"]
+
+
+def run(words):
+    done = subprocess.run(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(map(str, words))}: {done.stderr}")
+    return done.stdout
+
+
+def layers_alone(args, name, batch, folder):
+    """A file of a network's times, measured while nothing else runs here."""
+    path = pathlib.Path(folder) / "alone.json"
+    run(
+        [
+            args.tool,
+            "probe",
+            "--net",
+            name,
+            "--batch",
+            batch,
+            "--workers",
+            2,
+            "--runs",
+            9,
+            "--codec",
+            "none",
+            "-o",
+            path,
+        ]
+    )
+    profile = json.loads(path.read_text())
+    table = pathlib.Path(folder) / "layers.json"
+    table.write_text(json.dumps({key: profile[key] for key in ("forward_ms", "layers")}))
+    return table
+
+
+def probe(args, name, folder):
+    path = HERE / "profiles" / f"{name.replace(':', '-')}.json"
+    path.parent.mkdir(exist_ok=True)
+    if path.exists():
+        return path
+    exchange_net.note(f"probe: {name}")
+    codecs = [word for codec in CODECS for word in ("--codec", codec)]
+    if name in MEASURED:
+        whose = ["--layers", layers_alone(args, name, MEASURED[name], folder)]
+    else:
+        images, batch = SPEEDS[name]
+        whose = ["--net", name, "--images-per-second", images, "--batch", batch]
+    words = ["probe", *whose, *codecs, "--runs", 5, "--timeout", 300, "-o", path]
+    run(net.launch(args.tool, HOSTS, folder, words))
+    return path
+
+
+def measure(args):
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="gradwire-pays-") as folder, net.network(HOSTS):
+        net.shape(HOSTS, "1gbit")
+        for name in [*SPEEDS, *MEASURED]:
+            profile = json.loads(probe(args, name, folder).read_text())
+            here = profile["link"]["ms_per_byte"]
+            for bandwidth, bits in BANDWIDTHS.items():
+                profile["link"]["ms_per_byte"] = here * 1e9 / bits  # what was measured is 1 Gbit/s less headers
+                path = pathlib.Path(folder) / "there.json"
+                path.write_text(json.dumps(profile))
+                for row in json.loads(run([args.tool, "advise", "--profile", path, "--json"]))["codecs"]:
+                    rows.append([name, bandwidth, row["codec"], f"{row['step_ms']:.2f}", f"{row['speedup']:.3f}"])
+    with (HERE / "results.tsv").open("w", newline="") as file:
+        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+        writer.writerows([COLUMNS, *rows])
+    (HERE / "machine.txt").write_text(exchange_net.machine() + "\n")
+
+
+def read():
+    """(network, bandwidth): {codec: (step_ms, speedup)}"""
+    cells = {}
+    with (HERE / "results.tsv").open(newline="") as file:
+        for row in csv.DictReader(file, delimiter="\t"):
+            cell = cells.setdefault((row["network"], row["bandwidth"]), {})
+            cell[row["codec"]] = (float(row["step_ms"]), float(row["speedup"]))
+    return cells
+
+
+def best(cell):
+    """The codec with the shortest step; none if it saves less than a hundredth."""
+    codec = min(cell, key=lambda name: cell[name][0])
+    return (codec, cell[codec][1]) if cell[codec][1] > 1.01 else ("none", 1.0)
+
+
+def write_table(cells, machine):
+    names = list(dict.fromkeys(name for name, _ in cells))
+    lines = [
+        "experiments/when-it-pays/run.py",
+        machine,
+        "The codec with the shortest step, and how many times shorter it is than with floats, each with its exact",
+        "plan; four members. none: no codec saves more than a hundredth. Predicted from profiles of 1 Gbit/s.",
+        "",
+        f"{'':22}" + "".join(f"{bandwidth:>20}" for bandwidth in BANDWIDTHS),
+    ]
+    for name in names:
+        words = []
+        for bandwidth in BANDWIDTHS:
+            codec, speedup = best(cells[name, bandwidth])
+            words.append("none" if codec == "none" else f"{codec.split(':')[0]} {speedup:.2f}")
+        lines.append(f"{name:22}" + "".join(f"{word:>20}" for word in words))
+    for codec in CODECS[1:]:
+        lines += ["", f"{codec}: times shorter than with floats"]
+        for name in names:
+            speedups = "".join(f"{cells[name, bandwidth][codec][1]:20.2f}" for bandwidth in BANDWIDTHS)
+            lines.append(f"{name:22}{speedups}")
+    (HERE / "table.txt").write_text("\n".join(lines) + "\n")
+    return names
+
+
+def shade(speedup):
+    """White at 1, a strong green from 10 on; text stays black on all of them."""
+    part = min(1.0, max(0.0, (speedup - 1) / 9)) ** 0.5
+    return "#" + "".join(f"{round(255 + part * (end - 255)):02x}" for end in (102, 194, 165))
+
+
+def draw(cells, names, machine):
+    left, top, wide, high = 170, 70, 112, 42
+    width, height = left + wide * len(BANDWIDTHS) + 20, top + high * len(names) + 44
+    svg = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
+        f'font-size="13" role="img" aria-label="Which codec makes the shortest step, by network and bandwidth">',
+        f'<rect width="{width}" height="{height}" rx="8" fill="#ffffff"/>',
+        '<text x="20" y="30" font-size="17" font-weight="bold" fill="#1f2328">'
+        'The best codec, and how many times shorter a step of four workers gets</text>',
+    ]
+    for i, bandwidth in enumerate(BANDWIDTHS):
+        x = left + i * wide + wide / 2
+        svg.append(f'<text x="{x}" y="{top - 12}" text-anchor="middle" fill="#1f2328">{bandwidth}</text>')
+    for j, name in enumerate(names):
+        y = top + j * high
+        svg.append(f'<text x="{left - 10}" y="{y + 26}" text-anchor="end" fill="#1f2328">{name}</text>')
+        for i, bandwidth in enumerate(BANDWIDTHS):
+            codec, speedup = best(cells[name, bandwidth])
+            x = left + i * wide
+            words = "none" if codec == "none" else f"{codec.split(':')[0]} {speedup:.1f}x"
+            svg += [
+                f'<rect x="{x + 1}" y="{y + 1}" width="{wide - 2}" height="{high - 2}" rx="3" fill="{shade(speedup)}" '
+                f'stroke="#d0d7de"/>',
+                f'<text x="{x + wide / 2}" y="{y + 26}" text-anchor="middle" fill="#1f2328">{words}</text>',
+            ]
+    svg.append(
+        f'<text x="20" y="{height - 14}" font-size="12" fill="#59636e">Predicted by gradwire advise; codecs were '
+        f'measured on {machine}</text>'
+    )
+    (HERE / "pays.svg").write_text("\n".join([*svg, "</svg>"]) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tool", default=str(ROOT / "build/release/gradwire"))
+    parser.add_argument("--draw", action="store_true", help="measure nothing: make the table and the chart anew")
+    args = parser.parse_args()
+    if not args.draw:
+        net.need_root()
+        args.tool = str(pathlib.Path(args.tool).resolve())
+        measure(args)
+    machine = (HERE / "machine.txt").read_text().strip()
+    cells = read()
+    draw(cells, write_table(cells, machine), machine)
+    print((HERE / "table.txt").read_text(), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

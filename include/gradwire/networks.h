@@ -1,0 +1,83 @@
+/* Networks whose layers are built in: the sizes of their gradients, and the work that each gradient costs.
+ *
+ * Predictions and benchmarks need the shape of a network and not its code. So each network is a short description of
+ * its layers, and the tensors are computed from it. Nothing here trains.
+ *
+ *     const gw_network_info *network;
+ *     gw_network_tensor tensors[GW_MAX_NETWORK_TENSORS];
+ *     size_t n;
+ *     gw_network_find("resnet50", &network);
+ *     gw_network_tensors(network, tensors, GW_MAX_NETWORK_TENSORS, &n);
+ *
+ * All of it is constant: any thread may call any function at any time, and nothing takes memory. */
+#ifndef GRADWIRE_NETWORKS_H
+#define GRADWIRE_NETWORKS_H
+
+#include <gradwire/status.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GW_MAX_NETWORK_TENSORS 256u /* no built-in network has more tensors */
+#define GW_MAX_NETWORK_NAME 48u     /* bytes of a tensor's name, with the closing 0 */
+
+/* One built-in network, for listings. All strings are static. */
+typedef struct gw_network_info {
+    const char *name;    /* "resnet50" */
+    const char *summary; /* one line: the data set and the variant */
+    const char *source;  /* paper */
+} gw_network_info;
+
+/* One tensor of a network. Weights and biases of a layer are separate tensors. */
+typedef struct gw_network_tensor {
+    char name[GW_MAX_NETWORK_NAME]; /* "conv1.weight"; no two tensors of a network have the same */
+    uint64_t n_elems;
+    /* What forward computes with this tensor, for one sample. A weight: one multiply-add for each product of a weight
+     * and an input. A bias, and each of batch norm's two tensors: one for each output of the layer. */
+    uint64_t multiply_adds;
+    bool last_layer; /* it belongs to the last classification layer: what skip=last leaves in float */
+} gw_network_tensor;
+
+/* A network in three numbers. */
+typedef struct gw_network_totals {
+    uint32_t n_tensors;
+    uint64_t n_params; /* elements of all tensors; batch norm's running statistics are not learned, and not in it */
+    uint64_t multiply_adds; /* of forward, for one sample */
+} gw_network_totals;
+
+/* The i-th network, NULL past the last one. */
+GW_API const gw_network_info *gw_network_list(size_t i);
+
+/* Finds a network by its name. Errors: GW_ERR_ARGUMENT (there is none of this name; the sentence lists the names). */
+GW_API gw_status gw_network_find(const char *name, const gw_network_info **out);
+
+/* Adds up a network. `network` comes from one of the two functions above, here and below; anything else is
+ * GW_ERR_ARGUMENT. */
+GW_API gw_status gw_network_sum(const gw_network_info *network, gw_network_totals *out);
+
+/* Writes the tensors in declared order: the first layer first, a layer's weight before its bias. `out` has room for
+ * `capacity` tensors; *n is set to how many the network has. Errors: GW_ERR_CAPACITY (`capacity` is too small; nothing
+ * is written but *n), GW_ERR_ARGUMENT. */
+GW_API gw_status gw_network_tensors(const gw_network_info *network, gw_network_tensor *out, size_t capacity, size_t *n);
+
+/* Estimates how long backward takes for each tensor, in milliseconds, on a machine that trains images_per_second with
+ * this network when nothing is exchanged. `batch` is the number of samples of a step.
+ *
+ * The rule: a step takes batch/images_per_second. Forward is one third of it, because backward computes twice as many
+ * products: for the gradient of the weights, and for that of the inputs. The two thirds of backward are spread over the
+ * tensors in proportion to their multiply_adds. So a layer's biases take little.
+ *
+ * out_ms[t] is of the t-th tensor in declared order, and `out_ms` has room for `capacity` numbers. *forward_ms is that
+ * of the whole network; NULL: it is not asked for. Errors: GW_ERR_CAPACITY (nothing is written), GW_ERR_ARGUMENT
+ * (images_per_second is not a finite number above 0, or batch is 0). */
+GW_API gw_status gw_network_backward_ms(const gw_network_info *network, double images_per_second, uint32_t batch,
+                                        double *out_ms, size_t capacity, double *forward_ms);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,102 @@
+/* Makes plans: the simple methods of merging layers, and the choice between methods. exact.c has the exact one. */
+#include "base/error.h"
+#include "plan/timeline.h"
+
+/* A group ends with the layer that brings it to so many bytes of float32. */
+static void merge_by_bytes(const gw_profile *p, uint64_t most, uint32_t *group_of)
+{
+    uint64_t bytes = 0;
+    uint32_t g = 0;
+    for (uint32_t l = p->n_layers; l-- > 0;) {
+        group_of[l] = g;
+        bytes += 4 * p->layers[l].n_elems;
+        if (bytes >= most) {
+            bytes = 0;
+            g++;
+        }
+    }
+}
+
+static void merge_nothing(const gw_profile *p, uint32_t *group_of)
+{
+    merge_by_bytes(p, 1, group_of);
+}
+
+static void merge_all(const gw_profile *p, uint32_t *group_of)
+{
+    merge_by_bytes(p, UINT64_MAX, group_of);
+}
+
+/* DLGS, algorithm 2. Layer l is merged into l - 1 if the whole step, with what was merged so far, gets shorter. */
+static void merge_as_paper(const struct gw_model *model, uint32_t *group_of)
+{
+    const uint32_t n = model->profile->n_layers;
+    merge_nothing(model->profile, group_of);
+    double step = gw_step_of(model, group_of, NULL);
+    for (uint32_t l = n - 1; l > 0; l--) {
+        for (uint32_t k = 0; k < l; k++)
+            group_of[k]--;
+        const double merged = gw_step_of(model, group_of, NULL);
+        if (merged < step) {
+            step = merged;
+            continue;
+        }
+        for (uint32_t k = 0; k < l; k++)
+            group_of[k]++;
+    }
+}
+
+/* The search is shorter the better a plan it knows at its begin. */
+static gw_status merge_exactly(gw_context *context, const struct gw_model *model, uint32_t *group_of)
+{
+    merge_all(model->profile, group_of);
+    const double single = gw_step_of(model, group_of, NULL);
+    merge_as_paper(model, group_of);
+    const double paper = gw_step_of(model, group_of, NULL);
+    return gw_merge_exactly(context, model, single < paper ? single : paper, group_of);
+}
+
+gw_status gw_plan_merge(gw_context *context, const gw_profile *profile, uint32_t codec, gw_compress compress,
+                        gw_merge method, uint64_t fixed_bytes, uint32_t *group_of, uint32_t *n_groups, double *step_ms)
+{
+    struct gw_model model;
+    if (!group_of)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_plan_merge: group_of is NULL");
+    GW_TRY(gw_model_init(profile, codec, compress, &model));
+    if (!gw_merge_name(method))
+        return gw_fail(GW_ERR_ARGUMENT, "gw_plan_merge: there is no method %d", (int)method);
+    if ((fixed_bytes > 0) != (method == GW_MERGE_FIXED))
+        return gw_fail(GW_ERR_ARGUMENT, "gw_plan_merge: fixed_bytes is %s, and the method is %s",
+                       fixed_bytes ? "given" : "0", gw_merge_name(method));
+    switch (method) {
+    case GW_MERGE_EXACT:
+        GW_TRY(merge_exactly(context, &model, group_of));
+        break;
+    case GW_MERGE_PAPER:
+        merge_as_paper(&model, group_of);
+        break;
+    case GW_MERGE_NONE:
+        merge_nothing(profile, group_of);
+        break;
+    case GW_MERGE_SINGLE:
+        merge_all(profile, group_of);
+        break;
+    case GW_MERGE_FIXED:
+        merge_by_bytes(profile, fixed_bytes, group_of);
+        break;
+    }
+    if (n_groups)
+        *n_groups = group_of[0] + 1;
+    if (step_ms)
+        *step_ms = gw_step_of(&model, group_of, NULL);
+    return GW_OK;
+}
+
+const char *gw_merge_name(gw_merge method)
+{
+    static const char *const names[] = {
+        [GW_MERGE_EXACT] = "exact",   [GW_MERGE_PAPER] = "paper", [GW_MERGE_NONE] = "none",
+        [GW_MERGE_SINGLE] = "single", [GW_MERGE_FIXED] = "fixed",
+    };
+    return (size_t)method < sizeof names / sizeof *names ? names[method] : NULL;
+}

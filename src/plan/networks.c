@@ -1,0 +1,364 @@
+/* The built-in networks: each is a short description of its layers, from which the tensors are computed.
+ *
+ * A description is a function that walks through the network from its input to its output. It says what each layer is,
+ * and the walk keeps the size of the picture and its channels. Each convolution or fully connected layer hands its
+ * tensors to add(). */
+#include "base/nearest.h"
+
+#include <gradwire/networks.h>
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Where a walk through a network is: the picture that the next layer gets, and who takes the tensors. */
+struct walk {
+    uint32_t channels, side; /* of the next layer's input; pictures are square */
+    gw_network_tensor *out;  /* NULL: tensors are only counted */
+    double *work;            /* multiply-adds of each tensor; NULL: they are not asked for */
+    gw_network_totals totals;
+    bool last_layer;
+};
+
+struct network {
+    gw_network_info info;
+    uint32_t side; /* of the input, which has three channels */
+    void (*describe)(struct walk *);
+};
+
+enum { BIAS, BATCH_NORM }; /* what follows a convolution */
+
+/* ---- layers -------------------------------------------------------------------------------------------- */
+
+static void add(struct walk *w, const char *layer, const char *suffix, uint64_t n_elems, uint64_t multiply_adds)
+{
+    if (w->out) {
+        gw_network_tensor *tensor = &w->out[w->totals.n_tensors];
+        *tensor = (gw_network_tensor){.n_elems = n_elems, .multiply_adds = multiply_adds, .last_layer = w->last_layer};
+        snprintf(tensor->name, sizeof tensor->name, "%.32s.%.12s", layer, suffix);
+    }
+    if (w->work)
+        w->work[w->totals.n_tensors] = (double)multiply_adds;
+    w->totals.n_tensors++;
+    w->totals.n_params += n_elems;
+    w->totals.multiply_adds += multiply_adds;
+}
+
+/* A layer's name of parts, such as "layer3.0.conv1". It leaves room for ".weight". */
+struct name {
+    char text[GW_MAX_NETWORK_NAME - sizeof ".weight"];
+};
+
+static struct name name_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static struct name name_of(const char *format, ...)
+{
+    struct name name;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(name.text, sizeof name.text, format, arguments);
+    va_end(arguments);
+    return name;
+}
+
+/* A convolution of `kernel` x `kernel` with padding on all sides. Channels of a group see those of the same group only.
+ * With batch norm, whose tensors are called `norm`, it has no bias. */
+static void convolve(struct walk *w, const char *name, uint32_t out, uint32_t kernel, uint32_t stride, uint32_t padding,
+                     uint32_t groups, const char *norm)
+{
+    const uint64_t n_weights = (uint64_t)out * (w->channels / groups) * kernel * kernel;
+    w->side = (w->side + 2 * padding - kernel) / stride + 1;
+    w->channels = out;
+    const uint64_t positions = (uint64_t)w->side * w->side;
+    add(w, name, "weight", n_weights, n_weights * positions);
+    if (norm) {
+        add(w, norm, "weight", out, out * positions);
+        add(w, norm, "bias", out, out * positions);
+    } else {
+        add(w, name, "bias", out, out * positions);
+    }
+}
+
+/* Stride 1, and a picture of the same size. */
+static void convolve_same(struct walk *w, const char *name, uint32_t out, uint32_t kernel)
+{
+    convolve(w, name, out, kernel, 1, kernel / 2, 1, NULL);
+}
+
+/* Takes the picture as one vector. */
+static void connect(struct walk *w, const char *name, uint32_t out)
+{
+    const uint64_t n_weights = (uint64_t)w->channels * w->side * w->side * out;
+    w->channels = out;
+    w->side = 1;
+    add(w, name, "weight", n_weights, n_weights);
+    add(w, name, "bias", out, out);
+}
+
+/* The layer that names the classes, and ends a network. */
+static void classify(struct walk *w, const char *name, uint32_t classes)
+{
+    w->last_layer = true;
+    connect(w, name, classes);
+}
+
+/* A picture of `side`, by pooling without parameters. */
+static void pool(struct walk *w, uint32_t side)
+{
+    w->side = side;
+}
+
+/* ---- networks ------------------------------------------------------------------------------------------ */
+
+/* Caffe's bvlc_alexnet: one tower, and two groups in the second, fourth and fifth convolution as in the paper. */
+static void alexnet(struct walk *w)
+{
+    convolve(w, "conv1", 96, 11, 4, 0, 1, NULL);
+    pool(w, 27);
+    convolve(w, "conv2", 256, 5, 1, 2, 2, NULL);
+    pool(w, 13);
+    convolve(w, "conv3", 384, 3, 1, 1, 1, NULL);
+    convolve(w, "conv4", 384, 3, 1, 1, 2, NULL);
+    convolve(w, "conv5", 256, 3, 1, 1, 2, NULL);
+    pool(w, 6);
+    connect(w, "fc6", 4096);
+    connect(w, "fc7", 4096);
+    classify(w, "fc8", 1000);
+}
+
+/* Channels: of the 1x1 branch, of the 3x3 branch (reduced, out), of the 5x5 branch (reduced, out), after the pool. */
+static void inception(struct walk *w, const char *name, const uint32_t channels[6])
+{
+    static const struct {
+        const char *name;
+        uint32_t kernel;
+        bool of_input; /* else of the branch's reduced channels */
+    } branches[] = {{"1x1", 1, true},        {"3x3_reduce", 1, true}, {"3x3", 3, false},
+                    {"5x5_reduce", 1, true}, {"5x5", 5, false},       {"pool_proj", 1, true}};
+    const uint32_t in = w->channels;
+    for (int i = 0; i < 6; i++) {
+        if (branches[i].of_input)
+            w->channels = in;
+        convolve_same(w, name_of("inception_%s.%s", name, branches[i].name).text, channels[i], branches[i].kernel);
+    }
+    w->channels = channels[0] + channels[2] + channels[4] + channels[5]; /* side by side */
+}
+
+/* The paper's table 1, without the two classifiers beside it, which end with training. */
+static void googlenet(struct walk *w)
+{
+    convolve(w, "conv1", 64, 7, 2, 3, 1, NULL);
+    pool(w, 56);
+    convolve_same(w, "conv2_reduce", 64, 1);
+    convolve_same(w, "conv2", 192, 3);
+    pool(w, 28);
+    inception(w, "3a", (const uint32_t[]){64, 96, 128, 16, 32, 32});
+    inception(w, "3b", (const uint32_t[]){128, 128, 192, 32, 96, 64});
+    pool(w, 14);
+    inception(w, "4a", (const uint32_t[]){192, 96, 208, 16, 48, 64});
+    inception(w, "4b", (const uint32_t[]){160, 112, 224, 24, 64, 64});
+    inception(w, "4c", (const uint32_t[]){128, 128, 256, 24, 64, 64});
+    inception(w, "4d", (const uint32_t[]){112, 144, 288, 32, 64, 64});
+    inception(w, "4e", (const uint32_t[]){256, 160, 320, 32, 128, 128});
+    pool(w, 7);
+    inception(w, "5a", (const uint32_t[]){256, 160, 320, 32, 128, 128});
+    inception(w, "5b", (const uint32_t[]){384, 192, 384, 48, 128, 128});
+    pool(w, 1);
+    classify(w, "fc", 1000);
+}
+
+/* Five stages of 3x3 convolutions, with a pool by two after each. */
+static void vgg_stages(struct walk *w, const uint32_t n_layers[5])
+{
+    static const uint32_t channels[5] = {64, 128, 256, 512, 512};
+    for (uint32_t stage = 0; stage < 5; stage++) {
+        for (uint32_t i = 0; i < n_layers[stage]; i++)
+            convolve_same(w, name_of("conv%u_%u", stage + 1, i + 1).text, channels[stage], 3);
+        pool(w, w->side / 2);
+    }
+}
+
+static void vgg_classifier(struct walk *w)
+{
+    connect(w, "fc6", 4096);
+    connect(w, "fc7", 4096);
+    classify(w, "fc8", 1000);
+}
+
+static void vgg_a(struct walk *w)
+{
+    vgg_stages(w, (const uint32_t[]){1, 1, 2, 2, 2});
+    vgg_classifier(w);
+}
+
+static void vgg16_imagenet(struct walk *w)
+{
+    vgg_stages(w, (const uint32_t[]){2, 2, 3, 3, 3});
+    vgg_classifier(w);
+}
+
+static void vgg16(struct walk *w)
+{
+    vgg_stages(w, (const uint32_t[]){2, 2, 3, 3, 3});
+    classify(w, "fc", 10);
+}
+
+/* Shortcuts are of kind A: they have no parameters. */
+static void resnet20(struct walk *w)
+{
+    convolve(w, "conv1", 16, 3, 1, 1, 1, "bn1");
+    for (uint32_t stage = 1; stage <= 3; stage++)
+        for (uint32_t block = 0; block < 3; block++)
+            for (uint32_t i = 1; i <= 2; i++)
+                convolve(w, name_of("layer%u.%u.conv%u", stage, block, i).text, 8u << stage, 3,
+                         stage > 1 && block == 0 && i == 1 ? 2 : 1, 1, 1,
+                         name_of("layer%u.%u.bn%u", stage, block, i).text);
+    pool(w, 1);
+    classify(w, "fc", 10);
+}
+
+/* 1x1, 3x3, 1x1. The first block of a stage has a convolution in its shortcut, too. The 3x3 convolution has the stride,
+ * as in torchvision; the paper gives it to the first one. */
+static void bottleneck(struct walk *w, uint32_t stage, uint32_t block)
+{
+    const uint32_t inner = 32u << stage, stride = stage > 1 && block == 0 ? 2 : 1;
+    const struct walk before = *w;
+    for (uint32_t i = 1; i <= 3; i++)
+        convolve(w, name_of("layer%u.%u.conv%u", stage, block, i).text, i == 3 ? 4 * inner : inner, i == 2 ? 3 : 1,
+                 i == 2 ? stride : 1, i == 2, 1, name_of("layer%u.%u.bn%u", stage, block, i).text);
+    if (block > 0)
+        return;
+    w->channels = before.channels;
+    w->side = before.side;
+    convolve(w, name_of("layer%u.0.downsample.0", stage).text, 4 * inner, 1, stride, 0, 1,
+             name_of("layer%u.0.downsample.1", stage).text);
+}
+
+static void resnet50(struct walk *w)
+{
+    static const uint32_t n_blocks[] = {3, 4, 6, 3};
+    convolve(w, "conv1", 64, 7, 2, 3, 1, "bn1");
+    pool(w, 56);
+    for (uint32_t stage = 1; stage <= 4; stage++)
+        for (uint32_t block = 0; block < n_blocks[stage - 1]; block++)
+            bottleneck(w, stage, block);
+    pool(w, 1);
+    classify(w, "fc", 1000);
+}
+
+#define SIMONYAN "Simonyan and Zisserman, Very Deep Convolutional Networks, ICLR 2015"
+#define HE "He et al., Deep Residual Learning for Image Recognition, CVPR 2016"
+
+static const struct network networks[] = {
+    {{"alexnet", "ImageNet, one tower with grouped convolutions, as in Caffe",
+      "Krizhevsky et al., ImageNet Classification with Deep Convolutional Neural Networks, NIPS 2012"},
+     227,
+     alexnet},
+    {{"googlenet", "ImageNet, Inception version 1 without the classifiers beside it",
+      "Szegedy et al., Going Deeper with Convolutions, CVPR 2015, table 1"},
+     224,
+     googlenet},
+    {{"vgg-a", "ImageNet, VGG with 11 layers", SIMONYAN ", table 1, column A"}, 224, vgg_a},
+    {{"vgg16", "CIFAR-10, 13 convolutions of VGG-D and one layer of 10 classes", SIMONYAN ", table 1, column D"},
+     32,
+     vgg16},
+    {{"vgg16-imagenet", "ImageNet, VGG with 16 layers", SIMONYAN ", table 1, column D"}, 224, vgg16_imagenet},
+    {{"resnet20", "CIFAR-10, 20 layers with batch norm, shortcuts without parameters", HE ", section 4.2"},
+     32,
+     resnet20},
+    {{"resnet50", "ImageNet, 50 layers with batch norm", HE ", table 1"}, 224, resnet50},
+};
+enum { N_NETWORKS = sizeof networks / sizeof *networks };
+
+/* ---- calls --------------------------------------------------------------------------------------------- */
+
+const gw_network_info *gw_network_list(size_t i)
+{
+    return i < N_NETWORKS ? &networks[i].info : NULL;
+}
+
+gw_status gw_network_find(const char *name, const gw_network_info **out)
+{
+    if (!name || !out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_network_find: name or out is NULL");
+    const char *names[N_NETWORKS];
+    char list[256] = "";
+    for (size_t i = 0, used = 0; i < N_NETWORKS; i++) {
+        names[i] = networks[i].info.name;
+        if (strcmp(name, names[i]) == 0) {
+            *out = &networks[i].info;
+            return GW_OK;
+        }
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
+    }
+    const char *nearest = gw_nearest(name, names, N_NETWORKS, NULL);
+    if (nearest)
+        return gw_fail(GW_ERR_ARGUMENT, "there is no network '%s'; did you mean '%s'? There are %s", name, nearest,
+                       list);
+    return gw_fail(GW_ERR_ARGUMENT, "there is no network '%s'; there are %s", name, list);
+}
+
+/* Walks through a network. */
+static gw_status walk(const gw_network_info *info, gw_network_tensor *out, double *work, gw_network_totals *totals)
+{
+    for (size_t i = 0; i < N_NETWORKS; i++)
+        if (info == &networks[i].info) {
+            struct walk w = {.channels = 3, .side = networks[i].side, .out = out, .work = work};
+            networks[i].describe(&w);
+            *totals = w.totals;
+            return GW_OK;
+        }
+    *totals = (gw_network_totals){0};
+    return gw_fail(GW_ERR_ARGUMENT, "the network is none that gw_network_list or gw_network_find returned");
+}
+
+gw_status gw_network_sum(const gw_network_info *network, gw_network_totals *out)
+{
+    if (!out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_network_sum: out is NULL");
+    return walk(network, NULL, NULL, out);
+}
+
+static gw_status too_small(const gw_network_info *network, uint32_t n_tensors, size_t capacity)
+{
+    return gw_fail(GW_ERR_CAPACITY, "%s has %u tensors; there is room for %zu", network->name, n_tensors, capacity);
+}
+
+gw_status gw_network_tensors(const gw_network_info *network, gw_network_tensor *out, size_t capacity, size_t *n)
+{
+    gw_network_totals totals = {0};
+    if (!out || !n)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_network_tensors: out or n is NULL");
+    gw_status status = walk(network, NULL, NULL, &totals);
+    if (status < 0)
+        return status;
+    *n = totals.n_tensors;
+    if (totals.n_tensors > capacity)
+        return too_small(network, totals.n_tensors, capacity);
+    return walk(network, out, NULL, &totals);
+}
+
+gw_status gw_network_backward_ms(const gw_network_info *network, double images_per_second, uint32_t batch,
+                                 double *out_ms, size_t capacity, double *forward_ms)
+{
+    gw_network_totals totals = {0};
+    if (!out_ms)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_network_backward_ms: out_ms is NULL");
+    if (!isfinite(images_per_second) || images_per_second <= 0 || batch == 0)
+        return gw_fail(GW_ERR_ARGUMENT, "%g images per second and a batch of %u; both must be above 0",
+                       images_per_second, batch);
+    gw_status status = walk(network, NULL, NULL, &totals);
+    if (status >= 0 && totals.n_tensors > capacity)
+        status = too_small(network, totals.n_tensors, capacity);
+    if (status >= 0)
+        status = walk(network, NULL, out_ms, &totals);
+    if (status < 0)
+        return status;
+    const double step_ms = 1e3 * batch / images_per_second;
+    for (uint32_t t = 0; t < totals.n_tensors; t++)
+        out_ms[t] *= step_ms * (2.0 / 3) / (double)totals.multiply_adds;
+    if (forward_ms)
+        *forward_ms = step_ms / 3;
+    return GW_OK;
+}

@@ -1,0 +1,77 @@
+/* The arithmetic of a step's timeline, which the timeline itself and the search for the exact plan share: so both round
+ * alike. */
+#ifndef GW_PLAN_TIMELINE_H
+#define GW_PLAN_TIMELINE_H
+
+#include <gradwire/plan.h>
+
+/* How far the lane that compresses and the link have come. Nothing else of what was done matters to what follows
+ * (docs/plan.md). */
+struct gw_progress {
+    double lane; /* backward and compression, or compression alone if it runs beside backward */
+    double link; /* free from then on */
+};
+
+/* A profile, seen through one of its codecs. */
+struct gw_model {
+    const gw_profile *profile;
+    const gw_profile_codec *codec;
+    bool beside;
+    double send_ms_per_element;
+};
+
+static inline double gw_later(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* The lane after layer l is measured. `ready`: when backward has finished the layer, if nothing holds it up. */
+static inline double gw_lane_measured(const struct gw_model *model, double lane, uint32_t l, double ready)
+{
+    const gw_profile_layer *layer = &model->profile->layers[l];
+    const double measure_ms =
+        model->codec->measure_ms_fixed + model->codec->measure_ms_per_element * (double)layer->n_elems;
+    return (model->beside ? gw_later(lane, ready) : lane + layer->backward_ms) + measure_ms;
+}
+
+/* The lane after a group of n_elems is encoded. */
+static inline double gw_lane_encoded(const struct gw_model *model, double lane, double n_elems)
+{
+    return lane + model->codec->compress_ms_fixed + model->codec->compress_ms_per_element * n_elems;
+}
+
+static inline bool gw_has_runs(const struct gw_model *model, double n_elems)
+{
+    const double run = (double)model->profile->link.run_elements;
+    return run > 0 && n_elems > run;
+}
+
+/* When the link begins with a group of n_elems that the lane has measured and encoded by then. */
+static inline double gw_send_begin(const struct gw_model *model, double link, double measured, double encoded,
+                                   double n_elems)
+{
+    const double run = (double)model->profile->link.run_elements;
+    return gw_later(link, gw_has_runs(model, n_elems) ? gw_lane_encoded(model, measured, run) : encoded);
+}
+
+/* The link after that group is sent. */
+static inline double gw_link_sent(const struct gw_model *model, double link, double measured, double encoded,
+                                  double n_elems)
+{
+    const double sent = gw_send_begin(model, link, measured, encoded, n_elems) + model->profile->link.alpha_ms +
+                        model->send_ms_per_element * n_elems;
+    if (!gw_has_runs(model, n_elems))
+        return sent;
+    return gw_later(sent, encoded + model->send_ms_per_element * (double)model->profile->link.run_elements);
+}
+
+/* Checks the arguments that all public functions have. */
+gw_status gw_model_init(const gw_profile *profile, uint32_t codec, gw_compress compress, struct gw_model *out);
+
+/* The step of a plan that is known to be one. times may be NULL, else it has room for all groups. */
+double gw_step_of(const struct gw_model *model, const uint32_t *group_of, gw_group_times *times);
+
+/* The exact plan (exact.c); *upper: the shortest step known so far. */
+gw_status gw_merge_exactly(gw_context *context, const struct gw_model *model, double upper, uint32_t *group_of);
+
+#endif

@@ -1,0 +1,450 @@
+/* gradwire predict: tells how fast a cluster would train a network, with and without a codec, by TernGrad's model.
+ *
+ * The library has the model (gradwire/predict.h), the networks and the clusters. This command measures what a codec
+ * makes of a drawn gradient, fills in what is assumed, and says all of it. */
+#include "base/nearest.h"
+#include "codec_cost.h"
+#include "predict.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MOST_GPUS_BY_DEFAULT 512u /* TernGrad's figure 5 ends there */
+
+static void assume(struct prediction *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void assume(struct prediction *p, const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    json_array_append_new(p->assumptions, json_string(text));
+}
+
+/* ---- what the command line says ------------------------------------------------------------------------ */
+
+static int parse_counts(const char *list, struct prediction *p)
+{
+    for (const char *at = list;;) {
+        char *end;
+        const unsigned long long count = *at >= '0' && *at <= '9' ? strtoull(at, &end, 10) : 0;
+        if (count < 1 || count > GW_MAX_GPUS || (*end != ',' && *end))
+            return tool_wrong_use("--gpus is '%s', and must be whole numbers from 1 to %u with commas between, such as "
+                                  "1,2,4,8",
+                                  list, GW_MAX_GPUS);
+        if (p->n_counts == MOST_COUNTS)
+            return tool_wrong_use("--gpus has more than %d numbers", MOST_COUNTS);
+        p->counts[p->n_counts++] = (uint32_t)count;
+        if (!*end)
+            return TOOL_DONE;
+        at = end + 1;
+    }
+}
+
+/* Powers of two up to a full machine; from there twice as many machines each time. Four GPUs a machine: 1, 2, 4, 8. */
+static void choose_counts(struct prediction *p)
+{
+    const uint32_t each = p->options.cluster.gpus_per_machine;
+    for (uint32_t n = 1; n < each; n *= 2)
+        p->counts[p->n_counts++] = n;
+    for (uint32_t n = each; n == each || n <= MOST_GPUS_BY_DEFAULT; n *= 2)
+        p->counts[p->n_counts++] = n;
+}
+
+static int parse_owners(const char *text, gw_predict_options *options)
+{
+    static const char *const names[] = {"paper", "server", "servers:S", "ring", "sharded"};
+    static const gw_owners owners[] = {GW_OWNERS_PAPER, GW_OWNERS_SERVERS, GW_OWNERS_SERVERS, GW_OWNERS_RING,
+                                       GW_OWNERS_SHARDED};
+    for (int i = 0; i < 5; i++)
+        if (strcmp(text, names[i]) == 0 && i != 2) {
+            options->owners = owners[i];
+            options->servers = owners[i] == GW_OWNERS_SERVERS ? 1 : 0;
+            return TOOL_DONE;
+        }
+    if (strncmp(text, "servers:", 8) == 0) {
+        const tool_option number = {"--owners servers", "S", "", TOOL_U32, &options->servers, 1, GW_MAX_GPUS};
+        options->owners = GW_OWNERS_SERVERS;
+        return tool_set_option(&number, text + 8) == TOOL_PARSED ? TOOL_DONE : TOOL_WRONG_USE;
+    }
+    const char *nearest = gw_nearest(text, names, 5, NULL);
+    return tool_wrong_use("--owners is '%s', and must be paper, server, servers:S, ring or sharded%s%s%s", text,
+                          nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+}
+
+/* The network, or the bytes that stand in its place. */
+static int choose_gradient(struct prediction *p)
+{
+    struct gradient *g = &p->gradient;
+    if (p->net && p->gradient_bytes)
+        return tool_wrong_use("--net and --gradient-bytes are both given; one of them says what is averaged");
+    if (!p->net && !p->gradient_bytes)
+        return tool_wrong_use("--net is missing; or give --gradient-bytes, --batch and --batch-seconds");
+    if (!p->net) {
+        if (!p->batch || p->batch_seconds == 0)
+            return tool_wrong_use("with --gradient-bytes, --batch and --batch-seconds are needed, too");
+        g->n_elems = (double)p->gradient_bytes / sizeof(float);
+        p->options.gradient_bytes = (double)p->gradient_bytes;
+        return TOOL_DONE;
+    }
+    gw_network_totals totals;
+    gw_status status = gw_network_find(p->net, &g->network);
+    if (status >= 0)
+        status = gw_network_tensors(g->network, g->tensors, GW_MAX_NETWORK_TENSORS, &g->n_tensors);
+    if (status >= 0)
+        status = gw_network_sum(g->network, &totals);
+    if (status < 0)
+        return tool_wrong_use("%s", gw_last_error());
+    g->n_elems = (double)totals.n_params;
+    p->options.gradient_bytes = sizeof(float) * g->n_elems;
+    return TOOL_DONE;
+}
+
+/* K and T(1,1,K): as given, or from how fast a GPU is known to be. */
+static int choose_batch(struct prediction *p)
+{
+    gw_predict_options *o = &p->options;
+    const double copy = o->gradient_bytes / o->cluster.cpu_bandwidth;
+    const gw_gpu_speed *speed = NULL;
+    if (p->gpu) {
+        size_t i = 0;
+        while ((speed = gw_gpu_speed_list(i)) && strcmp(speed->gpu, p->gpu) != 0)
+            i++;
+        if (!speed)
+            return tool_wrong_use("--gpu is '%s', and must be gtx1080 or p100", p->gpu);
+    } else {
+        p->gpu = p->cluster ? p->cluster->gpu : "gtx1080";
+    }
+    if (p->batch == 0 || p->batch_seconds == 0) {
+        if (gw_gpu_speed_find(p->net, p->gpu, &speed) < 0)
+            return tool_wrong_use("%s; or give --batch and --batch-seconds", gw_last_error());
+        if (p->batch == 0)
+            p->batch = speed->batch;
+        if (p->batch_seconds == 0) {
+            p->batch_seconds = p->batch / speed->images_per_second + copy;
+            assume(p,
+                   "T(1,1,K) is %.6g s for K = %u: a %s trains %.4g images a second (%s), and copies the gradient to "
+                   "the processor in %.3g s",
+                   p->batch_seconds, p->batch, speed->gpu, speed->images_per_second, speed->source, copy);
+        }
+    }
+    o->batch = p->batch;
+    o->batch_seconds = p->batch_seconds;
+    return TOOL_DONE;
+}
+
+static int choose_extras(struct prediction *p)
+{
+    gw_predict_options *o = &p->options;
+    if (strcmp(p->scaling, "strong") == 0)
+        o->scaling = GW_SCALING_STRONG;
+    else if (strcmp(p->scaling, "weak") != 0)
+        return tool_wrong_use("--scaling is '%s', and must be strong or weak", p->scaling);
+    if (p->overlap < 0 || p->overlap > 1)
+        return tool_wrong_use("--overlap is %g, and must be from 0 to 1", p->overlap);
+    if (p->stragglers < 0 || p->stragglers > GW_MAX_STRAGGLER_CV)
+        return tool_wrong_use("--stragglers is %g, and must be from 0 to %g", p->stragglers, GW_MAX_STRAGGLER_CV);
+    p->paper = *o;
+    o->overlap = p->overlap;
+    o->straggler_cv = p->stragglers;
+    return parse_owners(p->owners, o);
+}
+
+static void say_what_is_assumed(struct prediction *p)
+{
+    const gw_predict_options *o = &p->options;
+    const gw_cluster *c = &o->cluster;
+    assume(p,
+           "a machine has %u GPUs; %.4g GB/s between GPUs, %.4g GB/s to the processor, %.4g Gbit/s between "
+           "machines, and %.4g us a message",
+           c->gpus_per_machine, 1e-9 * c->gpu_bandwidth, 1e-9 * c->cpu_bandwidth, 8e-9 * c->network_bandwidth,
+           1e6 * c->network_latency_s);
+    if (p->cluster)
+        assume(p, "of %s: %s", p->cluster->name, p->cluster->assumed);
+    if (o->scaling == GW_SCALING_STRONG)
+        assume(p, "strong scaling: all GPUs together share a batch of %u samples", o->batch);
+    else
+        assume(p, "weak scaling: each GPU has a batch of %u samples", o->batch);
+    static const char *const owners[] = {
+        [GW_OWNERS_PAPER] = "machines average in log2(j) rounds, as in the paper's equation 27",
+        [GW_OWNERS_RING] = "machines average in a ring; a part of a sum takes no more bytes than a part of a push",
+        [GW_OWNERS_SHARDED] = "each machine owns an equal share of the gradient"};
+    if (o->owners == GW_OWNERS_SERVERS)
+        assume(p, "%u server%s beside the workers; what all machines send passes their links", o->servers,
+               o->servers == 1 ? "" : "s");
+    else
+        assume(p, "%s", owners[o->owners]);
+    if (o->overlap > 0)
+        assume(p, "%g of backward, which is two thirds of computing, hides network and codec", o->overlap);
+    if (o->straggler_cv > 0)
+        assume(p,
+               "the GPUs' computing times are lognormal and independent, with a deviation of %g times their mean; "
+               "all wait for the slowest",
+               o->straggler_cv);
+}
+
+/* ---- codecs -------------------------------------------------------------------------------------------- */
+
+static void split_elements(const struct gradient *g, struct subject *s)
+{
+    if (!g->network) {
+        const gw_tensor tensor = {.name = "gradient", .n_elems = (uint64_t)fmin(g->n_elems, (double)GW_MAX_ELEMENTS)};
+        s->float_elems = gw_codec_leaves_float(s->codec, &tensor) ? g->n_elems : 0;
+    }
+    for (size_t t = 0; t < g->n_tensors; t++) {
+        const gw_tensor tensor = {.name = g->tensors[t].name,
+                                  .id = (uint32_t)t,
+                                  .n_elems = g->tensors[t].n_elems,
+                                  .last_layer = g->tensors[t].last_layer};
+        s->float_elems += gw_codec_leaves_float(s->codec, &tensor) ? (double)tensor.n_elems : 0;
+    }
+    s->coded_elems = g->n_elems - s->float_elems;
+}
+
+/* Bytes for every number of machines. The same number of machines is measured once. */
+static gw_status count_bytes(const struct prediction *p, struct subject *s)
+{
+    for (size_t i = 0; i < p->n_counts; i++) {
+        gw_status status = GW_OK;
+        size_t k = 0;
+        const uint32_t machines = s->rows[i].machines;
+        while (k < i && s->rows[k].machines != machines)
+            k++;
+        s->bits_up[i] = s->bits_down[i] = 32;
+        if (p->ratio > 0)
+            s->bits_up[i] = s->bits_down[i] = 32 / p->ratio;
+        else if (k < i)
+            s->bits_up[i] = s->bits_up[k], s->bits_down[i] = s->bits_down[k];
+        else if (machines > 1)
+            status = tool_codec_bits(p->context, s->codec, machines, &s->bits_up[i], &s->bits_down[i]);
+        if (status < 0)
+            return status;
+        s->costs[i] = (gw_predict_codec){.bytes_up = 4 * s->float_elems + s->bits_up[i] / 8 * s->coded_elems,
+                                         .bytes_down = 4 * s->float_elems + s->bits_down[i] / 8 * s->coded_elems,
+                                         .seconds = s->seconds};
+    }
+    return GW_OK;
+}
+
+/* Nanoseconds an element, as --codec-time says. */
+static int choose_codec_time(struct prediction *p, struct subject *s)
+{
+    double ns;
+    if (strcmp(p->codec_time, "none") == 0)
+        return TOOL_DONE;
+    if (strcmp(p->codec_time, "here") == 0) {
+        double seconds;
+        gw_status status = tool_codec_seconds(p->context, s->codec, &seconds);
+        if (status < 0)
+            return tool_fail_status(status, s->spec);
+        ns = 1e9 * seconds;
+        assume(p,
+               "%s: to encode a gradient and decode an average takes %.3g ns an element, as measured on this machine "
+               "with %u threads",
+               s->spec, ns, p->n_threads);
+    } else {
+        if (!tool_parse_double(p->codec_time, &ns) || ns < 0)
+            return tool_wrong_use("--codec-time is '%s', and must be here, none, or nanoseconds an element: 0 or more",
+                                  p->codec_time);
+        assume(p, "%s: to encode a gradient and decode an average takes %.3g ns an element, as given", s->spec, ns);
+    }
+    s->seconds = 1e-9 * ns * s->coded_elems;
+    return TOOL_DONE;
+}
+
+static int measure_codec(struct prediction *p, struct subject *s)
+{
+    gw_status status = gw_codec_parse(p->context, s->spec, &s->codec);
+    if (status < 0)
+        return tool_fail_status(status, NULL);
+    split_elements(&p->gradient, s);
+    int exit_status = choose_codec_time(p, s);
+    if (exit_status != TOOL_DONE)
+        return exit_status;
+    status = count_bytes(p, s);
+    if (status < 0)
+        return tool_fail_status(status, s->spec);
+    if (p->ratio > 0)
+        assume(p, "%s: 1/%g of the bytes of float32, up and down, as given", s->spec, p->ratio);
+    else
+        assume(p,
+               "%s: bits an element as measured on a drawn gradient (Gaussian, one element in a thousand 50 times "
+               "larger), another for each machine",
+               s->spec);
+    for (size_t i = 0; i < p->n_counts && p->ratio == 0; i++)
+        if (s->rows[i].machines > TOOL_MOST_PUSHES) {
+            assume(p, "%s: averages of more than %u machines count as those of %u", s->spec, TOOL_MOST_PUSHES,
+                   TOOL_MOST_PUSHES);
+            break;
+        }
+    if (s->float_elems > 0)
+        assume(p, "%s leaves %.0f of %.0f elements in float32", s->spec, s->float_elems, p->gradient.n_elems);
+    if (strcmp(p->codec_time, "none") == 0)
+        assume(p, "%s: its time is left out", s->spec);
+    return TOOL_DONE;
+}
+
+/* ---- predictions --------------------------------------------------------------------------------------- */
+
+/* One subject with costs, or float32. */
+static int predict_all(struct prediction *p, struct subject *s)
+{
+    for (size_t i = 0; i < p->n_counts; i++) {
+        const gw_predict_codec *codec = s->codec ? &s->costs[i] : NULL;
+        gw_status status = gw_predict(&p->options, codec, p->counts[i], &s->rows[i]);
+        if (status >= 0)
+            status = gw_predict(&p->paper, codec, p->counts[i], &s->paper[i]);
+        if (status < 0)
+            return tool_wrong_use("%s", gw_last_error());
+    }
+    return TOOL_DONE;
+}
+
+static int work(struct prediction *p)
+{
+    const struct subject *none = &p->subjects[0];
+    p->subjects[0].spec = "none";
+    p->n_subjects = 1;
+    int status = predict_all(p, &p->subjects[0]); /* refuses bad numbers before anything is measured */
+    for (size_t k = 0; k < p->specs.n && status == TOOL_DONE; k++) {
+        struct subject *s = &p->subjects[p->n_subjects];
+        if (strcmp(p->specs.items[k], "none") == 0)
+            continue;
+        p->n_subjects++;
+        s->spec = p->specs.items[k];
+        memcpy(s->rows, none->rows, sizeof s->rows); /* the numbers of machines */
+        status = measure_codec(p, s);
+        if (status == TOOL_DONE)
+            status = predict_all(p, s);
+    }
+    return status;
+}
+
+/* ---- the command --------------------------------------------------------------------------------------- */
+
+static int begin(struct prediction *p, const char *counts)
+{
+    const long n_online = sysconf(_SC_NPROCESSORS_ONLN);
+    p->n_threads = n_online < 1 ? 1 : n_online > 256 ? 256 : (uint32_t)n_online;
+    const gw_context_options options = {.struct_bytes = sizeof options, .n_threads = p->n_threads};
+    p->assumptions = json_array();
+    p->subjects = calloc(p->specs.n + 1, sizeof *p->subjects);
+    gw_status made = gw_context_create(&options, &p->context);
+    if (!p->assumptions || !p->subjects || made < 0)
+        return made < 0 ? tool_fail_status(made, NULL) : tool_fail("out of memory");
+    p->options.struct_bytes = sizeof p->options;
+    int status = tool_read_cluster(p->cluster_name, &p->options.cluster, &p->cluster);
+    if (status == TOOL_DONE)
+        status = choose_gradient(p);
+    if (status == TOOL_DONE)
+        status = choose_batch(p);
+    if (status == TOOL_DONE)
+        status = choose_extras(p);
+    if (status == TOOL_DONE && counts)
+        status = parse_counts(counts, p);
+    else if (status == TOOL_DONE)
+        choose_counts(p);
+    return status;
+}
+
+static int run(struct prediction *p, const char *counts, const char *chart, bool json)
+{
+    int status = begin(p, counts);
+    if (status == TOOL_DONE)
+        say_what_is_assumed(p);
+    if (status == TOOL_DONE)
+        status = work(p);
+    if (status == TOOL_DONE && chart)
+        status = tool_predict_draw(p, chart);
+    if (status == TOOL_DONE)
+        status = tool_predict_report(p, json);
+    for (size_t k = 0; k < p->n_subjects; k++)
+        gw_codec_destroy(p->subjects[k].codec);
+    free(p->subjects);
+    json_decref(p->assumptions);
+    gw_context_destroy(p->context);
+    return status;
+}
+
+int gw_cmd_predict(int argc, char **argv)
+{
+    static struct prediction p = {.scaling = "weak", .owners = "paper"};
+    const char *counts = NULL, *chart = NULL;
+    bool json = false;
+    char nets[1024] = "the network, in millions of elements: ";
+    tool_describe_networks(nets + strlen(nets), sizeof nets - strlen(nets));
+    const tool_option options[] = {
+        {"--net", "NET", nets, TOOL_TEXT, &p.net, 0, 0},
+        {"--cluster", "NAME|FILE",
+         "eth-1g-gtx1080 or ib-100g-p100, or a JSON file with gpus_per_machine, gpu_bandwidth, cpu_bandwidth, "
+         "network_latency_s and network_bandwidth (bytes a second, seconds)",
+         TOOL_TEXT, &p.cluster_name, 0, 0},
+        {"--gpus", "LIST", "numbers of GPUs (default 1,2,4,...,512)", TOOL_TEXT, &counts, 0, 0},
+        {"--codec", "SPEC", "predict this codec beside none; may be given several times (default ternary)", TOOL_TEXTS,
+         &p.specs, 0, 0},
+        {"--ratio", "R", "do not measure the codec's bytes: a float has R times as many (16 for TernGrad's 2-bit code)",
+         TOOL_DOUBLE, &p.ratio, 0, 0},
+        {"--codec-time", "here|none|NS",
+         "the codec's time, encode and decode together: measured on this machine (default), left out (default with "
+         "--ratio), or so many nanoseconds an element",
+         TOOL_TEXT, &p.codec_time, 0, 0},
+        {"--scaling", "strong|weak", "the batch is of all GPUs together, or of each (default weak)", TOOL_TEXT,
+         &p.scaling, 0, 0},
+        {"--gpu", "gtx1080|p100", "whose speed is assumed (default the cluster's; gtx1080 for a file)", TOOL_TEXT,
+         &p.gpu, 0, 0},
+        {"--gradient-bytes", "B", "in place of a network: bytes of the gradient in float32", TOOL_U64,
+         &p.gradient_bytes, 1, 1ull << 50},
+        {"--batch", "K", "samples of a step (default TernGrad's: 128 alexnet, 64 googlenet, 32 vgg-a)", TOOL_U32,
+         &p.batch, 1, 1u << 30},
+        {"--batch-seconds", "T",
+         "T(1,1,K): seconds of such a step on one GPU, with the copy of the gradient to the "
+         "processor (default from published speeds)",
+         TOOL_DOUBLE, &p.batch_seconds, 0, 0},
+        {"--owners", "OWNERS",
+         "how machines average: paper (default), server or servers:S (all bytes pass their links), ring, or sharded "
+         "(each machine owns a share)",
+         TOOL_TEXT, &p.owners, 0, 0},
+        {"--overlap", "X", "the share of backward that hides network and codec, 0 to 1 (default 0)", TOOL_DOUBLE,
+         &p.overlap, 0, 0},
+        {"--stragglers", "CV", "the spread of computing times, deviation by mean; all wait for the slowest (default 0)",
+         TOOL_DOUBLE, &p.stragglers, 0, 0},
+        {"-o", "CHART.svg", "draw throughput over GPUs, as TernGrad's figure 5", TOOL_OUTPUT, &chart, 0, 0},
+        {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
+    };
+    enum { N_OPTIONS = sizeof options / sizeof *options };
+    bool given[N_OPTIONS] = {false};
+    const tool_usage usage = {
+        .synopsis = "predict --net NET --cluster NAME|FILE [--gpus LIST] [--codec SPEC]... [options]",
+        .about = "Predicts how long a training step takes on a cluster, with and without a codec, by TernGrad's "
+                 "performance model (equations 27 to 30). Everything that is assumed is printed. docs/predict.md "
+                 "explains the model, with an example by hand.",
+        .example = "gradwire predict --net alexnet --cluster eth-1g-gtx1080 --gpus 8,512 --ratio 16",
+        .options = options,
+        .n_options = N_OPTIONS,
+        .given = given,
+        .max_args = 0,
+        .args = "predict takes no files but --cluster's",
+    };
+    int status = tool_parse(&usage, &argc, argv);
+    if (status != TOOL_PARSED)
+        return status;
+    if (!p.cluster_name)
+        return tool_wrong_use("--cluster is missing; there are eth-1g-gtx1080 and ib-100g-p100, or name a file");
+    if (tool_given(&usage, "--ratio") && p.ratio <= 0)
+        return tool_wrong_use("--ratio is %g, and must be above 0", p.ratio);
+    if (tool_given(&usage, "--batch-seconds") && p.batch_seconds <= 0)
+        return tool_wrong_use("--batch-seconds is %g, and must be above 0", p.batch_seconds);
+    if (!p.codec_time)
+        p.codec_time = p.ratio > 0 ? "none" : "here";
+    if (p.specs.n == 0)
+        p.specs.items[p.specs.n++] = "ternary";
+    const tool_named_file files[] = {{"--cluster", p.cluster_name, false}, {"-o", chart, true}};
+    if ((status = tool_check_apart(files, 2)) != 0)
+        return status;
+    return run(&p, counts, chart, json);
+}

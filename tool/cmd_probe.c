@@ -1,0 +1,369 @@
+/* gradwire probe: measures this machine and the link between the members, and writes what plans and advice are made
+ * from. */
+#include "backward.h"
+#include "base/clock.h"
+#include "probe.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const default_specs[] = {"none", "bf16", "ternary", "gspar:density=0.01", "topk:ratio=0.01"};
+
+/* As the exchange cuts large groups (docs/design.md, "Runs"). */
+#define RUN_ELEMENTS (1 << 20)
+
+/* Whose gradients, and how long they take. */
+struct subject {
+    const char *net, *layers_path;
+    uint32_t batch, threads;
+    double images_per_second; /* 0: not given */
+    double forward_ms;
+    gw_profile_layer layers[GW_PLAN_MAX_LAYERS];
+    uint32_t n_layers;
+    const char *how; /* in a few words, for the file */
+
+    /* What the names point into. */
+    tool_profile table;
+    gw_network_tensor tensors[GW_MAX_NETWORK_TENSORS];
+    struct gw_network network;
+};
+
+void probe_progress(struct probe *p, const struct bench_member *m, const char *what)
+{
+    if (m->rank != 0)
+        return;
+    const double spent = gw_clock_seconds() - p->began;
+    char left[48] = "";
+    if (p->n_done > 0)
+        snprintf(left, sizeof left, ", about %.0f s left",
+                 spent / (double)p->n_done * (double)(p->n_parts - p->n_done));
+    if (p->terminal)
+        fprintf(stderr, "\r\033[K%zu of %zu: %s%s", p->n_done + 1, p->n_parts, what, left);
+    fflush(stderr);
+    p->n_done++;
+}
+
+/* ---- layers ------------------------------------------------------------------------------------------ */
+
+/* A table of somebody else's network: {"forward_ms", "layers"}, as a profile has them. */
+static int layers_of_file(struct subject *s)
+{
+    if (tool_profile_read_layers(s->layers_path, &s->table) != 0)
+        return TOOL_FAILED;
+    s->forward_ms = s->table.profile.forward_ms;
+    s->n_layers = s->table.profile.n_layers;
+    memcpy(s->layers, s->table.layers, s->n_layers * sizeof *s->layers);
+    s->how = "a file";
+    return 0;
+}
+
+static int layers_of_table(struct subject *s, const gw_network_info *network)
+{
+    double backward_ms[GW_MAX_NETWORK_TENSORS];
+    size_t n;
+    gw_status status = gw_network_tensors(network, s->tensors, GW_MAX_NETWORK_TENSORS, &n);
+    if (status >= 0)
+        status = gw_network_backward_ms(network, s->images_per_second, s->batch, backward_ms, GW_MAX_NETWORK_TENSORS,
+                                        &s->forward_ms);
+    if (status < 0)
+        return tool_fail_status(status, NULL);
+    for (size_t t = 0; t < n; t++)
+        s->layers[t] = (gw_profile_layer){s->tensors[t].name, s->tensors[t].n_elems, backward_ms[t]};
+    s->n_layers = (uint32_t)n;
+    s->how = "computed from multiply-adds";
+    return 0;
+}
+
+static int layers_of_trainer(struct subject *s, uint32_t runs)
+{
+    double backward_ms[GW_MAX_TENSORS];
+    gw_status status = gw_network_create(s->net, &s->network);
+    if (status >= 0)
+        status = gw_backward_times(&s->network, s->batch, runs, s->threads, &s->forward_ms, backward_ms);
+    if (status < 0)
+        return status == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error()) : tool_fail_status(status, NULL);
+    for (uint32_t t = 0; t < s->network.n_tensors; t++)
+        s->layers[t] = (gw_profile_layer){s->network.tensors[t].name, s->network.tensors[t].n_elems, backward_ms[t]};
+    s->n_layers = s->network.n_tensors;
+    s->how = "measured";
+    return 0;
+}
+
+/* Returns 0, or an exit status with the message printed. */
+static int find_layers(struct subject *s, uint32_t runs)
+{
+    const gw_network_info *network;
+    if (s->layers_path)
+        return layers_of_file(s);
+    if (s->images_per_second > 0) {
+        if (gw_network_find(s->net, &network) < 0)
+            return tool_wrong_use("%s (these have --images-per-second)", gw_last_error());
+        return layers_of_table(s, network);
+    }
+    if (gw_network_find(s->net, &network) >= 0)
+        return tool_wrong_use("the trainer cannot run %s; say how fast a machine trains it: --images-per-second",
+                              s->net);
+    return layers_of_trainer(s, runs);
+}
+
+/* ---- the report -------------------------------------------------------------------------------------- */
+
+static json_t *sweep_json(const struct probe_sweep *sweep, const char *size)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < sweep->n; i++) {
+        const struct probe_point *point = &sweep->points[i];
+        json_array_append_new(list, json_pack("{s:I, s:I, s:I, s:b, s:f, s:f}", "groups", (json_int_t)point->groups,
+                                              "tensors", (json_int_t)point->tensors, size, (json_int_t)point->size,
+                                              "network", point->whole, "measured_ms", point->measured_ms, "fitted_ms",
+                                              point->fitted_ms));
+    }
+    return list;
+}
+
+static json_t *profile_json(const struct probe *p, const struct subject *s)
+{
+    static const char *const kinds[] = {"local", "mpi", "tcp"};
+    json_t *layers = json_array(), *codecs = json_array(), *sweeps = json_object();
+    for (uint32_t l = 0; l < s->n_layers; l++)
+        json_array_append_new(layers,
+                              json_pack("{s:s, s:I, s:f}", "name", s->layers[l].name, "elements",
+                                        (json_int_t)s->layers[l].n_elems, "backward_ms", s->layers[l].backward_ms));
+    for (size_t k = 0; k < p->specs.n; k++) {
+        const gw_profile_codec *c = &p->costs[k];
+        json_array_append_new(codecs,
+                              json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f}", "spec", c->spec, "compress_ms_fixed",
+                                        c->compress_ms_fixed, "compress_ms_per_element", c->compress_ms_per_element,
+                                        "decompress_ms_per_element", c->decompress_ms_per_element, "bytes_per_element",
+                                        c->bytes_per_element, "measure_ms_fixed", c->measure_ms_fixed,
+                                        "measure_ms_per_element", c->measure_ms_per_element));
+        json_object_set_new(sweeps, c->spec, sweep_json(&p->sweeps[k], "elements"));
+    }
+    json_t *about = json_pack("{s:s, s:s, s:s?, s:i, s:s, s:i, s:o, s:o}", "gradwire", gw_version(), "cpu",
+                              gw_cpu_level(), "net", s->net, "batch", (int)s->batch, "backward", s->how, "runs",
+                              (int)p->runs, "messages", sweep_json(&p->messages, "bytes"), "exchanges", sweeps);
+    json_object_set_new(about, "link", json_string(kinds[p->team.members.kind]));
+    return json_pack("{s:f, s:o, s:{s:f, s:f, s:f, s:I, s:I}, s:o, s:s, s:o}", "forward_ms", s->forward_ms, "layers",
+                     layers, "link", "alpha_ms", p->link.alpha_ms, "ms_per_byte", p->link.ms_per_byte, "latency_ms",
+                     p->link.latency_ms, "run_elements", (json_int_t)p->link.run_elements, "members",
+                     (json_int_t)p->link.members, "codecs", codecs, "compress", "beside", "about", about);
+}
+
+static void print_report(const struct probe *p, const struct subject *s)
+{
+    double backward = 0;
+    for (uint32_t l = 0; l < s->n_layers; l++)
+        backward += s->layers[l].backward_ms;
+    tool_note("%u layers: forward %.3f ms, backward %.3f ms (%s)", s->n_layers, s->forward_ms, backward, s->how);
+    tool_note("link: %u members, %.3f ms a group, %.3f ms until it is back, %.4g Mbit/s; messages are off the fit by "
+              "%.1f %%",
+              p->link.members, p->link.alpha_ms, p->link.latency_ms,
+              p->link.ms_per_byte > 0 ? 8e-3 / p->link.ms_per_byte : 0, 100 * probe_deviation(&p->messages));
+    tool_note("%-28s %12s %14s %14s %14s %12s %8s", "codec", "bytes/elem.", "measure, ms/M", "encode, ms/M",
+              "decode, ms/M", "a group, ms", "off by");
+    for (size_t k = 0; k < p->specs.n; k++) {
+        const gw_profile_codec *c = &p->costs[k];
+        tool_note("%-28s %12.3f %14.3f %14.3f %14.3f %12.3f %7.1f%%", c->spec, c->bytes_per_element,
+                  1e6 * c->measure_ms_per_element, 1e6 * c->compress_ms_per_element, 1e6 * c->decompress_ms_per_element,
+                  c->compress_ms_fixed, 100 * probe_deviation(&p->sweeps[k]));
+    }
+    tool_note("\"off by\": the median by which exchanges, of 4 Ki to 16 Mi elements and of the network's tensors, "
+              "differ from what the model says of them");
+}
+
+/* ---- the command ------------------------------------------------------------------------------------- */
+
+/* Times of backward may differ: they are measured on each machine, and rank 0's count. */
+static uint64_t settings_of(const struct probe *p)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%u", p->runs);
+    uint64_t settings = bench_settings(0, text);
+    for (size_t k = 0; k < p->specs.n; k++)
+        settings = bench_settings(settings, p->specs.items[k]);
+    for (uint32_t l = 0; l < p->n_layers; l++) {
+        snprintf(text, sizeof text, "%llu", (unsigned long long)p->layers[l].n_elems);
+        settings = bench_settings(settings, text);
+    }
+    return settings;
+}
+
+static gw_status member_work(struct bench_member *m)
+{
+    struct probe *p = m->user;
+    gw_status status = bench_agree(m, settings_of(p));
+    if (status >= 0)
+        status = probe_messages(p, m);
+    for (size_t k = 0; k < p->specs.n && status >= 0; k++)
+        status = probe_codec(p, m, k);
+    return status;
+}
+
+/* Returns 0, or an exit status with the message printed. */
+static int parse_codecs(struct probe *p)
+{
+    if (p->specs.n == 0)
+        for (size_t i = 0; i < sizeof default_specs / sizeof *default_specs; i++)
+            p->specs.items[p->specs.n++] = default_specs[i];
+    /* Floats come first: the link is measured with them, and advice compares with them. */
+    size_t none = 0;
+    while (none < p->specs.n && strcmp(p->specs.items[none], "none") != 0)
+        none++;
+    if (none == TOOL_MAX_TEXTS || (none == p->specs.n && p->specs.n == GW_PLAN_MAX_CODECS))
+        return tool_wrong_use("--codec is given %zu times; %u codecs are the most, none included", p->specs.n,
+                              GW_PLAN_MAX_CODECS);
+    if (none == p->specs.n)
+        p->specs.n++;
+    memmove(p->specs.items + 1, p->specs.items, none * sizeof *p->specs.items);
+    p->specs.items[0] = "none";
+    for (size_t k = 0; k < p->specs.n; k++) {
+        for (size_t i = 0; i < k; i++)
+            if (strcmp(p->specs.items[i], p->specs.items[k]) == 0)
+                return tool_wrong_use("--codec %s is given twice", p->specs.items[k]);
+        gw_status status = gw_codec_parse(NULL, p->specs.items[k], &p->codecs[k]);
+        if (status < 0)
+            return tool_fail_status(status, "--codec");
+        if (gw_codec_is_global(p->codecs[k]))
+            return tool_wrong_use(
+                "%s decides for all tensors at once: they are one group, and there is nothing to plan",
+                p->specs.items[k]);
+    }
+    return 0;
+}
+
+static int write_profile(const struct probe *p, const struct subject *s, tool_output *output)
+{
+    json_t *profile = profile_json(p, s);
+    char *text = profile ? json_dumps(profile, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    int status = TOOL_FAILED;
+    if (!text)
+        tool_fail("out of memory");
+    else if (tool_output_write(output, text, strlen(text)) == 0 && tool_output_write(output, "\n", 1) == 0 &&
+             tool_output_commit(output) == 0)
+        status = TOOL_DONE;
+    free(text);
+    json_decref(profile);
+    return status;
+}
+
+/* The members' part. Returns an exit status. */
+static int measure(struct probe *p, const struct subject *s, const char *path)
+{
+    tool_output output = TOOL_OUTPUT_CLOSED; /* opened first: nobody measures for minutes to hear that it cannot be */
+    const bool writes = p->team.members.first == 0;
+    if (p->team.members.size < 2)
+        return tool_wrong_use("a link joins two members or more; this is the only one");
+    if (writes && tool_output_open(&output, path) != 0)
+        return TOOL_FAILED;
+    p->began = gw_clock_seconds();
+    gw_status status = bench_work(&p->team, 1, member_work, p);
+    if (p->terminal)
+        fprintf(stderr, "\r\033[K");
+    int exit_status = status == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error())
+                      : status < 0              ? tool_fail_status(status, NULL)
+                                                : TOOL_DONE;
+    if (exit_status == TOOL_DONE && writes) {
+        print_report(p, s);
+        exit_status = write_profile(p, s, &output);
+    }
+    tool_output_discard(&output);
+    return exit_status;
+}
+
+static void show_log(const char *line, void *user)
+{
+    (void)user;
+    tool_note("%s", line);
+}
+
+int gw_cmd_probe(int argc, char **argv)
+{
+    static struct probe p = {.runs = 7, .link = {.run_elements = RUN_ELEMENTS}, .team = {.n_links = 1}};
+    static struct subject s = {.net = "lenet", .batch = 64, .threads = 1};
+    struct gw_members_options who = {.rank = GW_MEMBERS_NO_RANK, .log = show_log};
+    uint32_t timeout_s = 120;
+    const char *out = NULL;
+    char networks[512], net_help[1024];
+    bool given[20] = {false};
+    tool_describe_networks(networks, sizeof networks);
+    snprintf(net_help, sizeof net_help,
+             "whose gradients: a network of the trainer (lenet, mlp:784-300-10), which is run here (default lenet); or "
+             "with --images-per-second one of, in millions of elements: %s",
+             networks);
+    const tool_option options[] = {
+        {"-o", "PROFILE.json", "where to write", TOOL_OUTPUT, &out, 0, 0},
+        {"--net", "NET", net_help, TOOL_TEXT, &s.net, 0, 0},
+        {"--batch", "K", "samples of one worker's step (default 64)", TOOL_U32, &s.batch, 1, 1 << 20},
+        {"--images-per-second", "X", "how fast one worker's machine trains the network, without exchange", TOOL_DOUBLE,
+         &s.images_per_second, 0, 0},
+        {"--layers", "FILE",
+         "times measured elsewhere, for example of a PyTorch model: {\"forward_ms\": F, \"layers\": [{\"name\", "
+         "\"elements\", \"backward_ms\"}, ...]}, the first layer first",
+         TOOL_TEXT, &s.layers_path, 0, 0},
+        {"--codec", "SPEC", "measure this codec, beside none; may be given several times (default: one of each kind)",
+         TOOL_TEXTS, &p.specs, 0, 0},
+        {"--runs", "R", "runs of each point; the median counts (default 7)", TOOL_U32, &p.runs, 1, 1000},
+        {"--threads", "T", "threads of forward and backward (default 1)", TOOL_U32, &s.threads, 1, 256},
+        {"--timeout", "S", "seconds that a member may be silent (default 120)", TOOL_U32, &timeout_s, 1, 86400},
+        {"--workers", "N", "members (default 4; with mpi and tcp the launcher says how many)", TOOL_U32, &who.workers,
+         2, 1024},
+        {"--link", "local|mpi|tcp", "how they reach each other, as for train", TOOL_TEXT, &who.link, 0, 0},
+        {"--rank", "R", "tcp: which member this is", TOOL_U32, &who.rank, 0, 1023},
+        {"--rendezvous", "HOST:PORT", "tcp: where rank 0 listens and all meet", TOOL_TEXT, &who.rendezvous, 0, 0},
+        {"--advertise", "HOST", "tcp: where the others reach this member", TOOL_TEXT, &who.advertise, 0, 0},
+        {"--keys", "DIR", "tcp: encrypt everything, and let in only members whose key is listed in this folder",
+         TOOL_TEXT, &who.keys, 0, 0},
+        {"--insecure", NULL, "tcp: without keys, let in anybody from other machines", TOOL_FLAG, &who.insecure, 0, 0},
+    };
+    const tool_usage usage = {
+        .synopsis = "probe [options] -o PROFILE.json",
+        .about =
+            "Measures how long backward takes for each tensor, what each codec costs, and how long messages take "
+            "between "
+            "the members. gradwire plan, advise and bench exchange --profile read the file. Every member runs the same "
+            "command; rank 0 writes.",
+        .example = "gradwire probe --net lenet -o profile.json\n"
+                   "  gradwire launch --hosts hosts -- probe --net resnet50 --images-per-second 300 -o profile.json",
+        .options = options,
+        .n_options = sizeof options / sizeof *options,
+        .given = given,
+        .args = "probe takes no files but -o and --layers",
+    };
+    _Static_assert(sizeof given / sizeof *given >= sizeof options / sizeof *options, "one for each option");
+    int status = tool_parse(&usage, &argc, argv);
+    if (status != TOOL_PARSED)
+        return status;
+    if (!out)
+        return tool_wrong_use("-o is missing: where to write the profile");
+    if (tool_given(&usage, "--images-per-second") && !(s.images_per_second > 0))
+        return tool_wrong_use("--images-per-second is %g, and must be above 0", s.images_per_second);
+    if (s.layers_path && (tool_given(&usage, "--net") || tool_given(&usage, "--images-per-second")))
+        return tool_wrong_use("--layers says how long backward takes; --net and --images-per-second do, too");
+    if (gw_members_choose_link(&who) != GW_OK)
+        return tool_wrong_use("%s", gw_last_error());
+    if (strcmp(who.link, "local") == 0 && who.workers == 0)
+        who.workers = 4;
+    who.timeout_ms = p.team.timeout_ms = timeout_s * 1000;
+    if (s.layers_path)
+        s.net = NULL;
+    status = parse_codecs(&p);
+    p.n_parts = p.specs.n + 1;
+    if (status == 0)
+        status = find_layers(&s, p.runs);
+    if (status == 0) {
+        gw_status begun = gw_members_begin(&who, &p.team.members);
+        p.terminal = isatty(STDERR_FILENO) && p.team.members.first == 0;
+        p.layers = s.layers;
+        p.n_layers = s.n_layers;
+        status = begun == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error())
+                 : begun < 0              ? tool_fail_status(begun, NULL)
+                                          : measure(&p, &s, out);
+        gw_members_end(&p.team.members, status != TOOL_DONE);
+    }
+    for (size_t k = 0; k < p.specs.n; k++)
+        gw_codec_destroy(p.codecs[k]);
+    tool_profile_free(&s.table);
+    return status;
+}

@@ -1,0 +1,334 @@
+/* Measures a codec: how long it measures and encodes, and how long exchanges of groups of many sizes take with it. The
+ * model of a step is then fitted to these: what they take more than the link's time and the encoding is put down to
+ * decoding, to each group, and to each tensor. */
+#include "base/clock.h"
+#include "bench_gradient.h"
+#include "bench_replay.h"
+#include "probe.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A point is left out if the one before lets expect a longer run. */
+#define LONGEST_RUN_S 2.0
+
+/* Before each run, as between two steps: threads sleep, and caches hold other things. */
+#define IDLE_S 0.004
+
+enum { WARM_UP = 3, SMALL = 4096, LARGE = 1 << 20, MOST_TENSORS = 64 };
+
+/* Small exchanges first. FEW and MORE groups say what one costs, and how long it takes if others are under way. MANY
+ * tensors in a group say what one of them costs. WHOLE has the network's own tensors, as one group
+ * and as a group each: how well they fill an exchange depends on their sizes. */
+enum { ONE, FEW, MORE, MANY, N_SMALL };
+static const struct probe_point points[] = {
+    [ONE] = {.groups = 1, .tensors = 1, .size = SMALL},
+    [FEW] = {.groups = 12, .tensors = 1, .size = 1024},
+    [MORE] = {.groups = 48, .tensors = 1, .size = 1024},
+    [MANY] = {.groups = 1, .tensors = MOST_TENSORS, .size = 1024},
+    [N_SMALL] = {.groups = 1, .tensors = 1, .size = 1 << 16},
+    {.groups = 16, .tensors = 1, .size = 1 << 16},
+    {.groups = 1, .tensors = 1, .size = LARGE},
+    {.groups = 4, .tensors = 1, .size = LARGE},
+    {.groups = 1, .tensors = 1, .size = 4 << 20},
+    {.groups = 1, .tensors = 1, .size = 16 << 20},
+    {.whole = true, .groups = 1},
+};
+enum { N_POINTS = sizeof points / sizeof *points };
+
+static uint64_t elements_of(const struct probe *p, const struct probe_point *point)
+{
+    uint64_t n = point->whole ? 0 : point->groups * point->tensors * point->size;
+    for (uint32_t l = 0; point->whole && l < p->n_layers; l++)
+        n += p->layers[l].n_elems;
+    return n;
+}
+
+/* ---- the codec by itself ------------------------------------------------------------------------------- */
+
+/* All members at once, since they may share processors. Milliseconds of the slowest. */
+static gw_status time_codec(struct probe *p, struct bench_member *m, size_t k, uint64_t n, double *measure_ms,
+                            double *encode_ms)
+{
+    const gw_tensor tensor = {.n_elems = n};
+    gw_encoder *encoder = NULL;
+    double *times = calloc(2 * (size_t)p->runs, sizeof *times);
+    float *gradient = tool_alloc(n, sizeof *gradient), *shared = NULL;
+    void *frame = NULL;
+    gw_status status =
+        times && gradient ? gw_encoder_create(p->team.context, p->codecs[k], &tensor, &encoder) : GW_ERR_MEMORY;
+    const uint64_t n_shared = status >= 0 ? gw_encoder_shared_count(encoder) : 0;
+    const size_t capacity = status >= 0 ? gw_encoder_bound(encoder, n) : 0;
+    if (status >= 0) {
+        shared = calloc(n_shared + 1, sizeof *shared);
+        frame = malloc(capacity);
+        status = shared && frame ? GW_OK : GW_ERR_MEMORY;
+        bench_draw_gradient(gradient, m->rank * n, n);
+    }
+    for (uint32_t i = 0; i < WARM_UP + p->runs && status >= 0; i++) {
+        struct bench_report report = {0}, sum;
+        gw_measure info;
+        const gw_draw draw = {.seed = 1, .rank = m->rank, .step = i};
+        size_t bytes;
+        status = bench_meet(m, &report, &sum);
+        const double begin = gw_clock_seconds();
+        if (status >= 0)
+            status = gw_encoder_measure(encoder, gradient, shared, n_shared, &info);
+        const double measured = gw_clock_seconds();
+        if (status >= 0)
+            status =
+                gw_encoder_encode(encoder, gradient, n_shared ? shared : NULL, &draw, 0, n, frame, capacity, &bytes);
+        const double encoded = gw_clock_seconds();
+        if (status < 0)
+            break;
+        gw_encoder_commit(encoder, true);
+        report.seconds = measured - begin;
+        report.encode_seconds = encoded - measured;
+        status = bench_meet(m, &report, &sum);
+        if (i >= WARM_UP)
+            times[i - WARM_UP] = sum.seconds, times[p->runs + i - WARM_UP] = sum.encode_seconds;
+    }
+    if (status >= 0) {
+        *measure_ms = 1e3 * bench_median(times, p->runs);
+        *encode_ms = 1e3 * bench_median(times + p->runs, p->runs);
+    }
+    gw_encoder_destroy(encoder);
+    free(frame);
+    free(shared);
+    free(gradient);
+    free(times);
+    return status;
+}
+
+/* fixed + per_element * n, through two points. */
+static void through(double small_ms, double large_ms, double *fixed, double *per_element)
+{
+    *per_element = fmax(0, (large_ms - small_ms) / (LARGE - SMALL));
+    *fixed = fmax(0, small_ms - *per_element * SMALL);
+}
+
+/* ---- exchanges ----------------------------------------------------------------------------------------- */
+
+struct exchange_run {
+    gw_tensor tensors[GW_PLAN_MAX_LAYERS];
+    uint32_t group_of[GW_PLAN_MAX_LAYERS], n_tensors;
+    float *gradient, *work;
+    double *times; /* of the runs that count */
+    uint64_t n_elems;
+    gw_exchange *exchange;
+};
+
+/* Hands the tensors over, last layer first. */
+static gw_status one_step(struct exchange_run *r, uint32_t step, struct bench_report *report)
+{
+    gw_step_result result;
+    gw_wire_report wire;
+    uint64_t offset = r->n_elems;
+    const double begin = gw_clock_seconds();
+    gw_status status = gw_exchange_begin(r->exchange, step);
+    for (uint32_t t = r->n_tensors; t-- > 0 && status >= 0;) {
+        offset -= r->tensors[t].n_elems;
+        status = gw_exchange_submit(r->exchange, t, r->work + offset);
+    }
+    if (status >= 0)
+        status = gw_exchange_wait(r->exchange, &result);
+    const double end = gw_clock_seconds();
+    if (status >= 0)
+        status = gw_exchange_wire(r->exchange, &wire);
+    if (status >= 0)
+        *report = (struct bench_report){.seconds = end - begin,
+                                        .bytes_up = result.bytes_up,
+                                        .bytes_down = result.bytes_down,
+                                        .settled = !wire.compares || wire.n_comparisons > 0};
+    return status;
+}
+
+static gw_status run_point(struct probe *p, struct bench_member *m, struct exchange_run *r, double *seconds,
+                           double *bytes_per_element)
+{
+    enum { MOST_WARM_UP = 60 };
+    bool settled = false;
+    gw_status status = GW_OK;
+    for (uint32_t i = 0, counted = 0; counted < p->runs && status >= 0; i++) {
+        struct bench_report report = {0}, sum;
+        memcpy(r->work, r->gradient, r->n_elems * sizeof *r->work);
+        status = bench_meet(m, &report, &sum);
+        bench_sleep_until(gw_clock_seconds() + IDLE_S);
+        if (status >= 0)
+            status = one_step(r, i, &report);
+        if (status >= 0)
+            status = bench_meet(m, &report, &sum);
+        if (status < 0)
+            break;
+        if (i >= WARM_UP && settled)
+            r->times[counted++] = sum.seconds;
+        settled = sum.settled || i > MOST_WARM_UP;
+        *bytes_per_element =
+            (double)(sum.bytes_up + sum.bytes_down) / (double)p->team.members.size / (double)r->n_elems;
+    }
+    if (status >= 0)
+        *seconds = bench_median(r->times, p->runs);
+    return status;
+}
+
+static void fill_tensors(const struct probe *p, const struct probe_point *point, struct exchange_run *r)
+{
+    r->n_tensors = point->whole ? p->n_layers : (uint32_t)(point->groups * point->tensors);
+    for (uint32_t t = 0; t < r->n_tensors; t++) {
+        r->tensors[t] = (gw_tensor){.id = t, .n_elems = point->whole ? p->layers[t].n_elems : point->size};
+        r->group_of[t] = point->whole ? 0 : (uint32_t)(point->groups - 1 - t / point->tensors);
+    }
+    r->n_elems = elements_of(p, point);
+}
+
+static gw_status time_exchange(struct probe *p, struct bench_member *m, size_t k, const struct probe_point *point,
+                               double *seconds, double *bytes_per_element)
+{
+    struct exchange_run *r = calloc(1, sizeof *r);
+    if (!r)
+        return GW_ERR_MEMORY;
+    fill_tensors(p, point, r);
+    const gw_exchange_options options = {.struct_bytes = sizeof options,
+                                         .codec = p->codecs[k],
+                                         .tensors = r->tensors,
+                                         .n_tensors = r->n_tensors,
+                                         .group_of = r->group_of,
+                                         .link = bench_link(&p->team, 0, m->index),
+                                         .seed = 1,
+                                         .timeout_ms = p->team.timeout_ms};
+    r->gradient = tool_alloc(r->n_elems, sizeof *r->gradient);
+    r->work = tool_alloc(r->n_elems, sizeof *r->work);
+    r->times = calloc(p->runs, sizeof *r->times);
+    gw_status status = r->gradient && r->work && r->times ? GW_OK : GW_ERR_MEMORY;
+    if (status >= 0) {
+        bench_draw_gradient(r->gradient, m->rank * r->n_elems, r->n_elems);
+        status = gw_exchange_create(p->team.context, &options, &r->exchange);
+    }
+    if (status >= 0)
+        status = run_point(p, m, r, seconds, bytes_per_element);
+    gw_exchange_destroy(r->exchange);
+    free(r->times);
+    free(r->work);
+    free(r->gradient);
+    free(r);
+    if (status < 0)
+        return status;
+    struct bench_report report = {0}, sum; /* all are done with this exchange before the link has another */
+    return bench_meet(m, &report, &sum);
+}
+
+/* ---- fitting the model --------------------------------------------------------------------------------- */
+
+/* What the model says of a point. */
+static double model_ms(const struct probe *p, const gw_profile_codec *codec, const struct probe_point *point)
+{
+    char names[MOST_TENSORS][12];
+    gw_profile_layer layers[GW_PLAN_MAX_LAYERS];
+    uint32_t group_of[GW_PLAN_MAX_LAYERS] = {0};
+    const uint32_t n = point->whole ? p->n_layers : (uint32_t)(point->groups * point->tensors);
+    double ms = 0;
+    for (uint32_t t = 0; t < n && point->whole; t++)
+        layers[t] = (gw_profile_layer){p->layers[t].name, p->layers[t].n_elems, 0};
+    for (uint32_t t = 0; t < n && !point->whole; t++) {
+        snprintf(names[t], sizeof names[t], "%u", t);
+        layers[t] = (gw_profile_layer){names[t], point->size, 0};
+        group_of[t] = (uint32_t)(point->groups - 1 - t / point->tensors);
+    }
+    const gw_profile profile = {.struct_bytes = sizeof profile,
+                                .layers = layers,
+                                .n_layers = n,
+                                .link = p->link,
+                                .codecs = codec,
+                                .n_codecs = 1};
+    gw_plan_timeline(&profile, 0, GW_COMPRESS_BESIDE, group_of, NULL, 0, &ms);
+    return ms;
+}
+
+/* Sets *cost, which belongs to p->link or to codec, so that the model gives what was measured at this point; at least
+ * `least`. */
+static void fit_cost(double *cost, double least, const struct probe *p, const gw_profile_codec *codec,
+                     const struct probe_point *point)
+{
+    double low = least, high = least + point->measured_ms;
+    for (int i = 0; i < 50; i++) {
+        *cost = (low + high) / 2;
+        if (model_ms(p, codec, point) < point->measured_ms)
+            low = *cost;
+        else
+            high = *cost;
+    }
+    *cost = low;
+}
+
+/* Decoding: from the network's own tensors, if they were measured; else from all points. Relative deviations count. */
+static void fit_decoding(const struct probe *p, gw_profile_codec *codec, const struct probe_sweep *sweep)
+{
+    enum { TRIALS = 240 };
+    double best = INFINITY, best_ms = 0;
+    const bool whole = sweep->points[sweep->n - 1].whole;
+    for (int i = 0; i <= TRIALS; i++) { /* from 0 and a hundredth of a nanosecond to a hundred */
+        double deviation = 0;
+        codec->decompress_ms_per_element = i ? 1e-8 * pow(10, 4.0 * (i - 1) / TRIALS) : 0;
+        for (size_t k = whole ? sweep->n - 1 : N_SMALL; k < sweep->n; k++)
+            deviation += fabs(model_ms(p, codec, &sweep->points[k]) / sweep->points[k].measured_ms - 1);
+        if (deviation < best) {
+            best = deviation;
+            best_ms = codec->decompress_ms_per_element;
+        }
+    }
+    codec->decompress_ms_per_element = best_ms;
+}
+
+/* What a group costs belongs to the link as far as floats have it too, and else to the codec: shared numbers go round
+ * before a group is encoded. */
+static void fit_codec(struct probe *p, size_t k)
+{
+    gw_profile_codec *codec = &p->costs[k];
+    struct probe_sweep *sweep = &p->sweeps[k];
+    const double encode_ms = codec->compress_ms_fixed, measure_ms = codec->measure_ms_fixed;
+    for (int round = 0; round < 4; round++) { /* each depends on the others a little */
+        fit_decoding(p, codec, sweep);
+        fit_cost(&codec->measure_ms_fixed, measure_ms, p, codec, &sweep->points[MANY]);
+        if (k == 0) {
+            fit_cost(&p->link.alpha_ms, 0, p, codec, &sweep->points[MORE]);
+            fit_cost(&p->link.latency_ms, 0, p, codec, &sweep->points[FEW]);
+        } else {
+            fit_cost(&codec->compress_ms_fixed, encode_ms, p, codec, &sweep->points[MORE]);
+        }
+    }
+    for (size_t i = 0; i < sweep->n; i++)
+        sweep->points[i].fitted_ms = model_ms(p, codec, &sweep->points[i]);
+}
+
+gw_status probe_codec(struct probe *p, struct bench_member *m, size_t k)
+{
+    gw_profile_codec cost = {.spec = p->specs.items[k]};
+    struct probe_sweep sweep = {.n = 0};
+    double small_measure = 0, small_encode = 0, large_measure = 0, large_encode = 0, per_element_s = 0;
+    probe_progress(p, m, p->specs.items[k]);
+    gw_status status = time_codec(p, m, k, SMALL, &small_measure, &small_encode);
+    if (status >= 0)
+        status = time_codec(p, m, k, LARGE, &large_measure, &large_encode);
+    through(small_measure, large_measure, &cost.measure_ms_fixed, &cost.measure_ms_per_element);
+    through(small_encode, large_encode, &cost.compress_ms_fixed, &cost.compress_ms_per_element);
+    for (size_t i = 0; i < N_POINTS && status >= 0; i++) {
+        const double n = (double)elements_of(p, &points[i]);
+        if (i > N_SMALL && per_element_s * n > LONGEST_RUN_S) /* all members know the same times */
+            continue;
+        double seconds = 0, bytes_per_element = 0;
+        status = time_exchange(p, m, k, &points[i], &seconds, &bytes_per_element);
+        per_element_s = seconds / n;
+        if (i >= N_SMALL) /* in small groups headers weigh more; the network's own are the last */
+            cost.bytes_per_element = bytes_per_element;
+        sweep.points[sweep.n] = points[i];
+        sweep.points[sweep.n++].measured_ms = 1e3 * seconds;
+    }
+    if (status < 0 || m->rank != 0)
+        return status;
+    p->costs[k] = cost;
+    p->sweeps[k] = sweep;
+    fit_codec(p, k);
+    return GW_OK;
+}

@@ -1,0 +1,40 @@
+/* PROFILE.json: what `gradwire probe` measures, and what plans, advice and replays are made from. */
+#ifndef GRADWIRE_PROFILE_H
+#define GRADWIRE_PROFILE_H
+
+#include "tool.h"
+
+typedef struct tool_profile {
+    gw_profile profile;   /* checked */
+    gw_compress compress; /* as was measured; inline if the file says nothing */
+    json_t *root;         /* its names point in here */
+    gw_profile_layer *layers;
+    gw_profile_codec *codecs;
+} tool_profile;
+
+/* Reads a file and checks it. Returns 0, or -1 with the message printed and nothing to free. */
+int tool_profile_read(const char *path, tool_profile *out);
+
+/* Reads "forward_ms" and "layers" only; the rest of the file may be missing. profile.codecs and profile.link are not
+ * set. The rest as above. */
+int tool_profile_read_layers(const char *path, tool_profile *out);
+
+void tool_profile_free(tool_profile *profile);
+
+/* Whether the profile has the codec that `spec` means, as it is written or spelled otherwise; if so, its number. */
+bool tool_profile_has_codec(const tool_profile *profile, const char *spec, uint32_t *codec);
+
+/* The same for one that must be there. Returns 0, or an exit status with the message printed. */
+int tool_profile_codec(const tool_profile *profile, const char *spec, uint32_t *codec);
+
+/* METHOD, or fixed:BYTES, as --plan and --method take it. Returns 0, or an exit status with the message printed. */
+int tool_parse_merge(const char *option, const char *text, gw_merge *method, uint64_t *fixed_bytes);
+
+/* The help of --compress, and its value. Returns 0, or an exit status with the message printed. */
+#define TOOL_COMPRESS_HELP                                                                                             \
+    "inline: backward waits while a gradient is measured and encoded, as in the paper; beside: another processor "     \
+    "does "                                                                                                            \
+    "that. Default: as the profile says, else inline"
+int tool_parse_compress(const char *text, gw_compress *compress);
+
+#endif

@@ -1,0 +1,57 @@
+/* Draws charts as SVG: shapes, text, and a plot with logarithmic axes. */
+#ifndef GRADWIRE_SVG_H
+#define GRADWIRE_SVG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+/* A drawing in memory. Lengths are in pixels, and y grows downwards. Text is escaped. */
+typedef struct tool_svg {
+    FILE *file;
+    char *bytes;
+    size_t n_bytes;
+} tool_svg;
+
+/* Colours that all eyes tell apart: Okabe and Ito, Color Universal Design, 2008. The first is black. Past the last one
+ * they begin again after black. Static. */
+const char *tool_svg_colour(size_t i);
+
+/* Begins a drawing on a white sheet, which reads on light and dark pages alike. `about` is for who cannot see it.
+ * Returns 0, or -1 with the message printed. */
+int tool_svg_begin(tool_svg *svg, double width, double height, const char *about);
+
+void tool_svg_rectangle(tool_svg *svg, double x, double y, double width, double height, const char *colour);
+void tool_svg_line(tool_svg *svg, double x1, double y1, double x2, double y2, const char *colour, double width);
+void tool_svg_dot(tool_svg *svg, double x, double y, double radius, const char *colour);
+
+typedef enum tool_svg_anchor { TOOL_SVG_START, TOOL_SVG_MIDDLE, TOOL_SVG_END } tool_svg_anchor;
+void tool_svg_text(tool_svg *svg, double x, double y, double size, const char *colour, tool_svg_anchor anchor,
+                   const char *text);
+/* The same, turned to be read upwards. */
+void tool_svg_text_upwards(tool_svg *svg, double x, double y, double size, const char *colour, const char *text);
+
+/* Ends the drawing and writes it to `path`. Returns an exit status, with the message printed if it failed. Releases the
+ * drawing in any case. */
+int tool_svg_write(tool_svg *svg, const char *path);
+
+/* ---- plots ---- */
+
+/* One line of a plot: n points, all of them above 0. */
+typedef struct tool_svg_series {
+    const char *label;
+    const double *x, *y;
+    size_t n;
+} tool_svg_series;
+
+/* A plot of lines over logarithmic axes. The labels of the axes name the units. */
+typedef struct tool_svg_plot {
+    const char *title, *subtitle, *x_label, *y_label;
+    const tool_svg_series *series;
+    size_t n_series;
+} tool_svg_plot;
+
+/* Draws and writes a plot. Returns an exit status, with the message printed if it failed. */
+int tool_svg_plot_logarithmic(const tool_svg_plot *plot, const char *path);
+
+#endif
