@@ -46,10 +46,15 @@ struct gw_owners {
      * the largest. */
     gw_status (*push)(struct gw_exchange *exchange, struct group *group, struct run *run, void *bytes, size_t n_bytes);
 
+    /* For owners that keep parameters; the others have NULL. The pushes of a step count once the worker has given its
+     * verdict on all of them: after the last push. */
+    gw_status (*judge)(struct gw_exchange *exchange, struct verdict verdict);
+
     /* Says in place of push that a gradient is not finite. */
     gw_status (*refuse)(struct gw_exchange *exchange, struct group *group, struct run *run, struct verdict verdict);
 
-    /* Asks for what all workers' pushes come to: averages, parameters, shared numbers. `receive` has it later. */
+    /* Asks for what all workers' pushes come to: averages, parameters, shared numbers. `receive` has it later. If
+     * owners keep parameters, these are asked for after the verdict. */
     gw_status (*pull)(struct gw_exchange *exchange, struct group *group, struct run *run);
 
     /* The first parameters of a run, float32 of its elements; and a question for the parameters as they are now. Owners

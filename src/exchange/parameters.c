@@ -1,5 +1,5 @@
 /* Parameters that servers keep: the first ones go there, and what the servers have comes back into the caller's
- * buffers. */
+ * buffers. The servers move them by a step's pushes once this worker has given its verdict on the step. */
 #include "base/error.h"
 #include "exchange/pipeline.h"
 
@@ -26,6 +26,35 @@ static void scatter(const struct gw_exchange *ex, const struct group *group, con
         memcpy(ex->tensors[slice->tensor].gradient + slice->begin, from, n_bytes);
         from += n_bytes;
     }
+}
+
+/* Servers move parameters key by key. If a tensor of any group is not finite, no key of the step may move: the pushes
+ * that have left are judged so, and the keys that got none are refused. */
+static gw_status give_verdict(struct gw_exchange *ex)
+{
+    struct verdict own = {.bad = false};
+    for (uint32_t g = 0; g < ex->n_groups; g++)
+        gw_verdict_add(&own, ex->groups[g].own_verdict);
+    for (uint32_t g = 0; g < ex->n_groups; g++)
+        for (uint32_t i = 0; ex->groups[g].own_verdict.bad && i < ex->groups[g].n_runs; i++)
+            GW_TRY(ex->owners->refuse(ex, &ex->groups[g], &ex->groups[g].runs[i], own));
+    return ex->owners->judge(ex, own);
+}
+
+gw_status gw_through(struct gw_exchange *ex)
+{
+    if (++ex->n_through < ex->n_groups)
+        return GW_OK;
+    GW_TRY(give_verdict(ex));
+    ex->n_in_flight = ex->n_groups;
+    for (uint32_t g = ex->n_groups; g-- > 0;) { /* last layers first, as they came */
+        struct group *group = &ex->groups[g];
+        for (uint32_t i = 0; i < group->n_runs; i++)
+            GW_TRY(ex->owners->pull(ex, group, &group->runs[i]));
+        if (group->n_runs == 0)
+            gw_finish_group(ex, group);
+    }
+    return GW_OK;
 }
 
 gw_status gw_begin_errand(struct gw_exchange *ex)

@@ -43,11 +43,10 @@ static gw_status begin_step(struct gw_exchange *ex, const struct beginning *b)
     const bool account = b->account;
     ex->step = b->step;
     ex->errand = b->errand;
-    ex->n_measured = 0;
     ex->nth_step++;
     ex->running = true;
     ex->account = account;
-    ex->n_in_flight = ex->n_done = 0;
+    ex->n_in_flight = ex->n_done = ex->n_through = 0;
     ex->to_measure.n = ex->to_measure.n_done = ex->to_encode.n = ex->to_encode.n_done = 0;
     ex->verdict = (struct verdict){.bad = false};
     ex->tally = (gw_step_result){.committed = false, .wire = b->push};

@@ -59,6 +59,10 @@ void gw_finish_step(struct gw_exchange *exchange);
 
 /* ---- parameters on servers (parameters.c) ---- */
 
+/* A group's pushes have left, or it will have none. After the last group the step's verdict follows, and then all
+ * parameters are asked for. */
+gw_status gw_through(struct gw_exchange *exchange);
+
 /* Asks for all parameters, with the first ones if they are put. */
 gw_status gw_begin_errand(struct gw_exchange *exchange);
 

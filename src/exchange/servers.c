@@ -191,8 +191,16 @@ static gw_status servers_begin(struct gw_exchange *ex, double rate)
     return gw_ps_set_rate(ex->servers->client, rate);
 }
 
+static uint64_t number_of(struct verdict verdict)
+{
+    return verdict.bad ? (uint64_t)verdict.tensor << 32 | verdict.rank : GW_PS_NO_REFUSAL;
+}
+
 static gw_status servers_push(struct gw_exchange *ex, struct group *group, struct run *run, void *bytes, size_t n_bytes)
 {
+    gw_ps_client *client = ex->servers->client;
+    const struct key_name key = name_of(group, run);
+    const size_t n_body = n_bytes - MESSAGE_HEADER;
     struct pending *push = pend(ex, group, run, AWAITS_NOTHING);
     if (!push) {
         gw_message_free(bytes);
@@ -200,8 +208,9 @@ static gw_status servers_push(struct gw_exchange *ex, struct group *group, struc
     }
     push->bytes = bytes;
     gw_count_up(ex, owner_of(group, run), n_bytes);
-    return sent(ex, gw_ps_push_begin(ex->servers->client, name_of(group, run).text, message_body(bytes),
-                                     n_bytes - MESSAGE_HEADER, &push->ticket));
+    if (run && ex->optimizer) /* which waits for the step's verdict */
+        return sent(ex, gw_ps_push_pending_begin(client, key.text, message_body(bytes), n_body, &push->ticket));
+    return sent(ex, gw_ps_push_begin(client, key.text, message_body(bytes), n_body, &push->ticket));
 }
 
 static gw_status servers_refuse(struct gw_exchange *ex, struct group *group, struct run *run, struct verdict verdict)
@@ -210,8 +219,37 @@ static gw_status servers_refuse(struct gw_exchange *ex, struct group *group, str
     if (!refusal)
         return GW_ERR_MEMORY;
     gw_count_up(ex, owner_of(group, run), MESSAGE_BAD_BYTES);
-    return sent(ex, gw_ps_refuse_begin(ex->servers->client, name_of(group, run).text,
-                                       (uint64_t)verdict.tensor << 32 | verdict.rank, &refusal->ticket));
+    return sent(ex, gw_ps_refuse_begin(ex->servers->client, name_of(group, run).text, number_of(verdict),
+                                       &refusal->ticket));
+}
+
+/* Any run that the server owns; NULL: none. */
+static const struct run *any_run_of(const struct gw_exchange *ex, uint32_t owner, const struct group **group)
+{
+    for (uint32_t g = 0; g < ex->n_groups; g++) {
+        *group = &ex->groups[g];
+        for (uint32_t i = 0; i < (*group)->n_runs; i++)
+            if ((*group)->runs[i].owner == owner)
+                return &(*group)->runs[i];
+    }
+    return NULL;
+}
+
+static gw_status servers_judge(struct gw_exchange *ex, struct verdict verdict)
+{
+    for (uint32_t s = 0; s < ex->n_owners; s++) {
+        const struct group *group;
+        const struct run *run = any_run_of(ex, ex->first_owner + s, &group);
+        struct pending *judgement = run ? pend(ex, NULL, NULL, AWAITS_NOTHING) : NULL;
+        if (!run)
+            continue;
+        if (!judgement)
+            return GW_ERR_MEMORY;
+        gw_count_up(ex, run->owner, MESSAGE_BAD_BYTES);
+        GW_TRY(sent(ex, gw_ps_judge_begin(ex->servers->client, name_of(group, run).text, number_of(verdict),
+                                          &judgement->ticket)));
+    }
+    return GW_OK;
 }
 
 static gw_status servers_pull(struct gw_exchange *ex, struct group *group, struct run *run)
@@ -349,6 +387,7 @@ const struct gw_owners gw_owners_servers = {
     .declare = servers_declare,
     .begin = servers_begin,
     .push = servers_push,
+    .judge = servers_judge,
     .refuse = servers_refuse,
     .pull = servers_pull,
     .put = servers_put,

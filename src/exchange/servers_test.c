@@ -1,7 +1,12 @@
-/* Tests the exchange through parameter servers: it gives the same bits as the codecs' own functions, and so as any
- * a link between members. Also: gradients that are not finite, and workers that do not agree. */
+/* Tests the exchange through parameter servers: it gives the same bits as the codecs' own functions, and so as a link
+ * between members. Also: pushes that leave while backward runs, gradients that are not finite, and workers that do not
+ * agree. */
+#define _GNU_SOURCE /* nftw */
 #include "base/optimizer.h"
 #include "exchange_world.h"
+#include "pserver/numbers.h"
+
+#include <ftw.h>
 
 static const uint64_t mixed_sizes[] = {5000, 0, 1, 33001, 7, 70001, 1024};
 static const uint32_t one_group[] = {0, 0, 0, 0, 0, 0, 0};
@@ -267,6 +272,327 @@ static void without_rounds_each_goes_its_way(void **state)
     }
 }
 
+/* ---- pushes that leave while backward runs ------------------------------------------------------------------ */
+
+enum { STAGE_WORKERS = 2, STAGE_SERVERS = 2, STAGE_TENSORS = 4, STAGE_ELEMENTS = 64 };
+
+/* Two workers and two servers, driven by the test itself, step by step. */
+struct stage {
+    gw_context *context;
+    gw_codec *codec;
+    gw_tensor tensors[STAGE_TENSORS];
+    gw_ps_server_options options;
+    char folders[STAGE_SERVERS][64], addresses[STAGE_SERVERS][64];
+    gw_ps_server *servers[STAGE_SERVERS];
+    pthread_t threads[STAGE_SERVERS];
+    gw_ps_client *clients[STAGE_WORKERS];
+    gw_exchange *exchanges[STAGE_WORKERS];
+    float gradients[STAGE_WORKERS][STAGE_TENSORS][STAGE_ELEMENTS];
+    float parameters[STAGE_TENSORS][STAGE_ELEMENTS];
+};
+
+static void stage_serve(struct stage *stage, int s, const char *listen)
+{
+    gw_ps_server_options options = stage->options;
+    options.struct_bytes = sizeof options;
+    options.listen = listen;
+    options.n_workers = STAGE_WORKERS;
+    options.snapshot = stage->folders[s][0] ? stage->folders[s] : NULL;
+    assert_int_equal(gw_ps_server_create(stage->context, &options, &stage->servers[s]), GW_OK);
+    assert_int_equal(gw_ps_numbers_begin(stage->servers[s]), GW_OK);
+    snprintf(stage->addresses[s], sizeof stage->addresses[s], "%s", gw_ps_server_address(stage->servers[s]));
+    assert_int_equal(pthread_create(&stage->threads[s], NULL, world_serve, stage->servers[s]), 0);
+}
+
+static void stage_stop(struct stage *stage, int s)
+{
+    gw_ps_server_stop(stage->servers[s]);
+    pthread_join(stage->threads[s], NULL);
+    gw_ps_server_destroy(stage->servers[s]);
+}
+
+static void stage_good(gw_status status)
+{
+    if (status < 0)
+        fail_msg("%s", gw_last_error());
+}
+
+/* Of whole numbers, so that averages and steps of 1/2 are exact. */
+static float stage_element(uint32_t worker, uint32_t step, uint32_t tensor, uint32_t i)
+{
+    return (float)((int)((worker * 7 + step * 5 + tensor * 3 + i * 11) % 31) - 15) * 4;
+}
+
+static void stage_begin(struct stage *stage, const char *spec, const gw_ps_server_options *options, bool keeps)
+{
+    char places[STAGE_SERVERS * 64];
+    *stage = (struct stage){.options = *options, .context = world_context()};
+    assert_int_equal(gw_codec_parse(stage->context, spec, &stage->codec), GW_OK);
+    for (int s = 0; s < STAGE_SERVERS; s++) {
+        snprintf(stage->folders[s], sizeof stage->folders[s], "%s", keeps ? "/tmp/gw-servers-test-XXXXXX" : "");
+        assert_true(!keeps || mkdtemp(stage->folders[s]));
+        stage_serve(stage, s, "127.0.0.1:0");
+    }
+    snprintf(places, sizeof places, "%s,%s", stage->addresses[0], stage->addresses[1]);
+    for (uint32_t t = 0; t < STAGE_TENSORS; t++)
+        stage->tensors[t] = (gw_tensor){.id = t, .n_elems = STAGE_ELEMENTS};
+    for (uint32_t r = 0; r < STAGE_WORKERS; r++) {
+        float first[STAGE_TENSORS][STAGE_ELEMENTS] = {{0}}, *values[STAGE_TENSORS];
+        const gw_ps_client_options who = {.struct_bytes = sizeof who,
+                                          .servers = places,
+                                          .rank = r,
+                                          .timeout_ms = 20000};
+        stage_good(gw_ps_client_create(stage->context, &who, &stage->clients[r]));
+        const gw_exchange_options exchange = {.struct_bytes = sizeof exchange,
+                                              .codec = stage->codec,
+                                              .tensors = stage->tensors,
+                                              .n_tensors = STAGE_TENSORS,
+                                              .servers = stage->clients[r],
+                                              .timeout_ms = 20000,
+                                              .server_optimizer = "sgd:lr=0.5"};
+        stage_good(gw_exchange_create(stage->context, &exchange, &stage->exchanges[r]));
+        for (uint32_t t = 0; t < STAGE_TENSORS; t++)
+            values[t] = first[t];
+        stage_good(gw_exchange_put_parameters(stage->exchanges[r], values));
+    }
+}
+
+static void stage_leave(struct stage *stage, uint32_t r)
+{
+    gw_exchange_destroy(stage->exchanges[r]);
+    gw_ps_client_destroy(stage->clients[r]);
+    stage->exchanges[r] = NULL;
+    stage->clients[r] = NULL;
+}
+
+static int stage_remove(const char *path, const struct stat *info, int kind, struct FTW *at)
+{
+    (void)info, (void)kind, (void)at;
+    return remove(path);
+}
+
+static void stage_end(struct stage *stage)
+{
+    for (uint32_t r = 0; r < STAGE_WORKERS; r++)
+        stage_leave(stage, r);
+    for (int s = 0; s < STAGE_SERVERS; s++) {
+        stage_stop(stage, s);
+        if (stage->folders[s][0])
+            nftw(stage->folders[s], stage_remove, 8, FTW_DEPTH | FTW_PHYS);
+    }
+    gw_codec_destroy(stage->codec);
+    gw_context_destroy(stage->context);
+}
+
+/* A worker hands over the gradients of tensors [first, end). */
+static void stage_submit(struct stage *stage, uint32_t r, uint32_t step, uint32_t first, uint32_t end)
+{
+    for (uint32_t t = end; t-- > first;) {
+        for (uint32_t i = 0; i < STAGE_ELEMENTS; i++)
+            stage->gradients[r][t][i] = stage_element(r, step, t, i);
+        stage_good(gw_exchange_submit(stage->exchanges[r], t, stage->gradients[r][t]));
+    }
+}
+
+/* How many requests of that kind the servers have had. */
+static uint64_t stage_requests(struct stage *stage, enum gw_ps_operation operation)
+{
+    uint64_t n = 0;
+    for (int s = 0; s < STAGE_SERVERS; s++) {
+        struct gw_ps_numbers *numbers = gw_ps_numbers_take(stage->servers[s]);
+        assert_non_null(numbers);
+        n += numbers->requests[operation];
+        gw_ps_numbers_free(stage->servers[s], numbers);
+    }
+    return n;
+}
+
+/* Waits until so many pushes have come. */
+static void stage_await_pushes(struct stage *stage, uint64_t n)
+{
+    for (int i = 0; i < 2000 && stage_requests(stage, GW_PS_PUSH) < n; i++)
+        world_pause(10000);
+    assert_int_equal(stage_requests(stage, GW_PS_PUSH), n);
+}
+
+/* What the servers have. Asked between steps, or by who is in none. */
+static void stage_fetch(struct stage *stage, uint32_t r, float out[STAGE_TENSORS][STAGE_ELEMENTS])
+{
+    float *values[STAGE_TENSORS];
+    for (uint32_t t = 0; t < STAGE_TENSORS; t++)
+        values[t] = out[t];
+    stage_good(gw_exchange_get_parameters(stage->exchanges[r], values));
+}
+
+/* The step's end of a worker; its parameters are those of the workers that count (a mask), or as before. */
+static void stage_wait(struct stage *stage, uint32_t r, uint32_t step, uint32_t counts, gw_step_result *result)
+{
+    stage_good(gw_exchange_wait(stage->exchanges[r], result));
+    assert_int_equal(result->committed, counts != 0);
+    for (uint32_t t = 0; t < STAGE_TENSORS && counts; t++)
+        for (uint32_t i = 0; i < STAGE_ELEMENTS; i++) {
+            float sum = 0;
+            for (uint32_t w = 0; w < STAGE_WORKERS; w++)
+                sum += counts >> w & 1 ? stage_element(w, step, t, i) : 0;
+            const float expected = stage->parameters[t][i] - sum / (float)(counts == 3 ? 2 : 1) * 0.5f;
+            if (stage->gradients[r][t][i] != expected)
+                fail_msg("step %u, rank %u, tensor %u, element %u: %g and not %g", step, r, t, i,
+                         (double)stage->gradients[r][t][i], (double)expected);
+        }
+}
+
+/* The next step begins with what this one has left. */
+static void stage_step_is_over(struct stage *stage, uint32_t r)
+{
+    memcpy(stage->parameters, stage->gradients[r], sizeof stage->parameters);
+}
+
+/* A whole step of both, all plain. Needs a codec that sends all as it is. */
+static void stage_step(struct stage *stage, uint32_t step)
+{
+    gw_step_result result;
+    for (uint32_t r = 0; r < STAGE_WORKERS; r++) {
+        stage_good(gw_exchange_begin(stage->exchanges[r], step));
+        stage_submit(stage, r, step, 0, STAGE_TENSORS);
+    }
+    for (uint32_t r = 0; r < STAGE_WORKERS; r++)
+        stage_wait(stage, r, step, 3, &result);
+    stage_step_is_over(stage, 0);
+}
+
+/* The servers have pushes of tensors while others are not submitted yet, and move nothing before both verdicts. */
+static void pushes_leave_before_all_is_submitted(void **state)
+{
+    (void)state;
+    struct stage stage;
+    gw_step_result result;
+    float now[STAGE_TENSORS][STAGE_ELEMENTS];
+    stage_begin(&stage, "none", &(gw_ps_server_options){.n_workers = STAGE_WORKERS}, false);
+    stage_step(&stage, 0);
+    stage_good(gw_exchange_begin(stage.exchanges[0], 1));
+    stage_submit(&stage, 0, 1, 1, STAGE_TENSORS);
+    stage_await_pushes(&stage, 2 * STAGE_TENSORS + 3);
+    assert_int_equal(stage_requests(&stage, GW_PS_VERDICT), 2 * 2);
+    stage_fetch(&stage, 1, now);
+    assert_memory_equal(now, stage.parameters, sizeof now);
+    stage_submit(&stage, 0, 1, 0, 1);
+    stage_await_pushes(&stage, 3 * STAGE_TENSORS);
+
+    stage_good(gw_exchange_begin(stage.exchanges[1], 1));
+    stage_submit(&stage, 1, 1, 1, STAGE_TENSORS);
+    stage_await_pushes(&stage, 4 * STAGE_TENSORS - 1);
+    stage_submit(&stage, 1, 1, 0, 1);
+    for (uint32_t r = 0; r < STAGE_WORKERS; r++)
+        stage_wait(&stage, r, 1, 3, &result);
+    stage_step_is_over(&stage, 0);
+    stage_step(&stage, 2);
+    stage_end(&stage);
+}
+
+/* A NaN in the tensor that comes last: the pushes that have left move no parameter on any server, and what the codec
+ * keeps stays as it was. */
+static void a_late_nan_takes_early_pushes_back(void **state)
+{
+    (void)state;
+    static const char *const some[] = {"topk:ratio=0.25", "onebit", "ternary"};
+    for (size_t c = 0; c < sizeof some / sizeof some[0]; c++) {
+        struct stage stage;
+        gw_step_result result;
+        float before[STAGE_TENSORS][STAGE_ELEMENTS], after[STAGE_TENSORS][STAGE_ELEMENTS];
+        char kept[STAGE_WORKERS][16384], still[16384];
+        stage_begin(&stage, some[c], &(gw_ps_server_options){.n_workers = STAGE_WORKERS}, false);
+        const size_t n_kept = gw_exchange_state_bytes(stage.exchanges[0]);
+        assert_true(n_kept <= sizeof still);
+        uint64_t n_pushes = 0;
+        for (uint32_t step = 0; step < 4; step++) {
+            const bool bad = step % 2; /* one is good in between */
+            stage_fetch(&stage, 0, before);
+            for (uint32_t r = 0; r < STAGE_WORKERS; r++) {
+                stage_good(gw_exchange_save(stage.exchanges[r], kept[r], sizeof kept[r]));
+                stage_good(gw_exchange_begin(stage.exchanges[r], step));
+            }
+            stage_submit(&stage, 1, step, 0, STAGE_TENSORS);
+            stage_submit(&stage, 0, step, 1, STAGE_TENSORS);
+            /* ternary: tensor 0 waits for the scaler of both; its statistics have been pushed */
+            const bool shares = c == 2;
+            n_pushes += shares ? 2 * STAGE_TENSORS - 1 + 2 * STAGE_TENSORS - 2 : 2 * STAGE_TENSORS - 1;
+            stage_await_pushes(&stage, n_pushes);
+            for (uint32_t i = 0; i < STAGE_ELEMENTS; i++)
+                stage.gradients[0][0][i] = bad && i == 63 ? NAN : stage_element(0, step, 0, i);
+            stage_good(gw_exchange_submit(stage.exchanges[0], 0, stage.gradients[0][0]));
+            n_pushes += shares ? 3 : 1;
+            for (uint32_t r = 0; r < STAGE_WORKERS; r++) {
+                stage_good(gw_exchange_wait(stage.exchanges[r], &result));
+                assert_true(result.committed == !bad && result.bad_tensor == 0 && result.bad_rank == 0);
+                stage_good(gw_exchange_save(stage.exchanges[r], still, sizeof still));
+                assert_true(!bad || memcmp(still, kept[r], n_kept) == 0);
+            }
+            stage_fetch(&stage, 1, after);
+            assert_int_equal(memcmp(before, after, sizeof after) == 0, bad);
+        }
+        stage_end(&stage);
+    }
+}
+
+/* One goes when some of its pushes are there and its verdict is not: none of them counts. */
+static void who_leaves_before_its_verdict_does_not_count(void **state)
+{
+    (void)state;
+    struct stage stage;
+    gw_step_result result;
+    stage_begin(&stage, "none", &(gw_ps_server_options){.missing = GW_PS_MISSING_CONTINUE, .away_ms = 50}, false);
+    stage_step(&stage, 0);
+    for (uint32_t r = 0; r < STAGE_WORKERS; r++)
+        stage_good(gw_exchange_begin(stage.exchanges[r], 1));
+    stage_submit(&stage, 0, 1, 0, STAGE_TENSORS);
+    stage_submit(&stage, 1, 1, 1, STAGE_TENSORS);
+    stage_await_pushes(&stage, 4 * STAGE_TENSORS - 1);
+    stage_leave(&stage, 1);
+    stage_wait(&stage, 0, 1, 1, &result);
+    stage_end(&stage);
+}
+
+/* The servers go down between a worker's pushes and its verdict, and come again from their folders: the pushes are
+ * there, and still wait. Twice, and the second verdict is bad. */
+static void servers_come_again_before_the_verdict(void **state)
+{
+    (void)state;
+    struct stage stage;
+    gw_step_result result;
+    float now[STAGE_TENSORS][STAGE_ELEMENTS];
+    stage_begin(&stage, "none", &(gw_ps_server_options){.away_ms = 20000}, true);
+    stage_step(&stage, 0);
+    for (uint32_t step = 1; step < 3; step++) {
+        for (uint32_t r = 0; r < STAGE_WORKERS; r++)
+            stage_good(gw_exchange_begin(stage.exchanges[r], step));
+        stage_submit(&stage, 0, step, 0, STAGE_TENSORS);
+        stage_submit(&stage, 1, step, 1, STAGE_TENSORS);
+        stage_await_pushes(&stage, step == 1 ? 4 * STAGE_TENSORS - 1 : 2 * STAGE_TENSORS);
+        for (int s = 0; s < STAGE_SERVERS; s++) {
+            char place[64];
+            snprintf(place, sizeof place, "%s", stage.addresses[s]);
+            stage_stop(&stage, s);
+            stage_serve(&stage, s, place);
+        }
+        if (step == 1) {
+            stage_submit(&stage, 1, step, 0, 1);
+        } else {
+            stage.gradients[1][0][7] = NAN;
+            stage_good(gw_exchange_submit(stage.exchanges[1], 0, stage.gradients[1][0]));
+        }
+        for (uint32_t r = 0; r < STAGE_WORKERS; r++)
+            stage_wait(&stage, r, step, step == 1 ? 3 : 0, &result);
+        if (step == 1)
+            stage_step_is_over(&stage, 0);
+    }
+    stage_fetch(&stage, 0, now);
+    assert_memory_equal(now, stage.parameters, sizeof now);
+    stage_step(&stage, 3);
+    stage_end(&stage);
+}
+
+/* ---- what is refused ---------------------------------------------------------------------------------------- */
+
 /* Averages over whoever has pushed would differ between workers. */
 static void averages_need_rounds(void **state)
 {
@@ -381,6 +707,10 @@ int main(void)
         cmocka_unit_test(servers_keep_the_parameters_that_members_would),
         cmocka_unit_test(what_is_not_finite_moves_no_parameter),
         cmocka_unit_test(without_rounds_each_goes_its_way),
+        cmocka_unit_test(pushes_leave_before_all_is_submitted),
+        cmocka_unit_test(a_late_nan_takes_early_pushes_back),
+        cmocka_unit_test(who_leaves_before_its_verdict_does_not_count),
+        cmocka_unit_test(servers_come_again_before_the_verdict),
         cmocka_unit_test(averages_need_rounds),
         cmocka_unit_test(wrong_calls_are_refused),
         cmocka_unit_test(who_owns_the_slices_is_clear),

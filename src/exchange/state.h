@@ -87,8 +87,8 @@ struct gw_exchange {
     bool *have_hello; /* of each rank */
     uint32_t n_hellos;
     enum errand errand;
-    uint32_t n_measured;  /* tensors */
     uint32_t n_in_flight; /* groups that wait for other members */
+    uint32_t n_through;   /* with an optimizer: groups whose pushes have left, or that have none */
     uint32_t n_done;
     struct gw_buffers buffers;
     struct gw_message_queue early; /* messages of a step that this member has not begun */

@@ -100,18 +100,26 @@ gw_status gw_push_run(struct gw_exchange *ex, struct group *group, struct run *r
         return status;
     }
     GW_TRY(ex->owners->push(ex, group, run, bytes, n_bytes));
-    return ex->owners->pull(ex, group, run);
+    if (!ex->optimizer)
+        return ex->owners->pull(ex, group, run);
+    return group->n_pushed == group->n_runs ? gw_through(ex) : GW_OK;
 }
 
 /* The group has all that encoding needs: its runs are encoded in turn. */
-static void push_group(struct gw_exchange *ex, struct group *group)
+static gw_status push_group(struct gw_exchange *ex, struct group *group)
 {
     group->state = GROUP_WAITS_PULLS;
     group->moments.encoding = gw_clock_seconds();
+    if (ex->optimizer) {
+        ex->n_in_flight--; /* nobody owes it anything before the verdict */
+        if (group->n_runs == 0 || group->own_verdict.bad)
+            return gw_through(ex);
+    }
     if (group->n_runs == 0)
         gw_finish_group(ex, group);
     else
         ex->to_encode.numbers[ex->to_encode.n++] = group->index;
+    return GW_OK;
 }
 
 /* The largest of n numbers. */
@@ -161,24 +169,7 @@ static gw_status send_group(struct gw_exchange *ex, struct group *group)
     ex->n_in_flight++;
     if (ex->global && !group->own_verdict.bad)
         GW_TRY(combine(ex, group));
-    if (group->n_sent)
-        return send_stats(ex, group);
-    push_group(ex, group);
-    return GW_OK;
-}
-
-/* Servers move parameters key by key: where one tensor is not finite, all groups are refused, so that no key's round is
- * applied. Last layers first, as they came. */
-static gw_status send_groups_together(struct gw_exchange *ex)
-{
-    struct verdict own = {.bad = false};
-    for (uint32_t g = 0; g < ex->n_groups; g++)
-        gw_verdict_add(&own, ex->groups[g].own_verdict);
-    for (uint32_t g = ex->n_groups; g-- > 0;) {
-        ex->groups[g].own_verdict = own;
-        GW_TRY(send_group(ex, &ex->groups[g]));
-    }
-    return GW_OK;
+    return group->n_sent ? send_stats(ex, group) : push_group(ex, group);
 }
 
 gw_status gw_take_gradient(struct gw_exchange *ex, uint32_t t)
@@ -195,12 +186,10 @@ gw_status gw_take_gradient(struct gw_exchange *ex, uint32_t t)
         gw_verdict_add(&group->own_verdict, (struct verdict){.bad = true, .tensor = t, .rank = ex->rank});
     else if (info.sum_abs_bound > ex->tally.bound_gap)
         ex->tally.bound_gap = info.sum_abs_bound;
-    if (++group->n_measured == group->n_tensors)
-        group->moments.measured = gw_clock_seconds();
-    ex->n_measured++;
-    if (ex->optimizer)
-        return ex->n_measured == ex->n_tensors ? send_groups_together(ex) : GW_OK;
-    return group->n_measured == group->n_tensors ? send_group(ex, group) : GW_OK;
+    if (++group->n_measured < group->n_tensors)
+        return GW_OK;
+    group->moments.measured = gw_clock_seconds();
+    return send_group(ex, group);
 }
 
 /* ---- from the owners --------------------------------------------------------------------------------- */
@@ -210,9 +199,8 @@ gw_status gw_take_shared(struct gw_exchange *ex, struct group *group, const stru
     if (arrival->verdict.bad) {
         group->verdict = group->own_verdict = arrival->verdict;
         if (ex->optimizer) /* every key's rounds are the steps: they are refused too */
-            push_group(ex, group);
-        else
-            gw_finish_group(ex, group);
+            return push_group(ex, group);
+        gw_finish_group(ex, group);
         return GW_OK;
     }
     if (arrival->n_bytes != group->n_sent * sizeof(float))
@@ -235,8 +223,7 @@ gw_status gw_take_shared(struct gw_exchange *ex, struct group *group, const stru
     } else {
         memcpy(group->numbers, at, (size_t)group->n_shared * sizeof(float));
     }
-    push_group(ex, group);
-    return GW_OK;
+    return push_group(ex, group);
 }
 
 /* How many workers an average is to be of. */

@@ -6,10 +6,10 @@
 #include <inttypes.h>
 
 static const char *const words[GW_PS_OPERATIONS] = {
-    [GW_PS_HELLO] = "HELLO", [GW_PS_INIT] = "init",   [GW_PS_PUSH] = "push",       [GW_PS_PULL] = "pull",
-    [GW_PS_BYE] = "BYE",     [GW_PS_WHO] = "WHO",     [GW_PS_AGREE] = "AGREE",     [GW_PS_PUT] = "put",
-    [GW_PS_JOIN] = "JOIN",   [GW_PS_ADMIT] = "ADMIT", [GW_PS_MEMBERS] = "MEMBERS", [GW_PS_ASK] = "ASK",
-    [GW_PS_GET] = "get",
+    [GW_PS_HELLO] = "HELLO", [GW_PS_INIT] = "init",       [GW_PS_PUSH] = "push",       [GW_PS_PULL] = "pull",
+    [GW_PS_BYE] = "BYE",     [GW_PS_WHO] = "WHO",         [GW_PS_AGREE] = "AGREE",     [GW_PS_PUT] = "put",
+    [GW_PS_JOIN] = "JOIN",   [GW_PS_ADMIT] = "ADMIT",     [GW_PS_MEMBERS] = "MEMBERS", [GW_PS_ASK] = "ASK",
+    [GW_PS_GET] = "get",     [GW_PS_VERDICT] = "VERDICT",
 };
 
 static bool brings_value(const struct gw_ps_request *request)
@@ -114,6 +114,7 @@ static gw_status check_number(const struct gw_ps_asked *asked, uint64_t number)
     switch (asked->request->operation) {
     case GW_PS_PUSH:
     case GW_PS_ADMIT:
+    case GW_PS_VERDICT:
         return number == asked->request->number ? GW_OK
                                                 : cannot_be(asked, "the number", number, asked->request->number);
     case GW_PS_JOIN:

@@ -53,6 +53,8 @@ static gw_status apply_to_key(struct gw_ps_store *store, atomic_uint_least64_t *
     GW_TRY(gw_ps_store_find(store, change->name, &key));
     if (change->kind == GW_PS_CHANGE_REFUSE)
         return gw_ps_store_refuse(store, key, change->rank, change->number, change->refusal);
+    if (change->kind == GW_PS_CHANGE_VERDICT)
+        return gw_ps_store_judge(store, key, change->rank, change->number, change->refusal);
     struct gw_ps_blob *value = gw_ps_blob_copy(store->context, total, body, n_body);
     if (!value)
         return GW_ERR_MEMORY;
@@ -61,7 +63,9 @@ static gw_status apply_to_key(struct gw_ps_store *store, atomic_uint_least64_t *
                            ? gw_ps_store_deposit(store, key, change->number, value)
                            : gw_ps_store_admit(store, key, change->rank, change->number, value);
     if (status == GW_OK && change->kind == GW_PS_CHANGE_PUSH)
-        status = gw_ps_store_push(store, key, change->rank, change->number, value, change->rate);
+        status = change->refusal == GW_PS_PENDING
+                     ? gw_ps_store_push_pending(store, key, change->rank, change->number, value, change->rate)
+                     : gw_ps_store_push(store, key, change->rank, change->number, value, change->rate);
     gw_ps_blob_give(value);
     return status;
 }
@@ -95,6 +99,7 @@ static gw_status apply(struct gw_ps_store *store, atomic_uint_least64_t *total, 
     switch (kind) {
     case GW_PS_CHANGE_PUSH:
     case GW_PS_CHANGE_REFUSE:
+    case GW_PS_CHANGE_VERDICT:
     case GW_PS_CHANGE_PUT:
     case GW_PS_CHANGE_DEPOSIT:
         return apply_to_key(store, total, &change, body, n_body);

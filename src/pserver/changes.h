@@ -11,7 +11,7 @@
 /* Record types; never used again for another. */
 enum gw_ps_change_kind {
     GW_PS_CHANGE_INIT = 1,    /* name, type, shape, codec, optimizer; of a key on several servers their number u32 */
-    GW_PS_CHANGE_PUSH = 2,    /* name, rank, number, rate; value */
+    GW_PS_CHANGE_PUSH = 2,    /* name, rank, number, rate; value. refusal: GW_PS_PENDING if a verdict follows, else 0 */
     GW_PS_CHANGE_REFUSE = 3,  /* name, rank, number, refusal */
     GW_PS_CHANGE_ENTER = 4,   /* prefix, rank, number: the round */
     GW_PS_CHANGE_LEAVE = 5,   /* "", rank */
@@ -20,6 +20,7 @@ enum gw_ps_change_kind {
     GW_PS_CHANGE_PUT = 8,     /* name; value: the first parameters */
     GW_PS_CHANGE_DEPOSIT = 9, /* name, number: the version; value */
     GW_PS_CHANGE_ANEW = 10,   /* prefix of the keys that are not meant */
+    GW_PS_CHANGE_VERDICT = 11 /* name, rank, number, refusal (all ones: the push counts) */
 };
 
 /* All borrowed. */

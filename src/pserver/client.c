@@ -271,7 +271,8 @@ static struct ticket *next_push(struct gw_ps_client *client, const char *name, s
     return ticket;
 }
 
-gw_status gw_ps_push_begin(gw_ps_client *client, const char *name, const void *bytes, size_t n_bytes, uint64_t *out)
+static gw_status push_begin(gw_ps_client *client, const char *name, const void *bytes, size_t n_bytes, uint8_t code,
+                            uint64_t *out)
 {
     struct key *known, key;
     if (!client || !out || (!bytes && n_bytes))
@@ -290,9 +291,34 @@ gw_status gw_ps_push_begin(gw_ps_client *client, const char *name, const void *b
     for (uint32_t p = 0; p < ticket->n_parts; p++) {
         size_t begin = p ? (size_t)part_begin(&key, p) * width : 0,
                end = p + 1 < key.n_parts ? (size_t)part_begin(&key, p + 1) * width : n_bytes;
+        ticket->parts[p].request.code = code;
         ticket->parts[p].body = (const char *)bytes + begin;
         ticket->parts[p].n_bytes = end - begin;
     }
+    *out = ticket->id;
+    return gw_ps_ticket_send(client, ticket);
+}
+
+gw_status gw_ps_push_begin(gw_ps_client *client, const char *name, const void *bytes, size_t n_bytes, uint64_t *out)
+{
+    return push_begin(client, name, bytes, n_bytes, GW_PS_PUSH_PLAIN, out);
+}
+
+gw_status gw_ps_push_pending_begin(gw_ps_client *client, const char *name, const void *bytes, size_t n_bytes,
+                                   uint64_t *out)
+{
+    return push_begin(client, name, bytes, n_bytes, GW_PS_PUSH_PENDING, out);
+}
+
+gw_status gw_ps_judge_begin(gw_ps_client *client, const char *name, uint64_t refusal, uint64_t *out)
+{
+    struct key *known;
+    GW_TRY(find_key(client, name, &known));
+    struct ticket *ticket = gw_ps_ticket_new(client, GW_PS_VERDICT, known ? known->first : 0, 1);
+    if (!ticket)
+        return GW_ERR_MEMORY;
+    ticket->parts[0].request.number = known ? known->pushed : 0; /* 0: the server says what is wrong */
+    ticket->parts[0].request.refusal = refusal;
     *out = ticket->id;
     return gw_ps_ticket_send(client, ticket);
 }
@@ -306,7 +332,7 @@ gw_status gw_ps_refuse_begin(gw_ps_client *client, const char *name, uint64_t nu
     if (!ticket)
         return GW_ERR_MEMORY;
     for (uint32_t p = 0; p < ticket->n_parts; p++) {
-        ticket->parts[p].request.code = 1;
+        ticket->parts[p].request.code = GW_PS_PUSH_REFUSED;
         ticket->parts[p].request.refusal = number;
     }
     *out = ticket->id;

@@ -34,6 +34,16 @@ gw_status gw_ps_init_on(gw_ps_client *client, uint32_t server, const char *key, 
 /* Pulls the parameters of a key with an optimizer as they are now, whatever this worker has pushed or refused. */
 gw_status gw_ps_pull_now_begin(gw_ps_client *client, const char *key, uint64_t *ticket);
 
+/* The key's next push, of an exchange's key with an optimizer. It counts only once gw_ps_judge_begin says so. */
+gw_status gw_ps_push_pending_begin(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes,
+                                   uint64_t *ticket);
+
+/* The verdict on such pushes to the server of that key: on all whose number is that of the last push to it. Every key
+ * of the exchange there must have been pushed to as often, or refused. refusal GW_PS_NO_REFUSAL: they count; else they
+ * are refused with that number. */
+#define GW_PS_NO_REFUSAL UINT64_MAX
+gw_status gw_ps_judge_begin(gw_ps_client *client, const char *key, uint64_t refusal, uint64_t *ticket);
+
 /* In place of the key's next push: this worker has no value that can be used, and why, as a number. A pull over such a
  * round fails with GW_ERR_NONFINITE; gw_ps_refusal() is then the least such number of all workers. */
 gw_status gw_ps_refuse_begin(gw_ps_client *client, const char *key, uint64_t number, uint64_t *ticket);

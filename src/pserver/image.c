@@ -189,8 +189,10 @@ static gw_status read_push(const struct gw_ps_image *image, struct gw_ps_key *ke
     struct gw_ps_blob *value = gw_ps_blob_copy(image->store->context, image->total, body, n_body);
     if (!value)
         return GW_ERR_MEMORY;
-    gw_status status = refusal == GW_PS_NOT_REFUSED ? gw_ps_key_check_value(key, rank, value)
-                       : n_body == 0                ? GW_OK
+    const bool has_value = refusal == GW_PS_NOT_REFUSED || refusal == GW_PS_PENDING;
+    r->good = refusal != GW_PS_PENDING || (key->parameters && round == &key->open);
+    gw_status status = has_value     ? gw_ps_key_check_value(key, rank, value)
+                       : n_body == 0 ? GW_OK
                                      : gw_fail(GW_ERR_FRAME_FIELD, "a refusal has a value of %zu bytes", n_body);
     if (status < 0) {
         gw_ps_blob_give(value);

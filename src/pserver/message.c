@@ -66,8 +66,11 @@ size_t gw_ps_request_write(uint8_t *at, const struct gw_ps_request *request)
     case GW_PS_PUSH:
         gw_ps_put_name(&w, request->key);
         gw_ps_put_double(&w, request->rate);
-        if (request->code)
+        if (request->code == GW_PS_PUSH_REFUSED)
             gw_ps_put64(&w, request->refusal);
+        break;
+    case GW_PS_VERDICT:
+        gw_ps_put64(&w, request->refusal);
         break;
     case GW_PS_ADMIT:
         gw_ps_put32(&w, request->rank);
@@ -175,9 +178,13 @@ gw_status gw_ps_request_read(const void *bytes, size_t n_bytes, struct gw_ps_req
     case GW_PS_PUSH:
         gw_ps_get_name(&r, request->key);
         request->rate = get_rate(&r);
-        r.good = r.good && request->code <= 1;
-        if (request->code == 1)
+        r.good = r.good && request->code <= GW_PS_PUSH_PENDING;
+        if (request->code == GW_PS_PUSH_REFUSED)
             request->refusal = gw_ps_get64(&r);
+        break;
+    case GW_PS_VERDICT:
+        request->refusal = gw_ps_get64(&r);
+        r.good = r.good && request->code == 0;
         break;
     case GW_PS_ADMIT:
         request->rank = gw_ps_get32(&r);

@@ -16,7 +16,7 @@
 
 #include "pserver/value.h"
 
-#define GW_PS_VERSION 3
+#define GW_PS_VERSION 4
 #define GW_PS_HEAD_BYTES 1024 /* no head is longer */
 #define GW_PS_SENTENCE 512    /* of an error, its end included */
 /* flag of an answer: what was asked for is done, and does not outlive the server's process, though it should */
@@ -27,8 +27,8 @@ enum gw_ps_operation {
     GW_PS_HELLO = 1,
     /* code: type; key, shape, codec, optimizer. Answer's number: this rank's pushes to the key so far */
     GW_PS_INIT = 2,
-    /* number: its how-many-th push to the key, from 1; code 0: key, rate; body: the value; code 1: key, rate, refusal,
-       no body */
+    /* number: its how-many-th push to the key, from 1; code of those below; key, rate; body: the value; with
+       GW_PS_PUSH_REFUSED in its place a refusal */
     GW_PS_PUSH = 3,
     /* code: method; number 1: parameters as they are now, whatever this rank has pushed; key, scale key (or none).
        Answer: code: type; number: round; shape, pushes; body: the value */
@@ -49,8 +49,16 @@ enum gw_ps_operation {
     /* an answer only, that answers nothing: workers wait to be admitted, and this one is to do it */
     GW_PS_ASK = 12,
     GW_PS_GET = 13, /* number: least version; key. Answer as PULL's, its number the version */
+    /* number: of its pushes to the exchange's keys with an optimizer that are pending; refusal: UINT64_MAX: they count
+       now; else they are refused */
+    GW_PS_VERDICT = 14,
 };
-#define GW_PS_OPERATIONS 14 /* more than any of their numbers */
+#define GW_PS_OPERATIONS 15 /* more than any of their numbers */
+
+/* PUSH's code */
+#define GW_PS_PUSH_PLAIN 0
+#define GW_PS_PUSH_REFUSED 1 /* no value */
+#define GW_PS_PUSH_PENDING 2 /* counts once a VERDICT says so */
 
 /* HELLO's code */
 #define GW_PS_HELLO_JOINS 1 /* rounds do not wait for this worker before it JOINs */
@@ -72,12 +80,19 @@ struct gw_ps_request {
     char codec[GW_PS_MAX_NAME + 1], optimizer[GW_PS_MAX_NAME + 1]; /* INIT; "": none */
     double rate; /* PUSH: learning rate of an optimizer; 0: the key's own */
     gw_ps_shape shape;
-    uint64_t refusal;          /* PUSH of code 1: why there is no value */
+    uint64_t refusal;          /* PUSH of code 1: why there is no value; VERDICT: why they do not count */
     uint64_t incarnation;      /* HELLO: another number for every client ever */
     uint32_t place, n_servers; /* HELLO: which of how many servers this one is in the client's list, from 0 */
     uint32_t n_parts;          /* INIT, PULL, GET: servers that the key lies on, as far as the client knows */
     uint32_t rank;             /* ADMIT */
 };
+
+/* Whether the request has a second part. */
+static inline bool gw_ps_request_has_value(const struct gw_ps_request *request)
+{
+    return (request->operation == GW_PS_PUSH && request->code != GW_PS_PUSH_REFUSED) ||
+           request->operation == GW_PS_AGREE || request->operation == GW_PS_PUT;
+}
 
 struct gw_ps_reply {
     enum gw_ps_operation operation;

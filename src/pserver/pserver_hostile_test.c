@@ -250,7 +250,7 @@ static void garbage_is_answered_and_forgotten(void **state)
             for (size_t b = 0; b < n; b++)
                 large[b] = (uint8_t)numbers_word(&numbers);
             if (i % 3 == 0 && n > 8)
-                memcpy(large, "GWPQ\3", 5), large[5] = (uint8_t)(1 + i % GW_PS_OPERATIONS), large[7] = 0;
+                memcpy(large, "GWPQ\4", 5), large[5] = (uint8_t)(1 + i % GW_PS_OPERATIONS), large[7] = 0;
             send_part(socket, large, n, false);
             for (int a = 0; i % 300 == 299 && a < 300; a++) /* more at once ends the connection of a stranger */
                 answer(socket);
@@ -280,6 +280,83 @@ static void garbage_is_answered_and_forgotten(void **state)
     end(&scene);
 }
 
+static void say_verdict(void *socket, uint64_t number, uint64_t refusal, gw_status status, const char *words)
+{
+    send_request(socket,
+                 &(struct gw_ps_request){
+                     .operation = GW_PS_VERDICT, .number = number, .refusal = refusal, .timeout_ms = LONG_MS},
+                 NULL, 0);
+    expect(socket, status, words);
+}
+
+/* Worker 1 of 2, alone. Verdicts before, twice, for other steps; pushes after; and one that waits behind its push. */
+static void verdicts_over_the_wire(const struct scene *scene, void *socket)
+{
+    static const float values[] = {1, 2};
+    const uint64_t counts = UINT64_MAX;
+    struct gw_ps_request init = {.operation = GW_PS_INIT,
+                                 .code = GW_PS_FLOAT32,
+                                 .key = "exchange/a",
+                                 .optimizer = "sgd:lr=1",
+                                 .shape = {.n_dims = 1, .dims = {2}}},
+                         push = {.operation = GW_PS_PUSH,
+                                 .code = GW_PS_PUSH_PENDING,
+                                 .number = 1,
+                                 .key = "x",
+                                 .timeout_ms = LONG_MS};
+    say_verdict(socket, 1, counts, GW_ERR_ORDER, "no key with an optimizer");
+    send_request(socket, &push, values, sizeof values);
+    expect(socket, GW_ERR_ARGUMENT, "must begin with \"exchange/\"");
+    send_request(socket, &(struct gw_ps_request){.operation = GW_PS_VERDICT, .number = 1}, values, sizeof values);
+    expect(socket, GW_ERR_FRAME_FIELD, "with a value");
+    send_request(socket, &init, NULL, 0);
+    expect(socket, GW_OK, "");
+    snprintf(init.key, sizeof init.key, "exchange/b");
+    send_request(socket, &init, NULL, 0);
+    expect(socket, GW_OK, "");
+    say_verdict(socket, 1, counts, GW_ERR_ORDER, "its last one is number 0");
+    say_verdict(socket, 0, counts, GW_ERR_ORDER, "its last one is number 0");
+    say_verdict(socket, UINT64_MAX, 0, GW_ERR_ORDER, "its last one is number 0");
+
+    /* Its push waits for parameters, and so it does. */
+    snprintf(push.key, sizeof push.key, "exchange/a");
+    send_request(socket, &push, values, sizeof values);
+    snprintf(push.key, sizeof push.key, "exchange/b");
+    send_request(socket, &push, values, sizeof values);
+    send_request(
+        socket,
+        &(struct gw_ps_request){.operation = GW_PS_VERDICT, .number = 1, .refusal = counts, .timeout_ms = LONG_MS},
+        NULL, 0);
+    void *reader = connect_raw(scene, NULL);
+    hello(reader, GW_PS_READER);
+    expect(reader, GW_OK, "");
+    for (const char *key = "exchange/b"; key; key = strcmp(key, "exchange/a") ? "exchange/a" : NULL) {
+        struct gw_ps_request put = {.operation = GW_PS_PUT};
+        snprintf(put.key, sizeof put.key, "%s", key);
+        send_request(reader, &put, values, sizeof values);
+        expect(reader, GW_OK, "");
+    }
+    for (int i = 0; i < 3; i++) {
+        const struct gw_ps_reply reply = answer(socket);
+        assert_true(reply.status == GW_OK && reply.number == 1);
+        assert_int_equal(reply.operation, i < 2 ? GW_PS_PUSH : GW_PS_VERDICT);
+    }
+    say_verdict(reader, 1, counts, GW_ERR_ARGUMENT, "reader");
+    zmq_close(reader);
+
+    say_verdict(socket, 1, counts, GW_OK, "");
+    say_verdict(socket, 1, 5, GW_OK, ""); /* the first one stands */
+    say_verdict(socket, 2, counts, GW_ERR_ORDER, "its last one is number 1");
+    send_request(socket, &push, values, sizeof values); /* again, after its verdict */
+    expect(socket, GW_OK, "");
+    push.number = 3;
+    send_request(socket, &push, values, sizeof values);
+    expect(socket, GW_ERR_ORDER, "comes after its number 1");
+    push.number = 1, push.code = 77;
+    send_request(socket, &push, values, sizeof values);
+    expect(socket, GW_ERR_FRAME_FIELD, "one cannot be");
+}
+
 static void requests_out_of_place(void **state)
 {
     (void)state;
@@ -287,8 +364,8 @@ static void requests_out_of_place(void **state)
     static const uint8_t bytes[MAX_KEY_BYTES];
     begin(&scene, 2);
     void *socket = connect_raw(&scene, NULL);
-    for (int operation = GW_PS_INIT; operation <= GW_PS_PUT; operation++)
-        if (operation != GW_PS_WHO) { /* nobody has said HELLO */
+    for (int operation = GW_PS_INIT; operation < GW_PS_OPERATIONS; operation++)
+        if (operation != GW_PS_WHO && operation != GW_PS_ASK) { /* nobody has said HELLO */
             send_request(socket,
                          &(struct gw_ps_request){.operation = (enum gw_ps_operation)operation, .id = 7, .key = "x"},
                          bytes, 4);
@@ -350,6 +427,8 @@ static void requests_out_of_place(void **state)
         }
     }
     serves(&scene, "requests out of place");
+    verdicts_over_the_wire(&scene, socket);
+    serves(&scene, "verdicts out of place");
     /* Longer than any value: that connection ends, no other. */
     static const uint8_t too_long[2 * MAX_KEY_BYTES];
     send_request(socket, &push, too_long, sizeof too_long);

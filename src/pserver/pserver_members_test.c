@@ -123,6 +123,60 @@ static void the_rest_continues(void **state)
     test_server_end(&s);
 }
 
+static void wait_for(gw_ps_client *client, uint64_t ticket)
+{
+    expect_ok(gw_ps_wait(client, ticket, NULL));
+}
+
+static void expect_parameter(gw_ps_client *client, const char *key, float w)
+{
+    gw_ps_value value;
+    expect_ok(gw_ps_pull_parameter(client, key, GW_PS_PARAMETERS, NULL, &value));
+    assert_true(*(float *)value.bytes == w);
+    gw_ps_value_free(&value);
+}
+
+/* One dies between its push and its verdict: its push counts in no key, and the rest goes on without it. */
+static void one_dies_before_its_verdict(void **state)
+{
+    (void)state;
+    struct test_server s;
+    const char *const key = "exchange/w";
+    const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
+    const float w = 100, g = 8, h = 2;
+    uint64_t ticket;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
+    gw_ps_client *a = come_to(&s, 0);
+    struct ghost b = ghost_comes(&s, 1, 0);
+    expect_ok(gw_ps_init_on(a, 0, key, GW_PS_FLOAT32, &one, "", "sgd:lr=1"));
+    expect_ok(gw_ps_first_begin(a, key, &w, 1, &ticket));
+    wait_for(a, ticket);
+    for (uint64_t t = 1; t <= 2; t++) {
+        struct gw_ps_request push = {.operation = GW_PS_PUSH, .code = GW_PS_PUSH_PENDING, .number = t};
+        snprintf(push.key, sizeof push.key, "%s", key);
+        ghost_says(&b, &push, &h, sizeof h);
+        expect_ok(gw_ps_push_pending_begin(a, key, &g, sizeof g, &ticket));
+        wait_for(a, ticket);
+        expect_ok(gw_ps_judge_begin(a, key, GW_PS_NO_REFUSAL, &ticket));
+        wait_for(a, ticket);
+        if (t == 1)
+            ghost_says(&b, &(struct gw_ps_request){.operation = GW_PS_VERDICT, .number = t, .refusal = UINT64_MAX},
+                       NULL, 0);
+        else
+            ghost_goes(&b);
+        expect_parameter(a, key, t == 1 ? 95 : 87);
+    }
+    expect_ok(gw_ps_push_pending_begin(a, key, &g, sizeof g, &ticket));
+    wait_for(a, ticket);
+    expect_ok(gw_ps_judge_begin(a, key, 5, &ticket));
+    wait_for(a, ticket);
+    gw_ps_value value;
+    assert_int_equal(gw_ps_pull_parameter(a, key, GW_PS_PARAMETERS, NULL, &value), GW_ERR_NONFINITE);
+    assert_int_equal(gw_ps_refusal(a), 5);
+    gw_ps_client_destroy(a);
+    test_server_end(&s);
+}
+
 /* One is left out after its push was acknowledged, and is back before the others have pushed: its push counts. */
 static void an_acknowledged_push_stays(void **state)
 {
@@ -662,6 +716,7 @@ int main(void)
         cmocka_unit_test(the_rest_continues),
         cmocka_unit_test(what_comes_too_late_is_refused),
         cmocka_unit_test(who_was_left_out_is_told),
+        cmocka_unit_test(one_dies_before_its_verdict),
         cmocka_unit_test(an_acknowledged_push_stays),
         cmocka_unit_test(the_rest_stops),
         cmocka_unit_test(some_begin),

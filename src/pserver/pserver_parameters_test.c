@@ -60,6 +60,12 @@ static void end(struct world *world)
     CHECK(world->shortage.live == 0, "%d blocks are lost", world->shortage.live);
 }
 
+/* What a worker pushes. */
+struct pushed {
+    uint8_t bytes[MOST_BYTES];
+    size_t n_bytes;
+};
+
 static const gw_ps_shape row = {.n_dims = 1, .dims = {N}};
 
 static struct gw_ps_key *key_of(struct world *world, gw_ps_type type, const char *codec, const char *optimizer)
@@ -99,6 +105,24 @@ static gw_status push(struct world *world, struct gw_ps_key *key, uint32_t rank,
         status = gw_ps_store_push(world->store, key, rank, nth, blob, rate);
     gw_ps_blob_give(blob);
     return status;
+}
+
+static gw_status push_pending(struct world *world, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
+                              const struct pushed *pushed, double rate)
+{
+    struct gw_ps_blob *blob = blob_of(world, pushed->bytes, pushed->n_bytes);
+    if (!blob)
+        return GW_ERR_MEMORY;
+    gw_status status = gw_ps_store_admit(world->store, key, rank, nth, blob);
+    if (status == GW_OK)
+        status = gw_ps_store_push_pending(world->store, key, rank, nth, blob, rate);
+    gw_ps_blob_give(blob);
+    return status;
+}
+
+static gw_status judge(struct world *world, struct gw_ps_key *key, uint32_t rank, uint64_t nth)
+{
+    return gw_ps_store_judge(world->store, key, rank, nth, UINT64_MAX);
 }
 
 static gw_status pull(struct world *world, struct gw_ps_key *key, uint32_t rank, struct gw_ps_answer *answer)
@@ -142,11 +166,6 @@ static float gradient_element(uint32_t rank, uint32_t step, int i)
     x ^= x >> 13;
     return (float)(int32_t)(x * 2246822519u) * 0x1p-33f;
 }
-
-struct pushed {
-    uint8_t bytes[MOST_BYTES];
-    size_t n_bytes;
-};
 
 /* What a worker pushes in a step; of frames, two, back to back. */
 static void make_push(const struct world *world, gw_ps_type type, const char *codec, uint32_t rank, uint32_t step,
@@ -491,6 +510,258 @@ static void a_nan_is_refused(void **state)
         }
 }
 
+/* ---- pushes that wait for a verdict --------------------------------------------------------------------------- */
+
+/* Rounds move parameters as those of plain pushes do, once the last verdict is in, and not before. */
+static void rounds_wait_for_verdicts(void **state)
+{
+    (void)state;
+    static struct pushed pushes[WORKERS];
+    for (int c = 0; c < N_CASES; c++) {
+        struct world world;
+        struct gw_ps_answer answer;
+        float w[N], first[N] = {0}, second[N] = {0}, *const moments[] = {first, second};
+        begin(&world, GW_PS_SYNC, 0, 0);
+        struct gw_ps_key *key = key_of(&world, cases[c].type, cases[c].codec, cases[c].optimizer);
+        first_values(w);
+        assert_int_equal(put(&world, key, w, N), GW_OK);
+        for (uint32_t t = 1; t <= 4; t++) {
+            for (uint32_t r = 0; r < WORKERS; r++)
+                make_push(&world, cases[c].type, cases[c].codec, r, t, &pushes[r]);
+            for (uint32_t r = 0; r < WORKERS; r++)
+                assert_int_equal(push_pending(&world, key, r, t, &pushes[r], r == 0 ? 0.25 : 7), GW_OK);
+            for (uint32_t r = 0; r < WORKERS; r++) {
+                check_pulled(&world, key, GW_PS_READER, w, t - 1);
+                assert_int_equal(pull(&world, key, r, &answer), GW_PS_WAIT);
+                assert_true(gw_ps_key_misses(world.store, key, 0, r));
+                assert_int_equal(gw_ps_key_info(world.store, key).n_missing, WORKERS - r);
+                world.n_woken = 0;
+                if (r + 1 == WORKERS)
+                    update(&world, cases[c].type, cases[c].codec, cases[c].optimizer, pushes, WORKERS, 0.25f, t, w,
+                           moments);
+                assert_int_equal(judge(&world, key, r, t), GW_OK);
+                assert_int_equal(world.n_woken > 0, r + 1 == WORKERS);
+                assert_int_equal(judge(&world, key, r, t), GW_OK); /* its answer was lost */
+            }
+            for (uint32_t r = 0; r < WORKERS; r++)
+                check_pulled(&world, key, r, w, t);
+        }
+        end(&world);
+    }
+}
+
+/* One bad verdict: the round moves nothing, whoever gives it when, and all are told the least number. */
+static void a_bad_verdict_drops_the_round(void **state)
+{
+    (void)state;
+    static struct pushed pushes[WORKERS];
+    struct world world;
+    struct gw_ps_answer answer;
+    float w[N], first[N] = {0}, second[N] = {0}, *const moments[] = {first, second};
+    begin(&world, GW_PS_SYNC, 0, 0);
+    struct gw_ps_key *key = key_of(&world, GW_PS_FRAME, "ternary", "adam");
+    first_values(w);
+    assert_int_equal(put(&world, key, w, N), GW_OK);
+    for (uint32_t t = 1; t <= 4; t++) {
+        for (uint32_t r = 0; r < WORKERS; r++)
+            make_push(&world, GW_PS_FRAME, "ternary", r, t, &pushes[r]);
+        for (uint32_t r = 0; r < WORKERS; r++)
+            assert_int_equal(push_pending(&world, key, r, t, &pushes[r], 0.1), GW_OK);
+        if (t == 4)
+            update(&world, GW_PS_FRAME, "ternary", "adam", pushes, WORKERS, 0.1f, 4, w, moments);
+        const uint64_t before = atomic_load(&world.total);
+        for (uint32_t r = 0; r < WORKERS; r++)
+            assert_int_equal(gw_ps_store_judge(world.store, key, r, t,
+                                               r == t - 1 || (t == 1 && r > 0) ? 70 + t + r : UINT64_MAX),
+                             GW_OK);
+        assert_true(t == 4 || atomic_load(&world.total) < before); /* such a push is not kept */
+        check_pulled(&world, key, GW_PS_READER, w, t);
+        for (uint32_t r = 0; r < WORKERS && t <= 3; r++) {
+            refused(pull(&world, key, r, &answer), GW_ERR_NONFINITE, "could not be used");
+            assert_int_equal(answer.round, 70 + t + (t - 1));
+        }
+    }
+    for (uint32_t r = 0; r < WORKERS; r++)
+        check_pulled(&world, key, r, w, 4);
+    end(&world);
+}
+
+/* Each push moves the parameters by itself when its verdict comes. */
+static void single_pushes_wait_for_verdicts(void **state)
+{
+    (void)state;
+    static struct pushed pushes[WORKERS];
+    for (int c = 0; c < N_CASES; c++) {
+        struct world world;
+        struct gw_ps_answer answer;
+        struct gw_optimizer rule;
+        float w[N], g[N], first[N] = {0}, second[N] = {0}, *const moments[] = {first, second};
+        uint64_t n_updates = 0;
+        begin(&world, GW_PS_ASYNC, 0, 0);
+        struct gw_ps_key *key = key_of(&world, cases[c].type, cases[c].codec, cases[c].optimizer);
+        assert_int_equal(gw_optimizer_parse_spec(cases[c].optimizer, &rule), GW_OK);
+        first_values(w);
+        assert_int_equal(put(&world, key, w, N), GW_OK);
+        for (uint32_t t = 1; t <= 3; t++) {
+            for (uint32_t r = 0; r < WORKERS; r++) {
+                make_push(&world, cases[c].type, cases[c].codec, r, t, &pushes[r]);
+                assert_int_equal(push_pending(&world, key, r, t, &pushes[r], 0.3), GW_OK);
+                assert_int_equal(pull(&world, key, r, &answer), GW_PS_WAIT);
+                refused(push_pending(&world, key, r, t + 1, &pushes[r], 0.3), GW_ERR_ORDER, "before the verdict");
+            }
+            for (uint32_t r = WORKERS; r-- > 0;) {
+                check_pulled(&world, key, GW_PS_READER, w, n_updates + 1);
+                const bool bad = t == 2 && r == 1;
+                widen(&world, cases[c].type, pushes[r].bytes, pushes[r].n_bytes, g);
+                n_updates++; /* a refusal counts there, too */
+                if (!bad)
+                    gw_optimizer_update(&rule, N, w, moments, g, (float)(0.3 / WORKERS), n_updates);
+                assert_int_equal(gw_ps_store_judge(world.store, key, r, t, bad ? 5 : UINT64_MAX), GW_OK);
+                if (!bad) {
+                    check_pulled(&world, key, r, w, t);
+                    continue;
+                }
+                refused(pull(&world, key, r, &answer), GW_ERR_NONFINITE, "could not be used");
+                assert_int_equal(answer.round, 5);
+            }
+        }
+        end(&world);
+    }
+}
+
+/* A worker goes between its push and its verdict: the round is the others', and so it is if it comes back too late. One
+ * that comes back for that round pushes again. */
+static void who_goes_before_its_verdict_does_not_count(void **state)
+{
+    (void)state;
+    static struct pushed pushes[WORKERS];
+    struct world world;
+    float w[N];
+    begin(&world, GW_PS_SYNC, 0, 0);
+    struct gw_ps_key *key = key_of(&world, GW_PS_FLOAT32, "", "sgd");
+    first_values(w);
+    assert_int_equal(put(&world, key, w, N), GW_OK);
+    for (uint32_t t = 1; t <= 3; t++) {
+        const bool first_goes = t == 2; /* else when the others' verdicts are in */
+        for (uint32_t r = 0; r < WORKERS; r++) {
+            make_push(&world, GW_PS_FLOAT32, "", r, t, &pushes[r]);
+            assert_int_equal(push_pending(&world, key, r, t, &pushes[r], r + 0.5), GW_OK);
+        }
+        if (first_goes)
+            gw_ps_store_leave(world.store, 0);
+        assert_int_equal(judge(&world, key, 1, t), GW_OK);
+        check_pulled(&world, key, GW_PS_READER, w, t - 1);
+        assert_int_equal(judge(&world, key, 2, t), GW_OK);
+        if (t == 1) { /* the first round is to have all */
+            assert_int_equal(judge(&world, key, 0, t), GW_OK);
+            update(&world, GW_PS_FLOAT32, "", "sgd", pushes, WORKERS, 0.5f, t, w, (float *[2]){NULL});
+            continue;
+        }
+        if (!first_goes) {
+            check_pulled(&world, key, GW_PS_READER, w, t - 1);
+            gw_ps_store_leave(world.store, 0);
+        }
+        update(&world, GW_PS_FLOAT32, "", "sgd", pushes + 1, WORKERS - 1, 1.5f, t, w, (float *[2]){NULL});
+        check_pulled(&world, key, 1, w, t);
+        refused(judge(&world, key, 0, t), GW_ERR_PEER, "rank 0 was away too long");
+        assert_int_equal(gw_ps_store_enter(world.store, 0, "w", t + 1), GW_OK);
+        refused(judge(&world, key, 0, t + 1), GW_ERR_ORDER, "its last one is number");
+    }
+    end(&world);
+
+    begin(&world, GW_PS_SYNC, 0, 0);
+    key = key_of(&world, GW_PS_FLOAT32, "", "sgd");
+    first_values(w);
+    assert_int_equal(put(&world, key, w, N), GW_OK);
+    for (uint32_t r = 0; r < WORKERS; r++) {
+        make_push(&world, GW_PS_FLOAT32, "", r, 1, &pushes[r]);
+        assert_int_equal(push_pending(&world, key, r, 1, &pushes[r], 0.5), GW_OK);
+    }
+    assert_int_equal(judge(&world, key, 1, 1), GW_OK);
+    gw_ps_store_leave(world.store, 0);
+    assert_int_equal(gw_ps_store_enter(world.store, 0, "w", 1), GW_OK);
+    refused(judge(&world, key, 0, 1), GW_ERR_ORDER, "its last one is number 0");
+    assert_int_equal(judge(&world, key, 2, 1), GW_OK);
+    check_pulled(&world, key, GW_PS_READER, w, 0);
+    assert_int_equal(push_pending(&world, key, 0, 1, &pushes[0], 0.5), GW_OK);
+    update(&world, GW_PS_FLOAT32, "", "sgd", pushes, WORKERS, 0.5f, 1, w, (float *[2]){NULL});
+    assert_int_equal(judge(&world, key, 0, 1), GW_OK);
+    check_pulled(&world, key, 0, w, 1);
+    end(&world);
+}
+
+/* A round does not wait for the verdict of a backup worker; what comes of it later changes nothing. */
+static void a_late_verdict_changes_nothing(void **state)
+{
+    (void)state;
+    static struct pushed pushes[WORKERS];
+    struct world world;
+    float w[N];
+    begin(&world, GW_PS_SYNC, 0, 0);
+    gw_ps_store_destroy(world.store);
+    const struct gw_ps_store_options options = {.n_workers = WORKERS,
+                                                .backup = 1,
+                                                .max_keys = 1,
+                                                .max_key_bytes = 1 << 20,
+                                                .max_bytes = 1 << 24,
+                                                .total = &world.total,
+                                                .woken = on_woken,
+                                                .user = &world};
+    assert_int_equal(gw_ps_store_create(world.context, &options, &world.store), GW_OK);
+    struct gw_ps_key *key = key_of(&world, GW_PS_FLOAT32, "", "sgd");
+    first_values(w);
+    assert_int_equal(put(&world, key, w, N), GW_OK);
+    for (uint32_t r = 0; r < WORKERS; r++) {
+        make_push(&world, GW_PS_FLOAT32, "", r, 1, &pushes[r]);
+        assert_int_equal(push_pending(&world, key, r, 1, &pushes[r], 0.5), GW_OK);
+    }
+    assert_int_equal(judge(&world, key, 2, 1), GW_OK);
+    check_pulled(&world, key, GW_PS_READER, w, 0);
+    assert_int_equal(judge(&world, key, 1, 1), GW_OK);
+    update(&world, GW_PS_FLOAT32, "", "sgd", pushes + 1, 2, 0.5f, 1, w, (float *[2]){NULL});
+    check_pulled(&world, key, 1, w, 1);
+    assert_int_equal(gw_ps_store_judge(world.store, key, 0, 1, 7), GW_OK);
+    check_pulled(&world, key, 0, w, 1);
+    end(&world);
+}
+
+static void verdicts_out_of_place(void **state)
+{
+    (void)state;
+    static struct pushed one;
+    struct world world;
+    float w[N];
+    begin(&world, GW_PS_SYNC, 0, 0);
+    struct gw_ps_key *key = key_of(&world, GW_PS_FLOAT32, "", "sgd"), *plain;
+    assert_int_equal(gw_ps_store_init(world.store, "plain", GW_PS_FLOAT32, &row, "", ""), GW_OK);
+    assert_int_equal(gw_ps_store_find(world.store, "plain", &plain), GW_OK);
+    first_values(w);
+    make_push(&world, GW_PS_FLOAT32, "", 0, 1, &one);
+    refused(push_pending(&world, plain, 0, 1, &one, 0), GW_ERR_ARGUMENT, "has no optimizer");
+    assert_int_equal(push_pending(&world, key, 0, 1, &one, 0), GW_PS_WAIT); /* for parameters */
+    assert_int_equal(put(&world, key, w, N), GW_OK);
+    refused(judge(&world, key, 0, 1), GW_ERR_ORDER, "its last one is number 0"); /* nothing was pushed */
+    assert_int_equal(push_pending(&world, key, 0, 1, &one, 0), GW_OK);
+    assert_int_equal(push_pending(&world, key, 0, 1, &one, 0), GW_OK); /* its answer was lost */
+    assert_int_equal(gw_ps_store_pushed(world.store, key, 0), 1);
+    refused(judge(&world, key, 0, 2), GW_ERR_ORDER, "its last one is number 1");
+    refused(judge(&world, key, 0, 0), GW_ERR_ORDER, "number 0");
+    refused(judge(&world, key, WORKERS, 1), GW_ERR_ARGUMENT, "rank 3");
+    refused(judge(&world, key, GW_PS_READER, 1), GW_ERR_ARGUMENT, "reader");
+    refused(gw_ps_store_may_judge(world.store, "x", 0, 1), GW_ERR_ORDER, "no key with an optimizer");
+    assert_int_equal(gw_ps_store_may_judge(world.store, "w", 0, 1), GW_OK);
+    refused(gw_ps_store_may_judge(world.store, "w", 1, 1), GW_ERR_ORDER, "its last one is number 0");
+    assert_int_equal(push_pending(&world, key, 0, 2, &one, 0), GW_PS_WAIT); /* its round is not whole */
+    assert_int_equal(judge(&world, key, 0, 1), GW_OK);
+    assert_int_equal(gw_ps_store_judge(world.store, key, 0, 1, 3), GW_OK); /* the first one stands */
+    for (uint32_t r = 1; r < WORKERS; r++) {
+        make_push(&world, GW_PS_FLOAT32, "", r, 1, &one);
+        assert_int_equal(push(&world, key, r, 1, one.bytes, one.n_bytes, 0), GW_OK); /* without a verdict */
+    }
+    assert_int_equal(gw_ps_key_info(world.store, key).rounds, 1);
+    end(&world);
+}
+
 /* ---- first parameters, and who holds them -------------------------------------------------------------------- */
 
 static void nothing_goes_on_before_there_are_parameters(void **state)
@@ -642,7 +913,12 @@ static int life_with_a_failure(int fail_at, gw_ps_mode mode, float *out)
     for (uint64_t t = 1; t <= 2; t++) {
         STEP(pull(&world, key, GW_PS_READER, &held)); /* so that the next update must copy */
         for (uint32_t r = 0; r < WORKERS; r++)
-            STEP(push(&world, key, r, t, pushes[r].bytes, pushes[r].n_bytes, 0));
+            if (r == t - 1) {
+                STEP(push_pending(&world, key, r, t, &pushes[r], 0));
+                STEP(judge(&world, key, r, t));
+            } else {
+                STEP(push(&world, key, r, t, pushes[r].bytes, pushes[r].n_bytes, 0));
+            }
         gw_ps_blob_give(held.value);
     }
     STEP(pull(&world, key, 0, &answer));
@@ -680,6 +956,12 @@ int main(void)
         cmocka_unit_test(a_round_without_an_average_changes_nothing),
         cmocka_unit_test(refusals_are_ones_own_without_rounds),
         cmocka_unit_test(a_nan_is_refused),
+        cmocka_unit_test(rounds_wait_for_verdicts),
+        cmocka_unit_test(a_bad_verdict_drops_the_round),
+        cmocka_unit_test(single_pushes_wait_for_verdicts),
+        cmocka_unit_test(who_goes_before_its_verdict_does_not_count),
+        cmocka_unit_test(a_late_verdict_changes_nothing),
+        cmocka_unit_test(verdicts_out_of_place),
         cmocka_unit_test(nothing_goes_on_before_there_are_parameters),
         cmocka_unit_test(pulled_parameters_stay_as_they_are),
         cmocka_unit_test(wrong_keys_are_refused),

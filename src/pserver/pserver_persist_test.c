@@ -211,6 +211,35 @@ static gw_status do_push(struct world *world, struct side *side, uint32_t k, uin
     return status;
 }
 
+/* Key 3 is an exchange's, and has an optimizer. */
+static gw_status do_push_pending(struct world *world, struct side *side, uint32_t rank)
+{
+    char name[32];
+    struct gw_ps_key *key;
+    if (gw_ps_store_find(side->store, key_name(3, name), &key) < 0)
+        return GW_ERR_ARGUMENT;
+    const uint64_t nth = gw_ps_store_pushed(side->store, key, rank) + 1;
+    struct gw_ps_blob *value = value_of(world, side, 3, rank, nth);
+    gw_status status = gw_ps_store_push_pending(side->store, key, rank, nth, value, 0.25);
+    gw_ps_blob_give(value);
+    return status;
+}
+
+/* The verdicts of all workers from `rank` on; some are bad. */
+static gw_status do_judge(struct side *side, uint32_t rank)
+{
+    char name[32];
+    struct gw_ps_key *key;
+    gw_status status = GW_OK;
+    if (gw_ps_store_find(side->store, key_name(3, name), &key) < 0)
+        return GW_ERR_ARGUMENT;
+    for (; rank < N_WORKERS; rank++) {
+        const uint64_t nth = gw_ps_store_pushed(side->store, key, rank);
+        status = gw_ps_store_judge(side->store, key, rank, nth, nth % 4 == 3 ? 900 + nth : UINT64_MAX);
+    }
+    return status;
+}
+
 static gw_status do_put(struct world *world, struct side *side, uint32_t k)
 {
     char name[32];
@@ -261,6 +290,10 @@ static void one_change(struct world *world)
         status[i] = GW_OK;
         if (what < 100)
             status[i] = do_init(world, side, k);
+        else if (what >= 600 && what < 850 && k == 3)
+            status[i] = do_push_pending(world, side, rank);
+        else if (what > 960)
+            status[i] = do_judge(side, rank);
         else if (what < 850 && key_type(k) != GW_PS_FRAME)
             status[i] = do_push(world, side, k, rank, nth, what < 120);
         else if (what < 900)

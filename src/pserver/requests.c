@@ -125,11 +125,16 @@ static gw_status enter_run(struct gw_ps_server *server, const struct gw_ps_membe
     return GW_OK;
 }
 
+static bool is_exchanges(const char *key)
+{
+    return strncmp(key, GW_PS_EXCHANGE, strlen(GW_PS_EXCHANGE)) == 0;
+}
+
 static gw_status init(struct gw_ps_server *server, const struct gw_ps_member *member,
                       const struct gw_ps_request *request)
 {
     struct gw_ps_key *key;
-    if (strncmp(request->key, GW_PS_EXCHANGE, strlen(GW_PS_EXCHANGE)) != 0)
+    if (!is_exchanges(request->key))
         GW_TRY(enter_run(server, member));
     uint64_t before = gw_ps_store_info(server->store).n_keys;
     GW_TRY(gw_ps_store_init_part(server->store, request->key, (gw_ps_type)request->code, &request->shape,
@@ -208,7 +213,54 @@ static gw_status put(struct gw_ps_server *server, const struct gw_ps_member *mem
     return GW_OK;
 }
 
-/* Does a push or a pull, and answers it where that can be done now. GW_PS_WAIT: *waits_for is the key to wait on. */
+static gw_status push(struct gw_ps_server *server, const struct gw_ps_member *member,
+                      const struct gw_ps_request *request, struct gw_ps_blob *value, struct gw_ps_key *key)
+{
+    switch (request->code) {
+    case GW_PS_PUSH_REFUSED:
+        return gw_ps_store_refuse(server->store, key, member->rank, request->number, request->refusal);
+    case GW_PS_PUSH_PENDING: /* a VERDICT is on keys of exchanges */
+        return !is_exchanges(request->key)
+                   ? gw_fail(GW_ERR_ARGUMENT,
+                             "a push to \"%s\" is to wait for a verdict; its name must begin with \"%s\"", request->key,
+                             GW_PS_EXCHANGE)
+                   : gw_ps_store_push_pending(server->store, key, member->rank, request->number, value, request->rate);
+    default:
+        return gw_ps_store_push(server->store, key, member->rank, request->number, value, request->rate);
+    }
+}
+
+/* A push of the member that its verdict is on, and that waits itself; NULL: there is none. */
+static const struct gw_ps_parked *parked_push(const struct gw_ps_member *member, const struct gw_ps_request *verdict)
+{
+    for (const struct gw_ps_parked *p = member->parked; p; p = p->member_next)
+        if (p->request.operation == GW_PS_PUSH && p->request.number <= verdict->number && is_exchanges(p->request.key))
+            return p;
+    return NULL;
+}
+
+/* The verdict of a step, on all of its keys here: on each, or after an error on none. (But memory may run out in
+ * between: if the verdict is sent again, it is given to the rest.) */
+static gw_status judge(struct gw_ps_server *server, const struct gw_ps_member *member,
+                       const struct gw_ps_request *request, struct gw_ps_key **waits_for)
+{
+    const struct gw_ps_parked *before = parked_push(member, request);
+    if (before) {
+        *waits_for = before->key;
+        return GW_PS_WAIT;
+    }
+    GW_TRY(gw_ps_store_may_judge(server->store, GW_PS_EXCHANGE, member->rank, request->number));
+    struct gw_ps_key *key;
+    for (uint64_t k = 0; (key = gw_ps_store_key(server->store, k)); k++) {
+        const struct gw_ps_key_info info = gw_ps_key_info(server->store, key);
+        if (info.optimized && is_exchanges(info.name))
+            GW_TRY(gw_ps_store_judge(server->store, key, member->rank, request->number, request->refusal));
+    }
+    return GW_OK;
+}
+
+/* Does a push, a pull or a verdict, and answers it where that can be done now. GW_PS_WAIT: *waits_for is the key to
+ * wait on. */
 static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *member,
                      const struct gw_ps_request *request, struct gw_ps_blob *value, struct gw_ps_key *key,
                      struct gw_ps_key **waits_for)
@@ -216,10 +268,9 @@ static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *mem
     struct gw_ps_key *scale_key = NULL;
     struct gw_ps_answer answer = {.round = 0};
     *waits_for = key;
-    if (request->operation == GW_PS_PUSH) {
-        gw_status status =
-            request->code ? gw_ps_store_refuse(server->store, key, member->rank, request->number, request->refusal)
-                          : gw_ps_store_push(server->store, key, member->rank, request->number, value, request->rate);
+    if (request->operation == GW_PS_PUSH || request->operation == GW_PS_VERDICT) {
+        gw_status status = request->operation == GW_PS_VERDICT ? judge(server, member, request, waits_for)
+                                                               : push(server, member, request, value, key);
         if (status == GW_OK)
             reply_done(server, member->route, request, request->number);
         return status;
@@ -253,7 +304,7 @@ static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *mem
  */
 static void note_time(struct gw_ps_server *server, const struct gw_ps_request *request, double came)
 {
-    if (request->operation != GW_PS_GET)
+    if (request->operation == GW_PS_PUSH || request->operation == GW_PS_PULL)
         gw_ps_times_note(request->operation == GW_PS_PUSH ? &server->counts.pushes : &server->counts.pulls,
                          gw_clock_seconds() - came);
 }
@@ -280,11 +331,22 @@ static gw_status push_or_pull(struct gw_ps_server *server, struct gw_ps_member *
     return status == GW_PS_WAIT ? park(server, member, request, value, key, waits_for) : status;
 }
 
+/* Behind its pushes, if one of them waits. */
+static gw_status verdict(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request)
+{
+    struct gw_ps_key *waits_for = NULL;
+    gw_status status = try(server, member, request, NULL, NULL, &waits_for);
+    if (status != GW_PS_WAIT)
+        return status;
+    struct gw_ps_request named = *request; /* for the sentence at its deadline */
+    snprintf(named.key, sizeof named.key, "%s", gw_ps_key_info(server->store, waits_for).name);
+    return park(server, member, &named, NULL, waits_for, waits_for);
+}
+
 void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
                       struct gw_ps_blob *value)
 {
-    const bool has_value = (request->operation == GW_PS_PUSH && request->code == 0) ||
-                           request->operation == GW_PS_AGREE || request->operation == GW_PS_PUT;
+    const bool has_value = gw_ps_request_has_value(request);
     gw_status status;
     if (has_value && !value)
         status = gw_fail(GW_ERR_FRAME_CUT, "a request of operation %u for \"%s\" came without a value",
@@ -304,6 +366,8 @@ void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, 
         status = gw_ps_admit_do(server, member, request);
     else if (request->operation == GW_PS_MEMBERS)
         status = gw_ps_members_do(server, member, request);
+    else if (request->operation == GW_PS_VERDICT)
+        status = verdict(server, member, request);
     else
         status = push_or_pull(server, member, request, value);
     if (status < 0)
@@ -395,7 +459,9 @@ static gw_status timed_out(const struct gw_ps_server *server, const struct gw_ps
 {
     const struct gw_ps_request *request = &parked->request;
     const struct gw_ps_key_info info = gw_ps_key_info(server->store, key);
-    const char *what = request->operation == GW_PS_PUSH ? "push" : "pull";
+    const char *what = request->operation == GW_PS_PUSH      ? "push"
+                       : request->operation == GW_PS_VERDICT ? "verdict"
+                                                             : "pull";
     char missing[256];
     if (request->operation == GW_PS_GET)
         return gw_fail(GW_ERR_TIMEOUT,

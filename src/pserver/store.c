@@ -154,6 +154,11 @@ static bool has_all(const struct gw_ps_store *store, const struct gw_ps_key *key
 {
     if (key->open.n_in == 0 || gw_ps_is_gathering(store) || key->n_due > store->options.backup)
         return false;
+    uint32_t n_pending = 0;
+    for (uint32_t r = 0; r < store->options.n_workers; r++)
+        n_pending += gw_ps_is_pending(key, r);
+    if (n_pending == key->open.n_in)
+        return false;
     for (uint32_t r = 0; key->n_due > 0 && r < store->options.n_workers; r++)
         if (store->present[r] && key->pushed[r] + 1 < key->open.number)
             return false;
@@ -167,6 +172,9 @@ gw_status gw_ps_key_finish(struct gw_ps_store *store, struct gw_ps_key *key)
     count_due(store, key);
     if (!has_all(store, key))
         return GW_OK;
+    for (uint32_t r = 0; r < store->options.n_workers; r++)
+        if (gw_ps_is_pending(key, r)) /* of who has left, or is late */
+            gw_ps_key_take_out(store, key, r);
     gw_status status = key->parameters ? gw_ps_parameters_finish(store, key) : GW_OK;
     if (status < 0) { /* no memory now: pulls try again, and tell who asked */
         store->options.woken(store->options.user, key);
@@ -460,6 +468,10 @@ static gw_status may_push(const struct gw_ps_store *store, const struct gw_ps_ke
     if (nth != key->pushed[rank] + 1)
         return gw_fail(GW_ERR_ORDER, "rank %u's push number %" PRIu64 " to \"%s\" comes after its number %" PRIu64,
                        rank, nth, key->name, key->pushed[rank]);
+    if (store->options.mode != GW_PS_SYNC && gw_ps_is_pending(key, rank))
+        return gw_fail(GW_ERR_ORDER,
+                       "rank %u's push number %" PRIu64 " to \"%s\" comes before the verdict on its number %" PRIu64,
+                       rank, nth, key->name, key->pushed[rank]);
     const bool unset = key->parameters && !key->parameters->values;
     return unset || (store->options.mode == GW_PS_SYNC && nth > key->open.number) ? GW_PS_WAIT : GW_OK;
 }
@@ -475,7 +487,17 @@ static void keep_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t
     key->open.pushes[rank] = gw_ps_blob_hold(value);
     key->open.refusals[rank] = refusal;
     gw_ps_key_count(store, key, value->n_bytes, 0);
-    key->latest = rank;
+    if (refusal != GW_PS_PENDING)
+        key->latest = rank;
+}
+
+/* Not GW_PS_SYNC: something that counts was pushed. */
+static void note_change(struct gw_ps_store *store, struct gw_ps_key *key)
+{
+    store->begun = store->begun || !gw_ps_is_gathering(store);
+    gw_ps_key_forget_results(store, key, &key->open);
+    key->open.number++;
+    store->options.woken(store->options.user, key);
 }
 
 static gw_status put_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, struct gw_ps_blob *value,
@@ -496,33 +518,56 @@ static gw_status put_push(struct gw_ps_store *store, struct gw_ps_key *key, uint
         key->foremost = key->pushed[rank];
     }
     if (sync) {
-        key->n_due -= !late;
+        key->n_due -= !late && refusal != GW_PS_PENDING;
         if (key->n_due <= store->options.backup)
             gw_ps_key_finish(store, key);
         return GW_OK;
     }
-    store->begun = store->begun || !gw_ps_is_gathering(store);
-    gw_ps_key_forget_results(store, key, &key->open);
-    key->open.number++;
-    store->options.woken(store->options.user, key);
+    if (refusal == GW_PS_PENDING)
+        gw_ps_key_forget_results(store, key, &key->open); /* the push before is gone */
+    else
+        note_change(store, key);
+    return GW_OK;
+}
+
+/* pending: GW_PS_PENDING or GW_PS_NOT_REFUSED. */
+static gw_status take_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
+                           struct gw_ps_blob *value, double rate, uint64_t pending)
+{
+    bool taken;
+    gw_status status = may_push(store, key, rank, nth, &taken);
+    if (status != GW_OK || taken)
+        return status;
+    GW_TRY(put_push(store, key, rank, value, rate, pending));
+    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_PUSH,
+                                                   .name = key->name,
+                                                   .rank = rank,
+                                                   .number = nth,
+                                                   .refusal = pending == GW_PS_PENDING ? pending : 0,
+                                                   .rate = rate,
+                                                   .value = value});
     return GW_OK;
 }
 
 gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
                            struct gw_ps_blob *value, double rate)
 {
-    bool taken;
-    gw_status status = may_push(store, key, rank, nth, &taken);
-    if (status != GW_OK || taken)
-        return status;
-    GW_TRY(put_push(store, key, rank, value, rate, GW_PS_NOT_REFUSED));
-    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_PUSH,
-                                                   .name = key->name,
-                                                   .rank = rank,
-                                                   .number = nth,
-                                                   .rate = rate,
-                                                   .value = value});
-    return GW_OK;
+    return take_push(store, key, rank, nth, value, rate, GW_PS_NOT_REFUSED);
+}
+
+gw_status gw_ps_store_push_pending(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
+                                   struct gw_ps_blob *value, double rate)
+{
+    if (!key->parameters)
+        return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" is to wait for a verdict, and the key has no optimizer",
+                       key->name);
+    return take_push(store, key, rank, nth, value, rate, GW_PS_PENDING);
+}
+
+/* The largest numbers have meanings of their own. */
+static uint64_t refusal_of(uint64_t number)
+{
+    return number < GW_PS_PENDING ? number : GW_PS_PENDING - 1;
 }
 
 gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
@@ -535,7 +580,7 @@ gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, u
     struct gw_ps_blob *nothing = gw_ps_blob_new(store->context, store->options.total, NULL, 0);
     if (!nothing)
         return GW_ERR_MEMORY;
-    status = put_push(store, key, rank, nothing, 0, number < GW_PS_NOT_REFUSED ? number : GW_PS_NOT_REFUSED - 1);
+    status = put_push(store, key, rank, nothing, 0, refusal_of(number));
     gw_ps_blob_give(nothing);
     GW_TRY(status);
     gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_REFUSE,
@@ -544,6 +589,77 @@ gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, u
                                                    .number = nth,
                                                    .refusal = number});
     return GW_OK;
+}
+
+/* Whether the key can take the verdict; *pending: it changes something. */
+static gw_status check_verdict(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank,
+                               uint64_t nth, bool *pending)
+{
+    GW_TRY(check_rank(store, key, rank));
+    *pending = gw_ps_is_pending(key, rank);
+    if (!store->present[rank])
+        return gw_fail(GW_ERR_PEER, "rank %u was away too long: round %" PRIu64 " of \"%s\" goes on without it", rank,
+                       nth, key->name);
+    if (nth == 0 || key->pushed[rank] < nth || (*pending && key->pushed[rank] != nth))
+        return gw_fail(GW_ERR_ORDER,
+                       "rank %u gives the verdict on its push number %" PRIu64
+                       " to \"%s\"; its last one is number %" PRIu64,
+                       rank, nth, key->name, key->pushed[rank]);
+    return GW_OK;
+}
+
+/* The push that the worker has pushed moves what it would have moved when it came, or nothing. */
+static gw_status end_pending(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t refusal)
+{
+    struct gw_ps_blob **push = &key->open.pushes[rank];
+    if (refusal != GW_PS_NOT_REFUSED) {
+        struct gw_ps_blob *nothing = gw_ps_blob_new(store->context, store->options.total, NULL, 0);
+        if (!nothing)
+            return GW_ERR_MEMORY;
+        drop_push(store, key, push);
+        *push = nothing;
+    } else if (store->options.mode != GW_PS_SYNC) {
+        GW_TRY(gw_ps_parameters_push(store, key, *push, key->parameters->rates[rank]));
+    }
+    key->open.refusals[rank] = refusal == GW_PS_NOT_REFUSED ? refusal : refusal_of(refusal);
+    key->latest = rank;
+    if (store->options.mode == GW_PS_SYNC)
+        gw_ps_key_finish(store, key);
+    else
+        note_change(store, key);
+    return GW_OK;
+}
+
+gw_status gw_ps_store_judge(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
+                            uint64_t refusal)
+{
+    bool pending;
+    GW_TRY(check_verdict(store, key, rank, nth, &pending));
+    if (!pending)
+        return GW_OK;
+    GW_TRY(end_pending(store, key, rank, refusal));
+    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_VERDICT,
+                                                   .name = key->name,
+                                                   .rank = rank,
+                                                   .number = nth,
+                                                   .refusal = refusal});
+    return GW_OK;
+}
+
+gw_status gw_ps_store_may_judge(const struct gw_ps_store *store, const char *prefix, uint32_t rank, uint64_t nth)
+{
+    bool pending, any = false;
+    for (uint64_t k = 0; k < store->names.n; k++) {
+        const struct gw_ps_key *key = store->keys[k];
+        if (!key->parameters || strncmp(key->name, prefix, strlen(prefix)) != 0)
+            continue;
+        GW_TRY(check_verdict(store, key, rank, nth, &pending));
+        any = true;
+    }
+    return any ? GW_OK
+               : gw_fail(GW_ERR_ORDER,
+                         "rank %u gives a verdict, and there is no key with an optimizer whose name begins with \"%s\"",
+                         rank, prefix);
 }
 
 gw_status gw_ps_store_put(struct gw_ps_store *store, struct gw_ps_key *key, const struct gw_ps_blob *value)
@@ -625,6 +741,8 @@ static gw_status round_for(struct gw_ps_store *store, struct gw_ps_key *key, uin
     *number = pushed;
     if (key->open.n_in == 0)
         return gw_fail(GW_ERR_ORDER, "nobody has pushed to \"%s\" yet", key->name);
+    if (worker && gw_ps_is_pending(key, rank))
+        return GW_PS_WAIT;
     if (worker && store->options.mode == GW_PS_STALE && fewest_pushes(store, key) + store->options.staleness < pushed)
         return GW_PS_WAIT;
     return GW_OK;
@@ -722,7 +840,8 @@ static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, str
 static gw_status latest_of(const struct gw_ps_key *key, struct gw_ps_answer *out)
 {
     /* Where the newest push made its round whole, it is there and the open one is empty. */
-    const struct gw_ps_round *round = key->open.pushes[key->latest] ? &key->open : &key->whole;
+    const bool in_open = key->open.pushes[key->latest] && !gw_ps_is_pending(key, key->latest);
+    const struct gw_ps_round *round = in_open ? &key->open : &key->whole;
     struct gw_ps_blob *value = round->pushes[key->latest];
     if (value && round->refusals[key->latest] != GW_PS_NOT_REFUSED)
         return gw_fail(GW_ERR_NONFINITE, "the last push to \"%s\" was empty: rank %u's value could not be used",
@@ -895,6 +1014,7 @@ struct gw_ps_key_info gw_ps_key_info(const struct gw_ps_store *store, const stru
 {
     struct gw_ps_key_info info = {
         .name = key->name, .type = key->type, .shape = key->shape, .rounds = key->whole.number, .bytes = key->bytes};
+    info.optimized = key->parameters != NULL;
     info.unset = key->parameters && !key->parameters->values;
     info.n_missing = store->options.mode == GW_PS_SYNC && key->open.n_in ? key->n_due : 0;
     return info;

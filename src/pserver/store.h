@@ -75,6 +75,25 @@ gw_status gw_ps_store_put(struct gw_ps_store *store, struct gw_ps_key *key, cons
 gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
                            struct gw_ps_blob *value, double rate);
 
+/* The same of a push that counts only once its verdict has come (gw_ps_store_judge). For keys with an optimizer. Its
+ * round waits for that. If the worker is left out before, or the round goes on without it, the push is dropped.
+ * Further errors: GW_ERR_ARGUMENT (the key has no optimizer), GW_ERR_ORDER (without rounds: the verdict of the push
+ * before is missing). */
+gw_status gw_ps_store_push_pending(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
+                                   struct gw_ps_blob *value, double rate);
+
+/* The verdict of worker `rank` on its nth push to the key. refusal UINT64_MAX: the push counts now; else it is as if it
+ * had been refused with that number. If the push is there and is not pending, nothing changes: the verdict came before,
+ * or the round has gone on. Errors: GW_ERR_ARGUMENT (no worker's rank), GW_ERR_PEER (the worker was left out),
+ * GW_ERR_ORDER (the worker has not pushed so often, or a push of another number is pending), GW_ERR_MEMORY; without
+ * rounds also GW_ERR_FRAME_* if the push cannot move the parameters. After an error nothing has changed. */
+gw_status gw_ps_store_judge(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
+                            uint64_t refusal);
+
+/* Whether a verdict on the worker's nth pushes can be given: what gw_ps_store_judge would say of a key of that prefix
+ * with an optimizer. Also GW_ERR_ORDER if there is no such key. */
+gw_status gw_ps_store_may_judge(const struct gw_ps_store *store, const char *prefix, uint32_t rank, uint64_t nth);
+
 /* In place of a push: the worker has no value that can be used, and says why by a number. Pulls over the round answer
  * with GW_ERR_NONFINITE, and gw_ps_answer.round is the least such number of all workers; with GW_PS_STALE and
  * GW_PS_ASYNC only those of the worker itself, until it pushes again, and others' leave it out. */
@@ -122,6 +141,7 @@ struct gw_ps_key_info {
     uint64_t rounds;    /* that are whole */
     uint64_t bytes;     /* kept for it */
     bool unset;         /* it has an optimizer and no parameters yet */
+    bool optimized;     /* it has an optimizer */
     uint32_t n_missing; /* workers that the open round waits for, once anybody has pushed to it */
 };
 struct gw_ps_key_info gw_ps_key_info(const struct gw_ps_store *store, const struct gw_ps_key *key);

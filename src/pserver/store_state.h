@@ -8,6 +8,8 @@
 #include <gradwire/codec.h>
 
 #define GW_PS_NOT_REFUSED UINT64_MAX
+/* In the place of a refusal: the push counts once its verdict has come. */
+#define GW_PS_PENDING (UINT64_MAX - 1)
 #define GW_PS_KEPT_RESULTS 4 /* of one round: workers pull with the same method or two */
 
 /* One result of a round, for the workers that ask later. */
@@ -24,7 +26,9 @@ struct gw_ps_round {
     double began;    /* when its first push came; 0: not known */
     uint32_t n_in;
     struct gw_ps_blob **pushes; /* of each rank; NULL: not in */
-    uint64_t *refusals;         /* of each rank: why its push is empty; GW_PS_NOT_REFUSED: it is not */
+    /* of each rank: why its push is empty; GW_PS_NOT_REFUSED: it is not; GW_PS_PENDING: nobody knows yet, and only in
+     * the open round */
+    uint64_t *refusals;
     struct gw_ps_kept results[GW_PS_KEPT_RESULTS];
     uint32_t n_results; /* made so far: the next one takes the place of the oldest */
 };
@@ -85,17 +89,25 @@ static inline void gw_ps_store_tell(const struct gw_ps_store *store, const struc
         store->changed(store->changed_user, change);
 }
 
-/* Whether the worker's push is what the key's open round still waits for. */
-static inline bool gw_ps_is_due(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank)
+/* Whether there is a push of the worker, and its verdict has not come. */
+static inline bool gw_ps_is_pending(const struct gw_ps_key *key, uint32_t rank)
 {
-    return store->present[rank] && key->pushed[rank] < key->open.number;
+    return key->open.pushes[rank] && key->open.refusals[rank] == GW_PS_PENDING;
 }
 
-/* Whether the worker's push in that round counts in results: not GW_PS_SYNC, one of a run that is over does not. */
+/* Whether the worker's push, or its verdict, is what the key's open round still waits for. */
+static inline bool gw_ps_is_due(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank)
+{
+    return store->present[rank] && (key->pushed[rank] < key->open.number || gw_ps_is_pending(key, rank));
+}
+
+/* Whether the worker's push in that round counts in results: one without a verdict does not; nor, if not GW_PS_SYNC,
+ * one of a run that is over. */
 static inline bool gw_ps_counts(const struct gw_ps_store *store, const struct gw_ps_key *key,
                                 const struct gw_ps_round *round, uint32_t rank)
 {
-    return round->pushes[rank] && (store->options.mode == GW_PS_SYNC || key->taken[rank] > 0);
+    return round->pushes[rank] && round->refusals[rank] != GW_PS_PENDING &&
+           (store->options.mode == GW_PS_SYNC || key->taken[rank] > 0);
 }
 
 /* Not all workers are there that the first round is to have. */

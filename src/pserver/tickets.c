@@ -131,8 +131,7 @@ static gw_status say_hello(struct gw_ps_client *client, struct server *server)
 static gw_status send_part(struct gw_ps_client *client, uint32_t s, struct part *part)
 {
     const struct gw_ps_request *request = &part->request;
-    const bool with_body = (request->operation == GW_PS_PUSH && request->code == 0) ||
-                           request->operation == GW_PS_AGREE || request->operation == GW_PS_PUT;
+    const bool with_body = gw_ps_request_has_value(request);
     if (with_body && part->n_bytes >= LEND_BYTES)
         GW_TRY(make_loan(client, part));
     part->sent_at = gw_clock_seconds();

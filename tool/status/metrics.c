@@ -9,9 +9,19 @@
 const char *tool_status_operation(int number)
 {
     static const char *const names[GW_PS_OPERATIONS] = {
-        [0] = "invalid",         [GW_PS_HELLO] = "hello", [GW_PS_INIT] = "init",       [GW_PS_PUSH] = "push",
-        [GW_PS_PULL] = "pull",   [GW_PS_BYE] = "bye",     [GW_PS_AGREE] = "agree",     [GW_PS_JOIN] = "join",
-        [GW_PS_ADMIT] = "admit", [GW_PS_PUT] = "put",     [GW_PS_MEMBERS] = "members", [GW_PS_GET] = "get",
+        [0] = "invalid",
+        [GW_PS_HELLO] = "hello",
+        [GW_PS_INIT] = "init",
+        [GW_PS_PUSH] = "push",
+        [GW_PS_PULL] = "pull",
+        [GW_PS_BYE] = "bye",
+        [GW_PS_AGREE] = "agree",
+        [GW_PS_JOIN] = "join",
+        [GW_PS_ADMIT] = "admit",
+        [GW_PS_PUT] = "put",
+        [GW_PS_MEMBERS] = "members",
+        [GW_PS_GET] = "get",
+        [GW_PS_VERDICT] = "verdict",
     };
     return names[number];
 }
