@@ -12,8 +12,8 @@ link's milliseconds a byte are set to each bandwidth, and `gradwire advise` comp
 predicted. results.tsv has a line for each cell and codec; table.txt and pays.svg are made from it. The profiles are
 kept in profiles/.
 
---check replays cells whose bandwidth can be shaped: the codec that was predicted to be the best, and floats, measured by
-turns; checked.txt has predicted and measured speed-ups. Standard library only."""
+--check replays cells whose bandwidth can be shaped: the codec that was predicted to be the best, and floats, measured
+by turns; checked.txt has predicted and measured speed-ups. Standard library only."""
 import argparse
 import csv
 import json
