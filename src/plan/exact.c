@@ -114,8 +114,8 @@ static gw_status extend(struct search *search, uint32_t from, uint32_t nth)
         if (begin + p->link.alpha_ms + model->send_ms_per_element * (n_elems + rest->n_elems) + p->link.latency_ms >
             search->upper)
             return GW_OK;
-        if (l == 0) /* nothing follows that would wait for anything but the end */
-            way.at = (struct gw_progress){.link = gw_step_end(model, way.at.link)};
+        if (l == 0)
+            way.at.lane = 0; /* nothing follows that would wait for it */
         else if (way.at.link + p->link.alpha_ms + model->send_ms_per_element * rest->n_elems + p->link.latency_ms >
                      search->upper ||
                  way.at.lane + rest->lane_ms + search->last_ms + p->link.latency_ms > search->upper)

@@ -46,14 +46,17 @@ static void merge_as_paper(const struct gw_model *model, uint32_t *group_of)
     }
 }
 
-/* The search is shorter the better a plan it knows at its begin. */
+/* The search is shorter the better a plan it knows at its begin. How long the processors are busy is the same for all
+ * plans: the plan that is best without that is best with it. If many are, this one leaves the most to spare. */
 static gw_status merge_exactly(gw_context *context, const struct gw_model *model, uint32_t *group_of)
 {
+    struct gw_model idle = *model;
+    idle.busy_until = 0;
     merge_all(model->profile, group_of);
-    const double single = gw_step_of(model, group_of, NULL);
-    merge_as_paper(model, group_of);
-    const double paper = gw_step_of(model, group_of, NULL);
-    return gw_merge_exactly(context, model, single < paper ? single : paper, group_of);
+    const double single = gw_step_of(&idle, group_of, NULL);
+    merge_as_paper(&idle, group_of);
+    const double paper = gw_step_of(&idle, group_of, NULL);
+    return gw_merge_exactly(context, &idle, single < paper ? single : paper, group_of);
 }
 
 gw_status gw_plan_merge(gw_context *context, const gw_profile *profile, uint32_t codec, gw_compress compress,
