@@ -2,10 +2,8 @@
 #include "bench_replay.h"
 #include "base/clock.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
 
 double bench_compute_ms(const gw_profile *profile)
 {

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/philox.h"
 #include "model.h"
+#include "probe/gradient.h"
 
 #include <omp.h>
 #include <stdlib.h>
@@ -23,18 +24,6 @@ static void note_ready(void *user, uint32_t tensor)
     const double now = gw_clock_seconds();
     watch->ms[tensor] = 1e3 * (now - watch->last);
     watch->last = now;
-}
-
-static int compare_doubles(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, uint32_t n)
-{
-    qsort(values, n, sizeof *values, compare_doubles);
-    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
 /* Samples in [-1, 1): what is in them does not change how long a layer takes. */
@@ -94,7 +83,7 @@ gw_status gw_backward_times(const struct gw_network *network, uint32_t batch, ui
         status = time_steps(model, batch, runs, labels, network->n_tensors, times);
     }
     for (uint32_t t = 0; status == GW_OK && t <= network->n_tensors; t++)
-        *(t == 0 ? forward_ms : &backward_ms[t - 1]) = median(times + (size_t)t * runs, runs);
+        *(t == 0 ? forward_ms : &backward_ms[t - 1]) = gw_median(times + (size_t)t * runs, runs);
     gw_model_destroy(model);
     if (engine)
         dnnl_engine_destroy(engine);

@@ -15,7 +15,7 @@ struct gw_meeting {
 /* What a member tells the others. What is not needed may stay 0. */
 struct gw_report {
     double seconds, encode_seconds;
-    double busy; /* of the time, the share that this machine's processors were busy; below 0: not known */
+    double busy; /* of the time, the share that this machine's processors were busy; 0: not known */
     uint64_t bytes_up, bytes_down, messages, hash;
     uint64_t settled; /* rank 0's */
 };
