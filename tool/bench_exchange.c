@@ -2,9 +2,10 @@
  * link.
  *
  * Each rank's gradient is drawn (probe/gradient.h), another part of the sequence for each, or read from files that a
- * training run saved. A run: all members wait for each other; then every tensor is handed over, last layer first, as
- * backward would, and the averages are waited for. Its time is that of the slowest member; the first runs warm up and
- * do not count.
+ * training run saved. A drawn one is turned round by some places in each run, so that no residual grows one way; what a
+ * codec keeps begins as it is after many steps. A run: all members wait for each other; then every tensor is handed
+ * over, last layer first, as backward would, and the averages are waited for. Its time is that of the slowest member;
+ * the first runs warm up and do not count.
  *
  * With a profile a run is a whole step. Forward and backward are sleeps of the profile's length, and each tensor is
  * handed over when its sleep ends; codec and exchange are real. All plans and codecs are measured by turns, so that
@@ -12,6 +13,7 @@
  * one in which all tensors are handed over at the end of backward: the difference is what backward hid. */
 #include "base/clock.h"
 #include "base/memory.h"
+#include "exchange/run_in.h"
 #include "probe/gradient.h"
 #include "bench_replay.h"
 #include "bench_team.h"
@@ -100,7 +102,9 @@ static gw_status one_run(struct member *m, gw_exchange *exchange, enum pace pace
     struct gw_report nothing = {0}, unused;
     gw_step_result result;
     gw_wire_report wire;
-    memcpy(m->work, m->gradient, b->stored * sizeof *m->work);
+    for (uint32_t t = 0; t < b->n_tensors; t++) /* what was saved has its large elements where they are */
+        gw_turn_gradient(m->work + b->offsets[t], m->gradient + b->offsets[t], b->tensors[t].n_elems,
+                         b->saved ? 0 : step);
     gw_status status = gw_meet(&m->self->meeting, &nothing, &unused);
     double begin = gw_clock_seconds();
     if (status >= 0)
@@ -244,8 +248,10 @@ static gw_status measure(struct member *m, const struct row *rows, size_t n)
         times[i].encode = times[i].seconds + b->runs;
         times[i].after = times[i].encode + b->runs;
         status = gw_exchange_create(b->team.context, &options, &exchanges[i]);
-        if (status >= 0)
+        if (status >= 0) {
+            gw_exchange_run_in(exchanges[i], m->gradient, b->offsets);
             status = warm_up(m, exchanges[i], rows[i].plan ? AS_BACKWARD : AT_ONCE, &times[i]);
+        }
     }
     for (uint32_t run = 0; run < b->runs; run++)
         for (size_t i = 0; i < n && status >= 0; i++)

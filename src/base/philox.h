@@ -12,6 +12,7 @@ enum gw_purpose {
     GW_PURPOSE_TERNARY_TIE = 2, /* its tie-breaking bits; of other draws, too, the number after their own */
     GW_PURPOSE_GSPAR = 3,       /* which elements gspar sends */
     GW_PURPOSE_UNIFORM = 5,     /* which uniform sends */
+    GW_PURPOSE_RUN_IN = 7,      /* measurements only: what a codec would have kept of earlier steps */
     GW_PURPOSE_TRAINER = 64     /* the trainer's own: 64..95 */
 };
 

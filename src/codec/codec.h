@@ -64,6 +64,7 @@ struct gw_codec_record {
     gw_status (*load)(gw_encoder *encoder, const uint8_t *src);
     void (*merge)(const void *const *states, uint32_t n_states, size_t at, uint64_t n_elems, uint8_t *dst);
     void (*describe)(const gw_encoder *encoder, gw_encoder_condition *condition);
+    void (*run_in)(gw_encoder *encoder, const float *g, uint32_t rank); /* see gw_encoder_run_in. NULL: nothing */
 };
 
 /* All codecs, NULL-ended. A new codec is one folder and one line there. */
@@ -72,6 +73,11 @@ extern const struct gw_codec_record gw_codec_none; /* for tensors that are left 
 
 /* True if averages of this tensor's frames can be averaged again, which holds for integers with a shared unit. */
 bool gw_encoder_adds_on_the_way(const gw_encoder *encoder);
+
+/* For measurements. Makes what a new encoder keeps between steps as if many steps had gone before, each with a gradient
+ * whose elements are drawn like g's. Without it the first hundreds of steps of topk send up to four times as much as
+ * the later ones. rank: each worker has another residual. */
+void gw_encoder_run_in(gw_encoder *encoder, const float *g, uint32_t rank);
 
 /* What reads the frames that the encoder writes. */
 const struct gw_wire_codec *gw_encoder_wire(const gw_encoder *encoder);

@@ -81,6 +81,12 @@ const struct gw_wire_codec *gw_encoder_wire(const gw_encoder *encoder)
     return gw_wire_codec_by_id(encoder->record->info.wire_id);
 }
 
+void gw_encoder_run_in(gw_encoder *encoder, const float *g, uint32_t rank)
+{
+    if (encoder->record->run_in && encoder->tensor.n_elems)
+        encoder->record->run_in(encoder, g, rank);
+}
+
 static uint32_t bucket_of(const gw_encoder *encoder)
 {
     return encoder && encoder->record->bucket ? encoder->record->bucket(encoder) : 0;

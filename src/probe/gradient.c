@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define SIGMA 1e-3 /* standard deviation of the ordinary elements */
 #define OUTLIER 50.0f
@@ -42,6 +43,14 @@ void gw_draw_gradient(float *out, uint64_t first, uint64_t n)
         if (i >= first && i < end)
             out[i - first] *= OUTLIER;
     }
+}
+
+void gw_turn_gradient(float *out, const float *from, uint64_t n, uint64_t step)
+{
+    enum { PLACES = 7919 }; /* a prime, so that no short cycle comes of it */
+    const uint64_t first = n ? step * PLACES % n : 0;
+    memcpy(out, from + first, (n - first) * sizeof *out);
+    memcpy(out + n - first, from, first * sizeof *out);
 }
 
 static int compare_doubles(const void *a, const void *b)

@@ -4,6 +4,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "codec/codec.h"
+#include "exchange/run_in.h"
 #include "probe/busy.h"
 #include "probe/gradient.h"
 #include "probe/probe.h"
@@ -60,9 +62,11 @@ static gw_status time_codec(struct gw_probe_member *m, size_t k, uint64_t n, dou
     gw_encoder *encoder = NULL;
     double *times = gw_calloc(m->meeting.context, 2 * (size_t)p->runs, sizeof *times);
     float *gradient = gw_alloc(m->meeting.context, n, sizeof *gradient), *shared = NULL;
+    float *turned = gw_alloc(m->meeting.context, n, sizeof *turned);
     void *frame = NULL;
-    gw_status status =
-        times && gradient ? gw_encoder_create(m->meeting.context, p->codecs[k], &tensor, &encoder) : GW_ERR_MEMORY;
+    gw_status status = times && gradient && turned
+                           ? gw_encoder_create(m->meeting.context, p->codecs[k], &tensor, &encoder)
+                           : GW_ERR_MEMORY;
     const uint64_t n_shared = status >= 0 ? gw_encoder_shared_count(encoder) : 0;
     const size_t capacity = status >= 0 ? gw_encoder_bound(encoder, n) : 0;
     if (status >= 0) {
@@ -70,20 +74,21 @@ static gw_status time_codec(struct gw_probe_member *m, size_t k, uint64_t n, dou
         frame = gw_alloc(m->meeting.context, capacity, 1);
         status = shared && frame ? GW_OK : GW_ERR_MEMORY;
         gw_draw_gradient(gradient, m->link.rank * n, n);
+        gw_encoder_run_in(encoder, gradient, m->link.rank);
     }
     for (uint32_t i = 0; i < WARM_UP + p->runs && status >= 0; i++) {
         struct gw_report report = {0}, sum;
         gw_measure info;
         const gw_draw draw = {.seed = 1, .rank = m->link.rank, .step = i};
         size_t bytes;
+        gw_turn_gradient(turned, gradient, n, i);
         status = gw_meet(&m->meeting, &report, &sum);
         const double begin = gw_clock_seconds();
         if (status >= 0)
-            status = gw_encoder_measure(encoder, gradient, shared, n_shared, &info);
+            status = gw_encoder_measure(encoder, turned, shared, n_shared, &info);
         const double measured = gw_clock_seconds();
         if (status >= 0)
-            status =
-                gw_encoder_encode(encoder, gradient, n_shared ? shared : NULL, &draw, 0, n, frame, capacity, &bytes);
+            status = gw_encoder_encode(encoder, turned, n_shared ? shared : NULL, &draw, 0, n, frame, capacity, &bytes);
         const double encoded = gw_clock_seconds();
         if (status < 0)
             break;
@@ -101,6 +106,7 @@ static gw_status time_codec(struct gw_probe_member *m, size_t k, uint64_t n, dou
     gw_encoder_destroy(encoder);
     gw_free(m->meeting.context, frame);
     gw_free(m->meeting.context, shared);
+    gw_free(m->meeting.context, turned);
     gw_free(m->meeting.context, gradient);
     gw_free(m->meeting.context, times);
     return status;
@@ -117,6 +123,7 @@ static void through(double small_ms, double large_ms, double *fixed, double *per
 
 struct exchange_run {
     gw_tensor tensors[GW_PLAN_MAX_LAYERS];
+    uint64_t offsets[GW_PLAN_MAX_LAYERS]; /* the tensors lie one behind the other */
     uint32_t group_of[GW_PLAN_MAX_LAYERS], n_tensors;
     float *gradient, *work;
     void *other;   /* what caches hold between two runs */
@@ -131,13 +138,10 @@ static gw_status one_step(struct exchange_run *r, uint32_t step, struct gw_repor
     const struct gw_busy before = gw_busy_now();
     gw_step_result result;
     gw_wire_report wire;
-    uint64_t offset = r->n_elems;
     const double begin = gw_clock_seconds();
     gw_status status = gw_exchange_begin(r->exchange, step);
-    for (uint32_t t = r->n_tensors; t-- > 0 && status >= 0;) {
-        offset -= r->tensors[t].n_elems;
-        status = gw_exchange_submit(r->exchange, t, r->work + offset);
-    }
+    for (uint32_t t = r->n_tensors; t-- > 0 && status >= 0;)
+        status = gw_exchange_submit(r->exchange, t, r->work + r->offsets[t]);
     if (status >= 0)
         status = gw_exchange_wait(r->exchange, &result);
     const double end = gw_clock_seconds();
@@ -172,7 +176,8 @@ static gw_status run_point(struct gw_probe_member *m, struct exchange_run *r, st
     gw_status status = GW_OK;
     for (uint32_t i = 0, counted = 0; counted < p->runs && status >= 0; i++) {
         struct gw_report report = {0};
-        memcpy(r->work, r->gradient, r->n_elems * sizeof *r->work);
+        for (uint32_t t = 0; t < r->n_tensors; t++)
+            gw_turn_gradient(r->work + r->offsets[t], r->gradient + r->offsets[t], r->tensors[t].n_elems, i);
         memset(r->other, (int)i, OTHER_BYTES);
         status = gw_meet(&m->meeting, &report, &sum);
         gw_clock_sleep_until(gw_clock_seconds() + IDLE_S);
@@ -200,6 +205,7 @@ static void fill_tensors(const struct gw_probe *p, const struct gw_probe_point *
 {
     r->n_tensors = point->whole ? p->n_layers : (uint32_t)(point->groups * point->tensors);
     for (uint32_t t = 0; t < r->n_tensors; t++) {
+        r->offsets[t] = t ? r->offsets[t - 1] + r->tensors[t - 1].n_elems : 0;
         r->tensors[t] = (gw_tensor){.id = t, .n_elems = point->whole ? p->layers[t].n_elems : point->size};
         r->group_of[t] = point->whole ? 0 : (uint32_t)(point->groups - 1 - t / point->tensors);
     }
@@ -231,8 +237,10 @@ static gw_status time_exchange(struct gw_probe_member *m, size_t k, const struct
         gw_draw_gradient(r->gradient, m->link.rank * r->n_elems, r->n_elems);
         status = gw_exchange_create(m->meeting.context, &options, &r->exchange);
     }
-    if (status >= 0)
+    if (status >= 0) {
+        gw_exchange_run_in(r->exchange, r->gradient, r->offsets);
         status = run_point(m, r, taken);
+    }
     gw_exchange_destroy(r->exchange);
     gw_free(m->meeting.context, r->times);
     gw_free(m->meeting.context, r->other);

@@ -7,6 +7,7 @@
  * pass is needed to take it out. */
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/philox.h"
 #include "codec/kernels.h"
 #include "codec/measure.h"
 #include "codec/residual.h"
@@ -334,6 +335,52 @@ static void topk_describe(const gw_encoder *encoder, gw_encoder_condition *condi
     condition->threshold_age = s->now.age;
 }
 
+/* ---- for measurements ------------------------------------------------------------------------ */
+
+/* The standard deviation of most elements. A few large ones among them do not move the median of magnitudes. */
+static double sigma_of(const float *g, uint64_t n)
+{
+    enum { SAMPLES = 1023 };
+    float samples[SAMPLES];
+    const uint32_t count = n < SAMPLES ? (uint32_t)n : SAMPLES;
+    for (uint32_t i = 0; i < count; i++) {
+        const float x = fabsf(g[i * (n / count)]);
+        uint32_t at = i;
+        for (; at > 0 && samples[at - 1] > x; at--)
+            samples[at] = samples[at - 1];
+        samples[at] = x;
+    }
+    return samples[count / 2] / 0.6745; /* of a normal distribution */
+}
+
+/* An element's residual walks at random, with a step of sigma, until it passes the threshold H; then it is sent, and
+ * begins at 0 again. On average it passes H by 0.583 sigma, so a walk takes (H / sigma + 0.583)^2 steps, and a share of
+ * 1 / (H / sigma + 0.583)^2 is sent in a step (Siegmund, Sequential Analysis, 1985, chapter X). That share is k / n.
+ * The residuals of all elements then have the density of a triangle over [-H, H]. */
+static void topk_run_in(gw_encoder *encoder, const float *g, uint32_t rank)
+{
+    const struct topk_options *o = options_of(encoder);
+    struct topk_state *s = encoder->state;
+    const uint64_t n = encoder->tensor.n_elems;
+    const double share = (double)count_of(o->ratio, n) / (double)n;
+    const double threshold = sigma_of(g, n) * (1 / sqrt(share) - 0.583);
+    float *residual = gw_residual_now(&s->residual);
+    s->now.steps = o->dense;
+    if (!(threshold > 0) || !isfinite(threshold)) /* most elements are 0, or most are sent */
+        return;
+    for (uint64_t i = 0; i < n; i += 2) {
+        uint32_t counter[4], words[4];
+        gw_philox_counter(counter, (uint32_t)(i / 2), (uint32_t)(i >> 33), GW_PURPOSE_RUN_IN, rank, encoder->tensor.id);
+        gw_philox(counter, 0, words);
+        residual[i] = (float)(threshold * 0x1p-32 * ((double)words[0] - (double)words[1]));
+        if (i + 1 < n)
+            residual[i + 1] = (float)(threshold * 0x1p-32 * ((double)words[2] - (double)words[3]));
+    }
+    s->now.threshold = (float)threshold;
+    s->now.has_threshold = true;
+    s->now.age = 1;
+}
+
 /* ---- options --------------------------------------------------------------------------------- */
 
 static const char *const scopes[] = {"layer", "global", NULL}, *const values[] = {"f32", "bf16", "f16", NULL};
@@ -380,4 +427,5 @@ const struct gw_codec_record gw_codec_topk = {
     .load = topk_load,
     .merge = topk_merge,
     .describe = topk_describe,
+    .run_in = topk_run_in,
 };
