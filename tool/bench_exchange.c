@@ -18,7 +18,7 @@
 #include "bench_replay.h"
 #include "bench_team.h"
 #include "plan_chart.h"
-#include "checkpoint.h"
+#include "disk/checkpoint.h"
 #include "tool.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* gradwire eval: tells how good saved parameters are. */
-#include "data.h"
+#include "data/data.h"
 #include "run_options.h"
 #include "tool.h"
-#include "train.h"
+#include "run/train.h"
 
 #include <string.h>
 
@@ -13,7 +13,7 @@ static int take_data(const tool_usage *usage, tool_run *of, struct gw_eval_optio
     tool_usage of_data = *usage;
     while (strcmp(of_data.options->name, "--data") != 0)
         of_data.options++, of_data.given++;
-    of_data.n_options = 2;
+    of_data.n_options = 3;
     int status = tool_run_take(&of_data, of);
     if (status != TOOL_DONE)
         return status;
@@ -63,6 +63,8 @@ int gw_cmd_eval(int argc, char **argv)
         {"--test", "FILE",
          "test samples, a LIBSVM file; with --data and without --test, the samples of --data are used", TOOL_TEXT,
          &o.test, 0, 0},
+        {"--transform", "SPEC", "what is done to pictures, as for train (default: the run's)", TOOL_TEXT, &o.transform,
+         0, 0},
         {"--set", "test|train", "evaluate on the test set, or on the training set", TOOL_TEXT, &set, 0, 0},
         {"--from", "RUN", "a run's folder, or a parameter file", TOOL_TEXT, &o.from, 0, 0},
         {"--threads", "K", "computing threads", TOOL_U32, &o.threads, 1, 256},
@@ -70,7 +72,8 @@ int gw_cmd_eval(int argc, char **argv)
     };
     bool given[sizeof options / sizeof *options] = {false};
     const tool_usage usage = {
-        .synopsis = "eval [--net NET] [--data SOURCE] [--test FILE] [--set test|train] --from RUN [--json]",
+        .synopsis =
+            "eval [--net NET] [--data SOURCE] [--test FILE] [--transform SPEC] [--set test|train] --from RUN [--json]",
         .about = "Tells which share of the test set, or of the training set, a run's parameters get right. If the run "
                  "kept a moving average of the parameters, eval uses it. The run knows its data; --data and --test "
                  "name others, or say where they are now.",

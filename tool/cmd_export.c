@@ -1,16 +1,17 @@
 /* gradwire export: writes a run's parameters as .npy files, one for each tensor. */
-#include "checkpoint.h"
-#include "folder.h"
+#include "disk/checkpoint.h"
+#include "disk/folder.h"
 #include "npy.h"
 
 #include <stdio.h>
 
 /* Writes DIR/PREFIXNAME.npy for every tensor and lists them in `files`. Returns an exit status. */
-static int export_tensors(const struct gw_network *net, const float *values, const char *prefix, const char *folder,
-                          json_t *files)
+static int export_tensors(const struct gw_network *net, const float *values, bool with_statistics, const char *prefix,
+                          const char *folder, json_t *files)
 {
-    for (uint32_t t = 0; values && t < net->n_tensors; t++) {
-        const struct gw_param *p = &net->tensors[t];
+    const uint32_t n = net->n_tensors + (with_statistics ? net->n_statistics : 0);
+    for (uint32_t t = 0; values && t < n; t++) {
+        const struct gw_param *p = t < net->n_tensors ? &net->tensors[t] : &net->statistics[t - net->n_tensors];
         char path[4096];
         if (snprintf(path, sizeof path, "%s/%s%s.npy", folder, prefix, p->name) >= (int)sizeof path)
             return tool_fail("the folder's name is too long");
@@ -53,13 +54,13 @@ int gw_cmd_export(int argc, char **argv)
         return tool_fail_status(status, NULL);
     }
     json_t *files = json_array();
-    exit_status = export_tensors(&c.network, c.params, "", folder, files);
+    exit_status = export_tensors(&c.network, c.params, true, "", folder, files);
     if (exit_status == TOOL_DONE)
-        exit_status = export_tensors(&c.network, c.momentum, "momentum.", folder, files);
+        exit_status = export_tensors(&c.network, c.momentum, false, "momentum.", folder, files);
     if (exit_status == TOOL_DONE)
-        exit_status = export_tensors(&c.network, c.ema, "ema.", folder, files);
+        exit_status = export_tensors(&c.network, c.ema, true, "ema.", folder, files);
     if (exit_status == TOOL_DONE)
-        exit_status = export_tensors(&c.network, c.variance, "variance.", folder, files);
+        exit_status = export_tensors(&c.network, c.variance, false, "variance.", folder, files);
     if (exit_status == TOOL_DONE && json)
         exit_status = tool_print_json(
             json_pack("{s:s, s:I, s:O}", "net", c.network.name, "step", (json_int_t)c.step, "files", files));

@@ -1,6 +1,6 @@
 /* gradwire probe: measures this machine and the link between the members, and writes what plans and advice are made
  * from. */
-#include "backward.h"
+#include "net/backward.h"
 #include "base/clock.h"
 #include "bench_team.h"
 #include "probe/probe.h"
@@ -386,5 +386,6 @@ int gw_cmd_probe(int argc, char **argv)
     for (size_t k = 0; k < p.specs.n; k++)
         gw_codec_destroy(p.work.codecs[k]);
     tool_profile_free(&s.table);
+    gw_network_free(&s.network);
     return status;
 }

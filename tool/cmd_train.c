@@ -1,11 +1,12 @@
 /* gradwire train: reads the options, shows progress, prints the summary. The training itself is train/. */
 #include "base/clock.h"
-#include "folder.h"
-#include "live_plan.h"
-#include "members.h"
+#include "data/data.h"
+#include "disk/folder.h"
+#include "run/live_plan.h"
+#include "run/members.h"
 #include "run_options.h"
 #include "tool.h"
-#include "train.h"
+#include "run/train.h"
 
 #include <math.h>
 #include <signal.h>
@@ -331,6 +332,23 @@ static int train(const tool_usage *usage, struct words *w, const tool_run *of)
     return exit_status;
 }
 
+static void describe_networks(char *text, size_t capacity)
+{
+    char name[64];
+    const char *about;
+    size_t used = 0;
+    for (size_t i = 0; used < capacity && gw_network_entry(i, name, sizeof name, &about); i++)
+        used += (size_t)snprintf(text + used, capacity - used, "%s%s: %s", i ? "; " : "", name, about);
+}
+
+static void describe_sources(char *text, size_t capacity)
+{
+    const char *name, *about;
+    size_t used = 0;
+    for (size_t i = 0; used < capacity && gw_data_list(i, &name, &about); i++)
+        used += (size_t)snprintf(text + used, capacity - used, "%s%s: %s", i ? "; " : "", name, about);
+}
+
 int gw_cmd_train(int argc, char **argv)
 {
     struct words w = {.o = GW_TRAIN_DEFAULTS,
@@ -339,13 +357,18 @@ int gw_cmd_train(int argc, char **argv)
                       .wire = "auto",
                       .momentum = NAN,
                       .weight_decay = NAN};
+    char nets[2048], sources[512];
+    describe_networks(nets, sizeof nets);
+    describe_sources(sources, sizeof sources);
     const tool_option options[] = {
-        {"--net", "NET", "lenet; mlp:784-300-10 with any widths; or a convex problem with an L2 term: logreg or svm",
-         TOOL_TEXT, &w.o.net, 0, 0},
-        {"--data", "SOURCE", "a folder with MNIST's files, a file of LIBSVM text, or drawn data: digits or uneven",
-         TOOL_TEXT, &w.o.data, 0, 0},
+        {"--net", "NET", nets, TOOL_TEXT, &w.o.net, 0, 0},
+        {"--data", "SOURCE", sources, TOOL_TEXT, &w.o.data, 0, 0},
         {"--test", "FILE", "test samples, a LIBSVM file; without it the accuracy is that of the training set",
          TOOL_TEXT, &w.o.test, 0, 0},
+        {"--transform", "SPEC",
+         "what is done to pictures (default: the network's): scale, or some of pad=PIXELS, crop=SIDE, mirror, "
+         "brightness=X, contrast=LOW:HIGH, whiten, normalize, joined by commas",
+         TOOL_TEXT, &w.o.transform, 0, 0},
         {"--workers", "N",
          "workers, each with its own replica (default 1; with mpi and tcp the launcher says how many)", TOOL_U32,
          &w.who.workers, 1, 1024},

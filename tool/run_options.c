@@ -1,7 +1,7 @@
 /* Options of a run: kept in its folder, and taken from there again. */
 #include "run_options.h"
-#include "folder.h"
-#include "run_file.h"
+#include "disk/folder.h"
+#include "disk/run_file.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -22,6 +22,7 @@ static const struct kept {
     {.name = "--net", .decides = true},
     {.name = "--data", .source = true, .path = true},
     {.name = "--test", .source = true, .path = true},
+    {.name = "--transform", .decides = true},
     {.name = "--workers"},
     {.name = "--codec", .decides = true},
     {.name = "--batch", .decides = true},

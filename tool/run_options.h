@@ -1,5 +1,5 @@
-/* The options that a run keeps in its folder (train/run_file.h), so that --resume RUN and eval --from RUN take them
- * from there. */
+/* The options that a run keeps in its folder (train/disk/run_file.h), so that --resume RUN and eval --from RUN take
+ * them from there. */
 #ifndef GRADWIRE_RUN_OPTIONS_H
 #define GRADWIRE_RUN_OPTIONS_H
 

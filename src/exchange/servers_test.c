@@ -2,7 +2,7 @@
  * between members. Also: pushes that leave while backward runs, gradients that are not finite, and workers that do not
  * agree. */
 #define _GNU_SOURCE /* nftw */
-#include "base/optimizer.h"
+#include "optimizer/optimizer.h"
 #include "exchange_world.h"
 #include "pserver/numbers.h"
 
@@ -173,7 +173,7 @@ static void check_parameters(const struct world *asked, const char *optimizer)
     run_and_keep(&with, parameters, again);
 
     float *w = calloc(n, sizeof *w), *moments[] = {calloc(n, sizeof *w), calloc(n, sizeof *w)};
-    assert_int_equal(gw_optimizer_parse_spec(optimizer, &rule), GW_OK);
+    assert_int_equal(gw_optimizer_parse(optimizer, &rule), GW_OK);
     for (uint32_t t = 0; t < asked->n_tensors; at += asked->sizes[t++])
         for (size_t i = 0; i < asked->sizes[t]; i++)
             w[at + i] = world_first(asked, t, i);

@@ -6,7 +6,7 @@
 #ifndef GW_PSERVER_PARAMETERS_H
 #define GW_PSERVER_PARAMETERS_H
 
-#include "base/optimizer.h"
+#include "optimizer/optimizer.h"
 #include "pserver/store.h"
 
 /* All that a key with an optimizer has beyond others. */

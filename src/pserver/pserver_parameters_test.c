@@ -1,7 +1,7 @@
 /* Tests keys with an optimizer, in the store without any network, beside the same rules applied by hand: rounds and
  * single pushes, rates, refusals, first parameters, who holds them, limits, and memory that runs out. */
 #include "base/memory.h"
-#include "base/optimizer.h"
+#include "optimizer/optimizer.h"
 #include "checks.h"
 #include "pserver/parameters.h"
 #include "pserver/reduce.h"
@@ -242,7 +242,7 @@ static void update(const struct world *world, gw_ps_type type, const char *codec
     widen(world, type, result.bytes, result.n_bytes, g);
     gw_free(world->context, result.bytes);
     gw_codec_destroy(parsed);
-    assert_int_equal(gw_optimizer_parse_spec(optimizer, &rule), GW_OK);
+    assert_int_equal(gw_optimizer_parse(optimizer, &rule), GW_OK);
     gw_optimizer_update(&rule, N, w, moments, g, rate, step);
 }
 
@@ -327,7 +327,7 @@ static void single_pushes_move_parameters(void **state)
             struct gw_optimizer rule;
             float g[N];
             widen(&world, cases[c].type, one.bytes, one.n_bytes, g);
-            assert_int_equal(gw_optimizer_parse_spec(cases[c].optimizer, &rule), GW_OK);
+            assert_int_equal(gw_optimizer_parse(cases[c].optimizer, &rule), GW_OK);
             gw_optimizer_update(&rule, N, w, moments, g,
                                 (float)((rate > 0 ? rate : (double)cases[c].own_rate) / WORKERS), i + 1);
             assert_int_equal(push(&world, key, r, ++pushed[r], one.bytes, one.n_bytes, rate), GW_OK);
@@ -599,7 +599,7 @@ static void single_pushes_wait_for_verdicts(void **state)
         uint64_t n_updates = 0;
         begin(&world, GW_PS_ASYNC, 0, 0);
         struct gw_ps_key *key = key_of(&world, cases[c].type, cases[c].codec, cases[c].optimizer);
-        assert_int_equal(gw_optimizer_parse_spec(cases[c].optimizer, &rule), GW_OK);
+        assert_int_equal(gw_optimizer_parse(cases[c].optimizer, &rule), GW_OK);
         first_values(w);
         assert_int_equal(put(&world, key, w, N), GW_OK);
         for (uint32_t t = 1; t <= 3; t++) {
@@ -834,6 +834,7 @@ static void wrong_keys_are_refused(void **state)
     refused(gw_ps_store_init(store, "i", GW_PS_FLOAT32, &row, "", "sgdd"), GW_ERR_SPEC,
             "the key \"i\": the optimizer \"sgdd\" is unknown");
     refused(gw_ps_store_init(store, "i", GW_PS_FLOAT32, &row, "", "momentum:momentum=1"), GW_ERR_SPEC, "below 1");
+    refused(gw_ps_store_init(store, "i", GW_PS_FLOAT32, &row, "", "svrg"), GW_ERR_SPEC, "only workers have");
     assert_int_equal(gw_ps_store_info(store).n_keys, 0);
     key = key_of(&world, GW_PS_FLOAT32, "", "sgd:lr=0.1");
     assert_int_equal(gw_ps_store_init(store, "w", GW_PS_FLOAT32, &row, "", "sgd:weight-decay=0,lr=0.1000"), GW_OK);

@@ -37,7 +37,8 @@ void gw_ps_store_watch(struct gw_ps_store *store, void (*changed)(void *user, co
                        void *user);
 
 /* Makes the key, or, where it is there with the same type, shape, codec and optimizer, does nothing. codec: a
- * specification whose options averages of frames get; "": the defaults. optimizer: a specification (base/optimizer.h);
+ * specification whose options averages of frames get; "": the defaults. optimizer: a specification
+ * (optimizer/optimizer.h);
  * "": none, and the key has no parameters. Errors: GW_ERR_ARGUMENT (a name that cannot be, another type, shape, codec
  * or optimizer, a type that has none), GW_ERR_SPEC, GW_ERR_CAPACITY (a limit), GW_ERR_MEMORY. */
 gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape,

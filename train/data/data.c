@@ -1,0 +1,234 @@
+/* Chooses where data come from, and checks that training and test samples fit together. */
+#include "data/data.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* The drawn digits are one fixed data set: the run's seed moves parameters and order, never the data. */
+enum { DIGITS_SEED = 1, DIGITS_TRAIN = 20000, DIGITS_TEST = 4000 };
+
+static gw_status load_digits(struct gw_data *data)
+{
+    data->height = data->width = 28;
+    GW_TRY(gw_data_digits(DIGITS_SEED, 0, DIGITS_TRAIN, &data->train));
+    return gw_data_digits(DIGITS_SEED, 1, DIGITS_TEST, &data->test);
+}
+
+static gw_status load_mnist(const char *folder, struct gw_data *data)
+{
+    uint32_t height, width;
+    GW_TRY(gw_data_idx(folder, "train-images-idx3-ubyte", "train-labels-idx1-ubyte", data->classes, &data->train,
+                       &data->height, &data->width));
+    GW_TRY(gw_data_idx(folder, "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", data->classes, &data->test, &height,
+                       &width));
+    if (height != data->height || width != data->width)
+        return gw_fail(GW_ERR_SYSTEM, "%s: the training images are %ux%u and the test images %ux%u; they must be alike",
+                       folder, data->height, data->width, height, width);
+    return GW_OK;
+}
+
+static void test_on_training_set(struct gw_data *data)
+{
+    data->test = data->train;
+    data->test_is_train = true;
+}
+
+/* A test file may reach fewer features than its training file (a9a), or more (a1a): what training never saw keeps
+ * weight 0. */
+static gw_status load_libsvm(const char *source, const char *test, struct gw_data *data)
+{
+    struct gw_label_values labels = {.n = 0};
+    uint32_t of_test = 0;
+    GW_TRY(gw_data_libsvm(source, &labels, &data->train, &data->channels));
+    if (data->channels == 0)
+        return gw_fail(GW_ERR_SYSTEM,
+                       "%s: no sample has a feature, so there is nothing to learn from; a line is LABEL INDEX:VALUE "
+                       "INDEX:VALUE ...",
+                       source);
+    if (test)
+        GW_TRY(gw_data_libsvm(test, &labels, &data->test, &of_test));
+    else
+        test_on_training_set(data);
+    if (of_test > data->channels)
+        data->channels = of_test;
+    return GW_OK;
+}
+
+static gw_status load_uneven(const char *options, struct gw_data *data)
+{
+    GW_TRY(gw_data_uneven(options, &data->train, &data->channels));
+    test_on_training_set(data);
+    return GW_OK;
+}
+
+/* ---- the table ------------------------------------------------------------------------------------------------ */
+
+static bool is_digits(const char *source)
+{
+    return strcmp(source, "digits") == 0;
+}
+
+static bool is_uneven(const char *source)
+{
+    return strcmp(source, "uneven") == 0 || strncmp(source, "uneven:", 7) == 0;
+}
+
+static bool is_folder_with(const char *source, const char *file)
+{
+    char path[4096];
+    struct stat st;
+    return stat(source, &st) == 0 && S_ISDIR(st.st_mode) &&
+           snprintf(path, sizeof path, "%s/%s", source, file) < (int)sizeof path && gw_data_is_there(path);
+}
+
+static bool is_mnist(const char *source)
+{
+    return is_folder_with(source, "train-images-idx3-ubyte");
+}
+
+static bool is_cifar(const char *source)
+{
+    return is_folder_with(source, "data_batch_1.bin");
+}
+
+static bool is_file(const char *source)
+{
+    struct stat st;
+    return stat(source, &st) != 0 || !S_ISDIR(st.st_mode);
+}
+
+static gw_status digits(const char *source, const char *test, struct gw_data *data)
+{
+    (void)source, (void)test;
+    return load_digits(data);
+}
+
+static gw_status uneven(const char *source, const char *test, struct gw_data *data)
+{
+    (void)test;
+    return load_uneven(source[6] ? source + 7 : "", data);
+}
+
+static gw_status mnist(const char *source, const char *test, struct gw_data *data)
+{
+    (void)test;
+    return load_mnist(source, data);
+}
+
+static gw_status cifar(const char *source, const char *test, struct gw_data *data)
+{
+    (void)test;
+    return gw_data_cifar(source, data);
+}
+
+static const struct {
+    const char *name, *about;
+    bool drawn;
+    bool has_test_file; /* another file may be named for tests */
+    uint32_t classes;
+    bool (*is)(const char *source);
+    gw_status (*load)(const char *source, const char *test, struct gw_data *data);
+} sources[] = {
+    {"digits", "drawn digits of 28x28", true, false, 10, is_digits, digits},
+    {"uneven[:OPTIONS]", "drawn rows, GSpar's section 5.1", true, false, 2, is_uneven, uneven},
+    {"DIR", "a folder with MNIST's four files", false, false, 10, is_mnist, mnist},
+    {"DIR", "a folder with CIFAR-10's six binary files", false, false, 10, is_cifar, cifar},
+    {"FILE", "LIBSVM text, two classes", false, true, 2, is_file, load_libsvm}, /* last: any other file is */
+};
+enum { N_SOURCES = sizeof sources / sizeof *sources };
+
+bool gw_data_list(size_t n, const char **name, const char **about)
+{
+    if (n >= N_SOURCES)
+        return false;
+    *name = sources[n].name;
+    *about = sources[n].about;
+    return true;
+}
+
+bool gw_data_is_drawn(const char *source)
+{
+    for (int i = 0; i < N_SOURCES; i++)
+        if (sources[i].is(source))
+            return sources[i].drawn;
+    return false;
+}
+
+static gw_status load(const char *source, const char *test, struct gw_data *data)
+{
+    int found = -1;
+    for (int i = 0; i < N_SOURCES; i++) {
+        if (!sources[i].is(source))
+            continue;
+        if (found >= 0)
+            return gw_fail(GW_ERR_ARGUMENT, "%s is %s, and also %s; it must hold one data set", source,
+                           sources[found].about, sources[i].about);
+        found = i;
+        if (sources[i].drawn)
+            break; /* a word, whatever files there are */
+    }
+    if (found < 0)
+        return gw_fail(GW_ERR_SYSTEM,
+                       "the folder %s holds neither MNIST's files (train-images-idx3-ubyte, ...) nor CIFAR-10's "
+                       "(data_batch_1.bin, ...), plain, .gz or .xz; --data digits needs no files",
+                       source);
+    if (test && !sources[found].has_test_file)
+        return gw_fail(GW_ERR_ARGUMENT, "--test %s goes with a training file of LIBSVM text only, and --data is %s",
+                       test, source);
+    *data = (struct gw_data){.channels = 1, .height = 1, .width = 1, .classes = sources[found].classes};
+    return sources[found].load(source, test, data);
+}
+
+gw_status gw_data_transform(struct gw_data *data, const char *transform)
+{
+    if (!data->train.pixels)
+        return transform
+                   ? gw_fail(GW_ERR_ARGUMENT, "a transform (%s) is for pictures, and the data are rows", transform)
+                   : GW_OK;
+    GW_TRY(gw_transform_parse(transform, &data->transform));
+    return gw_transform_fit(&data->transform, data);
+}
+
+gw_status gw_data_load(const char *source, const char *test, struct gw_data *data)
+{
+    *data = (struct gw_data){0};
+    gw_status status = load(source, test, data);
+    if (status != GW_OK)
+        gw_data_free(data);
+    return status;
+}
+
+gw_status gw_samples_alloc_rows(uint32_t n, uint64_t n_values, struct gw_samples *samples)
+{
+    *samples = (struct gw_samples){.n = n, .labels = gw_alloc(NULL, n, 1)};
+    struct gw_rows *rows = &samples->rows;
+    rows->begin = gw_alloc(NULL, (size_t)n + 1, sizeof *rows->begin);
+    rows->index = gw_alloc(NULL, n_values, sizeof *rows->index);
+    rows->value = gw_alloc(NULL, n_values, sizeof *rows->value);
+    if (samples->labels && rows->begin && rows->index && rows->value) {
+        rows->begin[0] = 0;
+        return GW_OK;
+    }
+    gw_samples_free(samples);
+    return GW_ERR_MEMORY;
+}
+
+void gw_samples_free(struct gw_samples *samples)
+{
+    gw_free(NULL, samples->pixels);
+    gw_free(NULL, samples->rows.begin);
+    gw_free(NULL, samples->rows.index);
+    gw_free(NULL, samples->rows.value);
+    gw_free(NULL, samples->labels);
+    *samples = (struct gw_samples){0};
+}
+
+void gw_data_free(struct gw_data *data)
+{
+    if (!data->test_is_train)
+        gw_samples_free(&data->test);
+    gw_samples_free(&data->train);
+}

@@ -1,0 +1,110 @@
+/* Draws data whose features have uneven magnitudes, as in GSpar's section 5.1 (Wangni et al., "Gradient Sparsification
+ * for Communication-Efficient Distributed Optimization", 2018). x_i ~ N(0, I) and w ~ N(0, I) in R^d; magnitudes B are
+ * uniform in [0, 1]^d, and those up to C2 are multiplied by C1. Sample i is x_i * B (element by element) with the
+ * label sign(x_i . w). The smaller C1 and the larger C2, the more of the gradient sits in few elements. */
+#include "base/error.h"
+#include "base/memory.h"
+#include "data/data.h"
+#include "random.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One fixed data set for the same options, whatever the run's seed. */
+enum { SEED = 1 };
+enum stream { ROWS, MAGNITUDES, WEIGHTS };
+
+#define MAX_VALUES (1u << 27) /* 1 GiB as sparse rows */
+
+struct uneven {
+    double n, d, c1, c2;
+};
+
+static gw_status read_options(const char *text, struct uneven *u)
+{
+    const struct {
+        const char *key;
+        double *target, max;
+        bool count;
+    } rules[] = {{"n=", &u->n, MAX_VALUES, true},
+                 {"d=", &u->d, MAX_VALUES, true},
+                 {"c1=", &u->c1, 1, false},
+                 {"c2=", &u->c2, 1, false}};
+    const size_t n_rules = sizeof rules / sizeof *rules;
+    for (bool more = *text; more;) {
+        size_t k = 0;
+        while (k < n_rules && strncmp(text, rules[k].key, strlen(rules[k].key)) != 0)
+            k++;
+        const char *digits = k < n_rules ? text + strlen(rules[k].key) : text;
+        char *end;
+        double value = strtod(digits, &end);
+        if (k == n_rules || *digits < '0' || *digits > '9' || (*end && *end != ',') || !(value <= rules[k].max) ||
+            (rules[k].count && (value < 1 || value != floor(value))))
+            return gw_fail(GW_ERR_ARGUMENT,
+                           "--data uneven: \"%s\" is not valid; right are n= and d= (1 or more), c1= and c2= (0 to "
+                           "1), as in uneven:n=1024,d=2048,c1=0.6,c2=0.25",
+                           text);
+        *rules[k].target = value;
+        more = *end == ',';
+        text = end + more;
+    }
+    if (u->n * u->d > MAX_VALUES)
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "--data uneven: %.0f samples of %.0f features are %.0f values, and %u are the most", u->n, u->d,
+                       u->n * u->d, MAX_VALUES);
+    return GW_OK;
+}
+
+/* Box and Muller, the cosine alone. */
+static double normal(struct gw_random *r)
+{
+    double radius = sqrt(-2 * log(1 - (double)gw_random_unit(r)));
+    return radius * cos(2 * M_PI * (double)gw_random_unit(r));
+}
+
+static void draw(const struct uneven *u, float *magnitude, float *weight, struct gw_samples *samples)
+{
+    uint32_t n = samples->n, d = (uint32_t)u->d;
+    struct gw_random r = gw_random_open(SEED, GW_PURPOSE_UNEVEN, 0, MAGNITUDES);
+    for (uint32_t k = 0; k < d; k++) {
+        magnitude[k] = gw_random_unit(&r);
+        if (magnitude[k] <= u->c2)
+            magnitude[k] *= (float)u->c1;
+    }
+    r = gw_random_open(SEED, GW_PURPOSE_UNEVEN, 0, WEIGHTS);
+    for (uint32_t k = 0; k < d; k++)
+        weight[k] = (float)normal(&r);
+
+    struct gw_rows *rows = &samples->rows;
+    for (uint32_t i = 0; i < n; i++) {
+        double product = 0;
+        r = gw_random_open(SEED, GW_PURPOSE_UNEVEN, i, ROWS);
+        for (uint32_t k = 0; k < d; k++) {
+            size_t at = (size_t)i * d + k;
+            float x = (float)normal(&r);
+            product += (double)x * weight[k];
+            rows->index[at] = k;
+            rows->value[at] = x * magnitude[k];
+        }
+        rows->begin[i + 1] = (uint64_t)(i + 1) * d;
+        samples->labels[i] = product > 0;
+    }
+}
+
+gw_status gw_data_uneven(const char *options, struct gw_samples *samples, uint32_t *n_features)
+{
+    struct uneven u = {.n = 1024, .d = 2048, .c1 = 0.6, .c2 = 0.25};
+    GW_TRY(read_options(options, &u));
+    uint32_t d = *n_features = (uint32_t)u.d;
+    GW_TRY(gw_samples_alloc_rows((uint32_t)u.n, (uint64_t)u.n * d, samples));
+    float *magnitude = gw_alloc(NULL, d, sizeof *magnitude), *weight = gw_alloc(NULL, d, sizeof *weight);
+    bool enough = magnitude && weight;
+    if (enough)
+        draw(&u, magnitude, weight, samples);
+    else
+        gw_samples_free(samples);
+    gw_free(NULL, magnitude);
+    gw_free(NULL, weight);
+    return enough ? GW_OK : GW_ERR_MEMORY;
+}

@@ -1,0 +1,277 @@
+/* Writes and reads parameter files (.gwp), checkpoints among them. A file that is cut, altered or of another network
+ * is refused. */
+#include "disk/checkpoint.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "disk/file.h"
+#include "disk/folder.h"
+#include "wire/bytes.h"
+
+#include <gradwire/codec.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+static const char magic[8] = {'G', 'W', 'P', 'A', 'R', 'A', 'M', '1'};
+enum { KINDS = 4 };
+static const char *const kinds[KINDS] = {"", "momentum.", "ema.", "variance."};
+
+/* Parameters and their average come with batch norm's statistics; what an optimizer keeps does not. */
+static uint32_t count_of(const struct gw_network *net, int kind)
+{
+    return net->n_tensors + (kind == 0 || kind == 2 ? net->n_statistics : 0);
+}
+
+static const struct gw_param *param_of(const struct gw_network *net, uint32_t i)
+{
+    return i < net->n_tensors ? &net->tensors[i] : &net->statistics[i - net->n_tensors];
+}
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+struct writer {
+    FILE *stream;
+    XXH3_state_t *hash;
+};
+
+static void put(struct writer *w, const void *bytes, size_t n_bytes)
+{
+    fwrite(bytes, 1, n_bytes, w->stream);
+    XXH3_64bits_update(w->hash, bytes, n_bytes);
+}
+
+static void put_number(struct writer *w, uint64_t value, size_t n_bytes)
+{
+    uint8_t bytes[8];
+    for (size_t i = 0; i < n_bytes; i++)
+        bytes[i] = (uint8_t)(value >> 8 * i);
+    put(w, bytes, n_bytes);
+}
+
+static void put_text(struct writer *w, const char *a, const char *b)
+{
+    put_number(w, strlen(a) + strlen(b), 4);
+    put(w, a, strlen(a));
+    put(w, b, strlen(b));
+}
+
+gw_status gw_checkpoint_begin(const char *folder, const char *name, const struct gw_checkpoint *c, struct gw_file *file)
+{
+    const struct gw_network *net = &c->network;
+    const float *arrays[KINDS] = {c->params, c->momentum, c->ema, c->variance};
+    GW_TRY(gw_file_open(folder, name, file));
+    struct writer w = {file->stream, XXH3_createState()};
+    if (!w.hash) {
+        gw_file_discard(file, false);
+        return gw_fail(GW_ERR_MEMORY, "out of memory while writing %s", file->path);
+    }
+    XXH3_64bits_reset(w.hash);
+    uint32_t n_tensors = 0;
+    for (int k = 0; k < KINDS; k++)
+        n_tensors += arrays[k] ? count_of(net, k) : 0;
+    put(&w, magic, sizeof magic);
+    put_number(&w, c->step, 8);
+    put_number(&w, n_tensors, 4);
+    put_text(&w, net->name, "");
+    for (int k = 0; k < KINDS; k++)
+        for (uint32_t t = 0; arrays[k] && t < count_of(net, k); t++) {
+            const struct gw_param *p = param_of(net, t);
+            put_text(&w, kinds[k], p->name);
+            put_number(&w, (uint64_t)p->rank, 4);
+            for (int i = 0; i < p->rank; i++)
+                put_number(&w, p->dims[i], 8);
+        }
+    for (int k = 0; k < KINDS; k++)
+        for (uint32_t t = 0; arrays[k] && t < count_of(net, k); t++)
+            put(&w, arrays[k] + param_of(net, t)->offset, param_of(net, t)->n_elems * sizeof(float));
+    if (*c->options) {
+        put_text(&w, c->options, "");
+        put_number(&w, c->steps, 8);
+        put_number(&w, c->workers, 4);
+        put_number(&w, c->n_state_files, 4);
+        put_number(&w, c->threads, 4);
+    }
+    put_number(&w, XXH3_64bits_digest(w.hash), 8);
+    XXH3_freeState(w.hash);
+    return GW_OK;
+}
+
+gw_status gw_checkpoint_write(const char *folder, const char *name, const struct gw_checkpoint *c)
+{
+    struct gw_file file;
+    GW_TRY(gw_checkpoint_begin(folder, name, c, &file));
+    return gw_file_commit(&file);
+}
+
+uint64_t gw_checkpoint_identity(const struct gw_checkpoint *c)
+{
+    const float *const arrays[KINDS] = {c->params, c->momentum, NULL, c->variance};
+    uint8_t numbers[12];
+    gw_put64(numbers, c->step);
+    gw_put32(numbers + 8, c->workers);
+    uint64_t hash = XXH3_64bits(numbers, sizeof numbers);
+    hash = XXH3_64bits_withSeed(c->options, strlen(c->options), hash);
+    for (int k = 0; k < KINDS; k++)
+        for (uint32_t t = 0; arrays[k] && t < count_of(&c->network, k); t++) {
+            const struct gw_param *p = param_of(&c->network, t);
+            hash = XXH3_64bits_withSeed(arrays[k] + p->offset, p->n_elems * sizeof(float), hash);
+        }
+    return hash;
+}
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+struct reader {
+    const char *path;
+    const uint8_t *at, *end;
+};
+
+static gw_status cut(const struct reader *r)
+{
+    return gw_fail(GW_ERR_SYSTEM, "%s is cut short", r->path);
+}
+
+static gw_status get_number(struct reader *r, size_t n_bytes, uint64_t *value)
+{
+    if ((size_t)(r->end - r->at) < n_bytes)
+        return cut(r);
+    *value = 0;
+    for (size_t i = 0; i < n_bytes; i++)
+        *value |= (uint64_t)*r->at++ << 8 * i;
+    return GW_OK;
+}
+
+static gw_status get_text(struct reader *r, char *text, size_t capacity)
+{
+    uint64_t n = 0;
+    GW_TRY(get_number(r, 4, &n));
+    if ((uint64_t)(r->end - r->at) < n)
+        return cut(r);
+    if (n >= capacity || memchr(r->at, 0, n))
+        return gw_fail(GW_ERR_SYSTEM, "%s holds a name that cannot be", r->path);
+    memcpy(text, r->at, n);
+    text[n] = 0;
+    r->at += n;
+    return GW_OK;
+}
+
+/* The list of tensors must be the network's, once for each kind. Finds out which kinds there are. */
+static gw_status read_list(struct reader *r, const struct gw_network *net, bool present[KINDS])
+{
+    for (int k = 0; k < KINDS; k++) {
+        struct reader here = *r;
+        char name[64];
+        if (k > 0 && (get_text(&here, name, sizeof name) != GW_OK || strncmp(name, kinds[k], strlen(kinds[k])) != 0))
+            continue;
+        present[k] = true;
+        for (uint32_t t = 0; t < count_of(net, k); t++) {
+            const struct gw_param *p = param_of(net, t);
+            uint64_t rank = 0, dim = 0;
+            GW_TRY(get_text(r, name, sizeof name));
+            GW_TRY(get_number(r, 4, &rank));
+            bool same = strncmp(name, kinds[k], strlen(kinds[k])) == 0 &&
+                        strcmp(name + strlen(kinds[k]), p->name) == 0 && rank == (uint64_t)p->rank;
+            for (int i = 0; same && i < p->rank; i++) {
+                GW_TRY(get_number(r, 8, &dim));
+                same = dim == p->dims[i];
+            }
+            if (!same)
+                return gw_fail(GW_ERR_SYSTEM, "%s: its tensor %s is not that of %s (%s%s)", r->path, name, net->name,
+                               kinds[k], p->name);
+        }
+    }
+    return GW_OK;
+}
+
+/* What only checkpoints have. */
+static gw_status read_run(struct reader *r, struct gw_checkpoint *c)
+{
+    uint64_t workers = 0, n_state_files = 0, threads = 0;
+    GW_TRY(get_text(r, c->options, sizeof c->options));
+    GW_TRY(get_number(r, 8, &c->steps));
+    GW_TRY(get_number(r, 4, &workers));
+    GW_TRY(get_number(r, 4, &n_state_files));
+    if (r->at != r->end)
+        GW_TRY(get_number(r, 4, &threads));
+    c->workers = (uint32_t)workers, c->n_state_files = (uint32_t)n_state_files, c->threads = (uint32_t)threads;
+    if (r->at != r->end || workers == 0 || workers > GW_MAX_WORKERS || (n_state_files != 0 && n_state_files != workers))
+        return gw_fail(GW_ERR_SYSTEM, "%s: what it says of its run cannot be", r->path);
+    return GW_OK;
+}
+
+static gw_status parse(struct reader *r, struct gw_checkpoint *c)
+{
+    uint64_t n_tensors = 0;
+    char net[64];
+    size_t n_bytes = (size_t)(r->end - r->at);
+    if (n_bytes < sizeof magic + 8 || memcmp(r->at, magic, sizeof magic) != 0)
+        return gw_fail(GW_ERR_SYSTEM, "%s is no parameter file of Gradwire (it must start with %.8s)", r->path, magic);
+    struct reader tail = {r->path, r->end - 8, r->end};
+    uint64_t checksum = 0;
+    GW_TRY(get_number(&tail, 8, &checksum));
+    if (checksum != XXH3_64bits(r->at, n_bytes - 8))
+        return gw_fail(GW_ERR_SYSTEM, "%s is damaged or cut short: its checksum does not match its bytes", r->path);
+    r->end -= 8;
+    r->at += sizeof magic;
+    GW_TRY(get_number(r, 8, &c->step));
+    GW_TRY(get_number(r, 4, &n_tensors));
+    GW_TRY(get_text(r, net, sizeof net));
+    if (gw_network_create(net, &c->network) != GW_OK)
+        return gw_fail(GW_ERR_SYSTEM, "%s holds parameters of \"%s\", a network that this version does not know",
+                       r->path, net);
+    bool present[KINDS] = {false};
+    GW_TRY(read_list(r, &c->network, present));
+    uint64_t expected = 0, n_floats = 0;
+    for (int k = 0; k < KINDS; k++)
+        for (uint32_t t = 0; present[k] && t < count_of(&c->network, k); t++, expected++)
+            n_floats += param_of(&c->network, t)->n_elems;
+    if (n_tensors != expected || (uint64_t)(r->end - r->at) < n_floats * sizeof(float))
+        return gw_fail(GW_ERR_SYSTEM, "%s: its length does not fit its %llu tensors", r->path,
+                       (unsigned long long)n_tensors);
+    float **arrays[KINDS] = {&c->params, &c->momentum, &c->ema, &c->variance};
+    for (int k = 0; k < KINDS; k++) {
+        if (!present[k])
+            continue;
+        float *to = *arrays[k] = gw_calloc(NULL, c->network.n_storage, sizeof(float));
+        if (!to)
+            return GW_ERR_MEMORY;
+        for (uint32_t t = 0; t < count_of(&c->network, k); t++) {
+            const struct gw_param *p = param_of(&c->network, t);
+            memcpy(to + p->offset, r->at, p->n_elems * sizeof(float));
+            r->at += p->n_elems * sizeof(float);
+        }
+    }
+    return r->at == r->end ? GW_OK : read_run(r, c);
+}
+
+gw_status gw_checkpoint_read(const char *from, struct gw_checkpoint *c)
+{
+    char path[4096];
+    struct stat st;
+    uint8_t *bytes = NULL;
+    size_t n_bytes = 0;
+    *c = (struct gw_checkpoint){0};
+    bool folder = stat(from, &st) == 0 && S_ISDIR(st.st_mode);
+    snprintf(path, sizeof path, "%s%s", from, folder ? "/" GW_PARAMETER_FILE : "");
+    if (folder && stat(path, &st) != 0)
+        return gw_fail(GW_ERR_SYSTEM,
+                       "%s holds no %s; a finished run made with --out has one, and a checkpoint can be named instead",
+                       from, GW_PARAMETER_FILE);
+    GW_TRY(gw_file_read(path, &bytes, &n_bytes));
+    struct reader r = {path, bytes, bytes + n_bytes};
+    gw_status status = parse(&r, c);
+    gw_free(NULL, bytes);
+    if (status != GW_OK)
+        gw_checkpoint_free(c);
+    return status;
+}
+
+void gw_checkpoint_free(struct gw_checkpoint *c)
+{
+    gw_free(NULL, c->params);
+    gw_free(NULL, c->momentum);
+    gw_free(NULL, c->ema);
+    gw_free(NULL, c->variance);
+    gw_network_free(&c->network);
+    c->params = c->momentum = c->ema = c->variance = NULL;
+}

@@ -1,0 +1,52 @@
+/* Parameter files (.gwp): the tensors of a network under their names, and what belongs to them. The final parameters of
+ * a run and its checkpoints have this form. Optimizer state and averages are further tensors: "momentum.NAME",
+ * "ema.NAME", "variance.NAME". Running statistics of batch norm follow the parameters, and the averages likewise.
+ *
+ * All numbers are little-endian:
+ *     8 bytes   "GWPARAM1"
+ *     8         step: updates made so far
+ *     4         number of tensors
+ *     4 + n     network: length, text
+ *     each tensor: 4 + n name, 4 rank (1 to 4), 8 for each dimension
+ *     each tensor: its elements, float32
+ *     in checkpoints, what a resumed run needs besides:
+ *         4 + n     the run's options (resume.h)
+ *         8         steps the run was to have
+ *         4         workers
+ *         4         state files (rank_state.h) that belong to it: one of each worker, or 0 if the codec keeps nothing
+ *         4         computing threads of each worker; files of earlier versions end before it
+ *     8         XXH3 (64 bit) of everything before */
+#ifndef GW_TRAIN_CHECKPOINT_H
+#define GW_TRAIN_CHECKPOINT_H
+
+#include "disk/file.h"
+#include "net/network.h"
+
+struct gw_checkpoint {
+    struct gw_network network;
+    uint64_t step;
+    /* flat arrays of the network; NULL where not there; params always is. svrg keeps its snapshot in momentum's place;
+     * adam its m there, and its v in variance */
+    float *params, *momentum, *ema, *variance;
+    char options[1024]; /* "": parameters alone, which no run can be resumed from */
+    uint64_t steps;
+    uint32_t workers, n_state_files, threads; /* threads 0: not known */
+};
+
+/* Writes FOLDER/NAME, whole or not at all. Arrays but params may be NULL. */
+gw_status gw_checkpoint_write(const char *folder, const char *name, const struct gw_checkpoint *checkpoint);
+
+/* The same without giving FOLDER/NAME its name: gw_file_commit(file) does. */
+gw_status gw_checkpoint_begin(const char *folder, const char *name, const struct gw_checkpoint *checkpoint,
+                              struct gw_file *file);
+
+/* Says which state files belong to a checkpoint: a hash of its step, options, workers, parameters and moments, which
+ * all workers have. */
+uint64_t gw_checkpoint_identity(const struct gw_checkpoint *checkpoint);
+
+/* `from` is a file, or a folder that holds parameters.gwp. What is cut, altered or does not fit the network it names is
+ * refused before memory is taken for it. */
+gw_status gw_checkpoint_read(const char *from, struct gw_checkpoint *checkpoint);
+void gw_checkpoint_free(struct gw_checkpoint *checkpoint);
+
+#endif

@@ -1,0 +1,305 @@
+/* Tests parameter files: what is written comes back, and nothing damaged does. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "disk/checkpoint.h"
+#include "descriptors.h"
+#include "disk/file.h"
+#include "disk/folder.h"
+#include "disk/tensorboard.h"
+
+#include <gradwire/status.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char folder[4096], path[4200];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "%s/checkpoint_test.XXXXXX", GW_BINARY_DIR);
+    if (!mkdtemp(folder))
+        return -1;
+    snprintf(path, sizeof path, "%s/%s", folder, GW_PARAMETER_FILE);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    unlink(path);
+    return rmdir(folder); /* fails where a .partial file was left */
+}
+
+static float *numbers(const struct gw_network *net, float first)
+{
+    float *values = gw_calloc(NULL, net->n_storage, sizeof *values);
+    for (uint32_t t = 0; t < net->n_tensors; t++)
+        for (uint64_t i = 0; i < net->tensors[t].n_elems; i++)
+            values[net->tensors[t].offset + i] = first++;
+    return values;
+}
+
+static void check_round_trip(bool momentum, bool ema, bool variance, bool of_a_run)
+{
+    static struct gw_checkpoint c, back;
+    c = (struct gw_checkpoint){.step = 12345678901};
+    if (of_a_run) {
+        c.steps = 23456789012, c.workers = 5, c.n_state_files = 5, c.threads = 3;
+        strcpy(c.options, "net mlp:5-3-2\nseed 1\n");
+    }
+    assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
+    c.params = numbers(&c.network, 1);
+    c.momentum = momentum ? numbers(&c.network, 1000) : NULL;
+    c.ema = ema ? numbers(&c.network, 2000) : NULL;
+    c.variance = variance ? numbers(&c.network, 3000) : NULL;
+    assert_int_equal(gw_checkpoint_write(folder, GW_PARAMETER_FILE, &c), GW_OK);
+    const char *from[] = {folder, path};
+    for (int i = 0; i < 2; i++) {
+        size_t bytes = c.network.n_storage * sizeof(float);
+        assert_int_equal(gw_checkpoint_read(from[i], &back), GW_OK);
+        assert_string_equal(back.network.name, "mlp:5-3-2");
+        assert_true(back.step == c.step && back.steps == c.steps);
+        assert_string_equal(back.options, c.options);
+        assert_int_equal(back.workers, c.workers);
+        assert_int_equal(back.n_state_files, c.n_state_files);
+        assert_int_equal(back.threads, c.threads);
+        assert_true(gw_checkpoint_identity(&back) == gw_checkpoint_identity(&c));
+        assert_memory_equal(back.params, c.params, bytes);
+        assert_int_equal(back.momentum != NULL, momentum);
+        assert_int_equal(back.ema != NULL, ema);
+        assert_int_equal(back.variance != NULL, variance);
+        if (momentum)
+            assert_memory_equal(back.momentum, c.momentum, bytes);
+        if (ema)
+            assert_memory_equal(back.ema, c.ema, bytes);
+        if (variance)
+            assert_memory_equal(back.variance, c.variance, bytes);
+        gw_checkpoint_free(&back);
+    }
+    gw_checkpoint_free(&c);
+}
+
+static void what_is_written_comes_back(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 16; i++)
+        check_round_trip(i & 1, i & 2, i & 8, i & 4);
+}
+
+static void put_file(const uint8_t *bytes, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void check_refused(void)
+{
+    static struct gw_checkpoint back;
+    assert_int_equal(gw_checkpoint_read(path, &back), GW_ERR_SYSTEM);
+    assert_non_null(strstr(gw_last_error(), path));
+    assert_null(back.params);
+}
+
+static void damage_is_refused(void **state)
+{
+    (void)state;
+    check_round_trip(true, false, false, true);
+    static uint8_t whole[4096], bad[4097];
+    FILE *f = fopen(path, "rb");
+    size_t n = fread(whole, 1, sizeof whole, f);
+    fclose(f);
+    for (size_t i = 0; i < n; i++) {
+        memcpy(bad, whole, n);
+        bad[i] ^= 0x40;
+        put_file(bad, n);
+        check_refused();
+        put_file(whole, i);
+        check_refused();
+    }
+    memcpy(bad, whole, n);
+    bad[n] = 0;
+    put_file(bad, n + 1);
+    check_refused();
+}
+
+/* State files belong to one step, options, workers, parameters and momentum. */
+static void identities_differ(void **state)
+{
+    (void)state;
+    static struct gw_checkpoint c;
+    c = (struct gw_checkpoint){.step = 7, .workers = 2, .options = "seed 1\n"};
+    assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
+    c.params = numbers(&c.network, 1), c.momentum = numbers(&c.network, 1000);
+    uint64_t seen[7], n = 0;
+    seen[n++] = gw_checkpoint_identity(&c);
+    c.step++;
+    seen[n++] = gw_checkpoint_identity(&c);
+    c.workers++;
+    seen[n++] = gw_checkpoint_identity(&c);
+    c.options[5] = '2';
+    seen[n++] = gw_checkpoint_identity(&c);
+    c.params[c.network.tensors[1].offset]++;
+    seen[n++] = gw_checkpoint_identity(&c);
+    c.momentum[c.network.tensors[3].offset + 1]++;
+    seen[n++] = gw_checkpoint_identity(&c);
+    c.variance = numbers(&c.network, 3000);
+    seen[n++] = gw_checkpoint_identity(&c);
+    for (uint64_t i = 0; i < n; i++)
+        for (uint64_t j = 0; j < i; j++)
+            assert_true(seen[i] != seen[j]);
+    gw_checkpoint_free(&c);
+}
+
+static void a_network_of_the_future_is_named(void **state)
+{
+    (void)state;
+    static struct gw_checkpoint c;
+    assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
+    c.params = numbers(&c.network, 1);
+    strcpy(c.network.name, "vit:5-3-2");
+    assert_int_equal(gw_checkpoint_write(folder, GW_PARAMETER_FILE, &c), GW_OK);
+    gw_checkpoint_free(&c);
+    check_refused();
+    assert_non_null(strstr(gw_last_error(), "\"vit:5-3-2\", a network that this version does not know"));
+}
+
+static void folders_that_cannot_be_written_are_named(void **state)
+{
+    (void)state;
+    static struct gw_checkpoint c;
+    assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
+    c.params = numbers(&c.network, 1);
+    assert_true(gw_checkpoint_write("/nowhere/at/all", GW_PARAMETER_FILE, &c) < 0);
+    assert_non_null(strstr(gw_last_error(), "/nowhere/at/all"));
+    gw_checkpoint_free(&c);
+    assert_true(gw_checkpoint_read(folder, &c) < 0);
+    assert_non_null(strstr(gw_last_error(), GW_PARAMETER_FILE));
+}
+
+/* Connections may hold all descriptors for a moment: a checkpoint, lines of metrics and what is read wait for one. */
+static void files_wait_for_a_descriptor(void **state)
+{
+    (void)state;
+    static struct gw_checkpoint c;
+    struct descriptors all;
+    assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
+    c.params = numbers(&c.network, 1);
+    descriptors_take(&all);
+    descriptors_give_soon(&all);
+    gw_status status = gw_checkpoint_write(folder, GW_PARAMETER_FILE, &c);
+    descriptors_end(&all);
+    CHECK(status == GW_OK, "a checkpoint: %s", gw_last_error());
+    gw_checkpoint_free(&c);
+
+    descriptors_take(&all);
+    descriptors_give_soon(&all);
+    status = gw_checkpoint_read(folder, &c);
+    descriptors_end(&all);
+    CHECK(status == GW_OK, "reading it: %s", gw_last_error());
+    gw_checkpoint_free(&c);
+
+    for (int again = 0; again < 2; again++) {
+        struct gw_file file;
+        descriptors_take(&all);
+        descriptors_give_soon(&all);
+        status = again ? gw_file_reopen(folder, "lines", &file) : gw_file_open(folder, "lines", &file);
+        descriptors_end(&all);
+        CHECK(status == GW_OK, "lines, again %d: %s", again, gw_last_error());
+        assert_true(fputs("a line\n", file.stream) >= 0);
+        assert_int_equal(gw_file_commit(&file), GW_OK);
+        if (again)
+            unlink(file.path);
+    }
+}
+
+/* RFC 3720, B.4, and the usual "123456789". */
+static void crc32c_has_its_known_answers(void **state)
+{
+    (void)state;
+    uint8_t zeros[32] = {0}, ones[32];
+    memset(ones, 0xff, sizeof ones);
+    assert_int_equal(gw_crc32c(zeros, 32), 0x8a9136aa);
+    assert_int_equal(gw_crc32c(ones, 32), 0x62a8ab43);
+    assert_int_equal(gw_crc32c("123456789", 9), 0xe3069283);
+}
+
+/* The first record of every event file TensorBoard ever wrote, but for the time. */
+static void event_file_begins_as_tensorboards(void **state)
+{
+    (void)state;
+    uint8_t bytes[64];
+    FILE *f = tmpfile();
+    gw_tensorboard_begin(f, 0);
+    rewind(f);
+    assert_int_equal(fread(bytes, 1, sizeof bytes, f), 8 + 4 + 24 + 4);
+    fclose(f);
+    static const uint8_t length[12] = {24, 0, 0, 0, 0, 0, 0, 0, 0xa3, 0x7f, 0x4b, 0x22};
+    assert_memory_equal(bytes, length, 12); /* the masked checksum of 24 is in all those files */
+    assert_int_equal(bytes[12], 0x09);
+    assert_memory_equal(bytes + 21,
+                        "\x1a\x0d"
+                        "brain.Event:2",
+                        15);
+}
+
+/* Whole records of earlier steps are kept, wherever the file was cut. */
+static void event_files_are_gone_on_with(void **state)
+{
+    (void)state;
+    static const uint64_t steps[] = {0, 0, 1, 1, 127, 128, 300}; /* a varint of one byte, of two */
+    enum { N = sizeof steps / sizeof *steps };
+    uint8_t bytes[1024];
+    long ends[N + 1];
+    FILE *f = tmpfile();
+    gw_tensorboard_begin(f, 1.5);
+    ends[0] = ftell(f);
+    for (int i = 0; i < N; i++) {
+        gw_tensorboard_scalar(f, 2.5 + i, steps[i], "loss", 1);
+        ends[i + 1] = ftell(f);
+    }
+    rewind(f);
+    size_t n = fread(bytes, 1, sizeof bytes, f);
+    assert_true((long)n == ends[N]);
+    fclose(f);
+    for (uint64_t before = 1; before < 310; before++)
+        for (size_t cut = n; cut > n - 40; cut--) {
+            f = tmpfile();
+            fwrite(bytes, 1, cut, f);
+            rewind(f);
+            long want = ends[0];
+            for (int i = 0; i < N && steps[i] < before && ends[i + 1] <= (long)cut; i++)
+                want = ends[i + 1];
+            assert_int_equal(gw_tensorboard_end_before(f, before), want);
+            fclose(f);
+        }
+    bytes[ends[2] + 13] ^= 1;
+    f = tmpfile();
+    assert_int_equal(gw_tensorboard_end_before(f, 9), 0);
+    fwrite(bytes, 1, n, f);
+    rewind(f);
+    assert_int_equal(gw_tensorboard_end_before(f, 9), ends[2]);
+    fclose(f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_is_written_comes_back, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(damage_is_refused, make_folder, remove_folder),
+        cmocka_unit_test(identities_differ),
+        cmocka_unit_test_setup_teardown(a_network_of_the_future_is_named, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(folders_that_cannot_be_written_are_named, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(files_wait_for_a_descriptor, make_folder, remove_folder),
+        cmocka_unit_test(crc32c_has_its_known_answers),
+        cmocka_unit_test(event_file_begins_as_tensorboards),
+        cmocka_unit_test(event_files_are_gone_on_with),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,137 @@
+/* Writes files that appear under their name only when they are whole, and reads whole files. */
+#include "disk/file.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+static gw_status open_partial(const char *folder, const char *name, bool again, struct gw_file *file)
+{
+    file->stream = NULL;
+    if (snprintf(file->path, sizeof file->path, "%s/%s", folder, name) >= (int)sizeof file->path)
+        return gw_fail(GW_ERR_ARGUMENT, "the path %.40s... is longer than %zu bytes", folder, sizeof file->path - 1);
+    snprintf(file->partial, sizeof file->partial, "%s" GW_PARTIAL, file->path);
+    if (again && access(file->partial, F_OK) != 0 && rename(file->path, file->partial) != 0 && errno != ENOENT)
+        return gw_fail(GW_ERR_SYSTEM, "%s cannot be renamed to %s: %s", file->path, file->partial, strerror(errno));
+    if (again)
+        file->stream = gw_fopen(file->partial, "r+be");
+    if (!file->stream && (!again || errno == ENOENT))
+        file->stream = gw_fopen(file->partial, "w+be");
+    if (!file->stream)
+        return gw_fail(GW_ERR_SYSTEM, "%s cannot be written: %s", file->partial, strerror(errno));
+    return GW_OK;
+}
+
+gw_status gw_file_open(const char *folder, const char *name, struct gw_file *file)
+{
+    return open_partial(folder, name, false, file);
+}
+
+gw_status gw_file_reopen(const char *folder, const char *name, struct gw_file *file)
+{
+    return open_partial(folder, name, true, file);
+}
+
+/* errno may be of something else by now where a write failed that was not looked at: the disk being full is asked
+ * again. */
+static gw_status write_error(const struct gw_file *file)
+{
+    int error = errno;
+    if (file->stream && ferror(file->stream)) {
+        struct statvfs disk;
+        if (fstatvfs(fileno(file->stream), &disk) == 0 && disk.f_bavail == 0)
+            error = ENOSPC;
+    }
+    return gw_fail(GW_ERR_SYSTEM, "writing %s failed: %s", file->partial, strerror(error));
+}
+
+gw_status gw_file_check(struct gw_file *file)
+{
+    return file->stream && ferror(file->stream) ? write_error(file) : GW_OK;
+}
+
+gw_status gw_file_cut(struct gw_file *file, long at)
+{
+    if (fflush(file->stream) != 0 || ftruncate(fileno(file->stream), at) != 0 || fseek(file->stream, at, SEEK_SET) != 0)
+        return write_error(file);
+    return GW_OK;
+}
+
+gw_status gw_file_sync(struct gw_file *file)
+{
+    if (ferror(file->stream) || fflush(file->stream) != 0 || fsync(fileno(file->stream)) != 0)
+        return write_error(file);
+    return GW_OK;
+}
+
+/* The rename itself is on disk only when the folder is. */
+static void sync_folder(const char *path)
+{
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        *slash = 0;
+    int fd = gw_openat(AT_FDCWD, slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (fd >= 0) {
+        fsync(fd);
+        close(fd);
+    }
+}
+
+gw_status gw_file_commit(struct gw_file *file)
+{
+    if (!file->stream)
+        return gw_fail(GW_ERR_ORDER, "%s is not open", file->path);
+    gw_status status = gw_file_sync(file);
+    FILE *stream = file->stream;
+    file->stream = NULL;
+    if (fclose(stream) != 0 && status == GW_OK)
+        status = write_error(file);
+    if (status == GW_OK && rename(file->partial, file->path) != 0)
+        status = gw_fail(GW_ERR_SYSTEM, "%s cannot be renamed to %s: %s", file->partial, file->path, strerror(errno));
+    if (status == GW_OK)
+        sync_folder(file->path);
+    else
+        unlink(file->partial);
+    return status;
+}
+
+void gw_file_discard(struct gw_file *file, bool keep)
+{
+    if (!file->stream)
+        return;
+    fclose(file->stream);
+    file->stream = NULL;
+    if (!keep)
+        unlink(file->partial);
+}
+
+gw_status gw_file_read(const char *path, uint8_t **bytes, size_t *n_bytes)
+{
+    struct stat st;
+    FILE *stream = gw_fopen(path, "rbe");
+    if (!stream)
+        return gw_fail(GW_ERR_SYSTEM, "%s cannot be opened: %s", path, strerror(errno));
+    gw_status status = GW_OK;
+    if (fstat(fileno(stream), &st) != 0 || !S_ISREG(st.st_mode))
+        status = gw_fail(GW_ERR_SYSTEM, "%s is no regular file", path);
+    *n_bytes = status == GW_OK ? (size_t)st.st_size : 0;
+    *bytes = status == GW_OK ? gw_alloc(NULL, *n_bytes, 1) : NULL;
+    if (status == GW_OK && !*bytes)
+        status = GW_ERR_MEMORY;
+    if (status == GW_OK && fread(*bytes, 1, *n_bytes, stream) != *n_bytes)
+        status = gw_fail(GW_ERR_SYSTEM, "%s cannot be read: %s", path, strerror(errno));
+    fclose(stream);
+    if (status != GW_OK) {
+        gw_free(NULL, *bytes);
+        *bytes = NULL;
+    }
+    return status;
+}

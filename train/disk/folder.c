@@ -1,0 +1,157 @@
+/* Creates and locks the folder of a run, finds what an earlier run left in it, and clears it. */
+#include "disk/folder.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "disk/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+gw_status gw_folder_create(const char *folder)
+{
+    struct stat st;
+    if (mkdir(folder, 0777) == 0)
+        return GW_OK;
+    if (errno == EEXIST && stat(folder, &st) == 0 && S_ISDIR(st.st_mode))
+        return GW_OK;
+    return gw_fail(GW_ERR_SYSTEM, "the folder %s cannot be made: %s", folder,
+                   strerror(errno == EEXIST ? ENOTDIR : errno));
+}
+
+gw_status gw_folder_lock(const char *folder, DIR **lock)
+{
+    DIR *dir = gw_opendir(folder);
+    if (!dir)
+        return gw_fail(GW_ERR_SYSTEM, "the folder %s cannot be opened: %s", folder, strerror(errno));
+    if (flock(dirfd(dir), LOCK_EX | LOCK_NB) != 0) {
+        int error = errno;
+        closedir(dir);
+        if (error == EWOULDBLOCK)
+            return gw_fail(GW_ERR_SYSTEM, "another run is writing to %s; give each run a folder of its own", folder);
+        return gw_fail(GW_ERR_SYSTEM, "the folder %s cannot be locked: %s", folder, strerror(error));
+    }
+    *lock = dir;
+    return GW_OK;
+}
+
+/* ---- an earlier run ------------------------------------------------------------------------- */
+
+/* The first n characters of `name` are GW_CHECKPOINT_FILE with some number. */
+static bool is_checkpoint(const char *name, size_t n, uint64_t *steps_done)
+{
+    char same[64];
+    unsigned long long step;
+    if (sscanf(name, "checkpoint-%20llu", &step) != 1)
+        return false;
+    *steps_done = step;
+    snprintf(same, sizeof same, GW_CHECKPOINT_FILE, step); /* no other spelling of the number */
+    return n == strlen(same) && strncmp(name, same, n) == 0;
+}
+
+/* Likewise of GW_STATE_FILE. */
+static bool is_state(const char *name, size_t n)
+{
+    char same[96];
+    unsigned long long step;
+    unsigned rank, workers;
+    if (sscanf(name, "checkpoint-%20llu.rank-%9u-of-%9u", &step, &rank, &workers) != 3)
+        return false;
+    snprintf(same, sizeof same, GW_STATE_FILE, step, rank, workers);
+    return n == strlen(same) && strncmp(name, same, n) == 0;
+}
+
+/* `name` is one that a run writes; *partial: not whole yet. */
+static bool is_of_a_run(const char *name, bool *partial)
+{
+    static const char *const names[] = {GW_RUN_FILE, GW_METRICS_FILE, GW_EVENTS_FILE, GW_SUMMARY_FILE,
+                                        GW_PARAMETER_FILE};
+    size_t n = strlen(name), ending = sizeof GW_PARTIAL - 1;
+    *partial = n > ending && strcmp(name + n - ending, GW_PARTIAL) == 0;
+    if (*partial)
+        n -= ending;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (n == strlen(names[i]) && strncmp(name, names[i], n) == 0)
+            return true;
+    uint64_t steps_done;
+    return is_checkpoint(name, n, &steps_done) || is_state(name, n);
+}
+
+bool gw_folder_newest_checkpoint(DIR *folder, uint64_t below, uint64_t *steps_done)
+{
+    bool found = false;
+    uint64_t step;
+    rewinddir(folder);
+    for (const struct dirent *entry; (entry = readdir(folder));)
+        if (is_checkpoint(entry->d_name, strlen(entry->d_name), &step) && step < below &&
+            (!found || step > *steps_done)) {
+            found = true;
+            *steps_done = step;
+        }
+    return found;
+}
+
+bool gw_folder_is_complete(DIR *folder)
+{
+    return faccessat(dirfd(folder), GW_SUMMARY_FILE, F_OK, 0) == 0;
+}
+
+bool gw_folder_is(DIR *folder, const char *path)
+{
+    struct stat a, b;
+    return fstat(dirfd(folder), &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+gw_status gw_folder_check(const char *folder, DIR *lock)
+{
+    char first[256] = "", others[48] = "";
+    unsigned n = 0;
+    bool partial;
+    rewinddir(lock);
+    for (const struct dirent *entry; (entry = readdir(lock));) {
+        if (!is_of_a_run(entry->d_name, &partial))
+            continue;
+        if (n++ == 0 || strcmp(entry->d_name, first) < 0) /* the same one whatever the folder's order */
+            snprintf(first, sizeof first, "%s", entry->d_name);
+    }
+    if (n == 0)
+        return GW_OK;
+    if (n > 1)
+        snprintf(others, sizeof others, " and %u other file%s", n - 1, n == 2 ? "" : "s");
+    return gw_fail(GW_ERR_SYSTEM,
+                   "%s holds an earlier run (%s%s); name another folder, or add --overwrite, which replaces it; "
+                   "--resume %s goes on with it where it has checkpoints",
+                   folder, first, others, folder);
+}
+
+static gw_status remove_file(const char *folder, DIR *lock, const char *name, bool *removed)
+{
+    bool done = unlinkat(dirfd(lock), name, 0) == 0;
+    *removed |= done;
+    if (done || errno == ENOENT)
+        return GW_OK;
+    return gw_fail(GW_ERR_SYSTEM, "%s/%s, of an earlier run, cannot be removed: %s", folder, name, strerror(errno));
+}
+
+gw_status gw_folder_clear(const char *folder, DIR *lock, bool keep_whole)
+{
+    /* First, so that a folder that is left half cleared does not look complete. */
+    bool removed = false, partial;
+    GW_TRY(remove_file(folder, lock, GW_SUMMARY_FILE, &removed));
+    do { /* once more after the last: some file systems skip names while others are removed */
+        removed = false;
+        rewinddir(lock);
+        for (const struct dirent *entry; (entry = readdir(lock));) {
+            const char *name = entry->d_name;
+            if (!is_of_a_run(name, &partial) || (keep_whole && !partial && strcmp(name, GW_PARAMETER_FILE) != 0) ||
+                strcmp(name, GW_METRICS_FILE GW_PARTIAL) == 0 || strcmp(name, GW_EVENTS_FILE GW_PARTIAL) == 0)
+                continue;
+            GW_TRY(remove_file(folder, lock, name, &removed));
+        }
+    } while (removed);
+    return GW_OK;
+}

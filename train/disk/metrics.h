@@ -1,0 +1,90 @@
+/* What a run tells about itself: a line a step, TensorBoard scalars, the running sums of the summary. */
+#ifndef GW_TRAIN_METRICS_H
+#define GW_TRAIN_METRICS_H
+
+#include "disk/file.h"
+#include "run/train.h"
+
+#include <dirent.h>
+
+/* What rank 0's codec draws and keeps, all tensors together. Below 0: it does nothing of the kind. */
+struct gw_codec_report {
+    double variance_factor; /* of a codec that draws without bias: sum of Q^2 of its frames over sum of g^2 */
+    double residual_norm;   /* |e|_2 once the step has ended */
+    double threshold_age;   /* steps since the oldest threshold was taken, that one included; 0: none was */
+};
+#define GW_CODEC_REPORT_NONE ((struct gw_codec_report){-1, -1, -1})
+
+/* What one worker knows of one step. */
+struct gw_step_record {
+    double loss; /* sum over its samples */
+    uint32_t correct;
+    uint64_t gradients; /* of single samples, computed in this step */
+    double step_seconds, compute_seconds;
+    gw_step_result result;
+    gw_wire_report wire; /* rank 0's, after the step, */
+    bool wire_compared;  /* which ended a comparison */
+    double lr;
+    bool accounted;                /* its frames were counted symbol by symbol (rank 0, some steps) */
+    struct gw_codec_report report; /* none where it is not accounted */
+    bool evaluated;                /* its share of the test set was looked at after this step */
+    uint32_t test_correct;
+    double full_loss; /* convex, evaluated: of its share of the training set, a sum */
+    uint32_t full_correct;
+    double l2_term; /* lambda * |w|^2 */
+};
+
+struct gw_metrics {
+    struct gw_file lines, events;
+    DIR *lock; /* of the run's folder; NULL: nothing is written */
+    double last_flush;
+    uint64_t steps, steps_per_epoch; /* planned */
+    uint64_t window_begin;           /* train_loss and train_accuracy are means from this step on */
+    uint32_t batch, workers, train_samples, test_samples;
+    bool convex;
+
+    uint64_t next; /* the step whose records come next */
+    bool resumed;  /* the files are those of an interrupted run */
+
+    /* sums so far; of a resumed run, over the steps before too */
+    uint64_t n_steps, n_skipped;
+    uint64_t bytes_up, bytes_down, dense_bytes, gradients;
+    double step_seconds, compute_seconds, encode_seconds, wait_seconds;
+    uint64_t fast_steps; /* whose frames rank 0 wrote as GW_WIRE_FAST */
+    gw_wire_report wire; /* of the last step of this start */
+    double window_loss, window_accuracy;
+    uint64_t window_steps;
+    double running_loss, running_accuracy;
+    double test_accuracy;                    /* of the last evaluation; below 0: none yet */
+    double residual_norm, threshold_age;     /* of the last step that has them; below 0: none yet */
+    double nonzero_shares, variance_factors; /* of steps that have them */
+    uint64_t n_nonzero_shares, n_variance_factors;
+    double full_loss, full_accuracy, objective; /* convex: of the last full pass */
+};
+
+/* Locks the folder and opens the files where out is not NULL. Where the folder holds an earlier run it is refused, or
+ * with `overwrite` left for gw_folder_clear. */
+gw_status gw_metrics_open(struct gw_metrics *metrics, const char *out, bool overwrite);
+
+/* Goes on with the files of an interrupted run from step `first` on, in a folder that is locked: lines of later steps,
+ * and what is cut, are dropped; those before are added up again. Lines that are not there are not added: n_steps is
+ * then below next. */
+gw_status gw_metrics_resume(struct gw_metrics *metrics, const char *out, uint64_t first);
+
+/* All lines so far are on disk. */
+gw_status gw_metrics_sync(struct gw_metrics *metrics);
+
+/* Adds up one step's records, worker by worker, and writes its line. */
+gw_status gw_metrics_step(struct gw_metrics *metrics, uint64_t step, const struct gw_step_record *records);
+
+void gw_metrics_progress(const struct gw_metrics *metrics, struct gw_train_progress *progress);
+void gw_metrics_summary(const struct gw_metrics *metrics, struct gw_train_summary *summary);
+
+/* Gives the files their final names; or, where a run ended early, leaves them as .partial. */
+gw_status gw_metrics_commit(struct gw_metrics *metrics);
+void gw_metrics_abandon(struct gw_metrics *metrics);
+
+/* Writes OUT/summary.json. */
+gw_status gw_metrics_write_summary(const char *out, const struct gw_train_summary *summary);
+
+#endif

@@ -1,0 +1,115 @@
+/* Finds the newest whole checkpoint of a run and loads it. It refuses options that differ from those the run began
+ * with. */
+#include "disk/resume.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "disk/folder.h"
+#include "disk/run_file.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+void gw_train_note(const struct gw_train_callbacks *callbacks, const char *format, ...)
+{
+    char text[8192];
+    va_list arguments;
+    if (!callbacks || !callbacks->note)
+        return;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    callbacks->note(text, callbacks->user);
+}
+
+/* ---- options -------------------------------------------------------------------------------- */
+
+gw_status gw_resume_options(const struct gw_train_options *o, const gw_codec *codec, const struct gw_data *data,
+                            const char *transform, char *text, size_t capacity)
+{
+    char about[GW_DATA_TEXT];
+    gw_data_describe(data, about, sizeof about);
+    int n = snprintf(text, capacity,
+                     "net %s\ncodec %s\ndata %s\nbatch %u\noptimizer %s\nlr %.17g\n"
+                     "momentum %.17g\nschedule %s\nweight-decay %.17g\nema %.17g\nseed %llu\n",
+                     o->net, gw_codec_canonical(codec), about, o->batch, o->optimizer, o->lr,
+                     strcmp(o->optimizer, "momentum") == 0 ? o->momentum : 0, o->schedule,
+                     isnan(o->l2) ? o->weight_decay : 2 * o->l2, o->ema, (unsigned long long)o->seed);
+    if (transform && strcmp(transform, "scale") != 0 && (size_t)n < capacity) /* runs before transforms only scaled */
+        n += snprintf(text + n, capacity - (size_t)n, "transform %s\n", transform);
+    return (size_t)n < capacity ? GW_OK
+                                : gw_fail(GW_ERR_ARGUMENT, "the run's options take more than %zu bytes", capacity - 1);
+}
+
+gw_status gw_resume_check(const struct gw_resume *r, const char *options)
+{
+    const char *mine = options, *theirs = r->checkpoint.options;
+    while (*mine && *theirs) {
+        size_t n_mine = strcspn(mine, "\n"), n_theirs = strcspn(theirs, "\n"), key = strcspn(mine, " ");
+        if (n_mine != n_theirs || strncmp(mine, theirs, n_mine) != 0) {
+            if (strncmp(mine, theirs, key + 1) != 0)
+                break;
+            return gw_fail(GW_ERR_ARGUMENT,
+                           "--%.*s is %.*s, and the run of %s has %.*s; a run goes on with the options that it "
+                           "began with",
+                           (int)key, mine, (int)(n_mine - key - 1), mine + key + 1, r->path, (int)(n_theirs - key - 1),
+                           theirs + key + 1);
+        }
+        mine += n_mine + 1, theirs += n_theirs + 1;
+    }
+    if (*mine || *theirs)
+        return gw_fail(GW_ERR_SYSTEM, "%s is of a version with other options: %.*s", r->path,
+                       (int)strcspn(theirs, "\n"), theirs);
+    return GW_OK;
+}
+
+/* ---- files ---------------------------------------------------------------------------------- */
+
+static gw_status load(const char *folder, uint64_t step, struct gw_resume *r)
+{
+    struct gw_checkpoint *c = &r->checkpoint;
+    if (snprintf(r->path, sizeof r->path, "%s/" GW_CHECKPOINT_FILE, folder, (unsigned long long)step) >=
+        (int)sizeof r->path)
+        return gw_fail(GW_ERR_ARGUMENT, "the path %.40s... is too long", folder);
+    GW_TRY(gw_checkpoint_read(r->path, c));
+    if (!*c->options || c->step != step)
+        return gw_fail(GW_ERR_SYSTEM, "%s holds no checkpoint after %llu steps", r->path, (unsigned long long)step);
+    if (c->n_state_files == 0)
+        return GW_OK;
+    uint64_t identity = gw_checkpoint_identity(c);
+    if (!(r->states = gw_calloc(NULL, c->n_state_files, sizeof *r->states)))
+        return GW_ERR_MEMORY;
+    for (uint32_t i = 0; i < c->n_state_files; i++) {
+        r->states[i] = (struct gw_rank_state){.identity = identity, .step = step, .rank = i, .workers = c->workers};
+        GW_TRY(gw_rank_state_read(folder, &r->states[i]));
+        if (r->states[i].state_bytes != r->states[0].state_bytes)
+            return gw_fail(GW_ERR_SYSTEM, "%s: the states of workers 0 and %u have different lengths", r->path, i);
+    }
+    return GW_OK;
+}
+
+gw_status gw_resume_find(const char *folder, DIR *lock, const struct gw_train_callbacks *callbacks, struct gw_resume *r)
+{
+    uint64_t step = UINT64_MAX;
+    bool any = false;
+    while (gw_folder_newest_checkpoint(lock, step, &step)) {
+        gw_status status = load(folder, step, r);
+        if (status == GW_OK || status == GW_ERR_MEMORY)
+            return status;
+        gw_resume_free(r);
+        any = true;
+        gw_train_note(callbacks, "the checkpoint after %llu steps is not whole (%s)", (unsigned long long)step,
+                      gw_last_error());
+    }
+    return gw_fail(GW_ERR_SYSTEM, "%s holds nothing to resume: %s", folder,
+                   any ? "none of its checkpoints is whole"
+                       : "there is no checkpoint; --checkpoint-every K makes a run save them");
+}
+
+void gw_resume_free(struct gw_resume *r)
+{
+    for (uint32_t i = 0; r->states && i < r->checkpoint.n_state_files; i++)
+        gw_rank_state_free(&r->states[i]);
+    gw_free(NULL, r->states);
+    r->states = NULL;
+    gw_checkpoint_free(&r->checkpoint);
+}

@@ -1,0 +1,75 @@
+/* Writes and reads run.json, and tells data sets apart. */
+#include "disk/run_file.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "disk/file.h"
+#include "disk/folder.h"
+
+#include <gradwire/context.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+enum { MAX_RUN_FILE = 1 << 20 }; /* what a run writes is some kilobytes */
+
+void gw_data_describe(const struct gw_data *data, char *text, size_t capacity)
+{
+    snprintf(text, capacity, "%u+%u samples of %zu values, labels %016llx", data->train.n, data->test.n,
+             gw_data_raw_values(data), (unsigned long long)XXH3_64bits(data->train.labels, data->train.n));
+}
+
+gw_status gw_run_file_write(const char *folder, json_t *options, const char *data)
+{
+    struct gw_file file;
+    json_t *run = json_pack("{s:s, s:s, s:O}", "gradwire", gw_version(), "data", data, "options", options);
+    char *text = run ? json_dumps(run, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    json_decref(run);
+    if (!text)
+        return gw_fail(GW_ERR_MEMORY, "out of memory for %s/" GW_RUN_FILE, folder);
+    gw_status status = gw_file_open(folder, GW_RUN_FILE, &file);
+    if (status == GW_OK) {
+        fprintf(file.stream, "%s\n", text);
+        status = gw_file_commit(&file);
+    }
+    free(text);
+    return status;
+}
+
+/* Where run.json of `from` would be. */
+static gw_status find(const char *from, char *path, size_t capacity)
+{
+    struct stat st;
+    bool folder = stat(from, &st) == 0 && S_ISDIR(st.st_mode);
+    const char *slash = strrchr(from, '/');
+    size_t n = folder ? strlen(from) : slash ? (size_t)(slash - from) + 1 : 0;
+    int length = snprintf(path, capacity, "%.*s%s" GW_RUN_FILE, (int)n, from, folder ? "/" : "");
+    return (size_t)length < capacity ? GW_OK : gw_fail(GW_ERR_ARGUMENT, "the path %.40s... is too long", from);
+}
+
+gw_status gw_run_file_read(const char *from, json_t **run)
+{
+    char path[4096];
+    struct stat st;
+    uint8_t *bytes;
+    size_t n_bytes;
+    json_error_t where;
+    *run = NULL;
+    GW_TRY(find(from, path, sizeof path));
+    if (stat(path, &st) != 0)
+        return GW_OK;
+    if (st.st_size > MAX_RUN_FILE)
+        return gw_fail(GW_ERR_SYSTEM, "%s has %lld bytes, and a run writes less than %d", path, (long long)st.st_size,
+                       MAX_RUN_FILE);
+    GW_TRY(gw_file_read(path, &bytes, &n_bytes));
+    *run = json_loadb((const char *)bytes, n_bytes, JSON_REJECT_DUPLICATES, &where);
+    gw_free(NULL, bytes);
+    if (!*run)
+        return gw_fail(GW_ERR_SYSTEM, "%s, line %d: %s; the file is as a run wrote it, or removed", path, where.line,
+                       where.text);
+    if (json_is_object(json_object_get(*run, "options")))
+        return GW_OK;
+    json_decref(*run);
+    *run = NULL;
+    return gw_fail(GW_ERR_SYSTEM, "%s holds no options of a run", path);
+}

@@ -1,0 +1,136 @@
+/* Writes scalars as TensorBoard event files, and finds where the events of a given step begin. */
+#include "disk/tensorboard.h"
+#include "wire/bytes.h"
+
+#include <string.h>
+
+uint32_t gw_crc32c(const void *bytes, size_t n_bytes)
+{
+    uint32_t crc = ~0u;
+    for (const uint8_t *p = bytes; n_bytes; n_bytes--, p++) {
+        crc ^= *p;
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (0x82F63B78u & -(crc & 1));
+    }
+    return ~crc;
+}
+
+/* TFRecord stores checksums masked, so that a checksum of data that holds checksums stays a good one. */
+static uint32_t masked(const void *bytes, size_t n_bytes)
+{
+    uint32_t crc = gw_crc32c(bytes, n_bytes);
+    return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+/* A message under construction: protocol buffers' wire format. */
+struct message {
+    uint8_t bytes[256];
+    size_t n;
+};
+
+static void put_little(struct message *m, uint64_t value, int n_bytes)
+{
+    for (int i = 0; i < n_bytes; i++)
+        m->bytes[m->n++] = (uint8_t)(value >> 8 * i);
+}
+
+static void put_varint(struct message *m, uint64_t value)
+{
+    for (; value >= 0x80; value >>= 7)
+        m->bytes[m->n++] = (uint8_t)(value | 0x80);
+    m->bytes[m->n++] = (uint8_t)value;
+}
+
+enum wire_type { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
+
+static void put_key(struct message *m, unsigned field, enum wire_type type)
+{
+    put_varint(m, field << 3 | type);
+}
+
+static void put_bytes(struct message *m, unsigned field, const void *bytes, size_t n_bytes)
+{
+    put_key(m, field, BYTES);
+    put_varint(m, n_bytes);
+    memcpy(m->bytes + m->n, bytes, n_bytes);
+    m->n += n_bytes;
+}
+
+static void put_double(struct message *m, unsigned field, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, 8);
+    put_key(m, field, FIXED64);
+    put_little(m, bits, 8);
+}
+
+static void put_float(struct message *m, unsigned field, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    put_key(m, field, FIXED32);
+    put_little(m, bits, 4);
+}
+
+static void write_record(FILE *file, const struct message *m)
+{
+    struct message head = {.n = 0}, tail = {.n = 0};
+    put_little(&head, m->n, 8);
+    put_little(&head, masked(head.bytes, 8), 4);
+    put_little(&tail, masked(m->bytes, m->n), 4);
+    fwrite(head.bytes, 1, head.n, file);
+    fwrite(m->bytes, 1, m->n, file);
+    fwrite(tail.bytes, 1, tail.n, file);
+}
+
+/* Event: 1 wall_time (double), 2 step (int64), 3 file_version (string), 5 summary; Summary: 1 value; Summary.Value: 1
+ * tag, 2 simple_value (float). */
+void gw_tensorboard_begin(FILE *file, double wall_time)
+{
+    static const char version[] = "brain.Event:2";
+    struct message event = {.n = 0};
+    put_double(&event, 1, wall_time);
+    put_bytes(&event, 3, version, strlen(version));
+    write_record(file, &event);
+}
+
+void gw_tensorboard_scalar(FILE *file, double wall_time, uint64_t step, const char *tag, float value)
+{
+    struct message entry = {.n = 0}, summary = {.n = 0}, event = {.n = 0};
+    put_bytes(&entry, 1, tag, strnlen(tag, 64));
+    put_float(&entry, 2, value);
+    put_bytes(&summary, 1, entry.bytes, entry.n);
+    put_double(&event, 1, wall_time);
+    put_key(&event, 2, VARINT);
+    put_varint(&event, step);
+    put_bytes(&event, 5, summary.bytes, summary.n);
+    write_record(file, &event);
+}
+
+/* The step of an event that one of the two functions above wrote: field 2 behind the time; the first record has none.
+ */
+static uint64_t event_step(const uint8_t *event, uint64_t n_bytes)
+{
+    uint64_t step = 0;
+    if (n_bytes < 10 || event[9] != (2 << 3 | VARINT))
+        return 0;
+    for (uint64_t i = 10; i < n_bytes && i < 20; i++) {
+        step |= (uint64_t)(event[i] & 0x7f) << 7 * (i - 10);
+        if (event[i] < 0x80)
+            break;
+    }
+    return step;
+}
+
+long gw_tensorboard_end_before(FILE *file, uint64_t step)
+{
+    uint8_t head[12], event[sizeof((struct message *)0)->bytes + 4];
+    for (long end = 0;; end = ftell(file)) {
+        if (fread(head, 1, sizeof head, file) != sizeof head || gw_get32(head + 8) != masked(head, 8))
+            return end;
+        uint64_t n_bytes = gw_get64(head);
+        if (n_bytes > sizeof event - 4 || fread(event, 1, n_bytes + 4, file) != n_bytes + 4 ||
+            gw_get32(event + n_bytes) != masked(event, n_bytes) || event_step(event, n_bytes) >= step)
+            return end;
+    }
+}

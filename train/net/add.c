@@ -1,0 +1,73 @@
+/* Adds the values of two layers: where a shortcut meets its block again. */
+#include "base/error.h"
+#include "net/network.h"
+
+struct add {
+    struct gw_layer head;
+    size_t n; /* floats of the layout, padding included */
+    const float *a;
+    struct gw_blob b; /* in a's layout */
+    struct gw_primitive reorder_b;
+};
+
+static gw_status add_declare(struct gw_network *network, struct gw_layer_spec *spec)
+{
+    (void)network;
+    spec->out = spec->in;
+    return spec->n_inputs == 2 ? GW_OK : gw_fail(GW_ERR_ARGUMENT, "%s: an addition has two inputs", spec->name);
+}
+
+static gw_status add_setup_forward(struct gw_layer *layer, const struct gw_layer_build *b,
+                                   const struct gw_blob *const *src)
+{
+    struct add *a = (struct add *)layer;
+    a->n = dnnl_memory_desc_get_size(&src[0]->desc) / sizeof(float);
+    a->a = src[0]->data;
+    GW_TRY(gw_reorder_into(b->engine, src[1], &src[0]->desc, &a->b, &a->reorder_b));
+    return gw_blob_create(b->engine, &src[0]->desc, b->may_overwrite ? src[0]->data : NULL, &layer->dst);
+}
+
+/* The gradient is that of both inputs. */
+static gw_status add_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b,
+                                    const struct gw_blob *diff_dst)
+{
+    for (uint32_t k = 0; k < 2; k++)
+        if (b->needs_diff[k])
+            GW_TRY(gw_blob_create(b->engine, &diff_dst->desc, diff_dst->data, &layer->diff_src[k]));
+    return GW_OK;
+}
+
+static gw_status add_forward(struct gw_layer *layer, const struct gw_pass *pass)
+{
+    struct add *a = (struct add *)layer;
+    (void)pass;
+    GW_TRY(gw_primitive_run(&a->reorder_b, layer->stream));
+    float *to = layer->dst.data;
+    const float *b = a->b.data;
+    for (size_t i = 0; i < a->n; i++)
+        to[i] = a->a[i] + b[i];
+    return GW_OK;
+}
+
+static gw_status add_backward(struct gw_layer *layer, const struct gw_pass *pass)
+{
+    (void)layer, (void)pass;
+    return GW_OK;
+}
+
+static void add_destroy(struct gw_layer *layer)
+{
+    struct add *a = (struct add *)layer;
+    gw_primitive_destroy(&a->reorder_b);
+    gw_blob_destroy(&a->b);
+}
+
+const struct gw_layer_kind gw_layer_add = {.name = "addition",
+                                           .instance_bytes = sizeof(struct add),
+                                           .shares_diff = true,
+                                           .declare = add_declare,
+                                           .setup_forward = add_setup_forward,
+                                           .setup_backward = add_setup_backward,
+                                           .forward = add_forward,
+                                           .backward = add_backward,
+                                           .destroy = add_destroy};

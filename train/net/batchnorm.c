@@ -1,0 +1,164 @@
+/* Batch norm (Ioffe and Szegedy, 2015): each map of a batch gets mean 0 and variance 1, then a scale and a shift that
+ * are trained; if the layer says so, rectified linear units follow in the same pass. A training model uses the
+ * statistics of its own share of the batch, and keeps a running mean of them. An evaluation model uses those. */
+#include "base/error.h"
+#include "net/network.h"
+
+#include <math.h>
+
+#define EPSILON 1e-5f
+#define NEW_SHARE 0.1f /* of a batch's statistics in the running ones, as in PyTorch */
+
+struct batchnorm {
+    struct gw_layer head;
+    uint32_t maps;
+    float unbias;                                  /* n / (n - 1) of the n values of a map */
+    float *running_mean, *running_variance;        /* the model's statistics */
+    struct gw_blob src, mean, variance, workspace; /* of this batch; for evaluation, the running ones */
+    struct gw_blob scale, shift, diff_scale, diff_shift, diff_dst;
+    dnnl_primitive_desc_t hint;
+    struct gw_primitive run, reorder_diff_dst, backward;
+};
+
+static gw_status batchnorm_declare(struct gw_network *network, struct gw_layer_spec *spec)
+{
+    const uint64_t maps[1] = {spec->in.channels};
+    spec->out = spec->in;
+    GW_TRY(gw_network_add_tensor(network, spec, "weight", 1, maps, 0, 1));
+    GW_TRY(gw_network_add_tensor(network, spec, "bias", 1, maps, 0, 0));
+    GW_TRY(gw_network_add_statistic(network, spec, "running_mean", maps[0], 0));
+    return gw_network_add_statistic(network, spec, "running_var", maps[0], 1);
+}
+
+static unsigned flags_of(const struct gw_layer_spec *s, bool training)
+{
+    return dnnl_use_scale | dnnl_use_shift | (s->relu ? dnnl_fuse_norm_relu : 0) | (training ? 0 : dnnl_use_global_stats);
+}
+
+static gw_status batchnorm_setup_forward(struct gw_layer *layer, const struct gw_layer_build *b,
+                                         const struct gw_blob *const *src)
+{
+    struct batchnorm *n = (struct batchnorm *)layer;
+    const struct gw_layer_spec *s = layer->spec;
+    const struct gw_param *tensors = &b->network->tensors[s->first_tensor],
+                          *kept = &b->network->statistics[s->first_statistic];
+    const uint64_t begin = b->network->n_trained; /* statistics lie behind the trained tensors */
+    const double values = (double)b->batch * s->in.height * s->in.width;
+    n->maps = s->in.channels;
+    n->unbias = values > 1 ? (float)(values / (values - 1)) : 1;
+    n->running_mean = b->statistics + (kept[0].offset - begin);
+    n->running_variance = b->statistics + (kept[1].offset - begin);
+    dnnl_batch_normalization_desc_t desc;
+    GW_TRY(gw_dnn_check(dnnl_batch_normalization_forward_desc_init(
+                            &desc, b->training ? dnnl_forward_training : dnnl_forward_inference, &src[0]->desc,
+                            EPSILON, flags_of(s, b->training)),
+                        "batch norm"));
+    dnnl_primitive_desc_t pd;
+    GW_TRY(gw_primitive_desc_create(b->engine, &desc, NULL, "batch norm", &pd));
+    if (b->training)
+        dnnl_primitive_desc_clone(&n->hint, pd);
+    const dnnl_memory_desc_t dst_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0);
+    const dnnl_memory_desc_t *workspace_desc = dnnl_primitive_desc_query_md(pd, dnnl_query_workspace_md, 0);
+    const bool remembers = b->training && workspace_desc && dnnl_memory_desc_get_size(workspace_desc) > 0;
+    if (remembers)
+        GW_TRY(gw_blob_create(b->engine, workspace_desc, NULL, &n->workspace));
+    GW_TRY(gw_primitive_create(pd, "batch norm", &n->run));
+    dnnl_memory_desc_t per_map;
+    gw_desc_plain(&per_map, 1, (dnnl_dim_t[]){n->maps});
+    GW_TRY(gw_blob_create(b->engine, &src[0]->desc, src[0]->data, &n->src));
+    GW_TRY(gw_blob_create(b->engine, &per_map, b->training ? NULL : n->running_mean, &n->mean));
+    GW_TRY(gw_blob_create(b->engine, &per_map, b->training ? NULL : n->running_variance, &n->variance));
+    GW_TRY(gw_blob_create(b->engine, &per_map, b->params + tensors[0].offset, &n->scale));
+    GW_TRY(gw_blob_create(b->engine, &per_map, b->params + tensors[1].offset, &n->shift));
+    GW_TRY(gw_blob_create(b->engine, &dst_desc, !b->training && b->may_overwrite ? src[0]->data : NULL, &layer->dst));
+    gw_primitive_arg(&n->run, DNNL_ARG_SRC, &n->src);
+    gw_primitive_arg(&n->run, DNNL_ARG_MEAN, &n->mean);
+    gw_primitive_arg(&n->run, DNNL_ARG_VARIANCE, &n->variance);
+    gw_primitive_arg(&n->run, DNNL_ARG_SCALE, &n->scale);
+    gw_primitive_arg(&n->run, DNNL_ARG_SHIFT, &n->shift);
+    gw_primitive_arg(&n->run, DNNL_ARG_DST, &layer->dst);
+    if (remembers)
+        gw_primitive_arg(&n->run, DNNL_ARG_WORKSPACE, &n->workspace);
+    return GW_OK;
+}
+
+static gw_status batchnorm_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b,
+                                          const struct gw_blob *diff_dst)
+{
+    struct batchnorm *n = (struct batchnorm *)layer;
+    const struct gw_layer_spec *s = layer->spec;
+    const struct gw_param *tensors = &b->network->tensors[s->first_tensor];
+    dnnl_batch_normalization_desc_t desc;
+    GW_TRY(gw_dnn_check(dnnl_batch_normalization_backward_desc_init(&desc, dnnl_backward, &layer->dst.desc,
+                                                                    &n->src.desc, EPSILON, flags_of(s, true)),
+                        "batch norm's backward"));
+    dnnl_primitive_desc_t pd;
+    GW_TRY(gw_primitive_desc_create(b->engine, &desc, n->hint, "batch norm's backward", &pd));
+    GW_TRY(gw_primitive_create(pd, "batch norm's backward", &n->backward));
+    GW_TRY(gw_reorder_into(b->engine, diff_dst, &layer->dst.desc, &n->diff_dst, &n->reorder_diff_dst));
+    GW_TRY(gw_blob_create(b->engine, &n->scale.desc, b->grads + tensors[0].offset, &n->diff_scale));
+    GW_TRY(gw_blob_create(b->engine, &n->shift.desc, b->grads + tensors[1].offset, &n->diff_shift));
+    GW_TRY(gw_blob_create(b->engine, &n->src.desc, NULL, &layer->diff_src[0]));
+    gw_primitive_arg(&n->backward, DNNL_ARG_SRC, &n->src);
+    gw_primitive_arg(&n->backward, DNNL_ARG_MEAN, &n->mean);
+    gw_primitive_arg(&n->backward, DNNL_ARG_VARIANCE, &n->variance);
+    gw_primitive_arg(&n->backward, DNNL_ARG_SCALE, &n->scale);
+    gw_primitive_arg(&n->backward, DNNL_ARG_SHIFT, &n->shift);
+    gw_primitive_arg(&n->backward, DNNL_ARG_DIFF_DST, &n->diff_dst);
+    gw_primitive_arg(&n->backward, DNNL_ARG_DIFF_SRC, &layer->diff_src[0]);
+    gw_primitive_arg(&n->backward, DNNL_ARG_DIFF_SCALE, &n->diff_scale);
+    gw_primitive_arg(&n->backward, DNNL_ARG_DIFF_SHIFT, &n->diff_shift);
+    if (n->workspace.memory)
+        gw_primitive_arg(&n->backward, DNNL_ARG_WORKSPACE, &n->workspace);
+    return GW_OK;
+}
+
+static gw_status batchnorm_forward(struct gw_layer *layer, const struct gw_pass *pass)
+{
+    (void)pass;
+    return gw_primitive_run(&((struct batchnorm *)layer)->run, layer->stream);
+}
+
+static gw_status batchnorm_backward(struct gw_layer *layer, const struct gw_pass *pass)
+{
+    struct batchnorm *n = (struct batchnorm *)layer;
+    GW_TRY(gw_primitive_run(&n->reorder_diff_dst, layer->stream));
+    GW_TRY(gw_primitive_run(&n->backward, layer->stream));
+    pass->ready(pass->user, layer->spec->first_tensor + 1);
+    pass->ready(pass->user, layer->spec->first_tensor);
+    return GW_OK;
+}
+
+static void batchnorm_keep(struct gw_layer *layer)
+{
+    struct batchnorm *n = (struct batchnorm *)layer;
+    const float *mean = n->mean.data, *variance = n->variance.data;
+    for (uint32_t i = 0; i < n->maps; i++) {
+        n->running_mean[i] = (1 - NEW_SHARE) * n->running_mean[i] + NEW_SHARE * mean[i];
+        n->running_variance[i] = (1 - NEW_SHARE) * n->running_variance[i] + NEW_SHARE * (n->unbias * variance[i]);
+    }
+}
+
+static void batchnorm_destroy(struct gw_layer *layer)
+{
+    struct batchnorm *n = (struct batchnorm *)layer;
+    struct gw_blob *blobs[] = {&n->src,   &n->mean,       &n->variance,   &n->workspace, &n->scale,
+                               &n->shift, &n->diff_scale, &n->diff_shift, &n->diff_dst};
+    gw_primitive_destroy(&n->run);
+    gw_primitive_destroy(&n->reorder_diff_dst);
+    gw_primitive_destroy(&n->backward);
+    for (size_t i = 0; i < sizeof blobs / sizeof *blobs; i++)
+        gw_blob_destroy(blobs[i]);
+    if (n->hint)
+        dnnl_primitive_desc_destroy(n->hint);
+}
+
+const struct gw_layer_kind gw_layer_batchnorm = {.name = "batch norm",
+                                                 .instance_bytes = sizeof(struct batchnorm),
+                                                 .declare = batchnorm_declare,
+                                                 .setup_forward = batchnorm_setup_forward,
+                                                 .setup_backward = batchnorm_setup_backward,
+                                                 .forward = batchnorm_forward,
+                                                 .backward = batchnorm_backward,
+                                                 .keep = batchnorm_keep,
+                                                 .destroy = batchnorm_destroy};

@@ -1,0 +1,230 @@
+/* Convolution. oneDNN chooses the layouts of values and weights. Parameters and gradients stay plain
+ * (out, in, height, width), so the 25,000 weights of a small layer are reordered once a step each way. */
+#include "base/error.h"
+#include "net/network.h"
+
+struct conv {
+    struct gw_layer head;
+    uint64_t version; /* of the parameters that `weights` holds */
+    struct gw_blob params, bias, src, weights;
+    struct gw_primitive reorder_src, reorder_weights, run;
+    dnnl_primitive_desc_t hint; /* the forward description backward is derived from */
+
+    /* backward by weights */
+    struct gw_blob grads, diff_bias, bw_src, bw_diff_dst, diff_weights;
+    struct gw_primitive bw_reorder_src, bw_reorder_diff_dst, bw_run, bw_reorder_grads;
+
+    /* backward by data */
+    struct gw_blob bd_diff_dst, bd_weights;
+    struct gw_primitive bd_reorder_diff_dst, bd_reorder_weights, bd_run;
+};
+
+static gw_status conv_declare(struct gw_network *network, struct gw_layer_spec *spec)
+{
+    const uint32_t height = spec->in.height + 2 * spec->padding, width = spec->in.width + 2 * spec->padding;
+    if (height < spec->kernel || width < spec->kernel)
+        return gw_fail(GW_ERR_ARGUMENT, "%s: a window of %u does not fit into %ux%u", spec->name, spec->kernel, height,
+                       width);
+    spec->out = (struct gw_shape){spec->units, (height - spec->kernel) / spec->stride + 1,
+                                  (width - spec->kernel) / spec->stride + 1};
+    uint64_t dims[4] = {spec->units, spec->in.channels, spec->kernel, spec->kernel};
+    GW_TRY(gw_network_add_tensor(network, spec, "weight", 4, dims, spec->in.channels * spec->kernel * spec->kernel, 0));
+    return spec->no_bias ? GW_OK : gw_network_add_tensor(network, spec, "bias", 1, dims, 0, spec->bias);
+}
+
+struct conv_dims {
+    dnnl_dim_t src[4], weights[4], bias[1], dst[4];
+    dnnl_dims_t strides, before, behind; /* what padding adds */
+};
+
+static struct conv_dims dims_of(const struct gw_layer_spec *s, uint32_t batch)
+{
+    return (struct conv_dims){{batch, s->in.channels, s->in.height, s->in.width},
+                              {s->units, s->in.channels, s->kernel, s->kernel},
+                              {s->units},
+                              {batch, s->units, s->out.height, s->out.width},
+                              {s->stride, s->stride},
+                              {s->padding, s->padding},
+                              {(s->out.height - 1) * s->stride + s->kernel - s->in.height - s->padding,
+                               (s->out.width - 1) * s->stride + s->kernel - s->in.width - s->padding}};
+}
+
+static gw_status conv_setup_forward(struct gw_layer *layer, const struct gw_layer_build *b,
+                                    const struct gw_blob *const *src)
+{
+    struct conv *c = (struct conv *)layer;
+    const struct gw_param *tensors = &b->network->tensors[layer->spec->first_tensor];
+    struct conv_dims d = dims_of(layer->spec, b->batch);
+    dnnl_memory_desc_t any_src, any_weights, any_dst, plain_weights, bias;
+    gw_desc_any(&any_src, 4, d.src);
+    gw_desc_any(&any_weights, 4, d.weights);
+    gw_desc_any(&any_dst, 4, d.dst);
+    gw_desc_plain(&plain_weights, 4, d.weights);
+    gw_desc_plain(&bias, 1, d.bias);
+    const bool has_bias = !layer->spec->no_bias;
+
+    dnnl_convolution_desc_t desc;
+    GW_TRY(gw_dnn_check(dnnl_convolution_forward_desc_init(&desc,
+                                                           b->training ? dnnl_forward_training : dnnl_forward_inference,
+                                                           dnnl_convolution_direct, &any_src, &any_weights,
+                                                           has_bias ? &bias : NULL, &any_dst, d.strides, d.before,
+                                                           d.behind),
+                        "a convolution"));
+    dnnl_primitive_desc_t pd;
+    GW_TRY(gw_primitive_desc_create(b->engine, &desc, NULL, "a convolution", &pd));
+    if (b->training)
+        dnnl_primitive_desc_clone(&c->hint, pd);
+    const dnnl_memory_desc_t src_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_src_md, 0);
+    const dnnl_memory_desc_t weights_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
+    const dnnl_memory_desc_t dst_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0);
+    GW_TRY(gw_primitive_create(pd, "a convolution", &c->run));
+
+    GW_TRY(gw_blob_create(b->engine, &plain_weights, b->params + tensors[0].offset, &c->params));
+    if (has_bias)
+        GW_TRY(gw_blob_create(b->engine, &bias, b->params + tensors[1].offset, &c->bias));
+    GW_TRY(gw_reorder_into(b->engine, src[0], &src_desc, &c->src, &c->reorder_src));
+    GW_TRY(gw_reorder_into(b->engine, &c->params, &weights_desc, &c->weights, &c->reorder_weights));
+    GW_TRY(gw_blob_create(b->engine, &dst_desc, NULL, &layer->dst));
+    gw_primitive_arg(&c->run, DNNL_ARG_SRC, &c->src);
+    gw_primitive_arg(&c->run, DNNL_ARG_WEIGHTS, &c->weights);
+    if (has_bias)
+        gw_primitive_arg(&c->run, DNNL_ARG_BIAS, &c->bias);
+    gw_primitive_arg(&c->run, DNNL_ARG_DST, &layer->dst);
+    return GW_OK;
+}
+
+static gw_status setup_backward_weights(struct conv *c, const struct gw_layer_build *b, const struct gw_blob *diff_dst)
+{
+    const struct gw_layer_spec *spec = c->head.spec;
+    const struct gw_param *tensors = &b->network->tensors[spec->first_tensor];
+    struct conv_dims d = dims_of(spec, b->batch);
+    dnnl_memory_desc_t any_src, any_weights, any_dst, bias;
+    gw_desc_any(&any_src, 4, d.src);
+    gw_desc_any(&any_weights, 4, d.weights);
+    gw_desc_any(&any_dst, 4, d.dst);
+    gw_desc_plain(&bias, 1, d.bias);
+
+    dnnl_convolution_desc_t desc;
+    const bool has_bias = !spec->no_bias;
+    GW_TRY(gw_dnn_check(dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &any_src,
+                                                                    &any_weights, has_bias ? &bias : NULL, &any_dst,
+                                                                    d.strides, d.before, d.behind),
+                        "a convolution's backward by weights"));
+    dnnl_primitive_desc_t pd;
+    GW_TRY(gw_primitive_desc_create(b->engine, &desc, c->hint, "a convolution's backward by weights", &pd));
+    const dnnl_memory_desc_t src_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_src_md, 0);
+    const dnnl_memory_desc_t diff_dst_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_diff_dst_md, 0);
+    const dnnl_memory_desc_t weights_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_diff_weights_md, 0);
+    GW_TRY(gw_primitive_create(pd, "a convolution's backward by weights", &c->bw_run));
+
+    GW_TRY(gw_blob_create(b->engine, &c->params.desc, b->grads + tensors[0].offset, &c->grads));
+    if (has_bias)
+        GW_TRY(gw_blob_create(b->engine, &bias, b->grads + tensors[1].offset, &c->diff_bias));
+    GW_TRY(gw_reorder_into(b->engine, &c->src, &src_desc, &c->bw_src, &c->bw_reorder_src));
+    GW_TRY(gw_reorder_into(b->engine, diff_dst, &diff_dst_desc, &c->bw_diff_dst, &c->bw_reorder_diff_dst));
+    GW_TRY(gw_reorder_out_of(b->engine, &weights_desc, &c->grads, &c->diff_weights, &c->bw_reorder_grads));
+    gw_primitive_arg(&c->bw_run, DNNL_ARG_SRC, &c->bw_src);
+    gw_primitive_arg(&c->bw_run, DNNL_ARG_DIFF_DST, &c->bw_diff_dst);
+    gw_primitive_arg(&c->bw_run, DNNL_ARG_DIFF_WEIGHTS, &c->diff_weights);
+    if (has_bias)
+        gw_primitive_arg(&c->bw_run, DNNL_ARG_DIFF_BIAS, &c->diff_bias);
+    return GW_OK;
+}
+
+static gw_status setup_backward_data(struct conv *c, const struct gw_layer_build *b, const struct gw_blob *diff_dst)
+{
+    struct conv_dims d = dims_of(c->head.spec, b->batch);
+    dnnl_memory_desc_t any_src, any_weights, any_dst;
+    gw_desc_any(&any_src, 4, d.src);
+    gw_desc_any(&any_weights, 4, d.weights);
+    gw_desc_any(&any_dst, 4, d.dst);
+
+    dnnl_convolution_desc_t desc;
+    GW_TRY(gw_dnn_check(dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &any_src, &any_weights,
+                                                                 &any_dst, d.strides, d.before, d.behind),
+                        "a convolution's backward by data"));
+    dnnl_primitive_desc_t pd;
+    GW_TRY(gw_primitive_desc_create(b->engine, &desc, c->hint, "a convolution's backward by data", &pd));
+    const dnnl_memory_desc_t diff_src_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_diff_src_md, 0);
+    const dnnl_memory_desc_t diff_dst_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_diff_dst_md, 0);
+    const dnnl_memory_desc_t weights_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
+    GW_TRY(gw_primitive_create(pd, "a convolution's backward by data", &c->bd_run));
+
+    /* The layout backward by weights wanted usually serves here too. */
+    const struct gw_blob *from =
+        dnnl_memory_desc_equal(&c->bw_diff_dst.desc, &diff_dst_desc) ? &c->bw_diff_dst : diff_dst;
+    GW_TRY(gw_reorder_into(b->engine, from, &diff_dst_desc, &c->bd_diff_dst, &c->bd_reorder_diff_dst));
+    GW_TRY(gw_reorder_into(b->engine, &c->params, &weights_desc, &c->bd_weights, &c->bd_reorder_weights));
+    GW_TRY(gw_blob_create(b->engine, &diff_src_desc, NULL, &c->head.diff_src[0]));
+    gw_primitive_arg(&c->bd_run, DNNL_ARG_DIFF_SRC, &c->head.diff_src[0]);
+    gw_primitive_arg(&c->bd_run, DNNL_ARG_WEIGHTS, &c->bd_weights);
+    gw_primitive_arg(&c->bd_run, DNNL_ARG_DIFF_DST, &c->bd_diff_dst);
+    return GW_OK;
+}
+
+static gw_status conv_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b,
+                                     const struct gw_blob *diff_dst)
+{
+    struct conv *c = (struct conv *)layer;
+    GW_TRY(setup_backward_weights(c, b, diff_dst));
+    return b->needs_diff[0] ? setup_backward_data(c, b, diff_dst) : GW_OK;
+}
+
+static gw_status conv_forward(struct gw_layer *layer, const struct gw_pass *pass)
+{
+    struct conv *c = (struct conv *)layer;
+    if (c->version != pass->version) {
+        GW_TRY(gw_primitive_run(&c->reorder_weights, layer->stream));
+        GW_TRY(gw_primitive_run(&c->bd_reorder_weights, layer->stream));
+        c->version = pass->version;
+    }
+    GW_TRY(gw_primitive_run(&c->reorder_src, layer->stream));
+    return gw_primitive_run(&c->run, layer->stream);
+}
+
+static gw_status conv_backward(struct gw_layer *layer, const struct gw_pass *pass)
+{
+    struct conv *c = (struct conv *)layer;
+    GW_TRY(gw_primitive_run(&c->bw_reorder_src, layer->stream));
+    GW_TRY(gw_primitive_run(&c->bw_reorder_diff_dst, layer->stream));
+    GW_TRY(gw_primitive_run(&c->bw_run, layer->stream));
+    GW_TRY(gw_primitive_run(&c->bw_reorder_grads, layer->stream));
+    if (!layer->spec->no_bias)
+        pass->ready(pass->user, layer->spec->first_tensor + 1);
+    pass->ready(pass->user, layer->spec->first_tensor);
+    GW_TRY(gw_primitive_run(&c->bd_reorder_diff_dst, layer->stream));
+    return gw_primitive_run(&c->bd_run, layer->stream);
+}
+
+static void conv_destroy(struct gw_layer *layer)
+{
+    struct conv *c = (struct conv *)layer;
+    struct gw_primitive *primitives[] = {&c->reorder_src,
+                                         &c->reorder_weights,
+                                         &c->run,
+                                         &c->bw_reorder_src,
+                                         &c->bw_reorder_diff_dst,
+                                         &c->bw_run,
+                                         &c->bw_reorder_grads,
+                                         &c->bd_reorder_diff_dst,
+                                         &c->bd_reorder_weights,
+                                         &c->bd_run};
+    struct gw_blob *blobs[] = {&c->params,       &c->bias,        &c->src,       &c->weights,
+                               &c->grads,        &c->diff_bias,   &c->bw_src,    &c->bw_diff_dst,
+                               &c->diff_weights, &c->bd_diff_dst, &c->bd_weights};
+    for (size_t i = 0; i < sizeof primitives / sizeof *primitives; i++)
+        gw_primitive_destroy(primitives[i]);
+    for (size_t i = 0; i < sizeof blobs / sizeof *blobs; i++)
+        gw_blob_destroy(blobs[i]);
+    if (c->hint)
+        dnnl_primitive_desc_destroy(c->hint);
+}
+
+const struct gw_layer_kind gw_layer_conv = {.name = "convolution",
+                                            .instance_bytes = sizeof(struct conv),
+                                            .declare = conv_declare,
+                                            .setup_forward = conv_setup_forward,
+                                            .setup_backward = conv_setup_backward,
+                                            .forward = conv_forward,
+                                            .backward = conv_backward,
+                                            .destroy = conv_destroy};

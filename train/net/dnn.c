@@ -1,0 +1,122 @@
+/* Makes, runs and frees oneDNN's objects: memory, primitives and reorders. Its errors become sentences here. */
+#include "net/dnn.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <string.h>
+
+gw_status gw_dnn_check(dnnl_status_t status, const char *what)
+{
+    if (status == dnnl_success)
+        return GW_OK;
+    if (status == dnnl_out_of_memory)
+        return gw_fail(GW_ERR_MEMORY, "out of memory in oneDNN: %s", what);
+    return gw_fail(status == dnnl_unimplemented ? GW_ERR_UNSUPPORTED : GW_ERR_SYSTEM, "oneDNN refused %s (status %d)",
+                   what, (int)status);
+}
+
+void gw_desc_plain(dnnl_memory_desc_t *desc, int rank, const dnnl_dim_t *dims)
+{
+    dnnl_memory_desc_init_by_tag(desc, rank, dims, dnnl_f32, rank == 1 ? dnnl_a : rank == 2 ? dnnl_ab : dnnl_abcd);
+}
+
+void gw_desc_any(dnnl_memory_desc_t *desc, int rank, const dnnl_dim_t *dims)
+{
+    dnnl_memory_desc_init_by_tag(desc, rank, dims, dnnl_f32, dnnl_format_tag_any);
+}
+
+gw_status gw_blob_create(dnnl_engine_t engine, const dnnl_memory_desc_t *desc, float *data, struct gw_blob *blob)
+{
+    *blob = (struct gw_blob){.desc = *desc, .data = data};
+    if (!data) {
+        blob->data = gw_calloc(NULL, dnnl_memory_desc_get_size(desc), 1);
+        if (!blob->data)
+            return GW_ERR_MEMORY;
+        blob->owns_data = true;
+    }
+    return gw_dnn_check(dnnl_memory_create(&blob->memory, desc, engine, blob->data), "memory");
+}
+
+void gw_blob_destroy(struct gw_blob *blob)
+{
+    if (blob->memory)
+        dnnl_memory_destroy(blob->memory);
+    if (blob->owns_data)
+        gw_free(NULL, blob->data);
+    *blob = (struct gw_blob){0};
+}
+
+gw_status gw_primitive_desc_create(dnnl_engine_t engine, const void *op_desc, dnnl_primitive_desc_t hint,
+                                   const char *what, dnnl_primitive_desc_t *desc)
+{
+    return gw_dnn_check(dnnl_primitive_desc_create(desc, op_desc, NULL, engine, hint), what);
+}
+
+gw_status gw_primitive_create(dnnl_primitive_desc_t desc, const char *what, struct gw_primitive *primitive)
+{
+    *primitive = (struct gw_primitive){0};
+    gw_status status = gw_dnn_check(dnnl_primitive_create(&primitive->handle, desc), what);
+    dnnl_primitive_desc_destroy(desc);
+    return status;
+}
+
+void gw_primitive_arg(struct gw_primitive *primitive, int which, const struct gw_blob *blob)
+{
+    primitive->args[primitive->n_args++] = (dnnl_exec_arg_t){which, blob->memory};
+}
+
+gw_status gw_primitive_run(const struct gw_primitive *primitive, dnnl_stream_t stream)
+{
+    if (!primitive->handle)
+        return GW_OK;
+    return gw_dnn_check(dnnl_primitive_execute(primitive->handle, stream, primitive->n_args, primitive->args),
+                        "a layer");
+}
+
+void gw_primitive_destroy(struct gw_primitive *primitive)
+{
+    if (primitive->handle)
+        dnnl_primitive_destroy(primitive->handle);
+    *primitive = (struct gw_primitive){0};
+}
+
+static gw_status create_reorder(dnnl_engine_t engine, const struct gw_blob *from, const struct gw_blob *to,
+                                struct gw_primitive *reorder)
+{
+    dnnl_primitive_desc_t desc;
+    GW_TRY(gw_dnn_check(dnnl_reorder_primitive_desc_create(&desc, &from->desc, engine, &to->desc, engine, NULL),
+                        "a reorder"));
+    GW_TRY(gw_primitive_create(desc, "a reorder", reorder));
+    gw_primitive_arg(reorder, DNNL_ARG_FROM, from);
+    gw_primitive_arg(reorder, DNNL_ARG_TO, to);
+    return GW_OK;
+}
+
+gw_status gw_reorder_into(dnnl_engine_t engine, const struct gw_blob *from, const dnnl_memory_desc_t *wanted,
+                          struct gw_blob *to, struct gw_primitive *reorder)
+{
+    *reorder = (struct gw_primitive){0};
+    if (dnnl_memory_desc_equal(&from->desc, wanted))
+        return gw_blob_create(engine, wanted, from->data, to);
+    GW_TRY(gw_blob_create(engine, wanted, NULL, to));
+    return create_reorder(engine, from, to, reorder);
+}
+
+gw_status gw_reorder_out_of(dnnl_engine_t engine, const dnnl_memory_desc_t *made, const struct gw_blob *to,
+                            struct gw_blob *from, struct gw_primitive *reorder)
+{
+    *reorder = (struct gw_primitive){0};
+    if (dnnl_memory_desc_equal(&to->desc, made))
+        return gw_blob_create(engine, made, to->data, from);
+    GW_TRY(gw_blob_create(engine, made, NULL, from));
+    return create_reorder(engine, from, to, reorder);
+}
+
+#ifdef __SANITIZE_THREAD__
+/* oneDNN is not compiled for the thread sanitizer, which so cannot see how its primitive cache is locked. */
+__attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
+const char *__tsan_default_suppressions(void)
+{
+    return "race:libdnnl.so\n";
+}
+#endif

@@ -1,0 +1,56 @@
+/* A thin layer over oneDNN: blobs (memory with a layout), primitives with their arguments, reorders. */
+#ifndef GW_TRAIN_DNN_H
+#define GW_TRAIN_DNN_H
+
+#include <dnnl.h>
+#include <gradwire/status.h>
+#include <stdbool.h>
+
+/* Floats in memory and the layout oneDNN knows them by. */
+struct gw_blob {
+    dnnl_memory_desc_t desc;
+    dnnl_memory_t memory;
+    float *data;
+    bool owns_data;
+};
+
+enum { GW_MAX_ARGS = 12 };
+
+/* A primitive ready to run. Unset (handle NULL) it does nothing. */
+struct gw_primitive {
+    dnnl_primitive_t handle;
+    dnnl_exec_arg_t args[GW_MAX_ARGS];
+    int n_args;
+};
+
+/* Turns oneDNN's status into ours; `what` names the operation in the sentence. */
+gw_status gw_dnn_check(dnnl_status_t status, const char *what);
+
+/* Plain layouts: rank 2 is (batch, units), rank 4 (batch, channels, height, width); for weights (out, in[, kernel]). */
+void gw_desc_plain(dnnl_memory_desc_t *desc, int rank, const dnnl_dim_t *dims);
+void gw_desc_any(dnnl_memory_desc_t *desc, int rank, const dnnl_dim_t *dims);
+
+/* A blob of this layout; data NULL: takes memory (zeroed), else borrows it. */
+gw_status gw_blob_create(dnnl_engine_t engine, const dnnl_memory_desc_t *desc, float *data, struct gw_blob *blob);
+void gw_blob_destroy(struct gw_blob *blob);
+
+/* Frees the description in every case. */
+gw_status gw_primitive_create(dnnl_primitive_desc_t desc, const char *what, struct gw_primitive *primitive);
+void gw_primitive_arg(struct gw_primitive *primitive, int which, const struct gw_blob *blob);
+gw_status gw_primitive_run(const struct gw_primitive *primitive, dnnl_stream_t stream);
+void gw_primitive_destroy(struct gw_primitive *primitive);
+
+gw_status gw_primitive_desc_create(dnnl_engine_t engine, const void *op_desc, dnnl_primitive_desc_t hint,
+                                   const char *what, dnnl_primitive_desc_t *desc);
+
+/* `to` becomes a blob of layout `wanted` that holds what `from` holds after `reorder` has run. Where the layouts are
+ * equal `to` borrows from `from` and `reorder` is unset. */
+gw_status gw_reorder_into(dnnl_engine_t engine, const struct gw_blob *from, const dnnl_memory_desc_t *wanted,
+                          struct gw_blob *to, struct gw_primitive *reorder);
+
+/* `from` is a new blob of layout `made` from which `reorder` fills `to`; or borrows from `to` where the layouts are
+ * equal. */
+gw_status gw_reorder_out_of(dnnl_engine_t engine, const dnnl_memory_desc_t *made, const struct gw_blob *to,
+                            struct gw_blob *from, struct gw_primitive *reorder);
+
+#endif

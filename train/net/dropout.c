@@ -1,0 +1,118 @@
+/* Dropout: while training, a share of the values becomes 0 and the others grow by as much, so that the mean stays. Which
+ * values is drawn from seed, step, layer and the sample's place in the whole batch: a resumed run draws the same, and so
+ * does another number of workers. */
+#include "base/error.h"
+#include "base/memory.h"
+#include "net/network.h"
+#include "random.h"
+
+#include <math.h>
+#include <string.h>
+
+struct dropout {
+    struct gw_layer head;
+    uint32_t batch, values; /* samples, and values of each */
+    bool training;
+    uint32_t tensor;  /* tells the streams of the network's layers apart */
+    uint8_t *kept;    /* [batch * values] */
+    struct gw_blob src; /* plain */
+    const float *diff_dst;
+    struct gw_primitive reorder_src, reorder_diff_dst;
+};
+
+static gw_status dropout_declare(struct gw_network *network, struct gw_layer_spec *spec)
+{
+    (void)network;
+    spec->out = spec->in;
+    return GW_OK;
+}
+
+static gw_status dropout_setup_forward(struct gw_layer *layer, const struct gw_layer_build *b,
+                                       const struct gw_blob *const *src)
+{
+    struct dropout *d = (struct dropout *)layer;
+    dnnl_memory_desc_t wanted;
+    d->batch = b->batch;
+    d->values = (uint32_t)gw_shape_count(layer->spec->in);
+    d->training = b->training;
+    d->tensor = (uint32_t)(layer->spec - b->network->layers);
+    if (d->training && !(d->kept = gw_alloc(NULL, (size_t)d->batch * d->values, 1)))
+        return GW_ERR_MEMORY;
+    gw_desc_plain(&wanted, src[0]->desc.ndims, src[0]->desc.dims);
+    GW_TRY(gw_reorder_into(b->engine, src[0], &wanted, &d->src, &d->reorder_src));
+    const bool own = d->src.owns_data || b->may_overwrite; /* nobody else reads it */
+    return gw_blob_create(b->engine, &wanted, own ? d->src.data : NULL, &layer->dst);
+}
+
+static gw_status dropout_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b,
+                                        const struct gw_blob *diff_dst)
+{
+    struct dropout *d = (struct dropout *)layer;
+    return gw_layer_diff_beside(layer, b, diff_dst, &d->diff_dst, &d->reorder_diff_dst);
+}
+
+/* Two values share a word of 32 bits. */
+static void draw(struct dropout *d, const struct gw_pass *pass)
+{
+    const uint32_t threshold = (uint32_t)lrintf(d->head.spec->drop * 65536);
+    for (uint32_t i = 0; i < d->batch; i++) {
+        uint8_t *kept = d->kept + (size_t)i * d->values;
+        const uint64_t sample = pass->first + i;
+        for (uint32_t v = 0; v < d->values; v += 8) {
+            uint32_t counter[4], words[4];
+            gw_philox_counter(counter, v / 8, (uint32_t)pass->step, (enum gw_purpose)GW_PURPOSE_DROPOUT,
+                              (uint32_t)sample & 0xFFFFFF, d->tensor << 16 | (uint32_t)(pass->step >> 32 & 0xFFFF));
+            gw_philox(counter, pass->seed, words);
+            for (uint32_t k = 0; k < 8 && v + k < d->values; k++)
+                kept[v + k] = (words[k / 2] >> 16 * (k % 2) & 0xFFFF) >= threshold;
+        }
+    }
+}
+
+static gw_status dropout_forward(struct gw_layer *layer, const struct gw_pass *pass)
+{
+    struct dropout *d = (struct dropout *)layer;
+    const size_t n = (size_t)d->batch * d->values;
+    const float grow = 1 / (1 - layer->spec->drop), *from = d->src.data;
+    float *to = layer->dst.data;
+    GW_TRY(gw_primitive_run(&d->reorder_src, layer->stream));
+    if (!d->training) {
+        if (to != from)
+            memcpy(to, from, n * sizeof *to);
+        return GW_OK;
+    }
+    draw(d, pass);
+    for (size_t i = 0; i < n; i++)
+        to[i] = d->kept[i] ? grow * from[i] : 0 * from[i]; /* a NaN stays one */
+    return GW_OK;
+}
+
+static gw_status dropout_backward(struct gw_layer *layer, const struct gw_pass *pass)
+{
+    struct dropout *d = (struct dropout *)layer;
+    const float grow = 1 / (1 - layer->spec->drop);
+    (void)pass;
+    GW_TRY(gw_primitive_run(&d->reorder_diff_dst, layer->stream));
+    float *to = layer->diff_src[0].data;
+    for (size_t i = 0, n = (size_t)d->batch * d->values; i < n; i++)
+        to[i] = d->kept[i] ? grow * d->diff_dst[i] : 0;
+    return GW_OK;
+}
+
+static void dropout_destroy(struct gw_layer *layer)
+{
+    struct dropout *d = (struct dropout *)layer;
+    gw_free(NULL, d->kept);
+    gw_primitive_destroy(&d->reorder_src);
+    gw_primitive_destroy(&d->reorder_diff_dst);
+    gw_blob_destroy(&d->src);
+}
+
+const struct gw_layer_kind gw_layer_dropout = {.name = "dropout",
+                                               .instance_bytes = sizeof(struct dropout),
+                                               .declare = dropout_declare,
+                                               .setup_forward = dropout_setup_forward,
+                                               .setup_backward = dropout_setup_backward,
+                                               .forward = dropout_forward,
+                                               .backward = dropout_backward,
+                                               .destroy = dropout_destroy};

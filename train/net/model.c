@@ -1,0 +1,234 @@
+/* Builds a network's layers on oneDNN for one batch size, and runs forward, loss and backward. */
+#include "net/model.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <math.h>
+
+/* What comes back to a layer, from all that read it. */
+struct returned {
+    struct gw_blob sum; /* of several */
+    struct gw_primitive add;
+    const struct gw_blob *diff;
+    bool shared; /* others read it too */
+};
+
+struct gw_model {
+    const struct gw_network *network;
+    dnnl_stream_t stream;
+    uint32_t batch;
+    struct gw_blob input, diff_logits;
+    struct gw_layer **layers;  /* [network->n_layers] */
+    struct returned *returned; /* [network->n_layers]; NULL: the model does not train */
+};
+
+static const struct gw_blob *value_of(const struct gw_model *m, uint32_t layer)
+{
+    return layer == GW_SAMPLES ? &m->input : &m->layers[layer]->dst;
+}
+
+static gw_status build_forward(struct gw_model *m, struct gw_layer_build *b)
+{
+    const struct gw_network *net = m->network;
+    for (uint32_t i = 0; i < net->n_layers; i++) {
+        const struct gw_layer_spec *spec = &net->layers[i];
+        const struct gw_blob *src[GW_MAX_INPUTS];
+        struct gw_layer *layer = m->layers[i] = gw_calloc(NULL, 1, spec->kind->instance_bytes);
+        if (!layer)
+            return GW_ERR_MEMORY;
+        layer->spec = spec;
+        layer->stream = m->stream;
+        for (uint32_t k = 0; k < spec->n_inputs; k++)
+            src[k] = value_of(m, spec->inputs[k]);
+        const struct gw_layer_spec *from = spec->inputs[0] == GW_SAMPLES ? NULL : &net->layers[spec->inputs[0]];
+        b->may_overwrite = from && from->n_readers == 1 && !(b->training && from->kind->needs_dst);
+        GW_TRY(spec->kind->setup_forward(layer, b, src));
+    }
+    return GW_OK;
+}
+
+/* Where what comes back to layer i will be, once all layers behind it are set up. */
+static gw_status gather(struct gw_model *m, const struct gw_layer_build *b, uint32_t i)
+{
+    const struct gw_network *net = m->network;
+    struct returned *r = &m->returned[i];
+    if (i + 1 == net->n_layers) {
+        r->diff = &m->diff_logits;
+        return GW_OK;
+    }
+    const uint32_t n = net->layers[i].n_readers;
+    if (n == 0 || n >= GW_MAX_ARGS)
+        return gw_fail(GW_ERR_ARGUMENT, "%s is read by %u layers; 1 to %d are possible", net->layers[i].name, n,
+                       GW_MAX_ARGS - 1);
+    const struct gw_blob **parts = gw_calloc(NULL, n, sizeof *parts);
+    dnnl_memory_desc_t *descs = gw_calloc(NULL, n, sizeof *descs);
+    float *ones = gw_calloc(NULL, n, sizeof *ones);
+    gw_status status = parts && descs && ones ? GW_OK : GW_ERR_MEMORY;
+    uint32_t found = 0;
+    for (uint32_t l = net->n_layers; status == GW_OK && l-- > i + 1;)
+        for (uint32_t k = 0; k < net->layers[l].n_inputs; k++)
+            if (net->layers[l].inputs[k] == i) {
+                parts[found] = &m->layers[l]->diff_src[k];
+                descs[found] = parts[found]->desc;
+                ones[found++] = 1;
+                r->shared = net->layers[l].kind->shares_diff;
+            }
+    if (status == GW_OK && n == 1) {
+        r->diff = parts[0];
+    } else if (status == GW_OK) {
+        dnnl_primitive_desc_t pd = NULL;
+        status = gw_dnn_check(dnnl_sum_primitive_desc_create(&pd, &m->layers[i]->dst.desc, (int)n, ones, descs, NULL,
+                                                             b->engine),
+                              "a sum");
+        if (status == GW_OK)
+            status = gw_primitive_create(pd, "a sum", &r->add);
+        if (status == GW_OK)
+            status = gw_blob_create(b->engine, &m->layers[i]->dst.desc, NULL, &r->sum);
+        for (uint32_t k = 0; status == GW_OK && k < n; k++)
+            gw_primitive_arg(&r->add, DNNL_ARG_MULTIPLE_SRC + (int)k, parts[k]);
+        if (status == GW_OK)
+            gw_primitive_arg(&r->add, DNNL_ARG_DST, &r->sum);
+        r->diff = &r->sum;
+        r->shared = false;
+    }
+    gw_free(NULL, ones);
+    gw_free(NULL, descs);
+    gw_free(NULL, parts);
+    return status;
+}
+
+static gw_status build(struct gw_model *m, struct gw_layer_build *b)
+{
+    const struct gw_network *net = m->network;
+    bool flat = net->in.height == 1 && net->in.width == 1;
+    dnnl_memory_desc_t desc;
+    gw_desc_plain(&desc, flat ? 2 : 4, (dnnl_dim_t[]){b->batch, net->in.channels, net->in.height, net->in.width});
+    GW_TRY(gw_blob_create(b->engine, &desc, NULL, &m->input));
+    if (!(m->layers = gw_calloc(NULL, net->n_layers, sizeof *m->layers)))
+        return GW_ERR_MEMORY;
+    GW_TRY(build_forward(m, b));
+    if (!b->training)
+        return GW_OK;
+
+    GW_TRY(gw_blob_create(b->engine, &m->layers[net->n_layers - 1]->dst.desc, NULL, &m->diff_logits));
+    if (!(m->returned = gw_calloc(NULL, net->n_layers, sizeof *m->returned)))
+        return GW_ERR_MEMORY;
+    for (uint32_t i = net->n_layers; i-- > 0;) {
+        const struct gw_layer_spec *spec = &net->layers[i];
+        GW_TRY(gather(m, b, i));
+        b->may_overwrite = !m->returned[i].shared;
+        for (uint32_t k = 0; k < spec->n_inputs; k++)
+            b->needs_diff[k] = spec->inputs[k] != GW_SAMPLES;
+        GW_TRY(spec->kind->setup_backward(m->layers[i], b, m->returned[i].diff));
+    }
+    return GW_OK;
+}
+
+gw_status gw_model_create(const struct gw_network *network, dnnl_engine_t engine, uint32_t batch, float *params,
+                          float *grads, float *statistics, struct gw_model **out)
+{
+    struct gw_model *m = gw_calloc(NULL, 1, sizeof *m);
+    if (!m)
+        return GW_ERR_MEMORY;
+    m->network = network;
+    m->batch = batch;
+    struct gw_layer_build b = {.engine = engine,
+                               .network = network,
+                               .batch = batch,
+                               .training = grads != NULL,
+                               .params = params,
+                               .grads = grads,
+                               .statistics = statistics};
+    gw_status status = gw_dnn_check(dnnl_stream_create(&m->stream, engine, dnnl_stream_default_flags), "a stream");
+    if (status == GW_OK)
+        status = build(m, &b);
+    if (status != GW_OK) {
+        gw_model_destroy(m);
+        return status;
+    }
+    *out = m;
+    return GW_OK;
+}
+
+void gw_model_destroy(struct gw_model *m)
+{
+    if (!m)
+        return;
+    for (uint32_t i = 0; i < m->network->n_layers; i++) {
+        struct gw_layer *layer = m->layers ? m->layers[i] : NULL;
+        if (!layer)
+            continue;
+        layer->spec->kind->destroy(layer);
+        gw_blob_destroy(&layer->dst);
+        for (uint32_t k = 0; k < GW_MAX_INPUTS; k++)
+            gw_blob_destroy(&layer->diff_src[k]);
+        gw_free(NULL, layer);
+    }
+    for (uint32_t i = 0; i < m->network->n_layers && m->returned; i++) {
+        gw_primitive_destroy(&m->returned[i].add);
+        gw_blob_destroy(&m->returned[i].sum);
+    }
+    gw_free(NULL, m->layers);
+    gw_free(NULL, m->returned);
+    gw_blob_destroy(&m->input);
+    gw_blob_destroy(&m->diff_logits);
+    if (m->stream)
+        dnnl_stream_destroy(m->stream);
+    gw_free(NULL, m);
+}
+
+float *gw_model_input(struct gw_model *m)
+{
+    return m->input.data;
+}
+
+const float *gw_model_logits(const struct gw_model *m)
+{
+    return m->layers[m->network->n_layers - 1]->dst.data;
+}
+
+gw_status gw_model_forward(struct gw_model *m, const struct gw_pass *pass)
+{
+    for (uint32_t i = 0; i < m->network->n_layers; i++)
+        GW_TRY(m->layers[i]->spec->kind->forward(m->layers[i], pass));
+    return GW_OK;
+}
+
+gw_status gw_model_backward(struct gw_model *m, const struct gw_pass *pass)
+{
+    for (uint32_t i = m->network->n_layers; i-- > 0;) {
+        GW_TRY(gw_primitive_run(&m->returned[i].add, m->stream));
+        GW_TRY(m->layers[i]->spec->kind->backward(m->layers[i], pass));
+    }
+    return GW_OK;
+}
+
+void gw_model_keep(struct gw_model *m)
+{
+    for (uint32_t i = 0; i < m->network->n_layers; i++)
+        if (m->layers[i]->spec->kind->keep)
+            m->layers[i]->spec->kind->keep(m->layers[i]);
+}
+
+void gw_model_loss(struct gw_model *m, const uint8_t *labels, uint32_t n, float scale, double *loss, uint32_t *correct)
+{
+    uint32_t classes = m->network->classes;
+    const float *z = gw_model_logits(m);
+    float *d = m->diff_logits.data;
+    for (uint32_t i = 0; i < n; i++, z += classes) {
+        uint32_t best = 0;
+        for (uint32_t k = 1; k < classes; k++)
+            if (z[k] > z[best])
+                best = k;
+        *correct += best == labels[i];
+        float sum = 0;
+        for (uint32_t k = 0; k < classes; k++)
+            sum += expf(z[k] - z[best]);
+        *loss += logf(sum) - (z[labels[i]] - z[best]);
+        if (!d)
+            continue;
+        for (uint32_t k = 0; k < classes; k++)
+            d[k] = scale * (expf(z[k] - z[best]) / sum - (k == labels[i] ? 1.f : 0.f));
+        d += classes;
+    }
+}

@@ -1,0 +1,37 @@
+/* A model: one instance of a network for one batch size, on one thread. */
+#ifndef GW_TRAIN_MODEL_H
+#define GW_TRAIN_MODEL_H
+
+#include "net/network.h"
+
+struct gw_model;
+
+/* grads NULL: for evaluation, forward only. params and grads are flat arrays of the network; statistics are the floats
+ * behind the trained ones of such an array (NULL if it has none). All must outlive the model. Create and use a model on
+ * one thread. */
+gw_status gw_model_create(const struct gw_network *network, dnnl_engine_t engine, uint32_t batch, float *params,
+                          float *grads, float *statistics, struct gw_model **out);
+void gw_model_destroy(struct gw_model *model);
+
+/* Where the caller writes the batch: [batch][channels][height][width]. */
+float *gw_model_input(struct gw_model *model);
+
+/* What the last layer made: [batch][classes]. */
+const float *gw_model_logits(const struct gw_model *model);
+
+gw_status gw_model_forward(struct gw_model *model, const struct gw_pass *pass);
+
+/* Softmax and cross entropy over the first n samples of the batch: adds the losses to *loss (in sample order), counts
+ * the samples whose largest logit is the label's (lowest index where equal). Where the model trains, prepares backward
+ * with the gradient of scale * (sum of losses). */
+void gw_model_loss(struct gw_model *model, const uint8_t *labels, uint32_t n, float scale, double *loss,
+                   uint32_t *correct);
+
+/* From the last layer to the first; pass->ready is called for each tensor as soon as its gradient is there. */
+gw_status gw_model_backward(struct gw_model *model, const struct gw_pass *pass);
+
+/* The step that the last forward began counts: what layers keep of the values they saw (batch norm) goes into the
+ * statistics. A step that is dropped leaves no trace. */
+void gw_model_keep(struct gw_model *model);
+
+#endif

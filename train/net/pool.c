@@ -1,0 +1,143 @@
+/* Pooling layers, the largest value or the mean of each window, in whatever layout the values come. */
+#include "base/error.h"
+#include "net/network.h"
+
+struct pool {
+    struct gw_layer head;
+    struct gw_blob workspace; /* where each maximum was */
+    dnnl_primitive_desc_t hint;
+    struct gw_blob src, diff_dst;
+    struct gw_primitive run, reorder_diff_dst, backward;
+};
+
+static const dnnl_dims_t zero = {0, 0};
+
+/* How many windows there are along a side. A partial one must begin inside. */
+static uint32_t windows(const struct gw_layer_spec *s, uint32_t side)
+{
+    const uint32_t whole = (side - s->kernel) / s->stride + 1, rest = (side - s->kernel) % s->stride;
+    return whole + (s->partial && rest && whole * s->stride < side);
+}
+
+static gw_status pool_declare(struct gw_network *network, struct gw_layer_spec *spec)
+{
+    (void)network;
+    const struct gw_shape in = spec->in;
+    const bool fits = spec->kernel <= in.height && spec->kernel <= in.width;
+    if (!fits ||
+        (!spec->partial && ((in.height - spec->kernel) % spec->stride || (in.width - spec->kernel) % spec->stride)))
+        return gw_fail(GW_ERR_ARGUMENT, "%s: windows of %u at every %u do not cover %ux%u", spec->name, spec->kernel,
+                       spec->stride, in.height, in.width);
+    spec->out = (struct gw_shape){in.channels, windows(spec, in.height), windows(spec, in.width)};
+    return GW_OK;
+}
+
+/* How far the last windows reach over the edge. */
+static void find_edge(const struct gw_layer_spec *s, dnnl_dims_t behind)
+{
+    const uint32_t height = (s->out.height - 1) * s->stride + s->kernel,
+                   width = (s->out.width - 1) * s->stride + s->kernel;
+    behind[0] = height > s->in.height ? height - s->in.height : 0;
+    behind[1] = width > s->in.width ? width - s->in.width : 0;
+}
+
+static dnnl_alg_kind_t kind_of(const struct gw_layer_spec *s)
+{
+    return s->average ? dnnl_pooling_avg_exclude_padding : dnnl_pooling_max;
+}
+
+static gw_status pool_setup_forward(struct gw_layer *layer, const struct gw_layer_build *b,
+                                    const struct gw_blob *const *src)
+{
+    struct pool *p = (struct pool *)layer;
+    const struct gw_layer_spec *s = layer->spec;
+    dnnl_dim_t dst_dims[4] = {b->batch, s->out.channels, s->out.height, s->out.width};
+    dnnl_dims_t kernel = {s->kernel, s->kernel}, strides = {s->stride, s->stride}, behind;
+    dnnl_memory_desc_t any_dst;
+    find_edge(s, behind);
+    gw_desc_any(&any_dst, 4, dst_dims);
+    dnnl_pooling_v2_desc_t desc;
+    GW_TRY(gw_dnn_check(dnnl_pooling_v2_forward_desc_init(&desc,
+                                                          b->training ? dnnl_forward_training : dnnl_forward_inference,
+                                                          kind_of(s), &src[0]->desc, &any_dst, strides, kernel, zero,
+                                                          zero, behind),
+                        "pooling"));
+    dnnl_primitive_desc_t pd;
+    GW_TRY(gw_primitive_desc_create(b->engine, &desc, NULL, "pooling", &pd));
+    if (b->training)
+        dnnl_primitive_desc_clone(&p->hint, pd);
+    const dnnl_memory_desc_t dst_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0);
+    const dnnl_memory_desc_t *workspace_desc = dnnl_primitive_desc_query_md(pd, dnnl_query_workspace_md, 0);
+    const bool remembers = b->training && workspace_desc && dnnl_memory_desc_get_size(workspace_desc) > 0;
+    if (remembers)
+        GW_TRY(gw_blob_create(b->engine, workspace_desc, NULL, &p->workspace));
+    GW_TRY(gw_primitive_create(pd, "pooling", &p->run));
+    GW_TRY(gw_blob_create(b->engine, &src[0]->desc, src[0]->data, &p->src));
+    GW_TRY(gw_blob_create(b->engine, &dst_desc, NULL, &layer->dst));
+    gw_primitive_arg(&p->run, DNNL_ARG_SRC, &p->src);
+    gw_primitive_arg(&p->run, DNNL_ARG_DST, &layer->dst);
+    if (remembers)
+        gw_primitive_arg(&p->run, DNNL_ARG_WORKSPACE, &p->workspace);
+    return GW_OK;
+}
+
+static gw_status pool_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b,
+                                     const struct gw_blob *diff_dst)
+{
+    struct pool *p = (struct pool *)layer;
+    const struct gw_layer_spec *s = layer->spec;
+    if (!b->needs_diff[0])
+        return GW_OK;
+    dnnl_dims_t kernel = {s->kernel, s->kernel}, strides = {s->stride, s->stride}, behind;
+    find_edge(s, behind);
+    dnnl_pooling_v2_desc_t desc;
+    GW_TRY(gw_dnn_check(dnnl_pooling_v2_backward_desc_init(&desc, kind_of(s), &p->src.desc, &layer->dst.desc, strides,
+                                                           kernel, zero, zero, behind),
+                        "pooling's backward"));
+    dnnl_primitive_desc_t pd;
+    GW_TRY(gw_primitive_desc_create(b->engine, &desc, p->hint, "pooling's backward", &pd));
+    GW_TRY(gw_primitive_create(pd, "pooling's backward", &p->backward));
+    GW_TRY(gw_reorder_into(b->engine, diff_dst, &layer->dst.desc, &p->diff_dst, &p->reorder_diff_dst));
+    GW_TRY(gw_blob_create(b->engine, &p->src.desc, NULL, &layer->diff_src[0]));
+    gw_primitive_arg(&p->backward, DNNL_ARG_DIFF_DST, &p->diff_dst);
+    gw_primitive_arg(&p->backward, DNNL_ARG_DIFF_SRC, &layer->diff_src[0]);
+    if (p->workspace.memory)
+        gw_primitive_arg(&p->backward, DNNL_ARG_WORKSPACE, &p->workspace);
+    return GW_OK;
+}
+
+static gw_status pool_forward(struct gw_layer *layer, const struct gw_pass *pass)
+{
+    (void)pass;
+    return gw_primitive_run(&((struct pool *)layer)->run, layer->stream);
+}
+
+static gw_status pool_backward(struct gw_layer *layer, const struct gw_pass *pass)
+{
+    struct pool *p = (struct pool *)layer;
+    (void)pass;
+    GW_TRY(gw_primitive_run(&p->reorder_diff_dst, layer->stream));
+    return gw_primitive_run(&p->backward, layer->stream);
+}
+
+static void pool_destroy(struct gw_layer *layer)
+{
+    struct pool *p = (struct pool *)layer;
+    gw_primitive_destroy(&p->run);
+    gw_primitive_destroy(&p->reorder_diff_dst);
+    gw_primitive_destroy(&p->backward);
+    gw_blob_destroy(&p->src);
+    gw_blob_destroy(&p->diff_dst);
+    gw_blob_destroy(&p->workspace);
+    if (p->hint)
+        dnnl_primitive_desc_destroy(p->hint);
+}
+
+const struct gw_layer_kind gw_layer_pool = {.name = "pooling",
+                                            .instance_bytes = sizeof(struct pool),
+                                            .declare = pool_declare,
+                                            .setup_forward = pool_setup_forward,
+                                            .setup_backward = pool_setup_backward,
+                                            .forward = pool_forward,
+                                            .backward = pool_backward,
+                                            .destroy = pool_destroy};

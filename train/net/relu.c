@@ -1,0 +1,73 @@
+/* Rectified linear units, in whatever layout the values come (padding is 0 and stays 0), and in place if nobody else
+ * reads them. */
+#include "base/error.h"
+#include "net/network.h"
+
+struct relu {
+    struct gw_layer head;
+    size_t n; /* floats of the layout, padding included */
+    const float *src, *diff_dst;
+    struct gw_primitive reorder_diff_dst;
+};
+
+static gw_status relu_declare(struct gw_network *network, struct gw_layer_spec *spec)
+{
+    (void)network;
+    spec->out = spec->in;
+    return GW_OK;
+}
+
+static gw_status relu_setup_forward(struct gw_layer *layer, const struct gw_layer_build *b,
+                                    const struct gw_blob *const *src)
+{
+    struct relu *r = (struct relu *)layer;
+    r->n = dnnl_memory_desc_get_size(&src[0]->desc) / sizeof(float);
+    r->src = src[0]->data;
+    return gw_blob_create(b->engine, &src[0]->desc, b->may_overwrite ? src[0]->data : NULL, &layer->dst);
+}
+
+static gw_status relu_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b,
+                                     const struct gw_blob *diff_dst)
+{
+    struct relu *r = (struct relu *)layer;
+    return gw_layer_diff_beside(layer, b, diff_dst, &r->diff_dst, &r->reorder_diff_dst);
+}
+
+static gw_status relu_forward(struct gw_layer *layer, const struct gw_pass *pass)
+{
+    const struct relu *r = (const struct relu *)layer;
+    (void)pass;
+    float *to = layer->dst.data;
+    for (size_t i = 0; i < r->n; i++) {
+        const float v = r->src[i];
+        to[i] = v > 0 ? v : v < 0 ? 0 : v; /* a NaN stays one */
+    }
+    return GW_OK;
+}
+
+static gw_status relu_backward(struct gw_layer *layer, const struct gw_pass *pass)
+{
+    struct relu *r = (struct relu *)layer;
+    (void)pass;
+    GW_TRY(gw_primitive_run(&r->reorder_diff_dst, layer->stream));
+    float *d = layer->diff_src[0].data;
+    const float *v = layer->dst.data;
+    for (size_t i = 0; i < r->n; i++)
+        d[i] = v[i] == 0 ? 0 : r->diff_dst[i]; /* after forward v is above 0, 0, or NaN */
+    return GW_OK;
+}
+
+static void relu_destroy(struct gw_layer *layer)
+{
+    gw_primitive_destroy(&((struct relu *)layer)->reorder_diff_dst);
+}
+
+const struct gw_layer_kind gw_layer_relu = {.name = "relu",
+                                            .instance_bytes = sizeof(struct relu),
+                                            .needs_dst = true,
+                                            .declare = relu_declare,
+                                            .setup_forward = relu_setup_forward,
+                                            .setup_backward = relu_setup_backward,
+                                            .forward = relu_forward,
+                                            .backward = relu_backward,
+                                            .destroy = relu_destroy};

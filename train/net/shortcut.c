@@ -1,0 +1,131 @@
+/* A shortcut without parameters past a block that narrows pictures and widens maps (He et al., 2016, option A): every
+ * stride-th pixel of each map, and maps of zeros behind them. */
+#include "base/error.h"
+#include "net/network.h"
+
+#include <string.h>
+
+/* Values lie in blocks of maps: [batch][maps / block][height][width][block]. Plain layouts have blocks of one. */
+struct shortcut {
+    struct gw_layer head;
+    uint32_t batch, block;
+    struct gw_blob src, diff_dst;
+    struct gw_primitive reorder_src, reorder_diff_dst;
+};
+
+static gw_status shortcut_declare(struct gw_network *network, struct gw_layer_spec *spec)
+{
+    (void)network;
+    if (spec->units < spec->in.channels || spec->stride == 0)
+        return gw_fail(GW_ERR_ARGUMENT, "%s: a shortcut cannot drop maps", spec->name);
+    spec->out = (struct gw_shape){spec->units, (spec->in.height - 1) / spec->stride + 1,
+                                  (spec->in.width - 1) / spec->stride + 1};
+    return GW_OK;
+}
+
+/* The block of this layout, if it suits both sides; else 1. */
+static uint32_t block_of(const struct gw_blob *src, const struct gw_layer_spec *s)
+{
+    static const struct {
+        uint32_t block;
+        dnnl_format_tag_t tag;
+    } layouts[] = {{16, dnnl_nChw16c}, {8, dnnl_nChw8c}};
+    for (size_t i = 0; i < 2; i++) {
+        dnnl_memory_desc_t desc;
+        dnnl_memory_desc_init_by_tag(&desc, 4, src->desc.dims, dnnl_f32, layouts[i].tag);
+        if (dnnl_memory_desc_equal(&desc, &src->desc) && s->in.channels % layouts[i].block == 0 &&
+            s->out.channels % layouts[i].block == 0)
+            return layouts[i].block;
+    }
+    return 1;
+}
+
+static void describe(const struct shortcut *c, struct gw_shape shape, dnnl_memory_desc_t *desc)
+{
+    const dnnl_dims_t dims = {c->batch, shape.channels, shape.height, shape.width};
+    dnnl_memory_desc_init_by_tag(desc, 4, dims, dnnl_f32,
+                                 c->block == 16  ? dnnl_nChw16c
+                                 : c->block == 8 ? dnnl_nChw8c
+                                                 : dnnl_nchw);
+}
+
+static gw_status shortcut_setup_forward(struct gw_layer *layer, const struct gw_layer_build *b,
+                                        const struct gw_blob *const *src)
+{
+    struct shortcut *c = (struct shortcut *)layer;
+    dnnl_memory_desc_t in, out;
+    c->batch = b->batch;
+    c->block = block_of(src[0], layer->spec);
+    describe(c, layer->spec->in, &in);
+    describe(c, layer->spec->out, &out);
+    GW_TRY(gw_reorder_into(b->engine, src[0], &in, &c->src, &c->reorder_src));
+    return gw_blob_create(b->engine, &out, NULL, &layer->dst);
+}
+
+static gw_status shortcut_setup_backward(struct gw_layer *layer, const struct gw_layer_build *b,
+                                         const struct gw_blob *diff_dst)
+{
+    struct shortcut *c = (struct shortcut *)layer;
+    GW_TRY(gw_reorder_into(b->engine, diff_dst, &layer->dst.desc, &c->diff_dst, &c->reorder_diff_dst));
+    return b->needs_diff[0] ? gw_blob_create(b->engine, &c->src.desc, NULL, &layer->diff_src[0]) : GW_OK;
+}
+
+/* Copies the pixels that both sides have; wide: the side with all pixels and fewer maps. */
+static void move(const struct shortcut *c, float *wide, float *narrow, bool forward)
+{
+    const struct gw_layer_spec *s = c->head.spec;
+    const size_t row = (size_t)s->in.width * c->block, blocks = s->in.channels / c->block,
+                 all_blocks = s->out.channels / c->block;
+    for (size_t i = 0; i < c->batch; i++)
+        for (size_t m = 0; m < blocks; m++)
+            for (size_t y = 0; y < s->out.height; y++) {
+                float *from = wide + ((i * blocks + m) * s->in.height + y * s->stride) * row;
+                float *to = narrow + ((i * all_blocks + m) * s->out.height + y) * s->out.width * c->block;
+                for (size_t x = 0; x < s->out.width; x++, from += s->stride * c->block, to += c->block)
+                    for (size_t k = 0; k < c->block; k++)
+                        if (forward)
+                            to[k] = from[k];
+                        else
+                            from[k] = to[k];
+            }
+}
+
+static gw_status shortcut_forward(struct gw_layer *layer, const struct gw_pass *pass)
+{
+    struct shortcut *c = (struct shortcut *)layer;
+    (void)pass;
+    GW_TRY(gw_primitive_run(&c->reorder_src, layer->stream));
+    memset(layer->dst.data, 0, dnnl_memory_desc_get_size(&layer->dst.desc));
+    move(c, c->src.data, layer->dst.data, true);
+    return GW_OK;
+}
+
+static gw_status shortcut_backward(struct gw_layer *layer, const struct gw_pass *pass)
+{
+    struct shortcut *c = (struct shortcut *)layer;
+    (void)pass;
+    if (!layer->diff_src[0].data)
+        return GW_OK;
+    GW_TRY(gw_primitive_run(&c->reorder_diff_dst, layer->stream));
+    memset(layer->diff_src[0].data, 0, dnnl_memory_desc_get_size(&layer->diff_src[0].desc));
+    move(c, layer->diff_src[0].data, c->diff_dst.data, false);
+    return GW_OK;
+}
+
+static void shortcut_destroy(struct gw_layer *layer)
+{
+    struct shortcut *c = (struct shortcut *)layer;
+    gw_primitive_destroy(&c->reorder_src);
+    gw_primitive_destroy(&c->reorder_diff_dst);
+    gw_blob_destroy(&c->src);
+    gw_blob_destroy(&c->diff_dst);
+}
+
+const struct gw_layer_kind gw_layer_shortcut = {.name = "shortcut",
+                                                .instance_bytes = sizeof(struct shortcut),
+                                                .declare = shortcut_declare,
+                                                .setup_forward = shortcut_setup_forward,
+                                                .setup_backward = shortcut_setup_backward,
+                                                .forward = shortcut_forward,
+                                                .backward = shortcut_backward,
+                                                .destroy = shortcut_destroy};

@@ -1,0 +1,284 @@
+/* Lets a worker join a run at parameter servers, admit others and leave. At the end it compares its parameters with
+ * those of the other workers. */
+#include "run/elastic.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define STATE_KEY "exchange/state"
+#define LOOK_MS 1000 /* between looks whether another is still there */
+
+/* ---- what all workers have alike: parameters, moments, moving average ---------------------------------------- */
+
+struct parts {
+    float *at[4];
+    size_t n; /* of them */
+};
+
+static struct parts parts_of(const struct gw_worker *w)
+{
+    float *const all[] = {w->params, w->moments[0], w->moments[1], w->ema};
+    struct parts parts = {.n = 0};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i])
+            parts.at[parts.n++] = all[i];
+    return parts;
+}
+
+static gw_status init_state(const struct gw_worker *w, gw_ps_client *client, const struct parts *parts)
+{
+    const gw_ps_shape shape = {.n_dims = 2, .dims = {parts->n, w->team->network.n_storage}};
+    return gw_ps_init_parameter(client, STATE_KEY, GW_PS_FLOAT32, &shape);
+}
+
+/* For those who begin with that round. */
+static gw_status put_state(const struct gw_worker *w, gw_ps_client *client, uint64_t round)
+{
+    const struct parts parts = parts_of(w);
+    const size_t n = w->team->network.n_storage;
+    GW_TRY(init_state(w, client, &parts));
+    float *floats = gw_alloc(NULL, parts.n * n, sizeof *floats);
+    if (!floats)
+        return GW_ERR_MEMORY;
+    for (size_t i = 0; i < parts.n; i++)
+        memcpy(floats + i * n, parts.at[i], n * sizeof *floats);
+    gw_status status = gw_ps_put_parameter(client, STATE_KEY, round, floats, parts.n * n * sizeof *floats);
+    gw_free(NULL, floats);
+    return status;
+}
+
+static gw_status get_state(struct gw_worker *w, uint64_t round)
+{
+    const struct parts parts = parts_of(w);
+    const size_t n_bytes = w->team->network.n_storage * sizeof(float);
+    gw_ps_value value;
+    gw_status status = init_state(w, w->elastic.client, &parts);
+    if (status == GW_ERR_ARGUMENT)
+        return gw_fail(
+            status,
+            "rank %u was not started with the --net, --optimizer, --momentum and --ema of the run on these servers: %s",
+            w->rank, gw_last_error());
+    GW_TRY(status);
+    GW_TRY(gw_ps_get_parameter(w->elastic.client, STATE_KEY, round, &value));
+    status = value.n_bytes == parts.n * n_bytes && value.round == round
+                 ? GW_OK
+                 : gw_fail(GW_ERR_PEER, "the state for round %llu came as that of round %llu, in %zu bytes",
+                           (unsigned long long)round, (unsigned long long)value.round, value.n_bytes);
+    for (size_t i = 0; status == GW_OK && i < parts.n; i++)
+        memcpy(parts.at[i], (const char *)value.bytes + i * n_bytes, n_bytes);
+    gw_ps_value_free(&value);
+    w->version++;
+    return status;
+}
+
+/* Those that the run has come to. First ones are not put any more: a server that has lost what it kept would take them
+ * for the run's. */
+static gw_status parameters_of_run(struct gw_worker *w)
+{
+    gw_status status = gw_worker_get_parameters(w);
+    if (status != GW_ERR_TIMEOUT && status != GW_ERR_PEER)
+        return status;
+    return gw_fail(status,
+                   "%s; a server that has lost this run's parameters must be started with its own --snapshot folder, "
+                   "or all of them anew",
+                   gw_last_error());
+}
+
+/* ---- joining ------------------------------------------------------------------------------------------------- */
+
+gw_status gw_elastic_join(struct gw_worker *w, uint64_t *t)
+{
+    struct gw_team *team = w->team;
+    struct gw_elastic *e = &w->elastic;
+    uint64_t round;
+    w->fetched = false;
+    e->options = team->members->servers;
+    e->options.rank = w->rank;
+    e->options.joins = true;
+    GW_TRY(gw_ps_client_create(NULL, &e->options, &e->client));
+    if (gw_ps_n_workers(e->client) != team->options->workers)
+        return gw_fail(GW_ERR_ARGUMENT, "the parameter servers are for %u workers, and --workers is %u",
+                       gw_ps_n_workers(e->client), team->options->workers);
+    GW_TRY(gw_ps_join(e->client, &round));
+    if (round == 1 && w->steps_done > 0)
+        return gw_fail(GW_ERR_CLOSED,
+                       "nobody takes part any more: while rank %u was away after step %llu the others have ended the "
+                       "run, or have gone too",
+                       w->rank, (unsigned long long)w->steps_done);
+    *t = team->begin = round - 1;
+    if (*t >= team->steps)
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "the run on these servers has made %llu steps, and this one is to have %llu: for another run "
+                       "start them anew, "
+                       "with other folders of snapshots",
+                       (unsigned long long)*t, (unsigned long long)team->steps);
+    if (*t > 0 && !*team->server_optimizer)
+        GW_TRY(get_state(w, round));
+    else
+        gw_worker_begin(w);
+    GW_TRY(gw_worker_exchange(w, e->client));
+    if (*w->team->server_optimizer)
+        GW_TRY(*t > 0 ? parameters_of_run(w) : gw_worker_put_parameters(w));
+    if (*t > 0 || e->n_joins > 0)
+        gw_train_note(team->callbacks, "rank %u takes part from step %llu of %llu on", w->rank,
+                      (unsigned long long)*t + 1, (unsigned long long)team->steps);
+    e->last_step = gw_clock_seconds();
+    e->n_joins++;
+    return GW_OK;
+}
+
+void gw_elastic_leave(struct gw_worker *w)
+{
+    struct gw_elastic *e = &w->elastic;
+    gw_exchange_destroy(w->exchange);
+    w->exchange = NULL;
+    gw_ps_client_destroy(e->client);
+    gw_ps_client_destroy(e->side);
+    e->client = e->side = NULL;
+}
+
+bool gw_elastic_goes_on(struct gw_worker *w, gw_status status)
+{
+    const struct gw_team *team = w->team;
+    const double patience = 2.0 * team->options->timeout_s;
+    if (status != GW_ERR_PEER && status != GW_ERR_TIMEOUT)
+        return false;
+    if (gw_clock_seconds() - w->elastic.last_step > patience ||
+        (team->callbacks && team->callbacks->stop && team->callbacks->stop(team->callbacks->user)))
+        return false;
+    gw_train_note(team->callbacks, "rank %u joins again after step %llu: %s", w->rank,
+                  (unsigned long long)w->steps_done, gw_last_error());
+    return true;
+}
+
+/* ---- letting others in --------------------------------------------------------------------------------------- */
+
+static gw_status side_client(struct gw_worker *w, gw_ps_client **side)
+{
+    struct gw_elastic *e = &w->elastic;
+    gw_ps_client_options options = e->options;
+    options.rank = GW_PS_READER;
+    options.joins = false;
+    if (!e->side)
+        GW_TRY(gw_ps_client_create(NULL, &options, &e->side));
+    *side = e->side;
+    return GW_OK;
+}
+
+static gw_status admit_all(struct gw_worker *w, gw_ps_client *side, const uint8_t *presence, uint64_t t)
+{
+    bool ready = false;
+    for (uint32_t r = 0; r < w->team->options->workers; r++) {
+        if (presence[r] != GW_PS_JOINING)
+            continue;
+        if (!ready && !*w->team->server_optimizer) /* else the servers have it */
+            GW_TRY(put_state(w, side, t + 1));
+        ready = true;
+        gw_status status = gw_ps_admit(side, r, t + 1);
+        if (status == GW_OK)
+            gw_train_note(w->team->callbacks, "rank %u is let in from step %llu on", r, (unsigned long long)t + 1);
+        else if (status != GW_ERR_PEER &&
+                 status !=
+                     GW_ERR_ORDER) /* it has gone again; this one was left out itself, and its next push says so */
+            return status;
+    }
+    return GW_OK;
+}
+
+/* Once: until they can write again, servers say it at every push. */
+static void note_unkept(struct gw_worker *w)
+{
+    if (!gw_ps_is_in_memory_only(w->elastic.client) || w->elastic.unkept_noted)
+        return;
+    w->elastic.unkept_noted = true;
+    gw_train_note(w->team->callbacks,
+                  "rank %u: a server cannot write its snapshot folder; what it has is lost if it is killed now (its "
+                  "log says why)",
+                  w->rank);
+}
+
+gw_status gw_elastic_admit(struct gw_worker *w, uint64_t t)
+{
+    gw_ps_client *side;
+    w->elastic.last_step = gw_clock_seconds();
+    note_unkept(w);
+    if (!gw_ps_is_asked(w->elastic.client))
+        return GW_OK;
+    GW_TRY(side_client(w, &side));
+    uint8_t *presence = gw_calloc(NULL, w->team->options->workers, 1);
+    if (!presence)
+        return GW_ERR_MEMORY;
+    gw_status status = gw_ps_members(side, presence, w->team->options->workers, NULL);
+    if (status == GW_OK)
+        status = admit_all(w, side, presence, t);
+    gw_free(NULL, presence);
+    return status;
+}
+
+/* ---- the end ------------------------------------------------------------------------------------------------- */
+
+/* Where a worker puts a number at the end. */
+static gw_status init_number(gw_ps_client *side, const char *what, uint32_t rank, char name[64])
+{
+    const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
+    snprintf(name, 64, "exchange/%s of rank %u", what, rank);
+    return gw_ps_init_parameter(side, name, GW_PS_INT64, &one);
+}
+
+/* The number of another worker, once it has put it there; as it was where it takes part no more and had put none. */
+static gw_status number_of(struct gw_worker *w, gw_ps_client *side, const char *what, uint32_t rank, uint64_t *number)
+{
+    const double deadline = gw_clock_seconds() + w->team->options->timeout_s;
+    char name[64];
+    uint8_t *presence = gw_calloc(NULL, w->team->options->workers, 1);
+    gw_ps_value value = {.bytes = NULL};
+    gw_status status = presence ? init_number(side, what, rank, name) : GW_ERR_MEMORY;
+    for (bool there = true; status == GW_OK && there && !value.bytes;) {
+        /* Asked first: a worker that has left may have put its number there before. */
+        status = gw_ps_members(side, presence, w->team->options->workers, NULL);
+        there = presence[rank] == GW_PS_PRESENT || (presence[rank] == GW_PS_AWAY && gw_clock_seconds() < deadline);
+        if (status == GW_OK && (status = gw_ps_get_parameter(side, name, w->team->steps, &value)) == GW_ERR_TIMEOUT)
+            status = GW_OK; /* it is behind: without rounds workers end one after the other */
+    }
+    gw_free(NULL, presence);
+    if (value.bytes)
+        memcpy(number, value.bytes, sizeof *number);
+    gw_ps_value_free(&value);
+    return status;
+}
+
+/* Puts this worker's number there, and waits for those of all that take part; *alike: theirs are the same. */
+static gw_status meet(struct gw_worker *w, const char *what, uint64_t own, bool *alike)
+{
+    gw_ps_client_options options = w->elastic.options;
+    gw_ps_client *side;
+    char name[64];
+    options.rank = GW_PS_READER, options.joins = false, options.timeout_ms = LOOK_MS;
+    *alike = true;
+    GW_TRY(gw_ps_client_create(NULL, &options, &side));
+    gw_status status = init_number(side, what, w->rank, name);
+    if (status == GW_OK)
+        status = gw_ps_put_parameter(side, name, w->team->steps, &own, sizeof own);
+    for (uint32_t r = 0; r < w->team->options->workers && status == GW_OK; r++) {
+        uint64_t other = own;
+        if (r != w->rank)
+            status = number_of(w, side, what, r, &other);
+        *alike = *alike && other == own;
+    }
+    gw_ps_client_destroy(side);
+    return status;
+}
+
+gw_status gw_elastic_meet(struct gw_worker *w)
+{
+    bool alike;
+    return meet(w, "end", 0, &alike);
+}
+
+gw_status gw_elastic_compare(struct gw_worker *w, bool *identical)
+{
+    return meet(w, "hash", w->hash, identical);
+}

@@ -1,0 +1,53 @@
+/* Loads samples into a model's input, and counts over a range of test samples how many the model gets right. */
+#include "run/evaluate.h"
+#include "base/error.h"
+
+#include <string.h>
+
+static void load_row(const struct gw_rows *rows, size_t row, size_t n, float *to)
+{
+    memset(to, 0, n * sizeof *to);
+    for (uint64_t k = rows->begin[row]; k < rows->begin[row + 1]; k++)
+        to[rows->index[k]] = rows->value[k];
+}
+
+void gw_batch_load_train(const struct gw_data *data, const uint32_t *order, uint32_t n, const struct gw_pass *pass,
+                         float *input, uint8_t *labels)
+{
+    const size_t values = gw_data_sample_values(data), raw = gw_data_raw_values(data);
+    const struct gw_samples *samples = &data->train;
+    for (uint32_t i = 0; i < n; i++, input += values) {
+        if (samples->pixels)
+            gw_transform_train(&data->transform, pass->seed, pass->step, pass->first + i,
+                               samples->pixels + order[i] * raw, input);
+        else
+            load_row(&samples->rows, order[i], values, input);
+        labels[i] = samples->labels[order[i]];
+    }
+}
+
+static void load_test(const struct gw_data *data, uint32_t first, uint32_t n, float *input, uint8_t *labels)
+{
+    const size_t values = gw_data_sample_values(data), raw = gw_data_raw_values(data);
+    const struct gw_samples *samples = &data->test;
+    for (size_t i = first; i < (size_t)first + n; i++, input += values) {
+        if (samples->pixels)
+            gw_transform_test(&data->transform, samples->pixels + i * raw, input);
+        else
+            load_row(&samples->rows, i, values, input);
+        labels[i - first] = samples->labels[i];
+    }
+}
+
+gw_status gw_evaluate(struct gw_model *model, const struct gw_pass *pass, const struct gw_data *data, uint32_t begin,
+                      uint32_t end, uint32_t *correct, double *loss)
+{
+    uint8_t labels[GW_EVAL_BATCH];
+    for (uint32_t at = begin; at < end; at += GW_EVAL_BATCH) {
+        uint32_t n = end - at < GW_EVAL_BATCH ? end - at : GW_EVAL_BATCH;
+        load_test(data, at, n, gw_model_input(model), labels);
+        GW_TRY(gw_model_forward(model, pass));
+        gw_model_loss(model, labels, n, 0, loss, correct);
+    }
+    return GW_OK;
+}

@@ -1,0 +1,18 @@
+/* Tells how many test samples a model gets right. The model is one made for evaluation. */
+#ifndef GW_TRAIN_EVALUATE_H
+#define GW_TRAIN_EVALUATE_H
+
+#include "data/data.h"
+#include "net/model.h"
+
+enum { GW_EVAL_BATCH = 100 };
+
+/* Writes training samples order[0..n) as floats, transformed as pass->seed, step and first say. */
+void gw_batch_load_train(const struct gw_data *data, const uint32_t *order, uint32_t n, const struct gw_pass *pass,
+                         float *input, uint8_t *labels);
+
+/* Counts right answers among samples [begin, end) and adds up their losses. The model's batch is GW_EVAL_BATCH. */
+gw_status gw_evaluate(struct gw_model *model, const struct gw_pass *pass, const struct gw_data *data, uint32_t begin,
+                      uint32_t end, uint32_t *correct, double *loss);
+
+#endif

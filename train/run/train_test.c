@@ -1,0 +1,227 @@
+/* Tests whole runs: the same for any number of workers, the same again, and what is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "run/train.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct gw_train_summary run(struct gw_train_options o)
+{
+    static struct gw_train_summary summary;
+    if (gw_train_run(&o, NULL, &summary) != GW_OK)
+        fail_msg("the run failed: %s", gw_last_error());
+    assert_true(summary.replicas_identical);
+    return summary;
+}
+
+static struct gw_train_options small(void)
+{
+    struct gw_train_options o = GW_TRAIN_DEFAULTS;
+    o.net = "mlp:784-32-10", o.steps = 60, o.batch = 50;
+    return o;
+}
+
+/* Losses of all steps, from metrics.jsonl. */
+static size_t losses_of(struct gw_train_options o, double *losses, size_t capacity)
+{
+    static const char *const files[] = {"metrics.jsonl", "summary.json", "parameters.gwp",
+                                        "events.out.tfevents.0.gradwire"};
+    char folder[4096], path[4200];
+    snprintf(folder, sizeof folder, "%s/train_test.XXXXXX", GW_BINARY_DIR);
+    assert_non_null(mkdtemp(folder));
+    o.out = folder;
+    run(o);
+    snprintf(path, sizeof path, "%s/metrics.jsonl", folder);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    size_t n = 0;
+    json_t *line;
+    while (n < capacity && (line = json_loadf(f, JSON_DISABLE_EOF_CHECK, NULL))) {
+        assert_int_equal(json_integer_value(json_object_get(line, "step")), n);
+        losses[n++] = json_real_value(json_object_get(line, "loss"));
+        json_decref(line);
+    }
+    fclose(f);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
+        assert_int_equal(unlink(path), 0);
+    }
+    assert_int_equal(rmdir(folder), 0); /* nothing else was left */
+    return n;
+}
+
+/* Shares of 17, 17 and 16 samples: without the weights N*b_i/B the losses would drift apart in the second digit. */
+static void workers_do_not_change_the_losses(void **state)
+{
+    (void)state;
+    static const char *const nets[] = {"mlp:784-32-10", "lenet"};
+    for (int k = 0; k < 2; k++) {
+        double one[60], three[60];
+        struct gw_train_options o = small();
+        o.net = nets[k];
+        o.steps = k ? 15 : 60;
+        assert_int_equal(losses_of(o, one, 60), o.steps);
+        o.workers = 3;
+        assert_int_equal(losses_of(o, three, 60), o.steps);
+        for (uint64_t t = 0; t < o.steps; t++)
+            if (!(fabs(one[t] - three[t]) < 1e-4 * one[t]))
+                fail_msg("%s, step %llu: loss %.9g with one worker, %.9g with three", o.net, (unsigned long long)t,
+                         one[t], three[t]);
+    }
+}
+
+static void a_run_repeats_bit_for_bit(void **state)
+{
+    (void)state;
+    struct gw_train_options o = small();
+    o.workers = 3, o.codec = "ternary";
+    struct gw_train_summary a = run(o), b = run(o);
+    assert_string_equal(a.parameter_hash, b.parameter_hash);
+    assert_true(a.train_loss == b.train_loss && a.bytes_up == b.bytes_up);
+    o.plan = "single";
+    assert_string_equal(run(o).parameter_hash, a.parameter_hash);
+    o.plan = "none", o.codec_threads = 2;
+    assert_string_equal(run(o).parameter_hash, a.parameter_hash);
+    o.seed = 2;
+    assert_string_not_equal(run(o).parameter_hash, a.parameter_hash);
+}
+
+static void summary_adds_up(void **state)
+{
+    (void)state;
+    struct gw_train_options o = small();
+    o.workers = 2;
+    struct gw_train_summary s = run(o);
+    assert_int_equal(s.steps, 60);
+    assert_int_equal(s.parameters, 784 * 32 + 32 + 32 * 10 + 10);
+    /* Half of what each worker sends stays its own. */
+    assert_int_equal(s.dense_bytes, 60 * s.parameters * 4);
+    assert_in_range(s.bytes_up, s.dense_bytes, s.dense_bytes + s.dense_bytes / 20);
+    assert_in_range(s.bytes_down, s.dense_bytes, s.dense_bytes + s.dense_bytes / 20);
+    for (uint32_t t = 0; t < s.n_tensors; t++)
+        assert_true(s.tensors[t].push_payload_bits == 32 && s.tensors[t].pull_payload_bits == 32);
+}
+
+static void digits_are_hard_for_a_line_and_easy_for_lenet(void **state)
+{
+    (void)state;
+    struct gw_train_options o = GW_TRAIN_DEFAULTS;
+    o.epochs = 2, o.codec = "ternary", o.workers = 2;
+    assert_true(run(o).test_accuracy > 0.95);
+    o.net = "mlp:784-10", o.epochs = 10, o.codec = "none", o.workers = 1;
+    assert_true(run(o).test_accuracy < 0.90);
+}
+
+static void moving_average_is_what_is_evaluated(void **state)
+{
+    (void)state;
+    struct gw_train_options o = small();
+    struct gw_train_summary plain = run(o);
+    o.ema = 0.999;
+    struct gw_train_summary average = run(o);
+    assert_string_equal(plain.parameter_hash, average.parameter_hash);
+    assert_true(plain.test_accuracy != average.test_accuracy);
+}
+
+static void a_step_that_is_not_finite_is_dropped_or_ends_the_run(void **state)
+{
+    (void)state;
+    struct gw_train_options o = small();
+    o.lr = 1e30, o.schedule = "const", o.workers = 2, o.codec = "ternary";
+    struct gw_train_summary s = run(o);
+    assert_true(s.skipped_steps > 0 && s.skipped_steps < s.steps);
+    o.stop_at_nonfinite = true;
+    assert_int_equal(gw_train_run(&o, NULL, &s), GW_ERR_NONFINITE);
+    assert_non_null(strstr(gw_last_error(), "on worker"));
+    /* It counts steps as the summary of a run that ends there does. */
+    unsigned done;
+    assert_int_equal(sscanf(gw_last_error(), "after %u of 60 steps: ", &done), 1);
+    o.stop_at_nonfinite = false, o.steps = done;
+    assert_int_equal(run(o).skipped_steps, 0);
+    o.steps = done + 1;
+    assert_int_equal(run(o).skipped_steps, 1);
+    o.steps = 60, o.stop_at_nonfinite = true;
+    assert_int_equal(gw_train_run(&o, NULL, &s), GW_ERR_NONFINITE);
+    assert_non_null(strstr(gw_last_error(), "fc"));
+}
+
+static bool stop_at_once(void *user)
+{
+    return ++*(int *)user == 10;
+}
+
+static void a_stop_leaves_no_final_name(void **state)
+{
+    (void)state;
+    char folder[4096], path[4200];
+    int asked = 0;
+    struct gw_train_callbacks callbacks = {.stop = stop_at_once, .user = &asked};
+    struct gw_train_options o = small();
+    struct gw_train_summary s;
+    snprintf(folder, sizeof folder, "%s/train_test.XXXXXX", GW_BINARY_DIR);
+    assert_non_null(mkdtemp(folder));
+    o.out = folder, o.workers = 3;
+    assert_int_equal(gw_train_run(&o, &callbacks, &s), GW_ERR_CLOSED);
+    assert_non_null(strstr(gw_last_error(), "after 10 of 60 steps"));
+    static const char *const files[] = {"metrics.jsonl.partial", "events.out.tfevents.0.gradwire.partial"};
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
+        assert_int_equal(unlink(path), 0);
+    }
+    assert_int_equal(rmdir(folder), 0); /* and nothing else */
+}
+
+static void wrong_options_are_refused(void **state)
+{
+    (void)state;
+    struct {
+        struct gw_train_options o;
+        const char *word;
+    } cases[16];
+    int n = 0;
+#define REFUSED(field, value, text) cases[n] = (typeof(cases[0])){small(), text}, cases[n++].o.field = value
+    REFUSED(workers, 0, "--workers");
+    REFUSED(workers, 51, "at least as large as the number of workers");
+    REFUSED(batch, 30000, "20000 samples");
+    REFUSED(net, "lenut", "lenet, cifarnet");
+    REFUSED(net, "mlp:783-10", "783");
+    REFUSED(codec, "ternery", "ternery");
+    REFUSED(optimizer, "adamant", "momentum");
+    REFUSED(schedule, "cosine", "poly:P");
+    REFUSED(plan, "best", "single");
+    REFUSED(lr, -1, "--lr");
+    REFUSED(momentum, 1, "--momentum");
+    REFUSED(weight_decay, NAN, "--weight-decay");
+    REFUSED(ema, 1, "--ema");
+    REFUSED(checkpoint_every, 5, "--out");
+    REFUSED(data, "/nowhere/at/all", "/nowhere/at/all");
+    REFUSED(out, "/nowhere/at/all", "/nowhere/at/all");
+    for (int i = 0; i < n; i++) {
+        struct gw_train_summary s;
+        gw_status status = gw_train_run(&cases[i].o, NULL, &s);
+        if (status >= 0 || !strstr(gw_last_error(), cases[i].word))
+            fail_msg("case %d (%s): status %d, \"%s\"", i, cases[i].word, (int)status, gw_last_error());
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(workers_do_not_change_the_losses),
+        cmocka_unit_test(a_run_repeats_bit_for_bit),
+        cmocka_unit_test(summary_adds_up),
+        cmocka_unit_test(digits_are_hard_for_a_line_and_easy_for_lenet),
+        cmocka_unit_test(moving_average_is_what_is_evaluated),
+        cmocka_unit_test(a_step_that_is_not_finite_is_dropped_or_ends_the_run),
+        cmocka_unit_test(a_stop_leaves_no_final_name),
+        cmocka_unit_test(wrong_options_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
