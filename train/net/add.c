@@ -44,6 +44,7 @@ static gw_status add_forward(struct gw_layer *layer, const struct gw_pass *pass)
     GW_TRY(gw_primitive_run(&a->reorder_b, layer->stream));
     float *to = layer->dst.data;
     const float *b = a->b.data;
+#pragma omp parallel for
     for (size_t i = 0; i < a->n; i++)
         to[i] = a->a[i] + b[i];
     return GW_OK;

@@ -25,6 +25,26 @@ void gw_desc_any(dnnl_memory_desc_t *desc, int rank, const dnnl_dim_t *dims)
     dnnl_memory_desc_init_by_tag(desc, rank, dims, dnnl_f32, dnnl_format_tag_any);
 }
 
+bool gw_maps_of(const dnnl_memory_desc_t *desc, struct gw_maps *maps)
+{
+    const dnnl_blocking_desc_t *b = &desc->format_desc.blocking;
+    const dnnl_dim_t *dims = desc->dims;
+    const bool blocked = b->inner_nblks == 1 && b->inner_idxs[0] == 1;
+    if (desc->ndims != 4 || desc->format_kind != dnnl_blocked || (b->inner_nblks && !blocked) || desc->offset0 ||
+        b->strides[2] != dims[3] * b->strides[3])
+        return false;
+    const bool maps_last = !blocked && b->strides[1] == 1 && dims[1] > 1;
+    *maps = (struct gw_maps){.maps = (uint32_t)dims[1],
+                             .block = blocked     ? (uint32_t)b->inner_blks[0]
+                                      : maps_last ? (uint32_t)dims[1]
+                                                  : 1,
+                             .pixels = (uint64_t)(dims[2] * dims[3]),
+                             .sample_stride = (uint64_t)b->strides[0],
+                             .block_stride = (uint64_t)b->strides[1],
+                             .pixel_stride = (uint64_t)b->strides[3]};
+    return true;
+}
+
 gw_status gw_blob_create(dnnl_engine_t engine, const dnnl_memory_desc_t *desc, float *data, struct gw_blob *blob)
 {
     *blob = (struct gw_blob){.desc = *desc, .data = data};

@@ -30,6 +30,16 @@ gw_status gw_dnn_check(dnnl_status_t status, const char *what);
 void gw_desc_plain(dnnl_memory_desc_t *desc, int rank, const dnnl_dim_t *dims);
 void gw_desc_any(dnnl_memory_desc_t *desc, int rank, const dnnl_dim_t *dims);
 
+/* Where the maps of pictures lie: in blocks, pixel after pixel. [batch][blocks][pixels][block]; plain layouts have
+ * blocks of one map, layouts with the maps last one block of all. */
+struct gw_maps {
+    uint32_t maps, block;
+    uint64_t pixels, sample_stride, block_stride, pixel_stride; /* in floats */
+};
+
+/* False if a layout of rank 4 is none of these. */
+bool gw_maps_of(const dnnl_memory_desc_t *desc, struct gw_maps *maps);
+
 /* A blob of this layout; data NULL: takes memory (zeroed), else borrows it. */
 gw_status gw_blob_create(dnnl_engine_t engine, const dnnl_memory_desc_t *desc, float *data, struct gw_blob *blob);
 void gw_blob_destroy(struct gw_blob *blob);

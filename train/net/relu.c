@@ -38,6 +38,7 @@ static gw_status relu_forward(struct gw_layer *layer, const struct gw_pass *pass
     const struct relu *r = (const struct relu *)layer;
     (void)pass;
     float *to = layer->dst.data;
+#pragma omp parallel for
     for (size_t i = 0; i < r->n; i++) {
         const float v = r->src[i];
         to[i] = v > 0 ? v : v < 0 ? 0 : v; /* a NaN stays one */
@@ -52,6 +53,7 @@ static gw_status relu_backward(struct gw_layer *layer, const struct gw_pass *pas
     GW_TRY(gw_primitive_run(&r->reorder_diff_dst, layer->stream));
     float *d = layer->diff_src[0].data;
     const float *v = layer->dst.data;
+#pragma omp parallel for
     for (size_t i = 0; i < r->n; i++)
         d[i] = v[i] == 0 ? 0 : r->diff_dst[i]; /* after forward v is above 0, 0, or NaN */
     return GW_OK;
