@@ -5,6 +5,7 @@
 
 Pictures are drawn here. PyTorch and NumPy are used if they are there; without them their test is skipped."""
 import json
+import math
 import os
 import random
 import unittest
@@ -232,21 +233,28 @@ class BesidePyTorch(harness.Case):
             ("alexnet-small:0", self.alexnet, "normalize"),
             ("cifarnet", self.cifarnet, "crop=24,whiten"),
         ]:
-            run, gradient = self.path(f"run-{net}"), self.path(f"gradient-{net}")
-            words = ["train", "--net", net, "--data", data, "--batch", len(labels), "--steps", 1, "--lr", 0, "--json"]
-            words += ["--weight-decay", 0, "--out", run, "--save-gradients", gradient, "--save-at", 0]
-            summary = json.loads(self.ok(*words, "--transform", transform))
-            p = {name: t.requires_grad_() for name, t in self.tensors(run).items()}
             cross_entropy = torch.nn.functional.cross_entropy
+            words = ["train", "--net", net, "--data", data, "--batch", len(labels), "--transform", transform, "--json"]
 
-            self.training = False
+            # Ten steps, after which the network says something: the test loss, with statistics of all batches.
+            run, self.training = self.path(f"trained-{net}"), False
+            self.ok(*words, "--steps", 10, "--lr", 0.02, "--out", run)
             test = self.whiten(test_pixels) if net == "cifarnet" else (test_pixels - mean) / deviation
+            trained = self.tensors(run)
+            wanted = cross_entropy(model(trained, test), test_labels).item()
+            for name in (name for name in trained if name.endswith(".running_mean")):
+                self.assertGreater(trained[name].norm().item(), 0, "no batch left its statistics")
             evaluated = json.loads(self.ok("eval", "--from", run, "--json"))
-            wanted = cross_entropy(model(p, test), test_labels).item()
             self.assertAlmostEqual(evaluated["test_loss"], wanted, delta=1e-4 * wanted, msg=net)
+            self.assertGreater(abs(wanted - math.log(10)), 0.005, net)
             if net == "cifarnet":
                 continue
-            self.training = True
+
+            # The first step's gradient.
+            run, gradient, self.training = self.path(f"first-{net}"), self.path(f"gradient-{net}"), True
+            words += ["--weight-decay", 0, "--out", run, "--save-gradients", gradient, "--save-at", 0]
+            summary = json.loads(self.ok(*words, "--steps", 1, "--lr", 0))
+            p = {name: t.requires_grad_() for name, t in self.tensors(run).items()}
             loss = cross_entropy(model(p, (pixels - mean) / deviation), labels)
             loss.backward()
             self.assertAlmostEqual(summary["train_loss"], loss.item(), delta=1e-4, msg=net)
