@@ -7,38 +7,24 @@ Pictures are drawn here. PyTorch and NumPy are used if they are there; without t
 import json
 import math
 import os
-import random
 import unittest
 
 import harness
+import pictures
 
 try:
     import numpy
     import torch
+    import torch_networks
 except ImportError:
     torch = None
-
-SIDE = 32
-
-
-def write_cifar(folder, per_file=4, n_test=12, seed=1):
-    """Six small files in CIFAR-10's form. Each class has a colour, so there is something to learn."""
-    os.makedirs(folder, exist_ok=True)
-    r = random.Random(seed)
-    for name, n in [*((f"data_batch_{i}.bin", per_file) for i in range(1, 6)), ("test_batch.bin", n_test)]:
-        with open(os.path.join(folder, name), "wb") as file:
-            for _ in range(n):
-                label = r.randrange(10)
-                middle = [40 + 17 * (label * k % 10) for k in (1, 3, 7)]
-                pixels = (min(255, max(0, int(r.gauss(m, 40)))) for m in middle for _ in range(SIDE * SIDE))
-                file.write(bytes([label, *pixels]))
 
 
 class Networks(harness.Case):
     def setUp(self):
         super().setUp()
         self.data = self.path("cifar")
-        write_cifar(self.data)
+        pictures.write_cifar(self.data)
 
     def train(self, *words):
         return json.loads(self.ok("train", "--data", self.data, "--json", *words))
@@ -145,72 +131,15 @@ class BesidePyTorch(harness.Case):
         pixels, labels = [], []
         for name in names:
             with open(os.path.join(folder, name), "rb") as file:
-                records = numpy.frombuffer(file.read(), numpy.uint8).reshape(-1, 1 + 3 * SIDE * SIDE)
+                records = numpy.frombuffer(file.read(), numpy.uint8).reshape(-1, 1 + 3 * pictures.SIDE * pictures.SIDE)
             labels.append(records[:, 0])
-            pixels.append(records[:, 1:].reshape(-1, 3, SIDE, SIDE))
+            pixels.append(records[:, 1:].reshape(-1, 3, pictures.SIDE, pictures.SIDE))
         return torch.tensor(numpy.concatenate(pixels)).float(), torch.tensor(numpy.concatenate(labels)).long()
 
     def tensors(self, run):
         folder = self.path("npy")
         files = json.loads(self.ok("export", "--from", run, "-o", folder, "--json"))["files"]
         return {os.path.basename(f)[: -len(".npy")]: torch.tensor(numpy.load(f)) for f in files}
-
-    def normed(self, p, suffix, x, stride=1):
-        f = torch.nn.functional
-        x = f.conv2d(x, p[f"conv{suffix}.weight"], None, stride, 1)
-        name, kept = f"norm{suffix}", (None, None)
-        if not self.training:
-            kept = (p[f"{name}.running_mean"].detach(), p[f"{name}.running_var"].detach())
-        return f.batch_norm(x, *kept, p[f"{name}.weight"], p[f"{name}.bias"], training=self.training)
-
-    def resnet20(self, p, x):
-        f = torch.nn.functional
-        x = f.relu(self.normed(p, "1", x))
-        for stage in (2, 3, 4):
-            for block in (1, 2, 3):
-                narrows = stage > 2 and block == 1
-                y = f.relu(self.normed(p, f"{stage}.{block}.1", x, 2 if narrows else 1))
-                y = self.normed(p, f"{stage}.{block}.2", y)
-                if narrows:
-                    x = x[:, :, ::2, ::2]
-                    x = f.pad(x, (0, 0, 0, 0, 0, y.shape[1] - x.shape[1]))
-                x = f.relu(x + y)
-        x = f.avg_pool2d(x, 8).flatten(1)
-        return f.linear(x, p["fc.weight"], p["fc.bias"])
-
-    def vgg16(self, p, x):
-        f = torch.nn.functional
-        for stage, n in enumerate((2, 2, 3, 3, 3), 1):
-            for i in range(1, n + 1):
-                x = f.relu(self.normed(p, f"{stage}.{i}", x))
-            x = f.max_pool2d(x, 2)
-        return f.linear(x.flatten(1), p["fc.weight"], p["fc.bias"])
-
-    def cifarnet(self, p, x):
-        f = torch.nn.functional
-
-        def pool(x):
-            return f.max_pool2d(x, 3, 2, ceil_mode=True)
-
-        def lrn(x):
-            return f.local_response_norm(x, 9, 0.001, 0.75, 1)
-
-        x = lrn(pool(f.relu(f.conv2d(x, p["conv1.weight"], p["conv1.bias"], 1, 2))))
-        x = pool(lrn(f.relu(f.conv2d(x, p["conv2.weight"], p["conv2.bias"], 1, 2)))).flatten(1)
-        x = f.relu(f.linear(x, p["fc3.weight"], p["fc3.bias"]))
-        x = f.relu(f.linear(x, p["fc4.weight"], p["fc4.bias"]))
-        return f.linear(x, p["softmax.weight"], p["softmax.bias"])
-
-    def alexnet(self, p, x):
-        f = torch.nn.functional
-        for i, pad in enumerate((2, 2, 1, 1, 1), 1):
-            x = f.relu(f.conv2d(x, p[f"conv{i}.weight"], p[f"conv{i}.bias"], 1, pad))
-            if i in (1, 2, 5):
-                x = f.max_pool2d(x, 3, 2, ceil_mode=True)
-        x = x.flatten(1)
-        for i in (6, 7):
-            x = f.relu(f.linear(x, p[f"fc{i}.weight"], p[f"fc{i}.bias"]))
-        return f.linear(x, p["fc8.weight"], p["fc8.bias"])
 
     def whiten(self, pixels):
         """The middle of 24x24, each picture with mean 0 and variance 1."""
@@ -223,25 +152,25 @@ class BesidePyTorch(harness.Case):
         a little. Over a whole tensor that stays below a hundredth; a wrong layer differs by its whole length.
         CifarNet's training crops are drawn, so of it the test loss is compared alone."""
         data = self.path("cifar")
-        write_cifar(data, per_file=8)
+        pictures.write_cifar(data, per_file=8)
         pixels, labels = self.batch(data, [f"data_batch_{i}.bin" for i in range(1, 6)])
         test_pixels, test_labels = self.batch(data, ["test_batch.bin"])
         mean, deviation = pixels.mean((0, 2, 3), keepdim=True), pixels.std((0, 2, 3), unbiased=False, keepdim=True)
         for net, model, transform in [
-            ("resnet20", self.resnet20, "normalize"),
-            ("vgg16:0.25", self.vgg16, "normalize"),
-            ("alexnet-small:0", self.alexnet, "normalize"),
-            ("cifarnet", self.cifarnet, "crop=24,whiten"),
+            ("resnet20", torch_networks.resnet20, "normalize"),
+            ("vgg16:0.25", torch_networks.vgg16, "normalize"),
+            ("alexnet-small:0", torch_networks.alexnet, "normalize"),
+            ("cifarnet", torch_networks.cifarnet, "crop=24,whiten"),
         ]:
             cross_entropy = torch.nn.functional.cross_entropy
             words = ["train", "--net", net, "--data", data, "--batch", len(labels), "--transform", transform, "--json"]
 
             # Ten steps, after which the network says something: the test loss, with statistics of all batches.
-            run, self.training = self.path(f"trained-{net}"), False
+            run = self.path(f"trained-{net}")
             self.ok(*words, "--steps", 10, "--lr", 0.02, "--out", run)
             test = self.whiten(test_pixels) if net == "cifarnet" else (test_pixels - mean) / deviation
             trained = self.tensors(run)
-            wanted = cross_entropy(model(trained, test), test_labels).item()
+            wanted = cross_entropy(model(trained, test, False), test_labels).item()
             for name in (name for name in trained if name.endswith(".running_mean")):
                 self.assertGreater(trained[name].norm().item(), 0, "no batch left its statistics")
             evaluated = json.loads(self.ok("eval", "--from", run, "--json"))
@@ -251,11 +180,11 @@ class BesidePyTorch(harness.Case):
                 continue
 
             # The first step's gradient.
-            run, gradient, self.training = self.path(f"first-{net}"), self.path(f"gradient-{net}"), True
+            run, gradient = self.path(f"first-{net}"), self.path(f"gradient-{net}")
             words += ["--weight-decay", 0, "--out", run, "--save-gradients", gradient, "--save-at", 0]
             summary = json.loads(self.ok(*words, "--steps", 1, "--lr", 0))
             p = {name: t.requires_grad_() for name, t in self.tensors(run).items()}
-            loss = cross_entropy(model(p, (pixels - mean) / deviation), labels)
+            loss = cross_entropy(model(p, (pixels - mean) / deviation, True), labels)
             loss.backward()
             self.assertAlmostEqual(summary["train_loss"], loss.item(), delta=1e-4, msg=net)
             for name, got in self.tensors(gradient + ".rank-0.gwp").items():
