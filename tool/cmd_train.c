@@ -4,6 +4,7 @@
 #include "disk/folder.h"
 #include "run/live_plan.h"
 #include "run/members.h"
+#include "recipes.h"
 #include "run_options.h"
 #include "tool.h"
 #include "run/train.h"
@@ -237,9 +238,10 @@ static int run(const struct gw_train_options *o, bool verbose, bool json)
 struct words {
     struct gw_train_options o;
     struct gw_members_options who;
-    const char *nonfinite, *wire;
-    double momentum, weight_decay; /* NAN, and epochs 0: not given */
+    const char *nonfinite, *wire, *recipe;
+    double momentum, weight_decay, scale; /* NAN, and epochs and batch_each 0: not given */
     uint64_t epochs;
+    uint32_t batch_each;
     bool json, verbose;
 };
 
@@ -275,6 +277,18 @@ static int take_run(const tool_usage *usage, struct words *w, tool_run *of)
 }
 
 /* ---- the command ---------------------------------------------------------------------------- */
+
+static int take_recipe(const tool_usage *usage, const struct words *w)
+{
+    if (tool_given(usage, "--batch") && tool_given(usage, "--batch-per-worker"))
+        return tool_wrong_use("--batch and --batch-per-worker both say how large a step is: only one can be given");
+    if (!w->recipe)
+        return isnan(w->scale) ? TOOL_DONE : tool_wrong_use("--scale shortens a recipe; name one with --recipe");
+    if (w->o.resume)
+        return tool_wrong_use(
+            "--recipe is for a new run, and --resume takes the options of the run that it goes on with");
+    return tool_recipe_take(usage, w->recipe, isnan(w->scale) ? 1 : w->scale);
+}
 
 /* Checks what belongs together, and puts it in its place. Returns TOOL_DONE, or TOOL_WRONG_USE with the message
  * printed. */
@@ -319,6 +333,8 @@ static int train(const tool_usage *usage, struct words *w, const tool_run *of)
     if (status != GW_OK)
         exit_status =
             status == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error()) : tool_fail_status(status, NULL);
+    if (exit_status == TOOL_DONE && w->batch_each)
+        w->o.batch = w->batch_each * members.size;
     if (exit_status == TOOL_DONE && !(w->o.record = record_of(usage, w, members.size)))
         exit_status = tool_fail("out of memory");
     if (exit_status == TOOL_DONE) {
@@ -356,15 +372,20 @@ int gw_cmd_train(int argc, char **argv)
                       .nonfinite = "skip",
                       .wire = "auto",
                       .momentum = NAN,
-                      .weight_decay = NAN};
-    char nets[2048], sources[512];
+                      .weight_decay = NAN,
+                      .scale = NAN};
+    char nets[2048], sources[512], recipes[512];
     describe_networks(nets, sizeof nets);
     describe_sources(sources, sizeof sources);
+    tool_recipe_list(recipes, sizeof recipes);
     const tool_option options[] = {
         {"--net", "NET", nets, TOOL_TEXT, &w.o.net, 0, 0},
         {"--data", "SOURCE", sources, TOOL_TEXT, &w.o.data, 0, 0},
         {"--test", "FILE", "test samples, a LIBSVM file; without it the accuracy is that of the training set",
          TOOL_TEXT, &w.o.test, 0, 0},
+        {"--recipe", "NAME", recipes, TOOL_TEXT, &w.recipe, 0, 0},
+        {"--scale", "X", "with --recipe: a part of its length, above 0 and at most 1; rates drop earlier alike",
+         TOOL_DOUBLE, &w.scale, 0, 0},
         {"--transform", "SPEC",
          "what is done to pictures (default: the network's): scale, or some of pad=PIXELS, crop=SIDE, mirror, "
          "brightness=X, contrast=LOW:HIGH, whiten, normalize, joined by commas",
@@ -374,6 +395,8 @@ int gw_cmd_train(int argc, char **argv)
          &w.who.workers, 1, 1024},
         {"--codec", "SPEC", "how gradients travel ('gradwire codecs' lists the codecs)", TOOL_TEXT, &w.o.codec, 0, 0},
         {"--batch", "TOTAL", "samples of a step, all workers together", TOOL_U32, &w.o.batch, 1, UINT32_MAX},
+        {"--batch-per-worker", "K", "samples of a step and worker, in place of --batch", TOOL_U32, &w.batch_each, 1,
+         1 << 20},
         {"--steps", "K", "how many steps the run has", TOOL_U64, &w.o.steps, 1, UINT32_MAX},
         {"--epochs", "K", "how many epochs the run has", TOOL_U64, &w.epochs, 1, 1000000},
         {"--optimizer", "O", "sgd, momentum, adam (beta1=0.9, beta2=0.999, epsilon=1e-8), or svrg (for logreg and svm)",
@@ -474,6 +497,9 @@ int gw_cmd_train(int argc, char **argv)
     };
     int exit_status = tool_parse(&usage, &argc, argv);
     if (exit_status != TOOL_PARSED)
+        return exit_status;
+    exit_status = take_recipe(&usage, &w);
+    if (exit_status != TOOL_DONE)
         return exit_status;
     tool_run of = {.from = w.o.resume};
     if (gw_members_choose_link(&w.who) != GW_OK)

@@ -20,10 +20,12 @@ static gw_status read_file(const char *folder, const char *name, uint32_t classe
     size_t n_bytes;
     if (snprintf(whole, sizeof whole, "%s/%s", folder, name) >= (int)sizeof whole)
         return gw_fail(GW_ERR_ARGUMENT, "the path %.40s... is longer than %zu bytes", folder, sizeof whole - 1);
-    GW_TRY(gw_data_file(whole, MAX_FILE_BYTES, "the folder must hold CIFAR-10's binary files under their original names",
-                        path, sizeof path, bytes, &n_bytes));
+    GW_TRY(gw_data_file(whole, MAX_FILE_BYTES,
+                        "the folder must hold CIFAR-10's binary files under their original names", path, sizeof path,
+                        bytes, &n_bytes));
     if (n_bytes == 0 || n_bytes % RECORD)
-        return gw_fail(GW_ERR_SYSTEM, "%s has %zu bytes, and a picture with its label takes %d: it is cut short, or not of CIFAR-10",
+        return gw_fail(GW_ERR_SYSTEM,
+                       "%s has %zu bytes, and a picture with its label takes %d: it is cut short, or not of CIFAR-10",
                        path, n_bytes, RECORD);
     *n = (uint32_t)(n_bytes / RECORD);
     for (uint32_t i = 0; i < *n; i++)
@@ -44,8 +46,7 @@ static gw_status read_files(const char *folder, const char *const *names, int n_
         n += status == GW_OK ? counts[f] : 0;
     }
     if (status == GW_OK) {
-        *samples = (struct gw_samples){
-            .n = n, .pixels = gw_alloc(NULL, n, PIXELS), .labels = gw_alloc(NULL, n, 1)};
+        *samples = (struct gw_samples){.n = n, .pixels = gw_alloc(NULL, n, PIXELS), .labels = gw_alloc(NULL, n, 1)};
         status = samples->pixels && samples->labels ? GW_OK : GW_ERR_MEMORY;
     }
     for (uint32_t f = 0, at = 0; status == GW_OK && f < (uint32_t)n_names; f++)

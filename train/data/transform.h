@@ -12,13 +12,13 @@ struct gw_data;
 enum { GW_MAX_CHANNELS = 4 };
 
 struct gw_transform {
-    uint32_t pad;                  /* black pixels around the picture, before the crop */
-    uint32_t crop;                 /* side of the part that is taken; 0: the whole picture */
-    bool mirror;                   /* half of the pictures, left to right */
-    float brightness;              /* up to so much is added or taken, of 255 */
-    float contrast[2];             /* each channel's distances from its mean grow by a factor in this range; 0, 0: no */
-    bool whiten;                   /* each picture gets mean 0 and variance 1, as TensorFlow's per_image_standardization */
-    bool normalize;                /* each channel gets mean 0 and variance 1 over the training set */
+    uint32_t pad;      /* black pixels around the picture, before the crop */
+    uint32_t crop;     /* side of the part that is taken; 0: the whole picture */
+    bool mirror;       /* half of the pictures, left to right */
+    float brightness;  /* up to so much is added or taken, of 255 */
+    float contrast[2]; /* each channel's distances from its mean grow by a factor in this range; 0, 0: no */
+    bool whiten;       /* each picture gets mean 0 and variance 1, as TensorFlow's per_image_standardization */
+    bool normalize;    /* each channel gets mean 0 and variance 1 over the training set */
     uint32_t channels, height, width;                      /* what comes in, set by gw_transform_fit */
     uint32_t out_height, out_width;                        /* what goes out */
     float mean[GW_MAX_CHANNELS], inverse[GW_MAX_CHANNELS]; /* normalize: what to take away, and to multiply by */

@@ -32,7 +32,8 @@ static gw_status batchnorm_declare(struct gw_network *network, struct gw_layer_s
 
 static unsigned flags_of(const struct gw_layer_spec *s, bool training)
 {
-    return dnnl_use_scale | dnnl_use_shift | (s->relu ? dnnl_fuse_norm_relu : 0) | (training ? 0 : dnnl_use_global_stats);
+    return dnnl_use_scale | dnnl_use_shift | (s->relu ? dnnl_fuse_norm_relu : 0) |
+           (training ? 0 : dnnl_use_global_stats);
 }
 
 static gw_status batchnorm_setup_forward(struct gw_layer *layer, const struct gw_layer_build *b,
@@ -49,10 +50,10 @@ static gw_status batchnorm_setup_forward(struct gw_layer *layer, const struct gw
     n->running_mean = b->statistics + (kept[0].offset - begin);
     n->running_variance = b->statistics + (kept[1].offset - begin);
     dnnl_batch_normalization_desc_t desc;
-    GW_TRY(gw_dnn_check(dnnl_batch_normalization_forward_desc_init(
-                            &desc, b->training ? dnnl_forward_training : dnnl_forward_inference, &src[0]->desc,
-                            EPSILON, flags_of(s, b->training)),
-                        "batch norm"));
+    GW_TRY(gw_dnn_check(
+        dnnl_batch_normalization_forward_desc_init(&desc, b->training ? dnnl_forward_training : dnnl_forward_inference,
+                                                   &src[0]->desc, EPSILON, flags_of(s, b->training)),
+        "batch norm"));
     dnnl_primitive_desc_t pd;
     GW_TRY(gw_primitive_desc_create(b->engine, &desc, NULL, "batch norm", &pd));
     if (b->training)

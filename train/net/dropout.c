@@ -1,6 +1,6 @@
-/* Dropout: while training, a share of the values becomes 0 and the others grow by as much, so that the mean stays. Which
- * values is drawn from seed, step, layer and the sample's place in the whole batch: a resumed run draws the same, and so
- * does another number of workers. */
+/* Dropout: while training, a share of the values becomes 0 and the others grow by as much, so that the mean stays.
+ * Which values is drawn from seed, step, layer and the sample's place in the whole batch: a resumed run draws the same,
+ * and so does another number of workers. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "net/network.h"
@@ -13,8 +13,8 @@ struct dropout {
     struct gw_layer head;
     uint32_t batch, values; /* samples, and values of each */
     bool training;
-    uint32_t tensor;  /* tells the streams of the network's layers apart */
-    uint8_t *kept;    /* [batch * values] */
+    uint32_t tensor;    /* tells the streams of the network's layers apart */
+    uint8_t *kept;      /* [batch * values] */
     struct gw_blob src; /* plain */
     const float *diff_dst;
     struct gw_primitive reorder_src, reorder_diff_dst;

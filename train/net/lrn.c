@@ -18,7 +18,7 @@
 struct lrn {
     struct gw_layer head;
     uint32_t batch;
-    struct gw_maps src_maps; /* where values lie; dst and the others lie likewise */
+    struct gw_maps src_maps;            /* where values lie; dst and the others lie likewise */
     struct gw_blob src, diff_dst, base; /* base: 1 + ALPHA * squares, for backward */
     struct gw_primitive reorder_src, reorder_diff_dst;
 };
@@ -27,9 +27,9 @@ static gw_status lrn_declare(struct gw_network *network, struct gw_layer_spec *s
 {
     (void)network;
     spec->out = spec->in;
-    return spec->in.channels <= MOST_MAPS ? GW_OK
-                                          : gw_fail(GW_ERR_ARGUMENT, "%s: at most %d maps are possible", spec->name,
-                                                    MOST_MAPS);
+    return spec->in.channels <= MOST_MAPS
+               ? GW_OK
+               : gw_fail(GW_ERR_ARGUMENT, "%s: at most %d maps are possible", spec->name, MOST_MAPS);
 }
 
 static gw_status lrn_setup_forward(struct gw_layer *layer, const struct gw_layer_build *b,

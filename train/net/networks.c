@@ -73,8 +73,7 @@ static gw_status build_cifarnet(struct gw_network *n)
 static gw_status add_normed(struct gw_network *n, uint32_t *x, uint32_t units, uint32_t stride, bool relu,
                             const char *suffix)
 {
-    const struct gw_layer_spec conv = {
-        .units = units, .kernel = 3, .stride = stride, .padding = 1, .no_bias = true};
+    const struct gw_layer_spec conv = {.units = units, .kernel = 3, .stride = stride, .padding = 1, .no_bias = true};
     GW_TRY(add(n, &gw_layer_conv, x, conv, "conv%s", suffix));
     return add(n, &gw_layer_batchnorm, x, (struct gw_layer_spec){.relu = relu}, "norm%s", suffix);
 }
@@ -162,10 +161,11 @@ static gw_status build_alexnet_small(struct gw_network *n)
         char *end;
         drop = strtod(text + 1, &end);
         if (end == text + 1 || *end || !(drop >= 0 && drop <= 0.9))
-            return gw_fail(GW_ERR_ARGUMENT,
-                           "the network \"%s\" is not valid: after alexnet-small: comes the share that dropout takes, 0 "
-                           "to 0.9, as in alexnet-small:0.2",
-                           n->name);
+            return gw_fail(
+                GW_ERR_ARGUMENT,
+                "the network \"%s\" is not valid: after alexnet-small: comes the share that dropout takes, 0 "
+                "to 0.9, as in alexnet-small:0.2",
+                n->name);
     }
     uint32_t x = GW_SAMPLES;
     n->in = (struct gw_shape){3, 32, 32};

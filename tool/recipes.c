@@ -1,0 +1,147 @@
+/* The settings of the papers' experiments, each a line of a table. */
+#include "recipes.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_WORDS 16
+
+static const struct recipe {
+    const char *name, *about, *left_out;
+    struct {
+        const char *option, *value;
+    } words[MOST_WORDS]; /* NULL-ended */
+} recipes[] = {
+    {"terngrad-lenet",
+     "TernGrad's LeNet on MNIST",
+     "nothing that the paper tells",
+     {{"--net", "lenet"},
+      {"--workers", "4"},
+      {"--batch", "64"},
+      {"--steps", "10000"},
+      {"--optimizer", "momentum"},
+      {"--momentum", "0.9"},
+      {"--lr", "0.01"},
+      {"--schedule", "poly:0.5"},
+      {"--weight-decay", "0.0005"},
+      {"--codec", "ternary"}}},
+    {"terngrad-cifarnet",
+     "TernGrad's CifarNet on CIFAR-10 with Adam, the first row of its table 1",
+     "TensorFlow's weight decay of 0.004 on the two hidden layers (a decay here is of all parameters)",
+     {{"--net", "cifarnet"},
+      {"--workers", "2"},
+      {"--batch", "128"},
+      {"--steps", "300000"},
+      {"--optimizer", "adam"},
+      {"--lr", "0.0002"},
+      {"--schedule", "const"},
+      {"--weight-decay", "0"},
+      {"--ema", "0.9999"},
+      {"--codec", "ternary"}}},
+    {"dlgs-resnet20",
+     "DLGS's ResNet-20 on CIFAR-10",
+     "the warm-up of the first epochs, if there was one: the paper does not tell it",
+     {{"--net", "resnet20"},
+      {"--workers", "3"},
+      {"--batch-per-worker", "32"},
+      {"--epochs", "140"},
+      {"--optimizer", "momentum"},
+      {"--momentum", "0.9"},
+      {"--lr", "0.1"},
+      {"--schedule", "step:80,120"},
+      {"--weight-decay", "0.0001"},
+      {"--codec", "topk:ratio=0.1,refresh=100"}}},
+    {"dlgs-vgg16",
+     "DLGS's VGG16 on CIFAR-10",
+     "the warm-up of the first epochs, if there was one: the paper does not tell it",
+     {{"--net", "vgg16"},
+      {"--workers", "3"},
+      {"--batch-per-worker", "32"},
+      {"--epochs", "140"},
+      {"--optimizer", "momentum"},
+      {"--momentum", "0.9"},
+      {"--lr", "0.1"},
+      {"--schedule", "step:80,120"},
+      {"--weight-decay", "0.0005"},
+      {"--codec", "topk:ratio=0.1,refresh=100"}}},
+};
+enum { N_RECIPES = sizeof recipes / sizeof *recipes };
+
+/* A recipe's word is not taken if the command line says the same in another way, or what started the workers does. */
+static const char *const rivals[][2] = {
+    {"--steps", "--epochs"},    {"--epochs", "--steps"},  {"--batch", "--batch-per-worker"},
+    {"--workers", "--link"},    {"--workers", "--rank"},  {"--batch-per-worker", "--batch"},
+    {"--weight-decay", "--l2"}, {"--momentum", "--optimizer"},
+};
+
+void tool_recipe_list(char *text, size_t capacity)
+{
+    size_t used = 0;
+    for (int i = 0; i < N_RECIPES && used < capacity; i++)
+        used += (size_t)snprintf(text + used, capacity - used, "%s%s: %s", i ? "; " : "", recipes[i].name,
+                                 recipes[i].about);
+}
+
+static bool is_said(const tool_usage *usage, const char *option)
+{
+    bool said = tool_given(usage, option);
+    for (size_t i = 0; i < sizeof rivals / sizeof *rivals; i++)
+        said |= strcmp(rivals[i][0], option) == 0 && tool_given(usage, rivals[i][1]);
+    return said;
+}
+
+/* The value of a shorter run. At least one step, and at least an epoch between two drops. */
+static void shorten(const char *option, const char *value, double scale, char *text, size_t capacity)
+{
+    snprintf(text, capacity, "%s", value);
+    if (strcmp(option, "--steps") == 0 || strcmp(option, "--epochs") == 0)
+        snprintf(text, capacity, "%.0f", fmax(1, round(scale * atof(value))));
+    if (strcmp(option, "--schedule") != 0 || strncmp(value, "step:", 5) != 0)
+        return;
+    size_t used = (size_t)snprintf(text, capacity, "step:");
+    double before = 0;
+    for (const char *at = value + 5; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        const double epoch = fmax(before + 1, round(scale * atof(at)));
+        used += (size_t)snprintf(text + used, capacity - used, "%s%.0f", before > 0 ? "," : "", epoch);
+        before = epoch;
+    }
+}
+
+static int take_word(const tool_usage *usage, const char *option, const char *value, double scale)
+{
+    static char kept[MOST_WORDS][64]; /* options point into what they were given */
+    static int n_kept;
+    char *text = kept[n_kept];
+    if (is_said(usage, option))
+        return TOOL_DONE;
+    shorten(option, value, scale, text, sizeof kept[0]);
+    n_kept = (n_kept + 1) % MOST_WORDS;
+    for (size_t i = 0; i < usage->n_options; i++)
+        if (strcmp(usage->options[i].name, option) == 0)
+            return tool_set_option(&usage->options[i], text) == TOOL_PARSED ? TOOL_DONE : TOOL_WRONG_USE;
+    return TOOL_DONE;
+}
+
+int tool_recipe_take(const tool_usage *usage, const char *name, double scale)
+{
+    char all[512];
+    tool_recipe_list(all, sizeof all);
+    if (!(scale > 0 && scale <= 1))
+        return tool_wrong_use("--scale is %g, and must be above 0 and at most 1", scale);
+    for (int i = 0; i < N_RECIPES; i++) {
+        const struct recipe *r = &recipes[i];
+        if (strcmp(r->name, name) != 0)
+            continue;
+        for (int k = 0; k < MOST_WORDS && r->words[k].option; k++) {
+            const int status = take_word(usage, r->words[k].option, r->words[k].value, scale);
+            if (status != TOOL_DONE)
+                return status;
+        }
+        tool_note("%s (%s). Left out of the paper's setting: %s%s", r->name, r->about, r->left_out,
+                  scale < 1 ? "; and a part of its length" : "");
+        return TOOL_DONE;
+    }
+    return tool_wrong_use("the recipe \"%s\" is unknown; right are %s", name, all);
+}
