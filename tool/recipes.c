@@ -71,8 +71,8 @@ enum { N_RECIPES = sizeof recipes / sizeof *recipes };
 
 /* A recipe's word is not taken if the command line says the same in another way, or what started the workers does. */
 static const char *const rivals[][2] = {
-    {"--steps", "--epochs"},    {"--epochs", "--steps"},  {"--batch", "--batch-per-worker"},
-    {"--workers", "--link"},    {"--workers", "--rank"},  {"--batch-per-worker", "--batch"},
+    {"--steps", "--epochs"},    {"--epochs", "--steps"},       {"--batch", "--batch-per-worker"},
+    {"--workers", "--link"},    {"--workers", "--rank"},       {"--batch-per-worker", "--batch"},
     {"--weight-decay", "--l2"}, {"--momentum", "--optimizer"},
 };
 

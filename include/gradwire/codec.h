@@ -288,6 +288,23 @@ GW_API size_t gw_reduce_bound(const void *const *frames, const size_t *frame_byt
 GW_API gw_status gw_reduce(gw_context *context, const void *const *frames, const size_t *frame_bytes, uint32_t n_frames,
                            const gw_reduce_options *options, void *dst, size_t dst_capacity, size_t *dst_bytes);
 
+/* ---- bare codes -------------------------------------------------------------------------------------------------
+ *
+ * Ternary values without a frame, two bits each, as the parameter server's uint8 keys hold them: four to a byte, the
+ * first in the lowest bits, 00 = -1, 01 = 0, 10 = +1. A last byte that is not full is padded with 01. There is no
+ * scaler: who packs sends it in another way. Any thread may call these. */
+
+/* The bytes that n_elems codes take: n_elems / 4, rounded up. */
+GW_API size_t gw_codes_bytes(uint64_t n_elems);
+
+/* Packs values[0..n_elems), each -1, 0 or 1, into gw_codes_bytes(n_elems) bytes. Errors: GW_ERR_CAPACITY,
+ * GW_ERR_ARGUMENT (the sentence names the first value that is none of these; codes are unspecified then). */
+GW_API gw_status gw_codes_pack(const int8_t *values, uint64_t n_elems, uint8_t *codes, size_t codes_capacity);
+
+/* Unpacks n_elems values. codes_bytes must be gw_codes_bytes(n_elems). Errors: GW_ERR_ARGUMENT: another length, the
+ * code 11, or padding that is not 01; values are unspecified then. */
+GW_API gw_status gw_codes_unpack(const uint8_t *codes, size_t codes_bytes, int8_t *values, uint64_t n_elems);
+
 #ifdef __cplusplus
 }
 #endif

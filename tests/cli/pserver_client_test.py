@@ -273,9 +273,69 @@ def parts(ps):
         server.end()
 
 
+def snippet(ps):
+    """PaddlePaddle/Paddle#6599's own calls, with its shapes and values: a matrix, a scalar, and ternary codes."""
+    from gradwire import codes
+
+    server = Server("--workers", "2")
+    with ps.Client(server.address, rank=0, timeout=LONG) as a, ps.Client(server.address, rank=1, timeout=LONG) as b:
+        matrix, other = [[1, 5], [8, 2]], [[3, -5], [0, 2]]
+        for client in (a, b):
+            client.init_parameter(key="param", shape=[2, 2], type="float32")
+            client.init_parameter(key="max_abs_grad", shape=[1], type="float32")
+            client.init_parameter(key="ternary", shape=[2], type="uint8")
+        a.push_parameter(key="param", value=matrix)
+        b.push_parameter(key="param", value=other)
+        for method, wanted in [
+            ("sum", [[4, 0], [8, 4]]),
+            ("mean", [[2, 0], [4, 2]]),
+            ("max", [[3, 5], [8, 2]]),
+            ("min", [[1, -5], [0, 2]]),
+        ]:
+            for client in (a, b):
+                got = client.pull_parameter(key="param", reduce_method=method)
+                check((got == wanted).all(), f"{method} is {got}, and must be {wanted}")
+        a.push_parameter(key="max_abs_grad", value=0.5)
+        b.push_parameter(key="max_abs_grad", value=[0.25])
+        check(a.pull_parameter(key="max_abs_grad", reduce_method="max") == [0.5], "the largest scalar")
+        a.push_parameter(key="ternary", value=codes.pack([-1, 0, 1, 1, 0, -1, 1]))
+        b.push_parameter(key="ternary", value=codes.pack([-1, 1, 1, 0, 0, 1, 1]))
+        got = b.pull_parameter(key="ternary", reduce_method="decode_average", scale_key="max_abs_grad")
+        check((got[:7] == [-0.5, 0.25, 0.5, 0.25, 0, 0, 0.5]).all() and got[7] == 0, f"the average is {got}")
+    server.end()
+
+
+def bare_codes():
+    import numpy
+    from gradwire import codes
+
+    for n in range(0, 40):
+        values = numpy.arange(n) * 7 % 3 - 1
+        packed = codes.pack(values.reshape(1, -1))
+        check(packed.size == (n + 3) // 4 and (codes.unpack(packed, n) == values).all(), f"{n} codes")
+    for wrong, error in [([2], ValueError), ([300], ValueError), ([0.5], TypeError)]:
+        try:
+            codes.pack(wrong)
+            check(False, f"{wrong} was packed")
+        except error:
+            pass
+    for wrong, n, error in [
+        (numpy.uint8([0xFF]), 4, ValueError),
+        (numpy.uint8([0]), 8, ValueError),
+        ([1.0], 4, TypeError),
+    ]:
+        try:
+            codes.unpack(wrong, n)
+            check(False, f"{wrong} was unpacked")
+        except error:
+            pass
+
+
 def main():
     import gradwire.pserver as ps
 
+    bare_codes()
+    snippet(ps)
     arguments(ps)
     keys(ps)
     closed_port(ps)

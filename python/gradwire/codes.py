@@ -1,0 +1,46 @@
+"""Bare ternary codes, two bits each and four to a byte, as the parameter server's uint8 keys hold them:
+
+    codes = pack([-1, 0, 1, 1])     # a numpy array of one uint8
+    values = unpack(codes, 4)       # a numpy array of four int8
+
+There is no scaler: who packs sends it in another way (pull_parameter has scale_key for it)."""
+import ctypes
+
+import numpy
+
+from . import _library
+
+_lib = _library.load()
+_lib.gw_codes_bytes.restype = ctypes.c_size_t
+_lib.gw_codes_bytes.argtypes = [ctypes.c_uint64]
+_lib.gw_codes_pack.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t]
+_lib.gw_codes_unpack.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_uint64]
+_lib.gw_last_error.restype = ctypes.c_char_p
+
+
+def _check(status):
+    if status < 0:
+        raise ValueError(_lib.gw_last_error().decode())
+
+
+def pack(values):
+    """values: integers -1, 0 and 1, of any shape, taken in C order. Returns uint8, one byte for four of them."""
+    given = numpy.asarray(values)
+    if given.size and not numpy.issubdtype(given.dtype, numpy.integer):
+        raise TypeError(f"codes are made of integers, and these are {given.dtype}")
+    if given.size and (given.min() < -128 or given.max() > 127):
+        raise ValueError("codes are for -1, 0 and 1")
+    values = numpy.ascontiguousarray(given, numpy.int8).ravel()
+    codes = numpy.empty(_lib.gw_codes_bytes(values.size), numpy.uint8)
+    _check(_lib.gw_codes_pack(values.ctypes.data, values.size, codes.ctypes.data, codes.size))
+    return codes
+
+
+def unpack(codes, n):
+    """The first n values, int8; codes has one byte for four of them, and no more."""
+    codes = numpy.ascontiguousarray(codes)
+    if codes.dtype != numpy.uint8:
+        raise TypeError(f"codes are uint8, and these are {codes.dtype}")
+    values = numpy.empty(n, numpy.int8)
+    _check(_lib.gw_codes_unpack(codes.ctypes.data, codes.size, values.ctypes.data, n))
+    return values
