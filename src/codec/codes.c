@@ -46,8 +46,9 @@ gw_status gw_codes_unpack(const uint8_t *codes, size_t codes_bytes, int8_t *valu
             if (i + k < n_elems)
                 values[i + k] = (int8_t)value;
             else if (value)
-                return gw_fail(GW_ERR_ARGUMENT, "the last byte is 0x%02x; behind the %" PRIu64 " codes it must be padded with 01",
-                               byte, n_elems);
+                return gw_fail(GW_ERR_ARGUMENT,
+                               "the last byte is 0x%02x; behind the %" PRIu64 " codes it must be padded with 01", byte,
+                               n_elems);
         }
     }
     return GW_OK;
