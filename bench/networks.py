@@ -83,7 +83,8 @@ def main():
     if args.torch:
         return torch_main(args, *args.torch)
     print(
-        f"{'network':12} {'batch':>5} {'threads':>7} {'images/s':>9} {'PyTorch':>9} {'ratio':>6} {'MB':>6} {'PyTorch':>8}"
+        f"{'network':12} {'batch':>5} {'threads':>7} {'images/s':>9} {'PyTorch':>9} {'ratio':>6} {'MB':>6} "
+        f"{'PyTorch':>8}"
     )
     with tempfile.TemporaryDirectory(prefix="gradwire-networks-") as folder:
         pictures.write_cifar(folder, per_file=160, n_test=4)

@@ -301,6 +301,13 @@ static uint64_t settings_of(const struct bench *b)
     char text[64];
     snprintf(text, sizeof text, "%u runs, %u tensors", b->runs, b->n_tensors);
     uint64_t settings = bench_settings(0, text);
+    for (uint32_t l = 0; b->profile.root && l < b->profile.profile.n_layers; l++) {
+        const gw_profile_layer *layer = &b->profile.layers[l];
+        snprintf(text, sizeof text, "%llu elements, %.17g ms", (unsigned long long)layer->n_elems, layer->backward_ms);
+        settings = bench_settings(settings, text);
+    }
+    snprintf(text, sizeof text, "forward %.17g ms", b->profile.root ? b->profile.profile.forward_ms : 0);
+    settings = bench_settings(settings, text);
     for (size_t i = 0; i < b->n_rows; i++) {
         const struct bench_plan *plan = b->rows[i].plan;
         settings = bench_settings(settings, b->specs.items[b->rows[i].spec]);
@@ -560,6 +567,10 @@ static int prepare(struct bench *b)
 {
     if (b->profile_path && tool_profile_read(b->profile_path, &b->profile) != 0)
         return TOOL_FAILED;
+    /* Who sleeps is silent. */
+    if (b->profile.root && bench_compute_ms(&b->profile.profile) > b->team.timeout_ms)
+        return tool_wrong_use("a step of %s computes for %.0f s, and --timeout lets a member be silent for %.0f",
+                              b->profile_path, 1e-3 * bench_compute_ms(&b->profile.profile), 1e-3 * b->team.timeout_ms);
     for (uint32_t i = 0; b->specs.n == 0 && b->profile.root && i < b->profile.profile.n_codecs; i++)
         b->specs.items[i] = b->profile.codecs[i].spec;
     if (b->specs.n == 0 && b->profile.root)
@@ -660,6 +671,9 @@ int tool_bench_exchange(int argc, char **argv)
     if ((b.plans.n > 0 || b.chart) && !b.profile_path)
         return tool_wrong_use("%s needs a --profile, which says how long backward takes (gradwire probe)",
                               b.chart ? "-o" : "--plan");
+    const tool_named_file files[] = {{"--profile", b.profile_path, false}, {"-o", b.chart, true}};
+    if ((status = tool_check_apart(files, 2)) != 0)
+        return status;
     if (gw_members_choose_link(&who) != GW_OK)
         return tool_wrong_use("%s", gw_last_error());
     if (strcmp(who.link, "local") == 0 && who.workers == 0)

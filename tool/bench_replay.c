@@ -32,6 +32,7 @@ int bench_plan_make(const tool_profile *profile, const char *spec, const char *n
     gw_merge method;
     uint64_t bytes;
     uint32_t codec = 0;
+    *out = (struct bench_plan){.name = name}; /* bench_plan_free takes it from here on, whatever fails */
     int status = tool_parse_merge("--plan", name, &method, &bytes);
     if (status != 0)
         return status;
@@ -39,7 +40,6 @@ int bench_plan_make(const tool_profile *profile, const char *spec, const char *n
     const bool has_codec = tool_profile_has_codec(profile, spec, &codec);
     if (needs_costs && !has_codec)
         return tool_profile_codec(profile, spec, &codec);
-    *out = (struct bench_plan){.name = name};
     gw_status made = gw_plan_merge(NULL, &profile->profile, has_codec ? codec : 0, profile->compress, method, bytes,
                                    out->group_of, &out->n_groups, &out->predicted_ms);
     const uint32_t n = profile->profile.n_layers;

@@ -1,5 +1,6 @@
 /* Reads the description of a cluster: a built-in one by its name, or a JSON file. */
 #include "base/nearest.h"
+#include "base/quote.h"
 #include "tool.h"
 
 #include <stdlib.h>
@@ -25,9 +26,9 @@ static int check_names(const char *path, json_t *object)
             continue;
         const char *nearest = gw_nearest(key, fields, N_FIELDS, NULL);
         if (nearest)
-            return tool_fail("%s: there is no field '%s'; did you mean '%s'?", path, key, nearest);
-        return tool_fail("%s: there is no field '%s'; the fields are %s, %s, %s, %s and %s", path, key, fields[0],
-                         fields[1], fields[2], fields[3], fields[4]);
+            return tool_fail("%s: there is no field '%s'; did you mean '%s'?", path, gw_quote(key).text, nearest);
+        return tool_fail("%s: there is no field '%s'; the fields are %s, %s, %s, %s and %s", path, gw_quote(key).text,
+                         fields[0], fields[1], fields[2], fields[3], fields[4]);
     }
     return TOOL_DONE;
 }

@@ -1,5 +1,6 @@
 /* gradwire advise: says which codec and plan make the shortest step on the machine and link of a profile, floats
  * included. */
+#include "base/quote.h"
 #include "profile.h"
 
 #include <math.h>
@@ -42,8 +43,8 @@ static int print_text(const tool_profile *p, gw_compress compress, const gw_advi
            "pays below");
     for (uint32_t i = 0; i < advice->n_codecs; i++) {
         const gw_codec_advice *one = &advice->codecs[i];
-        printf("%-36s %9.3f %7u %12.0f %8.2fx ", spec_of(p, one->codec), one->step_ms, one->n_groups, one->bytes,
-               one->speedup);
+        printf("%-36s %9.3f %7u %12.0f %8.2fx ", gw_quote(spec_of(p, one->codec)).text, one->step_ms, one->n_groups,
+               one->bytes, one->speedup);
         if (one->codec == advice->floats.codec)
             printf("%16s", "-");
         else
@@ -51,8 +52,8 @@ static int print_text(const tool_profile *p, gw_compress compress, const gw_advi
         putchar('\n');
     }
     if (advice->pays)
-        printf("\nTake %s with --plan exact: a step takes %.3f ms in place of %.3f.\n", advised(p, advice),
-               advice->codecs[0].step_ms, advice->floats.step_ms);
+        printf("\nTake %s with --plan exact: a step takes %.3f ms in place of %.3f.\n",
+               gw_quote(advised(p, advice)).text, advice->codecs[0].step_ms, advice->floats.step_ms);
     else
         printf("\nTake none: no codec makes the step shorter by more than a thousandth.\n");
     printf("\nAssumed: %u members; compression runs %s, all else equal.\n"

@@ -1,4 +1,5 @@
 /* gradwire plan: finds which layers of a profile should travel together, and shows the step that this gives. */
+#include "base/quote.h"
 #include "plan_chart.h"
 #include "profile.h"
 
@@ -87,7 +88,7 @@ static int print_text(const tool_profile *p, uint32_t codec, gw_compress compres
                       const struct planned *plan)
 {
     const gw_profile *profile = &p->profile;
-    printf("%s, %u layers, %u members; compression runs %s\n\n%-12s %10s %10s\n", p->codecs[codec].spec,
+    printf("%s, %u layers, %u members; compression runs %s\n\n%-12s %10s %10s\n", gw_quote(p->codecs[codec].spec).text,
            profile->n_layers, profile->link.members, compress == GW_COMPRESS_INLINE ? "inline" : "beside backward",
            "method", "step, ms", "to exact");
     const double exact = plan->others[GW_MERGE_EXACT];
@@ -102,9 +103,9 @@ static int print_text(const tool_profile *p, uint32_t codec, gw_compress compres
         const gw_group_times *t = &plan->times[g];
         printf("%5u %6u %12llu %10.3f %10.3f %10.3f %10.3f  %s", g, t->n_layers, (unsigned long long)t->n_elems,
                t->ready, t->encode_end, t->send_end, t->arrived,
-               profile->layers[t->first_layer + t->n_layers - 1].name);
+               gw_quote(profile->layers[t->first_layer + t->n_layers - 1].name).text);
         if (t->n_layers > 1)
-            printf(" ... %s", profile->layers[t->first_layer].name);
+            printf(" ... %s", gw_quote(profile->layers[t->first_layer].name).text);
         putchar('\n');
     }
     return tool_finish_output();
@@ -174,6 +175,9 @@ int gw_cmd_plan(int argc, char **argv)
         return status;
     if (!path)
         return tool_wrong_use("--profile is missing; gradwire probe measures one");
+    const tool_named_file files[] = {{"--profile", path, false}, {"-o", chart, true}};
+    if ((status = tool_check_apart(files, 2)) != 0)
+        return status;
     gw_merge method;
     gw_compress compress = 0;
     uint64_t bytes;

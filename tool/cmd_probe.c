@@ -360,6 +360,9 @@ int gw_cmd_probe(int argc, char **argv)
         return tool_wrong_use("--images-per-second is %g, and must be above 0", s.images_per_second);
     if (s.layers_path && (tool_given(&usage, "--net") || tool_given(&usage, "--images-per-second")))
         return tool_wrong_use("--layers says how long backward takes; --net and --images-per-second do, too");
+    const tool_named_file files[] = {{"--layers", s.layers_path, false}, {"-o", out, true}};
+    if ((status = tool_check_apart(files, 2)) != 0)
+        return status;
     if (gw_members_choose_link(&who) != GW_OK)
         return tool_wrong_use("%s", gw_last_error());
     if (strcmp(who.link, "local") == 0 && who.workers == 0)

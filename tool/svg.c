@@ -18,11 +18,35 @@ const char *tool_svg_colour(size_t i)
     return colours[i == 0 ? 0 : 1 + (i - 1) % (N_COLOURS - 1)];
 }
 
+/* Bytes of the UTF-8 character that begins there; 0 where none does, or one that XML does not have. Texts come from
+ * names of files too, and may be cut in the middle of a character. */
+static size_t character_at(const char *text)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    const size_t n = s[0] < 0x80 ? 1 : s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : s[0] < 0xF5 ? 4 : 0;
+    uint32_t code = n < 2 ? s[0] : s[0] & (0x7Fu >> n);
+    for (size_t i = 1; i < n; i++) {
+        if ((s[i] & 0xC0) != 0x80)
+            return 0;
+        code = code << 6 | (s[i] & 0x3F);
+    }
+    if ((n == 3 && code < 0x800) || (n == 4 && (code < 0x10000 || code > 0x10FFFF)) ||
+        (code >= 0xD800 && code < 0xE000) || code == 0xFFFE || code == 0xFFFF)
+        return 0;
+    return n;
+}
+
 /* What would end a text or an attribute, or begin a tag, is written as an entity. Control characters are not legal in
  * XML. */
 static void put_escaped(tool_svg *svg, const char *text)
 {
-    for (; *text; text++) {
+    for (size_t n; *text; text += n) {
+        const size_t bytes = character_at(text);
+        n = bytes ? bytes : 1;
+        if (bytes != 1) {
+            fwrite(bytes ? text : "?", 1, n, svg->file);
+            continue;
+        }
         switch (*text) {
         case '&':
             fputs("&amp;", svg->file);

@@ -57,11 +57,11 @@ def table(rows):
     lines = [
         "CifarNet on CIFAR-10, Adam at 0.0002, moving average 0.9999: test accuracy in percent, means over seeds",
         f"{grid.machine()}; experiments/cifarnet-cifar10/run.py",
-        "paper: what TernGrad's table 1 loses to floats, after the whole length (300,000 and 18,750 steps). Not as in the",
-        "paper: the length, and no weight decay on the hidden layers.",
+        "paper: what TernGrad's table 1 loses to floats, after the whole length (300,000 and 18,750 steps). Not as in",
+        "the paper: the length, and no weight decay on the hidden layers.",
         "",
-        f"{'workers':>7} {'batch':>6} {'steps':>7} {'codec':8} {'seeds':>5} {'accuracy':>9} {'spread':>7} {'to none':>8} "
-        f"{'paper':>6} {'up, x smaller':>14} {'down':>6}",
+        f"{'workers':>7} {'batch':>6} {'steps':>7} {'codec':8} {'seeds':>5} {'accuracy':>9} {'spread':>7} "
+        f"{'to none':>8} {'paper':>6} {'up, x smaller':>14} {'down':>6}",
     ]
     by = {}
     for row in rows:
@@ -81,8 +81,8 @@ def table(rows):
             for k in ("bytes_up", "bytes_down")
         )
         lines.append(
-            f"{key[0]:7} {key[1]:6} {key[2]:7} {key[3]:8} {len(found):5} {accuracy:9.2f} {spread} {gap:>8} {paper_gap:>6} "
-            f"{up:14.1f} {down:6.1f}"
+            f"{key[0]:7} {key[1]:6} {key[2]:7} {key[3]:8} {len(found):5} {accuracy:9.2f} {spread} {gap:>8} "
+            f"{paper_gap:>6} {up:14.1f} {down:6.1f}"
         )
     return lines
 

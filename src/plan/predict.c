@@ -243,6 +243,12 @@ gw_status gw_predict(const gw_predict_options *options, const gw_predict_codec *
                    out->codec_seconds + out->waiting_seconds - out->hidden_seconds;
     const double samples = o->scaling == GW_SCALING_STRONG ? (double)o->batch : (double)gpus * o->batch;
     out->samples_per_second = samples / out->seconds;
+    if (!isfinite(out->seconds) || !isfinite(out->samples_per_second) || !(out->samples_per_second > 0))
+        return gw_fail(
+            GW_ERR_ARGUMENT,
+            "a step on %u GPUs would take %g seconds: a bandwidth, a latency, or another number is out of all "
+            "proportion",
+            gpus, out->seconds);
     return GW_OK;
 }
 

@@ -104,6 +104,24 @@ static double busy_until(const gw_profile *p, const gw_profile_codec *codec)
     return busy;
 }
 
+/* Each number is finite. Their sum may be too large: all work of all layers, one thing after another, with a group for
+ * each. No plan's step is longer. */
+static gw_status check_length(const struct gw_model *model)
+{
+    const gw_profile *p = model->profile;
+    const gw_profile_codec *c = model->codec;
+    double ms = p->forward_ms + p->link.latency_ms + model->busy_until;
+    for (uint32_t l = 0; l < p->n_layers; l++)
+        ms += p->layers[l].backward_ms + c->measure_ms_fixed + c->compress_ms_fixed + p->link.alpha_ms +
+              (c->measure_ms_per_element + c->compress_ms_per_element + model->send_ms_per_element) *
+                  (double)p->layers[l].n_elems;
+    if (isfinite(2 * ms)) /* what is added up in another order rounds otherwise */
+        return GW_OK;
+    return gw_fail(GW_ERR_ARGUMENT,
+                   "with codec %s the times of the profile add up to more milliseconds than a number can hold",
+                   gw_quote(c->spec).text);
+}
+
 gw_status gw_model_init(const gw_profile *profile, uint32_t codec, gw_compress compress, struct gw_model *out)
 {
     GW_TRY(gw_profile_check(profile));
@@ -118,7 +136,7 @@ gw_status gw_model_init(const gw_profile *profile, uint32_t codec, gw_compress c
                              .send_ms_per_element =
                                  profile->link.ms_per_byte * cost->bytes_per_element + cost->decompress_ms_per_element,
                              .busy_until = busy_until(profile, cost)};
-    return GW_OK;
+    return check_length(out);
 }
 
 /* ---- the timeline -------------------------------------------------------------------------------------- */

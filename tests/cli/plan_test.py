@@ -312,6 +312,31 @@ class Plan(harness.Case):
         ]:
             self.refused(2, *words[:-2], *more, says=says)
 
+    def test_replay_refuses(self):
+        """With an exit status, and not by a signal; what is there stays."""
+        path = self.write(profile())
+        replay = ["bench", "exchange", "--profile", path]
+        self.refused(2, *replay, "--plan", "fixed:0", says="fixed:BYTES")
+        self.refused(1, *replay, "--codec", "onebit", says='no codec "onebit"')
+        slow = profile()
+        slow["forward_ms"] = 1e12
+        slow = self.write(slow, "slow.json")
+        self.refused(
+            2, "bench", "exchange", "--profile", slow, "--timeout", 2, says="--timeout lets a member be silent"
+        )
+        for words in [[*replay, "-o", path], ["plan", "--profile", path, "-o", path]]:
+            self.refused(2, *words, says="are one file")
+        self.refused(2, "probe", "--layers", path, "-o", path, says="are one file")
+        with open(path) as file:
+            self.assertEqual(json.load(file), profile())
+
+    def test_odd_names_in_a_chart(self):
+        for spec in ["\uffff<&\">", *("x" * k + "\u4e2d" * 300 for k in range(3))]:
+            odd = profile()
+            odd["codecs"] = [codec(spec, bytes_per_element=6)]
+            self.ok("plan", "--profile", self.write(odd), "-o", self.path("odd.svg"))
+            ElementTree.parse(self.path("odd.svg"))
+
     def test_bad_profiles(self):
         def change(how):
             p = profile()
@@ -350,6 +375,7 @@ class Plan(harness.Case):
             (change(lambda p: p["codecs"].append(p["codecs"][0])), 'two codecs have the name "none"'),
             (change(lambda p: p["codecs"][0].pop("bytes_per_element")), 'no "bytes_per_element"'),
             (change(lambda p: p["codecs"][0].update(compress_ms_fixed=-1)), "compress_ms_fixed is -1"),
+            (change(lambda p: p["codecs"][0].update(compress_ms_per_element=1e308)), "more milliseconds than"),
         ]:
             path = self.write(value)
             for command in ["plan", "advise"]:

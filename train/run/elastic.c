@@ -89,6 +89,15 @@ static gw_status parameters_of_run(struct gw_worker *w)
 
 /* ---- joining ------------------------------------------------------------------------------------------------- */
 
+/* Patience begins anew with each step that was not come to before. */
+static void note_progress(struct gw_elastic *e, uint64_t t)
+{
+    if (t + 1 <= e->reached)
+        return;
+    e->reached = t + 1;
+    e->last_step = gw_clock_seconds();
+}
+
 gw_status gw_elastic_join(struct gw_worker *w, uint64_t *t)
 {
     struct gw_team *team = w->team;
@@ -125,7 +134,7 @@ gw_status gw_elastic_join(struct gw_worker *w, uint64_t *t)
     if (*t > 0 || e->n_joins > 0)
         gw_train_note(team->callbacks, "rank %u takes part from step %llu of %llu on", w->rank,
                       (unsigned long long)*t + 1, (unsigned long long)team->steps);
-    e->last_step = gw_clock_seconds();
+    note_progress(e, *t);
     e->n_joins++;
     return GW_OK;
 }
@@ -203,7 +212,7 @@ static void note_unkept(struct gw_worker *w)
 gw_status gw_elastic_admit(struct gw_worker *w, uint64_t t)
 {
     gw_ps_client *side;
-    w->elastic.last_step = gw_clock_seconds();
+    note_progress(&w->elastic, t);
     note_unkept(w);
     if (!gw_ps_is_asked(w->elastic.client))
         return GW_OK;

@@ -90,6 +90,7 @@ struct gw_elastic {
     gw_ps_client *side;   /* for all else, beside the exchange; NULL: not needed yet */
     bool unkept_noted;    /* that a server cannot write what it acknowledges */
     double last_step;     /* when a step was done, or training began */
+    uint64_t reached;     /* steps that this worker has come to; to come to one again is no progress */
     uint32_t n_joins;
 };
 
