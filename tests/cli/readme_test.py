@@ -8,6 +8,7 @@ import shlex
 import subprocess
 
 import harness
+import pictures
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 README = (ROOT / "README.md").read_text()
@@ -45,6 +46,7 @@ class Readme(harness.Case):
         """Every line that begins with gradwire, in README's order and one folder; trainings only for a few steps."""
         for rank in range(2):
             self.write_npy(f"g{rank}.npy", harness.gaussians(5000, rank))
+        pictures.write_cifar(self.path("cifar10"), per_file=40)
         ran = 0
         for line in code_lines():
             words = line.replace("build/release/gradwire", "gradwire")
