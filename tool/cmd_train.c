@@ -12,6 +12,7 @@
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -238,7 +239,7 @@ static int run(const struct gw_train_options *o, bool verbose, bool json)
 struct words {
     struct gw_train_options o;
     struct gw_members_options who;
-    const char *nonfinite, *wire, *recipe;
+    const char *nonfinite, *wire, *recipe, *save_at;
     double momentum, weight_decay, scale; /* NAN, and epochs and batch_each 0: not given */
     uint64_t epochs;
     uint32_t batch_each;
@@ -290,6 +291,25 @@ static int take_recipe(const tool_usage *usage, const struct words *w)
     return tool_recipe_take(usage, w->recipe, isnan(w->scale) ? 1 : w->scale);
 }
 
+/* "0,100,1000": ascending. */
+static int read_save_at(const char *text, struct gw_train_options *o)
+{
+    o->n_gradients_at = 0;
+    for (const char *at = text;; at++) {
+        char *end;
+        const unsigned long long step = strtoull(at, &end, 10);
+        const uint32_t n = o->n_gradients_at;
+        if (*at < '0' || *at > '9' || (*end && *end != ',') || step > UINT32_MAX || n == GW_MAX_SAVED_STEPS ||
+            (n > 0 && step <= o->gradients_at[n - 1]))
+            return tool_wrong_use("--save-at is \"%s\", and must be 1 to %d ascending steps, as in 0,100,1000", text,
+                                  GW_MAX_SAVED_STEPS);
+        o->gradients_at[o->n_gradients_at++] = step;
+        at = end;
+        if (!*at)
+            return TOOL_DONE;
+    }
+}
+
 /* Checks what belongs together, and puts it in its place. Returns TOOL_DONE, or TOOL_WRONG_USE with the message
  * printed. */
 static int settle(struct words *w)
@@ -301,6 +321,8 @@ static int settle(struct words *w)
         return tool_wrong_use("--wire is \"%s\", and must be small, fast or auto", w->wire);
     if (o->steps && w->epochs)
         return tool_wrong_use("--steps and --epochs both say how long the run is: only one can be given");
+    if (w->save_at && read_save_at(w->save_at, o) != TOOL_DONE)
+        return TOOL_WRONG_USE;
     if (!isnan(o->l2) && !isnan(w->weight_decay))
         return tool_wrong_use("--l2 is a weight decay in the place of --weight-decay: only one can be given");
     if (!isnan(w->momentum) && strcmp(o->optimizer, "momentum") != 0)
@@ -472,8 +494,9 @@ int gw_cmd_train(int argc, char **argv)
         {"--save-gradients", "NAME",
          "each worker writes its gradient of one step to NAME.rank-R.gwp, for bench exchange", TOOL_TEXT,
          &w.o.gradients, 0, 0},
-        {"--save-at", "STEP", "which step --save-gradients writes, from 0 (default 100)", TOOL_U64, &w.o.gradients_at,
-         0, 0},
+        {"--save-at", "STEP[,STEP...]",
+         "which steps --save-gradients writes, from 0 (default 100); several go to NAME.step-STEP.rank-R.gwp",
+         TOOL_TEXT, &w.save_at, 0, 0},
         {"--verbose", NULL, "at the end print a table of all tensors, for every codec", TOOL_FLAG, &w.verbose, 0, 0},
         {"--json", NULL, "print the summary as one JSON object on standard output", TOOL_FLAG, &w.json, 0, 0},
     };

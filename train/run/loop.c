@@ -337,6 +337,10 @@ static gw_status prepare(struct gw_team *team)
     if (team->steps > UINT32_MAX)
         return gw_fail(GW_ERR_ARGUMENT, "a run has at most %u steps", UINT32_MAX);
 
+    if (o->gradients && o->gradients_at[o->n_gradients_at - 1] >= team->steps)
+        return gw_fail(GW_ERR_ARGUMENT, "--save-at is step %llu, and the run has %llu, counted from 0",
+                       (unsigned long long)o->gradients_at[o->n_gradients_at - 1], (unsigned long long)team->steps);
+
     GW_TRY(gw_resume_options(o, team->codec, &team->data, transform_of(o->transform, &team->network, &team->data),
                              team->run_options, sizeof team->run_options));
 

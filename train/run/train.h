@@ -18,6 +18,8 @@
 
 struct gw_members;
 
+#define GW_MAX_SAVED_STEPS 64
+
 struct gw_train_options {
     struct gw_members *members; /* who trains together (members.h); NULL: `workers` threads of this process */
     const char *net;            /* network.h */
@@ -52,9 +54,12 @@ struct gw_train_options {
     bool flat;                 /* workers of one machine are not added up first; results are the same */
     uint64_t checkpoint_every; /* steps; and one at the end; 0: never */
     bool stop_at_nonfinite;    /* else the step is dropped */
-    const char *gradients;     /* each worker writes its gradient to this name + ".rank-R.gwp", of the step */
-    uint64_t gradients_at;     /* ... from 0, before it is averaged; NULL: none does */
-    json_t *record;            /* an object, borrowed: the options that rank 0 writes to OUT/run.json; NULL: none */
+    /* each worker writes its gradient of this step, from 0, before it is averaged, to NAME.rank-R.gwp; of several
+     * steps, ascending, to NAME.step-T.rank-R.gwp; NULL: none does */
+    const char *gradients;
+    uint64_t gradients_at[GW_MAX_SAVED_STEPS];
+    uint32_t n_gradients_at;
+    json_t *record; /* an object, borrowed: the options that rank 0 writes to OUT/run.json; NULL: none */
 };
 
 #define GW_TRAIN_DEFAULTS                                                                                              \
@@ -75,7 +80,8 @@ struct gw_train_options {
                                .seed = 1,                                                                              \
                                .codec_threads = 1,                                                                     \
                                .timeout_s = 60,                                                                        \
-                               .gradients_at = 100})
+                               .gradients_at = {100},                                                                  \
+                               .n_gradients_at = 1})
 
 /* One tensor's frames on rank 0, the mean over some steps spread over the run (of a resumed run, over its own steps).
  */

@@ -241,19 +241,25 @@ static void submit(void *user, uint32_t tensor)
 
 static bool saves_gradient(const struct gw_worker *w, uint64_t t)
 {
-    return w->team->options->gradients && t == w->team->options->gradients_at;
+    const struct gw_train_options *o = w->team->options;
+    bool saves = false;
+    for (uint32_t i = 0; o->gradients && i < o->n_gradients_at; i++)
+        saves |= o->gradients_at[i] == t;
+    return saves;
 }
 
-/* Writes the gradient of this step to NAME.rank-R.gwp, a file of parameters by its form; then hands it over, last
- * tensor first. */
+/* Writes the gradient of this step to NAME.rank-R.gwp (train.h), a file of parameters by its form; then hands it over,
+ * last tensor first. */
 static gw_status save_gradient(struct gw_worker *w, uint64_t t)
 {
     const struct gw_network *net = &w->team->network;
     const char *path = w->team->options->gradients, *slash = strrchr(path, '/');
     struct gw_checkpoint gradient = {.network = *net, .step = t, .params = w->grads};
-    char folder[4096], name[512];
+    char folder[4096], name[512], step[32] = "";
+    if (w->team->options->n_gradients_at > 1)
+        snprintf(step, sizeof step, ".step-%llu", (unsigned long long)t);
     snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
-    snprintf(name, sizeof name, "%s.rank-%u.gwp", slash ? slash + 1 : path, w->rank);
+    snprintf(name, sizeof name, "%s%s.rank-%u.gwp", slash ? slash + 1 : path, step, w->rank);
     GW_TRY(gw_checkpoint_write(folder, name, &gradient));
     for (uint32_t i = net->n_tensors; i-- > 0;)
         submit(w, i);
