@@ -376,7 +376,7 @@ static void describe_networks(char *text, size_t capacity)
     const char *about;
     size_t used = 0;
     for (size_t i = 0; used < capacity && gw_network_entry(i, name, sizeof name, &about); i++)
-        used += (size_t)snprintf(text + used, capacity - used, "%s%s: %s", i ? "; " : "", name, about);
+        used += (size_t)snprintf(text + used, capacity - used, "%s%s: %s", i ? "\n" : "", name, about);
 }
 
 static void describe_sources(char *text, size_t capacity)
@@ -384,7 +384,7 @@ static void describe_sources(char *text, size_t capacity)
     const char *name, *about;
     size_t used = 0;
     for (size_t i = 0; used < capacity && gw_data_list(i, &name, &about); i++)
-        used += (size_t)snprintf(text + used, capacity - used, "%s%s: %s", i ? "; " : "", name, about);
+        used += (size_t)snprintf(text + used, capacity - used, "%s%s: %s", i ? "\n" : "", name, about);
 }
 
 int gw_cmd_train(int argc, char **argv)

@@ -80,7 +80,7 @@ void tool_recipe_list(char *text, size_t capacity)
 {
     size_t used = 0;
     for (int i = 0; i < N_RECIPES && used < capacity; i++)
-        used += (size_t)snprintf(text + used, capacity - used, "%s%s: %s", i ? "; " : "", recipes[i].name,
+        used += (size_t)snprintf(text + used, capacity - used, "%s%s: %s", i ? "\n" : "", recipes[i].name,
                                  recipes[i].about);
 }
 
@@ -126,8 +126,8 @@ static int take_word(const tool_usage *usage, const char *option, const char *va
 
 int tool_recipe_take(const tool_usage *usage, const char *name, double scale)
 {
-    char all[512];
-    tool_recipe_list(all, sizeof all);
+    char names[256];
+    size_t used = 0;
     if (!(scale > 0 && scale <= 1))
         return tool_wrong_use("--scale is %g, and must be above 0 and at most 1", scale);
     for (int i = 0; i < N_RECIPES; i++) {
@@ -143,5 +143,7 @@ int tool_recipe_take(const tool_usage *usage, const char *name, double scale)
                   scale < 1 ? "; and a part of its length" : "");
         return TOOL_DONE;
     }
-    return tool_wrong_use("the recipe \"%s\" is unknown; right are %s", name, all);
+    for (int i = 0; i < N_RECIPES && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", recipes[i].name);
+    return tool_wrong_use("the recipe \"%s\" is unknown; right are %s", name, names);
 }

@@ -4,7 +4,7 @@
 
 #include "tool.h"
 
-/* "terngrad-lenet: ...; ...": all recipes, for a help text. */
+/* All recipes with a sentence each, a line for each: for a help text. */
 void tool_recipe_list(char *text, size_t capacity);
 
 /* Gives options that the command line left out the values of the recipe; its length and its rate drops are multiplied
