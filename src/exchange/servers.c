@@ -366,11 +366,23 @@ static gw_status servers_receive(struct gw_exchange *ex, uint32_t timeout_ms, bo
     }
 }
 
-/* If workers are missing, the servers' answers name them. */
+/* If workers are missing, the servers' answers name them. Else it is servers that owe an answer. */
 static bool servers_silent(const struct gw_exchange *ex, bool any)
 {
+    const struct servers *me = ex->servers;
+    char places[512] = "";
+    size_t used = 0;
     (void)any;
-    gw_fail(GW_ERR_TIMEOUT, "the parameter servers did not answer within %u ms", ex->timeout_ms);
+    for (uint32_t s = 0; s < ex->n_owners && used < sizeof places; s++) {
+        bool owes = false;
+        for (const struct pending *p = me->first; p; p = p->next)
+            owes |= owner_of(p->group, p->run) == ex->first_owner + s;
+        if (owes)
+            used += (size_t)snprintf(places + used, sizeof places - used, "%s%s", used ? ", " : " at ",
+                                     gw_ps_client_place(me->client, s));
+    }
+    gw_fail(GW_ERR_TIMEOUT, "the parameter server%s%s did not answer within %u ms", strchr(places, ',') ? "s" : "",
+            places, ex->timeout_ms);
     return true;
 }
 

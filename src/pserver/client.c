@@ -539,6 +539,11 @@ uint32_t gw_ps_client_servers(const gw_ps_client *client)
     return client->n_servers;
 }
 
+const char *gw_ps_client_place(const gw_ps_client *client, uint32_t server)
+{
+    return gw_tcp_place(client->servers[server].endpoint);
+}
+
 uint64_t gw_ps_refusal(const gw_ps_client *client)
 {
     return client->refusal;

@@ -17,6 +17,9 @@ void gw_ps_client_drop(gw_ps_client *client, uint64_t ticket);
 uint32_t gw_ps_client_rank(const gw_ps_client *client);
 uint32_t gw_ps_client_servers(const gw_ps_client *client);
 
+/* Where the nth of them is, HOST:PORT. */
+const char *gw_ps_client_place(const gw_ps_client *client, uint32_t server);
+
 /* How many workers a round does not wait for, the most of any server. */
 uint32_t gw_ps_client_backup(const gw_ps_client *client);
 
