@@ -74,11 +74,12 @@ def run_one(args, run):
 
 def table(rows):
     lines = [
-        f"A small AlexNet on CIFAR-10, {WORKERS} workers, {STEPS} steps of batch {BATCH}, momentum: accuracy in percent",
+        f"A small AlexNet on CIFAR-10, {WORKERS} workers, {STEPS} steps of batch {BATCH}: accuracy in percent",
         f"{grid.machine()}; experiments/terngrad-lessons/run.py",
         "zeros: of what is sent of the largest fully connected layer, fc6 (paper: 71.3 for AlexNet's)",
         "",
-        f"{'':24} {'dropout':>7} {'decay':>8} {'test':>7} {'to float':>9} {'train':>7} {'zeros':>6} {'up, x smaller':>14}",
+        f"{'':24} {'dropout':>7} {'decay':>8} {'test':>7} {'to float':>9} {'train':>7} {'zeros':>6} "
+        f"{'up, x smaller':>14}",
     ]
     by = {row["run"]: row for row in rows}
     float_row = by.get("float")
@@ -90,8 +91,8 @@ def table(rows):
         gap = f"{test - 100 * float(float_row['test_accuracy']):+9.2f}" if float_row and row is not float_row else ""
         zeros = f"{100 * float(row['zeros_of_fc6']):6.1f}" if codec != "none" else ""
         lines.append(
-            f"{name:24} {dropout:7} {decay:8} {test:7.2f} {gap:>9} {100 * float(row['train_accuracy']):7.2f} {zeros:>6} "
-            f"{float(row['dense_bytes']) / float(row['bytes_up']):14.1f}"
+            f"{name:24} {dropout:7} {decay:8} {test:7.2f} {gap:>9} {100 * float(row['train_accuracy']):7.2f} "
+            f"{zeros:>6} {float(row['dense_bytes']) / float(row['bytes_up']):14.1f}"
         )
     return lines
 
@@ -118,8 +119,9 @@ def gradients(args):
     lines = [
         "What clipping at 2.5 standard deviations does to the gradients of a float run (rank 0's, whole network)",
         f"{grid.machine()}; experiments/terngrad-lessons/run.py --gradients",
-        "shorter: the length lost, in percent (paper: 1.0 to 1.5). turned: degrees (paper: 2 to 3). bound: max|g| * |g|_1",
-        "/ |g|^2 of the whole gradient, raw, clipped, and with a scaler for each tensor, clipped (mean by |g|^2).",
+        "shorter: the length lost, in percent (paper: 1.0 to 1.5). turned: degrees (paper: 2 to 3).",
+        "bound: max|g| * |g|_1 / |g|^2 of the whole gradient, raw, clipped, and clipped with a scaler for each tensor",
+        "(mean by |g|^2).",
         "",
         f"{'step':>6} {'shorter':>8} {'turned':>7} {'bound, raw':>11} {'clipped':>9} {'per tensor':>11}",
     ]
