@@ -5,6 +5,7 @@
 #include "run/live_plan.h"
 #include "run/members.h"
 #include "recipes.h"
+#include "report/report.h"
 #include "run_options.h"
 #include "tool.h"
 #include "run/train.h"
@@ -206,8 +207,21 @@ static void print_summary(const struct gw_train_summary *s, const char *out)
         tool_note("written to %s", out);
 }
 
+/* OUT/report.html, a page about this run alone. */
+static int write_report(const char *out)
+{
+    char path[4096], *runs[] = {(char *)out};
+    size_t n_bytes;
+    if (snprintf(path, sizeof path, "%s/" GW_REPORT_FILE, out) >= (int)sizeof path)
+        return tool_fail("the path %.40s... is too long for a report", out);
+    int status = tool_write_report(runs, 1, path, &n_bytes);
+    if (status == TOOL_DONE)
+        tool_note("report: %s", path);
+    return status;
+}
+
 /* The run itself: progress, and what it came to. */
-static int run(const struct gw_train_options *o, bool verbose, bool json)
+static int run(const struct gw_train_options *o, bool verbose, bool report, bool json)
 {
     struct display display = {.terminal = isatty(STDERR_FILENO)};
     const struct gw_train_callbacks callbacks = {.progress = show_progress,
@@ -227,7 +241,11 @@ static int run(const struct gw_train_options *o, bool verbose, bool json)
     bool dense = strcmp(o->codec, "none") == 0 || strcmp(o->codec, "bf16") == 0 || strcmp(o->codec, "f16") == 0;
     if (verbose || !dense)
         print_layers(&summary);
-    print_summary(&summary, o->resume ? o->resume : o->out);
+    const char *out = o->resume ? o->resume : o->out;
+    print_summary(&summary, out);
+    int reported = report ? write_report(out) : TOOL_DONE;
+    if (reported != TOOL_DONE)
+        return reported;
     int printed = json ? tool_print_json(gw_train_summary_json(&summary)) : TOOL_DONE;
     if (printed != TOOL_DONE)
         return printed;
@@ -243,7 +261,7 @@ struct words {
     double momentum, weight_decay, scale; /* NAN, and epochs and batch_each 0: not given */
     uint64_t epochs;
     uint32_t batch_each;
-    bool json, verbose;
+    bool json, verbose, report;
 };
 
 /* ---- going on with a run ---------------------------------------------------------------------- */
@@ -327,6 +345,8 @@ static int settle(struct words *w)
         return tool_wrong_use("--l2 is a weight decay in the place of --weight-decay: only one can be given");
     if (!isnan(w->momentum) && strcmp(o->optimizer, "momentum") != 0)
         return tool_wrong_use("--momentum is for the optimizer momentum, and --optimizer is %s", o->optimizer);
+    if (w->report && !o->out && !o->resume)
+        return tool_wrong_use("--report needs --out DIR, the folder that the page goes to");
     o->epochs = w->epochs ? w->epochs : o->epochs;
     o->momentum = isnan(w->momentum) ? o->momentum : w->momentum;
     o->weight_decay = isnan(w->weight_decay) ? o->weight_decay : w->weight_decay;
@@ -363,7 +383,7 @@ static int train(const tool_usage *usage, struct words *w, const tool_run *of)
         if (members.first == 0)
             tool_run_tell(of);
         w->o.members = &members;
-        exit_status = run(&w->o, w->verbose, w->json);
+        exit_status = run(&w->o, w->verbose, w->report, w->json);
     }
     json_decref(w->o.record);
     gw_members_end(&members, exit_status != TOOL_DONE);
@@ -497,6 +517,8 @@ int gw_cmd_train(int argc, char **argv)
         {"--save-at", "STEP[,STEP...]",
          "which steps --save-gradients writes, from 0 (default 100); several go to NAME.step-STEP.rank-R.gwp",
          TOOL_TEXT, &w.save_at, 0, 0},
+        {"--report", NULL, "at the end write DIR/report.html, a page about the run (gradwire report); with --out",
+         TOOL_FLAG, &w.report, 0, 0},
         {"--verbose", NULL, "at the end print a table of all tensors, for every codec", TOOL_FLAG, &w.verbose, 0, 0},
         {"--json", NULL, "print the summary as one JSON object on standard output", TOOL_FLAG, &w.json, 0, 0},
     };

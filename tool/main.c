@@ -27,6 +27,7 @@ static const command commands[] = {
     {"train", gw_cmd_train, "train a network on several workers with coded gradients"},
     {"eval", gw_cmd_eval, "tell the accuracy of a finished run"},
     {"export", gw_cmd_export, "write a finished run's parameters as .npy files"},
+    {"report", gw_cmd_report, "write one page about runs: accuracy, bytes, times, histograms"},
     {"probe", gw_cmd_probe, "measure this machine and link: what plan, advise and replays start from"},
 #endif
     {"codecs", gw_cmd_codecs, "list the codecs, their options and defaults, and the kernels that run here"},

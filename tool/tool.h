@@ -17,6 +17,7 @@ enum { TOOL_DONE = 0, TOOL_FAILED = 1, TOOL_WRONG_USE = 2 };
 
 int gw_cmd_train(int argc, char **argv);
 int gw_cmd_eval(int argc, char **argv);
+int gw_cmd_report(int argc, char **argv);
 int gw_cmd_export(int argc, char **argv);
 int gw_cmd_codecs(int argc, char **argv);
 int gw_cmd_encode(int argc, char **argv);

@@ -13,7 +13,7 @@ import sys
 COLUMNS = 120
 SOURCES = (".c", ".h")
 # What stands under the limit; tables of results and golden files are data.
-TEXTS = (*SOURCES, ".py", ".sh", ".md", ".1", ".cmake", ".html", ".service", ".in")
+TEXTS = (*SOURCES, ".py", ".sh", ".md", ".1", ".cmake", ".html", ".css", ".js", ".service", ".in")
 NAMES = ("Makefile", "CMakeLists.txt", ".clang-format", "run")
 
 
@@ -42,6 +42,8 @@ def first_sentence(path, text):
     opening = {
         ".c": r"/\*",
         ".h": r"/\*",
+        ".css": r"/\*",
+        ".js": r"/\*",
         ".py": r'(?:"""|#)',
         ".sh": "#",
     }.get(path.suffix, "#")
@@ -76,7 +78,7 @@ def main():
         if path.suffix in TEXTS or path.name in NAMES:
             text = path.read_text()
             faults += long_lines(path.relative_to(folder), text)
-            if path.suffix in (*SOURCES, ".py", ".sh"):
+            if path.suffix in (*SOURCES, ".css", ".js", ".py", ".sh"):
                 faults += first_sentence(path.relative_to(folder), text)
     sources = [str(path) for path in paths if path.suffix in SOURCES]
     faults += formatter(["clang-format", "--dry-run", "-Werror"], r"version 14\.", sources)

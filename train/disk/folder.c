@@ -68,8 +68,8 @@ static bool is_state(const char *name, size_t n)
 /* `name` is one that a run writes; *partial: not whole yet. */
 static bool is_of_a_run(const char *name, bool *partial)
 {
-    static const char *const names[] = {GW_RUN_FILE, GW_METRICS_FILE, GW_EVENTS_FILE, GW_SUMMARY_FILE,
-                                        GW_PARAMETER_FILE};
+    static const char *const names[] = {GW_RUN_FILE,       GW_METRICS_FILE,    GW_EVENTS_FILE, GW_SUMMARY_FILE,
+                                        GW_PARAMETER_FILE, GW_HISTOGRAMS_FILE, GW_REPORT_FILE};
     size_t n = strlen(name), ending = sizeof GW_PARTIAL - 1;
     *partial = n > ending && strcmp(name + n - ending, GW_PARTIAL) == 0;
     if (*partial)

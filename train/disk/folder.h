@@ -10,6 +10,8 @@
 /* Every file of a run has one of these names, with GW_PARTIAL (file.h) behind it until it is whole. */
 #define GW_RUN_FILE "run.json" /* the options that the run has */
 #define GW_METRICS_FILE "metrics.jsonl"
+#define GW_HISTOGRAMS_FILE "histograms.jsonl"
+#define GW_REPORT_FILE "report.html"
 #define GW_EVENTS_FILE "events.out.tfevents.0.gradwire"
 #define GW_SUMMARY_FILE "summary.json" /* written last: a folder that has it is complete */
 #define GW_PARAMETER_FILE "parameters.gwp"

@@ -1,0 +1,142 @@
+/* Reads what a run's folder holds, whoever wrote it: sizes are limited, and what is wrong becomes a note. */
+#include "base/files.h"
+#include "disk/file.h"
+#include "report.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MOST_LINE = 1 << 16, MOST_TEXT = 300 };
+
+json_t *report_text(const char *text)
+{
+    char plain[MOST_TEXT + 1];
+    size_t n = strnlen(text, MOST_TEXT);
+    const bool cut = text[n] != 0;
+    json_t *whole = cut ? NULL : json_stringn(text, n);
+    if (whole)
+        return whole;
+    for (size_t i = 0; i < n; i++) /* jansson takes UTF-8 only, and a cut may go through a character */
+        plain[i] = (signed char)text[i] < 0 ? '?' : text[i];
+    if (cut)
+        memcpy(plain + n - 3, "...", 3);
+    return json_stringn(plain, n);
+}
+
+void report_note(report_folder *folder, const char *format, ...)
+{
+    char text[MOST_TEXT];
+    va_list arguments;
+    if (json_array_size(folder->notes) >= REPORT_MOST_NOTES)
+        return;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    json_array_append_new(folder->notes, report_text(text));
+}
+
+double report_number(const json_t *object, const char *name)
+{
+    const json_t *value = json_object_get(object, name);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+json_t *report_real(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+/* A pipe would never end, and opening it may never return: regular files only. */
+static FILE *open_regular(const char *path)
+{
+    struct stat about;
+    return stat(path, &about) == 0 && S_ISREG(about.st_mode) ? gw_fopen(path, "rbe") : NULL;
+}
+
+FILE *report_open(const report_folder *folder, const char *name, bool *partial)
+{
+    char path[4096];
+    for (int i = 0; i < 2; i++) {
+        const char *ending = i == 0 ? "" : GW_PARTIAL;
+        if (snprintf(path, sizeof path, "%s/%s%s", folder->path, name, ending) >= (int)sizeof path)
+            return NULL;
+        FILE *file = open_regular(path);
+        if (partial)
+            *partial = i > 0;
+        if (file)
+            return file;
+    }
+    return NULL;
+}
+
+json_t *report_read_object(report_folder *folder, const char *name, size_t most_bytes)
+{
+    char path[4096];
+    json_error_t where;
+    struct stat about;
+    if (snprintf(path, sizeof path, "%s/%s", folder->path, name) >= (int)sizeof path || stat(path, &about) != 0)
+        return NULL;
+    FILE *file = open_regular(path);
+    json_t *object = NULL;
+    if (!file)
+        report_note(folder, "%s cannot be read; it is left out", name);
+    else if ((uint64_t)about.st_size > most_bytes)
+        report_note(folder, "%s has %lld bytes, and a run writes less than %zu; it is left out", name,
+                    (long long)about.st_size, most_bytes);
+    else if (!(object = json_loadf(file, 0, &where)))
+        report_note(folder, "%s, line %d: %s; it is left out", name, where.line, where.text);
+    else if (!json_is_object(object))
+        report_note(folder, "%s holds no JSON object; it is left out", name);
+    if (file)
+        fclose(file);
+    if (json_is_object(object))
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+/* ---- lines ---------------------------------------------------------------------------------- */
+
+enum line { LINE, LINE_TOO_LONG, LINE_CUT, NO_LINE };
+
+/* The next line without its end; of one that is too long, nothing is kept. */
+static enum line next_line(FILE *file, char text[MOST_LINE], size_t *n)
+{
+    bool fits = true;
+    int c;
+    for (*n = 0; (c = getc_unlocked(file)) != EOF && c != '\n';) {
+        fits = fits && *n < MOST_LINE;
+        if (fits)
+            text[(*n)++] = (char)c;
+    }
+    if (c == EOF)
+        return *n > 0 ? LINE_CUT : NO_LINE;
+    return fits ? LINE : LINE_TOO_LONG;
+}
+
+void report_read_lines(report_folder *folder, const char *name, FILE *file, report_take take, void *user)
+{
+    char *text = malloc(MOST_LINE);
+    unsigned long long n_bad = 0, number = 0, first_bad = 0;
+    size_t n;
+    enum line kind = NO_LINE;
+    while (text && (kind = next_line(file, text, &n)) != NO_LINE && kind != LINE_CUT) {
+        json_t *line = kind == LINE ? json_loadb(text, n, 0, NULL) : NULL;
+        number++;
+        if ((!line || !take(user, line)) && n_bad++ == 0)
+            first_bad = number;
+        json_decref(line);
+    }
+    if (n_bad)
+        report_note(folder, "%s: %llu line%s cannot be used, the first is line %llu", name, n_bad,
+                    n_bad == 1 ? "" : "s", first_bad);
+    if (kind == LINE_CUT)
+        report_note(folder, "%s: the last line is not whole yet", name);
+    if (!text || ferror(file))
+        report_note(folder, "%s cannot be read to its end", name);
+    free(text);
+}

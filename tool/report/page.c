@@ -1,0 +1,84 @@
+/* Puts the page together: its frame, its style, the data and its script, all in one text. */
+#include "report.h"
+/* CMake makes these of page.css, page.html and page.js. */
+#include "report_css.h"
+#include "report_html.h"
+#include "report_js.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Where something is put into the frame, and what. */
+struct part {
+    const char *mark;
+    const char *text;
+    size_t n_bytes;
+};
+
+/* `text` with every <, > and & in it written as JSON's \u003c and so on. In JSON they stand in strings only. So no
+ * text of a run can end the script element, whatever it says. */
+static char *escaped(const char *text, size_t *n_bytes)
+{
+    size_t n = strlen(text), n_marked = 0, at = 0;
+    for (size_t i = 0; i < n; i++)
+        n_marked += strchr("<>&", text[i]) != NULL;
+    char *out = malloc(n + 5 * n_marked + 1);
+    for (size_t i = 0; out && i < n; i++)
+        if (strchr("<>&", text[i]))
+            at += (size_t)sprintf(out + at, "\\u%04x", (unsigned)text[i]);
+        else
+            out[at++] = text[i];
+    *n_bytes = at;
+    return out;
+}
+
+/* Where `mark` begins in the n bytes at `text`; n if it is not there. */
+static size_t find(const char *text, size_t n, const char *mark)
+{
+    const size_t length = strlen(mark);
+    for (size_t i = 0; i + length <= n; i++)
+        if (memcmp(text + i, mark, length) == 0)
+            return i;
+    return n;
+}
+
+static char *append(char *at, const char *bytes, size_t n)
+{
+    memcpy(at, bytes, n);
+    return at + n;
+}
+
+/* The marks stand in the frame in the order of the parts. */
+static char *fill(const struct part *parts, size_t n_parts, size_t *n_bytes)
+{
+    const char *from = (const char *)report_html;
+    size_t capacity = sizeof report_html, left = sizeof report_html;
+    for (size_t i = 0; i < n_parts; i++)
+        capacity += parts[i].n_bytes;
+    char *page = malloc(capacity), *at = page;
+    for (size_t i = 0; page && i < n_parts; i++) {
+        const size_t before = find(from, left, parts[i].mark), skip = before + strlen(parts[i].mark);
+        at = append(at, from, before);
+        at = append(at, parts[i].text, parts[i].n_bytes);
+        from += skip, left -= skip;
+    }
+    if (page)
+        *n_bytes = (size_t)(append(at, from, left) - page);
+    return page;
+}
+
+char *report_page(const json_t *data, size_t *n_bytes)
+{
+    size_t n_data;
+    char *plain = json_dumps(data, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15));
+    char *json = plain ? escaped(plain, &n_data) : NULL;
+    free(plain);
+    if (!json)
+        return NULL;
+    const struct part parts[] = {{"<!--style-->", (const char *)report_css, sizeof report_css},
+                                 {"<!--data-->", json, n_data},
+                                 {"<!--script-->", (const char *)report_js, sizeof report_js}};
+    char *page = fill(parts, sizeof parts / sizeof *parts, n_bytes);
+    free(json);
+    return page;
+}

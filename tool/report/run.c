@@ -1,0 +1,248 @@
+/* Turns a run's folder into what the page says of it. A run that is still going, or was cut off, has its files under
+ * names that end in .partial. */
+#include "disk/folder.h"
+#include "report.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MOST_RUN_FILE = 1 << 20, MOST_SUMMARY = 1 << 22, MOST_FIELDS = 64, MOST_CHANGES = 100 };
+
+/* ---- metrics.jsonl -------------------------------------------------------------------------- */
+
+/* Every series begins with these; then come its own. */
+#define PLACES                                                                                                         \
+    {"steps", false}, {"seconds", false},                                                                              \
+    {                                                                                                                  \
+        "bytes", false                                                                                                 \
+    }
+enum { N_PLACES = 3 };
+
+static const report_column of_steps[] = {PLACES,
+                                         {"loss", true},
+                                         {"accuracy", false},
+                                         {"step_ms", true},
+                                         {"compute_ms", false},
+                                         {"encode_ms", false},
+                                         {"wait_ms", true}};
+static const report_column of_tests[] = {PLACES, {"test_accuracy", true}, {"objective", true}};
+static const report_column of_counts[] = {PLACES,
+                                          {"nonzero_share", true},
+                                          {"variance_factor", true},
+                                          {"residual_norm", true}};
+
+struct metrics {
+    report_series steps, tests, counted;
+    json_int_t next; /* the least number that the next line may have */
+    json_int_t n_lines, n_dropped;
+    double milliseconds, compute_ms, encode_ms, wait_ms, bytes_up, bytes_down, dense_bytes;
+    double places[N_PLACES]; /* after the last line */
+    json_t *wires;           /* [[steps, "small"], ...]: where the choice changed */
+    char wire[16];
+    size_t n_changes;
+};
+
+static double or_zero(const json_t *line, const char *name)
+{
+    const double value = report_number(line, name);
+    return isfinite(value) && value > 0 ? value : 0;
+}
+
+/* A line has some of the fields, if any. `columns` are those behind the places. */
+static void add_row(struct metrics *m, report_series *series, const json_t *line)
+{
+    double row[REPORT_MOST_COLUMNS];
+    bool any = false;
+    memcpy(row, m->places, sizeof m->places);
+    for (size_t c = N_PLACES; c < series->n_columns; c++) {
+        row[c] = report_number(line, series->columns[c].name);
+        any = any || isfinite(row[c]);
+    }
+    if (any)
+        report_series_add(series, row);
+}
+
+static void take_wire(struct metrics *m, const json_t *line)
+{
+    const char *wire = json_string_value(json_object_get(line, "wire"));
+    if (!wire || strncmp(m->wire, wire, sizeof m->wire - 1) == 0)
+        return;
+    snprintf(m->wire, sizeof m->wire, "%s", wire);
+    if (m->n_changes++ < MOST_CHANGES)
+        json_array_append_new(m->wires, json_pack("[I, o]", m->next, report_text(m->wire)));
+}
+
+static bool take_step(void *user, const json_t *line)
+{
+    struct metrics *m = user;
+    const json_t *step = json_object_get(line, "step");
+    if (!json_is_integer(step) || json_integer_value(step) < m->next || json_integer_value(step) > UINT32_MAX ||
+        isnan(report_number(line, "step_ms")))
+        return false;
+    m->next = json_integer_value(step) + 1;
+    m->n_lines++;
+    m->n_dropped += json_is_false(json_object_get(line, "committed"));
+    m->milliseconds += or_zero(line, "step_ms");
+    m->compute_ms += or_zero(line, "compute_ms");
+    m->encode_ms += or_zero(line, "encode_ms");
+    m->wait_ms += or_zero(line, "wait_ms");
+    m->bytes_up += or_zero(line, "bytes_up");
+    m->bytes_down += or_zero(line, "bytes_down");
+    m->dense_bytes += or_zero(line, "dense_bytes");
+    const double places[] = {(double)m->next, m->milliseconds / 1e3, m->bytes_up + m->bytes_down};
+    memcpy(m->places, places, sizeof places);
+    add_row(m, &m->steps, line);
+    add_row(m, &m->tests, line);
+    add_row(m, &m->counted, line);
+    take_wire(m, line);
+    return true;
+}
+
+/* Sums over all lines, and means over them. */
+static json_t *totals_json(const struct metrics *m)
+{
+    const double n = m->n_lines ? (double)m->n_lines : 1;
+    return json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "steps", m->next, "lines", m->n_lines,
+                     "dropped", m->n_dropped, "seconds", report_real(m->milliseconds / 1e3), "step_ms",
+                     report_real(m->milliseconds / n), "compute_ms", report_real(m->compute_ms / n), "encode_ms",
+                     report_real(m->encode_ms / n), "wait_ms", report_real(m->wait_ms / n), "bytes_up",
+                     report_real(m->bytes_up), "bytes_down", report_real(m->bytes_down), "dense_bytes",
+                     report_real(m->dense_bytes));
+}
+
+static bool begin(struct metrics *m, size_t points)
+{
+    *m = (struct metrics){.wires = json_array()};
+    return m->wires && report_series_begin(&m->steps, of_steps, sizeof of_steps / sizeof *of_steps, points) &&
+           report_series_begin(&m->tests, of_tests, sizeof of_tests / sizeof *of_tests, points) &&
+           report_series_begin(&m->counted, of_counts, sizeof of_counts / sizeof *of_counts, points);
+}
+
+static void end(struct metrics *m)
+{
+    report_series_end(&m->steps);
+    report_series_end(&m->tests);
+    report_series_end(&m->counted);
+    json_decref(m->wires);
+}
+
+/* ---- run.json and summary.json -------------------------------------------------------------- */
+
+/* The texts, numbers and booleans of an object. */
+static json_t *plain_fields(const json_t *object)
+{
+    const char *name;
+    json_t *value, *out = json_object();
+    json_object_foreach ((json_t *)object, name, value) {
+        if (json_object_size(out) == MOST_FIELDS || strlen(name) >= GW_MAX_NAME)
+            continue;
+        if (json_is_string(value))
+            json_object_set_new(out, name, report_text(json_string_value(value)));
+        else if (json_is_number(value) || json_is_boolean(value))
+            json_object_set(out, name, value);
+    }
+    return out;
+}
+
+static json_t *layer_row(const json_t *layer)
+{
+    static const char *const numbers[] = {"elements",          "nonzero_share", "push_bits",
+                                          "push_entropy_bits", "pull_bits",     "pull_entropy_bits"};
+    const char *name = json_string_value(json_object_get(layer, "name"));
+    json_t *row = json_pack("[o]", report_text(name ? name : "?"));
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        json_array_append_new(row, report_real(report_number(layer, numbers[i])));
+    return row;
+}
+
+static json_t *layers_json(const json_t *summary, size_t most)
+{
+    size_t i;
+    json_t *layer, *out = json_array();
+    json_array_foreach (json_object_get(summary, "layers"), i, layer)
+        if (i < most)
+            json_array_append_new(out, layer_row(layer));
+    return out;
+}
+
+/* Steps of an epoch, 0 if that is not known. run.json says "20000+4000 samples of 784 values". */
+static json_int_t steps_per_epoch(const json_t *run)
+{
+    unsigned samples;
+    const char *data = json_string_value(json_object_get(run, "data"));
+    const json_int_t batch = json_integer_value(json_object_get(json_object_get(run, "options"), "batch"));
+    return data && batch > 0 && sscanf(data, "%9u+", &samples) == 1 ? samples / batch : 0;
+}
+
+/* How many steps the run is to have, 0 if that is not known. */
+static json_int_t planned_steps(const json_t *run, json_int_t epoch)
+{
+    const json_t *options = json_object_get(run, "options");
+    const json_int_t steps = json_integer_value(json_object_get(options, "steps")),
+                     epochs = json_integer_value(json_object_get(options, "epochs"));
+    return steps > 0 ? steps : epochs > 0 && epochs <= 1000000 ? epochs * epoch : 0;
+}
+
+/* ---- together ------------------------------------------------------------------------------- */
+
+static json_t *describe(report_folder *folder, const json_t *run, const json_t *summary, bool finished,
+                        struct metrics *m, const report_limits *limits)
+{
+    const json_int_t epoch = steps_per_epoch(run);
+    const char *data = json_string_value(json_object_get(run, "data"));
+    json_t *out = json_pack("{s:o, s:b, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "path", report_text(folder->path),
+                            "finished", finished, "planned", planned_steps(run, epoch), "epoch", epoch, "data",
+                            report_text(data ? data : ""), "options", plain_fields(json_object_get(run, "options")),
+                            "summary", plain_fields(summary), "wire", plain_fields(json_object_get(summary, "wire")),
+                            "plan", plain_fields(json_object_get(summary, "plan")));
+    json_t *more =
+        json_pack("{s:o, s:I, s:o, s:o, s:o, s:o, s:O, s:I, s:o}", "layers", layers_json(summary, limits->layers),
+                  "tensors", (json_int_t)json_array_size(json_object_get(summary, "layers")), "totals", totals_json(m),
+                  "series", report_series_json(&m->steps), "tests", report_series_json(&m->tests), "counted",
+                  report_series_json(&m->counted), "wires", m->wires, "wire_changes", (json_int_t)m->n_changes,
+                  "histograms", report_histograms(folder, limits->histograms));
+    json_object_update_missing(out, more);
+    json_decref(more);
+    json_object_set(out, "notes", folder->notes); /* last: until here notes may come */
+    return out;
+}
+
+/* What a folder has of a run. */
+static json_t *read_run(report_folder *folder, const report_limits *limits)
+{
+    bool partial = true;
+    struct metrics m;
+    json_t *run = report_read_object(folder, GW_RUN_FILE, MOST_RUN_FILE);
+    json_t *summary = report_read_object(folder, GW_SUMMARY_FILE, MOST_SUMMARY);
+    json_t *out = NULL;
+    FILE *lines = report_open(folder, GW_METRICS_FILE, &partial);
+    const bool memory = begin(&m, limits->points);
+    if (memory && lines)
+        report_read_lines(folder, GW_METRICS_FILE, lines, take_step, &m);
+    if (!memory || !folder->notes)
+        tool_fail("out of memory");
+    else if (!run && !summary && !lines && json_array_size(folder->notes) == 0)
+        tool_fail("%s holds no run; name the folder that train --out made", folder->path);
+    else if (!(out = describe(folder, run, summary, summary && !partial, &m, limits)))
+        tool_fail("out of memory");
+    if (lines)
+        fclose(lines);
+    end(&m);
+    json_decref(run);
+    json_decref(summary);
+    return out;
+}
+
+json_t *report_run(const char *path, const report_limits *limits)
+{
+    struct stat about;
+    if (stat(path, &about) != 0 || !S_ISDIR(about.st_mode)) {
+        tool_fail("%s is no folder; name the folder that train --out made", path);
+        return NULL;
+    }
+    report_folder folder = {.path = path, .notes = json_array()};
+    json_t *out = read_run(&folder, limits);
+    json_decref(folder.notes);
+    return out;
+}
