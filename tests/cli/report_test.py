@@ -4,6 +4,7 @@ import html.parser
 import json
 import os
 import re
+import struct
 import subprocess
 import time
 
@@ -149,6 +150,100 @@ class Report(harness.Case):
         self.assertEqual(run["tests"]["test_accuracy"], [summary["test_accuracy"]])
         self.assertEqual(run["wires"], [[1, "small"]])
 
+    def test_histograms_of_a_run(self):
+        """Recorded in twenty steps, and their sums, counts and events agree; nothing of the training changes."""
+        out = self.path("run")
+        told = self.ok_json(*RUN, "--steps", 60, "--out", out)
+        self.assertEqual(told["parameter_hash"], self.ok_json(*RUN, "--steps", 60)["parameter_hash"])
+        with open(os.path.join(out, "histograms.jsonl"), encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+        steps = sorted({line["step"] for line in lines})
+        self.assertEqual((len(steps), steps[0], steps[-1]), (20, 0, 59))
+        names = [layer["name"] for layer in told["layers"] if layer["name"].endswith("weight")]
+        self.assertEqual([(line["step"], line["tensor"]) for line in lines], [(t, n) for t in steps for n in names])
+        events = dict(self.histogram_events(out))
+        self.assertEqual(len(events), 4 * len(lines))
+        for line in lines:
+            for kind in ["raw", "clipped", "sent", "averaged"]:
+                got = line[kind]
+                self.assertEqual(sum(got["counts"]), line["elements"])
+                event = events[line["step"], f"gradient/{line['tensor']}/{kind}"]
+                self.assertEqual(event[7], got["counts"])
+                self.assertEqual(event[3], [line["elements"]])
+                self.assertAlmostEqual(max(-event[1][0], event[2][0]) / got["max"], 1, 6)
+                self.assertAlmostEqual(event[6][-1] / got["max"], 1, 6)
+                self.assertEqual(len(event[6]), 64)
+            self.assertLessEqual(line["clipped"]["max"], line["raw"]["max"])
+            self.assertEqual(line["sent"]["max"], line["clipped"]["max"])
+            self.assertLessEqual(sum(count > 0 for count in line["sent"]["counts"]), 3)
+            self.assertLessEqual(sum(count > 0 for count in line["averaged"]["counts"]), 5)
+        (run,) = self.report(out)["runs"]
+        self.assertEqual(len(run["histograms"]["rows"]), len(lines))
+        self.assertEqual(run["histograms"]["rows"][0]["raw"][1:], lines[0]["raw"]["counts"])
+        self.assertEqual(run["histograms"]["rows"][0]["step"], 1)
+
+    def test_which_histograms_there_are(self):
+        """A codec with a residual, and one that loses nothing, have no frames that are drawn; one step is enough."""
+        for codec, kinds in [
+            ("none", ["raw", "averaged"]),
+            ("topk", ["raw", "averaged"]),
+            ("gspar", ["raw", "sent", "averaged"]),
+            ("ternary:bucket=1024", ["raw", "sent", "averaged"]),
+            ("ternary:scope=global", ["raw", "averaged"]),
+        ]:
+            out = self.path("run")
+            self.ok(*RUN[:-1], codec, "--steps", 1, "--out", out, "--overwrite")
+            with open(os.path.join(out, "histograms.jsonl"), encoding="utf-8") as file:
+                (line,) = [json.loads(line) for line in file if '"fc1.weight"' in line]
+            self.assertEqual([kind for kind in line if isinstance(line[kind], dict)], kinds, codec)
+        self.ok("train", "--net", "logreg", "--data", "uneven:n=64,d=32", "--steps", 3, "--out", out, "--overwrite")
+        with open(os.path.join(out, "histograms.jsonl"), encoding="utf-8") as file:
+            self.assertEqual([json.loads(line)["tensor"] for line in file], ["weight"] * 3)
+
+    def fields(self, message):
+        """A message of protocol buffers as (number, value): integers, bytes, or a double or float as a number."""
+        at = 0
+
+        def varint():
+            nonlocal at
+            value = shift = 0
+            while True:
+                byte = message[at]
+                at += 1
+                value |= (byte & 0x7F) << shift
+                shift += 7
+                if byte < 0x80:
+                    return value
+
+        while at < len(message):
+            key = varint()
+            if key & 7 == 0:
+                yield key >> 3, varint()
+                continue
+            size = {1: 8, 5: 4}.get(key & 7) or varint()
+            value = message[at : at + size]
+            at += size
+            if key & 7 in (1, 5):
+                (value,) = struct.unpack("<d" if size == 8 else "<f", value)
+            yield key >> 3, value
+
+    def histogram_events(self, out):
+        """((step, tag), {number of HistogramProto's field: [numbers]}) of all histograms in the event file."""
+        content, at, last = self.read_bytes(os.path.join(out, "events.out.tfevents.0.gradwire")), 0, 0
+        while at < len(content):
+            (n,) = struct.unpack_from("<Q", content, at)
+            event = dict(self.fields(content[at + 12 : at + 12 + n]))
+            at += 12 + n + 4
+            self.assertGreaterEqual(event.get(2, 0), last)
+            last = event.get(2, 0)
+            value = dict(self.fields(dict(self.fields(event[5]))[1])) if 5 in event else {}
+            if 5 in value:
+                proto = {
+                    number: list(struct.unpack(f"<{len(x) // 8}d", x)) if isinstance(x, bytes) else [x]
+                    for number, x in self.fields(value[5])
+                }
+                yield (last, value[1].decode()), proto
+
     def test_train_writes_a_report(self):
         out = self.path("run")
         self.refused(2, *RUN, "--steps", 2, "--report", says="--report needs --out")
@@ -194,8 +289,11 @@ class Report(harness.Case):
         (run,) = self.report(going)["runs"]
         self.assertFalse(run["finished"])
         self.assertEqual((run["totals"]["steps"], run["planned"]), (50, 50))
-        self.assertEqual(run["notes"], ["metrics.jsonl: the last line is not whole yet"])
+        self.assertEqual(run["notes"], [])
         self.assertTrue(run["histograms"]["rows"])
+        cut = self.synthetic("cut", 50, cut='{"step": 50, "loss": 0.')
+        (run,) = self.report(cut)["runs"]
+        self.assertEqual((run["totals"]["steps"], run["notes"]), (50, ["metrics.jsonl: the last line is cut"]))
         self.write(self.path("begun"), "run.json", json.dumps({"options": {"steps": 7}, "data": 3}))
         (run,) = self.report(self.path("begun"))["runs"]
         self.assertEqual((run["finished"], run["planned"], run["series"]["steps"]), (False, 7, []))

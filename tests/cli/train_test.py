@@ -11,7 +11,14 @@ import time
 
 import harness
 
-RUN_FILES = ["events.out.tfevents.0.gradwire", "metrics.jsonl", "parameters.gwp", "run.json", "summary.json"]
+RUN_FILES = [
+    "events.out.tfevents.0.gradwire",
+    "histograms.jsonl",
+    "metrics.jsonl",
+    "parameters.gwp",
+    "run.json",
+    "summary.json",
+]
 SMALL = ["--net", "mlp:784-16-10", "--data", "digits", "--steps", "30"]
 
 
@@ -63,9 +70,9 @@ class Train(harness.Case):
         finally:
             first.kill()
             first.wait()
-        left = ["events.out.tfevents.0.gradwire.partial", "metrics.jsonl.partial"]
+        left = ["events.out.tfevents.0.gradwire.partial", "histograms.jsonl.partial", "metrics.jsonl.partial"]
         self.assertEqual(sorted(os.listdir(out)), left)
-        self.refused(1, "train", *SMALL, "--out", out, says=[out, f"an earlier run ({left[0]} and 1 other file)"])
+        self.refused(1, "train", *SMALL, "--out", out, says=[out, f"an earlier run ({left[0]} and 2 other files)"])
         self.assertEqual(sorted(os.listdir(out)), left)
         for name in [
             "checkpoint-00000100.gwp.partial",
@@ -92,8 +99,8 @@ class Train(harness.Case):
         for name in foreign:
             self.write_bytes(os.path.join(out, name), b"mine")
         before = {name: self.read_bytes(os.path.join(out, name)) for name in os.listdir(out)}
-        self.assertEqual(len(before), 8 + len(foreign))
-        refusal = [out, "an earlier run (checkpoint-00000010.gwp and 7 other files)", "--overwrite"]
+        self.assertEqual(len(before), 9 + len(foreign))
+        refusal = [out, "an earlier run (checkpoint-00000010.gwp and 8 other files)", "--overwrite"]
         self.refused(1, "train", *SMALL, "--out", out, says=refusal)
         # Neither is it taken away for a run that cannot begin.
         self.refused(1, "train", *SMALL, "--out", out, "--overwrite", "--data", self.path("absent"), says="absent")

@@ -65,8 +65,7 @@ FILE *report_open(const report_folder *folder, const char *name, bool *partial)
         if (snprintf(path, sizeof path, "%s/%s%s", folder->path, name, ending) >= (int)sizeof path)
             return NULL;
         FILE *file = open_regular(path);
-        if (partial)
-            *partial = i > 0;
+        *partial = i > 0;
         if (file)
             return file;
     }
@@ -118,7 +117,7 @@ static enum line next_line(FILE *file, char text[MOST_LINE], size_t *n)
     return fits ? LINE : LINE_TOO_LONG;
 }
 
-void report_read_lines(report_folder *folder, const char *name, FILE *file, report_take take, void *user)
+void report_read_lines(report_folder *folder, const char *name, FILE *file, bool partial, report_take take, void *user)
 {
     char *text = malloc(MOST_LINE);
     unsigned long long n_bad = 0, number = 0, first_bad = 0;
@@ -134,8 +133,8 @@ void report_read_lines(report_folder *folder, const char *name, FILE *file, repo
     if (n_bad)
         report_note(folder, "%s: %llu line%s cannot be used, the first is line %llu", name, n_bad,
                     n_bad == 1 ? "" : "s", first_bad);
-    if (kind == LINE_CUT)
-        report_note(folder, "%s: the last line is not whole yet", name);
+    if (kind == LINE_CUT && !partial)
+        report_note(folder, "%s: the last line is cut", name);
     if (!text || ferror(file))
         report_note(folder, "%s cannot be read to its end", name);
     free(text);

@@ -122,7 +122,7 @@ static void choose(struct contents *c, size_t most)
         c->shown_tensors = c->n_tensors;
 }
 
-static json_t *read_twice(report_folder *folder, FILE *file, size_t most)
+static json_t *read_twice(report_folder *folder, FILE *file, bool partial, size_t most)
 {
     struct contents *c = calloc(1, sizeof *c);
     if (!c || !(c->rows = json_array())) {
@@ -131,10 +131,10 @@ static json_t *read_twice(report_folder *folder, FILE *file, size_t most)
     }
     /* What is wrong with the lines is noted once. */
     report_folder quiet = {.path = folder->path};
-    report_read_lines(&quiet, GW_HISTOGRAMS_FILE, file, note_contents, c);
+    report_read_lines(&quiet, GW_HISTOGRAMS_FILE, file, partial, note_contents, c);
     choose(c, most);
     rewind(file);
-    report_read_lines(folder, GW_HISTOGRAMS_FILE, file, take_shown, c);
+    report_read_lines(folder, GW_HISTOGRAMS_FILE, file, partial, take_shown, c);
     json_t *out = json_pack("{s:I, s:I, s:o}", "steps", (json_int_t)c->n_steps, "tensors", (json_int_t)c->n_tensors,
                             "rows", c->rows);
     free(c);
@@ -143,10 +143,11 @@ static json_t *read_twice(report_folder *folder, FILE *file, size_t most)
 
 json_t *report_histograms(report_folder *folder, size_t most)
 {
-    FILE *file = report_open(folder, GW_HISTOGRAMS_FILE, NULL);
+    bool partial;
+    FILE *file = report_open(folder, GW_HISTOGRAMS_FILE, &partial);
     if (!file)
         return json_null();
-    json_t *out = read_twice(folder, file, most);
+    json_t *out = read_twice(folder, file, partial, most);
     fclose(file);
     return out;
 }

@@ -6,10 +6,11 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const runs = data.runs;
 const SVG = document.getElementById("space").namespaceURI;
 const N_COLOURS = 7;
+const MOST_ROWS = 2000;
 const DASHES = ["", "7 4", "2 3", "9 3 2 3", "12 5", "5 2 1 2 1 2", "1 5", "14 3 5 3", "4 8"];
 
 /* What the reader has chosen. */
-const state = { x: "epochs", log: false, hidden: new Set(), run: 0, tensor: null };
+const state = { x: "epochs", log: false, hidden: new Set(), run: 0, tensor: null, paper: false };
 const drawers = []; /* what is drawn again if the width or a choice changes */
 
 /* ---- elements ------------------------------------------------------------------------------ */
@@ -34,7 +35,15 @@ function s(tag, attributes, ...children) {
 /* A table in a box that scrolls sideways. The first cell of a row is its name. */
 function table(head, rows, kind) {
   const line = (cells, tag) =>
-    h("tr", {}, ...cells.map((cell, i) => (cell instanceof Node ? cell : h(tag || (i ? "td" : "th"), {}, cell))));
+    h(
+      "tr",
+      {},
+      ...cells.map((cell, i) =>
+        cell instanceof Node
+          ? cell
+          : h(tag || (i ? "td" : "th"), { class: String(cell).length > 24 && "wrapped" }, cell),
+      ),
+    );
   return h(
     "div",
     { class: "scroll", tabindex: 0, role: "region", "aria-label": "table" },
@@ -335,27 +344,32 @@ function follow(svg, readout, spots, hint) {
   };
 }
 
+/* The points of a chart; of very many, every so many-th, and the last of each line. */
+function pointsTable(chart) {
+  const lines = chart.lines(),
+    every = Math.ceil(lines.reduce((sum, line) => sum + line.points.length, 0) / MOST_ROWS);
+  const rows = lines.flatMap(line =>
+    line.points
+      .filter((_, i) => i % every === 0 || i === line.points.length - 1)
+      .map(p => [
+        line.name,
+        chart.xText(p.x),
+        chart.yText(there(p.raw) ? p.raw : p.y),
+        chart.yText(p.low),
+        chart.yText(p.high),
+      ]),
+  );
+  const box = table(["", chart.xLabel, "value", "least", "largest"], rows);
+  if (every > 1) box.prepend(h("p", {}, `One in ${every} points of each curve; hide some runs to see more.`));
+  return box;
+}
+
 /* chart: title, about, lines() -> [{name, colour, dash, points}], yText, xText, xLabel, log, zero, and
  * extra(svg, x, box) for what else is to be drawn. */
 function lineChart(chart) {
   const svg = s("svg", { tabindex: 0, role: "img", "aria-label": chart.title });
   const readout = h("p", { class: "readout soft", "aria-live": "polite" });
-  const behind = numbers(() =>
-    table(
-      ["", chart.xLabel, "value", "least", "largest"],
-      chart
-        .lines()
-        .flatMap(line =>
-          line.points.map(p => [
-            line.name,
-            chart.xText(p.x),
-            chart.yText(there(p.raw) ? p.raw : p.y),
-            chart.yText(p.low),
-            chart.yText(p.high),
-          ]),
-        ),
-    ),
-  );
+  const behind = numbers(() => pointsTable(chart));
   const figure = h(
     "figure",
     {},
@@ -366,7 +380,7 @@ function lineChart(chart) {
     behind.details,
   );
   drawers.push(() => {
-    const width = Math.max(260, figure.clientWidth - 26),
+    const width = Math.max(260, widthOf(figure) - 26),
       height = Math.round(Math.min(340, Math.max(210, width * 0.55)));
     const box = { left: 58, right: width - 10, top: 12, bottom: height - 42 };
     const lines = chart.lines(),
@@ -461,6 +475,12 @@ function runsChart(title, about, part, field, options) {
 }
 
 /* ---- choices --------------------------------------------------------------------------------- */
+
+/* How wide something is, or will be on paper, where charts stand two in a row and letters are to be as large. */
+function widthOf(element) {
+  if (!state.paper) return element.clientWidth;
+  return element.closest(".charts") ? 340 : 680;
+}
 
 function redraw() {
   for (const draw of drawers) draw();
@@ -635,7 +655,7 @@ function barChart(title, about, rows, text, unit, head, cells) {
     numbers(() => table(head, cells)).details,
   );
   drawers.push(() => {
-    const wide = Math.max(200, chart.clientWidth);
+    const wide = Math.max(200, widthOf(chart));
     axis.setAttribute("viewBox", `0 0 ${wide} 34`);
     axis.replaceChildren();
     for (const tick of niceTicks(0, most, wide < 420 ? 3 : 6)) {
@@ -807,7 +827,7 @@ function timeline() {
       "p",
       { class: "soft" },
       ...fields.map(([name, , colour]) => key(colour, name)),
-      "The bands go from the least to the largest.",
+      "— the bands go from the least to the largest.",
     ),
     figure.children[1],
   );
@@ -830,7 +850,7 @@ function timeline() {
 const KINDS = [
   ["raw", "Gradient of rank 0", "var(--c0)"],
   ["clipped", "Clipped", "var(--c2)"],
-  ["sent", "As the codec sends it", "var(--c1)"],
+  ["sent", "As rank 0 alone would send it", "var(--c1)"],
   ["averaged", "Average of all workers", "var(--c3)"],
 ];
 
@@ -909,7 +929,7 @@ function histograms() {
             kind,
             String(row.step),
             plain(row[kind][0]),
-            h("td", { class: "wrapped" }, row[kind].slice(1).join(" ")),
+            h("td", { class: "counts" }, row[kind].slice(1).join(" ")),
           ]),
       ),
     ),
@@ -934,6 +954,9 @@ function histograms() {
     const left = all.tensors - names.length;
     about.textContent = names.length
       ? `${state.tensor} of ${run.name}; heights are square roots of counts (TernGrad, figure 2).` +
+        (rowsNow().some(row => row.sent)
+          ? " What is sent is drawn again with rank 0's own numbers; those of all workers may be larger."
+          : "") +
         (left > 0 ? ` ${left} more tensors are in the folder.` : "")
       : "The run has recorded no histograms.";
     const rows = rowsNow();
@@ -1005,3 +1028,11 @@ window.addEventListener("resize", () => {
   if (window.innerWidth !== wide) redraw();
   wide = window.innerWidth;
 });
+for (const [event, paper] of [
+  ["beforeprint", true],
+  ["afterprint", false],
+])
+  window.addEventListener(event, () => {
+    state.paper = paper;
+    redraw();
+  });

@@ -60,7 +60,7 @@ typedef struct report_folder {
 
 void report_note(report_folder *folder, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Opens FOLDER/NAME, or FOLDER/NAME.partial if that is not there. *partial (may be NULL) says which. NULL: neither is
+/* Opens FOLDER/NAME, or FOLDER/NAME.partial if that is not there. *partial says which. NULL: neither is
  * there, or it is no regular file. */
 FILE *report_open(const report_folder *folder, const char *name, bool *partial);
 
@@ -68,9 +68,10 @@ FILE *report_open(const report_folder *folder, const char *name, bool *partial);
 json_t *report_read_object(report_folder *folder, const char *name, size_t most_bytes);
 
 /* Calls `take` for each line of `file` that holds one JSON object; false: the object is not what it should be. Notes
- * how many lines were no good. A last line without an end is not looked at: the run is still writing it. */
+ * how many lines were no good. A last line without an end is not looked at. If the file is `partial`, that is as it
+ * should be: the run is still writing it. */
 typedef bool (*report_take)(void *user, const json_t *line);
-void report_read_lines(report_folder *folder, const char *name, FILE *file, report_take take, void *user);
+void report_read_lines(report_folder *folder, const char *name, FILE *file, bool partial, report_take take, void *user);
 
 /* A text of any bytes as JSON: what is no UTF-8 becomes a question mark, and what is long is cut. */
 json_t *report_text(const char *text);

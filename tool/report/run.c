@@ -219,7 +219,7 @@ static json_t *read_run(report_folder *folder, const report_limits *limits)
     FILE *lines = report_open(folder, GW_METRICS_FILE, &partial);
     const bool memory = begin(&m, limits->points);
     if (memory && lines)
-        report_read_lines(folder, GW_METRICS_FILE, lines, take_step, &m);
+        report_read_lines(folder, GW_METRICS_FILE, lines, partial, take_step, &m);
     if (!memory || !folder->notes)
         tool_fail("out of memory");
     else if (!run && !summary && !lines && json_array_size(folder->notes) == 0)

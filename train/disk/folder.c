@@ -148,7 +148,8 @@ gw_status gw_folder_clear(const char *folder, DIR *lock, bool keep_whole)
         for (const struct dirent *entry; (entry = readdir(lock));) {
             const char *name = entry->d_name;
             if (!is_of_a_run(name, &partial) || (keep_whole && !partial && strcmp(name, GW_PARAMETER_FILE) != 0) ||
-                strcmp(name, GW_METRICS_FILE GW_PARTIAL) == 0 || strcmp(name, GW_EVENTS_FILE GW_PARTIAL) == 0)
+                strcmp(name, GW_METRICS_FILE GW_PARTIAL) == 0 || strcmp(name, GW_HISTOGRAMS_FILE GW_PARTIAL) == 0 ||
+                strcmp(name, GW_EVENTS_FILE GW_PARTIAL) == 0)
                 continue;
             GW_TRY(remove_file(folder, lock, name, &removed));
         }

@@ -3,6 +3,7 @@
 #include "disk/metrics.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "disk/folder.h"
 #include "disk/tensorboard.h"
 
@@ -28,6 +29,7 @@ gw_status gw_metrics_open(struct gw_metrics *m, const char *out, bool overwrite)
     if (!overwrite)
         GW_TRY(gw_folder_check(out, m->lock));
     GW_TRY(gw_file_open(out, GW_METRICS_FILE, &m->lines));
+    GW_TRY(gw_file_open(out, GW_HISTOGRAMS_FILE, &m->histograms));
     GW_TRY(gw_file_open(out, GW_EVENTS_FILE, &m->events));
     gw_tensorboard_begin(m->events.stream, wall_time());
     return GW_OK;
@@ -156,6 +158,34 @@ static void write_events(struct gw_metrics *m, uint64_t step, const struct total
     }
 }
 
+void gw_metrics_take_histograms(struct gw_metrics *m, struct gw_histograms *histograms)
+{
+    struct gw_histograms **end = &m->pending;
+    while (*end)
+        end = &(*end)->next;
+    *end = histograms;
+}
+
+static void drop_first_histograms(struct gw_metrics *m)
+{
+    struct gw_histograms *first = m->pending;
+    m->pending = first->next;
+    gw_free(NULL, first);
+}
+
+/* Those of steps up to this one. */
+static void write_histograms(struct gw_metrics *m, uint64_t step)
+{
+    for (; m->pending && m->pending->step <= step; drop_first_histograms(m)) {
+        const double now = wall_time();
+        gw_histograms_write(m->histograms.stream, m->pending);
+        for (uint32_t i = 0; i < m->pending->n; i++)
+            for (int k = 0; k < GW_HISTOGRAM_KINDS; k++)
+                gw_tensorboard_histogram(m->events.stream, now, m->pending->step, m->pending->rows[i].tensor,
+                                         gw_histogram_names[k], &m->pending->rows[i].kinds[k]);
+    }
+}
+
 /* A step enters the sums. */
 static void count(struct gw_metrics *m, uint64_t step, const struct totals *s)
 {
@@ -201,13 +231,16 @@ gw_status gw_metrics_step(struct gw_metrics *m, uint64_t step, const struct gw_s
         return GW_OK;
     write_line(m, step, &s, first);
     write_events(m, step, &s, first);
+    write_histograms(m, step);
     double now = gw_clock_seconds();
     if (now - m->last_flush > 1) { /* so that others can watch the run */
         fflush(m->lines.stream);
         fflush(m->events.stream);
+        fflush(m->histograms.stream);
         m->last_flush = now;
     }
     GW_TRY(gw_file_check(&m->lines));
+    GW_TRY(gw_file_check(&m->histograms));
     return gw_file_check(&m->events);
 }
 
@@ -287,9 +320,11 @@ gw_status gw_metrics_resume(struct gw_metrics *m, const char *out, uint64_t firs
     m->test_accuracy = -1;
     m->residual_norm = -1;
     GW_TRY(gw_file_reopen(out, GW_METRICS_FILE, &m->lines));
+    GW_TRY(gw_file_reopen(out, GW_HISTOGRAMS_FILE, &m->histograms));
     GW_TRY(gw_file_reopen(out, GW_EVENTS_FILE, &m->events));
     GW_TRY(read_lines(m, first, &end));
     GW_TRY(gw_file_cut(&m->lines, end));
+    GW_TRY(gw_file_cut(&m->histograms, gw_histograms_end_before(m->histograms.stream, first)));
     end = gw_tensorboard_end_before(m->events.stream, first);
     GW_TRY(gw_file_cut(&m->events, end));
     if (end == 0)
@@ -301,6 +336,7 @@ gw_status gw_metrics_resume(struct gw_metrics *m, const char *out, uint64_t firs
 gw_status gw_metrics_sync(struct gw_metrics *m)
 {
     GW_TRY(gw_file_sync(&m->lines));
+    GW_TRY(gw_file_sync(&m->histograms));
     return gw_file_sync(&m->events);
 }
 
@@ -347,6 +383,7 @@ gw_status gw_metrics_commit(struct gw_metrics *m)
     if (!m->lines.stream)
         return GW_OK;
     GW_TRY(gw_file_commit(&m->lines));
+    GW_TRY(gw_file_commit(&m->histograms));
     return gw_file_commit(&m->events);
 }
 
@@ -354,7 +391,10 @@ void gw_metrics_abandon(struct gw_metrics *m)
 {
     bool keep = m->n_steps > 0 || m->resumed;
     gw_file_discard(&m->lines, keep);
+    gw_file_discard(&m->histograms, keep);
     gw_file_discard(&m->events, keep);
+    while (m->pending)
+        drop_first_histograms(m);
     if (m->lock)
         closedir(m->lock);
     m->lock = NULL;

@@ -3,6 +3,7 @@
 #define GW_TRAIN_METRICS_H
 
 #include "disk/file.h"
+#include "disk/histograms.h"
 #include "run/train.h"
 
 #include <dirent.h>
@@ -35,8 +36,9 @@ struct gw_step_record {
 };
 
 struct gw_metrics {
-    struct gw_file lines, events;
-    DIR *lock; /* of the run's folder; NULL: nothing is written */
+    struct gw_file lines, events, histograms;
+    struct gw_histograms *pending; /* those of steps that are not added up yet, by step */
+    DIR *lock;                     /* of the run's folder; NULL: nothing is written */
     double last_flush;
     uint64_t steps, steps_per_epoch; /* planned */
     uint64_t window_begin;           /* train_loss and train_accuracy are means from this step on */
@@ -76,6 +78,9 @@ gw_status gw_metrics_sync(struct gw_metrics *metrics);
 
 /* Adds up one step's records, worker by worker, and writes its line. */
 gw_status gw_metrics_step(struct gw_metrics *metrics, uint64_t step, const struct gw_step_record *records);
+
+/* Takes over histograms, which are written and released when their step is added up: the files have steps in order. */
+void gw_metrics_take_histograms(struct gw_metrics *metrics, struct gw_histograms *histograms);
 
 void gw_metrics_progress(const struct gw_metrics *metrics, struct gw_train_progress *progress);
 void gw_metrics_summary(const struct gw_metrics *metrics, struct gw_train_summary *summary);

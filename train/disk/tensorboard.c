@@ -1,4 +1,4 @@
-/* Writes scalars as TensorBoard event files, and finds where the events of a given step begin. */
+/* Writes scalars and histograms as TensorBoard event files, and finds where the events of a given step begin. */
 #include "disk/tensorboard.h"
 #include "wire/bytes.h"
 
@@ -24,7 +24,7 @@ static uint32_t masked(const void *bytes, size_t n_bytes)
 
 /* A message under construction: protocol buffers' wire format. */
 struct message {
-    uint8_t bytes[256];
+    uint8_t bytes[1536]; /* a histogram is the longest */
     size_t n;
 };
 
@@ -84,7 +84,8 @@ static void write_record(FILE *file, const struct message *m)
 }
 
 /* Event: 1 wall_time (double), 2 step (int64), 3 file_version (string), 5 summary; Summary: 1 value; Summary.Value: 1
- * tag, 2 simple_value (float). */
+ * tag, 2 simple_value (float), 5 histo; HistogramProto, all doubles: 1 min, 2 max, 3 num, 4 sum, 5 sum_squares, 6
+ * bucket_limit, 7 bucket, the last two repeated and packed. */
 void gw_tensorboard_begin(FILE *file, double wall_time)
 {
     static const char version[] = "brain.Event:2";
@@ -94,12 +95,11 @@ void gw_tensorboard_begin(FILE *file, double wall_time)
     write_record(file, &event);
 }
 
-void gw_tensorboard_scalar(FILE *file, double wall_time, uint64_t step, const char *tag, float value)
+/* An event with one Summary.Value in it. */
+static void write_value(FILE *file, double wall_time, uint64_t step, const struct message *entry)
 {
-    struct message entry = {.n = 0}, summary = {.n = 0}, event = {.n = 0};
-    put_bytes(&entry, 1, tag, strnlen(tag, 64));
-    put_float(&entry, 2, value);
-    put_bytes(&summary, 1, entry.bytes, entry.n);
+    struct message summary = {.n = 0}, event = {.n = 0};
+    put_bytes(&summary, 1, entry->bytes, entry->n);
     put_double(&event, 1, wall_time);
     put_key(&event, 2, VARINT);
     put_varint(&event, step);
@@ -107,7 +107,38 @@ void gw_tensorboard_scalar(FILE *file, double wall_time, uint64_t step, const ch
     write_record(file, &event);
 }
 
-/* The step of an event that one of the two functions above wrote: field 2 behind the time; the first record has none.
+void gw_tensorboard_scalar(FILE *file, double wall_time, uint64_t step, const char *tag, float value)
+{
+    struct message entry = {.n = 0};
+    put_bytes(&entry, 1, tag, strnlen(tag, 64));
+    put_float(&entry, 2, value);
+    write_value(file, wall_time, step, &entry);
+}
+
+void gw_tensorboard_histogram(FILE *file, double wall_time, uint64_t step, const char *tensor, const char *kind,
+                              const struct gw_histogram *h)
+{
+    struct message entry = {.n = 0}, proto = {.n = 0};
+    double limits[GW_HISTOGRAM_BINS], counts[GW_HISTOGRAM_BINS];
+    char tag[96];
+    if (h->n == 0)
+        return;
+    for (uint32_t bin = 0; bin < GW_HISTOGRAM_BINS; bin++) {
+        limits[bin] = gw_histogram_limit(h, bin);
+        counts[bin] = (double)h->counts[bin];
+    }
+    const double fields[] = {h->least, h->largest, (double)h->n, h->sum, h->squares};
+    for (unsigned i = 0; i < sizeof fields / sizeof *fields; i++)
+        put_double(&proto, i + 1, fields[i]);
+    put_bytes(&proto, 6, limits, sizeof limits);
+    put_bytes(&proto, 7, counts, sizeof counts);
+    snprintf(tag, sizeof tag, "gradient/%s/%s", tensor, kind);
+    put_bytes(&entry, 1, tag, strlen(tag));
+    put_bytes(&entry, 5, proto.bytes, proto.n);
+    write_value(file, wall_time, step, &entry);
+}
+
+/* The step of an event that one of the three functions above wrote: field 2 behind the time; the first record has none.
  */
 static uint64_t event_step(const uint8_t *event, uint64_t n_bytes)
 {

@@ -2,6 +2,8 @@
 #ifndef GW_TRAIN_TENSORBOARD_H
 #define GW_TRAIN_TENSORBOARD_H
 
+#include "disk/histograms.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,5 +18,9 @@ void gw_tensorboard_begin(FILE *file, double wall_time);
 long gw_tensorboard_end_before(FILE *file, uint64_t step);
 
 void gw_tensorboard_scalar(FILE *file, double wall_time, uint64_t step, const char *tag, float value);
+
+/* The tag is gradient/TENSOR/KIND. Writes nothing if the histogram is empty. */
+void gw_tensorboard_histogram(FILE *file, double wall_time, uint64_t step, const char *tensor, const char *kind,
+                              const struct gw_histogram *histogram);
 
 #endif

@@ -261,7 +261,7 @@ static void passes_and_bytes_are_counted(void **state)
 static void objective_is_written_each_epoch(void **state)
 {
     (void)state;
-    static const char *const files[] = {"metrics.jsonl", "summary.json", "parameters.gwp",
+    static const char *const files[] = {"metrics.jsonl", "summary.json", "parameters.gwp", "histograms.jsonl",
                                         "events.out.tfevents.0.gradwire"};
     char folder[4096], path[4200];
     struct gw_train_options o = convex("logreg", "sgd");

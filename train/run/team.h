@@ -109,11 +109,12 @@ struct gw_worker {
     uint32_t begin, count;                /* its share of a batch */
     uint8_t *labels;                      /* of its share */
     struct gw_model *model, *test_model;
-    uint64_t version;           /* of the parameters */
-    double *sum;                /* convex: a gradient before it is rounded */
-    float *snapshot, *full;     /* svrg: w~, and the full gradient there */
-    float *statistics;          /* batch norm's, of this worker alone; those behind params are all workers' */
-    gw_exchange *full_exchange; /* over GW_TEAM_FULL */
+    uint64_t version;                 /* of the parameters */
+    double *sum;                      /* convex: a gradient before it is rounded */
+    float *snapshot, *full;           /* svrg: w~, and the full gradient there */
+    float *statistics;                /* batch norm's, of this worker alone; those behind params are all workers' */
+    gw_exchange *full_exchange;       /* over GW_TEAM_FULL */
+    struct gw_histograms *histograms; /* of this step; NULL: it has none */
     gw_status submit_status;
     double lr;        /* of this step, from rank 0 */
     uint64_t stop_at; /* no step from this one on; from rank 0 */

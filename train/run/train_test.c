@@ -31,7 +31,7 @@ static struct gw_train_options small(void)
 /* Losses of all steps, from metrics.jsonl. */
 static size_t losses_of(struct gw_train_options o, double *losses, size_t capacity)
 {
-    static const char *const files[] = {"metrics.jsonl", "summary.json", "parameters.gwp",
+    static const char *const files[] = {"metrics.jsonl", "summary.json", "parameters.gwp", "histograms.jsonl",
                                         "events.out.tfevents.0.gradwire"};
     char folder[4096], path[4200];
     snprintf(folder, sizeof folder, "%s/train_test.XXXXXX", GW_BINARY_DIR);
@@ -170,8 +170,9 @@ static void a_stop_leaves_no_final_name(void **state)
     o.out = folder, o.workers = 3;
     assert_int_equal(gw_train_run(&o, &callbacks, &s), GW_ERR_CLOSED);
     assert_non_null(strstr(gw_last_error(), "after 10 of 60 steps"));
-    static const char *const files[] = {"metrics.jsonl.partial", "events.out.tfevents.0.gradwire.partial"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const files[] = {"metrics.jsonl.partial", "histograms.jsonl.partial",
+                                        "events.out.tfevents.0.gradwire.partial"};
+    for (int i = 0; i < 3; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, files[i]);
         assert_int_equal(unlink(path), 0);
     }

@@ -5,6 +5,7 @@
 #include "disk/checkpoint.h"
 #include "run/elastic.h"
 #include "run/evaluate.h"
+#include "run/histograms.h"
 #include "disk/folder.h"
 #include "data/order.h"
 #include "run/team.h"
@@ -235,6 +236,7 @@ static void submit(void *user, uint32_t tensor)
 {
     struct gw_worker *w = user;
     gw_live_plan_note(w, &tensor);
+    gw_histograms_before(w, tensor);
     if (w->submit_status == GW_OK)
         w->submit_status = gw_exchange_submit(w->exchange, tensor, w->grads + w->team->network.tensors[tensor].offset);
 }
@@ -512,9 +514,11 @@ static gw_status step(struct gw_worker *w, uint64_t t)
         gw_exchange_account(w->exchange, true);
     GW_TRY(gw_exchange_begin(w->exchange, (uint32_t)t));
     gw_live_plan_begin(w, t);
+    gw_histograms_begin(w, t);
     GW_TRY(compute(w, t, record));
     record->compute_seconds = gw_clock_seconds() - begin - full.wait_seconds;
     GW_TRY(gw_exchange_wait(w->exchange, &record->result));
+    gw_histograms_after(w, record->result.committed);
     if (leads(w)) {
         GW_TRY(gw_exchange_wire(w->exchange, &record->wire));
         record->wire_compared = record->wire.n_comparisons > w->n_comparisons;
@@ -691,4 +695,5 @@ void gw_worker_free(struct gw_worker *w)
     gw_free(NULL, w->statistics);
     gw_free(NULL, w->order);
     gw_free(NULL, w->labels);
+    gw_free(NULL, w->histograms);
 }

@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "data/order.h"
-#include "run/team.h"
+#include "run/histograms.h"
 
 #include <string.h>
 
@@ -99,6 +99,7 @@ gw_status gw_convex_worker_gradient(struct gw_worker *w, const uint32_t *order, 
     }
     for (size_t i = 0; i < net->n_storage; i++)
         w->grads[i] = (float)w->sum[i];
+    gw_histograms_before(w, 0);
     return gw_exchange_submit(w->exchange, 0, w->grads);
 }
 

@@ -1,0 +1,137 @@
+/* Tests of histograms of gradients: counting, the lines, and their place in TensorBoard's event files. */
+#include "disk/histograms.h"
+#include "disk/tensorboard.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void every_value_is_in_its_bin(void **state)
+{
+    (void)state;
+    struct gw_histogram h;
+    enum { N = 1000 };
+    float values[N];
+    uint64_t want[GW_HISTOGRAM_BINS] = {0};
+    for (int i = 0; i < N; i++)
+        values[i] = (float)(i - 300) / 700; /* from -0.43 to 699/700 */
+    gw_histogram_count(&h, values, N);
+    assert_int_equal(h.n, N);
+    assert_true(h.max == (double)values[N - 1] && h.largest == h.max && h.least == (double)values[0]);
+    for (int i = 0; i < N; i++) {
+        int bin = 0;
+        while (bin < GW_HISTOGRAM_BINS - 1 && (double)values[i] >= gw_histogram_limit(&h, (uint32_t)bin) - 1e-12)
+            bin++;
+        want[bin]++;
+    }
+    assert_memory_equal(h.counts, want, sizeof want);
+    double sum = 0, squares = 0;
+    for (int i = 0; i < N; i++)
+        sum += (double)values[i], squares += (double)values[i] * (double)values[i];
+    assert_true(h.sum == sum && h.squares == squares);
+}
+
+static void the_ends_of_the_range(void **state)
+{
+    (void)state;
+    struct gw_histogram h;
+    const float ends[] = {-3, 3, 0}, tiny[] = {1e-45f, -1e-45f}, huge[] = {3.4e38f, -3.4e38f};
+    gw_histogram_count(&h, ends, 3);
+    assert_true(h.counts[0] == 1 && h.counts[GW_HISTOGRAM_BINS - 1] == 1 && h.counts[GW_HISTOGRAM_BINS / 2] == 1);
+    gw_histogram_count(&h, tiny, 2);
+    assert_true(h.counts[0] == 1 && h.counts[GW_HISTOGRAM_BINS - 1] == 1);
+    gw_histogram_count(&h, huge, 2);
+    assert_true(h.counts[0] == 1 && h.counts[GW_HISTOGRAM_BINS - 1] == 1);
+    const float zeros[4] = {0};
+    gw_histogram_count(&h, zeros, 4);
+    assert_true(h.n == 4 && h.max == 0 && h.counts[GW_HISTOGRAM_BINS / 2] == 4);
+    const float bad[][2] = {{1, NAN}, {INFINITY, 0}, {0, -INFINITY}, {INFINITY, -INFINITY}};
+    for (int i = 0; i < 4; i++) {
+        gw_histogram_count(&h, bad[i], 2);
+        assert_int_equal(h.n, 0);
+    }
+}
+
+/* Of one tensor. The caller frees it. */
+static struct gw_histograms *some(uint64_t step)
+{
+    struct gw_histograms *h = calloc(1, sizeof *h + sizeof *h->rows);
+    const float values[] = {-1, 0, 0.5f};
+    assert_non_null(h);
+    h->step = step, h->n = 1;
+    memset(h->rows[0].tensor, 'n', sizeof h->rows[0].tensor - 1); /* the longest name there is */
+    h->rows[0].elements = 3;
+    gw_histogram_count(&h->rows[0].kinds[GW_HISTOGRAM_RAW], values, 3);
+    gw_histogram_count(&h->rows[0].kinds[GW_HISTOGRAM_AVERAGED], values, 2);
+    return h;
+}
+
+/* Whole lines of earlier steps are kept, wherever the file was cut. */
+static void lines_are_gone_on_with(void **state)
+{
+    (void)state;
+    static const uint64_t steps[] = {0, 0, 3, 10};
+    enum { N = sizeof steps / sizeof *steps };
+    char bytes[4096];
+    long ends[N + 1] = {0};
+    FILE *f = tmpfile();
+    for (int i = 0; i < N; i++) {
+        struct gw_histograms *h = some(steps[i]);
+        gw_histograms_write(f, h);
+        ends[i + 1] = ftell(f);
+        free(h);
+    }
+    rewind(f);
+    const size_t n = fread(bytes, 1, sizeof bytes, f);
+    assert_true((long)n == ends[N]);
+    fclose(f);
+    for (uint64_t before = 0; before < 12; before++)
+        for (size_t cut = n; cut > 0; cut -= 7 < cut ? 7 : cut) {
+            f = tmpfile();
+            fwrite(bytes, 1, cut, f);
+            rewind(f);
+            long want = 0;
+            for (int i = 0; i < N && steps[i] < before && ends[i + 1] <= (long)cut; i++)
+                want = ends[i + 1];
+            assert_int_equal(gw_histograms_end_before(f, before), want);
+            fclose(f);
+        }
+}
+
+/* The longest event there is fits, and is found again; an empty histogram writes none. */
+static void events_hold_histograms(void **state)
+{
+    (void)state;
+    struct gw_histograms *h = some(1u << 31);
+    const struct gw_histogram_row *row = &h->rows[0];
+    FILE *f = tmpfile();
+    gw_tensorboard_begin(f, 1.5);
+    gw_tensorboard_scalar(f, 1.5, 7, "loss", 1);
+    const long scalars = ftell(f);
+    gw_tensorboard_histogram(f, 2.5, h->step, row->tensor, "averaged", &row->kinds[GW_HISTOGRAM_AVERAGED]);
+    const long end = ftell(f);
+    assert_true(end > scalars + 1024);
+    gw_tensorboard_histogram(f, 2.5, h->step, row->tensor, "sent", &row->kinds[GW_HISTOGRAM_SENT]);
+    assert_int_equal(ftell(f), end);
+    rewind(f);
+    assert_int_equal(gw_tensorboard_end_before(f, h->step + 1), end);
+    rewind(f);
+    assert_int_equal(gw_tensorboard_end_before(f, h->step), scalars);
+    fclose(f);
+    free(h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_value_is_in_its_bin),
+        cmocka_unit_test(the_ends_of_the_range),
+        cmocka_unit_test(lines_are_gone_on_with),
+        cmocka_unit_test(events_hold_histograms),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
