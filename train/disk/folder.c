@@ -81,6 +81,12 @@ static bool is_of_a_run(const char *name, bool *partial)
     return is_checkpoint(name, n, &steps_done) || is_state(name, n);
 }
 
+/* Says how the run ended. */
+static bool is_of_the_end(const char *name)
+{
+    return strcmp(name, GW_PARAMETER_FILE) == 0 || strcmp(name, GW_REPORT_FILE) == 0;
+}
+
 bool gw_folder_newest_checkpoint(DIR *folder, uint64_t below, uint64_t *steps_done)
 {
     bool found = false;
@@ -147,7 +153,7 @@ gw_status gw_folder_clear(const char *folder, DIR *lock, bool keep_whole)
         rewinddir(lock);
         for (const struct dirent *entry; (entry = readdir(lock));) {
             const char *name = entry->d_name;
-            if (!is_of_a_run(name, &partial) || (keep_whole && !partial && strcmp(name, GW_PARAMETER_FILE) != 0) ||
+            if (!is_of_a_run(name, &partial) || (keep_whole && !partial && !is_of_the_end(name)) ||
                 strcmp(name, GW_METRICS_FILE GW_PARTIAL) == 0 || strcmp(name, GW_HISTOGRAMS_FILE GW_PARTIAL) == 0 ||
                 strcmp(name, GW_EVENTS_FILE GW_PARTIAL) == 0)
                 continue;

@@ -38,8 +38,8 @@ gw_status gw_folder_check(const char *folder, DIR *lock);
 
 /* Removes the files of an earlier run from a locked folder; all other names are left alone, and so are the files that
  * grow all through a run, metrics, histograms and events, while they are partial: they are the new run's already.
- * keep_whole: a run that is gone on with keeps what is whole but the summary and the parameters, which are not its last
- * ones any more. */
+ * keep_whole: a run that is gone on with keeps what is whole but the summary, the parameters and the report, which are
+ * not its last ones any more. */
 gw_status gw_folder_clear(const char *folder, DIR *lock, bool keep_whole);
 
 #endif

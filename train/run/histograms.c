@@ -87,7 +87,7 @@ static gw_status count_drawn(const struct gw_worker *w, const float *g, gw_encod
     return status;
 }
 
-/* Only codecs that draw and keep nothing: a residual would not be the one of the run. */
+/* Only codecs that draw without bias, which keep nothing: a residual would not be the one of the run. */
 static void draw_again(const struct gw_worker *w, const float *g, struct gw_histogram_row *row)
 {
     const struct gw_team *team = w->team;
@@ -96,7 +96,7 @@ static void draw_again(const struct gw_worker *w, const float *g, struct gw_hist
     if (!team->draws || gw_codec_is_global(team->codec) || gw_codec_leaves_float(team->codec, tensor) ||
         gw_encoder_create(team->context, team->codec, tensor, &encoder) != GW_OK)
         return;
-    if (gw_encoder_state_bytes(encoder) > 0 || count_drawn(w, g, encoder, row) != GW_OK)
+    if (count_drawn(w, g, encoder, row) != GW_OK)
         row->kinds[GW_HISTOGRAM_SENT].n = row->kinds[GW_HISTOGRAM_CLIPPED].n = 0;
     gw_encoder_destroy(encoder);
 }
