@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import platform
+import statistics
 import subprocess
 import sys
 import threading
@@ -96,6 +97,23 @@ class Grid:
                 left = (time.monotonic() - start) / i * (len(todo) - i)
                 print(f"[{i}/{len(todo)}] {text}; about {left / 60:.0f} min left", file=sys.stderr, flush=True)
         return 1 if failed else 0
+
+
+def take_scale():
+    """Takes --scale X out of the command line; None: it is not there."""
+    if "--scale" not in sys.argv:
+        return None
+    at = sys.argv.index("--scale")
+    scale = float(sys.argv[at + 1])
+    del sys.argv[at : at + 2]
+    return scale
+
+
+def accuracy_of(rows):
+    """Test accuracy of these runs in percent: the mean, and a text of seven characters with the spread."""
+    accuracies = [100 * float(row["test_accuracy"]) for row in rows]
+    spread = f"{max(accuracies) - min(accuracies):7.2f}" if len(rows) > 1 else f"{'':7}"
+    return statistics.mean(accuracies), spread
 
 
 class Failed(Exception):

@@ -13,7 +13,7 @@
  * one in which all tensors are handed over at the end of backward: the difference is what backward hid. */
 #include "base/clock.h"
 #include "base/memory.h"
-#include "exchange/run_in.h"
+#include "probe/run_in.h"
 #include "probe/gradient.h"
 #include "bench_replay.h"
 #include "bench_team.h"

@@ -69,9 +69,7 @@ def table(rows):
     paper = {(workers, batch): loss for workers, batch, _, loss in ROWS}
     for key in sorted(by):
         found, none = by[key], by.get((*key[:3], "none"))
-        accuracies = [100 * float(row["test_accuracy"]) for row in found]
-        accuracy = statistics.mean(accuracies)
-        spread = f"{max(accuracies) - min(accuracies):7.2f}" if len(found) > 1 else f"{'':7}"
+        accuracy, spread = grid.accuracy_of(found)
         gap = paper_gap = ""
         if key[3] != "none" and none:
             gap = f"{accuracy - 100 * statistics.mean(float(row['test_accuracy']) for row in none):+.2f}"
@@ -88,12 +86,7 @@ def table(rows):
 
 
 def main():
-    scale = None
-    if "--scale" in sys.argv:
-        at = sys.argv.index("--scale")
-        scale = float(sys.argv[at + 1])
-        del sys.argv[at : at + 2]
-    return grid.Grid(HERE, COLUMNS, table).main(__doc__, all_runs(scale), run_one)
+    return grid.Grid(HERE, COLUMNS, table).main(__doc__, all_runs(grid.take_scale()), run_one)
 
 
 if __name__ == "__main__":

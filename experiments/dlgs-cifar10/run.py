@@ -98,9 +98,7 @@ def table(rows):
     order = list(METHODS)
     for key in sorted(by, key=lambda k: (k[0], k[1], order.index(k[2]))):
         found, none = by[key], by.get((key[0], key[1], "none"))
-        accuracies = [100 * float(row["test_accuracy"]) for row in found]
-        accuracy = statistics.mean(accuracies)
-        spread = f"{max(accuracies) - min(accuracies):7.2f}" if len(found) > 1 else f"{'':7}"
+        accuracy, spread = grid.accuracy_of(found)
         gap = f"{accuracy - 100 * mean(none, 'test_accuracy'):+8.2f}" if none else f"{'':8}"
         up, down = (mean(found, "dense_bytes") / mean(found, k) for k in ("bytes_up", "bytes_down"))
         lines.append(
@@ -111,12 +109,7 @@ def table(rows):
 
 
 def main():
-    scale = None
-    if "--scale" in sys.argv:
-        at = sys.argv.index("--scale")
-        scale = float(sys.argv[at + 1])
-        del sys.argv[at : at + 2]
-    return grid.Grid(HERE, COLUMNS, table).main(__doc__, all_runs(scale), run_one)
+    return grid.Grid(HERE, COLUMNS, table).main(__doc__, all_runs(grid.take_scale()), run_one)
 
 
 if __name__ == "__main__":

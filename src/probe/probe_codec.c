@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "codec/codec.h"
-#include "exchange/run_in.h"
+#include "probe/run_in.h"
 #include "probe/busy.h"
 #include "probe/gradient.h"
 #include "probe/probe.h"

@@ -254,7 +254,7 @@ class Resume(harness.Case):
             out = self.begun(f"run{workers}", until=20)
             summary, said = self.resume(out, workers=workers)
             self.assertIn(
-                f"the run had 4 workers, and now has {workers}: each begins with the mean of the codec's residuals",
+                f"the run had 4 workers, and now has {workers}: each begins with the mean of what they kept",
                 said,
             )
             self.assertIn("thresholds are taken afresh", said)

@@ -203,8 +203,9 @@ static void tell_changes(const struct gw_team *team)
     const char *moved = "";
     if (c->n_state_files > 0)
         moved = c->n_state_files == 1
-                    ? "each begins with the codec's residual, and "
-                    : "each begins with the mean of the codec's residuals, thresholds are taken afresh, and ";
+                    ? "each begins with what it kept, and "
+                    : "each begins with the mean of what they kept (residuals, statistics), thresholds are taken "
+                      "afresh, and ";
     gw_train_note(team->callbacks, "resumed after %llu of %llu steps, from %s", (unsigned long long)c->step,
                   (unsigned long long)team->steps, team->resume.path);
     if (c->steps != team->steps)

@@ -366,7 +366,7 @@ static void topk_run_in(gw_encoder *encoder, const float *g, uint32_t rank)
     const double threshold = sigma_of(g, n) * (1 / sqrt(share) - 0.583);
     float *residual = gw_residual_now(&s->residual);
     s->now.steps = o->dense;
-    if (!(threshold > 0) || !isfinite(threshold)) /* most elements are 0, or most are sent */
+    if (!(threshold > 0) || !isfinite((float)threshold)) /* most elements are 0, or most are sent */
         return;
     for (uint64_t i = 0; i < n; i += 2) {
         uint32_t counter[4], words[4];

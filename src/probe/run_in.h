@@ -1,6 +1,6 @@
 /* For measurements: an exchange whose codec has been at work for a while. */
-#ifndef GW_EXCHANGE_RUN_IN_H
-#define GW_EXCHANGE_RUN_IN_H
+#ifndef GW_PROBE_RUN_IN_H
+#define GW_PROBE_RUN_IN_H
 
 #include <gradwire/exchange.h>
 

@@ -1,5 +1,5 @@
 /* Lets the codec of an exchange begin as if it had been at work for a while. */
-#include "exchange/run_in.h"
+#include "probe/run_in.h"
 #include "codec/codec.h"
 #include "exchange/state.h"
 
