@@ -22,7 +22,8 @@ import grid
 COLUMNS = ["run", "net", "method", "seed", "scale", "epochs", "test_accuracy", "train_loss", "bytes_up", "bytes_down"]
 COLUMNS += ["dense_bytes", "parameter_hash", "date"]
 
-SCALE = {"resnet20": 0.1, "vgg16:0.25": 0.1}
+SCALE = {"resnet20": 0.07, "vgg16:0.25": 0.1}
+EPOCHS = 140  # the paper's
 RECIPES = {"resnet20": "dlgs-resnet20", "vgg16:0.25": "dlgs-vgg16"}
 METHODS = {  # name: codec, seeds
     "none": ("none", (1, 2, 3)),
@@ -72,7 +73,7 @@ def run_one(args, run):
         "method": method,
         "seed": seed,
         "scale": scale,
-        "epochs": s["epochs_begun"],
+        "epochs": round(scale * EPOCHS),
         "test_accuracy": f"{s['test_accuracy']:.4f}",
         "train_loss": f"{s['train_loss']:.4f}",
     }

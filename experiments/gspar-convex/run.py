@@ -39,7 +39,7 @@ COLUMNS = [
 
 WORKERS, BATCH = 4, 32  # the paper: M = 4, mini-batches of 8
 RATES = [4.0**k for k in range(-6, 4)]
-DENSITIES = (0.05, 0.2)
+DENSITIES, EPS = (0.05, 0.2), (1, 4)
 # Epochs of a run, and of those that look for the minimum: drawn data have few samples, so few steps an epoch.
 
 
@@ -63,6 +63,7 @@ PROBLEMS += [
 ]
 PROBLEMS += [("svm-a9a-1e-3", "svm", "a9a", 1e-3), ("svm-uneven-0.6-0.25-1e-3", "svm", uneven(0.6, 0.25), 1e-3)]
 METHODS = ["none"] + [f"{name}:density={d}" for d in DENSITIES for name in ("gspar", "uniform")]
+BOUNDED = [f"gspar:eps={eps}" for eps in EPS]  # the variance is bounded, and the density follows (problem (2))
 
 
 def all_runs():
@@ -71,7 +72,7 @@ def all_runs():
         for lr in RATES:
             runs.append((f"{name}-svrg-long-{lr:g}", net, data, l2, "svrg", "none", lr, True))
             for optimizer in ("sgd", "svrg"):
-                for codec in METHODS:
+                for codec in METHODS + BOUNDED:
                     runs.append((f"{name}-{optimizer}-{codec}-{lr:g}", net, data, l2, optimizer, codec, lr, False))
     return runs
 
@@ -174,8 +175,8 @@ def best_curves(rows):
     found = {}
     for name, net, data, l2 in PROBLEMS:
         mine = [r for r in rows if (r["net"], r["data"], float(r["lambda"])) == (net, data, l2)]
-        if len(mine) < len(RATES) * (1 + 2 * len(METHODS)):  # only once all its runs are in
-            continue
+        if len([r for r in mine if r["codec"] in METHODS]) < len(RATES) * (1 + 2 * len(METHODS)):
+            continue  # only once all its runs are in
         mine = [r for r in mine if r["objectives"]]
         least = min(min(float(x) for x in r["objectives"].split(",")) for r in mine)
         best = {}
@@ -220,6 +221,46 @@ def table(rows):
             f"uniform needs {ratios[0]:.2f} to {ratios[-1]:.2f} times the bits of gspar, in the median "
             f"{ratios[len(ratios) // 2]:.2f}; more in {sum(r > 1 for r in ratios)} of {len(ratios)} cases",
         ]
+    return lines + table_of_bounded(rows)
+
+
+def table_of_bounded(rows):
+    """gspar:eps=E, whose density follows from the gradient, beside floats and the given density of 0.2."""
+    lines = [
+        "",
+        "",
+        "gspar:eps=E bounds the variance by 1 + E times that of floats; the density follows. The bits until the gap is",
+        "that which the worst of none, eps and density=0.2 ends with. density: the mean over the run of the best rate",
+        "",
+        f"{'problem':24} {'':4} {'eps':>3} {'density':>8} {'gap':>9} {'gap none':>9} {'gap eps':>9} {'gap 0.2':>9} "
+        f"{'kbit eps':>9} {'none/eps':>9} {'0.2/eps':>8}",
+    ]
+    none_ratios, density_ratios = [], []
+    for name, (least, best) in best_curves(rows).items():
+        for optimizer in ("sgd", "svrg"):
+            for eps in EPS:
+                keys = ("none", f"gspar:eps={eps}", "gspar:density=0.2")
+                trio = [best.get((optimizer, codec)) for codec in keys]
+                if None in trio or math.inf in [curve.last for curve in trio]:
+                    continue
+                gaps = [max(curve.last - least, 1e-15) for curve in trio]
+                none, bounded, fixed = (curve.bits_to(max(gaps) * (1 + 1e-9), least) for curve in trio)
+                none_ratios.append(none / bounded)
+                density_ratios.append(fixed / bounded)
+                lines.append(
+                    f"{name:24} {optimizer:4} {eps:3} {float(trio[1].row['density']):8.4f} {max(gaps):9.2e} "
+                    f"{gaps[0]:9.2e} {gaps[1]:9.2e} {gaps[2]:9.2e} {bounded / 1e3:9.1f} {none / bounded:9.2f} "
+                    f"{fixed / bounded:8.2f}"
+                )
+    if not none_ratios:
+        return []
+    lines.append("")
+    for ratios, what in ((none_ratios, "none"), (density_ratios, "density=0.2")):
+        ratios.sort()
+        lines.append(
+            f"{what} needs {ratios[0]:.2f} to {ratios[-1]:.2f} times the bits of eps, in the median "
+            f"{ratios[len(ratios) // 2]:.2f}"
+        )
     return lines
 
 
@@ -239,7 +280,7 @@ def draw(rows):
             "set grid",
         ]
         for optimizer in ("sgd", "svrg"):
-            curves = [(codec, best[optimizer, codec]) for codec in METHODS if (optimizer, codec) in best]
+            curves = [(codec, best[optimizer, codec]) for codec in METHODS + BOUNDED if (optimizer, codec) in best]
             for axis in ("passes", "bits"):
                 script += [
                     f"set title '{name}, {optimizer}'",

@@ -26,14 +26,15 @@ import grid
 COLUMNS = ["run", "codec", "dropout", "weight_decay", "seed", "steps", "test_accuracy", "train_accuracy", "train_loss"]
 COLUMNS += ["bytes_up", "dense_bytes", "zeros_of_fc6", "parameter_hash", "date"]
 
-WORKERS, BATCH, STEPS, DECAY = 4, 128, 4000, 0.0005
-SAVED = [0, 10, 100, 500, 1000, 2000, 3000, 3999]
+WORKERS, BATCH, STEPS, DECAY = 4, 128, 2500, 0.0005
+SAVED = [0, 10, 100, 500, 1000, 1500, 2000, 2499]
 
 ROWS = [  # name, codec, dropout, weight decay
     ("float", "none", 0.5, DECAY),
     ("ternary", "ternary", 0.5, DECAY),
     ("ternary, less dropout", "ternary", 0.2, DECAY),
     ("ternary, last in float", "ternary:skip=last", 0.5, DECAY),
+    ("ternary, both of these", "ternary:skip=last", 0.2, DECAY),
     ("ternary, as advised", "ternary:skip=last", 0.2, DECAY / 2),
     ("ternary, half the decay", "ternary", 0.5, DECAY / 2),
     ("ternary, no clipping", "ternary:clip=0", 0.5, DECAY),
@@ -58,7 +59,7 @@ def words(args, codec, dropout, decay, seed):
 def run_one(args, run):
     _, _, codec, dropout, decay, seed = run
     s = grid.train(args, *words(args, codec, dropout, decay, seed))
-    fc6 = next(t for t in s["tensors"] if t["name"] == "fc6.weight")
+    fc6 = next(t for t in s["layers"] if t["name"] == "fc6.weight")
     return {
         **{k: s[k] for k in COLUMNS if k in s},
         "codec": codec,
