@@ -88,9 +88,9 @@ def table(rows):
         "LeNet on MNIST, 4 workers, sgd: test accuracy in percent after 5,000 steps of batch 64 (GSpar)",
         f"{grid.machine()}; experiments/gspar-lenet/run.py",
         f"The rate is {RATE}; {SLOW} for the slow ones.",
-        "Why some end at 9.8 %: what is kept is divided by its probability, so uniform at 0.01 has 100 times the variance",
-        "of the gradient. That is too much for this rate. The loss grows without bound within 300 steps. Every later",
-        "gradient holds a NaN, so its step is dropped, and the network gives one answer for all images.",
+        "Why some end at 9.8 %: what is kept is divided by its probability, so uniform at 0.01 has 100 times the",
+        "variance of the gradient. That is too much for this rate. The loss grows without bound within 300 steps.",
+        "Every later gradient holds a NaN, so its step is dropped, and the network gives one answer for all images.",
         "",
         f"{'method':14} {'setting':>8} {'seeds':>5} {'accuracy':>9} {'density':>8} {'up, x smaller':>14} "
         f"{'down, x smaller':>16} {'bits up an element':>19} {'steps dropped':>14}",
