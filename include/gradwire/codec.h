@@ -186,6 +186,10 @@ GW_API gw_status gw_encoder_measure_encode(gw_encoder *encoder, const float *g, 
  * nothing. Any number of slices may be encoded before the call; none after. */
 GW_API gw_status gw_encoder_commit(gw_encoder *encoder, bool committed);
 
+/* Multiplies what is kept by `factor`, above 0: for gradients that come in another unit from here on (loss scaling).
+ * Between two steps. Errors: GW_ERR_ARGUMENT. */
+GW_API gw_status gw_encoder_scale(gw_encoder *encoder, float factor);
+
 /* Bytes that gw_encoder_save writes; 0: this tensor's codec has no state. */
 GW_API size_t gw_encoder_state_bytes(const gw_encoder *encoder);
 

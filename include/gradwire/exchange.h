@@ -66,6 +66,10 @@ typedef struct gw_exchange_options {
      * every member compares for itself. Members need not have the same here: one that has GW_WIRE_SMALL or GW_WIRE_FAST
      * keeps to it, and owners write fast averages if rank 0 or such a member asks for them */
     gw_wire wire;
+    /* What becomes of a codec's residual (topk, onebit) if a tensor's gradient is zero throughout on this member.
+     * false: the residual takes part in the step as in any other. true: this member sends nothing of the tensor, and
+     * its residual waits, as for parameters that a step did not use. Members need not have the same here */
+    bool zero_rests;
 } gw_exchange_options;
 
 /* Bytes and seconds of one step on this member. Bytes count what crosses between members, with statistics, headers and
@@ -127,6 +131,11 @@ GW_API gw_status gw_exchange_begin(gw_exchange *exchange, uint32_t step);
  * GW_ERR_ARGUMENT, or the pipeline's error. */
 GW_API gw_status gw_exchange_submit(gw_exchange *exchange, uint32_t tensor, float *gradient);
 
+/* Hands over n tensors in one call: tensors[i] has its gradient at gradients[i]. All of them, or none if it fails.
+ * n 0 does nothing. The arrays may go at once. Errors: as gw_exchange_submit. */
+GW_API gw_status gw_exchange_submit_many(gw_exchange *exchange, uint32_t n, const uint32_t *tensors,
+                                         float *const *gradients);
+
 /* Waits until every tensor holds the average. All must have been submitted, else GW_ERR_ORDER. *result may be NULL.
  * With server_optimizer the tensors hold parameters; if the servers' mode is not GW_PS_SYNC, the verdict is then this
  * member's own. committed false is not an error: the gradients' contents are then unspecified, and nothing of the
@@ -162,6 +171,11 @@ GW_API size_t gw_exchange_state_bytes(const gw_exchange *exchange);
 GW_API gw_status gw_exchange_save(const gw_exchange *exchange, void *dst, size_t dst_capacity);
 GW_API gw_status gw_exchange_load(gw_exchange *exchange, const void *const *states, uint32_t n_states,
                                   size_t state_bytes);
+
+/* Multiplies what the codec keeps of all tensors on this member by `factor`, above 0: for gradients that come in
+ * another unit from the next step on (the factor of a loss scaling has changed). Call between steps, on all members.
+ * Errors: GW_ERR_ARGUMENT, GW_ERR_ORDER (a step is open). */
+GW_API gw_status gw_exchange_scale(gw_exchange *exchange, float factor);
 
 /* What the codec keeps of one tensor on this member, for reports (gw_encoder_describe): all 0 if it keeps nothing.
  * Reads the whole residual. Call between steps, on the thread that waits. Errors: GW_ERR_ARGUMENT, GW_ERR_ORDER (a step

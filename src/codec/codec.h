@@ -59,6 +59,9 @@ struct gw_codec_record {
      * changes nothing where it fails. merge gets n_states states of one tensor of n_elems elements, state_bytes each,
      * that begin `at` bytes on. */
     void (*commit)(gw_encoder *encoder, bool committed);
+    /* See gw_encoder_rest; commit then sees encoder->rests. False: not in this step, and nothing has changed. */
+    bool (*rest)(gw_encoder *encoder);
+    void (*scale)(gw_encoder *encoder, float factor); /* multiplies all that is in the gradient's unit */
     size_t (*state_bytes)(uint64_t n_elems);
     void (*save)(const gw_encoder *encoder, uint8_t *dst);
     gw_status (*load)(gw_encoder *encoder, const uint8_t *src);
@@ -79,6 +82,11 @@ bool gw_encoder_adds_on_the_way(const gw_encoder *encoder);
  * the later ones. rank: each worker has another residual. */
 void gw_encoder_run_in(gw_encoder *encoder, const float *g, uint32_t rank);
 
+/* In place of gw_encoder_measure, for a gradient that is zero throughout: nothing is sent of the tensor in this step,
+ * and what is kept between steps stays as it is, whatever commit says. False: this codec keeps nothing, or sends all;
+ * then measure. */
+bool gw_encoder_rest(gw_encoder *encoder);
+
 /* What reads the frames that the encoder writes. */
 const struct gw_wire_codec *gw_encoder_wire(const gw_encoder *encoder);
 
@@ -96,7 +104,7 @@ struct gw_encoder {
     void *own_options;
     gw_tensor tensor;
     char name[GW_MAX_NAME];
-    bool measured, finite;
+    bool measured, finite, rests;
     gw_wire push_wire, pull_wire; /* AUTO or SMALL unless has_wire_choice */
     gw_measure info;
     void *state; /* the record's */

@@ -155,7 +155,7 @@ gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *shared,
         return gw_fail(GW_ERR_CAPACITY, "gw_encoder_measure: room for %zu shared numbers; tensor '%s' has %" PRIu64,
                        n_shared, encoder->name, gw_encoder_shared_count(encoder));
     gw_float_env env = gw_float_enter();
-    encoder->measured = false;
+    encoder->measured = encoder->rests = false;
     encoder->info = (gw_measure){.finite = true};
     gw_status status = encoder->record->measure(encoder, g, shared, &encoder->info);
     gw_float_leave(env);

@@ -41,6 +41,13 @@ double gw_residual_norm(const struct gw_residual *residual)
     return sqrt(sum);
 }
 
+void gw_residual_scale(struct gw_residual *residual, float factor)
+{
+    float *now = gw_residual_now(residual);
+    for (uint64_t i = 0; i < residual->n; i++)
+        now[i] *= factor;
+}
+
 size_t gw_residual_bytes(uint64_t n)
 {
     return 4 * (size_t)n;

@@ -40,6 +40,9 @@ uint64_t gw_residual_find_bad(const struct gw_residual *residual, const float *g
 /* |e|_2 */
 double gw_residual_norm(const struct gw_residual *residual);
 
+/* e = factor * e */
+void gw_residual_scale(struct gw_residual *residual, float factor);
+
 /* As parts of a saved state, in float32. */
 size_t gw_residual_bytes(uint64_t n);
 void gw_residual_save(const struct gw_residual *residual, uint8_t *dst);

@@ -6,6 +6,8 @@
 #include "wire/bytes.h"
 #include "wire/hash.h"
 
+#include <math.h>
+
 #define VERSION 1
 #define NAME_BYTES 16
 #define HEAD_BYTES (8 + NAME_BYTES + 8)
@@ -17,7 +19,30 @@ gw_status gw_encoder_commit(gw_encoder *encoder, bool committed)
         return gw_fail(GW_ERR_ARGUMENT, "gw_encoder_commit: encoder is NULL");
     if (encoder->record->commit)
         encoder->record->commit(encoder, committed && encoder->measured && encoder->finite);
-    encoder->measured = false;
+    encoder->measured = encoder->rests = false;
+    return GW_OK;
+}
+
+bool gw_encoder_rest(gw_encoder *encoder)
+{
+    if (!encoder->record->rest || !encoder->record->rest(encoder))
+        return false;
+    encoder->info = (gw_measure){.finite = true};
+    encoder->measured = encoder->finite = encoder->rests = true;
+    return true;
+}
+
+gw_status gw_encoder_scale(gw_encoder *encoder, float factor)
+{
+    if (!encoder || !(factor > 0) || !isfinite(factor))
+        return gw_fail(GW_ERR_ARGUMENT, "gw_encoder_scale: %s",
+                       encoder ? "the factor must be above 0 and finite" : "encoder is NULL");
+    if (encoder->record->scale) {
+        gw_float_env env = gw_float_enter();
+        encoder->record->scale(encoder, factor);
+        gw_float_leave(env);
+    }
+    encoder->measured = encoder->rests = false;
     return GW_OK;
 }
 

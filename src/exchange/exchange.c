@@ -144,6 +144,7 @@ gw_status gw_exchange_create_cut(gw_context *context, const gw_exchange_options 
         ex->timeout_ms = options->timeout_ms ? options->timeout_ms : 60000;
         ex->slice_max = slice_max;
         ex->global = gw_codec_is_global(options->codec);
+        ex->zero_rests = options->zero_rests;
         ex->n_tensors = options->n_tensors;
         ex->buffers = (struct gw_buffers){.context = context};
         ex->wire = options->wire;
@@ -285,10 +286,9 @@ gw_status gw_exchange_begin(gw_exchange *ex, uint32_t step)
     return status;
 }
 
-gw_status gw_exchange_submit(gw_exchange *ex, uint32_t t, float *gradient)
+/* Marks tensor t as handed over; the marks of tensors before it in the same call stand already. */
+static gw_status check_submit(struct gw_exchange *ex, uint32_t t, const float *gradient)
 {
-    if (!ex)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_submit: the exchange is NULL");
     if (t >= ex->n_tensors)
         return gw_fail(GW_ERR_ARGUMENT, "tensor %u was submitted; tensors are 0 to %u", t, ex->n_tensors - 1);
     if (!gradient && ex->tensors[t].n_elems > 0)
@@ -297,22 +297,47 @@ gw_status gw_exchange_submit(gw_exchange *ex, uint32_t t, float *gradient)
         return gw_fail(GW_ERR_ORDER, "tensor %u was submitted before gw_exchange_begin", t);
     if (ex->handed_over[t])
         return gw_fail(GW_ERR_ORDER, "tensor %u was submitted twice in one step", t);
+    ex->handed_over[t] = true;
+    return GW_OK;
+}
+
+gw_status gw_exchange_submit_many(gw_exchange *ex, uint32_t n, const uint32_t *tensors, float *const *gradients)
+{
+    if (!ex || (n && (!tensors || !gradients)))
+        return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_submit: the exchange, tensors or gradients are NULL");
+    gw_status status = GW_OK;
+    uint32_t n_marked = 0;
+    while (n_marked < n && (status = check_submit(ex, tensors[n_marked], gradients[n_marked])) == GW_OK)
+        n_marked++;
     void *wake = NULL;
-    const double now = gw_clock_seconds();
-    if (ex->n_handed_over == 0)
-        ex->first_submit = now;
-    pthread_mutex_lock(&ex->lock);
-    gw_status status = pipeline_status(ex);
-    if (status == GW_OK) {
-        ex->handed_over[t] = true;
-        ex->n_handed_over++;
-        ex->tensors[t].gradient = gradient;
-        ex->tensors[t].handed_over = now;
-        ex->submitted[ex->n_submitted++] = t;
-        wake = take_wake(ex);
+    if (status == GW_OK && n > 0) {
+        const double now = gw_clock_seconds();
+        if (ex->n_handed_over == 0)
+            ex->first_submit = now;
+        pthread_mutex_lock(&ex->lock);
+        status = pipeline_status(ex);
+        if (status == GW_OK) {
+            for (uint32_t i = 0; i < n; i++) {
+                ex->tensors[tensors[i]].gradient = gradients[i];
+                ex->tensors[tensors[i]].handed_over = now;
+                ex->submitted[ex->n_submitted++] = tensors[i];
+            }
+            ex->n_handed_over += n;
+            wake = take_wake(ex);
+        }
+        pthread_mutex_unlock(&ex->lock);
     }
-    pthread_mutex_unlock(&ex->lock);
-    return status < 0 ? status : call(ex, wake);
+    if (status < 0) {
+        for (uint32_t i = 0; i < n_marked; i++)
+            ex->handed_over[tensors[i]] = false;
+        return status;
+    }
+    return call(ex, wake);
+}
+
+gw_status gw_exchange_submit(gw_exchange *ex, uint32_t t, float *gradient)
+{
+    return gw_exchange_submit_many(ex, 1, &t, &gradient);
 }
 
 gw_status gw_exchange_wait(gw_exchange *ex, gw_step_result *result)
@@ -475,6 +500,14 @@ gw_status gw_exchange_describe(const gw_exchange *ex, uint32_t tensor, gw_encode
     if (!out || tensor >= ex->n_tensors)
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_describe: tensor %u, or a NULL", tensor);
     gw_encoder_describe(ex->tensors[tensor].encoder, out);
+    return GW_OK;
+}
+
+gw_status gw_exchange_scale(gw_exchange *ex, float factor)
+{
+    GW_TRY(check_between_steps(ex, "gw_exchange_scale"));
+    for (uint32_t t = 0; t < ex->n_tensors; t++)
+        GW_TRY(gw_encoder_scale(ex->tensors[t].encoder, factor));
     return GW_OK;
 }
 

@@ -571,6 +571,17 @@ static void options_are_checked(void **state)
     assert_int_equal(gw_exchange_begin(ex, 10), GW_ERR_ORDER);
     assert_int_equal(gw_exchange_submit(ex, 2, a), GW_ERR_ARGUMENT);
     assert_int_equal(gw_exchange_submit(ex, 0, NULL), GW_ERR_ARGUMENT);
+    /* Of several all are taken, or none. */
+    const uint32_t both[] = {0, 1}, twice[] = {1, 1}, beyond[] = {1, 2};
+    float *const two[] = {a, b}, *const no_second[] = {a, NULL};
+    assert_int_equal(gw_exchange_submit_many(ex, 2, twice, two), GW_ERR_ORDER);
+    assert_int_equal(gw_exchange_submit_many(ex, 2, beyond, two), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_submit_many(ex, 2, both, no_second), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_submit_many(ex, 2, NULL, two), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_submit_many(ex, 2, both, NULL), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_submit_many(NULL, 2, both, two), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_submit_many(ex, 0, NULL, NULL), GW_OK);
+    assert_int_equal(gw_exchange_scale(ex, 2), GW_ERR_ORDER);
     assert_int_equal(gw_exchange_submit(ex, 0, a), GW_OK);
     assert_int_equal(gw_exchange_submit(ex, 0, a), GW_ERR_ORDER);
     assert_int_equal(gw_exchange_wait(ex, NULL), GW_ERR_ORDER);
@@ -578,6 +589,14 @@ static void options_are_checked(void **state)
     assert_int_equal(gw_exchange_submit(ex, 1, b), GW_OK);
     assert_int_equal(gw_exchange_wait(ex, NULL), GW_OK);
     assert_true(a[0] == 1 && a[4] == 5 && b[0] == 0);
+    assert_int_equal(gw_exchange_begin(ex, 10), GW_OK);
+    assert_int_equal(gw_exchange_submit_many(ex, 2, both, two), GW_OK);
+    assert_int_equal(gw_exchange_wait(ex, NULL), GW_OK);
+    assert_true(a[0] == 1 && a[4] == 5 && b[0] == 0);
+    const float wrong_factors[] = {0, -1, NAN, INFINITY};
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(gw_exchange_scale(ex, wrong_factors[i]), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_scale(NULL, 2), GW_ERR_ARGUMENT);
     assert_int_equal(gw_exchange_wait(ex, NULL), GW_ERR_ORDER);
     assert_int_equal(gw_exchange_traffic(ex, 2, &traffic), GW_ERR_ARGUMENT);
     assert_int_equal(gw_exchange_traffic(ex, 0, NULL), GW_ERR_ARGUMENT);
@@ -588,6 +607,129 @@ static void options_are_checked(void **state)
     gw_exchange_destroy(NULL);
     link.ops->destroy(link.self);
     gw_codec_destroy(codec);
+}
+
+/* ---- residuals that wait, or change their unit --------------------------------------------------------- */
+
+/* A member alone, with two tensors, and what it keeps. */
+struct alone {
+    gw_link link;
+    gw_codec *codec;
+    gw_exchange *ex;
+    uint32_t step;
+    float g[2][3000];
+    uint8_t state[1 << 15];
+    size_t state_bytes;
+};
+
+static void alone_open(struct alone *a, const char *spec, bool zero_rests)
+{
+    const gw_tensor tensors[] = {{.name = "a", .id = 0, .n_elems = 3000}, {.name = "b", .id = 1, .n_elems = 3000}};
+    memset(a, 0, sizeof *a);
+    assert_int_equal(gw_codec_parse(NULL, spec, &a->codec), GW_OK);
+    assert_int_equal(gw_link_local_create(NULL, 1, &a->link), GW_OK);
+    const gw_exchange_options options = {.struct_bytes = sizeof options,
+                                         .codec = a->codec,
+                                         .tensors = tensors,
+                                         .n_tensors = 2,
+                                         .link = a->link,
+                                         .zero_rests = zero_rests};
+    assert_int_equal(gw_exchange_create(NULL, &options, &a->ex), GW_OK);
+}
+
+/* Tensor a's gradient is `factor` times some numbers; with `rests` tensor b's is 0. */
+static void alone_step(struct alone *a, float factor, bool rests)
+{
+    for (uint32_t t = 0; t < 2; t++)
+        for (uint32_t i = 0; i < 3000; i++)
+            a->g[t][i] =
+                rests && t == 1 ? 0 : factor * (float)((i * 7919 + a->step * 104729 + t) % 1999) - factor * 900;
+    assert_int_equal(gw_exchange_begin(a->ex, a->step++), GW_OK);
+    for (uint32_t t = 0; t < 2; t++)
+        assert_int_equal(gw_exchange_submit(a->ex, t, a->g[t]), GW_OK);
+    assert_int_equal(gw_exchange_wait(a->ex, NULL), GW_OK);
+    a->state_bytes = gw_exchange_state_bytes(a->ex);
+    assert_true(a->state_bytes <= sizeof a->state);
+    assert_int_equal(gw_exchange_save(a->ex, a->state, sizeof a->state), GW_OK);
+}
+
+static void alone_close(struct alone *a)
+{
+    gw_exchange_destroy(a->ex);
+    a->link.ops->destroy(a->link.self);
+    gw_codec_destroy(a->codec);
+}
+
+static const char *const with_residuals[] = {"topk:ratio=0.1,refresh=1", "topk:ratio=0.1,refresh=1,scope=global",
+                                             "onebit", "onebit:bucket=1024"};
+
+static void a_gradient_of_zeros_rests_if_asked(void **state)
+{
+    (void)state;
+    static struct alone a, same;
+    for (size_t i = 0; i < sizeof with_residuals / sizeof *with_residuals; i++)
+        for (int zero_rests = 0; zero_rests < 2; zero_rests++) {
+            float sent = 0;
+            uint8_t before[sizeof a.state];
+            alone_open(&a, with_residuals[i], zero_rests);
+            alone_open(&same, with_residuals[i], !zero_rests);
+            alone_step(&a, 1, false);
+            alone_step(&same, 1, false);
+            assert_memory_equal(a.state, same.state, a.state_bytes); /* without zeros it makes no difference */
+            memcpy(before, a.state, a.state_bytes);
+            alone_step(&a, 1, true);
+            for (uint32_t e = 0; e < 3000; e++)
+                sent += fabsf(a.g[1][e]);
+            /* The last floats before the checksum are tensor b's residual. */
+            const size_t from = a.state_bytes - 8 - 4 * 3000;
+            assert_int_equal(memcmp(before + from, a.state + from, 4 * 3000) == 0, zero_rests);
+            assert_int_equal(sent == 0, zero_rests);
+            alone_step(&a, 1, false); /* and it goes on */
+            sent = 0;
+            for (uint32_t e = 0; e < 3000; e++)
+                sent += fabsf(a.g[1][e]);
+            assert_true(sent > 0);
+            alone_close(&a);
+            alone_close(&same);
+        }
+    /* All workers count dense steps together, so no tensor rests in them. */
+    alone_open(&a, "topk:ratio=0.1,dense=2", true);
+    for (int step = 0; step < 3; step++)
+        alone_step(&a, 1, step == 0);
+    uint32_t n_sent = 0;
+    for (uint32_t e = 0; e < 3000; e++)
+        n_sent += a.g[1][e] != 0;
+    assert_int_equal(n_sent, 300);
+    alone_close(&a);
+    /* A codec that keeps nothing sends zeros as ever. */
+    alone_open(&a, "ternary", true);
+    alone_step(&a, 1, true);
+    for (uint32_t e = 0; e < 3000; e++)
+        assert_true(a.g[1][e] == 0);
+    alone_close(&a);
+}
+
+static void residuals_follow_the_unit_of_gradients(void **state)
+{
+    (void)state;
+    static struct alone a, scaled;
+    for (size_t i = 0; i < sizeof with_residuals / sizeof *with_residuals; i++) {
+        alone_open(&a, with_residuals[i], false);
+        alone_open(&scaled, with_residuals[i], false);
+        for (int step = 0; step < 3; step++) {
+            alone_step(&a, 1, false);
+            alone_step(&scaled, 1, false);
+        }
+        assert_int_equal(gw_exchange_scale(scaled.ex, 4), GW_OK);
+        for (int step = 0; step < 3; step++) {
+            alone_step(&a, 1, false);
+            alone_step(&scaled, 4, false);
+            for (uint32_t e = 0; e < 3000; e++)
+                assert_true(scaled.g[0][e] == 4 * a.g[0][e] && scaled.g[1][e] == 4 * a.g[1][e]);
+        }
+        alone_close(&a);
+        alone_close(&scaled);
+    }
 }
 
 /* A second exchange on the same links finds them clean. */
@@ -834,6 +976,8 @@ int main(void)
         cmocka_unit_test(accounts_tell_what_frames_hold_and_codecs_keep),
         cmocka_unit_test(moments_stand_in_their_order),
         cmocka_unit_test(options_are_checked),
+        cmocka_unit_test(a_gradient_of_zeros_rests_if_asked),
+        cmocka_unit_test(residuals_follow_the_unit_of_gradients),
         cmocka_unit_test(links_serve_again),
         cmocka_unit_test(a_call_left_behind_does_no_harm),
         cmocka_unit_test(a_member_that_goes_is_named),

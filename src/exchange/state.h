@@ -35,6 +35,7 @@ struct gw_exchange {
     uint32_t timeout_ms;
     uint64_t slice_max; /* elements of a slice, and of a run of several */
     bool global;        /* one decision for all tensors */
+    bool zero_rests;    /* gw_exchange_options.zero_rests */
     char *optimizer;    /* the servers'; NULL: averages come back */
     uint32_t n_tensors, n_groups;
     struct tensor *tensors;

@@ -273,8 +273,24 @@ static gw_status onebit_encode(gw_encoder *encoder, const float *g, const float 
 static void onebit_commit(gw_encoder *encoder, bool committed)
 {
     struct onebit_state *s = encoder->state;
-    if (committed)
+    if (committed && !encoder->rests)
         gw_residual_commit(&s->residual);
+}
+
+static bool onebit_rest(gw_encoder *encoder)
+{
+    struct onebit_state *s = encoder->state;
+    memset(gw_residual_next(&s->residual), 0, encoder->tensor.n_elems * sizeof(float));
+    for (uint64_t b = 0; b < s->n_buckets; b++)
+        s->sent[!s->residual.current][b] = (struct pair){0, -0.0f};
+    return true;
+}
+
+static void onebit_scale(gw_encoder *encoder, float factor)
+{
+    struct onebit_state *s = encoder->state;
+    settle(encoder);
+    gw_residual_scale(&s->residual, factor);
 }
 
 static void onebit_save(const gw_encoder *encoder, uint8_t *dst)
@@ -465,6 +481,8 @@ const struct gw_codec_record gw_codec_onebit = {
     .measure = onebit_measure,
     .encode = onebit_encode,
     .commit = onebit_commit,
+    .rest = onebit_rest,
+    .scale = onebit_scale,
     .state_bytes = gw_residual_bytes,
     .save = onebit_save,
     .load = onebit_load,

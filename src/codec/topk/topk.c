@@ -138,7 +138,7 @@ static gw_status select_from(gw_encoder *const *encoders, uint32_t n_encoders, u
         parts[t] = (struct gw_select_part){.g = s->g,
                                            .residual = gw_residual_now(&s->residual),
                                            .sent = sent_now(s),
-                                           .n = encoders[t]->tensor.n_elems,
+                                           .n = encoders[t]->rests ? 0 : encoders[t]->tensor.n_elems,
                                            .value = (enum gw_value_type)o->value,
                                            .next = gw_residual_next(&s->residual),
                                            .kept = sent_next(s)};
@@ -279,10 +279,33 @@ static void topk_commit(gw_encoder *encoder, bool committed)
             s->now.steps++;
         } else {
             s->now = s->next;
-            gw_residual_commit(&s->residual);
+            if (!encoder->rests)
+                gw_residual_commit(&s->residual);
         }
     }
     s->pending = false;
+}
+
+/* With scope=global combine then leaves the tensor out. */
+static bool topk_rest(gw_encoder *encoder)
+{
+    struct topk_state *s = encoder->state;
+    if (is_dense(encoder)) /* all workers count the dense steps together */
+        return false;
+    memset(sent_next(s), 0, gw_div_up(s->residual.n, 64) * sizeof **s->kept);
+    s->n_selected = s->cursor_begin = s->cursor_values = 0;
+    s->selected = NULL;
+    s->next = s->now;
+    s->pending = true;
+    return true;
+}
+
+static void topk_scale(gw_encoder *encoder, float factor)
+{
+    struct topk_state *s = encoder->state;
+    settle(encoder);
+    gw_residual_scale(&s->residual, factor);
+    s->now.threshold *= factor;
 }
 
 /* A saved state: threshold, whether there is one, its age, dense steps done; then the residual. */
@@ -422,6 +445,8 @@ const struct gw_codec_record gw_codec_topk = {
     .combine = topk_combine,
     .encode = topk_encode,
     .commit = topk_commit,
+    .rest = topk_rest,
+    .scale = topk_scale,
     .state_bytes = topk_state_bytes,
     .save = topk_save,
     .load = topk_load,
