@@ -1,29 +1,69 @@
-"""Finds and loads the shared library: where GRADWIRE_LIBRARY says, else installed, else in the build folder of this
-checkout."""
+"""Finds and loads the shared library: where GRADWIRE_LIBRARY says, else in the package's own folder (as a wheel has
+it), else installed, else in the build folder of this checkout."""
 import ctypes
-import ctypes.util
+import functools
 import os
 import pathlib
 
+from .errors import Error, Timeout
+
+VERSION = "0.1.0"  # of this package; the library's must be the same before 1.0
 NAME = "libgradwire.so.0"
 
+_HERE = pathlib.Path(__file__).resolve().parent
+_TIMEOUT = -60
 
-def _places():
-    named = os.environ.get("GRADWIRE_LIBRARY")
+
+def _places(name, variable):
+    named = os.environ.get(variable)
     if named:
         yield named
         return
-    yield NAME
-    yield str(pathlib.Path(__file__).resolve().parent.parent.parent / "build/release" / NAME)
+    yield str(_HERE / name)
+    yield name
+    yield str(_HERE.parent.parent / "build/release" / name)
 
 
-def load():
+def find(name, variable):
+    """The ctypes library. Raises ImportError with every place that was looked at."""
     reasons = []
-    for place in _places():
+    for place in _places(name, variable):
         try:
             return ctypes.CDLL(place)
         except OSError as error:
             reasons.append(str(error))
     raise ImportError(
-        "the library of Gradwire is not found (" + "; ".join(reasons) + "); install it, or name it in GRADWIRE_LIBRARY"
+        f"{name} of Gradwire is not found (" + "; ".join(reasons) + f"); install it, or name it in {variable}"
     )
+
+
+@functools.lru_cache(maxsize=None)
+def load():
+    """libgradwire, of this package's version."""
+    library = find(NAME, "GRADWIRE_LIBRARY")
+    library.gw_version.restype = ctypes.c_char_p
+    found = library.gw_version().decode()
+    if found != VERSION:
+        raise ImportError(
+            f"the Python package of Gradwire is {VERSION}, and the library that was found is {found} "
+            f"({library._name}); install both from one version, or name the right library in GRADWIRE_LIBRARY"
+        )
+    library.gw_last_error.restype = ctypes.c_char_p
+    return library
+
+
+def check(status):
+    """Returns a status that is no error; else raises what the library says."""
+    if status < 0:
+        sentence = load().gw_last_error().decode(errors="replace")
+        raise (Timeout if status == _TIMEOUT else Error)(status, sentence)
+    return status
+
+
+def declare(signatures):
+    """Gives functions of the library their result and argument types: {name: (result, [arguments])}. Returns it."""
+    library = load()
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library

@@ -10,12 +10,13 @@ import numpy
 
 from . import _library
 
-_lib = _library.load()
-_lib.gw_codes_bytes.restype = ctypes.c_size_t
-_lib.gw_codes_bytes.argtypes = [ctypes.c_uint64]
-_lib.gw_codes_pack.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t]
-_lib.gw_codes_unpack.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_uint64]
-_lib.gw_last_error.restype = ctypes.c_char_p
+_lib = _library.declare(
+    {
+        "gw_codes_bytes": (ctypes.c_size_t, [ctypes.c_uint64]),
+        "gw_codes_pack": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t]),
+        "gw_codes_unpack": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_uint64]),
+    }
+)
 
 
 def _check(status):

@@ -17,6 +17,7 @@ import threading
 import numpy
 
 from . import _library
+from .errors import Error, Timeout
 
 READER = 0xFFFFFFFF
 MAX_DIMS = 8
@@ -30,18 +31,6 @@ _DTYPES = {
     "uint8": numpy.uint8,
     "frame": numpy.uint8,
 }
-
-
-class Error(RuntimeError):
-    """A call failed; the text says what is wrong and what would be right. `status` is the library's number."""
-
-    def __init__(self, status, sentence):
-        super().__init__(sentence)
-        self.status = status
-
-
-class Timeout(Error):
-    """A deadline passed; the text names the workers or the server that were waited for."""
 
 
 class _Shape(ctypes.Structure):
@@ -91,11 +80,9 @@ _lib = None
 def _library_now():
     global _lib
     if _lib is None:
-        lib = _library.load()
         pointer, text = ctypes.c_void_p, ctypes.c_char_p
         ticket = ctypes.POINTER(ctypes.c_uint64)
         signatures = {
-            "gw_last_error": (text, []),
             "gw_ps_type_name": (text, [ctypes.c_int]),
             "gw_ps_type_parse": (ctypes.c_bool, [text, ctypes.POINTER(ctypes.c_int)]),
             "gw_ps_method_parse": (ctypes.c_bool, [text, ctypes.POINTER(ctypes.c_int)]),
@@ -114,18 +101,8 @@ def _library_now():
             "gw_ps_is_in_memory_only": (ctypes.c_bool, [pointer]),
             "gw_ps_value_free": (None, [ctypes.POINTER(_Value)]),
         }
-        for name, (result, arguments) in signatures.items():
-            function = getattr(lib, name)
-            function.restype, function.argtypes = result, arguments
-        _lib = lib
+        _lib = _library.declare(signatures)
     return _lib
-
-
-def _check(status):
-    if status < 0:
-        sentence = _library_now().gw_last_error().decode(errors="replace")
-        raise (Timeout if status == _TIMEOUT else Error)(status, sentence)
-    return status
 
 
 def _number(parse, word, what, known):
@@ -246,9 +223,9 @@ class Client:
             connect_ms=_milliseconds(connect_timeout, "connect_timeout"),
             no_wait=True,
         )
-        _check(self._lib.gw_ps_client_create(None, ctypes.byref(options), ctypes.byref(self._client)))
+        _library.check(self._lib.gw_ps_client_create(None, ctypes.byref(options), ctypes.byref(self._client)))
         try:
-            while _check(self._lib.gw_ps_client_meet(self._client, _SLICE_MS)) == _NOT_YET:
+            while _library.check(self._lib.gw_ps_client_meet(self._client, _SLICE_MS)) == _NOT_YET:
                 pass
         except BaseException:
             self.close()
@@ -260,8 +237,8 @@ class Client:
         self._sent = array
         out = None if value is None else ctypes.byref(value)
         try:
-            _check(begin(self._open(), *arguments, ctypes.byref(self._ticket)))
-            while _check(self._lib.gw_ps_wait_for(self._client, self._ticket, _SLICE_MS, out)) == _NOT_YET:
+            _library.check(begin(self._open(), *arguments, ctypes.byref(self._ticket)))
+            while _library.check(self._lib.gw_ps_wait_for(self._client, self._ticket, _SLICE_MS, out)) == _NOT_YET:
                 pass
             self._ticket.value, self._sent = 0, None
         except BaseException:
@@ -326,7 +303,7 @@ class Client:
             if known and known.doubtful:  # the last push may have been taken or not: the server knows
                 self._wait(self._lib.gw_ps_init_begin, name, known.number, ctypes.byref(known.given), known.optimizer)
                 known.doubtful = False
-            _check(self._lib.gw_ps_set_rate(self._open(), rate))
+            _library.check(self._lib.gw_ps_set_rate(self._open(), rate))
             try:
                 self._wait(self._lib.gw_ps_push_begin, name, array.ctypes.data, array.nbytes, array=array)
             except BaseException:
