@@ -1,4 +1,5 @@
 /* gradwire report: writes one page about one run or several. The parts are in tool/report/. */
+#include "disk/folder.h"
 #include "report/report.h"
 
 #include <stdlib.h>
@@ -89,6 +90,10 @@ int gw_cmd_report(int argc, char **argv)
     if (!out)
         return tool_wrong_use("-o FILE.html is missing: where to write the page");
     const size_t n_runs = (size_t)argc - 1;
+    for (size_t i = 0; i < n_runs; i++)
+        if (gw_folder_owns(argv[1 + i], out))
+            return tool_wrong_use("-o is %s, a file of the run itself, which the page would replace; name another file",
+                                  out);
     status = tool_write_report(argv + 1, n_runs, out, &n_bytes);
     if (status == TOOL_DONE && json)
         return tool_print_json(

@@ -339,6 +339,9 @@ static int settle(struct words *w)
         return tool_wrong_use("--wire is \"%s\", and must be small, fast or auto", w->wire);
     if (o->steps && w->epochs)
         return tool_wrong_use("--steps and --epochs both say how long the run is: only one can be given");
+    if (w->save_at && !o->gradients)
+        return tool_wrong_use(
+            "--save-at says when gradients are saved; say under which name with --save-gradients NAME");
     if (w->save_at && read_save_at(w->save_at, o) != TOOL_DONE)
         return TOOL_WRONG_USE;
     if (!isnan(o->l2) && !isnan(w->weight_decay))

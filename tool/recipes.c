@@ -124,6 +124,21 @@ static int take_word(const tool_usage *usage, const char *option, const char *va
     return TOOL_DONE;
 }
 
+/* The rate of a shortened schedule drops where `shorten` puts it; in a very short one that may be at its end. */
+static bool drops_at_the_end(const struct recipe *r, double scale)
+{
+    double epochs = 0, drop = 0;
+    for (int k = 0; k < MOST_WORDS && r->words[k].option; k++) {
+        char text[64];
+        shorten(r->words[k].option, r->words[k].value, scale, text, sizeof text);
+        if (strcmp(r->words[k].option, "--epochs") == 0)
+            epochs = atof(text);
+        if (strcmp(r->words[k].option, "--schedule") == 0 && strncmp(text, "step:", 5) == 0)
+            drop = atof(strrchr(text, ',') ? strrchr(text, ',') + 1 : text + 5);
+    }
+    return epochs > 0 && drop >= epochs;
+}
+
 int tool_recipe_take(const tool_usage *usage, const char *name, double scale)
 {
     char names[256];
@@ -134,6 +149,13 @@ int tool_recipe_take(const tool_usage *usage, const char *name, double scale)
         const struct recipe *r = &recipes[i];
         if (strcmp(r->name, name) != 0)
             continue;
+        if (!tool_given(usage, "--data"))
+            return tool_wrong_use("%s needs --data DIR, the folder of its data; --data digits and others are possible "
+                                  "too, and then it is not the paper's experiment",
+                                  r->about);
+        if (drops_at_the_end(r, scale))
+            return tool_wrong_use(
+                "--scale %g leaves no epoch for the last drop of the learning rate; give a larger one", scale);
         for (int k = 0; k < MOST_WORDS && r->words[k].option; k++) {
             const int status = take_word(usage, r->words[k].option, r->words[k].value, scale);
             if (status != TOOL_DONE)

@@ -231,8 +231,8 @@ def table_of_bounded(rows):
         "",
         "gspar:eps=E: the mean of |Q(g)|^2 is at most (1 + E) |g|^2, and the density follows from the gradient.",
         "The bits until the gap is that which the worst of none, eps and density=0.2 ends with. density: the mean over",
-        "the run of the best rate. Runs before 2026-11-22 (all but those of eps; results.tsv) were packed by an earlier",
-        "coder.",
+        "the run of the best rate. Runs before 2026-11-22 (results.tsv: all but those of eps) were packed by an",
+        "earlier coder.",
         "",
         f"{'problem':24} {'':4} {'eps':>3} {'density':>8} {'gap':>9} {'gap none':>9} {'gap eps':>9} {'gap 0.2':>9} "
         f"{'kbit eps':>9} {'none/eps':>9} {'0.2/eps':>8}",

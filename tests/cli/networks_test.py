@@ -7,6 +7,7 @@ Pictures are drawn here. PyTorch and NumPy are used if they are there; without t
 import json
 import math
 import os
+import shutil
 import unittest
 
 import harness
@@ -90,11 +91,32 @@ class Networks(harness.Case):
             self.refused(1, *words, self.data, says=["data_batch_3.bin", said])
         os.remove(name)
         self.refused(1, *words, self.data, says=["data_batch_3.bin", "CIFAR-10"])
+        os.mkfifo(name)
+        self.refused(1, *words, self.data, says=["data_batch_3.bin", "a pipe"])
+        os.remove(name)
         with open(name, "wb") as file:
             file.write(good)
         with open(os.path.join(self.data, "train-images-idx3-ubyte"), "wb") as file:
             file.write(b"")
         self.refused(2, *words, self.data, says="it must hold one data set")
+
+    def test_eval_takes_the_transform_of_the_checkpoint(self):
+        out = self.path("run")
+        words = ["--net", "resnet20", "--data", self.data, "--batch", 4, "--transform", "crop=32,whiten"]
+        self.ok("train", *words, "--steps", 2, "--checkpoint-every", 1, "--out", out)
+        alone = shutil.copy(os.path.join(out, "checkpoint-00000001.gwp"), self.path("alone.gwp"))
+        within = self.ok_json("eval", "--from", os.path.join(out, "checkpoint-00000001.gwp"))
+        by_itself = self.ok_json("eval", "--from", alone, "--data", self.data)
+        self.assertEqual(by_itself["test_loss"], within["test_loss"])
+        other = self.ok_json("eval", "--from", alone, "--data", self.data, "--transform", "normalize")
+        self.assertNotEqual(other["test_loss"], within["test_loss"])
+
+    def test_recipes(self):
+        self.refused(2, "train", "--recipe", "terngrad-lenet", "--steps", 1, says="needs --data DIR")
+        words = ["train", "--recipe", "dlgs-resnet20", "--data", self.data, "--scale"]
+        self.refused(2, *words, "0.001", says="leaves no epoch for the last drop")
+        for scale in ["0", "-1", "1.5"]:
+            self.refused(2, *words, scale, says="above 0 and at most 1")
 
     def test_wrong_transforms(self):
         words = ["train", "--net", "resnet20", "--data", self.data, "--steps", 1, "--batch", 2, "--transform"]
@@ -113,6 +135,11 @@ class Networks(harness.Case):
             ("contrast=2:1", "value"),
             ("whiten,normalize", "exclude"),
             ("mirror,", "unknown"),
+            ("contrast=0:0", "value"),
+            ("crop=0x20", "value"),
+            ("crop=3.2e1", "value"),
+            ("scale,mirror", "scale stands alone"),
+            ("crop=32,scale", "scale stands alone"),
             ("crop=24", "takes 3072 values"),
         ]:
             self.refused(2, *words, text, says=said)

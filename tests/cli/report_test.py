@@ -357,6 +357,9 @@ class Report(harness.Case):
         )
         (run,) = self.report(folder)["runs"]
         self.assertEqual((run["totals"]["step_ms"], run["series"]["loss"][1]), (None, None))
+        self.write(folder, "metrics.jsonl", good)
+        (run,) = self.report(folder)["runs"]
+        self.assertEqual(run["notes"], ["metrics.jsonl has 2 of the first 6 steps"])
         for name, text, says in [
             ("run.json", "{", "run.json, line 1"),
             ("run.json", "[]", "run.json holds no JSON object"),
@@ -371,10 +374,11 @@ class Report(harness.Case):
         shape = {"max": 1, "counts": [1] * 64}
         bad = [{"max": -1, "counts": [1] * 64}, {"max": 1, "counts": [1] * 63}, {"max": 1, "counts": ["1"] * 64}, 7]
         rows = [{"step": t, "tensor": "w", "raw": raw} for t, raw in enumerate([shape, *bad])]
+        rows.append({"step": 2**63 - 1, "tensor": "w", "raw": shape})
         self.write(folder, "histograms.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
         (run,) = self.report(folder)["runs"]
         self.assertEqual([row["step"] for row in run["histograms"]["rows"]], [1])
-        self.assertIn("histograms.jsonl: 4 lines cannot be used, the first is line 2", run["notes"])
+        self.assertIn("histograms.jsonl: 5 lines cannot be used, the first is line 2", run["notes"])
 
     def test_refusals(self):
         run, page = self.synthetic("run", 2), self.path("page.html")
@@ -393,6 +397,11 @@ class Report(harness.Case):
         self.refused(2, "report", "-o", page, says="nothing to work on")
         self.refused(2, "report", run, "-o", "-", says="standard output")
         self.refused(2, "report", run, "--out", page, says="there is no option")
+        before = self.read_bytes(os.path.join(run, "metrics.jsonl"))
+        for name in ["metrics.jsonl", "metrics.jsonl.partial", "../run/run.json", "checkpoint-00000003.gwp"]:
+            self.refused(2, "report", run, "-o", os.path.join(run, name), says="a file of the run itself")
+        self.assertEqual(self.read_bytes(os.path.join(run, "metrics.jsonl")), before)
+        self.ok("report", run, "-o", os.path.join(run, "report.html"))
         self.assertEqual(self.read_bytes(page), b"before")
 
 

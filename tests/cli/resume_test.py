@@ -394,6 +394,8 @@ class Resume(harness.Case):
             (["--schedule", "const"], "--schedule is const"),
             (["--weight-decay", 0], "--weight-decay is 0"),
             (["--ema", 0], "--ema is 0"),
+            (["--transform", "mirror"], ["--transform is mirror, and the run of", "has scale"]),
+            (["--save-gradients", self.path("g"), "--save-at", 3], "--save-at has step 3, which is over"),
             (["--steps", 19], "the run is to have 19 steps"),
             (["--overwrite"], "only one can be given"),
             (["--out", self.folder], "a run goes on in its own folder"),

@@ -356,6 +356,7 @@ class Train(harness.Case):
             (["--optimizer", "sgd", "--momentum", 0.5], "--optimizer is sgd"),
             (["--optimizer", "svrg", "--momentum", 0.9], "--optimizer is svrg"),
             (["--out", ""], "--out is empty; name a folder"),
+            (["--save-at", 1], "--save-gradients NAME"),
         ]:
             self.refused(2, *convex, *words, says=says)
         self.ok(*convex, "--momentum", 0.5, "--weight-decay", 0.1)
@@ -374,6 +375,16 @@ class Train(harness.Case):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("the run diverged: after 1.0 passes", done.stderr)
         self.assertNotRegex(done.stderr, "objective -?(nan|inf)")
+
+    def test_places_of_gradients(self):
+        """They are written in the middle of a run, so what is wrong with their place is found before it."""
+        words = ["train", *SMALL, "--save-at", 1, "--save-gradients"]
+        self.refused(1, *words, self.path("absent/g"), says=["absent", "cannot be written to"])
+        for name in ["", self.path("folder/"), self.path(200 * "n")]:
+            self.refused(2, *words, name, says="must end in a name")
+        self.refused(2, *words[:-3], "--save-gradients", self.path("g"), says="gradients of step 100")
+        self.ok(*words, self.path("g"))
+        self.assertTrue(os.path.exists(self.path("g.rank-0.gwp")))
 
     def test_files_that_fail(self):
         """What is wrong with a file is a failure, whatever the file; what is wrong with an option is wrong use."""

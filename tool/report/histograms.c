@@ -58,7 +58,7 @@ static bool read_head(const json_t *line, json_int_t *step, const char **tensor)
     const json_t *number = json_object_get(line, "step");
     *step = json_integer_value(number);
     *tensor = json_string_value(json_object_get(line, "tensor"));
-    return json_is_integer(number) && *step >= 0 && *tensor && strlen(*tensor) < GW_MAX_NAME;
+    return json_is_integer(number) && *step >= 0 && *step <= UINT32_MAX && *tensor && strlen(*tensor) < GW_MAX_NAME;
 }
 
 static bool note_contents(void *user, const json_t *line)
@@ -92,7 +92,9 @@ static bool take_shown(void *user, const json_t *line)
     struct contents *c = user;
     json_int_t step;
     const char *tensor;
-    if (!read_head(line, &step, &tensor) || !is_shown(find_step(c, step), c->n_steps, c->shown_steps) ||
+    if (!read_head(line, &step, &tensor))
+        return false;
+    if (!is_shown(find_step(c, step), c->n_steps, c->shown_steps) ||
         !is_shown(find_tensor(c, tensor), c->n_tensors, c->shown_tensors))
         return true;
     if (json_array_size(c->rows) >= c->shown_steps * c->shown_tensors) /* a step of a tensor that is there twice */

@@ -208,6 +208,17 @@ static json_t *describe(report_folder *folder, const json_t *run, const json_t *
     return out;
 }
 
+/* Says so if the lines are not those of all steps. */
+static void note_missing(report_folder *folder, const json_t *summary, const struct metrics *m, bool whole)
+{
+    const json_int_t steps = summary && whole ? json_integer_value(json_object_get(summary, "steps")) : m->next;
+    if (summary && !whole)
+        report_note(folder, "%s is missing or not whole", GW_METRICS_FILE);
+    else if (m->n_lines < steps)
+        report_note(folder, "%s has %lld of the first %lld steps", GW_METRICS_FILE, (long long)m->n_lines,
+                    (long long)steps);
+}
+
 /* What a folder has of a run. */
 static json_t *read_run(report_folder *folder, const report_limits *limits)
 {
@@ -218,8 +229,11 @@ static json_t *read_run(report_folder *folder, const report_limits *limits)
     json_t *out = NULL;
     FILE *lines = report_open(folder, GW_METRICS_FILE, &partial);
     const bool memory = begin(&m, limits->points);
+    const size_t n_notes = json_array_size(folder->notes);
     if (memory && lines)
         report_read_lines(folder, GW_METRICS_FILE, lines, partial, take_step, &m);
+    if (memory && folder->notes && json_array_size(folder->notes) == n_notes)
+        note_missing(folder, summary, &m, lines && !partial);
     if (!memory || !folder->notes)
         tool_fail("out of memory");
     else if (!run && !summary && !lines && json_array_size(folder->notes) == 0)

@@ -103,9 +103,10 @@ gw_status gw_data_uneven(const char *options, struct gw_samples *samples, uint32
 
 /* The whole of a file that may be compressed: NAME, NAME.gz or NAME.xz, whichever is there first; what ends in .xz is
  * unpacked in any case. Memory grows with what is really there, never with what a header claims; more than max_bytes is
- * refused. A zero byte follows the last. `path` (of path_capacity bytes) receives the file's path for error texts;
- * `hint` ends the sentence where there is none. *bytes is freed with gw_free(NULL, ...). */
-gw_status gw_data_file(const char *name, size_t max_bytes, const char *hint, char *path, size_t path_capacity,
-                       uint8_t **bytes, size_t *n_bytes);
+ * refused. may_be_pipe false: a pipe is refused, for who waits for its writer waits long. A zero byte follows the last.
+ * `path` (of path_capacity bytes) receives the file's path for error texts; `hint` ends the sentence where there is
+ * none. *bytes is freed with gw_free(NULL, ...). */
+gw_status gw_data_file(const char *name, bool may_be_pipe, size_t max_bytes, const char *hint, char *path,
+                       size_t path_capacity, uint8_t **bytes, size_t *n_bytes);
 
 #endif

@@ -8,6 +8,7 @@
 #include <lzma.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -122,15 +123,18 @@ bool gw_data_is_there(const char *name)
     return false;
 }
 
-gw_status gw_data_file(const char *name, size_t max_bytes, const char *hint, char *path, size_t path_capacity,
-                       uint8_t **bytes, size_t *n_bytes)
+gw_status gw_data_file(const char *name, bool may_be_pipe, size_t max_bytes, const char *hint, char *path,
+                       size_t path_capacity, uint8_t **bytes, size_t *n_bytes)
 {
     for (int i = 0; i < N_ENDINGS; i++) {
         size_t length = (size_t)snprintf(path, path_capacity, "%s%s", name, endings[i]);
         if (length >= path_capacity)
             return gw_fail(GW_ERR_ARGUMENT, "the path %.40s... is longer than %zu bytes", name, path_capacity - 1);
-        if (access(path, F_OK) != 0)
+        struct stat st;
+        if (stat(path, &st) != 0)
             continue;
+        if (S_ISFIFO(st.st_mode) && !may_be_pipe)
+            return gw_fail(GW_ERR_SYSTEM, "%s is a pipe, and must be a file", path);
         struct growing g = {.max = max_bytes, .path = path};
         bool xz = length >= 3 && strcmp(path + length - 3, ".xz") == 0;
         gw_status status = xz ? read_xz(&g) : read_gzip(&g);

@@ -29,7 +29,7 @@ static gw_status wrong(const char *text, const char *why)
 static bool get_number(const char *text, const char *end, double least, double most, double *value)
 {
     char *stop;
-    if (!text || text == end)
+    if (!text || text == end || strspn(text, "0123456789.") < (size_t)(end - text))
         return false;
     *value = strtod(text, &stop);
     return stop == end && *value >= least && *value <= most;
@@ -57,7 +57,7 @@ static bool take(struct gw_transform *t, enum word word, const char *value, cons
         t->brightness = (float)x;
         return true;
     case CONTRAST:
-        if (!middle || !get_number(value, middle, 0, 100, &x) || !get_number(middle + 1, end, x, 100, &y))
+        if (!middle || !get_number(value, middle, 0, 100, &x) || !get_number(middle + 1, end, x, 100, &y) || y == 0)
             return false;
         t->contrast[0] = (float)x, t->contrast[1] = (float)y;
         return true;
@@ -96,6 +96,9 @@ gw_status gw_transform_parse(const char *text, struct gw_transform *t)
         if (!*at)
             break;
     }
+    for (int word = 0; word < SCALE; word++)
+        if (seen[SCALE] && seen[word])
+            return wrong(text, "scale stands alone: it does nothing else to pictures");
     if (t->whiten && t->normalize)
         return wrong(text, "whiten and normalize exclude each other");
     if (t->pad && !t->crop)

@@ -116,6 +116,8 @@ void gw_file_discard(struct gw_file *file, bool keep)
 gw_status gw_file_read(const char *path, uint8_t **bytes, size_t *n_bytes)
 {
     struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) /* opening a pipe would wait for its writer */
+        return gw_fail(GW_ERR_SYSTEM, "%s is no regular file", path);
     FILE *stream = gw_fopen(path, "rbe");
     if (!stream)
         return gw_fail(GW_ERR_SYSTEM, "%s cannot be opened: %s", path, strerror(errno));

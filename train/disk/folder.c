@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -110,6 +111,21 @@ bool gw_folder_is(DIR *folder, const char *path)
 {
     struct stat a, b;
     return fstat(dirfd(folder), &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+bool gw_folder_owns(const char *folder, const char *path)
+{
+    char parent[PATH_MAX];
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    bool partial;
+    if (!is_of_a_run(name, &partial) || (strcmp(name, GW_REPORT_FILE) == 0 && !partial))
+        return false;
+    snprintf(parent, sizeof parent, "%.*s", slash == path ? 1 : slash ? (int)(slash - path) : 1, slash ? path : ".");
+    DIR *run = gw_opendir(folder);
+    const bool owns = run && gw_folder_is(run, parent);
+    if (run)
+        closedir(run);
+    return owns;
 }
 
 gw_status gw_folder_check(const char *folder, DIR *lock)

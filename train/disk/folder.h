@@ -33,6 +33,9 @@ bool gw_folder_is_complete(DIR *folder);
 /* True where `path` names this folder. */
 bool gw_folder_is(DIR *folder, const char *path);
 
+/* True if `path` names a file that the run in `folder` has of its own, whole or partial, other than the report. */
+bool gw_folder_owns(const char *folder, const char *path);
+
 /* Refuses a locked folder with files of an earlier run, whole or partial. */
 gw_status gw_folder_check(const char *folder, DIR *lock);
 

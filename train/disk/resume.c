@@ -21,6 +21,8 @@ void gw_train_note(const struct gw_train_callbacks *callbacks, const char *forma
     callbacks->note(text, callbacks->user);
 }
 
+#define TRANSFORM "transform " /* begins its line, the last one */
+
 /* ---- options -------------------------------------------------------------------------------- */
 
 gw_status gw_resume_options(const struct gw_train_options *o, const gw_codec *codec, const struct gw_data *data,
@@ -35,9 +37,25 @@ gw_status gw_resume_options(const struct gw_train_options *o, const gw_codec *co
                      strcmp(o->optimizer, "momentum") == 0 ? o->momentum : 0, o->schedule,
                      isnan(o->l2) ? o->weight_decay : 2 * o->l2, o->ema, (unsigned long long)o->seed);
     if (transform && strcmp(transform, "scale") != 0 && (size_t)n < capacity) /* runs before transforms only scaled */
-        n += snprintf(text + n, capacity - (size_t)n, "transform %s\n", transform);
+        n += snprintf(text + n, capacity - (size_t)n, TRANSFORM "%s\n", transform);
     return (size_t)n < capacity ? GW_OK
                                 : gw_fail(GW_ERR_ARGUMENT, "the run's options take more than %zu bytes", capacity - 1);
+}
+
+/* The value of the last line if that is the transform's; else what runs without the line do. */
+static const char *transform_in(const char *options)
+{
+    const char *at = strstr(options, "\n" TRANSFORM);
+    return at ? at + strlen("\n" TRANSFORM) : "scale\n";
+}
+
+const char *gw_resume_transform(const char *options, char *text, size_t capacity)
+{
+    if (!*options)
+        return NULL;
+    const char *value = transform_in(options);
+    snprintf(text, capacity, "%.*s", (int)strcspn(value, "\n"), value);
+    return text;
 }
 
 gw_status gw_resume_check(const struct gw_resume *r, const char *options)
@@ -55,6 +73,15 @@ gw_status gw_resume_check(const struct gw_resume *r, const char *options)
                            theirs + key + 1);
         }
         mine += n_mine + 1, theirs += n_theirs + 1;
+    }
+    const bool only_transform = (!*mine || strncmp(mine, TRANSFORM, strlen(TRANSFORM)) == 0) &&
+                                (!*theirs || strncmp(theirs, TRANSFORM, strlen(TRANSFORM)) == 0);
+    if ((*mine || *theirs) && only_transform) {
+        mine = transform_in(options), theirs = transform_in(r->checkpoint.options);
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "--transform is %.*s, and the run of %s has %.*s; a run goes on with the options that it began "
+                       "with",
+                       (int)strcspn(mine, "\n"), mine, r->path, (int)strcspn(theirs, "\n"), theirs);
     }
     if (*mine || *theirs)
         return gw_fail(GW_ERR_SYSTEM, "%s is of a version with other options: %.*s", r->path,
@@ -102,7 +129,7 @@ gw_status gw_resume_find(const char *folder, DIR *lock, const struct gw_train_ca
     }
     return gw_fail(GW_ERR_SYSTEM, "%s holds nothing to resume: %s", folder,
                    any ? "none of its checkpoints is whole"
-                       : "there is no checkpoint; --checkpoint-every K makes a run save them");
+                       : "it has no checkpoint: it had no --checkpoint-every K, or ended before the first");
 }
 
 void gw_resume_free(struct gw_resume *r)

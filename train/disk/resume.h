@@ -36,6 +36,10 @@ gw_status gw_resume_check(const struct gw_resume *resume, const char *options);
 void gw_resume_free(struct gw_resume *resume);
 
 /* One sentence for people; nothing where there is nobody to hear it. */
+/* The transform in the options of a checkpoint's run, copied to `text`. NULL: there are no options, or no transform of
+ * pictures is known. */
+const char *gw_resume_transform(const char *options, char *text, size_t capacity);
+
 void gw_train_note(const struct gw_train_callbacks *callbacks, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -57,7 +57,7 @@ static gw_status batchnorm_setup_forward(struct gw_layer *layer, const struct gw
     dnnl_primitive_desc_t pd;
     GW_TRY(gw_primitive_desc_create(b->engine, &desc, NULL, "batch norm", &pd));
     if (b->training)
-        dnnl_primitive_desc_clone(&n->hint, pd);
+        GW_TRY(gw_dnn_check(dnnl_primitive_desc_clone(&n->hint, pd), "batch norm"));
     const dnnl_memory_desc_t dst_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0);
     const dnnl_memory_desc_t *workspace_desc = dnnl_primitive_desc_query_md(pd, dnnl_query_workspace_md, 0);
     const bool remembers = b->training && workspace_desc && dnnl_memory_desc_get_size(workspace_desc) > 0;

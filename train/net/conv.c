@@ -73,7 +73,7 @@ static gw_status conv_setup_forward(struct gw_layer *layer, const struct gw_laye
     dnnl_primitive_desc_t pd;
     GW_TRY(gw_primitive_desc_create(b->engine, &desc, NULL, "a convolution", &pd));
     if (b->training)
-        dnnl_primitive_desc_clone(&c->hint, pd);
+        GW_TRY(gw_dnn_check(dnnl_primitive_desc_clone(&c->hint, pd), "a convolution"));
     const dnnl_memory_desc_t src_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_src_md, 0);
     const dnnl_memory_desc_t weights_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
     const dnnl_memory_desc_t dst_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0);

@@ -111,6 +111,12 @@ static gw_status build_resnet20(struct gw_network *n)
     return add(n, &gw_layer_fc, &x, (struct gw_layer_spec){.units = 10, .deviation = 0.01f}, "fc");
 }
 
+/* Digits and a point: what people write. strtod takes more, and names are compared as texts. */
+static bool is_plain(const char *number)
+{
+    return number[strspn(number, "0123456789.")] == 0;
+}
+
 /* Simonyan and Zisserman's configuration D for pictures of 32x32, with batch norm and one fully connected layer:
  * 14,724,042 parameters. vgg16:WIDTH has this fraction of the maps. */
 static gw_status build_vgg16(struct gw_network *n)
@@ -121,7 +127,7 @@ static gw_status build_vgg16(struct gw_network *n)
     char *end = NULL;
     if (*text) {
         width = strtod(text + 1, &end);
-        if (end == text + 1 || *end || !(width >= 1.0 / 64 && width <= 4))
+        if (end == text + 1 || *end || !is_plain(text + 1) || !(width >= 1.0 / 64 && width <= 4))
             return gw_fail(GW_ERR_ARGUMENT,
                            "the network \"%s\" is not valid: after vgg16: comes the fraction of the maps, 0.015625 to "
                            "4, as in vgg16:0.25",
@@ -160,7 +166,7 @@ static gw_status build_alexnet_small(struct gw_network *n)
     if (*text) {
         char *end;
         drop = strtod(text + 1, &end);
-        if (end == text + 1 || *end || !(drop >= 0 && drop <= 0.9))
+        if (end == text + 1 || *end || !is_plain(text + 1) || !(drop >= 0 && drop <= 0.9))
             return gw_fail(
                 GW_ERR_ARGUMENT,
                 "the network \"%s\" is not valid: after alexnet-small: comes the share that dropout takes, 0 "

@@ -65,7 +65,7 @@ static gw_status pool_setup_forward(struct gw_layer *layer, const struct gw_laye
     dnnl_primitive_desc_t pd;
     GW_TRY(gw_primitive_desc_create(b->engine, &desc, NULL, "pooling", &pd));
     if (b->training)
-        dnnl_primitive_desc_clone(&p->hint, pd);
+        GW_TRY(gw_dnn_check(dnnl_primitive_desc_clone(&p->hint, pd), "pooling"));
     const dnnl_memory_desc_t dst_desc = *dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0);
     const dnnl_memory_desc_t *workspace_desc = dnnl_primitive_desc_query_md(pd, dnnl_query_workspace_md, 0);
     const bool remembers = b->training && workspace_desc && dnnl_memory_desc_get_size(workspace_desc) > 0;

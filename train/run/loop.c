@@ -9,6 +9,8 @@
 #include "disk/run_file.h"
 #include "run/team.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -301,6 +303,36 @@ static struct gw_shape sample_of(const struct gw_data *data)
                               : (struct gw_shape){data->channels, data->height, data->width};
 }
 
+/* Gradients are written in the middle of the run: what can be wrong with their place and time is found now. */
+static gw_status check_gradients(const struct gw_team *team)
+{
+    const struct gw_train_options *o = team->options;
+    const uint64_t first = o->gradients_at[0], last = o->gradients_at[o->n_gradients_at - 1];
+    if (last >= team->steps)
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "the run has %llu steps, counted from 0, and gradients of step %llu are to be saved; "
+                       "--save-at names other steps",
+                       (unsigned long long)team->steps, (unsigned long long)last);
+    if (first < team->resume.checkpoint.step)
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "the run goes on with step %llu, and --save-at has step %llu, which is over; leave it out",
+                       (unsigned long long)team->resume.checkpoint.step, (unsigned long long)first);
+    char folder[PATH_MAX];
+    const char *slash = strrchr(o->gradients, '/'), *name = slash ? slash + 1 : o->gradients;
+    if (!*name || strlen(name) > NAME_MAX - 64) /* room for the step, the rank and the ending */
+        return gw_fail(GW_ERR_ARGUMENT, "--save-gradients is \"%s\", and must end in a name of 1 to %d bytes",
+                       o->gradients, NAME_MAX - 64);
+    if ((size_t)snprintf(folder, sizeof folder, "%.*s",
+                         slash == o->gradients ? 1
+                         : slash               ? (int)(slash - o->gradients)
+                                               : 1,
+                         slash ? o->gradients : ".") >= sizeof folder)
+        return gw_fail(GW_ERR_ARGUMENT, "the path of --save-gradients is too long");
+    if (access(folder, W_OK) != 0)
+        return gw_fail(GW_ERR_SYSTEM, "--save-gradients: %s cannot be written to: %s", folder, strerror(errno));
+    return GW_OK;
+}
+
 /* Everything that can be wrong with the options is found before data are read, and the folder is known to be writable
  * before any time is spent. */
 static gw_status prepare(struct gw_team *team)
@@ -338,9 +370,8 @@ static gw_status prepare(struct gw_team *team)
     if (team->steps > UINT32_MAX)
         return gw_fail(GW_ERR_ARGUMENT, "a run has at most %u steps", UINT32_MAX);
 
-    if (o->gradients && o->gradients_at[o->n_gradients_at - 1] >= team->steps)
-        return gw_fail(GW_ERR_ARGUMENT, "--save-at is step %llu, and the run has %llu, counted from 0",
-                       (unsigned long long)o->gradients_at[o->n_gradients_at - 1], (unsigned long long)team->steps);
+    if (o->gradients)
+        GW_TRY(check_gradients(team));
 
     GW_TRY(gw_resume_options(o, team->codec, &team->data, transform_of(o->transform, &team->network, &team->data),
                              team->run_options, sizeof team->run_options));
@@ -599,7 +630,9 @@ static gw_status evaluate_saved(const struct gw_checkpoint *c, const struct gw_d
     return GW_OK;
 }
 
-static gw_status load_for_eval(const struct gw_eval_options *o, const struct gw_network *network, struct gw_data *data)
+/* `options`: those of a checkpoint's run; "" if the parameters are none. */
+static gw_status load_for_eval(const struct gw_eval_options *o, const struct gw_network *network, const char *options,
+                               struct gw_data *data)
 {
     char about[GW_DATA_TEXT];
     GW_TRY(gw_data_load(o->data, o->test, data));
@@ -611,7 +644,9 @@ static gw_status load_for_eval(const struct gw_eval_options *o, const struct gw_
                        "--data, or any others likewise",
                        o->data, o->from, about, o->data_are);
     }
-    gw_status status = gw_data_transform(data, transform_of(o->transform, network, data));
+    char of_run[GW_DATA_TEXT];
+    const char *given = o->transform ? o->transform : gw_resume_transform(options, of_run, sizeof of_run);
+    gw_status status = gw_data_transform(data, transform_of(given, network, data));
     if (status != GW_OK) {
         gw_data_free(data);
         return status;
@@ -638,7 +673,7 @@ gw_status gw_train_eval(const struct gw_eval_options *o, struct gw_eval_result *
     if (status == GW_OK) {
         snprintf(result->net, sizeof result->net, "%s", c->network.name);
         result->step = c->step;
-        status = load_for_eval(o, &c->network, &data);
+        status = load_for_eval(o, &c->network, c->options, &data);
     }
     if (status == GW_OK) {
         status = evaluate_saved(c, &data, result);
