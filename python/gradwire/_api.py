@@ -1,0 +1,186 @@
+"""The C API (include/gradwire) as ctypes sees it: structures, and what functions take and give. The fields stand in the
+order of the headers; tests/python/frames_test.py compares sizes with the compiler's."""
+import ctypes
+import functools
+
+from . import _library
+
+POINTER, TEXT, STATUS, SIZE = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_size_t
+OUT = ctypes.POINTER(ctypes.c_void_p)  # where a call puts a pointer
+
+
+class ContextOptions(ctypes.Structure):
+    _fields_ = [("struct_bytes", SIZE), ("allocator", POINTER), ("n_threads", ctypes.c_uint32)]
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = [("name", TEXT), ("id", ctypes.c_uint32), ("n_elems", ctypes.c_uint64), ("last_layer", ctypes.c_bool)]
+
+
+class Draw(ctypes.Structure):
+    _fields_ = [("seed", ctypes.c_uint64), ("rank", ctypes.c_uint32), ("step", ctypes.c_uint32)]
+
+
+class FrameInfo(ctypes.Structure):
+    _fields_ = [
+        ("codec", TEXT),
+        ("code", TEXT),
+        ("average", ctypes.c_bool),
+        ("fast", ctypes.c_bool),
+        ("always_finite", ctypes.c_bool),
+        ("workers", ctypes.c_uint32),
+        ("rank", ctypes.c_uint32),
+        ("tensor_id", ctypes.c_uint32),
+        ("step", ctypes.c_uint32),
+        ("begin", ctypes.c_uint64),
+        ("n_elems", ctypes.c_uint64),
+        ("bucket", ctypes.c_uint64),
+        ("n_scalers", ctypes.c_uint64),
+        ("frame_bytes", SIZE),
+        ("payload_bytes", SIZE),
+    ]
+
+
+class Link(ctypes.Structure):
+    _fields_ = [
+        ("ops", POINTER),
+        ("self", POINTER),
+        ("rank", ctypes.c_uint32),
+        ("size", ctypes.c_uint32),
+        ("machine_of", POINTER),
+    ]
+
+
+class LinkOps(ctypes.Structure):
+    """The entries that Python calls have their types; the others stand as addresses."""
+
+    FAIL = ctypes.CFUNCTYPE(None, POINTER, STATUS, TEXT)
+    END = ctypes.CFUNCTYPE(None, POINTER)
+    _fields_ = [
+        ("name", TEXT),
+        ("send", POINTER),
+        ("send_all", POINTER),
+        ("recv", POINTER),
+        ("fail", FAIL),
+        ("close", END),
+        ("destroy", END),
+    ]
+
+
+class TcpOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_bytes", SIZE),
+        ("rank", ctypes.c_uint32),
+        ("size", ctypes.c_uint32),
+        ("rendezvous", TEXT),
+        ("advertise", TEXT),
+        ("keys", TEXT),
+        ("insecure", ctypes.c_bool),
+        ("timeout_ms", ctypes.c_uint32),
+        ("log", POINTER),
+        ("log_user", POINTER),
+        ("stop", POINTER),
+        ("stop_user", POINTER),
+    ]
+
+
+class ExchangeOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_bytes", SIZE),
+        ("codec", POINTER),
+        ("tensors", ctypes.POINTER(Tensor)),
+        ("n_tensors", ctypes.c_uint32),
+        ("group_of", ctypes.POINTER(ctypes.c_uint32)),
+        ("link", Link),
+        ("servers", POINTER),
+        ("seed", ctypes.c_uint64),
+        ("timeout_ms", ctypes.c_uint32),
+        ("machine_of", ctypes.POINTER(ctypes.c_uint32)),
+        ("identity", TEXT),
+        ("server_optimizer", TEXT),
+        ("wire", ctypes.c_int),
+        ("zero_rests", ctypes.c_bool),
+    ]
+
+
+class StepResult(ctypes.Structure):
+    _fields_ = [
+        ("committed", ctypes.c_bool),
+        ("bad_tensor", ctypes.c_uint32),
+        ("bad_rank", ctypes.c_uint32),
+        ("bytes_up", ctypes.c_uint64),
+        ("bytes_down", ctypes.c_uint64),
+        ("dense_bytes", ctypes.c_uint64),
+        ("nonzeros", ctypes.c_uint64),
+        ("elements", ctypes.c_uint64),
+        ("encode_seconds", ctypes.c_double),
+        ("wait_seconds", ctypes.c_double),
+        ("bytes_between_machines_up", ctypes.c_uint64),
+        ("bytes_between_machines_down", ctypes.c_uint64),
+        ("messages", ctypes.c_uint64),
+        ("bound_gap", ctypes.c_double),
+        ("wire", ctypes.c_int),
+    ]
+
+
+_COUNTED = ctypes.POINTER(ctypes.c_uint32)
+_SIZES = ctypes.POINTER(SIZE)
+
+_SIGNATURES = {
+    "gw_codec_parse": (STATUS, [POINTER, TEXT, OUT]),
+    "gw_codec_destroy": (None, [POINTER]),
+    "gw_codec_canonical": (TEXT, [POINTER]),
+    "gw_encoder_create": (STATUS, [POINTER, POINTER, ctypes.POINTER(Tensor), OUT]),
+    "gw_encoder_destroy": (None, [POINTER]),
+    "gw_encoder_shared_count": (ctypes.c_uint64, [POINTER]),
+    "gw_encoder_measure": (STATUS, [POINTER, POINTER, POINTER, SIZE, POINTER]),
+    "gw_encoder_bound": (SIZE, [POINTER, ctypes.c_uint64]),
+    "gw_encoder_measure_encode": (
+        STATUS,
+        [POINTER, POINTER, POINTER, ctypes.POINTER(Draw), POINTER, SIZE, _SIZES, POINTER],
+    ),
+    "gw_frame_parse": (STATUS, [POINTER, SIZE, ctypes.POINTER(FrameInfo)]),
+    "gw_frame_scaler": (ctypes.c_float, [POINTER, SIZE, ctypes.c_uint64]),
+    "gw_frame_symbols": (
+        STATUS,
+        [POINTER, POINTER, SIZE, POINTER, SIZE, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_double)],
+    ),
+    "gw_decode": (STATUS, [POINTER, POINTER, SIZE, POINTER, ctypes.c_uint64]),
+    "gw_reduce_bound": (SIZE, [ctypes.POINTER(POINTER), _SIZES, ctypes.c_uint32]),
+    "gw_reduce": (STATUS, [POINTER, ctypes.POINTER(POINTER), _SIZES, ctypes.c_uint32, POINTER, POINTER, SIZE, _SIZES]),
+    "gw_context_create": (STATUS, [ctypes.POINTER(ContextOptions), OUT]),
+    "gw_context_destroy": (None, [POINTER]),
+    "gw_link_tcp_create": (
+        STATUS,
+        [POINTER, ctypes.POINTER(TcpOptions), ctypes.c_uint32, ctypes.POINTER(Link)],
+    ),
+    "gw_exchange_create": (STATUS, [POINTER, ctypes.POINTER(ExchangeOptions), OUT]),
+    "gw_exchange_destroy": (None, [POINTER]),
+    "gw_exchange_begin": (STATUS, [POINTER, ctypes.c_uint32]),
+    "gw_exchange_submit_many": (STATUS, [POINTER, ctypes.c_uint32, _COUNTED, ctypes.POINTER(POINTER)]),
+    "gw_exchange_wait": (STATUS, [POINTER, ctypes.POINTER(StepResult)]),
+    "gw_exchange_scale": (STATUS, [POINTER, ctypes.c_float]),
+    "gw_exchange_state_bytes": (SIZE, [POINTER]),
+    "gw_exchange_save": (STATUS, [POINTER, POINTER, SIZE]),
+    "gw_exchange_load": (STATUS, [POINTER, ctypes.POINTER(POINTER), ctypes.c_uint32, SIZE]),
+}
+
+
+@functools.lru_cache(maxsize=None)
+def library():
+    """libgradwire with all of these declared."""
+    return _library.declare(_SIGNATURES)
+
+
+class Codec:
+    """A parsed specification. Raises gradwire.Error with what would be right."""
+
+    def __init__(self, spec: str):
+        self.handle = POINTER()
+        _library.check(library().gw_codec_parse(None, spec.encode(), ctypes.byref(self.handle)))
+        self.canonical = library().gw_codec_canonical(self.handle).decode()
+
+    def __del__(self):
+        if self.handle:
+            library().gw_codec_destroy(self.handle)
+            self.handle = None

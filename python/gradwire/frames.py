@@ -1,0 +1,163 @@
+"""Frames: encode a tensor, read and decode a frame, add frames up. Tensors are numpy arrays or PyTorch tensors (CPU,
+float32, any shape, taken in C order); frames are uint8 of the same kind, and bytes are taken too.
+
+    shared = numpy.maximum(gradwire.measure(a), gradwire.measure(b))    # ternary: one scaler for all workers
+    frames = [gradwire.encode(a, rank=0, shared=shared), gradwire.encode(b, rank=1, shared=shared)]
+    print(gradwire.inspect(frames[0]))
+    average = gradwire.decode(gradwire.reduce(frames))
+
+A frame is what `gradwire encode` writes: docs/wire-format.md."""
+import ctypes
+import sys
+
+import numpy
+
+from . import _api, _library
+
+
+def _is_torch(thing):
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(thing, torch.Tensor)
+
+
+def _array(thing, dtype, what):
+    """A contiguous numpy array on the same memory if that is possible."""
+    if _is_torch(thing):
+        if thing.device.type != "cpu":
+            raise ValueError(f"{what} is on {thing.device}; bring it to the CPU first")
+        thing = thing.detach().numpy()
+    elif isinstance(thing, (bytes, bytearray, memoryview)):
+        thing = numpy.frombuffer(thing, numpy.uint8)
+    if not isinstance(thing, numpy.ndarray):
+        raise TypeError(f"{what} is of type {type(thing).__name__}; it must be a numpy array or a PyTorch tensor")
+    if thing.dtype != dtype:
+        raise TypeError(f"{what} holds {thing.dtype}, and must hold {numpy.dtype(dtype).name}")
+    return numpy.ascontiguousarray(thing)
+
+
+def _like(array, given):
+    return sys.modules["torch"].from_numpy(array) if _is_torch(given) else array
+
+
+class _Encoder:
+    def __init__(self, codec, name, id, n_elems):
+        self._codec, self.handle = _api.Codec(codec), ctypes.c_void_p()
+        about = _api.Tensor(name=name.encode(), id=id, n_elems=n_elems)
+        _library.check(
+            _api.library().gw_encoder_create(None, self._codec.handle, ctypes.byref(about), ctypes.byref(self.handle))
+        )
+
+    def __enter__(self):
+        return self.handle
+
+    def __exit__(self, *_):
+        _api.library().gw_encoder_destroy(self.handle)
+
+
+def measure(tensor, codec: str = "ternary", *, name: str = ""):
+    """The numbers of this tensor that workers share before they encode: float32, none for most codecs. The largest of
+    all workers, element by element, goes to encode(shared=...)."""
+    lib, array = _api.library(), _array(tensor, numpy.float32, "the tensor")
+    with _Encoder(codec, name, 0, array.size) as encoder:
+        shared = numpy.zeros(lib.gw_encoder_shared_count(encoder), numpy.float32)
+        _library.check(lib.gw_encoder_measure(encoder, array.ctypes.data, shared.ctypes.data, shared.size, None))
+    return _like(shared, tensor)
+
+
+def encode(
+    tensor,
+    codec: str = "ternary",
+    *,
+    seed: int = 0,
+    rank: int = 0,
+    step: int = 0,
+    name: str = "",
+    id: int = 0,
+    shared=None,
+):
+    """The frame of a whole tensor, as one worker would push it: uint8, one dimension.
+
+    tensor: float32, finite. codec: a specification, `NAME[:key=value,...]`. seed, rank (0 to 32766) and step: what
+    random draws depend on, besides id, the tensor's number. name: what skip= looks at. shared: the largest of all
+    workers' numbers (measure), so that their frames can be added up; None: this tensor's own. A codec with a residual
+    begins with an empty one. Raises gradwire.Error."""
+    lib, array = _api.library(), _array(tensor, numpy.float32, "the tensor")
+    numbers = None if shared is None else _array(shared, numpy.float32, "shared")
+    with _Encoder(codec, name, id, array.size) as encoder:
+        if numbers is not None and numbers.size != lib.gw_encoder_shared_count(encoder):
+            raise ValueError(
+                f"shared has {numbers.size} numbers, and this tensor has {lib.gw_encoder_shared_count(encoder)}"
+            )
+        frame, n_bytes = numpy.empty(lib.gw_encoder_bound(encoder, array.size), numpy.uint8), ctypes.c_size_t()
+        _library.check(
+            lib.gw_encoder_measure_encode(
+                encoder,
+                array.ctypes.data,
+                numbers.ctypes.data if numbers is not None and numbers.size else None,
+                ctypes.byref(_api.Draw(seed=seed, rank=rank, step=step)),
+                frame.ctypes.data,
+                frame.size,
+                ctypes.byref(n_bytes),
+                None,
+            )
+        )
+    return _like(frame[: n_bytes.value].copy(), tensor)
+
+
+def _parse(frame):
+    array = _array(frame, numpy.uint8, "the frame")
+    info = _api.FrameInfo()
+    _library.check(_api.library().gw_frame_parse(array.ctypes.data, array.size, ctypes.byref(info)))
+    return array, info
+
+
+def decode(frame):
+    """The values of a frame, float32, one dimension. Raises gradwire.Error if the frame is not whole and right."""
+    array, info = _parse(frame)
+    values = numpy.empty(info.n_elems, numpy.float32)
+    _library.check(
+        _api.library().gw_decode(None, array.ctypes.data, array.size, values.ctypes.data, ctypes.c_uint64(values.size))
+    )
+    return _like(values, frame)
+
+
+def inspect(frame) -> dict:
+    """What a frame says of itself, all of it checked; bits_per_element counts the payload, entropy its symbols'."""
+    array, info = _parse(frame)
+    lib, n_nonzero, entropy = _api.library(), ctypes.c_uint64(), ctypes.c_double()
+    _library.check(
+        lib.gw_frame_symbols(
+            None, array.ctypes.data, array.size, None, 0, ctypes.byref(n_nonzero), ctypes.byref(entropy)
+        )
+    )
+    names = ["average", "workers", "rank", "tensor_id", "step", "begin", "n_elems", "bucket"]
+    scalers = [lib.gw_frame_scaler(array.ctypes.data, array.size, i) for i in range(min(info.n_scalers, 16))]
+    return {
+        "codec": info.codec.decode(),
+        "code": info.code.decode(),
+        **{name: getattr(info, name) for name in names},
+        "n_scalers": info.n_scalers,
+        "first_scalers": scalers,
+        "frame_bytes": info.frame_bytes,
+        "payload_bytes": info.payload_bytes,
+        "nonzeros": n_nonzero.value,
+        "bits_per_element": 8 * info.payload_bytes / info.n_elems if info.n_elems else 0.0,
+        "entropy": entropy.value,
+    }
+
+
+def reduce(frames):
+    """The frame of the average of workers' frames of one slice, in any order: what an owner does. Raises gradwire.Error
+    if they do not belong together."""
+    frames = list(frames)
+    if not frames:
+        raise ValueError("there are no frames to add up")
+    arrays = [_array(frame, numpy.uint8, f"frame {i}") for i, frame in enumerate(frames)]
+    lib, n = _api.library(), len(arrays)
+    places = (ctypes.c_void_p * n)(*(a.ctypes.data for a in arrays))
+    sizes = (ctypes.c_size_t * n)(*(a.size for a in arrays))
+    bound = lib.gw_reduce_bound(places, sizes, n)
+    out, n_bytes = numpy.empty(bound, numpy.uint8), ctypes.c_size_t()
+    # A bound of 0 says that a frame is not valid, and the call says which and why.
+    _library.check(lib.gw_reduce(None, places, sizes, n, None, out.ctypes.data, bound, ctypes.byref(n_bytes)))
+    return _like(out[: n_bytes.value].copy(), frames[0])

@@ -1,0 +1,346 @@
+"""What stands between DistributedDataParallel's buckets and the exchange: which tensor lies where in a bucket, the
+thread that owns the exchange, and what is kept between runs.
+
+DDP calls the hook for every bucket, on a thread of its own. The hook only puts (tensors, addresses, future) into a
+queue. The thread takes them out, hands them to the exchange, waits for it without Python's lock, and completes the
+futures: the averages then stand in the buckets. A step ends when every parameter has been handed over."""
+import atexit
+import ctypes
+import queue
+import threading
+import weakref
+
+import torch
+
+from .. import _api
+from ..errors import Error
+from .member import Member
+
+_GROUP_BYTES = 4 << 20  # parameters that travel together, as float32
+_HALVES = (torch.float16, torch.bfloat16)
+_FORMAT = 1
+
+
+def _groups(tensors, group_bytes):
+    """The group of each tensor: neighbours in the order in which backward gives gradients, the last one first."""
+    group_of, group, n_bytes = [0] * len(tensors), 0, 0
+    for i in reversed(range(len(tensors))):
+        if n_bytes and n_bytes + 4 * tensors[i][1] > group_bytes:
+            group, n_bytes = group + 1, 0
+        group_of[i] = group
+        n_bytes += 4 * tensors[i][1]
+    return group_of
+
+
+def _declare(parameters):
+    """[(name, elements, last_layer)]: the last layer is the last module's parameters."""
+    last = parameters[-1][0].rpartition(".")[0]
+    return [(name, p.numel(), name.rpartition(".")[0] == last) for name, p in parameters]
+
+
+class _Layout:
+    """Which tensors a bucket holds, and where. Halves are widened into `staging`, float32."""
+
+    def __init__(self, names, parameters, buffer, gradients):
+        self.n, self.numbers, self.offsets = len(parameters), (ctypes.c_uint32 * len(parameters))(*names), []
+        for gradient in gradients:
+            offset = gradient.storage_offset() - buffer.storage_offset()
+            if gradient.storage().data_ptr() != buffer.storage().data_ptr() or not gradient.is_contiguous():
+                raise Error(-1, "a gradient does not lie in one piece in its bucket")
+            self.offsets.append(offset)
+        # The exchange moves float32.
+        self.staging = None
+        if buffer.dtype != torch.float32 or buffer.is_cuda:
+            self.staging = torch.empty(buffer.numel(), dtype=torch.float32, pin_memory=buffer.is_cuda)
+        self._at, self._addresses = None, None
+
+    def addresses(self, base):
+        if base != self._at:
+            self._at = base
+            self._addresses = (ctypes.c_void_p * self.n)(*(base + 4 * offset for offset in self.offsets))
+        return self._addresses
+
+
+class _Bucket:
+    """One on its way: from the hook to the thread and back."""
+
+    def __init__(self, layout, buffer, scale):
+        self.layout, self.buffer, self.scale = layout, buffer, scale
+        self.copied = None
+        devices = [buffer.device] if buffer.is_cuda else None
+        self.future = torch.futures.Future(devices=devices) if devices else torch.futures.Future()
+
+    def floats(self):
+        return self.buffer if self.layout.staging is None else self.layout.staging
+
+    def bring(self):
+        """To where the exchange reads it. On the hook's thread, and on CUDA in its stream."""
+        if self.layout.staging is not None:
+            self.layout.staging.copy_(self.buffer, non_blocking=self.buffer.is_cuda)
+            if self.buffer.is_cuda:
+                self.copied = torch.cuda.Event()
+                self.copied.record()
+
+    def finish(self):
+        """The averages stand in floats()."""
+        if self.layout.staging is not None:
+            self.buffer.copy_(self.layout.staging)
+        self.future.set_result(self.buffer)
+
+
+class Compression:
+    """Averages gradients over a process group, compressed. Made by gradwire.torch.attach; the hook's state."""
+
+    def __init__(self, parameters, group, spec, *, connect, nonfinite, scaler, seed):
+        self._parameters = parameters
+        self._number_of = {id(p): i for i, (_, p) in enumerate(parameters)}
+        self._tensors = _declare(parameters)
+        self._codec = _api.Codec(spec)
+        self.codec = self._codec.canonical
+        self._nonfinite, self._scaler, self._scale = nonfinite, scaler, None
+        self._seed = seed
+        self.rank, self.size = torch.distributed.get_rank(group), torch.distributed.get_world_size(group)
+        self._layouts = {}
+        self._queue = queue.SimpleQueue()
+        self._step, self._sums, self._error = 0, dict.fromkeys(_SUMS, 0), None
+        self._idle = threading.Condition()
+        self._n_buckets_open = 0
+        self._member = connect(self._tensors, _groups(self._tensors, _GROUP_BYTES), self._codec)
+        self._thread = threading.Thread(target=_serve, args=(weakref.ref(self), self._queue), name="gradwire")
+        self._thread.daemon = True
+        self._thread.start()
+        _open.add(self)
+
+    # ---- the hook's side
+
+    def submit(self, bucket) -> torch.futures.Future:
+        """Takes a bucket (torch.distributed.GradBucket). The future is the same buffer with the averages."""
+        self.check()
+        buffer = bucket.buffer()
+        layout = self._layout(bucket, buffer)
+        item = _Bucket(layout, buffer, None if self._scaler is None else float(self._scaler.get_scale()))
+        item.bring()
+        with self._idle:
+            self._n_buckets_open += 1
+        self._queue.put(item)
+        return item.future
+
+    def _layout(self, bucket, buffer):
+        parameters = bucket.parameters()
+        key = (buffer.dtype, buffer.device, tuple(map(id, parameters)))
+        layout = self._layouts.get(key)
+        if layout is None:
+            if buffer.is_sparse or buffer.dtype not in (torch.float32, *_HALVES):
+                what = "sparse" if buffer.is_sparse else str(buffer.dtype)
+                self._end(Error(-81, f"gradients are {what}; Gradwire takes float32, float16 and bfloat16"))
+                self.check()
+            unknown = [i for i, p in enumerate(parameters) if id(p) not in self._number_of]
+            if unknown:
+                self._end(
+                    Error(
+                        -1,
+                        f"{len(unknown)} parameters of a bucket were not there when gradwire.torch.attach was called",
+                    )
+                )
+                self.check()
+            numbers = [self._number_of[id(p)] for p in parameters]
+            if not self._layouts or sum(l.n for l in self._layouts.values()) >= len(self._tensors):
+                self._layouts.clear()  # DDP has rebuilt its buckets
+            layout = self._layouts[key] = _Layout(numbers, parameters, buffer, bucket.gradients())
+        return layout
+
+    # ---- the thread's side
+
+    def _run_step(self, first):
+        """Takes the buckets of a step, the first of which is here. Returns them, and the step's result."""
+        items, n_tensors, item = [], 0, first
+        try:
+            if first.scale is not None:
+                if self._scale is not None and first.scale != self._scale:
+                    self._member.scale(first.scale / self._scale)
+                self._scale = first.scale
+            self._member.begin(self._step)
+            while True:
+                items.append(item)
+                if item.copied is not None:
+                    item.copied.synchronize()
+                self._member.submit(item.layout.n, item.layout.numbers, item.layout.addresses(item.floats().data_ptr()))
+                n_tensors += item.layout.n
+                if n_tensors == len(self._tensors):
+                    break
+                item = self._queue.get()
+                if item is None:  # close() in the middle of a step
+                    raise Error(-62, "this rank closed its compression in the middle of a step")
+            return items, self._member.wait()
+        except Error as error:
+            items = items or [first]
+            self._end(error, items)
+            return items, None
+
+    def _finish(self, items, result):
+        self._step += 1
+        self._sums["steps"] += 1
+        for name in _SUMS[1:]:
+            self._sums[name] += getattr(result, name)
+        if not result.committed:
+            self._sums["dropped_steps"] = self._sums.get("dropped_steps", 0) + 1
+        bad = None if result.committed else self._refusal(result)
+        for item in items:
+            if bad is None:
+                item.finish()
+            elif self._nonfinite == "raise":
+                item.future.set_exception(bad)
+            else:
+                item.floats().fill_(float("nan"))
+                item.finish()
+
+    def _refusal(self, result):
+        name = self._tensors[result.bad_tensor][0]
+        return Error(-50, f"gradwire: the gradient of {name} on rank {result.bad_rank} holds a NaN or an infinity")
+
+    def _end(self, error, items=()):
+        """No step follows. Those who wait hear why."""
+        if self._error is None:
+            self._error = Error(error.status, f"gradwire: {error}" if "gradwire" not in str(error) else str(error))
+        for item in items:
+            item.future.set_exception(self._error)
+
+    def _settled(self, n_items):
+        with self._idle:
+            self._n_buckets_open -= n_items
+            self._idle.notify_all()
+
+    # ---- for the program
+
+    def check(self):
+        """Raises the error that ended the exchange, if one did."""
+        if self._error is not None:
+            raise Error(self._error.status, str(self._error))
+        if self._member is None:
+            raise Error(-4, "gradwire: this compression is closed")
+
+    def _wait_until_idle(self):
+        with self._idle:
+            self._idle.wait_for(lambda: self._n_buckets_open == 0 or self._error is not None)
+        self.check()
+
+    def stats(self) -> dict:
+        """Sums over this rank's steps: steps, dropped_steps, bytes_up, bytes_down, dense_bytes (float32 by the same
+        route), times_smaller_up, times_smaller_down, encode_seconds, wait_seconds (the thread's, behind the last
+        gradient)."""
+        sums = {"dropped_steps": 0, **self._sums}
+        for way in ("up", "down"):
+            n_bytes = sums[f"bytes_{way}"]
+            sums[f"times_smaller_{way}"] = sums["dense_bytes"] / n_bytes if n_bytes else 0.0
+        return sums
+
+    def state_dict(self) -> dict:
+        """What this rank keeps between steps: plain values and one uint8 tensor. Every rank saves its own."""
+        self._wait_until_idle()
+        state = self._member.save()
+        return {
+            "format": _FORMAT,
+            "codec": self.codec,
+            "names": [name for name, _, _ in self._tensors],
+            "rank": self.rank,
+            "size": self.size,
+            "seed": self._seed,
+            "step": self._step,
+            "scale": self._scale,
+            "residuals": torch.frombuffer(bytearray(state), dtype=torch.uint8)
+            if state
+            else torch.empty(0, dtype=torch.uint8),
+        }
+
+    def load_state_dict(self, state) -> None:
+        """Goes on where state_dict() was taken. `state`: this rank's own dictionary; or, for a job of any other size,
+        a list of those of all its ranks: every rank then begins with the mean residual. Call before the first step, on
+        all ranks."""
+        self._wait_until_idle()
+        states = [state] if isinstance(state, dict) else sorted(state, key=lambda s: s["rank"])
+        for s in states:
+            self._check_state(s)
+        first = states[0]
+        if len(states) == 1 and first["size"] != 1 or (len(states) == 1 and self.size == 1):
+            if first["size"] != self.size or first["rank"] != self.rank:
+                raise ValueError(
+                    f"this is rank {self.rank} of {self.size}, and the state is of rank {first['rank']} of "
+                    f"{first['size']}; give a list of the states of all {first['size']} ranks"
+                )
+        elif [s["rank"] for s in states] != list(range(first["size"])):
+            raise ValueError(f"the list has the ranks {[s['rank'] for s in states]}, and the job had {first['size']}")
+        if any((s["step"], s["seed"], s["scale"]) != (first["step"], first["seed"], first["scale"]) for s in states):
+            raise ValueError("the states are not of one step of one run")
+        if len(states) == self.size:
+            states = [s for s in states if s["rank"] == self.rank]
+        self._member.load([s["residuals"].numpy().tobytes() for s in states])
+        self._step, self._scale = first["step"], first["scale"]
+
+    def _check_state(self, state):
+        if state.get("format") != _FORMAT:
+            raise ValueError(f"the state is of format {state.get('format')}, and this version reads {_FORMAT}")
+        names = [name for name, _, _ in self._tensors]
+        for what, mine, theirs in [
+            ("codec", self.codec, state["codec"]),
+            ("seed", self._seed, state["seed"]),
+            ("parameters", names, state["names"]),
+        ]:
+            if mine != theirs:
+                raise ValueError(f"the {what} is {mine}, and the state was saved with {theirs}")
+
+    def close(self) -> None:
+        """Ends the exchange. Other ranks hear of it if a step is under way. A second call does nothing."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        _open.discard(self)
+        self._queue.put(None)
+        with self._idle:
+            under_way = self._n_buckets_open > 0 and self._error is None
+        if under_way and thread is not threading.current_thread():
+            thread.join(timeout=0.2)
+            if thread.is_alive():
+                self._member.interrupt("it closed in the middle of a step")
+        if thread is not threading.current_thread():
+            thread.join()
+        member, self._member = self._member, None
+        member.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+_SUMS = ["steps", "bytes_up", "bytes_down", "dense_bytes", "encode_seconds", "wait_seconds"]
+_open = weakref.WeakSet()
+
+
+def _serve(reference, items):
+    """The thread. It holds no reference between steps, so that a compression that nobody uses can go."""
+    while True:
+        first = items.get()
+        compression = reference()
+        if first is None or compression is None:
+            return
+        if compression._error is not None:
+            first.future.set_exception(compression._error)
+            compression._settled(1)
+            continue
+        try:
+            done, result = compression._run_step(first)
+            if result is not None:
+                compression._finish(done, result)
+            n_done = len(done)
+        except BaseException as error:  # a defect must not leave backward waiting
+            compression._end(Error(-80, f"gradwire: {type(error).__name__}: {error}"), [first])
+            n_done = 1
+        compression._settled(n_done)
+        del compression, first
+
+
+@atexit.register
+def _close_all():
+    for compression in list(_open):
+        compression.close()

@@ -1,0 +1,111 @@
+"""A member of an exchange: a link, and the exchange over it. Everything here is called by one thread, but for
+interrupt."""
+import ctypes
+
+from .. import _api, _library
+
+_OUT = ctypes.byref
+
+
+def _own_tcp_link(rank, size, rendezvous, keys, one_machine, timeout_ms):
+    link = _api.Link()
+    options = _api.TcpOptions(
+        struct_bytes=ctypes.sizeof(_api.TcpOptions),
+        rank=rank,
+        size=size,
+        rendezvous=rendezvous.encode(),
+        keys=keys.encode() if keys else None,
+        insecure=not keys and not one_machine,
+        timeout_ms=timeout_ms,
+    )
+    _library.check(_api.library().gw_link_tcp_create(None, _OUT(options), 1, _OUT(link)))
+    return link
+
+
+class Member:
+    """tensors: [(name, elements, last_layer)] in declared order. group_of: each one's group. machine_of: each rank's
+    machine. Raises gradwire.Error."""
+
+    def __init__(self, link, tensors, group_of, codec, machine_of, *, seed, timeout_ms, identity, threads):
+        self._lib, self._link, self._exchange, self._context = _api.library(), link, None, None
+        self._ops = ctypes.cast(link.ops, ctypes.POINTER(_api.LinkOps)).contents
+        try:
+            if threads > 1:
+                context = ctypes.c_void_p()
+                options = _api.ContextOptions(struct_bytes=ctypes.sizeof(_api.ContextOptions), n_threads=threads)
+                _library.check(self._lib.gw_context_create(_OUT(options), _OUT(context)))
+                self._context = context
+            declared = (_api.Tensor * len(tensors))(
+                *(_api.Tensor(name.encode(), i, n, last) for i, (name, n, last) in enumerate(tensors))
+            )
+            options = _api.ExchangeOptions(
+                struct_bytes=ctypes.sizeof(_api.ExchangeOptions),
+                codec=codec.handle,
+                tensors=declared,
+                n_tensors=len(tensors),
+                group_of=(ctypes.c_uint32 * len(tensors))(*group_of),
+                link=link,
+                seed=seed,
+                timeout_ms=timeout_ms,
+                machine_of=(ctypes.c_uint32 * link.size)(*machine_of),
+                identity=identity.encode(),
+                zero_rests=True,
+            )
+            self._codec = codec  # the exchange borrows it
+            exchange = ctypes.c_void_p()
+            _library.check(self._lib.gw_exchange_create(self._context, _OUT(options), _OUT(exchange)))
+            self._exchange = exchange
+        except BaseException:
+            self.close()
+            raise
+        self._result = _api.StepResult()
+
+    @classmethod
+    def over_tcp(cls, rank, size, rendezvous, keys, one_machine, tensors, group_of, codec, machine_of, **options):
+        link = _own_tcp_link(rank, size, rendezvous, keys, one_machine, options["timeout_ms"])
+        return cls(link, tensors, group_of, codec, machine_of, **options)
+
+    def begin(self, step):
+        _library.check(self._lib.gw_exchange_begin(self._exchange, step))
+
+    def submit(self, n, numbers, addresses):
+        """ctypes arrays: n tensors' numbers, and where their gradients are."""
+        _library.check(self._lib.gw_exchange_submit_many(self._exchange, n, numbers, addresses))
+
+    def wait(self):
+        """Lets go of Python's lock until the averages stand in the gradients. The same object every time."""
+        _library.check(self._lib.gw_exchange_wait(self._exchange, _OUT(self._result)))
+        return self._result
+
+    def scale(self, factor):
+        _library.check(self._lib.gw_exchange_scale(self._exchange, factor))
+
+    def save(self):
+        """What the codec keeps of all tensors on this rank, as bytes; b"" if it keeps nothing."""
+        state = ctypes.create_string_buffer(self._lib.gw_exchange_state_bytes(self._exchange))
+        if len(state):
+            _library.check(self._lib.gw_exchange_save(self._exchange, state, len(state)))
+        return state.raw
+
+    def load(self, states):
+        """This rank's own state, or those of all ranks of a job of another size: bytes each."""
+        if not states[0] and not self._lib.gw_exchange_state_bytes(self._exchange):
+            return
+        buffers = [ctypes.create_string_buffer(state, len(state)) for state in states]
+        places = (ctypes.c_void_p * len(states))(*(ctypes.addressof(b) for b in buffers))
+        _library.check(self._lib.gw_exchange_load(self._exchange, places, len(states), len(states[0])))
+
+    def interrupt(self, why):
+        """Any thread, while another waits: tells the other members, and ends what is waited for with an error."""
+        self._ops.fail(self._link.self, -62, why.encode())
+        self._ops.close(self._link.self)
+
+    def close(self):
+        """Nobody may wait any more."""
+        if self._exchange:
+            self._lib.gw_exchange_destroy(self._exchange)
+        if self._link:
+            self._ops.destroy(self._link.self)
+        if self._context:
+            self._lib.gw_context_destroy(self._context)
+        self._exchange = self._link = self._context = None

@@ -1,0 +1,81 @@
+"""Brings the members of a process group together: where rank 0 is reached, and which ranks share a machine. Only public
+calls of the group are used."""
+import os
+import random
+import socket
+
+import torch.distributed as dist
+
+from ..errors import Error
+
+# Below the ports that the system hands out, so that nobody gets ours between the question and the use.
+_PORTS = range(21000, 32000)
+_TRIES = 100
+
+
+def _place():
+    """What ranks that reach each other over loopback have in common: the boot, and the network namespace."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip(), os.stat("/proc/self/ns/net").st_ino
+
+
+def _free_port(host):
+    family = socket.getaddrinfo(host, None)[0][0]
+    for _ in range(_TRIES):
+        port = random.SystemRandom().choice(_PORTS)
+        with socket.socket(family) as probe:
+            try:
+                probe.bind((host, port))
+                return port
+            except OSError:
+                continue
+    raise Error(-80, f"no port from {_PORTS[0]} to {_PORTS[-1]} can be used at {host}; name one with rendezvous=")
+
+
+def _address(one_machine):
+    """Rank 0's own address, as the others reach it. torchrun and others give it in MASTER_ADDR."""
+    if one_machine:
+        return "127.0.0.1"
+    host = os.environ.get("MASTER_ADDR") or socket.gethostname()
+    try:
+        with socket.socket(socket.getaddrinfo(host, None)[0][0]) as probe:
+            probe.bind((host, 0))
+        return host
+    except OSError as error:
+        raise Error(
+            -80,
+            f'rank 0 cannot listen at {host} ({error}); name its address with rendezvous="HOST:PORT", the same on all '
+            "ranks",
+        ) from None
+
+
+def meet(group, rendezvous=None):
+    """All ranks call it. Returns (rendezvous "HOST:PORT", the machine's number of each rank, one_machine)."""
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    places = [None] * size
+    dist.all_gather_object(places, _place(), group=group)
+    machine_of = [places.index(place) for place in places]
+    one_machine = len(set(machine_of)) == 1
+    told = [None]
+    if rank == 0:
+        try:
+            if rendezvous is None:
+                host = _address(one_machine)
+                told = [(f"[{host}]" if ":" in host else host) + f":{_free_port(host)}"]
+            else:
+                told = [rendezvous]
+        except Error as error:
+            told = [error]
+    dist.broadcast_object_list(told, src=_global_rank(group, 0), group=group)
+    if isinstance(told[0], Exception):
+        raise told[0]
+    return told[0], machine_of, one_machine
+
+
+def _global_rank(group, rank):
+    """broadcast_object_list takes the number in the whole world."""
+    for name in ("get_global_rank", "_get_global_rank"):  # 1.13 has the second only, in distributed_c10d
+        find = getattr(dist, name, None) or getattr(dist.distributed_c10d, name, None)
+        if find:
+            return find(group, rank) if group is not None and group is not dist.group.WORLD else rank
+    return rank

@@ -1,0 +1,150 @@
+"""Tests the Python package without a network: frames of numpy arrays and of PyTorch tensors beside those of the tool,
+and the structures of _api.py beside the compiler's."""
+import ctypes
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+try:
+    import numpy
+except ImportError:
+    print("skipped: numpy is not installed")
+    sys.exit(77)
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "python"))
+
+import gradwire
+from gradwire import _api
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+TOOL = os.path.join(os.path.dirname(os.environ["GRADWIRE_LIBRARY"]), "gradwire")
+CODECS = ["none", "bf16", "f16", "ternary", "ternary:share=off,bucket=4096", "gspar:density=0.1", "uniform:density=0.1"]
+CODECS += ["topk:ratio=0.05", "onebit:bucket=1024"]
+
+
+def gradient(n, seed=1):
+    return numpy.random.default_rng(seed).normal(size=n).astype(numpy.float32)
+
+
+class Frames(unittest.TestCase):
+    def test_frames_are_the_tools(self):
+        if not os.path.exists(TOOL):
+            self.skipTest("the tool was not built")
+        with tempfile.TemporaryDirectory() as folder:
+            npy, out = os.path.join(folder, "g.npy"), os.path.join(folder, "g.gwf")
+            for n in (1, 1023, 70001):
+                g = gradient(n)
+                numpy.save(npy, g)
+                for codec in CODECS:
+                    words = ["--codec", codec, "--seed", "5", "--rank", "2", "--step", "9"]
+                    subprocess.run([TOOL, "encode", npy, "-o", out, *words], check=True, stderr=subprocess.DEVNULL)
+                    with open(out, "rb") as file:
+                        expected = file.read()
+                    self.assertEqual(gradwire.encode(g, codec, seed=5, rank=2, step=9).tobytes(), expected, codec)
+                    os.remove(out)
+
+    def test_there_and_back(self):
+        for n in (0, 1, 5000):
+            for codec in CODECS:
+                shared = numpy.max([gradwire.measure(gradient(n, r), codec) for r in range(3)], axis=0)
+                frames = [gradwire.encode(gradient(n, r), codec, rank=r, shared=shared) for r in range(3)]
+                values = [gradwire.decode(f) for f in frames]
+                average = gradwire.decode(gradwire.reduce(frames[::-1]))
+                self.assertEqual(average.shape, (n,))
+                if n:
+                    numpy.testing.assert_allclose(average, sum(values) / 3, rtol=1e-2, atol=1e-6)
+                about = gradwire.inspect(frames[1])
+                self.assertEqual((about["n_elems"], about["rank"], about["average"]), (n, 1, False))
+                self.assertEqual(about["frame_bytes"], frames[1].size)
+        g = gradient(6).reshape(2, 3)
+        numpy.testing.assert_array_equal(gradwire.decode(gradwire.encode(g.T, "none")), g.T.ravel())
+        self.assertEqual(gradwire.decode(gradwire.encode(g, "none").tobytes()).size, 6)
+
+    @unittest.skipUnless(torch, "PyTorch is not installed")
+    def test_pytorch(self):
+        g = torch.from_numpy(gradient(3000).reshape(50, 60))
+        for tensor in (g, g.t(), torch.nn.Parameter(g)):
+            frame = gradwire.encode(tensor, "none")
+            self.assertTrue(isinstance(frame, torch.Tensor) and frame.dtype == torch.uint8)
+            self.assertTrue(torch.equal(gradwire.decode(frame), tensor.detach().reshape(-1)))
+        self.assertIsInstance(gradwire.reduce([frame]), torch.Tensor)
+
+    def test_wrong_arguments(self):
+        g = gradient(100)
+        frame = gradwire.encode(g)
+        for call, error, says in [
+            (lambda: gradwire.encode([1.0, 2.0]), TypeError, "must be a numpy array"),
+            (lambda: gradwire.encode(g.astype(numpy.float64)), TypeError, "must hold float32"),
+            (lambda: gradwire.encode(g, "ternari"), gradwire.Error, "did you mean 'ternary'"),
+            (lambda: gradwire.encode(g, rank=40000), gradwire.Error, "rank is 40000"),
+            (lambda: gradwire.encode(g, name="x" * 200), gradwire.Error, "name has 200 bytes"),
+            (lambda: gradwire.encode(g * numpy.float32("inf")), gradwire.Error, "NaN or"),
+            (lambda: gradwire.encode(g, shared=g), ValueError, "shared has 100 numbers"),
+            (lambda: gradwire.encode(g, shared=g[:1] * 0), gradwire.Error, "must be the maximum over workers"),
+            (lambda: gradwire.decode(frame[:-1]), gradwire.Error, "cut"),
+            (lambda: gradwire.decode(b""), gradwire.Error, "cut"),
+            (lambda: gradwire.decode(g), TypeError, "must hold uint8"),
+            (lambda: gradwire.inspect(b"x" * 100), gradwire.Error, "not a"),
+            (lambda: gradwire.reduce([]), ValueError, "no frames"),
+            (lambda: gradwire.reduce([frame, frame]), gradwire.Error, "same rank"),
+            (lambda: gradwire.reduce([frame, b"nonsense"]), gradwire.Error, "frame"),
+        ]:
+            with self.assertRaises(error) as caught:
+                call()
+            self.assertIn(says, str(caught.exception))
+        for at in range(0, frame.size, 7):  # whatever is altered, something is said, and nothing crashes
+            altered = frame.copy()
+            altered[at] ^= 0x55
+            with self.assertRaises(gradwire.Error):
+                gradwire.decode(altered)
+
+    def test_names(self):
+        self.assertEqual(gradwire.__version__, "0.1.0")
+        with self.assertRaises(AttributeError):
+            gradwire.nonsense
+
+
+class Structures(unittest.TestCase):
+    C = {
+        "ContextOptions": "gw_context_options",
+        "Tensor": "gw_tensor",
+        "Draw": "gw_draw",
+        "FrameInfo": "gw_frame_info",
+        "Link": "gw_link",
+        "LinkOps": "gw_link_ops",
+        "TcpOptions": "gw_tcp_options",
+        "ExchangeOptions": "gw_exchange_options",
+        "StepResult": "gw_step_result",
+    }
+
+    def test_fields_stand_where_the_compiler_puts_them(self):
+        lines, expected = [], []
+        for name, c_name in self.C.items():
+            structure = getattr(_api, name)
+            lines.append(f'printf("%zu\\n", sizeof({c_name}));')
+            expected.append(ctypes.sizeof(structure))
+            for field, *_ in structure._fields_:
+                lines.append(f'printf("%zu\\n", offsetof({c_name}, {field}));')
+                expected.append(getattr(structure, field).offset)
+        with tempfile.TemporaryDirectory() as folder:
+            source, program = os.path.join(folder, "s.c"), os.path.join(folder, "s")
+            with open(source, "w", encoding="utf-8") as file:
+                file.write(
+                    "#include <gradwire/gradwire.h>\n#include <stddef.h>\n#include <stdio.h>\nint main(void)\n{\n"
+                )
+                file.write("\n".join(lines) + "\nreturn 0;\n}\n")
+            subprocess.run(["cc", f"-I{ROOT / 'include'}", source, "-o", program], check=True)
+            found = subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True).stdout
+        self.assertEqual([int(x) for x in found.split()], expected)
+
+
+if __name__ == "__main__":
+    unittest.main()

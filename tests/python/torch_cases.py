@@ -1,0 +1,543 @@
+"""What one rank does in torch_test.py: torch_cases.py RESULT CASE... runs cases in turn and writes {case: what it
+found} as JSON. RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say who it is."""
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import gradwire
+import gradwire.torch as gw
+
+warnings.filterwarnings("ignore")
+RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+TOPK = "topk:ratio=0.1,refresh=1"
+
+
+def network(seed=0, hidden=64):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(20, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, 5))
+
+
+def batch(step, rank=RANK):
+    generator = torch.Generator().manual_seed(1000 * step + rank)
+    x = torch.randn(8, 20, generator=generator)
+    return x, x[:, :5].argmax(1)
+
+
+def backward(model, step, rank=RANK, factor=1.0):
+    x, y = batch(step, rank)
+    loss = factor * torch.nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    return loss.item()
+
+
+def train(ddp, steps, optimizer=None, first=0):
+    optimizer = optimizer or torch.optim.SGD(ddp.parameters(), 0.1, momentum=0.9)
+    for step in range(first, first + steps):
+        optimizer.zero_grad()
+        backward(ddp, step)
+        optimizer.step()
+    return optimizer
+
+
+def digest(module):
+    """The same number on ranks whose parameters are the same bits."""
+    return sum(p.detach().contiguous().view(torch.int32).long().sum().item() for p in module.parameters())
+
+
+def attached(codec, seed=0, hidden=64, ddp_options=None, **options):
+    ddp = DistributedDataParallel(network(seed, hidden), **(ddp_options or {}))
+    return ddp, gw.attach(ddp, codec, **options)
+
+
+# ---- what is sent is right -----------------------------------------------------------------------------------------
+
+
+def local_gradients(rank, step=0):
+    """What this rank's gradient is without any exchange."""
+    model = network()
+    backward(model, step, rank)
+    return [p.grad for p in model.parameters()]
+
+
+def averages_are_those_of_the_library():
+    """Bit for bit what the library makes of the same gradients, for codecs without shared numbers."""
+    found = {}
+    for codec in ("none", "bf16", "uniform:density=0.3", "onebit", TOPK):
+        ddp, compression = attached(codec)
+        backward(ddp, 0)
+        same = True
+        for i, p in enumerate(ddp.parameters()):
+            frames = [gradwire.encode(local_gradients(r)[i], codec, rank=r, step=0, id=i, seed=0) for r in range(SIZE)]
+            expected = gradwire.decode(gradwire.reduce(frames))
+            same = same and torch.equal(expected.view_as(p.grad), p.grad)
+        found[codec] = same
+        compression.close()
+    return found
+
+
+def replicas_stay_identical():
+    found = {}
+    for codec in ("none", "ternary", "ternary:skip=last", "gspar:density=0.2", TOPK, "topk:ratio=0.1,scope=global"):
+        ddp, compression = attached(codec)
+        train(ddp, 5)
+        found[codec] = [digest(ddp), compression.stats()["times_smaller_up"], compression.stats()["steps"]]
+        compression.close()
+    return found
+
+
+def last_layer_goes_as_float():
+    """skip=last goes by parameter names: the last module's weight and bias are exact."""
+    ddp, compression = attached("ternary:skip=last")
+    backward(ddp, 0)
+    mean = [sum(local_gradients(r)[i] for r in range(SIZE)) / SIZE for i in range(4)]
+    found = [torch.allclose(p.grad, m, rtol=1e-5, atol=1e-7) for p, m in zip(ddp.parameters(), mean)]
+    compression.close()
+    return found
+
+
+def the_hook_by_itself():
+    ddp = DistributedDataParallel(network())
+    other, compression = attached("ternary")
+    del other
+    try:
+        ddp.register_comm_hook(compression, gw.hook)
+        backward(ddp, 0)
+        return "no error"
+    except RuntimeError as error:
+        return str(error)
+    finally:
+        compression.close()
+
+
+# ---- what DDP does --------------------------------------------------------------------------------------------------
+
+
+def buckets_of_all_sizes():
+    """Many buckets, one bucket, views: the same bits."""
+    found = []
+    for options in ({}, {"bucket_cap_mb": 0.001}, {"gradient_as_bucket_view": True}, {"static_graph": True}):
+        ddp, compression = attached("ternary", ddp_options=options)
+        train(ddp, 4)
+        found.append(digest(ddp))
+        compression.close()
+    return found
+
+
+def accumulation():
+    """no_sync sends nothing; then the sum is averaged."""
+    ddp, compression = attached("none")
+    with ddp.no_sync():
+        backward(ddp, 0)
+    steps_before = compression.stats()["steps"]
+    backward(ddp, 1)
+    mean = [sum(local_gradients(r, 0)[i] + local_gradients(r, 1)[i] for r in range(SIZE)) / SIZE for i in range(4)]
+    same = all(torch.allclose(p.grad, m, rtol=1e-4, atol=1e-6) for p, m in zip(ddp.parameters(), mean))
+    steps = compression.stats()["steps"]
+    compression.close()
+    return [steps_before, steps, same]
+
+
+def residuals_in(state, module):
+    """The residual of every tensor in the bytes of topk's state: 56 bytes come before each, a checksum after it."""
+    found, at, raw = {}, 0, state["residuals"]
+    for name, p in module.named_parameters():
+        found[name] = raw[at + 56 : at + 56 + 4 * p.numel()].clone().view(torch.float32)
+        at += 56 + 4 * p.numel() + 8
+    assert at == raw.numel()
+    return found
+
+
+class Branches(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.left, self.right = torch.nn.Linear(20, 30), torch.nn.Linear(30, 5), torch.nn.Linear(30, 5)
+
+    def forward(self, x, branch):
+        return (self.left if branch else self.right)(torch.relu(self.first(x)))
+
+
+def unused_parameters():
+    """A branch that no rank used keeps its residual, and its gradient stays what DDP says: none."""
+    ddp = DistributedDataParallel(Branches(), find_unused_parameters=True)
+    compression = gw.attach(ddp, TOPK)
+    states, grads = [], []
+    for step, branch in enumerate([1, 1, 0, 1]):
+        for p in ddp.parameters():
+            p.grad = None
+        x, y = batch(step)
+        torch.nn.functional.cross_entropy(ddp(x, branch), y).backward()
+        grads.append([ddp.module.left.weight.grad is None, ddp.module.right.weight.grad is None])
+        states.append(compression.state_dict())
+    compression.close()
+    parts = [residuals_in(state, ddp.module) for state in states]
+    same = {name: [torch.equal(parts[i][name], parts[i + 1][name]) for i in range(3)] for name in parts[0]}
+    return {"grads": grads, "kept": same}
+
+
+def uneven_inputs():
+    """join(): ranks that are done send zeros, which count in the average."""
+    ddp, compression = attached("none")
+    optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
+    with ddp.join():
+        for step in range(2 + RANK):
+            optimizer.zero_grad()
+            backward(ddp, step)
+            optimizer.step()
+    found = [digest(ddp), compression.stats()["steps"]]
+    compression.close()
+    return found
+
+
+def clipping():
+    ddp, compression = attached("ternary")
+    backward(ddp, 0)
+    torch.nn.utils.clip_grad_norm_(ddp.parameters(), 0.01)
+    norm = sum(p.grad.double().pow(2).sum() for p in ddp.parameters()).sqrt().item()
+    compression.close()
+    return norm
+
+
+def several_models():
+    """Two models in one process, by turns, as two alone."""
+    alone = []
+    for seed in (1, 2):
+        ddp, compression = attached("ternary", seed=seed)
+        train(ddp, 3)
+        alone.append(digest(ddp))
+        compression.close()
+    pairs = [attached("ternary", seed=seed) for seed in (1, 2)]
+    optimizers = [torch.optim.SGD(ddp.parameters(), 0.1, momentum=0.9) for ddp, _ in pairs]
+    for step in range(3):
+        for (ddp, _), optimizer in zip(pairs, optimizers):
+            train(ddp, 1, optimizer, step)
+    together = [digest(ddp) for ddp, _ in pairs]
+    for _, compression in pairs:
+        compression.close()
+    return [alone, together]
+
+
+def frozen_parameters():
+    model = network()
+    model[0].weight.requires_grad_(False)
+    ddp = DistributedDataParallel(model)
+    compression = gw.attach(ddp, "ternary")
+    train(ddp, 2)
+    names = compression.state_dict()["names"]
+    compression.close()
+    return [names, digest(ddp)]
+
+
+class Bucket:
+    """As DDP's, for element types that DDP over Gloo refuses."""
+
+    def __init__(self, parameters, dtype):
+        self._parameters = parameters
+        self._buffer = torch.zeros(sum(p.numel() for p in parameters), dtype=dtype)
+        self._gradients, at = [], 0
+        for p in parameters:
+            self._gradients.append(self._buffer[at : at + p.numel()].view_as(p))
+            at += p.numel()
+
+    def parameters(self):
+        return self._parameters
+
+    def gradients(self):
+        return self._gradients
+
+    def buffer(self):
+        return self._buffer
+
+
+def halves():
+    """Buckets of float16 and bfloat16 by hand: the average of the widened values, narrowed once."""
+    found = {}
+    for dtype in (torch.float16, torch.bfloat16):
+        ddp, compression = attached("none")
+        bucket = Bucket(list(ddp.parameters()), dtype)
+        values = [torch.cat([g.flatten() for g in local_gradients(r)]).to(dtype) for r in range(SIZE)]
+        bucket.buffer().copy_(values[RANK])
+        got = gw.hook(compression, bucket).wait()
+        frames = []
+        at = 0
+        same = True
+        for i, p in enumerate(ddp.parameters()):
+            parts = [v[at : at + p.numel()].float() for v in values]
+            frames = [gradwire.encode(part, "none", rank=r, id=i) for r, part in enumerate(parts)]
+            expected = gradwire.decode(gradwire.reduce(frames)).to(dtype)
+            same = same and torch.equal(got[at : at + p.numel()], expected)
+            at += p.numel()
+        found[str(dtype)] = same and got.data_ptr() == bucket.buffer().data_ptr()
+        compression.close()
+    return found
+
+
+class Scaler:
+    """What attach needs of a GradScaler, which does nothing without CUDA."""
+
+    def __init__(self):
+        self.scale = 1024.0
+
+    def get_scale(self):
+        return self.scale
+
+
+def gradient_scaling():
+    """The factor changes in the middle; gradients divided by it are those of a run without scaling, bit for bit."""
+    found = []
+    for scaling in (False, True):
+        scaler = Scaler() if scaling else None
+        ddp, compression = attached(TOPK, scaler=scaler)
+        sums = []
+        for step in range(4):
+            if scaling and step == 2:
+                scaler.scale = 256.0
+            for p in ddp.parameters():
+                p.grad = None
+            factor = scaler.scale if scaling else 1.0
+            backward(ddp, 0, factor=factor)
+            sums.append([(p.grad / factor).double().abs().sum().item() for p in ddp.parameters()])
+        found.append(sums)
+        compression.close()
+    return found
+
+
+# ---- what goes wrong -------------------------------------------------------------------------------------------------
+
+
+def not_finite():
+    """One rank's NaN reaches all as NaN, and the next step is as ever."""
+    ddp, compression = attached(TOPK)
+    optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
+    before = digest(ddp)
+    backward(ddp, 0, factor=float("nan") if RANK == 1 else 1.0)
+    all_nan = all(p.grad.isnan().all().item() for p in ddp.parameters())
+    optimizer.zero_grad()
+    backward(ddp, 1)
+    optimizer.step()
+    finite = all(p.isfinite().all().item() for p in ddp.parameters())
+    found = [all_nan, finite, digest(ddp) != before, digest(ddp), compression.stats()["dropped_steps"]]
+    compression.close()
+    return found
+
+
+def not_finite_raises():
+    ddp, compression = attached("ternary", nonfinite="raise")
+    try:
+        backward(ddp, 0, factor=float("inf") if RANK == 1 else 1.0)
+        said = "no error"
+    except RuntimeError as error:
+        said = str(error)
+    compression.check()
+    compression.close()
+    return said
+
+
+def wrong_arguments():
+    ddp = DistributedDataParallel(network())
+    said = []
+    for arguments in [
+        (network(), "ternary", {}),
+        (ddp, "ternari", {}),
+        (ddp, "ternary", {"nonfinite": "stop"}),
+        (ddp, "ternary", {"transport": "pigeon"}),
+        (ddp, "ternary", {"timeout": 0}),
+    ]:
+        try:
+            gw.attach(arguments[0], arguments[1], **arguments[2])
+            said.append("no error")
+        except (TypeError, ValueError, gradwire.Error) as error:
+            said.append(str(error))
+    return said
+
+
+class OtherNames(torch.nn.Module):
+    """network()'s shapes, so that DDP itself sees no difference."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = torch.nn.Linear(20, 64), torch.nn.Linear(64, 5)
+
+    def forward(self, x):
+        return self.two(torch.relu(self.one(x)))
+
+
+def what_disagrees(model, codec):
+    ddp = DistributedDataParallel(model)
+    try:
+        with gw.attach(ddp, codec, timeout=20):
+            backward(ddp, 0)
+        return "no error"
+    except RuntimeError as error:
+        return str(error)
+
+
+def codecs_that_differ():
+    return what_disagrees(network(), "none" if RANK == 1 else "ternary")
+
+
+def models_that_differ():
+    return what_disagrees(OtherNames() if RANK == 1 else network(), "ternary")
+
+
+def refuse(*_):
+    raise ValueError("rank 1 has had enough")
+
+
+def one_rank_raises_in_backward():
+    """It goes on to its end, and the others hear who left."""
+    ddp = DistributedDataParallel(network(), bucket_cap_mb=0.0001)
+    compression = gw.attach(ddp, "ternary", timeout=20)
+    train(ddp, 3)
+    x, y = batch(9)
+    start = time.monotonic()
+    try:
+        if RANK == 1:
+            ddp.module[1].register_full_backward_hook(refuse)
+        torch.nn.functional.cross_entropy(ddp(x), y).backward()
+        said = "no error"
+    except (RuntimeError, ValueError) as error:
+        said = str(error)
+    compression.close()
+    return [said, time.monotonic() - start]
+
+
+def one_rank_is_killed():
+    ddp, compression = attached("ternary", timeout=10)
+    train(ddp, 3)
+    if RANK == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    start = time.monotonic()
+    try:
+        for step in range(3, 100):
+            backward(ddp, step)
+        said = "no error"
+    except RuntimeError as error:
+        said = str(error)
+    try:
+        compression.check()
+        checked = "no error"
+    except gradwire.Error as error:
+        checked = str(error)
+    compression.close()
+    return [said, checked, time.monotonic() - start]
+
+
+# ---- state ----------------------------------------------------------------------------------------------------------
+
+
+def resume():
+    """Ten steps at once, and five, saved, loaded into fresh objects, and five more: the same bits."""
+    found = []
+    for codec in (TOPK, "onebit", "ternary"):
+        ddp, compression = attached(codec)
+        train(ddp, 10)
+        compression.close()
+        half, half_compression = attached(codec)
+        optimizer = train(half, 5)
+        path = os.environ["FOLDER"] + f"/state-{RANK}.pt"
+        torch.save({"model": half.module.state_dict(), "optimizer": optimizer.state_dict()}, path + ".model")
+        torch.save(half_compression.state_dict(), path)
+        half_compression.close()
+        again, again_compression = attached(codec)
+        saved = torch.load(path + ".model")
+        again.module.load_state_dict(saved["model"])
+        optimizer = torch.optim.SGD(again.parameters(), 0.1, momentum=0.9)
+        optimizer.load_state_dict(saved["optimizer"])
+        try:
+            state = torch.load(path, weights_only=True)
+        except TypeError:
+            state = torch.load(path)
+        again_compression.load_state_dict(state)
+        train(again, 5, optimizer, first=5)
+        found.append([digest(ddp), digest(again)])
+        again_compression.close()
+    return found
+
+
+def save_states():
+    """For another number of ranks."""
+    ddp, compression = attached(TOPK)
+    train(ddp, 3)
+    torch.save(compression.state_dict(), os.environ["FOLDER"] + f"/of-{SIZE}-{RANK}.pt")
+    compression.close()
+    return True
+
+
+def load_states():
+    """The states of three ranks on two: the mean residual is kept."""
+    states = [torch.load(os.environ["FOLDER"] + f"/of-3-{r}.pt") for r in range(3)]
+    ddp, compression = attached(TOPK)
+    said = []
+    for wrong in (states[0], states[:2], [states[0], states[0], states[2]]):
+        try:
+            compression.load_state_dict(wrong)
+            said.append("no error")
+        except ValueError as error:
+            said.append(str(error).replace(f"rank {RANK} of 2", "rank R of 2"))
+    compression.load_state_dict(states)
+    mine = compression.state_dict()
+    name = "0.weight"
+    mean = sum(residuals_in(s, ddp.module)[name].double() for s in states) / 3
+    kept = residuals_in(mine, ddp.module)[name].double()
+    found = [said, torch.allclose(kept, mean, atol=1e-7), mean.abs().sum().item() > 0, mine["step"]]
+    train(ddp, 2)
+    found.append(digest(ddp))
+    compression.close()
+    return found
+
+
+# ---- Python's lock ---------------------------------------------------------------------------------------------------
+
+
+def python_goes_on():
+    """A counter on the main thread, while a step waits a second for rank 1. Its speed beside that of no step."""
+    ddp, compression = attached("ternary")
+    train(ddp, 2)
+
+    def count(seconds):
+        n, end = 0, time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            n += 1
+        return n / seconds
+
+    dist.barrier()
+    shares = []
+    for step in range(3):
+        idle = count(1)
+        dist.barrier()
+        if RANK == 1:
+            time.sleep(1.3)
+        thread = threading.Thread(target=backward, args=(ddp, 2 + step))
+        thread.start()
+        time.sleep(0.1)
+        shares.append(count(1) / idle)
+        thread.join()
+        dist.barrier()
+    compression.close()
+    return shares
+
+
+def main():
+    path, names = sys.argv[1], sys.argv[2:]
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    found = {}
+    for name in names:
+        found[name] = globals()[name]()
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            json.dump(found, file)
+        os.replace(path + ".new", path)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
