@@ -1,0 +1,118 @@
+"""The build backend of the package (PEP 517 and 660), with Python's standard library alone.
+
+The wheel needs libgradwire of its own version. If one is installed, the wheel goes without. Else it is built from the
+checkout around this folder, by CMake, and goes into the wheel."""
+import base64
+import ctypes
+import hashlib
+import io
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import zipfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+LIBRARY = "libgradwire.so.0"
+SUMMARY = "Makes the gradients of distributed training small on the wire, and moves them"
+
+
+def _version():
+    text = (HERE / "gradwire/_library.py").read_text(encoding="utf-8")
+    return re.search(r'^VERSION = "([0-9.]+)"', text, re.MULTILINE).group(1)
+
+
+def _is_installed():
+    """The system's own library, of this version."""
+    try:
+        library = ctypes.CDLL(LIBRARY)
+    except OSError:
+        return False
+    library.gw_version.restype = ctypes.c_char_p
+    return library.gw_version().decode() == _version()
+
+
+def _build():
+    """The bytes of the library, built from the checkout."""
+    source = HERE.parent
+    if not (source / "CMakeLists.txt").exists():
+        sys.exit(
+            f"{LIBRARY} {_version()} is not installed, and there is no checkout around {HERE} to build it from; install "
+            "the library first (make install), or install from a checkout"
+        )
+    with tempfile.TemporaryDirectory(prefix="gradwire-wheel-") as folder:
+        options = ["-DCMAKE_BUILD_TYPE=Release", "-DGW_BUILD_TOOL=OFF", "-DGW_BUILD_TRAIN=OFF", "-DGW_BUILD_TESTS=OFF"]
+        for command in (
+            ["cmake", "-S", str(source), "-B", folder, "-DGW_MPI=off", *options],
+            ["cmake", "--build", folder, "--parallel", str(os.cpu_count() or 1), "--target", "gradwire"],
+        ):
+            try:
+                done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            except FileNotFoundError:
+                sys.exit("building libgradwire needs CMake; `make build` of the checkout installs what is missing")
+            if done.returncode:
+                sys.exit(
+                    f"{' '.join(command)} failed; `make build` of the checkout installs what is missing:\n{done.stdout}"
+                )
+        return (pathlib.Path(folder) / LIBRARY).read_bytes()
+
+
+def _metadata():
+    return (
+        f"Metadata-Version: 2.1\nName: gradwire\nVersion: {_version()}\nSummary: {SUMMARY}\n" "Requires-Python: >=3.9\n"
+    )
+
+
+def _write(path, files, tag):
+    """files: {name in the wheel: bytes}. Dates are fixed, so that the same files make the same wheel."""
+    info = f"gradwire-{_version()}.dist-info"
+    pure = "true" if tag.endswith("any") else "false"
+    files = {
+        **files,
+        f"{info}/METADATA": _metadata().encode(),
+        f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: gradwire\nRoot-Is-Purelib: {pure}\nTag: {tag}\n".encode(),
+    }
+    record = io.StringIO()
+    for name, content in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        record.write(f"{name},sha256={digest},{len(content)}\n")
+    record.write(f"{info}/RECORD,,\n")
+    files[f"{info}/RECORD"] = record.getvalue().encode()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
+        for name, content in files.items():
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            entry.external_attr = (0o755 if name.endswith(LIBRARY) else 0o644) << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            wheel.writestr(entry, content)
+
+
+def _finish(folder, files, tag):
+    name = f"gradwire-{_version()}-{tag}.whl"
+    temporary = os.path.join(folder, f".{name}.new")
+    _write(temporary, files, tag)
+    os.replace(temporary, os.path.join(folder, name))
+    return name
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    files = {str(p.relative_to(HERE)): p.read_bytes() for p in sorted((HERE / "gradwire").rglob("*.py"))}
+    if _is_installed():
+        return _finish(wheel_directory, files, "py3-none-any")
+    files[f"gradwire/{LIBRARY}"] = _build()
+    platform = re.sub(r"[^A-Za-z0-9_]", "_", sysconfig.get_platform())
+    return _finish(wheel_directory, files, f"py3-none-{platform}")
+
+
+def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+    """`pip install -e ./python`: the checkout's own files, and the library of its build folder."""
+    return _finish(wheel_directory, {"gradwire.pth": f"{HERE}\n".encode()}, "py3-none-any")
+
+
+def get_requires_for_build_wheel(config_settings=None):
+    return []
+
+
+get_requires_for_build_editable = get_requires_for_build_wheel

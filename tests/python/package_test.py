@@ -1,0 +1,49 @@
+"""Tests that `pip install ./python` works without a network in a fresh environment, and that the package then finds the
+library that it brought. Skips if Debian's python3-venv is not installed."""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+try:
+    import ensurepip
+    import venv
+except ImportError:
+    print("skipped: python3-venv is not installed")
+    sys.exit(77)
+
+
+class Package(unittest.TestCase):
+    def test_pip_install(self):
+        with tempfile.TemporaryDirectory(prefix="gradwire-package-") as folder:
+            venv.create(folder, with_pip=True, system_site_packages=True)
+            python = os.path.join(folder, "bin/python")
+            environment = {k: v for k, v in os.environ.items() if k not in ("GRADWIRE_LIBRARY", "PYTHONPATH")}
+
+            def run(*command):
+                done = subprocess.run(
+                    [python, *command], cwd=folder, env=environment, text=True, capture_output=True, check=False
+                )
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                return done.stdout.strip()
+
+            run("-m", "pip", "install", "--no-index", "--quiet", str(ROOT / "python"))
+            place = run("-c", "import gradwire._library as l; print(l.load()._name, l.VERSION)")
+            name, version = place.split()
+            self.assertTrue(name == "libgradwire.so.0" or name.startswith(folder), name)
+            self.assertEqual(version, run("-c", "import importlib.metadata as m; print(m.version('gradwire'))"))
+            listed = run("-c", "import gradwire, os; print(sorted(os.listdir(os.path.dirname(gradwire.__file__))))")
+            self.assertIn("'torch'", listed)
+        left = subprocess.run(
+            ["git", "-C", str(ROOT), "status", "--short", "python"], text=True, capture_output=True, check=False
+        )
+        self.assertEqual(left.stdout, "", "building left files in the checkout")
+
+
+if __name__ == "__main__":
+    assert ensurepip
+    unittest.main()
