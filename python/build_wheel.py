@@ -40,8 +40,8 @@ def _build():
     source = HERE.parent
     if not (source / "CMakeLists.txt").exists():
         sys.exit(
-            f"{LIBRARY} {_version()} is not installed, and there is no checkout around {HERE} to build it from; install "
-            "the library first (make install), or install from a checkout"
+            f"{LIBRARY} {_version()} is not installed, and there is no checkout around {HERE} to build it from; "
+            "install the library first (make install), or install from a checkout"
         )
     with tempfile.TemporaryDirectory(prefix="gradwire-wheel-") as folder:
         options = ["-DCMAKE_BUILD_TYPE=Release", "-DGW_BUILD_TOOL=OFF", "-DGW_BUILD_TRAIN=OFF", "-DGW_BUILD_TESTS=OFF"]
