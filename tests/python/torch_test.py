@@ -128,9 +128,8 @@ class Averages(Case):
         for straight, resumed in self.same(found, "resume"):
             self.assertEqual(straight, resumed)
         said, mean_kept, not_empty, step, _ = self.same(self.run_cases("load_states", size=2), "load_states")
-        self.assertIn("give a list of the states of all 3 ranks", said[0])
-        self.assertIn("the list has the ranks [0, 1]", said[1])
-        self.assertIn("the list has the ranks [0, 0, 2]", said[2])
+        for ranks, text in zip(["[0]", "[0, 1]", "[0, 0, 2]"], said):
+            self.assertIn(f"the state is of ranks {ranks} of 3; give this rank's own, or a list", text)
         self.assertEqual((mean_kept, not_empty, step), (True, True, 3))
 
 

@@ -114,10 +114,16 @@ class Compression:
     # ---- the hook's side
 
     def submit(self, bucket) -> torch.futures.Future:
-        """Takes a bucket (torch.distributed.GradBucket). The future is the same buffer with the averages."""
-        self.check()
+        """Takes a bucket (torch.distributed.GradBucket). The future is the same buffer with the averages. What goes
+        wrong comes through the future, too: after an exception in a hook, DDP's next backward fails in DDP itself."""
         buffer = bucket.buffer()
-        layout = self._layout(bucket, buffer)
+        try:
+            self.check()
+            layout = self._layout(bucket, buffer)
+        except Error as error:
+            failed = torch.futures.Future()
+            failed.set_exception(error)
+            return failed
         item = _Bucket(layout, buffer, None if self._scaler is None else float(self._scaler.get_scale()))
         item.bring()
         with self._idle:
@@ -258,21 +264,21 @@ class Compression:
         all ranks."""
         self._wait_until_idle()
         states = [state] if isinstance(state, dict) else sorted(state, key=lambda s: s["rank"])
+        if not states:
+            raise ValueError("the list of states is empty")
         for s in states:
             self._check_state(s)
         first = states[0]
-        if len(states) == 1 and first["size"] != 1 or (len(states) == 1 and self.size == 1):
-            if first["size"] != self.size or first["rank"] != self.rank:
-                raise ValueError(
-                    f"this is rank {self.rank} of {self.size}, and the state is of rank {first['rank']} of "
-                    f"{first['size']}; give a list of the states of all {first['size']} ranks"
-                )
-        elif [s["rank"] for s in states] != list(range(first["size"])):
-            raise ValueError(f"the list has the ranks {[s['rank'] for s in states]}, and the job had {first['size']}")
         if any((s["step"], s["seed"], s["scale"]) != (first["step"], first["seed"], first["scale"]) for s in states):
             raise ValueError("the states are not of one step of one run")
-        if len(states) == self.size:
-            states = [s for s in states if s["rank"] == self.rank]
+        ranks, size = [s["rank"] for s in states], first["size"]
+        if ranks == list(range(size)) and size == self.size:
+            states = [states[self.rank]]
+        elif ranks != list(range(size)) and (ranks, size) != ([self.rank], self.size):
+            raise ValueError(
+                f"this is rank {self.rank} of {self.size}, and the state is of ranks {ranks} of {size}; give this "
+                f"rank's own, or a list of the states of all {size} ranks"
+            )
         self._member.load([s["residuals"].numpy().tobytes() for s in states])
         self._step, self._scale = first["step"], first["scale"]
 
@@ -305,6 +311,10 @@ class Compression:
             thread.join()
         member, self._member = self._member, None
         member.close()
+
+    def __del__(self):
+        if getattr(self, "_thread", None):
+            self.close()
 
     def __enter__(self):
         return self

@@ -1,0 +1,226 @@
+#!/usr/bin/env python3
+"""DistributedDataParallel by itself, with PyTorch's own compression hooks, and with Gradwire: seconds and bytes a step.
+
+    sudo bench/ddp.py [--rates 100mbit,1gbit,none] [--models mlp,alexnet,resnet50,tiny] [--hosts 4] [--rounds 3]
+                      [--methods NAME ...] [-o table.txt]
+
+Each host is a process in a network namespace of its own; tbf limits what it sends and receives. All methods run by
+turns in the same processes. A step is forward, backward and what hooks do; the optimizer is left out, which is the same
+for all. mlp is 784-2048-2048-10 with batches of 16 a host. alexnet and resnet50 have the parameters of these networks,
+and gradients that are drawn in place of computed ones: two cores for four hosts would measure convolutions. tiny has
+200 tensors of 64 elements. Bytes are those of the interfaces' counters, of all hosts together. `none` is no limit: the
+hosts still talk through namespaces. Needs python3-torch."""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
+METHODS = ["float32", "fp16", "powersgd-1", "powersgd-4", "none", "ternary", "topk:ratio=0.01", "gspar:density=0.01"]
+STEPS = {"mlp": {"100mbit": 4, "1gbit": 10, "none": 10}, "alexnet": {"100mbit": 1, "1gbit": 3, "none": 5}}
+STEPS.update(resnet50=STEPS["alexnet"], tiny={"100mbit": 50, "1gbit": 100, "none": 200})
+WARM_UP = {"tiny": 30}  # else 2
+PORT = 29490
+
+
+# ---- a host ----------------------------------------------------------------------------------------------------------
+
+
+def shapes_of(model):
+    """The parameters' sizes, first layer first."""
+    if model == "tiny":
+        return [64] * 200
+    if model == "alexnet":
+        layers = [(96 * 363, 96), (256 * 1200, 256), (384 * 2304, 384), (384 * 1728, 384), (256 * 1728, 256)]
+        layers += [(4096 * 9216, 4096), (4096 * 4096, 4096), (1000 * 4096, 1000)]
+        return [n for layer in layers for n in layer]
+    sizes, maps = [64 * 3 * 49, 64, 64], 64
+    for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
+        for block in range(blocks):
+            convs = [maps * width, width * width * 9, width * width * 4]
+            outs = [width, width, 4 * width]
+            if block == 0:
+                convs.append(maps * 4 * width)
+                outs.append(4 * width)
+            for conv, out in zip(convs, outs):
+                sizes += [conv, out, out]
+            maps = 4 * width
+    return [*sizes, 2048 * 1000, 1000]
+
+
+def make(torch, model, seed):
+    """(module, function that gives a loss)."""
+    torch.manual_seed(seed)
+    if model == "mlp":
+        module = torch.nn.Sequential(
+            torch.nn.Linear(784, 2048),
+            torch.nn.ReLU(),
+            torch.nn.Linear(2048, 2048),
+            torch.nn.ReLU(),
+            torch.nn.Linear(2048, 10),
+        )
+        x, y = torch.randn(16, 784), torch.randint(0, 10, (16,))
+        return module, lambda ddp: torch.nn.functional.cross_entropy(ddp(x), y)
+
+    class Sized(torch.nn.Module):
+        """The gradient of each parameter is a drawn tensor."""
+
+        def __init__(self):
+            super().__init__()
+            sizes = shapes_of(model)
+            self.parts = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(n)) for n in sizes])
+            self.drawn = [torch.randn(n) for n in sizes]
+
+        def forward(self, _):
+            return sum(torch.dot(p, g) for p, g in zip(self.parts, self.drawn))
+
+    return Sized(), lambda ddp: ddp(None)
+
+
+def attach(torch, ddp, method):
+    """Returns what closes it."""
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+
+    if method == "fp16":
+        ddp.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    elif method.startswith("powersgd"):
+        state = powerSGD_hook.PowerSGDState(None, int(method[-1]), start_powerSGD_iter=2, min_compression_rate=0.5)
+        ddp.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    elif method != "float32":
+        import gradwire.torch
+
+        return gradwire.torch.attach(ddp, method).close
+    return lambda: None
+
+
+def sent():
+    with open("/sys/class/net/e0/statistics/tx_bytes", encoding="ascii") as file:
+        return int(file.read())
+
+
+def host(job):
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", rank=job["rank"], world_size=job["hosts"])
+    for _ in range(job["rounds"]):
+        for method in job["methods"]:
+            module, loss = make(torch, job["model"], 0)
+            # powerSGD_hook runs with one bucket only.
+            cap = 10000 if method.startswith("powersgd") else 25
+            ddp = DistributedDataParallel(module, bucket_cap_mb=cap)
+            close = attach(torch, ddp, method)
+            times = []
+            for step in range(job["warm_up"] + job["steps"]):
+                if step == job["warm_up"]:
+                    dist.barrier()
+                    before = sent()
+                start = time.perf_counter()
+                loss(ddp).backward()
+                times.append(time.perf_counter() - start)
+                for p in module.parameters():
+                    p.grad = None
+            dist.barrier()
+            found = [None] * job["hosts"]
+            dist.all_gather_object(found, (times[job["warm_up"] :], sent() - before))
+            close()
+            if job["rank"] == 0:
+                slowest = [max(step) for step in zip(*(t for t, _ in found))]
+                row = {"method": method, "seconds": slowest, "bytes": sum(n for _, n in found) / job["steps"]}
+                print(json.dumps(row), flush=True)
+            del ddp, module
+    dist.destroy_process_group()
+
+
+# ---- all of them -----------------------------------------------------------------------------------------------------
+
+
+def measure(net, args, model, rate):
+    """{method: (median seconds of a step, bytes of a step)}."""
+    job = {"model": model, "hosts": args.hosts, "rounds": args.rounds, "methods": args.methods}
+    job.update(steps=STEPS[model][rate], warm_up=WARM_UP.get(model, 2))
+    processes = []
+    try:
+        for rank in range(args.hosts):
+            environment = {
+                **os.environ,
+                "MASTER_ADDR": net.address(0),
+                "MASTER_PORT": str(PORT),
+                "OMP_NUM_THREADS": "1",
+            }
+            environment.update(GLOO_SOCKET_IFNAME="e0", GW_BENCH_JOB=json.dumps({**job, "rank": rank}))
+            command = ["ip", "netns", "exec", net.namespace(rank), "/usr/bin/python3", str(HERE / "ddp.py")]
+            out = subprocess.PIPE if rank == 0 else subprocess.DEVNULL
+            processes.append(subprocess.Popen(command, env=environment, stdout=out, text=True))
+        rows = []
+        for line in processes[0].stdout:
+            rows.append(json.loads(line))
+            print(f"{model}, {rate}: {rows[-1]['method']} done", file=sys.stderr, flush=True)
+        if any(p.wait() for p in processes):
+            raise SystemExit(f"a host failed: {model} at {rate}")
+    finally:
+        for p in processes:
+            p.kill()
+            p.wait()
+    found = {}
+    for method in args.methods:
+        mine = [row for row in rows if row["method"] == method]
+        seconds = [statistics.median(row["seconds"]) for row in mine]
+        found[method] = (statistics.median(seconds), min(seconds), max(seconds), mine[-1]["bytes"])
+    return found
+
+
+def main():
+    import net
+
+    sys.path.insert(0, str(HERE.parent / "experiments"))
+    import grid
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rates", default="100mbit,1gbit,none")
+    parser.add_argument("--models", default="mlp,alexnet,resnet50,tiny")
+    parser.add_argument("--methods", nargs="+", default=METHODS)
+    parser.add_argument("--hosts", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("-o", "--output")
+    args = parser.parse_args()
+    net.need_root()
+    lines = [
+        f"DistributedDataParallel on {args.hosts} hosts (namespaces): a step, median of {args.rounds} rounds",
+        f"{grid.machine()}; bench/ddp.py",
+        "",
+        f"{'model':9} {'rate':8} {'method':20} {'ms a step':>10} {'least':>9} {'most':>9} {'MB a step':>10} "
+        f"{'float32 / it':>12} {'bytes':>7}",
+    ]
+    with net.network(args.hosts):
+        for model in args.models.split(","):
+            for rate in args.rates.split(","):
+                net.shape(args.hosts, None if rate == "none" else rate)
+                found = measure(net, args, model, rate)
+                base = found.get("float32")
+                for method, (middle, least, most, n_bytes) in found.items():
+                    ratios = f"{base[0] / middle:12.2f} {base[3] / n_bytes:7.1f}" if base else ""
+                    lines.append(
+                        f"{model:9} {rate:8} {method:20} {1e3 * middle:10.1f} {1e3 * least:9.1f} {1e3 * most:9.1f} "
+                        f"{n_bytes / 1e6:10.2f} {ratios}"
+                    )
+                    print(lines[-1], flush=True)
+    if args.output:
+        with tempfile.NamedTemporaryFile("w", dir=os.path.dirname(args.output) or ".", delete=False) as file:
+            file.write("\n".join(lines) + "\n")
+        os.replace(file.name, args.output)
+
+
+if __name__ == "__main__":
+    if "GW_BENCH_JOB" in os.environ:
+        host(json.loads(os.environ["GW_BENCH_JOB"]))
+    else:
+        main()
