@@ -21,7 +21,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 lock = threading.Lock()
 
 
-def machine():
+def machine(rows=()):
+    """What a table was measured on, and when: the dates of its rows, today if there are none."""
     name = platform.processor()
     try:
         for line in open("/proc/cpuinfo"):
@@ -30,7 +31,9 @@ def machine():
                 break
     except OSError:
         pass
-    return f"machine: {name}, {os.cpu_count()} cores; {datetime.date.today().isoformat()}"
+    dates = sorted({row["date"] for row in rows}) or [datetime.date.today().isoformat()]
+    when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+    return f"machine: {name}, {os.cpu_count()} cores; {when}"
 
 
 class Grid:
@@ -44,7 +47,10 @@ class Grid:
         if not self.results.exists():
             return []
         with self.results.open(newline="") as file:
-            return list(csv.DictReader(file, delimiter="\t"))
+            reader = csv.DictReader(file, delimiter="\t")
+            if reader.fieldnames != self.columns:
+                sys.exit(f"{self.results} has other columns than this script writes; move it away to begin anew")
+            return list(reader)
 
     def add(self, row):
         with lock:

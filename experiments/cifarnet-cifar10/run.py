@@ -56,7 +56,7 @@ def run_one(args, run):
 def table(rows):
     lines = [
         "CifarNet on CIFAR-10, Adam at 0.0002, moving average 0.9999: test accuracy in percent, means over seeds",
-        f"{grid.machine()}; experiments/cifarnet-cifar10/run.py",
+        f"{grid.machine(rows)}; experiments/cifarnet-cifar10/run.py",
         "paper: what TernGrad's table 1 loses to floats, after the whole length (300,000 and 18,750 steps). Not as in",
         "the paper: the length, and no weight decay on the hidden layers.",
         "",

@@ -82,7 +82,7 @@ def run_one(args, run):
 def table(rows):
     lines = [
         "CIFAR-10, three workers, batch 32 each: test accuracy in percent at the end, mean and spread over seeds",
-        f"{grid.machine()}; experiments/dlgs-cifar10/run.py",
+        f"{grid.machine(rows)}; experiments/dlgs-cifar10/run.py",
         "DLGS's schedule (140 epochs, rates drop at 80 and 120) shortened to the epochs that are shown. VGG16 has a",
         "quarter of its maps. How long steps take is in experiments/dlgs-steps.",
         "",

@@ -193,7 +193,7 @@ def table(rows):
         "GSpar on convex problems: the bits that a worker sends (payload; svrg's full gradients included)",
         "until the objective is as close to its minimum as the worse of gspar and uniform gets in 10 epochs",
         "(drawn data: 40). Each runs at its best rate of a grid. 4 workers, mini-batches of 8",
-        f"{grid.machine()}; experiments/gspar-convex/run.py",
+        f"{grid.machine(rows)}; experiments/gspar-convex/run.py",
         "",
         f"{'problem':24} {'':4} {'density':>7} {'gap':>9} {'gap gspar':>10} {'gap uniform':>11} {'kbit gspar':>10} "
         f"{'kbit uniform':>12} {'uniform/gspar':>13} {'none/gspar':>10}",

@@ -6,6 +6,7 @@
 One line of results.tsv for every finished run; a run whose line is there is not repeated, so the grid can be
 interrupted at any time and goes on where it was. table.txt, and accuracy.svg where gnuplot is installed, are made anew
 from results.tsv after every run. """
+import math
 import pathlib
 import shutil
 import subprocess
@@ -70,12 +71,13 @@ def run_one(args, run):
 
 
 def means(rows):
+    """Runs before 2026-11-23 do not say how many steps they dropped: nan."""
     by = {}
     for row in rows:
         by.setdefault((row["method"], row["setting"]), []).append(row)
     return {
         key: {
-            k: sum(float(r[k]) for r in found) / len(found)
+            k: sum(float(r[k] or "nan") for r in found) / len(found)
             for k in ("test_accuracy", "bytes_up", "bytes_down", "dense_bytes", "nonzero_share", "skipped_steps")
         }
         | {"seeds": len(found)}
@@ -86,7 +88,7 @@ def means(rows):
 def table(rows):
     lines = [
         "LeNet on MNIST, 4 workers, sgd: test accuracy in percent after 5,000 steps of batch 64 (GSpar)",
-        f"{grid.machine()}; experiments/gspar-lenet/run.py",
+        f"{grid.machine(rows)}; experiments/gspar-lenet/run.py",
         f"The rate is {RATE}; {SLOW} for the slow ones.",
         "Why some end at 9.8 %: what is kept is divided by its probability, so uniform at 0.01 has 100 times the",
         "variance of the gradient. That is too much for this rate. The loss grows without bound within 300 steps.",
@@ -99,10 +101,11 @@ def table(rows):
     order = ["float", "gspar eps", "shared eps", "gspar density", "slow gspar", "uniform", "slow uniform"]
     for key in sorted(found, key=lambda k: (order.index(k[0]), float(k[1] or 0))):
         m = found[key]
+        dropped = "-" if math.isnan(m["skipped_steps"]) else f"{m['skipped_steps']:.0f}"
         lines.append(
             f"{key[0]:14} {key[1]:>8} {m['seeds']:5} {100 * m['test_accuracy']:9.2f} {m['nonzero_share']:8.4f} "
             f"{m['dense_bytes'] / m['bytes_up']:14.1f} {m['dense_bytes'] / m['bytes_down']:16.1f} "
-            f"{32 * m['bytes_up'] / m['dense_bytes']:19.3f} {m['skipped_steps']:14.0f}"
+            f"{32 * m['bytes_up'] / m['dense_bytes']:19.3f} {dropped:>14}"
         )
     draw(found, order)
     return lines

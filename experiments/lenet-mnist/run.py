@@ -115,7 +115,7 @@ def accuracy(rows, workers, optimizer, codec):
 def table(rows):
     lines = [
         "LeNet on MNIST: test accuracy in percent after 10,000 steps of batch 64 (TernGrad, figure 3)",
-        f"{grid.machine()}; experiments/lenet-mnist/run.py",
+        f"{grid.machine(rows)}; experiments/lenet-mnist/run.py",
         "",
         f"{'optimizer':18} {'N':>3} {'seeds':>5} {'float':>8} {'ternary':>8} {'difference':>11}",
     ]

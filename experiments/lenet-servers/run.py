@@ -118,7 +118,7 @@ def table(rows):
     lines = [
         f"LeNet on MNIST, {WORKERS} workers, batch {BATCH} in all, {STEPS} steps: "
         "test accuracy in percent, the mean of the seeds",
-        f"{grid.machine()}; experiments/lenet-servers/run.py",
+        f"{grid.machine(rows)}; experiments/lenet-servers/run.py",
         "",
         f"{'optimizer':10} {'codec':8} " + " ".join(f"{mode:>14}" for mode in MODES),
     ]

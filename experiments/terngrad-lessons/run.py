@@ -76,7 +76,7 @@ def run_one(args, run):
 def table(rows):
     lines = [
         f"A small AlexNet on CIFAR-10, {WORKERS} workers, {STEPS} steps of batch {BATCH}: accuracy in percent",
-        f"{grid.machine()}; experiments/terngrad-lessons/run.py",
+        f"{grid.machine(rows)}; experiments/terngrad-lessons/run.py",
         "zeros: of what is sent of the largest fully connected layer, fc6 (paper: 71.3 for AlexNet's)",
         "",
         f"{'':24} {'dropout':>7} {'decay':>8} {'test':>7} {'to float':>9} {'train':>7} {'zeros':>6} "

@@ -122,7 +122,7 @@ def run_one(args, run):
 def table(rows):
     lines = [
         "LeNet on MNIST, 4 workers: test accuracy in percent after 5,000 steps of batch 64, momentum (DLGS)",
-        f"{grid.machine()}; experiments/topk-lenet/run.py",
+        f"{grid.machine(rows)}; experiments/topk-lenet/run.py",
         "codec: ms a step of measure, encode, reduce and decode on a worker's own thread.",
         "sent/k: what rank 0 sent beside k = ratio * n",
         "",

@@ -194,7 +194,7 @@ class Lock(Case):
     def test_python_goes_on(self):
         shares = self.run_cases("python_goes_on", size=2)[0]["python_goes_on"]
         print("a counter beside a step that waits:", ", ".join(f"{share:.2f}" for share in shares))
-        self.assertGreater(max(shares), 0.5)  # bench/ddp.py measures; here only that nothing holds the lock
+        self.assertGreater(max(shares), 0.5)  # loosely: others may use the machine
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from .member import Member
 _GROUP_BYTES = 4 << 20  # parameters that travel together, as float32
 _HALVES = (torch.float16, torch.bfloat16)
 _FORMAT = 1
+_SUMMED = ("bytes_up", "bytes_down", "dense_bytes", "encode_seconds", "wait_seconds")  # of a step's result
 
 
 def _groups(tensors, group_bytes):
@@ -41,8 +42,8 @@ def _declare(parameters):
 class _Layout:
     """Which tensors a bucket holds, and where. Halves are widened into `staging`, float32."""
 
-    def __init__(self, names, parameters, buffer, gradients):
-        self.n, self.numbers, self.offsets = len(parameters), (ctypes.c_uint32 * len(parameters))(*names), []
+    def __init__(self, numbers, buffer, gradients):
+        self.n, self.numbers, self.offsets = len(numbers), (ctypes.c_uint32 * len(numbers))(*numbers), []
         for gradient in gradients:
             offset = gradient.storage_offset() - buffer.storage_offset()
             if gradient.storage().data_ptr() != buffer.storage().data_ptr() or not gradient.is_contiguous():
@@ -102,7 +103,7 @@ class Compression:
         self.rank, self.size = torch.distributed.get_rank(group), torch.distributed.get_world_size(group)
         self._layouts = {}
         self._queue = queue.SimpleQueue()
-        self._step, self._sums, self._error = 0, dict.fromkeys(_SUMS, 0), None
+        self._step, self._sums, self._error = 0, dict.fromkeys(["steps", "dropped_steps", *_SUMMED], 0), None
         self._idle = threading.Condition()
         self._n_buckets_open = 0
         self._member = connect(self._tensors, _groups(self._tensors, _GROUP_BYTES), self._codec)
@@ -150,9 +151,9 @@ class Compression:
                 )
                 self.check()
             numbers = [self._number_of[id(p)] for p in parameters]
-            if not self._layouts or sum(l.n for l in self._layouts.values()) >= len(self._tensors):
+            if sum(known.n for known in self._layouts.values()) >= len(self._tensors):
                 self._layouts.clear()  # DDP has rebuilt its buckets
-            layout = self._layouts[key] = _Layout(numbers, parameters, buffer, bucket.gradients())
+            layout = self._layouts[key] = _Layout(numbers, buffer, bucket.gradients())
         return layout
 
     # ---- the thread's side
@@ -186,10 +187,9 @@ class Compression:
     def _finish(self, items, result):
         self._step += 1
         self._sums["steps"] += 1
-        for name in _SUMS[1:]:
+        self._sums["dropped_steps"] += not result.committed
+        for name in _SUMMED:
             self._sums[name] += getattr(result, name)
-        if not result.committed:
-            self._sums["dropped_steps"] = self._sums.get("dropped_steps", 0) + 1
         bad = None if result.committed else self._refusal(result)
         for item in items:
             if bad is None:
@@ -234,7 +234,7 @@ class Compression:
         """Sums over this rank's steps: steps, dropped_steps, bytes_up, bytes_down, dense_bytes (float32 by the same
         route), times_smaller_up, times_smaller_down, encode_seconds, wait_seconds (the thread's, behind the last
         gradient)."""
-        sums = {"dropped_steps": 0, **self._sums}
+        sums = dict(self._sums)
         for way in ("up", "down"):
             n_bytes = sums[f"bytes_{way}"]
             sums[f"times_smaller_{way}"] = sums["dense_bytes"] / n_bytes if n_bytes else 0.0
@@ -323,7 +323,6 @@ class Compression:
         self.close()
 
 
-_SUMS = ["steps", "bytes_up", "bytes_down", "dense_bytes", "encode_seconds", "wait_seconds"]
 _open = weakref.WeakSet()
 
 
