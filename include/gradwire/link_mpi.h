@@ -22,6 +22,12 @@ extern "C" {
  * (MPI refused), GW_ERR_PEER (another rank failed to). */
 GW_API gw_status gw_link_mpi_create(gw_context *context, MPI_Comm comm, gw_link *link);
 
+/* The same over MPI_COMM_WORLD, for a process whose rank comes from elsewhere (gradwire.torch), and which may not know
+ * MPI at all: starts MPI with MPI_Init_thread if nobody has, and then ends it when the process exits. The link's ranks
+ * are those that the callers say, each of 0 to size - 1 once; size is that of MPI_COMM_WORLD. Collective over it.
+ * Errors: those of gw_link_mpi_create; GW_ERR_ARGUMENT also for another size, or ranks that do not fit together. */
+GW_API gw_status gw_link_mpi_world(gw_context *context, uint32_t rank, uint32_t size, gw_link *link);
+
 #ifdef __cplusplus
 }
 #endif

@@ -3,7 +3,9 @@
  * exchange_mpi         the averages are those of as many threads over the local link, bit for bit, and the number of
  *                      bytes sent is the same
  * exchange_mpi fail    what the others hear if one gives up, or cannot make its link
- * exchange_mpi leave   one leaves before or long after the others, and what was sent to it has not been taken */
+ * exchange_mpi leave   one leaves before or long after the others, and what was sent to it has not been taken
+ * exchange_mpi world   ranks in another order than MPI's, by processes that have not started MPI; ranks that do not fit
+ */
 #include <gradwire/gradwire.h>
 #include <gradwire/link_mpi.h>
 
@@ -317,9 +319,48 @@ static int leaving_does_no_harm(uint32_t rank, uint32_t n)
     return failed;
 }
 
+/* The member's number comes from its caller, and here is the reverse of MPI's. */
+static int ranks_are_the_callers(uint32_t rank, uint32_t n)
+{
+    int failed = 0;
+    gw_link link;
+    struct member m = {.spec = "ternary"}, local[MOST_RANKS];
+    failed += expect(rank, gw_link_mpi_world(NULL, rank, n + 1, &link), GW_ERR_ARGUMENT, gw_last_error(),
+                     "start all of it with one mpirun or srun");
+    failed += expect(rank, gw_link_mpi_world(NULL, rank == 0 ? 0 : rank - 1, n, &link), GW_ERR_ARGUMENT,
+                     gw_last_error(), "two processes say the same rank");
+    failed += expect(rank, gw_link_mpi_world(NULL, rank == 0 ? UINT32_MAX : rank, n, &link), GW_ERR_ARGUMENT,
+                     gw_last_error(), "or one says none of the job");
+    if (gw_link_mpi_world(NULL, n - 1 - rank, n, &m.link) < 0) {
+        printf("rank %u: %s\n", rank, gw_last_error());
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    failed += m.link.rank != n - 1 - rank || m.link.size != n;
+    run(&m);
+    m.link.ops->destroy(m.link.self);
+    run_locally(m.spec, local, n);
+    return failed + compare(m.spec, &m, &local[n - 1 - rank], rank);
+}
+
+/* Nobody has started MPI: the first call does, and it ends at exit. */
+static int main_without_mpi(void)
+{
+    int begun = 1, rank, n, failed, sum = 0;
+    MPI_Initialized(&begun);
+    gw_link link;
+    failed = begun || gw_link_mpi_world(NULL, 0, 0, &link) != GW_ERR_ARGUMENT;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &n);
+    failed += ranks_are_the_callers((uint32_t)rank, (uint32_t)n);
+    MPI_Reduce(&failed, &sum, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+    return sum != 0;
+}
+
 int main(int argc, char **argv)
 {
     int granted, rank, n, failed, sum = 0;
+    if (argc > 1 && !strcmp(argv[1], "world"))
+        return main_without_mpi();
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &granted);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &n);

@@ -1,0 +1,56 @@
+/* The mpi link for a process that may know nothing of MPI yet, such as a Python program under mpirun: starts MPI if
+ * nobody has, and numbers the ranks as the caller says. */
+#include "link/mpi/hub.h"
+
+#include "base/error.h"
+
+#include <gradwire/link_mpi.h>
+
+#include <stdlib.h>
+
+static void end_mpi(void)
+{
+    if (gw_mpi_runs())
+        MPI_Finalize();
+}
+
+static gw_status begin_mpi(void)
+{
+    int begun = 0, granted, over = 0;
+    MPI_Initialized(&begun);
+    MPI_Finalized(&over);
+    if (over)
+        return gw_fail(GW_ERR_ORDER, "gw_link_mpi_world was called after MPI_Finalize");
+    if (begun)
+        return GW_OK;
+    int error = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &granted);
+    if (error)
+        return gw_mpi_refused(error, "MPI_Init_thread");
+    return atexit(end_mpi) ? gw_fail(GW_ERR_SYSTEM, "atexit takes no more functions, so nobody would end MPI") : GW_OK;
+}
+
+gw_status gw_link_mpi_world(gw_context *context, uint32_t rank, uint32_t size, gw_link *link)
+{
+    GW_TRY(begin_mpi());
+    MPI_Comm ordered;
+    int n = 0, mine = -1, stands = 0;
+    MPI_Comm_size(MPI_COMM_WORLD, &n);
+    if (size != (uint32_t)n)
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "MPI has %d rank%s here, and the job has %u: start all of it with one mpirun or srun", n,
+                       n == 1 ? "" : "s", size);
+    int error = MPI_Comm_split(MPI_COMM_WORLD, 0, rank < size ? (int)rank : -1, &ordered);
+    if (error)
+        return gw_mpi_refused(error, "MPI_Comm_split");
+    /* The ranks are 0, 1, ..., each once, if and only if everyone got the number that it asked for. */
+    MPI_Comm_rank(ordered, &mine);
+    int own = (uint32_t)mine == rank;
+    error = MPI_Allreduce(&own, &stands, 1, MPI_INT, MPI_MIN, ordered);
+    gw_status status =
+        error    ? gw_mpi_refused(error, "MPI_Allreduce")
+        : stands ? gw_link_mpi_create(context, ordered, link)
+                 : gw_fail(GW_ERR_ARGUMENT,
+                           "rank %u of %u: two processes say the same rank, or one says none of the job", rank, size);
+    MPI_Comm_free(&ordered);
+    return status;
+}
