@@ -6,6 +6,7 @@
  *   exchange.h   the average of all members' gradients, beside backward
  *   pserver.h    the parameter server: init, push and pull by key
  *   plan.h       which tensors travel together, and whether compression pays
+ *   probe.h      measures what a plan is made of
  *   networks.h   the layers of known networks: sizes and work
  *   predict.h    how long a step takes on a cluster
  *
@@ -20,6 +21,7 @@
 #include <gradwire/networks.h>
 #include <gradwire/plan.h>
 #include <gradwire/predict.h>
+#include <gradwire/probe.h>
 #include <gradwire/pserver.h>
 #include <gradwire/status.h>
 

@@ -5,12 +5,12 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "probe/gradient.h"
+#include "probe/meeting.h"
 #include "run/team.h"
 
 #include <string.h>
 
-/* Few runs, and no groups much larger than the network: everybody waits meanwhile. */
-enum { RUNS = 3, LEAST_ELEMENTS = 1 << 20 };
+enum { LEAST_ELEMENTS = 1 << 20 };
 
 static bool is(const char *plan, gw_merge method)
 {
@@ -58,24 +58,22 @@ gw_status gw_live_plan_init(struct gw_team *team)
     live->every = o->replan;
     snprintf(live->identity, sizeof live->identity, "plan = %s\nreplan = %llu\n", o->plan,
              (unsigned long long)o->replan);
-    struct gw_probe *p = &live->probe;
     uint64_t n = 0;
     for (uint32_t t = 0; t < team->network.n_tensors; t++) {
         live->layers[t] = (gw_profile_layer){team->network.tensors[t].name, team->network.tensors[t].n_elems, 0};
         n += live->layers[t].n_elems;
     }
-    *p = (struct gw_probe){.runs = RUNS,
-                           .most_elements = n > LEAST_ELEMENTS ? n : LEAST_ELEMENTS,
-                           .layers = live->layers,
-                           .n_layers = team->network.n_tensors,
-                           .link.run_elements = GW_PROBE_RUN_ELEMENTS};
-    if (strcmp(gw_codec_name(team->codec), "none") != 0) { /* the link is measured with floats */
-        GW_TRY(gw_codec_parse(team->context, "none", &live->floats));
-        p->specs[p->n_codecs] = "none";
-        p->codecs[p->n_codecs++] = live->floats;
-    }
-    p->specs[p->n_codecs] = o->codec;
-    p->codecs[p->n_codecs++] = team->codec;
+    /* Few runs, and no groups much larger than the network: everybody waits meanwhile. */
+    live->probe = (gw_probe_options){.struct_bytes = sizeof live->probe,
+                                     .codecs = live->codecs,
+                                     .layers = live->layers,
+                                     .n_layers = team->network.n_tensors,
+                                     .most_elements = n > LEAST_ELEMENTS ? n : LEAST_ELEMENTS,
+                                     .timeout_ms = o->timeout_s * 1000};
+    GW_TRY(gw_codec_parse(team->context, "none", &live->floats));
+    live->codecs[live->probe.n_codecs++] = live->floats;
+    if (strcmp(gw_codec_name(team->codec), "none") != 0)
+        live->codecs[live->probe.n_codecs++] = team->codec;
     return GW_OK;
 }
 
@@ -118,10 +116,11 @@ static double typical_ms(const struct gw_live_plan *live, uint32_t which)
 }
 
 /* Rank 0: the plan, and what it promises. */
-static gw_status make_plan(struct gw_worker *w, uint32_t *group_of)
+static gw_status make_plan(struct gw_worker *w, const gw_profile_link *link, const gw_profile_codec *costs,
+                           uint32_t *group_of)
 {
     struct gw_live_plan *live = &w->team->live;
-    const uint32_t n = w->team->network.n_tensors, codec = (uint32_t)live->probe.n_codecs - 1;
+    const uint32_t n = w->team->network.n_tensors, codec = live->probe.n_codecs - 1;
     gw_profile_layer layers[GW_MAX_TENSORS];
     for (uint32_t t = 0; t < n; t++)
         layers[t] = (gw_profile_layer){live->layers[t].name, live->layers[t].n_elems, typical_ms(live, 1 + t)};
@@ -129,9 +128,9 @@ static gw_status make_plan(struct gw_worker *w, uint32_t *group_of)
                                 .forward_ms = typical_ms(live, 0),
                                 .layers = layers,
                                 .n_layers = n,
-                                .link = live->probe.link,
-                                .codecs = live->probe.costs,
-                                .n_codecs = (uint32_t)live->probe.n_codecs};
+                                .link = *link,
+                                .codecs = costs,
+                                .n_codecs = live->probe.n_codecs};
     return gw_plan_merge(w->team->context, &profile, codec, GW_COMPRESS_BESIDE, live->method, 0, group_of,
                          &live->n_groups, &live->predicted_ms);
 }
@@ -151,23 +150,20 @@ static gw_status check_groups(const struct gw_worker *w, const uint32_t *group_o
 static gw_status measure(struct gw_worker *w)
 {
     const struct gw_team *team = w->team;
-    const struct gw_report nothing = {0};
-    struct gw_report unused;
-    struct gw_probe_member member = {.probe = &w->team->live.probe,
-                                     .link = gw_team_link(team, GW_TEAM_EXCHANGE, w->index)};
-    member.link.machine_of = team->grouped ? team->machine_of : NULL; /* as the run's exchange */
-    member.meeting = (struct gw_meeting){.context = team->context,
-                                         .link = gw_team_link(team, GW_TEAM_PLAN, w->index),
-                                         .timeout_ms = team->options->timeout_s * 1000};
-    GW_TRY(gw_meeting_begin(&member.meeting)); /* all have left the exchange */
-    GW_TRY(gw_probe_messages(&member));
-    for (size_t k = 0; k < member.probe->n_codecs; k++)
-        GW_TRY(gw_probe_codec(&member, k));
-    if (w->rank == 0)
-        GW_TRY(make_plan(w, w->group_of));
-    GW_TRY(gw_meeting_tell(&member.meeting, w->group_of, team->network.n_tensors * sizeof *w->group_of));
-    GW_TRY(check_groups(w, w->group_of));
-    return gw_meet(&member.meeting, &nothing, &unused); /* all have left the measurement */
+    gw_probe_options options = team->live.probe;
+    options.exchange = gw_team_link(team, GW_TEAM_EXCHANGE, w->index);
+    options.exchange.machine_of = team->grouped ? team->machine_of : NULL; /* as the run's exchange */
+    options.meeting = gw_team_link(team, GW_TEAM_PLAN, w->index);
+    const struct gw_meeting meeting = {.context = team->context,
+                                       .link = options.meeting,
+                                       .timeout_ms = options.timeout_ms};
+    gw_profile_link link;
+    gw_profile_codec costs[2];
+    GW_TRY(gw_probe_measure(team->context, &options, &link, costs));
+    if (w->rank == 0) /* whose times of backward count */
+        GW_TRY(make_plan(w, &link, costs, w->group_of));
+    GW_TRY(gw_meeting_tell(&meeting, w->group_of, team->network.n_tensors * sizeof *w->group_of));
+    return check_groups(w, w->group_of);
 }
 
 static void tell(struct gw_worker *w, uint64_t steps, double seconds)

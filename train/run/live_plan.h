@@ -1,13 +1,14 @@
 /* Plans a run while it trains (--plan exact and --plan paper).
  *
  * The run begins with a group for each layer. Backward is timed in every step. After some steps the workers stop for a
- * moment and measure their link and their codec (probe/probe.h). Then rank 0 plans, and tells all. The exchange is made
- * anew with these groups, and takes over what the codec keeps. So results are the same bits as under any plan. */
+ * moment and measure their link and their codec (gradwire/probe.h). Then rank 0 plans, and tells all. The exchange is
+ * made anew with these groups, and takes over what the codec keeps. So results are the same bits as under any plan. */
 #ifndef GW_TRAIN_LIVE_PLAN_H
 #define GW_TRAIN_LIVE_PLAN_H
 
 #include "net/network.h"
-#include "probe/probe.h"
+
+#include <gradwire/probe.h>
 
 struct gw_team;
 struct gw_worker;
@@ -17,10 +18,10 @@ struct gw_train_summary;
 enum { GW_LIVE_PLAN_FIRST = 12, GW_LIVE_PLAN_TIMED = 9 };
 
 struct gw_live_plan {
-    gw_merge method; /* 0: the groups of the run's beginning stand */
-    uint64_t every;  /* steps from a plan to the next; 0: there is one plan */
-    gw_codec *floats;
-    struct gw_probe probe;
+    gw_merge method;              /* 0: the groups of the run's beginning stand */
+    uint64_t every;               /* steps from a plan to the next; 0: there is one plan */
+    gw_codec *floats, *codecs[2]; /* floats, and the run's own behind them if it is another */
+    gw_probe_options probe;       /* without links */
     gw_profile_layer layers[GW_MAX_TENSORS];
     char identity[128]; /* must be the same on all members (gw_exchange_options.identity) */
 

@@ -1,0 +1,160 @@
+/* The public measurement of a link and codecs: checks what it was given, agrees with the other members, measures, and
+ * tells all what rank 0 found. */
+#include <gradwire/probe.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "probe/probe.h"
+#include "wire/hash.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { RUNS = 3, MOST_RUNS = 1000, MOST_ELEMENTS = 1 << 20, TIMEOUT_MS = 60000, OF_LINK = 3, OF_CODEC = 7 };
+
+/* What rank 0 tells of a codec. */
+static void codec_figures(gw_profile_codec *c, double *figures[OF_CODEC])
+{
+    double *const all[OF_CODEC] = {&c->compress_ms_fixed,  &c->compress_ms_per_element, &c->decompress_ms_per_element,
+                                   &c->bytes_per_element,  &c->measure_ms_fixed,        &c->measure_ms_per_element,
+                                   &c->busy_ms_per_element};
+    memcpy(figures, all, sizeof all);
+}
+
+static gw_status check(const gw_probe_options *o)
+{
+    if (o->struct_bytes != sizeof *o)
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "gw_probe_options.struct_bytes is %zu, and must be sizeof(gw_probe_options) = %zu",
+                       o->struct_bytes, sizeof *o);
+    if (!o->exchange.ops || !o->meeting.ops || o->exchange.self == o->meeting.self)
+        return gw_fail(GW_ERR_ARGUMENT, "a measurement needs two links, `exchange` and `meeting`");
+    if (o->exchange.size < 2 || o->exchange.size != o->meeting.size || o->exchange.rank != o->meeting.rank)
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "the links join %u and %u members, and must join the same 2 or more, with the same ranks",
+                       o->exchange.size, o->meeting.size);
+    if (!o->codecs || o->n_codecs == 0 || o->n_codecs > GW_PLAN_MAX_CODECS)
+        return gw_fail(GW_ERR_ARGUMENT, "%u codecs are to be measured; 1 to %u are possible", o->n_codecs,
+                       GW_PLAN_MAX_CODECS);
+    for (uint32_t k = 0; k < o->n_codecs; k++)
+        if (!o->codecs[k] || gw_codec_is_global(o->codecs[k]))
+            return gw_fail(GW_ERR_ARGUMENT, "codec %u %s", k,
+                           o->codecs[k] ? "decides for all tensors at once: they are one group, and there is nothing "
+                                          "to plan"
+                                        : "is NULL");
+    if (strcmp(gw_codec_canonical(o->codecs[0]), "none") != 0)
+        return gw_fail(GW_ERR_ARGUMENT, "the first codec is %s, and must be none: the link is measured with floats",
+                       gw_codec_canonical(o->codecs[0]));
+    if (o->runs > MOST_RUNS)
+        return gw_fail(GW_ERR_ARGUMENT, "%u runs of each point; %u are the most", o->runs, MOST_RUNS);
+    return GW_OK;
+}
+
+/* The layers and codecs alone, as a profile that any member can check. */
+static gw_status check_profile(const gw_probe_options *o, const gw_profile_codec *costs)
+{
+    const gw_profile profile = {.struct_bytes = sizeof profile,
+                                .layers = o->layers,
+                                .n_layers = o->n_layers,
+                                .link.members = o->exchange.size,
+                                .codecs = costs,
+                                .n_codecs = o->n_codecs};
+    return gw_profile_check(&profile);
+}
+
+/* All members are about to measure the same. */
+static gw_status agree(struct gw_probe_member *m)
+{
+    const struct gw_probe *p = m->probe;
+    const struct gw_hash *hash = gw_hash_now();
+    struct gw_report own = {.hash = 0}, sum;
+    const uint64_t numbers[] = {p->runs, p->most_elements, p->n_codecs, p->n_layers};
+    own.hash = hash->whole(numbers, sizeof numbers, 0);
+    for (size_t k = 0; k < p->n_codecs; k++)
+        own.hash = hash->whole(p->specs[k], strlen(p->specs[k]), own.hash);
+    for (uint32_t l = 0; l < p->n_layers; l++)
+        own.hash = hash->whole(&p->layers[l].n_elems, sizeof p->layers[l].n_elems, own.hash);
+    own.hash |= 1; /* 0 is for those that differ */
+    GW_TRY(gw_meet(&m->meeting, &own, &sum));
+    return sum.hash ? GW_OK
+                    : gw_fail(GW_ERR_ARGUMENT, "the members are not about to measure the same: codecs, layers, runs or "
+                                               "most_elements differ");
+}
+
+/* Rank 0's figures become everybody's. They come from outside, so they are checked. */
+static gw_status tell(struct gw_probe_member *m)
+{
+    struct gw_probe *p = m->probe;
+    double figures[OF_LINK + GW_PLAN_MAX_CODECS * OF_CODEC], *at[OF_CODEC];
+    const size_t n_bytes = (OF_LINK + p->n_codecs * OF_CODEC) * sizeof *figures;
+    figures[0] = p->link.alpha_ms;
+    figures[1] = p->link.ms_per_byte;
+    figures[2] = p->link.latency_ms;
+    for (size_t k = 0; k < p->n_codecs; k++) {
+        codec_figures(&p->costs[k], at);
+        for (int i = 0; i < OF_CODEC; i++)
+            figures[OF_LINK + k * OF_CODEC + i] = *at[i];
+    }
+    GW_TRY(gw_meeting_tell(&m->meeting, figures, n_bytes));
+    for (size_t i = 0; i < n_bytes / sizeof *figures; i++)
+        if (!isfinite(figures[i]) || figures[i] < 0)
+            return gw_fail(GW_ERR_PEER, "rank 0 sent a cost of %g, which cannot be", figures[i]);
+    p->link = (gw_profile_link){.alpha_ms = figures[0],
+                                .ms_per_byte = figures[1],
+                                .latency_ms = figures[2],
+                                .run_elements = GW_PROBE_RUN_ELEMENTS,
+                                .members = m->link.size};
+    for (size_t k = 0; k < p->n_codecs; k++) {
+        codec_figures(&p->costs[k], at);
+        for (int i = 0; i < OF_CODEC; i++)
+            *at[i] = figures[OF_LINK + k * OF_CODEC + i];
+        p->costs[k].spec = p->specs[k];
+    }
+    return GW_OK;
+}
+
+static gw_status measure(struct gw_probe_member *m)
+{
+    const struct gw_report nothing = {0};
+    struct gw_report unused;
+    GW_TRY(gw_meeting_begin(&m->meeting));
+    GW_TRY(agree(m));
+    GW_TRY(gw_probe_messages(m));
+    for (size_t k = 0; k < m->probe->n_codecs; k++)
+        GW_TRY(gw_probe_codec(m, k));
+    GW_TRY(tell(m));
+    return gw_meet(&m->meeting, &nothing, &unused); /* all have left: the links are free */
+}
+
+gw_status gw_probe_measure(gw_context *context, const gw_probe_options *o, gw_profile_link *link,
+                           gw_profile_codec *costs)
+{
+    GW_TRY(check(o));
+    struct gw_probe *p = gw_calloc(context, 1, sizeof *p);
+    if (!p)
+        return GW_ERR_MEMORY;
+    p->runs = o->runs ? o->runs : RUNS;
+    p->most_elements = o->most_elements ? o->most_elements : MOST_ELEMENTS;
+    p->n_codecs = o->n_codecs;
+    p->layers = o->layers;
+    p->n_layers = o->n_layers;
+    p->link.run_elements = GW_PROBE_RUN_ELEMENTS;
+    for (uint32_t k = 0; k < o->n_codecs; k++) {
+        p->codecs[k] = o->codecs[k];
+        p->costs[k].spec = p->specs[k] = gw_codec_canonical(o->codecs[k]);
+    }
+    struct gw_probe_member member = {.probe = p,
+                                     .link = o->exchange,
+                                     .meeting = {.context = context,
+                                                 .link = o->meeting,
+                                                 .timeout_ms = o->timeout_ms ? o->timeout_ms : TIMEOUT_MS}};
+    gw_status status = check_profile(o, p->costs);
+    if (status == GW_OK)
+        status = measure(&member);
+    if (status == GW_OK) {
+        *link = p->link;
+        memcpy(costs, p->costs, o->n_codecs * sizeof *costs);
+    }
+    gw_free(context, p);
+    return status;
+}
