@@ -51,16 +51,21 @@ class Link(ctypes.Structure):
     ]
 
 
-class LinkOps(ctypes.Structure):
-    """The entries that Python calls have their types; the others stand as addresses."""
+class Message(ctypes.Structure):
+    _fields_ = [("sender", ctypes.c_uint32), ("bytes", POINTER), ("n_bytes", SIZE)]
 
+
+class LinkOps(ctypes.Structure):
+    SEND = ctypes.CFUNCTYPE(STATUS, POINTER, ctypes.c_uint32, POINTER, SIZE, ctypes.c_uint32)
+    SEND_ALL = ctypes.CFUNCTYPE(STATUS, POINTER, POINTER, SIZE, ctypes.c_uint32)
+    RECV = ctypes.CFUNCTYPE(STATUS, POINTER, ctypes.c_uint32, ctypes.POINTER(Message))
     FAIL = ctypes.CFUNCTYPE(None, POINTER, STATUS, TEXT)
     END = ctypes.CFUNCTYPE(None, POINTER)
     _fields_ = [
         ("name", TEXT),
-        ("send", POINTER),
-        ("send_all", POINTER),
-        ("recv", POINTER),
+        ("send", SEND),
+        ("send_all", SEND_ALL),
+        ("recv", RECV),
         ("fail", FAIL),
         ("close", END),
         ("destroy", END),
@@ -123,6 +128,62 @@ class StepResult(ctypes.Structure):
     ]
 
 
+class ProfileLayer(ctypes.Structure):
+    _fields_ = [("name", TEXT), ("n_elems", ctypes.c_uint64), ("backward_ms", ctypes.c_double)]
+
+
+class ProfileCodec(ctypes.Structure):
+    _fields_ = [
+        ("spec", TEXT),
+        ("compress_ms_fixed", ctypes.c_double),
+        ("compress_ms_per_element", ctypes.c_double),
+        ("decompress_ms_per_element", ctypes.c_double),
+        ("bytes_per_element", ctypes.c_double),
+        ("measure_ms_fixed", ctypes.c_double),
+        ("measure_ms_per_element", ctypes.c_double),
+        ("busy_ms_per_element", ctypes.c_double),
+    ]
+
+
+class ProfileLink(ctypes.Structure):
+    _fields_ = [
+        ("alpha_ms", ctypes.c_double),
+        ("ms_per_byte", ctypes.c_double),
+        ("latency_ms", ctypes.c_double),
+        ("run_elements", ctypes.c_uint64),
+        ("members", ctypes.c_uint32),
+    ]
+
+
+class Profile(ctypes.Structure):
+    _fields_ = [
+        ("struct_bytes", SIZE),
+        ("forward_ms", ctypes.c_double),
+        ("layers", ctypes.POINTER(ProfileLayer)),
+        ("n_layers", ctypes.c_uint32),
+        ("link", ProfileLink),
+        ("codecs", ctypes.POINTER(ProfileCodec)),
+        ("n_codecs", ctypes.c_uint32),
+    ]
+
+
+class ProbeOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_bytes", SIZE),
+        ("exchange", Link),
+        ("meeting", Link),
+        ("codecs", ctypes.POINTER(POINTER)),
+        ("n_codecs", ctypes.c_uint32),
+        ("layers", ctypes.POINTER(ProfileLayer)),
+        ("n_layers", ctypes.c_uint32),
+        ("runs", ctypes.c_uint32),
+        ("most_elements", ctypes.c_uint64),
+        ("timeout_ms", ctypes.c_uint32),
+    ]
+
+
+COMPRESS_BESIDE, MERGE_EXACT, PLAN_MAX_LAYERS = 2, 1, 2048
+
 _COUNTED = ctypes.POINTER(ctypes.c_uint32)
 _SIZES = ctypes.POINTER(SIZE)
 
@@ -130,6 +191,7 @@ _SIGNATURES = {
     "gw_codec_parse": (STATUS, [POINTER, TEXT, OUT]),
     "gw_codec_destroy": (None, [POINTER]),
     "gw_codec_canonical": (TEXT, [POINTER]),
+    "gw_codec_is_global": (ctypes.c_bool, [POINTER]),
     "gw_encoder_create": (STATUS, [POINTER, POINTER, ctypes.POINTER(Tensor), OUT]),
     "gw_encoder_destroy": (None, [POINTER]),
     "gw_encoder_shared_count": (ctypes.c_uint64, [POINTER]),
@@ -153,6 +215,27 @@ _SIGNATURES = {
     "gw_link_tcp_create": (
         STATUS,
         [POINTER, ctypes.POINTER(TcpOptions), ctypes.c_uint32, ctypes.POINTER(Link)],
+    ),
+    "gw_status_text": (TEXT, [STATUS]),
+    "gw_message_alloc": (POINTER, [POINTER, SIZE]),
+    "gw_message_free": (None, [POINTER]),
+    "gw_probe_measure": (
+        STATUS,
+        [POINTER, ctypes.POINTER(ProbeOptions), ctypes.POINTER(ProfileLink), ctypes.POINTER(ProfileCodec)],
+    ),
+    "gw_plan_merge": (
+        STATUS,
+        [
+            POINTER,
+            ctypes.POINTER(Profile),
+            ctypes.c_uint32,
+            ctypes.c_int,
+            ctypes.c_int,
+            ctypes.c_uint64,
+            _COUNTED,
+            _COUNTED,
+            ctypes.POINTER(ctypes.c_double),
+        ],
     ),
     "gw_exchange_create": (STATUS, [POINTER, ctypes.POINTER(ExchangeOptions), OUT]),
     "gw_exchange_destroy": (None, [POINTER]),

@@ -24,12 +24,12 @@ def _places(name, variable):
     yield str(_HERE.parent.parent / "build/release" / name)
 
 
-def find(name, variable):
+def find(name, variable, mode=ctypes.DEFAULT_MODE):
     """The ctypes library. Raises ImportError with every place that was looked at."""
     reasons = []
     for place in _places(name, variable):
         try:
-            return ctypes.CDLL(place)
+            return ctypes.CDLL(place, mode)
         except OSError as error:
             reasons.append(str(error))
     raise ImportError(
@@ -58,6 +58,11 @@ def check(status):
         sentence = load().gw_last_error().decode(errors="replace")
         raise (Timeout if status == _TIMEOUT else Error)(status, sentence)
     return status
+
+
+def fail(status, sentence):
+    """For what C calls: stores a sentence for gw_last_error() of this thread, and returns the status."""
+    return load().gw_fail(status, sentence.replace("%", "%%").encode())
 
 
 def declare(signatures):

@@ -119,11 +119,18 @@ class Structures(unittest.TestCase):
         "Draw": "gw_draw",
         "FrameInfo": "gw_frame_info",
         "Link": "gw_link",
+        "Message": "gw_message",
         "LinkOps": "gw_link_ops",
         "TcpOptions": "gw_tcp_options",
         "ExchangeOptions": "gw_exchange_options",
         "StepResult": "gw_step_result",
+        "ProfileLayer": "gw_profile_layer",
+        "ProfileCodec": "gw_profile_codec",
+        "ProfileLink": "gw_profile_link",
+        "Profile": "gw_profile",
+        "ProbeOptions": "gw_probe_options",
     }
+    RENAMED = {("Message", "sender"): "from"}  # a word of Python's
 
     def test_fields_stand_where_the_compiler_puts_them(self):
         lines, expected = [], []
@@ -132,7 +139,8 @@ class Structures(unittest.TestCase):
             lines.append(f'printf("%zu\\n", sizeof({c_name}));')
             expected.append(ctypes.sizeof(structure))
             for field, *_ in structure._fields_:
-                lines.append(f'printf("%zu\\n", offsetof({c_name}, {field}));')
+                field_in_c = self.RENAMED.get((name, field), field)
+                lines.append(f'printf("%zu\\n", offsetof({c_name}, {field_in_c}));')
                 expected.append(getattr(structure, field).offset)
         with tempfile.TemporaryDirectory() as folder:
             source, program = os.path.join(folder, "s.c"), os.path.join(folder, "s")
@@ -144,6 +152,20 @@ class Structures(unittest.TestCase):
             subprocess.run(["cc", f"-I{ROOT / 'include'}", source, "-o", program], check=True)
             found = subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True).stdout
         self.assertEqual([int(x) for x in found.split()], expected)
+
+    def test_numbers(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source, program = os.path.join(folder, "n.c"), os.path.join(folder, "n")
+            with open(source, "w", encoding="utf-8") as file:
+                file.write(
+                    "#include <gradwire/gradwire.h>\n#include <stdio.h>\nint main(void)\n{\n"
+                    'return printf("%d %d %u", GW_COMPRESS_BESIDE, GW_MERGE_EXACT, GW_PLAN_MAX_LAYERS) < 0;\n}\n'
+                )
+            subprocess.run(["cc", f"-I{ROOT / 'include'}", source, "-o", program], check=True)
+            found = subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True).stdout
+        self.assertEqual(
+            [int(x) for x in found.split()], [_api.COMPRESS_BESIDE, _api.MERGE_EXACT, _api.PLAN_MAX_LAYERS]
+        )
 
 
 if __name__ == "__main__":

@@ -14,9 +14,16 @@ from torch.nn.parallel import DistributedDataParallel
 
 import gradwire
 import gradwire.torch as gw
+from gradwire.torch import auto as gw_auto
 
 warnings.filterwarnings("ignore")
+for name, of_mpi in [
+    ("RANK", ("OMPI_COMM_WORLD_RANK", "PMI_RANK")),
+    ("WORLD_SIZE", ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")),
+]:
+    os.environ.setdefault(name, next((os.environ[n] for n in of_mpi if n in os.environ), "0"))
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+TRANSPORT = os.environ.get("TRANSPORT", "tcp")
 TOPK = "topk:ratio=0.1,refresh=1"
 
 
@@ -52,12 +59,12 @@ def digest(module):
     return sum(p.detach().contiguous().view(torch.int32).long().sum().item() for p in module.parameters())
 
 
-def attached(codec, seed=0, hidden=64, ddp_options=None, **options):
+def attached(codec, seed=0, hidden=64, ddp_options=None, transport=TRANSPORT, **options):
     ddp = DistributedDataParallel(network(seed, hidden), **(ddp_options or {}))
-    return ddp, gw.attach(ddp, codec, **options)
+    return ddp, gw.attach(ddp, codec, transport=transport, **options)
 
 
-# ---- what is sent is right -----------------------------------------------------------------------------------------
+# ---- what is sent is right ------------------------------------------------------------------------------------------
 
 
 def local_gradients(rank, step=0):
@@ -310,7 +317,7 @@ def gradient_scaling():
     return found
 
 
-# ---- what goes wrong -------------------------------------------------------------------------------------------------
+# ---- what goes wrong ------------------------------------------------------------------------------------------------
 
 
 def not_finite():
@@ -350,6 +357,11 @@ def wrong_arguments():
         (ddp, "ternary", {"nonfinite": "stop"}),
         (ddp, "ternary", {"transport": "pigeon"}),
         (ddp, "ternary", {"timeout": 0}),
+        (ddp, "auto", {"nonfinite": "raise"}),
+        (ddp, "auto", {"keys": "a-folder"}),
+        (ddp, "auto", {"candidates": ["ternari"]}),
+        (ddp, "auto", {"candidates": ["topk:scope=global"]}),
+        (ddp, "ternary", {"transport": "torch", "keys": "a-folder"}),
     ]:
         try:
             gw.attach(arguments[0], arguments[1], **arguments[2])
@@ -395,7 +407,7 @@ def refuse(*_):
 def one_rank_raises_in_backward():
     """It goes on to its end, and the others hear who left."""
     ddp = DistributedDataParallel(network(), bucket_cap_mb=0.0001)
-    compression = gw.attach(ddp, "ternary", timeout=20)
+    compression = gw.attach(ddp, "ternary", timeout=20, transport=TRANSPORT)
     train(ddp, 3)
     x, y = batch(9)
     start = time.monotonic()
@@ -429,6 +441,132 @@ def one_rank_is_killed():
         checked = str(error)
     compression.close()
     return [said, checked, time.monotonic() - start]
+
+
+# ---- how the bytes travel -------------------------------------------------------------------------------------------
+
+
+def transports():
+    """The same bits whatever carries them. A network large enough for several groups and for bodies behind heads."""
+    found = {}
+    for codec in ("none", "ternary", TOPK):
+        digests = []
+        for transport in ("tcp", "torch", TRANSPORT):
+            ddp, compression = attached(codec, hidden=60000, transport=transport)
+            train(ddp, 3)
+            digests.append(digest(ddp))
+            compression.close()
+        found[codec] = digests
+    return found
+
+
+def part_of_the_job():
+    """A model that two of the ranks train, through a process group."""
+    group = dist.new_group([0, 1])
+    if RANK > 1:
+        return "not in it"
+    ddp = DistributedDataParallel(network(), process_group=group)
+    try:
+        compression = gw.attach(ddp, "none", transport="torch")
+    except gradwire.Error as error:
+        return str(error)
+    train(ddp, 2)
+    compression.close()
+    return "it trains"
+
+
+def goes_without_a_word():
+    """The process ends with an open compression, and Python ends as ever."""
+    ddp, compression = attached("ternary", transport="torch")
+    train(ddp, 2)
+    globals()["kept"] = (ddp, compression)
+    return True
+
+
+# ---- codec="auto" ---------------------------------------------------------------------------------------------------
+
+
+def auto_runs(gain, later_ms):
+    """Forty steps with a gain and a step's time that are not measured here. What every rank found."""
+    gain_before, step_ms_before = gw_auto._GAIN, gw_auto.Auto._step_ms
+    gw_auto._GAIN = gain
+    gw_auto.Auto._step_ms = lambda self: 10.0 if self.chosen is None else later_ms
+    try:
+        ddp, compression = attached("auto", candidates=["ternary"])
+        before = compression.codec
+        train(ddp, 40)
+        stats = compression.stats()
+        choice = compression.choice
+        found = [before, compression.codec, choice["codec"], stats["all_reduce_steps"], stats["steps"], digest(ddp)]
+        state = compression.state_dict()
+        compression.close()
+        again, resumed = attached("auto", candidates=["ternary"])
+        resumed.load_state_dict(state)
+        train(again, 3)
+        stats = resumed.stats()
+        found += [resumed.codec, stats["all_reduce_steps"], stats["steps"], digest(again)]
+        resumed.close()
+        return [found, choice["why"]]
+    finally:
+        gw_auto._GAIN, gw_auto.Auto._step_ms = gain_before, step_ms_before
+
+
+def auto_takes_a_codec():
+    return auto_runs(1e9, 5.0)
+
+
+def auto_goes_back():
+    return auto_runs(1e9, 20.0)
+
+
+def auto_takes_none():
+    return auto_runs(0.0, 5.0)
+
+
+def auto_as_it_is():
+    """Whatever it takes here: all ranks take it, and stay identical."""
+    ddp, compression = attached("auto")
+    train(ddp, 40)
+    found = [compression.choice["codec"], compression.choice.get("predicted_ms"), digest(ddp)]
+    compression.close()
+    return found
+
+
+# ---- for logs -------------------------------------------------------------------------------------------------------
+
+
+class Writer:
+    def __init__(self):
+        self.written = []
+
+    def add_scalar(self, tag, value, step):
+        self.written.append([tag, float(value), step])
+
+
+def logging():
+    ddp, compression = attached("ternary")
+    writer = Writer()
+    for step in range(2):
+        train(ddp, 1, first=step)
+        compression.log(writer, step)
+    stats = compression.stats()
+    compression.close()
+    up = [value for tag, value, _ in writer.written if tag == "gradwire/bytes_up"]
+    return [[[tag, step] for tag, _, step in writer.written], sum(up) == stats["bytes_up"]]
+
+
+def logging_to_tensorboard():
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return "not installed"
+    folder = os.environ["FOLDER"] + f"/board-{RANK}"
+    ddp, compression = attached("ternary")
+    train(ddp, 1)
+    with SummaryWriter(folder) as writer:
+        compression.log(writer, 0)
+    compression.close()
+    return len(os.listdir(folder))
 
 
 # ---- state ----------------------------------------------------------------------------------------------------------
@@ -495,7 +633,7 @@ def load_states():
     return found
 
 
-# ---- Python's lock ---------------------------------------------------------------------------------------------------
+# ---- Python's lock --------------------------------------------------------------------------------------------------
 
 
 def python_goes_on():
@@ -527,7 +665,7 @@ def python_goes_on():
 
 
 def main():
-    path, names = sys.argv[1], sys.argv[2:]
+    path, names = sys.argv[1].replace("RANK", str(RANK)), sys.argv[2:]
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     found = {}

@@ -31,7 +31,8 @@ class Ranks:
         self.processes = [
             subprocess.Popen(
                 [sys.executable, str(HERE / "torch_cases.py"), self.paths[rank], *cases],
-                env={**base, "RANK": str(rank)},
+                # OpenMPI's processes of two jobs may not make the same folder at the same time.
+                env={**base, "RANK": str(rank), "TMPDIR": tempfile.mkdtemp(dir=folder)},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
@@ -133,6 +134,94 @@ class Averages(Case):
         self.assertEqual((mean_kept, not_empty, step), (True, True, 3))
 
 
+class Transports(Case):
+    def test_the_same_bits(self):
+        found = self.run_cases("transports", "part_of_the_job")
+        for codec, digests in self.same(found, "transports").items():
+            self.assertEqual(len(set(digests)), 1, codec)
+        said = [rank["part_of_the_job"] for rank in found]
+        self.assertEqual(said[0], said[1])
+        self.assertTrue(said[0] == "it trains" or "use_local_synchronization" in said[0], said[0])
+
+    def test_the_group_carries_what_ddp_does(self):
+        cases = [
+            "averages_are_those_of_the_library",
+            "unused_parameters",
+            "uneven_inputs",
+            "several_models",
+            "not_finite",
+        ]
+        found = self.run_cases(*cases, "resume", "goes_without_a_word", environment={"TRANSPORT": "torch"})
+        self.assertTrue(all(self.same(found, cases[0]).values()))
+        alone, together = self.same(found, "several_models")
+        self.assertEqual(alone, together)
+        for straight, resumed in self.same(found, "resume"):
+            self.assertEqual(straight, resumed)
+
+    def test_mpi(self):
+        mpiexec = os.environ.get("GRADWIRE_MPIEXEC")
+        if not mpiexec or not os.path.exists(mpiexec):
+            self.skipTest("mpiexec or the mpi link is not there")
+        path = os.path.join(self.folder, "result-RANK.json")
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "FOLDER": self.folder, "TRANSPORT": "mpi"}
+        environment.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(next(PORTS)), OMP_NUM_THREADS="1")
+        cases = ["transports", "replicas_stay_identical", "several_models"]
+        done = subprocess.run(
+            [mpiexec, "-n", "3", sys.executable, str(HERE / "torch_cases.py"), path, *cases],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=DEADLINE,
+        )
+        self.assertEqual(done.returncode, 0, done.stdout)
+        found = [json.loads(pathlib.Path(path.replace("RANK", str(r))).read_text(encoding="utf-8")) for r in range(3)]
+        for codec, digests in self.same(found, "transports").items():
+            self.assertEqual(len(set(digests)), 1, codec)
+
+    def test_mpi_is_absent(self):
+        """Of the job, MPI sees one rank: the others were not started by it."""
+        if "GRADWIRE_MPI_LIBRARY" not in os.environ:
+            self.skipTest("the mpi link is not there")
+        for code, text, _ in Ranks(["clipping"], 2, self.folder, {"TRANSPORT": "mpi"}).finish():
+            self.assertNotEqual(code, 0)
+            self.assertIn("MPI has 1 rank here, and the job has 2: start all of it with one mpirun or srun", text)
+
+
+class Auto(Case):
+    def test_auto(self):
+        cases = ["auto_takes_a_codec", "auto_goes_back", "auto_takes_none", "auto_as_it_is"]
+        found = self.run_cases(*cases)
+        # 5 + 9 steps with the all-reduce; 3 + 9 and one more tell how long the codec's take.
+        expected = {
+            "auto_takes_a_codec": [14, 26, 0, 3],
+            "auto_goes_back": [26, 14, 3, 0],
+            "auto_takes_none": [39, 1, 3, 0],
+        }
+        for case, values in expected.items():
+            for rank in found:
+                got = rank[case][0]
+                self.assertEqual([got[i] for i in (3, 4, 7, 8)], values, case)
+                self.assertEqual(got, found[0][case][0], case)
+                self.assertEqual(got[0], "auto")
+                takes = case == "auto_takes_a_codec"
+                self.assertIn(got[2], ["none", "ternary"] if takes else [None])
+                self.assertEqual([got[1].split(":")[0], got[6].split(":")[0]], [got[2] or "none"] * 2)
+        self.assertIn("auto takes ", found[0]["auto_takes_a_codec"][1])
+        self.assertIn("went back", found[2]["auto_goes_back"][1])
+        self.assertIn("auto takes DDP's own all-reduce", found[1]["auto_takes_none"][1])
+        self.same(found, "auto_as_it_is")
+
+
+class Logs(Case):
+    def test_logs(self):
+        tags, sums_match = self.run_cases("logging", "logging_to_tensorboard")[0]["logging"]
+        self.assertTrue(sums_match)
+        names = ["bytes_up", "bytes_down", "dense_bytes", "encode_seconds", "wait_seconds"]
+        names += ["times_smaller_up", "times_smaller_down", "dropped_steps"]
+        self.assertEqual(tags, [[f"gradwire/{name}", step] for step in range(2) for name in names])
+
+
 class Failures(Case):
     def test_not_finite(self):
         found = self.run_cases("not_finite", "not_finite_raises", "wrong_arguments")
@@ -141,10 +230,15 @@ class Failures(Case):
         said = self.same(found, "not_finite_raises")
         self.assertIn("on rank 1 holds a NaN or an infinity", said)
         said = self.same(found, "wrong_arguments")
-        for part, text in zip(
-            ["DistributedDataParallel", "did you mean 'ternary'", 'must be "nan" or "raise"', "transport", "timeout"],
-            said,
-        ):
+        parts = [
+            "DistributedDataParallel",
+            "did you mean 'ternary'",
+            'must be "nan" or "raise"',
+            "transport",
+            "timeout",
+        ]
+        parts += ['knows no nonfinite="raise"', "knows no keys", "did you mean 'ternary'", "all tensors at once"]
+        for part, text in zip([*parts, 'are for transport="tcp"'], said, strict=True):
             self.assertIn(part, text)
 
     def test_ranks_that_disagree(self):
@@ -155,7 +249,13 @@ class Failures(Case):
             self.assertTrue(any(words in text for text in said), said)
 
     def test_one_rank_raises_in_backward(self):
-        found = self.run_cases("one_rank_raises_in_backward")
+        self.one_rank_raises({})
+
+    def test_one_rank_raises_and_the_group_carries_it(self):
+        self.one_rank_raises({"TRANSPORT": "torch"})
+
+    def one_rank_raises(self, environment):
+        found = self.run_cases("one_rank_raises_in_backward", environment=environment)
         said = [rank["one_rank_raises_in_backward"] for rank in found]
         self.assertIn("rank 1 has had enough", said[1][0])
         for text, seconds in (said[0], said[2]):
@@ -163,7 +263,13 @@ class Failures(Case):
             self.assertLess(seconds, 60)
 
     def test_one_rank_is_killed(self):
-        done = Ranks(["one_rank_is_killed"], 3, self.folder).finish()
+        self.one_rank_is_killed({})
+
+    def test_one_rank_is_killed_and_the_group_hears_it(self):
+        self.one_rank_is_killed({"TRANSPORT": "torch"})
+
+    def one_rank_is_killed(self, environment):
+        done = Ranks(["one_rank_is_killed"], 3, self.folder, environment).finish()
         self.assertEqual(done[1][0], -signal.SIGKILL)
         for rank in (0, 2):
             code, text, found = done[rank]

@@ -9,10 +9,11 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from .. import _api
 from ..errors import Error, Timeout
-from .compression import Compression
-from .member import Member
-from .rendezvous import meet
+from .auto import CANDIDATES, Auto
+from .compression import Compression, declare
+from .links import TRANSPORTS, open_links, operations
 
 __all__ = ["attach", "hook", "Compression", "Error", "Timeout"]
 
@@ -31,51 +32,73 @@ def attach(
     nonfinite: str = "nan",
     keys: str = None,
     rendezvous: str = None,
+    candidates=CANDIDATES,
     seed: int = 0,
     timeout: float = 60.0,
     threads: int = 1,
 ) -> Compression:
     """Makes ddp average its gradients through Gradwire. All ranks call it, with the same arguments.
 
-    codec: a specification (`gradwire codecs` lists them); layers in skip= go by parameter name. scaler: the GradScaler
-    in use, so that residuals follow its factor. transport: "tcp". nonfinite: what happens if a rank's gradient holds a
-    NaN or an infinity: "nan" fills all gradients on all ranks with NaN (a GradScaler then skips the step), "raise"
-    raises on all ranks. keys: a folder of `gradwire keys new`, which encrypts; None: nothing is encrypted, as in the
-    process group itself. rendezvous: "HOST:PORT" of rank 0, if it cannot be found. seed: of random draws. timeout:
-    seconds after which a silent rank has failed. threads: codec threads.
+    codec: a specification (`gradwire codecs` lists them); layers in skip= go by parameter name. Or "auto": some steps
+    are left to DDP's own all-reduce and timed, link and codecs are measured for some seconds, and the codec with the
+    shortest predicted step is taken, if that is shorter than the all-reduce's; compression.choice says what and why.
+    candidates: what auto chooses from, beside none and the all-reduce; topk and gspar are not among them unless you
+    name them, since they change training more.
+
+    transport: "tcp" (connections of Gradwire's own), "mpi" (the job runs under mpirun or srun), or "torch" (through a
+    process group of PyTorch over Gloo). keys: tcp, a folder of `gradwire keys new`, which encrypts; None: nothing is
+    encrypted, as in the process group itself. rendezvous: tcp, "HOST:PORT" of rank 0, if it cannot be found.
+
+    scaler: the GradScaler in use, so that residuals follow its factor. nonfinite: what happens if a rank's gradient
+    holds a NaN or an infinity: "nan" fills all gradients on all ranks with NaN (a GradScaler then skips the step),
+    "raise" raises on all ranks. seed: of random draws. timeout: seconds after which a silent rank has failed. threads:
+    codec threads.
 
     Raises gradwire.Error; ValueError and TypeError for wrong arguments."""
     if not isinstance(ddp, DistributedDataParallel):
         raise TypeError(f"attach takes a DistributedDataParallel model, and this is a {type(ddp).__name__}")
     if nonfinite not in ("nan", "raise"):
         raise ValueError(f'nonfinite is {nonfinite!r}, and must be "nan" or "raise"')
-    if transport != "tcp":
-        raise ValueError(f'transport is {transport!r}, and must be "tcp"')
+    if transport not in TRANSPORTS:
+        raise ValueError(f"transport is {transport!r}, and must be one of {', '.join(TRANSPORTS)}")
     if not 0 < timeout <= 86400:
         raise ValueError(f"timeout is {timeout}, and must be above 0 and at most 86400 seconds")
+    if codec == "auto" and (nonfinite == "raise" or keys is not None):
+        what = 'nonfinite="raise"' if nonfinite == "raise" else "keys"
+        raise ValueError(f"codec=\"auto\" may leave steps to DDP's own all-reduce, which knows no {what}; name a codec")
+    parsed = None if codec == "auto" else _api.Codec(codec)
     ignored = set(getattr(ddp, "parameters_to_ignore", ()))
     parameters = [(n, p) for n, p in ddp.module.named_parameters() if p.requires_grad and n not in ignored]
-    group = ddp.process_group
-    rank, size = dist.get_rank(group), dist.get_world_size(group)
-
-    def connect(tensors, group_of, parsed):
-        place, machine_of, one_machine = meet(group, rendezvous)
-        return Member.over_tcp(
-            rank,
-            size,
-            place,
-            keys,
-            one_machine,
-            tensors,
-            group_of,
+    tensors, timeout_ms = declare(parameters), max(1, round(1000 * timeout))
+    # What is longest: an owner's frames of all ranks, if every machine has many of them.
+    size = dist.get_world_size(ddp.process_group)
+    most_bytes = (1 << 20) + size * sum(8 * n + 4096 for _, n, _ in tensors)
+    links, machine_of = open_links(
+        transport,
+        ddp.process_group,
+        1 if parsed else 2,
+        most_bytes,
+        timeout_ms,
+        rendezvous=rendezvous,
+        keys=keys,
+    )
+    try:
+        auto = None if parsed else Auto(parameters, tensors, candidates, ddp.process_group, links, timeout_ms)
+        compression = Compression(
+            parameters,
             parsed,
+            auto,
+            links,
             machine_of,
+            nonfinite=nonfinite,
+            scaler=scaler,
             seed=seed,
-            timeout_ms=max(1, round(1000 * timeout)),
-            identity="binding = torch",
+            timeout_ms=timeout_ms,
             threads=threads,
         )
-
-    compression = Compression(parameters, group, codec, connect=connect, nonfinite=nonfinite, scaler=scaler, seed=seed)
+    except BaseException:
+        for link in links:
+            operations(link).destroy(link.self)
+        raise
     ddp.register_comm_hook(compression, hook)
     return compression

@@ -12,8 +12,8 @@ import weakref
 
 import torch
 
-from .. import _api
 from ..errors import Error
+from .links import interrupt, operations
 from .member import Member
 
 _GROUP_BYTES = 4 << 20  # parameters that travel together, as float32
@@ -33,7 +33,15 @@ def _groups(tensors, group_bytes):
     return group_of
 
 
-def _declare(parameters):
+def _with_ratios(figures):
+    figures = dict(figures)
+    for way in ("up", "down"):
+        n_bytes = figures[f"bytes_{way}"]
+        figures[f"times_smaller_{way}"] = figures["dense_bytes"] / n_bytes if n_bytes else 0.0
+    return figures
+
+
+def declare(parameters):
     """[(name, elements, last_layer)]: the last layer is the last module's parameters."""
     last = parameters[-1][0].rpartition(".")[0]
     return [(name, p.numel(), name.rpartition(".")[0] == last) for name, p in parameters]
@@ -90,27 +98,39 @@ class _Bucket:
 
 
 class Compression:
-    """Averages gradients over a process group, compressed. Made by gradwire.torch.attach; the hook's state."""
+    """Averages gradients over a process group, compressed. Made by gradwire.torch.attach; the hook's state.
 
-    def __init__(self, parameters, group, spec, *, connect, nonfinite, scaler, seed):
+    codec: the canonical specification; "auto" until the choice is made, and "none" if that is DDP's own all-reduce.
+    choice: None, or what codec="auto" has chosen: {"codec" (None: DDP's own all-reduce), "groups" (of each parameter),
+    "why", "all_reduce_ms", "predicted_ms", "measured_ms"}. rank, size: in the group."""
+
+    def __init__(self, parameters, codec, auto, links, machine_of, *, nonfinite, scaler, seed, timeout_ms, threads):
+        """links: closed by close(). codec: an _api.Codec, or None with auto, an auto.Auto."""
         self._parameters = parameters
         self._number_of = {id(p): i for i, (_, p) in enumerate(parameters)}
-        self._tensors = _declare(parameters)
-        self._codec = _api.Codec(spec)
-        self.codec = self._codec.canonical
+        self._tensors = declare(parameters)
         self._nonfinite, self._scaler, self._scale = nonfinite, scaler, None
         self._seed = seed
-        self.rank, self.size = torch.distributed.get_rank(group), torch.distributed.get_world_size(group)
+        self._links, self.rank, self.size = links, links[0].rank, links[0].size
+        self._options = {"seed": seed, "timeout_ms": timeout_ms, "threads": threads}
+        self._machine_of = machine_of
         self._layouts = {}
         self._queue = queue.SimpleQueue()
         self._step, self._sums, self._error = 0, dict.fromkeys(["steps", "dropped_steps", *_SUMMED], 0), None
+        self._last = dict.fromkeys(_SUMMED, 0)
         self._idle = threading.Condition()
         self._n_buckets_open = 0
-        self._member = connect(self._tensors, _groups(self._tensors, _GROUP_BYTES), self._codec)
+        self._auto, self._member, self._is_closed = auto, None, False
+        if auto is None:
+            self._make_member(codec, _groups(self._tensors, _GROUP_BYTES))
         self._thread = threading.Thread(target=_serve, args=(weakref.ref(self), self._queue), name="gradwire")
         self._thread.daemon = True
         self._thread.start()
         _open.add(self)
+
+    def _make_member(self, codec, group_of):
+        self._member = Member(self._links[0], self._tensors, group_of, codec, self._machine_of, **self._options)
+        self._canonical = codec.canonical
 
     # ---- the hook's side
 
@@ -120,6 +140,8 @@ class Compression:
         buffer = bucket.buffer()
         try:
             self.check()
+            if self._auto and self._auto.passing:
+                return self._auto.all_reduce(bucket)
             layout = self._layout(bucket, buffer)
         except Error as error:
             failed = torch.futures.Future()
@@ -162,6 +184,12 @@ class Compression:
         """Takes the buckets of a step, the first of which is here. Returns them, and the step's result."""
         items, n_tensors, item = [], 0, first
         try:
+            if self._auto:
+                if self._auto.undecided():
+                    self._auto.choose()
+                if self._member is None:
+                    self._make_member(self._auto.codec(), self._auto.chosen["groups"])
+                self._auto.begin_step()
             if first.scale is not None:
                 if self._scale is not None and first.scale != self._scale:
                     self._member.scale(first.scale / self._scale)
@@ -189,7 +217,10 @@ class Compression:
         self._sums["steps"] += 1
         self._sums["dropped_steps"] += not result.committed
         for name in _SUMMED:
-            self._sums[name] += getattr(result, name)
+            self._last[name] = getattr(result, name)
+            self._sums[name] += self._last[name]
+        if self._auto:
+            self._auto.end_step()
         bad = None if result.committed else self._refusal(result)
         for item in items:
             if bad is None:
@@ -222,7 +253,7 @@ class Compression:
         """Raises the error that ended the exchange, if one did."""
         if self._error is not None:
             raise Error(self._error.status, str(self._error))
-        if self._member is None:
+        if self._is_closed:
             raise Error(-4, "gradwire: this compression is closed")
 
     def _wait_until_idle(self):
@@ -230,23 +261,42 @@ class Compression:
             self._idle.wait_for(lambda: self._n_buckets_open == 0 or self._error is not None)
         self.check()
 
+    @property
+    def codec(self):
+        if self._auto:
+            return self._auto.codec().canonical if self._auto.chosen else "auto"
+        return self._canonical
+
+    @property
+    def choice(self):
+        return dict(self._auto.chosen) if self._auto and self._auto.chosen else None
+
     def stats(self) -> dict:
         """Sums over this rank's steps: steps, dropped_steps, bytes_up, bytes_down, dense_bytes (float32 by the same
         route), times_smaller_up, times_smaller_down, encode_seconds, wait_seconds (the thread's, behind the last
-        gradient)."""
-        sums = dict(self._sums)
-        for way in ("up", "down"):
-            n_bytes = sums[f"bytes_{way}"]
-            sums[f"times_smaller_{way}"] = sums["dense_bytes"] / n_bytes if n_bytes else 0.0
+        gradient). With codec="auto" also all_reduce_steps: those that DDP's own all-reduce made, which are in no other
+        number."""
+        sums = _with_ratios(self._sums)
+        if self._auto:
+            sums["all_reduce_steps"] = self._auto.n_passed
         return sums
+
+    def log(self, writer, step: int, prefix: str = "gradwire/") -> None:
+        """Writes what the last step took to TensorBoard: scalars bytes_up, bytes_down, dense_bytes, times_smaller_up,
+        times_smaller_down, encode_seconds and wait_seconds, and dropped_steps so far. writer: a SummaryWriter of
+        torch.utils.tensorboard, or anything with its add_scalar(tag, value, step). Call it on one rank, after
+        backward."""
+        for name, value in {**_with_ratios(self._last), "dropped_steps": self._sums["dropped_steps"]}.items():
+            writer.add_scalar(prefix + name, value, step)
 
     def state_dict(self) -> dict:
         """What this rank keeps between steps: plain values and one uint8 tensor. Every rank saves its own."""
         self._wait_until_idle()
-        state = self._member.save()
+        state = self._member.save() if self._member and not (self._auto and self._auto.passing) else b""
         return {
             "format": _FORMAT,
             "codec": self.codec,
+            "choice": {"codec": self.choice["codec"], "groups": self.choice["groups"]} if self.choice else None,
             "names": [name for name, _, _ in self._tensors],
             "rank": self.rank,
             "size": self.size,
@@ -279,7 +329,12 @@ class Compression:
                 f"this is rank {self.rank} of {self.size}, and the state is of ranks {ranks} of {size}; give this "
                 f"rank's own, or a list of the states of all {size} ranks"
             )
-        self._member.load([s["residuals"].numpy().tobytes() for s in states])
+        if self._auto and first["choice"] and self._auto.chosen is None:
+            self._auto.adopt(dict(first["choice"], why="as in the state that was loaded"))
+            self._make_member(self._auto.codec(), self._auto.chosen["groups"])
+            self._auto.passing = first["choice"]["codec"] is None
+        if self._member:
+            self._member.load([s["residuals"].numpy().tobytes() for s in states])
         self._step, self._scale = first["step"], first["scale"]
 
     def _check_state(self, state):
@@ -287,7 +342,7 @@ class Compression:
             raise ValueError(f"the state is of format {state.get('format')}, and this version reads {_FORMAT}")
         names = [name for name, _, _ in self._tensors]
         for what, mine, theirs in [
-            ("codec", self.codec, state["codec"]),
+            ("codec", self.codec, self.codec if self.codec == "auto" else state["codec"]),
             ("seed", self._seed, state["seed"]),
             ("parameters", names, state["names"]),
         ]:
@@ -306,11 +361,15 @@ class Compression:
         if under_way and thread is not threading.current_thread():
             thread.join(timeout=0.2)
             if thread.is_alive():
-                self._member.interrupt("it closed in the middle of a step")
+                for link in self._links:
+                    interrupt(link, "it closed in the middle of a step")
         if thread is not threading.current_thread():
             thread.join()
-        member, self._member = self._member, None
-        member.close()
+        self._is_closed = True
+        if self._member:
+            self._member.close()
+        for link in self._links:
+            operations(link).destroy(link.self)
 
     def __del__(self):
         if getattr(self, "_thread", None):

@@ -1,5 +1,4 @@
-"""A member of an exchange: a link, and the exchange over it. Everything here is called by one thread, but for
-interrupt."""
+"""A member of an exchange over a link that somebody else holds. Everything here is called by one thread."""
 import ctypes
 
 from .. import _api, _library
@@ -7,28 +6,12 @@ from .. import _api, _library
 _OUT = ctypes.byref
 
 
-def _own_tcp_link(rank, size, rendezvous, keys, one_machine, timeout_ms):
-    link = _api.Link()
-    options = _api.TcpOptions(
-        struct_bytes=ctypes.sizeof(_api.TcpOptions),
-        rank=rank,
-        size=size,
-        rendezvous=rendezvous.encode(),
-        keys=keys.encode() if keys else None,
-        insecure=not keys and not one_machine,
-        timeout_ms=timeout_ms,
-    )
-    _library.check(_api.library().gw_link_tcp_create(None, _OUT(options), 1, _OUT(link)))
-    return link
-
-
 class Member:
     """tensors: [(name, elements, last_layer)] in declared order. group_of: each one's group. machine_of: each rank's
-    machine. Raises gradwire.Error."""
+    machine; None: the link knows. Raises gradwire.Error."""
 
-    def __init__(self, link, tensors, group_of, codec, machine_of, *, seed, timeout_ms, identity, threads):
+    def __init__(self, link, tensors, group_of, codec, machine_of, *, seed, timeout_ms, threads):
         self._lib, self._link, self._exchange, self._context = _api.library(), link, None, None
-        self._ops = ctypes.cast(link.ops, ctypes.POINTER(_api.LinkOps)).contents
         try:
             if threads > 1:
                 context = ctypes.c_void_p()
@@ -47,8 +30,8 @@ class Member:
                 link=link,
                 seed=seed,
                 timeout_ms=timeout_ms,
-                machine_of=(ctypes.c_uint32 * link.size)(*machine_of),
-                identity=identity.encode(),
+                machine_of=None if machine_of is None else (ctypes.c_uint32 * link.size)(*machine_of),
+                identity=b"binding = torch",
                 zero_rests=True,
             )
             self._codec = codec  # the exchange borrows it
@@ -59,11 +42,6 @@ class Member:
             self.close()
             raise
         self._result = _api.StepResult()
-
-    @classmethod
-    def over_tcp(cls, rank, size, rendezvous, keys, one_machine, tensors, group_of, codec, machine_of, **options):
-        link = _own_tcp_link(rank, size, rendezvous, keys, one_machine, options["timeout_ms"])
-        return cls(link, tensors, group_of, codec, machine_of, **options)
 
     def begin(self, step):
         _library.check(self._lib.gw_exchange_begin(self._exchange, step))
@@ -95,17 +73,10 @@ class Member:
         places = (ctypes.c_void_p * len(states))(*(ctypes.addressof(b) for b in buffers))
         _library.check(self._lib.gw_exchange_load(self._exchange, places, len(states), len(states[0])))
 
-    def interrupt(self, why):
-        """Any thread, while another waits: tells the other members, and ends what is waited for with an error."""
-        self._ops.fail(self._link.self, -62, why.encode())
-        self._ops.close(self._link.self)
-
     def close(self):
-        """Nobody may wait any more."""
+        """Nobody may wait any more. The link is its holder's."""
         if self._exchange:
             self._lib.gw_exchange_destroy(self._exchange)
-        if self._link:
-            self._ops.destroy(self._link.self)
         if self._context:
             self._lib.gw_context_destroy(self._context)
-        self._exchange = self._link = self._context = None
+        self._exchange = self._context = None

@@ -49,12 +49,17 @@ def _address(one_machine):
         ) from None
 
 
+def find_places(group):
+    """The machine's number of each rank: the lowest rank there. All ranks call it."""
+    places = [None] * dist.get_world_size(group)
+    dist.all_gather_object(places, _place(), group=group)
+    return [places.index(place) for place in places]
+
+
 def meet(group, rendezvous=None):
     """All ranks call it. Returns (rendezvous "HOST:PORT", the machine's number of each rank, one_machine)."""
-    rank, size = dist.get_rank(group), dist.get_world_size(group)
-    places = [None] * size
-    dist.all_gather_object(places, _place(), group=group)
-    machine_of = [places.index(place) for place in places]
+    rank = dist.get_rank(group)
+    machine_of = find_places(group)
     one_machine = len(set(machine_of)) == 1
     told = [None]
     if rank == 0:

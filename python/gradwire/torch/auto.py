@@ -1,0 +1,218 @@
+"""codec="auto": leaves the first steps to DDP's own all-reduce, times them, measures link and codecs, and says what to
+take. After some steps with a codec it looks whether they are shorter indeed, and else goes back to the all-reduce."""
+import ctypes
+import functools
+import json
+import statistics
+import sys
+import time
+
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+
+from .. import _api, _library
+from ..errors import Error
+from .links import tell
+
+CANDIDATES = ("bf16", "ternary")  # beside none
+_WARM_UP, _TIMED = 5, 9  # steps; DDP rebuilds its buckets in the first ones
+_SETTLE = 3  # steps of a new codec that are not timed
+_GAIN = 0.97  # a codec is taken if its step is predicted to be shorter than so much of the all-reduce's
+_LEAST_ELEMENTS = 1 << 20
+
+
+class Auto:
+    """One rank's part. `passing`: buckets go to DDP's own all-reduce."""
+
+    def __init__(self, parameters, tensors, candidates, group, links, timeout_ms):
+        if len(tensors) > _api.PLAN_MAX_LAYERS:
+            most = _api.PLAN_MAX_LAYERS
+            raise Error(-1, f'codec="auto" plans for {most} parameters at most, and there are {len(tensors)}')
+        self.codecs = {spec: _api.Codec(spec) for spec in ("none", *candidates)}
+        for spec, codec in self.codecs.items():
+            if _api.library().gw_codec_is_global(codec.handle):
+                raise Error(-1, f"{spec} decides for all tensors at once: they are one group, and auto plans groups")
+        self._tensors, self._links, self._timeout_ms, self._group = tensors, links, timeout_ms, group
+        self.passing, self.chosen, self._verdict_due = True, None, False
+        self._n_handed, self._ready, self._steps, self._ends = 0, {}, [], []
+        self.n_passed = 0
+        self._hooks = [p.register_hook(functools.partial(self._note, i)) for i, (_, p) in enumerate(parameters)]
+
+    # ---- while DDP's own all-reduce runs -----------------------------------------------------------------------
+
+    def _note(self, tensor, _):
+        self._ready[tensor] = time.perf_counter()
+
+    def all_reduce(self, bucket):
+        future = allreduce_hook(self._group, bucket)
+        self._n_handed += len(bucket.parameters())
+        if self._n_handed < len(self._tensors):
+            return future
+        self._n_handed = 0
+        self.n_passed += 1
+        if self.chosen is not None:
+            return future
+        ready, self._ready = self._ready, {}
+        if self._ends and ready:
+            self._steps.append((self._ends[-1], ready))
+        if self.n_passed == _WARM_UP + _TIMED:
+            self.passing = False  # the next step begins with the choice, on all ranks
+        return future.then(self._ended)
+
+    def _ended(self, future):
+        self._ends.append(time.perf_counter())
+        return future.value()[0] if isinstance(future.value(), list) else future.value()
+
+    # ---- the choice --------------------------------------------------------------------------------------------
+
+    def undecided(self):
+        return not self.passing and self.chosen is None
+
+    def choose(self):
+        """Between two steps, on all ranks. Sets `chosen`: {"codec": None (the all-reduce) or a specification, "groups":
+        of each tensor, ...}, rank 0's choice."""
+        begin = time.perf_counter()
+        self._stop_timing()
+        if self._links[0].size == 1:
+            self.adopt(
+                {"codec": None, "groups": [0] * len(self._tensors), "why": "one rank has nobody to exchange with"}
+            )
+            return
+        costs = (_api.ProfileCodec * len(self.codecs))()
+        profile = self._profile(costs)
+        rank = self._links[0].rank
+        mine = self._decide(profile, time.perf_counter() - begin) if rank == 0 else None
+        self.adopt(json.loads(tell(self._links[1], json.dumps(mine).encode(), self._timeout_ms)))
+        if rank == 0:
+            self._say(self.chosen["why"])
+
+    def adopt(self, chosen):
+        """Goes on with a choice, which was made before or comes from another rank."""
+        groups = chosen.get("groups")
+        if chosen.get("codec") not in (None, *self.codecs):
+            known = ", ".join(self.codecs)
+            raise Error(-26, f"auto's choice was {chosen.get('codec')}, and the candidates are {known}")
+        if not isinstance(groups, list) or [type(g) for g in groups] != [int] * len(self._tensors):
+            raise Error(-26, f"auto's choice has groups for other tensors than these {len(self._tensors)}")
+        self._stop_timing()
+        self.chosen = chosen
+        self.passing = False
+        self._verdict_due = chosen["codec"] is not None and "all_reduce_ms" in chosen
+        self._ends.clear()
+
+    def codec(self):
+        """The one that an exchange is made with; none if the all-reduce goes on: a step is under way."""
+        return self.codecs[self.chosen["codec"] or "none"]
+
+    def _stop_timing(self):
+        for handle in self._hooks:
+            handle.remove()
+        self._hooks = []
+
+    def _profile(self, costs):
+        n = len(self._tensors)
+        layers = (_api.ProfileLayer * n)(*(_api.ProfileLayer(name.encode(), m, 0) for name, m, _ in self._tensors))
+        handles = (ctypes.c_void_p * len(self.codecs))(*(codec.handle for codec in self.codecs.values()))
+        options = _api.ProbeOptions(
+            struct_bytes=ctypes.sizeof(_api.ProbeOptions),
+            exchange=self._links[0],
+            meeting=self._links[1],
+            codecs=handles,
+            n_codecs=len(handles),
+            layers=layers,
+            n_layers=n,
+            runs=1,
+            most_elements=max(_LEAST_ELEMENTS, sum(m for _, m, _ in self._tensors)),
+            timeout_ms=self._timeout_ms,
+        )
+        link = _api.ProfileLink()
+        _library.check(_api.library().gw_probe_measure(None, ctypes.byref(options), ctypes.byref(link), costs))
+        forward_ms, backward_ms = self._times()
+        for layer, ms in zip(layers, backward_ms):
+            layer.backward_ms = ms
+        return _api.Profile(
+            struct_bytes=ctypes.sizeof(_api.Profile),
+            forward_ms=forward_ms,
+            layers=layers,
+            n_layers=n,
+            link=link,
+            codecs=costs,
+            n_codecs=len(costs),
+        )
+
+    def _times(self):
+        """Medians over the timed steps, in milliseconds: from one step's end to the first gradient of the next, and
+        from each gradient to the one before it in the network. Gradients that came in another order count as one."""
+        forward, backward = [], []
+        for end, ready in self._steps[-_TIMED:]:
+            last = min(ready.values())
+            forward.append(1e3 * (last - end))
+            times = [0.0] * len(self._tensors)
+            for i in reversed(range(len(self._tensors))):
+                at = max(last, ready.get(i, last))
+                times[i], last = 1e3 * (at - last), at
+            backward.append(times)
+        return max(0.0, statistics.median(forward)), [statistics.median(column) for column in zip(*backward)]
+
+    def _decide(self, profile, seconds):
+        """Rank 0."""
+        all_reduce_ms = self._step_ms()
+        plans, n = [], len(self._tensors)
+        for k, spec in enumerate(self.codecs):
+            groups, n_groups, ms = (ctypes.c_uint32 * n)(), ctypes.c_uint32(), ctypes.c_double()
+            _library.check(
+                _api.library().gw_plan_merge(
+                    None,
+                    ctypes.byref(profile),
+                    k,
+                    _api.COMPRESS_BESIDE,
+                    _api.MERGE_EXACT,
+                    0,
+                    groups,
+                    ctypes.byref(n_groups),
+                    ctypes.byref(ms),
+                )
+            )
+            plans.append((ms.value, spec, list(groups), n_groups.value))
+        best_ms, spec, groups, n_groups = min(plans)
+        takes = best_ms < _GAIN * all_reduce_ms
+        predicted = ", ".join(f"{name} {ms:.1f}" for ms, name, _, _ in plans)
+        what = f"{spec}, {n_groups} group{'s' * (n_groups != 1)}" if takes else "DDP's own all-reduce"
+        return {
+            "codec": spec if takes else None,
+            "groups": groups,
+            "all_reduce_ms": all_reduce_ms,
+            "predicted_ms": {name: ms for ms, name, _, _ in plans},
+            "why": f"auto takes {what}. A step takes {all_reduce_ms:.1f} ms with the all-reduce; predicted: {predicted}"
+            f". Timed in {_TIMED} steps and measured in {seconds:.1f} s.",
+        }
+
+    def _step_ms(self):
+        ends = self._ends[-_TIMED - 1 :]
+        return 1e3 * statistics.median(b - a for a, b in zip(ends, ends[1:]))
+
+    # ---- afterwards --------------------------------------------------------------------------------------------
+
+    def begin_step(self):
+        """Before a step of the exchange. After some of them rank 0 says whether they are shorter than the all-reduce's,
+        and all go back to that together if they are not."""
+        if not self._verdict_due or len(self._ends) < _SETTLE + _TIMED + 1:
+            return
+        self._verdict_due = False
+        mine = json.dumps(self._step_ms()).encode()
+        measured_ms = json.loads(tell(self._links[1], mine, self._timeout_ms))
+        before_ms = self.chosen["all_reduce_ms"]
+        self.chosen["measured_ms"] = measured_ms
+        if measured_ms > before_ms:
+            self.chosen["why"] += f" Its steps took {measured_ms:.1f} ms, so auto went back to DDP's own all-reduce."
+            self.chosen["codec"] = None
+            if self._links[0].rank == 0:
+                self._say(f"{self.chosen['why']}")
+
+    def end_step(self):
+        """After a step of the exchange: from the next one on, buckets may go to the all-reduce."""
+        self.passing = self.chosen["codec"] is None
+        self._ends.append(time.perf_counter())
+
+    @staticmethod
+    def _say(text):
+        print(f"gradwire: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,271 @@
+"""A link of callbacks (gradwire/link.h): messages travel through a process group of PyTorch, as Gloo moves them.
+
+A message is a head of fixed size, and behind it the bytes that did not fit into the head. One thread for each other
+rank receives; one more waits until what was sent has left, since Gloo reads it until then. All members of a group make
+the same number of links over it, each with a tag of its own."""
+import collections
+import ctypes
+import queue
+import struct
+import threading
+import time
+
+import torch
+
+from .. import _api, _library
+
+_HEAD = struct.Struct("<IiQ")  # kind, status, bytes
+_HEAD_BYTES = 4096
+_INLINE = _HEAD_BYTES - _HEAD.size  # bytes of a message that fit into its head
+_DATA, _FAIL, _BYE = range(3)
+_ARGUMENT, _MEMORY, _TIMEOUT, _PEER, _CLOSED, _SYSTEM = -1, -40, -60, -61, -62, -80
+_LEAVE_S = 2.0  # how long destroy waits for what is still under way
+
+
+def _view(address, n_bytes):
+    """The bytes at an address as a tensor, which does not own them."""
+    return torch.frombuffer((ctypes.c_char * n_bytes).from_address(address), dtype=torch.uint8)
+
+
+def _head(kind, status, n_bytes):
+    head = torch.zeros(_HEAD_BYTES, dtype=torch.uint8)
+    _HEAD.pack_into(head.numpy(), 0, kind, status, n_bytes)
+    return head
+
+
+class GroupLink:
+    """group: a process group over Gloo, whose operations may wait for months. tag: of this link, below 2^31.
+    most_bytes: no message is longer; one that says so is refused before there is memory for it. context: of the
+    messages' memory, or None."""
+
+    def __init__(self, group, tag, most_bytes, context=None):
+        self._lib = _api.library()
+        self._group, self._tag, self._most_bytes, self._context = group, tag, most_bytes, context
+        self.rank, self.size = group.rank(), group.size()
+        self._peers = [r for r in range(self.size) if r != self.rank]
+        self._changed = threading.Condition()
+        # Under it:
+        self._inbox = collections.deque()  # (sender, address, bytes)
+        self._closed = self._has_failed = False
+        self._why = {}  # of a rank that failed: the sentence, the first one first
+        self._left = set()
+        # What goes to one rank keeps its order, and nothing follows a farewell.
+        self._sending = {r: threading.Lock() for r in self._peers}
+        self._said_bye = set()
+        self._ops = _api.LinkOps(
+            b"torch",
+            _api.LinkOps.SEND(self._guard(self._send)),
+            _api.LinkOps.SEND_ALL(self._guard(self._send_all)),
+            _api.LinkOps.RECV(self._guard(self._recv)),
+            _api.LinkOps.FAIL(self._guard(self._fail)),
+            _api.LinkOps.END(self._guard(self._close)),
+            _api.LinkOps.END(self._guard(self._destroy)),
+        )
+        self._sent = queue.SimpleQueue()
+        self._sender = threading.Thread(target=self._await_sent, name="gradwire-sent", daemon=True)
+        self._receivers = [
+            threading.Thread(target=self._receive, args=(peer,), name=f"gradwire-from-{peer}", daemon=True)
+            for peer in self._peers
+        ]
+        for thread in [self._sender, *self._receivers]:
+            thread.start()
+
+    def link(self):
+        """The C side's view. It holds this object; keep it until destroy has returned."""
+        link = _api.Link(ops=ctypes.addressof(self._ops), self=id(self), rank=self.rank, size=self.size)
+        link.owner = self
+        return link
+
+    # ---- what the exchange calls -------------------------------------------------------------------------------
+
+    @staticmethod
+    def _guard(function):
+        """An exception cannot go through C."""
+
+        def call(_, *arguments):
+            try:
+                return function(*arguments)
+            except BaseException as error:
+                return _library.fail(_SYSTEM, f"the process group's link: {type(error).__name__}: {error}")
+
+        return call
+
+    def _send(self, to, address, n_bytes, _):
+        if to >= self.size:
+            self._lib.gw_message_free(address)
+            return _library.fail(_ARGUMENT, f"rank {self.rank} sent to rank {to}; ranks are 0 to {self.size - 1}")
+        return self._send_to([to], address, n_bytes)
+
+    def _send_all(self, address, n_bytes, _):
+        return self._send_to(self._peers, address, n_bytes)
+
+    def _send_to(self, ranks, address, n_bytes):
+        """Owns the message, also if it fails."""
+        with self._changed:
+            status = self._refusal(ranks)
+            if status == 0 and ranks == [self.rank]:
+                self._inbox.append((self.rank, address, n_bytes))
+                self._changed.notify()
+                return 0
+        if status < 0:
+            self._lib.gw_message_free(address)
+            return status
+        tensors = [_head(_DATA, 0, n_bytes)]
+        if n_bytes > _INLINE:
+            tensors.append(_view(address, n_bytes))
+        else:
+            ctypes.memmove(tensors[0].data_ptr() + _HEAD.size, address, n_bytes)
+        return self._post(ranks, tensors, address)
+
+    def _refusal(self, ranks):
+        if self._closed:
+            return _library.fail(_CLOSED, f"rank {self.rank} sent on a link that it has closed")
+        for to in ranks:
+            if to in self._why and to != self.rank:
+                return _library.fail(_PEER, self._why[to])
+            if to in self._left:
+                return _library.fail(_PEER, f"rank {to} left the link")
+        return 0
+
+    def _post(self, ranks, tensors, address=None, last=False):
+        """Hands tensors to Gloo for these ranks. The message at `address` is freed when they have left."""
+        works, status = [], 0
+        for to in ranks:
+            with self._sending[to]:
+                if to in self._said_bye:
+                    status = status or self._refusal([to])
+                    continue
+                if last:
+                    self._said_bye.add(to)
+                try:
+                    works += [self._group.send([tensor], to, self._tag) for tensor in tensors]
+                except RuntimeError as error:
+                    status = _library.fail(_PEER, self._note_broken(to, error))
+        self._sent.put((works, tensors, address))
+        return status
+
+    def _recv(self, timeout_ms, message):
+        with self._changed:
+            self._changed.wait_for(lambda: self._inbox or self._why or self._closed, timeout_ms / 1000)
+            if self._closed:
+                return _library.fail(_CLOSED, f"rank {self.rank} received on a link that it has closed")
+            if self._inbox:
+                message[0].sender, message[0].bytes, message[0].n_bytes = self._inbox.popleft()
+                return 0
+            if self._why:
+                return _library.fail(_PEER, next(iter(self._why.values())))
+        return _library.fail(_TIMEOUT, f"rank {self.rank} got no message within {timeout_ms} ms")
+
+    def _fail(self, status, why):
+        with self._changed:
+            if self._has_failed:
+                return
+            self._has_failed = True
+        verb = "gave up" if status in (_TIMEOUT, _PEER) else "failed"
+        text = f"rank {self.rank} {verb}: ".encode() + (why or self._lib.gw_status_text(status))
+        text = text[:_INLINE]
+        head = _head(_FAIL, status, len(text))
+        ctypes.memmove(head.data_ptr() + _HEAD.size, text, len(text))
+        self._post(self._peers, [head])
+
+    def _close(self):
+        with self._changed:
+            if self._closed:
+                return
+            self._closed = True
+            self._changed.notify_all()
+            self._drop_inbox()
+        self._post(self._peers, [_head(_BYE, 0, 0)], last=True)
+
+    def _destroy(self):
+        """Waits until the other ranks have answered the farewell, and what was sent has left: a thread that still waits
+        in Gloo when Python ends takes the process with it."""
+        self._close()
+        deadline = time.monotonic() + _LEAVE_S
+        for thread in self._receivers:
+            thread.join(max(0, deadline - time.monotonic()))
+        self._sent.put(None)  # behind all that was handed to Gloo
+        self._sender.join(max(0, deadline - time.monotonic()))
+        with self._changed:
+            self._drop_inbox()
+
+    def _drop_inbox(self):
+        while self._inbox:
+            self._lib.gw_message_free(self._inbox.popleft()[1])
+
+    # ---- threads -----------------------------------------------------------------------------------------------
+
+    def _await_sent(self):
+        for works, _, address in iter(self._sent.get, None):
+            for work in works:
+                try:
+                    work.wait()
+                except RuntimeError:
+                    pass  # the thread that receives from that rank hears of it, too
+            if address:
+                self._lib.gw_message_free(address)
+
+    def _receive(self, peer):
+        head = torch.empty(_HEAD_BYTES, dtype=torch.uint8)
+        try:
+            while self._take(peer, head):
+                pass
+        except RuntimeError as error:
+            self._note_broken(peer, error)
+
+    def _take(self, peer, head):
+        """One message. False: none follows."""
+        self._group.recv([head], peer, self._tag).wait()
+        kind, status, n_bytes = _HEAD.unpack_from(head.numpy())
+        if kind == _BYE:
+            with self._changed:
+                self._left.add(peer)
+            self._post([peer], [_head(_BYE, 0, 0)], last=True)  # nothing follows, and its thread for us can end
+            return False
+        if kind == _FAIL and status < 0 and n_bytes <= _INLINE:
+            text = head[_HEAD.size : _HEAD.size + n_bytes].numpy().tobytes()
+            self._note(peer, text.decode(errors="replace"))
+            return True
+        if kind != _DATA or n_bytes > self._most_bytes:
+            self._note(peer, f"rank {peer} failed: it sent what is no message, or {n_bytes} bytes; none is longer than "
+                             f"{self._most_bytes}")  # fmt: skip
+            return False
+        return self._take_bytes(peer, head, n_bytes)
+
+    def _take_bytes(self, peer, head, n_bytes):
+        with self._changed:
+            # A closed link's context may be gone. What still comes is taken all the same, so that its sender is done.
+            address = None if self._closed else self._lib.gw_message_alloc(self._context, n_bytes)
+            dropped = self._closed
+        whole = False
+        try:
+            if n_bytes > _INLINE:
+                body = _view(address, n_bytes) if address else torch.empty(n_bytes, dtype=torch.uint8)
+                self._group.recv([body], peer, self._tag).wait()
+            elif address:
+                ctypes.memmove(address, head.data_ptr() + _HEAD.size, n_bytes)
+            whole = True
+        finally:
+            with self._changed:
+                if address and whole and not self._closed:
+                    self._inbox.append((peer, address, n_bytes))
+                elif address:
+                    self._lib.gw_message_free(address)
+                self._changed.notify_all()
+        if not address and not dropped:
+            self._note(self.rank, f"rank {self.rank} failed: no memory for a message of {n_bytes} bytes")
+        return True
+
+    def _note(self, peer, sentence):
+        with self._changed:
+            self._why.setdefault(peer, sentence)
+            self._changed.notify_all()
+
+    def _note_broken(self, peer, error):
+        """Gloo has lost a rank. What it says comes behind what the rank itself had said."""
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        with self._changed:
+            if peer not in self._left:
+                self._why.setdefault(peer, f"rank {peer} failed: its connection ended ({first})")
+                self._changed.notify_all()
+            return self._why.get(peer, f"rank {peer} left the link")

@@ -1,0 +1,116 @@
+"""Makes the links that carry an exchange between the ranks of a process group: over TCP, over MPI, or through the
+process group itself (`transport` of attach). All ranks call it together."""
+import ctypes
+import datetime
+import functools
+import inspect
+
+import torch.distributed as dist
+
+from .. import _api, _library
+from ..errors import Error
+from .group_link import GroupLink
+from .rendezvous import find_places, meet
+
+TRANSPORTS = ("tcp", "mpi", "torch")
+_MPI = "libgradwire_mpi.so.0"
+_AGES = datetime.timedelta(days=300)  # a receive that Gloo gives up breaks the group; the exchange has deadlines
+_TAG = 1 << 20
+
+
+def open_links(transport, group, n_links, most_bytes, timeout_ms, *, rendezvous=None, keys=None):
+    """([n_links links between the same ranks], the machine's number of each rank, or None if the link knows it). Each
+    is destroyed by its holder: link.ops's destroy. most_bytes: no message is longer."""
+    if transport == "tcp":
+        return _tcp(group, n_links, timeout_ms, rendezvous, keys)
+    if rendezvous is not None or keys is not None:
+        raise ValueError(f'rendezvous and keys are for transport="tcp", and the transport is "{transport}"')
+    if transport == "mpi":
+        return [_mpi(group) for _ in range(n_links)], None
+    own = _gloo_group(group)
+    links = [GroupLink(own, _TAG + i, most_bytes).link() for i in range(n_links)]
+    return links, find_places(group)
+
+
+def operations(link):
+    return ctypes.cast(link.ops, ctypes.POINTER(_api.LinkOps)).contents
+
+
+def interrupt(link, why):
+    """Any thread, while another waits: tells the other members, and ends what is waited for with an error."""
+    ops = operations(link)
+    ops.fail(link.self, -62, why.encode())
+    ops.close(link.self)
+
+
+def tell(link, mine, timeout_ms):
+    """Rank 0's bytes to all others. Everybody gets them. Nothing else travels over this link meanwhile."""
+    ops, lib = operations(link), _api.library()
+    if link.rank > 0:
+        message = _api.Message()
+        _library.check(ops.recv(link.self, timeout_ms, ctypes.byref(message)))
+        told = ctypes.string_at(message.bytes, message.n_bytes)
+        lib.gw_message_free(message.bytes)
+        return told
+    for to in range(1, link.size):
+        address = lib.gw_message_alloc(None, len(mine))
+        if not address:
+            raise Error(-40, f"no memory for a message of {len(mine)} bytes")
+        ctypes.memmove(address, mine, len(mine))
+        _library.check(ops.send(link.self, to, address, len(mine), timeout_ms))
+    return mine
+
+
+def _tcp(group, n_links, timeout_ms, rendezvous, keys):
+    place, machine_of, one_machine = meet(group, rendezvous)
+    links = (_api.Link * n_links)()
+    options = _api.TcpOptions(
+        struct_bytes=ctypes.sizeof(_api.TcpOptions),
+        rank=dist.get_rank(group),
+        size=dist.get_world_size(group),
+        rendezvous=place.encode(),
+        keys=keys.encode() if keys else None,
+        insecure=not keys and not one_machine,
+        timeout_ms=timeout_ms,
+    )
+    _library.check(_api.library().gw_link_tcp_create(None, ctypes.byref(options), n_links, links))
+    return [_api.Link.from_buffer_copy(link) for link in links], machine_of
+
+
+@functools.lru_cache(maxsize=None)
+def _mpi_library():
+    """OpenMPI's plug-ins look for its symbols in the whole process."""
+    library = _library.find(_MPI, "GRADWIRE_MPI_LIBRARY", mode=ctypes.RTLD_GLOBAL)
+    library.gw_link_mpi_world.restype = ctypes.c_int
+    library.gw_link_mpi_world.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_uint32,
+        ctypes.c_uint32,
+        ctypes.POINTER(_api.Link),
+    ]
+    return library
+
+
+def _mpi(group):
+    link = _api.Link()
+    world = _mpi_library().gw_link_mpi_world
+    _library.check(world(None, dist.get_rank(group), dist.get_world_size(group), ctypes.byref(link)))
+    return link
+
+
+def _gloo_group(group):
+    """A group of the same ranks for our messages alone. Those of the job may not wait as long as ours."""
+    options = {"timeout": _AGES, "backend": "gloo"}
+    size = dist.get_world_size(group)
+    if size < dist.get_world_size():
+        if "use_local_synchronization" not in inspect.signature(dist.new_group).parameters:
+            raise Error(
+                -81,
+                'transport="torch" for some ranks of the job only needs a PyTorch whose new_group has '
+                'use_local_synchronization (2.1); take transport="tcp"',
+            )
+        options.update(ranks=dist.get_process_group_ranks(group), use_local_synchronization=True)
+    own = dist.new_group(**options)
+    if own.rank() != dist.get_rank(group) or own.size() != size:
+        raise Error(-80, "PyTorch gave the ranks of a new group other numbers; take transport=\"tcp\"")
+    return own
