@@ -68,11 +68,15 @@ class Grid:
         temporary.write_text("\n".join(self.lines(self.rows())) + "\n")
         temporary.replace(self.table)
 
-    def main(self, doc, runs, run_one, needs_data=True):
-        """runs: tuples that begin with the run's name. run_one(args, run) returns the row, or raises Failed."""
+    def main(self, doc, runs, run_one, needs_data=True, options=None):
+        """runs: tuples that begin with the run's name. run_one(args, run) returns the row, or raises Failed. options:
+        [(name, argparse's keywords)] in place of --data and --tool."""
         parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-        parser.add_argument("--data", help="folder with the data's files")
-        parser.add_argument("--tool", default=str(ROOT / "build/release/gradwire"))
+        for name, words in options or [
+            ("--data", {"help": "folder with the data's files"}),
+            ("--tool", {"default": str(ROOT / "build/release/gradwire")}),
+        ]:
+            parser.add_argument(name, **words)
         parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
         parser.add_argument("--only", default="*", help="runs whose name matches, e.g. 'n4-*'")
         parser.add_argument("--table", action="store_true", help="only make table.txt anew")
@@ -80,7 +84,7 @@ class Grid:
         if args.table:
             self.write_table()
             return 0
-        if not args.data and needs_data:
+        if needs_data and not options and not args.data:
             parser.error("--data is needed")
         done = {row[self.columns[0]] for row in self.rows()}
         todo = [r for r in runs if r[0] not in done and fnmatch.fnmatch(r[0], args.only)]

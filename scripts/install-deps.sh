@@ -6,8 +6,9 @@ set -euo pipefail
 build=(cmake ninja-build gcc libc6-dev make pkg-config libxxhash-dev libdnnl-dev zlib1g-dev liblzma-dev
        libjansson-dev libzmq3-dev libmicrohttpd-dev libopenmpi-dev openmpi-bin)
 run=(python3 iproute2)
-check=(g++ libcmocka-dev python3 python3-numpy python3-torch python3-venv mandoc gcc-aarch64-linux-gnu
-       libc6-dev-arm64-cross qemu-user libmpich-dev mpich iproute2 nftables tcpdump clang-format black git)
+check=(g++ libcmocka-dev python3 python3-numpy python3-torch python3-torchvision python3-venv mandoc
+       gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user libmpich-dev mpich iproute2 nftables tcpdump clang-format
+       black git)
 fuzz=(clang)
 format=(clang-format black)
 

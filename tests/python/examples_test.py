@@ -1,11 +1,12 @@
 """Tests examples/pytorch in their small form under torchrun: they end well, replicas are identical, and the loss with a
-codec is near that without. Skips if PyTorch is not installed."""
+codec is near that without. Skips if PyTorch is not installed, and imagenet.py's test if torchvision is not."""
 import json
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -16,14 +17,19 @@ import ports
 PORTS = ports.free_ports()
 
 
-def train(*words, processes=3):
-    """The lines that the example prints as JSON."""
+def run(example, *words, processes=3):
+    """What it printed on rank 0, and the whole of it."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     # Without -r and -t, Debian's torchrun 1.13 fails under Python 3.11 before it starts anything.
     command = ["torchrun", "-r", "1", "-t", "1", "--nproc_per_node", str(processes), "--master_port", str(next(PORTS))]
-    command += [str(ROOT / "examples/pytorch/train.py"), "--json", *map(str, words)]
+    command += [str(ROOT / "examples/pytorch" / example), *map(str, words)]
     done = subprocess.run(command, env=environment, text=True, capture_output=True, timeout=400, check=False)
-    lines = [line.partition(":")[2] for line in done.stdout.splitlines() if line.startswith("[")]
+    return done, [line.partition(":")[2] for line in done.stdout.splitlines() if line.startswith("[")]
+
+
+def train(*words, processes=3):
+    """The lines that train.py prints as JSON."""
+    done, lines = run("train.py", "--json", *words, processes=processes)
     return done, [json.loads(line) for line in lines if line.startswith("{")]
 
 
@@ -49,6 +55,26 @@ class Examples(unittest.TestCase):
         words = ["--model", "transformer", "--batch", 48, "--steps", 30]
         self.check(*words, codecs=["gspar:density=0.2"], within=0.1)
 
+    def test_imagenet(self):
+        """Two epochs at once, and the second one again from what the first one left: the same bits."""
+        if not torchvision:
+            self.skipTest("torchvision is not installed")
+        words = ["--net", "googlenet", "--data", "drawn", "--pixels", 32, "--batch", 8, "--steps", 1, "--epochs", 2]
+        with tempfile.TemporaryDirectory(prefix="gradwire-imagenet-") as folder:
+            ends = []
+            for _ in range(2):
+                done, lines = run("imagenet.py", *words, "--save", folder, processes=2)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                ends.append(lines[-1].partition("hash ")[2])
+                for path in pathlib.Path(folder).glob("epoch-2*"):
+                    path.unlink()
+            self.assertEqual(len(ends[0]), 16)
+            self.assertEqual(*ends)
+            self.assertFalse(any("epoch 1," in line for line in lines), "the first epoch was not repeated")
+            (pathlib.Path(folder) / "empty").mkdir()
+            done, _ = run("imagenet.py", "--data", folder + "/empty", processes=1)
+            self.assertIn("or drawn", done.stderr)
+
     def test_what_is_wrong_is_said(self):
         for words, says in [
             (["--model", "lenet"], "--data DIR is missing"),
@@ -66,6 +92,10 @@ if __name__ == "__main__":
     except ImportError:
         print("skipped: PyTorch is not installed")
         sys.exit(77)
+    try:
+        import torchvision
+    except ImportError:
+        torchvision = None
     if not shutil.which("torchrun"):
         print("skipped: torchrun is not on PATH")
         sys.exit(77)

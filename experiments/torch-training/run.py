@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Training with PyTorch through gradwire.torch beside DistributedDataParallel's own all-reduce, at equal steps.
+
+    /usr/bin/python3 experiments/torch-training/run.py --mnist DIR --cifar DIR [--only GLOB] [--table]
+
+examples/pytorch/train.py trains LeNet on MNIST with four processes, ResNet-20 on CIFAR-10 with three, and a small
+transformer on a text that a grammar makes with four. Call it with a Python that has PyTorch.
+
+One line of results.tsv for every finished run; a run whose line is there is not repeated, so the grid can be
+interrupted at any time and goes on where it was. table.txt is made anew from results.tsv after every run."""
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent / "tests")]
+
+import grid
+import ports
+
+COLUMNS = ["run", "model", "codec", "seed", "processes", "epochs", "steps", "accuracy", "loss", "times_smaller_up"]
+COLUMNS += ["times_smaller_down", "hash", "date"]
+
+MODELS = {  # processes, seeds, words
+    "lenet": (4, (1, 2, 3), ["--epochs", 3, "--batch", 64, "--lr", 0.02]),
+    "transformer": (4, (1, 2, 3), ["--epochs", 12, "--batch", 32, "--lr", 0.1]),
+    "resnet20": (3, (1,), ["--epochs", 2, "--batch", 96, "--lr", 0.1]),
+}
+CODECS = ["ddp", "none", "ternary:skip=last", "gspar:eps=1", "topk:ratio=0.05"]
+PORTS = ports.free_ports()
+
+
+def all_runs():
+    return [
+        (f"{model}-{codec.partition(':')[0]}-s{seed}", model, codec, seed)
+        for model, (_, seeds, _) in MODELS.items()
+        for seed in seeds
+        for codec in CODECS
+    ]
+
+
+def run_one(args, run):
+    _, model, codec, seed = run
+    n, _, words = MODELS[model]
+    folder = {"lenet": args.mnist, "resnet20": args.cifar}.get(model)
+    command = [sys.executable, str(grid.ROOT / "examples/pytorch/train.py"), "--json", "--model", model]
+    command += ["--codec", codec, "--seed", str(seed), *map(str, words), *(["--data", folder] if folder else [])]
+    environment = {**os.environ, "PYTHONPATH": str(grid.ROOT / "python"), "OMP_NUM_THREADS": "1"}
+    environment.update(WORLD_SIZE=str(n), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(next(PORTS)))
+    ranks = [
+        subprocess.Popen(
+            command,
+            env={**environment, "RANK": str(rank), "PYTHONWARNINGS": "ignore"},
+            stdout=subprocess.DEVNULL if rank else subprocess.PIPE,
+            stderr=subprocess.DEVNULL if rank else subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(n)
+    ]
+    try:
+        out, err = ranks[0].communicate(timeout=args.timeout)
+        if ranks[0].returncode or any(rank.wait(60) for rank in ranks):
+            raise grid.Failed("failed: " + (err.strip().splitlines() or ["a rank other than 0 did"])[-1])
+    except subprocess.TimeoutExpired:
+        raise grid.Failed(f"not done after {args.timeout} s") from None
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+    lines = [json.loads(line) for line in out.splitlines()]
+    if not lines or not all(line["identical"] for line in lines):
+        raise grid.Failed("replicas differ")
+    last = lines[-1]
+    return {
+        "model": model,
+        "codec": codec,
+        "seed": seed,
+        "processes": n,
+        "epochs": len(lines),
+        "steps": sum(line["steps"] for line in lines),
+        "accuracy": f"{last['accuracy']:.4f}",
+        "loss": f"{last['loss']:.5f}",
+        "times_smaller_up": f"{last.get('times_smaller_up', 1):.2f}",
+        "times_smaller_down": f"{last.get('times_smaller_down', 1):.2f}",
+        "hash": last["hash"],
+    }
+
+
+def table(rows):
+    lines = [
+        "PyTorch with gradwire.torch beside DistributedDataParallel's own all-reduce (ddp), at equal steps: test",
+        "accuracy in percent and test loss at the end, means over seeds, and the spread of the accuracy. Replicas were",
+        "the same bits after every epoch. SGD with momentum 0.9, weight decay 0.0005.",
+        f"{grid.machine(rows)}; experiments/torch-training/run.py",
+        "",
+        f"{'model':12} {'codec':18} {'ranks':>5} {'steps':>6} {'seeds':>5} {'accuracy':>9} {'spread':>7} "
+        f"{'to ddp':>7} {'loss':>8} {'to ddp, %':>9} {'up, x smaller':>14} {'down':>6}",
+    ]
+    by = {}
+    for row in rows:
+        by.setdefault((row["model"], row["codec"]), []).append(row)
+
+    def mean(found, key):
+        return statistics.mean(float(row[key]) for row in found)
+
+    for model in MODELS:
+        ddp = by.get((model, "ddp"))
+        for codec in CODECS:
+            found = by.get((model, codec))
+            if not found:
+                continue
+            accuracy, spread = grid.accuracy_of([{"test_accuracy": row["accuracy"]} for row in found])
+            gaps = f"{'':7} {mean(found, 'loss'):8.4f} {'':9}"
+            if ddp and codec != "ddp":
+                # The same seeds on both sides.
+                seeds = {row["seed"] for row in found} & {row["seed"] for row in ddp}
+                mine, base = ([row for row in rows if row["seed"] in seeds] for rows in (found, ddp))
+                if seeds:
+                    gap = 100 * (mean(mine, "accuracy") - mean(base, "accuracy"))
+                    loss = 100 * (mean(mine, "loss") / mean(base, "loss") - 1)
+                    gaps = f"{gap:+7.2f} {mean(found, 'loss'):8.4f} {loss:+9.2f}"
+            lines.append(
+                f"{model:12} {codec:18} {found[0]['processes']:>5} {found[0]['steps']:>6} {len(found):5} "
+                f"{accuracy:9.2f} {spread} {gaps} {mean(found, 'times_smaller_up'):14.1f} "
+                f"{mean(found, 'times_smaller_down'):6.1f}"
+            )
+    return lines
+
+
+def main():
+    options = [
+        ("--mnist", {"help": "folder with MNIST's files"}),
+        ("--cifar", {"help": "folder with CIFAR-10's binary files"}),
+        ("--timeout", {"type": int, "default": 3600, "help": "seconds for a run (default 3600)"}),
+    ]
+    return grid.Grid(HERE, COLUMNS, table).main(__doc__, all_runs(), run_one, options=options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
