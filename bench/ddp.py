@@ -3,13 +3,18 @@
 
     sudo bench/ddp.py [--rates 100mbit,1gbit,none] [--models mlp,alexnet,resnet50,tiny] [--hosts 4] [--rounds 3]
                       [--methods NAME ...] [-o table.txt]
+    sudo bench/ddp.py --until 97 --data DIR [--rates 100mbit] [--methods NAME ...] [-o table.txt]
 
 Each host is a process in a network namespace of its own; tbf limits what it sends and receives. All methods run by
 turns in the same processes. A step is forward, backward and what hooks do; the optimizer is left out, which is the same
 for all. mlp is 784-2048-2048-10 with batches of 16 a host. alexnet and resnet50 have the parameters of these networks,
 and gradients that are drawn in place of computed ones: two cores for four hosts would measure convolutions. tiny has
 200 tensors of 64 elements. Bytes are those of the interfaces' counters, of all hosts together. `none` is no limit: the
-hosts still talk through namespaces. Needs python3-torch."""
+hosts still talk through namespaces.
+
+--until A trains the mlp on MNIST (in DIR), 64 pictures a host and step, until A percent of the test set are right, and
+says how long that took: all steps, with the optimizer, without the looks at the test set (every 25 steps). What auto
+measures is part of its time. Needs python3-torch."""
 import argparse
 import json
 import os
@@ -23,9 +28,11 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 METHODS = ["float32", "fp16", "powersgd-1", "powersgd-4", "none", "ternary", "topk:ratio=0.01", "gspar:density=0.01"]
+METHODS += ["auto"]
+LOOK, MOST_STEPS, RATE = 25, 1000, 0.05  # of --until
 STEPS = {"mlp": {"100mbit": 4, "1gbit": 10, "none": 10}, "alexnet": {"100mbit": 1, "1gbit": 3, "none": 5}}
 STEPS.update(resnet50=STEPS["alexnet"], tiny={"100mbit": 50, "1gbit": 100, "none": 200})
-WARM_UP = {"tiny": 30}  # else 2
+WARM_UP = {"tiny": 30, "auto": 32}  # else 2; auto chooses after 14 steps, and has made sure after 12 more
 PORT = 29490
 
 
@@ -104,6 +111,45 @@ def sent():
         return int(file.read())
 
 
+def train_until(torch, job, method, ddp):
+    """Trains until enough is right. Rank 0 prints how long it took."""
+    import torch.distributed as dist
+
+    sys.path.insert(0, str(HERE.parent / "examples/pytorch"))
+    import train
+
+    (pictures, labels), test = train.mnist(job["data"])
+    pictures, test = pictures.flatten(1), (test[0].flatten(1), test[1])
+    optimizer = torch.optim.SGD(ddp.parameters(), RATE, momentum=0.9)
+    generator = torch.Generator().manual_seed(job["rank"])
+    seconds, accuracy, steps, before = 0.0, 0.0, 0, sent()
+    while accuracy < job["until"] / 100 and steps < MOST_STEPS:
+        dist.barrier()
+        begin = time.perf_counter()
+        for _ in range(LOOK):
+            mine = torch.randint(0, len(pictures), (64,), generator=generator)
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(ddp(pictures[mine]), labels[mine]).backward()
+            optimizer.step()
+        dist.barrier()
+        seconds += time.perf_counter() - begin
+        steps += LOOK
+        told = [train.evaluate(ddp.module, test)[0] if job["rank"] == 0 else None]
+        dist.broadcast_object_list(told)
+        accuracy = told[0]
+    found = [None] * job["hosts"]
+    dist.all_gather_object(found, sent() - before)
+    if job["rank"] == 0:
+        row = {
+            "method": method,
+            "seconds": [seconds],
+            "bytes": sum(found) / steps,
+            "steps": steps,
+            "accuracy": accuracy,
+        }
+        print(json.dumps(row), flush=True)
+
+
 def host(job):
     import torch
     import torch.distributed as dist
@@ -118,9 +164,14 @@ def host(job):
             cap = 10000 if method.startswith("powersgd") else 25
             ddp = DistributedDataParallel(module, bucket_cap_mb=cap)
             close = attach(torch, ddp, method)
+            if job["until"]:
+                train_until(torch, job, method, ddp)
+                close()
+                continue
             times = []
-            for step in range(job["warm_up"] + job["steps"]):
-                if step == job["warm_up"]:
+            warm_up = max(job["warm_up"], WARM_UP["auto"] if method == "auto" else 0)
+            for step in range(warm_up + job["steps"]):
+                if step == warm_up:
                     dist.barrier()
                     before = sent()
                 start = time.perf_counter()
@@ -130,7 +181,7 @@ def host(job):
                     p.grad = None
             dist.barrier()
             found = [None] * job["hosts"]
-            dist.all_gather_object(found, (times[job["warm_up"] :], sent() - before))
+            dist.all_gather_object(found, (times[warm_up:], sent() - before))
             close()
             if job["rank"] == 0:
                 slowest = [max(step) for step in zip(*(t for t, _ in found))]
@@ -144,9 +195,9 @@ def host(job):
 
 
 def measure(net, args, model, rate):
-    """{method: (median seconds of a step, bytes of a step)}."""
+    """{method: (median, least and most seconds of a step, bytes of a step)}; with --until {method: row}."""
     job = {"model": model, "hosts": args.hosts, "rounds": args.rounds, "methods": args.methods}
-    job.update(steps=STEPS[model][rate], warm_up=WARM_UP.get(model, 2))
+    job.update(steps=STEPS[model][rate], warm_up=WARM_UP.get(model, 2), until=args.until, data=args.data)
     processes = []
     try:
         for rank in range(args.hosts):
@@ -171,11 +222,44 @@ def measure(net, args, model, rate):
             p.kill()
             p.wait()
     found = {}
+    if args.until:
+        return {row["method"]: row for row in rows}
     for method in args.methods:
         mine = [row for row in rows if row["method"] == method]
         seconds = [statistics.median(row["seconds"]) for row in mine]
         found[method] = (statistics.median(seconds), min(seconds), max(seconds), mine[-1]["bytes"])
     return found
+
+
+STEP_HEAD = (
+    f"{'model':9} {'rate':8} {'method':20} {'ms a step':>10} {'least':>9} {'most':>9} {'MB a step':>10} "
+    f"{'float32 / it':>12} {'bytes':>7}"
+)
+UNTIL_HEAD = (
+    f"{'rate':8} {'method':20} {'seconds':>9} {'steps':>6} {'reached, %':>10} {'ms a step':>10} {'MB a step':>10} "
+    f"{'float32 / it':>12}"
+)
+
+
+def step_lines(model, rate, found):
+    base = found.get("float32")
+    for method, (middle, least, most, n_bytes) in found.items():
+        ratios = f"{base[0] / middle:12.2f} {base[3] / n_bytes:7.1f}" if base else ""
+        yield (
+            f"{model:9} {rate:8} {method:20} {1e3 * middle:10.1f} {1e3 * least:9.1f} {1e3 * most:9.1f} "
+            f"{n_bytes / 1e6:10.2f} {ratios}"
+        )
+
+
+def until_lines(rate, found):
+    base = found.get("float32")
+    for method, row in found.items():
+        seconds = row["seconds"][0]
+        yield (
+            f"{rate:8} {method:20} {seconds:9.1f} {row['steps']:6} {100 * row['accuracy']:10.2f} "
+            f"{1e3 * seconds / row['steps']:10.1f} {row['bytes'] / 1e6:10.2f} "
+            + (f"{base['seconds'][0] / seconds:12.2f}" if base else "")
+        )
 
 
 def main():
@@ -190,29 +274,30 @@ def main():
     parser.add_argument("--methods", nargs="+", default=METHODS)
     parser.add_argument("--hosts", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--until", type=float, default=0, help="percent of the test set; then --rounds is 1")
+    parser.add_argument("--data", help="with --until: folder with MNIST's files")
     parser.add_argument("-o", "--output")
     args = parser.parse_args()
+    if args.until and not args.data:
+        parser.error("--until needs --data")
+    if args.until:
+        args.models, args.rounds = "mlp", 1
     net.need_root()
+    about = f"trains an mlp on MNIST to {args.until} %" if args.until else f"a step, median of {args.rounds} rounds"
     lines = [
-        f"DistributedDataParallel on {args.hosts} hosts (namespaces): a step, median of {args.rounds} rounds",
+        f"DistributedDataParallel on {args.hosts} hosts (namespaces): {about}",
         f"{grid.machine()}; bench/ddp.py",
         "",
-        f"{'model':9} {'rate':8} {'method':20} {'ms a step':>10} {'least':>9} {'most':>9} {'MB a step':>10} "
-        f"{'float32 / it':>12} {'bytes':>7}",
     ]
+    lines += [UNTIL_HEAD if args.until else STEP_HEAD]
     with net.network(args.hosts):
         for model in args.models.split(","):
             for rate in args.rates.split(","):
                 net.shape(args.hosts, None if rate == "none" else rate)
                 found = measure(net, args, model, rate)
-                base = found.get("float32")
-                for method, (middle, least, most, n_bytes) in found.items():
-                    ratios = f"{base[0] / middle:12.2f} {base[3] / n_bytes:7.1f}" if base else ""
-                    lines.append(
-                        f"{model:9} {rate:8} {method:20} {1e3 * middle:10.1f} {1e3 * least:9.1f} {1e3 * most:9.1f} "
-                        f"{n_bytes / 1e6:10.2f} {ratios}"
-                    )
-                    print(lines[-1], flush=True)
+                for line in until_lines(rate, found) if args.until else step_lines(model, rate, found):
+                    lines.append(line)
+                    print(line, flush=True)
     if args.output:
         with tempfile.NamedTemporaryFile("w", dir=os.path.dirname(args.output) or ".", delete=False) as file:
             file.write("\n".join(lines) + "\n")
