@@ -9,10 +9,10 @@ The shared library is found, and must be of this package's version, when a part 
 import importlib
 
 from ._library import VERSION as __version__
-from .errors import Error, Timeout
+from .errors import Error, Status, Timeout
 
 _OF_FRAMES = ("measure", "encode", "decode", "inspect", "reduce")
-__all__ = [*_OF_FRAMES, "Error", "Timeout", "__version__"]
+__all__ = [*_OF_FRAMES, "Error", "Status", "Timeout", "__version__"]
 
 
 def __getattr__(name):

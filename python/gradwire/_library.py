@@ -5,13 +5,12 @@ import functools
 import os
 import pathlib
 
-from .errors import Error, Timeout
+from .errors import Error, Status, Timeout
 
 VERSION = "0.1.0"  # of this package; the library's must be the same before 1.0
 NAME = "libgradwire.so.0"
 
 _HERE = pathlib.Path(__file__).resolve().parent
-_TIMEOUT = -60
 
 
 def _places(name, variable):
@@ -56,7 +55,7 @@ def check(status):
     """Returns a status that is no error; else raises what the library says."""
     if status < 0:
         sentence = load().gw_last_error().decode(errors="replace")
-        raise (Timeout if status == _TIMEOUT else Error)(status, sentence)
+        raise (Timeout if status == Status.TIMEOUT else Error)(status, sentence)
     return status
 
 

@@ -1,4 +1,22 @@
 """What calls raise if the library refuses or fails."""
+import enum
+
+
+class Status(enum.IntEnum):
+    """The library's numbers that Python names (gradwire/status.h says what they mean; a test compares them)."""
+
+    OK = 0
+    NOT_YET = 1
+    ARGUMENT = -1
+    ORDER = -4
+    FRAME_MISMATCH = -26
+    MEMORY = -40
+    NONFINITE = -50
+    TIMEOUT = -60
+    PEER = -61
+    CLOSED = -62
+    SYSTEM = -80
+    UNSUPPORTED = -81
 
 
 class Error(RuntimeError):

@@ -17,7 +17,7 @@ import threading
 import numpy
 
 from . import _library
-from .errors import Error, Timeout
+from .errors import Error, Status, Timeout
 
 READER = 0xFFFFFFFF
 MAX_DIMS = 8
@@ -71,7 +71,6 @@ class _Options(ctypes.Structure):
     ]
 
 
-_NOT_YET, _TIMEOUT = 1, -60
 _MOST_MS, _MOST_VERSION, _MOST_DIM = 2**32 - 1, 2**64 - 1, 2**63 - 1
 _SLICE_MS = 200  # that the library waits in one go: in between Python hears signals, Ctrl-C for one
 _lib = None
@@ -225,7 +224,7 @@ class Client:
         )
         _library.check(self._lib.gw_ps_client_create(None, ctypes.byref(options), ctypes.byref(self._client)))
         try:
-            while _library.check(self._lib.gw_ps_client_meet(self._client, _SLICE_MS)) == _NOT_YET:
+            while _library.check(self._lib.gw_ps_client_meet(self._client, _SLICE_MS)) == Status.NOT_YET:
                 pass
         except BaseException:
             self.close()
@@ -238,7 +237,9 @@ class Client:
         out = None if value is None else ctypes.byref(value)
         try:
             _library.check(begin(self._open(), *arguments, ctypes.byref(self._ticket)))
-            while _library.check(self._lib.gw_ps_wait_for(self._client, self._ticket, _SLICE_MS, out)) == _NOT_YET:
+            while (
+                _library.check(self._lib.gw_ps_wait_for(self._client, self._ticket, _SLICE_MS, out)) == Status.NOT_YET
+            ):
                 pass
             self._ticket.value, self._sent = 0, None
         except BaseException:

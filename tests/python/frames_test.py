@@ -159,12 +159,17 @@ class Structures(unittest.TestCase):
             with open(source, "w", encoding="utf-8") as file:
                 file.write(
                     "#include <gradwire/gradwire.h>\n#include <stdio.h>\nint main(void)\n{\n"
-                    'return printf("%d %d %u", GW_COMPRESS_BESIDE, GW_MERGE_EXACT, GW_PLAN_MAX_LAYERS) < 0;\n}\n'
+                    'printf("%d %d %u ", GW_COMPRESS_BESIDE, GW_MERGE_EXACT, GW_PLAN_MAX_LAYERS);\n'
                 )
+                for status in gradwire.Status:
+                    name = status.name if status >= 0 else f"ERR_{status.name}"
+                    file.write(f'printf("%d ", GW_{name});\n')
+                file.write("return 0;\n}\n")
             subprocess.run(["cc", f"-I{ROOT / 'include'}", source, "-o", program], check=True)
             found = subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True).stdout
         self.assertEqual(
-            [int(x) for x in found.split()], [_api.COMPRESS_BESIDE, _api.MERGE_EXACT, _api.PLAN_MAX_LAYERS]
+            [int(x) for x in found.split()],
+            [_api.COMPRESS_BESIDE, _api.MERGE_EXACT, _api.PLAN_MAX_LAYERS, *gradwire.Status],
         )
 
 

@@ -10,7 +10,7 @@ import time
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
 from .. import _api, _library
-from ..errors import Error
+from ..errors import Error, Status
 from .links import tell
 
 CANDIDATES = ("bf16", "ternary")  # beside none
@@ -26,11 +26,16 @@ class Auto:
     def __init__(self, parameters, tensors, candidates, group, links, timeout_ms):
         if len(tensors) > _api.PLAN_MAX_LAYERS:
             most = _api.PLAN_MAX_LAYERS
-            raise Error(-1, f'codec="auto" plans for {most} parameters at most, and there are {len(tensors)}')
+            raise Error(
+                Status.ARGUMENT, f'codec="auto" plans for {most} parameters at most, and there are {len(tensors)}'
+            )
         self.codecs = {spec: _api.Codec(spec) for spec in ("none", *candidates)}
         for spec, codec in self.codecs.items():
             if _api.library().gw_codec_is_global(codec.handle):
-                raise Error(-1, f"{spec} decides for all tensors at once: they are one group, and auto plans groups")
+                raise Error(
+                    Status.ARGUMENT,
+                    f"{spec} decides for all tensors at once: they are one group, and auto plans groups",
+                )
         self._tensors, self._links, self._timeout_ms, self._group = tensors, links, timeout_ms, group
         self.passing, self.chosen, self._verdict_due = True, None, False
         self._n_handed, self._ready, self._steps, self._ends = 0, {}, [], []
@@ -90,9 +95,13 @@ class Auto:
         groups = chosen.get("groups")
         if chosen.get("codec") not in (None, *self.codecs):
             known = ", ".join(self.codecs)
-            raise Error(-26, f"auto's choice was {chosen.get('codec')}, and the candidates are {known}")
+            raise Error(
+                Status.FRAME_MISMATCH, f"auto's choice was {chosen.get('codec')}, and the candidates are {known}"
+            )
         if not isinstance(groups, list) or [type(g) for g in groups] != [int] * len(self._tensors):
-            raise Error(-26, f"auto's choice has groups for other tensors than these {len(self._tensors)}")
+            raise Error(
+                Status.FRAME_MISMATCH, f"auto's choice has groups for other tensors than these {len(self._tensors)}"
+            )
         self._stop_timing()
         self.chosen = chosen
         self.passing = False

@@ -12,7 +12,7 @@ import weakref
 
 import torch
 
-from ..errors import Error
+from ..errors import Error, Status
 from .links import interrupt, operations
 from .member import Member
 
@@ -55,7 +55,7 @@ class _Layout:
         for gradient in gradients:
             offset = gradient.storage_offset() - buffer.storage_offset()
             if gradient.storage().data_ptr() != buffer.storage().data_ptr() or not gradient.is_contiguous():
-                raise Error(-1, "a gradient does not lie in one piece in its bucket")
+                raise Error(Status.ARGUMENT, "a gradient does not lie in one piece in its bucket")
             self.offsets.append(offset)
         # The exchange moves float32.
         self.staging = None
@@ -161,13 +161,15 @@ class Compression:
         if layout is None:
             if buffer.is_sparse or buffer.dtype not in (torch.float32, *_HALVES):
                 what = "sparse" if buffer.is_sparse else str(buffer.dtype)
-                self._end(Error(-81, f"gradients are {what}; Gradwire takes float32, float16 and bfloat16"))
+                self._end(
+                    Error(Status.UNSUPPORTED, f"gradients are {what}; Gradwire takes float32, float16 and bfloat16")
+                )
                 self.check()
             unknown = [i for i, p in enumerate(parameters) if id(p) not in self._number_of]
             if unknown:
                 self._end(
                     Error(
-                        -1,
+                        Status.ARGUMENT,
                         f"{len(unknown)} parameters of a bucket were not there when gradwire.torch.attach was called",
                     )
                 )
@@ -205,7 +207,7 @@ class Compression:
                     break
                 item = self._queue.get()
                 if item is None:  # close() in the middle of a step
-                    raise Error(-62, "this rank closed its compression in the middle of a step")
+                    raise Error(Status.CLOSED, "this rank closed its compression in the middle of a step")
             return items, self._member.wait()
         except Error as error:
             items = items or [first]
@@ -233,7 +235,9 @@ class Compression:
 
     def _refusal(self, result):
         name = self._tensors[result.bad_tensor][0]
-        return Error(-50, f"gradwire: the gradient of {name} on rank {result.bad_rank} holds a NaN or an infinity")
+        return Error(
+            Status.NONFINITE, f"gradwire: the gradient of {name} on rank {result.bad_rank} holds a NaN or an infinity"
+        )
 
     def _end(self, error, items=()):
         """No step follows. Those who wait hear why."""
@@ -254,7 +258,7 @@ class Compression:
         if self._error is not None:
             raise Error(self._error.status, str(self._error))
         if self._is_closed:
-            raise Error(-4, "gradwire: this compression is closed")
+            raise Error(Status.ORDER, "gradwire: this compression is closed")
 
     def _wait_until_idle(self):
         with self._idle:
@@ -402,7 +406,7 @@ def _serve(reference, items):
                 compression._finish(done, result)
             n_done = len(done)
         except BaseException as error:  # a defect must not leave backward waiting
-            compression._end(Error(-80, f"gradwire: {type(error).__name__}: {error}"), [first])
+            compression._end(Error(Status.SYSTEM, f"gradwire: {type(error).__name__}: {error}"), [first])
             n_done = 1
         compression._settled(n_done)
         del compression, first

@@ -13,12 +13,12 @@ import time
 import torch
 
 from .. import _api, _library
+from ..errors import Status
 
 _HEAD = struct.Struct("<IiQ")  # kind, status, bytes
 _HEAD_BYTES = 4096
 _INLINE = _HEAD_BYTES - _HEAD.size  # bytes of a message that fit into its head
 _DATA, _FAIL, _BYE = range(3)
-_ARGUMENT, _MEMORY, _TIMEOUT, _PEER, _CLOSED, _SYSTEM = -1, -40, -60, -61, -62, -80
 _LEAVE_S = 2.0  # how long destroy waits for what is still under way
 
 
@@ -86,14 +86,14 @@ class GroupLink:
             try:
                 return function(*arguments)
             except BaseException as error:
-                return _library.fail(_SYSTEM, f"the process group's link: {type(error).__name__}: {error}")
+                return _library.fail(Status.SYSTEM, f"the process group's link: {type(error).__name__}: {error}")
 
         return call
 
     def _send(self, to, address, n_bytes, _):
         if to >= self.size:
             self._lib.gw_message_free(address)
-            return _library.fail(_ARGUMENT, f"rank {self.rank} sent to rank {to}; ranks are 0 to {self.size - 1}")
+            return _library.fail(Status.ARGUMENT, f"rank {self.rank} sent to rank {to}; ranks are 0 to {self.size - 1}")
         return self._send_to([to], address, n_bytes)
 
     def _send_all(self, address, n_bytes, _):
@@ -119,12 +119,12 @@ class GroupLink:
 
     def _refusal(self, ranks):
         if self._closed:
-            return _library.fail(_CLOSED, f"rank {self.rank} sent on a link that it has closed")
+            return _library.fail(Status.CLOSED, f"rank {self.rank} sent on a link that it has closed")
         for to in ranks:
             if to in self._why and to != self.rank:
-                return _library.fail(_PEER, self._why[to])
+                return _library.fail(Status.PEER, self._why[to])
             if to in self._left:
-                return _library.fail(_PEER, f"rank {to} left the link")
+                return _library.fail(Status.PEER, f"rank {to} left the link")
         return 0
 
     def _post(self, ranks, tensors, address=None, last=False):
@@ -140,7 +140,7 @@ class GroupLink:
                 try:
                     works += [self._group.send([tensor], to, self._tag) for tensor in tensors]
                 except RuntimeError as error:
-                    status = _library.fail(_PEER, self._note_broken(to, error))
+                    status = _library.fail(Status.PEER, self._note_broken(to, error))
         self._sent.put((works, tensors, address))
         return status
 
@@ -148,20 +148,20 @@ class GroupLink:
         with self._changed:
             self._changed.wait_for(lambda: self._inbox or self._why or self._closed, timeout_ms / 1000)
             if self._closed:
-                return _library.fail(_CLOSED, f"rank {self.rank} received on a link that it has closed")
+                return _library.fail(Status.CLOSED, f"rank {self.rank} received on a link that it has closed")
             if self._inbox:
                 message[0].sender, message[0].bytes, message[0].n_bytes = self._inbox.popleft()
                 return 0
             if self._why:
-                return _library.fail(_PEER, next(iter(self._why.values())))
-        return _library.fail(_TIMEOUT, f"rank {self.rank} got no message within {timeout_ms} ms")
+                return _library.fail(Status.PEER, next(iter(self._why.values())))
+        return _library.fail(Status.TIMEOUT, f"rank {self.rank} got no message within {timeout_ms} ms")
 
     def _fail(self, status, why):
         with self._changed:
             if self._has_failed:
                 return
             self._has_failed = True
-        verb = "gave up" if status in (_TIMEOUT, _PEER) else "failed"
+        verb = "gave up" if status in (Status.TIMEOUT, Status.PEER) else "failed"
         text = f"rank {self.rank} {verb}: ".encode() + (why or self._lib.gw_status_text(status))
         text = text[:_INLINE]
         head = _head(_FAIL, status, len(text))

@@ -8,7 +8,7 @@ import inspect
 import torch.distributed as dist
 
 from .. import _api, _library
-from ..errors import Error
+from ..errors import Error, Status
 from .group_link import GroupLink
 from .rendezvous import find_places, meet
 
@@ -39,7 +39,7 @@ def operations(link):
 def interrupt(link, why):
     """Any thread, while another waits: tells the other members, and ends what is waited for with an error."""
     ops = operations(link)
-    ops.fail(link.self, -62, why.encode())
+    ops.fail(link.self, Status.CLOSED, why.encode())
     ops.close(link.self)
 
 
@@ -55,7 +55,7 @@ def tell(link, mine, timeout_ms):
     for to in range(1, link.size):
         address = lib.gw_message_alloc(None, len(mine))
         if not address:
-            raise Error(-40, f"no memory for a message of {len(mine)} bytes")
+            raise Error(Status.MEMORY, f"no memory for a message of {len(mine)} bytes")
         ctypes.memmove(address, mine, len(mine))
         _library.check(ops.send(link.self, to, address, len(mine), timeout_ms))
     return mine
@@ -105,12 +105,12 @@ def _gloo_group(group):
     if size < dist.get_world_size():
         if "use_local_synchronization" not in inspect.signature(dist.new_group).parameters:
             raise Error(
-                -81,
+                Status.UNSUPPORTED,
                 'transport="torch" for some ranks of the job only needs a PyTorch whose new_group has '
                 'use_local_synchronization (2.1); take transport="tcp"',
             )
         options.update(ranks=dist.get_process_group_ranks(group), use_local_synchronization=True)
     own = dist.new_group(**options)
     if own.rank() != dist.get_rank(group) or own.size() != size:
-        raise Error(-80, "PyTorch gave the ranks of a new group other numbers; take transport=\"tcp\"")
+        raise Error(Status.SYSTEM, "PyTorch gave the ranks of a new group other numbers; take transport=\"tcp\"")
     return own

@@ -6,7 +6,7 @@ import socket
 
 import torch.distributed as dist
 
-from ..errors import Error
+from ..errors import Error, Status
 
 # Below the ports that the system hands out, so that nobody gets ours between the question and the use.
 _PORTS = range(21000, 32000)
@@ -29,7 +29,9 @@ def _free_port(host):
                 return port
             except OSError:
                 continue
-    raise Error(-80, f"no port from {_PORTS[0]} to {_PORTS[-1]} can be used at {host}; name one with rendezvous=")
+    raise Error(
+        Status.SYSTEM, f"no port from {_PORTS[0]} to {_PORTS[-1]} can be used at {host}; name one with rendezvous="
+    )
 
 
 def _address(one_machine):
@@ -43,7 +45,7 @@ def _address(one_machine):
         return host
     except OSError as error:
         raise Error(
-            -80,
+            Status.SYSTEM,
             f'rank 0 cannot listen at {host} ({error}); name its address with rendezvous="HOST:PORT", the same on all '
             "ranks",
         ) from None
