@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """The lessons of TernGrad's table 2, on a small AlexNet and CIFAR-10 with four workers.
 
-    experiments/terngrad-lessons/run.py --data DIR [--tool build/release/gradwire] [--only GLOB] [--table]
+    experiments/terngrad-lessons/run.py --data DIR [--tool build/release/gradwire] [--only GLOB] [--table] [--scale 1]
     /usr/bin/python3 experiments/terngrad-lessons/run.py --gradients --data DIR
 
 The paper advises for ternary gradients: less dropout, half the weight decay, the last layer in float, and clipping at
 2.5 standard deviations. Each row changes one of these. --gradients trains once more with floats, saves gradients on the
-way, and says what clipping does to them (NumPy is needed): gradients.txt.
+way, and says what clipping does to them (NumPy is needed): gradients.txt. --scale 148 repeats a row with the steps of
+the paper's four workers, 185,000.
 
 One line of results.tsv for every finished run; a run whose line is there is not repeated, so the grid can be
 interrupted at any time and goes on where it was. table.txt is made anew from results.tsv after every run."""
 import argparse
+import itertools
 import json
 import math
 import pathlib
@@ -26,8 +28,8 @@ import grid
 COLUMNS = ["run", "codec", "dropout", "weight_decay", "seed", "steps", "test_accuracy", "train_accuracy", "train_loss"]
 COLUMNS += ["bytes_up", "dense_bytes", "zeros_of_fc6", "parameter_hash", "date"]
 
-WORKERS, BATCH, STEPS, DECAY = 4, 128, 2500, 0.0005
-SAVED = [0, 10, 100, 500, 1000, 1500, 2000, 2499]
+WORKERS, BATCH, STEPS, DECAY, SEED = 4, 128, 1250, 0.0005, 1
+SAVED = [0, 10, 50, 100, 250, 500, 1000, 1249]
 
 ROWS = [  # name, codec, dropout, weight decay
     ("float", "none", 0.5, DECAY),
@@ -45,27 +47,29 @@ ROWS = [  # name, codec, dropout, weight decay
 ]
 
 
-def all_runs():
-    return [(name.replace(", ", "-").replace(" ", "-"), name, *rest, 1) for name, *rest in ROWS]
+def all_runs(scale):
+    """(run, name, codec, dropout, weight decay, steps)"""
+    suffix, steps = f"-x{scale:g}" if scale else "", round((scale or 1) * STEPS)
+    return [(name.replace(", ", "-").replace(" ", "-") + suffix, name, *rest, steps) for name, *rest in ROWS]
 
 
-def words(args, codec, dropout, decay, seed):
+def words(args, codec, dropout, decay, steps):
     net = f"alexnet-small:{dropout}"
-    words = ["--net", net, "--data", args.data, "--workers", WORKERS, "--batch", BATCH, "--steps", STEPS]
-    words += ["--codec", codec, "--weight-decay", decay, "--optimizer", "momentum", "--lr", 0.01, "--seed", seed]
+    words = ["--net", net, "--data", args.data, "--workers", WORKERS, "--batch", BATCH, "--steps", steps]
+    words += ["--codec", codec, "--weight-decay", decay, "--optimizer", "momentum", "--lr", 0.01, "--seed", SEED]
     return [*words, "--schedule", "poly:0.5", "--timeout", 1200]
 
 
 def run_one(args, run):
-    _, _, codec, dropout, decay, seed = run
-    s = grid.train(args, *words(args, codec, dropout, decay, seed))
+    _, _, codec, dropout, decay, steps = run
+    s = grid.train(args, *words(args, codec, dropout, decay, steps))
     fc6 = next(t for t in s["layers"] if t["name"] == "fc6.weight")
     return {
         **{k: s[k] for k in COLUMNS if k in s},
         "codec": codec,
         "dropout": dropout,
         "weight_decay": decay,
-        "seed": seed,
+        "seed": SEED,
         "test_accuracy": f"{s['test_accuracy']:.4f}",
         "train_accuracy": f"{s['train_accuracy']:.4f}",
         "train_loss": f"{s['train_loss']:.4f}",
@@ -75,24 +79,23 @@ def run_one(args, run):
 
 def table(rows):
     lines = [
-        f"A small AlexNet on CIFAR-10, {WORKERS} workers, {STEPS} steps of batch {BATCH}: accuracy in percent",
+        f"A small AlexNet on CIFAR-10, {WORKERS} workers, steps of batch {BATCH}: accuracy in percent",
         f"{grid.machine(rows)}; experiments/terngrad-lessons/run.py",
         "zeros: of what is sent of the largest fully connected layer, fc6 (paper: 71.3 for AlexNet's)",
         "",
-        f"{'':24} {'dropout':>7} {'decay':>8} {'test':>7} {'to float':>9} {'train':>7} {'zeros':>6} "
+        f"{'':24} {'steps':>6} {'dropout':>7} {'decay':>8} {'test':>7} {'to float':>9} {'train':>7} {'zeros':>6} "
         f"{'up, x smaller':>14}",
     ]
-    by = {row["run"]: row for row in rows}
-    float_row = by.get("float")
-    for run, name, codec, dropout, decay, _ in all_runs():
-        row = by.get(run)
+    by = {(row["codec"], float(row["dropout"]), float(row["weight_decay"]), int(row["steps"])): row for row in rows}
+    for steps, (name, codec, dropout, decay) in itertools.product(sorted({key[3] for key in by}), ROWS):
+        row, float_row = by.get((codec, dropout, decay, steps)), by.get((*ROWS[0][1:], steps))
         if not row:
             continue
         test = 100 * float(row["test_accuracy"])
         gap = f"{test - 100 * float(float_row['test_accuracy']):+9.2f}" if float_row and row is not float_row else ""
         zeros = f"{100 * float(row['zeros_of_fc6']):6.1f}" if codec != "none" else ""
         lines.append(
-            f"{name:24} {dropout:7} {decay:8} {test:7.2f} {gap:>9} {100 * float(row['train_accuracy']):7.2f} "
+            f"{name:24} {steps:6} {dropout:7} {decay:8} {test:7.2f} {gap:>9} {100 * float(row['train_accuracy']):7.2f} "
             f"{zeros:>6} {float(row['dense_bytes']) / float(row['bytes_up']):14.1f}"
         )
     return lines
@@ -130,7 +133,7 @@ def gradients(args):
         saved = pathlib.Path(folder) / "gradient"
         grid.train(
             args,
-            *words(args, "none", 0.5, DECAY, 1),
+            *words(args, "none", 0.5, DECAY, STEPS),
             "--save-gradients",
             saved,
             "--save-at",
@@ -158,7 +161,7 @@ def main():
         parser.add_argument("--data", required=True)
         parser.add_argument("--tool", default=str(grid.ROOT / "build/release/gradwire"))
         return gradients(parser.parse_args())
-    return grid.Grid(HERE, COLUMNS, table).main(__doc__, all_runs(), run_one)
+    return grid.Grid(HERE, COLUMNS, table).main(__doc__, all_runs(grid.take_scale()), run_one)
 
 
 if __name__ == "__main__":
