@@ -1,0 +1,10 @@
+# Tells which MPI find_package(MPI) has found, in a word. Gradwire's build uses it, and so does find_package(gradwire).
+function(gradwire_mpi_name variable)
+  set(name MPI)
+  if(MPI_C_LIBRARIES MATCHES "mpich")
+    set(name MPICH)
+  elseif(MPI_C_LIBRARIES MATCHES "openmpi|libmpi\\.")
+    set(name OpenMPI)
+  endif()
+  set(${variable} ${name} PARENT_SCOPE)
+endfunction()

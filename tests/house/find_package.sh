@@ -1,0 +1,71 @@
+#!/bin/bash
+# Installs into a folder, moves it, and builds a project outside with find_package: shared, static, and mpi if it was
+# built. What is not there is refused with a sentence. Usage: find_package.sh BUILD_DIR SOURCE_DIR VERSION
+set -euo pipefail
+build=$1
+source=$2
+version=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+DESTDIR='' cmake --install "$build" --prefix "$work/first" >/dev/null
+mv "$work/first" "$work/second" # no file may know where it was installed
+
+# The mpi link is used with the MPI that it was built with.
+mpicc=$(sed -n 's/^MPI_C_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")
+
+configure() { # COMPONENT VERSION
+    cmake -S "$source/tests/house/outside" -B "$work/$1-$2" -DCMAKE_PREFIX_PATH="$work/second" \
+        -DMPI_C_COMPILER="$mpicc" -DGW_COMPONENT="$1" -DGW_VERSION="$2" >"$work/said" 2>&1
+}
+
+components=(none shared static)
+if [ -f "$build/gradwire-mpi.pc" ]; then
+    components+=(mpi mpi_static)
+fi
+for component in "${components[@]}"; do
+    configure "$component" "$version" || { cat "$work/said"; exit 1; }
+    cmake --build "$work/$component-$version" >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }
+    program=$work/$component-$version/program
+    said=$("$program")
+    echo "$component: $said"
+    [ "$said" = "gradwire $version" ] || { echo "expected gradwire $version"; exit 1; }
+    linked=$(ldd "$program")
+    if [[ $component == *static ]]; then
+        ! grep libgradwire <<<"$linked" || { echo "a program of gradwire::$component needs a shared library"; exit 1; }
+    else
+        grep -q "libgradwire.so.* => $work/second/" <<<"$linked" || { echo "$linked"; exit 1; }
+    fi
+done
+
+refused() { # PATTERN COMPONENT VERSION
+    rm -rf "$work/$2-$3" # what was found before
+    if configure "$2" "$3"; then
+        echo "component $2, version $3: taken, and should be refused"
+        exit 1
+    fi
+    # CMake breaks lines where it likes.
+    if ! tr -s ' \n' ' ' <"$work/said" | grep -qE "$1"; then
+        echo "component $2, version $3: expected to read '$1' in"
+        cat "$work/said"
+        exit 1
+    fi
+    echo "refused: component $2, version $3"
+}
+refused "gradwire has no component 'cuda'; it has shared, static, mpi and mpi_static" cuda "$version"
+for newer in "${version%%.*}.99" 99.0; do
+    refused "compatible with requested version \"$newer\".*gradwireConfig.cmake, version: $version" none "$newer"
+done
+if [ -f "$build/gradwire-mpi.pc" ]; then
+    built=$(sed -n 's/^Description: .*(\(.*\))$/\1/p' "$build/gradwire-mpi.pc")
+    case $built in
+        OpenMPI) other=mpich ;;
+        *) other=openmpi ;;
+    esac
+    if mpicc=$(command -v "mpicc.$other"); then
+        refused "gradwire's component 'mpi' was built with $built, and CMake found" mpi "$version"
+    else
+        echo "left out: the refusal of another MPI, as mpicc.$other is not installed"
+    fi
+fi
+find "$work/second" -name "gradwire-*static*.cmake" -delete
+refused "gradwire's component 'static' is not installed" static "$version"
