@@ -10,7 +10,7 @@ JOBS ?= $(shell nproc)
 # bash would count seconds in a variable of this name, so it is handed on under another.
 FUZZ_SECONDS := $(if $(filter command line environment,$(origin SECONDS)),$(SECONDS),60)
 
-.PHONY: help run check asan tsan fuzz bench format install clean
+.PHONY: help run check asan tsan fuzz bench format install docs deb clean
 
 help:
 	@echo "make run      train LeNet on four workers with float and with ternary gradients, and compare (2 min)"
@@ -21,6 +21,8 @@ help:
 	@echo "make bench    speed of the codecs beside memcpy"
 	@echo "make format   clang-format over all C sources, black over all Python"
 	@echo "make install  library, headers, tool and man page to PREFIX=$(PREFIX)"
+	@echo "make docs     pages of the C functions: build/release/docs/html, and manual pages, which install takes along"
+	@echo "make deb      Debian packages in build/deb/packages (about 3 min on two cores)"
 	@echo "make clean    remove build/"
 	@echo
 	@echo "run, check and fuzz first install the Debian packages that are missing (scripts/install-deps.sh)."
@@ -65,6 +67,16 @@ install:
 	cmake --preset release -DGW_BUILD_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) -DCMAKE_INSTALL_LIBDIR=lib
 	cmake --build --preset release -j $(JOBS)
 	cmake --install build/release
+
+docs:
+	scripts/install-deps.sh build docs
+	cmake --preset release >/dev/null
+	cmake --build --preset release --target docs
+	@echo "build/release/docs/html/index.html"
+
+deb:
+	scripts/install-deps.sh build deb
+	packaging/make-deb.sh
 
 clean:
 	rm -rf build

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs the Debian packages that are missing for the named sets (build, check, fuzz) and nothing else.
+# Installs the Debian packages that are missing for the named sets (build, check, docs ...) and nothing else.
 # As root, or with sudo where it asks no password; otherwise it prints the command and fails.
 set -euo pipefail
 
@@ -8,9 +8,12 @@ build=(cmake ninja-build gcc libc6-dev make pkg-config libxxhash-dev libdnnl-dev
 run=(python3 iproute2)
 check=(g++ libcmocka-dev python3 python3-numpy python3-torch python3-torchvision python3-venv mandoc
        gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user libmpich-dev mpich iproute2 nftables tcpdump clang-format
-       black git)
+       black git doxygen)
 fuzz=(clang)
 format=(clang-format black)
+docs=(doxygen python3)
+deb=(debhelper dh-python doxygen dpkg-dev git lintian pybuild-plugin-pyproject python3-all)
+chroot=(debootstrap)
 
 wanted=()
 for set in "$@"; do
@@ -20,8 +23,11 @@ for set in "$@"; do
     check) wanted+=("${check[@]}") ;;
     fuzz) wanted+=("${fuzz[@]}") ;;
     format) wanted+=("${format[@]}") ;;
+    docs) wanted+=("${docs[@]}") ;;
+    deb) wanted+=("${deb[@]}") ;;
+    chroot) wanted+=("${chroot[@]}") ;;
     *)
-        echo "install-deps.sh: there is no set '$set'; there are build, run, check, fuzz and format" >&2
+    XX
         exit 2
         ;;
     esac
