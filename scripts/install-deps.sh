@@ -13,7 +13,7 @@ fuzz=(clang)
 format=(clang-format black)
 docs=(doxygen python3)
 deb=(debhelper dh-python doxygen dpkg-dev git lintian pybuild-plugin-pyproject python3-all)
-chroot=(debootstrap)
+chroot=(debootstrap dpkg-dev systemd-container)
 
 wanted=()
 for set in "$@"; do
@@ -27,7 +27,7 @@ for set in "$@"; do
     deb) wanted+=("${deb[@]}") ;;
     chroot) wanted+=("${chroot[@]}") ;;
     *)
-    XX
+        echo "install-deps.sh: there is no set '$set'; there are build, run, check, fuzz, format, docs, deb, chroot" >&2
         exit 2
         ;;
     esac

@@ -24,6 +24,8 @@ def known_names(folder):
 def prose(text, names):
     """Text whose marks mean nothing to Doxygen, and whose names are links."""
     text = re.sub(r"[\\@<>&#%]", lambda mark: "\\" + mark.group(), text)
+    # Of a plain one Doxygen makes an apostrophe, which at the beginning of a line is a command to roff.
+    text = re.sub(r'"([^"]*)"', r"&ldquo;\1&rdquo;", text)
     return re.sub(r"\b(?:gw|GW)_\w+\b(?!\*|\(\w)", lambda m: ("#" if m.group() in names else "") + m.group(), text)
 
 

@@ -5,6 +5,7 @@
 Skipped if Doxygen is not installed."""
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -42,6 +43,10 @@ def look(folder, source):
             )
             if member.get("kind") == "function" and len(words.split()) >= 3:
                 explained.add(member.findtext("name"))
+    if shutil.which("mandoc"):
+        pages = [str(p) for p in (folder / "man/man3").glob("g[rw]*.3") if not p.read_text().startswith(".so")]
+        lint = subprocess.run(["mandoc", "-T", "lint", "-W", "error", *pages], text=True, stdout=subprocess.PIPE)
+        faults += lint.stdout.splitlines()
     html = "".join(path.read_text() for path in (folder / "html").glob("group__*.html"))
     for name in sorted(declared):
         if name not in explained:

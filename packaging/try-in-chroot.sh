@@ -1,0 +1,147 @@
+#!/bin/bash
+# Installs the packages that make-deb.sh built into a fresh Debian, and runs their tests there (debian/tests), each with
+# the packages that it names and no others. Then it purges them, and looks for what they left. As root.
+# Usage: try-in-chroot.sh [--mirror URL] [--keep FOLDER]
+#   --mirror URL    where debootstrap gets Debian (default: where apt of this machine gets it)
+#   --keep FOLDER   make the chroot there, and leave it (default: a temporary folder)
+set -euo pipefail
+top=$(cd "$(dirname "$0")/.." && pwd)
+suite=bookworm
+mirror=
+root=
+arguments=("$@")
+while [ $# -gt 0 ]; do
+    case $1 in
+    --mirror) mirror=$2 ;;
+    --keep) root=$2 ;;
+    *)
+        sed -n '2,/^set/s/^# //p' "$0" >&2
+        exit 2
+        ;;
+    esac
+    shift 2
+done
+
+packages=$top/build/deb/packages
+ls "$packages"/*.deb >/dev/null || { echo "no packages in $packages: run make deb first" >&2; exit 1; }
+[ "$(id -u)" = 0 ] || { echo "a chroot needs root" >&2; exit 1; }
+"$top/scripts/install-deps.sh" chroot
+# In namespaces of its own: what is mounted and what still runs ends with this script.
+if [ -z "${GRADWIRE_IN_NAMESPACE:-}" ]; then
+    GRADWIRE_IN_NAMESPACE=yes exec unshare --mount --pid --fork --kill-child --mount-proc "$0" "${arguments[@]}"
+fi
+if [ -z "$mirror" ]; then
+    mirror=$(apt-get indextargets --format '$(CODENAME) $(REPO_URI)' 'Created-By: Packages' |
+        sed -n "s/^$suite //p" | head -n 1)
+    [ -n "$mirror" ] || { echo "apt has no source of $suite; name one with --mirror" >&2; exit 1; }
+fi
+if [ -z "$root" ]; then
+    root=$(mktemp -d)
+    trap 'umount -l "$root/proc" 2>/dev/null || true; rm -rf "$root"' EXIT
+fi
+
+step() { printf '%s  %s\n' "$(date +%T)" "$*"; }
+# Quiet, unless it fails.
+quietly() { "$@" >"$root.log" 2>&1 || { cat "$root.log"; exit 1; }; }
+# Boots the chroot for one command, without a network.
+booted() {
+    printf '#!/bin/sh\n%s\necho $? >/status\nsystemctl poweroff\n' "$*" >"$root/command"
+    chmod 755 "$root/command"
+    cat >"$root/etc/systemd/system/command.service" <<'UNIT'
+[Service]
+ExecStart=/command
+StandardOutput=file:/said
+StandardError=inherit
+UNIT
+    mkdir -p "$root/etc/systemd/system/multi-user.target.wants"
+    ln -sf ../command.service "$root/etc/systemd/system/multi-user.target.wants"
+    timeout 300 systemd-nspawn --quiet --directory "$root" --boot --register=no --keep-unit --private-network \
+        </dev/null >"$root.boot" 2>&1 || cat "$root.boot"
+    cat "$root/said"
+    local status
+    status=$(cat "$root/status")
+    rm -f "$root"/{command,said,status} "$root.boot" "$root"/etc/systemd/system/{,*/}command.service
+    return "$status"
+}
+inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive "$@"; }
+apt_get() { quietly inside apt-get -q -y --no-install-recommends "$@"; }
+
+step "debootstrap of $suite"
+quietly debootstrap --variant=minbase "$suite" "$root" "$mirror"
+mount -t proc proc "$root/proc"
+mkdir "$root/packages" "$root/source"
+cp "$packages"/*.deb "$root/packages"
+(cd "$root/packages" && dpkg-scanpackages . 2>/dev/null >Packages)
+echo "deb [trusted=yes] file:/packages ./" >"$root/etc/apt/sources.list.d/gradwire.list"
+cp -r "$top/packaging/debian" "$root/source/debian"
+(cd "$top" && cp -r --parents tests/house/outside examples "$root/source")
+printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d" # no service starts in a chroot
+chmod 755 "$root/usr/sbin/policy-rc.d"
+inside useradd --create-home tester
+apt_get update
+
+ours=$(sed -n 's/^Package: //p' "$root/packages/Packages" | sort -u)
+# Every file of the system but those that apt and dpkg write for themselves.
+files() {
+    inside find / -xdev \( -path /proc -o -path /packages -o -path /var/cache -o -path /var/lib/apt \
+        -o -path /var/lib/dpkg -o -path /var/log -o -path /tmp \) -prune -o -print | sort
+}
+
+failed=0
+run_test() { # NAME DEPENDS RESTRICTIONS
+    apt_get install $(sed 's/ *([^)]*)//g; s/,/ /g' <<<"$2")
+    local how=(inside runuser -u tester -- sh -c)
+    if [[ $3 == *isolation-container* ]]; then
+        how=(booted)
+    elif [[ $3 == *needs-root* ]]; then
+        how=(inside sh -c)
+    fi
+    if "${how[@]}" "cd /source && debian/tests/$1" >"$root.log" 2>&1; then
+        step "passed: $1 (with $2)"
+    else
+        cat "$root.log"
+        step "FAILED: $1 (with $2)"
+        failed=1
+    fi
+    # shellcheck disable=SC2086 # names are words
+    apt_get purge $ours
+    apt_get autoremove --purge
+}
+name=
+while IFS= read -r line; do
+    case $line in
+    Tests:*) name=${line#Tests: } depends= restrictions= ;;
+    Depends:*) depends=${line#Depends: } ;;
+    Restrictions:*) restrictions=${line#Restrictions: } ;;
+    "") [ -z "$name" ] || run_test "$name" "$depends" "$restrictions"; name= ;;
+    esac
+done < <(cat "$root/source/debian/tests/control"; echo)
+
+step "all packages: install, use the service's folder, purge"
+# What they need stays, so that only their own traces are compared.
+# shellcheck disable=SC2086
+apt_get install $(grep -v -e -dbgsym <<<"$ours")
+apt_get purge $ours
+files >"$root.before"
+apt_get install $ours
+inside runuser -u gradwire -- true
+inside install -d -o gradwire /var/lib/gradwire/kept
+apt_get purge $ours
+files >"$root.after"
+# adduser keeps a copy of the files before its last change: /etc/passwd- and so on.
+left=$({
+    comm -13 "$root.before" "$root.after"
+    grep -i gradwire "$root.after"
+    grep -rl gradwire "$root/etc"
+    inside dpkg -l | grep -i gradwire
+} | grep -v -e '^/source' -e 'sources.list.d/gradwire.list' -e '/etc/[a-z]*-$' || true)
+if [ -n "$left" ]; then
+    echo "this is left after a purge:"
+    echo "$left"
+    failed=1
+fi
+rm -f "$root.log" "$root.before" "$root.after"
+if [ $failed = 0 ]; then
+    step "all passed, and nothing is left after a purge"
+fi
+exit $failed
