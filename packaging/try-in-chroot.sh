@@ -55,11 +55,13 @@ StandardError=inherit
 UNIT
     mkdir -p "$root/etc/systemd/system/multi-user.target.wants"
     ln -sf ../command.service "$root/etc/systemd/system/multi-user.target.wants"
+    umount "$root/proc" # systemd would find its first process in another place, and not start
     timeout 300 systemd-nspawn --quiet --directory "$root" --boot --register=no --keep-unit --private-network \
         </dev/null >"$root.boot" 2>&1 || cat "$root.boot"
-    cat "$root/said"
-    local status
-    status=$(cat "$root/status")
+    mount -t proc proc "$root/proc"
+    local status=1
+    [ ! -f "$root/said" ] || cat "$root/said"
+    [ ! -f "$root/status" ] || status=$(cat "$root/status")
     rm -f "$root"/{command,said,status} "$root.boot" "$root"/etc/systemd/system/{,*/}command.service
     return "$status"
 }
