@@ -37,6 +37,7 @@ if [ -z "$mirror" ]; then
 fi
 if [ -z "$root" ]; then
     root=$(mktemp -d)
+    chmod 755 "$root"
     trap 'umount -l "$root/proc" 2>/dev/null || true; rm -rf "$root"' EXIT
 fi
 
