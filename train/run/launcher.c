@@ -1,11 +1,16 @@
 /* Reads what launchers of several ranks say in the environment. */
 #include "run/launcher.h"
+#include "base/error.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The inner ones first. Open MPI sets its own names; MPICH, Intel MPI and MVAPICH start by Hydra, which sets PMI_*.
  * torchrun and gradwire launch set RANK and WORLD_SIZE. sbatch's script has SLURM_PROCID and SLURM_NTASKS too, but
- * SLURM_STEP_NUM_TASKS is srun's alone; its tasks have PMIX_RANK if it serves MPI (--mpi=pmix). */
+ * SLURM_STEP_NUM_TASKS is srun's alone; its tasks have PMIX_RANK if it serves MPI (--mpi=pmix). Within a Slurm job
+ * mpirun starts its daemons by srun, so its ranks have the daemons' SLURM_PROCID. A pod of an indexed Kubernetes job
+ * has its index, and WORLD_SIZE only if the job's author says it. */
 static const struct {
     const char *name, *size, *rank;
     const char *mpi, *tcp; /* MPI joins them, or the link tcp can, where this variable is set; NULL: never */
@@ -16,6 +21,7 @@ static const struct {
     {"mpiexec", "PMI_SIZE", "PMI_RANK", "PMI_RANK", NULL},
     {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "PMIX_RANK", NULL},
     {"mpiexec", "MPI_LOCALNRANKS", "MPI_LOCALRANKID", "MPI_LOCALRANKID", NULL},
+    {"Kubernetes", "WORLD_SIZE", "JOB_COMPLETION_INDEX", NULL, "MASTER_ADDR"},
 };
 
 static bool number(const char *name, uint32_t *value)
@@ -41,4 +47,128 @@ struct gw_launcher gw_launcher_find(void)
         return found;
     }
     return (struct gw_launcher){.size = 1};
+}
+
+/* ---- which rank, how many, where ------------------------------------------------------------------------- */
+
+/* From the environment; *found false: it is not set. */
+static gw_status whole_number(const char *name, uint32_t *value, bool *found)
+{
+    const char *text = getenv(name);
+    char *end;
+    *found = text && *text;
+    if (!*found)
+        return GW_OK;
+    unsigned long number = strtoul(text, &end, 10);
+    if (*end || *text < '0' || *text > '9' || number > UINT32_MAX)
+        return gw_fail(GW_ERR_ARGUMENT, "the environment variable %s is \"%.40s\", and must be a whole number", name,
+                       text);
+    *value = (uint32_t)number;
+    return GW_OK;
+}
+
+/* Those whose ranks are of the whole job, the inner ones first. */
+static const struct ranks {
+    const char *name, *size, *rank;
+} inner[] = {
+    {"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+    {"mpirun", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"},
+    {"mpiexec", "PMI_SIZE", "PMI_RANK"},
+    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
+    {"Kubernetes", "WORLD_SIZE", "JOB_COMPLETION_INDEX"},
+};
+
+/* What somebody's two variables say. */
+struct said {
+    const char *name, *rank_name;
+    uint32_t size, rank;
+    bool has_size, has_rank;
+};
+
+static gw_status ask(const struct ranks *who, struct said *said)
+{
+    *said = (struct said){.name = who->name, .rank_name = who->rank};
+    GW_TRY(whole_number(who->size, &said->size, &said->has_size));
+    return whole_number(who->rank, &said->rank, &said->has_rank);
+}
+
+gw_status gw_launcher_place(uint32_t *size, uint32_t *rank)
+{
+    static const struct ranks plain = {"WORLD_SIZE", "WORLD_SIZE", "RANK"};
+    struct said user, launcher = {.has_rank = false};
+    const uint32_t asked = *size;
+    GW_TRY(ask(&plain, &user));
+    for (unsigned i = 0; !(launcher.has_size && launcher.has_rank) && i < sizeof inner / sizeof *inner; i++)
+        GW_TRY(ask(&inner[i], &launcher));
+    const bool launched = launcher.has_size && launcher.has_rank;
+    *size = asked ? asked : user.has_size ? user.size : launched ? launcher.size : 0;
+    if (*rank != GW_LAUNCHER_NO_RANK || !(user.has_rank || launched))
+        return GW_OK;
+    const struct said *by = user.has_rank ? &user : &launcher;
+    *rank = by->rank;
+    if (by->has_size && by->size != *size)
+        return gw_fail(GW_ERR_ARGUMENT,
+                       by == &user ? "%s is %u, and %s is %u; leave one of them out"
+                                   : "%s started %u ranks, and %s is %u; leave that out, or start as many",
+                       by->name, by->size, asked ? "--workers" : "WORLD_SIZE", *size);
+    /* torchrun gives out its own ranks, whatever started it. */
+    if (by == &user && launched && launcher.size == *size && launcher.rank != *rank && !getenv("TORCHELASTIC_RUN_ID"))
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "RANK is %u, and %s says that this is rank %u (%s); unset RANK, or give the right one as --rank",
+                       *rank, launcher.name, launcher.rank, launcher.rank_name);
+    return GW_OK;
+}
+
+/* The first machine of a list as Slurm writes them: "node07", "node[07-12,15],login1", "a-1,a-2". */
+static void first_machine(const char *list, char *name, size_t capacity)
+{
+    size_t head = strcspn(list, "[,");
+    int n = snprintf(name, capacity, "%.*s", (int)head, list);
+    if (list[head] != '[' || n < 0 || (size_t)n >= capacity)
+        return;
+    const char *number = list + head + 1;
+    snprintf(name + n, capacity - (size_t)n, "%.*s", (int)strcspn(number, "-,]"), number);
+}
+
+/* Steps of one job have ports of their own, and so have jobs whose numbers are near each other. */
+static gw_status port_of_step(uint32_t *port, bool *found)
+{
+    enum { FIRST = 20000, N_PORTS = 10000, STRIDE = 1009 };
+    uint32_t job = 0, step = 0;
+    bool of_step;
+    GW_TRY(whole_number("SLURM_JOB_ID", &job, found));
+    GW_TRY(whole_number("SLURM_STEP_ID", &step, &of_step));
+    if (*found)
+        *port = (uint32_t)(FIRST + (job + (uint64_t)STRIDE * step) % N_PORTS);
+    return GW_OK;
+}
+
+gw_status gw_launcher_meeting(uint32_t rank, char *place, size_t capacity)
+{
+    const char *address = getenv("MASTER_ADDR"), *machines = getenv("SLURM_STEP_NODELIST");
+    uint32_t port = 0, node = 0;
+    bool has_port, has_node;
+    char machine[256];
+    place[0] = 0;
+    GW_TRY(whole_number("MASTER_PORT", &port, &has_port));
+    GW_TRY(whole_number("SLURM_NODEID", &node, &has_node));
+    if ((!address || !*address) && machines) {
+        first_machine(machines, machine, sizeof machine);
+        address = machine;
+        if (rank == 0 && node != 0)
+            return gw_fail(GW_ERR_ARGUMENT,
+                           "rank 0 is not on the first machine of this step (%.100s), where the others would look for "
+                           "it; give all ranks its machine as MASTER_ADDR",
+                           machines);
+    }
+    if (!has_port)
+        GW_TRY(port_of_step(&port, &has_port));
+    if (address && *address && has_port)
+        snprintf(place, capacity, strchr(address, ':') ? "[%s]:%u" : "%s:%u", address, port);
+    return GW_OK;
+}
+
+bool gw_launcher_is_batch_script(void)
+{
+    return getenv("SLURM_JOB_ID") && !getenv("SLURM_STEP_NUM_TASKS");
 }

@@ -16,83 +16,25 @@
 #include <time.h>
 #endif
 
-/* ---- the environment ------------------------------------------------------------------------ */
-
-/* A whole number from the environment; false where it is not set. */
-static gw_status from_environment(const char *name, uint32_t *value, bool *found)
-{
-    const char *text = getenv(name);
-    char *end;
-    *found = text && *text;
-    if (!*found)
-        return GW_OK;
-    unsigned long number = strtoul(text, &end, 10);
-    if (*end || *text == '-' || number > INT32_MAX)
-        return gw_fail(GW_ERR_ARGUMENT, "the environment variable %s is \"%.40s\", and must be a whole number", name,
-                       text);
-    *value = (uint32_t)number;
-    return GW_OK;
-}
-
-/* The first of several variables that is set. */
-static gw_status first_set(const char *const *names, uint32_t *value)
-{
-    for (bool found = false; *names && !found; names++)
-        GW_TRY(from_environment(*names, value, &found));
-    return GW_OK;
-}
-
-/* The first machine of a list as Slurm writes them: "node07", "node[07-12,15],login1", "a-1,a-2". */
-static void first_machine(const char *list, char *name, size_t capacity)
-{
-    size_t head = strcspn(list, "[,");
-    int n = snprintf(name, capacity, "%.*s", (int)head, list);
-    if (list[head] != '[' || n < 0 || (size_t)n >= capacity)
-        return;
-    const char *number = list + head + 1;
-    snprintf(name + n, capacity - (size_t)n, "%.*s", (int)strcspn(number, "-,]"), number);
-}
-
-/* Where all members meet, from the environment. "" where it does not say. */
-static gw_status meeting_place(char *place, size_t capacity)
-{
-    const char *address = getenv("MASTER_ADDR"), *machines = getenv("SLURM_STEP_NODELIST");
-    uint32_t port = 0, job = 0;
-    bool have_port, have_job;
-    char machine[256];
-    place[0] = 0;
-    GW_TRY(from_environment("MASTER_PORT", &port, &have_port));
-    GW_TRY(from_environment("SLURM_JOB_ID", &job, &have_job));
-    if (!address && machines) {
-        first_machine(machines, machine, sizeof machine);
-        address = machine;
-    }
-    if (!have_port && have_job)
-        port = 20000 + job % 10000, have_port = true;
-    if (address && *address && have_port)
-        snprintf(place, capacity, strchr(address, ':') ? "[%s]:%u" : "%s:%u", address, port);
-    return GW_OK;
-}
-
 /* ---- who ------------------------------------------------------------------------------------ */
 
 static gw_status begin_tcp(const struct gw_members_options *o, struct gw_members *m)
 {
-    static const char *const sizes[] = {"WORLD_SIZE", "SLURM_NTASKS", NULL}, *const ranks[] = {"RANK", "SLURM_PROCID",
-                                                                                               NULL};
     uint32_t size = o->workers, rank = o->rank;
-    if (size == 0)
-        GW_TRY(first_set(sizes, &size));
-    if (rank == GW_MEMBERS_NO_RANK)
-        GW_TRY(first_set(ranks, &rank));
+    GW_TRY(gw_launcher_place(&size, &rank));
     if (o->rendezvous)
         snprintf(m->rendezvous, sizeof m->rendezvous, "%s", o->rendezvous);
     else
-        GW_TRY(meeting_place(m->rendezvous, sizeof m->rendezvous));
+        GW_TRY(gw_launcher_meeting(rank, m->rendezvous, sizeof m->rendezvous));
     const char *missing = size == 0                    ? "--workers N (or WORLD_SIZE)"
                           : rank == GW_MEMBERS_NO_RANK ? "--rank R (or RANK)"
                           : !m->rendezvous[0]          ? "--rendezvous HOST:PORT (or MASTER_ADDR and MASTER_PORT)"
                                                        : NULL;
+    if (missing && gw_launcher_is_batch_script())
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "this process is no rank of the Slurm job, because srun did not start it; put srun before the "
+                       "command, or give it %s",
+                       missing);
     if (missing)
         return gw_fail(GW_ERR_ARGUMENT,
                        "the link tcp needs %s; gradwire launch -n N -- train ... gives every worker all it needs",
@@ -118,11 +60,9 @@ static gw_status begin_tcp(const struct gw_members_options *o, struct gw_members
 /* The servers know how many workers there are. */
 static gw_status begin_servers(const struct gw_members_options *o, struct gw_members *m)
 {
-    static const char *const ranks[] = {"RANK", "SLURM_PROCID", NULL};
-    uint32_t rank = o->rank;
+    uint32_t rank = o->rank, size = o->workers;
     gw_ps_client *client;
-    if (rank == GW_MEMBERS_NO_RANK)
-        GW_TRY(first_set(ranks, &rank));
+    GW_TRY(gw_launcher_place(&size, &rank));
     if (!o->servers || rank == GW_MEMBERS_NO_RANK)
         return gw_fail(GW_ERR_ARGUMENT, "the link servers needs %s",
                        o->servers ? "--rank R (or RANK)" : "--servers HOST:PORT,...");

@@ -14,9 +14,11 @@
 #ifndef GW_TRAIN_MEMBERS_H
 #define GW_TRAIN_MEMBERS_H
 
+#include "run/launcher.h"
+
 #include <gradwire/gradwire.h>
 
-#define GW_MEMBERS_NO_RANK UINT32_MAX
+#define GW_MEMBERS_NO_RANK GW_LAUNCHER_NO_RANK
 
 struct gw_members_options {
     const char *link;       /* local | mpi | tcp | servers; NULL: not given (gw_members_choose_link) */
@@ -49,9 +51,8 @@ struct gw_members {
  * them. GW_ERR_ARGUMENT if none does: trained by itself, each rank would be a run that knows nothing of the others. */
 gw_status gw_members_choose_link(struct gw_members_options *options);
 
-/* Where tcp's rank, number of workers and rendezvous are not given they are taken from RANK, WORLD_SIZE, MASTER_ADDR
- * and MASTER_PORT (gradwire launch and torchrun set them), else from Slurm's variables: there rank 0's machine is the
- * first of the step's, and the port follows from the job's number. Texts of the options are borrowed until connect.
+/* Where tcp's rank, number of workers and rendezvous are not given they are taken from the environment
+ * (gw_launcher_place, gw_launcher_meeting). Texts of the options are borrowed until connect.
  * options->link is given. Errors: GW_ERR_ARGUMENT (the sentence says what is missing), GW_ERR_UNSUPPORTED (a link that
  * this build lacks). */
 gw_status gw_members_begin(const struct gw_members_options *options, struct gw_members *members);
