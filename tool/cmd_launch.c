@@ -1,5 +1,6 @@
 /* gradwire launch: starts the workers of a tcp run, here or on other machines by ssh, and sees them to their end. */
 #include "base/clock.h"
+#include "leash.h"
 #include "tool.h"
 
 #include <ctype.h>
@@ -21,6 +22,8 @@
 /* A clean stop may write a checkpoint: so much longer. */
 enum { STOP_SECONDS = 25 };
 enum { GRACE_SECONDS = 5, TERM_SECONDS = 2 };
+
+enum { SHELL_FAILED = 255 }; /* what ssh ends with if it is not the program's own exit status */
 
 enum { MAX_HOSTS = 1024, MAX_LINE = 2000 };
 
@@ -44,6 +47,7 @@ struct launch {
 struct worker {
     pid_t pid;  /* 0: ended, or never started */
     int output; /* what it says; -1: closed, or the terminal's own */
+    int leash;  /* on a host: the other end of its standard input; -1: let go, or it is on this machine */
     char line[MAX_LINE];
     size_t n_line;
 };
@@ -155,8 +159,16 @@ static void put_word(struct line *line, const char *word)
     put(line, "'");
 }
 
-/* In the child: becomes the worker. Returns only where that fails. */
-static void become(const struct launch *launch, uint32_t rank)
+/* The host's name without "USER@": where others reach it. */
+static const char *machine_of(const char *host)
+{
+    const char *at = strrchr(host, '@');
+    return at ? at + 1 : host;
+}
+
+/* In the child: becomes the worker, or the remote shell that starts it and reads `input`. Returns only where that
+ * fails. */
+static void become(const struct launch *launch, uint32_t rank, int input)
 {
     char rank_text[16], size_text[16];
     snprintf(rank_text, sizeof rank_text, "%u", rank);
@@ -172,12 +184,12 @@ static void become(const struct launch *launch, uint32_t rank)
     }
     /* ssh hands one line to a shell there. */
     static struct line line;
-    const char *const names[] = {"RANK=", "WORLD_SIZE=", "MASTER_ADDR=", "MASTER_PORT="};
-    const char *const values[] = {rank_text, size_text, launch->address, launch->port};
+    const char *const names[] = {"RANK=", "WORLD_SIZE=", "MASTER_ADDR=", "MASTER_PORT=", GW_LEASH_VARIABLE "="};
+    const char *const values[] = {rank_text, size_text, launch->address, launch->port, "1"};
     put_word(&line, "cd");
     put_word(&line, launch->folder);
     put(&line, " && exec env");
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         char assignment[512];
         snprintf(assignment, sizeof assignment, "%s%s", names[i], values[i]);
         put_word(&line, assignment);
@@ -196,42 +208,59 @@ static void become(const struct launch *launch, uint32_t rank)
     words[n++] = (char *)(uintptr_t)host_of(launch, rank);
     words[n++] = line.text;
     words[n] = NULL;
-    int nothing = open("/dev/null", O_RDONLY); /* ssh would read this terminal */
-    if (nothing >= 0)
-        dup2(nothing, STDIN_FILENO);
+    dup2(input, STDIN_FILENO);
+    /* A terminal sends these to the remote shell too, which would end before its worker has said its last words. */
+    signal(SIGINT, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
     execvp(words[0], words);
+}
+
+/* One worker's pipes are not another's. */
+static int make_pipe(int ends[2])
+{
+    int status = pipe(ends);
+    for (int i = 0; status == 0 && i < 2; i++)
+        fcntl(ends[i], F_SETFD, FD_CLOEXEC);
+    return status;
+}
+
+static void close_end(int fd)
+{
+    if (fd >= 0)
+        close(fd);
 }
 
 static int start(struct launch *launch, uint32_t rank)
 {
     struct worker *worker = &launch->workers[rank];
-    int ends[2] = {-1, -1};
+    int output[2] = {-1, -1}, input[2] = {-1, -1};
     worker->output = -1;
     /* Rank 0 shows progress and results as if it were alone. */
-    if (rank > 0 && pipe(ends) < 0)
+    const char byte = GW_LEASH_BYTE;
+    if ((rank > 0 && make_pipe(output) < 0) || (launch->hosts && make_pipe(input) < 0) ||
+        (launch->hosts && write(input[1], &byte, 1) != 1))
         return tool_fail("no pipe for rank %u: %s", rank, strerror(errno));
-    for (int i = 0; rank > 0 && i < 2; i++)
-        fcntl(ends[i], F_SETFD, FD_CLOEXEC); /* the pipes of one worker are not another's */
     pid_t pid = fork();
     if (pid == 0) {
         if (rank > 0) {
-            dup2(ends[1], STDOUT_FILENO);
-            dup2(ends[1], STDERR_FILENO);
+            dup2(output[1], STDOUT_FILENO);
+            dup2(output[1], STDERR_FILENO);
         }
-        become(launch, rank);
+        become(launch, rank, input[0]);
         fprintf(stderr, "gradwire launch: %s could not be started: %s\n", launch->hosts ? launch->ssh : launch->program,
                 strerror(errno));
         _exit(TOOL_FAILED);
     }
-    if (rank > 0)
-        close(ends[1]);
+    close_end(output[1]);
+    close_end(input[0]);
     if (pid < 0) {
-        if (rank > 0)
-            close(ends[0]);
+        close_end(output[0]);
+        close_end(input[1]);
         return tool_fail("rank %u could not be started: %s", rank, strerror(errno));
     }
     worker->pid = pid;
-    worker->output = ends[0];
+    worker->output = output[0];
+    worker->leash = input[1];
     return TOOL_DONE;
 }
 
@@ -271,6 +300,27 @@ static void signal_all(const struct launch *launch, int number)
             kill(launch->workers[r].pid, number);
 }
 
+/* Lets go of the workers on hosts, which ends them as SIGTERM does: a signal would end only the remote shells. False if
+ * there are none to let go of. */
+static bool let_go(const struct launch *launch)
+{
+    bool any = false;
+    for (uint32_t r = 0; launch->hosts && r < launch->n; r++) {
+        struct worker *worker = &launch->workers[r];
+        any |= worker->leash >= 0;
+        close_end(worker->leash);
+        worker->leash = -1;
+    }
+    return any;
+}
+
+/* Asks all to end; where they were asked before, their remote shells are ended. */
+static void ask_to_end(const struct launch *launch, int number)
+{
+    if (!let_go(launch))
+        signal_all(launch, launch->hosts ? SIGTERM : number);
+}
+
 static uint32_t count_living(const struct launch *launch)
 {
     uint32_t n = 0;
@@ -294,6 +344,9 @@ static void reap(struct launch *launch, bool told, int *failure)
         else if (WIFSIGNALED(how))
             tool_note("rank %u was ended by signal %d (%s)", r, WTERMSIG(how), strsignal(WTERMSIG(how)));
         int status = WIFEXITED(how) ? WEXITSTATUS(how) : TOOL_FAILED;
+        if (status == SHELL_FAILED && launch->hosts)
+            tool_note("rank %u: there was no connection to %s, it broke, or the worker was killed there", r,
+                      host_of(launch, r));
         if (status != TOOL_DONE && *failure == TOOL_DONE)
             *failure = status;
     }
@@ -302,7 +355,7 @@ static void reap(struct launch *launch, bool told, int *failure)
 static int wait_for_all(struct launch *launch, int failure)
 {
     struct pollfd *polls = calloc(launch->n, sizeof *polls);
-    double failed_at = 0;
+    double failed_at = 0, asked_at = 0;
     int told = 0; /* the last signal that the others got because of it */
     while (polls && count_living(launch) > 0) {
         for (uint32_t r = 0; r < launch->n; r++)
@@ -312,9 +365,13 @@ static int wait_for_all(struct launch *launch, int failure)
             if (launch->workers[r].output >= 0 && polls[r].revents)
                 listen_to(&launch->workers[r], r);
         if (interrupt_wanted) { /* workers that cannot hear it shall not keep this waiting */
-            signal_all(launch, interrupt_wanted);
+            double asked_before = asked_at;
+            asked_at = gw_clock_seconds();
+            /* What follows within a second is the same wish (cmd_train.c). */
+            if (!launch->hosts || asked_at > asked_before + 1)
+                ask_to_end(launch, interrupt_wanted);
             interrupt_wanted = 0;
-            failed_at = failed_at > 0 ? failed_at : gw_clock_seconds() + STOP_SECONDS;
+            failed_at = failed_at > 0 ? failed_at : asked_at + STOP_SECONDS;
         }
         reap(launch, told != 0, &failure);
         double now = gw_clock_seconds();
@@ -322,7 +379,7 @@ static int wait_for_all(struct launch *launch, int failure)
             failed_at = now;
         /* The others have been told through their links, and say what they know; these are for those that cannot. */
         if (failed_at > 0 && told == 0 && now > failed_at + GRACE_SECONDS)
-            signal_all(launch, told = SIGTERM);
+            ask_to_end(launch, told = SIGTERM);
         if (told == SIGTERM && now > failed_at + GRACE_SECONDS + TERM_SECONDS)
             signal_all(launch, told = SIGKILL);
     }
@@ -346,11 +403,11 @@ static int run(struct launch *launch)
         sigaction(SIGHUP, &action, NULL);
     int status = TOOL_DONE;
     for (uint32_t r = 0; r < launch->n; r++)
-        launch->workers[r].output = -1;
+        launch->workers[r].output = launch->workers[r].leash = -1;
     for (uint32_t r = 0; r < launch->n && status == TOOL_DONE; r++)
         status = start(launch, r);
     if (status != TOOL_DONE)
-        signal_all(launch, SIGTERM);
+        ask_to_end(launch, SIGTERM);
     return wait_for_all(launch, status);
 }
 
@@ -410,7 +467,7 @@ static int prepare(struct launch *launch, uint32_t n, const char *hosts, uint32_
     if (hosts && launch->n > slots)
         return tool_wrong_use("-n is %u, and %s has room for %u workers; a line \"HOST 4\" has room for 4", launch->n,
                               hosts, slots);
-    snprintf(launch->address, sizeof launch->address, "%s", hosts ? launch->hosts[0].name : "127.0.0.1");
+    snprintf(launch->address, sizeof launch->address, "%s", hosts ? machine_of(launch->hosts[0].name) : "127.0.0.1");
     snprintf(launch->port, sizeof launch->port, "%u", port ? port : 29500);
     if (!hosts && !port && (status = free_port(launch->port, sizeof launch->port)) != TOOL_DONE)
         return status;
@@ -441,7 +498,8 @@ int gw_cmd_launch(int argc, char **argv)
                  "place where they meet (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT). If COMMAND names no link, launch "
                  "adds --link tcp. Rank 0 prints as it is; lines of the others begin with their rank. If one worker "
                  "fails, the others end too.\nOn other machines the program must be at the same path, and starts in "
-                 "the same folder. Training across machines without --keys needs --insecure.",
+                 "the same folder. Training across machines without --keys needs --insecure. Workers there end if this "
+                 "command does.",
         .example = "gradwire launch -n 4 -- train --net lenet --data digits --codec ternary --epochs 1",
         .options = options,
         .n_options = sizeof options / sizeof *options,

@@ -1,5 +1,6 @@
 /* The gradwire tool: finds the command and runs it. Each command is one file, cmd_NAME.c. */
 #include "base/nearest.h"
+#include "leash.h"
 #include "tool.h"
 #include <malloc.h>
 #include <stdio.h>
@@ -135,6 +136,7 @@ int main(int argc, char **argv)
 {
     keep_memory();
     allow_many_files();
+    gw_leash_wear();
     if (argc < 2) {
         return tool_wrong_use("a command is missing");
     }

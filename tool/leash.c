@@ -1,0 +1,49 @@
+/* A thread of a worker that waits for the end of standard input, which its launcher holds. */
+#include "leash.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { LAST_SECONDS = 60 }; /* more than launch itself waits */
+
+static bool read_byte(char *byte)
+{
+    ssize_t n;
+    do
+        n = read(STDIN_FILENO, byte, 1);
+    while (n < 0 && errno == EINTR);
+    return n == 1;
+}
+
+static void *wait_for_end(void *unused)
+{
+    (void)unused;
+    char byte;
+    if (!read_byte(&byte) || byte != GW_LEASH_BYTE)
+        return NULL;
+    while (read_byte(&byte))
+        ;
+    kill(getpid(), SIGTERM);
+    sleep(LAST_SECONDS);
+    kill(getpid(), SIGKILL);
+    return NULL;
+}
+
+void gw_leash_wear(void)
+{
+    pthread_t thread;
+    sigset_t all, before;
+    if (!getenv(GW_LEASH_VARIABLE))
+        return;
+    unsetenv(GW_LEASH_VARIABLE);
+    sigfillset(&all); /* signals are the main thread's */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (pthread_create(&thread, NULL, wait_for_end, NULL) == 0)
+        pthread_detach(thread);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
