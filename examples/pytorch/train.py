@@ -4,6 +4,8 @@
     torchrun --nproc_per_node 4 examples/pytorch/train.py --model lenet --data /data/mnist --codec ternary
     torchrun --nproc_per_node 3 examples/pytorch/train.py --model resnet20 --data /data/cifar10 --codec topk:ratio=0.1
     torchrun --nproc_per_node 4 examples/pytorch/train.py --model transformer --codec gspar:density=0.1
+    mpirun -n 4 python3 examples/pytorch/train.py --model transformer
+    srun -n 4 python3 examples/pytorch/train.py --model transformer
 
 `--codec ddp` is DistributedDataParallel by itself. lenet takes MNIST's four files, resnet20 CIFAR-10's binary files,
 plain or compressed; `--data drawn` draws pictures that can be told apart, for a quick look. transformer predicts the
@@ -12,11 +14,13 @@ import argparse
 import gzip
 import json
 import lzma
+import os
 import pathlib
 import random
 import sys
 import time
 
+import gradwire.launcher
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -196,6 +200,10 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    try:
+        os.environ.update(gradwire.launcher.environment())
+    except ValueError as error:
+        sys.exit(f"who this rank is cannot be found: {error}")
     dist.init_process_group("gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(args.seed)
@@ -220,6 +228,7 @@ def main():
         dist.all_gather_object(digests, digest(module))
         accuracy, loss = evaluate(module, test)
         line = {"model": args.model, "codec": args.codec, "seed": args.seed, "epoch": epoch + 1, "steps": n_steps}
+        line["ranks"] = size
         line.update(
             accuracy=accuracy, loss=loss, seconds=seconds, identical=len(set(digests)) == 1, hash=f"{digests[0]:016x}"
         )
