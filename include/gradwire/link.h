@@ -102,7 +102,8 @@ typedef struct gw_tcp_options {
 } gw_tcp_options;
 
 /* Meets the other members and fills links[0..n_links): so many links among the same members, independent of each other.
- * Blocks until all members are there. n_links, size, rendezvous and the kind of keys must be the same on every rank.
+ * Blocks until all members are there. n_links, size, rendezvous and the kind of keys must be the same on every rank. If
+ * nobody knows the rendezvous's name yet, it asks again for up to timeout_ms, and the log says so.
  * Each link is destroyed by its holder, in any order; destroy waits up to 2 s until what was sent has left this
  * machine. Errors: GW_ERR_ARGUMENT; GW_ERR_TIMEOUT (the sentence names the missing ranks, and who was refused
  * meanwhile); GW_ERR_PEER (this member was refused: its rank is taken, or size, version or kind of keys are not rank

@@ -30,7 +30,7 @@ gw_status gw_ps_client_name_servers(struct gw_ps_client *client, const char *tex
                            text);
         memcpy(place, text, length);
         place[length] = 0;
-        GW_TRY(gw_tcp_address_parse("a server", place, false, &address));
+        GW_TRY(gw_tcp_address_parse("a server", place, false, NULL, &address));
         for (uint32_t s = 0; s < client->n_servers; s++)
             if (strcmp(client->servers[s].endpoint, address.endpoint) == 0)
                 return gw_fail(GW_ERR_ARGUMENT, "the server %s is named twice; each one is named once", place);
@@ -134,7 +134,7 @@ static gw_status not_there(struct gw_ps_client *client, struct server *server)
                        client->group->keys ? client->group->keys->folder : "",
                        client->group->keys ? " has for it (server.key, or else rendezvous.key)" : "");
     struct gw_tcp_address there;
-    GW_TRY(gw_tcp_address_parse("a server", place, false, &there));
+    GW_TRY(gw_tcp_address_parse("a server", place, false, NULL, &there));
     const int error = gw_tcp_address_try(&there, TRY_MS);
     if (error)
         return gw_fail(GW_ERR_TIMEOUT,

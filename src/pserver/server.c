@@ -454,7 +454,7 @@ gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *o
 {
     struct gw_tcp_address address;
     GW_TRY(check_options(options, out));
-    GW_TRY(gw_tcp_address_parse("the address to listen at", options->listen, true, &address));
+    GW_TRY(gw_tcp_address_parse("the address to listen at", options->listen, true, NULL, &address));
     if (!options->keys && !options->insecure && !address.loopback)
         return gw_fail(
             GW_ERR_ARGUMENT,

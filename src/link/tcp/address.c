@@ -34,11 +34,12 @@ static gw_status describe(struct gw_tcp_address *address)
 }
 
 /* The first IPv4 address, or else the first: the same choice on every rank, in whatever order a resolver gives them. */
-static gw_status resolve(const char *host, const char *port, struct gw_tcp_address *address)
+static gw_status resolve(const char *host, const char *port, bool *unknown, struct gw_tcp_address *address)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
     int error = getaddrinfo(host, port, &hints, &found);
+    *unknown = error == EAI_NONAME || error == EAI_AGAIN;
     if (error)
         return gw_fail(error == EAI_MEMORY ? GW_ERR_MEMORY : GW_ERR_SYSTEM, "the host %s is not found: %s", host,
                        error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
@@ -70,8 +71,12 @@ static bool copy_host(const char *from, size_t length, char host[HOST_BYTES])
     return true;
 }
 
-gw_status gw_tcp_address_parse(const char *what, const char *text, bool any_port, struct gw_tcp_address *address)
+gw_status gw_tcp_address_parse(const char *what, const char *text, bool any_port, bool *unknown,
+                               struct gw_tcp_address *address)
 {
+    bool ignored;
+    unknown = unknown ? unknown : &ignored;
+    *unknown = false;
     char host[HOST_BYTES];
     const char *colon = strrchr(text, ':');
     bool bare_v6 = colon && text[0] != '[' && memchr(text, ':', (size_t)(colon - text));
@@ -83,15 +88,16 @@ gw_status gw_tcp_address_parse(const char *what, const char *text, bool any_port
     sscanf(colon + 1, "%5u", &port);
     if (port < (any_port ? 0 : 1) || port > 65535)
         return gw_fail(GW_ERR_ARGUMENT, "%s \"%s\" has port %u; ports are 1 to 65535", what, text, port);
-    return resolve(host, colon + 1, address);
+    return resolve(host, colon + 1, unknown, address);
 }
 
 gw_status gw_tcp_address_of_host(const char *host, struct gw_tcp_address *address)
 {
     char name[HOST_BYTES];
+    bool unknown;
     if (!copy_host(host, strlen(host), name))
         return gw_fail(GW_ERR_ARGUMENT, "the address to advertise is \"%s\", and must be a host or an address", host);
-    return resolve(name, "0", address);
+    return resolve(name, "0", &unknown, address);
 }
 
 gw_status gw_tcp_address_towards(const struct gw_tcp_address *there, struct gw_tcp_address *address)

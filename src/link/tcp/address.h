@@ -14,8 +14,10 @@ struct gw_tcp_address {
 };
 
 /* "HOST:PORT"; an IPv6 address in brackets. what: "the rendezvous" and the like, for sentences. any_port: 0 is legal.
- * Errors: GW_ERR_ARGUMENT (not of this form), GW_ERR_SYSTEM (no such host). */
-gw_status gw_tcp_address_parse(const char *what, const char *text, bool any_port, struct gw_tcp_address *address);
+ * unknown: whether it failed because nobody knows the name, or not yet; NULL: do not say. Errors: GW_ERR_ARGUMENT (not
+ * of this form), GW_ERR_SYSTEM (no such host). */
+gw_status gw_tcp_address_parse(const char *what, const char *text, bool any_port, bool *unknown,
+                               struct gw_tcp_address *address);
 
 /* A host or an address without a port; any port is meant. */
 gw_status gw_tcp_address_of_host(const char *host, struct gw_tcp_address *address);

@@ -10,6 +10,7 @@
 #include <gradwire/codec.h>
 
 #include <stdio.h>
+#include <time.h>
 #include <zmq.h>
 
 #define DEFAULT_TIMEOUT_MS 60000
@@ -33,11 +34,38 @@ static gw_status check_options(const gw_tcp_options *options, uint32_t n_links, 
     return GW_OK;
 }
 
+/* Where rank 0 listens. Containers get their names when they start, in any order, and some time passes before all hear
+ * of them. So a name that nobody knows is asked for again until the deadline; alone, there is nobody to wait for. */
+static gw_status find_rendezvous(const gw_tcp_options *options, uint32_t timeout_ms, struct gw_tcp_address *rendezvous)
+{
+    enum { PAUSES = 4 }; /* between two questions; the program is asked after each */
+    const struct timespec pause = {.tv_nsec = (long)(GW_TCP_ASK_SECONDS * 1e9)};
+    const double deadline = gw_clock_seconds() + timeout_ms / 1000.0;
+    bool unknown, told = false;
+    for (;;) {
+        gw_status status = gw_tcp_address_parse("the rendezvous", options->rendezvous, false, &unknown, rendezvous);
+        if (!unknown || options->size == 1 || gw_clock_seconds() >= deadline)
+            return status;
+        if (!told && options->log) {
+            char line[GW_TCP_TEXT_BYTES];
+            snprintf(line, sizeof line, "%s; asking again for %.0f s", gw_last_error(), timeout_ms / 1000.0);
+            options->log(line, options->log_user);
+        }
+        told = true;
+        for (int i = 0; i < PAUSES && gw_clock_seconds() < deadline; i++) {
+            if (options->stop && options->stop(options->stop_user))
+                return gw_fail(GW_ERR_CLOSED, "rank %u was stopped, as asked, before all members had met",
+                               options->rank);
+            nanosleep(&pause, NULL);
+        }
+    }
+}
+
 /* Where rank 0 listens for the meeting, and where this rank listens for the others. */
-static gw_status find_addresses(const gw_tcp_options *options, struct gw_tcp_address *rendezvous,
+static gw_status find_addresses(const gw_tcp_options *options, uint32_t timeout_ms, struct gw_tcp_address *rendezvous,
                                 struct gw_tcp_address *own)
 {
-    GW_TRY(gw_tcp_address_parse("the rendezvous", options->rendezvous, false, rendezvous));
+    GW_TRY(find_rendezvous(options, timeout_ms, rendezvous));
     if (options->advertise)
         GW_TRY(gw_tcp_address_of_host(options->advertise, own));
     else
@@ -106,7 +134,8 @@ gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options,
 {
     struct gw_tcp_address rendezvous, own;
     GW_TRY(check_options(options, n_links, links));
-    GW_TRY(find_addresses(options, &rendezvous, &own));
+    const uint32_t timeout_ms = options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
+    GW_TRY(find_addresses(options, timeout_ms, &rendezvous, &own));
     struct gw_tcp_group *group = gw_calloc(context, 1, sizeof *group);
     if (!group)
         return GW_ERR_MEMORY;
@@ -114,7 +143,7 @@ gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options,
     group->rank = options->rank;
     group->size = options->size;
     group->n_links = n_links;
-    group->timeout_ms = options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
+    group->timeout_ms = timeout_ms;
     group->log = options->log;
     group->log_user = options->log_user;
     group->stop = options->stop;

@@ -1,6 +1,7 @@
 /* Tests how members of the tcp link meet, and what they are told if they do not. Strangers come to the
  * rendezvous and to a member's own port. Members that are lost while others meet, and those of other jobs, are
  * in tcp_guests_test.c. */
+#include "base/clock.h"
 #include "link/tcp/endpoint.h"
 #include "link/tcp/test_world.h"
 #include "link/tcp/wire.h"
@@ -52,6 +53,40 @@ static void options_are_checked(void **state)
     options.rank = 0;
     options.struct_bytes--;
     assert_int_equal(gw_link_tcp_create(NULL, &options, 1, &link), GW_ERR_ARGUMENT);
+}
+
+static void note_line(const char *line, void *user)
+{
+    snprintf(user, 400, "%s", line);
+}
+
+static bool stop_once_told(void *user)
+{
+    return *(const char *)user != 0;
+}
+
+/* It may be known later, so it is asked for again; the program hears that at once, and may end it. */
+static void a_name_that_nobody_knows_yet(void **state)
+{
+    (void)state;
+    char line[400] = "";
+    gw_tcp_options options = {.struct_bytes = sizeof options,
+                              .rank = 1,
+                              .size = 2,
+                              .rendezvous = "no such host:5000",
+                              .timeout_ms = 600,
+                              .log = note_line,
+                              .log_user = line};
+    gw_link link;
+    const double begin = gw_clock_seconds();
+    assert_int_equal(gw_link_tcp_create(NULL, &options, 1, &link), GW_ERR_SYSTEM);
+    assert_true(gw_clock_seconds() - begin >= 0.6);
+    assert_non_null(strstr(gw_last_error(), "the host no such host is not found"));
+    assert_non_null(strstr(line, "asking again for 1 s"));
+    options.timeout_ms = 600000;
+    options.stop = stop_once_told;
+    options.stop_user = line;
+    assert_int_equal(gw_link_tcp_create(NULL, &options, 1, &link), GW_ERR_CLOSED);
 }
 
 static void rank_0_listens_where_it_is_told(void **state)
@@ -482,6 +517,7 @@ int main(void)
     world_raise_file_limit();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_are_checked),
+        cmocka_unit_test(a_name_that_nobody_knows_yet),
         cmocka_unit_test(rank_0_listens_where_it_is_told),
         cmocka_unit_test(any_order),
         cmocka_unit_test(the_missing_are_named),
