@@ -211,6 +211,7 @@ class Kubernetes(harness.Case):
         ]
         words = [word.replace("0.0.0.0:29700", f"127.0.0.1:{listen}").replace(":29780", f":{page}") for word in words]
         run = self.start(words)
+        self.addCleanup(run.stdout.close)
         self.addCleanup(run.wait)
         self.addCleanup(run.terminate)
         end = time.monotonic() + DEADLINE
