@@ -15,6 +15,7 @@ import pathlib
 import sys
 import time
 
+import gradwire.launcher
 import torch
 import torch.distributed as dist
 import torchvision
@@ -196,6 +197,10 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--save", metavar="FOLDER", help="write the run there after every epoch, or go on from there")
     args = parser.parse_args()
+    try:
+        os.environ.update(gradwire.launcher.environment())
+    except ValueError as error:
+        sys.exit(f"who this rank is cannot be found: {error}")
     dist.init_process_group("gloo")
     if args.batch < dist.get_world_size():
         sys.exit(f"--batch {args.batch} is for all processes together, and there are {dist.get_world_size()}")
