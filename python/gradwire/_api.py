@@ -182,7 +182,7 @@ class ProbeOptions(ctypes.Structure):
     ]
 
 
-COMPRESS_BESIDE, MERGE_EXACT, PLAN_MAX_LAYERS = 2, 1, 2048
+COMPRESS_BESIDE, MERGE_EXACT, MERGE_PAPER, PLAN_MAX_LAYERS = 2, 1, 2, 2048
 
 _COUNTED = ctypes.POINTER(ctypes.c_uint32)
 _SIZES = ctypes.POINTER(SIZE)

@@ -159,7 +159,8 @@ class Structures(unittest.TestCase):
             with open(source, "w", encoding="utf-8") as file:
                 file.write(
                     "#include <gradwire/gradwire.h>\n#include <stdio.h>\nint main(void)\n{\n"
-                    'printf("%d %d %u ", GW_COMPRESS_BESIDE, GW_MERGE_EXACT, GW_PLAN_MAX_LAYERS);\n'
+                    'printf("%d %d ", GW_COMPRESS_BESIDE, GW_MERGE_EXACT);\n'
+                    'printf("%d %u ", GW_MERGE_PAPER, GW_PLAN_MAX_LAYERS);\n'
                 )
                 for status in gradwire.Status:
                     name = status.name if status >= 0 else f"ERR_{status.name}"
@@ -169,7 +170,7 @@ class Structures(unittest.TestCase):
             found = subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True).stdout
         self.assertEqual(
             [int(x) for x in found.split()],
-            [_api.COMPRESS_BESIDE, _api.MERGE_EXACT, _api.PLAN_MAX_LAYERS, *gradwire.Status],
+            [_api.COMPRESS_BESIDE, _api.MERGE_EXACT, _api.MERGE_PAPER, _api.PLAN_MAX_LAYERS, *gradwire.Status],
         )
 
 

@@ -28,9 +28,14 @@ class Factory(ctypes.Structure):
 def groups(size):
     """A process group for each rank, all in this process."""
     store, made = dist.HashStore(), [None] * size
+    # Not the constructor that takes a timeout: before 2.6 it writes down its new object without Python's lock, and
+    # threads that do so at the same time break the list (PyTorch's issue 143593).
+    options = dist.ProcessGroupGloo._Options()
+    options._devices = [dist.ProcessGroupGloo.create_device(hostname="127.0.0.1")]
+    options._timeout = datetime.timedelta(days=300)
 
     def make(rank):
-        made[rank] = dist.ProcessGroupGloo(store, rank, size, datetime.timedelta(days=300))
+        made[rank] = dist.ProcessGroupGloo(store, rank, size, options)
 
     threads = [threading.Thread(target=make, args=(rank,)) for rank in range(size)]
     for thread in threads:

@@ -360,6 +360,7 @@ def wrong_arguments():
         (ddp, "auto", {"nonfinite": "raise"}),
         (ddp, "auto", {"keys": "a-folder"}),
         (ddp, "auto", {"candidates": ["ternari"]}),
+        (ddp, "auto", {"candidates": "ternary"}),
         (ddp, "auto", {"candidates": ["topk:scope=global"]}),
         (ddp, "ternary", {"transport": "torch", "keys": "a-folder"}),
     ]:
@@ -528,6 +529,20 @@ def auto_as_it_is():
     ddp, compression = attached("auto")
     train(ddp, 40)
     found = [compression.choice["codec"], compression.choice.get("predicted_ms"), digest(ddp)]
+    compression.close()
+    return found
+
+
+def auto_and_join():
+    """Rank 0 is done before the choice is made."""
+    ddp, compression = attached("auto")
+    optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
+    with ddp.join():
+        for step in range(3 if RANK == 0 else 40):
+            optimizer.zero_grad()
+            backward(ddp, step)
+            optimizer.step()
+    found = [compression.choice["codec"], digest(ddp)]
     compression.close()
     return found
 

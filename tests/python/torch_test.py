@@ -190,7 +190,7 @@ class Transports(Case):
 
 class Auto(Case):
     def test_auto(self):
-        cases = ["auto_takes_a_codec", "auto_goes_back", "auto_takes_none", "auto_as_it_is"]
+        cases = ["auto_takes_a_codec", "auto_goes_back", "auto_takes_none", "auto_as_it_is", "auto_and_join"]
         found = self.run_cases(*cases)
         # 5 + 9 steps with the all-reduce; 3 + 9 and one more tell how long the codec's take.
         expected = {
@@ -211,6 +211,7 @@ class Auto(Case):
         self.assertIn("went back", found[2]["auto_goes_back"][1])
         self.assertIn("auto takes DDP's own all-reduce", found[1]["auto_takes_none"][1])
         self.same(found, "auto_as_it_is")
+        self.same(found, "auto_and_join")
 
 
 class Logs(Case):
@@ -237,7 +238,8 @@ class Failures(Case):
             "transport",
             "timeout",
         ]
-        parts += ['knows no nonfinite="raise"', "knows no keys", "did you mean 'ternary'", "all tensors at once"]
+        parts += ['knows no nonfinite="raise"', "knows no keys", "did you mean 'ternary'"]
+        parts += ["must be a list", "all tensors at once"]
         for part, text in zip([*parts, 'are for transport="tcp"'], said, strict=True):
             self.assertIn(part, text)
 

@@ -63,6 +63,8 @@ def attach(
         raise ValueError(f"transport is {transport!r}, and must be one of {', '.join(TRANSPORTS)}")
     if not 0 < timeout <= 86400:
         raise ValueError(f"timeout is {timeout}, and must be above 0 and at most 86400 seconds")
+    if isinstance(candidates, str):
+        raise TypeError(f"candidates is {candidates!r}, and must be a list of specifications")
     if codec == "auto" and (nonfinite == "raise" or keys is not None):
         what = 'nonfinite="raise"' if nonfinite == "raise" else "keys"
         raise ValueError(f"codec=\"auto\" may leave steps to DDP's own all-reduce, which knows no {what}; name a codec")

@@ -18,6 +18,7 @@ _WARM_UP, _TIMED = 5, 9  # steps; DDP rebuilds its buckets in the first ones
 _SETTLE = 3  # steps of a new codec that are not timed
 _GAIN = 0.97  # a codec is taken if its step is predicted to be shorter than so much of the all-reduce's
 _LEAST_ELEMENTS = 1 << 20
+_MOST_EXACT = 400  # tensors; the exact plan of more may take minutes, while all wait
 
 
 class Auto:
@@ -151,7 +152,9 @@ class Auto:
     def _times(self):
         """Medians over the timed steps, in milliseconds: from one step's end to the first gradient of the next, and
         from each gradient to the one before it in the network. Gradients that came in another order count as one."""
-        forward, backward = [], []
+        forward, backward = [0.0], [[0.0] * len(self._tensors)]  # a rank that has joined computes nothing
+        if self._steps:
+            forward, backward = [], []
         for end, ready in self._steps[-_TIMED:]:
             last = min(ready.values())
             forward.append(1e3 * (last - end))
@@ -166,6 +169,7 @@ class Auto:
         """Rank 0."""
         all_reduce_ms = self._step_ms()
         plans, n = [], len(self._tensors)
+        method = _api.MERGE_EXACT if n <= _MOST_EXACT else _api.MERGE_PAPER
         for k, spec in enumerate(self.codecs):
             groups, n_groups, ms = (ctypes.c_uint32 * n)(), ctypes.c_uint32(), ctypes.c_double()
             _library.check(
@@ -174,7 +178,7 @@ class Auto:
                     ctypes.byref(profile),
                     k,
                     _api.COMPRESS_BESIDE,
-                    _api.MERGE_EXACT,
+                    method,
                     0,
                     groups,
                     ctypes.byref(n_groups),
