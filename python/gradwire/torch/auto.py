@@ -77,7 +77,7 @@ class Auto:
         """Between two steps, on all ranks. Sets `chosen`: {"codec": None (the all-reduce) or a specification, "groups":
         of each tensor, ...}, rank 0's choice."""
         begin = time.perf_counter()
-        self._stop_timing()
+        self.stop_timing()
         if self._links[0].size == 1:
             self.adopt(
                 {"codec": None, "groups": [0] * len(self._tensors), "why": "one rank has nobody to exchange with"}
@@ -103,7 +103,7 @@ class Auto:
             raise Error(
                 Status.FRAME_MISMATCH, f"auto's choice has groups for other tensors than these {len(self._tensors)}"
             )
-        self._stop_timing()
+        self.stop_timing()
         self.chosen = chosen
         self.passing = False
         self._verdict_due = chosen["codec"] is not None and "all_reduce_ms" in chosen
@@ -113,7 +113,7 @@ class Auto:
         """The one that an exchange is made with; none if the all-reduce goes on: a step is under way."""
         return self.codecs[self.chosen["codec"] or "none"]
 
-    def _stop_timing(self):
+    def stop_timing(self):
         for handle in self._hooks:
             handle.remove()
         self._hooks = []

@@ -106,7 +106,7 @@ class Compression:
 
     def __init__(self, parameters, codec, auto, links, machine_of, *, nonfinite, scaler, seed, timeout_ms, threads):
         """links: closed by close(). codec: an _api.Codec, or None with auto, an auto.Auto."""
-        self._parameters = parameters
+        self._parameters = parameters  # kept, so that nobody else gets their identities
         self._number_of = {id(p): i for i, (_, p) in enumerate(parameters)}
         self._tensors = declare(parameters)
         self._nonfinite, self._scaler, self._scale = nonfinite, scaler, None
@@ -335,8 +335,9 @@ class Compression:
             )
         if self._auto and first["choice"] and self._auto.chosen is None:
             self._auto.adopt(dict(first["choice"], why="as in the state that was loaded"))
-            self._make_member(self._auto.codec(), self._auto.chosen["groups"])
             self._auto.passing = first["choice"]["codec"] is None
+            if not self._auto.passing:
+                self._make_member(self._auto.codec(), self._auto.chosen["groups"])
         if self._member:
             self._member.load([s["residuals"].numpy().tobytes() for s in states])
         self._step, self._scale = first["step"], first["scale"]
@@ -370,6 +371,8 @@ class Compression:
         if thread is not threading.current_thread():
             thread.join()
         self._is_closed = True
+        if self._auto:
+            self._auto.stop_timing()
         if self._member:
             self._member.close()
         for link in self._links:
