@@ -192,6 +192,7 @@ _SIGNATURES = {
     "gw_codec_destroy": (None, [POINTER]),
     "gw_codec_canonical": (TEXT, [POINTER]),
     "gw_codec_is_global": (ctypes.c_bool, [POINTER]),
+    "gw_codec_leaves_float": (ctypes.c_bool, [POINTER, ctypes.POINTER(Tensor)]),
     "gw_encoder_create": (STATUS, [POINTER, POINTER, ctypes.POINTER(Tensor), OUT]),
     "gw_encoder_destroy": (None, [POINTER]),
     "gw_encoder_shared_count": (ctypes.c_uint64, [POINTER]),

@@ -120,6 +120,28 @@ class Hostile(unittest.TestCase):
         self.assertIn("rank 1 failed: its connection ended", says)
 
 
+class Leaving(unittest.TestCase):
+    def test_with_messages_unread(self):
+        """Who sent it what it has not received hears so at once."""
+        ends = [GroupLink(group, 7, 1000).link() for group in groups(3)]
+        ops = [links.operations(end) for end in ends]
+        lib = _library.load()
+        for sender, n in ((0, 1), (1, 2)):
+            for _ in range(n):
+                ops[sender].send(ends[sender].self, 2, lib.gw_message_alloc(None, 8), 8, 20000)
+        message = _api.Message()
+        for _ in range(2):
+            self.assertEqual(ops[2].recv(ends[2].self, 20000, ctypes.byref(message)), 0)
+            lib.gw_message_free(message.bytes)
+        ops[2].destroy(ends[2].self)
+        self.assertEqual(ops[1].recv(ends[1].self, 20000, ctypes.byref(message)), -61)
+        text = lib.gw_last_error().decode()
+        self.assertEqual(text, "rank 2 left the link before it had received all that rank 1 sent it")
+        self.assertEqual(ops[0].recv(ends[0].self, 100, ctypes.byref(message)), -60)
+        for rank in (0, 1):
+            ops[rank].destroy(ends[rank].self)
+
+
 if __name__ == "__main__":
     try:
         import torch

@@ -188,6 +188,33 @@ class Transports(Case):
             self.assertIn("MPI has 1 rank here, and the job has 2: start all of it with one mpirun or srun", text)
 
 
+class Sharded(Case):
+    """FSDP2's hook, called by units of our own: this PyTorch has no fully_shard."""
+
+    def test_sharded(self):
+        self.sharded({})
+
+    def test_sharded_and_the_group_carries_it(self):
+        self.sharded({"TRANSPORT": "torch"})
+
+    def sharded(self, environment):
+        found = self.run_cases("sharded_averages", "sharded_training", "sharded_errors", environment=environment)
+        self.assertTrue(all(self.same(found, "sharded_averages").values()), found[0])
+        kinds, (resumed, same, n_bytes) = self.same(found, "sharded_training")
+        self.assertEqual({steps for _, steps in kinds.values()}, {12})
+        self.assertEqual(len({d for d, _ in kinds.values()}), 3)
+        self.assertEqual((resumed, same), (kinds["topk:ratio=0.1,refresh=1 torch.float32"][0], True))
+        self.assertGreater(n_bytes, 4 * (64 * 20 + 5 * 64))
+        for rank in (0, 2):
+            self.assertIn("rank 1", found[rank]["sharded_errors"].pop())
+        said = self.same(found, "sharded_errors")
+        parts = ["call fully_shard on it first", "name a codec", "no last layer", "65 units", "on rank 1 holds a NaN"]
+        parts += ["no error", "had 10 elements, and now has 11", "had 10 elements", "had 10 elements"]
+        for part, text in zip(parts, said[:-1], strict=True):
+            self.assertIn(part, text)
+        self.assertTrue(said[-1])
+
+
 class Auto(Case):
     def test_auto(self):
         cases = ["auto_takes_a_codec", "auto_goes_back", "auto_takes_none", "auto_as_it_is", "auto_and_join"]

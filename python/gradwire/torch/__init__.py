@@ -13,9 +13,10 @@ from .. import _api
 from ..errors import Error, Timeout
 from .auto import CANDIDATES, Auto
 from .compression import Compression, declare
-from .links import TRANSPORTS, open_links, operations
+from .links import check_options, open_links, operations
+from .sharded import ShardedCompression, attach_sharded
 
-__all__ = ["attach", "hook", "Compression", "Error", "Timeout"]
+__all__ = ["attach", "attach_sharded", "hook", "Compression", "ShardedCompression", "Error", "Timeout"]
 
 
 def hook(state: Compression, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -57,12 +58,7 @@ def attach(
     Raises gradwire.Error; ValueError and TypeError for wrong arguments."""
     if not isinstance(ddp, DistributedDataParallel):
         raise TypeError(f"attach takes a DistributedDataParallel model, and this is a {type(ddp).__name__}")
-    if nonfinite not in ("nan", "raise"):
-        raise ValueError(f'nonfinite is {nonfinite!r}, and must be "nan" or "raise"')
-    if transport not in TRANSPORTS:
-        raise ValueError(f"transport is {transport!r}, and must be one of {', '.join(TRANSPORTS)}")
-    if not 0 < timeout <= 86400:
-        raise ValueError(f"timeout is {timeout}, and must be above 0 and at most 86400 seconds")
+    check_options(transport, nonfinite, timeout)
     if isinstance(candidates, str):
         raise TypeError(f"candidates is {candidates!r}, and must be a list of specifications")
     if codec == "auto" and (nonfinite == "raise" or keys is not None):

@@ -15,11 +15,11 @@ import torch
 from ..errors import Error, Status
 from .links import interrupt, operations
 from .member import Member
+from .states import FORMAT, pick, to_tensor
+from .totals import Totals
 
 _GROUP_BYTES = 4 << 20  # parameters that travel together, as float32
-_HALVES = (torch.float16, torch.bfloat16)
-_FORMAT = 1
-_SUMMED = ("bytes_up", "bytes_down", "dense_bytes", "encode_seconds", "wait_seconds")  # of a step's result
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)  # what gradients may be
 
 
 def _groups(tensors, group_bytes):
@@ -31,14 +31,6 @@ def _groups(tensors, group_bytes):
         group_of[i] = group
         n_bytes += 4 * tensors[i][1]
     return group_of
-
-
-def _with_ratios(figures):
-    figures = dict(figures)
-    for way in ("up", "down"):
-        n_bytes = figures[f"bytes_{way}"]
-        figures[f"times_smaller_{way}"] = figures["dense_bytes"] / n_bytes if n_bytes else 0.0
-    return figures
 
 
 def declare(parameters):
@@ -116,8 +108,7 @@ class Compression:
         self._machine_of = machine_of
         self._layouts = {}
         self._queue = queue.SimpleQueue()
-        self._step, self._sums, self._error = 0, dict.fromkeys(["steps", "dropped_steps", *_SUMMED], 0), None
-        self._last = dict.fromkeys(_SUMMED, 0)
+        self._step, self._totals, self._error = 0, Totals(), None
         self._idle = threading.Condition()
         self._n_buckets_open = 0
         self._auto, self._member, self._is_closed = auto, None, False
@@ -126,7 +117,7 @@ class Compression:
         self._thread = threading.Thread(target=_serve, args=(weakref.ref(self), self._queue), name="gradwire")
         self._thread.daemon = True
         self._thread.start()
-        _open.add(self)
+        still_open.add(self)
 
     def _make_member(self, codec, group_of):
         self._member = Member(self._links[0], self._tensors, group_of, codec, self._machine_of, **self._options)
@@ -159,7 +150,7 @@ class Compression:
         key = (buffer.dtype, buffer.device, tuple(map(id, parameters)))
         layout = self._layouts.get(key)
         if layout is None:
-            if buffer.is_sparse or buffer.dtype not in (torch.float32, *_HALVES):
+            if buffer.is_sparse or buffer.dtype not in DTYPES:
                 what = "sparse" if buffer.is_sparse else str(buffer.dtype)
                 self._end(
                     Error(Status.UNSUPPORTED, f"gradients are {what}; Gradwire takes float32, float16 and bfloat16")
@@ -216,11 +207,7 @@ class Compression:
 
     def _finish(self, items, result):
         self._step += 1
-        self._sums["steps"] += 1
-        self._sums["dropped_steps"] += not result.committed
-        for name in _SUMMED:
-            self._last[name] = getattr(result, name)
-            self._sums[name] += self._last[name]
+        self._totals.add(result)
         if self._auto:
             self._auto.end_step()
         bad = None if result.committed else self._refusal(result)
@@ -280,7 +267,7 @@ class Compression:
         route), times_smaller_up, times_smaller_down, encode_seconds, wait_seconds (the thread's, behind the last
         gradient). With codec="auto" also all_reduce_steps: those that DDP's own all-reduce made, which are in no other
         number."""
-        sums = _with_ratios(self._sums)
+        sums = self._totals.stats()
         if self._auto:
             sums["all_reduce_steps"] = self._auto.n_passed
         return sums
@@ -290,15 +277,14 @@ class Compression:
         times_smaller_down, encode_seconds and wait_seconds, and dropped_steps so far. writer: a SummaryWriter of
         torch.utils.tensorboard, or anything with its add_scalar(tag, value, step). Call it on one rank, after
         backward."""
-        for name, value in {**_with_ratios(self._last), "dropped_steps": self._sums["dropped_steps"]}.items():
-            writer.add_scalar(prefix + name, value, step)
+        self._totals.log(writer, step, prefix)
 
     def state_dict(self) -> dict:
         """What this rank keeps between steps: plain values and one uint8 tensor. Every rank saves its own."""
         self._wait_until_idle()
         state = self._member.save() if self._member and not (self._auto and self._auto.passing) else b""
         return {
-            "format": _FORMAT,
+            "format": FORMAT,
             "codec": self.codec,
             "choice": {"codec": self.choice["codec"], "groups": self.choice["groups"]} if self.choice else None,
             "names": [name for name, _, _ in self._tensors],
@@ -307,9 +293,7 @@ class Compression:
             "seed": self._seed,
             "step": self._step,
             "scale": self._scale,
-            "residuals": torch.frombuffer(bytearray(state), dtype=torch.uint8)
-            if state
-            else torch.empty(0, dtype=torch.uint8),
+            "residuals": to_tensor(state),
         }
 
     def load_state_dict(self, state) -> None:
@@ -317,22 +301,11 @@ class Compression:
         a list of those of all its ranks: every rank then begins with the mean residual. Call before the first step, on
         all ranks."""
         self._wait_until_idle()
-        states = [state] if isinstance(state, dict) else sorted(state, key=lambda s: s["rank"])
-        if not states:
-            raise ValueError("the list of states is empty")
-        for s in states:
-            self._check_state(s)
+        checks = [("seed", self._seed, "seed"), ("parameters", [name for name, _, _ in self._tensors], "names")]
+        if self.codec != "auto":
+            checks.insert(0, ("codec", self.codec, "codec"))
+        states = pick(state, self.rank, self.size, checks)
         first = states[0]
-        if any((s["step"], s["seed"], s["scale"]) != (first["step"], first["seed"], first["scale"]) for s in states):
-            raise ValueError("the states are not of one step of one run")
-        ranks, size = [s["rank"] for s in states], first["size"]
-        if ranks == list(range(size)) and size == self.size:
-            states = [states[self.rank]]
-        elif ranks != list(range(size)) and (ranks, size) != ([self.rank], self.size):
-            raise ValueError(
-                f"this is rank {self.rank} of {self.size}, and the state is of ranks {ranks} of {size}; give this "
-                f"rank's own, or a list of the states of all {size} ranks"
-            )
         if self._auto and first["choice"] and self._auto.chosen is None:
             self._auto.adopt(dict(first["choice"], why="as in the state that was loaded"))
             self._auto.passing = first["choice"]["codec"] is None
@@ -342,24 +315,12 @@ class Compression:
             self._member.load([s["residuals"].numpy().tobytes() for s in states])
         self._step, self._scale = first["step"], first["scale"]
 
-    def _check_state(self, state):
-        if state.get("format") != _FORMAT:
-            raise ValueError(f"the state is of format {state.get('format')}, and this version reads {_FORMAT}")
-        names = [name for name, _, _ in self._tensors]
-        for what, mine, theirs in [
-            ("codec", self.codec, self.codec if self.codec == "auto" else state["codec"]),
-            ("seed", self._seed, state["seed"]),
-            ("parameters", names, state["names"]),
-        ]:
-            if mine != theirs:
-                raise ValueError(f"the {what} is {mine}, and the state was saved with {theirs}")
-
     def close(self) -> None:
         """Ends the exchange. Other ranks hear of it if a step is under way. A second call does nothing."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
-        _open.discard(self)
+        still_open.discard(self)
         self._queue.put(None)
         with self._idle:
             under_way = self._n_buckets_open > 0 and self._error is None
@@ -389,7 +350,7 @@ class Compression:
         self.close()
 
 
-_open = weakref.WeakSet()
+still_open = weakref.WeakSet()  # closed when Python ends
 
 
 def _serve(reference, items):
@@ -417,5 +378,5 @@ def _serve(reference, items):
 
 @atexit.register
 def _close_all():
-    for compression in list(_open):
+    for compression in list(still_open):
         compression.close()

@@ -49,8 +49,10 @@ class GroupLink:
         self._closed = self._has_failed = False
         self._why = {}  # of a rank that failed: the sentence, the first one first
         self._left = set()
+        self._n_received = dict.fromkeys(range(self.size), 0)  # messages that the user has taken, by sender
         # What goes to one rank keeps its order, and nothing follows a farewell.
         self._sending = {r: threading.Lock() for r in self._peers}
+        self._n_sent = dict.fromkeys(self._peers, 0)  # messages, under that lock
         self._said_bye = set()
         self._ops = _api.LinkOps(
             b"torch",
@@ -128,7 +130,8 @@ class GroupLink:
         return 0
 
     def _post(self, ranks, tensors, address=None, last=False):
-        """Hands tensors to Gloo for these ranks. The message at `address` is freed when they have left."""
+        """Hands tensors to Gloo for these ranks. The message at `address` is freed when they have left. last: nothing
+        follows."""
         works, status = [], 0
         for to in ranks:
             with self._sending[to]:
@@ -137,6 +140,7 @@ class GroupLink:
                     continue
                 if last:
                     self._said_bye.add(to)
+                self._n_sent[to] += address is not None
                 try:
                     works += [self._group.send([tensor], to, self._tag) for tensor in tensors]
                 except RuntimeError as error:
@@ -151,6 +155,7 @@ class GroupLink:
                 return _library.fail(Status.CLOSED, f"rank {self.rank} received on a link that it has closed")
             if self._inbox:
                 message[0].sender, message[0].bytes, message[0].n_bytes = self._inbox.popleft()
+                self._n_received[message[0].sender] += 1
                 return 0
             if self._why:
                 return _library.fail(Status.PEER, next(iter(self._why.values())))
@@ -175,7 +180,14 @@ class GroupLink:
             self._closed = True
             self._changed.notify_all()
             self._drop_inbox()
-        self._post(self._peers, [_head(_BYE, 0, 0)], last=True)
+        for peer in self._peers:
+            self._say_bye(peer)
+
+    def _say_bye(self, peer):
+        """A farewell tells how many of the peer's messages were received: it waits for no answer to the others."""
+        with self._changed:
+            n_received = self._n_received[peer]
+        self._post([peer], [_head(_BYE, 0, n_received)], last=True)
 
     def _destroy(self):
         """Waits until the other ranks have answered the farewell, and what was sent has left: a thread that still waits
@@ -218,9 +230,7 @@ class GroupLink:
         self._group.recv([head], peer, self._tag).wait()
         kind, status, n_bytes = _HEAD.unpack_from(head.numpy())
         if kind == _BYE:
-            with self._changed:
-                self._left.add(peer)
-            self._post([peer], [_head(_BYE, 0, 0)], last=True)  # nothing follows, and its thread for us can end
+            self._peer_left(peer, n_bytes)
             return False
         if kind == _FAIL and status < 0 and n_bytes <= _INLINE:
             text = head[_HEAD.size : _HEAD.size + n_bytes].numpy().tobytes()
@@ -255,6 +265,16 @@ class GroupLink:
         if not address and not dropped:
             self._note(self.rank, f"rank {self.rank} failed: no memory for a message of {n_bytes} bytes")
         return True
+
+    def _peer_left(self, peer, n_received):
+        with self._sending[peer]:
+            n_sent = self._n_sent[peer]
+        with self._changed:
+            self._left.add(peer)
+            lost = n_received < n_sent and not self._closed
+        if lost:
+            self._note(peer, f"rank {peer} left the link before it had received all that rank {self.rank} sent it")
+        self._say_bye(peer)  # nothing follows, and its thread for us can end
 
     def _note(self, peer, sentence):
         with self._changed:

@@ -18,6 +18,16 @@ _AGES = datetime.timedelta(days=300)  # a receive that Gloo gives up breaks the 
 _TAG = 1 << 20
 
 
+def check_options(transport, nonfinite, timeout):
+    """Raises ValueError."""
+    if nonfinite not in ("nan", "raise"):
+        raise ValueError(f'nonfinite is {nonfinite!r}, and must be "nan" or "raise"')
+    if transport not in TRANSPORTS:
+        raise ValueError(f"transport is {transport!r}, and must be one of {', '.join(TRANSPORTS)}")
+    if not 0 < timeout <= 86400:
+        raise ValueError(f"timeout is {timeout}, and must be above 0 and at most 86400 seconds")
+
+
 def open_links(transport, group, n_links, most_bytes, timeout_ms, *, rendezvous=None, keys=None):
     """([n_links links between the same ranks], the machine's number of each rank, or None if the link knows it). Each
     is destroyed by its holder: link.ops's destroy. most_bytes: no message is longer."""

@@ -11,6 +11,7 @@ class Member:
     machine; None: the link knows. Raises gradwire.Error."""
 
     def __init__(self, link, tensors, group_of, codec, machine_of, *, seed, timeout_ms, threads):
+        self.tensors = tensors
         self._lib, self._link, self._exchange, self._context = _api.library(), link, None, None
         try:
             if threads > 1:

@@ -1,0 +1,233 @@
+"""Averages over replicas what FSDP2 has reduced within each of them, through the all-reduce hook of fully_shard.
+
+fully_shard calls the hook with a unit's gradients, one flat tensor, when they have been reduced and scattered within
+the replica. It uses the tensor as soon as the hook returns. So every unit is an exchange of its own, and the hook waits
+for it."""
+import ctypes
+import functools
+import threading
+
+import torch
+import torch.distributed as dist
+
+from .. import _api
+from ..errors import Error, Status
+from .compression import DTYPES, still_open
+from .links import check_options, interrupt, open_links, operations
+from .member import Member
+from .states import FORMAT, pick, to_tensor
+from .totals import Totals
+
+_MOST_UNITS = 64  # tcp: links between the same members
+_SEEDS_APART = 0x9E3779B97F4A7C15  # units draw from seeds of their own
+
+
+def find_units(model):
+    """[(name, module)] of what fully_shard was called on."""
+    return [(name or "root", m) for name, m in model.named_modules() if hasattr(m, "set_all_reduce_hook")]
+
+
+def attach_sharded(
+    model: torch.nn.Module,
+    replicas: dist.ProcessGroup,
+    codec: str = "ternary",
+    *,
+    transport: str = "tcp",
+    nonfinite: str = "nan",
+    keys: str = None,
+    rendezvous: str = None,
+    seed: int = 0,
+    timeout: float = 60.0,
+    threads: int = 1,
+) -> "ShardedCompression":
+    """Makes replicas of a model of FSDP2 average their gradients through Gradwire. All ranks call it.
+
+    model: fully_shard was called on it, or on its parts, with a mesh of one dimension: the ranks of one replica.
+    replicas: the ranks that hold this rank's shard, one of each replica. codec: a specification; skip= goes by names of
+    units ("root" for the model itself), and takes no "last". The rest is as in gradwire.torch.attach. With "tcp", rank
+    0 of `replicas` needs an address of its own: every such group calls with another rendezvous, or with none.
+
+    Raises gradwire.Error; ValueError and TypeError for wrong arguments."""
+    units = find_units(model)
+    if not units:
+        raise TypeError(
+            "no part of this model takes an all-reduce hook: call fully_shard on it first, in a PyTorch that has it "
+            "(2.7); for DistributedDataParallel use gradwire.torch.attach"
+        )
+    if codec == "auto":
+        raise ValueError('codec="auto" times DistributedDataParallel\'s all-reduce; name a codec for sharded models')
+    if transport == "tcp" and len(units) > _MOST_UNITS:
+        raise ValueError(
+            f'{len(units)} units are sharded, and transport="tcp" takes {_MOST_UNITS} at most; call fully_shard on '
+            'larger parts, or take transport="torch"'
+        )
+    parsed = _api.Codec(codec)
+    in_float = [_api.library().gw_codec_leaves_float(parsed.handle, _api.Tensor(b"", 0, 1, last)) for last in (0, 1)]
+    if in_float == [False, True]:
+        raise ValueError(f"{codec}: a unit of FSDP2 is no last layer; name the units that skip= leaves in float")
+    check_options(transport, nonfinite, timeout)
+    n_elements = sum(p.numel() for p in model.parameters())
+    most_bytes = (1 << 20) + dist.get_world_size(replicas) * (8 * n_elements + 4096)
+    timeout_ms = max(1, round(1000 * timeout))
+    links, machine_of = open_links(
+        transport, replicas, len(units), most_bytes, timeout_ms, rendezvous=rendezvous, keys=keys
+    )
+    return ShardedCompression(
+        units, parsed, links, machine_of, nonfinite=nonfinite, seed=seed, timeout_ms=timeout_ms, threads=threads
+    )
+
+
+class ShardedCompression:
+    """Averages gradients over replicas, compressed. Made by gradwire.torch.attach_sharded.
+
+    codec: the canonical specification. rank, size: in the group of replicas."""
+
+    def __init__(self, units, codec, links, machine_of, *, nonfinite, seed, timeout_ms, threads):
+        """links: one for each unit, closed by close()."""
+        self._names = [name for name, _ in units]
+        self._codec, self.codec = codec, codec.canonical
+        self._links, self.rank, self.size = links, links[0].rank, links[0].size
+        self._nonfinite, self._seed, self._machine_of = nonfinite, seed, machine_of
+        self._options = {"timeout_ms": timeout_ms, "threads": threads}
+        self._members, self._staging, self._steps = [None] * len(units), [None] * len(units), [0] * len(units)
+        self._to_load = [None] * len(units)
+        self._totals, self._error, self._is_closed = Totals(), None, False
+        self._busy = threading.Lock()
+        for i, (_, module) in enumerate(units):
+            module.set_all_reduce_hook(functools.partial(self._average, i))
+        still_open.add(self)
+
+    def _average(self, unit, output):
+        """The hook. output: the unit's flat gradient on this rank, which becomes the average over the replicas."""
+        with self._busy:
+            self.check()
+            try:
+                self._exchange(unit, output)
+            except Error as error:
+                if self._error is None and error.status != Status.NONFINITE:
+                    self._error = error
+                raise
+
+    def _exchange(self, unit, output):
+        name = self._names[unit]
+        if output.dtype not in DTYPES or not output.is_contiguous():
+            raise Error(
+                Status.UNSUPPORTED,
+                f"gradwire: the gradient of {name} is {output.dtype}, and must be float32, float16 or bfloat16 in one "
+                "piece",
+            )
+        floats = output
+        if output.dtype != torch.float32 or output.is_cuda:
+            floats = self._staged(unit, output)
+        member = self._member(unit, output.numel())
+        member.begin(self._steps[unit])
+        member.submit(1, (ctypes.c_uint32 * 1)(0), (ctypes.c_void_p * 1)(floats.data_ptr()))
+        result = member.wait()
+        self._steps[unit] += 1
+        self._totals.add(result)
+        if not result.committed:
+            if self._nonfinite == "raise":
+                rank = result.bad_rank
+                raise Error(
+                    Status.NONFINITE, f"gradwire: the gradient of {name} on rank {rank} holds a NaN or an infinity"
+                )
+            output.fill_(float("nan"))
+        elif floats is not output:
+            output.copy_(floats, non_blocking=output.is_cuda)
+
+    def _staged(self, unit, output):
+        """The gradient as float32 in the host's memory."""
+        if self._staging[unit] is None or self._staging[unit].numel() != output.numel():
+            self._staging[unit] = torch.empty(output.numel(), dtype=torch.float32, pin_memory=output.is_cuda)
+        self._staging[unit].copy_(output.view(-1), non_blocking=output.is_cuda)
+        if output.is_cuda:
+            torch.cuda.current_stream(output.device).synchronize()
+        return self._staging[unit]
+
+    def _member(self, unit, n_elements):
+        """Of the unit's exchange. How long its gradient is, is known when the first one is here."""
+        member = self._members[unit]
+        if member is None:
+            seed = (self._seed + unit * _SEEDS_APART) % 2**64
+            tensors = [(self._names[unit], n_elements, False)]
+            member = self._members[unit] = Member(
+                self._links[unit], tensors, [0], self._codec, self._machine_of, seed=seed, **self._options
+            )
+            if self._to_load[unit] is not None:
+                member.load(self._to_load[unit])
+                self._to_load[unit] = None
+        name, before, _ = member.tensors[0]
+        if before != n_elements:
+            raise Error(Status.ARGUMENT, f"gradwire: {name}'s gradient had {before} elements, and now has {n_elements}")
+        return member
+
+    def check(self):
+        """Raises the error that ended the exchange, if one did."""
+        if self._error is not None:
+            raise Error(self._error.status, str(self._error))
+        if self._is_closed:
+            raise Error(Status.ORDER, "gradwire: this compression is closed")
+
+    def stats(self) -> dict:
+        """As Compression.stats(). A step here is a unit's: one backward makes as many as there are units."""
+        return self._totals.stats()
+
+    def log(self, writer, step: int, prefix: str = "gradwire/") -> None:
+        """As Compression.log(), of the last unit that was averaged."""
+        self._totals.log(writer, step, prefix)
+
+    def state_dict(self) -> dict:
+        """What this rank keeps between steps: plain values and uint8 tensors. Every rank saves its own."""
+        with self._busy:
+            self.check()
+            return {
+                "format": FORMAT,
+                "codec": self.codec,
+                "names": self._names,
+                "rank": self.rank,
+                "size": self.size,
+                "seed": self._seed,
+                "step": list(self._steps),
+                "scale": None,
+                "residuals": [to_tensor(self._kept(unit)) for unit in range(len(self._names))],
+            }
+
+    def _kept(self, unit):
+        loaded = self._to_load[unit]
+        if loaded is None:
+            return self._members[unit].save() if self._members[unit] else b""
+        if len(loaded) > 1:
+            name = self._names[unit]
+            raise Error(Status.ORDER, f"gradwire: {name} has had no gradient yet, and its mean residual comes with one")
+        return loaded[0]
+
+    def load_state_dict(self, state) -> None:
+        """As Compression.load_state_dict(). What a unit's residuals hold is checked at its first gradient."""
+        with self._busy:
+            self.check()
+            checks = [("codec", self.codec, "codec"), ("seed", self._seed, "seed"), ("units", self._names, "names")]
+            states = pick(state, self.rank, self.size, checks)
+            self._steps = list(states[0]["step"])
+            self._to_load = [[s["residuals"][u].numpy().tobytes() for s in states] for u in range(len(self._names))]
+
+    def close(self) -> None:
+        """Ends the exchange. Other replicas hear of it if a step is under way. A second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        still_open.discard(self)
+        if not self._busy.acquire(timeout=0.2):
+            for link in self._links:
+                interrupt(link, "it closed in the middle of a step")
+            self._busy.acquire()
+        for member in filter(None, self._members):
+            member.close()
+        for link in self._links:
+            operations(link).destroy(link.self)
+        self._busy.release()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()

@@ -1,0 +1,34 @@
+"""Adds up what the steps of an exchange cost: for stats() and for TensorBoard."""
+
+_SUMMED = ("bytes_up", "bytes_down", "dense_bytes", "encode_seconds", "wait_seconds")  # of a step's result
+
+
+def _with_ratios(figures):
+    figures = dict(figures)
+    for way in ("up", "down"):
+        n_bytes = figures[f"bytes_{way}"]
+        figures[f"times_smaller_{way}"] = figures["dense_bytes"] / n_bytes if n_bytes else 0.0
+    return figures
+
+
+class Totals:
+    """Of one rank."""
+
+    def __init__(self):
+        self._sums = dict.fromkeys(["steps", "dropped_steps", *_SUMMED], 0)
+        self._last = dict.fromkeys(_SUMMED, 0)
+
+    def add(self, result):
+        """result: a step's, as _api.StepResult."""
+        self._sums["steps"] += 1
+        self._sums["dropped_steps"] += not result.committed
+        for name in _SUMMED:
+            self._last[name] = getattr(result, name)
+            self._sums[name] += self._last[name]
+
+    def stats(self):
+        return _with_ratios(self._sums)
+
+    def log(self, writer, step, prefix):
+        for name, value in {**_with_ratios(self._last), "dropped_steps": self._sums["dropped_steps"]}.items():
+            writer.add_scalar(prefix + name, value, step)
