@@ -14,19 +14,14 @@ int gw_cmd_keys(int argc, char **argv)
     const tool_usage usage = {
         .synopsis = "keys new DIR [--client NAME --of SERVERDIR]",
         .about =
-            "Makes the folder DIR with a fresh pair of CURVE keys. Everything that travels is encrypted then, and "
-            "DIR/allowed\n"
-            "says who may connect: a file with the public key (gradwire.key) of each, under any name.\n"
-            "For train --keys DIR a copy of the folder on every machine of a job is enough: whoever has it is let in, "
-            "nobody\n"
-            "else. If each machine shall have a key of its own, make a folder on each, put the public key of every "
-            "machine into\n"
-            "allowed/ of every folder, and rank 0's into rendezvous.key.\n"
-            "For gradwire server --keys DIR each client has a key of its own, made with --client. To shut a client "
-            "out, remove\n"
-            "SERVERDIR/allowed/NAME.key: within two seconds its connection ends, and it does not come in again. The "
-            "server's own\n"
-            "key lets nobody in.\n"
+            "Makes the folder DIR with a fresh pair of CURVE keys. Everything that travels is encrypted then, and\n"
+            "DIR/allowed says who may connect: a file with the public key (gradwire.key) of each, under any name.\n"
+            "For train --keys DIR a copy of the folder on every machine of a job is enough: whoever has it is let in,\n"
+            "nobody else. If each machine shall have a key of its own, make a folder on each, put the public key of\n"
+            "every machine into allowed/ of every folder, and rank 0's into rendezvous.key.\n"
+            "For gradwire server --keys DIR each client has a key of its own, made with --client. To shut a client\n"
+            "out, remove SERVERDIR/allowed/NAME.key: within two seconds its connection ends, and it does not come in\n"
+            "again. The server's own key lets nobody in.\n"
             "gradwire.key_secret is for this machine's user alone (mode 600), and an existing key is never replaced.",
         .example =
             "gradwire keys new job-keys\n  gradwire launch -n 4 -- train --net lenet --codec ternary --keys job-keys\n"
