@@ -17,6 +17,7 @@
 #include "probe/gradient.h"
 #include "bench_replay.h"
 #include "bench_team.h"
+#include "members_options.h"
 #include "plan_chart.h"
 #include "disk/checkpoint.h"
 #include "tool.h"
@@ -438,12 +439,11 @@ static void print_replayed_row(const json_t *row)
 
 static void print_table(const struct bench *b)
 {
-    static const char *const kinds[] = {"local", "mpi", "tcp"};
     size_t i;
     json_t *row;
     double plain = 0;
     tool_note("%u members, link %s, %u tensors, %.3g M elements, medians of %u", b->team.members.size,
-              has_servers(b) ? "to parameter servers" : kinds[b->team.members.kind], b->n_tensors,
+              has_servers(b) ? "to parameter servers" : b->team.members.scheme->name, b->n_tensors,
               1e-6 * (double)b->total, b->runs);
     if (b->profile.root) {
         tool_note(
@@ -506,7 +506,6 @@ static int draw_rows(const struct bench *b)
 
 static int print_report(const struct bench *b, bool json)
 {
-    static const char *const kinds[] = {"local", "mpi", "tcp"};
     print_table(b);
     if (b->chart && draw_rows(b) != 0)
         return TOOL_FAILED;
@@ -514,7 +513,7 @@ static int print_report(const struct bench *b, bool json)
         return tool_fail("the averages differ between members, or between plans; this is a bug, please report it");
     if (!json)
         return TOOL_DONE;
-    return tool_print_json(json_pack("{s:s, s:b, s:I, s:s, s:I, s:I, s:I, s:O}", "link", kinds[b->team.members.kind],
+    return tool_print_json(json_pack("{s:s, s:b, s:I, s:s, s:I, s:I, s:I, s:O}", "link", b->team.members.scheme->name,
                                      "servers", has_servers(b), "workers", (json_int_t)b->team.members.size, "cpu",
                                      gw_cpu_level(), "tensors", (json_int_t)b->n_tensors, "elements",
                                      (json_int_t)b->total, "runs", (json_int_t)b->runs, "results", b->results));
@@ -602,7 +601,9 @@ static void show_log(const char *line, void *user)
 int tool_bench_exchange(int argc, char **argv)
 {
     static struct bench b = {.runs = 7, .n_elems = 16 << 20};
-    struct gw_members_options who = {.rank = GW_MEMBERS_NO_RANK, .log = show_log};
+    struct gw_members_options who = {.rank = GW_MEMBERS_NO_RANK, .must_meet = true, .log = show_log};
+    struct tool_links_help links;
+    tool_describe_links(false, &links);
     uint32_t threads = 1, timeout_s = 120;
     const char *wire = "auto";
     bool json = false;
@@ -635,17 +636,11 @@ int tool_bench_exchange(int argc, char **argv)
         {"--timeout", "S", "seconds that a member may be silent (default 120)", TOOL_U32, &timeout_s, 1, 86400},
         {"--workers", "N", "members (default 4; with mpi and tcp the launcher says how many)", TOOL_U32, &who.workers,
          1, 1024},
-        {"--link", "local|mpi|tcp", "how they reach each other, as for train", TOOL_TEXT, &who.link, 0, 0},
-        {"--rank", "R", "tcp: which member this is", TOOL_U32, &who.rank, 0, 1023},
-        {"--rendezvous", "HOST:PORT", "tcp: where rank 0 listens and all meet", TOOL_TEXT, &who.rendezvous, 0, 0},
-        {"--advertise", "HOST", "tcp: where the others reach this member", TOOL_TEXT, &who.advertise, 0, 0},
-        {"--keys", "DIR", "tcp: encrypt everything, and let in only members whose key is listed in this folder",
-         TOOL_TEXT, &who.keys, 0, 0},
+        TOOL_MEMBERS_OPTIONS(&who, &links),
         {"--servers", "LIST",
          "parameter servers HOST:PORT,... (gradwire server) average, in place of the members. They serve one exchange: "
          "one codec, and one plan",
          TOOL_TEXT, &who.servers, 0, 0},
-        {"--insecure", NULL, "tcp: without keys, let in anybody from other machines", TOOL_FLAG, &who.insecure, 0, 0},
         {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json, 0, 0},
     };
     const tool_usage usage = {
@@ -676,8 +671,7 @@ int tool_bench_exchange(int argc, char **argv)
         return status;
     if (gw_members_choose_link(&who) != GW_OK)
         return tool_wrong_use("%s", gw_last_error());
-    if (strcmp(who.link, "local") == 0 && who.workers == 0)
-        who.workers = 4;
+    tool_default_members(&who);
     who.timeout_ms = b.team.timeout_ms = timeout_s * 1000;
     status = prepare(&b);
     if (status != 0) {

@@ -2,7 +2,7 @@
 #ifndef GRADWIRE_BENCH_TEAM_H
 #define GRADWIRE_BENCH_TEAM_H
 
-#include "run/members.h"
+#include "members/members.h"
 #include "probe/meeting.h"
 #include "tool.h"
 

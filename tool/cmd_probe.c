@@ -3,6 +3,7 @@
 #include "net/backward.h"
 #include "base/clock.h"
 #include "bench_team.h"
+#include "members_options.h"
 #include "probe/probe.h"
 #include "profile.h"
 
@@ -134,7 +135,6 @@ static json_t *sweep_json(const struct gw_probe_sweep *sweep, const char *size)
 
 static json_t *profile_json(const struct probe *p, const struct subject *s)
 {
-    static const char *const kinds[] = {"local", "mpi", "tcp"};
     json_t *layers = json_array(), *codecs = json_array(), *sweeps = json_object();
     for (uint32_t l = 0; l < s->n_layers; l++)
         json_array_append_new(layers,
@@ -155,7 +155,7 @@ static json_t *profile_json(const struct probe *p, const struct subject *s)
         json_pack("{s:s, s:s, s:s?, s:i, s:s, s:i, s:o, s:o}", "gradwire", gw_version(), "cpu", gw_cpu_level(), "net",
                   s->net, "batch", (int)s->batch, "backward", s->how, "runs", (int)p->work.runs, "messages",
                   sweep_json(&p->work.messages, "bytes"), "exchanges", sweeps);
-    json_object_set_new(about, "link", json_string(kinds[p->team.members.kind]));
+    json_object_set_new(about, "link", json_string(p->team.members.scheme->name));
     return json_pack("{s:f, s:o, s:{s:f, s:f, s:f, s:I, s:I}, s:o, s:s, s:o}", "forward_ms", s->forward_ms, "layers",
                      layers, "link", "alpha_ms", p->work.link.alpha_ms, "ms_per_byte", p->work.link.ms_per_byte,
                      "latency_ms", p->work.link.latency_ms, "run_elements", (json_int_t)p->work.link.run_elements,
@@ -301,7 +301,9 @@ int gw_cmd_probe(int argc, char **argv)
     static struct probe p = {.work = {.runs = 7, .link = {.run_elements = GW_PROBE_RUN_ELEMENTS}},
                              .team = {.n_links = 1}};
     static struct subject s = {.net = "lenet", .batch = 64, .threads = 1};
-    struct gw_members_options who = {.rank = GW_MEMBERS_NO_RANK, .log = show_log};
+    struct gw_members_options who = {.rank = GW_MEMBERS_NO_RANK, .must_meet = true, .log = show_log};
+    struct tool_links_help links;
+    tool_describe_links(false, &links);
     uint32_t timeout_s = 120;
     const char *out = NULL;
     char networks[512], net_help[1024];
@@ -328,13 +330,7 @@ int gw_cmd_probe(int argc, char **argv)
         {"--timeout", "S", "seconds that a member may be silent (default 120)", TOOL_U32, &timeout_s, 1, 86400},
         {"--workers", "N", "members (default 4; with mpi and tcp the launcher says how many)", TOOL_U32, &who.workers,
          2, 1024},
-        {"--link", "local|mpi|tcp", "how they reach each other, as for train", TOOL_TEXT, &who.link, 0, 0},
-        {"--rank", "R", "tcp: which member this is", TOOL_U32, &who.rank, 0, 1023},
-        {"--rendezvous", "HOST:PORT", "tcp: where rank 0 listens and all meet", TOOL_TEXT, &who.rendezvous, 0, 0},
-        {"--advertise", "HOST", "tcp: where the others reach this member", TOOL_TEXT, &who.advertise, 0, 0},
-        {"--keys", "DIR", "tcp: encrypt everything, and let in only members whose key is listed in this folder",
-         TOOL_TEXT, &who.keys, 0, 0},
-        {"--insecure", NULL, "tcp: without keys, let in anybody from other machines", TOOL_FLAG, &who.insecure, 0, 0},
+        TOOL_MEMBERS_OPTIONS(&who, &links),
     };
     const tool_usage usage = {
         .synopsis = "probe [options] -o PROFILE.json",
@@ -365,8 +361,7 @@ int gw_cmd_probe(int argc, char **argv)
         return status;
     if (gw_members_choose_link(&who) != GW_OK)
         return tool_wrong_use("%s", gw_last_error());
-    if (strcmp(who.link, "local") == 0 && who.workers == 0)
-        who.workers = 4;
+    tool_default_members(&who);
     who.timeout_ms = p.team.timeout_ms = timeout_s * 1000;
     if (s.layers_path)
         s.net = NULL;

@@ -3,7 +3,7 @@
 #include "data/data.h"
 #include "disk/folder.h"
 #include "run/live_plan.h"
-#include "run/members.h"
+#include "members_options.h"
 #include "recipes.h"
 #include "report/report.h"
 #include "run_options.h"
@@ -269,12 +269,13 @@ struct words {
 /* What the run had and this start of it cannot have. */
 static void drop_what_does_not_apply(const tool_usage *usage, struct words *w)
 {
-    bool tcp = strcmp(w->who.link, "tcp") == 0, mpi = strcmp(w->who.link, "mpi") == 0;
-    if ((tcp || mpi) && !tool_given(usage, "--workers")) /* what started them knows */
-        w->who.workers = 0;
-    if (!tcp && !w->who.servers && !tool_given(usage, "--keys"))
+    const struct gw_members_scheme *scheme = gw_members_find(w->who.link);
+    const unsigned takes = scheme ? scheme->takes : 0;
+    if (scheme && scheme->has_launcher && !tool_given(usage, "--workers"))
+        w->who.workers = 0; /* what started them knows */
+    if (!(takes & GW_MEMBERS_TAKES_KEYS) && !w->who.servers && !tool_given(usage, "--keys"))
         w->who.keys = NULL;
-    if (!tcp && !tool_given(usage, "--insecure"))
+    if (!(takes & GW_MEMBERS_TAKES_INSECURE) && !tool_given(usage, "--insecure"))
         w->who.insecure = false;
     if (strcmp(w->o.optimizer, "momentum") != 0 && !tool_given(usage, "--momentum"))
         w->momentum = NAN;
@@ -419,7 +420,9 @@ int gw_cmd_train(int argc, char **argv)
                       .momentum = NAN,
                       .weight_decay = NAN,
                       .scale = NAN};
+    struct tool_links_help links;
     char nets[2048], sources[512], recipes[512];
+    tool_describe_links(true, &links);
     describe_networks(nets, sizeof nets);
     describe_sources(sources, sizeof sources);
     tool_recipe_list(recipes, sizeof recipes);
@@ -478,24 +481,10 @@ int gw_cmd_train(int argc, char **argv)
          TOOL_U32, &w.o.threads, 1, 256},
         {"--codec-threads", "K", "codec threads", TOOL_U32, &w.o.codec_threads, 1, 256},
         {"--timeout", "S", "seconds that a worker may be silent", TOOL_U32, &w.o.timeout_s, 1, 86400},
-        {"--link", "local|mpi|tcp|servers",
-         "how workers reach each other. local: they are threads of this process; mpi: they are ranks under mpirun or "
-         "srun (the default there); tcp: they are processes that meet over TCP (gradwire launch starts them); servers: "
-         "they meet at parameter servers only, and may come and go",
-         TOOL_TEXT, &w.who.link, 0, 0},
-        {"--rank", "R", "with tcp and servers: which worker this is, from 0 (default: what RANK or Slurm says)",
-         TOOL_U32, &w.who.rank, 0, 1023},
-        {"--rendezvous", "HOST:PORT", "with tcp: where rank 0 listens and all meet (default: MASTER_ADDR:MASTER_PORT)",
-         TOOL_TEXT, &w.who.rendezvous, 0, 0},
-        {"--advertise", "HOST", "with tcp: where the others reach this worker (default: its address towards rank 0)",
-         TOOL_TEXT, &w.who.advertise, 0, 0},
+        TOOL_MEMBERS_OPTIONS(&w.who, &links),
         {"--flat", NULL,
          "do not add up the workers of one machine before their sums travel to others; the results are the same",
          TOOL_FLAG, &w.o.flat, 0, 0},
-        {"--keys", "DIR",
-         "with tcp and servers: encrypt everything, and let in only members whose key is listed in this folder "
-         "(gradwire keys)",
-         TOOL_TEXT, &w.who.keys, 0, 0},
         {"--servers", "LIST",
          "parameter servers HOST:PORT,... (gradwire server) average the gradients, in place of the workers", TOOL_TEXT,
          &w.who.servers, 0, 0},
@@ -503,8 +492,6 @@ int gw_cmd_train(int argc, char **argv)
          "who moves the parameters. local: every worker moves its own by the average gradient; servers: the parameter "
          "servers move them and workers fetch them. The servers may then also be --mode async or stale:S",
          TOOL_TEXT, &w.o.parameters, 0, 0},
-        {"--insecure", NULL, "with tcp: without keys, let in anybody from other machines", TOOL_FLAG, &w.who.insecure,
-         0, 0},
         {"--out", "DIR", "folder for metrics, summary, TensorBoard events and parameters", TOOL_OUTPUT, &w.o.out, 0, 0},
         {"--overwrite", NULL,
          "remove the files of an earlier run from that folder; without this a folder with such files is refused",

@@ -1,6 +1,7 @@
 /* The gradwire tool: finds the command and runs it. Each command is one file, cmd_NAME.c. */
 #include "base/nearest.h"
 #include "leash.h"
+#include "members/members.h"
 #include "tool.h"
 #include <malloc.h>
 #include <stdio.h>
@@ -9,12 +10,6 @@
 
 #ifdef GW_HAVE_TRAIN
 #include <dnnl.h>
-#endif
-#ifdef GW_HAVE_TCP
-#include <zmq.h>
-#endif
-#ifdef GW_HAVE_MPI
-#include <mpi.h>
 #endif
 
 typedef struct command {
@@ -49,18 +44,15 @@ enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 static void print_links(void)
 {
-    printf("links     local");
-#ifdef GW_HAVE_TCP
-    int major, minor, patch;
-    zmq_version(&major, &minor, &patch);
-    printf(", tcp (ZeroMQ %d.%d.%d)", major, minor, patch);
-#endif
-#ifdef GW_HAVE_MPI
-    char name[MPI_MAX_LIBRARY_VERSION_STRING];
-    int length;
-    MPI_Get_library_version(name, &length);
-    printf(", mpi (%.*s)", (int)strcspn(name, ",\n"), name);
-#endif
+    const char *before = "links     ";
+    for (size_t i = 0; gw_members_schemes[i]; i++) {
+        const struct gw_members_scheme *s = gw_members_schemes[i];
+        char library[200];
+        if (s->is_alone || !s->version(library, sizeof library))
+            continue;
+        printf(library[0] ? "%s%s (%s)" : "%s%s", before, s->name, library);
+        before = ", ";
+    }
     printf("\n");
 }
 

@@ -584,7 +584,8 @@ class Links(harness.Case):
         self.refused(
             2, "train", "--link", "servers", "--servers", "127.0.0.1:1", "--rank", 3, "--workers", 3, says=["0 to 2"]
         )
-        self.refused(2, "train", "--link", "pigeon", says=["pigeon", "local, mpi, tcp and servers"])
+        self.refused(2, "train", "--link", "pigeon", says=["pigeon", "local, tcp, mpi and servers"])
+        self.refused(2, "bench", "exchange", "--link", "servers", says=["members never meet"])
         self.refused(2, "train", "--rank", "1", says="--link is local")
         self.refused(2, "launch", "--", "train", says="-n N")
         self.refused(2, "launch", "-n", "2", says="a command")

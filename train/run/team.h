@@ -10,7 +10,7 @@
 #include "run/control.h"
 #include "data/data.h"
 #include "run/live_plan.h"
-#include "run/members.h"
+#include "members/members.h"
 #include "disk/metrics.h"
 #include "net/model.h"
 #include "optimizer/optimizer.h"
@@ -135,7 +135,7 @@ static inline gw_link gw_team_link(const struct gw_team *team, uint32_t kind, ui
 /* Threads of one process have no network between them. Small frames show what one would carry. */
 static inline bool gw_team_has_network(const struct gw_team *team)
 {
-    return team->members->kind != GW_MEMBERS_LOCAL || team->members->servers.servers;
+    return !team->members->scheme->is_one_process || team->members->servers.servers;
 }
 
 static inline gw_wire gw_team_wire(const struct gw_team *team)

@@ -14,38 +14,70 @@
 #ifndef GW_TRAIN_MEMBERS_H
 #define GW_TRAIN_MEMBERS_H
 
-#include "run/launcher.h"
+#include "members/launcher.h"
 
 #include <gradwire/gradwire.h>
 
 #define GW_MEMBERS_NO_RANK GW_LAUNCHER_NO_RANK
 
 struct gw_members_options {
-    const char *link;       /* local | mpi | tcp | servers; NULL: not given (gw_members_choose_link) */
+    const char *link;       /* a scheme's name; NULL: not given (gw_members_choose_link) */
     uint32_t workers;       /* 0: not given. mpi: must be the number of ranks then */
     uint32_t rank;          /* tcp, servers; GW_MEMBERS_NO_RANK: not given */
     const char *rendezvous; /* tcp: HOST:PORT; NULL: not given */
     const char *advertise, *keys;
     const char *servers; /* "HOST:PORT,...": parameter servers that own the slices; NULL: the members of link 0 do */
     bool insecure;
+    bool must_meet; /* links on which members never meet each other are refused */
     uint32_t timeout_ms;
     void (*log)(const char *line, void *user); /* NULL: none */
     bool (*stop)(void *user);                  /* tcp: asked while members meet; NULL: never */
     void *user;                                /* of both */
 };
 
-enum gw_members_kind { GW_MEMBERS_LOCAL, GW_MEMBERS_MPI, GW_MEMBERS_TCP, GW_MEMBERS_SERVERS };
+/* Options that not every scheme takes. */
+enum {
+    GW_MEMBERS_TAKES_RANK = 1,
+    GW_MEMBERS_TAKES_RENDEZVOUS = 2,
+    GW_MEMBERS_TAKES_ADVERTISE = 4,
+    GW_MEMBERS_TAKES_KEYS = 8,
+    GW_MEMBERS_TAKES_INSECURE = 16
+};
 
 struct gw_members {
-    enum gw_members_kind kind;
+    const struct gw_members_scheme *scheme;
     uint32_t size;         /* of all workers */
     uint32_t first, count; /* this process's ranks */
     gw_tcp_options tcp;
     char rendezvous[300];
     gw_ps_client_options servers; /* of each rank; servers NULL: none */
     gw_ps_client **clients;       /* of this process's ranks, once connected; NULL without servers, or with `servers` */
-    bool mpi_begun;               /* gw_members_begin has called MPI_Init_thread */
+    bool mpi_begun;               /* mpi: begin has called MPI_Init_thread */
 };
+
+/* A way in which members reach each other: what --link names. A new one is a file, and a line in gw_members_schemes;
+ * options, help, errors and --version follow from that. */
+struct gw_members_scheme {
+    const char *name;
+    const char *help;    /* the end of a sentence about the members: "they are threads of this process" */
+    bool is_one_process; /* all members are threads of this process */
+    bool is_alone;       /* a member never meets the others: its links have this rank alone */
+    bool has_launcher;   /* what starts the members knows how many there are */
+    unsigned takes;      /* GW_MEMBERS_TAKES_... */
+    /* Writes which library carries it, or "". False: this build lacks it, and begin may be NULL. */
+    bool (*version)(char *text, size_t capacity);
+    /* Fills in size, first and count, and what connect wants. `members` has its scheme and servers. */
+    gw_status (*begin)(const struct gw_members_options *options, struct gw_members *members);
+    /* As gw_members_connect, for links without parameter servers. */
+    gw_status (*connect)(struct gw_members *members, gw_context *context, uint32_t n_links, gw_link *links);
+    void (*end)(struct gw_members *members, bool failed); /* NULL: nothing is to be done */
+};
+
+extern const struct gw_members_scheme gw_members_local, gw_members_tcp, gw_members_mpi, gw_members_servers;
+extern const struct gw_members_scheme *const gw_members_schemes[]; /* all of them; the last is NULL */
+
+/* NULL: there is none of this name. */
+const struct gw_members_scheme *gw_members_find(const char *name);
 
 /* Fills in a link that is not given: local; or, if a launcher started several ranks (launcher.h), the link that joins
  * them. GW_ERR_ARGUMENT if none does: trained by itself, each rank would be a run that knows nothing of the others. */
@@ -68,5 +100,15 @@ uint64_t gw_members_machine(void);
 /* After all links are destroyed. failed: of an MPI job the other ranks are ended too, after a second in which they say
  * why. */
 void gw_members_end(struct gw_members *members, bool failed);
+
+/* ---- for schemes -------------------------------------------------------------------------------- */
+
+/* One line for all ranks: rank 0 of what the launcher started writes it to the log. */
+void gw_members_say(const struct gw_members_options *options, const struct gw_launcher *by, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* connect, for links that are made one by one. */
+gw_status gw_members_connect_each(struct gw_members *members, gw_context *context, uint32_t n_links, gw_link *links,
+                                  gw_status (*one)(const struct gw_members *, gw_context *, gw_link *));
 
 #endif

@@ -1,5 +1,5 @@
 /* Reads what launchers of several ranks say in the environment. */
-#include "run/launcher.h"
+#include "members/launcher.h"
 #include "base/error.h"
 
 #include <stdio.h>

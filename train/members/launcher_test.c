@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "run/launcher.h"
+#include "members/launcher.h"
 
 #include <gradwire/status.h>
 #include <stdio.h>

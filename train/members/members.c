@@ -1,0 +1,193 @@
+/* Finds out which ranks this process has and how many there are in all, from options and from the launcher's
+ * environment. Then it connects their links. How members reach each other, each scheme says in a file of its own. */
+#include "members/members.h"
+#include "base/error.h"
+#include "members/launcher.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+const struct gw_members_scheme *const gw_members_schemes[] = {&gw_members_local, &gw_members_tcp, &gw_members_mpi,
+                                                              &gw_members_servers, NULL};
+
+const struct gw_members_scheme *gw_members_find(const char *name)
+{
+    for (size_t i = 0; gw_members_schemes[i]; i++)
+        if (strcmp(gw_members_schemes[i]->name, name) == 0)
+            return gw_members_schemes[i];
+    return NULL;
+}
+
+static bool have(const struct gw_members_scheme *scheme)
+{
+    char text[200];
+    return scheme->version(text, sizeof text);
+}
+
+/* ---- who ------------------------------------------------------------------------------------ */
+
+/* One line for all ranks. */
+void gw_members_say(const struct gw_members_options *o, const struct gw_launcher *by, const char *format, ...)
+{
+    char line[512];
+    va_list arguments;
+    if (!o->log || by->rank != 0)
+        return;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    o->log(line, o->user);
+}
+
+gw_status gw_members_choose_link(struct gw_members_options *o)
+{
+    struct gw_launcher by = gw_launcher_find();
+    if (o->link)
+        return GW_OK;
+    const struct gw_members_scheme *joins = by.size <= 1                      ? &gw_members_local
+                                            : by.tcp                          ? &gw_members_tcp
+                                            : by.mpi && have(&gw_members_mpi) ? &gw_members_mpi
+                                                                              : NULL;
+    o->link = joins ? joins->name : NULL;
+    if (by.size <= 1)
+        return GW_OK;
+    if (o->link) {
+        gw_members_say(o, &by, "%s started %u ranks: they are joined by --link %s", by.name, by.size, o->link);
+        return GW_OK;
+    }
+    return gw_fail(GW_ERR_ARGUMENT,
+                   "%s started %u ranks, and without --link each would train by itself: %s; --link local if each shall",
+                   by.name, by.size,
+                   by.mpi ? "this build has no mpi link, but --link tcp --rendezvous HOST:PORT joins them, or gradwire "
+                            "launch -n N -- train ... starts them"
+                   : strcmp(by.name, "srun") == 0
+                       ? "--link tcp joins them, or --link mpi where srun serves MPI (srun --mpi=pmix)"
+                       : "--link tcp --rendezvous HOST:PORT joins them (or MASTER_ADDR and MASTER_PORT say where)");
+}
+
+/* The schemes that take these options, as a list in a sentence. */
+static const char *list(char *text, size_t capacity, unsigned takes)
+{
+    size_t n = 0, used = 0, n_wanted = 0;
+    for (size_t i = 0; gw_members_schemes[i]; i++)
+        n_wanted += (gw_members_schemes[i]->takes & takes) == takes;
+    for (size_t i = 0; gw_members_schemes[i] && used < capacity; i++)
+        if ((gw_members_schemes[i]->takes & takes) == takes) {
+            const char *before = n == 0 ? "" : n + 1 == n_wanted ? " and " : ", ";
+            used += (size_t)snprintf(text + used, capacity - used, "%s%s", before, gw_members_schemes[i]->name);
+            n++;
+        }
+    return text;
+}
+
+/* An option that the scheme has no use for was meant for another one. */
+static gw_status check_options(const struct gw_members_scheme *scheme, const struct gw_members_options *o)
+{
+    const struct {
+        const char *option;
+        bool is_given;
+        unsigned bit;
+    } options[] = {{"--rank", o->rank != GW_MEMBERS_NO_RANK, GW_MEMBERS_TAKES_RANK},
+                   {"--rendezvous", o->rendezvous != NULL, GW_MEMBERS_TAKES_RENDEZVOUS},
+                   {"--advertise", o->advertise != NULL, GW_MEMBERS_TAKES_ADVERTISE},
+                   {"--keys", o->keys && !o->servers, GW_MEMBERS_TAKES_KEYS},
+                   {"--insecure", o->insecure, GW_MEMBERS_TAKES_INSECURE}};
+    char links[100];
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (options[i].is_given && !(scheme->takes & options[i].bit))
+            return gw_fail(GW_ERR_ARGUMENT, "%s is for --link %s, and --link is %s", options[i].option,
+                           list(links, sizeof links, options[i].bit), scheme->name);
+    return GW_OK;
+}
+
+gw_status gw_members_begin(const struct gw_members_options *o, struct gw_members *m)
+{
+    const struct gw_members_scheme *scheme = gw_members_find(o->link);
+    char links[100];
+    *m = (struct gw_members){.scheme = scheme};
+    if (!scheme)
+        return gw_fail(GW_ERR_ARGUMENT, "there is no link \"%s\"; there are %s", o->link, list(links, sizeof links, 0));
+    m->servers = (gw_ps_client_options){.struct_bytes = sizeof m->servers,
+                                        .servers = o->servers,
+                                        .keys = o->keys,
+                                        .timeout_ms = o->timeout_ms,
+                                        .connect_ms = o->timeout_ms}; /* workers may be started before them */
+    if (o->must_meet && scheme->is_alone)
+        return gw_fail(GW_ERR_ARGUMENT, "on --link %s members never meet, and they must here", scheme->name);
+    GW_TRY(check_options(scheme, o));
+    if (!have(scheme))
+        return gw_fail(GW_ERR_UNSUPPORTED, "this build has no %s link: what it needs was not found when it was made",
+                       scheme->name);
+    return scheme->begin(o, m);
+}
+
+/* ---- links ---------------------------------------------------------------------------------- */
+
+gw_status gw_members_connect_each(struct gw_members *m, gw_context *context, uint32_t n_links, gw_link *links,
+                                  gw_status (*one)(const struct gw_members *, gw_context *, gw_link *))
+{
+    for (uint32_t k = 0; k < n_links; k++) {
+        gw_status status = one(m, context, links + (size_t)k * m->count);
+        for (uint32_t i = 0; status < 0 && i < k * m->count; i++)
+            links[i].ops->destroy(links[i].self);
+        GW_TRY(status);
+    }
+    return GW_OK;
+}
+
+/* This process's ranks become clients. */
+static gw_status connect_servers(struct gw_members *m)
+{
+    m->clients = calloc(m->count, sizeof *m->clients);
+    if (!m->clients)
+        return GW_ERR_MEMORY;
+    for (uint32_t n = 0; n < m->count; n++) {
+        m->servers.rank = m->first + n;
+        GW_TRY(gw_ps_client_create(NULL, &m->servers, &m->clients[n])); /* it outlives the context */
+    }
+    if (gw_ps_n_workers(m->clients[0]) != m->size)
+        return gw_fail(GW_ERR_ARGUMENT, "the parameter servers are for %u workers, and this run has %u",
+                       gw_ps_n_workers(m->clients[0]), m->size);
+    return GW_OK;
+}
+
+gw_status gw_members_connect(struct gw_members *m, gw_context *context, uint32_t n_links, gw_link *links)
+{
+    if (!m->servers.servers || m->scheme->is_alone)
+        return m->scheme->connect(m, context, n_links, links);
+    GW_TRY(m->scheme->connect(m, context, n_links - 1, links + m->count));
+    gw_status status = connect_servers(m);
+    for (uint32_t i = m->count; status < 0 && i < n_links * m->count; i++) {
+        links[i].ops->fail(links[i].self, status, gw_last_error());
+        links[i].ops->destroy(links[i].self);
+    }
+    return status;
+}
+
+uint64_t gw_members_machine(void)
+{
+    char text[256] = "";
+    const char *given = getenv("GRADWIRE_MACHINE");
+    if (given)
+        return XXH3_64bits(given, strlen(given));
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r"); /* new at every start of a machine */
+    if (!file || !fgets(text, sizeof text, file))
+        gethostname(text, sizeof text - 1);
+    if (file)
+        fclose(file);
+    return XXH3_64bits(text, strlen(text));
+}
+
+void gw_members_end(struct gw_members *m, bool failed)
+{
+    for (uint32_t i = 0; m->clients && i < m->count; i++)
+        gw_ps_client_destroy(m->clients[i]);
+    free(m->clients);
+    m->clients = NULL;
+    if (m->scheme && m->scheme->end)
+        m->scheme->end(m, failed);
+}

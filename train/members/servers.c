@@ -1,0 +1,51 @@
+/* Members that meet at parameter servers only, and may come and go. */
+#include "base/error.h"
+#include "members/launcher.h"
+#include "members/members.h"
+
+static bool version(char *text, size_t capacity)
+{
+    return gw_members_tcp.version(text, capacity);
+}
+
+/* The servers know how many workers there are. */
+static gw_status begin(const struct gw_members_options *o, struct gw_members *m)
+{
+    uint32_t rank = o->rank, size = o->workers;
+    gw_ps_client *client;
+    GW_TRY(gw_launcher_place(&size, &rank));
+    if (!o->servers || rank == GW_MEMBERS_NO_RANK)
+        return gw_fail(GW_ERR_ARGUMENT, "the link servers needs %s",
+                       o->servers ? "--rank R (or RANK)" : "--servers HOST:PORT,...");
+    m->size = o->workers;
+    if (m->size == 0) {
+        m->servers.rank = GW_PS_READER;
+        GW_TRY(gw_ps_client_create(NULL, &m->servers, &client));
+        m->size = gw_ps_n_workers(client);
+        gw_ps_client_destroy(client);
+    }
+    if (rank >= m->size)
+        return gw_fail(GW_ERR_ARGUMENT, "rank %u of %u workers cannot be; ranks are 0 to %u", rank, m->size,
+                       m->size - 1);
+    m->first = rank, m->count = 1;
+    return GW_OK;
+}
+
+/* The worker joins by itself, perhaps more than once: its links have this rank alone. */
+static gw_status connect_links(struct gw_members *m, gw_context *context, uint32_t n_links, gw_link *links)
+{
+    (void)m;
+    for (uint32_t k = 1; k < n_links; k++)
+        GW_TRY(gw_link_local_create(context, 1, &links[k]));
+    return GW_OK;
+}
+
+const struct gw_members_scheme gw_members_servers = {
+    .name = "servers",
+    .help = "they meet at parameter servers only, and may come and go",
+    .is_alone = true,
+    .takes = GW_MEMBERS_TAKES_RANK | GW_MEMBERS_TAKES_KEYS,
+    .version = version,
+    .begin = begin,
+    .connect = connect_links,
+};
