@@ -2,39 +2,42 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/nearest.h"
+#include "base/spec.h"
 #include "codec/codec.h"
 
-#include <locale.h>
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-static gw_status read_value(const char *codec, const gw_codec_option *option, const struct gw_option_rule *rule,
-                            const char *value, void *options)
+struct target {
+    const struct gw_codec_record *record;
+    void *options;
+};
+
+static gw_status read_value(void *user, size_t i, const char *value)
 {
-    char *at = (char *)options + rule->offset;
-    char *end = NULL;
+    const struct target *to = user;
+    const gw_codec_option *option = &to->record->info.options[i];
+    const struct gw_option_rule *rule = &to->record->rules[i];
+    char *at = (char *)to->options + rule->offset;
     switch (rule->kind) {
     case GW_OPTION_NUMBER: {
-        double x = strtod(value, &end);
-        if (end == value || *end || !isfinite(x) || x < rule->min || x > rule->max)
+        double x;
+        if (!gw_spec_number(value, rule->min, rule->max, &x))
             break;
         memcpy(at, &x, sizeof x);
         return GW_OK;
     }
     case GW_OPTION_COUNT: {
-        unsigned long long x = strtoull(value, &end, 10);
-        if (*value < '0' || *value > '9' || *end || (double)x < rule->min || (double)x > rule->max)
+        uint64_t count;
+        if (!gw_spec_count(value, rule->min, rule->max, &count))
             break;
-        uint64_t count = x;
         memcpy(at, &count, sizeof count);
         return GW_OK;
     }
     case GW_OPTION_WORD:
-        for (int i = 0; rule->words[i]; i++)
-            if (strcmp(rule->words[i], value) == 0) {
-                memcpy(at, &i, sizeof i);
+        for (int w = 0; rule->words[w]; w++)
+            if (strcmp(rule->words[w], value) == 0) {
+                memcpy(at, &w, sizeof w);
                 return GW_OK;
             }
         break;
@@ -44,47 +47,23 @@ static gw_status read_value(const char *codec, const gw_codec_option *option, co
         strcpy(at, value);
         return GW_OK;
     }
-    return gw_fail(GW_ERR_SPEC, "%s: %s=%s is not legal; %s takes %s (default %s)", codec, option->key, value,
-                   option->key, option->values, *option->default_value ? option->default_value : "none");
+    return gw_fail(GW_ERR_SPEC, "%s: %s=%s is not legal; %s takes %s (default %s)", to->record->info.name, option->key,
+                   value, option->key, option->values, *option->default_value ? option->default_value : "none");
 }
 
 gw_status gw_options_parse(const struct gw_codec_record *record, const char *text, void *options)
 {
+    enum { MOST_OPTIONS = 64 };
     const gw_codec_info *info = &record->info;
-    for (size_t i = 0; i < info->n_options; i++)
-        GW_TRY(read_value(info->name, &info->options[i], &record->rules[i], info->options[i].default_value, options));
-    uint64_t given = 0;
-    for (bool more = text && *text; more;) {
-        char item[32 + GW_OPTION_TEXT_BYTES];
-        size_t length = strcspn(text, ",");
-        more = text[length] == ',';
-        if (length == 0)
-            return gw_fail(GW_ERR_SPEC,
-                           "%s: an option is empty; write key=value,key=value, with commas between options only",
-                           info->name);
-        if (length >= sizeof item)
-            return gw_fail(GW_ERR_SPEC, "%s: an option of %zu characters is too long", info->name, length);
-        memcpy(item, text, length);
-        item[length] = 0;
-        text += length + more;
-        char *equals = strchr(item, '=');
-        if (!equals)
-            return gw_fail(GW_ERR_SPEC, "%s: option '%s' has no value; write key=value", info->name, item);
-        *equals = 0;
-        size_t i = 0;
-        while (i < info->n_options && strcmp(info->options[i].key, item) != 0)
-            i++;
-        if (i == info->n_options) {
-            char keys[256] = "";
-            for (size_t j = 0, used = 0; j < info->n_options; j++)
-                used += (size_t)snprintf(keys + used, sizeof keys - used, "%s%s", j ? ", " : "", info->options[j].key);
-            return gw_fail(GW_ERR_SPEC, "%s has no option '%s'; it has %s", info->name, item, *keys ? keys : "none");
-        }
-        if (given >> i & 1)
-            return gw_fail(GW_ERR_SPEC, "%s: option '%s' is given twice", info->name, item);
-        given |= 1ull << i;
-        GW_TRY(read_value(info->name, &info->options[i], &record->rules[i], equals + 1, options));
+    const char *keys[MOST_OPTIONS];
+    struct target to = {record, options};
+    for (size_t i = 0; i < info->n_options; i++) {
+        keys[i] = info->options[i].key;
+        GW_TRY(read_value(&to, i, info->options[i].default_value));
     }
+    const struct gw_spec spec = {
+        .what = info->name, .keys = keys, .n_keys = info->n_options, .take = read_value, .user = &to};
+    GW_TRY(gw_spec_parse(&spec, text));
     return record->check_options ? record->check_options(options) : GW_OK;
 }
 
@@ -170,8 +149,7 @@ gw_status gw_codec_parse(gw_context *context, const char *spec, gw_codec **out)
     codec->context = context;
     codec->record = record;
     codec->options = gw_calloc(context, 1, record->options_bytes);
-    /* Numbers have a decimal point whatever the host's locale writes. */
-    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0), host = uselocale(plain);
+    struct gw_plain before = gw_plain_enter();
     gw_status status = codec->options
                            ? gw_options_parse(record, spec[length] ? spec + length + 1 : NULL, codec->options)
                            : GW_ERR_MEMORY;
@@ -183,8 +161,7 @@ gw_status gw_codec_parse(gw_context *context, const char *spec, gw_codec **out)
         else
             status = GW_ERR_MEMORY;
     }
-    uselocale(host);
-    freelocale(plain);
+    gw_plain_leave(before);
     if (status < 0) {
         gw_codec_destroy(codec);
         return status;

@@ -1,32 +1,14 @@
 /* Reads and writes the text that names an update rule with its options. */
 #include "base/error.h"
+#include "base/spec.h"
 #include "optimizer/optimizer.h"
 
-#include <locale.h>
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MOST_OPTIONS 5
-
-/* Numbers have a decimal point whatever the host's locale writes. */
-struct plain {
-    locale_t plain, host;
-};
-
-static struct plain plain_enter(void)
-{
-    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    return (struct plain){plain, uselocale(plain)};
-}
-
-static void plain_leave(struct plain before)
-{
-    uselocale(before.host);
-    if (before.plain)
-        freelocale(before.plain);
-}
 
 /* A number from `least` on, below `below` where that is finite. */
 struct option {
@@ -66,34 +48,21 @@ static uint32_t options_of(struct gw_optimizer *o, struct option out[MOST_OPTION
     return n;
 }
 
-/* One "key=value" of `length` characters. */
-static gw_status parse_option(const char *text, size_t length, const char *rule, const struct option *options,
-                              uint32_t n)
+struct target {
+    const char *rule;
+    const struct option *options;
+};
+
+static gw_status take(void *user, size_t key, const char *value)
 {
-    char word[64], *end;
-    if (length >= sizeof word)
-        return gw_fail(GW_ERR_SPEC, "the optimizer's option \"%.40s...\" is too long", text);
-    memcpy(word, text, length);
-    word[length] = 0;
-    char *value = strchr(word, '=');
-    if (value)
-        *value++ = 0;
-    for (uint32_t i = 0; i < n && value; i++) {
-        if (strcmp(word, options[i].name) != 0)
-            continue;
-        double x = strtod(value, &end);
-        float narrow = (float)x;
-        if (end == value || *end || !((double)narrow >= options[i].least && (double)narrow < options[i].below))
-            return gw_fail(GW_ERR_SPEC, "the optimizer's %s is \"%s\", and must be a number %s", word, value,
-                           isinf(options[i].below) ? "from 0 up" : "from 0 up and below 1");
-        *options[i].value = narrow;
-        return GW_OK;
-    }
-    char names[96];
-    size_t used = 0;
-    for (uint32_t i = 0; i < n; i++)
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s=", i ? ", " : "", options[i].name);
-    return gw_fail(GW_ERR_SPEC, "the optimizer %s has no option \"%s\"; right are %s", rule, word, names);
+    const struct target *to = user;
+    const struct option *option = &to->options[key];
+    double x;
+    if (!gw_spec_number(value, option->least, DBL_MAX, &x) || !((double)(float)x < option->below))
+        return gw_fail(GW_ERR_SPEC, "the optimizer %s: %s=%s is not legal; %s takes a number %s", to->rule,
+                       option->name, value, option->name, isinf(option->below) ? "from 0 up" : "from 0 up and below 1");
+    *option->value = (float)x;
+    return GW_OK;
 }
 
 gw_status gw_optimizer_parse(const char *text, struct gw_optimizer *out)
@@ -107,19 +76,15 @@ gw_status gw_optimizer_parse(const char *text, struct gw_optimizer *out)
     if (!rule)
         return gw_fail(GW_ERR_SPEC, "the optimizer \"%.60s\" is unknown; right are sgd, momentum, adam and svrg", text);
     *out = rule->defaults;
-    uint32_t n = options_of(out, options);
-    if (!text[name])
-        return GW_OK;
-    for (text += name + 1;; text++) {
-        size_t length = strcspn(text, ",");
-        struct plain before = plain_enter();
-        gw_status status = parse_option(text, length, rule->name, options, n);
-        plain_leave(before);
-        GW_TRY(status);
-        text += length;
-        if (!*text)
-            return GW_OK;
-    }
+    const char *keys[MOST_OPTIONS];
+    const uint32_t n = options_of(out, options);
+    for (uint32_t i = 0; i < n; i++)
+        keys[i] = options[i].name;
+    char what[32];
+    snprintf(what, sizeof what, "the optimizer %s", rule->name);
+    struct target to = {rule->name, options};
+    const struct gw_spec spec = {.what = what, .keys = keys, .n_keys = n, .take = take, .user = &to};
+    return gw_spec_parse(&spec, text[name] ? text + name + 1 : NULL);
 }
 
 void gw_optimizer_text(const struct gw_optimizer *optimizer, char text[GW_OPTIMIZER_TEXT])
@@ -127,12 +92,12 @@ void gw_optimizer_text(const struct gw_optimizer *optimizer, char text[GW_OPTIMI
     struct gw_optimizer copy = *optimizer;
     struct option options[MOST_OPTIONS];
     uint32_t n = options_of(&copy, options);
-    struct plain before = plain_enter();
+    struct gw_plain before = gw_plain_enter();
     size_t used = (size_t)snprintf(text, GW_OPTIMIZER_TEXT, "%s:", rules[copy.rule].name);
     for (uint32_t i = 0; i < n; i++) /* 9 digits say which float it is */
         used += (size_t)snprintf(text + used, GW_OPTIMIZER_TEXT - used, "%s%s=%.9g", i ? "," : "", options[i].name,
                                  (double)*options[i].value);
-    plain_leave(before);
+    gw_plain_leave(before);
 }
 
 uint32_t gw_optimizer_moments(const struct gw_optimizer *optimizer)

@@ -78,7 +78,7 @@ def optimizers(ps):
         refused(lambda: reader.init_parameter("x", [3], "float32", value=[1, 2, 3]), "no optimizer")
         refused(lambda: reader.init_parameter("x", [3], "float32", optimizer="sgd", value=[1, 2]), "shape [3]")
         refused(lambda: reader.init_parameter("x", [3], "int32", optimizer="sgd"), "an optimizer is for float32")
-        refused(lambda: reader.init_parameter("x", [3], "float32", optimizer="sgd:rate=1"), "no option", "lr=")
+        refused(lambda: reader.init_parameter("x", [3], "float32", optimizer="sgd:rate=1"), "no option", "it has lr")
         reader.init_parameter("x", [3], "float32", optimizer="sgd")
         refused(lambda: reader.pull_parameter("x", "parameters"), "anybody to put the first parameters of")
         refused(lambda: reader.push_parameter("x", [1, 2, 3], rate=-1), "learning rate")

@@ -293,9 +293,10 @@ static void uneven_data_have_uneven_magnitudes(void **state)
 
     static const char *const wrong[] = {"uneven:n",        "uneven:n=",    "uneven:n=0",         "uneven:n=1.5",
                                         "uneven:n=-4",     "uneven:c1=2",  "uneven:n=10,",       "uneven:m=3",
-                                        "uneven:n=10;d=3", "uneven:d=nan", "uneven:n=1e5,d=1e5", "uneven:n=1e300"};
+                                        "uneven:n=10;d=3", "uneven:d=nan", "uneven:n=1e5,d=1e5", "uneven:n=1e300",
+                                        "uneven:n=8,n=8"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        if (gw_data_load(wrong[i], NULL, &data) != GW_ERR_ARGUMENT)
+        if (gw_data_load(wrong[i], NULL, &data) != GW_ERR_SPEC)
             fail_msg("%s was not refused", wrong[i]);
 }
 

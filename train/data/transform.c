@@ -1,6 +1,7 @@
 /* Cuts, mirrors, brightens and scales pictures. All that is drawn comes from one stream a sample and step. */
 #include "data/transform.h"
 #include "base/error.h"
+#include "base/spec.h"
 #include "data/data.h"
 #include "random.h"
 
@@ -17,88 +18,96 @@ static const char *const words[N_WORDS] = {
     [CONTRAST] = "contrast", [WHITEN] = "whiten", [NORMALIZE] = "normalize", [SCALE] = "scale",
 };
 
-static gw_status wrong(const char *text, const char *why)
-{
-    return gw_fail(GW_ERR_ARGUMENT,
-                   "the transform \"%s\" is not valid: %s; right are scale, or some of pad=PIXELS, crop=SIDE, mirror, "
-                   "brightness=0..255, contrast=LOW:HIGH, whiten, normalize, as in pad=4,crop=32,mirror,normalize",
-                   text, why);
-}
+#define EXAMPLE                                                                                                        \
+    "right are scale, or some of pad=PIXELS, crop=SIDE, mirror, brightness=0..255, contrast=LOW:HIGH, "                \
+    "whiten, normalize, as in pad=4,crop=32,mirror,normalize"
 
-/* A number from `least` to `most` that ends at `end`. */
-static bool get_number(const char *text, const char *end, double least, double most, double *value)
+static bool get_whole(const char *value, double least, double most, uint32_t *out)
 {
-    char *stop;
-    if (!text || text == end || strspn(text, "0123456789.") < (size_t)(end - text))
+    uint64_t n;
+    if (!gw_spec_count(value, least, most, &n))
         return false;
-    *value = strtod(text, &stop);
-    return stop == end && *value >= least && *value <= most;
+    *out = (uint32_t)n;
+    return true;
 }
 
-/* One word, with its value if it has one. */
-static bool take(struct gw_transform *t, enum word word, const char *value, const char *end)
+static bool get_contrast(const char *value, float contrast[2])
 {
-    double x = 0, y = 0;
-    const char *middle = value ? memchr(value, ':', (size_t)(end - value)) : NULL;
-    switch (word) {
+    char low[32];
+    const char *middle = strchr(value, ':');
+    double x, y;
+    if (!middle || (size_t)(middle - value) >= sizeof low)
+        return false;
+    memcpy(low, value, (size_t)(middle - value));
+    low[middle - value] = 0;
+    if (!gw_spec_number(low, 0, 100, &x) || !gw_spec_number(middle + 1, x, 100, &y) || y == 0)
+        return false;
+    contrast[0] = (float)x, contrast[1] = (float)y;
+    return true;
+}
+
+struct target {
+    struct gw_transform *t;
+    bool scales;
+};
+
+static gw_status take(void *user, size_t word, const char *value)
+{
+    struct target *to = user;
+    struct gw_transform *t = to->t;
+    const bool has_value = word == PAD || word == CROP || word == BRIGHTNESS || word == CONTRAST;
+    bool good = has_value == (value != NULL);
+    double x;
+    switch (good ? (enum word)word : N_WORDS) {
     case PAD:
-        if (!get_number(value, end, 1, 64, &x) || x != floor(x))
-            return false;
-        t->pad = (uint32_t)x;
-        return true;
+        good = get_whole(value, 1, 64, &t->pad);
+        break;
     case CROP:
-        if (!get_number(value, end, 1, 4096, &x) || x != floor(x))
-            return false;
-        t->crop = (uint32_t)x;
-        return true;
+        good = get_whole(value, 1, 4096, &t->crop);
+        break;
     case BRIGHTNESS:
-        if (!get_number(value, end, 0, 255, &x))
-            return false;
-        t->brightness = (float)x;
-        return true;
+        if ((good = gw_spec_number(value, 0, 255, &x)))
+            t->brightness = (float)x;
+        break;
     case CONTRAST:
-        if (!middle || !get_number(value, middle, 0, 100, &x) || !get_number(middle + 1, end, x, 100, &y) || y == 0)
-            return false;
-        t->contrast[0] = (float)x, t->contrast[1] = (float)y;
-        return true;
+        good = get_contrast(value, t->contrast);
+        break;
     case MIRROR:
         t->mirror = true;
-        return !value;
+        break;
     case WHITEN:
         t->whiten = true;
-        return !value;
+        break;
     case NORMALIZE:
         t->normalize = true;
-        return !value;
-    default:
-        return !value;
+        break;
+    case SCALE:
+        to->scales = true;
+        break;
+    case N_WORDS:
+        break;
     }
+    return good ? GW_OK
+                : gw_fail(GW_ERR_SPEC, "the transform: %s%s%s is not legal; " EXAMPLE, words[word], value ? "=" : "",
+                          value ? value : "");
+}
+
+static gw_status wrong(const char *text, const char *why)
+{
+    return gw_fail(GW_ERR_SPEC, "the transform \"%s\" is not legal: %s; " EXAMPLE, text, why);
 }
 
 gw_status gw_transform_parse(const char *text, struct gw_transform *t)
 {
-    bool seen[N_WORDS] = {false};
+    struct target to = {.t = t};
+    const struct gw_spec spec = {
+        .what = "the transform", .keys = words, .n_keys = N_WORDS, .has_words = true, .take = take, .user = &to};
     *t = (struct gw_transform){0};
-    for (const char *at = text ? text : "scale";; at++) {
-        const char *end = at + strcspn(at, ","), *name_end = at + strcspn(at, ",=");
-        int word = 0;
-        while (word < N_WORDS &&
-               (strlen(words[word]) != (size_t)(name_end - at) || strncmp(words[word], at, strlen(words[word])) != 0))
-            word++;
-        if (word == N_WORDS)
-            return wrong(text, "a word of it is unknown");
-        if (seen[word])
-            return wrong(text, "a word of it is there twice");
-        seen[word] = true;
-        if (!take(t, (enum word)word, name_end < end ? name_end + 1 : NULL, end))
-            return wrong(text, "a value of it is not right");
-        at = end;
-        if (!*at)
-            break;
-    }
-    for (int word = 0; word < SCALE; word++)
-        if (seen[SCALE] && seen[word])
-            return wrong(text, "scale stands alone: it does nothing else to pictures");
+    if (text && !*text)
+        return wrong(text, "it is empty");
+    GW_TRY(gw_spec_parse(&spec, text ? text : words[SCALE]));
+    if (to.scales && strcmp(text ? text : words[SCALE], words[SCALE]) != 0)
+        return wrong(text, "scale stands alone: it does nothing else to pictures");
     if (t->whiten && t->normalize)
         return wrong(text, "whiten and normalize exclude each other");
     if (t->pad && !t->crop)

@@ -4,11 +4,11 @@
  * label sign(x_i . w). The smaller C1 and the larger C2, the more of the gradient sits in few elements. */
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/spec.h"
 #include "data/data.h"
 #include "random.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* One fixed data set for the same options, whatever the run's seed. */
@@ -21,38 +21,32 @@ struct uneven {
     double n, d, c1, c2;
 };
 
+static const char *const keys[] = {"n", "d", "c1", "c2"};
+
+static gw_status take(void *user, size_t key, const char *value)
+{
+    struct uneven *u = user;
+    double *const targets[] = {&u->n, &u->d, &u->c1, &u->c2};
+    const bool is_count = key < 2;
+    double x;
+    if (!gw_spec_number(value, is_count, is_count ? MAX_VALUES : 1, &x) || (is_count && x != floor(x)))
+        return gw_fail(
+            GW_ERR_SPEC,
+            "--data uneven: %s=%s is not legal; n and d take whole numbers from 1, c1 and c2 take 0 to 1, as "
+            "in uneven:n=1024,d=2048,c1=0.6,c2=0.25",
+            keys[key], value);
+    *targets[key] = x;
+    return GW_OK;
+}
+
 static gw_status read_options(const char *text, struct uneven *u)
 {
-    const struct {
-        const char *key;
-        double *target, max;
-        bool count;
-    } rules[] = {{"n=", &u->n, MAX_VALUES, true},
-                 {"d=", &u->d, MAX_VALUES, true},
-                 {"c1=", &u->c1, 1, false},
-                 {"c2=", &u->c2, 1, false}};
-    const size_t n_rules = sizeof rules / sizeof *rules;
-    for (bool more = *text; more;) {
-        size_t k = 0;
-        while (k < n_rules && strncmp(text, rules[k].key, strlen(rules[k].key)) != 0)
-            k++;
-        const char *digits = k < n_rules ? text + strlen(rules[k].key) : text;
-        char *end;
-        double value = strtod(digits, &end);
-        if (k == n_rules || *digits < '0' || *digits > '9' || (*end && *end != ',') || !(value <= rules[k].max) ||
-            (rules[k].count && (value < 1 || value != floor(value))))
-            return gw_fail(GW_ERR_ARGUMENT,
-                           "--data uneven: \"%s\" is not valid; right are n= and d= (1 or more), c1= and c2= (0 to "
-                           "1), as in uneven:n=1024,d=2048,c1=0.6,c2=0.25",
-                           text);
-        *rules[k].target = value;
-        more = *end == ',';
-        text = end + more;
-    }
+    const struct gw_spec spec = {
+        .what = "--data uneven", .keys = keys, .n_keys = sizeof keys / sizeof *keys, .take = take, .user = u};
+    GW_TRY(gw_spec_parse(&spec, text));
     if (u->n * u->d > MAX_VALUES)
-        return gw_fail(GW_ERR_ARGUMENT,
-                       "--data uneven: %.0f samples of %.0f features are %.0f values, and %u are the most", u->n, u->d,
-                       u->n * u->d, MAX_VALUES);
+        return gw_fail(GW_ERR_SPEC, "--data uneven: %.0f samples of %.0f features are %.0f values, and %u are the most",
+                       u->n, u->d, u->n * u->d, MAX_VALUES);
     return GW_OK;
 }
 
