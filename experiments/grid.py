@@ -21,8 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 lock = threading.Lock()
 
 
-def machine(rows=()):
-    """What a table was measured on, and when: the dates of its rows, today if there are none."""
+def this_machine():
     name = platform.processor()
     try:
         for line in open("/proc/cpuinfo"):
@@ -31,17 +30,29 @@ def machine(rows=()):
                 break
     except OSError:
         pass
+    return f"{name}, {os.cpu_count()} cores"
+
+
+def machine(rows=()):
+    """What a table was measured on, and when: machines and dates of its rows; this one today if there are none."""
+    machines = sorted({row["machine"] for row in rows}) or [this_machine()]
     dates = sorted({row["date"] for row in rows}) or [datetime.date.today().isoformat()]
     when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
-    return f"machine: {name}, {os.cpu_count()} cores; {when}"
+    return f"machine: {' and '.join(machines)}; {when}"
+
+
+def _cell(value):
+    """Six digits say all that a run's figures mean."""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 class Grid:
-    """columns: of results.tsv, the first is the run's name. table(rows): the lines of table.txt."""
+    """columns: of results.tsv, the first is the run's name; date and machine follow. table(rows): the lines of
+    table.txt."""
 
     def __init__(self, here, columns, table):
         self.results, self.table = here / "results.tsv", here / "table.txt"
-        self.columns, self.lines = columns, table
+        self.columns, self.lines = [*columns, "date", "machine"], table
 
     def rows(self):
         if not self.results.exists():
@@ -58,7 +69,7 @@ class Grid:
             with self.results.open("a") as out:
                 if new:
                     out.write("\t".join(self.columns) + "\n")
-                out.write("\t".join(str(row[c]) for c in self.columns) + "\n")
+                out.write("\t".join(_cell(row[c]) for c in self.columns) + "\n")
                 out.flush()
                 os.fsync(out.fileno())
             self.write_table()
@@ -96,7 +107,8 @@ class Grid:
                 row = run_one(args, run)
             except Failed as why:
                 return f"{run[0]}: {why}", 1
-            self.add({self.columns[0]: run[0], "date": datetime.date.today().isoformat(), **row})
+            when = {"date": datetime.date.today().isoformat(), "machine": this_machine()}
+            self.add({self.columns[0]: run[0], **row, **when})
             return f"{run[0]}: done", 0
 
         with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:

@@ -18,7 +18,7 @@ sys.path.insert(0, str(HERE.parent))
 import grid
 
 COLUMNS = ["run", "workers", "batch", "codec", "seed", "scale", "steps", "test_accuracy", "train_loss", "bytes_up"]
-COLUMNS += ["bytes_down", "dense_bytes", "nonzero_share", "parameter_hash", "date"]
+COLUMNS += ["bytes_down", "dense_bytes", "nonzero_share", "parameter_hash"]
 
 SCALE = 0.02
 ROWS = [(2, 128, 300000, -0.92), (16, 2048, 18750, -0.39)]

@@ -20,7 +20,7 @@ sys.path.insert(0, str(HERE.parent))
 import grid
 
 COLUMNS = ["run", "net", "method", "seed", "scale", "epochs", "test_accuracy", "train_loss", "bytes_up", "bytes_down"]
-COLUMNS += ["dense_bytes", "parameter_hash", "date"]
+COLUMNS += ["dense_bytes", "parameter_hash"]
 
 SCALE = {"resnet20": 0.07, "vgg16:0.25": 0.1}
 EPOCHS = 140  # the paper's

@@ -34,7 +34,6 @@ COLUMNS = [
     "elements",
     "frame_bits",
     "objectives",
-    "date",
 ]
 
 WORKERS, BATCH = 4, 32  # the paper: M = 4, mini-batches of 8

@@ -31,7 +31,6 @@ COLUMNS = [
     "nonzero_share",
     "skipped_steps",
     "parameter_hash",
-    "date",
 ]
 
 WORKERS, BATCH, STEPS, SEEDS = 4, 64, 5000, (1, 2)

@@ -29,7 +29,6 @@ COLUMNS = [
     "images_per_second",
     "replicas_identical",
     "parameter_hash",
-    "date",
 ]
 
 BATCH, STEPS = 64, 10000

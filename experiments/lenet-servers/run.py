@@ -35,7 +35,6 @@ COLUMNS = [
     "skipped_steps",
     "replicas_identical",
     "parameter_hash",
-    "date",
 ]
 
 WORKERS, BATCH, STEPS = 3, 64, 1000

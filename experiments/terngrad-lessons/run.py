@@ -26,7 +26,7 @@ sys.path.insert(0, str(HERE.parent))
 import grid
 
 COLUMNS = ["run", "codec", "dropout", "weight_decay", "seed", "steps", "test_accuracy", "train_accuracy", "train_loss"]
-COLUMNS += ["bytes_up", "dense_bytes", "zeros_of_fc6", "parameter_hash", "date"]
+COLUMNS += ["bytes_up", "dense_bytes", "zeros_of_fc6", "parameter_hash"]
 
 WORKERS, BATCH, STEPS, DECAY, SEED = 4, 128, 1250, 0.0005, 1
 SAVED = [0, 10, 50, 100, 250, 500, 1000, 1249]

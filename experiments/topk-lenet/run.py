@@ -31,7 +31,6 @@ COLUMNS = [
     "sent_to_k_mean",
     "sent_to_k_most",
     "parameter_hash",
-    "date",
 ]
 
 WORKERS, BATCH, STEPS, SEEDS = 4, 64, 5000, (1, 2)

@@ -22,7 +22,7 @@ import grid
 import ports
 
 COLUMNS = ["run", "model", "codec", "seed", "processes", "epochs", "steps", "accuracy", "loss", "times_smaller_up"]
-COLUMNS += ["times_smaller_down", "hash", "date"]
+COLUMNS += ["times_smaller_down", "hash"]
 
 MODELS = {  # processes, seeds, words
     "lenet": (4, (1, 2, 3), ["--epochs", 3, "--batch", 64, "--lr", 0.02]),
