@@ -182,6 +182,16 @@ static uint32_t decode_planes_ref(const uint8_t *src, uint32_t n_planes, uint64_
 #include "codec/kernels_bits.h"
 
 const struct gw_kernels gw_kernels_ref = {
-    "scalar",   stats_block_ref, draw_ref,        gather_signs_ref, scatter_signs_ref, count_ref,
-    expand_ref, add_digits_ref,  part_digits_ref, above_ref,        decode_planes_ref, split_ref,
+    .name = "scalar",
+    .stats_block = stats_block_ref,
+    .draw = draw_ref,
+    .gather_signs = gather_signs_ref,
+    .scatter_signs = scatter_signs_ref,
+    .count = count_ref,
+    .expand = expand_ref,
+    .add_digits = add_digits_ref,
+    .part_digits = part_digits_ref,
+    .above = above_ref,
+    .decode_planes = decode_planes_ref,
+    .split = split_ref,
 };

@@ -291,7 +291,17 @@ TARGET static uint32_t decode_planes_avx2(const uint8_t *src, uint32_t n_planes,
 #include "codec/kernels_bits.h"
 
 const struct gw_kernels gw_kernels_avx2 = {
-    "avx2",      stats_block_avx2, draw_avx2,        gather_signs_avx2, scatter_signs_avx2, count_avx2,
-    expand_avx2, add_digits_avx2,  part_digits_avx2, above_avx2,        decode_planes_avx2, split_avx2,
+    .name = "avx2",
+    .stats_block = stats_block_avx2,
+    .draw = draw_avx2,
+    .gather_signs = gather_signs_avx2,
+    .scatter_signs = scatter_signs_avx2,
+    .count = count_avx2,
+    .expand = expand_avx2,
+    .add_digits = add_digits_avx2,
+    .part_digits = part_digits_avx2,
+    .above = above_avx2,
+    .decode_planes = decode_planes_avx2,
+    .split = split_avx2,
 };
 #endif

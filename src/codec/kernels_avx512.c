@@ -262,7 +262,17 @@ TARGET static uint32_t decode_planes_avx512(const uint8_t *src, uint32_t n_plane
 #include "codec/kernels_bits.h"
 
 const struct gw_kernels gw_kernels_avx512 = {
-    "avx512",      stats_block_avx512, draw_avx512,        gather_signs_avx512, scatter_signs_avx512, count_avx512,
-    expand_avx512, add_digits_avx512,  part_digits_avx512, above_avx512,        decode_planes_avx512, split_avx512,
+    .name = "avx512",
+    .stats_block = stats_block_avx512,
+    .draw = draw_avx512,
+    .gather_signs = gather_signs_avx512,
+    .scatter_signs = scatter_signs_avx512,
+    .count = count_avx512,
+    .expand = expand_avx512,
+    .add_digits = add_digits_avx512,
+    .part_digits = part_digits_avx512,
+    .above = above_avx512,
+    .decode_planes = decode_planes_avx512,
+    .split = split_avx512,
 };
 #endif

@@ -214,7 +214,17 @@ static uint32_t decode_planes_neon(const uint8_t *src, uint32_t n_planes, uint64
 #include "codec/kernels_bits.h"
 
 const struct gw_kernels gw_kernels_neon = {
-    "neon",      stats_block_neon, draw_neon,        gather_signs_neon, scatter_signs_neon, count_neon,
-    expand_neon, add_digits_neon,  part_digits_neon, above_neon,        decode_planes_neon, split_neon,
+    .name = "neon",
+    .stats_block = stats_block_neon,
+    .draw = draw_neon,
+    .gather_signs = gather_signs_neon,
+    .scatter_signs = scatter_signs_neon,
+    .count = count_neon,
+    .expand = expand_neon,
+    .add_digits = add_digits_neon,
+    .part_digits = part_digits_neon,
+    .above = above_neon,
+    .decode_planes = decode_planes_neon,
+    .split = split_neon,
 };
 #endif

@@ -128,5 +128,12 @@ void gw_select_rests_ref(const float *values, uint64_t n, uint8_t *out)
 }
 
 const struct gw_select_kernels gw_select_kernels_ref = {
-    "scalar", select_ref, expand_ref, gw_select_add_ref, below_ref, lower_ref, gw_select_join_ref, gw_select_rests_ref,
+    .name = "scalar",
+    .select = select_ref,
+    .expand = expand_ref,
+    .add = gw_select_add_ref,
+    .below = below_ref,
+    .lower = lower_ref,
+    .join = gw_select_join_ref,
+    .rests = gw_select_rests_ref,
 };

@@ -230,7 +230,13 @@ TARGET void gw_select_rests_avx2(const float *values, uint64_t n, uint8_t *out)
 }
 
 const struct gw_select_kernels gw_select_kernels_avx2 = {
-    "avx2",     select_avx2, expand_avx2,         gw_select_add_ref,
-    below_avx2, lower_avx2,  gw_select_join_avx2, gw_select_rests_avx2,
+    .name = "avx2",
+    .select = select_avx2,
+    .expand = expand_avx2,
+    .add = gw_select_add_ref,
+    .below = below_avx2,
+    .lower = lower_avx2,
+    .join = gw_select_join_avx2,
+    .rests = gw_select_rests_avx2,
 };
 #endif

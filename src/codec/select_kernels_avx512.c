@@ -178,7 +178,13 @@ TARGET static void lower_avx512(const uint64_t *bits, uint64_t n_words, uint8_t 
 }
 
 const struct gw_select_kernels gw_select_kernels_avx512 = {
-    "avx512",     select_avx512, expand_avx512,       add_avx512,
-    below_avx512, lower_avx512,  gw_select_join_avx2, gw_select_rests_avx2,
+    .name = "avx512",
+    .select = select_avx512,
+    .expand = expand_avx512,
+    .add = add_avx512,
+    .below = below_avx512,
+    .lower = lower_avx512,
+    .join = gw_select_join_avx2,
+    .rests = gw_select_rests_avx2,
 };
 #endif
