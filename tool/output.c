@@ -143,19 +143,6 @@ int tool_output_write(tool_output *output, const void *bytes, size_t n_bytes)
     return 0;
 }
 
-/* Makes a rename durable. File systems that cannot sync folders say EINVAL; they are left alone. */
-static int sync_folder(const char *path)
-{
-    char copy[PATH_MAX];
-    snprintf(copy, sizeof copy, "%s", path);
-    int fd = gw_openat(AT_FDCWD, dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    if (fd < 0)
-        return errno == EACCES ? 0 : -1; /* a folder that may be written but not read */
-    int failed = fsync(fd) != 0 && errno != EINVAL;
-    close(fd);
-    return failed ? -1 : 0;
-}
-
 int tool_output_commit(tool_output *output)
 {
     bool direct = !output->temporary;
@@ -168,15 +155,13 @@ int tool_output_commit(tool_output *output)
     if (!failed && !direct) {
         sigset_t before;
         block_signals(&before);
-        failed = rename(output->temporary, output->path) != 0;
-        if (!failed)
-            unwatch_signals(output->temporary);
+        failed = gw_files_publish(AT_FDCWD, output->temporary, output->path, true) != 0;
+        const int error = errno;
+        unwatch_signals(output->temporary); /* it has its name, or is removed */
         pthread_sigmask(SIG_SETMASK, &before, NULL);
-        if (!failed) {
-            free(output->temporary);
-            output->temporary = NULL;
-            failed = sync_folder(output->path) != 0;
-        }
+        free(output->temporary);
+        output->temporary = NULL;
+        errno = error;
     }
     if (failed)
         tool_fail("cannot write %s: %s", output->path, strerror(errno));

@@ -1,10 +1,14 @@
-/* Opens files, and tries again where descriptors are short at the moment. */
+/* Opens files, and tries again where descriptors are short at the moment. Gives written files their names. */
+#define _GNU_SOURCE /* renameat2 */
 #include "base/files.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define FIRST_PAUSE_MS 10u
 #define MOST_PAUSES 6u /* each twice as long as the one before: GW_FILES_PATIENCE_MS together */
@@ -50,4 +54,45 @@ DIR *gw_opendir(const char *path)
         folder = opendir(path);
     while (!folder && pause_for_others(&pauses));
     return folder;
+}
+
+/* Some file systems cannot sync folders (EINVAL), and a folder may be written but not read (EACCES): they are left
+ * alone. */
+static int sync_folder_of(int folder, const char *name)
+{
+    char path[PATH_MAX];
+    const char *slash = strrchr(name, '/');
+    const size_t n = slash ? (size_t)(slash - name) : 0;
+    if (n >= sizeof path) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    memcpy(path, name, n);
+    path[n] = 0;
+    const int fd = gw_openat(folder, n ? path : slash ? "/" : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (fd < 0)
+        return errno == EACCES ? 0 : -1;
+    const bool failed = fsync(fd) != 0 && errno != EINVAL;
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return failed ? -1 : 0;
+}
+
+int gw_files_publish(int folder, const char *partial, const char *name, bool replace)
+{
+    int failed =
+        replace ? renameat(folder, partial, folder, name) : renameat2(folder, partial, folder, name, RENAME_NOREPLACE);
+    if (failed && !replace && errno == EINVAL) { /* a file system that knows only rename */
+        failed = faccessat(folder, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+        errno = EEXIST;
+        failed = failed || renameat(folder, partial, folder, name) != 0;
+    }
+    if (failed) {
+        const int error = errno;
+        unlinkat(folder, partial, 0);
+        errno = error;
+        return -1;
+    }
+    return sync_folder_of(folder, name);
 }

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static char path[64];
 
@@ -71,9 +72,61 @@ static void test_other_errors(void **state)
     assert_true(!gw_opendir(path) && errno == ENOTDIR);
 }
 
+/* FOLDER/NAME holds `text` alone, or is not there (NULL). */
+static bool holds(int folder, const char *name, const char *text)
+{
+    char found[8] = "";
+    const int fd = openat(folder, name, O_RDONLY);
+    if (fd < 0)
+        return !text;
+    const ssize_t n = read(fd, found, sizeof found - 1);
+    close(fd);
+    return text && n == (ssize_t)strlen(text) && strcmp(found, text) == 0;
+}
+
+static void put(int folder, const char *name, const char *text)
+{
+    const int fd = openat(folder, name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    close(fd);
+}
+
+static void test_a_file_gets_its_name(void **state)
+{
+    (void)state;
+    char top[] = "/tmp/gradwire-files-XXXXXX", full[64], partial[64];
+    assert_non_null(mkdtemp(top));
+    const int folder = open(top, O_RDONLY | O_DIRECTORY);
+    assert_int_equal(mkdirat(folder, "in", 0700), 0);
+    put(folder, "in/a.partial", "1");
+    assert_int_equal(gw_files_publish(folder, "in/a.partial", "in/a", false), 0);
+    assert_true(holds(folder, "in/a", "1") && holds(folder, "in/a.partial", NULL));
+    put(folder, "in/a.partial", "2");
+    assert_int_equal(gw_files_publish(folder, "in/a.partial", "in/a", false), -1); /* taken */
+    assert_int_equal(errno, EEXIST);
+    assert_true(holds(folder, "in/a", "1") && holds(folder, "in/a.partial", NULL));
+    put(folder, "in/a.partial", "2");
+    assert_int_equal(gw_files_publish(folder, "in/a.partial", "in/a", true), 0);
+    assert_true(holds(folder, "in/a", "2"));
+    assert_int_equal(gw_files_publish(folder, "absent", "in/a", true), -1);
+    assert_int_equal(errno, ENOENT);
+    assert_true(holds(folder, "in/a", "2"));
+    put(folder, "b.partial", "3"); /* by whole paths */
+    snprintf(full, sizeof full, "%s/b", top);
+    snprintf(partial, sizeof partial, "%s/b.partial", top);
+    assert_int_equal(gw_files_publish(AT_FDCWD, partial, full, true), 0);
+    assert_true(holds(folder, "b", "3"));
+    unlinkat(folder, "in/a", 0);
+    unlinkat(folder, "in", AT_REMOVEDIR);
+    unlinkat(folder, "b", 0);
+    close(folder);
+    assert_int_equal(rmdir(top), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_file_gets_its_name),
         cmocka_unit_test(test_waits_for_a_descriptor),
         cmocka_unit_test(test_gives_up),
         cmocka_unit_test(test_other_errors),

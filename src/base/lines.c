@@ -65,3 +65,9 @@ bool gw_lines_differ(const char *first, size_t n_first, const char *second, size
         }
     }
 }
+
+size_t gw_lines_name(const struct gw_lines_difference *difference)
+{
+    const size_t n = strcspn(difference->first, " ");
+    return difference->first[n] && strncmp(difference->first, difference->second, n + 1) == 0 ? n : 0;
+}

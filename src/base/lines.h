@@ -1,4 +1,4 @@
-/* Compares lines "name = value" that several members must have alike. */
+/* Compares lines "name = value" and "name value" that several members must have alike. */
 #ifndef GW_BASE_LINES_H
 #define GW_BASE_LINES_H
 
@@ -21,5 +21,8 @@ bool gw_lines_have_names(const char *text, size_t n_bytes);
 /* Whether two texts differ, and where first. */
 bool gw_lines_differ(const char *first, size_t n_first, const char *second, size_t n_second,
                      struct gw_lines_difference *out);
+
+/* The length of the name that both lines of a difference begin with, up to the space behind it; 0: they have two. */
+size_t gw_lines_name(const struct gw_lines_difference *difference);
 
 #endif

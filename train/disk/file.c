@@ -70,21 +70,6 @@ gw_status gw_file_sync(struct gw_file *file)
     return GW_OK;
 }
 
-/* The rename itself is on disk only when the folder is. */
-static void sync_folder(const char *path)
-{
-    char folder[4096];
-    snprintf(folder, sizeof folder, "%s", path);
-    char *slash = strrchr(folder, '/');
-    if (slash)
-        *slash = 0;
-    int fd = gw_openat(AT_FDCWD, slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    if (fd >= 0) {
-        fsync(fd);
-        close(fd);
-    }
-}
-
 gw_status gw_file_commit(struct gw_file *file)
 {
     if (!file->stream)
@@ -94,11 +79,9 @@ gw_status gw_file_commit(struct gw_file *file)
     file->stream = NULL;
     if (fclose(stream) != 0 && status == GW_OK)
         status = write_error(file);
-    if (status == GW_OK && rename(file->partial, file->path) != 0)
-        status = gw_fail(GW_ERR_SYSTEM, "%s cannot be renamed to %s: %s", file->partial, file->path, strerror(errno));
-    if (status == GW_OK)
-        sync_folder(file->path);
-    else
+    if (status == GW_OK && gw_files_publish(AT_FDCWD, file->partial, file->path, true) != 0)
+        return gw_fail(GW_ERR_SYSTEM, "%s cannot get its name: %s", file->path, strerror(errno));
+    if (status < 0)
         unlink(file->partial);
     return status;
 }

@@ -2,6 +2,7 @@
  * with. */
 #include "disk/resume.h"
 #include "base/error.h"
+#include "base/lines.h"
 #include "base/memory.h"
 #include "disk/folder.h"
 #include "disk/run_file.h"
@@ -60,33 +61,27 @@ const char *gw_resume_transform(const char *options, char *text, size_t capacity
 
 gw_status gw_resume_check(const struct gw_resume *r, const char *options)
 {
-    const char *mine = options, *theirs = r->checkpoint.options;
-    while (*mine && *theirs) {
-        size_t n_mine = strcspn(mine, "\n"), n_theirs = strcspn(theirs, "\n"), key = strcspn(mine, " ");
-        if (n_mine != n_theirs || strncmp(mine, theirs, n_mine) != 0) {
-            if (strncmp(mine, theirs, key + 1) != 0)
-                break;
-            return gw_fail(GW_ERR_ARGUMENT,
-                           "--%.*s is %.*s, and the run of %s has %.*s; a run goes on with the options that it "
-                           "began with",
-                           (int)key, mine, (int)(n_mine - key - 1), mine + key + 1, r->path, (int)(n_theirs - key - 1),
-                           theirs + key + 1);
-        }
-        mine += n_mine + 1, theirs += n_theirs + 1;
+    const char *theirs = r->checkpoint.options, *key = TRANSFORM;
+    struct gw_lines_difference d;
+    if (!gw_lines_differ(options, strlen(options), theirs, strlen(theirs), &d))
+        return GW_OK;
+    const char *mine = d.first, *other = d.second;
+    size_t name = gw_lines_name(&d);
+    char of_mine[GW_LINES_SHOWN], of_theirs[GW_LINES_SHOWN];
+    if (name > 0) {
+        key = d.first, mine += name + 1, other += name + 1;
+    } else if (strncmp(d.first, TRANSFORM, strlen(TRANSFORM)) == 0 ||
+               strncmp(d.second, TRANSFORM, strlen(TRANSFORM)) ==
+                   0) { /* stands last, and only if it is not the default */
+        name = strlen(TRANSFORM) - 1;
+        mine = gw_resume_transform(options, of_mine, sizeof of_mine);
+        other = gw_resume_transform(theirs, of_theirs, sizeof of_theirs);
+    } else {
+        return gw_fail(GW_ERR_SYSTEM, "%s is of a version with other options: %s", r->path, d.second);
     }
-    const bool only_transform = (!*mine || strncmp(mine, TRANSFORM, strlen(TRANSFORM)) == 0) &&
-                                (!*theirs || strncmp(theirs, TRANSFORM, strlen(TRANSFORM)) == 0);
-    if ((*mine || *theirs) && only_transform) {
-        mine = transform_in(options), theirs = transform_in(r->checkpoint.options);
-        return gw_fail(GW_ERR_ARGUMENT,
-                       "--transform is %.*s, and the run of %s has %.*s; a run goes on with the options that it began "
-                       "with",
-                       (int)strcspn(mine, "\n"), mine, r->path, (int)strcspn(theirs, "\n"), theirs);
-    }
-    if (*mine || *theirs)
-        return gw_fail(GW_ERR_SYSTEM, "%s is of a version with other options: %.*s", r->path,
-                       (int)strcspn(theirs, "\n"), theirs);
-    return GW_OK;
+    return gw_fail(GW_ERR_ARGUMENT,
+                   "--%.*s is %s, and the run of %s has %s; a run goes on with the options that it began with",
+                   (int)name, key, mine, r->path, other);
 }
 
 /* ---- files ---------------------------------------------------------------------------------- */

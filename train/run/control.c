@@ -3,6 +3,7 @@
 #include "run/control.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/lines.h"
 #include "base/memory.h"
 #include "link/last_words.h"
 #include "wire/bytes.h"
@@ -305,24 +306,15 @@ gw_status gw_control_send_start(struct gw_control *c, uint32_t first, const stru
 /* Refuses options that are not rank 0's; both are lines "name value". */
 static gw_status compare_options(const char *mine, const char *theirs, size_t n_theirs)
 {
-    const char *end = theirs + n_theirs;
-    while (*mine && theirs < end) {
-        size_t n_mine = strcspn(mine, "\n"), name = strcspn(mine, " \n");
-        const char *stop = memchr(theirs, '\n', (size_t)(end - theirs));
-        size_t n = (size_t)((stop ? stop : end) - theirs);
-        if (n != n_mine || memcmp(mine, theirs, n) != 0) {
-            if (n <= name || memcmp(mine, theirs, name + 1) != 0)
-                break;
-            return gw_fail(GW_ERR_ARGUMENT, "--%.*s is %.*s, and rank 0 has %.*s: all workers must have the same",
-                           (int)name, mine, (int)(n_mine - name - 1), mine + name + 1, (int)(n - name - 1),
-                           theirs + name + 1);
-        }
-        mine += n + 1;
-        theirs += n + 1;
-    }
-    if (*mine || theirs < end)
-        return gw_fail(GW_ERR_ARGUMENT, "rank 0 is of a version with other options: %.*s", (int)(end - theirs), theirs);
-    return GW_OK;
+    struct gw_lines_difference d;
+    if (!gw_lines_differ(mine, strlen(mine), theirs, n_theirs, &d))
+        return GW_OK;
+    const size_t name = gw_lines_name(&d);
+    if (name == 0)
+        return gw_fail(GW_ERR_ARGUMENT, "rank 0 is of a version with other options: %s, and here %s", d.second,
+                       d.first);
+    return gw_fail(GW_ERR_ARGUMENT, "--%.*s is %s, and rank 0 has %s: all workers must have the same", (int)name,
+                   d.first, d.first + name + 1, d.second + name + 1);
 }
 
 static gw_status copy_floats(const uint8_t **at, uint64_t has, size_t n_floats, float **floats)
