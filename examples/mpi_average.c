@@ -1,5 +1,5 @@
 /* Averages a gradient over the ranks of a communicator, TernGrad's way: every value travels as -1, 0 or +1 times a
- * scaler that all share.
+ * scaler that all share. First in one call, then by an exchange, as a program does that averages in every step.
  *
  *     mpicc mpi_average.c $(pkg-config --cflags --libs gradwire-mpi) && mpiexec -n 3 ./a.out
  *
@@ -56,8 +56,11 @@ int main(int argc, char **argv)
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &granted); /* the exchange has a thread of its own */
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &n);
-    if (gw_codec_parse(NULL, "ternary", &codec) < 0 || gw_link_mpi_create(NULL, MPI_COMM_WORLD, &link) < 0 ||
-        average(NULL, codec, link, &result) < 0) {
+    float few[3] = {(float)rank, 1, -1};
+    if (gw_average_mpi(NULL, "none", MPI_COMM_WORLD, 0, few, 3, NULL) < 0 ||
+        gw_average_mpi(NULL, "none", MPI_COMM_WORLD, 1, few, 3, NULL) < 0 ||
+        fabsf(few[0] - 0.5f * (float)(n - 1)) > 0 || gw_codec_parse(NULL, "ternary", &codec) < 0 ||
+        gw_link_mpi_create(NULL, MPI_COMM_WORLD, &link) < 0 || average(NULL, codec, link, &result) < 0) {
         fprintf(stderr, "rank %d: %s\n", rank, gw_last_error());
         MPI_Abort(MPI_COMM_WORLD, 1);
     }

@@ -1,8 +1,16 @@
 /* Codecs: turn a tensor's gradient into frames and back, and add frames up.
  *
- * A codec works in phases. Every worker MEASURES its tensor (statistics, and the few numbers that
- * workers share), the shared numbers are combined over workers (element-wise maximum), every worker
- * ENCODES slices with them, the slice's owner REDUCES N frames to one, every worker DECODES that one.
+ * A frame in one call, and back:
+ *
+ *     size_t capacity = gw_encode_bound(NULL, "ternary", n), bytes;
+ *     void *frame = malloc(capacity);
+ *     gw_encode_once(NULL, "ternary", g, n, NULL, frame, capacity, &bytes); // some 20 times fewer than 4 * n
+ *     gw_decode(NULL, frame, bytes, values, n);                             // -s, 0 or s each
+ *
+ * What follows is for many steps and many workers. A codec works in phases. Every worker MEASURES its tensor
+ * (statistics, and the few numbers that workers share), the shared numbers are combined over workers (element-wise
+ * maximum), every worker ENCODES slices with them, the slice's owner REDUCES N frames to one, every worker DECODES that
+ * one.
  *
  *     gw_codec_parse(ctx, "ternary", &codec);
  *     gw_encoder_create(ctx, codec, &tensor, &enc);
@@ -291,6 +299,23 @@ GW_API size_t gw_reduce_bound(const void *const *frames, const size_t *frame_byt
  */
 GW_API gw_status gw_reduce(gw_context *context, const void *const *frames, const size_t *frame_bytes, uint32_t n_frames,
                            const gw_reduce_options *options, void *dst, size_t dst_capacity, size_t *dst_bytes);
+
+/* ---- in one call -------------------------------------------------------------------------------------------------
+ *
+ * For a first try, and for programs that keep frames in files. Nothing is kept between calls: a codec with a residual
+ * begins with an empty one. Workers whose frames are to be averaged must share their numbers first (gw_encoder_measure)
+ * or name a codec that shares none, such as ternary:share=off or none. */
+
+/* The most bytes that gw_encode_once's frame can take. spec: a specification. 0: it is not valid, or memory is short;
+ * gw_last_error() says which. Any thread. */
+GW_API size_t gw_encode_bound(gw_context *context, const char *spec, uint64_t n_elems);
+
+/* Encodes the whole array g[0..n_elems), as one worker would push it, with its own numbers. draw: what random numbers
+ * depend on; NULL: seed, rank and step 0. dst has room for dst_capacity bytes, gw_encode_bound at least. The frame's
+ * tensor is number 0 and has no name. Any thread. Errors: GW_ERR_SPEC, GW_ERR_NONFINITE, GW_ERR_CAPACITY,
+ * GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
+GW_API gw_status gw_encode_once(gw_context *context, const char *spec, const float *g, uint64_t n_elems,
+                                const gw_draw *draw, void *dst, size_t dst_capacity, size_t *frame_bytes);
 
 /* ---- bare codes -------------------------------------------------------------------------------------------------
  *

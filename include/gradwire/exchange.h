@@ -218,6 +218,16 @@ typedef struct gw_group_moments {
 /* Call between steps, on the thread that waits. Errors: GW_ERR_ARGUMENT, GW_ERR_ORDER (a step is open). */
 GW_API gw_status gw_exchange_moments(const gw_exchange *exchange, uint32_t group, gw_group_moments *out);
 
+/* Averages values[0..n_elems) over all members of the link, in place, in one call. All members call it, with the same
+ * spec, seed and n_elems. All end with the same bits. A link serves one call: another one on it may come before all
+ * members have ended this one. (gw_average_mpi, link_mpi.h, makes a link of its own for each call.) Programs that
+ * average in every step make an exchange, which keeps residuals and overlaps with the computation. link: borrowed.
+ * result: NULL: not wanted. Waits up to 60 s for silent members. Errors: GW_ERR_SPEC, GW_ERR_ARGUMENT (also: members
+ * called with something else), GW_ERR_NONFINITE (a member's values hold a NaN or an infinity; said on all, and the
+ * values are unspecified), and those of gw_exchange_create and gw_exchange_wait. */
+GW_API gw_status gw_average_once(gw_context *context, const char *spec, const gw_link *link, uint64_t seed,
+                                 float *values, uint64_t n_elems, gw_step_result *result);
+
 #ifdef __cplusplus
 }
 #endif

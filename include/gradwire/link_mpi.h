@@ -3,6 +3,7 @@
 #ifndef GRADWIRE_LINK_MPI_H
 #define GRADWIRE_LINK_MPI_H
 
+#include <gradwire/exchange.h>
 #include <gradwire/link.h>
 #include <mpi.h>
 
@@ -27,6 +28,16 @@ GW_API gw_status gw_link_mpi_create(gw_context *context, MPI_Comm comm, gw_link 
  * are those that the callers say, each of 0 to size - 1 once; size is that of MPI_COMM_WORLD. Collective over it.
  * Errors: those of gw_link_mpi_create; GW_ERR_ARGUMENT also for another size, or ranks that do not fit together. */
 GW_API gw_status gw_link_mpi_world(gw_context *context, uint32_t rank, uint32_t size, gw_link *link);
+
+/* Averages values[0..n_elems) over all ranks of `comm`, in place, as MPI_Allreduce would add them up:
+ *
+ *     gw_average_mpi(NULL, "ternary", MPI_COMM_WORLD, step, gradient, n, NULL);
+ *
+ * Collective over comm; may be called again and again. Each call makes a link and ends it, which takes longer than
+ * gw_exchange_wait does: programs with a step in a few milliseconds make an exchange. seed: of random draws, another
+ * one for each call. Errors: those of gw_link_mpi_create and gw_average_once. */
+GW_API gw_status gw_average_mpi(gw_context *context, const char *spec, MPI_Comm comm, uint64_t seed, float *values,
+                                uint64_t n_elems, gw_step_result *result);
 
 #ifdef __cplusplus
 }

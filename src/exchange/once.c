@@ -1,0 +1,50 @@
+/* Averages one array over the members of a link in one call. */
+#include "base/error.h"
+
+#include <gradwire/exchange.h>
+
+static gw_status average(gw_context *context, const char *spec, const gw_link *link, uint64_t seed, float *values,
+                         uint64_t n_elems, gw_step_result *result)
+{
+    gw_codec *codec;
+    gw_exchange *exchange;
+    if (!values && n_elems > 0)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_average_once: values is NULL");
+    GW_TRY(gw_codec_parse(context, spec, &codec));
+    const gw_tensor tensor = {.name = "values", .n_elems = n_elems};
+    const gw_exchange_options options = {.struct_bytes = sizeof options,
+                                         .codec = codec,
+                                         .tensors = &tensor,
+                                         .n_tensors = 1,
+                                         .link = *link,
+                                         .seed = seed};
+    gw_status status = gw_exchange_create(context, &options, &exchange);
+    if (status == GW_OK) {
+        status = gw_exchange_begin(exchange, 0);
+        if (status == GW_OK)
+            status = gw_exchange_submit(exchange, 0, values);
+        if (status == GW_OK)
+            status = gw_exchange_wait(exchange, result);
+        gw_exchange_destroy(exchange);
+    }
+    gw_codec_destroy(codec);
+    return status;
+}
+
+gw_status gw_average_once(gw_context *context, const char *spec, const gw_link *link, uint64_t seed, float *values,
+                          uint64_t n_elems, gw_step_result *result)
+{
+    gw_step_result own;
+    if (!link || !link->ops)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_average_once: link is NULL");
+    gw_status status = average(context, spec, link, seed, values, n_elems, &own);
+    if (status < 0) { /* the others wait for this member */
+        link->ops->fail(link->self, status, gw_last_error());
+        return status;
+    }
+    if (!own.committed)
+        return gw_fail(GW_ERR_NONFINITE, "the values of rank %u hold a NaN or an infinity", own.bad_rank);
+    if (result)
+        *result = own;
+    return GW_OK;
+}
