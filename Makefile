@@ -1,7 +1,7 @@
 # The commands of the house. CMake does the building; see CMakePresets.json.
 #
 #   DATA=DIR      where MNIST lies, for `make run` and the tests that need it
-#   SECONDS=S     how long each fuzzer runs
+#   SECONDS=S     how long each fuzzer runs; in `make long` 600
 #   PREFIX=DIR    where `make install` puts things
 
 SHELL := /bin/bash
@@ -10,14 +10,16 @@ JOBS ?= $(shell nproc)
 # bash would count seconds in a variable of this name, so it is handed on under another.
 FUZZ_SECONDS := $(if $(filter command line environment,$(origin SECONDS)),$(SECONDS),60)
 
-.PHONY: help run check asan tsan fuzz bench format install docs deb clean
+.PHONY: help run check builds asan tsan fuzz long bench format install docs deb clean
 
 help:
 	@echo "make run      train LeNet on four workers with float and with ternary gradients, and compare (2 min)"
-	@echo "make check    build everything and run all tests (about 10 min on two cores)"
+	@echo "make check    build everything and run all tests (17 min on two cores)"
+	@echo "make builds   build with clang, without ZeroMQ, MPI or oneDNN, with sanitizers; the quick tests of each (8 min)"
 	@echo "make asan     the tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make tsan     the tests under ThreadSanitizer, without the trainer"
 	@echo "make fuzz     run the fuzzers, SECONDS=60 each"
+	@echo "make long     all of asan, tsan and fuzz, and changes that tests must notice (hours); docs/long.md has the last"
 	@echo "make bench    speed of the codecs beside memcpy"
 	@echo "make format   clang-format over all C sources, black over all Python"
 	@echo "make install  library, headers, tool and man page to PREFIX=$(PREFIX)"
@@ -25,7 +27,7 @@ help:
 	@echo "make deb      Debian packages in build/deb/packages (about 3 min on two cores)"
 	@echo "make clean    remove build/"
 	@echo
-	@echo "run, check and fuzz first install the Debian packages that are missing (scripts/install-deps.sh)."
+	@echo "run, check, builds and fuzz first install the Debian packages that are missing (scripts/install-deps.sh)."
 
 run:
 	@scripts/install-deps.sh build run
@@ -34,11 +36,15 @@ run:
 	@scripts/run.sh build/release/gradwire
 
 check:
-	@echo "make check: builds, then runs all tests; about 10 minutes on two cores."
+	@echo "make check: builds, then runs all tests; about 17 minutes on two cores."
 	scripts/install-deps.sh build check
 	cmake --preset release -DGW_BUILD_TESTS=ON
 	cmake --build --preset release -j $(JOBS)
 	ctest --test-dir build/release --output-on-failure -j $(JOBS)
+
+builds:
+	scripts/install-deps.sh build check fuzz
+	scripts/builds.sh $(JOBS)
 
 asan tsan:
 	scripts/install-deps.sh build check
@@ -51,6 +57,10 @@ fuzz:
 	cmake --preset fuzz
 	cmake --build --preset fuzz -j $(JOBS)
 	scripts/fuzz.sh build/fuzz $(FUZZ_SECONDS)
+
+long:
+	scripts/install-deps.sh build check fuzz
+	scripts/long.sh $(JOBS) $(if $(filter command line environment,$(origin SECONDS)),$(SECONDS),600)
 
 bench:
 	@scripts/install-deps.sh build
