@@ -2,6 +2,7 @@
 order of the headers; tests/python/frames_test.py compares sizes with the compiler's."""
 import ctypes
 import functools
+import operator
 
 from . import _library
 
@@ -183,6 +184,7 @@ class ProbeOptions(ctypes.Structure):
 
 
 COMPRESS_BESIDE, MERGE_EXACT, MERGE_PAPER, PLAN_MAX_LAYERS = 2, 1, 2, 2048
+PLAN_MAX_CODECS = 64
 
 _COUNTED = ctypes.POINTER(ctypes.c_uint32)
 _SIZES = ctypes.POINTER(SIZE)
@@ -256,12 +258,32 @@ def library():
     return _library.declare(_SIGNATURES)
 
 
+def in_range(what, number, least, most):
+    """ctypes would cut off what does not fit. Returns the number; raises TypeError and ValueError."""
+    try:
+        number = operator.index(number)
+    except TypeError:
+        raise TypeError(f"{what} is {number!r}, and must be a whole number") from None
+    if not least <= number <= most:
+        raise ValueError(f"{what} is {number}, and must be {least} to {most}")
+    return number
+
+
+def text(what, given):
+    """As C takes it. Raises TypeError and ValueError."""
+    if not isinstance(given, str):
+        raise TypeError(f"{what} is {given!r}, and must be a string")
+    if "\0" in given:
+        raise ValueError(f"{what} is {given!r}, and has a character of code 0")
+    return given.encode()
+
+
 class Codec:
-    """A parsed specification. Raises gradwire.Error with what would be right."""
+    """A parsed specification. Raises gradwire.Error with what would be right; TypeError and ValueError."""
 
     def __init__(self, spec: str):
         self.handle = POINTER()
-        _library.check(library().gw_codec_parse(None, spec.encode(), ctypes.byref(self.handle)))
+        _library.check(library().gw_codec_parse(None, text("a codec", spec), ctypes.byref(self.handle)))
         self.canonical = library().gw_codec_canonical(self.handle).decode()
 
     def __del__(self):

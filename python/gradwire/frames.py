@@ -13,6 +13,7 @@ import sys
 import numpy
 
 from . import _api, _library
+from .errors import Error, Status
 
 
 def _is_torch(thing):
@@ -42,7 +43,7 @@ def _like(array, given):
 class _Encoder:
     def __init__(self, codec, name, id, n_elems):
         self._codec, self.handle = _api.Codec(codec), ctypes.c_void_p()
-        about = _api.Tensor(name=name.encode(), id=id, n_elems=n_elems)
+        about = _api.Tensor(name=_api.text("name", name), id=_api.in_range("id", id, 0, 2**32 - 1), n_elems=n_elems)
         _library.check(
             _api.library().gw_encoder_create(None, self._codec.handle, ctypes.byref(about), ctypes.byref(self.handle))
         )
@@ -82,6 +83,11 @@ def encode(
     workers' numbers (measure), so that their frames can be added up; None: this tensor's own. A codec with a residual
     begins with an empty one. Raises gradwire.Error."""
     lib, array = _api.library(), _array(tensor, numpy.float32, "the tensor")
+    draw = _api.Draw(
+        seed=_api.in_range("seed", seed, 0, 2**64 - 1),
+        rank=_api.in_range("rank", rank, 0, 2**32 - 1),
+        step=_api.in_range("step", step, 0, 2**32 - 1),
+    )
     numbers = None if shared is None else _array(shared, numpy.float32, "shared")
     with _Encoder(codec, name, id, array.size) as encoder:
         if numbers is not None and numbers.size != lib.gw_encoder_shared_count(encoder):
@@ -94,7 +100,7 @@ def encode(
                 encoder,
                 array.ctypes.data,
                 numbers.ctypes.data if numbers is not None and numbers.size else None,
-                ctypes.byref(_api.Draw(seed=seed, rank=rank, step=step)),
+                ctypes.byref(draw),
                 frame.ctypes.data,
                 frame.size,
                 ctypes.byref(n_bytes),
@@ -104,10 +110,13 @@ def encode(
     return _like(frame[: n_bytes.value].copy(), tensor)
 
 
-def _parse(frame):
-    array = _array(frame, numpy.uint8, "the frame")
+def _parse(frame, what="the frame"):
+    array = _array(frame, numpy.uint8, what)
     info = _api.FrameInfo()
     _library.check(_api.library().gw_frame_parse(array.ctypes.data, array.size, ctypes.byref(info)))
+    if array.size > info.frame_bytes:
+        more = array.size - info.frame_bytes
+        raise Error(Status.ARGUMENT, f"{more} bytes follow {what}'s {info.frame_bytes}; give one frame at a time")
     return array, info
 
 
@@ -152,12 +161,11 @@ def reduce(frames):
     frames = list(frames)
     if not frames:
         raise ValueError("there are no frames to add up")
-    arrays = [_array(frame, numpy.uint8, f"frame {i}") for i, frame in enumerate(frames)]
+    arrays = [_parse(frame, f"frame {i}")[0] for i, frame in enumerate(frames)]
     lib, n = _api.library(), len(arrays)
     places = (ctypes.c_void_p * n)(*(a.ctypes.data for a in arrays))
     sizes = (ctypes.c_size_t * n)(*(a.size for a in arrays))
     bound = lib.gw_reduce_bound(places, sizes, n)
     out, n_bytes = numpy.empty(bound, numpy.uint8), ctypes.c_size_t()
-    # A bound of 0 says that a frame is not valid, and the call says which and why.
     _library.check(lib.gw_reduce(None, places, sizes, n, None, out.ctypes.data, bound, ctypes.byref(n_bytes)))
     return _like(out[: n_bytes.value].copy(), frames[0])

@@ -89,6 +89,16 @@ class Frames(unittest.TestCase):
             (lambda: gradwire.encode(g * numpy.float32("inf")), gradwire.Error, "NaN or"),
             (lambda: gradwire.encode(g, shared=g), ValueError, "shared has 100 numbers"),
             (lambda: gradwire.encode(g, shared=g[:1] * 0), gradwire.Error, "must be the maximum over workers"),
+            (lambda: gradwire.encode(g, None), TypeError, "a codec is None, and must be a string"),
+            (lambda: gradwire.encode(g, "ternary\0junk"), ValueError, "has a character of code 0"),
+            (lambda: gradwire.encode(g, name="a\0b"), ValueError, "has a character of code 0"),
+            (lambda: gradwire.encode(g, seed=2**64), ValueError, "seed is 18446744073709551616, and must be 0 to"),
+            (lambda: gradwire.encode(g, rank=2**32), ValueError, "rank is 4294967296, and must be 0 to 4294967295"),
+            (lambda: gradwire.encode(g, step=-1), ValueError, "step is -1, and must be 0 to 4294967295"),
+            (lambda: gradwire.encode(g, id=1.5), TypeError, "id is 1.5, and must be a whole number"),
+            (lambda: gradwire.decode(numpy.append(frame, frame)), gradwire.Error, f"{len(frame)} bytes follow the"),
+            (lambda: gradwire.inspect(frame.tobytes() + b"x"), gradwire.Error, "1 bytes follow the frame's"),
+            (lambda: gradwire.reduce([numpy.append(frame, frame)]), gradwire.Error, "bytes follow frame 0's"),
             (lambda: gradwire.decode(frame[:-1]), gradwire.Error, "cut"),
             (lambda: gradwire.decode(b""), gradwire.Error, "cut"),
             (lambda: gradwire.decode(g), TypeError, "must hold uint8"),
@@ -160,7 +170,7 @@ class Structures(unittest.TestCase):
                 file.write(
                     "#include <gradwire/gradwire.h>\n#include <stdio.h>\nint main(void)\n{\n"
                     'printf("%d %d ", GW_COMPRESS_BESIDE, GW_MERGE_EXACT);\n'
-                    'printf("%d %u ", GW_MERGE_PAPER, GW_PLAN_MAX_LAYERS);\n'
+                    'printf("%d %u %u ", GW_MERGE_PAPER, GW_PLAN_MAX_LAYERS, GW_PLAN_MAX_CODECS);\n'
                 )
                 for status in gradwire.Status:
                     name = status.name if status >= 0 else f"ERR_{status.name}"
@@ -170,7 +180,14 @@ class Structures(unittest.TestCase):
             found = subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True).stdout
         self.assertEqual(
             [int(x) for x in found.split()],
-            [_api.COMPRESS_BESIDE, _api.MERGE_EXACT, _api.MERGE_PAPER, _api.PLAN_MAX_LAYERS, *gradwire.Status],
+            [
+                _api.COMPRESS_BESIDE,
+                _api.MERGE_EXACT,
+                _api.MERGE_PAPER,
+                _api.PLAN_MAX_LAYERS,
+                _api.PLAN_MAX_CODECS,
+                *gradwire.Status,
+            ],
         )
 
 
