@@ -129,6 +129,8 @@ static gw_status measure(struct gw_probe_member *m)
 gw_status gw_probe_measure(gw_context *context, const gw_probe_options *o, gw_profile_link *link,
                            gw_profile_codec *costs)
 {
+    if (!o || !link || !costs)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_probe_measure: options, link or costs is NULL");
     GW_TRY(check(o));
     struct gw_probe *p = gw_calloc(context, 1, sizeof *p);
     if (!p)
