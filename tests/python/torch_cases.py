@@ -1,7 +1,10 @@
 """What one rank does in torch_test.py: torch_cases.py RESULT CASE... runs cases in turn and writes {case: what it
 found} as JSON. RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say who it is."""
+import copy
+import gc
 import json
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -351,6 +354,10 @@ def not_finite_raises():
 
 def wrong_arguments():
     ddp = DistributedDataParallel(network())
+    frozen = DistributedDataParallel(network())
+    frozen.requires_grad_(False)
+    hollow = network()
+    hollow.register_parameter("hollow", torch.nn.Parameter(torch.zeros(0)))
     said = []
     for arguments in [
         (network(), "ternary", {}),
@@ -364,6 +371,19 @@ def wrong_arguments():
         (ddp, "auto", {"candidates": "ternary"}),
         (ddp, "auto", {"candidates": ["topk:scope=global"]}),
         (ddp, "ternary", {"transport": "torch", "keys": "a-folder"}),
+        (ddp, "ternary", {"timeout": float("nan")}),
+        (ddp, "ternary", {"timeout": None}),
+        (ddp, "ternary", {"seed": 2**64}),
+        (ddp, "ternary", {"threads": -1}),
+        (ddp, "ternary", {"scaler": "dynamic"}),
+        (ddp, "ternary", {"keys": ""}),
+        (ddp, "ternary", {"rendezvous": 29500}),
+        (ddp, None, {}),
+        (ddp, "ternary\0junk", {}),
+        (ddp, "auto", {"candidates": None}),
+        (ddp, "auto", {"candidates": [f"topk:ratio=0.{i}" for i in range(10, 80)]}),
+        (frozen, "ternary", {}),
+        (DistributedDataParallel(hollow, find_unused_parameters=True), "auto", {}),
     ]:
         try:
             gw.attach(arguments[0], arguments[1], **arguments[2])
@@ -422,6 +442,159 @@ def one_rank_raises_in_backward():
         said = str(error)
     compression.close()
     return [said, time.monotonic() - start]
+
+
+class Deep(torch.nn.Module):
+    """Several buckets, whatever DDP's first one takes. between: what goes from the first layer to the others passes."""
+
+    def __init__(self, first_type=torch.float32):
+        super().__init__()
+        torch.manual_seed(0)
+        layers = [torch.nn.Linear(20, 600, dtype=first_type), *(torch.nn.Linear(600, 600) for _ in range(3))]
+        self.layers, self.between = torch.nn.ModuleList(layers), lambda x: x
+
+    def forward(self, x):
+        x = self.between(self.layers[0](x.to(self.layers[0].weight.dtype))).float()
+        for layer in self.layers[1:]:
+            x = layer(x)
+        return x[:, :5]
+
+
+class Refuse(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        time.sleep(0.3)  # the thread takes what was handed over, and waits for more
+        raise ValueError("rank 1 has had enough")
+
+
+def one_rank_raises_between_buckets():
+    """Its step can never end. It can say so, close, and leave."""
+    ddp = DistributedDataParallel(Deep(), bucket_cap_mb=0.1)
+    compression = gw.attach(ddp, TOPK, timeout=20, transport=TRANSPORT)
+    train(ddp, 3)
+    if RANK == 1:
+        ddp.module.between = Refuse.apply
+    said = []
+    try:
+        backward(ddp, 9)
+    except (RuntimeError, ValueError) as error:
+        said.append(str(error))
+    if RANK == 1:
+        compression._options["timeout_ms"] = 100
+        try:
+            compression.state_dict()
+        except gradwire.Timeout as error:
+            said.append(str(error))
+    compression.close()
+    return said
+
+
+class Wait(Refuse):
+    @staticmethod
+    def backward(ctx, gradient):
+        time.sleep(0.3)
+        return gradient
+
+
+def types_that_differ():
+    """The second bucket cannot be taken, when the first one is under way."""
+    module = Deep(torch.float64)
+    module.between = Wait.apply
+    ddp = DistributedDataParallel(module, bucket_cap_mb=0.1)
+    compression = gw.attach(ddp, "ternary", timeout=20)
+    try:
+        backward(ddp, 0)
+        return "no error"
+    except RuntimeError as error:
+        return str(error)
+    finally:
+        compression.close()
+
+
+def attach_is_late():
+    """Rank 1 does not attach until the others have given up."""
+    ddp = DistributedDataParallel(network())
+    dist.barrier()
+    heard = [os.environ["FOLDER"] + f"/heard-{rank}" for rank in range(SIZE) if rank != 1]
+    if RANK == 1:
+        end = time.monotonic() + 120
+        while not all(map(os.path.exists, heard)) and time.monotonic() < end:
+            time.sleep(0.1)
+        return ""
+    try:
+        gw.attach(ddp, "ternary", timeout=3)
+        said = "no error"
+    except gradwire.Timeout as error:
+        said = str(error)
+    with open(os.environ["FOLDER"] + f"/heard-{RANK}", "w", encoding="utf-8"):
+        return said
+
+
+def transports_that_differ():
+    ddp = DistributedDataParallel(network())
+    try:
+        gw.attach(ddp, "ternary", transport="torch" if RANK == 1 else "tcp", timeout=20)
+        return "no error"
+    except gradwire.Error as error:
+        return str(error)
+
+
+def copies():
+    """There is one of each. What looks like a copy would close it."""
+    ddp, compression = attached("ternary")
+    said = []
+    for make in (copy.copy, copy.deepcopy, pickle.dumps):
+        try:
+            make(compression)
+            said.append("no error")
+        except TypeError as error:
+            said.append(str(error))
+    train(ddp, 2)
+    compression.close()
+    return said
+
+
+def forks():
+    """A child has no part in the links, and may not wait for threads that it does not have."""
+    ddp, compression = attached("ternary")
+    train(ddp, 2)
+    child = os.fork()
+    if child == 0:
+        try:
+            compression.state_dict()
+        except gradwire.Error as error:
+            if "forked" in str(error):
+                compression.close()
+                os._exit(7)
+        os._exit(1)
+    end = time.monotonic() + 60
+    ended, status = 0, 0
+    while not ended and time.monotonic() < end:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        time.sleep(0.05)
+    if not ended:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    train(ddp, 2)
+    compression.close()
+    return [bool(ended), os.WEXITSTATUS(status), digest(ddp)]
+
+
+def groups_go():
+    """Threads and open files after one attach and close, and after five."""
+    found = []
+    for _ in range(5):
+        ddp, compression = attached("ternary", transport="torch")
+        train(ddp, 1)
+        compression.close()
+        del ddp, compression
+        gc.collect()
+        found.append([len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))])
+    return [found[0], found[-1]]
 
 
 def one_rank_is_killed():
@@ -501,6 +674,7 @@ def auto_runs(gain, later_ms):
         choice = compression.choice
         found = [before, compression.codec, choice["codec"], stats["all_reduce_steps"], stats["steps"], digest(ddp)]
         state = compression.state_dict()
+        assert len(compression._auto._ends) < 20  # no list that every step makes longer
         compression.close()
         again, resumed = attached("auto", candidates=["ternary"])
         resumed.load_state_dict(state)
@@ -519,6 +693,15 @@ def auto_takes_a_codec():
 
 def auto_goes_back():
     return auto_runs(1e9, 20.0)
+
+
+def auto_over_the_group():
+    """What is measured may be larger than the model."""
+    ddp, compression = attached("auto", candidates=["ternary"], transport="torch")
+    train(ddp, 16)
+    found = [compression.choice["codec"], digest(ddp)]
+    compression.close()
+    return found
 
 
 def auto_takes_none():
@@ -766,6 +949,63 @@ def sharded_errors():
     else:
         tries(model[2].hook, torch.ones(10))
         compression.close()
+    return said
+
+
+def hostile_states():
+    """What a file may hold. All is refused before anything changes, but for what only a checksum tells."""
+    ddp, compression = attached(TOPK)
+    train(ddp, 2)
+    good = compression.state_dict()
+    residuals = good["residuals"]
+    cut, altered = residuals[:-5].clone(), residuals.clone()
+    altered[-20] += 1
+    of_two = [dict(good, rank=0, size=2), dict(good, rank=1, size=2, residuals=residuals[:100])]
+    said = []
+    for wrong in [
+        5,
+        [5],
+        {"format": 1},
+        dict(good, size=10**8),
+        dict(good, step=2**40),
+        dict(good, step="two"),
+        dict(good, scale="x"),
+        dict(good, scale=float("nan")),
+        dict(good, names=4),
+        dict(good, residuals=None),
+        dict(good, residuals=residuals.float()),
+        dict(good, residuals=cut),
+        of_two,
+    ]:
+        try:
+            compression.load_state_dict(wrong)
+            said.append("no error")
+        except (TypeError, ValueError, gradwire.Error) as error:
+            said.append(str(error))
+    train(ddp, 1)
+    compression.load_state_dict(good)
+    train(ddp, 1)
+    for call in (lambda: compression.load_state_dict(dict(good, residuals=altered)), compression.check):
+        try:
+            call()
+            said.append("no error")
+        except gradwire.Error as error:
+            said.append(str(error))
+    compression.close()
+    return said
+
+
+def hostile_choices():
+    ddp, compression = attached("auto", candidates=["ternary"])
+    good, said = compression.state_dict(), []
+    for choice in ("x", {"groups": [0] * 4}, {"codec": "ternary", "groups": [2**32, 0, 0, 0]}):
+        try:
+            compression.load_state_dict(dict(good, choice=choice))
+            said.append("no error")
+        except gradwire.Error as error:
+            said.append(str(error))
+    train(ddp, 1)
+    compression.close()
     return said
 
 

@@ -125,18 +125,35 @@ class Averages(Case):
         self.assertIn("were not there when", self.same(found, "the_hook_by_itself"))
 
     def test_state(self):
-        found = self.run_cases("resume", "save_states")
+        found = self.run_cases("resume", "save_states", "hostile_states", "hostile_choices")
         for straight, resumed in self.same(found, "resume"):
             self.assertEqual(straight, resumed)
         said, mean_kept, not_empty, step, _ = self.same(self.run_cases("load_states", size=2), "load_states")
+        self.hostile_states(found)
         for ranks, text in zip(["[0]", "[0, 1]", "[0, 0, 2]"], said):
             self.assertIn(f"the state is of ranks {ranks} of 3; give this rank's own, or a list", text)
         self.assertEqual((mean_kept, not_empty, step), (True, True, 3))
 
+    def hostile_states(self, found):
+        parts = ["not iterable", "a state is a dictionary", "has no codec", "of 100000000; give"]
+        parts += ["step is 1099511627776", "step is 'two'", "scale is 'x'", "scale is nan", "names are 4"]
+        parts += ["are not bytes", "are not bytes", "residuals take", "residuals take 100 bytes"]
+        parts += ["checksum does not match"] * 2
+        for rank in found:
+            for part, text in zip(parts, rank["hostile_states"], strict=True):
+                self.assertIn(part, text)
+            parts_of_choices = ["does not name a codec", "does not name a codec", "groups for other tensors"]
+            for part, text in zip(parts_of_choices, rank["hostile_choices"], strict=True):
+                self.assertIn(part, text)
+
 
 class Transports(Case):
     def test_the_same_bits(self):
-        found = self.run_cases("transports", "part_of_the_job")
+        found = self.run_cases("transports", "part_of_the_job", "groups_go", "auto_over_the_group")
+        self.same(found, "auto_over_the_group")
+        for rank in found:
+            first, last = rank["groups_go"]
+            self.assertEqual(first, last)
         for codec, digests in self.same(found, "transports").items():
             self.assertEqual(len(set(digests)), 1, codec)
         said = [rank["part_of_the_job"] for rank in found]
@@ -266,8 +283,11 @@ class Failures(Case):
             "timeout",
         ]
         parts += ['knows no nonfinite="raise"', "knows no keys", "did you mean 'ternary'"]
-        parts += ["must be a list", "all tensors at once"]
-        for part, text in zip([*parts, 'are for transport="tcp"'], said, strict=True):
+        parts += ["must be a list", "all tensors at once", 'are for transport="tcp"']
+        parts += ["timeout is nan", "timeout is None", "seed is 18446744073709551616", "threads is -1", "get_scale"]
+        parts += ['keys is ""', "rendezvous is 29500", "a codec is None", "character of code 0", "must be a list"]
+        parts += ["64 are the most", "no parameter of this model needs a gradient", "hollow, which has no elements"]
+        for part, text in zip(parts, said, strict=True):
             self.assertIn(part, text)
 
     def test_ranks_that_disagree(self):
@@ -290,6 +310,32 @@ class Failures(Case):
         for text, seconds in (said[0], said[2]):
             self.assertIn("rank 1", text)
             self.assertLess(seconds, 60)
+
+    def test_one_rank_raises_between_buckets(self):
+        for environment in ({}, {"TRANSPORT": "torch"}):
+            found = self.run_cases("one_rank_raises_between_buckets", environment=environment)
+            said = [rank["one_rank_raises_between_buckets"] for rank in found]
+            self.assertIn("rank 1 has had enough", said[1][0])
+            self.assertIn("a step has been under way for 0.1 s", said[1][1])
+            for rank in (0, 2):
+                self.assertIn("rank 1", said[rank][0])
+
+    def test_what_is_refused_in_the_middle(self):
+        found = self.run_cases("types_that_differ", "copies", "forks", "transports_that_differ")
+        for rank in found:
+            self.assertIn("gradients are torch.float64", rank["types_that_differ"])
+            self.assertEqual(len(rank["copies"]), 3)
+            for text in rank["copies"]:
+                self.assertIn("cannot be copied or pickled", text)
+            self.assertIn('and rank 1 with transport="torch" and 1 link', rank["transports_that_differ"])
+        ended, code, _ = self.same(found, "forks")
+        self.assertEqual((ended, code), (True, 7))
+
+    def test_attach_is_late(self):
+        found = self.run_cases("attach_is_late")
+        self.assertIn("not all ranks have attached within 3000 ms", found[0]["attach_is_late"])
+        self.assertIn("Ranks 1 failed", found[0]["attach_is_late"])
+        self.assertIn("not all ranks have attached", found[2]["attach_is_late"])
 
     def test_one_rank_is_killed(self):
         self.one_rank_is_killed({})

@@ -5,13 +5,15 @@
     compression = gw.attach(model, "ternary:skip=last")
 
 Everything else stays as it was: optimizer, schedule, saving of the model, gradient accumulation (no_sync), clipping."""
+import collections.abc
+
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from .. import _api
 from ..errors import Error, Timeout
-from .auto import CANDIDATES, Auto
+from .auto import CANDIDATES, MOST_PROBE_BYTES, Auto
 from .compression import Compression, declare
 from .links import check_options, open_links, operations
 from .sharded import ShardedCompression, attach_sharded
@@ -52,25 +54,31 @@ def attach(
 
     scaler: the GradScaler in use, so that residuals follow its factor. nonfinite: what happens if a rank's gradient
     holds a NaN or an infinity: "nan" fills all gradients on all ranks with NaN (a GradScaler then skips the step),
-    "raise" raises on all ranks. seed: of random draws. timeout: seconds after which a silent rank has failed. threads:
-    codec threads.
+    "raise" raises on all ranks. seed: of random draws. timeout: seconds after which a silent rank has failed, also one
+    that does not attach. threads: codec threads, 1 to 256.
 
     Raises gradwire.Error; ValueError and TypeError for wrong arguments."""
     if not isinstance(ddp, DistributedDataParallel):
         raise TypeError(f"attach takes a DistributedDataParallel model, and this is a {type(ddp).__name__}")
-    check_options(transport, nonfinite, timeout)
-    if isinstance(candidates, str):
+    check_options(transport, nonfinite, timeout, seed, threads)
+    if isinstance(candidates, str) or not isinstance(candidates, collections.abc.Iterable):
         raise TypeError(f"candidates is {candidates!r}, and must be a list of specifications")
+    if scaler is not None and not callable(getattr(scaler, "get_scale", None)):
+        raise TypeError(f"scaler is {scaler!r}, and must be a GradScaler, with a method get_scale")
     if codec == "auto" and (nonfinite == "raise" or keys is not None):
         what = 'nonfinite="raise"' if nonfinite == "raise" else "keys"
         raise ValueError(f"codec=\"auto\" may leave steps to DDP's own all-reduce, which knows no {what}; name a codec")
     parsed = None if codec == "auto" else _api.Codec(codec)
     ignored = set(getattr(ddp, "parameters_to_ignore", ()))
     parameters = [(n, p) for n, p in ddp.module.named_parameters() if p.requires_grad and n not in ignored]
+    if not parameters:
+        raise ValueError("no parameter of this model needs a gradient")
     tensors, timeout_ms = declare(parameters), max(1, round(1000 * timeout))
     # What is longest: an owner's frames of all ranks, if every machine has many of them.
     size = dist.get_world_size(ddp.process_group)
     most_bytes = (1 << 20) + size * sum(8 * n + 4096 for _, n, _ in tensors)
+    if not parsed:
+        most_bytes += size * MOST_PROBE_BYTES
     links, machine_of = open_links(
         transport,
         ddp.process_group,
@@ -98,5 +106,9 @@ def attach(
         for link in links:
             operations(link).destroy(link.self)
         raise
-    ddp.register_comm_hook(compression, hook)
+    try:
+        ddp.register_comm_hook(compression, hook)
+    except BaseException:
+        compression.close()
+        raise
     return compression

@@ -18,6 +18,7 @@ _WARM_UP, _TIMED = 5, 9  # steps; DDP rebuilds its buckets in the first ones
 _SETTLE = 3  # steps of a new codec that are not timed
 _GAIN = 0.97  # a codec is taken if its step is predicted to be shorter than so much of the all-reduce's
 _LEAST_ELEMENTS = 1 << 20
+MOST_PROBE_BYTES = 16 << 20  # of each rank: a probe's messages and groups, however small the model is
 _MOST_EXACT = 400  # tensors; the exact plan of more may take minutes, while all wait
 
 
@@ -30,7 +31,13 @@ class Auto:
             raise Error(
                 Status.ARGUMENT, f'codec="auto" plans for {most} parameters at most, and there are {len(tensors)}'
             )
+        empty = [name for name, n, _ in tensors if n == 0]
+        if empty:
+            raise Error(Status.ARGUMENT, f'codec="auto" cannot plan for {empty[0]}, which has no elements')
         self.codecs = {spec: _api.Codec(spec) for spec in ("none", *candidates)}
+        if len(self.codecs) > _api.PLAN_MAX_CODECS:
+            most = _api.PLAN_MAX_CODECS
+            raise Error(Status.ARGUMENT, f"{len(self.codecs)} codecs are to be measured; {most} are the most")
         for spec, codec in self.codecs.items():
             if _api.library().gw_codec_is_global(codec.handle):
                 raise Error(
@@ -91,20 +98,23 @@ class Auto:
         if rank == 0:
             self._say(self.chosen["why"])
 
-    def adopt(self, chosen):
+    def adopt(self, chosen, **more):
         """Goes on with a choice, which was made before or comes from another rank."""
+        if not isinstance(chosen, dict) or "codec" not in chosen:
+            raise Error(Status.FRAME_MISMATCH, "auto's choice does not name a codec")
         groups = chosen.get("groups")
-        if chosen.get("codec") not in (None, *self.codecs):
+        if chosen["codec"] not in (None, *self.codecs):
             known = ", ".join(self.codecs)
-            raise Error(
-                Status.FRAME_MISMATCH, f"auto's choice was {chosen.get('codec')}, and the candidates are {known}"
-            )
-        if not isinstance(groups, list) or [type(g) for g in groups] != [int] * len(self._tensors):
-            raise Error(
-                Status.FRAME_MISMATCH, f"auto's choice has groups for other tensors than these {len(self._tensors)}"
-            )
+            raise Error(Status.FRAME_MISMATCH, f"auto's choice was {chosen['codec']}, and the candidates are {known}")
+        n = len(self._tensors)
+        if (
+            not isinstance(groups, list)
+            or [type(g) for g in groups] != [int] * n
+            or not all(0 <= g < n for g in groups)
+        ):
+            raise Error(Status.FRAME_MISMATCH, f"auto's choice has groups for other tensors than these {n}")
         self.stop_timing()
-        self.chosen = chosen
+        self.chosen = {**chosen, **more}
         self.passing = False
         self._verdict_due = chosen["codec"] is not None and "all_reduce_ms" in chosen
         self._ends.clear()
@@ -224,7 +234,8 @@ class Auto:
     def end_step(self):
         """After a step of the exchange: from the next one on, buckets may go to the all-reduce."""
         self.passing = self.chosen["codec"] is None
-        self._ends.append(time.perf_counter())
+        if self._verdict_due:
+            self._ends.append(time.perf_counter())
 
     @staticmethod
     def _say(text):

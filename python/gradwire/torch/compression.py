@@ -6,13 +6,14 @@ queue. The thread takes them out, hands them to the exchange, waits for it witho
 futures: the averages then stand in the buckets. A step ends when every parameter has been handed over."""
 import atexit
 import ctypes
+import os
 import queue
 import threading
 import weakref
 
 import torch
 
-from ..errors import Error, Status
+from ..errors import Error, Status, Timeout
 from .links import interrupt, operations
 from .member import Member
 from .states import FORMAT, pick, to_tensor
@@ -31,6 +32,12 @@ def _groups(tensors, group_bytes):
         group_of[i] = group
         n_bytes += 4 * tensors[i][1]
     return group_of
+
+
+def _failed(error):
+    future = torch.futures.Future()
+    future.set_exception(error)
+    return future
 
 
 def declare(parameters):
@@ -112,6 +119,7 @@ class Compression:
         self._idle = threading.Condition()
         self._n_buckets_open = 0
         self._auto, self._member, self._is_closed = auto, None, False
+        self._process = os.getpid()
         if auto is None:
             self._make_member(codec, _groups(self._tensors, _GROUP_BYTES))
         self._thread = threading.Thread(target=_serve, args=(weakref.ref(self), self._queue), name="gradwire")
@@ -128,18 +136,20 @@ class Compression:
     def submit(self, bucket) -> torch.futures.Future:
         """Takes a bucket (torch.distributed.GradBucket). The future is the same buffer with the averages. What goes
         wrong comes through the future, too: after an exception in a hook, DDP's next backward fails in DDP itself."""
-        buffer = bucket.buffer()
         try:
             self.check()
+        except Error as error:
+            return _failed(error)
+        try:
             if self._auto and self._auto.passing:
                 return self._auto.all_reduce(bucket)
+            buffer = bucket.buffer()
             layout = self._layout(bucket, buffer)
-        except Error as error:
-            failed = torch.futures.Future()
-            failed.set_exception(error)
-            return failed
-        item = _Bucket(layout, buffer, None if self._scaler is None else float(self._scaler.get_scale()))
-        item.bring()
+            item = _Bucket(layout, buffer, None if self._scaler is None else float(self._scaler.get_scale()))
+            item.bring()
+        except Exception as error:
+            self._end(error)
+            return _failed(self._error)
         with self._idle:
             self._n_buckets_open += 1
         self._queue.put(item)
@@ -152,19 +162,13 @@ class Compression:
         if layout is None:
             if buffer.is_sparse or buffer.dtype not in DTYPES:
                 what = "sparse" if buffer.is_sparse else str(buffer.dtype)
-                self._end(
-                    Error(Status.UNSUPPORTED, f"gradients are {what}; Gradwire takes float32, float16 and bfloat16")
-                )
-                self.check()
+                raise Error(Status.UNSUPPORTED, f"gradients are {what}; Gradwire takes float32, float16 and bfloat16")
             unknown = [i for i, p in enumerate(parameters) if id(p) not in self._number_of]
             if unknown:
-                self._end(
-                    Error(
-                        Status.ARGUMENT,
-                        f"{len(unknown)} parameters of a bucket were not there when gradwire.torch.attach was called",
-                    )
+                raise Error(
+                    Status.ARGUMENT,
+                    f"{len(unknown)} parameters of a bucket were not there when gradwire.torch.attach was called",
                 )
-                self.check()
             numbers = [self._number_of[id(p)] for p in parameters]
             if sum(known.n for known in self._layouts.values()) >= len(self._tensors):
                 self._layouts.clear()  # DDP has rebuilt its buckets
@@ -198,12 +202,28 @@ class Compression:
                     break
                 item = self._queue.get()
                 if item is None:  # close() in the middle of a step
+                    self._queue.put(None)  # the thread itself has to see it, too
                     raise Error(Status.CLOSED, "this rank closed its compression in the middle of a step")
+                if item is _ENDED:
+                    raise self._error
             return items, self._member.wait()
-        except Error as error:
+        except Exception as error:  # a defect, too, must not leave backward waiting
             items = items or [first]
             self._end(error, items)
             return items, None
+
+    def _serve_step(self, first):
+        items, result = [first], None
+        try:
+            if self._error is not None:
+                first.future.set_exception(self._error)
+            else:
+                items, result = self._run_step(first)
+            if result is not None:
+                self._finish(items, result)
+        except BaseException as error:
+            self._end(error, [item for item in items if not item.future.done()])
+        self._settled(len(items))
 
     def _finish(self, items, result):
         self._step += 1
@@ -227,9 +247,15 @@ class Compression:
         )
 
     def _end(self, error, items=()):
-        """No step follows. Those who wait hear why."""
+        """Any thread. No step follows. Those who wait hear why, on the other ranks too."""
         if self._error is None:
-            self._error = Error(error.status, f"gradwire: {error}" if "gradwire" not in str(error) else str(error))
+            status, why = getattr(error, "status", Status.SYSTEM), str(error)
+            if not isinstance(error, Error):
+                why = f"{type(error).__name__}: {why}"
+            self._error = Error(status, f"gradwire: {why}" if "gradwire" not in why else why)
+            self._queue.put(_ENDED)  # the thread may wait for the rest of a step
+            for link in self._links:
+                interrupt(link, why, status)
         for item in items:
             item.future.set_exception(self._error)
 
@@ -246,11 +272,21 @@ class Compression:
             raise Error(self._error.status, str(self._error))
         if self._is_closed:
             raise Error(Status.ORDER, "gradwire: this compression is closed")
+        if os.getpid() != self._process:
+            raise Error(Status.ORDER, "gradwire: this compression belongs to the process that forked this one")
 
     def _wait_until_idle(self):
-        with self._idle:
-            self._idle.wait_for(lambda: self._n_buckets_open == 0 or self._error is not None)
         self.check()
+        seconds = self._options["timeout_ms"] / 1000
+        with self._idle:
+            is_idle = self._idle.wait_for(lambda: self._n_buckets_open == 0 or self._error is not None, seconds)
+        self.check()
+        if not is_idle:
+            raise Timeout(
+                Status.TIMEOUT,
+                f"gradwire: a step has been under way for {seconds:g} s: call this between steps; if backward raised, "
+                "the step never ends",
+            )
 
     @property
     def codec(self):
@@ -306,19 +342,25 @@ class Compression:
             checks.insert(0, ("codec", self.codec, "codec"))
         states = pick(state, self.rank, self.size, checks)
         first = states[0]
-        if self._auto and first["choice"] and self._auto.chosen is None:
-            self._auto.adopt(dict(first["choice"], why="as in the state that was loaded"))
+        residuals = [s["residuals"].numpy().tobytes() for s in states]
+        if self._auto and first.get("choice") and self._auto.chosen is None:
+            self._auto.adopt(first["choice"], why="as in the state that was loaded")
             self._auto.passing = first["choice"]["codec"] is None
             if not self._auto.passing:
                 self._make_member(self._auto.codec(), self._auto.chosen["groups"])
         if self._member:
-            self._member.load([s["residuals"].numpy().tobytes() for s in states])
+            self._member.check_states(residuals)
+            try:
+                self._member.load(residuals)
+            except Error as error:  # some tensors may have theirs already
+                self._end(error)
+                raise
         self._step, self._scale = first["step"], first["scale"]
 
     def close(self) -> None:
         """Ends the exchange. Other ranks hear of it if a step is under way. A second call does nothing."""
         thread, self._thread = self._thread, None
-        if thread is None:
+        if thread is None or os.getpid() != self._process:  # a fork has neither the thread nor a say in the links
             return
         still_open.discard(self)
         self._queue.put(None)
@@ -343,6 +385,9 @@ class Compression:
         if getattr(self, "_thread", None):
             self.close()
 
+    def __reduce__(self):
+        raise TypeError("a compression cannot be copied or pickled; keep its state_dict()")
+
     def __enter__(self):
         return self
 
@@ -351,28 +396,17 @@ class Compression:
 
 
 still_open = weakref.WeakSet()  # closed when Python ends
+_ENDED = object()  # in the queue: an error has ended the exchange
 
 
 def _serve(reference, items):
     """The thread. It holds no reference between steps, so that a compression that nobody uses can go."""
-    while True:
-        first = items.get()
+    for first in iter(items.get, None):
         compression = reference()
-        if first is None or compression is None:
+        if compression is None:
             return
-        if compression._error is not None:
-            first.future.set_exception(compression._error)
-            compression._settled(1)
-            continue
-        try:
-            done, result = compression._run_step(first)
-            if result is not None:
-                compression._finish(done, result)
-            n_done = len(done)
-        except BaseException as error:  # a defect must not leave backward waiting
-            compression._end(Error(Status.SYSTEM, f"gradwire: {type(error).__name__}: {error}"), [first])
-            n_done = 1
-        compression._settled(n_done)
+        if first is not _ENDED:
+            compression._serve_step(first)
         del compression, first
 
 

@@ -36,11 +36,12 @@ def _head(kind, status, n_bytes):
 class GroupLink:
     """group: a process group over Gloo, whose operations may wait for months. tag: of this link, below 2^31.
     most_bytes: no message is longer; one that says so is refused before there is memory for it. context: of the
-    messages' memory, or None."""
+    messages' memory, or None. when_done: called when the link needs the group no more."""
 
-    def __init__(self, group, tag, most_bytes, context=None):
+    def __init__(self, group, tag, most_bytes, context=None, when_done=None):
         self._lib = _api.library()
         self._group, self._tag, self._most_bytes, self._context = group, tag, most_bytes, context
+        self._when_done = when_done
         self.rank, self.size = group.rank(), group.size()
         self._peers = [r for r in range(self.size) if r != self.rank]
         self._changed = threading.Condition()
@@ -200,6 +201,10 @@ class GroupLink:
         self._sender.join(max(0, deadline - time.monotonic()))
         with self._changed:
             self._drop_inbox()
+        # Gloo must outlive a thread that still waits in it.
+        if self._when_done and not any(thread.is_alive() for thread in [self._sender, *self._receivers]):
+            self._group = None
+            self._when_done()
 
     def _drop_inbox(self):
         while self._inbox:

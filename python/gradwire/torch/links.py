@@ -4,6 +4,9 @@ import ctypes
 import datetime
 import functools
 import inspect
+import numbers
+import os
+import threading
 
 import torch.distributed as dist
 
@@ -18,38 +21,49 @@ _AGES = datetime.timedelta(days=300)  # a receive that Gloo gives up breaks the 
 _TAG = 1 << 20
 
 
-def check_options(transport, nonfinite, timeout):
-    """Raises ValueError."""
+def check_options(transport, nonfinite, timeout, seed, threads):
+    """Raises ValueError and TypeError."""
     if nonfinite not in ("nan", "raise"):
         raise ValueError(f'nonfinite is {nonfinite!r}, and must be "nan" or "raise"')
     if transport not in TRANSPORTS:
         raise ValueError(f"transport is {transport!r}, and must be one of {', '.join(TRANSPORTS)}")
+    if not isinstance(timeout, numbers.Real):
+        raise TypeError(f"timeout is {timeout!r}, and must be a number of seconds")
     if not 0 < timeout <= 86400:
         raise ValueError(f"timeout is {timeout}, and must be above 0 and at most 86400 seconds")
+    _api.in_range("seed", seed, 0, 2**64 - 1)
+    _api.in_range("threads", threads, 1, 256)
 
 
 def open_links(transport, group, n_links, most_bytes, timeout_ms, *, rendezvous=None, keys=None):
     """([n_links links between the same ranks], the machine's number of each rank, or None if the link knows it). Each
     is destroyed by its holder: link.ops's destroy. most_bytes: no message is longer."""
-    if transport == "tcp":
-        return _tcp(group, n_links, timeout_ms, rendezvous, keys)
-    if rendezvous is not None or keys is not None:
+    if transport != "tcp" and (rendezvous is not None or keys is not None):
         raise ValueError(f'rendezvous and keys are for transport="tcp", and the transport is "{transport}"')
+    if rendezvous is not None:
+        _api.text("rendezvous", rendezvous)
+    if keys is not None:
+        keys = os.fsdecode(keys)
+        _api.text("keys", keys)
+        if not keys:
+            raise ValueError('keys is "", and must name a folder; None: nothing is encrypted')
+    machine_of = find_places(group, f'transport="{transport}" and {n_links} link{"s" * (n_links > 1)}', timeout_ms)
+    if transport == "tcp":
+        return _tcp(group, n_links, timeout_ms, rendezvous, keys, machine_of), machine_of
     if transport == "mpi":
         return [_mpi(group) for _ in range(n_links)], None
-    own = _gloo_group(group)
-    links = [GroupLink(own, _TAG + i, most_bytes).link() for i in range(n_links)]
-    return links, find_places(group)
+    own = _OwnGroup(group, n_links)
+    return [GroupLink(own.group, _TAG + i, most_bytes, when_done=own.leave).link() for i in range(n_links)], machine_of
 
 
 def operations(link):
     return ctypes.cast(link.ops, ctypes.POINTER(_api.LinkOps)).contents
 
 
-def interrupt(link, why):
+def interrupt(link, why, status=Status.CLOSED):
     """Any thread, while another waits: tells the other members, and ends what is waited for with an error."""
     ops = operations(link)
-    ops.fail(link.self, Status.CLOSED, why.encode())
+    ops.fail(link.self, status, why.encode())
     ops.close(link.self)
 
 
@@ -71,8 +85,9 @@ def tell(link, mine, timeout_ms):
     return mine
 
 
-def _tcp(group, n_links, timeout_ms, rendezvous, keys):
-    place, machine_of, one_machine = meet(group, rendezvous)
+def _tcp(group, n_links, timeout_ms, rendezvous, keys, machine_of):
+    one_machine = len(set(machine_of)) == 1
+    place = meet(group, rendezvous, one_machine)
     links = (_api.Link * n_links)()
     options = _api.TcpOptions(
         struct_bytes=ctypes.sizeof(_api.TcpOptions),
@@ -84,7 +99,7 @@ def _tcp(group, n_links, timeout_ms, rendezvous, keys):
         timeout_ms=timeout_ms,
     )
     _library.check(_api.library().gw_link_tcp_create(None, ctypes.byref(options), n_links, links))
-    return [_api.Link.from_buffer_copy(link) for link in links], machine_of
+    return [_api.Link.from_buffer_copy(link) for link in links]
 
 
 @functools.lru_cache(maxsize=None)
@@ -106,6 +121,24 @@ def _mpi(group):
     world = _mpi_library().gw_link_mpi_world
     _library.check(world(None, dist.get_rank(group), dist.get_world_size(group), ctypes.byref(link)))
     return link
+
+
+class _OwnGroup:
+    """A group that some links share. When the last one is done with it, its connections and threads go."""
+
+    def __init__(self, group, n_links):
+        self.group, self._n_links, self._lock = _gloo_group(group), n_links, threading.Lock()
+
+    def leave(self):
+        with self._lock:
+            self._n_links -= 1
+            if self._n_links > 0:
+                return
+            group, self.group = self.group, None
+        try:
+            dist.destroy_process_group(group)
+        except (RuntimeError, ValueError, AssertionError):
+            pass  # the program has destroyed all of its groups already
 
 
 def _gloo_group(group):

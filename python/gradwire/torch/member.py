@@ -2,6 +2,7 @@
 import ctypes
 
 from .. import _api, _library
+from ..errors import Error, Status
 
 _OUT = ctypes.byref
 
@@ -66,9 +67,22 @@ class Member:
             _library.check(self._lib.gw_exchange_save(self._exchange, state, len(state)))
         return state.raw
 
+    def check_states(self, states):
+        """Raises gradwire.Error if one is not as long as those of this codec and these tensors."""
+        n_bytes = self._lib.gw_exchange_state_bytes(self._exchange)
+        for state in states:
+            if len(state) != n_bytes:
+                raise Error(
+                    Status.ARGUMENT,
+                    f"the state's residuals take {len(state)} bytes, and those of {self._codec.canonical} for these "
+                    f"tensors take {n_bytes}",
+                )
+
     def load(self, states):
-        """This rank's own state, or those of all ranks of a job of another size: bytes each."""
-        if not states[0] and not self._lib.gw_exchange_state_bytes(self._exchange):
+        """This rank's own state, or those of all ranks of a job of another size: bytes each. Raises gradwire.Error;
+        the exchange has then ended."""
+        self.check_states(states)
+        if not states[0]:
             return
         buffers = [ctypes.create_string_buffer(state, len(state)) for state in states]
         places = (ctypes.c_void_p * len(states))(*(ctypes.addressof(b) for b in buffers))

@@ -1,12 +1,13 @@
 """Brings the members of a process group together: where rank 0 is reached, and which ranks share a machine. Only public
 calls of the group are used."""
+import datetime
 import os
 import random
 import socket
 
 import torch.distributed as dist
 
-from ..errors import Error, Status
+from ..errors import Error, Status, Timeout
 
 # Below the ports that the system hands out, so that nobody gets ours between the question and the use.
 _PORTS = range(21000, 32000)
@@ -51,18 +52,32 @@ def _address(one_machine):
         ) from None
 
 
-def find_places(group):
-    """The machine's number of each rank: the lowest rank there. All ranks call it."""
-    places = [None] * dist.get_world_size(group)
-    dist.all_gather_object(places, _place(), group=group)
+def find_places(group, wants, timeout_ms):
+    """The machine's number of each rank: the lowest rank there. All ranks call it, and want the same, in words."""
+    if dist.get_backend(group) == "gloo":  # the group's own deadline may be half an hour; others have no such barrier
+        try:
+            dist.monitored_barrier(group, datetime.timedelta(milliseconds=timeout_ms), wait_all_ranks=True)
+        except RuntimeError as error:
+            said = str(error).strip().splitlines()[0]
+            raise Timeout(
+                Status.TIMEOUT, f"not all ranks have attached within {timeout_ms} ms, or one has ended: {said}"
+            ) from None
+    told = [None] * dist.get_world_size(group)
+    dist.all_gather_object(told, (_place(), wants), group=group)
+    for rank, (_, other) in enumerate(told):
+        if other != told[0][1]:
+            raise Error(
+                Status.ARGUMENT,
+                f"rank 0 attaches with {told[0][1]}, and rank {rank} with {other}: all ranks attach with the same "
+                "arguments",
+            )
+    places = [place for place, _ in told]
     return [places.index(place) for place in places]
 
 
-def meet(group, rendezvous=None):
-    """All ranks call it. Returns (rendezvous "HOST:PORT", the machine's number of each rank, one_machine)."""
+def meet(group, rendezvous, one_machine):
+    """All ranks call it. Returns where rank 0 is reached, "HOST:PORT"."""
     rank = dist.get_rank(group)
-    machine_of = find_places(group)
-    one_machine = len(set(machine_of)) == 1
     told = [None]
     if rank == 0:
         try:
@@ -71,12 +86,12 @@ def meet(group, rendezvous=None):
                 told = [(f"[{host}]" if ":" in host else host) + f":{_free_port(host)}"]
             else:
                 told = [rendezvous]
-        except Error as error:
+        except Exception as error:  # the others must not wait for what rank 0 cannot find
             told = [error]
     dist.broadcast_object_list(told, src=_global_rank(group, 0), group=group)
     if isinstance(told[0], Exception):
         raise told[0]
-    return told[0], machine_of, one_machine
+    return told[0]
 
 
 def _global_rank(group, rank):

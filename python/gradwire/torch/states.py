@@ -1,8 +1,11 @@
 """What a rank keeps between runs: as PyTorch saves it, and whose it goes on with: its own, or those of all ranks of a
 job of another size."""
+import math
+
 import torch
 
 FORMAT = 1
+_KEYS = {"format", "codec", "names", "rank", "size", "seed", "step", "scale", "residuals"}
 
 
 def to_tensor(state):
@@ -10,25 +13,53 @@ def to_tensor(state):
     return torch.frombuffer(bytearray(state), dtype=torch.uint8) if state else torch.empty(0, dtype=torch.uint8)
 
 
+def _check_kinds(state):
+    """A state comes from a file, which may hold anything."""
+    missing = sorted(_KEYS - state.keys())
+    if missing:
+        raise ValueError(f"the state has no {missing[0]}")
+    if not isinstance(state["names"], list):
+        raise ValueError(f"the state's names are {state['names']!r}, and must be a list")
+    several = isinstance(state["residuals"], list)  # of FSDP2: one for each unit
+    for what in ("step", "residuals"):
+        if isinstance(state[what], list) != several or (several and len(state[what]) != len(state["names"])):
+            raise ValueError(f"the state's {what} is not for its {len(state['names'])} names")
+    steps, tensors = (state["step"], state["residuals"]) if several else ([state["step"]], [state["residuals"]])
+    numbers = [("rank", state["rank"]), ("size", state["size"]), *(("step", step) for step in steps)]
+    for what, number in numbers:
+        if type(number) is not int or not 0 <= number < 2**32:
+            raise ValueError(f"the state's {what} is {number!r}, and must be a whole number from 0 up")
+    if any(not isinstance(t, torch.Tensor) or t.dtype != torch.uint8 or t.dim() != 1 for t in tensors):
+        raise ValueError("the state's residuals are not bytes in a tensor of one dimension")
+    scale = state["scale"]
+    if scale is not None and not (isinstance(scale, float) and 0 < scale < math.inf):
+        raise ValueError(f"the state's scale is {scale!r}, and must be a number above 0, or None")
+
+
 def pick(state, rank, size, checks):
     """The states that this rank loads: one, or all of a job of another size, whose mean it begins with. state: a
     dictionary, or a list of them. checks: [(what, this job's value, key in the state)]. Raises ValueError."""
-    states = [state] if isinstance(state, dict) else sorted(state, key=lambda s: s["rank"])
+    states = [state] if isinstance(state, dict) else list(state)
     if not states:
         raise ValueError("the list of states is empty")
     for s in states:
+        if not isinstance(s, dict):
+            raise TypeError(f"a state is a dictionary, and this is a {type(s).__name__}")
         if s.get("format") != FORMAT:
             raise ValueError(f"the state is of format {s.get('format')}, and this version reads {FORMAT}")
+        _check_kinds(s)
         for what, mine, key in checks:
             if mine != s[key]:
                 raise ValueError(f"the {what} is {mine}, and the state was saved with {s[key]}")
+    states.sort(key=lambda s: s["rank"])
     first = states[0]
     if any((s["step"], s["seed"], s["scale"]) != (first["step"], first["seed"], first["scale"]) for s in states):
         raise ValueError("the states are not of one step of one run")
     ranks, their_size = [s["rank"] for s in states], first["size"]
-    if ranks == list(range(their_size)) and their_size == size:
+    are_all = len(ranks) == their_size and ranks == list(range(their_size))
+    if are_all and their_size == size:
         return [states[rank]]
-    if ranks != list(range(their_size)) and (ranks, their_size) != ([rank], size):
+    if not are_all and (ranks, their_size) != ([rank], size):
         raise ValueError(
             f"this is rank {rank} of {size}, and the state is of ranks {ranks} of {their_size}; give this rank's own, "
             f"or a list of the states of all {their_size} ranks"
