@@ -7,7 +7,6 @@
 
 #ifdef GW_HAVE_TCP
 #include "base/memory.h"
-#include "link/tcp/group.h"
 #include "pserver/client_state.h"
 #include "pserver/reduce.h"
 #include "wire/bytes.h"
@@ -111,8 +110,6 @@ static void send_exact(void *socket, const uint8_t *bytes, size_t n_bytes, int f
 
 /* ---- the client -------------------------------------------------------------------------------------------- */
 
-static struct gw_tcp_group group; /* without keys; the pipes need nothing of it */
-
 static void know(gw_ps_client *client, const char *name, struct key key)
 {
     promise(gw_ps_shape_elems(&key.shape, &key.n_elems) && client->names.n < client->capacity);
@@ -145,7 +142,6 @@ static gw_ps_client *make_client(uint8_t mode)
 {
     gw_ps_client *client = gw_calloc(NULL, 1, sizeof *client);
     promise(client != NULL);
-    client->group = &group;
     client->n_servers = 1 + (mode & 3) % MOST_LIARS;
     client->has_met = !(mode & MODE_UNMET);
     client->reach_by = client->meet_by = INFINITY;

@@ -344,11 +344,11 @@ int gw_fuzz_records(const uint8_t *data, size_t size)
 /* A contact that was found good can be read again. */
 static void read_contacts(struct gw_tcp_reader reader, uint32_t n, uint32_t n_links, bool keyed)
 {
-    char key[GW_TCP_KEY_CHARS + 1], endpoint[GW_TCP_ENDPOINT_BYTES];
+    char key[GW_ZMQ_KEY_CHARS + 1], endpoint[GW_ZMQ_ENDPOINT_BYTES];
     for (uint32_t i = 0; i < n; i++) {
-        promise(!keyed || (gw_tcp_read_key(&reader, key) && strlen(key) == GW_TCP_KEY_CHARS));
+        promise(!keyed || (gw_tcp_read_key(&reader, key) && strlen(key) == GW_ZMQ_KEY_CHARS));
         for (uint32_t l = 0; l < n_links; l++)
-            promise(gw_tcp_read_endpoint(&reader, endpoint) && strlen(endpoint) < GW_TCP_ENDPOINT_BYTES);
+            promise(gw_tcp_read_endpoint(&reader, endpoint) && strlen(endpoint) < GW_ZMQ_ENDPOINT_BYTES);
     }
     promise(reader.at == reader.end);
 }

@@ -4,11 +4,10 @@
 #include "base/error.h"
 #include "base/float_env.h"
 #include "base/memory.h"
-#include "link/tcp/events.h"
-#include "link/tcp/keys.h"
 #include "pserver/client_state.h"
 #include "wire/bytes.h"
 #include "wire/hash.h"
+#include "zmq/socket.h"
 
 #include <errno.h>
 #include <float.h>
@@ -541,7 +540,7 @@ uint32_t gw_ps_client_servers(const gw_ps_client *client)
 
 const char *gw_ps_client_place(const gw_ps_client *client, uint32_t server)
 {
-    return gw_tcp_place(client->servers[server].endpoint);
+    return gw_zmq_place(client->servers[server].endpoint);
 }
 
 uint64_t gw_ps_refusal(const gw_ps_client *client)
@@ -680,20 +679,14 @@ gw_status gw_ps_pull_parameter(gw_ps_client *client, const char *key, gw_ps_meth
 
 static gw_status set_up(struct gw_ps_client *client, const gw_ps_client_options *options)
 {
-    struct gw_tcp_group *group = client->group = gw_calloc(client->context, 1, sizeof *group);
-    if (!group)
-        return GW_ERR_MEMORY;
-    group->context = client->context;
-    group->timeout_ms = client->timeout_ms;
-    group->size = 1;
+    client->net.context = client->context;
+    client->net.timeout_ms = client->timeout_ms;
     GW_TRY(gw_ps_client_name_servers(client, options->servers));
     if (getrandom(&client->incarnation, sizeof client->incarnation, 0) != sizeof client->incarnation)
         return gw_fail(GW_ERR_SYSTEM, "no random number from the system: %s", strerror(errno));
-    group->zmq = zmq_ctx_new();
-    if (!group->zmq)
-        return gw_fail(GW_ERR_SYSTEM, "no ZeroMQ context: %s", zmq_strerror(zmq_errno()));
+    GW_TRY(gw_zmq_net_open(&client->net));
     if (options->keys)
-        GW_TRY(gw_tcp_keys_load(client->context, options->keys, &group->keys));
+        GW_TRY(gw_zmq_keys_load(client->context, options->keys, &client->net.keys));
     for (uint32_t n = 0; n < client->n_servers; n++)
         GW_TRY(gw_ps_server_connect(client, n));
     return options->no_wait ? GW_OK : gw_ps_client_meet(client, UINT32_MAX);
@@ -704,7 +697,7 @@ static void say_goodbye(struct gw_ps_client *client)
 {
     for (uint32_t s = 0; s < client->n_servers; s++)
         if (client->servers[s].socket && client->servers[s].welcome) {
-            gw_tcp_set_int(client->servers[s].socket, ZMQ_LINGER, 1000);
+            gw_zmq_set_int(client->servers[s].socket, ZMQ_LINGER, 1000);
             gw_ps_send_request(&client->servers[s], &(struct gw_ps_request){.operation = GW_PS_BYE}, NULL);
         }
 }
@@ -750,8 +743,8 @@ void gw_ps_client_destroy(gw_ps_client *client)
     while (client->tickets)
         gw_ps_ticket_free(client, client->tickets);
     for (uint32_t s = 0; s < client->n_servers; s++)
-        gw_tcp_close_watched(&client->servers[s].socket, &client->servers[s].events);
-    gw_tcp_group_free(client->group);
+        gw_zmq_close_monitored(&client->servers[s].socket, &client->servers[s].events);
+    gw_zmq_net_close(&client->net);
     for (uint64_t k = 0; k < client->names.n; k++) {
         gw_free(client->context, client->keys[k].codec);
         gw_free(client->context, client->keys[k].optimizer);

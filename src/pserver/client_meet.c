@@ -2,9 +2,8 @@
  * about. */
 #include "base/clock.h"
 #include "base/error.h"
-#include "link/tcp/events.h"
-#include "link/tcp/keys.h"
 #include "pserver/client_state.h"
+#include "zmq/socket.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +21,7 @@ gw_status gw_ps_client_name_servers(struct gw_ps_client *client, const char *tex
     while (*text) {
         char place[512];
         size_t length = strcspn(text, ",");
-        struct gw_tcp_address address;
+        struct gw_zmq_address address;
         if (client->n_servers == MOST_SERVERS)
             return gw_fail(GW_ERR_ARGUMENT, "more than %d servers are named", MOST_SERVERS);
         if (length == 0 || length >= sizeof place)
@@ -30,7 +29,7 @@ gw_status gw_ps_client_name_servers(struct gw_ps_client *client, const char *tex
                            text);
         memcpy(place, text, length);
         place[length] = 0;
-        GW_TRY(gw_tcp_address_parse("a server", place, false, NULL, &address));
+        GW_TRY(gw_zmq_address_parse("a server", place, false, NULL, &address));
         for (uint32_t s = 0; s < client->n_servers; s++)
             if (strcmp(client->servers[s].endpoint, address.endpoint) == 0)
                 return gw_fail(GW_ERR_ARGUMENT, "the server %s is named twice; each one is named once", place);
@@ -42,7 +41,7 @@ gw_status gw_ps_client_name_servers(struct gw_ps_client *client, const char *tex
 
 static gw_status dial(const struct gw_ps_client *client, const struct server *server)
 {
-    return gw_tcp_connect(server->socket, server->endpoint, client->group->keys ? client->group->keys->server : NULL);
+    return gw_zmq_connect(server->socket, server->endpoint, client->net.keys ? client->net.keys->server : NULL);
 }
 
 void gw_ps_server_redial(const struct gw_ps_client *client, struct server *server)
@@ -61,15 +60,15 @@ gw_status gw_ps_server_connect(struct gw_ps_client *client, uint32_t s)
     const int64_t longest = (int64_t)client->most_bytes;
     char name[32];
     snprintf(name, sizeof name, "news-%u", s);
-    server->socket = gw_tcp_socket_new(client->group, ZMQ_DEALER, false);
+    server->socket = gw_zmq_socket_new(&client->net, ZMQ_DEALER, false);
     if (!server->socket)
         return GW_ERR_SYSTEM;
-    GW_TRY(gw_tcp_set_int(server->socket, ZMQ_RECONNECT_IVL, 100));
-    GW_TRY(gw_tcp_set_int(server->socket, ZMQ_RECONNECT_IVL_MAX, 2000));
+    GW_TRY(gw_zmq_set_int(server->socket, ZMQ_RECONNECT_IVL, 100));
+    GW_TRY(gw_zmq_set_int(server->socket, ZMQ_RECONNECT_IVL_MAX, 2000));
     /* What is queued for one connection does not begin the next, on which HELLO is first. */
-    GW_TRY(gw_tcp_set_int(server->socket, ZMQ_IMMEDIATE, 1));
-    GW_TRY(gw_tcp_watch(client->group, server->socket, name, news, &server->events));
-    GW_TRY(gw_tcp_set_int(server->socket, ZMQ_RCVTIMEO, LOOK_MS));
+    GW_TRY(gw_zmq_set_int(server->socket, ZMQ_IMMEDIATE, 1));
+    GW_TRY(gw_zmq_monitor(client->net.zmq, server->socket, name, news, &server->events));
+    GW_TRY(gw_zmq_set_int(server->socket, ZMQ_RCVTIMEO, LOOK_MS));
     if (zmq_setsockopt(server->socket, ZMQ_MAXMSGSIZE, &longest, sizeof longest) != 0)
         return gw_fail(GW_ERR_SYSTEM, "no socket for a server: %s", zmq_strerror(zmq_errno()));
     return dial(client, server);
@@ -77,9 +76,9 @@ gw_status gw_ps_server_connect(struct gw_ps_client *client, uint32_t s)
 
 bool gw_ps_server_news(struct server *server)
 {
-    struct gw_tcp_event event;
+    struct gw_zmq_event event;
     bool anew = false;
-    while (gw_tcp_next_event(server->events, &event))
+    while (gw_zmq_next_event(server->events, &event))
         switch (event.what) {
         case ZMQ_EVENT_CONNECTED:
             server->is_reached = true;
@@ -103,8 +102,8 @@ bool gw_ps_server_news(struct server *server)
 /* What the server, or who is at its address, has against this client. */
 static gw_status turned_away(const struct gw_ps_client *client, const struct server *server)
 {
-    const struct gw_tcp_keys *keys = client->group->keys;
-    const char *place = gw_tcp_place(server->endpoint);
+    const struct gw_zmq_keys *keys = client->net.keys;
+    const char *place = gw_zmq_place(server->endpoint);
     if (server->turned_away_by.what == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
         return gw_fail(GW_ERR_ARGUMENT,
                        "the server at %s refused this client: its key %s is not in the folder allowed/ there", place,
@@ -125,17 +124,17 @@ static gw_status turned_away(const struct gw_ps_client *client, const struct ser
 /* Why no connection has come about; GW_OK: the server has just come. */
 static gw_status not_there(struct gw_ps_client *client, struct server *server)
 {
-    const char *place = gw_tcp_place(server->endpoint);
+    const char *place = gw_zmq_place(server->endpoint);
     if (server->n_ended > 0)
         return gw_fail(GW_ERR_TIMEOUT,
                        "what is at %s ended %u connections before it had said who it is: it is no parameter server, it "
                        "takes no more connections%s%s%s",
-                       place, server->n_ended, client->group->keys ? ", or its key is not the one that " : "",
-                       client->group->keys ? client->group->keys->folder : "",
-                       client->group->keys ? " has for it (server.key, or else rendezvous.key)" : "");
-    struct gw_tcp_address there;
-    GW_TRY(gw_tcp_address_parse("a server", place, false, NULL, &there));
-    const int error = gw_tcp_address_try(&there, TRY_MS);
+                       place, server->n_ended, client->net.keys ? ", or its key is not the one that " : "",
+                       client->net.keys ? client->net.keys->folder : "",
+                       client->net.keys ? " has for it (server.key, or else rendezvous.key)" : "");
+    struct gw_zmq_address there;
+    GW_TRY(gw_zmq_address_parse("a server", place, false, NULL, &there));
+    const int error = gw_zmq_address_try(&there, TRY_MS);
     if (error)
         return gw_fail(GW_ERR_TIMEOUT,
                        "no server is at %s: %s; start it first, or let this client wait longer for it (connect_ms, in "
@@ -162,9 +161,9 @@ gw_status gw_ps_server_look(struct gw_ps_client *client, struct server *server)
 static gw_status not_met(const struct gw_ps_client *client, const struct server *server)
 {
     if (server->first_refused != 0)
-        return gw_fail(GW_ERR_PEER, "the server at %s refused this client: %s", gw_tcp_place(server->endpoint),
+        return gw_fail(GW_ERR_PEER, "the server at %s refused this client: %s", gw_zmq_place(server->endpoint),
                        server->why);
-    return gw_fail(GW_ERR_TIMEOUT, "the server at %s did not answer within %u ms: %s", gw_tcp_place(server->endpoint),
+    return gw_fail(GW_ERR_TIMEOUT, "the server at %s did not answer within %u ms: %s", gw_zmq_place(server->endpoint),
                    client->timeout_ms,
                    server->is_reached ? "it took the connection and said nothing" : "no connection to it came about");
 }
@@ -177,12 +176,12 @@ static gw_status are_alike(const struct gw_ps_client *client)
         const struct server *other = &client->servers[s];
         if (other->mode != first->mode || other->staleness != first->staleness)
             return gw_fail(GW_ERR_PEER, "the servers at %s and at %s have not the same --mode",
-                           gw_tcp_place(first->endpoint), gw_tcp_place(other->endpoint));
+                           gw_zmq_place(first->endpoint), gw_zmq_place(other->endpoint));
     }
     for (uint32_t s = 1; s < client->n_servers; s++)
         if (client->servers[s].n_workers != first->n_workers)
             return gw_fail(GW_ERR_PEER, "the server at %s is for %u workers, and that at %s for %u",
-                           gw_tcp_place(first->endpoint), first->n_workers, gw_tcp_place(client->servers[s].endpoint),
+                           gw_zmq_place(first->endpoint), first->n_workers, gw_zmq_place(client->servers[s].endpoint),
                            client->servers[s].n_workers);
     return GW_OK;
 }

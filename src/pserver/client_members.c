@@ -126,7 +126,7 @@ gw_status gw_ps_members(gw_ps_client *client, uint8_t *presence, uint32_t capaci
     for (uint32_t r = 0; presence && r < client->servers[0].n_workers; r++)
         if (presence[r] > GW_PS_JOINING)
             return gw_fail(GW_ERR_PEER, "the server at %s says %u of rank %u, which is none of what can be",
-                           gw_tcp_place(client->servers[0].endpoint), presence[r], r);
+                           gw_zmq_place(client->servers[0].endpoint), presence[r], r);
     if (next_round)
         *next_round = reply.number;
     return GW_OK;

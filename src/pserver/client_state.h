@@ -3,11 +3,12 @@
 #ifndef GW_PSERVER_CLIENT_STATE_H
 #define GW_PSERVER_CLIENT_STATE_H
 
-#include "link/tcp/events.h"
 #include "pserver/answer.h"
 #include "pserver/client.h"
 #include "pserver/message.h"
 #include "pserver/names.h"
+#include "zmq/events.h"
+#include "zmq/net.h"
 
 #include <stdatomic.h>
 #include <zmq.h>
@@ -62,7 +63,7 @@ struct ticket {
 };
 
 struct server {
-    char endpoint[GW_TCP_ENDPOINT_BYTES];
+    char endpoint[GW_ZMQ_ENDPOINT_BYTES];
     void *socket, *events;
     bool welcome, was_welcome; /* HELLO was answered on this connection; ever, and then with what follows */
     uint32_t n_workers;
@@ -76,7 +77,7 @@ struct server {
     bool is_reached;        /* somebody took it, and has not ended it since */
     uint32_t n_ended;       /* by the other end, before it said who it is */
     uint32_t n_turned_away; /* in a row, and how the last one was */
-    struct gw_tcp_event turned_away_by;
+    struct gw_zmq_event turned_away_by;
     double dial_again; /* 0: not */
     double first_refused;
     gw_status refused; /* for good; why: a clause whose subject is the server */
@@ -85,7 +86,7 @@ struct server {
 
 struct gw_ps_client {
     gw_context *context;
-    struct gw_tcp_group *group;
+    struct gw_zmq_net net;
     uint32_t rank, n_servers, timeout_ms;
     bool joins;
     bool has_met;               /* all servers have said welcome */

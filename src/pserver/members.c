@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "link/tcp/keys.h"
 #include "pserver/server.h"
 
 #include <stdio.h>
@@ -110,12 +109,12 @@ static gw_status come(struct gw_ps_server *server, struct gw_ps_member *member)
 gw_status gw_ps_member_join(struct gw_ps_server *server, uint32_t route, int fd, const char *address, const char *key,
                             const struct gw_ps_request *hello)
 {
-    struct gw_tcp_keys *keys = server->group->keys;
-    if (keys && !gw_tcp_keys_allow(keys, key ? key : "")) /* it may have been, when the connection came */
+    struct gw_zmq_keys *keys = server->net.keys;
+    if (keys && !gw_zmq_keys_allow(keys, key ? key : "")) /* it may have been, when the connection came */
         return gw_fail(GW_ERR_ARGUMENT, "the key %s is not in the server's allowed/ any more", key ? key : "(none)");
     if (gw_ps_member_find(server, route))
         return gw_fail(GW_ERR_ORDER, "this connection has said HELLO before");
-    if (gw_tcp_has_ended(&server->ended, fd))
+    if (gw_zmq_has_ended(&server->ended, fd))
         return gw_fail(GW_ERR_CLOSED, "this connection has ended");
     struct gw_ps_member *before = member_of_fd(server, (uint32_t)fd);
     if (before) /* gone: it said HELLO and ended, and this one came, before any of that was read */
@@ -152,7 +151,7 @@ void gw_ps_member_leave(struct gw_ps_server *server, struct gw_ps_member *member
     server->n_members--;
     gw_ps_join_forget(server, member);
     if (server->door) /* else the server ends */
-        gw_tcp_door_dismiss(server->door, member->fd);
+        gw_zmq_door_dismiss(server->door, member->fd);
     if (member->rank != GW_PS_READER && server->workers[member->rank].member == member) {
         server->workers[member->rank].member = NULL;
         server->workers[member->rank].away_since = gw_clock_seconds();
@@ -247,7 +246,7 @@ void gw_ps_members_look(struct gw_ps_server *server)
 
 /* Why ZeroMQ has not let a connection come to the point where it says who it is. NULL: the event is about something
  * else. Whose key is not allowed the gate tells. */
-static const char *why_unspoken(const struct gw_ps_server *server, const struct gw_tcp_event *event)
+static const char *why_unspoken(const struct gw_ps_server *server, const struct gw_zmq_event *event)
 {
     if (event->what == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL) /* whoever sees that the keys do not fit goes at once */
         return server->options.keys ? "it went before it said who it is; a client without keys does so (--keys)"
@@ -265,7 +264,7 @@ static const char *why_unspoken(const struct gw_ps_server *server, const struct 
 /* Clients try again, so that the same is not told of the same address for some seconds. */
 static void tell_unspoken(struct gw_ps_server *server, uint32_t fd)
 {
-    const char *address = gw_tcp_caller(&server->callers, (int)fd);
+    const char *address = gw_zmq_caller(&server->callers, (int)fd);
     const double now = gw_clock_seconds();
     if (server->told.why == server->unspoken && strcmp(server->told.address, address) == 0 &&
         now - server->told.at < TOLD_SECONDS)
@@ -276,17 +275,17 @@ static void tell_unspoken(struct gw_ps_server *server, uint32_t fd)
     gw_ps_log(server, "refused address=%s reason=\"%s\"", address[0] ? address : "?", server->unspoken);
 }
 
-void gw_ps_connection_news(struct gw_ps_server *server, const struct gw_tcp_event *event)
+void gw_ps_connection_news(struct gw_ps_server *server, const struct gw_zmq_event *event)
 {
     const char *why = why_unspoken(server, event);
     if (event->what == ZMQ_EVENT_ACCEPTED)
-        gw_tcp_caller_note(&server->callers, (int)event->value);
+        gw_zmq_caller_note(&server->callers, (int)event->value);
     else if (event->what == ZMQ_EVENT_DISCONNECTED && server->unspoken)
         tell_unspoken(server, event->value);
     if (why || event->what == ZMQ_EVENT_DISCONNECTED)
         server->unspoken = why;
     /* where that has no memory a client that goes at once may be taken for one that stays */
-    gw_tcp_ended_note(&server->ended, server->context, event);
+    gw_zmq_ended_note(&server->ended, server->context, event);
     struct gw_ps_member *lost = event->what == ZMQ_EVENT_DISCONNECTED ? member_of_fd(server, event->value) : NULL;
     if (!lost)
         return;
@@ -296,7 +295,7 @@ void gw_ps_connection_news(struct gw_ps_server *server, const struct gw_tcp_even
 
 void gw_ps_members_check_keys(struct gw_ps_server *server)
 {
-    struct gw_tcp_keys *keys = server->group->keys;
+    struct gw_zmq_keys *keys = server->net.keys;
     const uint64_t nth = keys ? keys->nth : 0;
     if (nth == server->keys_nth)
         return;
@@ -304,7 +303,7 @@ void gw_ps_members_check_keys(struct gw_ps_server *server)
     for (uint32_t b = 0; b < server->n_buckets; b++)
         for (struct gw_ps_member *member = server->buckets[b], *next; member; member = next) {
             next = member->next;
-            if (gw_tcp_keys_allow(keys, member->key))
+            if (gw_zmq_keys_allow(keys, member->key))
                 continue;
             gw_ps_log(server, "dropped %s address=%s reason=\"its key %s is not allowed any more\"",
                       gw_ps_rank_text(member->rank).text, member->address, member->key);
@@ -320,5 +319,5 @@ void gw_ps_members_free(struct gw_ps_server *server)
     gw_ps_members_sweep(server);
     gw_free(server->context, server->buckets);
     gw_free(server->context, server->workers);
-    gw_tcp_ended_free(&server->ended, server->context);
+    gw_zmq_ended_free(&server->ended, server->context);
 }

@@ -4,11 +4,12 @@
 #include "base/clock.h"
 #include "checks.h"
 #include "flood.h"
-#include "link/tcp/keys.h"
 #include "pserver/message.h"
+#include "zmq/keys.h"
 
 #include <fcntl.h>
 #include <ftw.h>
+#include <gradwire/link.h>
 #include <gradwire/pserver.h>
 #include <pthread.h>
 #include <sys/resource.h>
@@ -161,8 +162,8 @@ static void parts_without_end(void **state)
                  {true, false, 1, 6 << 20, "closed address=127.0.0.1 reason="},
                  {true, true, 1 << 20, PARTS, "closed address=127.0.0.1 reason="},
                  {true, true, 1, 6 << 20, "closed address=127.0.0.1 reason="}};
-    struct gw_tcp_keys *keys;
-    assert_int_equal(gw_tcp_keys_load(NULL, client_path, &keys), GW_OK);
+    struct gw_zmq_keys *keys;
+    assert_int_equal(gw_zmq_keys_load(NULL, client_path, &keys), GW_OK);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct scene scene;
         char endpoint[80];
@@ -187,7 +188,7 @@ static void parts_without_end(void **state)
         serves(&scene, options.keys ? client_path : NULL);
         end(&scene);
     }
-    gw_tcp_keys_free(NULL, keys);
+    gw_zmq_keys_free(NULL, keys);
 }
 
 /* Before a key was looked at: a command of the handshake that is as long as a value. */

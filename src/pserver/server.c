@@ -1,14 +1,13 @@
 /* The server: one thread, one ROUTER socket, the store. It does at once what it can; what must wait goes to its key's
  * queue. Nothing blocks. */
-#include "pserver/body.h"
 #include "pserver/server.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/quote.h"
-#include "link/tcp/gate.h"
-#include "link/tcp/keys.h"
 #include "pserver/numbers.h"
+#include "zmq/body.h"
+#include "zmq/socket.h"
 
 #include <gradwire/codec.h>
 
@@ -29,6 +28,7 @@
 /* messages of a client that have come and are not looked at yet; then its connection is not read */
 #define MOST_WAITING 256
 #define WAITING_BYTES ((uint64_t)1 << 20)   /* of one of them, for all together */
+#define MOST_AT_ONCE 1024u                  /* connections that wait to be accepted */
 #define MOST_STRANGERS 256u                 /* connections that have not said HELLO */
 #define STRANGER_BYTES ((uint64_t)64 << 10) /* of one of them, beyond whole messages */
 #define MOST_COPIED 16384                   /* bytes of a value: more than ZeroMQ's buffer */
@@ -106,8 +106,8 @@ void gw_ps_reply(struct gw_ps_server *server, uint32_t route, const struct gw_ps
     /* Parts after the first wait for nothing: they go or are dropped together. */
     sent = sent && send_part(server, head, n_bytes, value ? ZMQ_SNDMORE : 0);
     if (sent && value)
-        gw_ps_body_send(server->socket, value->bytes, value->n_bytes, member && member->whole, hold_blob, give_blob,
-                        value);
+        gw_zmq_body_send(server->socket, value->bytes, value->n_bytes, member && member->whole, hold_blob, give_blob,
+                         value);
 }
 
 void gw_ps_reply_error(struct gw_ps_server *server, uint32_t route, const struct gw_ps_request *request,
@@ -135,17 +135,17 @@ static void release_received(struct gw_ps_blob *blob)
 }
 
 /* Small ones lie in a buffer with others, which would stay as long as any of them. */
-static struct gw_ps_blob *keep_copy(struct gw_ps_server *server, struct gw_ps_body *body)
+static struct gw_ps_blob *keep_copy(struct gw_ps_server *server, struct gw_zmq_body *body)
 {
     const size_t n_bytes = body->n_bytes;
     void *bytes = gw_alloc(server->context, n_bytes, 1);
     if (!bytes)
         return NULL;
-    gw_ps_body_copy(server->context, body, bytes);
+    gw_zmq_body_copy(server->context, body, bytes);
     return gw_ps_blob_new(server->context, &server->bytes, bytes, n_bytes);
 }
 
-static struct gw_ps_blob *keep(struct gw_ps_server *server, struct gw_ps_body *body)
+static struct gw_ps_blob *keep(struct gw_ps_server *server, struct gw_zmq_body *body)
 {
     zmq_msg_t *message = body->only;
     if (!message || body->n_bytes <= MOST_COPIED)
@@ -167,8 +167,8 @@ static struct gw_ps_blob *keep(struct gw_ps_server *server, struct gw_ps_body *b
 /* Connections that came and ended. */
 static void read_events(struct gw_ps_server *server)
 {
-    struct gw_tcp_event event;
-    while (gw_tcp_door_event(server->door, &event))
+    struct gw_zmq_event event;
+    while (gw_zmq_door_event(server->door, &event))
         gw_ps_connection_news(server, &event);
 }
 
@@ -184,7 +184,7 @@ static void hello(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, 
         gw_ps_reply_error(server, route, request, status, 0);
         return;
     }
-    gw_tcp_door_admit(server->door, zmq_msg_get(head, ZMQ_SRCFD));
+    gw_zmq_door_admit(server->door, zmq_msg_get(head, ZMQ_SRCFD));
     gw_ps_log(server, "joined %s address=%s", gw_ps_rank_text((uint32_t)request->number).text, address);
     gw_ps_reply(server, route,
                 &(struct gw_ps_reply){.operation = GW_PS_HELLO,
@@ -199,7 +199,7 @@ static void hello(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, 
 }
 
 /* body NULL: it has none. unfit: whether it could not be taken; the last error says why. */
-static void serve(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, struct gw_ps_body *body,
+static void serve(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, struct gw_zmq_body *body,
                   gw_status unfit)
 {
     char why[GW_PS_SENTENCE] = "";
@@ -225,7 +225,7 @@ static void serve(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, 
     } else if (unfit < 0) {
         gw_ps_reply_error(server, route, &request, gw_fail(unfit, "the value for \"%s\": %s", request.key, why), 0);
     } else {
-        if (body && body->n_bytes > GW_PS_PIECE)
+        if (body && body->n_bytes > GW_ZMQ_PIECE)
             member->whole = body->only;
         struct gw_ps_blob *value = body ? keep(server, body) : NULL;
         if (body && !value)
@@ -251,10 +251,10 @@ static bool receive_part(struct gw_ps_server *server, zmq_msg_t *part, int flags
 static bool receive(struct gw_ps_server *server)
 {
     zmq_msg_t id, head;
-    struct gw_ps_body body = {0};
+    struct gw_zmq_body body = {0};
     gw_status unfit = GW_OK;
     if (!receive_part(server, &id, ZMQ_DONTWAIT)) {
-        gw_tcp_door_empty(server->door);
+        gw_zmq_door_empty(server->door);
         return false;
     }
     if (!zmq_msg_more(&id) || !receive_part(server, &head, 0)) {
@@ -265,15 +265,15 @@ static bool receive(struct gw_ps_server *server)
     const bool has_body = zmq_msg_more(&head);
     if (has_body)
         unfit =
-            gw_ps_body_take(server->context, server->socket, server->options.max_key_bytes + GW_PS_HEAD_BYTES, &body);
-    gw_tcp_door_took(server->door, fd, zmq_msg_size(&head) + body.n_came, 1 + body.n_parts);
+            gw_zmq_body_take(server->context, server->socket, server->options.max_key_bytes + GW_PS_HEAD_BYTES, &body);
+    gw_zmq_door_took(server->door, fd, zmq_msg_size(&head) + body.n_came, 1 + body.n_parts);
     const uint8_t *name = zmq_msg_data(&id);
     if (zmq_msg_size(&id) == GW_PS_ROUTE_BYTES && name[0] == 0) { /* others give themselves a name */
         uint32_t route;
         memcpy(&route, name + 1, sizeof route);
         serve(server, route, &head, has_body ? &body : NULL, unfit);
     }
-    gw_ps_body_free(server->context, &body);
+    gw_zmq_body_free(server->context, &body);
     zmq_msg_close(&head);
     zmq_msg_close(&id);
     return true;
@@ -303,7 +303,7 @@ gw_status gw_ps_server_run(gw_ps_server *server)
     for (;;) {
         zmq_pollitem_t items[] = {{server->socket, 0, ZMQ_POLLIN, 0},
                                   {NULL, server->stop, ZMQ_POLLIN, 0},
-                                  {NULL, gw_tcp_door_fd(server->door), ZMQ_POLLIN, 0}};
+                                  {NULL, gw_zmq_door_fd(server->door), ZMQ_POLLIN, 0}};
         if (zmq_poll(items, 3, (long)(LOOK_SECONDS * 1000)) < 0 && zmq_errno() != EINTR)
             return gw_fail(GW_ERR_SYSTEM, "the server cannot wait for its clients: %s", zmq_strerror(zmq_errno()));
         if (items[1].revents) {
@@ -379,52 +379,47 @@ static void fill_defaults(gw_ps_server_options *options)
     options->max_clients = options->max_clients ? options->max_clients : DEFAULT_CLIENTS;
 }
 
-static gw_status open_socket(struct gw_ps_server *server, const struct gw_tcp_address *address)
+static gw_status open_socket(struct gw_ps_server *server, const struct gw_zmq_address *address)
 {
-    server->socket = gw_tcp_socket_new(server->group, ZMQ_ROUTER, true);
+    server->socket = gw_zmq_socket_new(&server->net, ZMQ_ROUTER, true);
     if (!server->socket)
         return GW_ERR_SYSTEM;
     const uint64_t value = server->options.max_key_bytes + GW_PS_HEAD_BYTES;
-    const int64_t longest = value > GW_PS_PIECE ? (int64_t)value : (int64_t)GW_PS_PIECE; /* of a part of a message */
-    GW_TRY(gw_tcp_set_int(server->socket, ZMQ_ROUTER_MANDATORY, 1));
-    GW_TRY(gw_tcp_set_int(server->socket, ZMQ_SNDHWM, MOST_UNREAD));
-    GW_TRY(gw_tcp_set_int(server->socket, ZMQ_RCVHWM, MOST_WAITING));
+    const int64_t longest = value > GW_ZMQ_PIECE ? (int64_t)value : (int64_t)GW_ZMQ_PIECE; /* of a part of a message */
+    GW_TRY(gw_zmq_set_int(server->socket, ZMQ_ROUTER_MANDATORY, 1));
+    GW_TRY(gw_zmq_set_int(server->socket, ZMQ_SNDHWM, MOST_UNREAD));
+    GW_TRY(gw_zmq_set_int(server->socket, ZMQ_RCVHWM, MOST_WAITING));
     if (zmq_setsockopt(server->socket, ZMQ_MAXMSGSIZE, &longest, sizeof longest) != 0)
         return gw_fail(GW_ERR_SYSTEM, "no socket for the server: %s", zmq_strerror(zmq_errno()));
-    const uint32_t most = server->options.max_clients + GW_TCP_SPARE_STRANGERS;
-    const struct gw_tcp_limits limits = {
+    const uint32_t most = server->options.max_clients + GW_ZMQ_SPARE_STRANGERS;
+    const struct gw_zmq_limits limits = {
         .most_strangers = most < MOST_STRANGERS ? most : MOST_STRANGERS,
-        .silent_s = GW_TCP_SILENT_SECONDS,
+        .silent_s = GW_ZMQ_SILENT_SECONDS,
         .stranger_bytes = STRANGER_BYTES,
         .member_bytes = value,
         /* so many whole messages wait unread, and are answered, if only by a refusal */
         .all_bytes = server->options.max_bytes + MOST_WAITING * (value < WAITING_BYTES ? value : WAITING_BYTES),
         .events = true};
-    GW_TRY(gw_tcp_door_open(server->group, server->socket, "news",
-                            ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL, &limits,
-                            &server->door));
-    return gw_tcp_bind(server->socket, address, server->endpoint);
+    GW_TRY(gw_zmq_net_door(&server->net, server->socket, "news",
+                           ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL, &limits,
+                           &server->door));
+    return gw_zmq_bind(server->socket, address, server->endpoint);
 }
 
-static gw_status set_up(struct gw_ps_server *server, const struct gw_tcp_address *address)
+static gw_status set_up(struct gw_ps_server *server, const struct gw_zmq_address *address)
 {
     gw_context *context = server->context;
     const gw_ps_server_options *o = &server->options;
-    struct gw_tcp_group *group = server->group = gw_calloc(context, 1, sizeof *group);
-    if (!group)
-        return GW_ERR_MEMORY;
-    group->context = context;
-    group->size = o->max_clients < 1024 ? o->max_clients : 1024; /* of the queue of connections not yet accepted */
-    group->timeout_ms = o->timeout_ms;
-    group->log = o->log;
-    group->log_user = o->log_user;
-    group->zmq = zmq_ctx_new();
-    if (!group->zmq)
-        return gw_fail(GW_ERR_SYSTEM, "no ZeroMQ context: %s", zmq_strerror(zmq_errno()));
+    struct gw_zmq_net *net = &server->net;
+    *net = (struct gw_zmq_net){.context = context,
+                               .timeout_ms = o->timeout_ms,
+                               .most_at_once = o->max_clients < MOST_AT_ONCE ? o->max_clients : MOST_AT_ONCE,
+                               .log = {o->log, o->log_user, 0}};
+    GW_TRY(gw_zmq_net_open(net));
     if (o->keys) {
-        GW_TRY(gw_tcp_keys_load(context, o->keys, &group->keys));
-        gw_tcp_keys_leave_own_out(group->keys);
-        GW_TRY(gw_tcp_gate_open(group, &group->gate));
+        GW_TRY(gw_zmq_keys_load(context, o->keys, &net->keys));
+        gw_zmq_keys_leave_own_out(net->keys);
+        GW_TRY(gw_zmq_gate_open(context, net->zmq, net->keys, &net->log, &net->gate));
     }
     server->n_buckets = 1024;
     server->buckets = gw_calloc(context, server->n_buckets, sizeof *server->buckets);
@@ -452,15 +447,15 @@ static gw_status set_up(struct gw_ps_server *server, const struct gw_tcp_address
 
 gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *options, gw_ps_server **out)
 {
-    struct gw_tcp_address address;
+    struct gw_zmq_address address;
     GW_TRY(check_options(options, out));
-    GW_TRY(gw_tcp_address_parse("the address to listen at", options->listen, true, NULL, &address));
+    GW_TRY(gw_zmq_address_parse("the address to listen at", options->listen, true, NULL, &address));
     if (!options->keys && !options->insecure && !address.loopback)
         return gw_fail(
             GW_ERR_ARGUMENT,
             "%s is not a loopback address, and there are no keys: anybody could read and change what is kept; give "
             "keys (--keys DIR), or say that you trust the network (--insecure)",
-            gw_tcp_place(address.endpoint));
+            gw_zmq_place(address.endpoint));
     struct gw_ps_server *server = gw_calloc(context, 1, sizeof *server);
     if (!server)
         return GW_ERR_MEMORY;
@@ -481,7 +476,7 @@ gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *o
 
 const char *gw_ps_server_address(const gw_ps_server *server)
 {
-    return gw_tcp_place(server->endpoint);
+    return gw_zmq_place(server->endpoint);
 }
 
 void gw_ps_server_destroy(gw_ps_server *server)
@@ -494,9 +489,9 @@ void gw_ps_server_destroy(gw_ps_server *server)
     gw_ps_store_destroy(server->store);
     gw_ps_notes_free(server->context, server->notes);
     gw_free(server->context, server->agreed);
-    gw_tcp_door_close(&server->socket, &server->door);
+    gw_zmq_door_close(&server->socket, &server->door);
     if (server->stop >= 0)
         close(server->stop);
-    gw_tcp_group_free(server->group); /* values on their way out are given back here */
+    gw_zmq_net_close(&server->net); /* values on their way out are given back here */
     gw_free(server->context, server);
 }

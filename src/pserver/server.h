@@ -3,12 +3,11 @@
 #ifndef GW_PSERVER_SERVER_H
 #define GW_PSERVER_SERVER_H
 
-#include "link/tcp/events.h"
-#include "link/tcp/group.h"
-#include "link/tcp/watch.h"
 #include "pserver/message.h"
 #include "pserver/persist.h"
 #include "pserver/store.h"
+#include "zmq/events.h"
+#include "zmq/net.h"
 
 #include <zmq.h>
 
@@ -41,7 +40,7 @@ struct gw_ps_member {
     int64_t since;               /* seconds of Unix time */
     struct gw_ps_parked *parked; /* its requests that wait, in no order */
     char address[64];
-    char key[GW_TCP_KEY_CHARS + 1]; /* that it came in with; "": the server has no keys */
+    char key[GW_ZMQ_KEY_CHARS + 1]; /* that it came in with; "": the server has no keys */
 };
 
 /* A request that waits: for pushes of others, or for the same client's request before it. In the queue of its key, or
@@ -74,11 +73,11 @@ struct gw_ps_worker {
 struct gw_ps_server {
     gw_context *context;
     gw_ps_server_options options;
-    struct gw_tcp_group *group;
+    struct gw_zmq_net net;
     void *socket; /* ROUTER */
-    struct gw_tcp_door *door;
+    struct gw_zmq_door *door;
     int stop; /* eventfd */
-    char endpoint[GW_TCP_ENDPOINT_BYTES];
+    char endpoint[GW_ZMQ_ENDPOINT_BYTES];
     struct gw_ps_store *store;
     struct gw_ps_member **buckets; /* by route */
     uint32_t n_buckets, n_members;
@@ -88,11 +87,11 @@ struct gw_ps_server {
     struct gw_ps_worker *workers; /* by rank */
     uint32_t n_joining;           /* JOINs that wait */
     uint64_t first_round;         /* that the exchange's workers began with, or are to begin with */
-    struct gw_tcp_ended ended;    /* connections */
-    struct gw_tcp_callers callers;
+    struct gw_zmq_ended ended;    /* connections */
+    struct gw_zmq_callers callers;
     const char *unspoken; /* why the connection whose end is the next event said nothing; NULL: it did */
     struct {
-        char address[GW_TCP_NUMERIC_BYTES];
+        char address[GW_ZMQ_NUMERIC_BYTES];
         const char *why;
         double at;
     } told;                      /* the last such line of the log */
@@ -145,7 +144,7 @@ void gw_ps_members_sweep(struct gw_ps_server *server);
 void gw_ps_member_leave(struct gw_ps_server *server, struct gw_ps_member *member);
 
 /* A connection has come, or ended. What a connection said is read after both may have been told. */
-void gw_ps_connection_news(struct gw_ps_server *server, const struct gw_tcp_event *event);
+void gw_ps_connection_news(struct gw_ps_server *server, const struct gw_zmq_event *event);
 
 /* Clients whose keys are not allowed any more are lost. */
 void gw_ps_members_check_keys(struct gw_ps_server *server);

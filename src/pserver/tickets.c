@@ -4,10 +4,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "link/tcp/events.h"
-#include "link/tcp/keys.h"
-#include "pserver/body.h"
 #include "pserver/client_state.h"
+#include "zmq/body.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -75,14 +73,14 @@ static bool goes_whole(const struct server *server, const struct part *part)
 {
     const double seconds = server->seconds_a_byte * (double)part->n_bytes;
     const uint32_t own = part->request.timeout_ms, least_ms = own < server->timeout_ms ? own : server->timeout_ms;
-    return part->n_bytes > GW_PS_PIECE && seconds > 0 && seconds < WHOLE_SHARE * least_ms / 1000 &&
+    return part->n_bytes > GW_ZMQ_PIECE && seconds > 0 && seconds < WHOLE_SHARE * least_ms / 1000 &&
            gw_clock_seconds() >= server->whole_after;
 }
 
 /* How fast the connection is, by a push in pieces or not; what it waited for others counts as slowness. */
 static void measure(struct server *server, const struct part *part)
 {
-    if (part->n_bytes > GW_PS_PIECE && part->reply.status == GW_OK)
+    if (part->n_bytes > GW_ZMQ_PIECE && part->reply.status == GW_OK)
         server->seconds_a_byte = (gw_clock_seconds() - part->sent_at) / (double)part->n_bytes;
 }
 
@@ -106,12 +104,12 @@ gw_status gw_ps_send_request(struct server *server, const struct gw_ps_request *
     if (!sent && zmq_errno() == EAGAIN)
         return GW_OK;
     if (sent && part)
-        sent = part->loan ? gw_ps_body_send(server->socket, (void *)(uintptr_t)part->body, part->n_bytes, whole,
-                                            hold_loan, body_left, part->loan)
+        sent = part->loan ? gw_zmq_body_send(server->socket, (void *)(uintptr_t)part->body, part->n_bytes, whole,
+                                             hold_loan, body_left, part->loan)
                           : send_bytes(server, part->body, part->n_bytes, 0);
     return sent ? GW_OK
                 : gw_fail(GW_ERR_SYSTEM, "a request to the server at %s cannot be sent: %s",
-                          gw_tcp_place(server->endpoint), zmq_strerror(zmq_errno()));
+                          gw_zmq_place(server->endpoint), zmq_strerror(zmq_errno()));
 }
 
 static gw_status say_hello(struct gw_ps_client *client, struct server *server)
@@ -247,7 +245,7 @@ struct gw_ps_asked gw_ps_asked_of(const struct gw_ps_client *client, uint32_t se
 }
 
 /* What came with an answer becomes the part's, in one. */
-static gw_status take_body(struct gw_ps_client *client, struct part *part, struct gw_ps_body *body)
+static gw_status take_body(struct gw_ps_client *client, struct part *part, struct gw_zmq_body *body)
 {
     if (body->only) {
         zmq_msg_move(&part->value, body->only);
@@ -260,14 +258,14 @@ static gw_status take_body(struct gw_ps_client *client, struct part *part, struc
         zmq_msg_init(&part->value);
         return gw_fail(GW_ERR_MEMORY, "no memory for the value of \"%s\"", part->request.key);
     }
-    gw_ps_body_copy(client->context, body, zmq_msg_data(&part->value));
+    gw_zmq_body_copy(client->context, body, zmq_msg_data(&part->value));
     return GW_OK;
 }
 
 /* An answer, which is checked before anything of it is used. One that cannot be, or that there is no memory for,
  * becomes an error. has_body: `body` is what came of one; unfit: why it could not be taken. */
 static void take_answer(struct gw_ps_client *client, uint32_t s, struct part *part, const struct gw_ps_reply *reply,
-                        bool has_body, struct gw_ps_body *body, gw_status unfit)
+                        bool has_body, struct gw_zmq_body *body, gw_status unfit)
 {
     const struct gw_ps_asked asked = gw_ps_asked_of(client, s, part);
     gw_status status = unfit;
@@ -287,7 +285,7 @@ static void take_answer(struct gw_ps_client *client, uint32_t s, struct part *pa
     if (status < 0) {
         part->reply = (struct gw_ps_reply){.operation = part->request.operation, .id = reply->id, .status = status};
         snprintf(part->reply.sentence, sizeof part->reply.sentence, "the server at %s: %.*s",
-                 gw_tcp_place(client->servers[s].endpoint), GW_PS_SENTENCE - 128, gw_last_error());
+                 gw_zmq_place(client->servers[s].endpoint), GW_PS_SENTENCE - 128, gw_last_error());
         return;
     }
     measure(&client->servers[s], part);
@@ -300,7 +298,7 @@ static bool receive(struct gw_ps_client *client, uint32_t s, int flags)
 {
     struct server *server = &client->servers[s];
     zmq_msg_t head;
-    struct gw_ps_body body = {0};
+    struct gw_zmq_body body = {0};
     struct gw_ps_reply reply;
     struct part *part = NULL;
     gw_status unfit = GW_OK;
@@ -320,7 +318,7 @@ static bool receive(struct gw_ps_client *client, uint32_t s, int flags)
         part = part_of(client, s, reply.id);
     if (has_body) {
         const struct gw_ps_asked asked = part ? gw_ps_asked_of(client, s, part) : (struct gw_ps_asked){.request = NULL};
-        unfit = gw_ps_body_take(client->context, server->socket, part ? gw_ps_answer_most(&asked) : 0, &body);
+        unfit = gw_zmq_body_take(client->context, server->socket, part ? gw_ps_answer_most(&asked) : 0, &body);
     }
     if (status == GW_OK && reply.operation == GW_PS_HELLO)
         hello_answered(client, s, &reply);
@@ -333,7 +331,7 @@ static bool receive(struct gw_ps_client *client, uint32_t s, int flags)
         who_asked(client, server);
     else if (part)
         take_answer(client, s, part, &reply, has_body, &body, unfit);
-    gw_ps_body_free(client->context, &body);
+    gw_zmq_body_free(client->context, &body);
     zmq_msg_close(&head);
     return true;
 }
@@ -350,7 +348,7 @@ static gw_status look_after(struct gw_ps_client *client, struct server *server, 
         GW_TRY(say_hello(client, server));
     GW_TRY(gw_ps_server_look(client, server));
     return server->refused
-               ? gw_fail(server->refused, "the server at %s %s", gw_tcp_place(server->endpoint), server->why)
+               ? gw_fail(server->refused, "the server at %s %s", gw_zmq_place(server->endpoint), server->why)
                : GW_OK;
 }
 
@@ -510,7 +508,7 @@ gw_status gw_ps_ticket_wait(struct gw_ps_client *client, const struct ticket *ti
                 return gw_ps_too_late(client, gw_fail(GW_ERR_ORDER, "%s", reply->sentence), "making a key");
             if (gw_clock_seconds() >= ticket->deadline)
                 return gw_fail(GW_ERR_TIMEOUT, "the server at %s does not answer",
-                               gw_tcp_place(client->servers[ticket->first + p].endpoint));
+                               gw_zmq_place(client->servers[ticket->first + p].endpoint));
             GW_TRY(gw_ps_client_pump(client, -1, ticket->deadline));
         }
     for (uint32_t p = 0; p < ticket->n_parts; p++)

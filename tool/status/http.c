@@ -1,8 +1,7 @@
 /* Serves the status page over HTTP. One thread serves all who look. Their number, the bytes of a request and the
  * seconds of silence are limited. If more come than there are places, the one that has asked nothing for longest goes.
  */
-#include "link/tcp/address.h"
-#include "link/tcp/group.h"
+#include "zmq/address.h"
 #include "status/status.h"
 #include "status_page.h" /* page.html, as bytes */
 #include "tool.h"
@@ -27,7 +26,7 @@ struct place {
 struct tool_status {
     gw_ps_server *server;
     struct MHD_Daemon *daemon;
-    char url[GW_TCP_ENDPOINT_BYTES + 16];
+    char url[GW_ZMQ_ENDPOINT_BYTES + 16];
     struct place places[MOST_CONNECTIONS]; /* these are touched by the thread that serves, and by no other */
     uint64_t n_asked;
 };
@@ -165,22 +164,22 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
 
 /* ---- beginning and end ---------------------------------------------------------------------------------------- */
 
-static gw_status parse_address(const char *listen, bool insecure, struct gw_tcp_address *address)
+static gw_status parse_address(const char *listen, bool insecure, struct gw_zmq_address *address)
 {
     char whole[300];
     bool only_port = listen[0] && strspn(listen, "0123456789") == strlen(listen);
     snprintf(whole, sizeof whole, "%s%s", only_port ? "127.0.0.1:" : "", listen);
-    gw_status status = gw_tcp_address_parse("the address of the status page", whole, true, NULL, address);
+    gw_status status = gw_zmq_address_parse("the address of the status page", whole, true, NULL, address);
     if (status == GW_OK && !address->loopback && !insecure)
         return gw_fail(
             GW_ERR_ARGUMENT,
             "%s is not a loopback address, and the status page asks nobody for keys: anybody could read what the "
             "server is doing; give a loopback address, or --insecure where the network is trusted",
-            gw_tcp_place(address->endpoint));
+            gw_zmq_place(address->endpoint));
     return status;
 }
 
-static bool start(struct tool_status *status, const struct gw_tcp_address *address)
+static bool start(struct tool_status *status, const struct gw_zmq_address *address)
 {
     unsigned flags =
         MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD | (address->socket.ss_family == AF_INET6 ? MHD_USE_IPv6 : 0);
@@ -197,7 +196,7 @@ static bool start(struct tool_status *status, const struct gw_tcp_address *addre
 
 int tool_status_open(gw_ps_server *server, const char *listen, bool insecure, struct tool_status **out)
 {
-    struct gw_tcp_address address;
+    struct gw_zmq_address address;
     gw_status parsed = parse_address(listen, insecure, &address);
     if (parsed == GW_OK)
         parsed = gw_ps_numbers_begin(server);
@@ -210,13 +209,13 @@ int tool_status_open(gw_ps_server *server, const char *listen, bool insecure, st
         return -1;
     status->server = server;
     if (!start(status, &address)) {
-        tool_fail("the status page cannot listen at %s: %s", gw_tcp_place(address.endpoint),
+        tool_fail("the status page cannot listen at %s: %s", gw_zmq_place(address.endpoint),
                   errno ? strerror(errno) : "no memory or threads");
         free(status);
         return -1;
     }
     const union MHD_DaemonInfo *bound = MHD_get_daemon_info(status->daemon, MHD_DAEMON_INFO_BIND_PORT);
-    const char *place = gw_tcp_place(address.endpoint);
+    const char *place = gw_zmq_place(address.endpoint);
     snprintf(status->url, sizeof status->url, "http://%.*s:%u/", (int)(strrchr(place, ':') - place), place,
              bound ? bound->port : 0u);
     *out = status;

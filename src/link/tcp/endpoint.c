@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "link/last_words.h"
+#include "zmq/socket.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -104,10 +105,10 @@ static gw_status why_not(const struct gw_tcp_endpoint *me, uint32_t rank)
     case GW_TCP_LOST:
         if (me->failed_peer == rank)
             return gw_fail(GW_ERR_PEER, "%s", me->why);
-        return gw_fail(GW_ERR_PEER, "rank %u (%s) failed or died", rank, gw_tcp_place(peer->endpoint));
+        return gw_fail(GW_ERR_PEER, "rank %u (%s) failed or died", rank, gw_zmq_place(peer->endpoint));
     }
     return gw_fail(GW_ERR_PEER, "rank %u (%s) died, or lost its connection to rank %u, or left the link", rank,
-                   gw_tcp_place(peer->endpoint), me->group->rank);
+                   gw_zmq_place(peer->endpoint), me->group->rank);
 }
 
 static bool is_there(const struct gw_tcp_endpoint *me, uint32_t rank)
@@ -171,7 +172,7 @@ static gw_status closed_here(const struct gw_tcp_endpoint *me)
 }
 
 /* Queues have no end, so nothing here waits for longer than another thread's send. */
-static gw_status tcp_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms)
+gw_status gw_tcp_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms)
 {
     struct gw_tcp_endpoint *me = self;
     const struct gw_tcp_group *group = me->group;
@@ -196,7 +197,7 @@ static gw_status tcp_send(void *self, uint32_t to, void *bytes, size_t n_bytes, 
     return status;
 }
 
-static gw_status tcp_send_all(void *self, void *bytes, size_t n_bytes, uint32_t timeout_ms)
+gw_status gw_tcp_send_all(void *self, void *bytes, size_t n_bytes, uint32_t timeout_ms)
 {
     struct gw_tcp_endpoint *me = self;
     const struct gw_tcp_group *group = me->group;
@@ -294,7 +295,7 @@ static void say_bye(struct gw_tcp_endpoint *me)
     }
 }
 
-static void tcp_fail(void *self, gw_status status, const char *why)
+void gw_tcp_fail(void *self, gw_status status, const char *why)
 {
     struct gw_tcp_endpoint *me = self;
     pthread_mutex_lock(&me->lock);
@@ -302,7 +303,7 @@ static void tcp_fail(void *self, gw_status status, const char *why)
     pthread_mutex_unlock(&me->lock);
 }
 
-static void tcp_close(void *self)
+void gw_tcp_close(void *self)
 {
     struct gw_tcp_endpoint *me = self;
     pthread_mutex_lock(&me->lock);
@@ -312,39 +313,20 @@ static void tcp_close(void *self)
     wake(me);
 }
 
-static void tcp_destroy(void *self)
-{
-    struct gw_tcp_endpoint *me = self;
-    struct gw_tcp_group *group = me->group;
-    gw_tcp_endpoint_shut(me);
-    if (atomic_fetch_sub_explicit(&group->holders, 1, memory_order_acq_rel) == 1)
-        gw_tcp_group_free(group);
-}
-
-const gw_link_ops gw_tcp_ops = {
-    .name = "tcp",
-    .send = tcp_send,
-    .send_all = tcp_send_all,
-    .recv = gw_tcp_recv,
-    .fail = tcp_fail,
-    .close = tcp_close,
-    .destroy = tcp_destroy,
-};
-
 /* ---- peers ------------------------------------------------------------------------------------------- */
 
 gw_status gw_tcp_dial(struct gw_tcp_endpoint *me, uint32_t rank)
 {
     struct gw_tcp_peer *peer = &me->peers[rank];
     if (peer->attempt == UINT8_MAX)
-        return gw_fail(GW_ERR_PEER, "rank %u (%s) cannot be connected to", rank, gw_tcp_place(peer->endpoint));
+        return gw_fail(GW_ERR_PEER, "rank %u (%s) cannot be connected to", rank, gw_zmq_place(peer->endpoint));
     if (peer->attempt++)
         zmq_disconnect(me->out, peer->endpoint);
     uint8_t id[ID_BYTES];
     peer_id(me, rank, id);
     if (zmq_setsockopt(me->out, ZMQ_CONNECT_ROUTING_ID, id, ID_BYTES) != 0)
         return gw_fail(GW_ERR_SYSTEM, "ZeroMQ refuses a routing id: %s", zmq_strerror(zmq_errno()));
-    GW_TRY(gw_tcp_connect(me->out, peer->endpoint, me->group->keys ? me->group->keys_of[rank] : NULL));
+    GW_TRY(gw_zmq_connect(me->out, peer->endpoint, me->group->net.keys ? me->group->keys_of[rank] : NULL));
     uint8_t hello[GW_MESSAGE_ENVELOPE + GW_TCP_HELLO_BYTES];
     const struct gw_tcp_envelope envelope = {.tag = me->tag, .from = me->group->rank, .type = GW_TCP_HELLO};
     gw_tcp_envelope_write(hello, &envelope);
@@ -420,7 +402,7 @@ void gw_tcp_peer_left(struct gw_tcp_endpoint *me, uint32_t rank, uint64_t n_rece
     const struct gw_tcp_peer *peer = &me->peers[rank];
     bool lost = atomic_load(&peer->state) <= GW_TCP_PRESENT && n_received < peer->n_sent && !atomic_load(&me->closed);
     snprintf(sentence, sizeof sentence, "rank %u (%s) left the link before it had received all that rank %u sent it",
-             rank, gw_tcp_place(peer->endpoint), me->group->rank);
+             rank, gw_zmq_place(peer->endpoint), me->group->rank);
     peer_gone(me, rank, GW_TCP_LEFT, lost ? sentence : NULL);
     if (lost) /* others may wait for it, or for this rank, without having sent it anything */
         say_fail(me, GW_ERR_PEER, sentence);
@@ -437,36 +419,36 @@ static gw_status descriptor(void *socket, int *fd)
     return gw_fail(GW_ERR_SYSTEM, "ZeroMQ gives no descriptor of a socket: %s", zmq_strerror(zmq_errno()));
 }
 
-static gw_status open_sockets(struct gw_tcp_endpoint *me, const struct gw_tcp_address *address,
-                              char endpoint[GW_TCP_ENDPOINT_BYTES])
+static gw_status open_sockets(struct gw_tcp_endpoint *me, const struct gw_zmq_address *address,
+                              char endpoint[GW_ZMQ_ENDPOINT_BYTES])
 {
     char name[32];
-    me->in = gw_tcp_socket_new(me->group, ZMQ_DEALER, true);
-    me->out = me->in ? gw_tcp_socket_new(me->group, ZMQ_ROUTER, false) : NULL;
+    me->in = gw_zmq_socket_new(&me->group->net, ZMQ_DEALER, true);
+    me->out = me->in ? gw_zmq_socket_new(&me->group->net, ZMQ_ROUTER, false) : NULL;
     if (!me->out)
         return GW_ERR_SYSTEM;
     const int64_t longest = MOST_BYTES;
     if (zmq_setsockopt(me->in, ZMQ_MAXMSGSIZE, &longest, sizeof longest) != 0)
         return gw_fail(GW_ERR_SYSTEM, "ZeroMQ refuses a limit of messages: %s", zmq_strerror(zmq_errno()));
-    GW_TRY(gw_tcp_set_int(me->out, ZMQ_ROUTER_MANDATORY, 1));
+    GW_TRY(gw_zmq_set_int(me->out, ZMQ_ROUTER_MANDATORY, 1));
     /* A connection that broke is final: its first message said who speaks, and messages may be lost. */
-    GW_TRY(gw_tcp_set_int(me->out, ZMQ_RECONNECT_IVL, -1));
-    const struct gw_tcp_limits limits = {.most_strangers = me->group->size + GW_TCP_SPARE_STRANGERS,
-                                         .silent_s = GW_TCP_SILENT_SECONDS,
+    GW_TRY(gw_zmq_set_int(me->out, ZMQ_RECONNECT_IVL, -1));
+    const struct gw_zmq_limits limits = {.most_strangers = me->group->size + GW_ZMQ_SPARE_STRANGERS,
+                                         .silent_s = GW_ZMQ_SILENT_SECONDS,
                                          .stranger_bytes = STRANGER_BYTES};
     snprintf(name, sizeof name, "in-%u", me->nth);
-    GW_TRY(gw_tcp_door_open(me->group, me->in, name, 0, &limits, &me->door));
+    GW_TRY(gw_zmq_net_door(&me->group->net, me->in, name, 0, &limits, &me->door));
     const int news =
         ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED;
     snprintf(name, sizeof name, "out-%u", me->nth);
-    GW_TRY(gw_tcp_watch(me->group, me->out, name, news, &me->out_events));
+    GW_TRY(gw_zmq_monitor(me->group->net.zmq, me->out, name, news, &me->out_events));
     GW_TRY(descriptor(me->in, &me->in_ready));
     GW_TRY(descriptor(me->out_events, &me->events_ready));
-    return gw_tcp_bind(me->in, address, endpoint);
+    return gw_zmq_bind(me->in, address, endpoint);
 }
 
-gw_status gw_tcp_endpoint_open(struct gw_tcp_group *group, uint32_t nth, const struct gw_tcp_address *address,
-                               char endpoint[GW_TCP_ENDPOINT_BYTES], struct gw_tcp_endpoint **out)
+gw_status gw_tcp_endpoint_open(struct gw_tcp_group *group, uint32_t nth, const struct gw_zmq_address *address,
+                               char endpoint[GW_ZMQ_ENDPOINT_BYTES], struct gw_tcp_endpoint **out)
 {
     struct gw_tcp_endpoint *me = gw_calloc(group->context, 1, sizeof *me);
     if (!me)
@@ -497,7 +479,7 @@ gw_status gw_tcp_endpoint_open(struct gw_tcp_group *group, uint32_t nth, const s
 gw_status gw_tcp_endpoint_connect(struct gw_tcp_endpoint *me)
 {
     me->tag = gw_tcp_tag(me->group->session, me->nth);
-    gw_tcp_door_expect(me->door); /* who has heard from all, this one included, may begin before all have */
+    gw_zmq_door_expect(me->door); /* who has heard from all, this one included, may begin before all have */
     gw_status status = GW_OK;
     pthread_mutex_lock(&me->lock);
     for (uint32_t i = 1; i < me->group->size && status == GW_OK; i++)
@@ -509,13 +491,13 @@ gw_status gw_tcp_endpoint_connect(struct gw_tcp_endpoint *me)
 void gw_tcp_endpoint_shut(struct gw_tcp_endpoint *me)
 {
     if (!me->out) { /* never got so far */
-        gw_tcp_door_close(&me->in, &me->door);
+        gw_zmq_door_close(&me->in, &me->door);
         return;
     }
     const double end = gw_clock_seconds() + LEAVE_SECONDS;
     if (me->door && me->out_events)
         gw_tcp_discard(me); /* who has left need not hear that we leave */
-    tcp_close(me);
+    gw_tcp_close(me);
     fail_drop(me);
     while (atomic_load(&me->n_outstanding) > 0 && gw_clock_seconds() < end && me->door && me->out_events) {
         /* Nothing comes to `out`, but what is dropped is freed only when ZeroMQ gets to work on it. */
@@ -527,13 +509,13 @@ void gw_tcp_endpoint_shut(struct gw_tcp_endpoint *me)
     }
     /* ZeroMQ is done with all frames, but the last bytes may stand in its own buffers. */
     double left = end - gw_clock_seconds();
-    gw_tcp_set_int(me->out, ZMQ_LINGER, left > 0.1 ? (int)(left * 1000) : 100);
+    gw_zmq_set_int(me->out, ZMQ_LINGER, left > 0.1 ? (int)(left * 1000) : 100);
     if (atomic_load(&me->n_outstanding) > 0)
-        gw_tcp_set_int(me->out, ZMQ_LINGER, 0);
-    gw_tcp_close_watched(&me->out, &me->out_events);
+        gw_zmq_set_int(me->out, ZMQ_LINGER, 0);
+    gw_zmq_close_monitored(&me->out, &me->out_events);
     zmq_msg_close(&me->held);
     zmq_msg_init(&me->held);
-    gw_tcp_door_close(&me->in, &me->door);
+    gw_zmq_door_close(&me->in, &me->door);
     for (uint32_t r = 0; r < me->group->size; r++)
         gw_tcp_let_go(&me->peers[r]);
     gw_message_queue_clear(&me->early);
@@ -548,7 +530,7 @@ void gw_tcp_endpoint_free(struct gw_tcp_endpoint *me)
     if (me->wake >= 0)
         close(me->wake);
     pthread_mutex_destroy(&me->lock);
-    gw_tcp_ended_free(&me->in_ended, me->group->context);
+    gw_zmq_ended_free(&me->in_ended, me->group->context);
     gw_free(me->group->context, me->peers);
     gw_free(me->group->context, me);
 }

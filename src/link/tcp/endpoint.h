@@ -6,9 +6,9 @@
 #define GW_LINK_TCP_ENDPOINT_H
 
 #include "link/tcp/envelope.h"
-#include "link/tcp/events.h"
 #include "link/tcp/group.h"
-#include "link/tcp/watch.h"
+#include "link/tcp/wire.h"
+#include "zmq/events.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -25,7 +25,7 @@ enum gw_tcp_peer_state {
 };
 
 struct gw_tcp_peer {
-    char endpoint[GW_TCP_ENDPOINT_BYTES]; /* where it listens */
+    char endpoint[GW_ZMQ_ENDPOINT_BYTES]; /* where it listens */
     atomic_int state;                     /* enum gw_tcp_peer_state; changed under the lock */
     uint8_t attempt;                      /* how often `out` has connected to it, part of its routing id */
     bool reached;                         /* `out` has a connection to it that it accepted */
@@ -53,9 +53,9 @@ struct gw_tcp_endpoint {
     /* The receiving thread's own. */
     void *in, *out_events;      /* the latter: what ZeroMQ tells about connections of `out` */
     int in_ready, events_ready; /* readable if something may have come to `in`, or to out_events */
-    struct gw_tcp_door *door;   /* of `in` */
+    struct gw_zmq_door *door;   /* of `in` */
     bool met;                   /* all have said HELLO, and nobody else comes */
-    struct gw_tcp_ended in_ended;
+    struct gw_zmq_ended in_ended;
     zmq_msg_t held; /* taken from `in`; kept where there was no memory to hand it on */
     bool holding, in_parts;
     struct gw_message_queue early; /* messages that came before all HELLOs */
@@ -83,8 +83,8 @@ struct gw_tcp_endpoint {
 };
 
 /* Makes the endpoint and listens at `address`; `endpoint` says where. */
-gw_status gw_tcp_endpoint_open(struct gw_tcp_group *group, uint32_t nth, const struct gw_tcp_address *address,
-                               char endpoint[GW_TCP_ENDPOINT_BYTES], struct gw_tcp_endpoint **out);
+gw_status gw_tcp_endpoint_open(struct gw_tcp_group *group, uint32_t nth, const struct gw_zmq_address *address,
+                               char endpoint[GW_ZMQ_ENDPOINT_BYTES], struct gw_tcp_endpoint **out);
 
 /* With the table at hand: connects to every peer and says HELLO. */
 gw_status gw_tcp_endpoint_connect(struct gw_tcp_endpoint *me);
@@ -112,6 +112,12 @@ void gw_tcp_peer_told_of(struct gw_tcp_endpoint *me, uint32_t rank, const char *
  * all. */
 void gw_tcp_peer_left(struct gw_tcp_endpoint *me, uint32_t rank, uint64_t n_received);
 
+/* The link's functions, beside recv. */
+gw_status gw_tcp_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms);
+gw_status gw_tcp_send_all(void *self, void *bytes, size_t n_bytes, uint32_t timeout_ms);
+void gw_tcp_fail(void *self, gw_status status, const char *why);
+void gw_tcp_close(void *self);
+
 /* inbox.c: link's recv, and one round of it for shutting: takes and throws away what has come, and learns who is gone.
  */
 gw_status gw_tcp_recv(void *self, uint32_t timeout_ms, gw_message *message);
@@ -119,7 +125,5 @@ void gw_tcp_discard(struct gw_tcp_endpoint *me);
 
 /* Ends the connection that was kept to tell how it ended. */
 void gw_tcp_let_go(struct gw_tcp_peer *peer);
-
-extern const gw_link_ops gw_tcp_ops;
 
 #endif

@@ -9,10 +9,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "link/tcp/events.h"
-#include "link/tcp/keys.h"
 #include "link/tcp/meeting.h"
-#include "link/tcp/watch.h"
+#include "link/tcp/missing.h"
+#include "zmq/events.h"
+#include "zmq/socket.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -41,8 +41,8 @@ struct guest {
 struct gw_tcp_host {
     struct gw_tcp_group *group;
     void *socket;
-    struct gw_tcp_door *door;
-    char place[GW_TCP_ENDPOINT_BYTES];
+    struct gw_zmq_door *door;
+    char place[GW_ZMQ_ENDPOINT_BYTES];
     char since[32]; /* the time at which all had met; "": they meet */
     double late_at; /* when the last line about one that came late was written */
     uint32_t n_untold, n_here;
@@ -51,10 +51,10 @@ struct gw_tcp_host {
     uint8_t *contacts, *table;
     size_t table_bytes;
     char refused[GW_TCP_TEXT_BYTES]; /* the last refusal; "": none */
-    struct gw_tcp_callers callers;
-    struct gw_tcp_ended ended;
+    struct gw_zmq_callers callers;
+    struct gw_zmq_ended ended;
     bool handshake_failed;                      /* of the connection whose end is the next event */
-    char last_speechless[GW_TCP_NUMERIC_BYTES]; /* whose handshake failed last, so that each is logged once */
+    char last_speechless[GW_ZMQ_NUMERIC_BYTES]; /* whose handshake failed last, so that each is logged once */
 };
 
 static bool guest_is_here(const void *all, uint32_t rank)
@@ -63,20 +63,20 @@ static bool guest_is_here(const void *all, uint32_t rank)
 }
 
 /* The first address of a contact, which has been checked, for sentences. */
-static void first_endpoint(struct gw_tcp_reader contact, bool keyed, char endpoint[GW_TCP_ENDPOINT_BYTES])
+static void first_endpoint(struct gw_tcp_reader contact, bool keyed, char endpoint[GW_ZMQ_ENDPOINT_BYTES])
 {
-    char key[GW_TCP_KEY_CHARS + 1];
-    snprintf(endpoint, GW_TCP_ENDPOINT_BYTES, "tcp://?");
+    char key[GW_ZMQ_KEY_CHARS + 1];
+    snprintf(endpoint, GW_ZMQ_ENDPOINT_BYTES, "tcp://?");
     if (keyed)
         gw_tcp_read_key(&contact, key);
     gw_tcp_read_endpoint(&contact, endpoint);
 }
 
-static void guest_endpoint(const struct gw_tcp_host *host, uint32_t rank, char endpoint[GW_TCP_ENDPOINT_BYTES])
+static void guest_endpoint(const struct gw_tcp_host *host, uint32_t rank, char endpoint[GW_ZMQ_ENDPOINT_BYTES])
 {
     const struct guest *guest = &host->guests[rank];
     first_endpoint((struct gw_tcp_reader){guest->contact, guest->contact + guest->contact_bytes},
-                   host->group->keys != NULL, endpoint);
+                   host->group->net.keys != NULL, endpoint);
 }
 
 /* ---- answers ------------------------------------------------------------------------------------- */
@@ -102,7 +102,7 @@ static gw_status call_off(const struct gw_tcp_host *host, gw_status status)
     char sentence[GW_TCP_TEXT_BYTES];
     snprintf(sentence, sizeof sentence, "%s", gw_last_error());
     tell_everybody(host, refusal, gw_tcp_refuse_write(refusal, status, sentence));
-    gw_tcp_set_int(host->socket, ZMQ_LINGER, 1000);
+    gw_zmq_set_int(host->socket, ZMQ_LINGER, 1000);
     return gw_fail(status, "%s", sentence);
 }
 
@@ -117,7 +117,7 @@ static void tell_refusal(const struct gw_tcp_host *host, zmq_msg_t *id)
 static void refuse(struct gw_tcp_host *host, zmq_msg_t *id)
 {
     snprintf(host->refused, sizeof host->refused, "%s", gw_last_error());
-    gw_tcp_log(host->group, "refused a member at the rendezvous: %s", host->refused);
+    gw_zmq_log(&host->group->net.log, "refused a member at the rendezvous: %s", host->refused);
     tell_refusal(host, id);
 }
 
@@ -131,25 +131,25 @@ static bool has_contact(const struct guest *guest, const struct gw_tcp_join *joi
 static gw_status check_join(const struct gw_tcp_host *host, const struct gw_tcp_join *join)
 {
     struct gw_tcp_group *group = host->group;
-    char endpoint[GW_TCP_ENDPOINT_BYTES], other[GW_TCP_ENDPOINT_BYTES];
+    char endpoint[GW_ZMQ_ENDPOINT_BYTES], other[GW_ZMQ_ENDPOINT_BYTES];
     first_endpoint(join->contact, join->keyed, endpoint);
     if (join->size != group->size)
         return gw_fail(GW_ERR_PEER, "rank %u (%s) was told that there are %u ranks, and rank 0 that there are %u",
-                       join->rank, gw_tcp_place(endpoint), join->size, group->size);
+                       join->rank, gw_zmq_place(endpoint), join->size, group->size);
     if (join->n_links != group->n_links)
         return gw_fail(GW_ERR_PEER,
                        "rank %u (%s) wants %u links, and rank 0 wants %u: all members must be started with the "
                        "same options",
-                       join->rank, gw_tcp_place(endpoint), join->n_links, group->n_links);
+                       join->rank, gw_zmq_place(endpoint), join->n_links, group->n_links);
     if (join->rank >= group->size)
-        return gw_fail(GW_ERR_PEER, "a member (%s) says that it is rank %u; ranks are 0 to %u", gw_tcp_place(endpoint),
+        return gw_fail(GW_ERR_PEER, "a member (%s) says that it is rank %u; ranks are 0 to %u", gw_zmq_place(endpoint),
                        join->rank, group->size - 1);
     const struct guest *guest = &host->guests[join->rank];
     if (!guest->here || has_contact(guest, join))
         return GW_OK;
     guest_endpoint(host, join->rank, other);
-    return gw_fail(GW_ERR_PEER, "two members say that they are rank %u: %s and %s", join->rank, gw_tcp_place(other),
-                   gw_tcp_place(endpoint));
+    return gw_fail(GW_ERR_PEER, "two members say that they are rank %u: %s and %s", join->rank, gw_zmq_place(other),
+                   gw_zmq_place(endpoint));
 }
 
 static void welcome(struct gw_tcp_host *host, const struct gw_tcp_join *join, zmq_msg_t *id, zmq_msg_t *body)
@@ -162,7 +162,7 @@ static void welcome(struct gw_tcp_host *host, const struct gw_tcp_join *join, zm
         host->n_here++;
     }
     guest->fd = zmq_msg_get(body, ZMQ_SRCFD);
-    gw_tcp_door_admit(host->door, guest->fd);
+    gw_zmq_door_admit(host->door, guest->fd);
     guest->id_bytes = (uint8_t)zmq_msg_size(id);
     memcpy(guest->id, zmq_msg_data(id), guest->id_bytes);
     uint8_t wait[GW_TCP_TEXT_MESSAGE_BYTES];
@@ -182,7 +182,7 @@ static void log_late(struct gw_tcp_host *host)
     }
     if (host->n_untold)
         snprintf(more, sizeof more, " (%u more before it)", host->n_untold);
-    gw_tcp_log(host->group, "refused a member at the rendezvous: %s%s", host->refused, more);
+    gw_zmq_log(&host->group->net.log, "refused a member at the rendezvous: %s%s", host->refused, more);
     host->late_at = now;
     host->n_untold = 0;
 }
@@ -191,7 +191,7 @@ static void log_late(struct gw_tcp_host *host)
 static void answer_late(struct gw_tcp_host *host, const struct gw_tcp_join *join, zmq_msg_t *id)
 {
     const uint32_t size = host->group->size;
-    char endpoint[GW_TCP_ENDPOINT_BYTES];
+    char endpoint[GW_ZMQ_ENDPOINT_BYTES];
     struct guest *guest = join->rank < size ? &host->guests[join->rank] : NULL;
     if (guest && join->size == size && has_contact(guest, join)) {
         if (guest->n_tables < MOST_TABLES) {
@@ -204,7 +204,7 @@ static void answer_late(struct gw_tcp_host *host, const struct gw_tcp_join *join
     snprintf(host->refused, sizeof host->refused,
              "the job at %s is already running, with %u %s, since %s; rank %u (%s) came too late; wait until that job "
              "has ended, or give this one another port",
-             host->place, size, size == 1 ? "worker" : "workers", host->since, join->rank, gw_tcp_place(endpoint));
+             host->place, size, size == 1 ? "worker" : "workers", host->since, join->rank, gw_zmq_place(endpoint));
     log_late(host);
     tell_refusal(host, id);
 }
@@ -227,20 +227,20 @@ static void answer_door(struct gw_tcp_host *host, zmq_msg_t *id, zmq_msg_t *body
         return;
     }
     bool good = kind == GW_TCP_JOIN && gw_tcp_join_read(zmq_msg_data(body), n_bytes, &join) &&
-                join.keyed == (group->keys != NULL);
+                join.keyed == (group->net.keys != NULL);
     /* With keys, nobody may speak for another's key. */
     if (good && join.keyed) {
         const char *key = zmq_msg_gets(body, "User-Id");
-        good = key && strlen(key) == GW_TCP_KEY_CHARS && memcmp(key, join.contact.at, GW_TCP_KEY_CHARS) == 0;
+        good = key && strlen(key) == GW_ZMQ_KEY_CHARS && memcmp(key, join.contact.at, GW_ZMQ_KEY_CHARS) == 0;
     }
     if (!good)
-        gw_tcp_log(group, "dropped %zu bytes from %s at the rendezvous: not a member's", n_bytes,
+        gw_zmq_log(&group->net.log, "dropped %zu bytes from %s at the rendezvous: not a member's", n_bytes,
                    from ? from : "an unknown address");
     else if (host->since[0])
         answer_late(host, &join, id);
     else if (check_join(host, &join) < 0)
         refuse(host, id);
-    else if (!gw_tcp_has_ended(&host->ended, zmq_msg_get(body, ZMQ_SRCFD))) /* else it is gone, and may come again */
+    else if (!gw_zmq_has_ended(&host->ended, zmq_msg_get(body, ZMQ_SRCFD))) /* else it is gone, and may come again */
         welcome(host, &join, id, body);
 }
 
@@ -250,38 +250,38 @@ static void answer_door(struct gw_tcp_host *host, zmq_msg_t *id, zmq_msg_t *body
  * so a connection that went before it could be asked for its address is passed over. */
 static void log_speechless(struct gw_tcp_host *host, int fd)
 {
-    const char *caller = gw_tcp_caller(&host->callers, fd);
+    const char *caller = gw_zmq_caller(&host->callers, fd);
     if (!caller[0] || strcmp(caller, host->last_speechless) == 0)
         return;
     snprintf(host->last_speechless, sizeof host->last_speechless, "%s", caller);
-    gw_tcp_log(host->group,
+    gw_zmq_log(&host->group->net.log,
                "refused a connection from %s: it does not speak as this job's members do; this job has %skeys, and one "
                "that has "
                "%s would look like this",
-               caller, host->group->keys ? "" : "no ",
-               host->group->keys ? "none, or takes rank 0 for another," : "some");
+               caller, host->group->net.keys ? "" : "no ",
+               host->group->net.keys ? "none, or takes rank 0 for another," : "some");
 }
 
 static void guest_went(struct gw_tcp_host *host, uint32_t rank)
 {
-    char endpoint[GW_TCP_ENDPOINT_BYTES];
+    char endpoint[GW_ZMQ_ENDPOINT_BYTES];
     host->guests[rank].here = false;
     host->guests[rank].went = true;
     host->n_here--;
     guest_endpoint(host, rank, endpoint);
-    gw_tcp_log(host->group, "rank %u (%s) lost its connection to the rendezvous; it may come again", rank,
-               gw_tcp_place(endpoint));
+    gw_zmq_log(&host->group->net.log, "rank %u (%s) lost its connection to the rendezvous; it may come again", rank,
+               gw_zmq_place(endpoint));
 }
 
 static void read_events(struct gw_tcp_host *host)
 {
-    struct gw_tcp_event event;
-    while (gw_tcp_door_event(host->door, &event)) {
+    struct gw_zmq_event event;
+    while (gw_zmq_door_event(host->door, &event)) {
         int fd = (int)event.value;
         if (!host->since[0])
-            gw_tcp_ended_note(&host->ended, host->group->context, &event);
+            gw_zmq_ended_note(&host->ended, host->group->context, &event);
         if (event.what == ZMQ_EVENT_ACCEPTED) {
-            gw_tcp_caller_note(&host->callers, fd);
+            gw_zmq_caller_note(&host->callers, fd);
         } else if (event.what != ZMQ_EVENT_DISCONNECTED) {
             host->handshake_failed = true;
         } else {
@@ -300,11 +300,11 @@ static void read_events(struct gw_tcp_host *host)
 static gw_status too_late(const struct gw_tcp_host *host)
 {
     const struct gw_tcp_group *group = host->group;
-    char went[GW_TCP_ENDPOINT_BYTES + 80] = "", endpoint[GW_TCP_ENDPOINT_BYTES];
+    char went[GW_ZMQ_ENDPOINT_BYTES + 80] = "", endpoint[GW_ZMQ_ENDPOINT_BYTES];
     for (uint32_t r = 1; r < group->size && !went[0]; r++)
         if (!host->guests[r].here && host->guests[r].went) {
             guest_endpoint(host, r, endpoint);
-            snprintf(went, sizeof went, "; rank %u (%s) had come, and lost its connection", r, gw_tcp_place(endpoint));
+            snprintf(went, sizeof went, "; rank %u (%s) had come, and lost its connection", r, gw_zmq_place(endpoint));
         }
     return gw_fail(GW_ERR_TIMEOUT, "%s did not come to the rendezvous at %s within %u ms%s%s%s",
                    gw_tcp_missing_ranks(group->size, guest_is_here, host->guests).text, host->place, group->timeout_ms,
@@ -320,10 +320,10 @@ static bool attend(struct gw_tcp_host *host)
     /* A message's connection may have the number of one that went before, so what is known of that comes first. */
     read_events(host);
     if (got) {
-        gw_tcp_door_took(host->door, zmq_msg_get(&parts[1], ZMQ_SRCFD), zmq_msg_size(&parts[1]), 1);
+        gw_zmq_door_took(host->door, zmq_msg_get(&parts[1], ZMQ_SRCFD), zmq_msg_size(&parts[1]), 1);
         answer_door(host, &parts[0], &parts[1], whole);
     } else {
-        gw_tcp_door_empty(host->door);
+        gw_zmq_door_empty(host->door);
     }
     zmq_msg_close(&parts[0]);
     zmq_msg_close(&parts[1]);
@@ -340,7 +340,7 @@ static gw_status gather(struct gw_tcp_host *host, double deadline)
             too_late(host);
             return call_off(host, GW_ERR_TIMEOUT);
         }
-        gw_tcp_meeting_sleep(host->socket, NULL, gw_tcp_door_fd(host->door), deadline);
+        gw_tcp_meeting_sleep(host->socket, NULL, gw_zmq_door_fd(host->door), deadline);
         attend(host);
     }
     return GW_OK;
@@ -358,7 +358,7 @@ static gw_status draw_session(uint64_t *session)
 static gw_status hand_out_table(struct gw_tcp_host *host)
 {
     struct gw_tcp_group *group = host->group;
-    struct gw_tcp_table table = {.keyed = group->keys != NULL, .size = group->size, .n_links = group->n_links};
+    struct gw_tcp_table table = {.keyed = group->net.keys != NULL, .size = group->size, .n_links = group->n_links};
     GW_TRY(draw_session(&table.session));
     uint8_t *at = gw_tcp_table_write(host->table, &table);
     table.contacts.at = at;
@@ -392,7 +392,7 @@ static void stay(struct gw_tcp_host *host)
     struct tm utc;
     if (!gmtime_r(&now, &utc) || !strftime(host->since, sizeof host->since, "%Y-%m-%d %H:%M:%S UTC", &utc))
         snprintf(host->since, sizeof host->since, "an unknown time");
-    gw_tcp_door_serve(host->door, serve, host);
+    gw_zmq_door_serve(host->door, serve, host);
 }
 
 void gw_tcp_host_end(struct gw_tcp_host *host)
@@ -400,8 +400,8 @@ void gw_tcp_host_end(struct gw_tcp_host *host)
     if (!host)
         return;
     gw_context *context = host->group->context;
-    gw_tcp_door_close(&host->socket, &host->door);
-    gw_tcp_ended_free(&host->ended, context);
+    gw_zmq_door_close(&host->socket, &host->door);
+    gw_zmq_ended_free(&host->ended, context);
     gw_free(context, host->table);
     gw_free(context, host->contacts);
     gw_free(context, host->guests);
@@ -412,36 +412,36 @@ void gw_tcp_host_end(struct gw_tcp_host *host)
 
 /* "localhost" is 127.0.0.1 to one member and ::1 to another: rank 0 listens at both, where this machine has both and
  * nobody else is there. */
-static void listen_at_other_loopback(struct gw_tcp_host *host, const struct gw_tcp_address *rendezvous)
+static void listen_at_other_loopback(struct gw_tcp_host *host, const struct gw_zmq_address *rendezvous)
 {
     const char *port = strrchr(rendezvous->endpoint, ':');
     bool v6 = rendezvous->socket.ss_family == AF_INET6;
     const char *here = v6 ? "tcp://[::1]" : "tcp://127.0.0.1", *there = v6 ? "tcp://127.0.0.1" : "tcp://[::1]";
-    struct gw_tcp_address other = {.socket.ss_family = v6 ? AF_INET : AF_INET6};
-    char place[GW_TCP_ENDPOINT_BYTES];
+    struct gw_zmq_address other = {.socket.ss_family = v6 ? AF_INET : AF_INET6};
+    char place[GW_ZMQ_ENDPOINT_BYTES];
     size_t n = (size_t)(port - rendezvous->endpoint);
     if (n != strlen(here) || memcmp(rendezvous->endpoint, here, n) != 0)
         return;
     snprintf(other.endpoint, sizeof other.endpoint, "%s%s", there, port);
-    gw_tcp_bind(host->socket, &other, place);
+    gw_zmq_bind(host->socket, &other, place);
 }
 
-static gw_status open_door(struct gw_tcp_host *host, const struct gw_tcp_address *rendezvous)
+static gw_status open_door(struct gw_tcp_host *host, const struct gw_zmq_address *rendezvous)
 {
     const int64_t longest = (int64_t)(GW_TCP_JOIN_HEAD + gw_tcp_contact_bound(GW_TCP_MAX_LINKS, true));
     const int news = ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
-    char place[GW_TCP_ENDPOINT_BYTES];
-    host->socket = gw_tcp_socket_new(host->group, ZMQ_ROUTER, true);
+    char place[GW_ZMQ_ENDPOINT_BYTES];
+    host->socket = gw_zmq_socket_new(&host->group->net, ZMQ_ROUTER, true);
     if (!host->socket)
         return GW_ERR_SYSTEM;
     zmq_setsockopt(host->socket, ZMQ_MAXMSGSIZE, &longest, sizeof longest);
-    GW_TRY(gw_tcp_set_int(host->socket, ZMQ_SNDHWM, MOST_UNREAD));
-    const struct gw_tcp_limits limits = {.most_strangers = host->group->size + GW_TCP_SPARE_STRANGERS,
-                                         .silent_s = GW_TCP_SILENT_SECONDS,
+    GW_TRY(gw_zmq_set_int(host->socket, ZMQ_SNDHWM, MOST_UNREAD));
+    const struct gw_zmq_limits limits = {.most_strangers = host->group->size + GW_ZMQ_SPARE_STRANGERS,
+                                         .silent_s = GW_ZMQ_SILENT_SECONDS,
                                          .stranger_bytes = STRANGER_BYTES,
                                          .member_bytes = STRANGER_BYTES};
-    GW_TRY(gw_tcp_door_open(host->group, host->socket, "door", news, &limits, &host->door));
-    gw_status status = gw_tcp_bind(host->socket, rendezvous, place);
+    GW_TRY(gw_zmq_net_door(&host->group->net, host->socket, "door", news, &limits, &host->door));
+    gw_status status = gw_zmq_bind(host->socket, rendezvous, place);
     if (status < 0 && errno == EADDRINUSE)
         return gw_fail(status,
                        "this machine cannot listen at %s: a job is running at this rendezvous, or another program has "
@@ -452,15 +452,15 @@ static gw_status open_door(struct gw_tcp_host *host, const struct gw_tcp_address
     return GW_OK;
 }
 
-static gw_status host_new(struct gw_tcp_group *group, const struct gw_tcp_address *rendezvous, struct gw_tcp_host **out)
+static gw_status host_new(struct gw_tcp_group *group, const struct gw_zmq_address *rendezvous, struct gw_tcp_host **out)
 {
     struct gw_tcp_host *host = *out = gw_calloc(group->context, 1, sizeof *host);
     if (!host)
         return GW_ERR_MEMORY;
     host->group = group;
     host->n_here = 1;
-    snprintf(host->place, sizeof host->place, "%s", gw_tcp_place(rendezvous->endpoint));
-    host->contact_bound = gw_tcp_contact_bound(group->n_links, group->keys != NULL);
+    snprintf(host->place, sizeof host->place, "%s", gw_zmq_place(rendezvous->endpoint));
+    host->contact_bound = gw_tcp_contact_bound(group->n_links, group->net.keys != NULL);
     host->guests = gw_calloc(group->context, group->size, sizeof host->guests[0]);
     host->contacts = host->guests ? gw_alloc(group->context, group->size, host->contact_bound) : NULL;
     host->table =
@@ -472,8 +472,8 @@ static gw_status host_new(struct gw_tcp_group *group, const struct gw_tcp_addres
     return GW_OK;
 }
 
-gw_status gw_tcp_receive_guests(struct gw_tcp_group *group, const struct gw_tcp_address *rendezvous,
-                                char (*endpoints)[GW_TCP_ENDPOINT_BYTES], double deadline)
+gw_status gw_tcp_receive_guests(struct gw_tcp_group *group, const struct gw_zmq_address *rendezvous,
+                                char (*endpoints)[GW_ZMQ_ENDPOINT_BYTES], double deadline)
 {
     gw_status status = host_new(group, rendezvous, &group->host);
     struct gw_tcp_host *host = group->host;

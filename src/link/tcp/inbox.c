@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "link/tcp/endpoint.h"
-#include "link/tcp/meeting.h"
+#include "link/tcp/missing.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -71,9 +71,9 @@ static void in_ended(struct gw_tcp_endpoint *me, struct gw_tcp_peer *peer)
 /* Reads the news of `in`. */
 static void read_in_events(struct gw_tcp_endpoint *me)
 {
-    struct gw_tcp_event event;
-    while (gw_tcp_door_event(me->door, &event)) {
-        gw_tcp_ended_note(&me->in_ended, me->group->context, &event);
+    struct gw_zmq_event event;
+    while (gw_zmq_door_event(me->door, &event)) {
+        gw_zmq_ended_note(&me->in_ended, me->group->context, &event);
         for (uint32_t r = 0; event.what == ZMQ_EVENT_DISCONNECTED && r < me->group->size; r++)
             if (me->peers[r].in_fd >= 0 && (uint32_t)me->peers[r].in_fd == event.value)
                 in_ended(me, &me->peers[r]);
@@ -87,14 +87,14 @@ static void garbage(struct gw_tcp_endpoint *me, const struct gw_tcp_envelope *en
     char sentence[GW_TCP_TEXT_BYTES];
     snprintf(sentence, sizeof sentence,
              "rank %u (%s) sent what this link does not know: a message of type %u and %zu bytes", envelope->from,
-             gw_tcp_place(me->peers[envelope->from].endpoint), envelope->type, n_bytes);
+             gw_zmq_place(me->peers[envelope->from].endpoint), envelope->type, n_bytes);
     gw_tcp_peer_gone(me, envelope->from, GW_TCP_FAILED, sentence);
 }
 
 static void stranger(struct gw_tcp_endpoint *me, zmq_msg_t *frame)
 {
     const char *address = zmq_msg_gets(frame, "Peer-Address");
-    gw_tcp_log(me->group, "dropped %zu bytes from %s: no message of this job", zmq_msg_size(frame),
+    gw_zmq_log(&me->group->net.log, "dropped %zu bytes from %s: no message of this job", zmq_msg_size(frame),
                address ? address : "an unknown address");
 }
 
@@ -111,9 +111,9 @@ static void take_hello(struct gw_tcp_endpoint *me, uint32_t from, const uint8_t 
     read_in_events(me); /* of connections that had its number before, and went */
     peer->in_fd = zmq_msg_get(&me->held, ZMQ_SRCFD);
     keep(peer);
-    if (gw_tcp_has_ended(&me->in_ended, peer->in_fd))
+    if (gw_zmq_has_ended(&me->in_ended, peer->in_fd))
         in_ended(me, peer);
-    gw_tcp_door_admit(me->door, peer->in_fd);
+    gw_zmq_door_admit(me->door, peer->in_fd);
     me->n_awaited--;
     pthread_mutex_lock(&me->lock);
     if (atomic_load(&peer->state) == GW_TCP_AWAITED)
@@ -202,11 +202,11 @@ static gw_status take(struct gw_tcp_endpoint *me, gw_message *message, bool *got
                 if (zmq_errno() == EINTR)
                     continue;
                 if (!me->met)
-                    gw_tcp_door_empty(me->door);
+                    gw_zmq_door_empty(me->door);
                 return GW_OK;
             }
             if (!me->met)
-                gw_tcp_door_took(me->door, zmq_msg_get(&me->held, ZMQ_SRCFD), zmq_msg_size(&me->held), 1);
+                gw_zmq_door_took(me->door, zmq_msg_get(&me->held, ZMQ_SRCFD), zmq_msg_size(&me->held), 1);
             bool part = me->in_parts;
             me->in_parts = zmq_msg_more(&me->held);
             if (part || me->in_parts) { /* ours have one part */
@@ -266,16 +266,16 @@ static void turned_away(struct gw_tcp_endpoint *me, uint32_t rank)
     char sentence[GW_TCP_TEXT_BYTES];
     snprintf(sentence, sizeof sentence,
              "rank %u (%s) refused this machine, that of rank %u: its key is not among the allowed ones there", rank,
-             gw_tcp_place(me->peers[rank].endpoint), me->group->rank);
+             gw_zmq_place(me->peers[rank].endpoint), me->group->rank);
     gw_tcp_peer_gone(me, rank, GW_TCP_LOST, sentence);
 }
 
 /* Reads the news of both sockets. shutting: a peer whose connection broke need not get what is left for it. */
 static void read_events(struct gw_tcp_endpoint *me, bool shutting)
 {
-    struct gw_tcp_event event;
+    struct gw_zmq_event event;
     read_in_events(me);
-    while (gw_tcp_next_event(me->out_events, &event)) {
+    while (gw_zmq_next_event(me->out_events, &event)) {
         uint32_t r = rank_at(me, event.endpoint);
         if (r == GW_TCP_NOBODY)
             continue;
@@ -319,7 +319,7 @@ static void run_timers(struct gw_tcp_endpoint *me)
             snprintf(sentence, sizeof sentence,
                      peer->silent ? "rank %u (%s) is silent: it answers rank %u no more"
                                   : "rank %u (%s) died or lost its connection to rank %u",
-                     r, gw_tcp_place(peer->endpoint), me->group->rank);
+                     r, gw_zmq_place(peer->endpoint), me->group->rank);
             gw_tcp_peer_gone(me, r, GW_TCP_LOST, sentence); /* nothing, where it said BYE meanwhile */
             gw_tcp_let_go(peer);
             peer->lost_at = 0;
@@ -368,7 +368,7 @@ static void sleep_until(struct gw_tcp_endpoint *me, double deadline)
     int timeout = left <= 0 ? 0 : left < 3600e3 ? (int)left + 1 : 3600000;
     struct pollfd items[] = {{me->in_ready, POLLIN, 0},
                              {me->wake, POLLIN, 0},
-                             {gw_tcp_door_fd(me->door), POLLIN, 0},
+                             {gw_zmq_door_fd(me->door), POLLIN, 0},
                              {me->events_ready, POLLIN, 0}};
     poll(items, 4, timeout);
     uint64_t n;
@@ -442,7 +442,7 @@ gw_status gw_tcp_endpoint_await(struct gw_tcp_endpoint *me, double deadline)
             GW_TRY(take_early(group->endpoints[l]));
         GW_TRY(failure(me));
         if (me->n_awaited == 0 && me->n_unreached == 0) {
-            gw_tcp_door_shut(me->door);
+            gw_zmq_door_shut(me->door);
             me->met = true;
             return GW_OK;
         }

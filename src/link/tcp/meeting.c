@@ -3,33 +3,11 @@
 #include "link/tcp/meeting.h"
 #include "base/clock.h"
 #include "link/tcp/endpoint.h"
-#include "link/tcp/keys.h"
 
-#include <stdio.h>
-
-#define LISTED 8 /* ranks in a sentence */
-
-struct gw_tcp_missing gw_tcp_missing_ranks(uint32_t size, bool (*is_there)(const void *all, uint32_t rank),
-                                           const void *all)
+uint8_t *gw_tcp_write_contact(const struct gw_tcp_group *group, uint8_t *at, char (*endpoints)[GW_ZMQ_ENDPOINT_BYTES])
 {
-    struct gw_tcp_missing list = {""};
-    size_t at = 0;
-    uint32_t n = 0;
-    for (uint32_t r = 0; r < size; r++)
-        n += !is_there(all, r);
-    at = (size_t)snprintf(list.text, sizeof list.text, n == 1 ? "rank" : "ranks");
-    for (uint32_t r = 0, listed = 0; r < size && listed < LISTED; r++)
-        if (!is_there(all, r))
-            at += (size_t)snprintf(list.text + at, sizeof list.text - at, "%s %u", listed++ ? "," : "", r);
-    if (n > LISTED)
-        snprintf(list.text + at, sizeof list.text - at, " and %u more", n - LISTED);
-    return list;
-}
-
-uint8_t *gw_tcp_write_contact(const struct gw_tcp_group *group, uint8_t *at, char (*endpoints)[GW_TCP_ENDPOINT_BYTES])
-{
-    if (group->keys)
-        at = gw_tcp_write_key(at, group->keys->public_key);
+    if (group->net.keys)
+        at = gw_tcp_write_key(at, group->net.keys->public_key);
     for (uint32_t l = 0; l < group->n_links; l++)
         at = gw_tcp_write_endpoint(at, endpoints[l]);
     return at;
@@ -40,7 +18,7 @@ void gw_tcp_adopt(struct gw_tcp_group *group, const struct gw_tcp_table *table)
     struct gw_tcp_reader reader = table->contacts;
     group->session = table->session;
     for (uint32_t r = 0; r < group->size; r++) {
-        if (group->keys)
+        if (group->net.keys)
             gw_tcp_read_key(&reader, group->keys_of[r]);
         for (uint32_t l = 0; l < group->n_links; l++)
             gw_tcp_read_endpoint(&reader, group->endpoints[l]->peers[r].endpoint);
@@ -75,8 +53,8 @@ bool gw_tcp_take_parts(void *socket, zmq_msg_t *parts, int n, bool *whole)
     return true;
 }
 
-gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_tcp_address *rendezvous,
-                      char (*endpoints)[GW_TCP_ENDPOINT_BYTES], double deadline)
+gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_zmq_address *rendezvous,
+                      char (*endpoints)[GW_ZMQ_ENDPOINT_BYTES], double deadline)
 {
     return group->rank == 0 ? gw_tcp_receive_guests(group, rendezvous, endpoints, deadline)
                             : gw_tcp_visit(group, rendezvous, endpoints, deadline);

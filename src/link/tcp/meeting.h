@@ -4,6 +4,7 @@
 #define GW_LINK_TCP_MEETING_H
 
 #include "link/tcp/group.h"
+#include "link/tcp/wire.h"
 
 #include <zmq.h>
 
@@ -11,29 +12,22 @@
 
 /* endpoints: where this rank listens, one for each link. Fills the peers' endpoints of group->endpoints, group->keys_of
  * and group->session. */
-gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_tcp_address *rendezvous,
-                      char (*endpoints)[GW_TCP_ENDPOINT_BYTES], double deadline);
-
-/* "rank 3" or "ranks 1, 2, 5 and 37 more": those for whom there(r) is false. */
-struct gw_tcp_missing {
-    char text[160];
-};
-struct gw_tcp_missing gw_tcp_missing_ranks(uint32_t size, bool (*is_there)(const void *all, uint32_t rank),
-                                           const void *all);
+gw_status gw_tcp_meet(struct gw_tcp_group *group, const struct gw_zmq_address *rendezvous,
+                      char (*endpoints)[GW_ZMQ_ENDPOINT_BYTES], double deadline);
 
 /* ---- the two sides, and what they share ---- */
 
-gw_status gw_tcp_receive_guests(struct gw_tcp_group *group, const struct gw_tcp_address *rendezvous,
-                                char (*endpoints)[GW_TCP_ENDPOINT_BYTES], double deadline);
+gw_status gw_tcp_receive_guests(struct gw_tcp_group *group, const struct gw_zmq_address *rendezvous,
+                                char (*endpoints)[GW_ZMQ_ENDPOINT_BYTES], double deadline);
 
 /* Closes the door at which rank 0 answers. NULL is allowed. */
 void gw_tcp_host_end(struct gw_tcp_host *host);
 
-gw_status gw_tcp_visit(struct gw_tcp_group *group, const struct gw_tcp_address *rendezvous,
-                       char (*endpoints)[GW_TCP_ENDPOINT_BYTES], double deadline);
+gw_status gw_tcp_visit(struct gw_tcp_group *group, const struct gw_zmq_address *rendezvous,
+                       char (*endpoints)[GW_ZMQ_ENDPOINT_BYTES], double deadline);
 
 /* Writes where this rank can be reached. */
-uint8_t *gw_tcp_write_contact(const struct gw_tcp_group *group, uint8_t *at, char (*endpoints)[GW_TCP_ENDPOINT_BYTES]);
+uint8_t *gw_tcp_write_contact(const struct gw_tcp_group *group, uint8_t *at, char (*endpoints)[GW_ZMQ_ENDPOINT_BYTES]);
 
 /* Takes over the contacts of a table, which has been checked. */
 void gw_tcp_adopt(struct gw_tcp_group *group, const struct gw_tcp_table *table);

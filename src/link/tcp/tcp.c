@@ -3,8 +3,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "link/tcp/endpoint.h"
-#include "link/tcp/gate.h"
-#include "link/tcp/keys.h"
 #include "link/tcp/meeting.h"
 
 #include <gradwire/codec.h>
@@ -14,6 +12,43 @@
 #include <zmq.h>
 
 #define DEFAULT_TIMEOUT_MS 60000
+
+_Static_assert(GW_TCP_MAX_LINKS + 1 <= GW_ZMQ_MOST_DOORS, "a door for every link, and one for the rendezvous");
+
+/* ---- the end ------------------------------------------------------------------------------------------ */
+
+/* Frees what there is; the endpoints' sockets are closed. */
+static void free_group(struct gw_tcp_group *group)
+{
+    gw_tcp_host_end(group->host);
+    gw_zmq_net_close(&group->net);
+    for (uint32_t l = 0; group->endpoints && l < group->n_links; l++)
+        gw_tcp_endpoint_free(group->endpoints[l]);
+    gw_free(group->context, group->endpoints);
+    gw_free(group->context, group->keys_of);
+    gw_free(group->context, group);
+}
+
+static void destroy(void *self)
+{
+    struct gw_tcp_endpoint *endpoint = self;
+    struct gw_tcp_group *group = endpoint->group;
+    gw_tcp_endpoint_shut(endpoint);
+    if (atomic_fetch_sub_explicit(&group->holders, 1, memory_order_acq_rel) == 1)
+        free_group(group);
+}
+
+static const gw_link_ops ops = {
+    .name = "tcp",
+    .send = gw_tcp_send,
+    .send_all = gw_tcp_send_all,
+    .recv = gw_tcp_recv,
+    .fail = gw_tcp_fail,
+    .close = gw_tcp_close,
+    .destroy = destroy,
+};
+
+/* ---- the beginning -------------------------------------------------------------------------------------- */
 
 static gw_status check_options(const gw_tcp_options *options, uint32_t n_links, const gw_link *links)
 {
@@ -36,14 +71,14 @@ static gw_status check_options(const gw_tcp_options *options, uint32_t n_links, 
 
 /* Where rank 0 listens. Containers get their names when they start, in any order, and some time passes before all hear
  * of them. So a name that nobody knows is asked for again until the deadline; alone, there is nobody to wait for. */
-static gw_status find_rendezvous(const gw_tcp_options *options, uint32_t timeout_ms, struct gw_tcp_address *rendezvous)
+static gw_status find_rendezvous(const gw_tcp_options *options, uint32_t timeout_ms, struct gw_zmq_address *rendezvous)
 {
     enum { PAUSES = 4 }; /* between two questions; the program is asked after each */
     const struct timespec pause = {.tv_nsec = (long)(GW_TCP_ASK_SECONDS * 1e9)};
     const double deadline = gw_clock_seconds() + timeout_ms / 1000.0;
     bool unknown, told = false;
     for (;;) {
-        gw_status status = gw_tcp_address_parse("the rendezvous", options->rendezvous, false, &unknown, rendezvous);
+        gw_status status = gw_zmq_address_parse("the rendezvous", options->rendezvous, false, &unknown, rendezvous);
         if (!unknown || options->size == 1 || gw_clock_seconds() >= deadline)
             return status;
         if (!told && options->log) {
@@ -62,29 +97,27 @@ static gw_status find_rendezvous(const gw_tcp_options *options, uint32_t timeout
 }
 
 /* Where rank 0 listens for the meeting, and where this rank listens for the others. */
-static gw_status find_addresses(const gw_tcp_options *options, uint32_t timeout_ms, struct gw_tcp_address *rendezvous,
-                                struct gw_tcp_address *own)
+static gw_status find_addresses(const gw_tcp_options *options, uint32_t timeout_ms, struct gw_zmq_address *rendezvous,
+                                struct gw_zmq_address *own)
 {
     GW_TRY(find_rendezvous(options, timeout_ms, rendezvous));
     if (options->advertise)
-        GW_TRY(gw_tcp_address_of_host(options->advertise, own));
+        GW_TRY(gw_zmq_address_of_host(options->advertise, own));
     else
-        GW_TRY(gw_tcp_address_towards(rendezvous, own));
+        GW_TRY(gw_zmq_address_towards(rendezvous, own));
     if (options->keys || options->insecure || (rendezvous->loopback && own->loopback))
         return GW_OK;
-    const struct gw_tcp_address *open = rendezvous->loopback ? own : rendezvous;
+    const struct gw_zmq_address *open = rendezvous->loopback ? own : rendezvous;
     return gw_fail(GW_ERR_ARGUMENT,
                    "%s is not a loopback address, and there are no keys: anybody could read and send messages; give "
                    "keys (--keys DIR), or say that you trust the network (--insecure)",
-                   gw_tcp_place(open->endpoint));
+                   gw_zmq_place(open->endpoint));
 }
 
 static gw_status set_up(struct gw_tcp_group *group, const gw_tcp_options *options)
 {
-    group->zmq = zmq_ctx_new();
-    if (!group->zmq)
-        return gw_fail(GW_ERR_SYSTEM, "no ZeroMQ context: %s", zmq_strerror(zmq_errno()));
-    if (zmq_ctx_set(group->zmq, ZMQ_MAX_SOCKETS, 64 + 8 * (int)group->n_links) != 0)
+    GW_TRY(gw_zmq_net_open(&group->net));
+    if (zmq_ctx_set(group->net.zmq, ZMQ_MAX_SOCKETS, 64 + 8 * (int)group->n_links) != 0)
         return gw_fail(GW_ERR_SYSTEM, "ZeroMQ has not enough sockets for %u links", group->n_links);
     group->endpoints = gw_calloc(group->context, group->n_links, sizeof group->endpoints[0]);
     if (!group->endpoints)
@@ -94,13 +127,13 @@ static gw_status set_up(struct gw_tcp_group *group, const gw_tcp_options *option
     group->keys_of = gw_calloc(group->context, group->size, sizeof group->keys_of[0]);
     if (!group->keys_of)
         return GW_ERR_MEMORY;
-    GW_TRY(gw_tcp_keys_load(group->context, options->keys, &group->keys));
-    return gw_tcp_gate_open(group, &group->gate);
+    GW_TRY(gw_zmq_keys_load(group->context, options->keys, &group->net.keys));
+    return gw_zmq_gate_open(group->context, group->net.zmq, group->net.keys, &group->net.log, &group->net.gate);
 }
 
 /* From listening to a mesh in which everybody has heard from everybody. */
-static gw_status join(struct gw_tcp_group *group, const struct gw_tcp_address *rendezvous,
-                      const struct gw_tcp_address *own, char (*endpoints)[GW_TCP_ENDPOINT_BYTES])
+static gw_status join(struct gw_tcp_group *group, const struct gw_zmq_address *rendezvous,
+                      const struct gw_zmq_address *own, char (*endpoints)[GW_ZMQ_ENDPOINT_BYTES])
 {
     const double deadline = gw_clock_seconds() + group->timeout_ms / 1000.0;
     for (uint32_t l = 0; l < group->n_links; l++)
@@ -123,16 +156,16 @@ static gw_status give_up(struct gw_tcp_group *group, gw_status status)
         if (!endpoint)
             continue;
         if (group->session)
-            (gw_tcp_ops.fail)(endpoint, status, sentence);
+            gw_tcp_fail(endpoint, status, sentence);
         gw_tcp_endpoint_shut(endpoint);
     }
-    gw_tcp_group_free(group);
+    free_group(group);
     return gw_fail(status, "%s", sentence);
 }
 
 gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options, uint32_t n_links, gw_link *links)
 {
-    struct gw_tcp_address rendezvous, own;
+    struct gw_zmq_address rendezvous, own;
     GW_TRY(check_options(options, n_links, links));
     const uint32_t timeout_ms = options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
     GW_TRY(find_addresses(options, timeout_ms, &rendezvous, &own));
@@ -144,19 +177,20 @@ gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options,
     group->size = options->size;
     group->n_links = n_links;
     group->timeout_ms = timeout_ms;
-    group->log = options->log;
-    group->log_user = options->log_user;
+    group->net = (struct gw_zmq_net){.context = context,
+                                     .timeout_ms = timeout_ms,
+                                     .most_at_once = options->size,
+                                     .log = {options->log, options->log_user, 0}};
     group->stop = options->stop;
     group->stop_user = options->stop_user;
-    atomic_init(&group->n_logged, 0);
     atomic_init(&group->holders, n_links);
     gw_status status = set_up(group, options);
-    char endpoints[GW_TCP_MAX_LINKS][GW_TCP_ENDPOINT_BYTES];
+    char endpoints[GW_TCP_MAX_LINKS][GW_ZMQ_ENDPOINT_BYTES];
     if (status == GW_OK)
         status = join(group, &rendezvous, &own, endpoints);
     if (status < 0)
         return give_up(group, status);
     for (uint32_t l = 0; l < n_links; l++)
-        links[l] = (gw_link){.ops = &gw_tcp_ops, .self = group->endpoints[l], .rank = group->rank, .size = group->size};
+        links[l] = (gw_link){.ops = &ops, .self = group->endpoints[l], .rank = group->rank, .size = group->size};
     return GW_OK;
 }

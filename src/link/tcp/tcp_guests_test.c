@@ -34,7 +34,7 @@ static enum gw_tcp_kind answer(void *socket, char text[GW_TCP_TEXT_BYTES])
 /* A rank 0 that says to the first that comes that rank 2 is missing, and nothing after that. */
 static void *silent_host(void *zmq, const char *place)
 {
-    char endpoint[GW_TCP_ENDPOINT_BYTES];
+    char endpoint[GW_ZMQ_ENDPOINT_BYTES];
     uint8_t id[16], bytes[GW_TCP_TEXT_MESSAGE_BYTES];
     const int linger = 5000;
     snprintf(endpoint, sizeof endpoint, "tcp://%s", place);

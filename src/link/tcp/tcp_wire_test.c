@@ -44,7 +44,7 @@ static size_t a_table(uint8_t *bytes, bool keyed)
 
 static void read_contact(struct gw_tcp_reader *reader, bool keyed, int first)
 {
-    char k[GW_TCP_KEY_CHARS + 1], e[GW_TCP_ENDPOINT_BYTES];
+    char k[GW_ZMQ_KEY_CHARS + 1], e[GW_ZMQ_ENDPOINT_BYTES];
     if (keyed) {
         assert_true(gw_tcp_read_key(reader, k));
         assert_string_equal(k, key);
@@ -147,7 +147,7 @@ static void altered_is_refused_or_sound(void **state)
             reader = join.contact, contacts = 1, n_links = join.n_links, keyed = join.keyed;
         else if (gw_tcp_table_read(copy, n, &table))
             reader = table.contacts, contacts = table.size, n_links = table.n_links, keyed = table.keyed;
-        char k[GW_TCP_KEY_CHARS + 1], e[GW_TCP_ENDPOINT_BYTES];
+        char k[GW_ZMQ_KEY_CHARS + 1], e[GW_ZMQ_ENDPOINT_BYTES];
         for (uint32_t c = 0; c < contacts; c++) {
             assert_true(!keyed || gw_tcp_read_key(&reader, k));
             for (uint32_t l = 0; l < n_links; l++)
@@ -166,7 +166,7 @@ static void addresses_are_numbers(void **state)
     static const char *const bad[] = {
         "tcp://",          "tcp://localhost:5",    "tcp://127.0.0.1:*", "ipc://127.0.0.1:5", "inproc://x",
         "tcp://1.2.3.4;5", "tcp://[::1]:5;[::]:6", "tcp://[::1]/x:5",   "tcp://*:5",         "x"};
-    char e[GW_TCP_ENDPOINT_BYTES];
+    char e[GW_ZMQ_ENDPOINT_BYTES];
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         uint8_t bytes[100];
         struct gw_tcp_reader reader = {bytes, gw_tcp_write_endpoint(bytes, bad[i])};

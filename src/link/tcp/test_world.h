@@ -181,7 +181,7 @@ static inline void world_await_line(const char *words)
 static inline void *world_stranger_socket(void *zmq, const char *place)
 {
     const int linger = 5000;
-    char endpoint[GW_TCP_ENDPOINT_BYTES + 8];
+    char endpoint[GW_ZMQ_ENDPOINT_BYTES + 8];
     snprintf(endpoint, sizeof endpoint, "%s%s", strncmp(place, "tcp:", 4) ? "tcp://" : "", place);
     void *socket = zmq_socket(zmq, ZMQ_DEALER);
     assert_non_null(socket);

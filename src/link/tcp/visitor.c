@@ -4,10 +4,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "link/tcp/endpoint.h"
-#include "link/tcp/events.h"
-#include "link/tcp/keys.h"
 #include "link/tcp/meeting.h"
+#include "zmq/events.h"
+#include "zmq/socket.h"
 
 #include <stdio.h>
 
@@ -50,7 +49,7 @@ static gw_status hear(struct visitor *visitor, const void *bytes, size_t n_bytes
         break;
     case GW_TCP_TABLE:
         if (gw_tcp_table_read(bytes, n_bytes, &table) && table.size == group->size && table.n_links == group->n_links &&
-            table.keyed == (group->keys != NULL)) {
+            table.keyed == (group->net.keys != NULL)) {
             gw_tcp_adopt(group, &table);
             *over = true;
             return GW_OK;
@@ -59,7 +58,8 @@ static gw_status hear(struct visitor *visitor, const void *bytes, size_t n_bytes
     default:
         break;
     }
-    gw_tcp_log(group, "dropped %zu bytes from %s: not what rank 0 would say", n_bytes, gw_tcp_place(visitor->endpoint));
+    gw_zmq_log(&group->net.log, "dropped %zu bytes from %s: not what rank 0 would say", n_bytes,
+               gw_zmq_place(visitor->endpoint));
     return GW_OK;
 }
 
@@ -79,8 +79,8 @@ static gw_status hear_all(struct visitor *visitor, bool *over)
 
 static void read_events(struct visitor *visitor)
 {
-    struct gw_tcp_event event;
-    while (gw_tcp_next_event(visitor->events, &event)) {
+    struct gw_zmq_event event;
+    while (gw_zmq_next_event(visitor->events, &event)) {
         if (event.what == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {
             visitor->turned_away = true;
         } else if (event.what == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) {
@@ -97,31 +97,31 @@ static gw_status too_late(const struct visitor *visitor)
     const struct gw_tcp_group *group = visitor->group;
     if (visitor->waiting_for[0])
         return gw_fail(GW_ERR_TIMEOUT, "%s did not come to the rendezvous at %s within %u ms", visitor->waiting_for,
-                       gw_tcp_place(visitor->endpoint), group->timeout_ms);
-    if (group->keys)
+                       gw_zmq_place(visitor->endpoint), group->timeout_ms);
+    if (group->net.keys)
         return gw_fail(GW_ERR_TIMEOUT,
                        "rank 0 did not answer at %s within %u ms; is it there, has it keys, and is its key that of "
                        "%s/rendezvous.key?",
-                       gw_tcp_place(visitor->endpoint), group->timeout_ms, group->keys->folder);
+                       gw_zmq_place(visitor->endpoint), group->timeout_ms, group->net.keys->folder);
     return gw_fail(GW_ERR_TIMEOUT,
                    "rank 0 did not answer at %s within %u ms; is it there, and without keys, as this rank is?",
-                   gw_tcp_place(visitor->endpoint), group->timeout_ms);
+                   gw_zmq_place(visitor->endpoint), group->timeout_ms);
 }
 
 /* What ends the visit, if anything does. */
 static gw_status look(struct visitor *visitor, double now, double deadline)
 {
     const struct gw_tcp_group *group = visitor->group;
-    const char *place = gw_tcp_place(visitor->endpoint);
+    const char *place = gw_zmq_place(visitor->endpoint);
     GW_TRY(gw_tcp_go_on(group));
     if (visitor->turned_away)
         return gw_fail(GW_ERR_PEER, "rank 0 (%s) refused this machine: its key %s is not among the allowed ones there",
-                       place, group->keys ? group->keys->public_key : "");
+                       place, group->net.keys ? group->net.keys->public_key : "");
     if (visitor->n_mismatches >= MOST_MISMATCHES || (visitor->n_mismatches > 0 && now >= deadline))
         return gw_fail(GW_ERR_PEER,
                        "rank %u has %skeys, and rank 0 (%s) has %s; give keys "
                        "(--keys DIR) to all members or to none",
-                       group->rank, group->keys ? "" : "no ", place, group->keys ? "none" : "some");
+                       group->rank, group->net.keys ? "" : "no ", place, group->net.keys ? "none" : "some");
     if (visitor->lost_at != 0 && now >= visitor->lost_at) {
         visitor->lost_at = 0; /* one that never answered was not rank 0, or may be started anew */
         if (visitor->waiting_for[0])
@@ -137,8 +137,8 @@ static gw_status look(struct visitor *visitor, double now, double deadline)
 
 static gw_status dial(struct visitor *visitor)
 {
-    return gw_tcp_connect(visitor->socket, visitor->endpoint,
-                          visitor->group->keys ? visitor->group->keys->rendezvous : NULL);
+    return gw_zmq_connect(visitor->socket, visitor->endpoint,
+                          visitor->group->net.keys ? visitor->group->net.keys->rendezvous : NULL);
 }
 
 static gw_status knock(struct visitor *visitor, double deadline)
@@ -169,22 +169,22 @@ static gw_status open_visit(struct visitor *visitor)
 {
     struct gw_tcp_group *group = visitor->group;
     const int news = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_DISCONNECTED;
-    visitor->socket = gw_tcp_socket_new(group, ZMQ_DEALER, false);
+    visitor->socket = gw_zmq_socket_new(&group->net, ZMQ_DEALER, false);
     if (!visitor->socket)
         return GW_ERR_SYSTEM;
-    GW_TRY(gw_tcp_watch(group, visitor->socket, "visit", news, &visitor->events));
-    GW_TRY(gw_tcp_set_int(visitor->socket, ZMQ_RECONNECT_IVL, 50));
-    GW_TRY(gw_tcp_set_int(visitor->socket, ZMQ_RECONNECT_IVL_MAX, 1000));
+    GW_TRY(gw_zmq_monitor(group->net.zmq, visitor->socket, "visit", news, &visitor->events));
+    GW_TRY(gw_zmq_set_int(visitor->socket, ZMQ_RECONNECT_IVL, 50));
+    GW_TRY(gw_zmq_set_int(visitor->socket, ZMQ_RECONNECT_IVL_MAX, 1000));
     const int64_t longest = (int64_t)(GW_TCP_TABLE_HEAD + group->size * gw_tcp_contact_bound(group->n_links, true));
     const int64_t least = GW_TCP_TEXT_MESSAGE_BYTES;
     zmq_setsockopt(visitor->socket, ZMQ_MAXMSGSIZE, longest > least ? &longest : &least, sizeof longest);
     return dial(visitor);
 }
 
-gw_status gw_tcp_visit(struct gw_tcp_group *group, const struct gw_tcp_address *rendezvous,
-                       char (*endpoints)[GW_TCP_ENDPOINT_BYTES], double deadline)
+gw_status gw_tcp_visit(struct gw_tcp_group *group, const struct gw_zmq_address *rendezvous,
+                       char (*endpoints)[GW_ZMQ_ENDPOINT_BYTES], double deadline)
 {
-    const struct gw_tcp_join join = {.keyed = group->keys != NULL,
+    const struct gw_tcp_join join = {.keyed = group->net.keys != NULL,
                                      .rank = group->rank,
                                      .size = group->size,
                                      .n_links = group->n_links};
@@ -197,7 +197,7 @@ gw_status gw_tcp_visit(struct gw_tcp_group *group, const struct gw_tcp_address *
     gw_status status = open_visit(&visitor);
     if (status == GW_OK)
         status = knock(&visitor, deadline);
-    gw_tcp_close_watched(&visitor.socket, &visitor.events);
+    gw_zmq_close_monitored(&visitor.socket, &visitor.events);
     gw_free(group->context, visitor.join);
     return status;
 }

@@ -53,7 +53,7 @@ enum gw_tcp_kind gw_tcp_kind_of(const void *bytes, size_t n_bytes, uint16_t *ver
 size_t gw_tcp_contact_bound(uint32_t n_links, bool keyed)
 {
     /* the length takes the place of the end */
-    return (keyed ? GW_TCP_KEY_CHARS : 0) + (size_t)n_links * GW_TCP_ENDPOINT_BYTES;
+    return (keyed ? GW_ZMQ_KEY_CHARS : 0) + (size_t)n_links * GW_ZMQ_ENDPOINT_BYTES;
 }
 
 /* Z85's characters are a part of these; libzmq refuses the rest when it decodes the key. */
@@ -62,16 +62,16 @@ static bool is_graphic(uint8_t c)
     return c > ' ' && c <= '~';
 }
 
-bool gw_tcp_read_key(struct gw_tcp_reader *reader, char key[GW_TCP_KEY_CHARS + 1])
+bool gw_tcp_read_key(struct gw_tcp_reader *reader, char key[GW_ZMQ_KEY_CHARS + 1])
 {
-    if (reader->end - reader->at < GW_TCP_KEY_CHARS)
+    if (reader->end - reader->at < GW_ZMQ_KEY_CHARS)
         return false;
-    for (int i = 0; i < GW_TCP_KEY_CHARS; i++)
+    for (int i = 0; i < GW_ZMQ_KEY_CHARS; i++)
         if (!is_graphic(reader->at[i]))
             return false;
-    memcpy(key, reader->at, GW_TCP_KEY_CHARS);
-    key[GW_TCP_KEY_CHARS] = 0;
-    reader->at += GW_TCP_KEY_CHARS;
+    memcpy(key, reader->at, GW_ZMQ_KEY_CHARS);
+    key[GW_ZMQ_KEY_CHARS] = 0;
+    reader->at += GW_ZMQ_KEY_CHARS;
     return true;
 }
 
@@ -93,12 +93,12 @@ static bool is_numeric_endpoint(const uint8_t *at, size_t length)
     return true;
 }
 
-bool gw_tcp_read_endpoint(struct gw_tcp_reader *reader, char endpoint[GW_TCP_ENDPOINT_BYTES])
+bool gw_tcp_read_endpoint(struct gw_tcp_reader *reader, char endpoint[GW_ZMQ_ENDPOINT_BYTES])
 {
     if (reader->at == reader->end)
         return false;
     size_t length = reader->at[0];
-    if (length >= GW_TCP_ENDPOINT_BYTES || length > (size_t)(reader->end - reader->at) - 1 ||
+    if (length >= GW_ZMQ_ENDPOINT_BYTES || length > (size_t)(reader->end - reader->at) - 1 ||
         !is_numeric_endpoint(reader->at + 1, length))
         return false;
     memcpy(endpoint, reader->at + 1, length);
@@ -109,8 +109,8 @@ bool gw_tcp_read_endpoint(struct gw_tcp_reader *reader, char endpoint[GW_TCP_END
 
 uint8_t *gw_tcp_write_key(uint8_t *at, const char *key)
 {
-    memcpy(at, key, GW_TCP_KEY_CHARS);
-    return at + GW_TCP_KEY_CHARS;
+    memcpy(at, key, GW_ZMQ_KEY_CHARS);
+    return at + GW_ZMQ_KEY_CHARS;
 }
 
 uint8_t *gw_tcp_write_endpoint(uint8_t *at, const char *endpoint)
@@ -124,7 +124,7 @@ uint8_t *gw_tcp_write_endpoint(uint8_t *at, const char *endpoint)
 /* Whether the reader's bytes are exactly n contacts. */
 static bool contacts_are_good(struct gw_tcp_reader reader, uint32_t n, uint32_t n_links, bool keyed)
 {
-    char key[GW_TCP_KEY_CHARS + 1], endpoint[GW_TCP_ENDPOINT_BYTES];
+    char key[GW_ZMQ_KEY_CHARS + 1], endpoint[GW_ZMQ_ENDPOINT_BYTES];
     for (uint32_t i = 0; i < n; i++) {
         if (keyed && !gw_tcp_read_key(&reader, key))
             return false;

@@ -27,6 +27,9 @@
 #ifndef GW_LINK_TCP_WIRE_H
 #define GW_LINK_TCP_WIRE_H
 
+#include "zmq/address.h"
+#include "zmq/keys.h"
+
 #include <gradwire/link.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,9 +37,7 @@
 
 #define GW_TCP_VERSION 4
 #define GW_TCP_MAX_LINKS 64u
-#define GW_TCP_KEY_CHARS 40      /* of a public key in Z85 */
-#define GW_TCP_ENDPOINT_BYTES 72 /* room for "tcp://[address%interface]:port" and its end */
-#define GW_TCP_TEXT_BYTES 320    /* room for a sentence and its end */
+#define GW_TCP_TEXT_BYTES 320 /* room for a sentence and its end */
 #define GW_TCP_HEAD_BYTES 8
 #define GW_TCP_JOIN_HEAD (GW_TCP_HEAD_BYTES + 12)
 #define GW_TCP_TABLE_HEAD (GW_TCP_HEAD_BYTES + 16)
@@ -57,8 +58,8 @@ size_t gw_tcp_contact_bound(uint32_t n_links, bool keyed);
 struct gw_tcp_reader {
     const uint8_t *at, *end;
 };
-bool gw_tcp_read_key(struct gw_tcp_reader *reader, char key[GW_TCP_KEY_CHARS + 1]);
-bool gw_tcp_read_endpoint(struct gw_tcp_reader *reader, char endpoint[GW_TCP_ENDPOINT_BYTES]);
+bool gw_tcp_read_key(struct gw_tcp_reader *reader, char key[GW_ZMQ_KEY_CHARS + 1]);
+bool gw_tcp_read_endpoint(struct gw_tcp_reader *reader, char endpoint[GW_ZMQ_ENDPOINT_BYTES]);
 
 /* Both return the place after what they wrote. */
 uint8_t *gw_tcp_write_key(uint8_t *at, const char *key);

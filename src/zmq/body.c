@@ -1,6 +1,6 @@
 /* Receives and sends the value of a message, in one piece or in several. What is longer than allowed is dropped as it
  * arrives. */
-#include "pserver/body.h"
+#include "zmq/body.h"
 #include "base/error.h"
 #include "base/memory.h"
 
@@ -8,8 +8,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-struct gw_ps_piece {
-    struct gw_ps_piece *next;
+struct gw_zmq_piece {
+    struct gw_zmq_piece *next;
     zmq_msg_t message;
 };
 
@@ -21,7 +21,7 @@ static void receive(zmq_msg_t *message, void *socket)
         ;
 }
 
-static void drop_rest(void *socket, bool more, struct gw_ps_body *body)
+static void drop_rest(void *socket, bool more, struct gw_zmq_body *body)
 {
     while (more) {
         zmq_msg_t scrap;
@@ -33,12 +33,12 @@ static void drop_rest(void *socket, bool more, struct gw_ps_body *body)
     }
 }
 
-gw_status gw_ps_body_take(gw_context *context, void *socket, uint64_t most, struct gw_ps_body *body)
+gw_status gw_zmq_body_take(gw_context *context, void *socket, uint64_t most, struct gw_zmq_body *body)
 {
-    struct gw_ps_piece **end = &body->first;
-    *body = (struct gw_ps_body){0};
+    struct gw_zmq_piece **end = &body->first;
+    *body = (struct gw_zmq_body){0};
     for (bool more = true; more;) {
-        struct gw_ps_piece *piece = gw_alloc(context, 1, sizeof *piece);
+        struct gw_zmq_piece *piece = gw_alloc(context, 1, sizeof *piece);
         gw_status status = piece ? GW_OK : GW_ERR_MEMORY;
         if (piece) {
             receive(&piece->message, socket);
@@ -49,13 +49,13 @@ gw_status gw_ps_body_take(gw_context *context, void *socket, uint64_t most, stru
             body->n_bytes += zmq_msg_size(&piece->message);
             body->n_came += zmq_msg_size(&piece->message);
             body->n_parts++;
-            if (body->n_bytes > most || (more && zmq_msg_size(&piece->message) != GW_PS_PIECE))
+            if (body->n_bytes > most || (more && zmq_msg_size(&piece->message) != GW_ZMQ_PIECE))
                 status = gw_fail(GW_ERR_CAPACITY, "a value of more than %" PRIu64 " bytes, or in pieces that cannot be",
                                  most);
         }
         if (status < 0) {
             drop_rest(socket, more, body);
-            gw_ps_body_free(context, body);
+            gw_zmq_body_free(context, body);
             return status;
         }
     }
@@ -64,15 +64,15 @@ gw_status gw_ps_body_take(gw_context *context, void *socket, uint64_t most, stru
 }
 
 /* Takes the first piece out. */
-static void let_go(gw_context *context, struct gw_ps_body *body)
+static void let_go(gw_context *context, struct gw_zmq_body *body)
 {
-    struct gw_ps_piece *piece = body->first;
+    struct gw_zmq_piece *piece = body->first;
     body->first = piece->next;
     zmq_msg_close(&piece->message);
     gw_free(context, piece);
 }
 
-void gw_ps_body_copy(gw_context *context, struct gw_ps_body *body, void *dst)
+void gw_zmq_body_copy(gw_context *context, struct gw_zmq_body *body, void *dst)
 {
     for (char *at = dst; body->first; let_go(context, body)) {
         const size_t n = zmq_msg_size(&body->first->message);
@@ -83,19 +83,19 @@ void gw_ps_body_copy(gw_context *context, struct gw_ps_body *body, void *dst)
     body->only = NULL;
 }
 
-void gw_ps_body_free(gw_context *context, struct gw_ps_body *body)
+void gw_zmq_body_free(gw_context *context, struct gw_zmq_body *body)
 {
     while (body->first)
         let_go(context, body);
-    *body = (struct gw_ps_body){.n_came = body->n_came, .n_parts = body->n_parts};
+    *body = (struct gw_zmq_body){.n_came = body->n_came, .n_parts = body->n_parts};
 }
 
-bool gw_ps_body_send(void *socket, void *bytes, size_t n_bytes, bool whole, void (*hold)(void *owner),
-                     void (*give)(void *bytes, void *owner), void *owner)
+bool gw_zmq_body_send(void *socket, void *bytes, size_t n_bytes, bool whole, void (*hold)(void *owner),
+                      void (*give)(void *bytes, void *owner), void *owner)
 {
     size_t sent = 0;
     do {
-        const size_t n = whole || n_bytes - sent < GW_PS_PIECE ? n_bytes - sent : GW_PS_PIECE;
+        const size_t n = whole || n_bytes - sent < GW_ZMQ_PIECE ? n_bytes - sent : GW_ZMQ_PIECE;
         zmq_msg_t piece;
         hold(owner);
         if (zmq_msg_init_data(&piece, (char *)bytes + sent, n, give, owner) != 0) {

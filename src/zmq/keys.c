@@ -1,10 +1,12 @@
 /* Reads folders of keys and makes new ones. It says whether a client's public key is allowed, and reads the list again
  * when the folder has changed. */
 #define _GNU_SOURCE /* renameat2, explicit_bzero */
-#include "link/tcp/keys.h"
+#include "zmq/keys.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+
+#include <gradwire/link.h>
 
 #include <dirent.h>
 #include <errno.h>
@@ -33,9 +35,9 @@ static gw_status join_path(char path[PATH_MAX], const char *folder, const char *
 
 /* ---- reading ------------------------------------------------------------------------------------- */
 
-static gw_status read_key(const char *folder, const char *name, bool secret, char key[GW_TCP_KEY_CHARS + 1])
+static gw_status read_key(const char *folder, const char *name, bool secret, char key[GW_ZMQ_KEY_CHARS + 1])
 {
-    char path[PATH_MAX], text[GW_TCP_KEY_CHARS + 3];
+    char path[PATH_MAX], text[GW_ZMQ_KEY_CHARS + 3];
     uint8_t binary[32];
     GW_TRY(join_path(path, folder, name));
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -56,16 +58,16 @@ static gw_status read_key(const char *folder, const char *name, bool secret, cha
     close(fd);
     text[n > 0 ? n : 0] = 0;
     text[strcspn(text, "\r\n")] = 0;
-    bool good = strlen(text) == GW_TCP_KEY_CHARS && zmq_z85_decode(binary, text);
+    bool good = strlen(text) == GW_ZMQ_KEY_CHARS && zmq_z85_decode(binary, text);
     if (good)
-        memcpy(key, text, GW_TCP_KEY_CHARS + 1);
+        memcpy(key, text, GW_ZMQ_KEY_CHARS + 1);
     explicit_bzero(text, sizeof text);
     explicit_bzero(binary, sizeof binary);
     return good ? GW_OK
-                : gw_fail(GW_ERR_SYSTEM, "%s is not a key: it must hold %d characters of Z85", path, GW_TCP_KEY_CHARS);
+                : gw_fail(GW_ERR_SYSTEM, "%s is not a key: it must hold %d characters of Z85", path, GW_ZMQ_KEY_CHARS);
 }
 
-typedef char key_text[GW_TCP_KEY_CHARS + 1];
+typedef char key_text[GW_ZMQ_KEY_CHARS + 1];
 
 /* Every file of allowed/ that does not begin with a dot; list NULL: only counts. all: one that is no key is an error,
  * else it is left out. */
@@ -105,7 +107,7 @@ static void leave_out(key_text *list, uint32_t *n, const char *key)
 }
 
 /* The keys of allowed/, sorted. */
-static gw_status list_allowed(gw_context *context, const struct gw_tcp_keys *keys, bool all, key_text **list,
+static gw_status list_allowed(gw_context *context, const struct gw_zmq_keys *keys, bool all, key_text **list,
                               uint32_t *n)
 {
     char path[PATH_MAX];
@@ -134,7 +136,7 @@ static gw_status list_allowed(gw_context *context, const struct gw_tcp_keys *key
 }
 
 /* When a name in allowed/ was last made or removed. */
-static struct timespec time_of_folder(const struct gw_tcp_keys *keys)
+static struct timespec time_of_folder(const struct gw_zmq_keys *keys)
 {
     char path[PATH_MAX];
     struct stat status;
@@ -142,7 +144,7 @@ static struct timespec time_of_folder(const struct gw_tcp_keys *keys)
     return there ? status.st_mtim : (struct timespec){0};
 }
 
-gw_status gw_tcp_keys_look(gw_context *context, struct gw_tcp_keys *keys, bool *changed)
+gw_status gw_zmq_keys_look(gw_context *context, struct gw_zmq_keys *keys, bool *changed)
 {
     struct timespec time = time_of_folder(keys);
     double now = gw_clock_seconds();
@@ -165,13 +167,13 @@ gw_status gw_tcp_keys_look(gw_context *context, struct gw_tcp_keys *keys, bool *
     return GW_OK;
 }
 
-void gw_tcp_keys_leave_own_out(struct gw_tcp_keys *keys)
+void gw_zmq_keys_leave_own_out(struct gw_zmq_keys *keys)
 {
     keys->without_own = true;
     leave_out(keys->allowed, &keys->n_allowed, keys->public_key);
 }
 
-static gw_status load(gw_context *context, const char *folder, struct gw_tcp_keys *keys)
+static gw_status load(gw_context *context, const char *folder, struct gw_zmq_keys *keys)
 {
     keys->folder = gw_strdup(context, folder);
     if (!keys->folder)
@@ -179,7 +181,7 @@ static gw_status load(gw_context *context, const char *folder, struct gw_tcp_key
     GW_TRY(read_key(folder, PUBLIC, false, keys->public_key));
     GW_TRY(read_key(folder, SECRET, true, keys->secret_key));
     GW_TRY(read_key(folder, RENDEZVOUS, false, keys->rendezvous));
-    char public_key[GW_TCP_KEY_CHARS + 1], path[PATH_MAX];
+    char public_key[GW_ZMQ_KEY_CHARS + 1], path[PATH_MAX];
     GW_TRY(join_path(path, folder, SERVER));
     if (access(path, F_OK) == 0)
         GW_TRY(read_key(folder, SERVER, false, keys->server));
@@ -192,24 +194,24 @@ static gw_status load(gw_context *context, const char *folder, struct gw_tcp_key
     return list_allowed(context, keys, true, &keys->allowed, &keys->n_allowed);
 }
 
-gw_status gw_tcp_keys_load(gw_context *context, const char *folder, struct gw_tcp_keys **out)
+gw_status gw_zmq_keys_load(gw_context *context, const char *folder, struct gw_zmq_keys **out)
 {
     if (!zmq_has("curve"))
         return gw_fail(GW_ERR_UNSUPPORTED, "this machine's ZeroMQ was built without CURVE: there is no encryption");
-    struct gw_tcp_keys *keys = gw_calloc(context, 1, sizeof *keys);
+    struct gw_zmq_keys *keys = gw_calloc(context, 1, sizeof *keys);
     if (!keys)
         return GW_ERR_MEMORY;
     pthread_mutex_init(&keys->lock, NULL);
     gw_status status = load(context, folder, keys);
     if (status < 0) {
-        gw_tcp_keys_free(context, keys);
+        gw_zmq_keys_free(context, keys);
         return status;
     }
     *out = keys;
     return GW_OK;
 }
 
-void gw_tcp_keys_free(gw_context *context, struct gw_tcp_keys *keys)
+void gw_zmq_keys_free(gw_context *context, struct gw_zmq_keys *keys)
 {
     if (!keys)
         return;
@@ -220,7 +222,7 @@ void gw_tcp_keys_free(gw_context *context, struct gw_tcp_keys *keys)
     gw_free(context, keys);
 }
 
-bool gw_tcp_keys_allow(struct gw_tcp_keys *keys, const char *public_key)
+bool gw_zmq_keys_allow(struct gw_zmq_keys *keys, const char *public_key)
 {
     bool allowed = false;
     pthread_mutex_lock(&keys->lock);
@@ -245,7 +247,7 @@ static gw_status sync_folder(const char *folder)
 /* Appears under its name only when it is whole, and takes nobody's place. */
 static gw_status write_key(const char *folder, const char *name, mode_t mode, const char *key)
 {
-    char path[PATH_MAX], partial[PATH_MAX], line[GW_TCP_KEY_CHARS + 2];
+    char path[PATH_MAX], partial[PATH_MAX], line[GW_ZMQ_KEY_CHARS + 2];
     GW_TRY(join_path(path, folder, name));
     if (snprintf(partial, sizeof partial, "%s.partial", path) >= (int)sizeof partial)
         return gw_fail(GW_ERR_SYSTEM, "the path %s is too long", path);
@@ -289,7 +291,7 @@ gw_status gw_keys_new(const char *folder)
     enum { N_FILES = sizeof files / sizeof files[0] };
     if (!folder || !folder[0])
         return gw_fail(GW_ERR_ARGUMENT, "gw_keys_new: no folder is named");
-    char path[PATH_MAX], allowed[PATH_MAX], public_key[GW_TCP_KEY_CHARS + 1], secret_key[GW_TCP_KEY_CHARS + 1];
+    char path[PATH_MAX], allowed[PATH_MAX], public_key[GW_ZMQ_KEY_CHARS + 1], secret_key[GW_ZMQ_KEY_CHARS + 1];
     GW_TRY(join_path(allowed, folder, ALLOWED));
     for (int i = 0; i < N_FILES; i++) {
         GW_TRY(join_path(path, folder, files[i].name));
@@ -329,7 +331,7 @@ static bool is_name(const char *name)
 
 gw_status gw_keys_new_client(const char *folder, const char *server_folder, const char *name)
 {
-    char listed[96], path[PATH_MAX], server[GW_TCP_KEY_CHARS + 1], own[GW_TCP_KEY_CHARS + 1];
+    char listed[96], path[PATH_MAX], server[GW_ZMQ_KEY_CHARS + 1], own[GW_ZMQ_KEY_CHARS + 1];
     if (!folder || !folder[0] || !server_folder || !name)
         return gw_fail(GW_ERR_ARGUMENT, "gw_keys_new_client: a folder, the server's folder and a name are needed");
     if (!is_name(name))

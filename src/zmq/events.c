@@ -1,8 +1,9 @@
 /* Watches a ZeroMQ socket and reads what ZeroMQ tells about its connections. It also remembers which connections have
  * ended. */
-#include "link/tcp/events.h"
+#include "zmq/events.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "zmq/socket.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -12,21 +13,21 @@
 
 #define MOST_DESCRIPTORS (1u << 24) /* what ZeroMQ says beyond is no descriptor */
 
-gw_status gw_tcp_watch(struct gw_tcp_group *group, void *socket, const char *name, int events, void **out)
+gw_status gw_zmq_monitor(void *zmq, void *socket, const char *name, int events, void **out)
 {
     char place[64];
     snprintf(place, sizeof place, "inproc://%s", name);
-    *out = zmq_socket(group->zmq, ZMQ_PAIR);
+    *out = zmq_socket(zmq, ZMQ_PAIR);
     if (!*out)
         return gw_fail(GW_ERR_SYSTEM, "no socket: %s", zmq_strerror(zmq_errno()));
-    GW_TRY(gw_tcp_set_int(*out, ZMQ_RCVHWM, 0)); /* ZeroMQ's threads would wait for us otherwise */
-    GW_TRY(gw_tcp_set_int(*out, ZMQ_LINGER, 0));
+    GW_TRY(gw_zmq_set_int(*out, ZMQ_RCVHWM, 0)); /* ZeroMQ's threads would wait for us otherwise */
+    GW_TRY(gw_zmq_set_int(*out, ZMQ_LINGER, 0));
     if (zmq_socket_monitor(socket, place, events) != 0 || zmq_connect(*out, place) != 0)
         return gw_fail(GW_ERR_SYSTEM, "no news of connections: %s", zmq_strerror(zmq_errno()));
     return GW_OK;
 }
 
-bool gw_tcp_next_event(void *events, struct gw_tcp_event *event)
+bool gw_zmq_next_event(void *events, struct gw_zmq_event *event)
 {
     uint8_t head[6];
     int n;
@@ -42,7 +43,7 @@ bool gw_tcp_next_event(void *events, struct gw_tcp_event *event)
     return true;
 }
 
-void gw_tcp_ended_note(struct gw_tcp_ended *ended, gw_context *context, const struct gw_tcp_event *event)
+void gw_zmq_ended_note(struct gw_zmq_ended *ended, gw_context *context, const struct gw_zmq_event *event)
 {
     const size_t fd = event->value;
     if (event->what == ZMQ_EVENT_ACCEPTED && fd < ended->n)
@@ -57,25 +58,25 @@ void gw_tcp_ended_note(struct gw_tcp_ended *ended, gw_context *context, const st
         if (ended->n)
             memcpy(of, ended->of, ended->n);
         gw_free(context, ended->of);
-        *ended = (struct gw_tcp_ended){.of = of, .n = n};
+        *ended = (struct gw_zmq_ended){.of = of, .n = n};
     }
     ended->of[fd] = 1;
 }
 
-bool gw_tcp_has_ended(const struct gw_tcp_ended *ended, int fd)
+bool gw_zmq_has_ended(const struct gw_zmq_ended *ended, int fd)
 {
     return fd >= 0 && (size_t)fd < ended->n && ended->of[fd];
 }
 
-void gw_tcp_ended_free(struct gw_tcp_ended *ended, gw_context *context)
+void gw_zmq_ended_free(struct gw_zmq_ended *ended, gw_context *context)
 {
     gw_free(context, ended->of);
-    *ended = (struct gw_tcp_ended){.of = NULL};
+    *ended = (struct gw_zmq_ended){.of = NULL};
 }
 
-void gw_tcp_caller_note(struct gw_tcp_callers *callers, int fd)
+void gw_zmq_caller_note(struct gw_zmq_callers *callers, int fd)
 {
-    const uint32_t at = callers->n++ % GW_TCP_CALLERS;
+    const uint32_t at = callers->n++ % GW_ZMQ_CALLERS;
     struct sockaddr_storage address;
     socklen_t bytes = sizeof address;
     callers->of[at].fd = fd;
@@ -85,15 +86,15 @@ void gw_tcp_caller_note(struct gw_tcp_callers *callers, int fd)
         callers->of[at].address[0] = 0;
 }
 
-const char *gw_tcp_caller(const struct gw_tcp_callers *callers, int fd)
+const char *gw_zmq_caller(const struct gw_zmq_callers *callers, int fd)
 {
-    for (uint32_t i = 1; i <= GW_TCP_CALLERS && i <= callers->n; i++)
-        if (callers->of[(callers->n - i) % GW_TCP_CALLERS].fd == fd)
-            return callers->of[(callers->n - i) % GW_TCP_CALLERS].address;
+    for (uint32_t i = 1; i <= GW_ZMQ_CALLERS && i <= callers->n; i++)
+        if (callers->of[(callers->n - i) % GW_ZMQ_CALLERS].fd == fd)
+            return callers->of[(callers->n - i) % GW_ZMQ_CALLERS].address;
     return "";
 }
 
-void gw_tcp_close_watched(void **socket, void **events)
+void gw_zmq_close_monitored(void **socket, void **events)
 {
     /* First no more news: ZeroMQ's threads would wait for ever to hand them to a socket that is closed. */
     if (*socket && *events)

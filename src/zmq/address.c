@@ -1,5 +1,5 @@
 /* Turns "HOST:PORT" into a numeric address, and finds the address of this machine that others reach it by. */
-#include "link/tcp/address.h"
+#include "zmq/address.h"
 #include "base/error.h"
 
 #include <arpa/inet.h>
@@ -14,7 +14,7 @@
 #define HOST_BYTES 256 /* names end at 253 characters */
 
 /* Fills `loopback` and `endpoint` from the socket's address. port 0: any. */
-static gw_status describe(struct gw_tcp_address *address)
+static gw_status describe(struct gw_zmq_address *address)
 {
     char host[NI_MAXHOST], port[NI_MAXSERV];
     int error = getnameinfo((struct sockaddr *)&address->socket, address->socket_bytes, host, sizeof host, port,
@@ -34,7 +34,7 @@ static gw_status describe(struct gw_tcp_address *address)
 }
 
 /* The first IPv4 address, or else the first: the same choice on every rank, in whatever order a resolver gives them. */
-static gw_status resolve(const char *host, const char *port, bool *unknown, struct gw_tcp_address *address)
+static gw_status resolve(const char *host, const char *port, bool *unknown, struct gw_zmq_address *address)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
@@ -71,8 +71,8 @@ static bool copy_host(const char *from, size_t length, char host[HOST_BYTES])
     return true;
 }
 
-gw_status gw_tcp_address_parse(const char *what, const char *text, bool any_port, bool *unknown,
-                               struct gw_tcp_address *address)
+gw_status gw_zmq_address_parse(const char *what, const char *text, bool any_port, bool *unknown,
+                               struct gw_zmq_address *address)
 {
     bool ignored;
     unknown = unknown ? unknown : &ignored;
@@ -91,7 +91,7 @@ gw_status gw_tcp_address_parse(const char *what, const char *text, bool any_port
     return resolve(host, colon + 1, unknown, address);
 }
 
-gw_status gw_tcp_address_of_host(const char *host, struct gw_tcp_address *address)
+gw_status gw_zmq_address_of_host(const char *host, struct gw_zmq_address *address)
 {
     char name[HOST_BYTES];
     bool unknown;
@@ -100,7 +100,7 @@ gw_status gw_tcp_address_of_host(const char *host, struct gw_tcp_address *addres
     return resolve(name, "0", &unknown, address);
 }
 
-gw_status gw_tcp_address_towards(const struct gw_tcp_address *there, struct gw_tcp_address *address)
+gw_status gw_zmq_address_towards(const struct gw_zmq_address *there, struct gw_zmq_address *address)
 {
     memset(address, 0, sizeof *address);
     address->socket_bytes = sizeof address->socket;
@@ -121,7 +121,7 @@ gw_status gw_tcp_address_towards(const struct gw_tcp_address *there, struct gw_t
     return describe(address);
 }
 
-int gw_tcp_address_try(const struct gw_tcp_address *there, int ms)
+int gw_zmq_address_try(const struct gw_zmq_address *there, int ms)
 {
     int fd = socket(there->socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error = 0;
     if (fd < 0)

@@ -1,19 +1,10 @@
 /* The gate, asked directly as ZeroMQ asks it (ZAP, RFC 27): only CURVE with an allowed key comes in. A key says nothing
  * unless CURVE has proved that the client holds its secret half. */
 #define _GNU_SOURCE /* nftw */
-#include "link/tcp/gate.h"
-#include "link/tcp/keys.h"
-#include "link/tcp/test_world.h"
+#include "zmq/net.h"
+#include "zmq/test_keys.h"
 
-#include <ftw.h>
-
-static char root[] = GW_BINARY_DIR "/tcp_gate_test.XXXXXX";
-
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *ftw)
-{
-    (void)status, (void)type, (void)ftw;
-    return remove(path);
-}
+#include <zmq.h>
 
 /* Whether the gate lets in whoever ZeroMQ describes so. */
 static bool comes_in(void *zmq, const char *version, const char *mechanism, const uint8_t *credentials, size_t n_bytes)
@@ -42,43 +33,38 @@ static bool comes_in(void *zmq, const char *version, const char *mechanism, cons
     assert_int_equal(lengths[2], 3);
     const bool in = memcmp(answer[2], "200", 3) == 0;
     assert_true(in || memcmp(answer[2], "400", 3) == 0);
-    assert_int_equal(lengths[4], in ? GW_TCP_KEY_CHARS : 0); /* who it is */
+    assert_int_equal(lengths[4], in ? GW_ZMQ_KEY_CHARS : 0); /* who it is */
     return in;
 }
 
 static void only_curve_with_an_allowed_key(void **state)
 {
     (void)state;
-    struct gw_tcp_group group = {.context = NULL};
-    char stranger[GW_TCP_KEY_CHARS + 1], secret[GW_TCP_KEY_CHARS + 1];
+    struct gw_zmq_net net = {.context = NULL};
+    char stranger[GW_ZMQ_KEY_CHARS + 1], secret[GW_ZMQ_KEY_CHARS + 1];
     uint8_t allowed[33] = {0}, other[32];
-    assert_int_equal(gw_keys_new(root), GW_OK);
-    assert_int_equal(gw_tcp_keys_load(NULL, root, &group.keys), GW_OK);
-    group.zmq = zmq_ctx_new();
-    assert_int_equal(gw_tcp_gate_open(&group, &group.gate), GW_OK);
-    assert_true(group.keys->n_allowed > 0 && zmq_z85_decode(allowed, group.keys->allowed[0]));
+    assert_int_equal(gw_zmq_keys_load(NULL, at("job"), &net.keys), GW_OK);
+    assert_int_equal(gw_zmq_net_open(&net), GW_OK);
+    assert_int_equal(gw_zmq_gate_open(NULL, net.zmq, net.keys, &net.log, &net.gate), GW_OK);
+    assert_true(net.keys->n_allowed > 0 && zmq_z85_decode(allowed, net.keys->allowed[0]));
     assert_true(zmq_curve_keypair(stranger, secret) == 0 && zmq_z85_decode(other, stranger));
-    assert_true(comes_in(group.zmq, "1.0", "CURVE", allowed, 32));
-    assert_false(comes_in(group.zmq, "1.0", "CURVE", other, 32));
-    assert_false(comes_in(group.zmq, "1.0", "CURVE", allowed, 31));
-    assert_false(comes_in(group.zmq, "1.0", "CURVE", allowed, 33));
-    assert_false(comes_in(group.zmq, "1.0", "CURVE", allowed, 0));
-    assert_false(comes_in(group.zmq, "2.0", "CURVE", allowed, 32));
+    assert_true(comes_in(net.zmq, "1.0", "CURVE", allowed, 32));
+    assert_false(comes_in(net.zmq, "1.0", "CURVE", other, 32));
+    assert_false(comes_in(net.zmq, "1.0", "CURVE", allowed, 31));
+    assert_false(comes_in(net.zmq, "1.0", "CURVE", allowed, 33));
+    assert_false(comes_in(net.zmq, "1.0", "CURVE", allowed, 0));
+    assert_false(comes_in(net.zmq, "2.0", "CURVE", allowed, 32));
     /* 32 bytes that are an allowed key, but nobody has proved to hold it. */
     static const char *const others[] = {"PLAIN", "NULL", "GSSAPI", "curve", "CURVE ", "CURV", ""};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (comes_in(group.zmq, "1.0", others[i], allowed, 32))
+        if (comes_in(net.zmq, "1.0", others[i], allowed, 32))
             fail_msg("a client of mechanism \"%s\" came in", others[i]);
-    assert_true(comes_in(group.zmq, "1.0", "CURVE", allowed, 32)); /* none of that has broken the gate */
-    gw_tcp_gate_close(group.gate);
-    zmq_ctx_term(group.zmq);
-    gw_tcp_keys_free(NULL, group.keys);
-    nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    assert_true(comes_in(net.zmq, "1.0", "CURVE", allowed, 32)); /* none of that has broken the gate */
+    gw_zmq_net_close(&net);
 }
 
 int main(void)
 {
-    assert_non_null(mkdtemp(root));
     const struct CMUnitTest tests[] = {cmocka_unit_test(only_curve_with_an_allowed_key)};
-    return cmocka_run_group_tests_name("tcp gate", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("zmq gate", tests, begin, end);
 }

@@ -1,7 +1,7 @@
-/* The watch: a thread that counts what came on each connection to the sockets of a group, and closes the greedy and the
+/* The watch: a thread that counts what came on each connection to the sockets of a net, and closes the greedy and the
  * silent. */
 #define _GNU_SOURCE /* dup3 */
-#include "link/tcp/watch.h"
+#include "zmq/watch.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -14,6 +14,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -52,16 +53,16 @@ struct connection {
     uint8_t address[16];
 };
 
-struct gw_tcp_door {
-    struct gw_tcp_group *group;
-    struct gw_tcp_door *next;
-    struct gw_tcp_limits limits;
+struct gw_zmq_door {
+    struct gw_zmq_watch *watch;
+    struct gw_zmq_door *next;
+    struct gw_zmq_limits limits;
     void *events; /* from ZeroMQ; under the lock, whichever thread reads them */
     int events_fd, news_fd, socket_fd;
     bool (*serve)(void *user); /* NULL: another thread uses the socket; under the watch's lock */
     void *serve_user;
     pthread_mutex_t lock;
-    struct gw_tcp_event *news; /* read and not asked for yet: a ring */
+    struct gw_zmq_event *news; /* read and not asked for yet: a ring */
     size_t n_news, first_news, news_capacity;
     int listeners[MOST_LISTENERS];
     uint32_t n_listeners;
@@ -78,11 +79,11 @@ struct gw_tcp_door {
     bool hurries; /* a member is over its limit, unless a whole message is on its way to the application */
 };
 
-struct gw_tcp_watch {
-    struct gw_tcp_group *group;
+struct gw_zmq_watch {
+    struct gw_zmq_watch_options options;
     pthread_t thread;
     pthread_mutex_t lock; /* of the list of doors; before a door's own */
-    struct gw_tcp_door *doors;
+    struct gw_zmq_door *doors;
     int wake, spare; /* eventfds; the latter's number is lent to a connection that is closed */
     bool ends;
     double line_room, line_at;
@@ -105,7 +106,7 @@ static void clear_fd(int fd)
 
 /* ---- the table of connections ----------------------------------------------------------------------- */
 
-static struct connection *connection_of(struct gw_tcp_door *door, int fd)
+static struct connection *connection_of(struct gw_zmq_door *door, int fd)
 {
     if (fd < 0 || (uint32_t)fd >= PAGE * PAGES)
         return NULL;
@@ -130,7 +131,7 @@ static bool grow(void **array, size_t n, size_t each, uint32_t *capacity)
     return true;
 }
 
-static struct connection *new_connection(struct gw_tcp_door *door, int fd)
+static struct connection *new_connection(struct gw_zmq_door *door, int fd)
 {
     if (fd < 0 || (uint32_t)fd >= PAGE * PAGES ||
         !grow((void **)&door->live, door->n_live, sizeof door->live[0], &door->live_capacity))
@@ -144,7 +145,7 @@ static struct connection *new_connection(struct gw_tcp_door *door, int fd)
     return connection_of(door, fd);
 }
 
-static void forget(struct gw_tcp_door *door, struct connection *c)
+static void forget(struct gw_zmq_door *door, struct connection *c)
 {
     if (!c || !c->used)
         return;
@@ -169,7 +170,7 @@ static void read_address(struct connection *c)
 
 static bool reset_descriptor(int fd);
 
-static void came(struct gw_tcp_door *door, int fd)
+static void came(struct gw_zmq_door *door, int fd)
 {
     struct stat status;
     struct connection *c = new_connection(door, fd);
@@ -192,16 +193,16 @@ static void came(struct gw_tcp_door *door, int fd)
     door->live[door->n_live++] = c;
     door->n_strangers++;
     /* If the application has read of it first, ZeroMQ's descriptor tells the watch nothing: it may sleep for ever. */
-    signal_fd(door->group->watch->wake);
+    signal_fd(door->watch->wake);
 }
 
 /* ---- news --------------------------------------------------------------------------------------------- */
 
-static void keep_news(struct gw_tcp_door *door, const struct gw_tcp_event *event)
+static void keep_news(struct gw_zmq_door *door, const struct gw_zmq_event *event)
 {
     if (door->n_news == door->news_capacity) {
         const size_t capacity = door->news_capacity ? 2 * door->news_capacity : 64;
-        struct gw_tcp_event *news = gw_alloc(NULL, capacity, sizeof *news);
+        struct gw_zmq_event *news = gw_alloc(NULL, capacity, sizeof *news);
         if (!news)
             return; /* forgotten */
         for (size_t i = 0; i < door->n_news; i++)
@@ -215,11 +216,11 @@ static void keep_news(struct gw_tcp_door *door, const struct gw_tcp_event *event
 }
 
 /* Reads what ZeroMQ has told. Under the lock. */
-static bool read_news(struct gw_tcp_door *door)
+static bool read_news(struct gw_zmq_door *door)
 {
-    struct gw_tcp_event event;
+    struct gw_zmq_event event;
     bool any = false;
-    while (gw_tcp_next_event(door->events, &event)) {
+    while (gw_zmq_next_event(door->events, &event)) {
         any = true;
         if (event.what == ZMQ_EVENT_LISTENING) {
             if (door->n_listeners < MOST_LISTENERS)
@@ -237,7 +238,7 @@ static bool read_news(struct gw_tcp_door *door)
 
 /* The same, for the application to ask for later. An end is told before its descriptor is free: after a reading that
  * found no more of them, each descriptor was its connection's when it was noted. */
-static void read_all_news(struct gw_tcp_door *door)
+static void read_all_news(struct gw_zmq_door *door)
 {
     while (read_news(door))
         ;
@@ -245,7 +246,7 @@ static void read_all_news(struct gw_tcp_door *door)
         signal_fd(door->news_fd);
 }
 
-bool gw_tcp_door_event(struct gw_tcp_door *door, struct gw_tcp_event *event)
+bool gw_zmq_door_event(struct gw_zmq_door *door, struct gw_zmq_event *event)
 {
     pthread_mutex_lock(&door->lock);
     read_news(door);
@@ -261,7 +262,7 @@ bool gw_tcp_door_event(struct gw_tcp_door *door, struct gw_tcp_event *event)
     return any;
 }
 
-int gw_tcp_door_fd(const struct gw_tcp_door *door)
+int gw_zmq_door_fd(const struct gw_zmq_door *door)
 {
     return door->news_fd;
 }
@@ -276,13 +277,13 @@ static bool reset_descriptor(int fd)
     return connect(fd, &nobody, sizeof nobody) == 0;
 }
 
-static void tell(struct gw_tcp_watch *watch, const struct gw_tcp_door *door, const struct connection *c,
+static void tell(struct gw_zmq_watch *watch, const struct gw_zmq_door *door, const struct connection *c,
                  const char *reason)
 {
     const double now = gw_clock_seconds(), room = watch->line_room + (now - watch->line_at) / LINE_SECONDS;
     watch->line_room = room < LINES_AT_ONCE ? room : LINES_AT_ONCE;
     watch->line_at = now;
-    if (!door->group->log)
+    if (!watch->options.log)
         return;
     if (watch->line_room < 1) {
         watch->n_untold++;
@@ -305,11 +306,11 @@ static void tell(struct gw_tcp_watch *watch, const struct gw_tcp_door *door, con
     snprintf(line, sizeof line,
              door->limits.events ? "closed address=%s reason=\"%s\"%s" : "closed a connection from %s: %s%s", address,
              reason, more);
-    door->group->log(line, door->group->log_user);
+    watch->options.log(line, watch->options.log_user);
 }
 
 /* The number may be another file's by now, so that a copy of it is looked at first: that one stays the same file. */
-static void close_connection(struct gw_tcp_watch *watch, struct gw_tcp_door *door, struct connection *c,
+static void close_connection(struct gw_zmq_watch *watch, struct gw_zmq_door *door, struct connection *c,
                              const char *reason)
 {
     struct stat status;
@@ -351,12 +352,12 @@ static uint64_t in_process(const struct connection *c)
     return c->waiting > (uint64_t)queued ? c->waiting - (uint64_t)queued : 0;
 }
 
-static uint64_t heartbeats(const struct gw_tcp_door *door, const struct connection *c, double now)
+static uint64_t heartbeats(const struct gw_zmq_door *door, const struct connection *c, double now)
 {
-    return (uint64_t)((now - c->since) * HEARTBEAT_BYTES * 8000 / (door->group->timeout_ms + 1.0));
+    return (uint64_t)((now - c->since) * HEARTBEAT_BYTES * 8000 / (door->watch->options.timeout_ms + 1.0));
 }
 
-static bool is_over(const struct gw_tcp_door *door, const struct connection *c, double now)
+static bool is_over(const struct gw_zmq_door *door, const struct connection *c, double now)
 {
     if (!c->admitted)
         return c->waiting > door->limits.stranger_bytes;
@@ -366,14 +367,14 @@ static bool is_over(const struct gw_tcp_door *door, const struct connection *c, 
 
 /* Whether all messages have been taken that were whole when the lap began: the socket was found empty since, or it has
  * given as many as there are connections, for it takes from each in turn. */
-static bool lap_is_over(const struct gw_tcp_door *door, double now)
+static bool lap_is_over(const struct gw_zmq_door *door, double now)
 {
     return now >= door->lap_began + 2 * STRANGERS_SECONDS &&
            (atomic_load(&door->n_empty) != door->lap_empty ||
             atomic_load(&door->n_taken) > door->lap_taken + door->lap_connections);
 }
 
-static void begin_lap(struct gw_tcp_door *door, double now)
+static void begin_lap(struct gw_zmq_door *door, double now)
 {
     door->lap_empty = atomic_load(&door->n_empty);
     door->lap_taken = atomic_load(&door->n_taken);
@@ -387,7 +388,7 @@ static void begin_lap(struct gw_tcp_door *door, double now)
 }
 
 /* After a lap: whose bytes are still no message, and who has still said nothing. */
-static void look_after_lap(struct gw_tcp_watch *watch, struct gw_tcp_door *door)
+static void look_after_lap(struct gw_zmq_watch *watch, struct gw_zmq_door *door)
 {
     door->seen_until = door->lap_began;
     for (uint32_t i = 0; i < door->n_live; i++) {
@@ -417,7 +418,7 @@ static unsigned address_slot(const struct connection *c)
 }
 
 /* Of the strangers of the address that has most of them: the oldest that has said nothing, else the oldest. */
-static struct connection *stranger_to_close(const struct gw_tcp_door *door)
+static struct connection *stranger_to_close(const struct gw_zmq_door *door)
 {
     uint32_t n_of[256] = {0}, most = 0;
     struct connection *found = NULL;
@@ -446,7 +447,7 @@ static rlim_t reserve_begins(void)
     return limit.rlim_cur > 2 * RESERVE ? limit.rlim_cur - RESERVE : limit.rlim_cur / 2;
 }
 
-static void look_at_strangers(struct gw_tcp_watch *watch, struct gw_tcp_door *door)
+static void look_at_strangers(struct gw_zmq_watch *watch, struct gw_zmq_door *door)
 {
     const rlim_t reserve = reserve_begins();
     uint64_t all = 0;
@@ -468,7 +469,7 @@ static void look_at_strangers(struct gw_tcp_watch *watch, struct gw_tcp_door *do
             largest = !largest || c->waiting > largest->waiting ? c : largest;
         }
     }
-    if (all > GW_TCP_STRANGERS_BYTES && !door->expects) {
+    if (all > GW_ZMQ_STRANGERS_BYTES && !door->expects) {
         close_connection(watch, door, largest, "strangers have sent too much");
         n--;
     }
@@ -478,7 +479,7 @@ static void look_at_strangers(struct gw_tcp_watch *watch, struct gw_tcp_door *do
         close_connection(watch, door, c, "too many connections have not said who they are");
 }
 
-static void look_at_members(struct gw_tcp_watch *watch, struct gw_tcp_door *door)
+static void look_at_members(struct gw_zmq_watch *watch, struct gw_zmq_door *door)
 {
     const double now = gw_clock_seconds();
     uint64_t all = 0;
@@ -505,7 +506,7 @@ static void look_at_members(struct gw_tcp_watch *watch, struct gw_tcp_door *door
 }
 
 /* Returns when to look again; 0: when something happens. */
-static double look(struct gw_tcp_watch *watch, struct gw_tcp_door *door)
+static double look(struct gw_zmq_watch *watch, struct gw_zmq_door *door)
 {
     const double now = gw_clock_seconds();
     read_all_news(door);
@@ -530,22 +531,22 @@ static double look(struct gw_tcp_watch *watch, struct gw_tcp_door *door)
 }
 
 /* ZeroMQ's descriptor tells of what is new only: serve ends when it has found nothing, or it is called again. */
-static double serve_door(struct gw_tcp_door *door, double at)
+static double serve_door(struct gw_zmq_door *door, double at)
 {
     return door->serve && door->serve(door->serve_user) ? gw_clock_seconds() : at;
 }
 
 static void *keep_watch(void *argument)
 {
-    struct gw_tcp_watch *watch = argument;
-    struct pollfd fds[3 + GW_TCP_MAX_LINKS]; /* the last: of rank 0's rendezvous, which is served */
+    struct gw_zmq_watch *watch = argument;
+    struct pollfd fds[1 + 2 * GW_ZMQ_MOST_DOORS]; /* of a door: its news, and its socket if it is served */
     enum { MOST = sizeof fds / sizeof fds[0] };
     pthread_mutex_lock(&watch->lock);
     while (!watch->ends) {
         double next = 0;
         nfds_t n = 0;
         fds[n++] = (struct pollfd){.fd = watch->wake, .events = POLLIN};
-        for (struct gw_tcp_door *door = watch->doors; door; door = door->next) {
+        for (struct gw_zmq_door *door = watch->doors; door; door = door->next) {
             pthread_mutex_lock(&door->lock);
             double at = look(watch, door);
             if (n < MOST)
@@ -569,7 +570,7 @@ static void *keep_watch(void *argument)
 
 /* ---- the application's side ------------------------------------------------------------------------------ */
 
-void gw_tcp_door_took(struct gw_tcp_door *door, int fd, uint64_t n_bytes, uint32_t n_parts)
+void gw_zmq_door_took(struct gw_zmq_door *door, int fd, uint64_t n_bytes, uint32_t n_parts)
 {
     struct connection *c = connection_of(door, fd);
     if (c) {
@@ -579,12 +580,12 @@ void gw_tcp_door_took(struct gw_tcp_door *door, int fd, uint64_t n_bytes, uint32
     atomic_fetch_add_explicit(&door->n_taken, 1, memory_order_relaxed);
 }
 
-void gw_tcp_door_empty(struct gw_tcp_door *door)
+void gw_zmq_door_empty(struct gw_zmq_door *door)
 {
     atomic_fetch_add_explicit(&door->n_empty, 1, memory_order_relaxed);
 }
 
-void gw_tcp_door_admit(struct gw_tcp_door *door, int fd)
+void gw_zmq_door_admit(struct gw_zmq_door *door, int fd)
 {
     pthread_mutex_lock(&door->lock);
     read_all_news(door);
@@ -601,7 +602,7 @@ void gw_tcp_door_admit(struct gw_tcp_door *door, int fd)
     pthread_mutex_unlock(&door->lock);
 }
 
-void gw_tcp_door_dismiss(struct gw_tcp_door *door, int fd)
+void gw_zmq_door_dismiss(struct gw_zmq_door *door, int fd)
 {
     pthread_mutex_lock(&door->lock);
     struct connection *c = connection_of(door, fd);
@@ -611,17 +612,17 @@ void gw_tcp_door_dismiss(struct gw_tcp_door *door, int fd)
         door->n_strangers++;
     }
     pthread_mutex_unlock(&door->lock);
-    signal_fd(door->group->watch->wake);
+    signal_fd(door->watch->wake);
 }
 
-void gw_tcp_door_expect(struct gw_tcp_door *door)
+void gw_zmq_door_expect(struct gw_zmq_door *door)
 {
     pthread_mutex_lock(&door->lock);
     door->expects = true;
     pthread_mutex_unlock(&door->lock);
 }
 
-void gw_tcp_door_shut(struct gw_tcp_door *door)
+void gw_zmq_door_shut(struct gw_zmq_door *door)
 {
     struct sock_filter nothing = {BPF_RET | BPF_K, 0, 0, 0};
     const struct sock_fprog filter = {1, &nothing};
@@ -633,12 +634,12 @@ void gw_tcp_door_shut(struct gw_tcp_door *door)
         setsockopt(door->listeners[i], SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter);
     door->shut = true;
     pthread_mutex_unlock(&door->lock);
-    signal_fd(door->group->watch->wake);
+    signal_fd(door->watch->wake);
 }
 
-void gw_tcp_door_serve(struct gw_tcp_door *door, bool (*serve)(void *user), void *user)
+void gw_zmq_door_serve(struct gw_zmq_door *door, bool (*serve)(void *user), void *user)
 {
-    struct gw_tcp_watch *watch = door->group->watch;
+    struct gw_zmq_watch *watch = door->watch;
     pthread_mutex_lock(&watch->lock);
     door->serve = serve;
     door->serve_user = user;
@@ -648,21 +649,19 @@ void gw_tcp_door_serve(struct gw_tcp_door *door, bool (*serve)(void *user), void
 
 /* ---- beginning and end ------------------------------------------------------------------------------------ */
 
-static gw_status begin_watch(struct gw_tcp_group *group)
+gw_status gw_zmq_watch_begin(const struct gw_zmq_watch_options *options, struct gw_zmq_watch **out)
 {
-    if (group->watch)
-        return GW_OK;
-    struct gw_tcp_watch *watch = gw_calloc(group->context, 1, sizeof *watch);
+    struct gw_zmq_watch *watch = gw_calloc(options->context, 1, sizeof *watch);
     if (!watch)
         return GW_ERR_MEMORY;
-    watch->group = group;
+    watch->options = *options;
     watch->line_room = LINES_AT_ONCE;
     watch->line_at = gw_clock_seconds();
     watch->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     watch->spare = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (watch->wake >= 0 && watch->spare >= 0 && pthread_mutex_init(&watch->lock, NULL) == 0) {
         if (pthread_create(&watch->thread, NULL, keep_watch, watch) == 0) {
-            group->watch = watch;
+            *out = watch;
             return GW_OK;
         }
         pthread_mutex_destroy(&watch->lock);
@@ -671,11 +670,11 @@ static gw_status begin_watch(struct gw_tcp_group *group)
         close(watch->wake);
     if (watch->spare >= 0)
         close(watch->spare);
-    gw_free(group->context, watch);
+    gw_free(options->context, watch);
     return gw_fail(GW_ERR_SYSTEM, "no thread for the watch over connections");
 }
 
-void gw_tcp_watch_end(struct gw_tcp_watch *watch)
+void gw_zmq_watch_end(struct gw_zmq_watch *watch)
 {
     if (!watch)
         return;
@@ -687,10 +686,10 @@ void gw_tcp_watch_end(struct gw_tcp_watch *watch)
     pthread_mutex_destroy(&watch->lock);
     close(watch->wake);
     close(watch->spare);
-    gw_free(watch->group->context, watch);
+    gw_free(watch->options.context, watch);
 }
 
-static void free_door(struct gw_tcp_door *door)
+static void free_door(struct gw_zmq_door *door)
 {
     if (door->news_fd >= 0)
         close(door->news_fd);
@@ -699,29 +698,29 @@ static void free_door(struct gw_tcp_door *door)
     gw_free(NULL, door->news);
     gw_free(NULL, door->live);
     pthread_mutex_destroy(&door->lock);
-    gw_free(door->group->context, door);
+    gw_free(door->watch->options.context, door);
 }
 
-gw_status gw_tcp_door_open(struct gw_tcp_group *group, void *socket, const char *name, int news,
-                           const struct gw_tcp_limits *limits, struct gw_tcp_door **out)
+gw_status gw_zmq_door_open(struct gw_zmq_watch *watch, void *socket, const char *name, int news,
+                           const struct gw_zmq_limits *limits, struct gw_zmq_door **out)
 {
-    GW_TRY(begin_watch(group));
-    struct gw_tcp_door *door = gw_calloc(group->context, 1, sizeof *door);
+    gw_context *context = watch->options.context;
+    struct gw_zmq_door *door = gw_calloc(context, 1, sizeof *door);
     if (!door)
         return GW_ERR_MEMORY;
     if (pthread_mutex_init(&door->lock, NULL) != 0) {
-        gw_free(group->context, door);
+        gw_free(context, door);
         return gw_fail(GW_ERR_SYSTEM, "no lock for the watch over connections");
     }
-    door->group = group;
+    door->watch = watch;
     door->limits = *limits;
     door->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     size_t bytes = sizeof door->events_fd;
     gw_status status =
         door->news_fd < 0
             ? gw_fail(GW_ERR_SYSTEM, "no eventfd for the watch: %s", strerror(errno))
-            : gw_tcp_watch(group, socket, name,
-                           news | ZMQ_EVENT_LISTENING | ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED, &door->events);
+            : gw_zmq_monitor(watch->options.zmq, socket, name,
+                             news | ZMQ_EVENT_LISTENING | ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED, &door->events);
     if (status == GW_OK && (zmq_getsockopt(door->events, ZMQ_FD, &door->events_fd, &bytes) != 0 ||
                             zmq_getsockopt(socket, ZMQ_FD, &door->socket_fd, &bytes) != 0))
         status = gw_fail(GW_ERR_SYSTEM, "no news of connections: %s", zmq_strerror(zmq_errno()));
@@ -732,22 +731,22 @@ gw_status gw_tcp_door_open(struct gw_tcp_group *group, void *socket, const char 
         free_door(door);
         return status;
     }
-    pthread_mutex_lock(&group->watch->lock);
-    door->next = group->watch->doors;
-    group->watch->doors = door;
-    pthread_mutex_unlock(&group->watch->lock);
-    signal_fd(group->watch->wake);
+    pthread_mutex_lock(&watch->lock);
+    door->next = watch->doors;
+    watch->doors = door;
+    pthread_mutex_unlock(&watch->lock);
+    signal_fd(watch->wake);
     *out = door;
     return GW_OK;
 }
 
-void gw_tcp_door_close(void **socket, struct gw_tcp_door **door)
+void gw_zmq_door_close(void **socket, struct gw_zmq_door **door)
 {
     void *events = NULL;
     if (*door) {
-        struct gw_tcp_watch *watch = (*door)->group->watch;
+        struct gw_zmq_watch *watch = (*door)->watch;
         pthread_mutex_lock(&watch->lock);
-        struct gw_tcp_door **at = &watch->doors;
+        struct gw_zmq_door **at = &watch->doors;
         while (*at != *door)
             at = &(*at)->next;
         *at = (*door)->next;
@@ -755,7 +754,7 @@ void gw_tcp_door_close(void **socket, struct gw_tcp_door **door)
         signal_fd(watch->wake); /* it polls for what is closed below */
         events = (*door)->events;
     }
-    gw_tcp_close_watched(socket, &events);
+    gw_zmq_close_monitored(socket, &events);
     if (*door)
         free_door(*door);
     *door = NULL;

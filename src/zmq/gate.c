@@ -1,9 +1,8 @@
 /* Answers ZeroMQ's question whether a connection may come in: yes if its key is on the list. The thread runs only if
- * the group has keys. */
-#include "link/tcp/gate.h"
+ * there are keys. */
+#include "zmq/gate.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "link/tcp/keys.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -18,8 +17,10 @@
 
 enum { VERSION, REQUEST_ID, DOMAIN, ADDRESS, ROUTING_ID, MECHANISM, CREDENTIALS, N_FIELDS };
 
-struct gw_tcp_gate {
-    struct gw_tcp_group *group;
+struct gw_zmq_gate {
+    gw_context *context;
+    struct gw_zmq_keys *keys;
+    struct gw_zmq_log *log;
     void *socket;
     int stop; /* eventfd */
     pthread_t thread;
@@ -65,23 +66,23 @@ static void answer(void *socket, const char *request_id, bool allowed, const cha
 }
 
 /* Who may connect may have changed. */
-static void look_at_folder(struct gw_tcp_gate *gate)
+static void look_at_folder(struct gw_zmq_gate *gate)
 {
-    struct gw_tcp_keys *keys = gate->group->keys;
+    struct gw_zmq_keys *keys = gate->keys;
     bool changed;
-    gw_status status = gw_tcp_keys_look(gate->group->context, keys, &changed);
+    gw_status status = gw_zmq_keys_look(gate->context, keys, &changed);
     if (status < 0 && gate->read)
-        gw_tcp_log(gate->group, "the keys that may connect stay as they were: %s", gw_last_error());
+        gw_zmq_log(gate->log, "the keys that may connect stay as they were: %s", gw_last_error());
     gate->read = status == GW_OK;
     if (changed)
-        gw_tcp_log(gate->group, "%s/allowed has changed: %u %s may connect now", keys->folder, keys->n_allowed,
+        gw_zmq_log(gate->log, "%s/allowed has changed: %u %s may connect now", keys->folder, keys->n_allowed,
                    keys->n_allowed == 1 ? "key" : "keys");
 }
 
 static void *keep_gate(void *argument)
 {
-    struct gw_tcp_gate *gate = argument;
-    struct gw_tcp_keys *keys = gate->group->keys;
+    struct gw_zmq_gate *gate = argument;
+    struct gw_zmq_keys *keys = gate->keys;
     zmq_pollitem_t items[] = {{gate->socket, 0, ZMQ_POLLIN, 0}, {NULL, gate->stop, ZMQ_POLLIN, 0}};
     for (;;) {
         if (zmq_poll(items, 2, LOOK_MS) < 0) {
@@ -96,33 +97,36 @@ static void *keep_gate(void *argument)
         if (!items[0].revents)
             continue;
         memset(&request, 0, sizeof request);
-        char key[GW_TCP_KEY_CHARS + 1] = "";
+        char key[GW_ZMQ_KEY_CHARS + 1] = "";
         bool good = take_request(gate->socket, &request) && strcmp(request.fields[VERSION], "1.0") == 0;
         if (good && strcmp(request.fields[MECHANISM], "CURVE") == 0 && request.lengths[CREDENTIALS] == 32)
             zmq_z85_encode(key, (const uint8_t *)request.fields[CREDENTIALS], 32);
-        bool allowed = key[0] && gw_tcp_keys_allow(keys, key);
+        bool allowed = key[0] && gw_zmq_keys_allow(keys, key);
         if (!allowed && keys->without_own && strcmp(key, keys->public_key) == 0)
-            gw_tcp_log(gate->group,
+            gw_zmq_log(gate->log,
                        "refused a connection from %s: its key is this server's own; a client needs one of its own "
                        "(gradwire keys new DIR --client NAME --of %s)",
                        request.fields[ADDRESS], keys->folder);
         else if (!allowed)
-            gw_tcp_log(gate->group, "refused a connection from %s: its key %s is not in %s/allowed",
+            gw_zmq_log(gate->log, "refused a connection from %s: its key %s is not in %s/allowed",
                        request.fields[ADDRESS], key[0] ? key : "(none)", keys->folder);
         answer(gate->socket, request.fields[REQUEST_ID], allowed, allowed ? key : "");
     }
     return NULL;
 }
 
-gw_status gw_tcp_gate_open(struct gw_tcp_group *group, struct gw_tcp_gate **out)
+gw_status gw_zmq_gate_open(gw_context *context, void *zmq, struct gw_zmq_keys *keys, struct gw_zmq_log *log,
+                           struct gw_zmq_gate **out)
 {
-    struct gw_tcp_gate *gate = gw_calloc(group->context, 1, sizeof *gate);
+    struct gw_zmq_gate *gate = gw_calloc(context, 1, sizeof *gate);
     if (!gate)
         return GW_ERR_MEMORY;
-    gate->group = group;
+    gate->context = context;
+    gate->keys = keys;
+    gate->log = log;
     gate->read = true;
     gate->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    gate->socket = zmq_socket(group->zmq, ZMQ_REP);
+    gate->socket = zmq_socket(zmq, ZMQ_REP);
     const int linger = 0;
     if (gate->stop >= 0 && gate->socket && zmq_setsockopt(gate->socket, ZMQ_LINGER, &linger, sizeof linger) == 0 &&
         zmq_bind(gate->socket, ZAP_ENDPOINT) == 0 && pthread_create(&gate->thread, NULL, keep_gate, gate) == 0) {
@@ -133,11 +137,11 @@ gw_status gw_tcp_gate_open(struct gw_tcp_group *group, struct gw_tcp_gate **out)
         zmq_close(gate->socket);
     if (gate->stop >= 0)
         close(gate->stop);
-    gw_free(group->context, gate);
+    gw_free(context, gate);
     return gw_fail(GW_ERR_SYSTEM, "no thread or socket for the gate that looks at keys");
 }
 
-void gw_tcp_gate_close(struct gw_tcp_gate *gate)
+void gw_zmq_gate_close(struct gw_zmq_gate *gate)
 {
     if (!gate)
         return;
@@ -147,5 +151,5 @@ void gw_tcp_gate_close(struct gw_tcp_gate *gate)
     pthread_join(gate->thread, NULL);
     zmq_close(gate->socket);
     close(gate->stop);
-    gw_free(gate->group->context, gate);
+    gw_free(gate->context, gate);
 }

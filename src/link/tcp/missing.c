@@ -1,0 +1,23 @@
+/* Lists the ranks that are not there, for sentences. */
+#include "link/tcp/missing.h"
+
+#include <stdio.h>
+
+#define LISTED 8 /* ranks in a sentence */
+
+struct gw_tcp_missing gw_tcp_missing_ranks(uint32_t size, bool (*is_there)(const void *all, uint32_t rank),
+                                           const void *all)
+{
+    struct gw_tcp_missing list = {""};
+    size_t at = 0;
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < size; r++)
+        n += !is_there(all, r);
+    at = (size_t)snprintf(list.text, sizeof list.text, n == 1 ? "rank" : "ranks");
+    for (uint32_t r = 0, listed = 0; r < size && listed < LISTED; r++)
+        if (!is_there(all, r))
+            at += (size_t)snprintf(list.text + at, sizeof list.text - at, "%s %u", listed++ ? "," : "", r);
+    if (n > LISTED)
+        snprintf(list.text + at, sizeof list.text - at, " and %u more", n - LISTED);
+    return list;
+}

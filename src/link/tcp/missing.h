@@ -1,0 +1,15 @@
+/* Who is not there. */
+#ifndef GW_LINK_TCP_MISSING_H
+#define GW_LINK_TCP_MISSING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* "rank 3" or "ranks 1, 2, 5 and 37 more": those for whom there(r) is false. */
+struct gw_tcp_missing {
+    char text[160];
+};
+struct gw_tcp_missing gw_tcp_missing_ranks(uint32_t size, bool (*is_there)(const void *all, uint32_t rank),
+                                           const void *all);
+
+#endif

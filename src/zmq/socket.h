@@ -1,0 +1,16 @@
+/* What is done to one socket: its options, and where it listens or connects to. */
+#ifndef GW_ZMQ_SOCKET_H
+#define GW_ZMQ_SOCKET_H
+
+#include "zmq/address.h"
+
+gw_status gw_zmq_set_int(void *socket, int option, int value);
+gw_status gw_zmq_set_text(void *socket, int option, const char *text);
+
+/* Binds to the address (any port where it has none) and says where that is. On failure errno says why too. */
+gw_status gw_zmq_bind(void *socket, const struct gw_zmq_address *address, char endpoint[GW_ZMQ_ENDPOINT_BYTES]);
+
+/* Connects to an endpoint whose server has that public key (NULL without keys). */
+gw_status gw_zmq_connect(void *socket, const char *endpoint, const char *server_key);
+
+#endif

@@ -1,0 +1,76 @@
+/* What tests of keys share: a folder for them that is removed at the end, and files in it. */
+#ifndef GW_ZMQ_TEST_KEYS_H
+#define GW_ZMQ_TEST_KEYS_H
+
+#include "zmq/keys.h"
+
+#include <gradwire/link.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char test_keys_root[] = GW_BINARY_DIR "/keys_test.XXXXXX";
+
+static inline const char *at(const char *name)
+{
+    static char paths[8][1000];
+    static int next;
+    char *path = paths[next++ % 8];
+    snprintf(path, sizeof paths[0], "%s/%s", test_keys_root, name);
+    return path;
+}
+
+static inline void write_file(const char *path, const char *text, mode_t mode)
+{
+    unlink(path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, mode);
+    assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    close(fd);
+}
+
+static inline void read_file(const char *path, char text[100])
+{
+    int fd = open(path, O_RDONLY);
+    assert_true(fd >= 0);
+    ssize_t n = read(fd, text, 99);
+    assert_true(n >= 0);
+    text[n] = 0;
+    close(fd);
+}
+
+static inline void copy_file(const char *from, const char *to)
+{
+    char text[100];
+    read_file(from, text);
+    write_file(to, text, 0644);
+}
+
+static inline int remove_one(const char *path, const struct stat *status, int type, struct FTW *ftw)
+{
+    (void)status, (void)type, (void)ftw;
+    return remove(path);
+}
+
+static inline int begin(void **state)
+{
+    (void)state;
+    return mkdtemp(test_keys_root) && gw_keys_new(at("job")) == GW_OK && gw_keys_new(at("other")) == GW_OK ? 0 : 1;
+}
+
+static inline int end(void **state)
+{
+    (void)state;
+    return nftw(test_keys_root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+#endif

@@ -1,0 +1,72 @@
+"""Holds #include lines against the house's arrows: a room uses only rooms below it, and no files use each other in a
+circle. Usage: arrows.py SOURCE_DIR"""
+
+import re
+import sys
+from pathlib import Path
+
+# What each room may use beside itself; the longest name that fits a file is its room. Tests may use any.
+ROOMS = {
+    "zmq": {"base"},
+    "link/tcp": {"base", "link", "wire", "zmq"},
+}
+
+
+def room_of(path):
+    fitting = [room for room in ROOMS if path.startswith(room + "/")]
+    return max(fitting, key=len) if fitting else path.rpartition("/")[0]
+
+
+def includes(source):
+    """Of every file of a room: the inner headers that it includes."""
+    found = {}
+    for room in ROOMS:
+        for path in sorted((source / room).rglob("*.[ch]")):
+            name = str(path.relative_to(source))
+            if not re.search(r"_test\.c$|/test_\w+\.h$", name):
+                found[name] = re.findall(r'^#include "([^"]+)"', path.read_text(), re.M)
+    return found
+
+
+def circle(uses):
+    """One circle of a graph, or nothing."""
+    state = {}
+
+    def walk(node, way):
+        state[node] = "open"
+        for other in sorted(uses.get(node, ())):
+            if state.get(other) == "open":
+                return [*way[way.index(other) :], other]
+            if other not in state and (found := walk(other, [*way, other])):
+                return found
+        state[node] = "done"
+        return None
+
+    for node in sorted(uses):
+        if node not in state and (found := walk(node, [node])):
+            return found
+    return None
+
+
+def main():
+    source = Path(sys.argv[1]) / "src"
+    complaints = []
+    uses = {}  # of a header with the .c file of its name
+    for name, headers in includes(source).items():
+        room = room_of(name)
+        for header in headers:
+            if room_of(header) not in {room, *ROOMS[room]}:
+                complaints.append(f"src/{name} includes {header}: {room} may use {', '.join(sorted(ROOMS[room]))} only")
+            if header[:-2] != name[:-2]:
+                uses.setdefault(name[:-2], set()).add(header[:-2])
+    if not uses:
+        complaints.append("there is no file to look at")
+    if found := circle(uses):
+        complaints.append("these use each other in a circle: " + " -> ".join(found))
+    for complaint in complaints:
+        print(complaint)
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
