@@ -7,10 +7,14 @@
 
 #ifdef GW_HAVE_TCP
 #include "base/memory.h"
-#include "pserver/client_state.h"
-#include "pserver/reduce.h"
+#include "pserver/client/for_exchange.h"
+#include "pserver/client/tickets.h"
+#include "pserver/client/values.h"
+#include "pserver/protocol/methods.h"
 #include "wire/bytes.h"
 #include "wire/hash.h"
+
+#include <gradwire/codec.h>
 
 #include <math.h>
 #include <stdio.h>

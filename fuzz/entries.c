@@ -5,8 +5,8 @@
  * the library sees the frame; mutations then reach what lies behind the checksum. */
 #include "entries.h"
 #include "codec/wire_codec.h"
-#include "pserver/message.h"
-#include "pserver/records.h"
+#include "pserver/protocol/message.h"
+#include "pserver/keep/records.h"
 #include "wire/bytes.h"
 #include "wire/hash.h"
 #ifdef GW_HAVE_TCP

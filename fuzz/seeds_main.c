@@ -1,7 +1,7 @@
 /* Writes real frames as seeds for the fuzzers: every codec and code, pushes and averages, small slices.
  * Usage: fuzz_seeds FOLDER */
 #include "base/philox.h"
-#include "pserver/message.h"
+#include "pserver/protocol/message.h"
 
 #include <gradwire/gradwire.h>
 #include <stdio.h>

@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "exchange/pipeline.h"
-#include "pserver/client.h"
-#include "pserver/message.h"
+#include "pserver/client/for_exchange.h"
+#include "pserver/protocol/message.h"
 
 #include <errno.h>
 #include <stdatomic.h>

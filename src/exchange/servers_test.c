@@ -4,7 +4,7 @@
 #define _GNU_SOURCE /* nftw */
 #include "optimizer/optimizer.h"
 #include "exchange_world.h"
-#include "pserver/numbers.h"
+#include "pserver/server/numbers.h"
 
 #include <ftw.h>
 

@@ -9,6 +9,11 @@ from pathlib import Path
 ROOMS = {
     "zmq": {"base"},
     "link/tcp": {"base", "link", "wire", "zmq"},
+    "pserver/protocol": {"base", "wire"},
+    "pserver/store": {"base", "codec", "optimizer", "pserver/protocol", "wire"},
+    "pserver/keep": {"base", "optimizer", "pserver/protocol", "pserver/store", "wire"},
+    "pserver/server": {"base", "pserver/keep", "pserver/protocol", "pserver/store", "wire", "zmq"},
+    "pserver/client": {"base", "pserver/protocol", "wire", "zmq"},
 }
 
 

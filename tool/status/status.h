@@ -3,7 +3,7 @@
 #ifndef GRADWIRE_TOOL_STATUS_H
 #define GRADWIRE_TOOL_STATUS_H
 
-#include "pserver/numbers.h"
+#include "pserver/server/numbers.h"
 
 struct tool_status;
 

@@ -1,0 +1,166 @@
+/* Checks a server's answers against what the client asked: type, shape, counts, and the length of the value. */
+#include "pserver/client/answer.h"
+#include "base/error.h"
+#include "pserver/protocol/methods.h"
+
+#include <gradwire/codec.h>
+
+#include <inttypes.h>
+
+static const char *const words[GW_PS_OPERATIONS] = {
+    [GW_PS_HELLO] = "HELLO", [GW_PS_INIT] = "init",       [GW_PS_PUSH] = "push",       [GW_PS_PULL] = "pull",
+    [GW_PS_BYE] = "BYE",     [GW_PS_WHO] = "WHO",         [GW_PS_AGREE] = "AGREE",     [GW_PS_PUT] = "put",
+    [GW_PS_JOIN] = "JOIN",   [GW_PS_ADMIT] = "ADMIT",     [GW_PS_MEMBERS] = "MEMBERS", [GW_PS_ASK] = "ASK",
+    [GW_PS_GET] = "get",     [GW_PS_VERDICT] = "VERDICT",
+};
+
+static bool brings_value(const struct gw_ps_request *request)
+{
+    return request->operation == GW_PS_PULL || request->operation == GW_PS_GET;
+}
+
+static bool is_of_codes(const struct gw_ps_asked *asked)
+{
+    return asked->request->operation == GW_PS_PULL && asked->type == GW_PS_UINT8 &&
+           (asked->request->code == GW_PS_DECODE_SUM || asked->request->code == GW_PS_DECODE_AVERAGE);
+}
+
+/* The type of the value that answers; 0: not known, as the key is not. */
+static gw_ps_type type_for(const struct gw_ps_asked *asked)
+{
+    if (asked->type == 0 || asked->request->operation == GW_PS_GET)
+        return asked->type;
+    return asked->request->code == GW_PS_PARAMETERS
+               ? GW_PS_FLOAT32
+               : gw_ps_result_type((gw_ps_method)asked->request->code, asked->type);
+}
+
+uint64_t gw_ps_answer_most(const struct gw_ps_asked *asked)
+{
+    uint64_t n_elems;
+    const size_t width = gw_ps_type_bytes(type_for(asked));
+    if (asked->request->operation == GW_PS_MEMBERS)
+        return asked->n_workers;
+    if (!brings_value(asked->request))
+        return 0;
+    if (!width || !gw_ps_shape_elems(&asked->shape, &n_elems))
+        return asked->most;
+    return n_elems * width * (is_of_codes(asked) ? 4 : 1);
+}
+
+static gw_status cannot_be(const struct gw_ps_asked *asked, const char *what, uint64_t has, uint64_t must)
+{
+    return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with %s %" PRIu64 ", which cannot be: it must be %" PRIu64,
+                   words[asked->request->operation], asked->request->key, what, has, must);
+}
+
+gw_ps_shape gw_ps_answer_shape(const struct gw_ps_asked *asked)
+{
+    gw_ps_shape shape = asked->shape;
+    if (!is_of_codes(asked))
+        return shape;
+    if (shape.n_dims == 0)
+        shape = (gw_ps_shape){.n_dims = 1, .dims = {1}};
+    shape.dims[shape.n_dims - 1] *= 4;
+    return shape;
+}
+
+static gw_status check_shape(const struct gw_ps_asked *asked, const struct gw_ps_reply *reply)
+{
+    const gw_ps_shape shape = gw_ps_answer_shape(asked);
+    return gw_ps_shapes_equal(&shape, &reply->shape)
+               ? GW_OK
+               : gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with the shape %s; it must be %s",
+                         words[asked->request->operation], asked->request->key, gw_ps_shape_text(&reply->shape).text,
+                         gw_ps_shape_text(&shape).text);
+}
+
+static gw_status check_value(const struct gw_ps_asked *asked, const struct gw_ps_reply *reply, uint64_t n_bytes)
+{
+    const struct gw_ps_request *request = asked->request;
+    const gw_ps_type type = (gw_ps_type)reply->code;
+    const size_t width = gw_ps_type_bytes(type);
+    const bool parameters = request->operation == GW_PS_PULL && request->code == GW_PS_PARAMETERS;
+    uint64_t n_elems;
+    if (!gw_ps_type_name(type))
+        return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with a value of type number %u, which is none",
+                       words[request->operation], request->key, reply->code);
+    if (asked->type && type != type_for(asked))
+        return cannot_be(asked, "a value of type number", type, type_for(asked));
+    if (!gw_ps_shape_elems(&reply->shape, &n_elems))
+        return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with the shape %s, which cannot be",
+                       words[request->operation], request->key, gw_ps_shape_text(&reply->shape).text);
+    if (asked->type)
+        GW_TRY(check_shape(asked, reply));
+    if (width ? n_bytes != n_elems * width : n_bytes == 0 || n_bytes > asked->most)
+        return gw_fail(GW_ERR_PEER,
+                       "a %s of \"%s\" was answered with %" PRIu64
+                       " bytes as the value; %s of shape %s takes %s%" PRIu64,
+                       words[request->operation], request->key, n_bytes, gw_ps_type_name(type),
+                       gw_ps_shape_text(&reply->shape).text, width ? "" : "1 to ",
+                       width ? n_elems * width : asked->most);
+    if (request->operation == GW_PS_GET && reply->number < request->number)
+        return gw_fail(GW_ERR_PEER,
+                       "a get of \"%s\" of version %" PRIu64 " or higher was answered with version %" PRIu64,
+                       request->key, request->number, reply->number);
+    if (request->operation == GW_PS_GET ? reply->n_pushes != 0
+                                        : reply->n_pushes > asked->n_workers || (reply->n_pushes == 0 && !parameters))
+        return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with a value of %u pushes, of a server for %u workers",
+                       words[request->operation], request->key, reply->n_pushes, asked->n_workers);
+    return GW_OK;
+}
+
+/* Rounds count from 1. */
+static gw_status check_number(const struct gw_ps_asked *asked, uint64_t number)
+{
+    switch (asked->request->operation) {
+    case GW_PS_PUSH:
+    case GW_PS_ADMIT:
+    case GW_PS_VERDICT:
+        return number == asked->request->number ? GW_OK
+                                                : cannot_be(asked, "the number", number, asked->request->number);
+    case GW_PS_JOIN:
+    case GW_PS_MEMBERS:
+        if (number == 0)
+            return cannot_be(asked, "the round", number, 1);
+        break;
+    default:
+        break;
+    }
+    return number <= GW_PS_MOST_ROUNDS || asked->request->operation == GW_PS_GET
+               ? GW_OK
+               : gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with the number %" PRIu64 "; it is at most 2^62",
+                         words[asked->request->operation], asked->request->key, number);
+}
+
+gw_status gw_ps_answer_check(const struct gw_ps_asked *asked, const struct gw_ps_reply *reply, bool has_body,
+                             uint64_t n_bytes)
+{
+    const struct gw_ps_request *request = asked->request;
+    if (reply->operation != request->operation)
+        return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with a %s", words[request->operation], request->key,
+                       words[reply->operation]);
+    if (reply->status < 0)
+        return has_body ? gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with an error and a value",
+                                  words[request->operation], request->key)
+                        : GW_OK;
+    const bool wants_body = brings_value(request) || request->operation == GW_PS_MEMBERS;
+    if (has_body != wants_body)
+        return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered %s a value", words[request->operation], request->key,
+                       has_body ? "with" : "without");
+    GW_TRY(check_number(asked, reply->number));
+    if (request->operation == GW_PS_MEMBERS && n_bytes != asked->n_workers)
+        return gw_fail(GW_ERR_PEER, "the server told of %" PRIu64 " workers, and is for %u", n_bytes, asked->n_workers);
+    return brings_value(request) ? check_value(asked, reply, n_bytes) : GW_OK;
+}
+
+gw_status gw_ps_answer_check_hello(const struct gw_ps_reply *reply)
+{
+    if (reply->n_workers == 0 || reply->n_workers > GW_MAX_WORKERS)
+        return gw_fail(GW_ERR_PEER, "the server says that it is for %u workers; 1 to %u can be", reply->n_workers,
+                       (unsigned)GW_MAX_WORKERS);
+    if (reply->backup >= reply->n_workers)
+        return gw_fail(GW_ERR_PEER, "the server says that %u of its %u workers are backup; it must be fewer than all",
+                       reply->backup, reply->n_workers);
+    return GW_OK;
+}

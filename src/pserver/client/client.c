@@ -1,0 +1,758 @@
+/* The client's calls. Large values are cut into as many parts as there are servers, and each server has its own part;
+ * other keys live on one server. tickets.c has what is under way. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/float_env.h"
+#include "base/memory.h"
+#include "pserver/client/connect.h"
+#include "pserver/client/for_exchange.h"
+#include "pserver/client/tickets.h"
+#include "pserver/client/values.h"
+#include "wire/bytes.h"
+#include "wire/hash.h"
+#include "zmq/socket.h"
+
+#include <errno.h>
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define DEFAULT_TIMEOUT_MS 60000
+#define DEFAULT_CONNECT_MS 3000
+#define SPLIT_BYTES (1u << 20) /* a value of a part for each server is larger */
+
+/* ---- keys -------------------------------------------------------------------------------------------------- */
+
+static gw_status find_key(struct gw_ps_client *client, const char *name, struct key **out)
+{
+    uint64_t k = name ? gw_ps_names_find(&client->names, name) : GW_PS_NO_NAME;
+    *out = k == GW_PS_NO_NAME ? NULL : &client->keys[k];
+    if (!name || !name[0] || strlen(name) > GW_PS_MAX_NAME)
+        return gw_fail(GW_ERR_ARGUMENT, "a key's name must have 1 to %d bytes", GW_PS_MAX_NAME);
+    return GW_OK;
+}
+
+static uint32_t home_of(const struct gw_ps_client *client, const char *name)
+{
+    return (uint32_t)(gw_hash_now()->whole(name, strlen(name), 0) % client->n_servers);
+}
+
+/* Elements before part p of a key. */
+static uint64_t part_begin(const struct key *key, uint32_t p)
+{
+    uint64_t each = key->n_elems / key->n_parts, more = key->n_elems % key->n_parts;
+    return each * p + (p < more ? p : more);
+}
+
+/* Of a key in parts each is a row. */
+static gw_ps_shape shape_of_part(const struct key *key, uint32_t p)
+{
+    return key->n_parts == 1 ? key->shape
+                             : (gw_ps_shape){.n_dims = 1, .dims = {part_begin(key, p + 1) - part_begin(key, p)}};
+}
+
+/* Where a key lives that was not initialised here. */
+static struct key stranger(const struct gw_ps_client *client, const char *name)
+{
+    return (struct key){.first = home_of(client, name), .n_parts = 1};
+}
+
+/* As a key was initialised, a specification that it keeps; "" and NULL are none. */
+static gw_status keep_text(struct gw_ps_client *client, char **kept, const char *text)
+{
+    if (!text[0] || *kept)
+        return GW_OK;
+    *kept = gw_strdup(client->context, text);
+    return *kept ? GW_OK : GW_ERR_MEMORY;
+}
+
+static gw_status remember(struct gw_ps_client *client, const char *name, const struct key *key)
+{
+    uint64_t k = gw_ps_names_find(&client->names, name);
+    if (k != GW_PS_NO_NAME) {
+        client->keys[k] = *key;
+        return GW_OK;
+    }
+    if (client->names.n == client->capacity) {
+        uint64_t capacity = client->capacity ? 2 * client->capacity : 16;
+        struct key *keys = gw_alloc(client->context, capacity, sizeof *keys);
+        if (!keys)
+            return GW_ERR_MEMORY;
+        if (client->capacity)
+            memcpy(keys, client->keys, client->capacity * sizeof *keys);
+        gw_free(client->context, client->keys);
+        client->keys = keys;
+        client->capacity = capacity;
+    }
+    GW_TRY(gw_ps_names_add(&client->names, name));
+    client->keys[client->names.n - 1] = *key;
+    return GW_OK;
+}
+
+/* Copies are made of the table's entry, which keeps the texts. */
+static gw_status remember_texts(struct gw_ps_client *client, const char *name, const char *codec, const char *optimizer)
+{
+    struct key *key = &client->keys[gw_ps_names_find(&client->names, name)];
+    GW_TRY(keep_text(client, &key->codec, codec));
+    return keep_text(client, &key->optimizer, optimizer);
+}
+
+/* Whether such a request for the key is under way, or has not been waited for. */
+static bool is_under_way(const struct gw_ps_client *client, enum gw_ps_operation operation, const char *name)
+{
+    for (const struct ticket *t = client->tickets; t; t = t->next)
+        if (t->operation == operation && strcmp(t->parts[0].request.key, name) == 0)
+            return true;
+    return false;
+}
+
+/* `key` says where it is to live; `codec` and `optimizer` "": none. */
+static gw_status init_begin(struct gw_ps_client *client, const char *name, const struct key *key, const char *codec,
+                            const char *optimizer, uint64_t *out)
+{
+    struct ticket *ticket = gw_ps_ticket_new(client, GW_PS_INIT, key->first, key->n_parts);
+    if (!ticket)
+        return GW_ERR_MEMORY;
+    ticket->key = *key;
+    for (uint32_t p = 0; p < ticket->n_parts; p++) {
+        struct gw_ps_request *request = &ticket->parts[p].request;
+        request->code = (uint8_t)key->type;
+        snprintf(request->key, sizeof request->key, "%s", name);
+        snprintf(request->codec, sizeof request->codec, "%s", codec);
+        snprintf(request->optimizer, sizeof request->optimizer, "%s", optimizer);
+        request->shape = shape_of_part(key, p);
+        request->n_parts = key->n_parts;
+    }
+    *out = ticket->id;
+    return gw_ps_ticket_send(client, ticket);
+}
+
+/* The servers have the key: from here on it is known here. */
+static gw_status init_end(struct gw_ps_client *client, const struct ticket *ticket)
+{
+    struct key key = ticket->key;
+    const struct gw_ps_request *request = &ticket->parts[0].request;
+    for (uint32_t p = 0; p < ticket->n_parts; p++) {
+        uint64_t pushed = ticket->parts[p].reply.number;
+        key.pushed = p == 0 || pushed < key.pushed ? pushed : key.pushed;
+    }
+    const uint64_t k = gw_ps_names_find(&client->names, request->key);
+    if (k != GW_PS_NO_NAME) {
+        key.codec = client->keys[k].codec, key.optimizer = client->keys[k].optimizer;
+        if (is_under_way(client, GW_PS_PUSH, request->key)) /* the server has not counted those that wait */
+            key.pushed = client->keys[k].pushed, key.uncertain = client->keys[k].uncertain;
+    }
+    GW_TRY(remember(client, request->key, &key));
+    return remember_texts(client, request->key, request->codec, request->optimizer);
+}
+
+static gw_status init(struct gw_ps_client *client, const char *name, const struct key *key, const char *codec,
+                      const char *optimizer)
+{
+    uint64_t ticket;
+    GW_TRY(init_begin(client, name, key, codec, optimizer, &ticket));
+    return gw_ps_wait(client, ticket, NULL);
+}
+
+gw_status gw_ps_init_begin(gw_ps_client *client, const char *name, gw_ps_type type, const gw_ps_shape *shape,
+                           const char *optimizer, uint64_t *ticket)
+{
+    struct key *known;
+    if (!client || !shape || !ticket)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_init_begin: %s is NULL", client ? shape ? "ticket" : "shape" : "client");
+    if (optimizer && (!optimizer[0] || strlen(optimizer) > GW_PS_MAX_NAME))
+        return gw_fail(GW_ERR_ARGUMENT, "the optimizer of \"%s\" must be a specification of 1 to %d bytes",
+                       name ? name : "", GW_PS_MAX_NAME);
+    GW_TRY(find_key(client, name, &known));
+    struct key key = stranger(client, name);
+    if (shape->n_dims > GW_PS_MAX_DIMS)
+        return gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is to have %u dimensions; %d are possible", name, shape->n_dims,
+                       GW_PS_MAX_DIMS);
+    key.type = type;
+    key.shape = *shape;
+    bool plain = gw_ps_shape_elems(shape, &key.n_elems) && gw_ps_type_bytes(type); /* the server says what is wrong */
+    if (plain && key.n_elems * gw_ps_type_bytes(type) > SPLIT_BYTES && key.n_elems >= client->n_servers) {
+        key.first = 0;
+        key.n_parts = client->n_servers;
+    }
+    return init_begin(client, name, &key, "", optimizer ? optimizer : "", ticket);
+}
+
+gw_status gw_ps_init_parameter(gw_ps_client *client, const char *name, gw_ps_type type, const gw_ps_shape *shape)
+{
+    uint64_t ticket;
+    GW_TRY(gw_ps_init_begin(client, name, type, shape, NULL, &ticket));
+    return gw_ps_wait(client, ticket, NULL);
+}
+
+gw_status gw_ps_init_optimized(gw_ps_client *client, const char *name, gw_ps_type type, const gw_ps_shape *shape,
+                               const char *optimizer, const float *values)
+{
+    uint64_t ticket, n_elems;
+    GW_TRY(gw_ps_init_begin(client, name, type, shape, optimizer ? optimizer : "", &ticket));
+    GW_TRY(gw_ps_wait(client, ticket, NULL));
+    if (!values)
+        return GW_OK;
+    gw_ps_shape_elems(shape, &n_elems);
+    GW_TRY(gw_ps_first_begin(client, name, values, n_elems, &ticket));
+    return gw_ps_wait(client, ticket, NULL);
+}
+
+gw_status gw_ps_init_on(gw_ps_client *client, uint32_t server, const char *name, gw_ps_type type,
+                        const gw_ps_shape *shape, const char *codec, const char *optimizer)
+{
+    struct key *known, key = {.type = type, .shape = *shape, .first = server, .n_parts = 1};
+    GW_TRY(find_key(client, name, &known));
+    gw_ps_shape_elems(shape, &key.n_elems);
+    return init(client, name, &key, codec, optimizer);
+}
+
+static gw_status agree_once(gw_ps_client *client, uint32_t server, const char *lines)
+{
+    struct ticket *ticket = gw_ps_ticket_new(client, GW_PS_AGREE, server, 1);
+    if (!ticket)
+        return GW_ERR_MEMORY;
+    ticket->parts[0].body = lines;
+    ticket->parts[0].n_bytes = strlen(lines);
+    GW_TRY(gw_ps_ticket_send(client, ticket));
+    gw_status status = gw_ps_ticket_wait(client, ticket);
+    gw_ps_ticket_free(client, ticket);
+    return status;
+}
+
+gw_status gw_ps_agree_on(gw_ps_client *client, uint32_t server, const char *lines)
+{
+    const double deadline = gw_clock_seconds() + client->timeout_ms / 1000.0;
+    gw_status status;
+    while ((status = agree_once(client, server, lines)) == GW_ERR_ORDER && gw_clock_seconds() < deadline)
+        /* it knows whose run it is in a moment */
+        GW_TRY(gw_ps_client_pump(client, -1, gw_clock_seconds() + RETRY_SECONDS));
+    return gw_ps_too_late(client, status, "agreeing with the other workers");
+}
+
+/* ---- push and pull ----------------------------------------------------------------------------------------- */
+
+/* After a push failed, which the server may have taken or not: asks how many it has. */
+static gw_status settle(struct gw_ps_client *client, const char *name, const struct key *known)
+{
+    if (!known || !known->uncertain)
+        return GW_OK;
+    if (is_under_way(client, GW_PS_PUSH, name))
+        return gw_fail(GW_ERR_ORDER,
+                       "a push to \"%s\" failed; those of it that are under way must be waited for before the next",
+                       name);
+    struct key key = *known;
+    key.uncertain = false;
+    return init(client, name, &key, key.codec ? key.codec : "", key.optimizer ? key.optimizer : "");
+}
+
+/* A push that the server may have taken or not. */
+static void doubt(struct gw_ps_client *client, const struct ticket *ticket)
+{
+    struct key *key;
+    if (ticket->operation == GW_PS_PUSH && find_key(client, ticket->parts[0].request.key, &key) == GW_OK && key)
+        key->uncertain = true;
+}
+
+/* A ticket for the next push of a key, NULL: no memory; `key` is where it lives, counted up where it is known. */
+static struct ticket *next_push(struct gw_ps_client *client, const char *name, struct key *known, struct key *key)
+{
+    *key = known ? *known : stranger(client, name);
+    struct ticket *ticket = gw_ps_ticket_new(client, GW_PS_PUSH, key->first, key->n_parts);
+    for (uint32_t p = 0; ticket && p < ticket->n_parts; p++) {
+        /* 0: only the server knows, and says what is wrong */
+        ticket->parts[p].request.number = known ? key->pushed + 1 : 0;
+        ticket->parts[p].request.rate = client->rate;
+        snprintf(ticket->parts[p].request.key, sizeof ticket->parts[p].request.key, "%s", name);
+    }
+    if (ticket && known)
+        known->pushed++;
+    return ticket;
+}
+
+static gw_status push_begin(gw_ps_client *client, const char *name, const void *bytes, size_t n_bytes, uint8_t code,
+                            uint64_t *out)
+{
+    struct key *known, key;
+    if (!client || !out || (!bytes && n_bytes))
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_push_begin: %s is NULL", client ? out ? "bytes" : "ticket" : "client");
+    GW_TRY(find_key(client, name, &known));
+    if (is_under_way(client, GW_PS_INIT, name))
+        return gw_fail(GW_ERR_ORDER, "\"%s\" is being initialised; that must be waited for before a push", name);
+    size_t width = known ? gw_ps_type_bytes(known->type) : 0;
+    if (width && n_bytes != known->n_elems * width)
+        return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64, name, n_bytes,
+                       gw_ps_type_name(known->type), gw_ps_shape_text(&known->shape).text, known->n_elems * width);
+    GW_TRY(settle(client, name, known));
+    struct ticket *ticket = next_push(client, name, known, &key);
+    if (!ticket)
+        return GW_ERR_MEMORY;
+    for (uint32_t p = 0; p < ticket->n_parts; p++) {
+        size_t begin = p ? (size_t)part_begin(&key, p) * width : 0,
+               end = p + 1 < key.n_parts ? (size_t)part_begin(&key, p + 1) * width : n_bytes;
+        ticket->parts[p].request.code = code;
+        ticket->parts[p].body = (const char *)bytes + begin;
+        ticket->parts[p].n_bytes = end - begin;
+    }
+    *out = ticket->id;
+    return gw_ps_ticket_send(client, ticket);
+}
+
+gw_status gw_ps_push_begin(gw_ps_client *client, const char *name, const void *bytes, size_t n_bytes, uint64_t *out)
+{
+    return push_begin(client, name, bytes, n_bytes, GW_PS_PUSH_PLAIN, out);
+}
+
+gw_status gw_ps_push_pending_begin(gw_ps_client *client, const char *name, const void *bytes, size_t n_bytes,
+                                   uint64_t *out)
+{
+    return push_begin(client, name, bytes, n_bytes, GW_PS_PUSH_PENDING, out);
+}
+
+gw_status gw_ps_judge_begin(gw_ps_client *client, const char *name, uint64_t refusal, uint64_t *out)
+{
+    struct key *known;
+    GW_TRY(find_key(client, name, &known));
+    struct ticket *ticket = gw_ps_ticket_new(client, GW_PS_VERDICT, known ? known->first : 0, 1);
+    if (!ticket)
+        return GW_ERR_MEMORY;
+    ticket->parts[0].request.number = known ? known->pushed : 0; /* 0: the server says what is wrong */
+    ticket->parts[0].request.refusal = refusal;
+    *out = ticket->id;
+    return gw_ps_ticket_send(client, ticket);
+}
+
+gw_status gw_ps_refuse_begin(gw_ps_client *client, const char *name, uint64_t number, uint64_t *out)
+{
+    struct key *known, key;
+    GW_TRY(find_key(client, name, &known));
+    GW_TRY(settle(client, name, known));
+    struct ticket *ticket = next_push(client, name, known, &key);
+    if (!ticket)
+        return GW_ERR_MEMORY;
+    for (uint32_t p = 0; p < ticket->n_parts; p++) {
+        ticket->parts[p].request.code = GW_PS_PUSH_REFUSED;
+        ticket->parts[p].request.refusal = number;
+    }
+    *out = ticket->id;
+    return gw_ps_ticket_send(client, ticket);
+}
+
+/* Asks for the same of each part of a key. */
+static struct ticket *ask_for(struct gw_ps_client *client, enum gw_ps_operation operation, const char *name,
+                              const struct key *known)
+{
+    const struct key key = known ? *known : stranger(client, name);
+    struct ticket *ticket = gw_ps_ticket_new(client, operation, key.first, key.n_parts);
+    for (uint32_t p = 0; ticket && p < ticket->n_parts; p++) {
+        struct part *part = &ticket->parts[p];
+        snprintf(part->request.key, sizeof part->request.key, "%s", name);
+        part->type = key.type;
+        part->shape = shape_of_part(&key, p);
+        part->request.n_parts = key.n_parts;
+    }
+    if (ticket)
+        ticket->shape = key.shape;
+    return ticket;
+}
+
+gw_status gw_ps_first_begin(gw_ps_client *client, const char *name, const float *values, uint64_t n, uint64_t *out)
+{
+    struct key *known;
+    if (!client || !values || !out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_first_begin: %s is NULL",
+                       client ? values ? "ticket" : "values" : "client");
+    GW_TRY(find_key(client, name, &known));
+    if (!known || known->n_elems != n)
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "%" PRIu64 " parameters of \"%s\", which was not initialised here with as many elements", n,
+                       name);
+    struct ticket *ticket = ask_for(client, GW_PS_PUT, name, known);
+    if (!ticket)
+        return GW_ERR_MEMORY;
+    for (uint32_t p = 0; p < ticket->n_parts; p++) {
+        ticket->parts[p].body = values + part_begin(known, p);
+        ticket->parts[p].n_bytes = (size_t)(part_begin(known, p + 1) - part_begin(known, p)) * sizeof *values;
+    }
+    *out = ticket->id;
+    return gw_ps_ticket_send(client, ticket);
+}
+
+gw_status gw_ps_put_begin(gw_ps_client *client, const char *name, uint64_t version, const void *bytes, size_t n_bytes,
+                          uint64_t *out)
+{
+    struct key *known;
+    if (!client || !bytes || !out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_put_begin: %s is NULL", client ? bytes ? "ticket" : "bytes" : "client");
+    GW_TRY(find_key(client, name, &known));
+    const size_t width = known ? gw_ps_type_bytes(known->type) : 0;
+    if (!known || known->n_elems * width != n_bytes)
+        return gw_fail(GW_ERR_ARGUMENT, "%zu bytes are put at \"%s\", which was not initialised here with as many",
+                       n_bytes, name);
+    struct ticket *ticket = ask_for(client, GW_PS_PUT, name, known);
+    if (!ticket)
+        return GW_ERR_MEMORY;
+    for (uint32_t p = 0; p < ticket->n_parts; p++) {
+        struct part *part = &ticket->parts[p];
+        part->request.code = 1;
+        part->request.number = version;
+        part->body = (const char *)bytes + part_begin(known, p) * width;
+        part->n_bytes = (size_t)(part_begin(known, p + 1) - part_begin(known, p)) * width;
+    }
+    *out = ticket->id;
+    return gw_ps_ticket_send(client, ticket);
+}
+
+gw_status gw_ps_put_parameter(gw_ps_client *client, const char *name, uint64_t version, const void *bytes,
+                              size_t n_bytes)
+{
+    uint64_t ticket;
+    GW_TRY(gw_ps_put_begin(client, name, version, bytes, n_bytes, &ticket));
+    return gw_ps_wait(client, ticket, NULL);
+}
+
+gw_status gw_ps_get_begin(gw_ps_client *client, const char *name, uint64_t least, uint64_t *out)
+{
+    struct key *known;
+    if (!client || !out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_get_begin: %s is NULL", client ? "ticket" : "client");
+    GW_TRY(find_key(client, name, &known));
+    struct ticket *ticket = ask_for(client, GW_PS_GET, name, known);
+    if (!ticket)
+        return GW_ERR_MEMORY;
+    for (uint32_t p = 0; p < ticket->n_parts; p++)
+        ticket->parts[p].request.number = least;
+    *out = ticket->id;
+    return gw_ps_ticket_send(client, ticket);
+}
+
+gw_status gw_ps_get_parameter(gw_ps_client *client, const char *name, uint64_t least, gw_ps_value *out)
+{
+    uint64_t ticket;
+    if (!out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_get_parameter: out is NULL");
+    *out = (gw_ps_value){0};
+    GW_TRY(gw_ps_get_begin(client, name, least, &ticket));
+    return gw_ps_wait(client, ticket, out);
+}
+
+/* Begins to pull a scale key where the server that has the key has not the scale. *ticket 0: it has; it multiplies
+ * then. */
+static gw_status pull_scale_begin(gw_ps_client *client, const char *name, gw_ps_method method, const char *scale_key,
+                                  uint64_t *ticket)
+{
+    struct key *known, *scale;
+    *ticket = 0;
+    GW_TRY(find_key(client, name, &known));
+    GW_TRY(find_key(client, scale_key, &scale));
+    const struct key key = known ? *known : stranger(client, name), its = scale ? *scale : stranger(client, scale_key);
+    if (key.n_parts == 1 && its.n_parts == 1 && key.first == its.first)
+        return GW_OK;
+    if (!known || !scale)
+        return gw_fail(
+            GW_ERR_ORDER,
+            "\"%s\" and its scale_key \"%s\" live on several servers; init_parameter of both must come before a pull",
+            name, scale_key);
+    GW_TRY(
+        gw_ps_check_scale(&(struct gw_ps_scaling){name, known->type, method, scale_key, scale->type, &scale->shape}));
+    return gw_ps_pull_begin(client, scale_key, GW_PS_MAX, NULL, ticket);
+}
+
+static gw_status pull_begin(gw_ps_client *client, const char *name, gw_ps_method method, const char *scale_key,
+                            bool now, uint64_t *out)
+{
+    struct key *known;
+    uint64_t scale = 0;
+    if (!client || !out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_pull_begin: %s is NULL", client ? "ticket" : "client");
+    GW_TRY(find_key(client, name, &known));
+    if (scale_key)
+        GW_TRY(pull_scale_begin(client, name, method, scale_key, &scale));
+    struct ticket *ticket = ask_for(client, GW_PS_PULL, name, known);
+    if (!ticket) {
+        gw_ps_client_drop(client, scale);
+        return GW_ERR_MEMORY;
+    }
+    ticket->scale = scale;
+    ticket->averages = scale && method == GW_PS_DECODE_AVERAGE; /* S * (s/N) needs S */
+    for (uint32_t p = 0; p < ticket->n_parts; p++) {
+        struct gw_ps_request *request = &ticket->parts[p].request;
+        request->code = (uint8_t)(ticket->averages ? GW_PS_DECODE_SUM : method);
+        request->number = now;
+        snprintf(request->scale_key, sizeof request->scale_key, "%s", scale_key && !scale ? scale_key : "");
+    }
+    *out = ticket->id;
+    gw_status status = gw_ps_ticket_send(client, ticket);
+    if (status < 0)
+        gw_ps_client_drop(client, scale);
+    return status;
+}
+
+gw_status gw_ps_pull_begin(gw_ps_client *client, const char *name, gw_ps_method method, const char *scale_key,
+                           uint64_t *out)
+{
+    return pull_begin(client, name, method, scale_key, false, out);
+}
+
+gw_status gw_ps_pull_now_begin(gw_ps_client *client, const char *name, uint64_t *out)
+{
+    return pull_begin(client, name, GW_PS_PARAMETERS, NULL, true, out);
+}
+
+/* ---- for an exchange through servers ------------------------------------------------------------------------- */
+
+void gw_ps_client_drop(gw_ps_client *client, uint64_t id)
+{
+    struct ticket *ticket = gw_ps_ticket_find(client, id);
+    if (!ticket)
+        return;
+    doubt(client, ticket);
+    gw_ps_client_drop(client, ticket->scale);
+    gw_ps_ticket_drop(client, ticket);
+}
+
+bool gw_ps_client_has(const gw_ps_client *client, uint64_t id)
+{
+    const struct ticket *ticket = gw_ps_ticket_find(client, id);
+    for (uint32_t p = 0; ticket && p < ticket->n_parts; p++)
+        if (!ticket->parts[p].done)
+            return gw_clock_seconds() >= ticket->deadline;
+    return true;
+}
+
+uint32_t gw_ps_client_rank(const gw_ps_client *client)
+{
+    return client->rank;
+}
+
+uint32_t gw_ps_client_backup(const gw_ps_client *client)
+{
+    uint32_t most = 0;
+    for (uint32_t s = 0; s < client->n_servers; s++)
+        most = client->servers[s].backup > most ? client->servers[s].backup : most;
+    return most;
+}
+
+uint32_t gw_ps_client_servers(const gw_ps_client *client)
+{
+    return client->n_servers;
+}
+
+const char *gw_ps_client_place(const gw_ps_client *client, uint32_t server)
+{
+    return gw_zmq_place(client->servers[server].endpoint);
+}
+
+uint64_t gw_ps_refusal(const gw_ps_client *client)
+{
+    return client->refusal;
+}
+
+/* ---- how it pushes and pulls ------------------------------------------------------------------------------- */
+
+gw_status gw_ps_set_rate(gw_ps_client *client, double rate)
+{
+    if (!client)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_set_rate: client is NULL");
+    if (!(rate >= 0 && rate <= (double)FLT_MAX))
+        return gw_fail(GW_ERR_ARGUMENT, "the learning rate of pushes is to be %g; it must be a finite number from 0 up",
+                       rate);
+    client->rate = rate;
+    return GW_OK;
+}
+
+bool gw_ps_is_in_memory_only(gw_ps_client *client)
+{
+    return atomic_exchange(&client->in_memory_only, false);
+}
+
+gw_ps_mode gw_ps_client_mode(const gw_ps_client *client, uint32_t *staleness)
+{
+    if (staleness)
+        *staleness = client->servers[0].staleness;
+    return client->servers[0].mode;
+}
+
+/* ---- waiting ----------------------------------------------------------------------------------------------- */
+
+/* Whether all parts of its value must be of the same round, or version. Parameters are as they are on each server. */
+static bool is_of_one_number(const gw_ps_client *client, const struct ticket *ticket)
+{
+    const bool of_a_round = ticket->operation == GW_PS_PULL && client->servers[0].mode == GW_PS_SYNC &&
+                            ticket->parts[0].request.code != GW_PS_PARAMETERS;
+    return of_a_round || ticket->operation == GW_PS_GET;
+}
+
+/* Until the ticket and that of its scale have what they wait for, but no longer than `until`: GW_NOT_YET. */
+static gw_status wait_until(gw_ps_client *client, const struct ticket *ticket, double until)
+{
+    gw_status status = GW_OK;
+    while (status == GW_OK && !(gw_ps_client_has(client, ticket->id) && gw_ps_client_has(client, ticket->scale))) {
+        if (gw_clock_seconds() >= until)
+            return GW_NOT_YET;
+        status = gw_ps_client_pump(client, -1, until < ticket->deadline ? until : ticket->deadline);
+    }
+    return status;
+}
+
+static gw_status wait(gw_ps_client *client, uint64_t id, double until, gw_ps_value *out)
+{
+    if (!client)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_wait: client is NULL");
+    if (out)
+        *out = (gw_ps_value){0};
+    struct ticket *ticket = gw_ps_ticket_find(client, id);
+    if (!ticket)
+        return gw_fail(GW_ERR_ORDER, "there is no ticket %" PRIu64 ", or it has been waited for already", id);
+    const bool brings = ticket->operation == GW_PS_PULL || ticket->operation == GW_PS_GET;
+    if (brings && !out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_wait: out is NULL for the ticket of a pull");
+    gw_status status = wait_until(client, ticket, until);
+    if (status == GW_NOT_YET)
+        return status;
+    if (status == GW_OK)
+        status = gw_ps_ticket_wait(client, ticket);
+    if (status < 0)
+        doubt(client, ticket);
+    for (uint32_t p = 1; status == GW_OK && is_of_one_number(client, ticket) && p < ticket->n_parts; p++)
+        if (ticket->parts[p].reply.number != ticket->parts[0].reply.number)
+            status =
+                gw_fail(GW_ERR_ORDER,
+                        "\"%s\" was replaced while it was got: its parts are of %" PRIu64 " and %" PRIu64 "; try again",
+                        ticket->parts[0].request.key, ticket->parts[0].reply.number, ticket->parts[p].reply.number);
+    if (status == GW_OK && ticket->operation == GW_PS_INIT)
+        status = init_end(client, ticket);
+    if (status == GW_OK && brings)
+        status = gw_ps_take_value(client, ticket, out);
+    if (status == GW_OK && ticket->scale)
+        status = gw_ps_scale_value(client, ticket, out);
+    if (status < 0 && out)
+        gw_ps_value_free(out);
+    gw_ps_client_drop(client, ticket->scale); /* gone by now, unless the value did not come */
+    gw_ps_ticket_drop(client, ticket);
+    return status;
+}
+
+gw_status gw_ps_wait(gw_ps_client *client, uint64_t ticket, gw_ps_value *out)
+{
+    return wait(client, ticket, INFINITY, out);
+}
+
+gw_status gw_ps_wait_for(gw_ps_client *client, uint64_t ticket, uint32_t ms, gw_ps_value *out)
+{
+    return wait(client, ticket, gw_clock_seconds() + ms / 1000.0, out);
+}
+
+void gw_ps_cancel(gw_ps_client *client, uint64_t id)
+{
+    struct ticket *ticket = client ? gw_ps_ticket_find(client, id) : NULL;
+    if (!ticket)
+        return;
+    gw_ps_cancel(client, ticket->scale);
+    /* A server forgets what a connection asked for when that ends. Else it would do it later, in place of what is asked
+     * for after this. */
+    for (uint32_t p = 0; p < ticket->n_parts; p++)
+        if (!ticket->parts[p].done)
+            gw_ps_server_redial(client, &client->servers[ticket->first + p]);
+    gw_ps_client_drop(client, id);
+}
+
+gw_status gw_ps_push_parameter(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes)
+{
+    uint64_t ticket;
+    GW_TRY(gw_ps_push_begin(client, key, bytes, n_bytes, &ticket));
+    return gw_ps_wait(client, ticket, NULL);
+}
+
+gw_status gw_ps_pull_parameter(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key,
+                               gw_ps_value *out)
+{
+    uint64_t ticket;
+    if (!out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_pull_parameter: out is NULL");
+    *out = (gw_ps_value){0};
+    GW_TRY(gw_ps_pull_begin(client, key, method, scale_key, &ticket));
+    return gw_ps_wait(client, ticket, out);
+}
+
+/* ---- beginning and end ------------------------------------------------------------------------------------- */
+
+static gw_status set_up(struct gw_ps_client *client, const gw_ps_client_options *options)
+{
+    client->net.context = client->context;
+    client->net.timeout_ms = client->timeout_ms;
+    GW_TRY(gw_ps_client_name_servers(client, options->servers));
+    if (getrandom(&client->incarnation, sizeof client->incarnation, 0) != sizeof client->incarnation)
+        return gw_fail(GW_ERR_SYSTEM, "no random number from the system: %s", strerror(errno));
+    GW_TRY(gw_zmq_net_open(&client->net));
+    if (options->keys)
+        GW_TRY(gw_zmq_keys_load(client->context, options->keys, &client->net.keys));
+    for (uint32_t n = 0; n < client->n_servers; n++)
+        GW_TRY(gw_ps_server_connect(client, n));
+    return options->no_wait ? GW_OK : gw_ps_client_meet(client, UINT32_MAX);
+}
+
+/* What was sent gets a moment to leave; the server finds out in any case. */
+static void say_goodbye(struct gw_ps_client *client)
+{
+    for (uint32_t s = 0; s < client->n_servers; s++)
+        if (client->servers[s].socket && client->servers[s].welcome) {
+            gw_zmq_set_int(client->servers[s].socket, ZMQ_LINGER, 1000);
+            gw_ps_send_request(&client->servers[s], &(struct gw_ps_request){.operation = GW_PS_BYE}, NULL);
+        }
+}
+
+gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *options, gw_ps_client **out)
+{
+    if (!options || !out)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_client_create: %s is NULL", options ? "out" : "options");
+    if (options->struct_bytes != sizeof *options)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_client_options.struct_bytes is %zu, and must be %zu",
+                       options->struct_bytes, sizeof *options);
+    if (!options->servers)
+        return gw_fail(GW_ERR_ARGUMENT, "no server is named; it must be HOST:PORT");
+    struct gw_ps_client *client = gw_calloc(context, 1, sizeof *client);
+    if (!client)
+        return GW_ERR_MEMORY;
+    client->context = context;
+    client->rank = options->rank;
+    client->joins = options->joins;
+    client->timeout_ms = options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
+    const uint32_t connect_ms = options->connect_ms ? options->connect_ms : DEFAULT_CONNECT_MS;
+    client->meet_by = gw_clock_seconds() + client->timeout_ms / 1000.0;
+    client->reach_by =
+        gw_clock_seconds() + (connect_ms < client->timeout_ms ? connect_ms : client->timeout_ms) / 1000.0;
+    client->next_id = 1;
+    client->most_bytes = gw_machine_bytes() / 4 * 3;
+    client->end = &client->tickets;
+    client->names.context = context;
+    gw_status status = set_up(client, options);
+    if (status < 0) {
+        gw_ps_client_destroy(client);
+        return status;
+    }
+    *out = client;
+    return GW_OK;
+}
+
+void gw_ps_client_destroy(gw_ps_client *client)
+{
+    if (!client)
+        return;
+    say_goodbye(client);
+    while (client->tickets)
+        gw_ps_ticket_free(client, client->tickets);
+    for (uint32_t s = 0; s < client->n_servers; s++)
+        gw_zmq_close_monitored(&client->servers[s].socket, &client->servers[s].events);
+    gw_zmq_net_close(&client->net);
+    for (uint64_t k = 0; k < client->names.n; k++) {
+        gw_free(client->context, client->keys[k].codec);
+        gw_free(client->context, client->keys[k].optimizer);
+    }
+    gw_ps_names_fini(&client->names);
+    gw_free(client->context, client->keys);
+    gw_free(client->context, client);
+}

@@ -1,0 +1,53 @@
+/* Waits until all servers have said welcome, and looks whether they serve the same. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "pserver/client/for_exchange.h"
+#include "pserver/client/state.h"
+
+/* Why there was no welcome. */
+static gw_status not_met(const struct gw_ps_client *client, const struct server *server)
+{
+    if (server->first_refused != 0)
+        return gw_fail(GW_ERR_PEER, "the server at %s refused this client: %s", gw_zmq_place(server->endpoint),
+                       server->why);
+    return gw_fail(GW_ERR_TIMEOUT, "the server at %s did not answer within %u ms: %s", gw_zmq_place(server->endpoint),
+                   client->timeout_ms,
+                   server->is_reached ? "it took the connection and said nothing" : "no connection to it came about");
+}
+
+/* Servers of one list serve the same. */
+static gw_status are_alike(const struct gw_ps_client *client)
+{
+    const struct server *first = &client->servers[0];
+    for (uint32_t s = 1; s < client->n_servers; s++) {
+        const struct server *other = &client->servers[s];
+        if (other->mode != first->mode || other->staleness != first->staleness)
+            return gw_fail(GW_ERR_PEER, "the servers at %s and at %s have not the same --mode",
+                           gw_zmq_place(first->endpoint), gw_zmq_place(other->endpoint));
+    }
+    for (uint32_t s = 1; s < client->n_servers; s++)
+        if (client->servers[s].n_workers != first->n_workers)
+            return gw_fail(GW_ERR_PEER, "the server at %s is for %u workers, and that at %s for %u",
+                           gw_zmq_place(first->endpoint), first->n_workers, gw_zmq_place(client->servers[s].endpoint),
+                           client->servers[s].n_workers);
+    return GW_OK;
+}
+
+gw_status gw_ps_client_meet(gw_ps_client *client, uint32_t ms)
+{
+    if (!client)
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_client_meet: client is NULL");
+    const double until = gw_clock_seconds() + ms / 1000.0;
+    for (uint32_t s = 0; s < client->n_servers && !client->has_met; s++)
+        while (!client->servers[s].welcome) {
+            if (gw_clock_seconds() >= client->meet_by)
+                return not_met(client, &client->servers[s]);
+            if (gw_clock_seconds() >= until)
+                return GW_NOT_YET;
+            GW_TRY(gw_ps_client_pump(client, -1, until < client->meet_by ? until : client->meet_by));
+        }
+    if (!client->has_met)
+        GW_TRY(are_alike(client));
+    client->has_met = true;
+    return GW_OK;
+}

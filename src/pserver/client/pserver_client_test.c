@@ -1,0 +1,361 @@
+/* Tests the client: keys that it must know, values in parts on several servers, and values that belong to no round. */
+#include "base/clock.h"
+#include "pserver/client/for_exchange.h"
+#include "pserver/client/state.h"
+#include "pserver/client/test_calls.h"
+
+#include <string.h>
+
+/* Who did not initialise the key does not know how often its rank has pushed: no push of it is acknowledged and not
+ * counted. */
+static void a_push_to_a_key_not_initialised(void **state)
+{
+    (void)state;
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 1});
+    gw_ps_client *reader = come_to(&s, GW_PS_READER), *a = come_to(&s, 0);
+    init(reader, "x");
+    uint32_t taken = 0;
+    for (float x = 1; x <= 3; x++)
+        taken += gw_ps_push_parameter(a, "x", &x, sizeof x) == GW_OK;
+    init(a, "x");
+    push(a, "x", 4);
+    gw_ps_value value;
+    expect_ok(gw_ps_pull_parameter(a, "x", GW_PS_SUM, NULL, &value));
+    assert_int_equal(value.round, taken + 1);
+    gw_ps_value_free(&value);
+    gw_ps_client_destroy(a), gw_ps_client_destroy(reader);
+    test_server_end(&s);
+}
+
+/* What one puts there others get, once it is of the version they want; over two servers in parts. */
+static void state_is_handed_over(void **state)
+{
+    (void)state;
+    enum { N = 700001 };
+    struct pair p;
+    serve_two(&p, 1, GW_PS_MISSING_WAIT);
+    const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
+    gw_ps_client *a = test_client(p.places, GW_PS_READER, false, LONG_MS),
+                 *b = test_client(p.places, GW_PS_READER, false, 300);
+    float *x = calloc(N, sizeof *x);
+    expect_ok(gw_ps_init_parameter(a, "state", GW_PS_FLOAT32, &shape));
+    expect_ok(gw_ps_init_parameter(b, "state", GW_PS_FLOAT32, &shape));
+    gw_ps_value value;
+    assert_int_equal(gw_ps_get_parameter(b, "state", 0, &value), GW_ERR_TIMEOUT);
+    assert_non_null(strstr(gw_last_error(), "for somebody to put a value of version 0 or higher"));
+    for (uint64_t version = 3; version <= 5; version++) {
+        for (size_t i = 0; i < N; i++)
+            x[i] = (float)(version * i);
+        expect_ok(gw_ps_put_parameter(a, "state", version, x, N * sizeof *x));
+        assert_int_equal(gw_ps_get_parameter(b, "state", version + 1, &value), GW_ERR_TIMEOUT);
+        expect_ok(gw_ps_get_parameter(b, "state", 2, &value));
+        assert_true(value.round == version && value.n_bytes == N * sizeof *x && value.shape.dims[0] == N);
+        assert_memory_equal(value.bytes, x, value.n_bytes);
+        gw_ps_value_free(&value);
+    }
+    x[0] = 1;
+    expect_ok(gw_ps_put_parameter(a, "state", 4, x, N * sizeof *x)); /* an older one */
+    expect_ok(gw_ps_get_parameter(b, "state", 4, &value));
+    assert_true(value.round == 5 && *(float *)value.bytes == 0);
+    gw_ps_value_free(&value);
+    assert_int_equal(gw_ps_put_parameter(a, "state", 6, x, 8), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_ps_put_parameter(a, "other", 6, x, 8), GW_ERR_ARGUMENT);
+    free(x);
+    gw_ps_client_destroy(a), gw_ps_client_destroy(b);
+    test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
+}
+
+/* A value in parts on two servers, of which one is a round ahead: a reader does not get half of one round and half of
+ * the other. */
+static void no_halves_of_two_rounds(void **state)
+{
+    (void)state;
+    enum { N = 700000 };
+    struct pair p;
+    serve_two(&p, 1, GW_PS_MISSING_WAIT);
+    const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
+    gw_ps_client *reader = test_client(p.places, GW_PS_READER, false, LONG_MS),
+                 *a = test_client(p.places, 0, false, LONG_MS);
+    float *x = calloc(N, sizeof *x);
+    gw_ps_value value;
+    expect_ok(gw_ps_init_parameter(a, "x", GW_PS_FLOAT32, &shape));
+    expect_ok(gw_ps_init_parameter(reader, "x", GW_PS_FLOAT32, &shape));
+    expect_ok(gw_ps_push_parameter(a, "x", x, N * sizeof *x));
+    expect_ok(gw_ps_pull_parameter(reader, "x", GW_PS_SUM, NULL, &value));
+    gw_ps_value_free(&value);
+    gw_ps_client_destroy(a);
+    for (uint32_t s = 0; s < 2; s++) { /* the next round on one after the other */
+        gw_ps_client *half = test_client(p.places, 0, false, LONG_MS);
+        const gw_ps_shape its = {.n_dims = 1, .dims = {N / 2}};
+        for (size_t i = 0; i < N / 2; i++)
+            x[i] = 1;
+        expect_ok(gw_ps_init_on(half, s, "x", GW_PS_FLOAT32, &its, "", ""));
+        expect_ok(gw_ps_push_parameter(half, "x", x, N / 2 * sizeof *x));
+        gw_ps_client_destroy(half);
+        const gw_status status = gw_ps_pull_parameter(reader, "x", GW_PS_SUM, NULL, &value);
+        assert_int_equal(status, s == 0 ? GW_ERR_ORDER : GW_OK);
+        if (status == GW_OK)
+            assert_true(((float *)value.bytes)[0] == ((float *)value.bytes)[N - 1]);
+        gw_ps_value_free(&value);
+    }
+    free(x);
+    gw_ps_client_destroy(reader);
+    test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
+}
+
+/* Who has not initialised a key that lies on several servers gets no part of it as if it were all; nor does who lists
+ * other servers, or in another order. */
+static void no_part_for_the_whole(void **state)
+{
+    (void)state;
+    enum { N = 700000 };
+    struct pair p;
+    char other_way[256];
+    serve_two(&p, 1, GW_PS_MISSING_WAIT);
+    const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
+    gw_ps_client *a = test_client(p.places, 0, false, LONG_MS),
+                 *b = test_client(p.places, GW_PS_READER, false, LONG_MS);
+    float *x = calloc(N, sizeof *x);
+    gw_ps_value value;
+    expect_ok(gw_ps_init_parameter(a, "x", GW_PS_FLOAT32, &shape));
+    expect_ok(gw_ps_push_parameter(a, "x", x, N * sizeof *x));
+    expect_ok(gw_ps_put_parameter(a, "x", 1, x, N * sizeof *x));
+    assert_int_equal(gw_ps_pull_parameter(b, "x", GW_PS_SUM, NULL, &value), GW_ERR_ORDER);
+    assert_non_null(strstr(gw_last_error(), "lies in 2 parts"));
+    assert_int_equal(gw_ps_get_parameter(b, "x", 0, &value), GW_ERR_ORDER);
+    expect_ok(gw_ps_init_parameter(b, "x", GW_PS_FLOAT32, &shape));
+    expect_ok(gw_ps_pull_parameter(b, "x", GW_PS_SUM, NULL, &value));
+    assert_true(value.n_bytes == N * sizeof *x && value.shape.dims[0] == N);
+    gw_ps_value_free(&value);
+    snprintf(other_way, sizeof other_way, "%s,%s", gw_ps_server_address(p.servers[1].server),
+             gw_ps_server_address(p.servers[0].server));
+    const char *lists[] = {other_way, gw_ps_server_address(p.servers[0].server)};
+    for (int i = 0; i < 2; i++) {
+        const gw_ps_client_options options = {.struct_bytes = sizeof options,
+                                              .servers = lists[i],
+                                              .rank = GW_PS_READER,
+                                              .timeout_ms = LONG_MS};
+        gw_ps_client *c = NULL;
+        assert_int_equal(gw_ps_client_create(NULL, &options, &c), GW_ERR_PEER);
+        assert_non_null(strstr(gw_last_error(), "must list the same servers in the same order"));
+    }
+    free(x);
+    gw_ps_client_destroy(a), gw_ps_client_destroy(b);
+    test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
+}
+
+enum { CODES = 1200000 };
+
+/* Two rounds of two workers: codes and their scale. */
+static void push_codes(gw_ps_client *const *w, const char *codes, const char *scale, uint32_t n_bytes,
+                       const uint8_t *bytes)
+{
+    const gw_ps_shape shape = {.n_dims = 1, .dims = {n_bytes}}, one = {.n_dims = 0};
+    for (uint32_t r = 0; r < 2; r++) {
+        expect_ok(gw_ps_init_parameter(w[r], codes, GW_PS_UINT8, &shape));
+        expect_ok(gw_ps_init_parameter(w[r], scale, GW_PS_FLOAT32, &one));
+    }
+    for (uint32_t round = 0; round < 2; round++)
+        for (uint32_t r = 0; r < 2; r++) {
+            expect_ok(gw_ps_push_parameter(w[r], codes, bytes + round + r, n_bytes));
+            push(w[r], scale, 0.1f + (float)(3 * round + r));
+        }
+}
+
+/* One server that has both multiplies; where they are apart, as some of so many are, or the codes are in parts, the
+ * client does: the same bits. */
+static void scales_live_anywhere(void **state)
+{
+    (void)state;
+    struct pair p;
+    struct test_server alone;
+    serve_two(&p, 2, GW_PS_MISSING_WAIT);
+    test_server_begin(&alone, &(gw_ps_server_options){.n_workers = 2});
+    gw_ps_client *one[2] = {come_to(&alone, 0), come_to(&alone, 1)};
+    gw_ps_client *two[2] = {test_client(p.places, 0, false, LONG_MS), test_client(p.places, 1, false, LONG_MS)};
+    gw_ps_client *reader = test_client(p.places, GW_PS_READER, false, LONG_MS);
+    uint8_t *bytes = malloc(CODES + 2);
+    for (uint32_t i = 0; i < CODES + 2; i++)
+        /* no 11 among the codes */
+        bytes[i] = (uint8_t)(i % 3 | (i / 3 + i) % 3 << 2 | (i / 7) % 3 << 4 | (i / 5) % 3 << 6);
+    gw_ps_value expected, value;
+    uint32_t n_apart = 0;
+    for (uint32_t i = 0; i < 9; i++) {
+        char codes[16], scale[16];
+        snprintf(codes, sizeof codes, "codes %u", i), snprintf(scale, sizeof scale, "scale %u", i);
+        const uint32_t n_bytes = i == 8 ? CODES : 7;
+        push_codes(one, codes, scale, n_bytes, bytes), push_codes(two, codes, scale, n_bytes, bytes);
+        const gw_ps_method method = i % 2 ? GW_PS_DECODE_SUM : GW_PS_DECODE_AVERAGE;
+        const gw_status apart = gw_ps_pull_parameter(reader, codes, method, scale, &value);
+        gw_ps_value_free(&value);
+        n_apart += apart == GW_ERR_ORDER && strstr(gw_last_error(), "live on several servers");
+        expect_ok(gw_ps_pull_parameter(one[0], codes, method, scale, &expected));
+        expect_ok(gw_ps_pull_parameter(two[1], codes, method, scale, &value));
+        assert_true(value.n_bytes == expected.n_bytes && value.n_bytes == 4 * sizeof(float) * n_bytes &&
+                    value.n_pushes == 2 && value.round == 2);
+        assert_memory_equal(value.bytes, expected.bytes, value.n_bytes);
+        gw_ps_value_free(&value), gw_ps_value_free(&expected);
+    }
+    assert_in_range(n_apart, 1, 8);
+    push(two[0], "scale 8", 1), push(two[1], "scale 8", 1);
+    assert_int_equal(gw_ps_pull_parameter(two[0], "codes 8", GW_PS_DECODE_SUM, "scale 8", &value), GW_ERR_ORDER);
+    assert_non_null(strstr(gw_last_error(), "push to both equally often"));
+    assert_int_equal(gw_ps_pull_parameter(two[0], "codes 8", GW_PS_MAX, "scale 8", &value), GW_ERR_ARGUMENT);
+    assert_non_null(strstr(gw_last_error(), "a scale_key goes with decode_sum and decode_average of uint8 only"));
+    assert_int_equal(gw_ps_pull_parameter(two[0], "codes 8", GW_PS_DECODE_SUM, "codes 7", &value), GW_ERR_ARGUMENT);
+    assert_non_null(strstr(gw_last_error(), "it must be one float32"));
+    free(bytes);
+    gw_ps_client_destroy(reader);
+    for (uint32_t r = 0; r < 2; r++)
+        gw_ps_client_destroy(one[r]), gw_ps_client_destroy(two[r]);
+    test_server_end(&alone), test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
+}
+
+/* A key is initialised again while a push of it waits: the next push is another, and not taken for that one. */
+static void initialised_while_a_push_waits(void **state)
+{
+    (void)state;
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2});
+    gw_ps_client *a = come_to(&s, 0), *b = come_to(&s, 1);
+    const float x[] = {1, 2, 3};
+    uint64_t tickets[3];
+    init(a, "x"), init(b, "x");
+    expect_ok(gw_ps_push_begin(a, "x", &x[0], sizeof *x, &tickets[0]));
+    expect_ok(gw_ps_push_begin(a, "x", &x[1], sizeof *x, &tickets[1])); /* waits for b */
+    init(a, "x");
+    expect_ok(gw_ps_push_begin(a, "x", &x[2], sizeof *x, &tickets[2]));
+    for (uint64_t nth = 1; nth <= 3; nth++) {
+        push(b, "x", 10);
+        expect_ok(gw_ps_wait(a, tickets[nth - 1], NULL));
+        expect_sum(b, "x", 10 + x[nth - 1], 2);
+    }
+    gw_ps_client_destroy(a), gw_ps_client_destroy(b);
+    test_server_end(&s);
+}
+
+/* A large value goes in pieces, and in one once the connection is known to be fast; not after a connection broke that
+ * had carried such a one. */
+static void large_values_go_whole_where_it_is_fast(void **state)
+{
+    (void)state;
+    enum { N = 5000000 };
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 1});
+    gw_ps_client *a = come_to(&s, 0);
+    const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
+    float *x = malloc(N * sizeof *x);
+    expect_ok(gw_ps_init_parameter(a, "x", GW_PS_FLOAT32, &shape));
+    for (uint32_t round = 0; round < 4; round++) {
+        gw_ps_value value;
+        for (size_t i = 0; i < N; i++)
+            x[i] = (float)(i * 7 + round);
+        if (round == 2) /* as after its connection was made again */
+            a->servers[0].whole_after = gw_clock_seconds() + 1000, a->servers[0].sent_whole = false;
+        if (round == 3) /* as over a slow network */
+            a->servers[0].whole_after = 0, a->servers[0].seconds_a_byte = 1e-6;
+        expect_ok(gw_ps_push_parameter(a, "x", x, N * sizeof *x));
+        assert_int_equal(a->servers[0].sent_whole, round == 1);
+        assert_true(a->servers[0].seconds_a_byte > 0);
+        expect_ok(gw_ps_pull_parameter(a, "x", GW_PS_SUM, NULL, &value));
+        assert_int_equal(value.n_bytes, N * sizeof *x);
+        assert_memory_equal(value.bytes, x, value.n_bytes);
+        gw_ps_value_free(&value);
+        if (round == 0) /* whatever else this machine does */
+            a->servers[0].seconds_a_byte = 1e-9;
+    }
+    free(x);
+    gw_ps_client_destroy(a);
+    test_server_end(&s);
+}
+
+/* Nobody has to wait in a call: each can be begun, asked after, and given up. What was given up the server forgets. */
+static void calls_that_do_not_wait(void **state)
+{
+    (void)state;
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2});
+    const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
+    const float x = 3;
+    gw_ps_client *b = come_to(&s, 1), *a;
+    gw_ps_client_options options = {.struct_bytes = sizeof options,
+                                    .servers = gw_ps_server_address(s.server),
+                                    .timeout_ms = LONG_MS,
+                                    .no_wait = true};
+    uint64_t ticket;
+    gw_ps_value value;
+    gw_status status;
+    expect_ok(gw_ps_client_create(NULL, &options, &a));
+    assert_int_equal(gw_ps_init_begin(a, "x", GW_PS_FLOAT32, &one, NULL, &ticket), GW_ERR_ORDER);
+    while ((status = gw_ps_client_meet(a, 1)) == GW_NOT_YET)
+        ;
+    expect_ok(status);
+    expect_ok(gw_ps_client_meet(a, 0));
+    expect_ok(gw_ps_init_begin(a, "x", GW_PS_FLOAT32, &one, NULL, &ticket));
+    uint64_t other;
+    assert_int_equal(gw_ps_push_begin(a, "x", &x, sizeof x, &other), GW_ERR_ORDER);
+    assert_non_null(strstr(gw_last_error(), "is being initialised"));
+    expect_ok(gw_ps_wait(a, ticket, NULL));
+    init(b, "x");
+    push(a, "x", 1);
+    expect_ok(gw_ps_push_begin(a, "x", &x, sizeof x, &ticket)); /* waits for b */
+    assert_int_equal(gw_ps_wait_for(a, ticket, 20, NULL), GW_NOT_YET);
+    gw_ps_cancel(a, ticket);
+    assert_int_equal(gw_ps_wait(a, ticket, NULL), GW_ERR_ORDER);
+    expect_ok(gw_ps_get_begin(a, "x", 0, &ticket)); /* nobody puts one */
+    assert_int_equal(gw_ps_wait_for(a, ticket, 20, &value), GW_NOT_YET);
+    gw_ps_cancel(a, ticket);
+    init(a, "x"); /* answered on the new connection */
+    push(b, "x", 10);
+    expect_sum(a, "x", 11, 2);
+    expect_ok(gw_ps_push_begin(a, "x", &x, sizeof x, &ticket));
+    push(b, "x", 20);
+    expect_ok(gw_ps_wait_for(a, ticket, LONG_MS, NULL));
+    expect_sum(a, "x", 23, 2);
+    expect_ok(gw_ps_put_begin(a, "x", 7, &x, sizeof x, &ticket));
+    expect_ok(gw_ps_wait(a, ticket, NULL));
+    expect_ok(gw_ps_get_begin(b, "x", 7, &ticket));
+    expect_ok(gw_ps_wait_for(b, ticket, LONG_MS, &value));
+    assert_true(value.round == 7 && *(float *)value.bytes == 3);
+    gw_ps_value_free(&value);
+    gw_ps_client_destroy(a), gw_ps_client_destroy(b);
+    test_server_end(&s);
+}
+
+/* A closed port is told as such, long before the timeout. */
+static void nobody_is_there(void **state)
+{
+    (void)state;
+    struct test_server s;
+    char place[64];
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 1});
+    snprintf(place, sizeof place, "%s", gw_ps_server_address(s.server));
+    test_server_end(&s);
+    const double start = gw_clock_seconds();
+    gw_ps_client_options options = {.struct_bytes = sizeof options,
+                                    .servers = place,
+                                    .timeout_ms = 600000,
+                                    .connect_ms = 300};
+    gw_ps_client *client;
+    assert_int_equal(gw_ps_client_create(NULL, &options, &client), GW_ERR_TIMEOUT);
+    assert_non_null(strstr(gw_last_error(), "no server is at"));
+    assert_non_null(strstr(gw_last_error(), "Connection refused"));
+    assert_true(gw_clock_seconds() - start < 300);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calls_that_do_not_wait),
+        cmocka_unit_test(nobody_is_there),
+        cmocka_unit_test(a_push_to_a_key_not_initialised),
+        cmocka_unit_test(state_is_handed_over),
+        cmocka_unit_test(no_halves_of_two_rounds),
+        cmocka_unit_test(no_part_for_the_whole),
+        cmocka_unit_test(scales_live_anywhere),
+        cmocka_unit_test(initialised_while_a_push_waits),
+        cmocka_unit_test(large_values_go_whole_where_it_is_fast),
+    };
+    return cmocka_run_group_tests_name("pserver client", tests, NULL, NULL);
+}

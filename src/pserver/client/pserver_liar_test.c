@@ -1,0 +1,427 @@
+/* Servers that lie, over real sockets: whatever they answer, a client refuses it with a sentence, in time, and uses
+ * none of it. */
+#include "base/clock.h"
+#include "pserver/client/for_exchange.h"
+#include "pserver/protocol/message.h"
+#include "pserver/client/test_calls.h"
+
+#include <string.h>
+#include <zmq.h>
+
+enum { LARGE = 1 << 19, MOST_LIARS = 3 }; /* elements: as float32 in parts, where there are several servers */
+
+/* What one says in place of the truth to one operation. */
+struct lie {
+    enum gw_ps_operation to;
+    const char *about; /* the key; NULL: any */
+    struct gw_ps_reply reply;
+    size_t n_bytes; /* of the body; 0: none */
+    bool raw;       /* the body is all that is sent */
+};
+
+struct liar {
+    void *zmq, *socket;
+    pthread_t thread;
+    uint32_t n_workers;
+    const struct lie *lie;
+    char place[64];
+};
+
+static void say(const struct liar *liar, const void *route, size_t n_route, const struct gw_ps_reply *reply,
+                size_t n_bytes, bool raw)
+{
+    uint8_t head[GW_PS_HEAD_BYTES], *body = calloc(n_bytes + 1, 1);
+    assert_non_null(body);
+    memset(body, 1, n_bytes);
+    zmq_send(liar->socket, route, n_route, ZMQ_SNDMORE);
+    if (!raw)
+        zmq_send(liar->socket, head, gw_ps_reply_write(head, reply), n_bytes ? ZMQ_SNDMORE : 0);
+    if (n_bytes || raw)
+        zmq_send(liar->socket, body, n_bytes, 0);
+    free(body);
+}
+
+/* An honest answer to what is not asked about in this test. */
+static void answer(struct liar *liar, const void *route, size_t n_route, const struct gw_ps_request *request)
+{
+    const struct lie *lie = liar->lie;
+    struct gw_ps_reply reply = {.operation = request->operation, .id = request->id, .number = request->number};
+    if (lie && lie->to == request->operation && (!lie->about || strcmp(lie->about, request->key) == 0)) {
+        reply = lie->reply;
+        reply.id = request->id;
+        reply.operation = reply.operation ? reply.operation : request->operation;
+        say(liar, route, n_route, &reply, lie->n_bytes, lie->raw);
+        return;
+    }
+    reply.n_workers = liar->n_workers;
+    reply.timeout_ms = LONG_MS;
+    reply.number = request->operation == GW_PS_PUSH ? request->number : 1;
+    say(liar, route, n_route, &reply, request->operation == GW_PS_MEMBERS ? liar->n_workers : 0, false);
+}
+
+static void *lie_on(void *user)
+{
+    struct liar *liar = user;
+    uint8_t route[64], bytes[GW_PS_HEAD_BYTES];
+    for (;;) {
+        struct gw_ps_request request;
+        const int n_route = zmq_recv(liar->socket, route, sizeof route, 0);
+        if (n_route < 0)
+            break;
+        const int n = zmq_recv(liar->socket, bytes, sizeof bytes, 0);
+        int more = 0;
+        size_t size = sizeof more;
+        while (zmq_getsockopt(liar->socket, ZMQ_RCVMORE, &more, &size) == 0 && more) {
+            zmq_msg_t scrap;
+            zmq_msg_init(&scrap);
+            zmq_msg_recv(&scrap, liar->socket, 0);
+            zmq_msg_close(&scrap);
+        }
+        if (n >= 0 && gw_ps_request_read(bytes, (size_t)n, &request) == GW_OK)
+            answer(liar, route, (size_t)n_route, &request);
+    }
+    zmq_close(liar->socket);
+    return NULL;
+}
+
+static void begin(struct liar *liar, const struct lie *lie)
+{
+    char endpoint[64];
+    size_t n = sizeof endpoint;
+    *liar = (struct liar){.zmq = zmq_ctx_new(), .n_workers = 2, .lie = lie};
+    const int linger = 0; /* what it has said and nobody has read does not keep the test from ending */
+    liar->socket = zmq_socket(liar->zmq, ZMQ_ROUTER);
+    assert_int_equal(zmq_setsockopt(liar->socket, ZMQ_LINGER, &linger, sizeof linger), 0);
+    assert_int_equal(zmq_bind(liar->socket, "tcp://127.0.0.1:*"), 0);
+    assert_int_equal(zmq_getsockopt(liar->socket, ZMQ_LAST_ENDPOINT, endpoint, &n), 0);
+    snprintf(liar->place, sizeof liar->place, "%s", endpoint + strlen("tcp://"));
+    assert_int_equal(pthread_create(&liar->thread, NULL, lie_on, liar), 0);
+}
+
+static void end(struct liar *liar)
+{
+    zmq_ctx_shutdown(liar->zmq);
+    pthread_join(liar->thread, NULL);
+    zmq_ctx_term(liar->zmq);
+}
+
+/* One client of so many liars, who all say the same. */
+struct scene {
+    struct liar liars[MOST_LIARS];
+    uint32_t n;
+    gw_ps_client *client;
+};
+
+static void meet(struct scene *scene, uint32_t n, const struct lie *lie)
+{
+    char places[4 * sizeof scene->liars[0].place * MOST_LIARS] = "";
+    scene->n = n;
+    for (uint32_t i = 0; i < n; i++) {
+        begin(&scene->liars[i], lie);
+        snprintf(places + strlen(places), sizeof places - strlen(places), "%s%s", i ? "," : "", scene->liars[i].place);
+    }
+    scene->client = test_client(places, 0, false, LONG_MS);
+}
+
+static void part(struct scene *scene)
+{
+    gw_ps_client_destroy(scene->client);
+    for (uint32_t i = 0; i < scene->n; i++)
+        end(&scene->liars[i]);
+}
+
+/* It was refused by this client's own judgement, at once: not at the end of its patience. */
+static void expect_refused(gw_status status, const char *words, double since)
+{
+    if (status != GW_ERR_PEER || !strstr(gw_last_error(), words))
+        print_error("%d \"%s\", and not \"%s\"\n", status, gw_last_error(), words);
+    assert_int_equal(status, GW_ERR_PEER);
+    assert_non_null(strstr(gw_last_error(), words));
+    assert_true(gw_clock_seconds() - since < LONG_MS / 1000.0);
+}
+
+#define ROW(n)                                                                                                         \
+    {                                                                                                                  \
+        .n_dims = 1, .dims = { n }                                                                                     \
+    }
+
+/* A pull of a key of float32, of 1 element or of LARGE ones, whose answer is a lie. */
+static void pulls_that_lie(void **state)
+{
+    (void)state;
+    static const struct {
+        struct lie lie;
+        uint64_t n_elems; /* of the key; 0: it is not initialised here */
+        uint32_t n_servers;
+        const char *words;
+    } cases[] = {
+        /* types that are none, and one that is another: over one server, and in parts */
+        {{GW_PS_PULL, NULL, {.code = 0, .number = 1, .shape = ROW(1), .n_pushes = 1}, 4, 0}, 1, 1, "type number 0"},
+        {{GW_PS_PULL, NULL, {.code = 0, .number = 1, .shape = ROW(LARGE / 2), .n_pushes = 1}, 2 * LARGE, 0},
+         LARGE,
+         2,
+         "type number 0"},
+        {{GW_PS_PULL, NULL, {.code = 7, .number = 1, .shape = ROW(LARGE / 2), .n_pushes = 1}, 2 * LARGE, 0},
+         LARGE,
+         2,
+         "type number 7"},
+        {{GW_PS_PULL, NULL, {.code = 99, .number = 1, .shape = ROW(LARGE / 2), .n_pushes = 1}, 2 * LARGE, 0},
+         LARGE,
+         2,
+         "type number 99"},
+        {{GW_PS_PULL, NULL, {.code = 99, .number = 1, .shape = ROW(1), .n_pushes = 1}, 4, 0}, 0, 1, "type number 99"},
+        {{GW_PS_PULL, NULL, {.code = GW_PS_INT64, .number = 1, .shape = ROW(1), .n_pushes = 1}, 8, 0},
+         1,
+         1,
+         "than the 4 bytes"},
+        /* lengths */
+        {{GW_PS_PULL, NULL, {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(1 << 20), .n_pushes = 1}, 16, 0},
+         0,
+         1,
+         "16 bytes as the value"},
+        {{GW_PS_PULL, NULL, {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(1ull << 63), .n_pushes = 1}, 16, 0},
+         0,
+         1,
+         "which cannot be"},
+        {{GW_PS_PULL,
+          NULL,
+          {.code = GW_PS_FLOAT32, .number = 1, .shape = {.n_dims = 2, .dims = {1ull << 32, 1ull << 32}}, .n_pushes = 1},
+          16,
+          0},
+         0,
+         1,
+         "which cannot be"},
+        {{GW_PS_PULL, NULL, {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(4), .n_pushes = 1}, 16, 0},
+         1,
+         1,
+         "than the 4 bytes"},
+        {{GW_PS_PULL, NULL, {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(1), .n_pushes = 1}, 3, 0},
+         1,
+         1,
+         "3 bytes as the value"},
+        {{GW_PS_PULL, NULL, {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(LARGE / 2), .n_pushes = 1}, 16, 0},
+         LARGE,
+         2,
+         "16 bytes as the value"},
+        {{GW_PS_PULL, NULL, {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(2), .n_pushes = 1}, 4, 0},
+         1,
+         1,
+         "the shape [2]"},
+        /* no value, and one where there is none */
+        {{GW_PS_PULL, NULL, {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(1), .n_pushes = 1}, 0, 0},
+         1,
+         1,
+         "without a value"},
+        {{GW_PS_PULL, NULL, {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(1), .n_pushes = 1}, 0, 0},
+         0,
+         1,
+         "without a value"},
+        /* counts */
+        {{GW_PS_PULL, NULL, {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(1), .n_pushes = 3}, 4, 0},
+         1,
+         1,
+         "3 pushes"},
+        {{GW_PS_PULL, NULL, {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(1), .n_pushes = 0}, 4, 0},
+         1,
+         1,
+         "0 pushes"},
+        {{GW_PS_PULL, NULL, {.code = GW_PS_FLOAT32, .number = UINT64_MAX, .shape = ROW(1), .n_pushes = 1}, 4, 0},
+         1,
+         1,
+         "at most 2^62"},
+        /* another answer, and none at all */
+        {{GW_PS_PULL, NULL, {.operation = GW_PS_MEMBERS, .number = 1}, 2, 0}, 1, 1, "answered with a MEMBERS"},
+        {{GW_PS_PULL, NULL, {.number = 1}, 100, .raw = true}, 1, 1, "is not to be believed"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct scene scene;
+        gw_ps_value value;
+        const gw_ps_shape shape = ROW(cases[i].n_elems);
+        meet(&scene, cases[i].n_servers, &cases[i].lie);
+        if (cases[i].n_elems)
+            expect_ok(gw_ps_init_parameter(scene.client, "x", GW_PS_FLOAT32, &shape));
+        const double since = gw_clock_seconds();
+        expect_refused(gw_ps_pull_parameter(scene.client, "x", GW_PS_MAX, NULL, &value), cases[i].words, since);
+        assert_true(value.bytes == NULL && value.n_bytes == 0);
+        part(&scene);
+    }
+}
+
+/* Codes times a scale that lives elsewhere, whose answer has 100,001 bytes: nothing beyond them is read or written. */
+static void a_scaled_pull_of_an_odd_length(void **state)
+{
+    (void)state;
+    static const struct lie lies[] = {
+        {GW_PS_PULL, "codes", {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(LARGE), .n_pushes = 1}, 100001, 0},
+        {GW_PS_PULL, "scale", {.code = GW_PS_FLOAT32, .number = 1, .shape = ROW(1), .n_pushes = 1}, 1, 0},
+        {GW_PS_PULL, "scale", {.code = GW_PS_INT64, .number = 1, .shape = ROW(1), .n_pushes = 1}, 0, 0},
+    };
+    const gw_ps_shape codes = ROW(4 * LARGE), one = ROW(1);
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        struct scene scene;
+        gw_ps_value value;
+        meet(&scene, 2, &lies[i]);
+        expect_ok(gw_ps_init_parameter(scene.client, "codes", GW_PS_UINT8, &codes));
+        expect_ok(gw_ps_init_parameter(scene.client, "scale", GW_PS_FLOAT32, &one));
+        const double since = gw_clock_seconds();
+        expect_refused(gw_ps_pull_parameter(scene.client, "codes", GW_PS_DECODE_SUM, "scale", &value), "answered",
+                       since);
+        assert_null(value.bytes);
+        part(&scene);
+    }
+}
+
+/* What else a client asks, and what is no answer to it. */
+static void other_lies(void **state)
+{
+    (void)state;
+    enum { INIT, PUSH, GET, MEMBERS, JOIN };
+    static const struct {
+        struct lie lie;
+        int call;
+        const char *words;
+    } cases[] = {
+        {{GW_PS_INIT, NULL, {.number = UINT64_MAX}, 0, 0}, INIT, "at most 2^62"},
+        {{GW_PS_INIT, NULL, {.number = 0}, 50, 0}, INIT, "more than the 0 bytes"},
+        {{GW_PS_INIT, NULL, {.status = GW_ERR_PEER}, 0, 0}, INIT, "the server gives no reason"},
+        {{GW_PS_PUSH, NULL, {.number = 7}, 0, 0}, PUSH, "it must be 2"},
+        {{GW_PS_GET, NULL, {.code = GW_PS_FLOAT32, .number = 4, .shape = ROW(1)}, 4, 0}, GET, "with version 4"},
+        {{GW_PS_GET, NULL, {.code = GW_PS_FLOAT32, .number = 5, .shape = ROW(1), .n_pushes = 1}, 4, 0},
+         GET,
+         "1 pushes"},
+        {{GW_PS_MEMBERS, NULL, {.number = 1}, 1000, 0}, MEMBERS, "more than the 2 bytes"},
+        {{GW_PS_MEMBERS, NULL, {.number = 1}, 1, 0}, MEMBERS, "told of 1 workers"},
+        {{GW_PS_MEMBERS, NULL, {.number = 0}, 2, 0}, MEMBERS, "the round 0"},
+    };
+    const gw_ps_shape one = ROW(1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct scene scene;
+        gw_ps_value value;
+        gw_status status;
+        uint8_t presence[4] = {9, 9, 9, 9};
+        const float x = 1;
+        meet(&scene, 1, &cases[i].lie);
+        const double since = gw_clock_seconds();
+        status = gw_ps_init_parameter(scene.client, "x", GW_PS_FLOAT32, &one);
+        if (cases[i].call == PUSH)
+            status = gw_ps_push_parameter(scene.client, "x", &x, sizeof x);
+        else if (cases[i].call == GET)
+            status = gw_ps_get_parameter(scene.client, "x", 5, &value);
+        else if (cases[i].call == MEMBERS)
+            status = gw_ps_members(scene.client, presence, sizeof presence, NULL);
+        expect_refused(status, cases[i].words, since);
+        assert_true(presence[2] == 9 && presence[3] == 9);
+        part(&scene);
+    }
+}
+
+/* A server that cannot be one is not met. */
+static void no_such_server(void **state)
+{
+    (void)state;
+    static const struct {
+        struct lie lie;
+        const char *words;
+    } cases[] = {
+        {{GW_PS_HELLO, NULL, {.n_workers = 0}, 0, 0}, "for 0 workers"},
+        {{GW_PS_HELLO, NULL, {.n_workers = 1u << 31}, 0, 0}, "for 2147483648 workers"},
+        {{GW_PS_HELLO, NULL, {.n_workers = 2, .backup = 2}, 0, 0}, "2 of its 2 workers"},
+        {{GW_PS_HELLO, NULL, {.n_workers = 2}, 28, .raw = true}, "is not to be believed"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct liar liar;
+        gw_ps_client *client = NULL;
+        begin(&liar, &cases[i].lie);
+        const gw_ps_client_options options = {.struct_bytes = sizeof options,
+                                              .servers = liar.place,
+                                              .timeout_ms = LONG_MS};
+        const double since = gw_clock_seconds();
+        expect_refused(gw_ps_client_create(NULL, &options, &client), cases[i].words, since);
+        assert_null(client);
+        end(&liar);
+    }
+}
+
+/* A caller's buffer is never written beyond its end: neither where it is too small, nor where the servers are started
+ * again for more workers. */
+static void members_stay_in_their_room(void **state)
+{
+    (void)state;
+    struct test_server s;
+    uint8_t presence[8] = {9, 9, 9, 9, 9, 9, 9, 9};
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 5});
+    gw_ps_client *client = come_to(&s, 0);
+    assert_int_equal(gw_ps_members(client, presence, 4, NULL), GW_ERR_CAPACITY);
+    assert_non_null(strstr(gw_last_error(), "room for 4 workers; the servers are for 5"));
+    assert_int_equal(presence[0], 9);
+    expect_ok(gw_ps_members(client, presence, 5, NULL));
+    assert_true(presence[0] == GW_PS_PRESENT && presence[5] == 9);
+    gw_ps_client_destroy(client);
+    test_server_end(&s);
+}
+
+/* Started again at the same address, for another number of workers. */
+static void another_number_of_workers(void **state)
+{
+    (void)state;
+    struct test_server s;
+    char place[64];
+    uint8_t presence[1000];
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2});
+    snprintf(place, sizeof place, "%s", gw_ps_server_address(s.server));
+    gw_ps_client *client = come_to(&s, 0);
+    test_server_end(&s);
+    const gw_ps_server_options options = {.struct_bytes = sizeof options,
+                                          .listen = place,
+                                          .n_workers = 1000,
+                                          .log = test_server_log};
+    assert_int_equal(gw_ps_server_create(NULL, &options, &s.server), GW_OK);
+    assert_int_equal(pthread_create(&s.thread, NULL, test_server_run, s.server), 0);
+    const double since = gw_clock_seconds();
+    expect_refused(gw_ps_members(client, presence, sizeof presence, NULL), "for 2 workers and is for 1000 now", since);
+    assert_int_equal(gw_ps_n_workers(client), 2);
+    gw_ps_client_destroy(client);
+    test_server_end(&s);
+}
+
+/* What says "not yet" until the deadline has passed is a deadline that has passed. */
+static void not_yet_until_it_is_too_late(void **state)
+{
+    (void)state;
+    static const struct lie lies[] = {
+        {GW_PS_ADMIT, NULL, {.status = GW_ERR_ORDER, .sentence = "beyond that round"}, 0, 0},
+        {GW_PS_AGREE, NULL, {.status = GW_ERR_ORDER, .sentence = "may be back in a moment"}, 0, 0},
+        {GW_PS_INIT, NULL, {.status = GW_ERR_ORDER, .sentence = "may be back soon"}, 0, 0},
+    };
+    const gw_ps_shape one = ROW(1);
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        struct liar liars[2];
+        char places[200];
+        uint64_t round;
+        begin(&liars[0], &lies[i]), begin(&liars[1], &lies[i]);
+        snprintf(places, sizeof places, "%s,%s", liars[0].place, liars[1].place);
+        gw_ps_client *client = test_client(places, 0, true, 400);
+        assert_int_equal(i == 0   ? gw_ps_join(client, &round)
+                         : i == 1 ? gw_ps_agree_on(client, 0, "a = 1\n")
+                                  : gw_ps_init_parameter(client, "x", GW_PS_FLOAT32, &one),
+                         GW_ERR_TIMEOUT);
+        assert_non_null(strstr(gw_last_error(), "not possible within 400 ms"));
+        assert_non_null(strstr(gw_last_error(), lies[i].reply.sentence));
+        gw_ps_client_destroy(client);
+        end(&liars[0]), end(&liars[1]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pulls_that_lie),
+        cmocka_unit_test(a_scaled_pull_of_an_odd_length),
+        cmocka_unit_test(other_lies),
+        cmocka_unit_test(no_such_server),
+        cmocka_unit_test(members_stay_in_their_room),
+        cmocka_unit_test(another_number_of_workers),
+        cmocka_unit_test(not_yet_until_it_is_too_late),
+    };
+    return cmocka_run_group_tests_name("pserver liar", tests, NULL, NULL);
+}

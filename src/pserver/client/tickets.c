@@ -1,0 +1,523 @@
+/* Sends requests to servers and takes in their answers. Requests of all tickets are sent as they come; a caller that
+ * waits for one takes in whatever answers come meanwhile. If a connection was lost and is there again, the client says
+ * HELLO once more and sends again what has no answer yet. A push has a number, so the server takes it once. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "pserver/client/tickets.h"
+#include "pserver/client/connect.h"
+#include "pserver/client/for_exchange.h"
+#include "zmq/body.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define GRACE_SECONDS 2.0      /* beyond its deadline, for the server to say whom it waited for */
+#define PLACE_SECONDS 3.0      /* that the place of one who died may still look taken */
+#define LEND_BYTES (64u << 10) /* a push from here on is sent from where it stands */
+/* of the lesser timeout that a value may take and still go in one piece: half of what is waited for a sign of life */
+#define WHOLE_SHARE 0.375
+#define PIECES_SECONDS 60.0 /* that values go in pieces after one that did not may have broken the connection */
+#define AT_ONCE 256         /* answers before deadlines are looked at: a server may send them without end */
+#define LEND_SECONDS 1.0    /* that a push may still be under way after its answer: it was sent twice */
+
+/* ---- sending ----------------------------------------------------------------------------------------------- */
+
+static void loan_give(struct loan *loan)
+{
+    if (loan && atomic_fetch_sub_explicit(&loan->holds, 1, memory_order_acq_rel) == 1)
+        gw_free(loan->context, loan);
+}
+
+/* ZeroMQ is done with a body. From its own thread. */
+static void body_left(void *bytes, void *loan)
+{
+    (void)bytes;
+    loan_give(loan);
+}
+
+static bool is_lent(const struct part *part)
+{
+    return part->loan && atomic_load_explicit(&part->loan->holds, memory_order_acquire) > 1;
+}
+
+static void hold_loan(void *owner)
+{
+    struct loan *loan = owner;
+    atomic_fetch_add_explicit(&loan->holds, 1, memory_order_relaxed);
+}
+
+static gw_status make_loan(struct gw_ps_client *client, struct part *part)
+{
+    if (part->loan)
+        return GW_OK;
+    part->loan = gw_alloc(client->context, 1, sizeof *part->loan);
+    if (!part->loan)
+        return GW_ERR_MEMORY;
+    part->loan->context = client->context;
+    atomic_init(&part->loan->holds, 1);
+    return GW_OK;
+}
+
+/* As much as is sent now, in one piece. */
+static bool send_bytes(struct server *server, const void *bytes, size_t n_bytes, int flags)
+{
+    int sent;
+    do
+        sent = zmq_send(server->socket, bytes, n_bytes, flags | ZMQ_DONTWAIT);
+    while (sent < 0 && zmq_errno() == EINTR);
+    return sent >= 0;
+}
+
+/* Whether the other end would hear of a large value in time that comes in one piece. */
+static bool goes_whole(const struct server *server, const struct part *part)
+{
+    const double seconds = server->seconds_a_byte * (double)part->n_bytes;
+    const uint32_t own = part->request.timeout_ms, least_ms = own < server->timeout_ms ? own : server->timeout_ms;
+    return part->n_bytes > GW_ZMQ_PIECE && seconds > 0 && seconds < WHOLE_SHARE * least_ms / 1000 &&
+           gw_clock_seconds() >= server->whole_after;
+}
+
+/* How fast the connection is, by a push in pieces or not; what it waited for others counts as slowness. */
+static void measure(struct server *server, const struct part *part)
+{
+    if (part->n_bytes > GW_ZMQ_PIECE && part->reply.status == GW_OK)
+        server->seconds_a_byte = (gw_clock_seconds() - part->sent_at) / (double)part->n_bytes;
+}
+
+/* The connection is another: nothing is known of it. */
+static void forget_speed(struct server *server)
+{
+    if (server->sent_whole)
+        server->whole_after = gw_clock_seconds() + PIECES_SECONDS;
+    server->sent_whole = false;
+    server->seconds_a_byte = 0;
+}
+
+/* Where there is no connection it is not sent: it is sent again on the next one. part NULL: no body. A small body is
+ * copied; a large one is lent, and its caller gets it back by take_back. */
+gw_status gw_ps_send_request(struct server *server, const struct gw_ps_request *request, const struct part *part)
+{
+    uint8_t head[GW_PS_HEAD_BYTES];
+    const bool whole = part && goes_whole(server, part);
+    server->sent_whole |= whole;
+    bool sent = send_bytes(server, head, gw_ps_request_write(head, request), part ? ZMQ_SNDMORE : 0);
+    if (!sent && zmq_errno() == EAGAIN)
+        return GW_OK;
+    if (sent && part)
+        sent = part->loan ? gw_zmq_body_send(server->socket, (void *)(uintptr_t)part->body, part->n_bytes, whole,
+                                             hold_loan, body_left, part->loan)
+                          : send_bytes(server, part->body, part->n_bytes, 0);
+    return sent ? GW_OK
+                : gw_fail(GW_ERR_SYSTEM, "a request to the server at %s cannot be sent: %s",
+                          gw_zmq_place(server->endpoint), zmq_strerror(zmq_errno()));
+}
+
+static gw_status say_hello(struct gw_ps_client *client, struct server *server)
+{
+    server->hello_again = 0;
+    return gw_ps_send_request(server,
+                              &(struct gw_ps_request){.operation = GW_PS_HELLO,
+                                                      .code = (client->joins ? GW_PS_HELLO_JOINS : 0) |
+                                                              (server->was_welcome ? GW_PS_HELLO_AGAIN : 0),
+                                                      .number = client->rank,
+                                                      .incarnation = client->incarnation,
+                                                      .place = (uint32_t)(server - client->servers),
+                                                      .n_servers = client->n_servers},
+                              NULL);
+}
+
+static gw_status send_part(struct gw_ps_client *client, uint32_t s, struct part *part)
+{
+    const struct gw_ps_request *request = &part->request;
+    const bool with_body = gw_ps_request_has_value(request);
+    if (with_body && part->n_bytes >= LEND_BYTES)
+        GW_TRY(make_loan(client, part));
+    part->sent_at = gw_clock_seconds();
+    struct server *server = &client->servers[s];
+    if (with_body && part->n_bytes >= LEND_BYTES && gw_ps_server_news(server)) {
+        /* A server ends a connection that begins with so much. */
+        server->welcome = false;
+        forget_speed(server);
+        GW_TRY(say_hello(client, server));
+    }
+    if (!server->welcome) /* it goes when the answer to HELLO comes */
+        return GW_OK;
+    return gw_ps_send_request(server, request, with_body ? part : NULL);
+}
+
+static gw_status send_again(struct gw_ps_client *client, uint32_t s)
+{
+    for (struct ticket *t = client->tickets; t; t = t->next)
+        if (s >= t->first && s < t->first + t->n_parts && !t->parts[s - t->first].done)
+            GW_TRY(send_part(client, s, &t->parts[s - t->first]));
+    return GW_OK;
+}
+
+/* ---- receiving --------------------------------------------------------------------------------------------- */
+
+/* The last error says what such a server does: nothing that it says is believed any more. */
+static void give_up(struct server *server, gw_status status)
+{
+    server->refused = status;
+    snprintf(server->why, sizeof server->why, "is not to be believed: %.*s", GW_PS_SENTENCE - 64, gw_last_error());
+}
+
+/* Whether a server that was met before is as it was: what is sized by its numbers stays right. */
+static gw_status check_hello(const struct server *server, const struct gw_ps_reply *reply)
+{
+    GW_TRY(gw_ps_answer_check_hello(reply));
+    if (server->was_welcome && (server->n_workers != reply->n_workers || server->mode != (gw_ps_mode)reply->mode ||
+                                server->staleness != reply->staleness || server->backup != reply->backup))
+        return gw_fail(
+            GW_ERR_PEER,
+            "it was for %u workers and is for %u now, or its --mode or --backup is another; this client must "
+            "be made anew",
+            server->n_workers, reply->n_workers);
+    return GW_OK;
+}
+
+static void hello_answered(struct gw_ps_client *client, uint32_t s, const struct gw_ps_reply *reply)
+{
+    struct server *server = &client->servers[s];
+    double now = gw_clock_seconds();
+    if (reply->status == GW_OK && server->welcome)
+        return; /* said twice */
+    if (reply->status == GW_OK && check_hello(server, reply) < 0) {
+        give_up(server, GW_ERR_PEER);
+    } else if (reply->status == GW_OK) {
+        server->n_workers = reply->n_workers;
+        server->mode = (gw_ps_mode)reply->mode;
+        server->staleness = reply->staleness;
+        server->backup = reply->backup;
+        server->timeout_ms = reply->timeout_ms;
+        server->welcome = true;
+        if (server->was_welcome)
+            send_again(client, s);
+        server->was_welcome = true;
+        server->first_refused = 0;
+    } else if (reply->status == GW_ERR_PEER &&
+               (server->first_refused == 0 || now - server->first_refused < PLACE_SECONDS)) {
+        server->first_refused = server->first_refused == 0 ? now : server->first_refused;
+        server->hello_again = now + RETRY_SECONDS;
+        snprintf(server->why, sizeof server->why, "%s", reply->sentence);
+    } else if (reply->status != GW_ERR_ORDER) { /* that one: said twice, no harm */
+        server->refused = GW_ERR_PEER;
+        snprintf(server->why, sizeof server->why, "refused this client: %.*s", GW_PS_SENTENCE - 64, reply->sentence);
+    }
+}
+
+static struct part *part_of(struct gw_ps_client *client, uint32_t s, uint64_t id)
+{
+    for (struct ticket *t = client->tickets; t; t = t->next)
+        if (s >= t->first && s < t->first + t->n_parts && t->id + (s - t->first) == id && !t->parts[s - t->first].done)
+            return &t->parts[s - t->first];
+    return NULL;
+}
+
+/* This connection has not said HELLO. It may be new, and its news not looked at yet; if it is known to be, its HELLO is
+ * on its way. */
+static void who_asked(struct gw_ps_client *client, struct server *server)
+{
+    bool anew = gw_ps_server_news(server);
+    if (anew)
+        forget_speed(server);
+    if (anew || server->welcome)
+        say_hello(client, server);
+    server->welcome = false;
+}
+
+gw_status gw_ps_too_late(const struct gw_ps_client *client, gw_status status, const char *what)
+{
+    char why[GW_PS_SENTENCE];
+    if (status != GW_ERR_ORDER)
+        return status;
+    snprintf(why, sizeof why, "%s", gw_last_error());
+    return gw_fail(GW_ERR_TIMEOUT, "%s was not possible within %u ms: %s", what, client->timeout_ms, why);
+}
+
+struct gw_ps_asked gw_ps_asked_of(const struct gw_ps_client *client, uint32_t server, const struct part *part)
+{
+    return (struct gw_ps_asked){.request = &part->request,
+                                .type = part->type,
+                                .shape = part->shape,
+                                .n_workers = client->servers[server].n_workers,
+                                .most = client->most_bytes};
+}
+
+/* What came with an answer becomes the part's, in one. */
+static gw_status take_body(struct gw_ps_client *client, struct part *part, struct gw_zmq_body *body)
+{
+    if (body->only) {
+        zmq_msg_move(&part->value, body->only);
+        return GW_OK;
+    }
+    if (body->n_bytes == 0)
+        return GW_OK;
+    zmq_msg_close(&part->value);
+    if (zmq_msg_init_size(&part->value, body->n_bytes) != 0) {
+        zmq_msg_init(&part->value);
+        return gw_fail(GW_ERR_MEMORY, "no memory for the value of \"%s\"", part->request.key);
+    }
+    gw_zmq_body_copy(client->context, body, zmq_msg_data(&part->value));
+    return GW_OK;
+}
+
+/* An answer, which is checked before anything of it is used. One that cannot be, or that there is no memory for,
+ * becomes an error. has_body: `body` is what came of one; unfit: why it could not be taken. */
+static void take_answer(struct gw_ps_client *client, uint32_t s, struct part *part, const struct gw_ps_reply *reply,
+                        bool has_body, struct gw_zmq_body *body, gw_status unfit)
+{
+    const struct gw_ps_asked asked = gw_ps_asked_of(client, s, part);
+    gw_status status = unfit;
+    if (unfit == GW_ERR_CAPACITY)
+        status = gw_fail(GW_ERR_PEER, "\"%s\" was answered with more than the %llu bytes that can be",
+                         part->request.key, (unsigned long long)gw_ps_answer_most(&asked));
+    if (status == GW_OK)
+        status = gw_ps_answer_check(&asked, reply, has_body, body->n_bytes);
+    if (status == GW_OK)
+        status = take_body(client, part, body);
+    part->reply = *reply;
+    if (status == GW_OK && reply->operation == GW_PS_INIT && reply->status == GW_ERR_ORDER) {
+        part->again_at = gw_clock_seconds() + RETRY_SECONDS; /* the server knows in a moment whose run it is */
+        return;
+    }
+    part->done = true;
+    if (status < 0) {
+        part->reply = (struct gw_ps_reply){.operation = part->request.operation, .id = reply->id, .status = status};
+        snprintf(part->reply.sentence, sizeof part->reply.sentence, "the server at %s: %.*s",
+                 gw_zmq_place(client->servers[s].endpoint), GW_PS_SENTENCE - 128, gw_last_error());
+        return;
+    }
+    measure(&client->servers[s], part);
+    if (reply->flags & GW_PS_IN_MEMORY)
+        atomic_store(&client->in_memory_only, true);
+}
+
+/* One answer: [head] or [head, body]. flags: ZMQ_DONTWAIT, or 0 to wait LOOK_MS. false: there is none. */
+static bool receive(struct gw_ps_client *client, uint32_t s, int flags)
+{
+    struct server *server = &client->servers[s];
+    zmq_msg_t head;
+    struct gw_zmq_body body = {0};
+    struct gw_ps_reply reply;
+    struct part *part = NULL;
+    gw_status unfit = GW_OK;
+    zmq_msg_init(&head);
+    if (zmq_msg_recv(&head, server->socket, flags) < 0) {
+        zmq_msg_close(&head);
+        return false;
+    }
+    const bool has_body = zmq_msg_more(&head);
+    const gw_status status = gw_ps_reply_read(zmq_msg_data(&head), zmq_msg_size(&head), &reply);
+    if (reply.status < 0 && !reply.sentence[0]) /* an error is never without a word */
+        snprintf(reply.sentence, sizeof reply.sentence, "the server gives no reason (%s)",
+                 gw_status_text(reply.status));
+    if (status < 0)
+        give_up(server, GW_ERR_PEER);
+    else if (reply.operation != GW_PS_HELLO && reply.operation != GW_PS_ASK && reply.operation != GW_PS_WHO)
+        part = part_of(client, s, reply.id);
+    if (has_body) {
+        const struct gw_ps_asked asked = part ? gw_ps_asked_of(client, s, part) : (struct gw_ps_asked){.request = NULL};
+        unfit = gw_zmq_body_take(client->context, server->socket, part ? gw_ps_answer_most(&asked) : 0, &body);
+    }
+    if (status == GW_OK && reply.operation == GW_PS_HELLO)
+        hello_answered(client, s, &reply);
+    else if (status == GW_OK && reply.operation == GW_PS_ASK)
+        atomic_store(&client->asked, true);
+    else if (status == GW_OK && reply.operation == GW_PS_WHO &&
+             reply.status < 0) /* it cannot read what is sent to it */
+        give_up(server, gw_fail(GW_ERR_PEER, "%s", reply.sentence));
+    else if (status == GW_OK && reply.operation == GW_PS_WHO)
+        who_asked(client, server);
+    else if (part)
+        take_answer(client, s, part, &reply, has_body, &body, unfit);
+    gw_zmq_body_free(client->context, &body);
+    zmq_msg_close(&head);
+    return true;
+}
+
+/* Where it must be said, HELLO; what a server has refused for good. */
+static gw_status look_after(struct gw_ps_client *client, struct server *server, bool news)
+{
+    if (news && gw_ps_server_news(server)) {
+        server->welcome = false;
+        forget_speed(server);
+        GW_TRY(say_hello(client, server));
+    }
+    if (server->hello_again != 0 && gw_clock_seconds() >= server->hello_again)
+        GW_TRY(say_hello(client, server));
+    GW_TRY(gw_ps_server_look(client, server));
+    return server->refused
+               ? gw_fail(server->refused, "the server at %s %s", gw_zmq_place(server->endpoint), server->why)
+               : GW_OK;
+}
+
+/* Sends again what a server could not do yet. *next: when there is more of that to send, if that is before it. */
+static gw_status ask_again(struct gw_ps_client *client, double *next)
+{
+    const double now = gw_clock_seconds();
+    for (struct ticket *t = client->tickets; t; t = t->next)
+        for (uint32_t p = 0; p < t->n_parts; p++) {
+            struct part *part = &t->parts[p];
+            if (part->done || part->again_at == 0)
+                continue;
+            if (part->again_at <= now) {
+                part->again_at = 0;
+                GW_TRY(send_part(client, t->first + p, part));
+            } else if (part->again_at < *next) {
+                *next = part->again_at;
+            }
+        }
+    return GW_OK;
+}
+
+/* Waits by a poll, for all there is to look at. */
+static gw_status pump_polling(struct gw_ps_client *client, int fd, double deadline)
+{
+    zmq_pollitem_t items[2 * MOST_SERVERS + 1];
+    if (!client->has_met && client->reach_by < deadline && gw_clock_seconds() < client->reach_by)
+        deadline = client->reach_by;
+    for (uint32_t s = 0; s < client->n_servers; s++) {
+        items[2 * s] = (zmq_pollitem_t){client->servers[s].socket, 0, ZMQ_POLLIN, 0};
+        items[2 * s + 1] = (zmq_pollitem_t){client->servers[s].events, 0, ZMQ_POLLIN, 0};
+        if (client->servers[s].hello_again != 0 && client->servers[s].hello_again < deadline)
+            deadline = client->servers[s].hello_again;
+        if (client->servers[s].dial_again != 0 && client->servers[s].dial_again < deadline)
+            deadline = client->servers[s].dial_again;
+    }
+    items[2 * client->n_servers] = (zmq_pollitem_t){NULL, fd, ZMQ_POLLIN, 0};
+    double left = deadline - gw_clock_seconds();
+    if (zmq_poll(items, (int)(2 * client->n_servers + (fd >= 0)), left > 0 ? (long)(left * 1000) + 1 : 0) < 0 &&
+        zmq_errno() != EINTR)
+        return gw_fail(GW_ERR_SYSTEM, "a client cannot wait for its servers: %s", zmq_strerror(zmq_errno()));
+    for (uint32_t s = 0; s < client->n_servers; s++) {
+        GW_TRY(look_after(client, &client->servers[s], items[2 * s + 1].revents));
+        for (int i = 0; i < AT_ONCE && items[2 * s].revents && receive(client, s, ZMQ_DONTWAIT); i++)
+            ;
+        GW_TRY(look_after(client, &client->servers[s], false));
+    }
+    return GW_OK;
+}
+
+gw_status gw_ps_client_pump(gw_ps_client *client, int fd, double deadline)
+{
+    struct server *only = &client->servers[0];
+    GW_TRY(ask_again(client, &deadline));
+    /* A poll takes four times as many system calls as a receive that waits. */
+    if (client->n_servers > 1 || fd >= 0 || !only->welcome || only->hello_again != 0 || only->dial_again != 0 ||
+        deadline - gw_clock_seconds() < LOOK_MS / 1000.0)
+        return pump_polling(client, fd, deadline);
+    bool got = receive(client, 0, 0);
+    for (int i = 0; i < AT_ONCE && got && client->tickets && client->tickets->next; i++)
+        if (!receive(client, 0, ZMQ_DONTWAIT))
+            break;
+    return look_after(client, only, !got);
+}
+
+/* ---- tickets ----------------------------------------------------------------------------------------------- */
+
+void gw_ps_ticket_free(struct gw_ps_client *client, struct ticket *ticket)
+{
+    struct ticket **at = &client->tickets;
+    while (*at != ticket)
+        at = &(*at)->next;
+    *at = ticket->next;
+    if (client->end == &ticket->next)
+        client->end = at;
+    for (uint32_t p = 0; p < ticket->n_parts; p++) {
+        zmq_msg_close(&ticket->parts[p].value);
+        loan_give(ticket->parts[p].loan);
+    }
+    gw_free(client->context, ticket);
+}
+
+/* Returns once ZeroMQ reads none of the ticket's bytes any more. A push with an answer has been read to its end, unless
+ * it was sent twice; one without may wait to be sent for as long as there is no server. */
+static void take_back(struct gw_ps_client *client, struct ticket *ticket)
+{
+    for (uint32_t p = 0; p < ticket->n_parts; p++) {
+        struct part *part = &ticket->parts[p];
+        struct server *server = &client->servers[ticket->first + p];
+        double patience = is_lent(part) ? gw_clock_seconds() + (part->done ? LEND_SECONDS : 0) : 0;
+        part->done = true; /* not to be sent again */
+        for (bool is_cut = false; is_lent(part);) {
+            zmq_pollitem_t item = {server->socket, 0, 0, 0};
+            if (!is_cut && gw_clock_seconds() >= patience) {
+                gw_ps_server_redial(client, server); /* requests that have no answer are sent again there */
+                is_cut = true;
+            }
+            zmq_poll(&item, 1, 1); /* a moment, in which ZeroMQ also does what it was told */
+        }
+    }
+}
+
+void gw_ps_ticket_drop(struct gw_ps_client *client, struct ticket *ticket)
+{
+    take_back(client, ticket);
+    gw_ps_ticket_free(client, ticket);
+}
+
+struct ticket *gw_ps_ticket_find(const struct gw_ps_client *client, uint64_t id)
+{
+    struct ticket *ticket = client->tickets;
+    while (ticket && ticket->id != id)
+        ticket = ticket->next;
+    return ticket;
+}
+
+struct ticket *gw_ps_ticket_new(struct gw_ps_client *client, enum gw_ps_operation operation, uint32_t first, uint32_t n)
+{
+    struct ticket *ticket = gw_calloc(client->context, 1, sizeof *ticket + n * sizeof ticket->parts[0]);
+    if (!ticket)
+        return NULL;
+    ticket->id = client->next_id;
+    ticket->operation = operation;
+    ticket->deadline = gw_clock_seconds() + client->timeout_ms / 1000.0 + GRACE_SECONDS;
+    ticket->first = first;
+    ticket->n_parts = n;
+    client->next_id += n;
+    for (uint32_t p = 0; p < n; p++) {
+        zmq_msg_init(&ticket->parts[p].value);
+        ticket->parts[p].request =
+            (struct gw_ps_request){.operation = operation, .id = ticket->id + p, .timeout_ms = client->timeout_ms};
+    }
+    *client->end = ticket;
+    client->end = &ticket->next;
+    return ticket;
+}
+
+gw_status gw_ps_ticket_send(struct gw_ps_client *client, struct ticket *ticket)
+{
+    gw_status status = client->has_met ? GW_OK
+                                       : gw_fail(GW_ERR_ORDER, "the servers have not answered this client yet; "
+                                                               "gw_ps_client_meet must come before other calls");
+    for (uint32_t p = 0; p < ticket->n_parts && status == GW_OK; p++)
+        status = send_part(client, ticket->first + p, &ticket->parts[p]);
+    if (status < 0)
+        gw_ps_ticket_drop(client, ticket);
+    return status;
+}
+
+gw_status gw_ps_ticket_wait(struct gw_ps_client *client, const struct ticket *ticket)
+{
+    client->refusal = UINT64_MAX;
+    for (uint32_t p = 0; p < ticket->n_parts; p++)
+        while (!ticket->parts[p].done) {
+            const struct gw_ps_reply *reply = &ticket->parts[p].reply;
+            if (gw_clock_seconds() >= ticket->deadline && reply->status == GW_ERR_ORDER) /* of an INIT: not yet */
+                return gw_ps_too_late(client, gw_fail(GW_ERR_ORDER, "%s", reply->sentence), "making a key");
+            if (gw_clock_seconds() >= ticket->deadline)
+                return gw_fail(GW_ERR_TIMEOUT, "the server at %s does not answer",
+                               gw_zmq_place(client->servers[ticket->first + p].endpoint));
+            GW_TRY(gw_ps_client_pump(client, -1, ticket->deadline));
+        }
+    for (uint32_t p = 0; p < ticket->n_parts; p++)
+        if (ticket->parts[p].reply.status == GW_ERR_NONFINITE && ticket->parts[p].reply.number < client->refusal)
+            client->refusal = ticket->parts[p].reply.number;
+    for (uint32_t p = 0; p < ticket->n_parts; p++)
+        if (ticket->parts[p].reply.status < 0)
+            return gw_fail(ticket->parts[p].reply.status, "%s", ticket->parts[p].reply.sentence);
+    return GW_OK;
+}

@@ -1,0 +1,95 @@
+/* Values as a client hands them out: the parts that came from several servers in one, and multiplied by a scale that
+ * lives on another server. What the parts say of themselves was checked when they came (answer.h). */
+#include "base/error.h"
+#include "base/float_env.h"
+#include "base/memory.h"
+#include "pserver/client/values.h"
+#include "pserver/client/tickets.h"
+#include "wire/bytes.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+struct hold {
+    gw_context *context;
+    bool whole; /* the message's bytes as they came */
+    zmq_msg_t message;
+};
+
+/* Puts the parts together; a value of one part stays where it came. */
+gw_status gw_ps_take_value(struct gw_ps_client *client, struct ticket *ticket, gw_ps_value *out)
+{
+    const struct gw_ps_reply *reply = &ticket->parts[0].reply;
+    *out = (gw_ps_value){.type = (gw_ps_type)reply->code,
+                         .shape = reply->shape,
+                         .round = reply->number,
+                         .n_pushes = reply->n_pushes};
+    struct hold *hold = gw_alloc(client->context, 1, sizeof *hold);
+    if (!hold)
+        return GW_ERR_MEMORY;
+    hold->context = client->context;
+    hold->whole = ticket->n_parts == 1;
+    for (uint32_t p = 0; p < ticket->n_parts; p++)
+        out->n_bytes += zmq_msg_size(&ticket->parts[p].value);
+    if (hold->whole) {
+        zmq_msg_init(&hold->message);
+        zmq_msg_move(&hold->message, &ticket->parts[0].value);
+        out->bytes = zmq_msg_data(&hold->message);
+        out->hold = hold;
+        return GW_OK;
+    }
+    struct gw_ps_asked asked = gw_ps_asked_of(client, ticket->first, &ticket->parts[0]);
+    asked.shape = ticket->shape;
+    out->shape = gw_ps_answer_shape(&asked);
+    char *at = out->bytes = gw_alloc(client->context, out->n_bytes, 1);
+    if (!at) {
+        gw_free(client->context, hold);
+        return GW_ERR_MEMORY;
+    }
+    for (uint32_t p = 0; p < ticket->n_parts; p++) {
+        memcpy(at, zmq_msg_data(&ticket->parts[p].value), zmq_msg_size(&ticket->parts[p].value));
+        at += zmq_msg_size(&ticket->parts[p].value);
+    }
+    out->hold = hold;
+    return GW_OK;
+}
+
+gw_status gw_ps_scale_value(struct gw_ps_client *client, const struct ticket *ticket, gw_ps_value *out)
+{
+    gw_ps_value scale;
+    GW_TRY(gw_ps_wait(client, ticket->scale, &scale));
+    const bool alike = client->servers[0].mode != GW_PS_SYNC || scale.round == out->round;
+    const float by = gw_get_float(scale.bytes);
+    const uint64_t round = scale.round;
+    gw_ps_value_free(&scale);
+    if (!alike)
+        return gw_fail(GW_ERR_ORDER,
+                       "round %" PRIu64 " of \"%s\" is pulled, and of its scale_key it is round %" PRIu64
+                       "; both take part in every round: push to both equally often (a reader: try again)",
+                       out->round, ticket->parts[0].request.key, round);
+    const gw_float_env before = gw_float_enter();
+    uint8_t *at = out->bytes;
+    for (uint32_t p = 0; p < ticket->n_parts; p++) {
+        const struct part *part = &ticket->parts[p];
+        const float factor = ticket->averages ? by / (float)part->reply.n_pushes : by;
+        uint64_t n_elems;
+        gw_ps_shape_elems(&part->reply.shape, &n_elems); /* checked, as its bytes were */
+        for (; n_elems > 0; n_elems--, at += sizeof(float))
+            gw_put_float(at, gw_get_float(at) * factor);
+    }
+    gw_float_leave(before);
+    return GW_OK;
+}
+
+void gw_ps_value_free(gw_ps_value *value)
+{
+    struct hold *hold = value ? value->hold : NULL;
+    if (!hold)
+        return;
+    if (hold->whole)
+        zmq_msg_close(&hold->message);
+    else
+        gw_free(hold->context, value->bytes);
+    gw_free(hold->context, hold);
+    *value = (gw_ps_value){0};
+}

@@ -1,0 +1,94 @@
+/* Knows the reduce methods by name, and what types their results have. */
+#include "pserver/protocol/methods.h"
+#include "base/error.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The types of results; 0 where values of the type cannot be reduced so. */
+static gw_ps_type same(gw_ps_type type)
+{
+    return type;
+}
+
+static gw_ps_type same_if_plain(gw_ps_type type)
+{
+    return type == GW_PS_FRAME ? 0 : type;
+}
+
+static gw_ps_type of_sum(gw_ps_type type)
+{
+    return type == GW_PS_FRAME ? 0 : gw_ps_is_float(type) ? type : GW_PS_INT64;
+}
+
+static gw_ps_type of_mean(gw_ps_type type)
+{
+    return type == GW_PS_FRAME ? 0 : gw_ps_is_float(type) ? type : GW_PS_FLOAT32;
+}
+
+static gw_ps_type of_decode_sum(gw_ps_type type)
+{
+    return type == GW_PS_UINT8 || type == GW_PS_FRAME ? GW_PS_FLOAT32 : 0;
+}
+
+static gw_ps_type of_decode_average(gw_ps_type type)
+{
+    return type == GW_PS_UINT8 ? GW_PS_FLOAT32 : type == GW_PS_FRAME ? GW_PS_FRAME : 0;
+}
+
+/* What pushes have made of a key's parameters is no reduction of one round. */
+static gw_ps_type of_parameters(gw_ps_type type)
+{
+    (void)type;
+    return 0;
+}
+
+static const struct {
+    const char *name;
+    gw_ps_type (*result)(gw_ps_type type);
+} methods[] = {
+#define ENTRY(number, name, result, reduce) [number] = {name, result},
+    GW_PS_METHODS(ENTRY)
+#undef ENTRY
+};
+#define N_METHODS (sizeof methods / sizeof *methods)
+
+const char *gw_ps_method_name(gw_ps_method method)
+{
+    return (size_t)method < N_METHODS ? methods[method].name : NULL;
+}
+
+bool gw_ps_method_parse(const char *word, gw_ps_method *out)
+{
+    for (size_t m = 1; m < N_METHODS; m++)
+        if (strcmp(word, methods[m].name) == 0) {
+            *out = (gw_ps_method)m;
+            return true;
+        }
+    return false;
+}
+
+gw_ps_type gw_ps_result_type(gw_ps_method method, gw_ps_type type)
+{
+    return gw_ps_type_name(type) && gw_ps_method_name(method) ? methods[method].result(type) : (gw_ps_type)0;
+}
+
+gw_status gw_ps_method_check(gw_ps_method method, gw_ps_type type)
+{
+    char has[N_METHODS * 16] = "";
+    if (gw_ps_result_type(method, type))
+        return GW_OK;
+    for (size_t m = 1; m < N_METHODS; m++)
+        if (methods[m].result(type))
+            snprintf(has + strlen(has), sizeof has - strlen(has), "%s%s", has[0] ? ", " : "", methods[m].name);
+    const char *name = gw_ps_method_name(method);
+    return gw_fail(GW_ERR_ARGUMENT, "%s values cannot be pulled with %s; with %s they can", gw_ps_type_name(type),
+                   name ? name : "a method of that number", has);
+}
+
+uint64_t gw_ps_result_bytes(gw_ps_method method, gw_ps_type type, uint64_t n_elems)
+{
+    gw_ps_type result = methods[method].result(type);
+    bool codes = type == GW_PS_UINT8 && (method == GW_PS_DECODE_SUM || method == GW_PS_DECODE_AVERAGE);
+    return n_elems * (codes ? 4 : 1) * (result == GW_PS_FRAME ? sizeof(float) : gw_ps_type_bytes(result));
+}

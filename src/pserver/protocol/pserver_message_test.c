@@ -1,0 +1,362 @@
+/* Tests the heads of requests and answers there and back. Every cut, every altered byte and every field that cannot be
+ * is read without harm. Bytes are read from blocks that end where the message ends, so that sanitizers see a step too
+ * far. */
+#include "checks.h"
+#include "pserver/protocol/message.h"
+#include "wire/bytes.h"
+
+#include <gradwire/codec.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { AT_VERSION = 4, AT_OPERATION = 5, AT_ZERO = 7, AT_STATUS = 24, FIXED = 28, N = 17 };
+
+static gw_status read_request(const uint8_t *bytes, size_t n, struct gw_ps_request *out)
+{
+    uint8_t *exact = malloc(n ? n : 1);
+    assert_non_null(exact);
+    memcpy(exact, bytes, n);
+    gw_status status = gw_ps_request_read(exact, n, out);
+    free(exact);
+    return status;
+}
+
+static gw_status read_reply(const uint8_t *bytes, size_t n, struct gw_ps_reply *out)
+{
+    uint8_t *exact = malloc(n ? n : 1);
+    assert_non_null(exact);
+    memcpy(exact, bytes, n);
+    gw_status status = gw_ps_reply_read(exact, n, out);
+    free(exact);
+    return status;
+}
+
+/* ---- examples: the longest and the shortest of every kind --------------------------------------------------- */
+
+static void fill_name(char *name, size_t length)
+{
+    memset(name, 'k', length);
+    name[length] = 0;
+}
+
+static const gw_ps_shape deep = {.n_dims = 8, .dims = {1, 2, 3, 4, 5, 6, 7, UINT64_MAX}};
+
+static size_t request_examples(struct gw_ps_request out[N])
+{
+    const struct gw_ps_request start = {.id = 0x0123456789ABCDEF,
+                                        .number = 0xFEDCBA9876543210,
+                                        .timeout_ms = 0xDEADBEEF};
+    for (int i = 0; i < N; i++)
+        out[i] = start;
+    out[0].operation = GW_PS_HELLO;
+    out[0].incarnation = UINT64_MAX - 5;
+    out[1].operation = GW_PS_INIT;
+    out[1].code = GW_PS_FRAME;
+    fill_name(out[1].key, GW_PS_MAX_NAME);
+    out[1].shape = deep;
+    fill_name(out[1].codec, GW_PS_MAX_NAME);
+    fill_name(out[1].optimizer, GW_PS_MAX_NAME);
+    out[2].operation = GW_PS_INIT;
+    fill_name(out[2].key, 1);
+    out[3].operation = GW_PS_PUSH;
+    fill_name(out[3].key, 200);
+    out[3].rate = 0.1;
+    out[4].operation = GW_PS_PULL;
+    out[4].code = GW_PS_DECODE_AVERAGE;
+    fill_name(out[4].key, GW_PS_MAX_NAME);
+    fill_name(out[4].scale_key, GW_PS_MAX_NAME);
+    out[5].operation = GW_PS_PULL;
+    fill_name(out[5].key, 3);
+    out[6].operation = GW_PS_BYE;
+    out[7].operation = GW_PS_PUSH; /* no name at all: the store refuses it */
+    out[8].operation = GW_PS_PUSH;
+    out[8].code = 1;
+    fill_name(out[8].key, 2);
+    out[8].refusal = UINT64_MAX - 1;
+    out[9].operation = GW_PS_AGREE;
+    out[10].operation = GW_PS_JOIN;
+    out[10].code = 1;
+    out[11].operation = GW_PS_ADMIT;
+    out[11].rank = 0x89ABCDEF;
+    out[12].operation = GW_PS_MEMBERS;
+    out[13].operation = GW_PS_PUT;
+    out[14].operation = GW_PS_GET;
+    fill_name(out[13].key, 7);
+    out[15].operation = GW_PS_PUSH;
+    out[15].code = GW_PS_PUSH_PENDING;
+    out[15].rate = 0.5;
+    fill_name(out[15].key, 30);
+    out[16].operation = GW_PS_VERDICT;
+    out[16].refusal = UINT64_MAX - 2;
+    return N;
+}
+
+static size_t reply_examples(struct gw_ps_reply out[N])
+{
+    const struct gw_ps_reply start = {.id = 0x0123456789ABCDEF, .number = 0xFEDCBA9876543210};
+    for (int i = 0; i < N; i++)
+        out[i] = start;
+    out[0].operation = GW_PS_HELLO;
+    out[0].n_workers = 32767;
+    out[0].max_key_bytes = UINT64_MAX;
+    out[0].mode = GW_PS_STALE;
+    out[0].staleness = UINT32_MAX;
+    out[0].backup = 77;
+    out[0].timeout_ms = 0x01020304;
+    out[1].operation = GW_PS_INIT;
+    out[2].operation = GW_PS_PUSH;
+    out[3].operation = GW_PS_PULL;
+    out[3].code = GW_PS_INT64;
+    out[3].shape = deep;
+    out[3].n_pushes = 77;
+    out[4].operation = GW_PS_PULL;
+    out[4].n_pushes = 1;
+    out[5].operation = GW_PS_WHO;
+    out[6].operation = GW_PS_PUSH;
+    out[6].status = GW_ERR_TIMEOUT;
+    memset(out[6].sentence, 's', GW_PS_SENTENCE - 1);
+    out[7].operation = GW_PS_BYE;
+    out[7].status = GW_ERR_PEER;
+    out[8].operation = GW_PS_PULL;
+    out[8].status = GW_ERR_NONFINITE;
+    out[9].operation = GW_PS_AGREE;
+    out[10].operation = GW_PS_JOIN;
+    out[11].operation = GW_PS_ASK;
+    out[12].operation = GW_PS_MEMBERS;
+    out[12].code = 1;
+    out[13].operation = GW_PS_PUT;
+    out[14].operation = GW_PS_GET;
+    out[15].operation = GW_PS_VERDICT;
+    out[16].operation = GW_PS_VERDICT;
+    out[16].status = GW_ERR_ORDER;
+    return N;
+}
+
+static bool same_shape(const gw_ps_shape *a, const gw_ps_shape *b)
+{
+    return a->n_dims == b->n_dims && memcmp(a->dims, b->dims, a->n_dims * sizeof a->dims[0]) == 0;
+}
+
+static bool same_request(const struct gw_ps_request *a, const struct gw_ps_request *b)
+{
+    return a->operation == b->operation && a->code == b->code && a->id == b->id && a->number == b->number &&
+           a->timeout_ms == b->timeout_ms && strcmp(a->key, b->key) == 0 && strcmp(a->scale_key, b->scale_key) == 0 &&
+           strcmp(a->codec, b->codec) == 0 && strcmp(a->optimizer, b->optimizer) == 0 && a->rate == b->rate &&
+           a->refusal == b->refusal && same_shape(&a->shape, &b->shape) && a->incarnation == b->incarnation &&
+           a->rank == b->rank;
+}
+
+static bool same_reply(const struct gw_ps_reply *a, const struct gw_ps_reply *b)
+{
+    return a->operation == b->operation && a->code == b->code && a->id == b->id && a->number == b->number &&
+           a->status == b->status && strcmp(a->sentence, b->sentence) == 0 && same_shape(&a->shape, &b->shape) &&
+           a->n_pushes == b->n_pushes && a->n_workers == b->n_workers && a->max_key_bytes == b->max_key_bytes &&
+           a->mode == b->mode && a->staleness == b->staleness && a->backup == b->backup &&
+           a->timeout_ms == b->timeout_ms;
+}
+
+/* ---- tests -------------------------------------------------------------------------------------------------- */
+
+static void heads_come_back(void **state)
+{
+    (void)state;
+    struct gw_ps_request requests[N], request;
+    struct gw_ps_reply replies[N], reply;
+    uint8_t bytes[GW_PS_HEAD_BYTES];
+    for (size_t i = 0, n = request_examples(requests); i < n; i++) {
+        size_t size = gw_ps_request_write(bytes, &requests[i]);
+        CHECK(size >= FIXED && size <= GW_PS_HEAD_BYTES && memcmp(bytes, "GWPQ\4", 5) == 0, "request %zu: %zu bytes", i,
+              size);
+        CHECK(read_request(bytes, size, &request) == GW_OK && same_request(&request, &requests[i]), "request %zu: %s",
+              i, gw_last_error());
+    }
+    for (size_t i = 0, n = reply_examples(replies); i < n; i++) {
+        size_t size = gw_ps_reply_write(bytes, &replies[i]);
+        CHECK(size >= FIXED && size <= GW_PS_HEAD_BYTES && memcmp(bytes, "GWPA\4", 5) == 0, "answer %zu: %zu bytes", i,
+              size);
+        CHECK(read_reply(bytes, size, &reply) == GW_OK && same_reply(&reply, &replies[i]), "answer %zu: %s", i,
+              gw_last_error());
+    }
+}
+
+/* The bytes of one example of each, as docs/pserver-protocol.md has them. */
+static void heads_are_as_documented(void **state)
+{
+    (void)state;
+    uint8_t bytes[GW_PS_HEAD_BYTES];
+    static const uint8_t pull[] = {'G', 'W', 'P', 'Q', 4, 4,    7, 0, 9, 0, 0,   0,   0, 0,   0, 0, 0, 0, 0,
+                                   0,   0,   0,   0,   0, 0xE8, 3, 0, 0, 2, 'x', 'y', 1, 's', 3, 0, 0, 0};
+    static const uint8_t pulled[] = {'G', 'W', 'P', 'A', 4, 4, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0,
+                                     0,   0,   0,   0,   0, 0, 0, 1, 8, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0};
+    static const uint8_t late[] = {'G', 'W', 'P', 'A', 4, 3, 0, 0, 9,    0,    0,    0,    0,   0,   0,   0,
+                                   0,   0,   0,   0,   0, 0, 0, 0, 0xC4, 0xFF, 0xFF, 0xFF, 'l', 'a', 't', 'e'};
+    const struct gw_ps_request request = {.operation = GW_PS_PULL,
+                                          .code = GW_PS_DECODE_AVERAGE,
+                                          .id = 9,
+                                          .timeout_ms = 1000,
+                                          .key = "xy",
+                                          .scale_key = "s",
+                                          .n_parts = 3};
+    const struct gw_ps_reply value = {.operation = GW_PS_PULL,
+                                      .code = GW_PS_FLOAT32,
+                                      .id = 9,
+                                      .number = 5,
+                                      .shape = {.n_dims = 1, .dims = {8}},
+                                      .n_pushes = 2},
+                             error = {.operation = GW_PS_PUSH, .id = 9, .status = GW_ERR_TIMEOUT, .sentence = "late"};
+    assert_int_equal(gw_ps_request_write(bytes, &request), sizeof pull);
+    assert_memory_equal(bytes, pull, sizeof pull);
+    assert_int_equal(gw_ps_reply_write(bytes, &value), sizeof pulled);
+    assert_memory_equal(bytes, pulled, sizeof pulled);
+    assert_int_equal(gw_ps_reply_write(bytes, &error), sizeof late);
+    assert_memory_equal(bytes, late, sizeof late);
+}
+
+static bool is_error_of_messages(gw_status status)
+{
+    return status == GW_ERR_FRAME_CUT || status == GW_ERR_FRAME_MAGIC || status == GW_ERR_FRAME_VERSION ||
+           status == GW_ERR_FRAME_FIELD;
+}
+
+static void every_cut_is_refused(void **state)
+{
+    (void)state;
+    struct gw_ps_request requests[N], request;
+    struct gw_ps_reply replies[N], reply;
+    uint8_t bytes[GW_PS_HEAD_BYTES + 1] = {0};
+    for (size_t i = 0, n = request_examples(requests); i < n; i++) {
+        size_t size = gw_ps_request_write(bytes, &requests[i]);
+        for (size_t cut = 0; cut < size; cut++) {
+            gw_status status = read_request(bytes, cut, &request);
+            CHECK(is_error_of_messages(status), "request %zu cut to %zu of %zu bytes: %d", i, cut, size, status);
+            CHECK(request.id == (cut < FIXED ? 0 : requests[i].id), "request %zu cut to %zu of %zu bytes: id %llx", i,
+                  cut, size, (unsigned long long)request.id);
+        }
+        CHECK(read_request(bytes, size + 1, &request) == GW_ERR_FRAME_FIELD, "request %zu and a byte more", i);
+    }
+    for (size_t i = 0, n = reply_examples(replies); i < n; i++) {
+        size_t size = gw_ps_reply_write(bytes, &replies[i]);
+        for (size_t cut = 0; cut < size; cut++) {
+            gw_status status = read_reply(bytes, cut, &reply);
+            bool sentence = replies[i].status < 0 && cut >= FIXED; /* a shorter one is one too */
+            CHECK(sentence ? status == GW_OK : is_error_of_messages(status), "answer %zu cut to %zu of %zu bytes: %d",
+                  i, cut, size, status);
+        }
+        gw_status status = read_reply(bytes, size + 1, &reply);
+        CHECK(status == GW_ERR_FRAME_FIELD || (replies[i].status < 0 && size < FIXED + GW_PS_SENTENCE - 1),
+              "answer %zu and a byte more: %d", i, status);
+    }
+}
+
+/* Whatever is read as good says the same again when it is written. */
+static void every_altered_byte_is_harmless(void **state)
+{
+    (void)state;
+    struct gw_ps_request requests[N], request;
+    struct gw_ps_reply replies[N], reply;
+    uint8_t bytes[GW_PS_HEAD_BYTES], again[GW_PS_HEAD_BYTES];
+    for (size_t i = 0, n = request_examples(requests); i < n; i++) {
+        size_t size = gw_ps_request_write(bytes, &requests[i]);
+        for (size_t at = 0; at < size; at++)
+            for (uint32_t change = 1; change < 256; change++) {
+                bytes[at] ^= (uint8_t)change;
+                gw_status status = read_request(bytes, size, &request);
+                CHECK(status == GW_OK || is_error_of_messages(status), "request %zu, byte %zu ^ %u: %d", i, at, change,
+                      status);
+                CHECK(at >= 5 || status < 0, "request %zu, byte %zu ^ %u is taken", i, at, change);
+                if (status == GW_OK)
+                    CHECK(gw_ps_request_write(again, &request) == size && memcmp(again, bytes, size) == 0,
+                          "request %zu, byte %zu ^ %u", i, at, change);
+                bytes[at] ^= (uint8_t)change;
+            }
+    }
+    for (size_t i = 0, n = reply_examples(replies); i < n; i++) {
+        size_t size = gw_ps_reply_write(bytes, &replies[i]);
+        for (size_t at = 0; at < size; at++)
+            for (uint32_t change = 1; change < 256; change++) {
+                bytes[at] ^= (uint8_t)change;
+                gw_status status = read_reply(bytes, size, &reply);
+                CHECK(status == GW_OK || is_error_of_messages(status), "answer %zu, byte %zu ^ %u: %d", i, at, change,
+                      status);
+                CHECK(at >= 5 || status < 0, "answer %zu, byte %zu ^ %u is taken", i, at, change);
+                CHECK(strlen(reply.sentence) < GW_PS_SENTENCE && reply.shape.n_dims <= 255, "answer %zu, byte %zu ^ %u",
+                      i, at, change);
+                bytes[at] ^= (uint8_t)change;
+            }
+    }
+}
+
+static void fields_that_cannot_be(void **state)
+{
+    (void)state;
+    uint8_t bytes[GW_PS_HEAD_BYTES];
+    struct gw_ps_request request;
+    struct gw_ps_reply reply;
+    struct gw_ps_request init = {.operation = GW_PS_INIT, .code = 1, .id = 3, .key = "key", .shape = deep};
+    size_t size = gw_ps_request_write(bytes, &init);
+    bytes[AT_VERSION] = GW_PS_VERSION + 1;
+    assert_int_equal(read_request(bytes, size, &request), GW_ERR_FRAME_VERSION);
+    assert_non_null(strstr(gw_last_error(), "version 4"));
+    assert_int_equal(request.id, 3); /* its client hears of it */
+    bytes[AT_VERSION] = GW_PS_VERSION;
+    bytes[AT_ZERO] = 9;
+    assert_int_equal(read_request(bytes, size, &request), GW_ERR_FRAME_FIELD);
+    bytes[AT_ZERO] = 0;
+    for (uint32_t operation = 0; operation < 256; operation++) {
+        bytes[AT_OPERATION] = (uint8_t)operation;
+        assert_int_equal(read_request(bytes, size, &request), operation == GW_PS_INIT ? GW_OK : GW_ERR_FRAME_FIELD);
+        assert_true(request.operation >= GW_PS_HELLO && request.operation < GW_PS_OPERATIONS);
+    }
+    bytes[AT_OPERATION] = GW_PS_INIT;
+    /* A rate is a finite float32 from 0 up. */
+    static const double bad_rates[] = {-1, -0.0, 1e39, INFINITY, NAN};
+    for (size_t i = 0; i < sizeof bad_rates / sizeof *bad_rates; i++) {
+        uint8_t pushed[GW_PS_HEAD_BYTES];
+        const struct gw_ps_request push = {.operation = GW_PS_PUSH, .key = "key", .rate = bad_rates[i]};
+        size_t n = gw_ps_request_write(pushed, &push);
+        CHECK(read_request(pushed, n, &request) == GW_ERR_FRAME_FIELD, "a rate of %g", bad_rates[i]);
+    }
+    /* A name with a zero, and one that is as long as what is left and more. */
+    bytes[FIXED + 2] = 0;
+    assert_int_equal(read_request(bytes, size, &request), GW_ERR_FRAME_FIELD);
+    assert_string_equal(request.key, "");
+    bytes[FIXED + 2] = 'e';
+    bytes[FIXED] = 255;
+    assert_int_equal(read_request(bytes, size, &request), GW_ERR_FRAME_FIELD);
+    bytes[FIXED] = 3;
+    /* A shape of more dimensions than there may be, with the bytes for them. */
+    memset(bytes + size, 0, 8 * 9);
+    bytes[FIXED + 4] = 9;
+    assert_int_equal(read_request(bytes, size + 8, &request), GW_ERR_FRAME_FIELD);
+    bytes[FIXED + 4] = 255;
+    assert_int_equal(read_request(bytes, size + 8, &request), GW_ERR_FRAME_FIELD);
+    bytes[FIXED + 4] = 8;
+    assert_int_equal(read_request(bytes, size, &request), GW_OK);
+    /* Each is taken for the other: the magic says no. */
+    assert_int_equal(read_reply(bytes, size, &reply), GW_ERR_FRAME_MAGIC);
+    assert_int_equal(gw_ps_request_read(NULL, 0, &request), GW_ERR_FRAME_CUT);
+    size = gw_ps_reply_write(bytes, &(struct gw_ps_reply){.operation = GW_PS_PUSH});
+    bytes[AT_STATUS] = 1; /* GW_PS_WAIT is nobody's answer */
+    assert_int_equal(read_reply(bytes, size, &reply), GW_ERR_FRAME_FIELD);
+    /* Sentences come from anybody and go to a terminal. */
+    struct gw_ps_reply error = {.operation = GW_PS_PUSH,
+                                .status = GW_ERR_PEER,
+                                .sentence = "a\x1b[2Jb\nc\x7f \xc3\xa4"};
+    size = gw_ps_reply_write(bytes, &error);
+    assert_int_equal(read_reply(bytes, size, &reply), GW_OK);
+    assert_string_equal(reply.sentence, "a?[2Jb?c? \xc3\xa4");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(heads_come_back),
+        cmocka_unit_test(heads_are_as_documented),
+        cmocka_unit_test(every_cut_is_refused),
+        cmocka_unit_test(fields_that_cannot_be),
+        cmocka_unit_test(every_altered_byte_is_harmless),
+    };
+    return cmocka_run_group_tests_name("pserver_message", tests, NULL, NULL);
+}

@@ -1,0 +1,89 @@
+/* Knows the types, shapes and sizes of values, and their names in text. */
+#include "pserver/protocol/value.h"
+#include "base/error.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MOST_ELEMS (1ull << 48)
+
+static const struct {
+    const char *name;
+    size_t bytes;
+} types[] = {
+    [GW_PS_FLOAT32] = {"float32", 4}, [GW_PS_FLOAT16] = {"float16", 2}, [GW_PS_BFLOAT16] = {"bfloat16", 2},
+    [GW_PS_INT32] = {"int32", 4},     [GW_PS_INT64] = {"int64", 8},     [GW_PS_UINT8] = {"uint8", 1},
+    [GW_PS_FRAME] = {"frame", 0},
+};
+#define N_TYPES (sizeof types / sizeof *types)
+
+size_t gw_ps_type_bytes(gw_ps_type type)
+{
+    return (size_t)type < N_TYPES ? types[type].bytes : 0;
+}
+
+const char *gw_ps_type_name(gw_ps_type type)
+{
+    return (size_t)type < N_TYPES ? types[type].name : NULL;
+}
+
+bool gw_ps_type_parse(const char *word, gw_ps_type *out)
+{
+    for (size_t t = 1; t < N_TYPES; t++)
+        if (strcmp(word, types[t].name) == 0) {
+            *out = (gw_ps_type)t;
+            return true;
+        }
+    return false;
+}
+
+bool gw_ps_is_float(gw_ps_type type)
+{
+    return type == GW_PS_FLOAT32 || type == GW_PS_FLOAT16 || type == GW_PS_BFLOAT16;
+}
+
+bool gw_ps_shape_elems(const gw_ps_shape *shape, uint64_t *n_elems)
+{
+    *n_elems = 1;
+    if (shape->n_dims > GW_PS_MAX_DIMS)
+        return false;
+    for (uint32_t d = 0; d < shape->n_dims; d++) {
+        if (shape->dims[d] == 0 || shape->dims[d] > MOST_ELEMS / *n_elems)
+            return false;
+        *n_elems *= shape->dims[d];
+    }
+    return true;
+}
+
+bool gw_ps_shapes_equal(const gw_ps_shape *a, const gw_ps_shape *b)
+{
+    return a->n_dims == b->n_dims && memcmp(a->dims, b->dims, a->n_dims * sizeof *a->dims) == 0;
+}
+
+struct gw_ps_text gw_ps_shape_text(const gw_ps_shape *shape)
+{
+    struct gw_ps_text out;
+    size_t used = 0;
+    out.text[used++] = '[';
+    for (uint32_t d = 0; d < shape->n_dims && d < GW_PS_MAX_DIMS; d++)
+        used += (size_t)snprintf(out.text + used, sizeof out.text - used, "%s%" PRIu64, d ? ", " : "", shape->dims[d]);
+    snprintf(out.text + used, sizeof out.text - used, "]");
+    return out;
+}
+
+gw_status gw_ps_check_scale(const struct gw_ps_scaling *scaling)
+{
+    uint64_t n_elems;
+    if (scaling->type != GW_PS_UINT8 ||
+        (scaling->method != GW_PS_DECODE_SUM && scaling->method != GW_PS_DECODE_AVERAGE))
+        return gw_fail(
+            GW_ERR_ARGUMENT,
+            "\"%s\" is %s and pulled with %s; a scale_key goes with decode_sum and decode_average of uint8 only",
+            scaling->key, gw_ps_type_name(scaling->type), gw_ps_method_name(scaling->method));
+    if (scaling->scale_type != GW_PS_FLOAT32 || !gw_ps_shape_elems(scaling->scale_shape, &n_elems) || n_elems != 1)
+        return gw_fail(GW_ERR_ARGUMENT, "the scale_key \"%s\" is %s of shape %s; it must be one float32",
+                       scaling->scale_key, gw_ps_type_name(scaling->scale_type),
+                       gw_ps_shape_text(scaling->scale_shape).text);
+    return GW_OK;
+}

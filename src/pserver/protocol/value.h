@@ -1,0 +1,37 @@
+/* What the server keeps and sends: bytes with a type and a shape. */
+#ifndef GW_PSERVER_PROTOCOL_VALUE_H
+#define GW_PSERVER_PROTOCOL_VALUE_H
+
+#include <gradwire/pserver.h>
+
+/* Bytes of one element; 0 for GW_PS_FRAME, whose values differ in length, and for what is no type. */
+size_t gw_ps_type_bytes(gw_ps_type type);
+
+bool gw_ps_is_float(gw_ps_type type);
+
+/* Elements of a shape; false where that cannot be: more than GW_PS_MAX_DIMS dimensions, a dimension of 0, more than
+ * 2^48 elements. */
+bool gw_ps_shape_elems(const gw_ps_shape *shape, uint64_t *n_elems);
+
+bool gw_ps_shapes_equal(const gw_ps_shape *a, const gw_ps_shape *b);
+
+/* A shape as people write it, "[3, 4]". */
+struct gw_ps_text {
+    char text[GW_PS_MAX_DIMS * 22 + 3];
+};
+struct gw_ps_text gw_ps_shape_text(const gw_ps_shape *shape);
+
+/* A pull of `key` times the maximum of `scale_key`. */
+struct gw_ps_scaling {
+    const char *key;
+    gw_ps_type type;
+    gw_ps_method method;
+    const char *scale_key;
+    gw_ps_type scale_type;
+    const gw_ps_shape *scale_shape;
+};
+
+/* Whether it can be. Errors: GW_ERR_ARGUMENT, and why not. */
+gw_status gw_ps_check_scale(const struct gw_ps_scaling *scaling);
+
+#endif

@@ -1,0 +1,240 @@
+/* Decides who takes part in the exchange. The exchange's keys share their rounds: a worker takes part in all of them
+ * from one round on.
+ *
+ * Before the first round is whole, and after all have left, workers that JOIN are let in at once. While others train, a
+ * JOIN waits: one of those, the connected one of the least rank, is asked, and ADMITs who waits from the round on that
+ * it is about to begin. No server can be beyond that round without its push. Where rounds do not wait for each other
+ * nobody has to be asked.
+ *
+ * When all have left, a run whose parameters are here goes on where it was; another is over. */
+#include "pserver/server/joining.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "pserver/server/kept.h"
+#include "pserver/server/log.h"
+#include "pserver/server/reply.h"
+#include "pserver/server/waiting.h"
+
+#include <string.h>
+
+static void reply_number(struct gw_ps_server *server, uint32_t route, enum gw_ps_operation operation, uint64_t id,
+                         uint64_t number)
+{
+    gw_ps_reply(server, route, &(struct gw_ps_reply){.operation = operation, .id = id, .number = number}, NULL);
+}
+
+gw_status gw_ps_run_end(struct gw_ps_server *server)
+{
+    gw_fail(GW_ERR_PEER, "the run that this server served is over: another has begun");
+    gw_ps_waiting_refuse(server, GW_PS_EXCHANGE, GW_ERR_PEER);
+    GW_TRY(gw_ps_store_drop(server->store, GW_PS_EXCHANGE));
+    gw_free(server->context, server->agreed);
+    server->agreed = NULL;
+    server->first_round = 1;
+    gw_ps_note_run(server);
+    for (uint32_t r = 0; r < server->options.n_workers; r++)
+        if (server->workers[r].agreed_as) {
+            server->workers[r].agreed_as = 0;
+            gw_ps_note_worker(server, r);
+        }
+    gw_ps_log(server, "run-ended");
+    return GW_OK;
+}
+
+/* The worker takes part from `round` on, and is told so where it waits for that. */
+static gw_status let_in(struct gw_ps_server *server, struct gw_ps_member *member, uint64_t round)
+{
+    GW_TRY(gw_ps_store_enter(server->store, member->rank, GW_PS_EXCHANGE, round));
+    struct gw_ps_worker *worker = &server->workers[member->rank];
+    worker->joined_as = member->incarnation;
+    worker->joined_from = round;
+    const struct gw_ps_joining joining = member->joining;
+    worker->joined_by = joining.waits ? joining.id : 0;
+    gw_ps_note_worker(server, member->rank);
+    gw_ps_log(server, "takes-part rank=%u round=%llu workers=%u", member->rank, (unsigned long long)round,
+              gw_ps_store_n_present(server->store));
+    gw_ps_join_forget(server, member);
+    if (joining.waits)
+        reply_number(server, member->route, GW_PS_JOIN, joining.id, round);
+    return GW_OK;
+}
+
+/* Workers begin with that round, and none before. */
+static void begin_with(struct gw_ps_server *server, uint64_t round)
+{
+    gw_ps_store_skip_to(server->store, GW_PS_EXCHANGE, round);
+    server->first_round = round;
+    gw_ps_note_run(server);
+}
+
+/* Workers that have never come do not, though rounds wait for them (`missing` is wait or stop). */
+static bool nobody_takes_part(const struct gw_ps_server *server)
+{
+    for (uint32_t r = 0; r < server->options.n_workers; r++)
+        if (gw_ps_store_is_present(server->store, r) &&
+            (server->workers[r].member || server->workers[r].away_since > 0))
+            return false;
+    return true;
+}
+
+/* Whoever took part has left: the next ones begin. */
+static gw_status begin_again(struct gw_ps_server *server)
+{
+    const bool untouched = !gw_ps_store_has_begun(server->store) && !server->agreed && server->first_round == 1;
+    if (untouched || !nobody_takes_part(server))
+        return GW_OK;
+    if (!gw_ps_store_keeps_parameters(server->store, GW_PS_EXCHANGE))
+        return gw_ps_run_end(server);
+    const uint64_t next = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE);
+    if (gw_ps_store_has_begun(server->store) || next > server->first_round)
+        begin_with(server, next > server->first_round ? next : server->first_round);
+    return GW_OK;
+}
+
+/* All that wait, where nobody has to be asked. */
+static void let_all_in(struct gw_ps_server *server)
+{
+    for (uint32_t r = 0; server->n_joining && r < server->options.n_workers; r++) {
+        struct gw_ps_member *member = server->workers[r].member;
+        if (member && member->joining.waits)
+            let_in(server, member, server->first_round);
+    }
+}
+
+gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request)
+{
+    if (member->rank == GW_PS_READER || !member->joins)
+        return gw_fail(GW_ERR_ORDER, "only a worker that has said so at its first word joins the exchange");
+    struct gw_ps_worker *worker = &server->workers[member->rank];
+    bool present = gw_ps_store_is_present(server->store, member->rank);
+    if (present && worker->joined_as == member->incarnation && worker->joined_by == request->id) {
+        reply_number(server, member->route, GW_PS_JOIN, request->id, worker->joined_from); /* its answer was lost */
+        return GW_OK;
+    }
+    gw_ps_store_leave(server->store, member->rank); /* it asks anew */
+    GW_TRY(begin_again(server));
+    gw_ps_join_forget(server, member);
+    member->joining = (struct gw_ps_joining){true, request->id, request->timeout_ms,
+                                             gw_clock_seconds() + request->timeout_ms / 1000.0};
+    server->n_joining++;
+    const bool begun = gw_ps_store_has_begun(server->store) || request->code == 1;
+    if (server->options.mode != GW_PS_SYNC) {
+        const uint64_t next = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE);
+        return let_in(server, member, next > request->number ? next : request->number);
+    }
+    if (begun && !nobody_takes_part(server)) {
+        gw_ps_log(server, "wants-to-join rank=%u", member->rank);
+        return GW_OK;
+    }
+    if (request->number > server->first_round) /* another server has gone on so far */
+        begin_with(server, request->number);
+    let_all_in(server);
+    return GW_OK;
+}
+
+/* Whether it was let in from that round on already, which still waits: the answer was lost, or two were asked. What it
+ * has pushed since stays. */
+static bool is_in_from(const struct gw_ps_server *server, const struct gw_ps_member *member, uint64_t round)
+{
+    const struct gw_ps_worker *worker = &server->workers[member->rank];
+    return gw_ps_store_is_present(server->store, member->rank) && worker->joined_as == member->incarnation &&
+           worker->joined_from == round && gw_ps_store_next_round(server->store, GW_PS_EXCHANGE) <= round;
+}
+
+gw_status gw_ps_admit_do(struct gw_ps_server *server, const struct gw_ps_member *member,
+                         const struct gw_ps_request *request)
+{
+    struct gw_ps_member *other =
+        request->rank < server->options.n_workers ? server->workers[request->rank].member : NULL;
+    if (!other || !other->joins)
+        return gw_fail(GW_ERR_PEER, "rank %u is to be admitted, and is not connected, or has not said that it joins",
+                       request->rank);
+    if (request->number == 0)
+        return gw_fail(GW_ERR_ARGUMENT, "rank %u is to be admitted from round 0 on; rounds count from 1",
+                       request->rank);
+    GW_TRY(begin_again(server));
+    if (!gw_ps_store_has_begun(server->store) && request->number > server->first_round)
+        begin_with(server, request->number);
+    if (other == member || !is_in_from(server, other, request->number)) /* who joins has pushed nothing since */
+        GW_TRY(let_in(server, other, request->number));
+    reply_number(server, member->route, GW_PS_ADMIT, request->id, request->number);
+    return GW_OK;
+}
+
+gw_ps_presence gw_ps_presence_of(const struct gw_ps_server *server, uint32_t rank)
+{
+    const struct gw_ps_member *member = server->workers[rank].member;
+    if (gw_ps_store_is_present(server->store, rank))
+        return member ? GW_PS_PRESENT : GW_PS_AWAY;
+    return member && member->joining.waits ? GW_PS_JOINING : GW_PS_ABSENT;
+}
+
+static uint8_t members_code(const struct gw_ps_server *server)
+{
+    return (gw_ps_store_has_begun(server->store) ? GW_PS_HAS_BEGUN : 0) |
+           (gw_ps_store_keeps_parameters(server->store, GW_PS_EXCHANGE) ? GW_PS_KEEPS_PARAMETERS : 0);
+}
+
+gw_status gw_ps_members_do(struct gw_ps_server *server, const struct gw_ps_member *member,
+                           const struct gw_ps_request *request)
+{
+    const uint32_t n = server->options.n_workers;
+    uint8_t *bytes = gw_alloc(server->context, n, 1);
+    if (!bytes)
+        return GW_ERR_MEMORY;
+    for (uint32_t r = 0; r < n; r++)
+        bytes[r] = (uint8_t)gw_ps_presence_of(server, r);
+    struct gw_ps_blob *body = gw_ps_blob_new(server->context, &server->bytes, bytes, n);
+    if (!body)
+        return GW_ERR_MEMORY;
+    gw_ps_reply(server, member->route,
+                &(struct gw_ps_reply){.operation = GW_PS_MEMBERS,
+                                      .code = members_code(server),
+                                      .id = request->id,
+                                      .number = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE)},
+                body);
+    gw_ps_blob_give(body);
+    return GW_OK;
+}
+
+void gw_ps_join_forget(struct gw_ps_server *server, struct gw_ps_member *member)
+{
+    server->n_joining -= member->joining.waits;
+    member->joining.waits = false;
+}
+
+static void expire(struct gw_ps_server *server)
+{
+    const double now = gw_clock_seconds();
+    for (uint32_t r = 0; server->n_joining && r < server->options.n_workers; r++) {
+        struct gw_ps_member *member = server->workers[r].member;
+        if (!member || !member->joining.waits || member->joining.deadline > now)
+            continue;
+        gw_ps_join_forget(server, member);
+        gw_ps_reply_error(server, member->route,
+                          &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = member->joining.id},
+                          gw_fail(GW_ERR_TIMEOUT,
+                                  "rank %u has waited %u ms for being admitted by a worker that takes part", r,
+                                  member->joining.timeout_ms),
+                          0);
+    }
+}
+
+/* One of those that take part and can hear it. */
+static void ask_for_joiners(struct gw_ps_server *server)
+{
+    for (uint32_t r = 0; server->n_joining && r < server->options.n_workers; r++)
+        if (server->workers[r].member && server->workers[r].member->joins && gw_ps_store_is_present(server->store, r)) {
+            reply_number(server, server->workers[r].member->route, GW_PS_ASK, 0, 0);
+            return;
+        }
+}
+
+void gw_ps_joins_look(struct gw_ps_server *server)
+{
+    expire(server);
+    if (server->n_joining && nobody_takes_part(server) && begin_again(server) == GW_OK)
+        let_all_in(server); /* those that they waited for have been left out */
+    ask_for_joiners(server);
+}

@@ -1,0 +1,167 @@
+/* Copies the server's numbers for other threads. The server's thread writes the copy; the status page reads it and
+ * never waits for the server. */
+#include "pserver/server/numbers.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "pserver/server/joining.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+struct gw_ps_notes {
+    pthread_mutex_t lock;
+    size_t n_bytes;
+    struct gw_ps_numbers *numbers; /* guarded by the lock */
+};
+
+/* ---- written down by the server's thread --------------------------------------------------------------------- */
+
+static void note_member(struct gw_ps_numbers *numbers, const struct gw_ps_member *member)
+{
+    struct gw_ps_member_numbers *to = &numbers->members[numbers->n_members++];
+    to->rank = member->rank;
+    to->since = member->since;
+    snprintf(to->address, sizeof to->address, "%s", member->address);
+}
+
+static void note_members(const struct gw_ps_server *server, struct gw_ps_numbers *numbers)
+{
+    numbers->n_members = 0;
+    numbers->connected = 0;
+    numbers->present = gw_ps_store_n_present(server->store);
+    for (uint32_t r = 0; r < server->options.n_workers; r++) {
+        if (server->workers[r].member && numbers->n_members < GW_PS_SHOWN_MEMBERS)
+            note_member(numbers, server->workers[r].member);
+        numbers->workers[r].connected = server->workers[r].member != NULL;
+        numbers->workers[r].gone_at = server->workers[r].gone_at;
+        numbers->connected += numbers->workers[r].connected;
+        numbers->workers[r].presence = gw_ps_presence_of(server, r);
+        numbers->workers[r].pushes = gw_ps_store_pushes(server->store, r, &numbers->workers[r].behind);
+    }
+    uint32_t n_left = server->n_members - numbers->connected; /* readers */
+    for (uint32_t b = 0; b < server->n_buckets && n_left && numbers->n_members < GW_PS_SHOWN_MEMBERS; b++)
+        for (const struct gw_ps_member *m = server->buckets[b]; m && numbers->n_members < GW_PS_SHOWN_MEMBERS;
+             m = m->next)
+            if (m->rank == GW_PS_READER) {
+                note_member(numbers, m);
+                n_left--;
+            }
+}
+
+static void note_keys(const struct gw_ps_server *server, struct gw_ps_numbers *numbers)
+{
+    const struct gw_ps_key *key;
+    for (numbers->n_keys = 0;
+         numbers->n_keys < GW_PS_SHOWN_KEYS && (key = gw_ps_store_key(server->store, numbers->n_keys));
+         numbers->n_keys++) {
+        struct gw_ps_key_info info = gw_ps_key_info(server->store, key);
+        struct gw_ps_key_numbers *to = &numbers->shown[numbers->n_keys];
+        snprintf(to->name, sizeof to->name, "%s", info.name);
+        to->type = info.type;
+        to->shape = info.shape;
+        to->rounds = info.rounds;
+        to->bytes = info.bytes;
+        to->n_missing = info.n_missing;
+    }
+}
+
+static void note_kept(const struct gw_ps_keep *keep, struct gw_ps_kept_numbers *kept)
+{
+    kept->is_kept = keep != NULL;
+    if (!keep)
+        return;
+    const struct gw_ps_keeper_info info = gw_ps_keep_info(keep);
+    kept->durable = info.durable;
+    snprintf(kept->reason, sizeof kept->reason, "%s", info.durable ? "" : info.reason);
+    kept->snapshot_age = info.generation ? gw_clock_seconds() - info.snapshot_at : -1;
+    kept->generation = info.generation;
+    kept->snapshot_bytes = info.snapshot_bytes;
+    kept->journal_bytes = info.journal_bytes;
+    kept->snapshots = info.n_snapshots;
+    kept->failed = info.n_failed;
+}
+
+void gw_ps_numbers_note(const struct gw_ps_server *server, struct gw_ps_notes *notes)
+{
+    if (!notes || pthread_mutex_trylock(&notes->lock) != 0)
+        return;
+    struct gw_ps_numbers *numbers = notes->numbers;
+    struct gw_ps_store_info store = gw_ps_store_info(server->store);
+    numbers->seconds = gw_clock_seconds() - server->counts.started;
+    memcpy(numbers->requests, server->counts.requests, sizeof numbers->requests);
+    numbers->refused = server->counts.refused;
+    numbers->bytes_in = server->counts.bytes_in;
+    numbers->bytes_out = server->counts.bytes_out;
+    numbers->waiting = server->n_parked;
+    numbers->keys = store.n_keys;
+    numbers->kept_bytes = store.bytes;
+    numbers->rounds = store.rounds;
+    numbers->round_times = store.round_times;
+    numbers->pushes = server->counts.pushes;
+    numbers->pulls = server->counts.pulls;
+    numbers->clients = server->n_members;
+    note_kept(server->keep, &numbers->kept);
+    note_members(server, numbers);
+    note_keys(server, numbers);
+    pthread_mutex_unlock(&notes->lock);
+}
+
+/* ---- read by others ------------------------------------------------------------------------------------------ */
+
+gw_status gw_ps_numbers_begin(gw_ps_server *server)
+{
+    struct gw_ps_notes *notes = gw_calloc(server->context, 1, sizeof *notes);
+    if (!notes)
+        return GW_ERR_MEMORY;
+    notes->n_bytes = sizeof *notes->numbers + server->options.n_workers * sizeof *notes->numbers->workers;
+    notes->numbers = gw_calloc(server->context, 1, notes->n_bytes);
+    if (!notes->numbers || pthread_mutex_init(&notes->lock, NULL) != 0) {
+        gw_status status = notes->numbers ? gw_fail(GW_ERR_SYSTEM, "no mutex for the server's numbers") : GW_ERR_MEMORY;
+        gw_free(server->context, notes->numbers);
+        gw_free(server->context, notes);
+        return status;
+    }
+    notes->numbers->n_workers = server->options.n_workers;
+    gw_ps_numbers_note(server, notes);
+    server->notes = notes;
+    return GW_OK;
+}
+
+void gw_ps_notes_free(gw_context *context, struct gw_ps_notes *notes)
+{
+    if (!notes)
+        return;
+    pthread_mutex_destroy(&notes->lock);
+    gw_free(context, notes->numbers);
+    gw_free(context, notes);
+}
+
+struct gw_ps_numbers *gw_ps_numbers_take(gw_ps_server *server)
+{
+    struct gw_ps_numbers *copy = gw_alloc(server->context, 1, server->notes->n_bytes);
+    if (!copy)
+        return NULL;
+    pthread_mutex_lock(&server->notes->lock);
+    memcpy(copy, server->notes->numbers, server->notes->n_bytes);
+    pthread_mutex_unlock(&server->notes->lock);
+    return copy;
+}
+
+void gw_ps_numbers_free(gw_ps_server *server, struct gw_ps_numbers *numbers)
+{
+    gw_free(server->context, numbers);
+}
+
+uint32_t gw_ps_numbers_slowest(const struct gw_ps_numbers *numbers)
+{
+    uint32_t slowest = numbers->n_workers;
+    uint64_t most = 0;
+    for (uint32_t r = 0; r < numbers->n_workers; r++)
+        if (numbers->workers[r].behind > most) {
+            most = numbers->workers[r].behind;
+            slowest = r;
+        }
+    return slowest;
+}

@@ -1,0 +1,78 @@
+/* What a server is doing, as a copy for other threads. The server's one thread writes its numbers down a few times a
+ * second, and other threads read what was written last. The server never waits for them. */
+#ifndef GW_PSERVER_SERVER_NUMBERS_H
+#define GW_PSERVER_SERVER_NUMBERS_H
+
+#include "pserver/protocol/message.h"
+#include "pserver/store/times.h"
+
+#define GW_PS_SHOWN_MEMBERS 1000
+#define GW_PS_SHOWN_KEYS 100
+
+/* A client that is connected. */
+struct gw_ps_member_numbers {
+    uint32_t rank;
+    char address[64];
+    int64_t since; /* seconds of Unix time */
+};
+
+struct gw_ps_key_numbers {
+    char name[GW_PS_MAX_NAME + 1];
+    gw_ps_type type;
+    gw_ps_shape shape;
+    uint64_t rounds, bytes;
+    uint32_t n_missing;
+};
+
+/* A worker, here or not. */
+struct gw_ps_worker_numbers {
+    uint64_t pushes; /* to all keys */
+    uint64_t behind; /* pushes that the foremost worker of each key has made and this one has not, all keys together */
+    bool connected;
+    int64_t gone_at; /* seconds of Unix time, of one that is not connected; 0: it was not here since the server began */
+    uint8_t presence; /* gw_ps_presence */
+};
+
+/* Of a server that keeps snapshots. */
+struct gw_ps_kept_numbers {
+    bool is_kept;        /* it has a folder for them */
+    bool durable;        /* what is acknowledged outlives the process */
+    char reason[256];    /* why not, where it should */
+    double snapshot_age; /* seconds since the last one was whole, or restored from; below 0: none yet */
+    uint64_t generation, snapshot_bytes, journal_bytes, snapshots, failed;
+};
+
+struct gw_ps_numbers {
+    double seconds; /* since the start */
+    uint64_t requests[GW_PS_OPERATIONS], refused, bytes_in, bytes_out, waiting;
+    uint64_t keys, kept_bytes, rounds;
+    uint32_t clients, connected; /* connected: workers only */
+    uint32_t present;            /* workers that rounds wait for */
+    struct gw_ps_times pushes, pulls, round_times;
+    struct gw_ps_kept_numbers kept;
+    uint32_t n_members, n_keys, n_workers;
+    struct gw_ps_member_numbers members[GW_PS_SHOWN_MEMBERS]; /* workers first, by rank */
+    struct gw_ps_key_numbers shown[GW_PS_SHOWN_KEYS];         /* the first that were made */
+    struct gw_ps_worker_numbers workers[];                    /* by rank */
+};
+
+/* From here on the server writes its numbers down. Before gw_ps_server_run. Errors: GW_ERR_MEMORY, GW_ERR_SYSTEM. */
+gw_status gw_ps_numbers_begin(gw_ps_server *server);
+
+/* What was written down last. Any thread, until the server is destroyed. NULL: no memory. Freed by gw_ps_numbers_free.
+ */
+struct gw_ps_numbers *gw_ps_numbers_take(gw_ps_server *server);
+void gw_ps_numbers_free(gw_ps_server *server, struct gw_ps_numbers *numbers);
+
+/* Of the worker that is most behind, the first of them; n_workers: none is behind. */
+uint32_t gw_ps_numbers_slowest(const struct gw_ps_numbers *numbers);
+
+/* ---- the server's side ---- */
+
+struct gw_ps_notes;
+
+/* Writes them down, in the server's thread; where somebody just reads, next time. notes NULL: nobody asked for them. */
+void gw_ps_numbers_note(const struct gw_ps_server *server, struct gw_ps_notes *notes);
+void gw_ps_notes_free(gw_context *context, struct gw_ps_notes *notes);
+
+#endif

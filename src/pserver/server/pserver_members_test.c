@@ -1,0 +1,737 @@
+/* Tests workers that come, go, die and come back, and what the rest does meanwhile. */
+#include "base/clock.h"
+#include "pserver/client/for_exchange.h"
+#include "pserver/protocol/message.h"
+#include "pserver/client/test_calls.h"
+
+#include <string.h>
+#include <zmq.h>
+
+/* A worker without a library, whose connection ends without a word. */
+struct ghost {
+    void *zmq, *socket;
+};
+
+/* Which of how many servers the next ghost comes to. */
+static uint32_t place_in_list = 0, servers_in_list = 1;
+
+static void list_as(uint32_t place, uint32_t n_servers)
+{
+    place_in_list = place, servers_in_list = n_servers;
+}
+
+/* The answer's status. */
+static gw_status ghost_asks(const struct ghost *g, const struct gw_ps_request *request, const void *body,
+                            size_t n_bytes)
+{
+    struct gw_ps_request whole = *request;
+    whole.place = place_in_list, whole.n_servers = servers_in_list;
+    whole.n_parts = whole.n_parts ? whole.n_parts : 1;
+    uint8_t head[GW_PS_HEAD_BYTES], answer[GW_PS_HEAD_BYTES];
+    size_t n = gw_ps_request_write(head, &whole);
+    assert_int_equal(zmq_send(g->socket, head, n, body ? ZMQ_SNDMORE : 0), n);
+    if (body)
+        assert_int_equal(zmq_send(g->socket, body, n_bytes, 0), n_bytes);
+    int got = zmq_recv(g->socket, answer, sizeof answer, 0);
+    struct gw_ps_reply reply;
+    assert_true(got > 0);
+    expect_ok(gw_ps_reply_read(answer, (size_t)got, &reply));
+    int more = 0;
+    for (size_t size = sizeof more; zmq_getsockopt(g->socket, ZMQ_RCVMORE, &more, &size) == 0 && more;) /* a value */
+        zmq_recv(g->socket, answer, sizeof answer, 0);
+    return reply.status;
+}
+
+static void ghost_says(const struct ghost *g, const struct gw_ps_request *request, const void *body, size_t n_bytes)
+{
+    assert_int_equal(ghost_asks(g, request, body, n_bytes), GW_OK);
+}
+
+static struct ghost ghost_comes_as(const struct test_server *s, uint32_t rank, uint8_t joins, uint64_t incarnation)
+{
+    char place[128];
+    const int now = 0, patience = LONG_MS;
+    struct ghost g = {.zmq = zmq_ctx_new()};
+    g.socket = zmq_socket(g.zmq, ZMQ_DEALER);
+    zmq_setsockopt(g.socket, ZMQ_LINGER, &now, sizeof now);
+    zmq_setsockopt(g.socket, ZMQ_RCVTIMEO, &patience, sizeof patience);
+    snprintf(place, sizeof place, "tcp://%s", gw_ps_server_address(s->server));
+    assert_int_equal(zmq_connect(g.socket, place), 0);
+    ghost_says(
+        &g,
+        &(struct gw_ps_request){.operation = GW_PS_HELLO, .code = joins, .number = rank, .incarnation = incarnation},
+        NULL, 0);
+    return g;
+}
+
+static struct ghost ghost_comes(const struct test_server *s, uint32_t rank, uint8_t joins)
+{
+    static uint64_t incarnation = 77; /* each is another */
+    return ghost_comes_as(s, rank, joins, incarnation++);
+}
+
+static struct ghost ghost_joins(const struct test_server *s, uint32_t rank)
+{
+    struct ghost g = ghost_comes(s, rank, 1);
+    ghost_says(&g, &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = 7, .number = 1, .timeout_ms = LONG_MS}, NULL,
+               0);
+    return g;
+}
+
+static void ghost_pushes(const struct ghost *g, const char *key, uint64_t nth, float x)
+{
+    struct gw_ps_request request = {.operation = GW_PS_PUSH, .number = nth, .id = nth};
+    snprintf(request.key, sizeof request.key, "%s", key);
+    ghost_says(g, &request, &x, sizeof x);
+}
+
+static void ghost_goes(struct ghost *g)
+{
+    zmq_close(g->socket);
+    zmq_ctx_term(g->zmq);
+}
+
+/* ---- without a worker --------------------------------------------------------------------------------------- */
+
+/* One dies between its pushes of a round: that of which it had pushed counts it, the other does not, and no later one.
+ */
+static void the_rest_continues(void **state)
+{
+    (void)state;
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 3, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
+    gw_ps_client *a = come_to(&s, 0), *b = come_to(&s, 1);
+    struct ghost c = ghost_comes(&s, 2, 0);
+    init(a, "x"), init(a, "y"), init(b, "x"), init(b, "y");
+    ghost_pushes(&c, "x", 1, 4);
+    ghost_goes(&c);
+    push(a, "x", 1), push(b, "x", 2), push(a, "y", 1), push(b, "y", 2);
+    expect_sum(a, "x", 7, 3), expect_sum(b, "x", 7, 3);
+    expect_sum(a, "y", 3, 2), expect_sum(b, "y", 3, 2);
+    push(a, "x", 5), push(b, "x", 6);
+    expect_sum(a, "x", 11, 2);
+
+    /* It comes back, and takes part from the open rounds on. */
+    gw_ps_client *again = come_to(&s, 2);
+    init(again, "x"), init(again, "y");
+    push(a, "x", 1), push(b, "x", 2), push(again, "x", 4);
+    expect_sum(again, "x", 7, 3), expect_sum(a, "x", 7, 3);
+    gw_ps_client_destroy(again); /* leaves with a word: nobody waits at all */
+    push(a, "y", 1), push(b, "y", 1);
+    expect_sum(a, "y", 2, 2);
+    gw_ps_client_destroy(a), gw_ps_client_destroy(b);
+    test_server_end(&s);
+}
+
+static void wait_for(gw_ps_client *client, uint64_t ticket)
+{
+    expect_ok(gw_ps_wait(client, ticket, NULL));
+}
+
+static void expect_parameter(gw_ps_client *client, const char *key, float w)
+{
+    gw_ps_value value;
+    expect_ok(gw_ps_pull_parameter(client, key, GW_PS_PARAMETERS, NULL, &value));
+    assert_true(*(float *)value.bytes == w);
+    gw_ps_value_free(&value);
+}
+
+/* One dies between its push and its verdict: its push counts in no key, and the rest goes on without it. */
+static void one_dies_before_its_verdict(void **state)
+{
+    (void)state;
+    struct test_server s;
+    const char *const key = "exchange/w";
+    const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
+    const float w = 100, g = 8, h = 2;
+    uint64_t ticket;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
+    gw_ps_client *a = come_to(&s, 0);
+    struct ghost b = ghost_comes(&s, 1, 0);
+    expect_ok(gw_ps_init_on(a, 0, key, GW_PS_FLOAT32, &one, "", "sgd:lr=1"));
+    expect_ok(gw_ps_first_begin(a, key, &w, 1, &ticket));
+    wait_for(a, ticket);
+    for (uint64_t t = 1; t <= 2; t++) {
+        struct gw_ps_request push = {.operation = GW_PS_PUSH, .code = GW_PS_PUSH_PENDING, .number = t};
+        snprintf(push.key, sizeof push.key, "%s", key);
+        ghost_says(&b, &push, &h, sizeof h);
+        expect_ok(gw_ps_push_pending_begin(a, key, &g, sizeof g, &ticket));
+        wait_for(a, ticket);
+        expect_ok(gw_ps_judge_begin(a, key, GW_PS_NO_REFUSAL, &ticket));
+        wait_for(a, ticket);
+        if (t == 1)
+            ghost_says(&b, &(struct gw_ps_request){.operation = GW_PS_VERDICT, .number = t, .refusal = UINT64_MAX},
+                       NULL, 0);
+        else
+            ghost_goes(&b);
+        expect_parameter(a, key, t == 1 ? 95 : 87);
+    }
+    expect_ok(gw_ps_push_pending_begin(a, key, &g, sizeof g, &ticket));
+    wait_for(a, ticket);
+    expect_ok(gw_ps_judge_begin(a, key, 5, &ticket));
+    wait_for(a, ticket);
+    gw_ps_value value;
+    assert_int_equal(gw_ps_pull_parameter(a, key, GW_PS_PARAMETERS, NULL, &value), GW_ERR_NONFINITE);
+    assert_int_equal(gw_ps_refusal(a), 5);
+    gw_ps_client_destroy(a);
+    test_server_end(&s);
+}
+
+/* One is left out after its push was acknowledged, and is back before the others have pushed: its push counts. */
+static void an_acknowledged_push_stays(void **state)
+{
+    (void)state;
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 3, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
+    gw_ps_client *a = come_to(&s, 0), *b = come_to(&s, 1);
+    struct ghost c = ghost_comes(&s, 2, 0);
+    uint8_t presence[3] = {0};
+    init(a, "x"), init(b, "x");
+    ghost_pushes(&c, "x", 1, 4);
+    push(a, "x", 1), push(b, "x", 2);
+    expect_sum(a, "x", 7, 3);
+    ghost_pushes(&c, "x", 2, 40);
+    ghost_goes(&c);
+    do
+        expect_ok(gw_ps_members(a, presence, sizeof presence, NULL));
+    while (presence[2] != GW_PS_ABSENT);
+    struct ghost back = ghost_comes(&s, 2, 0);
+    push(a, "x", 10), push(b, "x", 20);
+    expect_sum(a, "x", 70, 3);
+    ghost_pushes(&back, "x", 2, 40); /* sent again: taken once */
+    ghost_pushes(&back, "x", 3, 4);
+    push(a, "x", 1), push(b, "x", 2);
+    expect_sum(b, "x", 7, 3);
+    ghost_goes(&back);
+    gw_ps_client_destroy(a), gw_ps_client_destroy(b);
+    test_server_end(&s);
+}
+
+/* What was numbered before the worker was left out is not mistaken for what was taken, nor another round's result for
+ * the one it asks for. */
+static void what_comes_too_late_is_refused(void **state)
+{
+    (void)state;
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
+    gw_ps_client *a = come_to(&s, 0);
+    struct ghost b = ghost_comes(&s, 1, 0);
+    init(a, "x");
+    ghost_pushes(&b, "x", 1, 1);
+    push(a, "x", 1);
+    expect_sum(a, "x", 2, 2);
+    ghost_goes(&b);
+    for (uint32_t i = 0; i < 3; i++)
+        push(a, "x", 5), expect_sum(a, "x", 5, 1);
+    struct ghost back = ghost_comes(&s, 1, 0);
+    const float x = 1;
+    for (uint64_t nth = 1; nth <= 5; nth++) { /* 1 was taken, 2 to 4 went on without it, 5 is open */
+        const struct gw_ps_request again = {.operation = GW_PS_PUSH, .number = nth, .id = nth, .key = "x"};
+        assert_int_equal(ghost_asks(&back, &again, &x, sizeof x), nth == 1 || nth == 5 ? GW_OK : GW_ERR_PEER);
+    }
+    push(a, "x", 2);
+    expect_sum(a, "x", 3, 2);
+    ghost_goes(&back);
+    gw_ps_client_destroy(a);
+    test_server_end(&s);
+}
+
+/* One that is back and has not pushed again is not answered with a round that went on without it. */
+static void a_round_without_it_is_not_its_own(void **state)
+{
+    (void)state;
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
+    gw_ps_client *a = come_to(&s, 0);
+    struct ghost b = ghost_comes(&s, 1, 0);
+    const struct gw_ps_request pull = {
+        .operation = GW_PS_PULL, .code = GW_PS_SUM, .id = 9, .timeout_ms = LONG_MS, .key = "x"};
+    init(a, "x");
+    ghost_pushes(&b, "x", 1, 1);
+    push(a, "x", 1);
+    expect_sum(a, "x", 2, 2);
+    ghost_goes(&b);
+    for (uint32_t i = 0; i < 3; i++)
+        push(a, "x", 5), expect_sum(a, "x", 5, 1);
+    struct ghost back = ghost_comes(&s, 1, 0);
+    assert_int_equal(ghost_asks(&back, &pull, NULL, 0), GW_ERR_PEER); /* it asks again for what it had pushed to */
+    ghost_pushes(&back, "x", 5, 7);
+    push(a, "x", 2);
+    ghost_says(&back, &pull, NULL, 0);
+    ghost_goes(&back);
+    gw_ps_client_destroy(a);
+    test_server_end(&s);
+}
+
+static void the_rest_stops(void **state)
+{
+    (void)state;
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_STOP, .away_ms = 50});
+    gw_ps_client *a = come_to(&s, 0);
+    struct ghost b = ghost_comes(&s, 1, 0);
+    init(a, "x");
+    push(a, "x", 1);
+    ghost_goes(&b);
+    gw_ps_value value;
+    assert_int_equal(gw_ps_pull_parameter(a, "x", GW_PS_SUM, NULL, &value), GW_ERR_PEER);
+    assert_non_null(strstr(gw_last_error(), "rank 1"));
+    gw_ps_client_destroy(a);
+    test_server_end(&s);
+}
+
+/* Two of four begin; the others join while they train. */
+static void some_begin(void **state)
+{
+    (void)state;
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 4, .missing = GW_PS_MISSING_CONTINUE, .min_workers = 2});
+    gw_ps_client *a = come_to(&s, 0);
+    init(a, "x");
+    push(a, "x", 1);
+    uint64_t early;
+    expect_ok(gw_ps_pull_begin(a, "x", GW_PS_SUM, NULL, &early)); /* waits: one alone does not begin */
+    gw_ps_client *b = come_to(&s, 3);
+    init(b, "x");
+    push(b, "x", 2);
+    gw_ps_value value;
+    expect_ok(gw_ps_wait(a, early, &value));
+    assert_int_equal(value.n_pushes, 2);
+    gw_ps_value_free(&value);
+    gw_ps_client *c = come_to(&s, 1);
+    init(c, "x");
+    push(a, "x", 1), push(b, "x", 2), push(c, "x", 3);
+    expect_sum(c, "x", 6, 3);
+    gw_ps_client_destroy(a), gw_ps_client_destroy(b), gw_ps_client_destroy(c);
+    test_server_end(&s);
+}
+
+/* A round does not wait for the slowest; what that pushes later is dropped, and it can still pull what the others had.
+ */
+static void backup_workers(void **state)
+{
+    (void)state;
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 3, .backup = 1});
+    gw_ps_client *w[3];
+    for (uint32_t r = 0; r < 3; r++)
+        w[r] = come_to(&s, r), init(w[r], "x");
+    push(w[0], "x", 1), push(w[1], "x", 2);
+    expect_sum(w[0], "x", 3, 2), expect_sum(w[1], "x", 3, 2);
+    push(w[0], "x", 10), push(w[1], "x", 20); /* not whole: one more and rank 2 would be two rounds late */
+    uint64_t ticket;
+    gw_ps_value value;
+    expect_ok(gw_ps_pull_begin(w[0], "x", GW_PS_SUM, NULL, &ticket));
+    push(w[2], "x", 4);
+    expect_sum(w[2], "x", 3, 2);
+    expect_ok(gw_ps_wait(w[0], ticket, &value));
+    assert_true(value.n_pushes == 2 && value.round == 2 && *(float *)value.bytes == 30);
+    gw_ps_value_free(&value);
+    push(w[2], "x", 40); /* late again */
+    expect_sum(w[2], "x", 30, 2);
+    push(w[2], "x", 400), push(w[1], "x", 200);
+    expect_sum(w[2], "x", 600, 2);
+    for (uint32_t r = 0; r < 3; r++)
+        gw_ps_client_destroy(w[r]);
+    test_server_end(&s);
+}
+
+/* One that joins by itself, and was left out: what it asks for again of the round it was in is not answered with a
+ * later one. */
+static void who_was_left_out_is_told(void **state)
+{
+    (void)state;
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
+    gw_ps_client *a = come_to(&s, 0);
+    struct ghost b = ghost_comes(&s, 1, 1);
+    ghost_says(&b, &(struct gw_ps_request){.operation = GW_PS_JOIN, .number = 1, .timeout_ms = LONG_MS}, NULL, 0);
+    init(a, "x");
+    ghost_pushes(&b, "x", 1, 1);
+    ghost_goes(&b);
+    for (uint32_t i = 0; i < 3; i++)
+        push(a, "x", 5), expect_sum(a, "x", i ? 5 : 6, i ? 1 : 2);
+    struct ghost back = ghost_comes(&s, 1, 1);
+    const float x = 1;
+    const struct gw_ps_request pull = {.operation = GW_PS_PULL,
+                                       .code = GW_PS_SUM,
+                                       .id = 9,
+                                       .timeout_ms = LONG_MS,
+                                       .key = "x"},
+                               next = {.operation = GW_PS_PUSH, .number = 2, .id = 10, .key = "x"};
+    assert_int_equal(ghost_asks(&back, &pull, NULL, 0), GW_ERR_PEER);
+    assert_int_equal(ghost_asks(&back, &next, &x, sizeof x), GW_ERR_PEER);
+    ghost_goes(&back);
+    gw_ps_client_destroy(a);
+    test_server_end(&s);
+}
+
+/* ---- joining the exchange ------------------------------------------------------------------------------------ */
+
+#define KEY GW_PS_EXCHANGE "x"
+
+static void one_round(gw_ps_client *const *workers, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        push(workers[i], KEY, 1);
+    for (uint32_t i = 0; i < n; i++)
+        expect_sum(workers[i], KEY, (float)n, n);
+}
+
+struct joiner {
+    gw_ps_client *client;
+    uint64_t round;
+    gw_status status;
+    pthread_t thread;
+};
+
+static void *join(void *user)
+{
+    struct joiner *j = user;
+    j->status = gw_ps_join(j->client, &j->round);
+    return NULL;
+}
+
+static uint64_t join_at_once(gw_ps_client *client)
+{
+    uint64_t round = 0;
+    expect_ok(gw_ps_join(client, &round));
+    init(client, KEY);
+    return round;
+}
+
+static void one_joins_while_others_train(void **state)
+{
+    (void)state;
+    struct pair p;
+    serve_two(&p, 3, GW_PS_MISSING_CONTINUE);
+    for (int run_number = 0; run_number < 2; run_number++) { /* a second run finds nothing of the first */
+        gw_ps_client *w[3];
+        for (uint32_t r = 0; r < 3; r++) {
+            w[r] = test_client(p.places, r, true, LONG_MS);
+            assert_int_equal(join_at_once(w[r]), 1);
+        }
+        one_round(w, 3);
+        gw_ps_client_destroy(w[2]);
+        for (uint32_t i = 0; i < 4; i++)
+            one_round(w, 2);
+        struct joiner j = {.client = test_client(p.places, 2, true, LONG_MS)};
+        assert_int_equal(pthread_create(&j.thread, NULL, join, &j), 0);
+        uint64_t round = 6;
+        while (!gw_ps_is_asked(w[0])) {
+            one_round(w, 2), round++;
+            assert_false(gw_ps_is_asked(w[1]));
+            expect_ok(gw_ps_members(w[0], NULL, 0, NULL)); /* hears what the first server says */
+        }
+        uint8_t presence[3];
+        expect_ok(gw_ps_members(w[1], presence, sizeof presence, NULL));
+        assert_true(presence[0] == GW_PS_PRESENT && presence[1] == GW_PS_PRESENT && presence[2] == GW_PS_JOINING);
+        gw_ps_client *side = test_client(p.places, GW_PS_READER, false, LONG_MS);
+        expect_ok(gw_ps_admit(side, 2, round));
+        gw_ps_client_destroy(side);
+        pthread_join(j.thread, NULL);
+        assert_int_equal(j.status, GW_OK);
+        assert_int_equal(j.round, round);
+        w[2] = j.client;
+        init(w[2], KEY);
+        one_round(w, 3), one_round(w, 3);
+        for (uint32_t r = 0; r < 3; r++)
+            gw_ps_client_destroy(w[r]);
+    }
+    test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
+}
+
+/* Nobody admits: the one that waits is told so, and the others are not held up. */
+static void nobody_admits(void **state)
+{
+    (void)state;
+    struct pair p;
+    serve_two(&p, 2, GW_PS_MISSING_CONTINUE);
+    gw_ps_client *a = test_client(p.places, 0, true, LONG_MS), *b = test_client(p.places, 1, true, LONG_MS);
+    join_at_once(a), join_at_once(b);
+    one_round((gw_ps_client *[]){a, b}, 2);
+    gw_ps_client_destroy(b);
+    uint64_t round;
+    gw_ps_client *c = test_client(p.places, 1, true, 300);
+    assert_int_equal(gw_ps_join(c, &round), GW_ERR_TIMEOUT);
+    one_round(&a, 1);
+    assert_int_equal(gw_ps_admit(c, 0, 1), GW_ERR_ORDER); /* that round is over */
+    gw_ps_client_destroy(c);
+    assert_int_equal(gw_ps_admit(a, 1, 7), GW_ERR_PEER); /* nobody there */
+    gw_ps_client_destroy(a);
+    test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
+}
+
+/* The answer to an ADMIT was lost and it comes again: what was pushed meanwhile stays. */
+static void admitted_twice(void **state)
+{
+    (void)state;
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){
+                              .n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .min_workers = 1, .away_ms = 50});
+    gw_ps_client *a = test_client(gw_ps_server_address(s.server), 0, true, LONG_MS), *side = come_to(&s, GW_PS_READER);
+    join_at_once(a);
+    one_round(&a, 1);
+    struct joiner j = {.client = test_client(gw_ps_server_address(s.server), 1, true, LONG_MS)};
+    assert_int_equal(pthread_create(&j.thread, NULL, join, &j), 0);
+    uint8_t presence[2] = {0};
+    while (presence[1] != GW_PS_JOINING)
+        expect_ok(gw_ps_members(side, presence, sizeof presence, NULL));
+    expect_ok(gw_ps_admit(side, 1, 2));
+    pthread_join(j.thread, NULL);
+    expect_ok(j.status);
+    init(j.client, KEY);
+    push(j.client, KEY, 4);
+    expect_ok(gw_ps_admit(side, 1, 2));
+    push(a, KEY, 1);
+    expect_sum(j.client, KEY, 5, 2), expect_sum(a, KEY, 5, 2);
+    gw_ps_client_destroy(a), gw_ps_client_destroy(j.client), gw_ps_client_destroy(side);
+    test_server_end(&s);
+}
+
+static void ghost_agrees(const struct ghost *g, const char *lines)
+{
+    ghost_says(g, &(struct gw_ps_request){.operation = GW_PS_AGREE, .id = 8}, lines, strlen(lines));
+}
+
+/* The first of a run is started, ended, and started again with something else, before the other has ever come: nobody
+ * else has agreed. */
+static void one_begins_otherwise(void **state)
+{
+    (void)state;
+    for (gw_ps_missing missing = GW_PS_MISSING_WAIT; missing <= GW_PS_MISSING_STOP; missing++) {
+        struct test_server s;
+        test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = missing});
+        struct ghost a = ghost_joins(&s, 0);
+        ghost_agrees(&a, "net = lenet\n");
+        ghost_says(&a, &(struct gw_ps_request){.operation = GW_PS_BYE}, NULL, 0);
+        ghost_goes(&a);
+        a = ghost_joins(&s, 0);
+        ghost_agrees(&a, "net = mlp\n");
+        ghost_goes(&a);
+        test_server_end(&s);
+    }
+}
+
+static gw_status ghost_would_agree(const struct ghost *g, const char *lines)
+{
+    return ghost_asks(g, &(struct gw_ps_request){.operation = GW_PS_AGREE, .id = 9}, lines, strlen(lines));
+}
+
+static void wait_until_away(gw_ps_client *reader, uint32_t rank)
+{
+    uint8_t presence[2] = {0};
+    while (presence[rank] != GW_PS_AWAY)
+        expect_ok(gw_ps_members(reader, presence, sizeof presence, NULL));
+}
+
+/* The connection of a run's first worker breaks before the second has come: it is one run, and what was acknowledged
+ * stays. Only when another comes under its rank, or it has left, is the run over. */
+static void the_first_is_back_in_a_moment(void **state)
+{
+    (void)state;
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .away_ms = 1000000});
+    gw_ps_client *reader = come_to(&s, GW_PS_READER);
+    init(reader, KEY);
+    struct ghost a = ghost_comes_as(&s, 0, 0, 7), b = ghost_comes(&s, 1, 0);
+    ghost_agrees(&a, "net = lenet\n");
+    ghost_pushes(&a, KEY, 1, 1);
+    ghost_goes(&a);
+    wait_until_away(reader, 0);
+    assert_int_equal(ghost_would_agree(&b, "net = lenet\n"), GW_ERR_ORDER);
+    a = ghost_comes_as(&s, 0, 0, 7);
+    ghost_agrees(&b, "net = lenet\n");
+    ghost_pushes(&b, KEY, 1, 2);
+    expect_sum(reader, KEY, 3, 2);
+
+    ghost_goes(&a), ghost_goes(&b);
+    wait_until_away(reader, 0), wait_until_away(reader, 1);
+    struct ghost c = ghost_comes(&s, 0, 0);
+    assert_int_equal(ghost_would_agree(&c, "net = mlp\n"), GW_ERR_ORDER);
+    struct ghost d = ghost_comes(&s, 1, 0);
+    ghost_agrees(&d, "net = mlp\n");
+    ghost_agrees(&c, "net = mlp\n");
+    gw_ps_client_destroy(reader);
+    ghost_goes(&c), ghost_goes(&d);
+    test_server_end(&s);
+}
+
+/* All of a run that waits are killed and come again: the run begins anew. */
+static void all_come_again(void **state)
+{
+    (void)state;
+    struct pair p;
+    serve_two(&p, 2, GW_PS_MISSING_WAIT);
+    gw_ps_client *w[2] = {test_client(p.places, 0, true, LONG_MS), test_client(p.places, 1, true, LONG_MS)};
+    join_at_once(w[0]), join_at_once(w[1]);
+    one_round(w, 2);
+    gw_ps_client_destroy(w[0]), gw_ps_client_destroy(w[1]);
+    w[0] = test_client(p.places, 0, true, LONG_MS), w[1] = test_client(p.places, 1, true, LONG_MS);
+    assert_int_equal(join_at_once(w[1]), 1);
+    assert_int_equal(join_at_once(w[0]), 1);
+    one_round(w, 2);
+    gw_ps_client_destroy(w[0]), gw_ps_client_destroy(w[1]);
+    test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
+}
+
+/* This server, or its network, was away for all: nobody is left out, whoever is back first. */
+static void all_are_away_at_once(void **state)
+{
+    (void)state;
+    struct test_server s;
+    test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 300});
+    struct ghost a = ghost_comes(&s, 0, 0), b = ghost_comes(&s, 1, 0);
+    gw_ps_client *reader = come_to(&s, GW_PS_READER);
+    init(reader, "x");
+    ghost_pushes(&a, "x", 1, 1), ghost_pushes(&b, "x", 1, 2);
+    ghost_goes(&a), ghost_goes(&b);
+    uint8_t presence[2] = {0};
+    for (const double end = gw_clock_seconds() + 1; gw_clock_seconds() < end;)
+        expect_ok(gw_ps_members(reader, presence, sizeof presence, NULL));
+    assert_true(presence[0] == GW_PS_AWAY && presence[1] == GW_PS_AWAY);
+    a = ghost_comes(&s, 0, 0);
+    expect_ok(gw_ps_members(reader, presence, sizeof presence, NULL));
+    assert_true(presence[0] == GW_PS_PRESENT && presence[1] == GW_PS_AWAY);
+    ghost_pushes(&a, "x", 2, 1);
+    while (presence[1] != GW_PS_ABSENT) /* now somebody goes on without it */
+        expect_ok(gw_ps_members(reader, presence, sizeof presence, NULL));
+    ghost_goes(&a);
+    gw_ps_client_destroy(reader);
+    test_server_end(&s);
+}
+
+/* A run whose parameters are on the servers goes on where its last workers left it. */
+static void parameters_outlive_their_workers(void **state)
+{
+    (void)state;
+    struct pair p;
+    serve_two(&p, 1, GW_PS_MISSING_CONTINUE);
+    const gw_ps_shape shape = {.n_dims = 1, .dims = {1}};
+    const float w = 10, gradient = 1;
+    gw_ps_value value;
+    for (uint64_t begin = 1; begin < 10; begin += 3) {
+        uint64_t round;
+        gw_ps_client *a = test_client(p.places, 0, true, LONG_MS);
+        expect_ok(gw_ps_join(a, &round));
+        assert_int_equal(round, begin);
+        expect_ok(gw_ps_init_optimized(a, KEY, GW_PS_FLOAT32, &shape, "sgd:lr=1", &w));
+        for (uint64_t i = 0; i < 3; i++) {
+            expect_ok(gw_ps_push_parameter(a, KEY, &gradient, sizeof gradient));
+            expect_ok(gw_ps_pull_parameter(a, KEY, GW_PS_PARAMETERS, NULL, &value));
+            assert_true(value.round == begin + i && *(float *)value.bytes == 10 - (float)(begin + i));
+            gw_ps_value_free(&value);
+        }
+        gw_ps_client_destroy(a);
+    }
+    test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
+}
+
+/* Two of a run on two servers die, and come again before anybody has missed them: the run begins anew on both. */
+static void all_die_and_come_again(void **state)
+{
+    (void)state;
+    struct pair p;
+    serve_two(&p, 2, GW_PS_MISSING_CONTINUE);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct ghost ghosts[2][2];
+        for (uint32_t s = 0; s < 2; s++)
+            for (uint32_t r = 0; r < 2; r++)
+                list_as((uint32_t)s, 2), ghosts[s][r] = ghost_joins(&p.servers[s], r);
+        gw_ps_client *reader = test_client(p.places, GW_PS_READER, false, LONG_MS);
+        init(reader, KEY);
+        gw_ps_client_destroy(reader);
+        for (uint32_t s = 0; s < 2; s++) /* the key is on one of them */
+            for (uint32_t r = 0; r < 2; r++) {
+                const float x = 1;
+                struct gw_ps_request push = {.operation = GW_PS_PUSH, .number = 1, .id = 8, .key = KEY};
+                uint8_t head[GW_PS_HEAD_BYTES];
+                zmq_send(ghosts[s][r].socket, head, gw_ps_request_write(head, &push), ZMQ_SNDMORE);
+                zmq_send(ghosts[s][r].socket, &x, sizeof x, 0);
+                assert_true(zmq_recv(ghosts[s][r].socket, head, sizeof head, 0) > 0);
+            }
+        for (uint32_t s = 0; s < 2; s++)
+            for (uint32_t r = 0; r < 2; r++)
+                ghost_goes(&ghosts[s][r]);
+        gw_ps_client *w[2];
+        struct joiner j[2];
+        for (uint32_t r = 0; r < 2; r++) {
+            j[r] = (struct joiner){.client = w[r] = test_client(p.places, r, true, LONG_MS)};
+            assert_int_equal(pthread_create(&j[r].thread, NULL, join, &j[r]), 0);
+        }
+        for (uint32_t r = 0; r < 2; r++) {
+            pthread_join(j[r].thread, NULL);
+            expect_ok(j[r].status);
+            assert_int_equal(j[r].round, 1);
+            init(w[r], KEY);
+        }
+        one_round(w, 2);
+        gw_ps_client_destroy(w[0]), gw_ps_client_destroy(w[1]);
+    }
+    test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
+    list_as(0, 1);
+}
+
+/* One finds that on the second server a run has begun, and waits to be let in. That run is over, and another begins: it
+ * need not wait. */
+static void what_had_begun_elsewhere_is_over(void **state)
+{
+    (void)state;
+    struct pair p;
+    serve_two(&p, 2, GW_PS_MISSING_CONTINUE);
+    gw_ps_client *first = test_client(p.places, GW_PS_READER, false, LONG_MS);
+    const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
+    expect_ok(gw_ps_init_on(first, 1, KEY, GW_PS_FLOAT32, &one, "", ""));
+    struct ghost before[2];
+    for (uint32_t r = 0; r < 2; r++)
+        list_as(1, 2), before[r] = ghost_joins(&p.servers[1], r);
+    for (uint32_t r = 0; r < 2; r++)
+        ghost_pushes(&before[r], KEY, 1, 1);
+    for (uint32_t r = 0; r < 2; r++)
+        ghost_goes(&before[r]);
+    list_as(0, 2);
+    struct ghost a = ghost_joins(&p.servers[0], 0);
+    struct joiner j = {.client = test_client(p.places, 1, true, LONG_MS)};
+    assert_int_equal(pthread_create(&j.thread, NULL, join, &j), 0);
+    uint8_t presence[2] = {0};
+    while (presence[1] != GW_PS_JOINING)
+        expect_ok(gw_ps_members(first, presence, sizeof presence, NULL));
+    list_as(1, 2);
+    struct ghost b = ghost_joins(&p.servers[1], 0);
+    list_as(0, 1);
+    pthread_join(j.thread, NULL);
+    assert_int_equal(j.status, GW_OK);
+    assert_int_equal(j.round, 1);
+    expect_ok(gw_ps_members(first, presence, sizeof presence, NULL));
+    assert_true(presence[0] == GW_PS_PRESENT && presence[1] == GW_PS_PRESENT);
+    ghost_goes(&a), ghost_goes(&b);
+    gw_ps_client_destroy(first), gw_ps_client_destroy(j.client);
+    test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
+    list_as(0, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_rest_continues),
+        cmocka_unit_test(what_comes_too_late_is_refused),
+        cmocka_unit_test(who_was_left_out_is_told),
+        cmocka_unit_test(one_dies_before_its_verdict),
+        cmocka_unit_test(an_acknowledged_push_stays),
+        cmocka_unit_test(the_rest_stops),
+        cmocka_unit_test(some_begin),
+        cmocka_unit_test(a_round_without_it_is_not_its_own),
+        cmocka_unit_test(admitted_twice),
+        cmocka_unit_test(one_begins_otherwise),
+        cmocka_unit_test(backup_workers),
+        cmocka_unit_test(one_joins_while_others_train),
+        cmocka_unit_test(nobody_admits),
+        cmocka_unit_test(the_first_is_back_in_a_moment),
+        cmocka_unit_test(all_come_again),
+        cmocka_unit_test(all_die_and_come_again),
+        cmocka_unit_test(what_had_begun_elsewhere_is_over),
+        cmocka_unit_test(all_are_away_at_once),
+        cmocka_unit_test(parameters_outlive_their_workers),
+    };
+    return cmocka_run_group_tests_name("pserver members", tests, NULL, NULL);
+}

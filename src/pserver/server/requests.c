@@ -1,0 +1,384 @@
+/* Does what clients ask for, or parks a request until it can be done. Parked requests are asked again in order, and
+ * are refused when their deadline has passed. */
+#include "pserver/server/requests.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/lines.h"
+#include "base/memory.h"
+#include "base/quote.h"
+#include "pserver/server/joining.h"
+#include "pserver/server/kept.h"
+#include "pserver/server/log.h"
+#include "pserver/server/members.h"
+#include "pserver/server/reply.h"
+#include "pserver/server/waiting.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- doing ------------------------------------------------------------------------------------------------- */
+
+static void reply_done(struct gw_ps_server *server, uint32_t route, const struct gw_ps_request *request,
+                       uint64_t number)
+{
+    const bool in_memory = server->keep && !gw_ps_keep_is_durable(server->keep);
+    gw_ps_reply(server, route,
+                &(struct gw_ps_reply){.operation = request->operation,
+                                      .flags = in_memory ? GW_PS_IN_MEMORY : 0,
+                                      .id = request->id,
+                                      .number = number},
+                NULL);
+}
+
+/* Not connected, and not for so long yet that it would be gone; nor is another there under its rank. */
+static bool may_be_back(const struct gw_ps_server *server, const struct gw_ps_worker *worker)
+{
+    return !worker->member && worker->away_since > 0 &&
+           gw_clock_seconds() - worker->away_since < server->options.away_ms / 1000.0;
+}
+
+/* Plain keys have runs, too: if of those who took part before nobody is here, a worker's first INIT begins another, and
+ * what was left over in open rounds does not mix with what is pushed from here on. GW_ERR_ORDER: one of them may be
+ * back in a moment, as after a restart of this server. */
+static gw_status enter_run(struct gw_ps_server *server, const struct gw_ps_member *member)
+{
+    bool unsure = false;
+    if (member->rank == GW_PS_READER || member->joins)
+        return GW_OK;
+    struct gw_ps_worker *worker = &server->workers[member->rank];
+    if (gw_ps_run_goes_on(server)) {
+        worker->came_as = member->incarnation;
+        return GW_OK;
+    }
+    for (uint32_t r = 0; r < server->options.n_workers; r++)
+        unsure = unsure || (server->workers[r].came_as && may_be_back(server, &server->workers[r]));
+    if (unsure)
+        return gw_fail(GW_ERR_ORDER, "workers of this server's run are not connected, and may be back in a moment");
+    for (uint32_t r = 0; r < server->options.n_workers; r++)
+        server->workers[r].came_as = 0;
+    worker->came_as = member->incarnation;
+    gw_ps_store_begin_anew(server->store, GW_PS_EXCHANGE);
+    return GW_OK;
+}
+
+static bool is_exchanges(const char *key)
+{
+    return strncmp(key, GW_PS_EXCHANGE, strlen(GW_PS_EXCHANGE)) == 0;
+}
+
+static gw_status init(struct gw_ps_server *server, const struct gw_ps_member *member,
+                      const struct gw_ps_request *request)
+{
+    struct gw_ps_key *key;
+    if (!is_exchanges(request->key))
+        GW_TRY(enter_run(server, member));
+    uint64_t before = gw_ps_store_info(server->store).n_keys;
+    GW_TRY(gw_ps_store_init_part(server->store, request->key, (gw_ps_type)request->code, &request->shape,
+                                 request->n_parts ? request->n_parts : 1, request->codec, request->optimizer));
+    GW_TRY(gw_ps_store_find(server->store, request->key, &key));
+    if (gw_ps_store_info(server->store).n_keys > before && before < 1000) /* of very many only the first */
+        gw_ps_log(server, "init key=\"%s\" type=%s shape=%s by=%s", gw_quote(request->key).text,
+                  gw_ps_type_name((gw_ps_type)request->code), gw_ps_shape_text(&request->shape).text, member->address);
+    reply_done(server, member->route, request, gw_ps_store_pushed(server->store, key, member->rank));
+    return GW_OK;
+}
+
+/* A new client has come to agree, and of those who had agreed before nobody is here: what they trained is over. Who
+ * joins says so itself. GW_ERR_ORDER: one of them may be back in a moment, as after a restart of this server; then it
+ * is the same run. */
+static gw_status begins_anew(const struct gw_ps_server *server, const struct gw_ps_member *member, bool *anew)
+{
+    bool unsure = false;
+    *anew = false;
+    if (!server->agreed || member->joins || server->workers[member->rank].agreed_as == member->incarnation)
+        return GW_OK;
+    for (uint32_t r = 0; r < server->options.n_workers; r++) {
+        const struct gw_ps_worker *other = &server->workers[r];
+        if (other->agreed_as && other->member && other->member->incarnation == other->agreed_as)
+            return GW_OK;
+        unsure = unsure || (other->agreed_as && may_be_back(server, other));
+    }
+    if (unsure)
+        return gw_fail(GW_ERR_ORDER,
+                       "workers that began this server's run are not connected, and may be back in a moment");
+    *anew = true;
+    return GW_OK;
+}
+
+/* The first worker's lines stand; every other's must be the same. */
+static gw_status agree(struct gw_ps_server *server, const struct gw_ps_member *member,
+                       const struct gw_ps_request *request, const struct gw_ps_blob *value)
+{
+    if (member->rank == GW_PS_READER)
+        return gw_fail(GW_ERR_ARGUMENT, "a reader has nothing to agree on with workers");
+    if (value->n_bytes > GW_PS_MOST_AGREED || !gw_lines_are_good(value->bytes, value->n_bytes))
+        return gw_fail(GW_ERR_FRAME_FIELD, "what workers are to agree on must be lines of text, %d bytes at most",
+                       GW_PS_MOST_AGREED);
+    bool anew;
+    GW_TRY(begins_anew(server, member, &anew));
+    if (anew)
+        GW_TRY(gw_ps_run_end(server));
+    if (!server->agreed) {
+        server->agreed = gw_alloc(server->context, value->n_bytes + 1, 1);
+        if (!server->agreed)
+            return GW_ERR_MEMORY;
+        memcpy(server->agreed, value->bytes, value->n_bytes);
+        server->agreed[value->n_bytes] = 0;
+        server->agreed_by = member->rank;
+        gw_ps_note_run(server);
+    }
+    struct gw_lines_difference difference;
+    if (gw_lines_differ(server->agreed, strlen(server->agreed), value->bytes, value->n_bytes, &difference))
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "rank %u has %s, and rank %u began this server's run with %s; all workers must have the same",
+                       member->rank, difference.second, server->agreed_by, difference.first);
+    server->workers[member->rank].agreed_as = member->incarnation;
+    gw_ps_note_worker(server, member->rank);
+    reply_done(server, member->route, request, 0);
+    return GW_OK;
+}
+
+static gw_status put(struct gw_ps_server *server, const struct gw_ps_member *member,
+                     const struct gw_ps_request *request, struct gw_ps_blob *value)
+{
+    struct gw_ps_key *key;
+    GW_TRY(gw_ps_store_find(server->store, request->key, &key));
+    GW_TRY(request->code ? gw_ps_store_deposit(server->store, key, request->number, value)
+                         : gw_ps_store_put(server->store, key, value));
+    reply_done(server, member->route, request, 0);
+    return GW_OK;
+}
+
+static gw_status push(struct gw_ps_server *server, const struct gw_ps_member *member,
+                      const struct gw_ps_request *request, struct gw_ps_blob *value, struct gw_ps_key *key)
+{
+    switch (request->code) {
+    case GW_PS_PUSH_REFUSED:
+        return gw_ps_store_refuse(server->store, key, member->rank, request->number, request->refusal);
+    case GW_PS_PUSH_PENDING: /* a VERDICT is on keys of exchanges */
+        return !is_exchanges(request->key)
+                   ? gw_fail(GW_ERR_ARGUMENT,
+                             "a push to \"%s\" is to wait for a verdict; its name must begin with \"%s\"", request->key,
+                             GW_PS_EXCHANGE)
+                   : gw_ps_store_push_pending(server->store, key, member->rank, request->number, value, request->rate);
+    default:
+        return gw_ps_store_push(server->store, key, member->rank, request->number, value, request->rate);
+    }
+}
+
+/* A push of the member that its verdict is on, and that waits itself; NULL: there is none. */
+static const struct gw_ps_parked *parked_push(const struct gw_ps_member *member, const struct gw_ps_request *verdict)
+{
+    for (const struct gw_ps_parked *p = member->parked; p; p = p->member_next)
+        if (p->request.operation == GW_PS_PUSH && p->request.number <= verdict->number && is_exchanges(p->request.key))
+            return p;
+    return NULL;
+}
+
+/* The verdict of a step, on all of its keys here: on each, or after an error on none. (But memory may run out in
+ * between: if the verdict is sent again, it is given to the rest.) */
+static gw_status judge(struct gw_ps_server *server, const struct gw_ps_member *member,
+                       const struct gw_ps_request *request, struct gw_ps_key **waits_for)
+{
+    const struct gw_ps_parked *before = parked_push(member, request);
+    if (before) {
+        *waits_for = before->key;
+        return GW_PS_WAIT;
+    }
+    GW_TRY(gw_ps_store_may_judge(server->store, GW_PS_EXCHANGE, member->rank, request->number));
+    struct gw_ps_key *key;
+    for (uint64_t k = 0; (key = gw_ps_store_key(server->store, k)); k++) {
+        const struct gw_ps_key_info info = gw_ps_key_info(server->store, key);
+        if (info.optimized && is_exchanges(info.name))
+            GW_TRY(gw_ps_store_judge(server->store, key, member->rank, request->number, request->refusal));
+    }
+    return GW_OK;
+}
+
+/* Does a push, a pull or a verdict, and answers it where that can be done now. GW_PS_WAIT: *waits_for is the key to
+ * wait on. */
+static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *member,
+                     const struct gw_ps_request *request, struct gw_ps_blob *value, struct gw_ps_key *key,
+                     struct gw_ps_key **waits_for)
+{
+    struct gw_ps_key *scale_key = NULL;
+    struct gw_ps_answer answer = {.round = 0};
+    *waits_for = key;
+    if (request->operation == GW_PS_PUSH || request->operation == GW_PS_VERDICT) {
+        gw_status status = request->operation == GW_PS_VERDICT ? judge(server, member, request, waits_for)
+                                                               : push(server, member, request, value, key);
+        if (status == GW_OK)
+            reply_done(server, member->route, request, request->number);
+        return status;
+    }
+    if (request->scale_key[0])
+        GW_TRY(gw_ps_store_find(server->store, request->scale_key, &scale_key));
+    const bool now = request->code == GW_PS_PARAMETERS && request->number == 1;
+    gw_status status = request->operation == GW_PS_GET
+                           ? gw_ps_store_deposited(key, request->number, &answer)
+                           : gw_ps_store_pull(server->store, key, now ? GW_PS_READER : member->rank,
+                                              (gw_ps_method)request->code, scale_key, &answer, waits_for);
+    if (status == GW_ERR_NONFINITE) {
+        gw_ps_reply_error(server, member->route, request, status, answer.round);
+        return GW_OK;
+    }
+    if (status != GW_OK)
+        return status;
+    gw_ps_reply(server, member->route,
+                &(struct gw_ps_reply){.operation = request->operation,
+                                      .code = (uint8_t)answer.type,
+                                      .id = request->id,
+                                      .number = answer.round,
+                                      .shape = answer.shape,
+                                      .n_pushes = answer.n_pushes},
+                answer.value);
+    gw_ps_blob_give(answer.value);
+    return GW_OK;
+}
+
+/* One that came at that time is done. What was put and is got waits for as long as its asker likes: that is no latency.
+ */
+static void note_time(struct gw_ps_server *server, const struct gw_ps_request *request, double came)
+{
+    if (request->operation == GW_PS_PUSH || request->operation == GW_PS_PULL)
+        gw_ps_times_note(request->operation == GW_PS_PUSH ? &server->counts.pushes : &server->counts.pulls,
+                         gw_clock_seconds() - came);
+}
+
+static gw_status push_or_pull(struct gw_ps_server *server, struct gw_ps_member *member,
+                              const struct gw_ps_request *request, struct gw_ps_blob *value)
+{
+    struct gw_ps_key *key, *waits_for;
+    const double came = gw_clock_seconds();
+    GW_TRY(gw_ps_store_find(server->store, request->key, &key));
+    if (request->operation != GW_PS_PUSH && request->n_parts != gw_ps_key_parts(key))
+        return gw_fail(GW_ERR_ORDER,
+                       "\"%s\" lies in %u parts on as many servers, and this client asks for a value in %u: "
+                       "init_parameter with the key's type and shape must come before it is pulled or got",
+                       request->key, gw_ps_key_parts(key), request->n_parts);
+    if (value)
+        GW_TRY(gw_ps_store_admit(server->store, key, member->rank, request->number, value));
+    waits_for = key;
+    gw_status status = GW_PS_WAIT;
+    if (!gw_ps_waiting_before(member, key, UINT64_MAX))
+        status = try(server, member, request, value, key, &waits_for);
+    if (status == GW_OK)
+        note_time(server, request, came);
+    return status == GW_PS_WAIT ? gw_ps_waiting_park(server, member, request, value, key, waits_for) : status;
+}
+
+/* Behind its pushes, if one of them waits. */
+static gw_status verdict(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request)
+{
+    struct gw_ps_key *waits_for = NULL;
+    gw_status status = try(server, member, request, NULL, NULL, &waits_for);
+    if (status != GW_PS_WAIT)
+        return status;
+    struct gw_ps_request named = *request; /* for the sentence at its deadline */
+    snprintf(named.key, sizeof named.key, "%s", gw_ps_key_info(server->store, waits_for).name);
+    return gw_ps_waiting_park(server, member, &named, NULL, waits_for, waits_for);
+}
+
+void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
+                      struct gw_ps_blob *value)
+{
+    const bool has_value = gw_ps_request_has_value(request);
+    gw_status status;
+    if (has_value && !value)
+        status = gw_fail(GW_ERR_FRAME_CUT, "a request of operation %u for \"%s\" came without a value",
+                         request->operation, request->key);
+    else if (!has_value && value)
+        status = gw_fail(GW_ERR_FRAME_FIELD, "a request of operation %u for \"%s\" came with a value, and has none",
+                         request->operation, request->key);
+    else if (request->operation == GW_PS_INIT)
+        status = init(server, member, request);
+    else if (request->operation == GW_PS_AGREE)
+        status = agree(server, member, request, value);
+    else if (request->operation == GW_PS_PUT)
+        status = put(server, member, request, value);
+    else if (request->operation == GW_PS_JOIN)
+        status = gw_ps_join_do(server, member, request);
+    else if (request->operation == GW_PS_ADMIT)
+        status = gw_ps_admit_do(server, member, request);
+    else if (request->operation == GW_PS_MEMBERS)
+        status = gw_ps_members_do(server, member, request);
+    else if (request->operation == GW_PS_VERDICT)
+        status = verdict(server, member, request);
+    else
+        status = push_or_pull(server, member, request, value);
+    if (status < 0)
+        gw_ps_reply_error(server, member->route, request, status, 0);
+    gw_ps_blob_give(value);
+}
+
+/* ---- going on ---------------------------------------------------------------------------------------------- */
+
+/* Asks the requests in one key's queue again, in the order they came in; a client's later request never overtakes its
+ * earlier one. */
+static void ask_again(struct gw_ps_server *server, struct gw_ps_key *queue)
+{
+    struct gw_ps_parked **at = (struct gw_ps_parked **)gw_ps_key_waiting(queue);
+    while (*at) {
+        struct gw_ps_parked *parked = *at;
+        struct gw_ps_key *waits_for = queue;
+        gw_status status = GW_PS_WAIT;
+        if (!parked->member)
+            status = GW_OK;
+        else if (!gw_ps_waiting_before(parked->member, parked->key, parked->nth))
+            status = try(server, parked->member, &parked->request, parked->value, parked->key, &waits_for);
+        if (status == GW_OK && parked->member)
+            note_time(server, &parked->request, parked->deadline - parked->request.timeout_ms / 1000.0);
+        if (status < 0)
+            gw_ps_reply_error(server, parked->member->route, &parked->request, status, 0);
+        if (status != GW_PS_WAIT) {
+            gw_ps_waiting_unpark(server, at, queue);
+        } else if (waits_for != queue) {
+            *at = parked->next;
+            gw_ps_waiting_enqueue(waits_for, parked);
+        } else {
+            at = &parked->next;
+        }
+    }
+}
+
+void gw_ps_requests_go_on(struct gw_ps_server *server)
+{
+    /* Going on may wake further keys. */
+    while (server->n_woken) {
+        uint32_t n = server->n_woken;
+        struct gw_ps_key *woken[sizeof server->woken / sizeof *server->woken];
+        server->n_woken = 0;
+        if (n > sizeof woken / sizeof *woken) {
+            for (uint64_t k = 0; gw_ps_store_key(server->store, k); k++)
+                ask_again(server, gw_ps_store_key(server->store, k));
+            continue;
+        }
+        memcpy(woken, server->woken, n * sizeof *woken);
+        for (uint32_t i = 0; i < n; i++)
+            ask_again(server, woken[i]);
+    }
+}
+
+void gw_ps_requests_expire(struct gw_ps_server *server)
+{
+    double now = gw_clock_seconds();
+    for (uint64_t k = 0; server->n_parked && gw_ps_store_key(server->store, k); k++) {
+        struct gw_ps_key *key = gw_ps_store_key(server->store, k);
+        struct gw_ps_parked **at = (struct gw_ps_parked **)gw_ps_key_waiting(key);
+        bool expired = false;
+        while (*at) {
+            struct gw_ps_parked *parked = *at;
+            if (parked->member && parked->deadline > now) {
+                at = &parked->next;
+                continue;
+            }
+            if (parked->member)
+                gw_ps_reply_error(server, parked->member->route, &parked->request,
+                                  gw_ps_waiting_timed_out(server, key, parked), 0);
+            gw_ps_waiting_unpark(server, at, key);
+            expired = true;
+        }
+        if (expired) /* what waited behind it only may have its turn */
+            ask_again(server, key);
+    }
+}

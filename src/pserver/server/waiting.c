@@ -1,0 +1,178 @@
+/* Parks requests that must wait, in the queues of keys, and refuses them. requests.c asks them again. */
+#include "pserver/server/waiting.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "pserver/server/reply.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MOST_PARKED 1024 /* of one client */
+
+/* Into a key's queue, at its place. */
+void gw_ps_waiting_enqueue(struct gw_ps_key *queue, struct gw_ps_parked *parked)
+{
+    struct gw_ps_parked **at = (struct gw_ps_parked **)gw_ps_key_waiting(queue);
+    while (*at && (*at)->nth < parked->nth)
+        at = &(*at)->next;
+    parked->next = *at;
+    *at = parked;
+}
+
+gw_status gw_ps_waiting_park(struct gw_ps_server *server, struct gw_ps_member *member,
+                             const struct gw_ps_request *request, struct gw_ps_blob *value, struct gw_ps_key *key,
+                             struct gw_ps_key *waits_for)
+{
+    if (member->n_parked >= MOST_PARKED)
+        return gw_fail(GW_ERR_CAPACITY,
+                       "%d requests of this client wait for other workers already; it must wait for some of them",
+                       MOST_PARKED);
+    struct gw_ps_parked *parked = gw_alloc(server->context, 1, sizeof *parked);
+    if (!parked)
+        return GW_ERR_MEMORY;
+    *parked = (struct gw_ps_parked){.member = member,
+                                    .key = key,
+                                    .nth = server->n_ever_parked++,
+                                    .request = *request,
+                                    .value = value ? gw_ps_blob_hold(value) : NULL,
+                                    .deadline = gw_clock_seconds() + request->timeout_ms / 1000.0};
+    gw_ps_waiting_enqueue(waits_for, parked);
+    parked->member_next = member->parked;
+    parked->member_link = &member->parked;
+    if (member->parked)
+        member->parked->member_link = &parked->member_next;
+    member->parked = parked;
+    member->n_parked++;
+    server->n_parked++;
+    return GW_OK;
+}
+
+/* The next one in the queue takes its place. */
+void gw_ps_waiting_unpark(struct gw_ps_server *server, struct gw_ps_parked **at, const struct gw_ps_key *queue)
+{
+    struct gw_ps_parked *parked = *at;
+    *at = parked->next;
+    if (parked->member) {
+        *parked->member_link = parked->member_next;
+        if (parked->member_next)
+            parked->member_next->member_link = parked->member_link;
+        parked->member->n_parked--;
+    }
+    if (parked->key != queue) /* what came after it waits there */
+        gw_ps_waiting_wake(server, parked->key);
+    server->n_parked--;
+    gw_ps_blob_give(parked->value);
+    gw_free(server->context, parked);
+}
+
+/* Whether a request of the member for that key, older than the nth, still waits. */
+bool gw_ps_waiting_before(const struct gw_ps_member *member, const struct gw_ps_key *key, uint64_t nth)
+{
+    for (const struct gw_ps_parked *p = member->parked; p; p = p->member_next)
+        if (p->key == key && p->nth < nth)
+            return true;
+    return false;
+}
+
+void gw_ps_waiting_wake(void *user, struct gw_ps_key *key)
+{
+    struct gw_ps_server *server = user;
+    const uint32_t most = GW_PS_MOST_WOKEN;
+    if (!*gw_ps_key_waiting(key))
+        return;
+    if (server->n_woken < most)
+        server->woken[server->n_woken] = key;
+    if (server->n_woken <= most)
+        server->n_woken++;
+}
+
+/* "rank 2 (not connected), rank 5": those that a worker's request waits for at that key, a few of them. */
+static void name_missing(const struct gw_ps_server *server, const struct gw_ps_key *key, uint32_t asker, char *text,
+                         size_t n_bytes)
+{
+    uint32_t named = 0, missing = 0;
+    size_t used = 0;
+    text[0] = 0;
+    for (uint32_t r = 0; r < server->options.n_workers; r++) {
+        if (!gw_ps_key_misses(server->store, key, asker, r))
+            continue;
+        if (missing++ < 8 && used < n_bytes)
+            used += (size_t)snprintf(text + used, n_bytes - used, "%srank %u%s", named++ ? ", " : "", r,
+                                     server->workers[r].member ? "" : " (not connected)");
+    }
+    if (missing > named && used < n_bytes)
+        snprintf(text + used, n_bytes - used, " and %u more", missing - named);
+}
+
+/* What one has waited for too long. */
+gw_status gw_ps_waiting_timed_out(const struct gw_ps_server *server, const struct gw_ps_key *key,
+                                  const struct gw_ps_parked *parked)
+{
+    const struct gw_ps_request *request = &parked->request;
+    const struct gw_ps_key_info info = gw_ps_key_info(server->store, key);
+    const char *what = request->operation == GW_PS_PUSH      ? "push"
+                       : request->operation == GW_PS_VERDICT ? "verdict"
+                                                             : "pull";
+    char missing[256];
+    if (request->operation == GW_PS_GET)
+        return gw_fail(GW_ERR_TIMEOUT,
+                       "the get of \"%s\" has waited %u ms for somebody to put a value of version %llu or higher",
+                       request->key, request->timeout_ms, (unsigned long long)request->number);
+    if (info.unset)
+        return gw_fail(GW_ERR_TIMEOUT,
+                       "the %s of \"%s\" has waited %u ms for anybody to put the first parameters of \"%s\"", what,
+                       request->key, request->timeout_ms, info.name);
+    name_missing(server, key, parked->member->rank, missing, sizeof missing);
+    return gw_fail(GW_ERR_TIMEOUT, "the %s of \"%s\" has waited %u ms for pushes of %s to \"%s\"", what, request->key,
+                   request->timeout_ms, missing[0] ? missing : "other workers", info.name);
+}
+
+/* Answers one that waits with the error that was told last. */
+static void refuse(struct gw_ps_server *server, struct gw_ps_parked **at, const struct gw_ps_key *queue,
+                   gw_status status)
+{
+    if ((*at)->member)
+        gw_ps_reply_error(server, (*at)->member->route, &(*at)->request, status, 0);
+    gw_ps_waiting_unpark(server, at, queue);
+}
+
+void gw_ps_waiting_refuse(struct gw_ps_server *server, const char *prefix, gw_status status)
+{
+    for (uint64_t k = 0; server->n_parked && gw_ps_store_key(server->store, k); k++) {
+        struct gw_ps_key *key = gw_ps_store_key(server->store, k);
+        struct gw_ps_parked **at = (struct gw_ps_parked **)gw_ps_key_waiting(key);
+        while (*at) {
+            const bool concerned = strncmp(gw_ps_key_info(server->store, key).name, prefix, strlen(prefix)) == 0 ||
+                                   strncmp((*at)->request.key, prefix, strlen(prefix)) == 0;
+            if (concerned)
+                refuse(server, at, key, status);
+            else
+                at = &(*at)->next;
+        }
+    }
+    server->n_woken = GW_PS_MOST_WOKEN + 1; /* some that were woken may go */
+}
+
+void gw_ps_waiting_refuse_for(struct gw_ps_server *server, uint32_t rank, gw_status status)
+{
+    for (uint64_t k = 0; server->n_parked && gw_ps_store_key(server->store, k); k++) {
+        struct gw_ps_key *key = gw_ps_store_key(server->store, k);
+        struct gw_ps_parked **at = (struct gw_ps_parked **)gw_ps_key_waiting(key);
+        while (*at)
+            if (!(*at)->member || gw_ps_key_misses(server->store, key, (*at)->member->rank, rank))
+                refuse(server, at, key, status);
+            else
+                at = &(*at)->next;
+    }
+}
+
+void gw_ps_waiting_free(struct gw_ps_server *server)
+{
+    for (uint64_t k = 0; server->store && gw_ps_store_key(server->store, k); k++) {
+        struct gw_ps_key *key = gw_ps_store_key(server->store, k);
+        struct gw_ps_parked **queue = (struct gw_ps_parked **)gw_ps_key_waiting(key);
+        while (*queue)
+            gw_ps_waiting_unpark(server, queue, key);
+    }
+}

@@ -1,0 +1,94 @@
+/* Makes and ends a store, and tells what it holds. It knows neither sockets nor files. */
+#include "base/error.h"
+#include "base/memory.h"
+#include "pserver/store/parameters.h"
+#include "pserver/store/state.h"
+
+#include <gradwire/codec.h>
+
+#include <string.h>
+
+gw_status gw_ps_store_create(gw_context *context, const struct gw_ps_store_options *options, struct gw_ps_store **out)
+{
+    if (options->n_workers == 0 || options->n_workers > GW_MAX_WORKERS)
+        return gw_fail(GW_ERR_ARGUMENT, "a server for %u workers; 1 to %u are possible", options->n_workers,
+                       (unsigned)GW_MAX_WORKERS);
+    struct gw_ps_store *store = gw_calloc(context, 1, sizeof *store);
+    if (!store)
+        return GW_ERR_MEMORY;
+    store->context = context;
+    store->options = *options;
+    store->names.context = context;
+    store->pushes = gw_calloc(context, options->n_workers, sizeof *store->pushes);
+    store->skipped = gw_calloc(context, options->n_workers, sizeof *store->skipped);
+    store->present = gw_calloc(context, options->n_workers, sizeof *store->present);
+    if (!store->pushes || !store->skipped || !store->present) {
+        gw_ps_store_destroy(store);
+        return GW_ERR_MEMORY;
+    }
+    if (options->min_workers == 0) {
+        memset(store->present, true, options->n_workers);
+        store->n_present = options->n_workers;
+    }
+    *out = store;
+    return GW_OK;
+}
+
+void gw_ps_store_destroy(struct gw_ps_store *store)
+{
+    if (!store)
+        return;
+    for (uint64_t k = 0; k < store->names.n; k++)
+        gw_ps_key_free(store, store->keys[k]);
+    gw_free(store->context, store->keys);
+    gw_free(store->context, store->pushes);
+    gw_free(store->context, store->skipped);
+    gw_free(store->context, store->present);
+    gw_ps_names_fini(&store->names);
+    gw_free(store->context, store);
+}
+
+void gw_ps_store_watch(struct gw_ps_store *store, void (*changed)(void *user, const struct gw_ps_change *change),
+                       void *user)
+{
+    store->changed = changed;
+    store->changed_user = user;
+}
+
+void **gw_ps_key_waiting(struct gw_ps_key *key)
+{
+    return &key->waiting;
+}
+
+struct gw_ps_key_info gw_ps_key_info(const struct gw_ps_store *store, const struct gw_ps_key *key)
+{
+    struct gw_ps_key_info info = {
+        .name = key->name, .type = key->type, .shape = key->shape, .rounds = key->whole.number, .bytes = key->bytes};
+    info.optimized = key->parameters != NULL;
+    info.unset = key->parameters && !key->parameters->values;
+    info.n_missing = store->options.mode == GW_PS_SYNC && key->open.n_in ? key->n_due : 0;
+    return info;
+}
+
+bool gw_ps_key_misses(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t asker, uint32_t rank)
+{
+    if (gw_ps_is_gathering(store) && !store->present[rank])
+        return true;
+    if (store->options.mode == GW_PS_STALE)
+        return store->present[rank] &&
+               key->pushed[rank] + store->options.staleness < gw_ps_store_pushed(store, key, asker);
+    return key->open.n_in && gw_ps_is_due(store, key, rank);
+}
+
+struct gw_ps_store_info gw_ps_store_info(const struct gw_ps_store *store)
+{
+    return (struct gw_ps_store_info){.n_keys = store->names.n,
+                                     .bytes = store->bytes,
+                                     .rounds = store->rounds,
+                                     .round_times = store->round_times};
+}
+
+struct gw_ps_key *gw_ps_store_key(const struct gw_ps_store *store, uint64_t nth)
+{
+    return nth < store->names.n ? store->keys[nth] : NULL;
+}

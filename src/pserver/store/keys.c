@@ -1,0 +1,255 @@
+/* Finds, makes and frees keys. */
+#include "base/error.h"
+#include "base/memory.h"
+#include "pserver/protocol/message.h"
+#include "pserver/store/change.h"
+#include "pserver/store/parameters.h"
+#include "pserver/store/state.h"
+
+#include <gradwire/codec.h>
+
+#include <inttypes.h>
+#include <string.h>
+
+#define FIRST_KEYS 16
+/* steps of a search for the nearest name: a wrong name shall not keep the server busy */
+#define NEAREST_WORK (1u << 20)
+
+/* ---- names ---------------------------------------------------------------------------------------------- */
+
+/* How many letters must be put, taken or changed to make one of the other; names are short. */
+static uint32_t distance(const char *a, const char *b)
+{
+    uint32_t row[GW_PS_MAX_NAME + 1];
+    size_t n = strlen(b);
+    for (size_t j = 0; j <= n; j++)
+        row[j] = (uint32_t)j;
+    for (size_t i = 0; a[i]; i++) {
+        uint32_t diagonal = row[0];
+        row[0] = (uint32_t)i + 1;
+        for (size_t j = 0; j < n; j++) {
+            uint32_t change = diagonal + (a[i] != b[j]);
+            diagonal = row[j + 1];
+            uint32_t other = (row[j] < row[j + 1] ? row[j] : row[j + 1]) + 1;
+            row[j + 1] = change < other ? change : other;
+        }
+    }
+    return row[n];
+}
+
+gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct gw_ps_key **out)
+{
+    uint64_t k = gw_ps_names_find(&store->names, name);
+    if (k != GW_PS_NO_NAME) {
+        *out = store->keys[k];
+        return GW_OK;
+    }
+    if (strncmp(name, GW_PS_EXCHANGE, strlen(GW_PS_EXCHANGE)) == 0)
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "this server has no \"%s\": it was started anew while its workers trained, and kept nothing "
+                       "(--snapshot DIR "
+                       "keeps a run)",
+                       name);
+    if (store->names.n == 0)
+        return gw_fail(GW_ERR_ARGUMENT, "there is no key \"%s\", nor any other: init_parameter makes one", name);
+    const char *nearest = NULL;
+    uint32_t least = UINT32_MAX;
+    size_t n = strlen(name), work = 0;
+    for (k = 0; k < store->names.n && work < NEAREST_WORK; k++) {
+        work += n * strlen(store->names.names[k]);
+        uint32_t d = distance(name, store->names.names[k]);
+        if (d < least) {
+            least = d;
+            nearest = store->names.names[k];
+        }
+    }
+    return gw_fail(GW_ERR_ARGUMENT, "there is no key \"%s\": init_parameter makes one; the nearest there is is \"%s\"",
+                   name, nearest);
+}
+
+/* Names are shown in sentences, logs and pages: no control characters. */
+static gw_status check_name(const char *name)
+{
+    size_t length = strlen(name);
+    if (length == 0 || length > GW_PS_MAX_NAME)
+        return gw_fail(GW_ERR_ARGUMENT, "a key's name has %zu bytes; 1 to %d are possible", length, GW_PS_MAX_NAME);
+    for (size_t i = 0; i < length; i++)
+        if ((uint8_t)name[i] < ' ' || name[i] == 0x7F)
+            return gw_fail(GW_ERR_ARGUMENT, "a key's name holds the control character 0x%02x", (uint8_t)name[i]);
+    return GW_OK;
+}
+
+static gw_status make_room(struct gw_ps_store *store)
+{
+    if (store->names.n < store->capacity)
+        return GW_OK;
+    uint64_t capacity = store->capacity ? 2 * store->capacity : FIRST_KEYS;
+    struct gw_ps_key **keys = gw_alloc(store->context, capacity, sizeof *keys);
+    if (!keys)
+        return GW_ERR_MEMORY;
+    if (store->names.n)
+        memcpy(keys, store->keys, store->names.n * sizeof *keys);
+    gw_free(store->context, store->keys);
+    store->keys = keys;
+    store->capacity = capacity;
+    return GW_OK;
+}
+
+/* ---- keys ----------------------------------------------------------------------------------------------- */
+
+/* What a key takes before anything is pushed to it. */
+static uint64_t empty_bytes(const struct gw_ps_store *store, const char *name)
+{
+    return sizeof(struct gw_ps_key) + strlen(name) +
+           (store->options.backup ? 8ull : 6ull) * store->options.n_workers * sizeof(uint64_t);
+}
+
+void gw_ps_key_free(struct gw_ps_store *store, struct gw_ps_key *key)
+{
+    struct gw_ps_round *rounds[] = {&key->open, &key->whole, &key->before};
+    if (key->name)
+        atomic_fetch_sub(store->options.total, empty_bytes(store, key->name) + gw_ps_parameters_own_bytes(store, key));
+    for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
+        gw_ps_round_clear(store, key, rounds[i]);
+        gw_free(store->context, rounds[i]->pushes);
+        gw_free(store->context, rounds[i]->refusals);
+    }
+    gw_codec_destroy(key->codec);
+    if (key->name)
+        gw_ps_key_count(store, key, 0, gw_ps_parameters_bytes(store, key));
+    gw_ps_parameters_free(store, key);
+    gw_ps_deposit_drop(store, key);
+    gw_free(store->context, key->pushed);
+    gw_free(store->context, key->taken);
+    gw_free(store->context, key);
+}
+
+static gw_status new_round(struct gw_ps_store *store, struct gw_ps_round *round)
+{
+    uint32_t n = store->options.n_workers;
+    round->pushes = gw_calloc(store->context, n, sizeof *round->pushes);
+    round->refusals = gw_alloc(store->context, n, sizeof *round->refusals);
+    if (!round->pushes || !round->refusals)
+        return GW_ERR_MEMORY;
+    for (uint32_t r = 0; r < n; r++)
+        round->refusals[r] = GW_PS_NOT_REFUSED;
+    return GW_OK;
+}
+
+static gw_status fill_key(struct gw_ps_store *store, struct gw_ps_key *key, const char *name, const char *codec,
+                          const char *optimizer)
+{
+    GW_TRY(new_round(store, &key->open));
+    GW_TRY(new_round(store, &key->whole));
+    if (store->options.backup)
+        GW_TRY(new_round(store, &key->before));
+    key->open.number = 1;
+    key->pushed = gw_calloc(store->context, store->options.n_workers, sizeof *key->pushed);
+    key->taken = gw_calloc(store->context, store->options.n_workers, sizeof *key->taken);
+    if (!key->pushed || !key->taken)
+        return GW_ERR_MEMORY;
+    gw_ps_key_count_due(store, key);
+    if (codec[0])
+        GW_TRY(gw_codec_parse(store->context, codec, &key->codec));
+    return optimizer[0] ? gw_ps_parameters_init(store, key, name, optimizer) : GW_OK;
+}
+
+static gw_status new_key(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape,
+                         uint64_t n_elems, const char *codec, const char *optimizer, struct gw_ps_key **out)
+{
+    struct gw_ps_key *key = gw_calloc(store->context, 1, sizeof *key);
+    if (!key)
+        return GW_ERR_MEMORY;
+    key->type = type;
+    key->shape = *shape;
+    key->n_elems = n_elems;
+    gw_status status = fill_key(store, key, name, codec, optimizer);
+    if (status < 0)
+        gw_ps_key_free(store, key);
+    else
+        *out = key;
+    return status;
+}
+
+/* Whether it is the key that is there already. */
+static gw_status compare_key(const struct gw_ps_key *key, gw_ps_type type, const gw_ps_shape *shape, const char *codec,
+                             const char *optimizer)
+{
+    const char *own = key->codec ? gw_codec_canonical(key->codec) : "";
+    if (key->type != type || !gw_ps_shapes_equal(&key->shape, shape))
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "the key \"%s\" is there as %s of shape %s; it cannot be initialised as %s of shape %s",
+                       key->name, gw_ps_type_name(key->type), gw_ps_shape_text(&key->shape).text, gw_ps_type_name(type),
+                       gw_ps_shape_text(shape).text);
+    if (strcmp(own, codec) != 0)
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "the key \"%s\" is there with the codec \"%s\"; it cannot be initialised with \"%s\"", key->name,
+                       own, codec);
+    return gw_ps_parameters_compare(key, optimizer);
+}
+
+gw_status gw_ps_store_init(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape,
+                           const char *codec, const char *optimizer)
+{
+    return gw_ps_store_init_part(store, name, type, shape, 1, codec, optimizer);
+}
+
+uint32_t gw_ps_key_parts(const struct gw_ps_key *key)
+{
+    return key->n_parts;
+}
+
+gw_status gw_ps_store_init_part(struct gw_ps_store *store, const char *name, gw_ps_type type, const gw_ps_shape *shape,
+                                uint32_t n_parts, const char *codec, const char *optimizer)
+{
+    uint64_t n_elems;
+    GW_TRY(check_name(name));
+    if (!gw_ps_type_name(type))
+        return gw_fail(GW_ERR_ARGUMENT, "the key \"%s\" is to have type number %u, which is none", name,
+                       (unsigned)type);
+    if (!gw_ps_shape_elems(shape, &n_elems))
+        return gw_fail(
+            GW_ERR_ARGUMENT,
+            "the key \"%s\" is to have the shape %s; every dimension must be at least 1, and all together at most 2^48",
+            name, gw_ps_shape_text(shape).text);
+    uint64_t k = gw_ps_names_find(&store->names, name);
+    if (k != GW_PS_NO_NAME)
+        return compare_key(store->keys[k], type, shape, codec, optimizer);
+    /* frames: as much as their floats */
+    size_t width = gw_ps_type_bytes(type) ? gw_ps_type_bytes(type) : sizeof(float);
+    if (n_elems * width > store->options.max_key_bytes)
+        return gw_fail(GW_ERR_CAPACITY,
+                       "the key \"%s\" is to take %" PRIu64 " bytes; this server takes %" PRIu64
+                       " at most (--max-key-bytes)",
+                       name, n_elems * width, store->options.max_key_bytes);
+    if (store->names.n >= store->options.max_keys)
+        return gw_fail(GW_ERR_CAPACITY,
+                       "the key \"%s\" would be one too many: this server keeps %" PRIu64 " (--max-keys)", name,
+                       store->options.max_keys);
+    if (!gw_ps_store_has_room(store, empty_bytes(store, name)))
+        return gw_fail(GW_ERR_CAPACITY,
+                       "the key \"%s\" would take %" PRIu64 " bytes by itself, and the server holds %" PRIu64
+                       " of at most %" PRIu64 " already (--max-bytes)",
+                       name, empty_bytes(store, name), gw_ps_store_held(store), store->options.max_bytes);
+    GW_TRY(make_room(store));
+    struct gw_ps_key *key;
+    GW_TRY(new_key(store, name, type, shape, n_elems, codec, optimizer, &key));
+    gw_status status = gw_ps_names_add(&store->names, name);
+    if (status < 0) {
+        gw_ps_key_free(store, key);
+        return status;
+    }
+    key->name = store->names.names[store->names.n - 1];
+    key->n_parts = n_parts;
+    store->keys[store->names.n - 1] = key;
+    atomic_fetch_add(store->options.total, empty_bytes(store, name) + gw_ps_parameters_own_bytes(store, key));
+    gw_ps_key_count(store, key, gw_ps_parameters_bytes(store, key), 0);
+    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_INIT,
+                                                   .name = name,
+                                                   .type = type,
+                                                   .shape = shape,
+                                                   .n_parts = n_parts,
+                                                   .codec = codec,
+                                                   .optimizer = optimizer});
+    return GW_OK;
+}

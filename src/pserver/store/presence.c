@@ -1,0 +1,205 @@
+/* Knows which workers take part: rounds wait for those that are present. */
+#include "base/error.h"
+#include "pserver/store/change.h"
+#include "pserver/store/parameters.h"
+#include "pserver/store/state.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static bool begins_with(const char *name, const char *prefix)
+{
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+/* Whether a worker that comes pushes to the key from a round on that it names; else it goes on where it was, at the
+ * open round or after it. */
+static bool is_named(const struct gw_ps_key *key, const char *prefix, uint64_t from)
+{
+    return from > 0 && begins_with(key->name, prefix);
+}
+
+static uint64_t open_round(const struct gw_ps_store *store, const struct gw_ps_key *key)
+{
+    return store->options.mode == GW_PS_SYNC ? key->open.number : key->foremost + 1;
+}
+
+static void enter_key(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, const char *prefix,
+                      uint64_t from)
+{
+    const bool named = is_named(key, prefix, from);
+    const uint64_t first = named ? from : open_round(store, key);
+    if (named && store->options.mode == GW_PS_SYNC && first <= key->open.number && key->pushed[rank] >= first) {
+        gw_ps_key_take_out(store, key, rank); /* pushed before it went, and to be pushed again */
+        key->pushed[rank] = key->taken[rank] = first - 1;
+        store->pushes[rank]--;
+    }
+    if (key->pushed[rank] < first - 1) {
+        store->skipped[rank] += first - 1 - key->pushed[rank];
+        key->pushed[rank] = first - 1;
+    }
+    if (store->options.mode != GW_PS_SYNC)
+        gw_ps_key_forget_results(store, key, &key->open); /* its last push counts again */
+    gw_ps_key_finish(store, key);                         /* counts anew who is due */
+}
+
+gw_status gw_ps_store_enter(struct gw_ps_store *store, uint32_t rank, const char *prefix, uint64_t from)
+{
+    if (rank >= store->options.n_workers)
+        return gw_fail(GW_ERR_ARGUMENT, "there is no worker of rank %u; ranks are 0 to %u", rank,
+                       store->options.n_workers - 1);
+    for (uint64_t k = 0; from > 0 && store->options.mode == GW_PS_SYNC && k < store->names.n; k++)
+        if (begins_with(store->keys[k]->name, prefix) && store->keys[k]->open.number > from)
+            return gw_fail(GW_ERR_ORDER,
+                           "rank %u is to take part from round %" PRIu64 " on, and \"%s\" is at round %" PRIu64
+                           " already",
+                           rank, from, store->keys[k]->name, store->keys[k]->open.number);
+    store->n_present += !store->present[rank];
+    store->present[rank] = true;
+    for (uint64_t k = 0; k < store->names.n; k++)
+        enter_key(store, store->keys[k], rank, prefix, from);
+    gw_ps_store_tell(store,
+                     &(struct gw_ps_change){.kind = GW_PS_CHANGE_ENTER, .name = prefix, .rank = rank, .number = from});
+    return GW_OK;
+}
+
+void gw_ps_store_leave(struct gw_ps_store *store, uint32_t rank)
+{
+    if (rank >= store->options.n_workers || !store->present[rank])
+        return;
+    store->present[rank] = false;
+    store->n_present--;
+    for (uint64_t k = 0; k < store->names.n; k++) {
+        struct gw_ps_key *key = store->keys[k];
+        if (store->options.mode != GW_PS_SYNC)
+            gw_ps_key_forget_results(store, key, &key->open);
+        gw_ps_key_finish(store, key);
+        store->options.woken(store->options.user, key); /* who waits may wait for somebody else now, or for nobody */
+    }
+    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_LEAVE, .name = "", .rank = rank});
+}
+
+bool gw_ps_store_is_present(const struct gw_ps_store *store, uint32_t rank)
+{
+    return rank < store->options.n_workers && store->present[rank];
+}
+
+uint32_t gw_ps_store_n_present(const struct gw_ps_store *store)
+{
+    return store->n_present;
+}
+
+bool gw_ps_store_has_begun(const struct gw_ps_store *store)
+{
+    return store->begun;
+}
+
+bool gw_ps_store_keeps_parameters(const struct gw_ps_store *store, const char *prefix)
+{
+    for (uint64_t k = 0; k < store->names.n; k++)
+        if (begins_with(store->keys[k]->name, prefix) && store->keys[k]->parameters &&
+            store->keys[k]->parameters->values)
+            return true;
+    return false;
+}
+
+uint64_t gw_ps_store_next_round(const struct gw_ps_store *store, const char *prefix)
+{
+    uint64_t most = 1;
+    for (uint64_t k = 0; k < store->names.n; k++) {
+        const struct gw_ps_key *key = store->keys[k];
+        uint64_t next = store->options.mode == GW_PS_SYNC ? key->open.number : key->foremost + 1;
+        if (begins_with(key->name, prefix) && next > most)
+            most = next;
+    }
+    return most;
+}
+
+void gw_ps_store_skip_to(struct gw_ps_store *store, const char *prefix, uint64_t number)
+{
+    store->begun = false;
+    for (uint64_t k = 0; store->options.mode == GW_PS_SYNC && k < store->names.n; k++)
+        if (begins_with(store->keys[k]->name, prefix))
+            gw_ps_key_reopen(store, store->keys[k], number);
+    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_SKIP, .name = prefix, .number = number});
+}
+
+/* All workers push to round `next` next. */
+static void level(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t next)
+{
+    for (uint32_t r = 0; r < store->options.n_workers; r++) {
+        const uint64_t pushed = key->pushed[r];
+        if (pushed < next - 1)
+            store->skipped[r] += next - 1 - pushed;
+        else /* of the open round */
+            store->pushes[r] -= pushed - (next - 1);
+        key->pushed[r] = next - 1;
+    }
+    store->foremost = store->foremost + (next - 1) - key->foremost;
+    key->foremost = next - 1;
+}
+
+static bool begin_key_anew(struct gw_ps_store *store, struct gw_ps_key *key)
+{
+    const bool sync = store->options.mode == GW_PS_SYNC;
+    const uint64_t next = sync ? key->open.number : key->foremost + 1;
+    bool changed = false;
+    for (uint32_t r = 0; r < store->options.n_workers; r++) {
+        changed = changed || (sync ? key->open.pushes[r] != NULL : key->taken[r] != 0) || key->pushed[r] != next - 1;
+        if (sync && key->open.pushes[r])
+            gw_ps_key_take_out(store, key, r);
+        if (!sync || key->taken[r] > next - 1)
+            key->taken[r] = sync ? next - 1 : 0;
+    }
+    level(store, key, next);
+    if (!sync)
+        gw_ps_key_forget_results(store, key, &key->open);
+    gw_ps_key_finish(store, key); /* counts anew who is due */
+    return changed;
+}
+
+void gw_ps_store_begin_anew(struct gw_ps_store *store, const char *except)
+{
+    bool changed = false;
+    for (uint64_t k = 0; k < store->names.n; k++)
+        if (!begins_with(store->keys[k]->name, except))
+            changed |= begin_key_anew(store, store->keys[k]);
+    if (changed)
+        gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_ANEW, .name = except});
+}
+
+/* The names that stay, in a table of their own. */
+static gw_status names_without(const struct gw_ps_store *store, const char *prefix, struct gw_ps_names *names)
+{
+    *names = (struct gw_ps_names){.context = store->context};
+    for (uint64_t k = 0; k < store->names.n; k++)
+        if (!begins_with(store->names.names[k], prefix) && gw_ps_names_add(names, store->names.names[k]) < 0) {
+            gw_ps_names_fini(names);
+            return GW_ERR_MEMORY;
+        }
+    return GW_OK;
+}
+
+gw_status gw_ps_store_drop(struct gw_ps_store *store, const char *prefix)
+{
+    struct gw_ps_names names;
+    GW_TRY(names_without(store, prefix, &names));
+    uint64_t n = 0;
+    for (uint64_t k = 0; k < store->names.n; k++) {
+        struct gw_ps_key *key = store->keys[k];
+        if (begins_with(key->name, prefix)) {
+            gw_ps_key_free(store, key);
+            continue;
+        }
+        key->name = names.names[n];
+        gw_ps_key_forget_results(store, key, &key->before); /* a scale key of theirs may be gone */
+        gw_ps_key_forget_results(store, key, &key->whole);
+        gw_ps_key_forget_results(store, key, &key->open);
+        store->keys[n++] = key;
+    }
+    gw_ps_names_fini(&store->names);
+    store->names = names;
+    store->begun = false;
+    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_DROP, .name = prefix});
+    return GW_OK;
+}

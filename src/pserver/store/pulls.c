@@ -1,0 +1,261 @@
+/* Answers pulls: it finds the round that is asked for, reduces it, and keeps results for those who ask next. */
+#include "base/error.h"
+#include "base/memory.h"
+#include "pserver/store/parameters.h"
+#include "pserver/store/reduce.h"
+#include "pserver/store/state.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static uint64_t fewest_pushes(const struct gw_ps_store *store, const struct gw_ps_key *key)
+{
+    uint64_t least = UINT64_MAX;
+    if (gw_ps_is_gathering(store))
+        return 0;
+    for (uint32_t r = 0; r < store->options.n_workers; r++)
+        if (store->present[r] && key->pushed[r] < least)
+            least = key->pushed[r];
+    return least;
+}
+
+/* The round that a pull of `rank` asks for: GW_OK, GW_PS_WAIT, or GW_ERR_ORDER. */
+static gw_status round_for(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, struct gw_ps_round **round,
+                           uint64_t *number)
+{
+    bool worker = rank < store->options.n_workers;
+    uint64_t pushed = worker ? key->pushed[rank] : 0;
+    if (worker && key->taken[rank] == 0)
+        return gw_fail(GW_ERR_ORDER,
+                       "rank %u pulls \"%s\" before it has pushed to it; only \"latest\" can be pulled then", rank,
+                       key->name);
+    if (store->options.mode == GW_PS_SYNC) {
+        *round = store->options.backup && worker && pushed == key->before.number ? &key->before : &key->whole;
+        *number = worker ? pushed : key->whole.number;
+        if (!worker && key->whole.number == 0)
+            return gw_fail(GW_ERR_ORDER, "\"%s\" has no whole round yet: not all workers have pushed to it", key->name);
+        if (worker && pushed < (*round)->number)
+            return gw_fail(GW_ERR_PEER,
+                           "rank %u was away too long: \"%s\" is beyond round %" PRIu64 ", which it last pushed to",
+                           rank, key->name, pushed);
+        return worker && pushed > key->whole.number ? GW_PS_WAIT : GW_OK;
+    }
+    *round = &key->open;
+    *number = pushed;
+    if (key->open.n_in == 0)
+        return gw_fail(GW_ERR_ORDER, "nobody has pushed to \"%s\" yet", key->name);
+    if (worker && gw_ps_is_pending(key, rank))
+        return GW_PS_WAIT;
+    if (worker && store->options.mode == GW_PS_STALE && fewest_pushes(store, key) + store->options.staleness < pushed)
+        return GW_PS_WAIT;
+    return GW_OK;
+}
+
+static gw_status make_result(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round,
+                             gw_ps_method method, const float *scale, struct gw_ps_answer *answer)
+{
+    struct gw_ps_push *pushes = gw_alloc(store->context, round->n_in, sizeof *pushes);
+    if (!pushes)
+        return GW_ERR_MEMORY;
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < store->options.n_workers; r++)
+        if (gw_ps_counts(store, key, round, r) && round->refusals[r] == GW_PS_NOT_REFUSED &&
+            (store->options.mode == GW_PS_SYNC || store->present[r]))
+            pushes[n++] = (struct gw_ps_push){r, round->pushes[r]->bytes, round->pushes[r]->n_bytes};
+    if (n == 0) {
+        gw_free(store->context, pushes);
+        return gw_fail(GW_ERR_ORDER, "all workers that have pushed to \"%s\" have left", key->name);
+    }
+    struct gw_ps_result result;
+    gw_status status =
+        gw_ps_reduce(store->context, method, key->type, &key->shape, pushes, n, key->codec, scale, &result);
+    gw_free(store->context, pushes);
+    if (status < 0)
+        return status;
+    *answer = (struct gw_ps_answer){.type = result.type, .shape = result.shape, .n_pushes = n};
+    answer->value = gw_ps_blob_new(store->context, store->options.total, result.bytes, result.n_bytes);
+    return answer->value ? GW_OK : GW_ERR_MEMORY;
+}
+
+static uint64_t least_refusal(const struct gw_ps_store *store, const struct gw_ps_key *key,
+                              const struct gw_ps_round *round)
+{
+    uint64_t least = GW_PS_NOT_REFUSED;
+    for (uint32_t r = 0; r < store->options.n_workers; r++)
+        if (gw_ps_counts(store, key, round, r) && round->refusals[r] < least)
+            least = round->refusals[r];
+    return least;
+}
+
+/* Whether a round can be used: with GW_PS_SYNC every push, else one of them, and the asking worker's own. *number: why
+ * not. */
+static gw_status check_refusals(const struct gw_ps_store *store, const struct gw_ps_key *key,
+                                const struct gw_ps_round *round, uint32_t rank, uint64_t *number)
+{
+    bool usable = false;
+    for (uint32_t r = 0; r < store->options.n_workers; r++)
+        usable = usable || (gw_ps_counts(store, key, round, r) && round->refusals[r] == GW_PS_NOT_REFUSED);
+    *number = GW_PS_NOT_REFUSED;
+    if (store->options.mode == GW_PS_SYNC || !usable)
+        *number = least_refusal(store, key, round);
+    else if (rank < store->options.n_workers)
+        *number = round->refusals[rank];
+    return *number == GW_PS_NOT_REFUSED
+               ? GW_OK
+               : gw_fail(GW_ERR_NONFINITE,
+                         "a worker's push to \"%s\" in this round was empty: its value could not be used", key->name);
+}
+
+/* The result of a round that all its pushes are in for, from those that were made before where it is there. */
+static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round,
+                           gw_ps_method method, const struct gw_ps_key *scale_key, uint64_t scale_round,
+                           const float *scale, struct gw_ps_answer *out)
+{
+    for (uint32_t i = 0; i < GW_PS_KEPT_RESULTS; i++) {
+        struct gw_ps_kept *kept = &round->results[i];
+        if (kept->answer.value && kept->method == method && kept->scale_key == scale_key &&
+            kept->scale_round == scale_round) {
+            *out = kept->answer;
+            gw_ps_blob_hold(out->value);
+            return GW_OK;
+        }
+    }
+    const uint64_t needed = gw_ps_result_bytes(method, key->type, key->n_elems);
+    if (!gw_ps_store_has_room(store, needed)) {
+        gw_ps_key_forget_results(store, key, round); /* they can be made again */
+        if (!gw_ps_store_has_room(store, needed))
+            return gw_fail(GW_ERR_CAPACITY,
+                           "the %s of \"%s\" takes %" PRIu64 " bytes, and the server holds %" PRIu64
+                           " of at most %" PRIu64 " already (--max-bytes)",
+                           gw_ps_method_name(method), key->name, needed, gw_ps_store_held(store),
+                           store->options.max_bytes);
+    }
+    GW_TRY(make_result(store, key, round, method, scale, out));
+    struct gw_ps_kept *place = &round->results[round->n_results++ % GW_PS_KEPT_RESULTS];
+    if (place->answer.value)
+        gw_ps_key_count(store, key, 0, place->answer.value->n_bytes);
+    gw_ps_blob_give(place->answer.value);
+    *place = (struct gw_ps_kept){method, scale_key, scale_round, *out};
+    gw_ps_blob_hold(out->value);
+    gw_ps_key_count(store, key, out->value->n_bytes, 0);
+    return GW_OK;
+}
+
+static gw_status latest_of(const struct gw_ps_key *key, struct gw_ps_answer *out)
+{
+    /* Where the newest push made its round whole, it is there and the open one is empty. */
+    const bool in_open = key->open.pushes[key->latest] && !gw_ps_is_pending(key, key->latest);
+    const struct gw_ps_round *round = in_open ? &key->open : &key->whole;
+    struct gw_ps_blob *value = round->pushes[key->latest];
+    if (value && round->refusals[key->latest] != GW_PS_NOT_REFUSED)
+        return gw_fail(GW_ERR_NONFINITE, "the last push to \"%s\" was empty: rank %u's value could not be used",
+                       key->name, key->latest);
+    if (!value)
+        return gw_fail(GW_ERR_ORDER, "nobody has pushed to \"%s\" yet", key->name);
+    *out = (struct gw_ps_answer){.type = key->type,
+                                 .shape = key->shape,
+                                 .round = key->pushed[key->latest],
+                                 .n_pushes = 1,
+                                 .value = gw_ps_blob_hold(value)};
+    return GW_OK;
+}
+
+static gw_status parameters_of(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank,
+                               struct gw_ps_answer *out)
+{
+    struct gw_ps_round *round = store->options.mode == GW_PS_SYNC ? &key->whole : &key->open;
+    uint64_t number = round->number;
+    if (!key->parameters)
+        return gw_fail(GW_ERR_ARGUMENT, "\"%s\" has no optimizer, and so no parameters that could be pulled",
+                       key->name);
+    if (!key->parameters->values)
+        return GW_PS_WAIT;
+    GW_TRY(gw_ps_key_finish(store, key)); /* that there was no memory for before */
+    if (rank < store->options.n_workers && key->taken[rank] > 0) {
+        gw_status status = round_for(store, key, rank, &round, &number);
+        if (status != GW_OK)
+            return status;
+        GW_TRY(check_refusals(store, key, round, rank, &out->round));
+        if (number == key->parameters->unusable)
+            return gw_fail(GW_ERR_FRAME_MISMATCH,
+                           "the pushes of round %" PRIu64
+                           " to \"%s\" have no average, and have not moved its parameters",
+                           number, key->name);
+    }
+    *out = (struct gw_ps_answer){.type = GW_PS_FLOAT32,
+                                 .shape = key->shape,
+                                 .round = number,
+                                 .n_pushes = round->n_in,
+                                 .value = gw_ps_blob_hold(key->parameters->values)};
+    return GW_OK;
+}
+
+/* The scale key's round that goes with the key's round `number`. GW_PS_WAIT: *waits_for is behind. */
+static gw_status scale_round_for(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t number, uint32_t rank,
+                                 struct gw_ps_key *scale_key, struct gw_ps_round **round, struct gw_ps_key **waits_for)
+{
+    uint64_t unused;
+    *waits_for = scale_key;
+    if (store->options.mode != GW_PS_SYNC)
+        return round_for(store, scale_key, rank, round, &unused);
+    const bool worker = rank < store->options.n_workers;
+    *round = store->options.backup && scale_key->before.number == number ? &scale_key->before : &scale_key->whole;
+    if ((*round)->number == number)
+        return GW_OK;
+    if (worker && (scale_key->whole.number > number || scale_key->pushed[rank] < number))
+        return gw_fail(GW_ERR_ORDER,
+                       "rank %u pulls round %" PRIu64 " of \"%s\" and has pushed %" PRIu64
+                       " times to its scale_key \"%s\"; both take part "
+                       "in one round",
+                       rank, number, key->name, scale_key->pushed[rank], scale_key->name);
+    if (scale_key->whole.number > number)
+        *waits_for = key;
+    return GW_PS_WAIT;
+}
+
+/* Rounds that went on without the worker are not its own: the open one is, once it has pushed again. */
+static gw_status check_own_round(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank)
+{
+    if (store->options.mode != GW_PS_SYNC || rank >= store->options.n_workers || key->taken[rank] == 0 ||
+        key->taken[rank] == key->pushed[rank])
+        return GW_OK;
+    return gw_fail(GW_ERR_PEER,
+                   "rank %u was away too long: \"%s\" is beyond round %" PRIu64 ", which it last pushed to", rank,
+                   key->name, key->taken[rank]);
+}
+
+gw_status gw_ps_store_pull(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, gw_ps_method method,
+                           struct gw_ps_key *scale_key, struct gw_ps_answer *out, struct gw_ps_key **waits_for)
+{
+    struct gw_ps_round *round, *scale_round;
+    uint64_t number, scale_number = 0;
+    float scale = 1;
+    *waits_for = key;
+    if (method == GW_PS_PARAMETERS && !scale_key)
+        return parameters_of(store, key, rank, out);
+    GW_TRY(gw_ps_method_check(method, key->type));
+    if (scale_key)
+        GW_TRY(gw_ps_check_scale(&(struct gw_ps_scaling){key->name, key->type, method, scale_key->name, scale_key->type,
+                                                         &scale_key->shape}));
+    if (method == GW_PS_LATEST)
+        return latest_of(key, out);
+    GW_TRY(check_own_round(store, key, rank));
+    gw_status status = round_for(store, key, rank, &round, &number);
+    if (status == GW_OK && scale_key) {
+        status = scale_round_for(store, key, number, rank, scale_key, &scale_round, waits_for);
+        if (status == GW_OK) {
+            struct gw_ps_answer answer;
+            GW_TRY(check_refusals(store, scale_key, scale_round, rank, &out->round));
+            GW_TRY(result_of(store, scale_key, scale_round, GW_PS_MAX, NULL, 0, NULL, &answer));
+            memcpy(&scale, answer.value->bytes, sizeof scale);
+            gw_ps_blob_give(answer.value);
+            scale_number = scale_round->number;
+        }
+    }
+    if (status != GW_OK)
+        return status;
+    GW_TRY(check_refusals(store, key, round, rank, &out->round));
+    GW_TRY(result_of(store, key, round, method, scale_key, scale_number, scale_key ? &scale : NULL, out));
+    out->round = number;
+    return GW_OK;
+}

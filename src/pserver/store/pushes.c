@@ -1,0 +1,311 @@
+/* Takes pushes, refusals and verdicts, each for the round that is open. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "pserver/store/change.h"
+#include "pserver/store/parameters.h"
+#include "pserver/store/state.h"
+
+#include <gradwire/codec.h>
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Frames of the worker's own, back to back, that have the key's elements. */
+static gw_status check_frames(const struct gw_ps_key *key, uint32_t rank, const struct gw_ps_blob *value)
+{
+    const char *at = value->bytes;
+    uint64_t n_elems = 0;
+    for (size_t left = value->n_bytes; left > 0;) {
+        gw_frame_info info;
+        gw_status status = gw_frame_parse(at, left, &info);
+        if (status < 0)
+            return gw_fail(status, "rank %u's push to \"%s\": %s", rank, key->name, gw_last_error());
+        if (info.average || info.rank != rank)
+            return gw_fail(GW_ERR_FRAME_MISMATCH,
+                           "rank %u's push to \"%s\" holds %s of rank %u; it must be frames of its own gradient", rank,
+                           key->name, info.average ? "an average, and not a frame" : "a frame", info.rank);
+        if (info.n_elems > key->n_elems - n_elems) {
+            n_elems = UINT64_MAX;
+            break;
+        }
+        n_elems += info.n_elems;
+        at += info.frame_bytes;
+        left -= info.frame_bytes;
+    }
+    return n_elems == key->n_elems
+               ? GW_OK
+               : gw_fail(GW_ERR_FRAME_MISMATCH,
+                         "rank %u's push to \"%s\" holds frames of %s than the key's %" PRIu64 " elements", rank,
+                         key->name, n_elems < key->n_elems ? "fewer" : "more", key->n_elems);
+}
+
+static gw_status check_rank(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank)
+{
+    if (rank == GW_PS_READER)
+        return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" comes from a reader, which is no worker: it may pull only",
+                       key->name);
+    if (rank >= store->options.n_workers)
+        return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" comes from rank %u; workers have the ranks 0 to %u",
+                       key->name, rank, store->options.n_workers - 1);
+    return GW_OK;
+}
+
+gw_status gw_ps_key_check_value(const struct gw_ps_key *key, uint32_t rank, const struct gw_ps_blob *value)
+{
+    if (key->type == GW_PS_FRAME)
+        return check_frames(key, rank, value);
+    return value->n_bytes == key->n_elems * gw_ps_type_bytes(key->type)
+               ? GW_OK
+               : gw_fail(GW_ERR_ARGUMENT, "rank %u's push to \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64, rank,
+                         key->name, value->n_bytes, gw_ps_type_name(key->type), gw_ps_shape_text(&key->shape).text,
+                         key->n_elems * gw_ps_type_bytes(key->type));
+}
+
+gw_status gw_ps_store_admit(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
+                            const struct gw_ps_blob *value)
+{
+    GW_TRY(check_rank(store, key, rank));
+    GW_TRY(gw_ps_key_check_value(key, rank, value));
+    GW_TRY(gw_ps_parameters_admit(key, rank, value));
+    if (nth <= key->pushed[rank] &&
+        nth > 0) /* it was taken; or its worker joins anew while it waits, and it is stored after all */
+        return GW_OK;
+    /* goes when this one is stored */
+    const struct gw_ps_blob *before = store->options.mode == GW_PS_SYNC ? NULL : key->open.pushes[rank];
+    const uint64_t gone = before ? before->n_bytes : 0;
+    if (gw_ps_store_held(store) - gone > store->options.max_bytes) { /* this value is part of what is held */
+        gw_ps_key_forget_results(store, key, &key->whole);           /* they can be made again */
+        gw_ps_key_forget_results(store, key, &key->open);
+    }
+    if (gw_ps_store_held(store) - gone > store->options.max_bytes)
+        return gw_fail(GW_ERR_CAPACITY,
+                       "rank %u's push to \"%s\" has %zu bytes, and with them the server holds %" PRIu64
+                       " of at most %" PRIu64 " (--max-bytes)",
+                       rank, key->name, value->n_bytes, gw_ps_store_held(store), store->options.max_bytes);
+    return GW_OK;
+}
+
+/* Whether the worker's nth push can be taken: GW_OK, GW_PS_WAIT; *taken: it was before. */
+static gw_status may_push(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank, uint64_t nth,
+                          bool *taken)
+{
+    GW_TRY(check_rank(store, key, rank));
+    *taken = nth <= key->taken[rank] && nth > 0;
+    if (*taken)
+        return GW_OK;
+    if (!store->present[rank] || (nth <= key->pushed[rank] && nth > 0))
+        return gw_fail(GW_ERR_PEER, "rank %u was away too long: round %" PRIu64 " of \"%s\" %s without it", rank, nth,
+                       key->name, nth < key->open.number ? "went on" : "goes on");
+    if (nth == 0)
+        return gw_fail(GW_ERR_ORDER,
+                       "rank %u pushes to \"%s\", which it has not initialised: init_parameter tells it how often its "
+                       "rank has pushed",
+                       rank, key->name);
+    if (nth != key->pushed[rank] + 1)
+        return gw_fail(GW_ERR_ORDER, "rank %u's push number %" PRIu64 " to \"%s\" comes after its number %" PRIu64,
+                       rank, nth, key->name, key->pushed[rank]);
+    if (store->options.mode != GW_PS_SYNC && gw_ps_is_pending(key, rank))
+        return gw_fail(GW_ERR_ORDER,
+                       "rank %u's push number %" PRIu64 " to \"%s\" comes before the verdict on its number %" PRIu64,
+                       rank, nth, key->name, key->pushed[rank]);
+    const bool unset = key->parameters && !key->parameters->values;
+    return unset || (store->options.mode == GW_PS_SYNC && nth > key->open.number) ? GW_PS_WAIT : GW_OK;
+}
+
+/* The value becomes the worker's in the open round. */
+static void keep_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, struct gw_ps_blob *value,
+                      uint64_t refusal)
+{
+    if (key->open.pushes[rank]) /* not GW_PS_SYNC: its last */
+        gw_ps_key_take_out(store, key, rank);
+    if (key->open.n_in++ == 0)
+        key->open.began = gw_clock_seconds();
+    key->open.pushes[rank] = gw_ps_blob_hold(value);
+    key->open.refusals[rank] = refusal;
+    gw_ps_key_count(store, key, value->n_bytes, 0);
+    if (refusal != GW_PS_PENDING)
+        key->latest = rank;
+}
+
+/* Not GW_PS_SYNC: something that counts was pushed. */
+static void note_change(struct gw_ps_store *store, struct gw_ps_key *key)
+{
+    store->begun = store->begun || !gw_ps_is_gathering(store);
+    gw_ps_key_forget_results(store, key, &key->open);
+    key->open.number++;
+    store->options.woken(store->options.user, key);
+}
+
+static gw_status put_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, struct gw_ps_blob *value,
+                          double rate, uint64_t refusal)
+{
+    const bool sync = store->options.mode == GW_PS_SYNC, late = sync && key->pushed[rank] + 1 < key->open.number;
+    if (key->parameters && !sync && refusal == GW_PS_NOT_REFUSED)
+        GW_TRY(gw_ps_parameters_push(store, key, value, rate));
+    if (!late) { /* a backup worker's round may have gone on without it */
+        keep_push(store, key, rank, value, refusal);
+        if (key->parameters)
+            key->parameters->rates[rank] = rate;
+    }
+    store->pushes[rank]++;
+    key->taken[rank] = ++key->pushed[rank];
+    if (key->pushed[rank] > key->foremost) {
+        store->foremost += key->pushed[rank] - key->foremost;
+        key->foremost = key->pushed[rank];
+    }
+    if (sync) {
+        key->n_due -= !late && refusal != GW_PS_PENDING;
+        if (key->n_due <= store->options.backup)
+            gw_ps_key_finish(store, key);
+        return GW_OK;
+    }
+    if (refusal == GW_PS_PENDING)
+        gw_ps_key_forget_results(store, key, &key->open); /* the push before is gone */
+    else
+        note_change(store, key);
+    return GW_OK;
+}
+
+/* pending: GW_PS_PENDING or GW_PS_NOT_REFUSED. */
+static gw_status take_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
+                           struct gw_ps_blob *value, double rate, uint64_t pending)
+{
+    bool taken;
+    gw_status status = may_push(store, key, rank, nth, &taken);
+    if (status != GW_OK || taken)
+        return status;
+    GW_TRY(put_push(store, key, rank, value, rate, pending));
+    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_PUSH,
+                                                   .name = key->name,
+                                                   .rank = rank,
+                                                   .number = nth,
+                                                   .refusal = pending == GW_PS_PENDING ? pending : 0,
+                                                   .rate = rate,
+                                                   .value = value});
+    return GW_OK;
+}
+
+gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
+                           struct gw_ps_blob *value, double rate)
+{
+    return take_push(store, key, rank, nth, value, rate, GW_PS_NOT_REFUSED);
+}
+
+gw_status gw_ps_store_push_pending(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
+                                   struct gw_ps_blob *value, double rate)
+{
+    if (!key->parameters)
+        return gw_fail(GW_ERR_ARGUMENT, "a push to \"%s\" is to wait for a verdict, and the key has no optimizer",
+                       key->name);
+    return take_push(store, key, rank, nth, value, rate, GW_PS_PENDING);
+}
+
+/* The largest numbers have meanings of their own. */
+static uint64_t refusal_of(uint64_t number)
+{
+    return number < GW_PS_PENDING ? number : GW_PS_PENDING - 1;
+}
+
+gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
+                             uint64_t number)
+{
+    bool taken;
+    gw_status status = may_push(store, key, rank, nth, &taken);
+    if (status != GW_OK || taken)
+        return status;
+    struct gw_ps_blob *nothing = gw_ps_blob_new(store->context, store->options.total, NULL, 0);
+    if (!nothing)
+        return GW_ERR_MEMORY;
+    status = put_push(store, key, rank, nothing, 0, refusal_of(number));
+    gw_ps_blob_give(nothing);
+    GW_TRY(status);
+    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_REFUSE,
+                                                   .name = key->name,
+                                                   .rank = rank,
+                                                   .number = nth,
+                                                   .refusal = number});
+    return GW_OK;
+}
+
+/* Whether the key can take the verdict; *pending: it changes something. */
+static gw_status check_verdict(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank,
+                               uint64_t nth, bool *pending)
+{
+    GW_TRY(check_rank(store, key, rank));
+    *pending = gw_ps_is_pending(key, rank);
+    if (!store->present[rank])
+        return gw_fail(GW_ERR_PEER, "rank %u was away too long: round %" PRIu64 " of \"%s\" goes on without it", rank,
+                       nth, key->name);
+    if (nth == 0 || key->pushed[rank] < nth || (*pending && key->pushed[rank] != nth))
+        return gw_fail(GW_ERR_ORDER,
+                       "rank %u gives the verdict on its push number %" PRIu64
+                       " to \"%s\"; its last one is number %" PRIu64,
+                       rank, nth, key->name, key->pushed[rank]);
+    return GW_OK;
+}
+
+/* The push that the worker has pushed moves what it would have moved when it came, or nothing. */
+static gw_status end_pending(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t refusal)
+{
+    struct gw_ps_blob **push = &key->open.pushes[rank];
+    if (refusal != GW_PS_NOT_REFUSED) {
+        struct gw_ps_blob *nothing = gw_ps_blob_new(store->context, store->options.total, NULL, 0);
+        if (!nothing)
+            return GW_ERR_MEMORY;
+        gw_ps_push_drop(store, key, push);
+        *push = nothing;
+    } else if (store->options.mode != GW_PS_SYNC) {
+        GW_TRY(gw_ps_parameters_push(store, key, *push, key->parameters->rates[rank]));
+    }
+    key->open.refusals[rank] = refusal == GW_PS_NOT_REFUSED ? refusal : refusal_of(refusal);
+    key->latest = rank;
+    if (store->options.mode == GW_PS_SYNC)
+        gw_ps_key_finish(store, key);
+    else
+        note_change(store, key);
+    return GW_OK;
+}
+
+gw_status gw_ps_store_judge(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
+                            uint64_t refusal)
+{
+    bool pending;
+    GW_TRY(check_verdict(store, key, rank, nth, &pending));
+    if (!pending)
+        return GW_OK;
+    GW_TRY(end_pending(store, key, rank, refusal));
+    gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_VERDICT,
+                                                   .name = key->name,
+                                                   .rank = rank,
+                                                   .number = nth,
+                                                   .refusal = refusal});
+    return GW_OK;
+}
+
+gw_status gw_ps_store_may_judge(const struct gw_ps_store *store, const char *prefix, uint32_t rank, uint64_t nth)
+{
+    bool pending, any = false;
+    for (uint64_t k = 0; k < store->names.n; k++) {
+        const struct gw_ps_key *key = store->keys[k];
+        if (!key->parameters || strncmp(key->name, prefix, strlen(prefix)) != 0)
+            continue;
+        GW_TRY(check_verdict(store, key, rank, nth, &pending));
+        any = true;
+    }
+    return any ? GW_OK
+               : gw_fail(GW_ERR_ORDER,
+                         "rank %u gives a verdict, and there is no key with an optimizer whose name begins with \"%s\"",
+                         rank, prefix);
+}
+
+uint64_t gw_ps_store_pushed(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank)
+{
+    return rank < store->options.n_workers ? key->pushed[rank] : 0;
+}
+
+uint64_t gw_ps_store_pushes(const struct gw_ps_store *store, uint32_t rank, uint64_t *behind)
+{
+    const uint64_t done = store->pushes[rank] + store->skipped[rank];
+    *behind = store->present[rank] && store->foremost > done ? store->foremost - done : 0;
+    return store->pushes[rank];
+}

@@ -1,0 +1,445 @@
+/* Reduces the pushes of one round to one value, by a table of methods. Long values are worked on block by block on the
+ * context's threads. */
+#include "pserver/store/reduce.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/threads.h"
+#include "codec/codec.h"
+#include "wire/float16.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Elements worked on at a time: what is added up stays in the cache. */
+#define BLOCK 4096u
+
+/* One reduction under way. */
+struct work {
+    gw_context *context;
+    gw_ps_method method;
+    gw_ps_type type, result_type;
+    uint64_t n_elems; /* of the key */
+    const struct gw_ps_push *pushes;
+    uint32_t n;
+    const gw_codec *codec;
+    const float *scale;
+    uint8_t *out;
+};
+
+/* ---- numbers of any type ----------------------------------------------------------------------------- */
+
+/* float64 to float32 with the last bit set where something was lost (round to odd): rounding that once more to 16 bits
+ * gives what rounding once would have given. */
+static float narrow_to_odd(double x)
+{
+    float f = (float)x;
+    uint32_t bits = gw_float_bits(f);
+    if (!isfinite(x) || (double)f == x)
+        return f;
+    if (fabs((double)f) > fabs(x))
+        bits--;
+    return gw_bits_float(bits | 1);
+}
+
+/* Unlike the codecs', these keep NaN and infinities, and become infinite beyond the largest number. */
+static uint16_t to_bf16(double x)
+{
+    uint32_t bits = gw_float_bits(narrow_to_odd(x));
+    if (x != x)
+        return 0x7FC0;
+    return (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
+}
+
+static uint16_t to_f16(double x)
+{
+    float f = narrow_to_odd(x);
+    uint16_t sign = (uint16_t)(gw_float_bits(f) >> 16 & 0x8000u);
+    if (x != x)
+        return 0x7E00;
+    return fabsf(f) >= 65520.0f ? sign | 0x7C00 : gw_to_f16(f);
+}
+
+static void load_floats(gw_ps_type type, const uint8_t *src, uint64_t begin, uint32_t n, double *out)
+{
+    src += begin * gw_ps_type_bytes(type);
+    switch (type) {
+    case GW_PS_FLOAT32:
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = (double)gw_get_float(src + 4 * i);
+        return;
+    case GW_PS_FLOAT16:
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = (double)gw_from_f16(gw_get16(src + 2 * i));
+        return;
+    default:
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = (double)gw_from_bf16(gw_get16(src + 2 * i));
+    }
+}
+
+static void store_floats(gw_ps_type type, const double *src, uint64_t begin, uint64_t n, uint8_t *out)
+{
+    out += begin * gw_ps_type_bytes(type);
+    switch (type) {
+    case GW_PS_FLOAT32:
+        for (uint64_t i = 0; i < n; i++)
+            gw_put_float(out + 4 * i, (float)src[i]);
+        return;
+    case GW_PS_FLOAT16:
+        for (uint64_t i = 0; i < n; i++)
+            gw_put16(out + 2 * i, to_f16(src[i]));
+        return;
+    default:
+        for (uint64_t i = 0; i < n; i++)
+            gw_put16(out + 2 * i, to_bf16(src[i]));
+    }
+}
+
+static void load_integers(gw_ps_type type, const uint8_t *src, uint64_t begin, uint32_t n, int64_t *out)
+{
+    src += begin * gw_ps_type_bytes(type);
+    switch (type) {
+    case GW_PS_INT32:
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = (int32_t)gw_get32(src + 4 * i);
+        return;
+    case GW_PS_INT64:
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = (int64_t)gw_get64(src + 8 * i);
+        return;
+    default:
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = src[i];
+    }
+}
+
+static void store_integers(gw_ps_type type, const int64_t *src, uint64_t begin, uint32_t n, uint8_t *out)
+{
+    out += begin * gw_ps_type_bytes(type);
+    switch (type) {
+    case GW_PS_INT32:
+        for (uint32_t i = 0; i < n; i++)
+            gw_put32(out + 4 * i, (uint32_t)src[i]);
+        return;
+    case GW_PS_INT64:
+        for (uint32_t i = 0; i < n; i++)
+            gw_put64(out + 8 * i, (uint64_t)src[i]);
+        return;
+    default:
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = (uint8_t)src[i];
+    }
+}
+
+/* ---- a block of elements ------------------------------------------------------------------------------ */
+
+static void join_floats(gw_ps_method method, double *all, const double *one, uint32_t n)
+{
+    switch (method) {
+    case GW_PS_MAX: /* a NaN is taken, and never left again */
+        for (uint32_t i = 0; i < n; i++)
+            all[i] = one[i] > all[i] || one[i] != one[i] ? one[i] : all[i];
+        return;
+    case GW_PS_MIN:
+        for (uint32_t i = 0; i < n; i++)
+            all[i] = one[i] < all[i] || one[i] != one[i] ? one[i] : all[i];
+        return;
+    default:
+        for (uint32_t i = 0; i < n; i++)
+            all[i] += one[i];
+    }
+}
+
+/* GW_MAX_WORKERS numbers of 64 bits: their sum never overflows, whatever the order. */
+__extension__ typedef __int128 wide;
+__extension__ typedef unsigned __int128 unsigned_wide;
+
+/* sum / n, rounded once. The quotient gets 48 bits behind the point, and where that is not all of it its last bit is
+ * set (round to odd): more than 26 bits in all, so that rounding to float32 is as if from the exact one. */
+static float mean_of(wide sum, uint32_t n)
+{
+    const unsigned_wide magnitude = (unsigned_wide)(sum < 0 ? -sum : sum) << 48; /* below 2^(63 + 15 + 48) */
+    unsigned_wide quotient = magnitude / n;
+    quotient |= quotient * n != magnitude;
+    const float mean = (float)quotient * 0x1p-48f;
+    return sum < 0 ? -mean : mean;
+}
+
+static gw_status float_block(const struct work *work, uint64_t begin, uint32_t n)
+{
+    double all[BLOCK], one[BLOCK];
+    load_floats(work->type, work->pushes[0].bytes, begin, n, all);
+    for (uint32_t p = 1; p < work->n; p++) {
+        load_floats(work->type, work->pushes[p].bytes, begin, n, one);
+        join_floats(work->method, all, one, n);
+    }
+    if (work->method == GW_PS_MEAN)
+        for (uint32_t i = 0; i < n; i++)
+            all[i] /= work->n;
+    store_floats(work->result_type, all, begin, n, work->out);
+    return GW_OK;
+}
+
+/* max and min */
+static gw_status integer_block(const struct work *work, uint64_t begin, uint32_t n)
+{
+    int64_t all[BLOCK], one[BLOCK];
+    load_integers(work->type, work->pushes[0].bytes, begin, n, all);
+    for (uint32_t p = 1; p < work->n; p++) {
+        load_integers(work->type, work->pushes[p].bytes, begin, n, one);
+        for (uint32_t i = 0; i < n; i++)
+            if (work->method == GW_PS_MAX ? one[i] > all[i] : one[i] < all[i])
+                all[i] = one[i];
+    }
+    store_integers(work->result_type, all, begin, n, work->out);
+    return GW_OK;
+}
+
+/* sum and mean: what the sum comes to is all that must fit, not what it is on the way */
+static gw_status integer_sum_block(const struct work *work, uint64_t begin, uint32_t n)
+{
+    wide sum[BLOCK];
+    int64_t one[BLOCK];
+    memset(sum, 0, n * sizeof *sum);
+    for (uint32_t p = 0; p < work->n; p++) {
+        load_integers(work->type, work->pushes[p].bytes, begin, n, one);
+        for (uint32_t i = 0; i < n; i++)
+            sum[i] += one[i];
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (work->method == GW_PS_MEAN)
+            gw_put_float(work->out + (begin + i) * sizeof(float), mean_of(sum[i], work->n));
+        else if (sum[i] < INT64_MIN || sum[i] > INT64_MAX)
+            return gw_fail(GW_ERR_ARGUMENT, "the sum of element %" PRIu64 " does not fit into int64", begin + i);
+        one[i] = (int64_t)sum[i];
+    }
+    if (work->method == GW_PS_SUM)
+        store_integers(work->result_type, one, begin, n, work->out);
+    return GW_OK;
+}
+
+/* Sums of 2-bit codes, TernGrad's ternary values; `begin` and n count elements and are multiples of 4. */
+static gw_status codes_block(const struct work *work, uint64_t begin, uint32_t n)
+{
+    int16_t sum[BLOCK] = {0}; /* GW_MAX_WORKERS times -1 or 1 fit */
+    for (uint32_t p = 0; p < work->n; p++) {
+        const uint8_t *codes = (const uint8_t *)work->pushes[p].bytes + begin / 4;
+        for (uint32_t b = 0; b < n / 4; b++) {
+            uint32_t byte = codes[b];
+            if (byte & byte >> 1 & 0x55)
+                return gw_fail(GW_ERR_ARGUMENT,
+                               "byte %" PRIu64
+                               " of rank %u's push is 0x%02x and holds the code 11; 00, 01 and 10 are codes",
+                               begin / 4 + b, work->pushes[p].rank, byte);
+            for (uint32_t j = 0; j < 4; j++)
+                sum[4 * b + j] = (int16_t)(sum[4 * b + j] + (int)(byte >> 2 * j & 3) - 1);
+        }
+    }
+    /* S / N, or with a scale s as frames have it: S * (s/N), s/N rounded once */
+    const float by = work->method == GW_PS_DECODE_AVERAGE ? (float)work->n : 1;
+    uint8_t *out = work->out + begin * sizeof(float);
+    for (uint32_t i = 0; i < n; i++)
+        gw_put_float(out + i * sizeof(float), work->scale ? (float)sum[i] * (*work->scale / by) : (float)sum[i] / by);
+    return GW_OK;
+}
+
+static gw_status block(uint64_t i, uint32_t slot, void *user)
+{
+    const struct work *work = user;
+    bool codes = work->method == GW_PS_DECODE_SUM || work->method == GW_PS_DECODE_AVERAGE;
+    uint64_t n_elems = codes ? 4 * work->n_elems : work->n_elems, begin = i * BLOCK;
+    uint32_t n = n_elems - begin < BLOCK ? (uint32_t)(n_elems - begin) : BLOCK;
+    (void)slot;
+    return codes                                                    ? codes_block(work, begin, n)
+           : gw_ps_is_float(work->type)                             ? float_block(work, begin, n)
+           : work->method == GW_PS_MAX || work->method == GW_PS_MIN ? integer_block(work, begin, n)
+                                                                    : integer_sum_block(work, begin, n);
+}
+
+/* ---- methods ------------------------------------------------------------------------------------------ */
+
+static gw_status by_blocks(struct work *work, struct gw_ps_result *out)
+{
+    out->n_bytes = (size_t)work->n_elems * gw_ps_type_bytes(work->result_type);
+    out->bytes = work->out = gw_alloc(work->context, (size_t)work->n_elems, gw_ps_type_bytes(work->result_type));
+    return out->bytes ? gw_parallel_try(work->context, gw_div_up(work->n_elems, BLOCK), block, work) : GW_ERR_MEMORY;
+}
+
+/* The same shape, its last dimension four times as long. */
+static gw_status codes(struct work *work, struct gw_ps_result *out)
+{
+    if (out->shape.n_dims == 0)
+        out->shape = (gw_ps_shape){.n_dims = 1, .dims = {1}};
+    out->shape.dims[out->shape.n_dims - 1] *= 4;
+    out->n_bytes = (size_t)work->n_elems * 4 * sizeof(float);
+    out->bytes = work->out = gw_alloc(work->context, (size_t)work->n_elems, 4 * sizeof(float));
+    return out->bytes ? gw_parallel_try(work->context, gw_div_up(4 * work->n_elems, BLOCK), block, work)
+                      : GW_ERR_MEMORY;
+}
+
+/* Pushes of frames, read one frame of each at a time. */
+struct rows {
+    const void **frames; /* of each push: the frame to be read next */
+    size_t *n_bytes;     /* of it */
+    size_t *left;        /* of the push, from that frame on */
+};
+
+static void rows_fini(const struct work *work, struct rows *rows)
+{
+    gw_free(work->context, rows->frames);
+    gw_free(work->context, rows->n_bytes);
+    gw_free(work->context, rows->left);
+}
+
+static gw_status rows_init(const struct work *work, struct rows *rows)
+{
+    *rows = (struct rows){gw_alloc(work->context, work->n, sizeof *rows->frames),
+                          gw_calloc(work->context, work->n, sizeof *rows->n_bytes),
+                          gw_alloc(work->context, work->n, sizeof *rows->left)};
+    if (!rows->frames || !rows->n_bytes || !rows->left) {
+        rows_fini(work, rows);
+        return GW_ERR_MEMORY;
+    }
+    for (uint32_t p = 0; p < work->n; p++) {
+        rows->frames[p] = work->pushes[p].bytes;
+        rows->left[p] = work->pushes[p].n_bytes;
+    }
+    return GW_OK;
+}
+
+/* Goes on to the next frame of every push. false: there is none. */
+static gw_status rows_next(const struct work *work, struct rows *rows, bool *more)
+{
+    *more = true;
+    for (uint32_t p = 0; p < work->n; p++) {
+        gw_frame_info info;
+        rows->frames[p] = (const char *)rows->frames[p] + rows->n_bytes[p];
+        rows->left[p] -= rows->n_bytes[p];
+        if ((rows->left[p] == 0) != (rows->left[0] == 0))
+            return gw_fail(GW_ERR_FRAME_MISMATCH, "the pushes of ranks %u and %u have not the same number of frames",
+                           work->pushes[0].rank, work->pushes[p].rank);
+        if (rows->left[p] == 0) {
+            *more = false;
+            continue;
+        }
+        GW_TRY(gw_frame_parse_unverified(rows->frames[p], rows->left[p], &info));
+        rows->n_bytes[p] = info.frame_bytes;
+    }
+    return GW_OK;
+}
+
+/* The averages' bytes, back to back, or where dst is NULL the most that they can take. */
+static gw_status average_rows(const struct work *work, uint8_t *dst, size_t capacity, size_t *n_bytes)
+{
+    const gw_reduce_options options = {.struct_bytes = sizeof options, .codec = work->codec};
+    struct rows rows;
+    bool more = false;
+    *n_bytes = 0;
+    GW_TRY(rows_init(work, &rows));
+    gw_status status = rows_next(work, &rows, &more);
+    while (status == GW_OK && more) {
+        size_t one = gw_reduce_bound(rows.frames, rows.n_bytes, work->n);
+        if (dst)
+            status = gw_reduce(work->context, rows.frames, rows.n_bytes, work->n, &options, dst + *n_bytes,
+                               capacity - *n_bytes, &one);
+        *n_bytes += one;
+        if (status == GW_OK)
+            status = rows_next(work, &rows, &more);
+    }
+    rows_fini(work, &rows);
+    return status;
+}
+
+static gw_status frame_average(const struct work *work, struct gw_ps_result *out)
+{
+    size_t capacity;
+    GW_TRY(average_rows(work, NULL, 0, &capacity));
+    out->bytes = gw_alloc(work->context, capacity, 1);
+    return out->bytes ? average_rows(work, out->bytes, capacity, &out->n_bytes) : GW_ERR_MEMORY;
+}
+
+/* Adds what one push holds. */
+static gw_status add_push(const struct work *work, uint32_t p, float *one, double *sum)
+{
+    const char *at = work->pushes[p].bytes;
+    uint64_t done = 0;
+    for (size_t left = work->pushes[p].n_bytes; left > 0;) {
+        gw_frame_info info;
+        GW_TRY(gw_frame_parse_unverified(at, left, &info));
+        /* together they have the key's elements */
+        GW_TRY(gw_decode(work->context, at, info.frame_bytes, one, info.n_elems));
+        for (uint64_t i = 0; i < info.n_elems; i++)
+            sum[done + i] += (double)one[i];
+        done += info.n_elems;
+        at += info.frame_bytes;
+        left -= info.frame_bytes;
+    }
+    return GW_OK;
+}
+
+static gw_status frame_sum(const struct work *work, struct gw_ps_result *out)
+{
+    size_t n = (size_t)work->n_elems;
+    double *sum = gw_calloc(work->context, n, sizeof *sum);
+    float *one = gw_alloc(work->context, n, sizeof *one);
+    out->bytes = gw_alloc(work->context, n, sizeof(float));
+    out->n_bytes = n * sizeof(float);
+    gw_status status = sum && one && out->bytes ? GW_OK : GW_ERR_MEMORY;
+    for (uint32_t p = 0; p < work->n && status == GW_OK; p++)
+        status = add_push(work, p, one, sum);
+    if (status == GW_OK)
+        store_floats(GW_PS_FLOAT32, sum, 0, n, out->bytes);
+    gw_free(work->context, sum);
+    gw_free(work->context, one);
+    return status;
+}
+
+static gw_status decoded(struct work *work, struct gw_ps_result *out)
+{
+    if (work->type == GW_PS_UINT8)
+        return codes(work, out);
+    return work->method == GW_PS_DECODE_SUM ? frame_sum(work, out) : frame_average(work, out);
+}
+
+/* Of one push: the caller says which. */
+static gw_status copy(struct work *work, struct gw_ps_result *out)
+{
+    out->n_bytes = work->pushes[0].n_bytes;
+    out->bytes = gw_alloc(work->context, out->n_bytes, 1);
+    if (!out->bytes)
+        return GW_ERR_MEMORY;
+    memcpy(out->bytes, work->pushes[0].bytes, out->n_bytes);
+    return GW_OK;
+}
+
+/* How each method reduces; NULL: it is no reduction of one round. */
+static gw_status (*const reducers[])(struct work *work, struct gw_ps_result *out) = {
+#define REDUCER(number, name, result, reduce) [number] = reduce,
+    GW_PS_METHODS(REDUCER)
+#undef REDUCER
+};
+
+gw_status gw_ps_reduce(gw_context *context, gw_ps_method method, gw_ps_type type, const gw_ps_shape *shape,
+                       const struct gw_ps_push *pushes, uint32_t n, const gw_codec *codec, const float *scale,
+                       struct gw_ps_result *out)
+{
+    GW_TRY(gw_ps_method_check(method, type));
+    struct work work = {.context = context,
+                        .method = method,
+                        .type = type,
+                        .result_type = gw_ps_result_type(method, type),
+                        .pushes = pushes,
+                        .n = n,
+                        .codec = codec,
+                        .scale = scale};
+    gw_ps_shape_elems(shape, &work.n_elems);
+    *out = (struct gw_ps_result){.type = work.result_type, .shape = *shape};
+    gw_status status = reducers[method](&work, out);
+    if (status < 0) {
+        gw_free(context, out->bytes);
+        out->bytes = NULL;
+    }
+    return status;
+}

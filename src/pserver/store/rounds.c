@@ -1,0 +1,105 @@
+/* Decides when a round is whole, and empties rounds. */
+#include "base/clock.h"
+#include "pserver/store/parameters.h"
+#include "pserver/store/state.h"
+
+void gw_ps_key_forget_results(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round)
+{
+    for (uint32_t i = 0; i < GW_PS_KEPT_RESULTS; i++)
+        if (round->results[i].answer.value) {
+            gw_ps_key_count(store, key, 0, round->results[i].answer.value->n_bytes);
+            gw_ps_blob_give(round->results[i].answer.value);
+            round->results[i].answer.value = NULL;
+        }
+    round->n_results = 0;
+}
+
+void gw_ps_push_drop(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_blob **push)
+{
+    if (*push) {
+        gw_ps_key_count(store, key, 0, (*push)->n_bytes);
+        gw_ps_blob_give(*push);
+        *push = NULL;
+    }
+}
+
+void gw_ps_round_clear(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round)
+{
+    for (uint32_t r = 0; round->pushes && round->refusals && r < store->options.n_workers; r++) {
+        gw_ps_push_drop(store, key, &round->pushes[r]);
+        round->refusals[r] = GW_PS_NOT_REFUSED;
+    }
+    gw_ps_key_forget_results(store, key, round);
+    round->n_in = 0;
+}
+
+void gw_ps_key_count_due(const struct gw_ps_store *store, struct gw_ps_key *key)
+{
+    key->n_due = 0;
+    for (uint32_t r = 0; r < store->options.n_workers; r++)
+        key->n_due += gw_ps_is_due(store, key, r);
+}
+
+/* Backup workers may be late, but not by more than one round: the pulls of that one can still be answered. */
+static bool has_all(const struct gw_ps_store *store, const struct gw_ps_key *key)
+{
+    if (key->open.n_in == 0 || gw_ps_is_gathering(store) || key->n_due > store->options.backup)
+        return false;
+    uint32_t n_pending = 0;
+    for (uint32_t r = 0; r < store->options.n_workers; r++)
+        n_pending += gw_ps_is_pending(key, r);
+    if (n_pending == key->open.n_in)
+        return false;
+    for (uint32_t r = 0; key->n_due > 0 && r < store->options.n_workers; r++)
+        if (store->present[r] && key->pushed[r] + 1 < key->open.number)
+            return false;
+    return true;
+}
+
+gw_status gw_ps_key_finish(struct gw_ps_store *store, struct gw_ps_key *key)
+{
+    if (store->options.mode != GW_PS_SYNC)
+        return GW_OK;
+    gw_ps_key_count_due(store, key);
+    if (!has_all(store, key))
+        return GW_OK;
+    for (uint32_t r = 0; r < store->options.n_workers; r++)
+        if (gw_ps_is_pending(key, r)) /* of who has left, or is late */
+            gw_ps_key_take_out(store, key, r);
+    gw_status status = key->parameters ? gw_ps_parameters_finish(store, key) : GW_OK;
+    if (status < 0) { /* no memory now: pulls try again, and tell who asked */
+        store->options.woken(store->options.user, key);
+        return status;
+    }
+    struct gw_ps_round *oldest = store->options.backup ? &key->before : &key->whole;
+    gw_ps_round_clear(store, key, oldest);
+    const struct gw_ps_round emptied = *oldest;
+    if (store->options.backup)
+        key->before = key->whole;
+    key->whole = key->open;
+    key->open = emptied;
+    key->open.number = key->whole.number + 1;
+    store->begun = true;
+    store->rounds++;
+    if (key->whole.began > 0)
+        gw_ps_times_note(&store->round_times, gw_clock_seconds() - key->whole.began);
+    key->open.began = 0;
+    gw_ps_key_count_due(store, key);
+    store->options.woken(store->options.user, key);
+    return GW_OK;
+}
+
+void gw_ps_key_take_out(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank)
+{
+    if (!key->open.pushes[rank])
+        return;
+    gw_ps_push_drop(store, key, &key->open.pushes[rank]);
+    key->open.refusals[rank] = GW_PS_NOT_REFUSED;
+    key->open.n_in--;
+}
+
+void gw_ps_key_reopen(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t number)
+{
+    gw_ps_round_clear(store, key, &key->open);
+    key->open.number = number;
+}
