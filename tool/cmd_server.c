@@ -1,4 +1,5 @@
 /* gradwire server: runs the parameter server until SIGTERM or Ctrl-C. */
+#include "pserver/protocol/methods.h"
 #include "status/status.h"
 #include "tool.h"
 
@@ -15,6 +16,23 @@ static void on_stop(int signal_number)
 {
     (void)signal_number;
     gw_ps_server_stop(running);
+}
+
+/* What the command does; the methods are those of the library's table. */
+static void describe(char *text, size_t n_bytes)
+{
+    size_t used = (size_t)snprintf(text, n_bytes,
+                                   "Keeps tensors by key for N workers. The workers initialise keys, push values and "
+                                   "pull one value made of all pushes. The pull names the reduce method:");
+    const char *name;
+    for (int m = 1; (name = gw_ps_method_name((gw_ps_method)m)) && used < n_bytes; m++)
+        used += (size_t)snprintf(text + used, n_bytes - used, "%s %s (%s)", m > 1 ? "," : "", name,
+                                 gw_ps_method_help((gw_ps_method)m));
+    if (used < n_bytes)
+        snprintf(
+            text + used, n_bytes - used,
+            ". C programs use gradwire/pserver.h, Python programs gradwire.pserver. The server logs what happens on "
+            "standard error, a line each. It ends at SIGTERM or Ctrl-C.");
 }
 
 static void log_line(const char *line, void *user)
@@ -144,12 +162,11 @@ int gw_cmd_server(int argc, char **argv)
         {"--max-clients", "C", "how many clients may be connected at a time (default 1024)", TOOL_U32, &o.max_clients,
          1, 1000000},
     };
+    char about[2048];
+    describe(about, sizeof about);
     const tool_usage usage = {
         .synopsis = "server --workers N [options]",
-        .about = "Keeps tensors by key for N workers. The workers initialise keys, push values and pull one value made "
-                 "of all pushes. The pull names the reduce method: max, min, sum, mean, latest, decode_sum, "
-                 "decode_average. C programs use gradwire/pserver.h, Python programs gradwire.pserver. The server logs "
-                 "what happens on standard error, a line each. It ends at SIGTERM or Ctrl-C.",
+        .about = about,
         .example = "gradwire server --workers 2\n"
                    "  python3 -c 'import gradwire.pserver as ps; c = ps.Client(\"127.0.0.1:29700\", rank=0)'",
         .options = options,

@@ -5,9 +5,8 @@
     client.push_parameter(key="max_abs_grad", value=[0.5])
     largest = client.pull_parameter(key="max_abs_grad", reduce_method="max")      # a numpy array
 
-Types: float32, float16, bfloat16, int32, int64, uint8, frame. Reduce methods: max, min, sum, mean, latest, decode_sum,
-decode_average, parameters; what each does is in gradwire/pserver.h. numpy has no bfloat16: such keys take and give
-float32, rounded here to nearest even."""
+Types: float32, float16, bfloat16, int32, int64, uint8, frame. methods() names the reduce methods; what each does is in
+gradwire/pserver.h. numpy has no bfloat16: such keys take and give float32, rounded here to nearest even."""
 import ctypes
 import math
 import operator
@@ -84,6 +83,7 @@ def _library_now():
         signatures = {
             "gw_ps_type_name": (text, [ctypes.c_int]),
             "gw_ps_type_parse": (ctypes.c_bool, [text, ctypes.POINTER(ctypes.c_int)]),
+            "gw_ps_method_name": (text, [ctypes.c_int]),
             "gw_ps_method_parse": (ctypes.c_bool, [text, ctypes.POINTER(ctypes.c_int)]),
             "gw_ps_client_create": (ctypes.c_int, [pointer, ctypes.POINTER(_Options), ctypes.POINTER(pointer)]),
             "gw_ps_client_meet": (ctypes.c_int, [pointer, ctypes.c_uint32]),
@@ -102,6 +102,14 @@ def _library_now():
         }
         _lib = _library.declare(signatures)
     return _lib
+
+
+def methods():
+    """The names of the reduce methods, as the library has them."""
+    names = []
+    while name := _library_now().gw_ps_method_name(len(names) + 1):
+        names.append(name.decode())
+    return names
 
 
 def _number(parse, word, what, known):
@@ -320,7 +328,7 @@ class Client:
             self._lib.gw_ps_method_parse,
             reduce_method,
             "reduce_method",
-            "max, min, sum, mean, latest, decode_sum, decode_average, parameters",
+            ", ".join(methods()),
         )
         value = _Value()
         with self._lock:

@@ -46,8 +46,9 @@ static gw_ps_type of_parameters(gw_ps_type type)
 static const struct {
     const char *name;
     gw_ps_type (*result)(gw_ps_type type);
+    const char *help;
 } methods[] = {
-#define ENTRY(number, name, result, reduce) [number] = {name, result},
+#define ENTRY(number, name, result, join, finish, help) [number] = {name, result, help},
     GW_PS_METHODS(ENTRY)
 #undef ENTRY
 };
@@ -56,6 +57,11 @@ static const struct {
 const char *gw_ps_method_name(gw_ps_method method)
 {
     return (size_t)method < N_METHODS ? methods[method].name : NULL;
+}
+
+const char *gw_ps_method_help(gw_ps_method method)
+{
+    return (size_t)method < N_METHODS ? methods[method].help : NULL;
 }
 
 bool gw_ps_method_parse(const char *word, gw_ps_method *out)

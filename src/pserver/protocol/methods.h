@@ -4,17 +4,24 @@
 
 #include "pserver/protocol/value.h"
 
-/* METHOD(number, name, result, reduce): `result` gives the type of the result (methods.c), `reduce` makes it
- * (../store/reduce.c). */
+/* METHOD(number, name, result, join, finish, help). `result` gives the type of the result (methods.c), `join` says how
+ * pushes come together, and `finish` what is made of that (../store/reduce.c). Parsing, sentences, the help of the tool
+ * and of the Python client follow; tests hold the documents against it. */
 #define GW_PS_METHODS(METHOD)                                                                                          \
-    METHOD(GW_PS_MAX, "max", same_if_plain, by_blocks)                                                                 \
-    METHOD(GW_PS_MIN, "min", same_if_plain, by_blocks)                                                                 \
-    METHOD(GW_PS_SUM, "sum", of_sum, by_blocks)                                                                        \
-    METHOD(GW_PS_MEAN, "mean", of_mean, by_blocks)                                                                     \
-    METHOD(GW_PS_LATEST, "latest", same, copy)                                                                         \
-    METHOD(GW_PS_DECODE_SUM, "decode_sum", of_decode_sum, decoded)                                                     \
-    METHOD(GW_PS_DECODE_AVERAGE, "decode_average", of_decode_average, decoded)                                         \
-    METHOD(GW_PS_PARAMETERS, "parameters", of_parameters, NULL)
+    METHOD(GW_PS_MAX, "max", same_if_plain, largest, as_it_is, "the largest of all pushes; a NaN wins")                \
+    METHOD(GW_PS_MIN, "min", same_if_plain, smallest, as_it_is, "the smallest of all pushes; a NaN wins")              \
+    METHOD(GW_PS_SUM, "sum", of_sum, sum, as_it_is, "their sum; of integers int64")                                    \
+    METHOD(GW_PS_MEAN, "mean", of_mean, sum, divided, "their sum divided by their number; of integers float32")        \
+    METHOD(GW_PS_LATEST, "latest", same, newest, as_it_is, "the push that came last")                                  \
+    METHOD(GW_PS_DECODE_SUM, "decode_sum", of_decode_sum, decoded, as_it_is,                                           \
+           "the sum of what 2-bit codes or frames hold")                                                               \
+    METHOD(GW_PS_DECODE_AVERAGE, "decode_average", of_decode_average, decoded, divided,                                \
+           "the average of what they hold")                                                                            \
+    METHOD(GW_PS_PARAMETERS, "parameters", of_parameters, not_of_a_round, as_it_is,                                    \
+           "what the pushes so far have made of a key's parameters")
+
+/* One line about a method, for people. NULL for a number that is none. */
+const char *gw_ps_method_help(gw_ps_method method);
 
 /* GW_OK where values of the type can be reduced so; else GW_ERR_ARGUMENT, and the sentence says which methods the type
  * has. */

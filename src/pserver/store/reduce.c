@@ -1,5 +1,5 @@
-/* Reduces the pushes of one round to one value, by a table of methods. Long values are worked on block by block on the
- * context's threads. */
+/* Reduces the pushes of one round to one value, by the table of methods. Long values are worked on block by block on
+ * the context's threads. */
 #include "pserver/store/reduce.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -15,10 +15,15 @@
 /* Elements worked on at a time: what is added up stays in the cache. */
 #define BLOCK 4096u
 
+struct join;
+struct finish;
+
 /* One reduction under way. */
 struct work {
     gw_context *context;
     gw_ps_method method;
+    const struct join *join;
+    const struct finish *finish;
     gw_ps_type type, result_type;
     uint64_t n_elems; /* of the key */
     const struct gw_ps_push *pushes;
@@ -135,23 +140,6 @@ static void store_integers(gw_ps_type type, const int64_t *src, uint64_t begin, 
 
 /* ---- a block of elements ------------------------------------------------------------------------------ */
 
-static void join_floats(gw_ps_method method, double *all, const double *one, uint32_t n)
-{
-    switch (method) {
-    case GW_PS_MAX: /* a NaN is taken, and never left again */
-        for (uint32_t i = 0; i < n; i++)
-            all[i] = one[i] > all[i] || one[i] != one[i] ? one[i] : all[i];
-        return;
-    case GW_PS_MIN:
-        for (uint32_t i = 0; i < n; i++)
-            all[i] = one[i] < all[i] || one[i] != one[i] ? one[i] : all[i];
-        return;
-    default:
-        for (uint32_t i = 0; i < n; i++)
-            all[i] += one[i];
-    }
-}
-
 /* GW_MAX_WORKERS numbers of 64 bits: their sum never overflows, whatever the order. */
 __extension__ typedef __int128 wide;
 __extension__ typedef unsigned __int128 unsigned_wide;
@@ -167,57 +155,154 @@ static float mean_of(wide sum, uint32_t n)
     return sum < 0 ? -mean : mean;
 }
 
-static gw_status float_block(const struct work *work, uint64_t begin, uint32_t n)
+/* How the pushes of a round come together: block by block, in numbers that every type of its kind fits into; or all at
+ * once, as a method with no such numbers does it. */
+struct join {
+    void (*floats)(const struct work *work, uint64_t begin, uint32_t n, double *all);
+    void (*integers)(const struct work *work, uint64_t begin, uint32_t n, wide *all);
+    gw_status (*at_once)(struct work *work, struct gw_ps_result *out);
+};
+
+/* What is made of that, and stored. */
+struct finish {
+    void (*floats)(const struct work *work, double *all, uint32_t n);
+    gw_status (*integers)(const struct work *work, uint64_t begin, uint32_t n, const wide *all);
+};
+
+/* One push after the other, in the order of ranks. */
+static void fold_floats(const struct work *work, uint64_t begin, uint32_t n, double *all,
+                        void (*fold)(double *all, const double *one, uint32_t n))
 {
-    double all[BLOCK], one[BLOCK];
+    double one[BLOCK];
     load_floats(work->type, work->pushes[0].bytes, begin, n, all);
     for (uint32_t p = 1; p < work->n; p++) {
         load_floats(work->type, work->pushes[p].bytes, begin, n, one);
-        join_floats(work->method, all, one, n);
+        fold(all, one, n);
     }
-    if (work->method == GW_PS_MEAN)
-        for (uint32_t i = 0; i < n; i++)
-            all[i] /= work->n;
+}
+
+static void fold_integers(const struct work *work, uint64_t begin, uint32_t n, wide *all,
+                          void (*fold)(wide *all, const int64_t *one, uint32_t n))
+{
+    int64_t one[BLOCK];
+    load_integers(work->type, work->pushes[0].bytes, begin, n, one);
+    for (uint32_t i = 0; i < n; i++)
+        all[i] = one[i];
+    for (uint32_t p = 1; p < work->n; p++) {
+        load_integers(work->type, work->pushes[p].bytes, begin, n, one);
+        fold(all, one, n);
+    }
+}
+
+/* A NaN is taken, and never left again. */
+static void max_float(double *all, const double *one, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        all[i] = one[i] > all[i] || one[i] != one[i] ? one[i] : all[i];
+}
+
+static void max_integer(wide *all, const int64_t *one, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        all[i] = one[i] > all[i] ? one[i] : all[i];
+}
+
+static void min_float(double *all, const double *one, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        all[i] = one[i] < all[i] || one[i] != one[i] ? one[i] : all[i];
+}
+
+static void min_integer(wide *all, const int64_t *one, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        all[i] = one[i] < all[i] ? one[i] : all[i];
+}
+
+static void add_float(double *all, const double *one, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        all[i] += one[i];
+}
+
+static void add_integer(wide *all, const int64_t *one, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        all[i] += one[i];
+}
+
+static void largest_of_floats(const struct work *work, uint64_t begin, uint32_t n, double *all)
+{
+    fold_floats(work, begin, n, all, max_float);
+}
+
+static void largest_of_integers(const struct work *work, uint64_t begin, uint32_t n, wide *all)
+{
+    fold_integers(work, begin, n, all, max_integer);
+}
+
+static void smallest_of_floats(const struct work *work, uint64_t begin, uint32_t n, double *all)
+{
+    fold_floats(work, begin, n, all, min_float);
+}
+
+static void smallest_of_integers(const struct work *work, uint64_t begin, uint32_t n, wide *all)
+{
+    fold_integers(work, begin, n, all, min_integer);
+}
+
+static void sum_of_floats(const struct work *work, uint64_t begin, uint32_t n, double *all)
+{
+    fold_floats(work, begin, n, all, add_float);
+}
+
+static void sum_of_integers(const struct work *work, uint64_t begin, uint32_t n, wide *all)
+{
+    fold_integers(work, begin, n, all, add_integer);
+}
+
+/* What it comes to is all that must fit, not what it is on the way. */
+static gw_status integers_as_they_are(const struct work *work, uint64_t begin, uint32_t n, const wide *all)
+{
+    int64_t one[BLOCK];
+    for (uint32_t i = 0; i < n; i++) {
+        if (all[i] < INT64_MIN || all[i] > INT64_MAX)
+            return gw_fail(GW_ERR_ARGUMENT, "the %s of element %" PRIu64 " does not fit into int64",
+                           gw_ps_method_name(work->method), begin + i);
+        one[i] = (int64_t)all[i];
+    }
+    store_integers(work->result_type, one, begin, n, work->out);
+    return GW_OK;
+}
+
+static void divide_floats(const struct work *work, double *all, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        all[i] /= work->n;
+}
+
+static gw_status divide_integers(const struct work *work, uint64_t begin, uint32_t n, const wide *all)
+{
+    for (uint32_t i = 0; i < n; i++)
+        gw_put_float(work->out + (begin + i) * sizeof(float), mean_of(all[i], work->n));
+    return GW_OK;
+}
+
+static gw_status float_block(const struct work *work, uint64_t begin, uint32_t n)
+{
+    double all[BLOCK];
+    work->join->floats(work, begin, n, all);
+    if (work->finish->floats)
+        work->finish->floats(work, all, n);
     store_floats(work->result_type, all, begin, n, work->out);
     return GW_OK;
 }
 
-/* max and min */
 static gw_status integer_block(const struct work *work, uint64_t begin, uint32_t n)
 {
-    int64_t all[BLOCK], one[BLOCK];
-    load_integers(work->type, work->pushes[0].bytes, begin, n, all);
-    for (uint32_t p = 1; p < work->n; p++) {
-        load_integers(work->type, work->pushes[p].bytes, begin, n, one);
-        for (uint32_t i = 0; i < n; i++)
-            if (work->method == GW_PS_MAX ? one[i] > all[i] : one[i] < all[i])
-                all[i] = one[i];
-    }
-    store_integers(work->result_type, all, begin, n, work->out);
-    return GW_OK;
-}
-
-/* sum and mean: what the sum comes to is all that must fit, not what it is on the way */
-static gw_status integer_sum_block(const struct work *work, uint64_t begin, uint32_t n)
-{
-    wide sum[BLOCK];
-    int64_t one[BLOCK];
-    memset(sum, 0, n * sizeof *sum);
-    for (uint32_t p = 0; p < work->n; p++) {
-        load_integers(work->type, work->pushes[p].bytes, begin, n, one);
-        for (uint32_t i = 0; i < n; i++)
-            sum[i] += one[i];
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        if (work->method == GW_PS_MEAN)
-            gw_put_float(work->out + (begin + i) * sizeof(float), mean_of(sum[i], work->n));
-        else if (sum[i] < INT64_MIN || sum[i] > INT64_MAX)
-            return gw_fail(GW_ERR_ARGUMENT, "the sum of element %" PRIu64 " does not fit into int64", begin + i);
-        one[i] = (int64_t)sum[i];
-    }
-    if (work->method == GW_PS_SUM)
-        store_integers(work->result_type, one, begin, n, work->out);
-    return GW_OK;
+    wide all[BLOCK];
+    work->join->integers(work, begin, n, all);
+    return work->finish->integers(work, begin, n, all);
 }
 
 /* Sums of 2-bit codes, TernGrad's ternary values; `begin` and n count elements and are multiples of 4. */
@@ -248,14 +333,13 @@ static gw_status codes_block(const struct work *work, uint64_t begin, uint32_t n
 static gw_status block(uint64_t i, uint32_t slot, void *user)
 {
     const struct work *work = user;
-    bool codes = work->method == GW_PS_DECODE_SUM || work->method == GW_PS_DECODE_AVERAGE;
+    const bool codes = !work->join->floats; /* four elements a byte */
     uint64_t n_elems = codes ? 4 * work->n_elems : work->n_elems, begin = i * BLOCK;
     uint32_t n = n_elems - begin < BLOCK ? (uint32_t)(n_elems - begin) : BLOCK;
     (void)slot;
-    return codes                                                    ? codes_block(work, begin, n)
-           : gw_ps_is_float(work->type)                             ? float_block(work, begin, n)
-           : work->method == GW_PS_MAX || work->method == GW_PS_MIN ? integer_block(work, begin, n)
-                                                                    : integer_sum_block(work, begin, n);
+    return codes                        ? codes_block(work, begin, n)
+           : gw_ps_is_float(work->type) ? float_block(work, begin, n)
+                                        : integer_block(work, begin, n);
 }
 
 /* ---- methods ------------------------------------------------------------------------------------------ */
@@ -396,7 +480,7 @@ static gw_status frame_sum(const struct work *work, struct gw_ps_result *out)
     return status;
 }
 
-static gw_status decoded(struct work *work, struct gw_ps_result *out)
+static gw_status decode(struct work *work, struct gw_ps_result *out)
 {
     if (work->type == GW_PS_UINT8)
         return codes(work, out);
@@ -414,11 +498,19 @@ static gw_status copy(struct work *work, struct gw_ps_result *out)
     return GW_OK;
 }
 
-/* How each method reduces; NULL: it is no reduction of one round. */
-static gw_status (*const reducers[])(struct work *work, struct gw_ps_result *out) = {
-#define REDUCER(number, name, result, reduce) [number] = reduce,
-    GW_PS_METHODS(REDUCER)
-#undef REDUCER
+static const struct join largest = {largest_of_floats, largest_of_integers, NULL},
+                         smallest = {smallest_of_floats, smallest_of_integers, NULL},
+                         sum = {sum_of_floats, sum_of_integers, NULL}, newest = {.at_once = copy},
+                         decoded = {.at_once = decode}, not_of_a_round = {.at_once = NULL};
+static const struct finish as_it_is = {NULL, integers_as_they_are}, divided = {divide_floats, divide_integers};
+
+static const struct {
+    const struct join *join;
+    const struct finish *finish;
+} methods[] = {
+#define ENTRY(number, name, result, join, finish, help) [number] = {&join, &finish},
+    GW_PS_METHODS(ENTRY)
+#undef ENTRY
 };
 
 gw_status gw_ps_reduce(gw_context *context, gw_ps_method method, gw_ps_type type, const gw_ps_shape *shape,
@@ -428,6 +520,8 @@ gw_status gw_ps_reduce(gw_context *context, gw_ps_method method, gw_ps_type type
     GW_TRY(gw_ps_method_check(method, type));
     struct work work = {.context = context,
                         .method = method,
+                        .join = methods[method].join,
+                        .finish = methods[method].finish,
                         .type = type,
                         .result_type = gw_ps_result_type(method, type),
                         .pushes = pushes,
@@ -436,7 +530,7 @@ gw_status gw_ps_reduce(gw_context *context, gw_ps_method method, gw_ps_type type
                         .scale = scale};
     gw_ps_shape_elems(shape, &work.n_elems);
     *out = (struct gw_ps_result){.type = work.result_type, .shape = *shape};
-    gw_status status = reducers[method](&work, out);
+    gw_status status = work.join->at_once ? work.join->at_once(&work, out) : by_blocks(&work, out);
     if (status < 0) {
         gw_free(context, out->bytes);
         out->bytes = NULL;
