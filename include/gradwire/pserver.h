@@ -51,6 +51,9 @@ typedef enum gw_ps_type {
  *                   frames: a frame of the average for each, as an owner of the peer exchange makes it (gw_reduce)
  *   parameters      keys with an optimizer (gw_ps_init_optimized): float32 of the key's shape, what the pushes so far
  *                   have made of the parameters
+ *   median          float types: a value of the key's type, the middle of all pushes, element by element; of an even
+ *                   number the mean of the two in the middle, in float32. A NaN wins. A minority of the workers
+ *                   cannot move it beyond what the others have pushed
  *
  * If a scale_key is named, decode_sum and decode_average of uint8 are multiplied by that key's maximum in the same
  * round. The average is then S * (s/N), with s/N rounded once, as frames have it. */
@@ -63,6 +66,7 @@ typedef enum gw_ps_method {
     GW_PS_DECODE_SUM = 6,
     GW_PS_DECODE_AVERAGE = 7,
     GW_PS_PARAMETERS = 8,
+    GW_PS_MEDIAN = 9,
 } gw_ps_method;
 
 /* "float32", "float16", "bfloat16", "int32", "int64", "uint8", "frame"; and the methods as they are spelled above. NULL

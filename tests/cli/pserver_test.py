@@ -120,7 +120,7 @@ def types_and_refusals(ps):
             (client.pull_parameter(key="of int32", reduce_method="latest").ravel() == [5, -6]).all(),
             "a wider integer that fits",
         )
-        refused(lambda: client.pull_parameter(key="of int32", reduce_method="median"), "median", "mean")
+        refused(lambda: client.pull_parameter(key="of int32", reduce_method="middle"), "middle", "mean")
         refused(lambda: client.pull_parameter(key="of int32", reduce_method="decode_sum"), "int32", "latest")
         refused(lambda: client.init_parameter(key="of int32", shape=[3], type="int32"), "[2, 1]", "[3]")
         refused(lambda: client.init_parameter(key="large", shape=[1 << 20], type="float32"), "--max-key-bytes")

@@ -16,6 +16,11 @@ static gw_ps_type same_if_plain(gw_ps_type type)
     return type == GW_PS_FRAME ? 0 : type;
 }
 
+static gw_ps_type same_if_float(gw_ps_type type)
+{
+    return gw_ps_is_float(type) ? type : 0;
+}
+
 static gw_ps_type of_sum(gw_ps_type type)
 {
     return type == GW_PS_FRAME ? 0 : gw_ps_is_float(type) ? type : GW_PS_INT64;

@@ -18,7 +18,9 @@
     METHOD(GW_PS_DECODE_AVERAGE, "decode_average", of_decode_average, decoded, divided,                                \
            "the average of what they hold")                                                                            \
     METHOD(GW_PS_PARAMETERS, "parameters", of_parameters, not_of_a_round, as_it_is,                                    \
-           "what the pushes so far have made of a key's parameters")
+           "what the pushes so far have made of a key's parameters")                                                   \
+    METHOD(GW_PS_MEDIAN, "median", same_if_float, middle, as_it_is,                                                    \
+           "the middle of all pushes, element by element: a robust average")
 
 /* One line about a method, for people. NULL for a number that is none. */
 const char *gw_ps_method_help(gw_ps_method method);

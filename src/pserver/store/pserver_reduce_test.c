@@ -442,16 +442,157 @@ static void methods_have_types(void **state)
     (void)state;
     gw_ps_method method;
     gw_ps_type type;
-    for (gw_ps_method m = GW_PS_MAX; m <= GW_PS_DECODE_AVERAGE; m++)
+    for (gw_ps_method m = GW_PS_MAX; gw_ps_method_name(m); m++)
         assert_true(gw_ps_method_parse(gw_ps_method_name(m), &method) && method == m);
     for (gw_ps_type t = GW_PS_FLOAT32; t <= GW_PS_FRAME; t++)
         assert_true(gw_ps_type_parse(gw_ps_type_name(t), &type) && type == t);
-    assert_false(gw_ps_method_parse("median", &method));
+    assert_false(gw_ps_method_parse("middle", &method));
     assert_null(gw_ps_type_name((gw_ps_type)8));
     assert_int_equal(gw_ps_method_check(GW_PS_MAX, GW_PS_FRAME), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "with latest, decode_sum, decode_average they can"));
     assert_int_equal(gw_ps_method_check((gw_ps_method)200, GW_PS_UINT8), GW_ERR_ARGUMENT);
     assert_int_equal(gw_ps_method_check(GW_PS_DECODE_SUM, GW_PS_INT32), GW_ERR_ARGUMENT);
+}
+
+/* ---- median ---------------------------------------------------------------------------------------------- */
+
+/* The median of one float32 of each of n pushes. */
+static float median_of(const float *values, uint32_t n)
+{
+    const gw_ps_shape shape = {.n_dims = 1, .dims = {1}};
+    struct gw_ps_push pushes[MOST];
+    struct gw_ps_result result;
+    for (uint32_t p = 0; p < n; p++)
+        pushes[p] = (struct gw_ps_push){p, &values[p], sizeof values[p]};
+    assert_int_equal(gw_ps_reduce(NULL, GW_PS_MEDIAN, GW_PS_FLOAT32, &shape, pushes, n, NULL, NULL, &result), GW_OK);
+    assert_true(result.type == GW_PS_FLOAT32 && result.n_bytes == sizeof(float));
+    const float x = gw_get_float(result.bytes);
+    gw_free(NULL, result.bytes);
+    return x;
+}
+
+/* Every order of the values has the same bits. */
+static void expect_median(float *values, uint32_t n, uint32_t fixed, float expected)
+{
+    if (fixed == n) {
+        const float x = median_of(values, n);
+        if (expected != expected ? x == x : gw_float_bits(x) != gw_float_bits(expected))
+            fail_msg("the median of %u values is %g, and must be %g", n, (double)x, (double)expected);
+        return;
+    }
+    for (uint32_t i = fixed; i < n; i++) {
+        const float before = values[fixed];
+        values[fixed] = values[i];
+        values[i] = before;
+        expect_median(values, n, fixed + 1, expected);
+        values[i] = values[fixed];
+        values[fixed] = before;
+    }
+}
+
+static void medians_are_exact_in_every_order(void **state)
+{
+    (void)state;
+    const float inf = INFINITY, tiny = 0x1p-149f, most = 0x1.fffffep127f;
+    const struct {
+        float values[6];
+        uint32_t n;
+        float median;
+    } cases[] = {
+        {{7}, 1, 7},
+        {{-0.0f}, 1, -0.0f},
+        {{1, 2}, 2, 1.5f},
+        {{3, 1, 2}, 3, 2},
+        {{-4, -1, -9, -2, -3}, 5, -3},
+        {{4, 1, 9, 2}, 4, 3},
+        {{5, 5, 5, 5}, 4, 5}, /* ties */
+        {{1, 5, 5, 9}, 4, 5},
+        {{1, 1, 2}, 3, 1},
+        {{1, 1, 2, 2}, 4, 1.5f},
+        {{-0.0f, 0.0f, 0.0f}, 3, 0.0f},
+        {{-0.0f, -0.0f, 0.0f}, 3, -0.0f},
+        {{-0.0f, 0.0f}, 2, 0.0f},
+        {{1, 2, 1e30f}, 3, 2}, /* a wrong one among honest ones */
+        {{1, 2, 3, 1e30f}, 4, 2.5f},
+        {{1, 2, 3, -1e30f, 1e30f}, 5, 2},
+        {{1, 2, 3, 4, 1e30f, 1e30f}, 6, 3.5f},
+        {{inf, 1, 2}, 3, 2},
+        {{-inf, 1, 2, 3}, 4, 1.5f},
+        {{inf, inf, 1}, 3, inf},
+        {{1, inf}, 2, inf},
+        {{-inf, -inf, 1, 2}, 4, -inf},
+        {{-inf, inf}, 2, NAN},
+        {{1, NAN, 2}, 3, NAN},
+        {{NAN}, 1, NAN},
+        {{most, most, most, -most}, 4, most}, /* their sum is too large */
+        {{most, 0x1p127f}, 2, 0x1.7fffffp127f},
+        {{-most, -0x1p127f}, 2, -0x1.7fffffp127f},
+        {{tiny, 2 * tiny}, 2, 2 * tiny}, /* rounded once, ties to even */
+        {{0, tiny}, 2, 0},
+        {{1, 1 + 0x1p-23f}, 2, 1},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        float values[6];
+        memcpy(values, cases[c].values, sizeof values);
+        expect_median(values, cases[c].n, 0, cases[c].median);
+    }
+}
+
+static int compare_floats(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* Beside sorting, over more than a block of elements, with values that are drawn so that many are equal. */
+static void medians_are_those_of_sorting(void **state)
+{
+    (void)state;
+    enum { N = 9000 };
+    static float values[MOST][N];
+    const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
+    gw_context *context;
+    assert_int_equal(gw_context_create(NULL, &context), GW_OK);
+    for (uint32_t n = 1; n <= MOST; n++) {
+        struct gw_ps_push pushes[MOST];
+        struct gw_ps_result result;
+        for (uint32_t p = 0; p < n; p++) {
+            for (uint32_t i = 0; i < N; i++)
+                values[p][i] = (float)((int)(number() % 41) - 20) / 8;
+            pushes[p] = (struct gw_ps_push){p, values[p], sizeof values[p]};
+        }
+        assert_int_equal(gw_ps_reduce(context, GW_PS_MEDIAN, GW_PS_FLOAT32, &shape, pushes, n, NULL, NULL, &result),
+                         GW_OK);
+        for (uint32_t i = 0; i < N; i++) {
+            float sorted[MOST];
+            for (uint32_t p = 0; p < n; p++)
+                sorted[p] = values[p][i];
+            qsort(sorted, n, sizeof *sorted, compare_floats);
+            const float x = gw_get_float((const uint8_t *)result.bytes + i * sizeof x);
+            if (x != (sorted[(n - 1) / 2] + sorted[n / 2]) / 2)
+                fail_msg("element %u of %u pushes is %g", i, n, (double)x);
+        }
+        gw_free(context, result.bytes);
+    }
+    gw_context_destroy(context);
+}
+
+static void medians_have_the_types_of_floats(void **state)
+{
+    (void)state;
+    const gw_ps_shape shape = {.n_dims = 1, .dims = {1}};
+    const uint16_t halves[] = {gw_to_f16(1), gw_to_f16(2), gw_to_f16(60000)};
+    struct gw_ps_push pushes[3];
+    struct gw_ps_result result;
+    for (uint32_t p = 0; p < 3; p++)
+        pushes[p] = (struct gw_ps_push){p, &halves[p], sizeof halves[p]};
+    assert_int_equal(gw_ps_reduce(NULL, GW_PS_MEDIAN, GW_PS_FLOAT16, &shape, pushes, 3, NULL, NULL, &result), GW_OK);
+    assert_true(result.type == GW_PS_FLOAT16 && gw_get16(result.bytes) == halves[1]);
+    gw_free(NULL, result.bytes);
+    for (gw_ps_type type = GW_PS_INT32; type <= GW_PS_FRAME; type++) {
+        assert_int_equal(gw_ps_method_check(GW_PS_MEDIAN, type), GW_ERR_ARGUMENT);
+        assert_null(strstr(gw_last_error(), ", median"));
+    }
 }
 
 int main(void)
@@ -465,6 +606,9 @@ int main(void)
         cmocka_unit_test(averages_of_codes_have_the_bits_of_frames),
         cmocka_unit_test(frames_are_averaged_in_their_own_domain),
         cmocka_unit_test(methods_have_types),
+        cmocka_unit_test(medians_are_exact_in_every_order),
+        cmocka_unit_test(medians_are_those_of_sorting),
+        cmocka_unit_test(medians_have_the_types_of_floats),
     };
     return cmocka_run_group_tests_name("ps_reduce", tests, NULL, NULL);
 }

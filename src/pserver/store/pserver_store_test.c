@@ -789,9 +789,29 @@ static void a_store_without_memory(void **state)
     assert_int_equal(shortage.live, 0);
 }
 
+/* A round with an attacker in it, whoever comes first; and none without pushes. */
+static void test_median(void **state)
+{
+    (void)state;
+    static const float values[] = {2, 1e30f, 1};
+    static const uint32_t orders[][3] = {{0, 1, 2}, {2, 1, 0}, {1, 0, 2}};
+    for (int o = 0; o < 3; o++) {
+        struct world world;
+        struct gw_ps_answer answer;
+        begin(&world, 3, GW_PS_SYNC, 0);
+        struct gw_ps_key *key = key_of(&world, "x", GW_PS_FLOAT32, 1);
+        refused(pull(&world, key, 0, GW_PS_MEDIAN, NULL, &answer), GW_ERR_ORDER, "before it has pushed");
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(push(&world, key, orders[o][i], 1, &values[orders[o][i]], sizeof(float)), GW_OK);
+        assert_true(pulled(&world, key, 0, GW_PS_MEDIAN, NULL) == 2);
+        end(&world);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_median),
         cmocka_unit_test(what_happens_is_what_the_model_says),
         cmocka_unit_test(results_are_kept),
         cmocka_unit_test(answers_outlive_the_store),

@@ -261,6 +261,79 @@ static void sum_of_integers(const struct work *work, uint64_t begin, uint32_t n,
     fold_integers(work, begin, n, all, add_integer);
 }
 
+/* Floats as integers of the same order; -0 is below 0, so that equal ones have one order. */
+static uint32_t place_of(float x)
+{
+    const uint32_t bits = gw_float_bits(x);
+    return bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+
+static float at_place(uint32_t place)
+{
+    return gw_bits_float(place >> 31 ? place & 0x7FFFFFFFu : ~place);
+}
+
+static void load_places(const struct work *work, uint32_t p, uint64_t begin, uint32_t n, uint32_t *places)
+{
+    double one[BLOCK];
+    load_floats(work->type, work->pushes[p].bytes, begin, n, one);
+    for (uint32_t i = 0; i < n; i++)
+        places[i] = place_of((float)one[i]);
+}
+
+/* In float32, rounded once. Halves are added only if the sum is too large: they are exact then. */
+static float mean_of_two(float low, float high)
+{
+    const float sum = low + high;
+    return isinf(sum) && isfinite(low) && isfinite(high) ? low * 0.5f + high * 0.5f : sum * 0.5f;
+}
+
+/* The middle value of each element, found bit by bit: the largest place that at most (N - 1) / 2 pushes are below. It
+ * takes no memory for the pushes, and nobody's values make it slow. */
+static void lower_middle(const struct work *work, uint64_t begin, uint32_t n, uint32_t *lower)
+{
+    uint32_t places[BLOCK], below[BLOCK];
+    memset(lower, 0, n * sizeof *lower);
+    for (uint32_t bit = 1u << 31; bit; bit >>= 1) {
+        memset(below, 0, n * sizeof *below);
+        for (uint32_t p = 0; p < work->n; p++) {
+            load_places(work, p, begin, n, places);
+            for (uint32_t i = 0; i < n; i++)
+                below[i] += places[i] < (lower[i] | bit);
+        }
+        for (uint32_t i = 0; i < n; i++)
+            lower[i] |= below[i] <= (work->n - 1) / 2 ? bit : 0;
+    }
+}
+
+/* The coordinate-wise median, of an even number the mean of the two in the middle: up to half of the pushes, less one,
+ * may hold anything, and it stays within what the others hold (Yin et al., Byzantine-Robust Distributed Learning, 2018,
+ * definition 1). */
+static void middle_of_floats(const struct work *work, uint64_t begin, uint32_t n, double *all)
+{
+    uint32_t places[BLOCK], lower[BLOCK], next[BLOCK], n_up_to[BLOCK];
+    lower_middle(work, begin, n, lower);
+    memset(next, 0xFF, n * sizeof *next);
+    memset(n_up_to, 0, n * sizeof *n_up_to);
+    for (uint32_t p = 0; p < work->n; p++) {
+        load_places(work, p, begin, n, places);
+        for (uint32_t i = 0; i < n; i++) {
+            n_up_to[i] += places[i] <= lower[i];
+            next[i] = places[i] > lower[i] && places[i] < next[i] ? places[i] : next[i];
+        }
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        const float low = at_place(lower[i]);
+        all[i] = (double)(n_up_to[i] > work->n / 2 ? low : mean_of_two(low, at_place(next[i])));
+    }
+    for (uint32_t p = 0; p < work->n; p++) { /* a NaN wins, as elsewhere */
+        double one[BLOCK];
+        load_floats(work->type, work->pushes[p].bytes, begin, n, one);
+        for (uint32_t i = 0; i < n; i++)
+            all[i] = one[i] != one[i] ? one[i] : all[i];
+    }
+}
+
 /* What it comes to is all that must fit, not what it is on the way. */
 static gw_status integers_as_they_are(const struct work *work, uint64_t begin, uint32_t n, const wide *all)
 {
@@ -500,8 +573,8 @@ static gw_status copy(struct work *work, struct gw_ps_result *out)
 
 static const struct join largest = {largest_of_floats, largest_of_integers, NULL},
                          smallest = {smallest_of_floats, smallest_of_integers, NULL},
-                         sum = {sum_of_floats, sum_of_integers, NULL}, newest = {.at_once = copy},
-                         decoded = {.at_once = decode}, not_of_a_round = {.at_once = NULL};
+                         sum = {sum_of_floats, sum_of_integers, NULL}, middle = {middle_of_floats, NULL, NULL},
+                         newest = {.at_once = copy}, decoded = {.at_once = decode}, not_of_a_round = {.at_once = NULL};
 static const struct finish as_it_is = {NULL, integers_as_they_are}, divided = {divide_floats, divide_integers};
 
 static const struct {
