@@ -1,9 +1,10 @@
 /* Reads folders of keys and makes new ones. It says whether a client's public key is allowed, and reads the list again
  * when the folder has changed. */
-#define _GNU_SOURCE /* renameat2, explicit_bzero */
+#define _GNU_SOURCE /* explicit_bzero */
 #include "zmq/keys.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/memory.h"
 
 #include <gradwire/link.h>
@@ -234,16 +235,6 @@ bool gw_zmq_keys_allow(struct gw_zmq_keys *keys, const char *public_key)
 
 /* ---- making -------------------------------------------------------------------------------------- */
 
-static gw_status sync_folder(const char *folder)
-{
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool ok = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL); /* some file systems cannot sync folders */
-    int error = errno;
-    if (fd >= 0)
-        close(fd);
-    return ok ? GW_OK : gw_fail(GW_ERR_SYSTEM, "the folder %s cannot be written: %s", folder, strerror(error));
-}
-
 /* Appears under its name only when it is whole, and takes nobody's place. */
 static gw_status write_key(const char *folder, const char *name, mode_t mode, const char *key)
 {
@@ -259,20 +250,13 @@ static gw_status write_key(const char *folder, const char *name, mode_t mode, co
     int error = errno;
     close(fd);
     explicit_bzero(line, sizeof line);
-    if (ok) {
-        ok = renameat2(AT_FDCWD, partial, AT_FDCWD, path, RENAME_NOREPLACE) == 0;
-        error = errno;
-        if (!ok &&
-            error == EINVAL) { /* a file system that knows only rename; that none stands there was looked at before */
-            ok = rename(partial, path) == 0;
-            error = errno;
-        }
-    }
-    if (!ok) {
+    if (!ok)
         unlink(partial);
-        return gw_fail(GW_ERR_SYSTEM, "%s cannot be written: %s", path, strerror(error));
+    if (ok && gw_files_publish(AT_FDCWD, partial, path, false) != 0) {
+        ok = false;
+        error = errno;
     }
-    return GW_OK;
+    return ok ? GW_OK : gw_fail(GW_ERR_SYSTEM, "%s cannot be written: %s", path, strerror(error));
 }
 
 static gw_status make_folder(const char *path)
@@ -311,9 +295,7 @@ gw_status gw_keys_new(const char *folder)
     }
     explicit_bzero(secret_key, sizeof secret_key);
     if (status == GW_OK)
-        status = sync_folder(allowed);
-    if (status == GW_OK)
-        return sync_folder(folder);
+        return GW_OK;
     /* Half a folder of keys would be refused by the next try. */
     for (int i = 0; i < n; i++)
         if (join_path(path, folder, files[i].name) == GW_OK)
@@ -353,12 +335,10 @@ gw_status gw_keys_new_client(const char *folder, const char *server_folder, cons
     gw_status status = read_key(folder, PUBLIC, false, own);
     if (status == GW_OK)
         status = write_key(folder, SERVER, 0644, server);
-    if (status == GW_OK)
-        status = sync_folder(folder);
     if (status == GW_OK) /* last: who is listed has its keys */
         status = write_key(server_folder, listed, 0644, own);
-    if (status == GW_OK && join_path(path, server_folder, ALLOWED) == GW_OK)
-        return sync_folder(path);
+    if (status == GW_OK)
+        return GW_OK;
     static const char *const made[] = {SERVER, SECRET, ALLOWED "/self.key", RENDEZVOUS, PUBLIC};
     for (size_t i = 0; i < sizeof made / sizeof *made; i++)
         if (join_path(path, folder, made[i]) == GW_OK)

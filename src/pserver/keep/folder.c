@@ -243,7 +243,7 @@ gw_status gw_ps_folder_write_newest(const struct gw_ps_folder *folder, uint64_t 
     gw_status status = write_newest(fd, generation);
     if (close(fd) != 0 && status == GW_OK)
         status = gw_fail(GW_ERR_SYSTEM, "it cannot be written: %s", strerror(errno));
-    if (status == GW_OK && (renameat(folder->fd, partial, folder->fd, NEWEST) != 0 || fsync(folder->fd) != 0))
+    if (status == GW_OK && gw_files_publish(folder->fd, partial, NEWEST, true) != 0)
         status = gw_fail(GW_ERR_SYSTEM, "it cannot take its place: %s", strerror(errno));
     if (status < 0)
         unlinkat(folder->fd, partial, 0);

@@ -136,12 +136,10 @@ static gw_status write_file(const struct gw_ps_keeper *keeper, struct gw_ps_keep
     gw_status status = write_records(taking, fd);
     if (close(fd) != 0 && status == GW_OK)
         status = gw_fail(GW_ERR_SYSTEM, "it cannot be written: %s", strerror(errno));
-    if (status == GW_OK && renameat(keeper->folder.fd, partial, keeper->folder.fd, name.text) != 0)
-        status = gw_fail(GW_ERR_SYSTEM, "it cannot be renamed: %s", strerror(errno));
     if (status < 0)
         unlinkat(keeper->folder.fd, partial, 0);
-    if (status == GW_OK && fsync(keeper->folder.fd) != 0) {
-        status = gw_fail(GW_ERR_SYSTEM, "the folder cannot be brought to disk: %s", strerror(errno));
+    if (status == GW_OK && gw_files_publish(keeper->folder.fd, partial, name.text, true) != 0) {
+        status = gw_fail(GW_ERR_SYSTEM, "it cannot get its name on disk: %s", strerror(errno));
         unlinkat(keeper->folder.fd, name.text, 0); /* what follows does not count on it, and may begin after a gap */
     }
     return status;
