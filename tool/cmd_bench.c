@@ -3,31 +3,42 @@
 #include <stdio.h>
 #include <string.h>
 
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+} benchmarks[] = {
+    {"codec", tool_bench_codec, "encode, decode and reduce of every codec"},
+#ifdef GW_HAVE_TRAIN
+    {"exchange", tool_bench_exchange, "averaging a step's gradients among members, over any link"},
+#endif
+};
+enum { N_BENCHMARKS = sizeof benchmarks / sizeof *benchmarks };
+
 static int print_help(void)
 {
-    printf("Usage: gradwire bench codec|exchange [options]\n\n"
-           "Measures speed beside memcpy in the same run, and wire size beside the entropy.\n\n"
-           "  codec      encode, decode and reduce of every codec\n"
-#ifdef GW_HAVE_TRAIN
-           "  exchange   averaging a step's gradients among members, over any link\n"
-#endif
-           "\n"
-           "Example:\n  gradwire bench codec --elements 16Mi --json\n");
+    printf("Usage: gradwire bench ");
+    for (int i = 0; i < N_BENCHMARKS; i++)
+        printf("%s%s", i ? "|" : "", benchmarks[i].name);
+    printf(" [options]\n\nMeasures speed beside memcpy in the same run, and wire size beside the entropy.\n\n");
+    for (int i = 0; i < N_BENCHMARKS; i++)
+        printf("  %-10s %s\n", benchmarks[i].name, benchmarks[i].summary);
+    printf("\nExample:\n  gradwire bench codec --elements 16Mi --json\n");
     return tool_finish_output();
 }
 
 int gw_cmd_bench(int argc, char **argv)
 {
+    char names[64] = "";
+    size_t used = 0;
+    for (int i = 0; i < N_BENCHMARKS && used < sizeof names; i++) {
+        if (argc > 1 && strcmp(argv[1], benchmarks[i].name) == 0)
+            return benchmarks[i].run(argc - 1, argv + 1);
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? " and " : "", benchmarks[i].name);
+    }
     if (argc < 2)
-        return tool_wrong_use("what should be measured? 'gradwire bench codec' measures codecs, 'gradwire bench "
-                              "exchange' whole exchanges");
+        return tool_wrong_use("what should be measured? There are the benchmarks %s", names);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return print_help();
-    if (strcmp(argv[1], "codec") == 0)
-        return tool_bench_codec(argc - 1, argv + 1);
-#ifdef GW_HAVE_TRAIN
-    if (strcmp(argv[1], "exchange") == 0)
-        return tool_bench_exchange(argc - 1, argv + 1);
-#endif
-    return tool_wrong_use("there is no benchmark '%s'; there are codec and exchange", argv[1]);
+    return tool_wrong_use("there is no benchmark '%s'; there are %s", argv[1], names);
 }
