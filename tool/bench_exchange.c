@@ -325,7 +325,7 @@ static gw_status member_work(struct bench_member *self)
     gw_status status = bench_agree(self, settings_of(b));
     if (status >= 0)
         status = get_gradient(&m);
-    /* By turns only where that is asked for: exchanges of large networks hold much memory. */
+    /* By turns only if that is asked for: exchanges of large networks hold much memory. */
     const size_t together = b->profile.root ? b->n_rows : 1;
     for (size_t k = 0; k < b->n_rows && status >= 0; k += together)
         status = measure(&m, &b->rows[k], together);

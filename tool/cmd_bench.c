@@ -34,10 +34,10 @@ int gw_cmd_bench(int argc, char **argv)
     for (int i = 0; i < N_BENCHMARKS && used < sizeof names; i++) {
         if (argc > 1 && strcmp(argv[1], benchmarks[i].name) == 0)
             return benchmarks[i].run(argc - 1, argv + 1);
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? " and " : "", benchmarks[i].name);
+        used += (size_t)snprintf(names + used, sizeof names - used, "%sbench %s", i ? " and " : "", benchmarks[i].name);
     }
     if (argc < 2)
-        return tool_wrong_use("what should be measured? There are the benchmarks %s", names);
+        return tool_wrong_use("what should be measured? There are %s", names);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return print_help();
     return tool_wrong_use("there is no benchmark '%s'; there are %s", argv[1], names);

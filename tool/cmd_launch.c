@@ -97,7 +97,7 @@ static int read_hosts(const char *path, struct launch *launch)
     return status;
 }
 
-/* Ranks fill the hosts' slots in order. NULL where there are not so many. */
+/* Ranks fill the hosts' slots in order. NULL if there are not so many. */
 static const char *host_of(const struct launch *launch, uint32_t rank)
 {
     for (uint32_t h = 0; h < launch->n_hosts; h++) {
@@ -166,7 +166,7 @@ static const char *machine_of(const char *host)
     return at ? at + 1 : host;
 }
 
-/* In the child: becomes the worker, or the remote shell that starts it and reads `input`. Returns only where that
+/* In the child: becomes the worker, or the remote shell that starts it and reads `input`. Returns only if that
  * fails. */
 static void become(const struct launch *launch, uint32_t rank, int input)
 {
@@ -314,7 +314,7 @@ static bool let_go(const struct launch *launch)
     return any;
 }
 
-/* Asks all to end; where they were asked before, their remote shells are ended. */
+/* Asks all to end; if they were asked before, their remote shells are ended. */
 static void ask_to_end(const struct launch *launch, int number)
 {
     if (!let_go(launch))
@@ -413,7 +413,7 @@ static int run(struct launch *launch)
 
 /* ---- the command --------------------------------------------------------------------------------------- */
 
-/* The value of an option in a command line's word, or in the one behind it; NULL where the word is something else. */
+/* The value of an option in a command line's word, or in the one behind it; NULL if the word is something else. */
 static const char *option_value(const char *option, const char *word, const char *next)
 {
     size_t n = strlen(option);

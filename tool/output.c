@@ -72,7 +72,7 @@ static void release(tool_output *output)
     *output = TOOL_OUTPUT_CLOSED;
 }
 
-/* FOLDER/.NAME.PID.tmp for FOLDER/NAME. NULL where it does not fit or memory is short. */
+/* FOLDER/.NAME.PID.tmp for FOLDER/NAME. NULL if it does not fit or memory is short. */
 static char *temporary_name(const char *path)
 {
     char name[PATH_MAX];

@@ -117,7 +117,7 @@ int tool_set_option(const tool_option *option, const char *text);
 /* True if the command line has this option of the table; needs usage->given. */
 bool tool_given(const tool_usage *usage, const char *name);
 
-/* Parses all of `text` as a finite number; false where it is none. */
+/* Parses all of `text` as a finite number; false if it is none. */
 bool tool_parse_double(const char *text, double *out);
 
 /* Writes the built-in networks and their sizes, in millions of elements, for help: "alexnet (61), googlenet (7), ...".
@@ -137,7 +137,7 @@ int tool_read_cluster(const char *name, gw_cluster *out, const gw_cluster_info *
 typedef struct tool_output {
     int fd;
     char *path;      /* the final name, links followed */
-    char *temporary; /* NULL where written directly */
+    char *temporary; /* NULL if written directly */
 } tool_output;
 
 #define TOOL_OUTPUT_CLOSED ((tool_output){.fd = -1})
@@ -183,7 +183,7 @@ typedef struct tool_tensor {
 /* Sizes are checked against the file's length before memory is taken. Returns 0, or -1 with the message printed. */
 int tool_read_tensor(const char *path, tool_tensor *out);
 
-/* True where `path` ends in `suffix`. */
+/* True if `path` ends in `suffix`. */
 bool tool_has_suffix(const char *path, const char *suffix);
 
 /* One frame from a file, checked: its checksum too, and that nothing follows it. */

@@ -253,39 +253,56 @@ GW_API gw_status gw_ps_pull_parameter(gw_ps_client *client, const char *key, gw_
                                       gw_ps_value *out);
 GW_API void gw_ps_value_free(gw_ps_value *value);
 
-/* put: leaves a value at a key that belongs to no round, for others to get. The server keeps it beside the key's pushes
- * until a value of a higher version is put, and ignores one of a lower version. get: waits until there is a value of
- * version `least` or higher; out->round is its version, out->n_pushes is 0. Both are for keys without an optimizer, and
- * for readers too. Errors: as of push and pull; GW_ERR_ORDER (parts on several servers have different versions: the
- * value was replaced meanwhile). */
+/* Leaves a value at a key that belongs to no round, for others to get. The server keeps it beside the key's pushes
+ * until a value of a higher version is put, and ignores one of a lower version. For keys without an optimizer, and for
+ * readers too. Errors: as of gw_ps_push_parameter. */
 GW_API gw_status gw_ps_put_parameter(gw_ps_client *client, const char *key, uint64_t version, const void *bytes,
                                      size_t n_bytes);
+
+/* Waits until a value of version `least` or higher was put, and gets it: out->round is its version, out->n_pushes is 0.
+ * Errors: as of gw_ps_pull_parameter; GW_ERR_ORDER (parts on several servers have different versions: the value was
+ * replaced meanwhile). */
 GW_API gw_status gw_ps_get_parameter(gw_ps_client *client, const char *key, uint64_t least, gw_ps_value *out);
 
-/* The same without waiting: each sends its request and sets a ticket. gw_ps_wait waits for that one's answer (out: as
- * in gw_ps_pull_parameter for pulls and gets; NULL for the others), and must be called once for every ticket. Many may
- * be under way; those of one key are done in order. `bytes` must stay as it is until then.
+/* ---- without waiting
  *
- * gw_ps_init_begin: optimizer as in gw_ps_init_optimized, NULL: none. Pushes to the key are GW_ERR_ORDER before this
- * was waited for. gw_ps_first_begin: the first parameters of such a key, n float32.
- *
- * gw_ps_wait_for waits for at most `ms`. If there is no answer by then, it returns GW_NOT_YET, and the ticket stands.
- * gw_ps_cancel gives a ticket up in place of waiting; its bytes may then be freed. A push may have been taken all the
- * same. Before its next push to that key the client asks the servers, and waits for the answer; gw_ps_init_begin asks
- * too, and does not wait. If there is no such ticket, gw_ps_cancel does nothing. */
+ * gw_ps_NAME_begin does what gw_ps_NAME_parameter does, and does not wait: it sends the request and sets a ticket. Each
+ * ticket is given back once, by gw_ps_wait, gw_ps_wait_for or gw_ps_cancel. Many may be under way; those of one key are
+ * done in order. `bytes` and `values` must stay as they are until then. Errors of what is sent come from gw_ps_wait. */
+
+/* As gw_ps_push_parameter. */
 GW_API gw_status gw_ps_push_begin(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes,
                                   uint64_t *ticket);
+
+/* As gw_ps_pull_parameter; the value comes with gw_ps_wait. */
 GW_API gw_status gw_ps_pull_begin(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key,
                                   uint64_t *ticket);
+
+/* optimizer: as in gw_ps_init_optimized; NULL: none. Pushes to the key are GW_ERR_ORDER until this was waited for. */
 GW_API gw_status gw_ps_init_begin(gw_ps_client *client, const char *key, gw_ps_type type, const gw_ps_shape *shape,
                                   const char *optimizer, uint64_t *ticket);
+
+/* Brings the first parameters of a key with an optimizer: values, n float32. Those that come first stand. */
 GW_API gw_status gw_ps_first_begin(gw_ps_client *client, const char *key, const float *values, uint64_t n,
                                    uint64_t *ticket);
+
+/* As gw_ps_put_parameter. */
 GW_API gw_status gw_ps_put_begin(gw_ps_client *client, const char *key, uint64_t version, const void *bytes,
                                  size_t n_bytes, uint64_t *ticket);
+
+/* As gw_ps_get_parameter; the value comes with gw_ps_wait. */
 GW_API gw_status gw_ps_get_begin(gw_ps_client *client, const char *key, uint64_t least, uint64_t *ticket);
+
+/* Waits for a ticket's answer. out: as in gw_ps_pull_parameter for pulls and gets; NULL for the others. Errors: as of
+ * the call that waits; GW_ERR_ORDER (there is no such ticket, or it was waited for already). */
 GW_API gw_status gw_ps_wait(gw_ps_client *client, uint64_t ticket, gw_ps_value *out);
+
+/* The same for at most `ms`. GW_NOT_YET: there is no answer yet, and the ticket stands. */
 GW_API gw_status gw_ps_wait_for(gw_ps_client *client, uint64_t ticket, uint32_t ms, gw_ps_value *out);
+
+/* Gives a ticket up in place of waiting; its bytes may then be freed. The servers may have taken a push all the same:
+ * before its next push to that key the client asks them, and waits for the answer; gw_ps_init_begin asks too, and does
+ * not wait. Does nothing if there is no such ticket. */
 GW_API void gw_ps_cancel(gw_ps_client *client, uint64_t ticket);
 
 /* True if, since the last call, a server has answered: done, but in memory only, because the snapshot folder cannot be
@@ -296,33 +313,38 @@ GW_API bool gw_ps_is_in_memory_only(gw_ps_client *client);
 /* ---- training through servers ---------------------------------------------------------------------------- */
 
 /* Workers that come and go while others train. Each has a client whose options say `joins`, and creates its exchange
- * (gw_exchange_options.servers) after gw_ps_join.
- *
- * gw_ps_join: the worker takes part in the exchange from round *round on, the same on all servers. Step t of a training
- * run is round t+1. If nobody takes part, it does at once: in round 1, or where the last ones left. Else one that takes
- * part must admit it, and it waits for that, at most as long as the client's timeout. Errors: GW_ERR_TIMEOUT,
- * GW_ERR_PEER, and those of any call.
- *
- * gw_ps_is_asked: whether the first server has asked this worker, since the last call, to admit somebody who waits; it
- * asks again four times a second. Any thread.
- *
- * gw_ps_members: what of each rank is known at the first server (presence: room for `capacity` workers, of which the
- * first gw_ps_n_workers are written; NULL: not wanted), and the foremost open round of an exchange there (next_round;
- * NULL: not wanted). Error: GW_ERR_CAPACITY (there are more workers than room; nothing is written).
- *
- * gw_ps_admit: worker `rank` takes part on all servers from `round` on, which must be one that the caller's worker has
- * not pushed to yet: so no server can be beyond it. Also for clients that are readers. Errors: GW_ERR_ORDER (a server
- * is beyond it), GW_ERR_PEER (that worker is not connected). */
+ * (gw_exchange_options.servers) after gw_ps_join. */
+
+/* How many workers the servers are for. It does not change. */
+GW_API uint32_t gw_ps_n_workers(const gw_ps_client *client);
+
+/* The worker takes part in the exchange from round *round on, the same on all servers. Step t of a training run is
+ * round t+1. If nobody takes part, it does at once: in round 1, or where the last ones left. Else one that takes part
+ * must admit it, and it waits for that, at most as long as the client's timeout. Errors: GW_ERR_TIMEOUT, GW_ERR_PEER,
+ * and those of any call. */
+GW_API gw_status gw_ps_join(gw_ps_client *client, uint64_t *round);
+
+/* True if, since the last call, the first server has asked this worker to admit somebody who waits. The server asks
+ * again four times a second. Any thread. */
+GW_API bool gw_ps_is_asked(gw_ps_client *client);
+
+/* What the first server knows of a worker. */
 typedef enum gw_ps_presence {
     GW_PS_ABSENT = 0,
     GW_PS_PRESENT = 1, /* rounds wait for it */
     GW_PS_AWAY = 2,    /* they do, and it is not connected */
     GW_PS_JOINING = 3, /* waits to be admitted */
 } gw_ps_presence;
-GW_API gw_status gw_ps_join(gw_ps_client *client, uint64_t *round);
-GW_API bool gw_ps_is_asked(gw_ps_client *client);
-GW_API uint32_t gw_ps_n_workers(const gw_ps_client *client);
+
+/* Tells what the first server knows of each rank (gw_ps_presence), and the foremost open round of an exchange there.
+ * presence: room for `capacity` workers, of which the first gw_ps_n_workers are written; NULL: not wanted. next_round:
+ * NULL: not wanted. Errors: GW_ERR_CAPACITY (there are more workers than room; nothing is written), GW_ERR_TIMEOUT,
+ * GW_ERR_PEER. */
 GW_API gw_status gw_ps_members(gw_ps_client *client, uint8_t *presence, uint32_t capacity, uint64_t *next_round);
+
+/* Lets worker `rank` take part on all servers from `round` on. The caller's worker must not have pushed to that round
+ * yet: so no server can be beyond it. Readers may call it, too. Errors: GW_ERR_ORDER (a server is beyond it),
+ * GW_ERR_PEER (that worker is not connected), GW_ERR_TIMEOUT. */
 GW_API gw_status gw_ps_admit(gw_ps_client *client, uint32_t rank, uint64_t round);
 
 #ifdef __cplusplus

@@ -4,7 +4,7 @@
 
 #include <gradwire/context.h>
 
-/* count * size bytes, aligned to 64, not cleared (gw_alloc) or zero (gw_calloc). NULL where there is none or the
+/* count * size bytes, aligned to 64, not cleared (gw_alloc) or zero (gw_calloc). NULL if there is none or the
  * product overflows; the sentence for gw_last_error() is set then. 0 bytes give a valid pointer. context NULL: malloc
  * and free. */
 void *gw_alloc(gw_context *context, size_t count, size_t size);

@@ -29,10 +29,10 @@ struct gw_codec_record {
 
     /* Refuses combinations of options. NULL: all are legal. */
     gw_status (*check_options)(const void *options);
-    /* True where this tensor is left in float (skip=, min=). NULL: never. */
+    /* True if this tensor is left in float (skip=, min=). NULL: never. */
     bool (*leaves_float)(const void *options, const gw_tensor *tensor);
     bool (*is_global)(const void *options); /* NULL: never */
-    /* True where GW_WIRE_FAST makes other bytes, of pushes or of averages, than GW_WIRE_SMALL. NULL: never. encode
+    /* True if GW_WIRE_FAST makes other bytes, of pushes or of averages, than GW_WIRE_SMALL. NULL: never. encode
      * looks at encoder->push_wire, reduce at GW_FLAG_FAST of the average. */
     bool (*has_wire_choice)(const void *options);
 
@@ -55,8 +55,8 @@ struct gw_codec_record {
     gw_status (*measure_encode)(gw_encoder *encoder, const float *g, const gw_draw *draw, uint8_t *dst,
                                 struct gw_frame *frame, gw_measure *info);
 
-    /* What is kept between steps. All NULL where that is nothing. save and load have state_bytes bytes; the latter
-     * changes nothing where it fails. merge gets n_states states of one tensor of n_elems elements, state_bytes each,
+    /* What is kept between steps. All NULL if nothing is kept. save and load have state_bytes bytes; the latter
+     * changes nothing if it fails. merge gets n_states states of one tensor of n_elems elements, state_bytes each,
      * that begin `at` bytes on. */
     void (*commit)(gw_encoder *encoder, bool committed);
     /* See gw_encoder_rest; commit then sees encoder->rests. False: not in this step, and nothing has changed. */
@@ -100,7 +100,7 @@ struct gw_codec {
 struct gw_encoder {
     gw_context *context;
     const struct gw_codec_record *record; /* `none` for tensors left in float */
-    const void *options;                  /* the codec's; NULL where record is not the codec's */
+    const void *options;                  /* the codec's; NULL if record is not the codec's */
     void *own_options;
     gw_tensor tensor;
     char name[GW_MAX_NAME];
@@ -115,7 +115,7 @@ gw_status gw_options_parse(const struct gw_codec_record *record, const char *tex
 /* "name:key=value,..." with every option; a NULL dst counts. Returns the length without the closing 0. */
 size_t gw_options_print(const struct gw_codec_record *record, const void *options, char *dst, size_t capacity);
 
-/* True where `pattern` matches the tensor: "last", or a glob with * and ?; several are joined by '+'. */
+/* True if `pattern` matches the tensor: "last", or a glob with * and ?; several are joined by '+'. */
 bool gw_pattern_matches(const char *pattern, const gw_tensor *tensor);
 
 #endif

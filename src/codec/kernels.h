@@ -7,7 +7,7 @@
 #include "base/philox.h"
 #include "codec/measure.h"
 
-/* A ternary draw. Element e is drawn nonzero where its random bits are below |f(g_e)| * to_threshold (TernGrad eq. 3).
+/* A ternary draw. Element e is drawn nonzero if its random bits are below |f(g_e)| * to_threshold (TernGrad eq. 3).
  */
 struct gw_ternary_draw {
     float clip;              /* f(g) = g limited to +-clip; FLT_MAX: no clipping (eq. 21) */
@@ -45,7 +45,7 @@ struct gw_kernels {
     struct gw_stats (*stats_block)(const float *g, uint32_t n);
 
     /* Draws `n_groups` whole groups from element 128 * group on; g points to that element. Writes two words of each
-     * bitmap for a group, bit i for element i: nonzero, and sign (1 = negative, only where nonzero). */
+     * bitmap for a group, bit i for element i: nonzero, and sign (1 = negative, only if nonzero). */
     void (*draw)(const struct gw_ternary_draw *draw, const float *g, uint64_t group, uint64_t n_groups,
                  uint64_t *nonzero, uint64_t *sign);
 
@@ -62,13 +62,13 @@ struct gw_kernels {
     /* How many bits are set. */
     uint64_t (*count)(const uint64_t *words, uint64_t n_words);
 
-    /* out[i] = nonzero ? (sign ? -s : s) : 0; sign only where nonzero. `stream`: out is larger than the cache; stores
+    /* out[i] = nonzero ? (sign ? -s : s) : 0; sign only if nonzero. `stream`: out is larger than the cache; stores
      * may go around it. */
     void (*expand)(const uint64_t *nonzero, const uint64_t *sign, uint64_t n, float s, bool stream, float *out);
 
     /* Adds n_frames (at most GW_ADD_FRAMES) ternary bitmap pairs to `n_planes` (at most 16) bit planes that hold sums:
      * digit += value + 1 for each. Plane j of word w stands in 8 bytes at planes + 8 * (w * n_planes + j), as in packed
-     * codes. `first`: the planes are not read but count as 0. sign only where nonzero. */
+     * codes. `first`: the planes are not read but count as 0. sign only if nonzero. */
     void (*add_digits)(const struct gw_bitmaps *frames, uint32_t n_frames, uint64_t n_words, bool first,
                        uint8_t *planes, uint32_t n_planes);
 
@@ -87,7 +87,7 @@ struct gw_kernels {
 
     /* Parts the magnitudes of one block of n <= GW_STATS_BLOCK elements by their bits, 1 <= low <= high: those below
      * `low` are scaled and added up in the lanes of measure.h, those from `low` on but below `high` are kept, unscaled
-     * and in order. Returns how many are kept; none where low = high. kept: room for n + GW_SPLIT_SLACK. */
+     * and in order. Returns how many are kept; none if low = high. kept: room for n + GW_SPLIT_SLACK. */
     uint32_t (*split)(const float *g, uint32_t n, uint32_t low, uint32_t high, float scale, struct gw_tail *below,
                       float *kept);
 };
@@ -99,7 +99,7 @@ extern const struct gw_kernels gw_kernels_avx2, gw_kernels_avx512;
 extern const struct gw_kernels gw_kernels_neon;
 #endif
 
-/* Those of one instruction set; NULL where this build has none. */
+/* Those of one instruction set; NULL if this build has none. */
 const struct gw_kernels *gw_kernels_for(enum gw_cpu cpu);
 
 /* Those of gw_cpu(). */

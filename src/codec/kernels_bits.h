@@ -119,7 +119,7 @@ GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(count_fram
                                                                                     uint32_t n,
                                                                                     GW_SUFFIX(words8) add[5])
 {
-    /* value + 1 in two bits: 1 where zero, 2 where positive. */
+    /* value + 1 in two bits: 1 if zero, 2 if positive. */
     GW_SUFFIX(words8) zero[GW_ADD_FRAMES], positive[GW_ADD_FRAMES], ones[4], twos[4], carry;
 #pragma GCC unroll 8
     for (uint32_t r = 0; r < GW_ADD_FRAMES; r++) {
@@ -227,7 +227,7 @@ GW_SUFFIX(part_words)(const uint8_t *planes, uint32_t n_planes, uint64_t w, uint
     }
     memcpy(negative + w, &borrow, 8 * n);
     carry = borrow;
-    for (uint32_t j = 0; j < n_planes; j++) { /* and the other way round where that is negative */
+    for (uint32_t j = 0; j < n_planes; j++) { /* and the other way round if that is negative */
         const GW_SUFFIX(words8) turned = digit[j] ^ borrow, magnitude = turned ^ carry;
         carry &= turned;
         memcpy(magnitudes + j * n_words + w, &magnitude, 8 * n);

@@ -3,7 +3,7 @@
  * Sums run over blocks of 1024 elements in 32 float32 lanes (element i of a block goes to lane i mod 32, in order); a
  * block's lanes are added in float64 by halving (lane j + lane j+16, then +8, ...); blocks are added in index order to
  * their chunk of 65,536 elements, chunks in index order to the whole, in float64. A block whose largest magnitude is
- * above 2^60, or below 2^-50 and not 0, is summed in float64 throughout, where squares neither overflow nor vanish. */
+ * above 2^60, or below 2^-50 and not 0, is summed in float64 throughout: squares there neither overflow nor vanish. */
 #ifndef GW_CODEC_MEASURE_H
 #define GW_CODEC_MEASURE_H
 

@@ -60,7 +60,7 @@ struct gw_select_counts gw_select_rest(const struct gw_select_run *run, uint64_t
 void gw_select_join_ref(const uint8_t *rests, const uint8_t *exponents, uint64_t n, float *out);
 void gw_select_rests_ref(const float *values, uint64_t n, uint8_t *out);
 
-/* One by one; what a set uses where masked loads and stores gain nothing. */
+/* One by one; what a set uses if masked loads and stores gain nothing. */
 void gw_select_add_ref(const uint64_t *kept, uint64_t n, const float *values, uint64_t n_values, float *sum);
 
 /* "scalar", "avx2" and "avx512". */
@@ -72,7 +72,7 @@ void gw_select_join_avx2(const uint8_t *rests, const uint8_t *exponents, uint64_
 void gw_select_rests_avx2(const float *values, uint64_t n, uint8_t *out);
 #endif
 
-/* Those of one instruction set; NULL where this build has none. NEON's are the reference. */
+/* Those of one instruction set; NULL if this build has none. NEON's are the reference. */
 const struct gw_select_kernels *gw_select_kernels_for(enum gw_cpu cpu);
 
 /* Those of gw_cpu(). */

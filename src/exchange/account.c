@@ -1,4 +1,4 @@
-/* Counts what the frames of a step hold, tensor by tensor, where the caller asked for it. */
+/* Counts what the frames of a step hold, tensor by tensor, if the caller asked for it. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "exchange/state.h"

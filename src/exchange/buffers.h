@@ -18,7 +18,7 @@ struct gw_buffers {
     } classes[GW_BUFFERS_CLASSES];
 };
 
-/* A message of at least n_bytes. NULL where there is no memory. It may go the way of all messages: through a link, or
+/* A message of at least n_bytes. NULL if there is no memory. It may go the way of all messages: through a link, or
  * to gw_message_free. */
 void *gw_buffers_take(struct gw_buffers *buffers, size_t n_bytes);
 

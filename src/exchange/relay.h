@@ -10,8 +10,8 @@ static inline bool gw_same_machine(const struct gw_exchange *exchange, uint32_t 
     return a < exchange->size && b < exchange->size && exchange->machine_of[a].first == exchange->machine_of[b].first;
 }
 
-/* Who sends a worker's part of a run to the owner, and takes the averages from it: one of the worker's machine, in
- * turn; on the owner's machine, and where a machine has one worker, each worker itself. */
+/* The rank that sends a worker's part of a run to the owner, and gets the averages from it. The workers of a machine
+ * take turns, run by run. A worker on the owner's own machine sends for itself. */
 static inline uint32_t gw_relay_of(const struct gw_exchange *exchange, const struct run *run, uint32_t worker)
 {
     const struct machine *machine = &exchange->machine_of[worker];
@@ -20,7 +20,8 @@ static inline uint32_t gw_relay_of(const struct gw_exchange *exchange, const str
                : exchange->by_machine[machine->first + run->index % machine->n];
 }
 
-/* Whose work `from` sends for a run: itself's, or that of its whole machine. */
+/* The ranks whose frames the worker `from` sends for this run: its own rank alone, or all ranks of its machine. Returns
+ * an array of *n ranks. */
 static inline const uint32_t *gw_sent_by(const struct gw_exchange *exchange, const struct run *run,
                                          const uint32_t *from, uint32_t *n)
 {

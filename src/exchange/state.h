@@ -43,7 +43,7 @@ struct gw_exchange {
     struct gw_slice *slices;
     char *hello;                /* what must be the same on all members: lines of text */
     uint32_t *by_machine;       /* ranks, machine by machine, ascending within one */
-    struct machine *machine_of; /* of each rank; where nothing is said of machines, one of itself */
+    struct machine *machine_of; /* of each rank; a rank of which nothing is said is a machine of its own */
     uint64_t dense_bytes;       /* float32 of all slices that others own */
     pthread_t thread;
 
@@ -95,7 +95,7 @@ struct gw_exchange {
     struct gw_message_queue early; /* messages of a step that this member has not begun */
     struct queue to_measure;       /* tensors that were submitted */
     struct queue to_encode;        /* groups, the first of them perhaps in part */
-    gw_encoder **encoders;         /* of a global codec, where they combine */
+    gw_encoder **encoders;         /* of a global codec, while they combine */
     struct verdict verdict;
     gw_wire heard; /* in this step; AUTO: nothing yet */
     gw_step_result tally;
@@ -120,9 +120,9 @@ gw_status gw_hello_check(struct gw_exchange *exchange, const gw_message *message
  * or were checked. */
 gw_status gw_account_frames(struct gw_exchange *exchange, const char *at, size_t left);
 
-/* Says whom the pipeline waits for: stores GW_ERR_TIMEOUT and its sentence, and returns true, where members are missing
- * that owe something themselves. Where all that is missing is owed by members who may be waiting in turn, it does so
- * only for `any`. */
+/* Finds the members that the pipeline waits for. If one of them has not sent what it owes, this stores GW_ERR_TIMEOUT
+ * with a sentence that names it, and returns true. A member that may itself wait for another one is named only if `any`
+ * is true. */
 bool gw_silent_members(const struct gw_exchange *exchange, bool any);
 
 #endif

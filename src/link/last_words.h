@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 /* After a send failed with GW_ERR_PEER, on the thread that receives: takes what has come in and drops it, until the
- * link says which member failed and why; true where it does, and gw_last_error() has that sentence. Else false, and the
+ * link says which member failed and why; true if it does, and gw_last_error() has that sentence. Else false, and the
  * sentence is what it was. On a network a connection may end before what was said on another one has been read. Waits
  * four seconds at most for news. */
 bool gw_link_last_words(const gw_link *link);

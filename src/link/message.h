@@ -52,7 +52,7 @@ static inline void gw_message_queue_put(struct gw_message_queue *queue, const gw
     queue->tail = node;
 }
 
-/* false where the queue is empty. */
+/* false if the queue is empty. */
 static inline bool gw_message_queue_take(struct gw_message_queue *queue, gw_message *message)
 {
     struct gw_message_node *node = queue->head;

@@ -18,7 +18,7 @@ gw_status gw_round_create(gw_context *context, const gw_codec *codec, const stru
 void gw_round_destroy(struct gw_round *round);
 
 /* Takes what `from` sent of n_ranks workers, itself or those of its machine, ascending: for every slice, in order, a
- * frame of each of them or, where there are several and the slice is summed, one average of them; back to back, and
+ * frame of each of them or, if there are several and the slice is summed, one average of them; back to back, and
  * nothing after that. The bytes are borrowed until gw_round_reset. Each frame is checked: whole, of this worker, step
  * and slice. Its checksum is left to gw_round_reduce, which reads all of it anyway. Errors: the GW_ERR_FRAME_* family;
  * the sentence names `from`. */
@@ -32,7 +32,7 @@ void gw_round_put_own(struct gw_round *round, const struct gw_own *own);
 /* True once the frames of all that are expected are in. */
 bool gw_round_is_full(const struct gw_round *round);
 
-/* The most bytes that gw_round_reduce can take; 0 where a worker's frames are missing. */
+/* The most bytes that gw_round_reduce can take; 0 if a worker's frames are missing. */
 size_t gw_round_bound(struct gw_round *round, bool join);
 
 /* Averages every slice, workers in rank order; the frames stand back to back in the order of the slices. join: where a
@@ -44,7 +44,7 @@ gw_status gw_round_reduce(struct gw_round *round, bool join, void *dst, size_t d
 /* Forgets all frames. */
 void gw_round_reset(struct gw_round *round);
 
-/* Checks that the frame at the start of `bytes` is whole and of this slice and step: a push of worker `rank`, or, where
+/* Checks that the frame at the start of `bytes` is whole and of this slice and step: a push of worker `rank`, or, if
  * n_workers is above 0, an average of that many. Sets info. The checksum is left to whoever reads the frame: gw_decode
  * or gw_reduce. Errors: the GW_ERR_FRAME_* family. */
 gw_status gw_slice_check(const struct gw_slice *slice, uint32_t step, uint32_t rank, uint32_t n_workers,

@@ -51,7 +51,7 @@ static inline size_t gw_frame_head_bytes(uint64_t n_scalers)
  * with the checksum. Sets frame->frame_bytes. The pointers of `frame` are not used. */
 void gw_frame_seal(void *dst, struct gw_frame *frame);
 
-/* The same where the hash of everything behind the header is known already: hash.h, begun with GW_BODY_SEED. */
+/* The same if the hash of everything behind the header is known already: hash.h, begun with GW_BODY_SEED. */
 #define GW_BODY_SEED 1
 void gw_frame_seal_with(void *dst, struct gw_frame *frame, uint64_t body_hash);
 

@@ -27,7 +27,7 @@ struct gw_hash_state {
 /* The one for gw_cpu(). */
 const struct gw_hash *gw_hash_now(void);
 
-/* One instruction set's; NULL where this build has none. */
+/* One instruction set's; NULL if this build has none. */
 const struct gw_hash *gw_hash_for(enum gw_cpu cpu);
 
 #endif

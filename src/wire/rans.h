@@ -16,7 +16,7 @@
 /* Kernels code rows of so many symbols: symbol i of a row in lane i. */
 #define GW_RANS_LANES 32
 
-/* As many strings are decoded at a time, where there are kernels for that. */
+/* As many strings are decoded at a time, if there are kernels for that. */
 #define GW_RANS_TOGETHER 4
 
 /* The bits whose share of ones a table is made from. */

@@ -187,7 +187,8 @@ static void several_are_read_together(void **state)
         scene_fini(&scenes[k]);
 }
 
-/* DESIGN 4.1: within 1 % of the entropy at shares from 0.02 to 0.97, within 5 % from 0.003 up. Signs are raw here. */
+/* What the coder promises (docs/wire-format.md): within 1 % of the entropy at shares from 0.02 to 0.97, within 5 % from
+ * 0.003 up. Signs are raw here. */
 static void sizes_are_near_the_entropy(void **state)
 {
     (void)state;

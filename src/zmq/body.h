@@ -18,10 +18,10 @@ struct gw_zmq_piece;
 
 /* As it came. All zero: none. */
 struct gw_zmq_body {
-    zmq_msg_t *only;            /* of one piece: that, where it may stay; else NULL */
+    zmq_msg_t *only;            /* of one piece: that, if it may stay; else NULL */
     struct gw_zmq_piece *first; /* in the order they came */
     size_t n_bytes;
-    uint64_t n_came; /* bytes and parts that came, also where the body was refused */
+    uint64_t n_came; /* bytes and parts that came, also if the body was refused */
     uint32_t n_parts;
 };
 
@@ -33,7 +33,7 @@ gw_status gw_zmq_body_take(gw_context *context, void *socket, uint64_t most, str
 void gw_zmq_body_copy(gw_context *context, struct gw_zmq_body *body, void *dst);
 void gw_zmq_body_free(gw_context *context, struct gw_zmq_body *body);
 
-/* Sends bytes as the rest of a message, in one piece where `whole`, without a copy and without waiting. Each piece has
+/* Sends bytes as the rest of a message, in one piece if `whole`, without a copy and without waiting. Each piece has
  * a hold on their owner, which `give` gives up, from any thread. false: errno says why, and the rest is not sent. */
 bool gw_zmq_body_send(void *socket, void *bytes, size_t n_bytes, bool whole, void (*hold)(void *owner),
                       void (*give)(void *bytes, void *owner), void *owner);

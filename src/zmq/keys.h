@@ -40,7 +40,7 @@ struct gw_zmq_keys {
 gw_status gw_zmq_keys_load(gw_context *context, const char *folder, struct gw_zmq_keys **out);
 void gw_zmq_keys_free(gw_context *context, struct gw_zmq_keys *keys);
 
-/* Reads allowed/ again where it has changed, or was last read a second ago; files that hold no key are left out.
+/* Reads allowed/ again if it has changed, or was last read a second ago; files that hold no key are left out.
  * *changed: the list is another one. Errors: the folder cannot be read, or no memory; the list stands. */
 gw_status gw_zmq_keys_look(gw_context *context, struct gw_zmq_keys *keys, bool *changed);
 

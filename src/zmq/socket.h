@@ -7,7 +7,7 @@
 gw_status gw_zmq_set_int(void *socket, int option, int value);
 gw_status gw_zmq_set_text(void *socket, int option, const char *text);
 
-/* Binds to the address (any port where it has none) and says where that is. On failure errno says why too. */
+/* Binds to the address (any port if it has none) and says where that is. On failure errno says why too. */
 gw_status gw_zmq_bind(void *socket, const struct gw_zmq_address *address, char endpoint[GW_ZMQ_ENDPOINT_BYTES]);
 
 /* Connects to an endpoint whose server has that public key (NULL without keys). */

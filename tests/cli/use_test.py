@@ -96,7 +96,7 @@ class Use(harness.Case):
         self.refused(2, "reduce", "-o", self.path("a.gw"), says="nothing to work on")
         self.refused(2, "scaler", a, says="--codec is missing")
         self.refused(2, "bench", says="bench codec")
-        self.refused(2, "bench", "codecs", says="there are codec and exchange")
+        self.refused(2, "bench", "codecs", says="there are bench codec and bench exchange")
 
     def test_outputs_are_no_streams(self):
         a = self.write_f32("a.f32", [1.0])

@@ -25,7 +25,7 @@
 struct gw_checkpoint {
     struct gw_network network;
     uint64_t step;
-    /* flat arrays of the network; NULL where not there; params always is. svrg keeps its snapshot in momentum's place;
+    /* flat arrays of the network; NULL if not there; params always is. svrg keeps its snapshot in momentum's place;
      * adam its m there, and its v in variance */
     float *params, *momentum, *ema, *variance;
     char options[1024]; /* "": parameters alone, which no run can be resumed from */

@@ -11,7 +11,7 @@
 #define GW_PARTIAL ".partial"
 
 struct gw_file {
-    FILE *stream; /* write here; NULL where not open */
+    FILE *stream; /* write here; NULL if not open */
     char path[4096], partial[4096 + 16];
 };
 

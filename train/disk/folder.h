@@ -18,19 +18,19 @@
 #define GW_CHECKPOINT_FILE "checkpoint-%08llu.gwp"          /* steps done */
 #define GW_STATE_FILE "checkpoint-%08llu.rank-%u-of-%u.gws" /* rank counts from 0 */
 
-/* Makes the folder where it is missing (its parent must exist). */
+/* Makes the folder if it is missing (its parent must exist). */
 gw_status gw_folder_create(const char *folder);
 
 /* Keeps other runs out of a folder until closedir(*lock), or the process's end however it comes. */
 gw_status gw_folder_lock(const char *folder, DIR **lock);
 
-/* The checkpoint with the most steps below `below`, by names alone; false where there is none. */
+/* The checkpoint with the most steps below `below`, by names alone; false if there is none. */
 bool gw_folder_newest_checkpoint(DIR *folder, uint64_t below, uint64_t *steps_done);
 
-/* True where the folder holds a run that came to its end. */
+/* True if the folder holds a run that came to its end. */
 bool gw_folder_is_complete(DIR *folder);
 
-/* True where `path` names this folder. */
+/* True if `path` names this folder. */
 bool gw_folder_is(DIR *folder, const char *path);
 
 /* True if `path` names a file that the run in `folder` has of its own, whole or partial, other than the report. */

@@ -58,7 +58,7 @@ gw_status gw_primitive_desc_create(dnnl_engine_t engine, const void *op_desc, dn
 gw_status gw_reorder_into(dnnl_engine_t engine, const struct gw_blob *from, const dnnl_memory_desc_t *wanted,
                           struct gw_blob *to, struct gw_primitive *reorder);
 
-/* `from` is a new blob of layout `made` from which `reorder` fills `to`; or borrows from `to` where the layouts are
+/* `from` is a new blob of layout `made` from which `reorder` fills `to`; or borrows from `to` if the layouts are
  * equal. */
 gw_status gw_reorder_out_of(dnnl_engine_t engine, const dnnl_memory_desc_t *made, const struct gw_blob *to,
                             struct gw_blob *from, struct gw_primitive *reorder);

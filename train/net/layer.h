@@ -56,7 +56,7 @@ struct gw_layer_build {
     bool training;
     bool may_overwrite;             /* forward: nobody else reads src; backward: nobody else reads diff_dst */
     bool needs_diff[GW_MAX_INPUTS]; /* false for the samples: nobody wants the gradient of the pictures */
-    float *params, *grads;          /* flat arrays; grads NULL where not training */
+    float *params, *grads;          /* flat arrays; grads NULL if not training */
     float *statistics;              /* flat; a training model changes its own */
 };
 
@@ -81,7 +81,7 @@ struct gw_layer_kind {
     /* Sets layer->dst. */
     gw_status (*setup_forward)(struct gw_layer *layer, const struct gw_layer_build *build,
                                const struct gw_blob *const *src);
-    /* Sets layer->diff_src[k] where build->needs_diff[k]. */
+    /* Sets layer->diff_src[k] if build->needs_diff[k]. */
     gw_status (*setup_backward)(struct gw_layer *layer, const struct gw_layer_build *build,
                                 const struct gw_blob *diff_dst);
     gw_status (*forward)(struct gw_layer *layer, const struct gw_pass *pass);

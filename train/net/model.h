@@ -22,7 +22,7 @@ const float *gw_model_logits(const struct gw_model *model);
 gw_status gw_model_forward(struct gw_model *model, const struct gw_pass *pass);
 
 /* Softmax and cross entropy over the first n samples of the batch: adds the losses to *loss (in sample order), counts
- * the samples whose largest logit is the label's (lowest index where equal). Where the model trains, prepares backward
+ * the samples whose largest logit is the label's (the lowest index if equal). If the model trains, prepares backward
  * with the gradient of scale * (sum of losses). */
 void gw_model_loss(struct gw_model *model, const uint8_t *labels, uint32_t n, float scale, double *loss,
                    uint32_t *correct);

@@ -97,7 +97,7 @@ static gw_status refuse(const gw_message *message)
                    message->from, message->n_bytes);
 }
 
-/* Files a message where it is asked for. Sets message->bytes NULL where it is kept. */
+/* Files a message where it is asked for. Sets message->bytes NULL if it is kept. */
 static gw_status file(struct gw_control *c, gw_message *message)
 {
     bool leads = c->link.rank == 0;

@@ -103,7 +103,7 @@ struct gw_worker {
     gw_exchange *exchange;
     struct gw_elastic elastic;
     float *params, *grads, *ema;          /* flat; ema only where used */
-    float *moments[GW_OPTIMIZER_MOMENTS]; /* the rule's; NULL where it has none */
+    float *moments[GW_OPTIMIZER_MOMENTS]; /* the rule's; NULL if it has none */
     uint32_t group_of[GW_MAX_TENSORS];    /* as they are now */
     uint32_t *order;                      /* of this epoch */
     uint32_t begin, count;                /* its share of a batch */

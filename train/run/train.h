@@ -148,7 +148,7 @@ struct gw_train_callbacks {
 gw_status gw_train_run(const struct gw_train_options *options, const struct gw_train_callbacks *callbacks,
                        struct gw_train_summary *summary);
 
-/* The summary as the run's summary.json has it; NULL where there is no memory. */
+/* The summary as the run's summary.json has it; NULL if there is no memory. */
 json_t *gw_train_summary_json(const struct gw_train_summary *summary);
 
 /* Share of the test set, or of the training set, that saved parameters get right (the moving average's where it was

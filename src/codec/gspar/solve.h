@@ -12,7 +12,7 @@
  *     (eps * sum g^2 + S2) / S1 = 1 / lambda.
  *   greedy (algorithm 3): sum of min(|g_i| / q, 1) = kappa n.
  *     One round of the paper, p_I = min(c p_I, 1), is q / c with q / c = S1(q) / (kappa n - elements above q). That is
- *     Newton's step. Rounds stop where c = 1, at the root.
+ *     Newton's step. Rounds stop when c = 1, at the root.
  *
  * Newton's step lands at the root or right of it from anywhere. From there it goes only down, until a step passes no
  * element. So nothing is sorted: steps are passes over the tensor. For long tensors a sample gives bounds of the root.

@@ -13,7 +13,7 @@ struct slot {
 
 struct gw_sparse_memory {
     uint32_t n_slots; /* one a thread */
-    uint8_t *wave;    /* a chunk for each, where there is more than one */
+    uint8_t *wave;    /* a chunk for each, if there is more than one */
     size_t stride;
     size_t *sizes; /* of a wave's chunks */
     struct slot *slots;

@@ -313,7 +313,7 @@ struct summing {
     float q, unit;         /* where signs are added up: of one worker, and of the average */
     uint64_t first;        /* chunk that a wave begins with */
     size_t stride, *sizes; /* of a wave's chunks */
-    uint8_t *wave, *to;    /* chunk first + i goes to to + i * stride; wave: a wave's bytes, where it has several */
+    uint8_t *wave, *to;    /* chunk first + i goes to to + i * stride; wave: a wave's bytes, if it has several */
 };
 
 static void add(const struct sum *s, const struct gw_frame *frame, const struct gw_sparse_chunk *chunk)

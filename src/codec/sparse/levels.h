@@ -38,7 +38,7 @@ void gw_sparse_levels_mark(struct gw_sparse_levels *levels, const uint64_t *with
 void gw_sparse_levels_put(struct gw_strings_writer *writer, struct gw_sparse_levels *levels, const uint64_t *nonzero,
                           const uint64_t *negative, uint32_t n_words);
 
-/* The reverse: the sums are 0 where they are not marked. `string`: room for n_words words. */
+/* The reverse: the sum of an element that is not marked is 0. `string`: room for n_words words. */
 gw_status gw_sparse_levels_get(struct gw_strings_reader *reader, struct gw_sparse_levels *levels,
                                const uint64_t *nonzero, const uint64_t *negative, uint32_t n_words, uint64_t *string);
 

@@ -26,7 +26,7 @@ struct ternary_state {
     struct slot *slots;     /* one a thread; taken at the first encode and kept */
     uint32_t n_slots;
     struct ternary_options fast; /* the options where the wire is to be fast */
-    uint8_t *wave;               /* bytes of a wave's chunks, where there is more than one thread */
+    uint8_t *wave;               /* bytes of a wave's chunks, if there is more than one thread */
     size_t wave_stride;
 };
 

@@ -236,7 +236,7 @@ size_t ternary_plain_bytes(enum ternary_code code, uint32_t n, uint32_t count)
     return plain_codes[code].bytes(n, count);
 }
 
-/* Returns the size, also where it is above `limit`: then nothing is written. */
+/* Returns the size, also if it is above `limit`: then nothing is written. */
 static size_t pack_rans(const struct ternary_bits *bits, uint32_t n, uint32_t count, size_t limit,
                         struct gw_strings_writer *writer, uint8_t *dst)
 {

@@ -567,7 +567,7 @@ static gw_status add_average(struct job *job, uint32_t r, uint64_t c, struct slo
     return GW_OK;
 }
 
-/* What adding averages takes, where there are any. */
+/* What adding averages takes, if there are any. */
 static gw_status averages_init(struct job *job)
 {
     uint32_t most = 0;

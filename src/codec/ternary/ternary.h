@@ -50,7 +50,7 @@ static inline uint32_t chunk_elems(const struct gw_frame *frame, uint64_t c)
     return (uint32_t)(left < GW_CHUNK ? left : GW_CHUNK);
 }
 
-/* One chunk's ternary values: bit i for element i, sign (1 = negative) only where nonzero. */
+/* One chunk's ternary values: bit i for element i, sign (1 = negative) only if nonzero. */
 struct ternary_bits {
     /* a cache line more: powers of two would share cache sets */
     uint64_t nonzero[CHUNK_WORDS + 8], sign[CHUNK_WORDS + 8];
@@ -160,7 +160,7 @@ void ternary_sum_scratch_fini(gw_context *context, struct ternary_sum_scratch *s
 /* The size of a packed chunk of n sums, which no other code exceeds. */
 size_t ternary_packed_size(const struct ternary_sums *sums, uint32_t n);
 
-/* Where to add up the planes of a chunk that ternary_sum_pack will then write to dst: there already, where that is all.
+/* Where to add up the planes of a chunk that ternary_sum_pack will then write to dst: there already, if that is all.
  */
 uint8_t *ternary_sum_planes(enum ternary_code code, uint32_t n, struct ternary_sum_scratch *scratch, uint8_t *dst);
 
@@ -179,7 +179,7 @@ gw_status ternary_sum_unpack(const struct ternary_sums *sums, enum ternary_code 
 /* More workers' sums reach so many levels that codes by levels are slow. */
 #define LEVELS_MAX_WORKERS 1024
 
-/* Packs the chunk of n sums in planes. Returns the size, also where it is above `limit`: then nothing is written. */
+/* Packs the chunk of n sums in planes. Returns the size, also if it is above `limit`: then nothing is written. */
 size_t ternary_levels_pack(const struct ternary_sums *sums, const uint8_t *planes, uint32_t n, size_t limit,
                            struct ternary_sum_scratch *scratch, uint8_t *dst);
 

@@ -10,7 +10,7 @@ struct gw_select_list {
     const struct gw_select_part *parts;
     uint32_t n_parts;
     uint64_t n, n_chunks;
-    uint64_t *first_chunk; /* of each part, and the end; NULL where there is one part */
+    uint64_t *first_chunk; /* of each part, and the end; NULL if there is one part */
 };
 
 struct gw_select_chunk {

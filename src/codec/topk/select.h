@@ -21,7 +21,7 @@ struct gw_select_part {
     const uint64_t *sent;  /* as `kept` then was; NULL: nothing was sent */
     uint64_t n;
     enum gw_value_type value; /* that of all parts and steps */
-    float *next;              /* a, n elements; not g, not residual. Faster where aligned to 64 bytes */
+    float *next;              /* a, n elements; not g, not residual. Faster if aligned to 64 bytes */
     uint64_t *kept;           /* bit i for element i, gw_div_up(n, 64) words; bits past the end become 0 */
     /* Set by the calls below. */
     uint64_t n_kept; /* elements selected */

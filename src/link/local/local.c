@@ -2,7 +2,7 @@
  *
  * A hub holds one endpoint for each rank; an endpoint is an inbox (a queue under a lock). Sending hangs the message's
  * own memory into the receiver's inbox: nothing is copied and nothing is taken. The receiver takes its whole inbox at
- * once, so that a burst of messages costs it one lock, and a sender wakes it only where it sleeps. The hub goes with
+ * once, so that a burst of messages costs it one lock, and a sender wakes it only if it sleeps. The hub goes with
  * its last endpoint. */
 #include "base/clock.h"
 #include "base/error.h"

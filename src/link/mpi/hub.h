@@ -46,7 +46,7 @@ struct gw_mpi_incoming {
 /* What an endpoint knows of another. */
 struct gw_mpi_peer {
     bool failed, left;
-    char *why; /* where it failed: the message that said so */
+    char *why; /* if it failed: the message that said so */
 };
 
 struct gw_mpi_hub;
@@ -102,7 +102,7 @@ struct gw_mpi_hub {
 gw_status gw_mpi_open(gw_context *context, MPI_Comm comm, uint32_t size, const uint32_t *process_of,
                       size_t largest_count, gw_link *links);
 
-/* Gives back what can be: not what MPI may still use, where MPI is not over. */
+/* Gives back what can be: not what MPI may still use, if MPI is not over. */
 void gw_mpi_hub_free(struct gw_mpi_hub *hub);
 
 /* ---- endpoint.c ---- */
@@ -117,11 +117,11 @@ gw_status gw_mpi_refused(int error, const char *call);
 /* MPI can be called. */
 bool gw_mpi_runs(void);
 
-/* Memory for a message to n ranks, with no bytes yet. NULL where there is none. */
+/* Memory for a message to n ranks, with no bytes yet. NULL if there is none. */
 struct gw_mpi_outgoing *gw_mpi_outgoing_new(gw_context *context, uint32_t n);
 void gw_mpi_outgoing_free(struct gw_mpi_outgoing *out);
 
-/* Hands `out` to MPI for rank `to`, or for all but `me` (to: GW_MPI_NOBODY). Owns `out`, also where it fails.
+/* Hands `out` to MPI for rank `to`, or for all but `me` (to: GW_MPI_NOBODY). Owns `out`, also if it fails.
  * me->sending is held. */
 gw_status gw_mpi_post(struct gw_mpi_endpoint *me, uint32_t to, enum gw_mpi_kind kind, struct gw_mpi_outgoing *out);
 

@@ -270,7 +270,7 @@ static gw_status move(struct gw_mpi_hub *hub, const struct gw_mpi_endpoint *unti
     bool found = true, reached = false;
     while (status == GW_OK && found && !reached) {
         status = match(hub, &found);
-        gw_status finished = finish_receives(hub, until, &reached); /* also where there is no memory for more */
+        gw_status finished = finish_receives(hub, until, &reached); /* also if there is no memory for more */
         status = status < 0 ? status : finished;
     }
     return status;

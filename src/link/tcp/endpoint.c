@@ -122,7 +122,7 @@ static gw_status refuse(void *bytes, gw_status status)
     return status;
 }
 
-/* Writes the envelope and makes a frame of a message. Owns the bytes, also where it fails. */
+/* Writes the envelope and makes a frame of a message. Owns the bytes, also if it fails. */
 static gw_status make_frame(struct gw_tcp_endpoint *me, void *bytes, size_t n_bytes, zmq_msg_t *frame)
 {
     if (n_bytes > (size_t)MOST_BYTES - GW_MESSAGE_ROOM)

@@ -39,7 +39,7 @@ struct gw_tcp_peer {
     double redial_at; /* when to try again what could not be connected; 0: nothing */
 };
 
-/* What the endpoint says where it fails: made beforehand, so that saying it takes no memory. */
+/* What the endpoint says if it fails: made beforehand, so that saying it takes no memory. */
 struct gw_tcp_notice {
     zmq_msg_t frame;
     bool ready;
@@ -56,7 +56,7 @@ struct gw_tcp_endpoint {
     struct gw_zmq_door *door;   /* of `in` */
     bool met;                   /* all have said HELLO, and nobody else comes */
     struct gw_zmq_ended in_ended;
-    zmq_msg_t held; /* taken from `in`; kept where there was no memory to hand it on */
+    zmq_msg_t held; /* taken from `in`; kept if there was no memory to hand it on */
     bool holding, in_parts;
     struct gw_message_queue early; /* messages that came before all HELLOs */
     uint32_t n_awaited;            /* members whose HELLO is missing */
@@ -108,7 +108,7 @@ void gw_tcp_peer_gone(struct gw_tcp_endpoint *me, uint32_t rank, enum gw_tcp_pee
  * something to report already. */
 void gw_tcp_peer_told_of(struct gw_tcp_endpoint *me, uint32_t rank, const char *sentence);
 
-/* A peer said BYE, and how many messages of this rank's it has received: where some are lost, that is a failure for
+/* A peer said BYE, and how many messages of this rank's it has received: if some are lost, that is a failure for
  * all. */
 void gw_tcp_peer_left(struct gw_tcp_endpoint *me, uint32_t rank, uint64_t n_received);
 

@@ -320,7 +320,7 @@ static void run_timers(struct gw_tcp_endpoint *me)
                      peer->silent ? "rank %u (%s) is silent: it answers rank %u no more"
                                   : "rank %u (%s) died or lost its connection to rank %u",
                      r, gw_zmq_place(peer->endpoint), me->group->rank);
-            gw_tcp_peer_gone(me, r, GW_TCP_LOST, sentence); /* nothing, where it said BYE meanwhile */
+            gw_tcp_peer_gone(me, r, GW_TCP_LOST, sentence); /* nothing, if it said BYE meanwhile */
             gw_tcp_let_go(peer);
             peer->lost_at = 0;
         }

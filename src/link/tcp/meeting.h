@@ -32,7 +32,7 @@ uint8_t *gw_tcp_write_contact(const struct gw_tcp_group *group, uint8_t *at, cha
 /* Takes over the contacts of a table, which has been checked. */
 void gw_tcp_adopt(struct gw_tcp_group *group, const struct gw_tcp_table *table);
 
-/* Sleeps until there is a message or an event (on a socket, or where that is NULL on a descriptor), `until` has come,
+/* Sleeps until there is a message or an event (on a socket, or if that is NULL on a descriptor), `until` has come,
  * or it is time to ask whether to stop. */
 void gw_tcp_meeting_sleep(void *socket, void *events, int events_fd, double until);
 

@@ -1,5 +1,5 @@
 /* The meeting as the other ranks see it: they say JOIN to rank 0, again and again, until it has the table for them.
- * Rank 0 answers every JOIN, so one that is gone is noticed by its connection's end or, where a machine fell silent, by
+ * Rank 0 answers every JOIN, so one that is gone is noticed by its connection's end or, if a machine fell silent, by
  * its silence. */
 #include "base/clock.h"
 #include "base/error.h"

@@ -54,7 +54,8 @@ enum gw_tcp_kind gw_tcp_kind_of(const void *bytes, size_t n_bytes, uint16_t *ver
 /* The most bytes that a contact can have. */
 size_t gw_tcp_contact_bound(uint32_t n_links, bool keyed);
 
-/* A place in bytes. Each read moves it on, or returns false and leaves it where the bytes are not such a thing. */
+/* A place in bytes. Each read moves it on, or returns false and leaves it as it was if the bytes are not such a thing.
+ */
 struct gw_tcp_reader {
     const uint8_t *at, *end;
 };

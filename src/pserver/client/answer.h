@@ -28,7 +28,7 @@ uint64_t gw_ps_answer_most(const struct gw_ps_asked *asked);
 gw_status gw_ps_answer_check(const struct gw_ps_asked *asked, const struct gw_ps_reply *reply, bool has_body,
                              uint64_t n_bytes);
 
-/* Whether what HELLO was answered with can be a server: GW_ERR_PEER where it cannot. */
+/* Whether what HELLO was answered with can be a server: GW_ERR_PEER if it cannot. */
 gw_status gw_ps_answer_check_hello(const struct gw_ps_reply *reply);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include <gradwire/pserver.h>
 
-/* Takes in what has come, and where nothing has waits for something until `deadline` (gw_clock_seconds), or until `fd`
+/* Takes in what has come, and if nothing has, waits for something until `deadline` (gw_clock_seconds), or until `fd`
  * can be read. */
 gw_status gw_ps_client_pump(gw_ps_client *client, int fd, double deadline);
 

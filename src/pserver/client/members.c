@@ -41,7 +41,7 @@ static gw_status look_at_others(struct gw_ps_client *client, uint64_t *round, ui
 }
 
 /* Waits to be let in on the first server. code: what is so on the others. That a run has begun on them may be over in a
- * moment, where it was one whose workers have all died: then nobody has to admit this one any more, and the first
+ * moment, if it was one whose workers have all died: then nobody has to admit this one any more, and the first
  * server is told so. */
 static gw_status join_first(struct gw_ps_client *client, uint64_t least, uint8_t code, uint64_t *round)
 {

@@ -55,9 +55,9 @@ struct ticket {
     double deadline;
     uint32_t first, n_parts; /* servers */
     struct key key;          /* of an INIT: where it is to live */
-    uint64_t scale;          /* of a pull: the ticket of its scale key's maximum, where that lives elsewhere; 0: none */
+    uint64_t scale;          /* of a pull: the ticket of its scale key's maximum, if that lives elsewhere; 0: none */
     bool averages;           /* with `scale`: sums are pulled, and divided here */
-    gw_ps_shape shape;       /* of the whole key, where that is known */
+    gw_ps_shape shape;       /* of the whole key, if that is known */
     struct part parts[];
 };
 

@@ -16,7 +16,8 @@
 #define GRACE_SECONDS 2.0      /* beyond its deadline, for the server to say whom it waited for */
 #define PLACE_SECONDS 3.0      /* that the place of one who died may still look taken */
 #define LEND_BYTES (64u << 10) /* a push from here on is sent from where it stands */
-/* of the lesser timeout that a value may take and still go in one piece: half of what is waited for a sign of life */
+/* A value goes in one piece if that takes no more than this share of the smaller timeout. The peer is given up after
+ * twice that time without a word, so it does not give up a connection that is only busy. */
 #define WHOLE_SHARE 0.375
 #define PIECES_SECONDS 60.0 /* that values go in pieces after one that did not may have broken the connection */
 #define AT_ONCE 256         /* answers before deadlines are looked at: a server may send them without end */
@@ -70,7 +71,7 @@ static bool send_bytes(struct server *server, const void *bytes, size_t n_bytes,
     return sent >= 0;
 }
 
-/* Whether the other end would hear of a large value in time that comes in one piece. */
+/* True if a large value may go in one piece: the other end then still hears of this one in time. */
 static bool goes_whole(const struct server *server, const struct part *part)
 {
     const double seconds = server->seconds_a_byte * (double)part->n_bytes;

@@ -24,7 +24,7 @@ struct gw_ps_generations {
     size_t n;
 };
 
-/* Makes the folder where it is missing, its parents excepted, and locks it: until it is closed nobody else can open it.
+/* Makes the folder if it is missing, its parents excepted, and locks it: until it is closed nobody else can open it.
  * Errors: GW_ERR_SYSTEM (it cannot be made or written; another server has it), GW_ERR_ARGUMENT (the path is too long).
  */
 gw_status gw_ps_folder_open(struct gw_ps_folder *folder, const char *path);

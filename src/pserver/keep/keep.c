@@ -116,7 +116,7 @@ gw_status gw_ps_keep_open(gw_context *context, struct gw_ps_store *store, const 
     keep->options = *options;
     strncpy(keep->about, options->about, MOST_ABOUT);
     const uint64_t max_bytes = store->options.max_bytes;
-    store->options.max_bytes = UINT64_MAX; /* what was taken is taken again, also where the limit is lower now */
+    store->options.max_bytes = UINT64_MAX; /* what was taken is taken again, also if the limit is lower now */
     gw_status status = gw_ps_keeper_open(context, &options->keeper, replay, keep, &keep->keeper);
     store->options.max_bytes = max_bytes;
     if (status == GW_OK && !keep->was_there)

@@ -39,10 +39,10 @@ void gw_ps_keep_close(struct gw_ps_keep *keep);
 /* Keeps a record of the owner's. NULL: does nothing. */
 void gw_ps_keep_note(struct gw_ps_keep *keep, uint8_t type, const void *head, size_t n_head);
 
-/* Takes a snapshot where it is time for one, and sees to those that are under way. Four times a second or so. */
+/* Takes a snapshot if it is time for one, and sees to those that are under way. Four times a second or so. */
 void gw_ps_keep_look(struct gw_ps_keep *keep);
 
-/* A last snapshot, where anything has happened since the one before; waits for it. What fails is in the log, and
+/* A last snapshot, if anything has happened since the one before; waits for it. What fails is in the log, and
  * journals stay. */
 void gw_ps_keep_finish(struct gw_ps_keep *keep);
 

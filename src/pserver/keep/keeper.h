@@ -15,7 +15,7 @@ struct gw_ps_keeper;
 struct gw_ps_keeper_options {
     const char *folder;
     uint32_t keep;                             /* snapshots that stay, at least 1 */
-    double every_s;                            /* after which a snapshot is due where anything has happened */
+    double every_s;                            /* after which a snapshot is due if anything has happened */
     void (*log)(const char *line, void *user); /* "event key=value ...", from the caller's thread; NULL: nowhere */
     void *log_user;
 };

@@ -13,7 +13,7 @@ enum gw_ps_snapshot_record {
     GW_PS_SNAPSHOT_KEY_RANKS = 35, /* of each rank: pushed, taken u64 */
     /* round u8: 0 before, 1 whole, 2 open; rank u32; refusal u64, all ones: none; body: the value */
     GW_PS_SNAPSHOT_PUSH = 36,
-    /* of a key with an optimizer: set u8, unusable u64, of each rank: rate float64; body: the values, where set */
+    /* of a key with an optimizer: set u8, unusable u64, of each rank: rate float64; body: the values, if set */
     GW_PS_SNAPSHOT_PARAMETERS = 37,
     GW_PS_SNAPSHOT_MOMENT = 38, /* which u8; body: its values */
 };

@@ -76,7 +76,7 @@ struct gw_ps_request {
     uint8_t code;
     uint64_t id, number;
     uint32_t timeout_ms;                                           /* PUSH, PULL: that it may wait for other workers */
-    char key[GW_PS_MAX_NAME + 1], scale_key[GW_PS_MAX_NAME + 1];   /* "" where there is none */
+    char key[GW_PS_MAX_NAME + 1], scale_key[GW_PS_MAX_NAME + 1];   /* "" if there is none */
     char codec[GW_PS_MAX_NAME + 1], optimizer[GW_PS_MAX_NAME + 1]; /* INIT; "": none */
     double rate; /* PUSH: learning rate of an optimizer; 0: the key's own */
     gw_ps_shape shape;
@@ -99,7 +99,7 @@ struct gw_ps_reply {
     uint8_t code, flags;
     uint64_t id, number;
     gw_status status;
-    char sentence[GW_PS_SENTENCE]; /* where status is an error */
+    char sentence[GW_PS_SENTENCE]; /* if status is an error */
     gw_ps_shape shape;
     uint32_t n_pushes;
     /* HELLO's */
@@ -114,8 +114,8 @@ struct gw_ps_reply {
 size_t gw_ps_request_write(uint8_t *at, const struct gw_ps_request *request);
 size_t gw_ps_reply_write(uint8_t *at, const struct gw_ps_reply *reply);
 
-/* Read a whole head, from anybody: GW_ERR_FRAME_CUT, _MAGIC, _VERSION or _FIELD where it is none. A request that is
- * refused still has its id, 0 where even that is missing. Take no memory. */
+/* Read a whole head, from anybody: GW_ERR_FRAME_CUT, _MAGIC, _VERSION or _FIELD if it is none. A request that is
+ * refused still has its id, 0 if even that is missing. Take no memory. */
 gw_status gw_ps_request_read(const void *bytes, size_t n_bytes, struct gw_ps_request *request);
 gw_status gw_ps_reply_read(const void *bytes, size_t n_bytes, struct gw_ps_reply *reply);
 

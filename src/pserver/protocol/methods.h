@@ -25,7 +25,7 @@
 /* One line about a method, for people. NULL for a number that is none. */
 const char *gw_ps_method_help(gw_ps_method method);
 
-/* GW_OK where values of the type can be reduced so; else GW_ERR_ARGUMENT, and the sentence says which methods the type
+/* GW_OK if values of the type can be reduced so; else GW_ERR_ARGUMENT, and the sentence says which methods the type
  * has. */
 gw_status gw_ps_method_check(gw_ps_method method, gw_ps_type type);
 

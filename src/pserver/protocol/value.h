@@ -9,7 +9,7 @@ size_t gw_ps_type_bytes(gw_ps_type type);
 
 bool gw_ps_is_float(gw_ps_type type);
 
-/* Elements of a shape; false where that cannot be: more than GW_PS_MAX_DIMS dimensions, a dimension of 0, more than
+/* Elements of a shape; false if that cannot be: more than GW_PS_MAX_DIMS dimensions, a dimension of 0, more than
  * 2^48 elements. */
 bool gw_ps_shape_elems(const gw_ps_shape *shape, uint64_t *n_elems);
 

@@ -92,7 +92,7 @@ static gw_status begin_again(struct gw_ps_server *server)
     return GW_OK;
 }
 
-/* All that wait, where nobody has to be asked. */
+/* All that wait, if nobody has to be asked. */
 static void let_all_in(struct gw_ps_server *server)
 {
     for (uint32_t r = 0; server->n_joining && r < server->options.n_workers; r++) {

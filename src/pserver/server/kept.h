@@ -4,7 +4,7 @@
 
 #include "pserver/server/state.h"
 
-/* Makes the new server what its folder holds, where it has one. Errors: those of gw_ps_keep_open. */
+/* Makes the new server what its folder holds, if it has one. Errors: those of gw_ps_keep_open. */
 gw_status gw_ps_server_keep(struct gw_ps_server *server);
 
 /* After a change of first_round or of what is agreed on; of what is known of a worker beside its connection. */

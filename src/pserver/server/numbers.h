@@ -37,7 +37,7 @@ struct gw_ps_worker_numbers {
 struct gw_ps_kept_numbers {
     bool is_kept;        /* it has a folder for them */
     bool durable;        /* what is acknowledged outlives the process */
-    char reason[256];    /* why not, where it should */
+    char reason[256];    /* why not, if it should */
     double snapshot_age; /* seconds since the last one was whole, or restored from; below 0: none yet */
     uint64_t generation, snapshot_bytes, journal_bytes, snapshots, failed;
 };
@@ -71,7 +71,7 @@ uint32_t gw_ps_numbers_slowest(const struct gw_ps_numbers *numbers);
 
 struct gw_ps_notes;
 
-/* Writes them down, in the server's thread; where somebody just reads, next time. notes NULL: nobody asked for them. */
+/* Writes them down, in the server's thread; if somebody just reads, next time. notes NULL: nobody asked for them. */
 void gw_ps_numbers_note(const struct gw_ps_server *server, struct gw_ps_notes *notes);
 void gw_ps_notes_free(gw_context *context, struct gw_ps_notes *notes);
 

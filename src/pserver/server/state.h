@@ -97,7 +97,7 @@ struct gw_ps_server {
         double at;
     } told; /* the last such line of the log */
     struct gw_ps_key
-        *woken[GW_PS_MOST_WOKEN]; /* keys whose queues are to be asked again; where they are more, all keys' are */
+        *woken[GW_PS_MOST_WOKEN]; /* keys whose queues are to be asked again; if they are more, all keys' are */
     uint32_t n_woken;
     char *agreed; /* what workers have agreed on; NULL: nothing yet */
     uint32_t agreed_by;

@@ -16,7 +16,7 @@ struct gw_ps_blob {
     atomic_uint holds;
 };
 
-/* One hold on a blob of bytes that gw_alloc took; freed with it. NULL where there is no memory: the bytes are freed
+/* One hold on a blob of bytes that gw_alloc took; freed with it. NULL if there is no memory: the bytes are freed
  * then. */
 struct gw_ps_blob *gw_ps_blob_new(gw_context *context, atomic_uint_least64_t *total, void *bytes, size_t n_bytes);
 

@@ -27,14 +27,14 @@ gw_status gw_ps_parameters_init(struct gw_ps_store *store, struct gw_ps_key *key
 void gw_ps_parameters_free(struct gw_ps_store *store, struct gw_ps_key *key);
 
 /* Bytes that a key's optimizer takes beside values and moments, which count for the store's total by themselves; with
- * them. 0 where it has none. */
+ * them. 0 if it has none. */
 uint64_t gw_ps_parameters_own_bytes(const struct gw_ps_store *store, const struct gw_ps_key *key);
 uint64_t gw_ps_parameters_bytes(const struct gw_ps_store *store, const struct gw_ps_key *key);
 
 /* Whether the key's optimizer is that of the specification; "": none. */
 gw_status gw_ps_parameters_compare(const struct gw_ps_key *key, const char *optimizer);
 
-/* Whether a push may be used: GW_ERR_NONFINITE where a plain one holds a NaN or an infinity. */
+/* Whether a push may be used: GW_ERR_NONFINITE if a plain one holds a NaN or an infinity. */
 gw_status gw_ps_parameters_admit(const struct gw_ps_key *key, uint32_t rank, const struct gw_ps_blob *value);
 
 /* Whether parameters, as many float32 as the key has elements, may be the first ones: GW_ERR_NONFINITE as above. */

@@ -51,11 +51,12 @@ struct gw_ps_key {
     struct gw_ps_parameters *parameters; /* NULL: the key has no optimizer */
     /* of each rank the number of its last push, or of the last round that went on without it */
     uint64_t *pushed;
-    /* of each rank the number of its last push that was taken; less than the other where it was away */
+    /* of each rank the number of its last push that the server took. Smaller than pushed[rank] if rounds went on
+     * without this rank meanwhile */
     uint64_t *taken;
     uint64_t foremost;              /* number of the foremost worker's last push */
     struct gw_ps_round whole, open; /* GW_PS_SYNC; otherwise all is in `open`, whose number counts changes */
-    /* the one before `whole`, for workers that are late; only where there are backup workers */
+    /* the one before `whole`, for workers that are late; only if there are backup workers */
     struct gw_ps_round before;
     uint32_t n_due;  /* GW_PS_SYNC: workers present that have not pushed to the open round */
     uint32_t latest; /* rank of the newest push */

@@ -36,7 +36,7 @@ struct gw_ps_change;
 void gw_ps_store_watch(struct gw_ps_store *store, void (*changed)(void *user, const struct gw_ps_change *change),
                        void *user);
 
-/* Makes the key, or, where it is there with the same type, shape, codec and optimizer, does nothing. codec: a
+/* Makes the key, or, if it is there with the same type, shape, codec and optimizer, does nothing. codec: a
  * specification whose options averages of frames get; "": the defaults. optimizer: a specification
  * (optimizer/optimizer.h);
  * "": none, and the key has no parameters. Errors: GW_ERR_ARGUMENT (a name that cannot be, another type, shape, codec
@@ -63,7 +63,7 @@ void **gw_ps_key_waiting(struct gw_ps_key *key);
 gw_status gw_ps_store_admit(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
                             const struct gw_ps_blob *value);
 
-/* The first parameters of a key with an optimizer, float32 of its elements; where it has some already these are not
+/* The first parameters of a key with an optimizer, float32 of its elements; if it has some already, these are not
  * looked at. Errors: GW_ERR_ARGUMENT (the key has no optimizer; another length), GW_ERR_CAPACITY, GW_ERR_MEMORY. */
 gw_status gw_ps_store_put(struct gw_ps_store *store, struct gw_ps_key *key, const struct gw_ps_blob *value);
 
