@@ -194,7 +194,7 @@ static struct gw_ps_reply honest(const struct gw_ps_asked *asked, uint64_t *n_by
                                 .n_workers = WORKERS,
                                 .timeout_ms = 1000};
     *n_bytes = request->operation == GW_PS_MEMBERS ? asked->n_workers : 0;
-    if (request->operation != GW_PS_PULL && request->operation != GW_PS_GET)
+    if (request->operation != GW_PS_PULL && request->operation != GW_PS_FETCH)
         return reply;
     const bool computed = request->operation == GW_PS_PULL && asked->type;
     const gw_ps_type type = !asked->type ? GW_PS_FLOAT32
@@ -287,7 +287,7 @@ static void answer_before(struct input *in, gw_ps_client *client, struct gw_ps_r
 static void value_checked(const gw_ps_value *value, const struct gw_ps_asked *asked, uint32_t n_parts)
 {
     const size_t width = gw_ps_type_bytes(value->type);
-    const bool is_get = asked->request->operation == GW_PS_GET;
+    const bool is_get = asked->request->operation == GW_PS_FETCH;
     const gw_ps_shape shape = gw_ps_answer_shape(asked);
     uint64_t n_elems;
     promise(gw_ps_type_name(value->type) != NULL && gw_ps_shape_elems(&value->shape, &n_elems));
@@ -322,7 +322,7 @@ static void end_ticket(gw_ps_client *client, uint64_t id)
     gw_ps_value value = {0};
     if (gw_ps_wait(client, id, &value) < 0)
         promise(*gw_last_error() != 0 && !value.bytes && value.n_bytes == 0);
-    else if (request.operation == GW_PS_PULL || request.operation == GW_PS_GET)
+    else if (request.operation == GW_PS_PULL || request.operation == GW_PS_FETCH)
         value_checked(&value, &asked, n_parts);
     gw_ps_value_free(&value);
     settle_all(client);
@@ -346,15 +346,15 @@ static gw_status begin(struct input *in, gw_ps_client *client, enum call call, u
     case REFUSE:
         return gw_ps_refuse_begin(client, name, number, id);
     case PULL:
-        return gw_ps_pull_begin(client, name, (gw_ps_method)(code % 9), NULL, id);
+        return gw_ps_pull_begin(client, name, (gw_ps_method)(code % (GW_PS_MEDIAN + 1)), NULL, id);
     case PULL_NOW:
         return gw_ps_pull_now_begin(client, name, id);
     case PULL_SCALED:
         return gw_ps_pull_begin(client, "codes", code % 2 ? GW_PS_DECODE_SUM : GW_PS_DECODE_AVERAGE, "scale", id);
     case GET:
-        return gw_ps_get_begin(client, name, number, id);
+        return gw_ps_fetch_begin(client, name, number, id);
     case PUT:
-        return gw_ps_put_begin(client, name, number, values, n_bytes, id);
+        return gw_ps_deposit_begin(client, name, number, values, n_bytes, id);
     default:
         return gw_ps_first_begin(client, name, values, key && key->n_elems <= PUSHED ? key->n_elems : 1, id);
     }
@@ -364,7 +364,7 @@ static void members(struct input *in, gw_ps_client *client)
 {
     answer_before(in, client, (struct gw_ps_request){.operation = GW_PS_MEMBERS});
     const uint32_t n = client->servers[0].n_workers;
-    uint8_t *presence = malloc(n ? n : 1);
+    gw_ps_presence *presence = malloc((n ? n : 1) * sizeof *presence);
     uint64_t round = 0;
     promise(presence != NULL);
     if (gw_ps_members(client, presence, n, &round) == GW_OK)
@@ -393,7 +393,7 @@ static void one_call(struct input *in, gw_ps_client *client)
         members(in, client);
         break;
     case ADMIT:
-        answer_before(in, client, (struct gw_ps_request){.operation = GW_PS_ADMIT, .number = 3});
+        answer_before(in, client, (struct gw_ps_request){.operation = GW_PS_ADMIT, .round = 3});
         client->n_servers = 1; /* one ticket */
         gw_ps_admit(client, 1, 3);
         client->n_servers = n_servers;

@@ -401,7 +401,7 @@ static void world_round(struct member *m, float **gradients)
         for (uint64_t i = 0; i < w->sizes[t]; i++)
             gradients[t][i] = world_first(w, t, i);
     if (w->server_optimizer)
-        world_good(m, gw_exchange_put_parameters(ex, gradients));
+        world_good(m, gw_exchange_init_parameters(ex, gradients));
     for (uint32_t step = 0; step < w->n_steps; step++)
         if (!world_step(m, ex, step, gradients))
             break;

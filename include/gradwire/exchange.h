@@ -147,11 +147,12 @@ GW_API gw_status gw_exchange_wait(gw_exchange *exchange, gw_step_result *result)
  * one array for each tensor. Those that come to a server first stand. The arrays then hold the servers' parameters,
  * which may have moved already if their mode is not GW_PS_SYNC. Waits for the servers. Errors: GW_ERR_ARGUMENT (no
  * server_optimizer), GW_ERR_ORDER (a step is open), and as gw_exchange_wait. */
-GW_API gw_status gw_exchange_put_parameters(gw_exchange *exchange, float *const *values);
+GW_API gw_status gw_exchange_init_parameters(gw_exchange *exchange, float *const *values);
 
-/* With server_optimizer: fetches the parameters as they are on the servers now. With GW_PS_SYNC those are what this
- * member's last step left. If there are none yet, it waits for a member that puts them. Errors: as above. */
-GW_API gw_status gw_exchange_get_parameters(gw_exchange *exchange, float *const *values);
+/* With server_optimizer: pulls the parameters as they are on the servers now. With GW_PS_SYNC those are what this
+ * member's last step left. If there are none yet, it waits for a member that brings them (gw_exchange_init_parameters).
+ * values: as there. Errors: as there. */
+GW_API gw_status gw_exchange_pull_parameters(gw_exchange *exchange, float *const *values);
 
 /* With server_optimizer: sets the learning rate of the steps that begin from here on. 0, as at first, means the
  * server_optimizer's own. Call between steps. With GW_PS_SYNC rank 0's rate holds. Errors: GW_ERR_ARGUMENT (below 0 or

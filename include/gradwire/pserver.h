@@ -69,11 +69,19 @@ typedef enum gw_ps_method {
     GW_PS_MEDIAN = 9,
 } gw_ps_method;
 
-/* "float32", "float16", "bfloat16", "int32", "int64", "uint8", "frame"; and the methods as they are spelled above. NULL
- * for a number that is none; false for a word that is none. Any thread. */
+/* The word for a type: "float32", "float16", "bfloat16", "int32", "int64", "uint8" or "frame". NULL: the number is no
+ * type. The word lives as long as the program. Any thread. */
 GW_API const char *gw_ps_type_name(gw_ps_type type);
+
+/* The type that a word names. false: the word names none (NULL names none, too), and *out is as it was. Any thread. */
 GW_API bool gw_ps_type_parse(const char *word, gw_ps_type *out);
+
+/* The word for a method, as it is spelled above. NULL: the number is no method. The word lives as long as the program.
+ * Any thread. */
 GW_API const char *gw_ps_method_name(gw_ps_method method);
+
+/* The method that a word names. false: the word names none (NULL names none, too), and *out is as it was. Any thread.
+ */
 GW_API bool gw_ps_method_parse(const char *word, gw_ps_method *out);
 
 typedef struct gw_ps_shape {
@@ -251,24 +259,29 @@ GW_API gw_status gw_ps_push_parameter(gw_ps_client *client, const char *key, con
  */
 GW_API gw_status gw_ps_pull_parameter(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key,
                                       gw_ps_value *out);
+
+/* Frees what a pull or a fetch has brought, and makes the value empty. An empty value, or NULL, is allowed. The client
+ * may be gone already. One thread at a time for one value. */
 GW_API void gw_ps_value_free(gw_ps_value *value);
 
-/* Leaves a value at a key that belongs to no round, for others to get. The server keeps it beside the key's pushes
- * until a value of a higher version is put, and ignores one of a lower version. For keys without an optimizer, and for
- * readers too. Errors: as of gw_ps_push_parameter. */
-GW_API gw_status gw_ps_put_parameter(gw_ps_client *client, const char *key, uint64_t version, const void *bytes,
-                                     size_t n_bytes);
+/* Leaves a value at a key for others to fetch. A deposit belongs to no round. The server keeps it beside the key's
+ * pushes until a deposit of a higher version comes. It ignores one of a lower version. For keys without an optimizer.
+ * Readers may deposit, too. Errors: as of gw_ps_push_parameter. */
+GW_API gw_status gw_ps_deposit(gw_ps_client *client, const char *key, uint64_t version, const void *bytes,
+                               size_t n_bytes);
 
-/* Waits until a value of version `least` or higher was put, and gets it: out->round is its version, out->n_pushes is 0.
+/* Waits until a value of version `least` or higher was deposited, and fetches it: out->round is its version,
+ * out->n_pushes is 0.
  * Errors: as of gw_ps_pull_parameter; GW_ERR_ORDER (parts on several servers have different versions: the value was
  * replaced meanwhile). */
-GW_API gw_status gw_ps_get_parameter(gw_ps_client *client, const char *key, uint64_t least, gw_ps_value *out);
+GW_API gw_status gw_ps_fetch(gw_ps_client *client, const char *key, uint64_t least, gw_ps_value *out);
 
 /* ---- without waiting
  *
- * gw_ps_NAME_begin does what gw_ps_NAME_parameter does, and does not wait: it sends the request and sets a ticket. Each
- * ticket is given back once, by gw_ps_wait, gw_ps_wait_for or gw_ps_cancel. Many may be under way; those of one key are
- * done in order. `bytes` and `values` must stay as they are until then. Errors of what is sent come from gw_ps_wait. */
+ * gw_ps_NAME_begin does what gw_ps_NAME_parameter or gw_ps_NAME does, and does not wait. It sends the request and sets
+ * a ticket. Each ticket is given back once, by gw_ps_wait, gw_ps_wait_for or gw_ps_cancel. Many may be under way; those
+ * of one key are done in order. `bytes` and `values` must stay as they are until then. Errors of what is sent come from
+ * gw_ps_wait. */
 
 /* As gw_ps_push_parameter. */
 GW_API gw_status gw_ps_push_begin(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes,
@@ -286,15 +299,15 @@ GW_API gw_status gw_ps_init_begin(gw_ps_client *client, const char *key, gw_ps_t
 GW_API gw_status gw_ps_first_begin(gw_ps_client *client, const char *key, const float *values, uint64_t n,
                                    uint64_t *ticket);
 
-/* As gw_ps_put_parameter. */
-GW_API gw_status gw_ps_put_begin(gw_ps_client *client, const char *key, uint64_t version, const void *bytes,
-                                 size_t n_bytes, uint64_t *ticket);
+/* As gw_ps_deposit. */
+GW_API gw_status gw_ps_deposit_begin(gw_ps_client *client, const char *key, uint64_t version, const void *bytes,
+                                     size_t n_bytes, uint64_t *ticket);
 
-/* As gw_ps_get_parameter; the value comes with gw_ps_wait. */
-GW_API gw_status gw_ps_get_begin(gw_ps_client *client, const char *key, uint64_t least, uint64_t *ticket);
+/* As gw_ps_fetch; the value comes with gw_ps_wait. */
+GW_API gw_status gw_ps_fetch_begin(gw_ps_client *client, const char *key, uint64_t least, uint64_t *ticket);
 
-/* Waits for a ticket's answer. out: as in gw_ps_pull_parameter for pulls and gets; NULL for the others. Errors: as of
- * the call that waits; GW_ERR_ORDER (there is no such ticket, or it was waited for already). */
+/* Waits for a ticket's answer. out: as in gw_ps_pull_parameter for pulls and fetches; NULL for the others. Errors: as
+ * of the call that waits; GW_ERR_ORDER (there is no such ticket, or it was waited for already). */
 GW_API gw_status gw_ps_wait(gw_ps_client *client, uint64_t ticket, gw_ps_value *out);
 
 /* The same for at most `ms`. GW_NOT_YET: there is no answer yet, and the ticket stands. */
@@ -305,10 +318,10 @@ GW_API gw_status gw_ps_wait_for(gw_ps_client *client, uint64_t ticket, uint32_t 
  * not wait. Does nothing if there is no such ticket. */
 GW_API void gw_ps_cancel(gw_ps_client *client, uint64_t ticket);
 
-/* True if, since the last call, a server has answered: done, but in memory only, because the snapshot folder cannot be
- * written. If the server is killed now, that is lost. Once it can write again, it keeps all, whatever was pushed since.
- * Any thread. */
-GW_API bool gw_ps_is_in_memory_only(gw_ps_client *client);
+/* Takes the client's notice that something may be lost, and clears it. True: since the last call a server has done what
+ * was asked, and could not write it to its snapshot folder. It has it in memory only, so that it is lost if the server
+ * is killed now. Once the server can write again, it writes everything. Any thread. */
+GW_API bool gw_ps_take_in_memory_notice(gw_ps_client *client);
 
 /* ---- training through servers ---------------------------------------------------------------------------- */
 
@@ -324,9 +337,9 @@ GW_API uint32_t gw_ps_n_workers(const gw_ps_client *client);
  * and those of any call. */
 GW_API gw_status gw_ps_join(gw_ps_client *client, uint64_t *round);
 
-/* True if, since the last call, the first server has asked this worker to admit somebody who waits. The server asks
- * again four times a second. Any thread. */
-GW_API bool gw_ps_is_asked(gw_ps_client *client);
+/* Takes the first server's request to admit workers, and clears it. True: since the last call the server has asked this
+ * worker to do that (gw_ps_admit). While somebody waits, the server asks again four times a second. Any thread. */
+GW_API bool gw_ps_take_join_request(gw_ps_client *client);
 
 /* What the first server knows of a worker. */
 typedef enum gw_ps_presence {
@@ -337,10 +350,10 @@ typedef enum gw_ps_presence {
 } gw_ps_presence;
 
 /* Tells what the first server knows of each rank (gw_ps_presence), and the foremost open round of an exchange there.
- * presence: room for `capacity` workers, of which the first gw_ps_n_workers are written; NULL: not wanted. next_round:
- * NULL: not wanted. Errors: GW_ERR_CAPACITY (there are more workers than room; nothing is written), GW_ERR_TIMEOUT,
+ * presence: room for `capacity` workers; the first gw_ps_n_workers are written; NULL: not wanted. next_round: NULL: not
+ * wanted. Errors: GW_ERR_CAPACITY (there are more workers than room; nothing is written), GW_ERR_TIMEOUT,
  * GW_ERR_PEER. */
-GW_API gw_status gw_ps_members(gw_ps_client *client, uint8_t *presence, uint32_t capacity, uint64_t *next_round);
+GW_API gw_status gw_ps_members(gw_ps_client *client, gw_ps_presence *presence, uint32_t capacity, uint64_t *next_round);
 
 /* Lets worker `rank` take part on all servers from `round` on. The caller's worker must not have pushed to that round
  * yet: so no server can be beyond it. Readers may call it, too. Errors: GW_ERR_ORDER (a server is beyond it),

@@ -93,11 +93,11 @@ def _library_now():
             "gw_ps_first_begin": (ctypes.c_int, [pointer, text, pointer, ctypes.c_uint64, ticket]),
             "gw_ps_push_begin": (ctypes.c_int, [pointer, text, pointer, ctypes.c_size_t, ticket]),
             "gw_ps_pull_begin": (ctypes.c_int, [pointer, text, ctypes.c_int, text, ticket]),
-            "gw_ps_put_begin": (ctypes.c_int, [pointer, text, ctypes.c_uint64, pointer, ctypes.c_size_t, ticket]),
-            "gw_ps_get_begin": (ctypes.c_int, [pointer, text, ctypes.c_uint64, ticket]),
+            "gw_ps_deposit_begin": (ctypes.c_int, [pointer, text, ctypes.c_uint64, pointer, ctypes.c_size_t, ticket]),
+            "gw_ps_fetch_begin": (ctypes.c_int, [pointer, text, ctypes.c_uint64, ticket]),
             "gw_ps_wait_for": (ctypes.c_int, [pointer, ctypes.c_uint64, ctypes.c_uint32, ctypes.POINTER(_Value)]),
             "gw_ps_cancel": (None, [pointer, ctypes.c_uint64]),
-            "gw_ps_is_in_memory_only": (ctypes.c_bool, [pointer]),
+            "gw_ps_take_in_memory_notice": (ctypes.c_bool, [pointer]),
             "gw_ps_value_free": (None, [ctypes.POINTER(_Value)]),
         }
         _lib = _library.declare(signatures)
@@ -335,28 +335,28 @@ class Client:
             self._wait(self._lib.gw_ps_pull_begin, name, method, scale, value=value)
         return self._taken(value)
 
-    def put_parameter(self, key, value, version):
-        """Puts a value that is no round's at an initialised key, for others to get; one of a lower version than what is
-        there is not looked at."""
+    def deposit(self, key, value, version):
+        """Leaves a value at an initialised key for others to fetch. It belongs to no round. A value of a lower version
+        than the one that is there is ignored."""
         name, version = _text(key, "key"), _whole(version, _MOST_VERSION, "version")
         with self._lock:
             array = self._array(key, value)
-            self._wait(self._lib.gw_ps_put_begin, name, version, array.ctypes.data, array.nbytes, array=array)
+            self._wait(self._lib.gw_ps_deposit_begin, name, version, array.ctypes.data, array.nbytes, array=array)
 
-    def get_parameter(self, key, least=0):
-        """What was put at the key, and its version, once that is `least` or higher."""
+    def fetch(self, key, least=0):
+        """Waits until a value of version `least` or higher was deposited at the key. Returns it and its version."""
         name, least = _text(key, "key"), _whole(least, _MOST_VERSION, "least")
         value = _Value()
         with self._lock:
-            self._wait(self._lib.gw_ps_get_begin, name, least, value=value)
+            self._wait(self._lib.gw_ps_fetch_begin, name, least, value=value)
         version = value.round
         return self._taken(value), version
 
-    def in_memory_only(self):
-        """Whether, since the last call, a server with a snapshot folder has said that it cannot write there: what it
-        acknowledged is lost if it is killed before it can."""
+    def take_in_memory_notice(self):
+        """Takes the client's notice that something may be lost, and clears it. True: since the last call a server with
+        a snapshot folder could not write there. What it has acknowledged since is lost if it is killed now."""
         with self._lock:
-            return self._lib.gw_ps_is_in_memory_only(self._open())
+            return self._lib.gw_ps_take_in_memory_notice(self._open())
 
     def _taken(self, value):
         """The array, or of frames the bytes, and frees the library's own."""

@@ -455,14 +455,14 @@ static gw_status move_parameters(struct gw_exchange *ex, float *const *values, e
     return gw_exchange_wait(ex, NULL);
 }
 
-gw_status gw_exchange_put_parameters(gw_exchange *ex, float *const *values)
+gw_status gw_exchange_init_parameters(gw_exchange *ex, float *const *values)
 {
-    return move_parameters(ex, values, ERRAND_PUT, "gw_exchange_put_parameters");
+    return move_parameters(ex, values, ERRAND_INIT, "gw_exchange_init_parameters");
 }
 
-gw_status gw_exchange_get_parameters(gw_exchange *ex, float *const *values)
+gw_status gw_exchange_pull_parameters(gw_exchange *ex, float *const *values)
 {
-    return move_parameters(ex, values, ERRAND_GET, "gw_exchange_get_parameters");
+    return move_parameters(ex, values, ERRAND_PULL, "gw_exchange_pull_parameters");
 }
 
 gw_status gw_exchange_set_rate(gw_exchange *ex, double rate)

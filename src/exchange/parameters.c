@@ -66,7 +66,7 @@ gw_status gw_begin_errand(struct gw_exchange *ex)
         for (uint32_t i = 0; i < group->n_runs; i++) {
             struct run *run = &group->runs[i];
             run->pushed = true;
-            if (ex->errand == ERRAND_PUT) {
+            if (ex->errand == ERRAND_INIT) {
                 void *values = gw_buffers_take(&ex->buffers, (size_t)run->n_elems * sizeof(float));
                 if (!values)
                     return GW_ERR_MEMORY;

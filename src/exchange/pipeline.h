@@ -63,7 +63,7 @@ void gw_finish_step(struct gw_exchange *exchange);
  * parameters are asked for. */
 gw_status gw_through(struct gw_exchange *exchange);
 
-/* Asks for all parameters, with the first ones if they are put. */
+/* Asks for all parameters. Brings the first ones if there are any. */
 gw_status gw_begin_errand(struct gw_exchange *exchange);
 
 /* The parameters of a run have come. */

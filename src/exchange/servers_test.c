@@ -353,7 +353,7 @@ static void stage_begin(struct stage *stage, const char *spec, const gw_ps_serve
         stage_good(gw_exchange_create(stage->context, &exchange, &stage->exchanges[r]));
         for (uint32_t t = 0; t < STAGE_TENSORS; t++)
             values[t] = first[t];
-        stage_good(gw_exchange_put_parameters(stage->exchanges[r], values));
+        stage_good(gw_exchange_init_parameters(stage->exchanges[r], values));
     }
 }
 
@@ -421,7 +421,7 @@ static void stage_fetch(struct stage *stage, uint32_t r, float out[STAGE_TENSORS
     float *values[STAGE_TENSORS];
     for (uint32_t t = 0; t < STAGE_TENSORS; t++)
         values[t] = out[t];
-    stage_good(gw_exchange_get_parameters(stage->exchanges[r], values));
+    stage_good(gw_exchange_pull_parameters(stage->exchanges[r], values));
 }
 
 /* The step's end of a worker; its parameters are those of the workers that count (a mask), or as before. */
@@ -635,8 +635,8 @@ static void wrong_calls_are_refused(void **state)
     assert_non_null(strstr(gw_last_error(), "options.servers is NULL"));
     options.server_optimizer = NULL;
     assert_int_equal(gw_exchange_create(context, &options, &ex), GW_OK);
-    assert_int_equal(gw_exchange_put_parameters(ex, values), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_exchange_get_parameters(ex, values), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_init_parameters(ex, values), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_exchange_pull_parameters(ex, values), GW_ERR_ARGUMENT);
     assert_int_equal(gw_exchange_set_rate(ex, 1), GW_ERR_ARGUMENT);
     gw_exchange_destroy(ex);
     link.ops->destroy(link.self);

@@ -14,7 +14,7 @@
 #include <pthread.h>
 
 /* What the members do together between begin and wait: average gradients, or move parameters to and from servers. */
-enum errand { ERRAND_STEP, ERRAND_PUT, ERRAND_GET };
+enum errand { ERRAND_STEP, ERRAND_INIT, ERRAND_PULL };
 
 /* What the pipeline has still to do, each by its number, first in, first out. A step puts each number there once. */
 struct queue {

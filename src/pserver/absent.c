@@ -123,14 +123,14 @@ gw_status gw_ps_first_begin(gw_ps_client *client, const char *key, const float *
     return absent();
 }
 
-gw_status gw_ps_put_begin(gw_ps_client *client, const char *key, uint64_t version, const void *bytes, size_t n_bytes,
-                          uint64_t *ticket)
+gw_status gw_ps_deposit_begin(gw_ps_client *client, const char *key, uint64_t version, const void *bytes,
+                              size_t n_bytes, uint64_t *ticket)
 {
     (void)client, (void)key, (void)version, (void)bytes, (void)n_bytes, (void)ticket;
     return absent();
 }
 
-gw_status gw_ps_get_begin(gw_ps_client *client, const char *key, uint64_t least, uint64_t *ticket)
+gw_status gw_ps_fetch_begin(gw_ps_client *client, const char *key, uint64_t least, uint64_t *ticket)
 {
     (void)client, (void)key, (void)least, (void)ticket;
     return absent();
@@ -153,20 +153,19 @@ gw_status gw_ps_wait(gw_ps_client *client, uint64_t ticket, gw_ps_value *out)
     return absent();
 }
 
-gw_status gw_ps_put_parameter(gw_ps_client *client, const char *key, uint64_t version, const void *bytes,
-                              size_t n_bytes)
+gw_status gw_ps_deposit(gw_ps_client *client, const char *key, uint64_t version, const void *bytes, size_t n_bytes)
 {
     (void)client, (void)key, (void)version, (void)bytes, (void)n_bytes;
     return absent();
 }
 
-gw_status gw_ps_get_parameter(gw_ps_client *client, const char *key, uint64_t least, gw_ps_value *out)
+gw_status gw_ps_fetch(gw_ps_client *client, const char *key, uint64_t least, gw_ps_value *out)
 {
     (void)client, (void)key, (void)least, (void)out;
     return absent();
 }
 
-bool gw_ps_is_in_memory_only(gw_ps_client *client)
+bool gw_ps_take_in_memory_notice(gw_ps_client *client)
 {
     (void)client;
     return false;
@@ -178,7 +177,7 @@ gw_status gw_ps_join(gw_ps_client *client, uint64_t *round)
     return absent();
 }
 
-bool gw_ps_is_asked(gw_ps_client *client)
+bool gw_ps_take_join_request(gw_ps_client *client)
 {
     (void)client;
     return false;
@@ -190,7 +189,7 @@ uint32_t gw_ps_n_workers(const gw_ps_client *client)
     return 0;
 }
 
-gw_status gw_ps_members(gw_ps_client *client, uint8_t *presence, uint32_t capacity, uint64_t *next_round)
+gw_status gw_ps_members(gw_ps_client *client, gw_ps_presence *presence, uint32_t capacity, uint64_t *next_round)
 {
     (void)client, (void)presence, (void)capacity, (void)next_round;
     return absent();

@@ -59,7 +59,7 @@ def ctrl_c(ps):
         with interrupted("parameters that nobody brings"):
             a.pull_parameter("w", "parameters")
         with interrupted("a value that nobody puts"):
-            a.get_parameter("x")
+            a.fetch("x")
         # It goes on where it was: the server has forgotten what was given up, a push too that waited there.
         a.init_parameter("x", [1], "float32")  # when this is answered it has
         b.push_parameter("x", [10])
@@ -215,9 +215,9 @@ def arguments(ps):
             (lambda: client.push_parameter("x", [1], rate=math.nan), ["rate is nan"]),
             (lambda: client.push_parameter("x", [1], rate=True), ["rate is True"]),
             (lambda: client.push_parameter("x", [object()]), ["Python objects"]),
-            (lambda: client.put_parameter("x", [1], version=1.0), ["version is 1.0"]),
-            (lambda: client.put_parameter("x", [1], version=True), ["version is True"]),
-            (lambda: client.get_parameter("x", least=0.5), ["least is 0.5"]),
+            (lambda: client.deposit("x", [1], version=1.0), ["version is 1.0"]),
+            (lambda: client.deposit("x", [1], version=True), ["version is True"]),
+            (lambda: client.fetch("x", least=0.5), ["least is 0.5"]),
             (lambda: ps.Client(server.address, rank=0.0), ["rank is 0.0"]),
             (lambda: ps.Client(server.address, rank=False), ["rank is False"]),
             (lambda: ps.Client(server.address, rank="0"), ["rank is '0'"]),
@@ -256,10 +256,10 @@ def parts(ps):
     ) as reader:
         owner.init_parameter("split", value.shape, "float32")
         owner.push_parameter("split", value)
-        owner.put_parameter("split", value, version=1)
+        owner.deposit("split", value, version=1)
         with at_once("a key that this client has not initialised"):
             refused(lambda: reader.pull_parameter("split", "sum"), '"split"', "lies in 3 parts", "init_parameter")
-            refused(lambda: reader.get_parameter("split"), '"split"', "lies in 3 parts", "init_parameter")
+            refused(lambda: reader.fetch("split"), '"split"', "lies in 3 parts", "init_parameter")
         for other in (places[:2], places[1:], places[::-1], [places[1], places[0], places[2]]):
             with at_once("another list of servers"):
                 refused(
@@ -268,7 +268,7 @@ def parts(ps):
                 )
         reader.init_parameter("split", value.shape, "float32")
         check((reader.pull_parameter("split", "sum") == value).all(), "the whole, once its parts are known")
-        check((reader.get_parameter("split")[0] == value).all(), "the whole value that was put")
+        check((reader.fetch("split")[0] == value).all(), "the whole value that was put")
     for server in servers:
         server.end()
 

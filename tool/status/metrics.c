@@ -18,9 +18,9 @@ const char *tool_status_operation(int number)
         [GW_PS_AGREE] = "agree",
         [GW_PS_JOIN] = "join",
         [GW_PS_ADMIT] = "admit",
-        [GW_PS_PUT] = "put",
+        [GW_PS_BRING] = "bring",
         [GW_PS_MEMBERS] = "members",
-        [GW_PS_GET] = "get",
+        [GW_PS_FETCH] = "fetch",
         [GW_PS_VERDICT] = "verdict",
     };
     return names[number];

@@ -45,7 +45,7 @@ static gw_status put_state(const struct gw_worker *w, gw_ps_client *client, uint
         return GW_ERR_MEMORY;
     for (size_t i = 0; i < parts.n; i++)
         memcpy(floats + i * n, parts.at[i], n * sizeof *floats);
-    gw_status status = gw_ps_put_parameter(client, STATE_KEY, round, floats, parts.n * n * sizeof *floats);
+    gw_status status = gw_ps_deposit(client, STATE_KEY, round, floats, parts.n * n * sizeof *floats);
     gw_free(NULL, floats);
     return status;
 }
@@ -62,7 +62,7 @@ static gw_status get_state(struct gw_worker *w, uint64_t round)
             "rank %u was not started with the --net, --optimizer, --momentum and --ema of the run on these servers: %s",
             w->rank, gw_last_error());
     GW_TRY(status);
-    GW_TRY(gw_ps_get_parameter(w->elastic.client, STATE_KEY, round, &value));
+    GW_TRY(gw_ps_fetch(w->elastic.client, STATE_KEY, round, &value));
     status = value.n_bytes == parts.n * n_bytes && value.round == round
                  ? GW_OK
                  : gw_fail(GW_ERR_PEER, "the state for round %llu came as that of round %llu, in %zu bytes",
@@ -78,7 +78,7 @@ static gw_status get_state(struct gw_worker *w, uint64_t round)
  * for the run's. */
 static gw_status parameters_of_run(struct gw_worker *w)
 {
-    gw_status status = gw_worker_get_parameters(w);
+    gw_status status = gw_worker_pull_parameters(w);
     if (status != GW_ERR_TIMEOUT && status != GW_ERR_PEER)
         return status;
     return gw_fail(status,
@@ -130,7 +130,7 @@ gw_status gw_elastic_join(struct gw_worker *w, uint64_t *t)
         gw_worker_begin(w);
     GW_TRY(gw_worker_exchange(w, e->client));
     if (*w->team->server_optimizer)
-        GW_TRY(*t > 0 ? parameters_of_run(w) : gw_worker_put_parameters(w));
+        GW_TRY(*t > 0 ? parameters_of_run(w) : gw_worker_init_parameters(w));
     if (*t > 0 || e->n_joins > 0)
         gw_train_note(team->callbacks, "rank %u takes part from step %llu of %llu on", w->rank,
                       (unsigned long long)*t + 1, (unsigned long long)team->steps);
@@ -177,7 +177,7 @@ static gw_status side_client(struct gw_worker *w, gw_ps_client **side)
     return GW_OK;
 }
 
-static gw_status admit_all(struct gw_worker *w, gw_ps_client *side, const uint8_t *presence, uint64_t t)
+static gw_status admit_all(struct gw_worker *w, gw_ps_client *side, const gw_ps_presence *presence, uint64_t t)
 {
     bool ready = false;
     for (uint32_t r = 0; r < w->team->options->workers; r++) {
@@ -200,7 +200,7 @@ static gw_status admit_all(struct gw_worker *w, gw_ps_client *side, const uint8_
 /* Once: until they can write again, servers say it at every push. */
 static void note_unkept(struct gw_worker *w)
 {
-    if (!gw_ps_is_in_memory_only(w->elastic.client) || w->elastic.unkept_noted)
+    if (!gw_ps_take_in_memory_notice(w->elastic.client) || w->elastic.unkept_noted)
         return;
     w->elastic.unkept_noted = true;
     gw_train_note(w->team->callbacks,
@@ -214,10 +214,10 @@ gw_status gw_elastic_admit(struct gw_worker *w, uint64_t t)
     gw_ps_client *side;
     note_progress(&w->elastic, t);
     note_unkept(w);
-    if (!gw_ps_is_asked(w->elastic.client))
+    if (!gw_ps_take_join_request(w->elastic.client))
         return GW_OK;
     GW_TRY(side_client(w, &side));
-    uint8_t *presence = gw_calloc(NULL, w->team->options->workers, 1);
+    gw_ps_presence *presence = gw_calloc(NULL, w->team->options->workers, sizeof *presence);
     if (!presence)
         return GW_ERR_MEMORY;
     gw_status status = gw_ps_members(side, presence, w->team->options->workers, NULL);
@@ -242,14 +242,14 @@ static gw_status number_of(struct gw_worker *w, gw_ps_client *side, const char *
 {
     const double deadline = gw_clock_seconds() + w->team->options->timeout_s;
     char name[64];
-    uint8_t *presence = gw_calloc(NULL, w->team->options->workers, 1);
+    gw_ps_presence *presence = gw_calloc(NULL, w->team->options->workers, sizeof *presence);
     gw_ps_value value = {.bytes = NULL};
     gw_status status = presence ? init_number(side, what, rank, name) : GW_ERR_MEMORY;
     for (bool there = true; status == GW_OK && there && !value.bytes;) {
         /* Asked first: a worker that has left may have put its number there before. */
         status = gw_ps_members(side, presence, w->team->options->workers, NULL);
         there = presence[rank] == GW_PS_PRESENT || (presence[rank] == GW_PS_AWAY && gw_clock_seconds() < deadline);
-        if (status == GW_OK && (status = gw_ps_get_parameter(side, name, w->team->steps, &value)) == GW_ERR_TIMEOUT)
+        if (status == GW_OK && (status = gw_ps_fetch(side, name, w->team->steps, &value)) == GW_ERR_TIMEOUT)
             status = GW_OK; /* it is behind: without rounds workers end one after the other */
     }
     gw_free(NULL, presence);
@@ -270,7 +270,7 @@ static gw_status meet(struct gw_worker *w, const char *what, uint64_t own, bool 
     GW_TRY(gw_ps_client_create(NULL, &options, &side));
     gw_status status = init_number(side, what, w->rank, name);
     if (status == GW_OK)
-        status = gw_ps_put_parameter(side, name, w->team->steps, &own, sizeof own);
+        status = gw_ps_deposit(side, name, w->team->steps, &own, sizeof own);
     for (uint32_t r = 0; r < w->team->options->workers && status == GW_OK; r++) {
         uint64_t other = own;
         if (r != w->rank)

@@ -154,10 +154,10 @@ void gw_worker_free(struct gw_worker *worker);
 void gw_worker_begin(struct gw_worker *worker);
 
 /* With --parameters servers: those the servers have not got yet; then the worker has the servers'. */
-gw_status gw_worker_put_parameters(struct gw_worker *worker);
+gw_status gw_worker_init_parameters(struct gw_worker *worker);
 
 /* With --parameters servers: those that the servers have. */
-gw_status gw_worker_get_parameters(struct gw_worker *worker);
+gw_status gw_worker_pull_parameters(struct gw_worker *worker);
 
 /* Makes its exchange. servers: they own the slices; NULL: the members of its link do. */
 gw_status gw_worker_exchange(struct gw_worker *worker, gw_ps_client *servers);

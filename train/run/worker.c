@@ -134,14 +134,14 @@ static gw_status with_servers(struct gw_worker *w, gw_status (*move)(gw_exchange
     return GW_OK;
 }
 
-gw_status gw_worker_put_parameters(struct gw_worker *w)
+gw_status gw_worker_init_parameters(struct gw_worker *w)
 {
-    return with_servers(w, gw_exchange_put_parameters);
+    return with_servers(w, gw_exchange_init_parameters);
 }
 
-gw_status gw_worker_get_parameters(struct gw_worker *w)
+gw_status gw_worker_pull_parameters(struct gw_worker *w)
 {
-    return with_servers(w, gw_exchange_get_parameters);
+    return with_servers(w, gw_exchange_pull_parameters);
 }
 
 /* What the servers come to after every worker's last push, on all workers. */
@@ -153,7 +153,7 @@ static gw_status fetch_last(struct gw_worker *w)
         GW_TRY(gw_elastic_meet(w));
     GW_TRY(gw_control_meet(&w->control));
     w->fetched = true;
-    return gw_worker_get_parameters(w);
+    return gw_worker_pull_parameters(w);
 }
 
 /* The exchange that averages the statistics of all workers, as floats. */
@@ -227,7 +227,7 @@ static gw_status set_up(struct gw_worker *w)
         return GW_OK;
     GW_TRY(gw_worker_exchange(w, team->members->clients ? team->members->clients[w->index] : NULL));
     if (*team->server_optimizer)
-        GW_TRY(gw_worker_put_parameters(w));
+        GW_TRY(gw_worker_init_parameters(w));
     return load_state(w);
 }
 

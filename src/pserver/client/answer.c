@@ -9,30 +9,30 @@
 
 static const char *const words[GW_PS_OPERATIONS] = {
     [GW_PS_HELLO] = "HELLO", [GW_PS_INIT] = "init",       [GW_PS_PUSH] = "push",       [GW_PS_PULL] = "pull",
-    [GW_PS_BYE] = "BYE",     [GW_PS_WHO] = "WHO",         [GW_PS_AGREE] = "AGREE",     [GW_PS_PUT] = "put",
+    [GW_PS_BYE] = "BYE",     [GW_PS_WHO] = "WHO",         [GW_PS_AGREE] = "AGREE",     [GW_PS_BRING] = "BRING",
     [GW_PS_JOIN] = "JOIN",   [GW_PS_ADMIT] = "ADMIT",     [GW_PS_MEMBERS] = "MEMBERS", [GW_PS_ASK] = "ASK",
-    [GW_PS_GET] = "get",     [GW_PS_VERDICT] = "VERDICT",
+    [GW_PS_FETCH] = "fetch", [GW_PS_VERDICT] = "VERDICT",
 };
 
 static bool brings_value(const struct gw_ps_request *request)
 {
-    return request->operation == GW_PS_PULL || request->operation == GW_PS_GET;
+    return request->operation == GW_PS_PULL || request->operation == GW_PS_FETCH;
 }
 
 static bool is_of_codes(const struct gw_ps_asked *asked)
 {
     return asked->request->operation == GW_PS_PULL && asked->type == GW_PS_UINT8 &&
-           (asked->request->code == GW_PS_DECODE_SUM || asked->request->code == GW_PS_DECODE_AVERAGE);
+           (asked->request->method == GW_PS_DECODE_SUM || asked->request->method == GW_PS_DECODE_AVERAGE);
 }
 
 /* The type of the value that answers; 0: not known, as the key is not. */
 static gw_ps_type type_for(const struct gw_ps_asked *asked)
 {
-    if (asked->type == 0 || asked->request->operation == GW_PS_GET)
+    if (asked->type == 0 || asked->request->operation == GW_PS_FETCH)
         return asked->type;
-    return asked->request->code == GW_PS_PARAMETERS
+    return asked->request->method == GW_PS_PARAMETERS
                ? GW_PS_FLOAT32
-               : gw_ps_result_type((gw_ps_method)asked->request->code, asked->type);
+               : gw_ps_result_type((gw_ps_method)asked->request->method, asked->type);
 }
 
 uint64_t gw_ps_answer_most(const struct gw_ps_asked *asked)
@@ -78,13 +78,13 @@ static gw_status check_shape(const struct gw_ps_asked *asked, const struct gw_ps
 static gw_status check_value(const struct gw_ps_asked *asked, const struct gw_ps_reply *reply, uint64_t n_bytes)
 {
     const struct gw_ps_request *request = asked->request;
-    const gw_ps_type type = (gw_ps_type)reply->code;
+    const gw_ps_type type = (gw_ps_type)reply->type;
     const size_t width = gw_ps_type_bytes(type);
-    const bool parameters = request->operation == GW_PS_PULL && request->code == GW_PS_PARAMETERS;
+    const bool parameters = request->operation == GW_PS_PULL && request->method == GW_PS_PARAMETERS;
     uint64_t n_elems;
     if (!gw_ps_type_name(type))
         return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with a value of type number %u, which is none",
-                       words[request->operation], request->key, reply->code);
+                       words[request->operation], request->key, reply->type);
     if (asked->type && type != type_for(asked))
         return cannot_be(asked, "a value of type number", type, type_for(asked));
     if (!gw_ps_shape_elems(&reply->shape, &n_elems))
@@ -99,12 +99,12 @@ static gw_status check_value(const struct gw_ps_asked *asked, const struct gw_ps
                        words[request->operation], request->key, n_bytes, gw_ps_type_name(type),
                        gw_ps_shape_text(&reply->shape).text, width ? "" : "1 to ",
                        width ? n_elems * width : asked->most);
-    if (request->operation == GW_PS_GET && reply->number < request->number)
+    if (request->operation == GW_PS_FETCH && reply->version < request->version)
         return gw_fail(GW_ERR_PEER,
-                       "a get of \"%s\" of version %" PRIu64 " or higher was answered with version %" PRIu64,
-                       request->key, request->number, reply->number);
-    if (request->operation == GW_PS_GET ? reply->n_pushes != 0
-                                        : reply->n_pushes > asked->n_workers || (reply->n_pushes == 0 && !parameters))
+                       "a fetch of \"%s\" of version %" PRIu64 " or higher was answered with version %" PRIu64,
+                       request->key, request->version, reply->version);
+    if (request->operation == GW_PS_FETCH ? reply->n_pushes != 0
+                                          : reply->n_pushes > asked->n_workers || (reply->n_pushes == 0 && !parameters))
         return gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with a value of %u pushes, of a server for %u workers",
                        words[request->operation], request->key, reply->n_pushes, asked->n_workers);
     return GW_OK;
@@ -127,7 +127,7 @@ static gw_status check_number(const struct gw_ps_asked *asked, uint64_t number)
     default:
         break;
     }
-    return number <= GW_PS_MOST_ROUNDS || asked->request->operation == GW_PS_GET
+    return number <= GW_PS_MOST_ROUNDS || asked->request->operation == GW_PS_FETCH
                ? GW_OK
                : gw_fail(GW_ERR_PEER, "a %s of \"%s\" was answered with the number %" PRIu64 "; it is at most 2^62",
                          words[asked->request->operation], asked->request->key, number);

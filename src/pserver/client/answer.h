@@ -17,7 +17,7 @@ struct gw_ps_asked {
     uint64_t most;      /* bytes that a value of unknown length may have */
 };
 
-/* The shape of the value that answers a pull or a get of a key whose shape is known. */
+/* The shape of the value that answers a pull or a fetch of a key whose shape is known. */
 gw_ps_shape gw_ps_answer_shape(const struct gw_ps_asked *asked);
 
 /* The most bytes that the body of a good answer can have. */

@@ -119,7 +119,7 @@ static gw_status init_begin(struct gw_ps_client *client, const char *name, const
     ticket->key = *key;
     for (uint32_t p = 0; p < ticket->n_parts; p++) {
         struct gw_ps_request *request = &ticket->parts[p].request;
-        request->code = (uint8_t)key->type;
+        request->type = (uint8_t)key->type;
         snprintf(request->key, sizeof request->key, "%s", name);
         snprintf(request->codec, sizeof request->codec, "%s", codec);
         snprintf(request->optimizer, sizeof request->optimizer, "%s", optimizer);
@@ -136,7 +136,7 @@ static gw_status init_end(struct gw_ps_client *client, const struct ticket *tick
     struct key key = ticket->key;
     const struct gw_ps_request *request = &ticket->parts[0].request;
     for (uint32_t p = 0; p < ticket->n_parts; p++) {
-        uint64_t pushed = ticket->parts[p].reply.number;
+        uint64_t pushed = ticket->parts[p].reply.n_pushed;
         key.pushed = p == 0 || pushed < key.pushed ? pushed : key.pushed;
     }
     const uint64_t k = gw_ps_names_find(&client->names, request->key);
@@ -264,7 +264,7 @@ static struct ticket *next_push(struct gw_ps_client *client, const char *name, s
     struct ticket *ticket = gw_ps_ticket_new(client, GW_PS_PUSH, key->first, key->n_parts);
     for (uint32_t p = 0; ticket && p < ticket->n_parts; p++) {
         /* 0: only the server knows, and says what is wrong */
-        ticket->parts[p].request.number = known ? key->pushed + 1 : 0;
+        ticket->parts[p].request.nth = known ? key->pushed + 1 : 0;
         ticket->parts[p].request.rate = client->rate;
         snprintf(ticket->parts[p].request.key, sizeof ticket->parts[p].request.key, "%s", name);
     }
@@ -273,7 +273,7 @@ static struct ticket *next_push(struct gw_ps_client *client, const char *name, s
     return ticket;
 }
 
-static gw_status push_begin(gw_ps_client *client, const char *name, const void *bytes, size_t n_bytes, uint8_t code,
+static gw_status push_begin(gw_ps_client *client, const char *name, const void *bytes, size_t n_bytes, uint8_t kind,
                             uint64_t *out)
 {
     struct key *known, key;
@@ -293,7 +293,7 @@ static gw_status push_begin(gw_ps_client *client, const char *name, const void *
     for (uint32_t p = 0; p < ticket->n_parts; p++) {
         size_t begin = p ? (size_t)part_begin(&key, p) * width : 0,
                end = p + 1 < key.n_parts ? (size_t)part_begin(&key, p + 1) * width : n_bytes;
-        ticket->parts[p].request.code = code;
+        ticket->parts[p].request.push_kind = kind;
         ticket->parts[p].body = (const char *)bytes + begin;
         ticket->parts[p].n_bytes = end - begin;
     }
@@ -319,7 +319,7 @@ gw_status gw_ps_judge_begin(gw_ps_client *client, const char *name, uint64_t ref
     struct ticket *ticket = gw_ps_ticket_new(client, GW_PS_VERDICT, known ? known->first : 0, 1);
     if (!ticket)
         return GW_ERR_MEMORY;
-    ticket->parts[0].request.number = known ? known->pushed : 0; /* 0: the server says what is wrong */
+    ticket->parts[0].request.nth = known ? known->pushed : 0; /* 0: the server says what is wrong */
     ticket->parts[0].request.refusal = refusal;
     *out = ticket->id;
     return gw_ps_ticket_send(client, ticket);
@@ -334,7 +334,7 @@ gw_status gw_ps_refuse_begin(gw_ps_client *client, const char *name, uint64_t nu
     if (!ticket)
         return GW_ERR_MEMORY;
     for (uint32_t p = 0; p < ticket->n_parts; p++) {
-        ticket->parts[p].request.code = GW_PS_PUSH_REFUSED;
+        ticket->parts[p].request.push_kind = GW_PS_PUSH_REFUSED;
         ticket->parts[p].request.refusal = number;
     }
     *out = ticket->id;
@@ -370,7 +370,7 @@ gw_status gw_ps_first_begin(gw_ps_client *client, const char *name, const float 
         return gw_fail(GW_ERR_ARGUMENT,
                        "%" PRIu64 " parameters of \"%s\", which was not initialised here with as many elements", n,
                        name);
-    struct ticket *ticket = ask_for(client, GW_PS_PUT, name, known);
+    struct ticket *ticket = ask_for(client, GW_PS_BRING, name, known);
     if (!ticket)
         return GW_ERR_MEMORY;
     for (uint32_t p = 0; p < ticket->n_parts; p++) {
@@ -381,24 +381,26 @@ gw_status gw_ps_first_begin(gw_ps_client *client, const char *name, const float 
     return gw_ps_ticket_send(client, ticket);
 }
 
-gw_status gw_ps_put_begin(gw_ps_client *client, const char *name, uint64_t version, const void *bytes, size_t n_bytes,
-                          uint64_t *out)
+gw_status gw_ps_deposit_begin(gw_ps_client *client, const char *name, uint64_t version, const void *bytes,
+                              size_t n_bytes, uint64_t *out)
 {
     struct key *known;
     if (!client || !bytes || !out)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_put_begin: %s is NULL", client ? bytes ? "ticket" : "bytes" : "client");
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_deposit_begin: %s is NULL",
+                       client ? bytes ? "ticket" : "bytes" : "client");
     GW_TRY(find_key(client, name, &known));
     const size_t width = known ? gw_ps_type_bytes(known->type) : 0;
     if (!known || known->n_elems * width != n_bytes)
-        return gw_fail(GW_ERR_ARGUMENT, "%zu bytes are put at \"%s\", which was not initialised here with as many",
-                       n_bytes, name);
-    struct ticket *ticket = ask_for(client, GW_PS_PUT, name, known);
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "%zu bytes are to be deposited at \"%s\", which was not initialised here with as many", n_bytes,
+                       name);
+    struct ticket *ticket = ask_for(client, GW_PS_BRING, name, known);
     if (!ticket)
         return GW_ERR_MEMORY;
     for (uint32_t p = 0; p < ticket->n_parts; p++) {
         struct part *part = &ticket->parts[p];
-        part->request.code = 1;
-        part->request.number = version;
+        part->request.bring_kind = GW_PS_BRING_DEPOSIT;
+        part->request.version = version;
         part->body = (const char *)bytes + part_begin(known, p) * width;
         part->n_bytes = (size_t)(part_begin(known, p + 1) - part_begin(known, p)) * width;
     }
@@ -406,36 +408,35 @@ gw_status gw_ps_put_begin(gw_ps_client *client, const char *name, uint64_t versi
     return gw_ps_ticket_send(client, ticket);
 }
 
-gw_status gw_ps_put_parameter(gw_ps_client *client, const char *name, uint64_t version, const void *bytes,
-                              size_t n_bytes)
+gw_status gw_ps_deposit(gw_ps_client *client, const char *name, uint64_t version, const void *bytes, size_t n_bytes)
 {
     uint64_t ticket;
-    GW_TRY(gw_ps_put_begin(client, name, version, bytes, n_bytes, &ticket));
+    GW_TRY(gw_ps_deposit_begin(client, name, version, bytes, n_bytes, &ticket));
     return gw_ps_wait(client, ticket, NULL);
 }
 
-gw_status gw_ps_get_begin(gw_ps_client *client, const char *name, uint64_t least, uint64_t *out)
+gw_status gw_ps_fetch_begin(gw_ps_client *client, const char *name, uint64_t least, uint64_t *out)
 {
     struct key *known;
     if (!client || !out)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_get_begin: %s is NULL", client ? "ticket" : "client");
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_fetch_begin: %s is NULL", client ? "ticket" : "client");
     GW_TRY(find_key(client, name, &known));
-    struct ticket *ticket = ask_for(client, GW_PS_GET, name, known);
+    struct ticket *ticket = ask_for(client, GW_PS_FETCH, name, known);
     if (!ticket)
         return GW_ERR_MEMORY;
     for (uint32_t p = 0; p < ticket->n_parts; p++)
-        ticket->parts[p].request.number = least;
+        ticket->parts[p].request.version = least;
     *out = ticket->id;
     return gw_ps_ticket_send(client, ticket);
 }
 
-gw_status gw_ps_get_parameter(gw_ps_client *client, const char *name, uint64_t least, gw_ps_value *out)
+gw_status gw_ps_fetch(gw_ps_client *client, const char *name, uint64_t least, gw_ps_value *out)
 {
     uint64_t ticket;
     if (!out)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_get_parameter: out is NULL");
+        return gw_fail(GW_ERR_ARGUMENT, "gw_ps_fetch: out is NULL");
     *out = (gw_ps_value){0};
-    GW_TRY(gw_ps_get_begin(client, name, least, &ticket));
+    GW_TRY(gw_ps_fetch_begin(client, name, least, &ticket));
     return gw_ps_wait(client, ticket, out);
 }
 
@@ -480,8 +481,8 @@ static gw_status pull_begin(gw_ps_client *client, const char *name, gw_ps_method
     ticket->averages = scale && method == GW_PS_DECODE_AVERAGE; /* S * (s/N) needs S */
     for (uint32_t p = 0; p < ticket->n_parts; p++) {
         struct gw_ps_request *request = &ticket->parts[p].request;
-        request->code = (uint8_t)(ticket->averages ? GW_PS_DECODE_SUM : method);
-        request->number = now;
+        request->method = (uint8_t)(ticket->averages ? GW_PS_DECODE_SUM : method);
+        request->as_it_is = now;
         snprintf(request->scale_key, sizeof request->scale_key, "%s", scale_key && !scale ? scale_key : "");
     }
     *out = ticket->id;
@@ -564,7 +565,7 @@ gw_status gw_ps_set_rate(gw_ps_client *client, double rate)
     return GW_OK;
 }
 
-bool gw_ps_is_in_memory_only(gw_ps_client *client)
+bool gw_ps_take_in_memory_notice(gw_ps_client *client)
 {
     return atomic_exchange(&client->in_memory_only, false);
 }
@@ -582,8 +583,8 @@ gw_ps_mode gw_ps_client_mode(const gw_ps_client *client, uint32_t *staleness)
 static bool is_of_one_number(const gw_ps_client *client, const struct ticket *ticket)
 {
     const bool of_a_round = ticket->operation == GW_PS_PULL && client->servers[0].mode == GW_PS_SYNC &&
-                            ticket->parts[0].request.code != GW_PS_PARAMETERS;
-    return of_a_round || ticket->operation == GW_PS_GET;
+                            ticket->parts[0].request.method != GW_PS_PARAMETERS;
+    return of_a_round || ticket->operation == GW_PS_FETCH;
 }
 
 /* Until the ticket and that of its scale have what they wait for, but no longer than `until`: GW_NOT_YET. */
@@ -607,7 +608,7 @@ static gw_status wait(gw_ps_client *client, uint64_t id, double until, gw_ps_val
     struct ticket *ticket = gw_ps_ticket_find(client, id);
     if (!ticket)
         return gw_fail(GW_ERR_ORDER, "there is no ticket %" PRIu64 ", or it has been waited for already", id);
-    const bool brings = ticket->operation == GW_PS_PULL || ticket->operation == GW_PS_GET;
+    const bool brings = ticket->operation == GW_PS_PULL || ticket->operation == GW_PS_FETCH;
     if (brings && !out)
         return gw_fail(GW_ERR_ARGUMENT, "gw_ps_wait: out is NULL for the ticket of a pull");
     gw_status status = wait_until(client, ticket, until);
@@ -618,11 +619,11 @@ static gw_status wait(gw_ps_client *client, uint64_t id, double until, gw_ps_val
     if (status < 0)
         doubt(client, ticket);
     for (uint32_t p = 1; status == GW_OK && is_of_one_number(client, ticket) && p < ticket->n_parts; p++)
-        if (ticket->parts[p].reply.number != ticket->parts[0].reply.number)
-            status =
-                gw_fail(GW_ERR_ORDER,
-                        "\"%s\" was replaced while it was got: its parts are of %" PRIu64 " and %" PRIu64 "; try again",
-                        ticket->parts[0].request.key, ticket->parts[0].reply.number, ticket->parts[p].reply.number);
+        if (ticket->parts[p].reply.round != ticket->parts[0].reply.round)
+            status = gw_fail(GW_ERR_ORDER,
+                             "\"%s\" was replaced while it was fetched: its parts are of %" PRIu64 " and %" PRIu64
+                             "; try again",
+                             ticket->parts[0].request.key, ticket->parts[0].reply.round, ticket->parts[p].reply.round);
     if (status == GW_OK && ticket->operation == GW_PS_INIT)
         status = init_end(client, ticket);
     if (status == GW_OK && brings)

@@ -42,25 +42,25 @@ static void state_is_handed_over(void **state)
     expect_ok(gw_ps_init_parameter(a, "state", GW_PS_FLOAT32, &shape));
     expect_ok(gw_ps_init_parameter(b, "state", GW_PS_FLOAT32, &shape));
     gw_ps_value value;
-    assert_int_equal(gw_ps_get_parameter(b, "state", 0, &value), GW_ERR_TIMEOUT);
-    assert_non_null(strstr(gw_last_error(), "for somebody to put a value of version 0 or higher"));
+    assert_int_equal(gw_ps_fetch(b, "state", 0, &value), GW_ERR_TIMEOUT);
+    assert_non_null(strstr(gw_last_error(), "for somebody to deposit a value of version 0 or higher"));
     for (uint64_t version = 3; version <= 5; version++) {
         for (size_t i = 0; i < N; i++)
             x[i] = (float)(version * i);
-        expect_ok(gw_ps_put_parameter(a, "state", version, x, N * sizeof *x));
-        assert_int_equal(gw_ps_get_parameter(b, "state", version + 1, &value), GW_ERR_TIMEOUT);
-        expect_ok(gw_ps_get_parameter(b, "state", 2, &value));
+        expect_ok(gw_ps_deposit(a, "state", version, x, N * sizeof *x));
+        assert_int_equal(gw_ps_fetch(b, "state", version + 1, &value), GW_ERR_TIMEOUT);
+        expect_ok(gw_ps_fetch(b, "state", 2, &value));
         assert_true(value.round == version && value.n_bytes == N * sizeof *x && value.shape.dims[0] == N);
         assert_memory_equal(value.bytes, x, value.n_bytes);
         gw_ps_value_free(&value);
     }
     x[0] = 1;
-    expect_ok(gw_ps_put_parameter(a, "state", 4, x, N * sizeof *x)); /* an older one */
-    expect_ok(gw_ps_get_parameter(b, "state", 4, &value));
+    expect_ok(gw_ps_deposit(a, "state", 4, x, N * sizeof *x)); /* an older one */
+    expect_ok(gw_ps_fetch(b, "state", 4, &value));
     assert_true(value.round == 5 && *(float *)value.bytes == 0);
     gw_ps_value_free(&value);
-    assert_int_equal(gw_ps_put_parameter(a, "state", 6, x, 8), GW_ERR_ARGUMENT);
-    assert_int_equal(gw_ps_put_parameter(a, "other", 6, x, 8), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_ps_deposit(a, "state", 6, x, 8), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_ps_deposit(a, "other", 6, x, 8), GW_ERR_ARGUMENT);
     free(x);
     gw_ps_client_destroy(a), gw_ps_client_destroy(b);
     test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
@@ -120,10 +120,10 @@ static void no_part_for_the_whole(void **state)
     gw_ps_value value;
     expect_ok(gw_ps_init_parameter(a, "x", GW_PS_FLOAT32, &shape));
     expect_ok(gw_ps_push_parameter(a, "x", x, N * sizeof *x));
-    expect_ok(gw_ps_put_parameter(a, "x", 1, x, N * sizeof *x));
+    expect_ok(gw_ps_deposit(a, "x", 1, x, N * sizeof *x));
     assert_int_equal(gw_ps_pull_parameter(b, "x", GW_PS_SUM, NULL, &value), GW_ERR_ORDER);
     assert_non_null(strstr(gw_last_error(), "lies in 2 parts"));
-    assert_int_equal(gw_ps_get_parameter(b, "x", 0, &value), GW_ERR_ORDER);
+    assert_int_equal(gw_ps_fetch(b, "x", 0, &value), GW_ERR_ORDER);
     expect_ok(gw_ps_init_parameter(b, "x", GW_PS_FLOAT32, &shape));
     expect_ok(gw_ps_pull_parameter(b, "x", GW_PS_SUM, NULL, &value));
     assert_true(value.n_bytes == N * sizeof *x && value.shape.dims[0] == N);
@@ -303,7 +303,7 @@ static void calls_that_do_not_wait(void **state)
     assert_int_equal(gw_ps_wait_for(a, ticket, 20, NULL), GW_NOT_YET);
     gw_ps_cancel(a, ticket);
     assert_int_equal(gw_ps_wait(a, ticket, NULL), GW_ERR_ORDER);
-    expect_ok(gw_ps_get_begin(a, "x", 0, &ticket)); /* nobody puts one */
+    expect_ok(gw_ps_fetch_begin(a, "x", 0, &ticket)); /* nobody puts one */
     assert_int_equal(gw_ps_wait_for(a, ticket, 20, &value), GW_NOT_YET);
     gw_ps_cancel(a, ticket);
     init(a, "x"); /* answered on the new connection */
@@ -313,9 +313,9 @@ static void calls_that_do_not_wait(void **state)
     push(b, "x", 20);
     expect_ok(gw_ps_wait_for(a, ticket, LONG_MS, NULL));
     expect_sum(a, "x", 23, 2);
-    expect_ok(gw_ps_put_begin(a, "x", 7, &x, sizeof x, &ticket));
+    expect_ok(gw_ps_deposit_begin(a, "x", 7, &x, sizeof x, &ticket));
     expect_ok(gw_ps_wait(a, ticket, NULL));
-    expect_ok(gw_ps_get_begin(b, "x", 7, &ticket));
+    expect_ok(gw_ps_fetch_begin(b, "x", 7, &ticket));
     expect_ok(gw_ps_wait_for(b, ticket, LONG_MS, &value));
     assert_true(value.round == 7 && *(float *)value.bytes == 3);
     gw_ps_value_free(&value);

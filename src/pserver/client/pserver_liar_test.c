@@ -285,8 +285,8 @@ static void other_lies(void **state)
         {{GW_PS_INIT, NULL, {.number = 0}, 50, 0}, INIT, "more than the 0 bytes"},
         {{GW_PS_INIT, NULL, {.status = GW_ERR_PEER}, 0, 0}, INIT, "the server gives no reason"},
         {{GW_PS_PUSH, NULL, {.number = 7}, 0, 0}, PUSH, "it must be 2"},
-        {{GW_PS_GET, NULL, {.code = GW_PS_FLOAT32, .number = 4, .shape = ROW(1)}, 4, 0}, GET, "with version 4"},
-        {{GW_PS_GET, NULL, {.code = GW_PS_FLOAT32, .number = 5, .shape = ROW(1), .n_pushes = 1}, 4, 0},
+        {{GW_PS_FETCH, NULL, {.code = GW_PS_FLOAT32, .number = 4, .shape = ROW(1)}, 4, 0}, GET, "with version 4"},
+        {{GW_PS_FETCH, NULL, {.code = GW_PS_FLOAT32, .number = 5, .shape = ROW(1), .n_pushes = 1}, 4, 0},
          GET,
          "1 pushes"},
         {{GW_PS_MEMBERS, NULL, {.number = 1}, 1000, 0}, MEMBERS, "more than the 2 bytes"},
@@ -298,7 +298,7 @@ static void other_lies(void **state)
         struct scene scene;
         gw_ps_value value;
         gw_status status;
-        uint8_t presence[4] = {9, 9, 9, 9};
+        gw_ps_presence presence[4] = {9, 9, 9, 9};
         const float x = 1;
         meet(&scene, 1, &cases[i].lie);
         const double since = gw_clock_seconds();
@@ -306,9 +306,9 @@ static void other_lies(void **state)
         if (cases[i].call == PUSH)
             status = gw_ps_push_parameter(scene.client, "x", &x, sizeof x);
         else if (cases[i].call == GET)
-            status = gw_ps_get_parameter(scene.client, "x", 5, &value);
+            status = gw_ps_fetch(scene.client, "x", 5, &value);
         else if (cases[i].call == MEMBERS)
-            status = gw_ps_members(scene.client, presence, sizeof presence, NULL);
+            status = gw_ps_members(scene.client, presence, sizeof presence / sizeof *presence, NULL);
         expect_refused(status, cases[i].words, since);
         assert_true(presence[2] == 9 && presence[3] == 9);
         part(&scene);
@@ -348,7 +348,7 @@ static void members_stay_in_their_room(void **state)
 {
     (void)state;
     struct test_server s;
-    uint8_t presence[8] = {9, 9, 9, 9, 9, 9, 9, 9};
+    gw_ps_presence presence[8] = {9, 9, 9, 9, 9, 9, 9, 9};
     test_server_begin(&s, &(gw_ps_server_options){.n_workers = 5});
     gw_ps_client *client = come_to(&s, 0);
     assert_int_equal(gw_ps_members(client, presence, 4, NULL), GW_ERR_CAPACITY);
@@ -366,7 +366,7 @@ static void another_number_of_workers(void **state)
     (void)state;
     struct test_server s;
     char place[64];
-    uint8_t presence[1000];
+    gw_ps_presence presence[1000];
     test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2});
     snprintf(place, sizeof place, "%s", gw_ps_server_address(s.server));
     gw_ps_client *client = come_to(&s, 0);
@@ -378,7 +378,8 @@ static void another_number_of_workers(void **state)
     assert_int_equal(gw_ps_server_create(NULL, &options, &s.server), GW_OK);
     assert_int_equal(pthread_create(&s.thread, NULL, test_server_run, s.server), 0);
     const double since = gw_clock_seconds();
-    expect_refused(gw_ps_members(client, presence, sizeof presence, NULL), "for 2 workers and is for 1000 now", since);
+    expect_refused(gw_ps_members(client, presence, sizeof presence / sizeof *presence, NULL),
+                   "for 2 workers and is for 1000 now", since);
     assert_int_equal(gw_ps_n_workers(client), 2);
     gw_ps_client_destroy(client);
     test_server_end(&s);

@@ -120,9 +120,9 @@ static gw_status say_hello(struct gw_ps_client *client, struct server *server)
     server->hello_again = 0;
     return gw_ps_send_request(server,
                               &(struct gw_ps_request){.operation = GW_PS_HELLO,
-                                                      .code = (client->joins ? GW_PS_HELLO_JOINS : 0) |
-                                                              (server->was_welcome ? GW_PS_HELLO_AGAIN : 0),
-                                                      .number = client->rank,
+                                                      .hello_flags = (client->joins ? GW_PS_HELLO_JOINS : 0) |
+                                                                     (server->was_welcome ? GW_PS_HELLO_AGAIN : 0),
+                                                      .hello_rank = client->rank,
                                                       .incarnation = client->incarnation,
                                                       .place = (uint32_t)(server - client->servers),
                                                       .n_servers = client->n_servers},
@@ -515,8 +515,8 @@ gw_status gw_ps_ticket_wait(struct gw_ps_client *client, const struct ticket *ti
             GW_TRY(gw_ps_client_pump(client, -1, ticket->deadline));
         }
     for (uint32_t p = 0; p < ticket->n_parts; p++)
-        if (ticket->parts[p].reply.status == GW_ERR_NONFINITE && ticket->parts[p].reply.number < client->refusal)
-            client->refusal = ticket->parts[p].reply.number;
+        if (ticket->parts[p].reply.status == GW_ERR_NONFINITE && ticket->parts[p].reply.refusal < client->refusal)
+            client->refusal = ticket->parts[p].reply.refusal;
     for (uint32_t p = 0; p < ticket->n_parts; p++)
         if (ticket->parts[p].reply.status < 0)
             return gw_fail(ticket->parts[p].reply.status, "%s", ticket->parts[p].reply.sentence);

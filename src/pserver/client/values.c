@@ -20,9 +20,9 @@ struct hold {
 gw_status gw_ps_take_value(struct gw_ps_client *client, struct ticket *ticket, gw_ps_value *out)
 {
     const struct gw_ps_reply *reply = &ticket->parts[0].reply;
-    *out = (gw_ps_value){.type = (gw_ps_type)reply->code,
+    *out = (gw_ps_value){.type = (gw_ps_type)reply->type,
                          .shape = reply->shape,
-                         .round = reply->number,
+                         .round = reply->round,
                          .n_pushes = reply->n_pushes};
     struct hold *hold = gw_alloc(client->context, 1, sizeof *hold);
     if (!hold)

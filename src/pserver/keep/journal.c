@@ -58,7 +58,7 @@ static gw_status apply_to_key(struct gw_ps_store *store, atomic_uint_least64_t *
     struct gw_ps_blob *value = gw_ps_blob_copy(store->context, total, body, n_body);
     if (!value)
         return GW_ERR_MEMORY;
-    gw_status status = change->kind == GW_PS_CHANGE_PUT ? gw_ps_store_put(store, key, value)
+    gw_status status = change->kind == GW_PS_CHANGE_PUT ? gw_ps_store_bring_first(store, key, value)
                        : change->kind == GW_PS_CHANGE_DEPOSIT
                            ? gw_ps_store_deposit(store, key, change->number, value)
                            : gw_ps_store_admit(store, key, change->rank, change->number, value);

@@ -248,7 +248,7 @@ static gw_status do_put(struct world *world, struct side *side, uint32_t k)
     if (gw_ps_store_find(side->store, key_name(k, name), &key) < 0)
         return GW_ERR_ARGUMENT;
     struct gw_ps_blob *value = gw_ps_blob_copy(world->context, &side->total, values, sizeof values);
-    gw_status status = gw_ps_store_put(side->store, key, value);
+    gw_status status = gw_ps_store_bring_first(side->store, key, value);
     gw_ps_blob_give(value);
     return status;
 }

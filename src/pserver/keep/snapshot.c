@@ -78,14 +78,16 @@ static void write_parameters(const struct snapshot_writer *to, const struct gw_p
     }
 }
 
-/* As the change that put it there. */
+/* As the change that deposited it. */
 static void write_deposit(const struct snapshot_writer *to, const struct gw_ps_key *key)
 {
-    const struct gw_ps_change put = {.kind = GW_PS_CHANGE_DEPOSIT, .name = key->name, .number = key->deposit.version};
+    const struct gw_ps_change deposit = {.kind = GW_PS_CHANGE_DEPOSIT,
+                                         .name = key->name,
+                                         .number = key->deposit.version};
     struct gw_ps_writer w = {to->head};
     if (!key->deposit.value)
         return;
-    w.at += gw_ps_journal_write(to->head, &put);
+    w.at += gw_ps_journal_write(to->head, &deposit);
     add(to, GW_PS_CHANGE_DEPOSIT, &w, key->deposit.value);
 }
 

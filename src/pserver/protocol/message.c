@@ -56,17 +56,17 @@ size_t gw_ps_request_write(uint8_t *at, const struct gw_ps_request *request)
         gw_ps_put_name(&w, request->scale_key);
         gw_ps_put32(&w, request->n_parts);
         break;
-    case GW_PS_PUT:
+    case GW_PS_BRING:
         gw_ps_put_name(&w, request->key);
         break;
-    case GW_PS_GET:
+    case GW_PS_FETCH:
         gw_ps_put_name(&w, request->key);
         gw_ps_put32(&w, request->n_parts);
         break;
     case GW_PS_PUSH:
         gw_ps_put_name(&w, request->key);
         gw_ps_put_double(&w, request->rate);
-        if (request->code == GW_PS_PUSH_REFUSED)
+        if (request->push_kind == GW_PS_PUSH_REFUSED)
             gw_ps_put64(&w, request->refusal);
         break;
     case GW_PS_VERDICT:
@@ -90,7 +90,7 @@ size_t gw_ps_reply_write(uint8_t *at, const struct gw_ps_reply *reply)
         size_t length = strnlen(reply->sentence, GW_PS_SENTENCE - 1);
         memcpy(w.at, reply->sentence, length);
         w.at += length;
-    } else if (reply->operation == GW_PS_PULL || reply->operation == GW_PS_GET) {
+    } else if (reply->operation == GW_PS_PULL || reply->operation == GW_PS_FETCH) {
         gw_ps_put_shape(&w, &reply->shape);
         gw_ps_put32(&w, reply->n_pushes);
     } else if (reply->operation == GW_PS_HELLO) {
@@ -154,7 +154,7 @@ gw_status gw_ps_request_read(const void *bytes, size_t n_bytes, struct gw_ps_req
         request->incarnation = gw_ps_get64(&r);
         request->place = gw_ps_get32(&r);
         request->n_servers = gw_ps_get32(&r);
-        r.good = r.good && request->code <= (GW_PS_HELLO_JOINS | GW_PS_HELLO_AGAIN);
+        r.good = r.good && request->hello_flags <= (GW_PS_HELLO_JOINS | GW_PS_HELLO_AGAIN);
         break;
     case GW_PS_INIT:
         gw_ps_get_name(&r, request->key);
@@ -168,18 +168,18 @@ gw_status gw_ps_request_read(const void *bytes, size_t n_bytes, struct gw_ps_req
         gw_ps_get_name(&r, request->scale_key);
         request->n_parts = gw_ps_get32(&r);
         break;
-    case GW_PS_PUT:
-    case GW_PS_GET:
+    case GW_PS_BRING:
+    case GW_PS_FETCH:
         gw_ps_get_name(&r, request->key);
-        if (operation == GW_PS_GET)
+        if (operation == GW_PS_FETCH)
             request->n_parts = gw_ps_get32(&r);
         r.good = r.good && request->code <= 1;
         break;
     case GW_PS_PUSH:
         gw_ps_get_name(&r, request->key);
         request->rate = get_rate(&r);
-        r.good = r.good && request->code <= GW_PS_PUSH_PENDING;
-        if (request->code == GW_PS_PUSH_REFUSED)
+        r.good = r.good && request->push_kind <= GW_PS_PUSH_PENDING;
+        if (request->push_kind == GW_PS_PUSH_REFUSED)
             request->refusal = gw_ps_get64(&r);
         break;
     case GW_PS_VERDICT:
@@ -231,7 +231,7 @@ gw_status gw_ps_reply_read(const void *bytes, size_t n_bytes, struct gw_ps_reply
             reply->sentence[i] = r.at[i] >= ' ' && r.at[i] != 0x7F ? (char)r.at[i] : '?';
         return GW_OK;
     }
-    if (operation == GW_PS_PULL || operation == GW_PS_GET) {
+    if (operation == GW_PS_PULL || operation == GW_PS_FETCH) {
         gw_ps_get_shape(&r, &reply->shape);
         reply->n_pushes = gw_ps_get32(&r);
     } else if (operation == GW_PS_HELLO) {

@@ -5,12 +5,15 @@
  *     0       magic "GWPQ"                        magic "GWPA"
  *     4       version u8                          version u8
  *     5       operation u8                        operation u8
- *     6       code u8 (type or method)            code u8 (type)
+ *     6       code u8                             code u8
  *     7       0 u8                                flags u8
  *     8       id u64                              id u64 of the request
  *     16      number u64                          number u64
  *     24      timeout u32, ms                     status i32
- *     28      then what the operation needs       then fields, or the sentence of an error */
+ *     28      then what the operation needs       then fields, or the sentence of an error
+ *
+ * Each operation means something else by code and number. So they have a name for each meaning: unions in the
+ * structures below. */
 #ifndef GW_PSERVER_PROTOCOL_MESSAGE_H
 #define GW_PSERVER_PROTOCOL_MESSAGE_H
 
@@ -22,82 +25,121 @@
 /* flag of an answer: what was asked for is done, and does not outlive the server's process, though it should */
 #define GW_PS_IN_MEMORY 1
 
+/* What a request asks for. Beside it: what it brings, and what its answer brings. `reply` is the answer. */
 enum gw_ps_operation {
-    /* number: rank; the first of every connection; code 1: it takes part in rounds from when it JOINs */
+    /* Says who the client is, with hello_rank, hello_flags, incarnation, place and n_servers. The first request of
+     * every connection. The answer describes the server */
     GW_PS_HELLO = 1,
-    /* code: type; key, shape, codec, optimizer. Answer's number: this rank's pushes to the key so far */
+    /* Makes a key: type, key, shape, codec, optimizer, n_parts. reply: n_pushed */
     GW_PS_INIT = 2,
-    /* number: its how-many-th push to the key, from 1; code of those below; key, rate; body: the value; with
-       GW_PS_PUSH_REFUSED in its place a refusal */
+    /* Pushes a value: nth, push_kind, key, rate. Its body is the value; a refusal has none. reply: nth */
     GW_PS_PUSH = 3,
-    /* code: method; number 1: parameters as they are now, whatever this rank has pushed; key, scale key (or none).
-       Answer: code: type; number: round; shape, pushes; body: the value */
+    /* Pulls a value: method, as_it_is, key, scale_key, n_parts. reply: type, round, shape, n_pushes; its body is the
+     * value. An answer with GW_ERR_NONFINITE has refusal */
     GW_PS_PULL = 4,
-    GW_PS_BYE = 5,   /* leaves in good order */
-    GW_PS_WHO = 6,   /* an answer only: this connection has not said HELLO */
-    GW_PS_AGREE = 7, /* body: lines "name = value" that must be the same from all workers */
-    /* code 0: key; body: float32, the first parameters of a key with an optimizer. Those that came first stand; code 1:
-       number: version; key; body: a value that is no round's. That of the highest version stands */
-    GW_PS_PUT = 8,
-    /* number: least round; code 1: others have begun; waits until it may take part in the exchange. Answer's number:
-       from which round on */
+    GW_PS_BYE = 5, /* leaves in good order */
+    GW_PS_WHO = 6, /* only an answer: this connection has not said HELLO */
+    /* Its body has lines "name = value", which must be the same from all workers */
+    GW_PS_AGREE = 7,
+    /* Brings a value that is no push: bring_kind, version, key. Its body is the value */
+    GW_PS_BRING = 8,
+    /* Waits until this worker may take part in the exchange: round (not before that one), others_have_begun. reply:
+     * round, from which on it takes part */
     GW_PS_JOIN = 9,
-    GW_PS_ADMIT = 10, /* number: round, rank: that worker takes part in the exchange from there on */
-    /* Answer's number: the foremost open round of the exchange; code: of the flags below; body: a gw_ps_presence for
-       each worker */
+    /* Lets worker `rank` take part in the exchange from `round` on. reply: round */
+    GW_PS_ADMIT = 10,
+    /* Asks who takes part. reply: round (the foremost open round of the exchange), run_flags; its body is a
+     * gw_ps_presence for each worker, in a byte */
     GW_PS_MEMBERS = 11,
-    /* an answer only, that answers nothing: workers wait to be admitted, and this one is to do it */
+    /* Only an answer, to no request: workers wait to be admitted, and this worker is to admit them */
     GW_PS_ASK = 12,
-    GW_PS_GET = 13, /* number: least version; key. Answer as PULL's, its number the version */
-    /* number: of its pushes to the exchange's keys with an optimizer that are pending; refusal: UINT64_MAX: they count
-       now; else they are refused */
+    /* Waits for a deposited value of this version or a higher one: version, key, n_parts. reply: type, version, shape;
+     * its body is the value */
+    GW_PS_FETCH = 13,
+    /* Judges this worker's pending pushes to the keys of the exchange, up to its nth: nth, refusal. reply: nth */
     GW_PS_VERDICT = 14,
 };
 #define GW_PS_OPERATIONS 15 /* more than any of their numbers */
 
-/* PUSH's code */
+/* push_kind */
 #define GW_PS_PUSH_PLAIN 0
-#define GW_PS_PUSH_REFUSED 1 /* no value */
+#define GW_PS_PUSH_REFUSED 1 /* the worker has no value that can be used: `refusal` says why */
 #define GW_PS_PUSH_PENDING 2 /* counts once a VERDICT says so */
 
-/* HELLO's code */
+/* bring_kind */
+#define GW_PS_BRING_FIRST 0   /* float32, the first parameters of a key with an optimizer. The first to come stand */
+#define GW_PS_BRING_DEPOSIT 1 /* a value of no round. The one of the highest version stands */
+
+/* hello_flags */
 #define GW_PS_HELLO_JOINS 1 /* rounds do not wait for this worker before it JOINs */
 #define GW_PS_HELLO_AGAIN 2 /* this client has been welcome before */
 
-/* MEMBERS */
+/* run_flags */
 #define GW_PS_HAS_BEGUN 1        /* a round has been whole */
-#define GW_PS_KEEPS_PARAMETERS 2 /* the exchange's are on the server */
+#define GW_PS_KEEPS_PARAMETERS 2 /* the server has the parameters of the exchange */
 
-/* Keys of exchanges begin so: workers that JOIN take part in the rounds of all of them from one number on. */
+/* Keys of exchanges begin so. A worker that JOINs takes part in the rounds of all of them from the same number on. */
 #define GW_PS_EXCHANGE "exchange/"
 
 struct gw_ps_request {
     enum gw_ps_operation operation;
-    uint8_t code;
-    uint64_t id, number;
-    uint32_t timeout_ms;                                           /* PUSH, PULL: that it may wait for other workers */
+    union {
+        uint8_t code;        /* as the head has it */
+        uint8_t hello_flags; /* HELLO */
+        uint8_t type;        /* INIT: gw_ps_type */
+        uint8_t push_kind;   /* PUSH */
+        uint8_t method;      /* PULL: gw_ps_method */
+        uint8_t bring_kind;  /* BRING */
+        /* JOIN: 1: on another server a run has begun, so somebody there must admit this worker */
+        uint8_t others_have_begun;
+    };
+    uint64_t id;
+    union {
+        uint64_t number;     /* as the head has it */
+        uint64_t hello_rank; /* HELLO: a worker's rank, or GW_PS_READER */
+        uint64_t nth;        /* PUSH, VERDICT: this worker's how-many-th push to the key, from 1 */
+        uint64_t as_it_is;   /* PULL of parameters: 1: as they are now, whatever this worker has pushed */
+        uint64_t version;    /* BRING of a deposit, FETCH */
+        uint64_t round;      /* JOIN, ADMIT */
+    };
+    uint32_t timeout_ms;                                           /* how long it may wait for other workers */
     char key[GW_PS_MAX_NAME + 1], scale_key[GW_PS_MAX_NAME + 1];   /* "" if there is none */
     char codec[GW_PS_MAX_NAME + 1], optimizer[GW_PS_MAX_NAME + 1]; /* INIT; "": none */
     double rate; /* PUSH: learning rate of an optimizer; 0: the key's own */
     gw_ps_shape shape;
-    uint64_t refusal;          /* PUSH of code 1: why there is no value; VERDICT: why they do not count */
+    /* PUSH of GW_PS_PUSH_REFUSED: why there is no value. VERDICT: why the pushes do not count; UINT64_MAX: they count
+     */
+    uint64_t refusal;
     uint64_t incarnation;      /* HELLO: another number for every client ever */
-    uint32_t place, n_servers; /* HELLO: which of how many servers this one is in the client's list, from 0 */
-    uint32_t n_parts;          /* INIT, PULL, GET: servers that the key lies on, as far as the client knows */
+    uint32_t place, n_servers; /* HELLO: this server is number `place`, from 0, of the servers in the client's list */
+    uint32_t n_parts;          /* INIT, PULL, FETCH: servers that the key lies on, as far as the client knows */
     uint32_t rank;             /* ADMIT */
 };
 
-/* Whether the request has a second part. */
+/* Whether the request has a body. */
 static inline bool gw_ps_request_has_value(const struct gw_ps_request *request)
 {
-    return (request->operation == GW_PS_PUSH && request->code != GW_PS_PUSH_REFUSED) ||
-           request->operation == GW_PS_AGREE || request->operation == GW_PS_PUT;
+    return (request->operation == GW_PS_PUSH && request->push_kind != GW_PS_PUSH_REFUSED) ||
+           request->operation == GW_PS_AGREE || request->operation == GW_PS_BRING;
 }
 
 struct gw_ps_reply {
     enum gw_ps_operation operation;
-    uint8_t code, flags;
-    uint64_t id, number;
+    union {
+        uint8_t code;      /* as the head has it */
+        uint8_t type;      /* PULL, FETCH: gw_ps_type */
+        uint8_t run_flags; /* MEMBERS */
+    };
+    uint8_t flags;
+    uint64_t id;
+    union {
+        uint64_t number;   /* as the head has it */
+        uint64_t n_pushed; /* INIT: this worker's pushes to the key so far */
+        uint64_t nth;      /* PUSH, VERDICT: as in the request */
+        uint64_t round;    /* PULL, JOIN, ADMIT, MEMBERS */
+        uint64_t version;  /* FETCH */
+        uint64_t refusal;  /* PULL with GW_ERR_NONFINITE: the least refusal of the round */
+    };
     gw_status status;
     char sentence[GW_PS_SENTENCE]; /* if status is an error */
     gw_ps_shape shape;
@@ -107,7 +149,7 @@ struct gw_ps_reply {
     uint64_t max_key_bytes;
     uint8_t mode; /* gw_ps_mode */
     uint32_t staleness, backup;
-    uint32_t timeout_ms; /* after which a client that is not heard is gone */
+    uint32_t timeout_ms; /* the server takes a client for gone that it has not heard for so long */
 };
 
 /* Write a head of at most GW_PS_HEAD_BYTES; return its bytes. */

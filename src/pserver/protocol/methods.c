@@ -71,7 +71,7 @@ const char *gw_ps_method_help(gw_ps_method method)
 
 bool gw_ps_method_parse(const char *word, gw_ps_method *out)
 {
-    for (size_t m = 1; m < N_METHODS; m++)
+    for (size_t m = 1; word && m < N_METHODS; m++)
         if (strcmp(word, methods[m].name) == 0) {
             *out = (gw_ps_method)m;
             return true;

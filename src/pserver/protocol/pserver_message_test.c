@@ -46,14 +46,14 @@ static const gw_ps_shape deep = {.n_dims = 8, .dims = {1, 2, 3, 4, 5, 6, 7, UINT
 static size_t request_examples(struct gw_ps_request out[N])
 {
     const struct gw_ps_request start = {.id = 0x0123456789ABCDEF,
-                                        .number = 0xFEDCBA9876543210,
+                                        .hello_rank = 0xFEDCBA9876543210,
                                         .timeout_ms = 0xDEADBEEF};
     for (int i = 0; i < N; i++)
         out[i] = start;
     out[0].operation = GW_PS_HELLO;
     out[0].incarnation = UINT64_MAX - 5;
     out[1].operation = GW_PS_INIT;
-    out[1].code = GW_PS_FRAME;
+    out[1].hello_flags = GW_PS_FRAME;
     fill_name(out[1].key, GW_PS_MAX_NAME);
     out[1].shape = deep;
     fill_name(out[1].codec, GW_PS_MAX_NAME);
@@ -64,7 +64,7 @@ static size_t request_examples(struct gw_ps_request out[N])
     fill_name(out[3].key, 200);
     out[3].rate = 0.1;
     out[4].operation = GW_PS_PULL;
-    out[4].code = GW_PS_DECODE_AVERAGE;
+    out[4].hello_flags = GW_PS_DECODE_AVERAGE;
     fill_name(out[4].key, GW_PS_MAX_NAME);
     fill_name(out[4].scale_key, GW_PS_MAX_NAME);
     out[5].operation = GW_PS_PULL;
@@ -72,20 +72,20 @@ static size_t request_examples(struct gw_ps_request out[N])
     out[6].operation = GW_PS_BYE;
     out[7].operation = GW_PS_PUSH; /* no name at all: the store refuses it */
     out[8].operation = GW_PS_PUSH;
-    out[8].code = 1;
+    out[8].hello_flags = 1;
     fill_name(out[8].key, 2);
     out[8].refusal = UINT64_MAX - 1;
     out[9].operation = GW_PS_AGREE;
     out[10].operation = GW_PS_JOIN;
-    out[10].code = 1;
+    out[10].hello_flags = 1;
     out[11].operation = GW_PS_ADMIT;
     out[11].rank = 0x89ABCDEF;
     out[12].operation = GW_PS_MEMBERS;
-    out[13].operation = GW_PS_PUT;
-    out[14].operation = GW_PS_GET;
+    out[13].operation = GW_PS_BRING;
+    out[14].operation = GW_PS_FETCH;
     fill_name(out[13].key, 7);
     out[15].operation = GW_PS_PUSH;
-    out[15].code = GW_PS_PUSH_PENDING;
+    out[15].hello_flags = GW_PS_PUSH_PENDING;
     out[15].rate = 0.5;
     fill_name(out[15].key, 30);
     out[16].operation = GW_PS_VERDICT;
@@ -126,8 +126,8 @@ static size_t reply_examples(struct gw_ps_reply out[N])
     out[11].operation = GW_PS_ASK;
     out[12].operation = GW_PS_MEMBERS;
     out[12].code = 1;
-    out[13].operation = GW_PS_PUT;
-    out[14].operation = GW_PS_GET;
+    out[13].operation = GW_PS_BRING;
+    out[14].operation = GW_PS_FETCH;
     out[15].operation = GW_PS_VERDICT;
     out[16].operation = GW_PS_VERDICT;
     out[16].status = GW_ERR_ORDER;
@@ -193,7 +193,7 @@ static void heads_are_as_documented(void **state)
     static const uint8_t late[] = {'G', 'W', 'P', 'A', 4, 3, 0, 0, 9,    0,    0,    0,    0,   0,   0,   0,
                                    0,   0,   0,   0,   0, 0, 0, 0, 0xC4, 0xFF, 0xFF, 0xFF, 'l', 'a', 't', 'e'};
     const struct gw_ps_request request = {.operation = GW_PS_PULL,
-                                          .code = GW_PS_DECODE_AVERAGE,
+                                          .method = GW_PS_DECODE_AVERAGE,
                                           .id = 9,
                                           .timeout_ms = 1000,
                                           .key = "xy",
@@ -294,7 +294,7 @@ static void fields_that_cannot_be(void **state)
     uint8_t bytes[GW_PS_HEAD_BYTES];
     struct gw_ps_request request;
     struct gw_ps_reply reply;
-    struct gw_ps_request init = {.operation = GW_PS_INIT, .code = 1, .id = 3, .key = "key", .shape = deep};
+    struct gw_ps_request init = {.operation = GW_PS_INIT, .type = 1, .id = 3, .key = "key", .shape = deep};
     size_t size = gw_ps_request_write(bytes, &init);
     bytes[AT_VERSION] = GW_PS_VERSION + 1;
     assert_int_equal(read_request(bytes, size, &request), GW_ERR_FRAME_VERSION);

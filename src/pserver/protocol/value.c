@@ -30,7 +30,7 @@ const char *gw_ps_type_name(gw_ps_type type)
 
 bool gw_ps_type_parse(const char *word, gw_ps_type *out)
 {
-    for (size_t t = 1; t < N_TYPES; t++)
+    for (size_t t = 1; word && t < N_TYPES; t++)
         if (strcmp(word, types[t].name) == 0) {
             *out = (gw_ps_type)t;
             return true;

@@ -118,17 +118,17 @@ gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member
     member->joining = (struct gw_ps_joining){true, request->id, request->timeout_ms,
                                              gw_clock_seconds() + request->timeout_ms / 1000.0};
     server->n_joining++;
-    const bool begun = gw_ps_store_has_begun(server->store) || request->code == 1;
+    const bool begun = gw_ps_store_has_begun(server->store) || request->others_have_begun;
     if (server->options.mode != GW_PS_SYNC) {
         const uint64_t next = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE);
-        return let_in(server, member, next > request->number ? next : request->number);
+        return let_in(server, member, next > request->round ? next : request->round);
     }
     if (begun && !nobody_takes_part(server)) {
         gw_ps_log(server, "wants-to-join rank=%u", member->rank);
         return GW_OK;
     }
-    if (request->number > server->first_round) /* another server has gone on so far */
-        begin_with(server, request->number);
+    if (request->round > server->first_round) /* another server has gone on so far */
+        begin_with(server, request->round);
     let_all_in(server);
     return GW_OK;
 }
@@ -150,15 +150,15 @@ gw_status gw_ps_admit_do(struct gw_ps_server *server, const struct gw_ps_member 
     if (!other || !other->joins)
         return gw_fail(GW_ERR_PEER, "rank %u is to be admitted, and is not connected, or has not said that it joins",
                        request->rank);
-    if (request->number == 0)
+    if (request->round == 0)
         return gw_fail(GW_ERR_ARGUMENT, "rank %u is to be admitted from round 0 on; rounds count from 1",
                        request->rank);
     GW_TRY(begin_again(server));
-    if (!gw_ps_store_has_begun(server->store) && request->number > server->first_round)
-        begin_with(server, request->number);
-    if (other == member || !is_in_from(server, other, request->number)) /* who joins has pushed nothing since */
-        GW_TRY(let_in(server, other, request->number));
-    reply_number(server, member->route, GW_PS_ADMIT, request->id, request->number);
+    if (!gw_ps_store_has_begun(server->store) && request->round > server->first_round)
+        begin_with(server, request->round);
+    if (other == member || !is_in_from(server, other, request->round)) /* who joins has pushed nothing since */
+        GW_TRY(let_in(server, other, request->round));
+    reply_number(server, member->route, GW_PS_ADMIT, request->id, request->round);
     return GW_OK;
 }
 
@@ -190,9 +190,9 @@ gw_status gw_ps_members_do(struct gw_ps_server *server, const struct gw_ps_membe
         return GW_ERR_MEMORY;
     gw_ps_reply(server, member->route,
                 &(struct gw_ps_reply){.operation = GW_PS_MEMBERS,
-                                      .code = members_code(server),
+                                      .run_flags = members_code(server),
                                       .id = request->id,
-                                      .number = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE)},
+                                      .round = gw_ps_store_next_round(server->store, GW_PS_EXCHANGE)},
                 body);
     gw_ps_blob_give(body);
     return GW_OK;

@@ -46,7 +46,7 @@ static gw_status check_list(struct gw_ps_server *server, const struct gw_ps_requ
 
 static gw_status may_join(struct gw_ps_server *server, const struct gw_ps_request *hello)
 {
-    uint64_t rank = hello->number;
+    uint64_t rank = hello->hello_rank;
     GW_TRY(check_list(server, hello));
     if (rank == GW_PS_READER)
         return GW_OK;
@@ -113,10 +113,10 @@ gw_status gw_ps_member_join(struct gw_ps_server *server, uint32_t route, int fd,
     *member = (struct gw_ps_member){.next = *bucket,
                                     .route = route,
                                     .fd = fd,
-                                    .rank = (uint32_t)hello->number,
+                                    .rank = (uint32_t)hello->hello_rank,
                                     .incarnation = hello->incarnation,
-                                    .joins = hello->code & GW_PS_HELLO_JOINS,
-                                    .was_here = hello->code & GW_PS_HELLO_AGAIN,
+                                    .joins = hello->hello_flags & GW_PS_HELLO_JOINS,
+                                    .was_here = hello->hello_flags & GW_PS_HELLO_AGAIN,
                                     .since = time(NULL)};
     snprintf(member->address, sizeof member->address, "%s", address);
     snprintf(member->key, sizeof member->key, "%s", key ? key : "");

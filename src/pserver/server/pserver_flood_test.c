@@ -138,7 +138,7 @@ static void say_hello(void *socket)
     uint8_t head[GW_PS_HEAD_BYTES];
     struct gw_ps_reply reply;
     const struct gw_ps_request hello = {.operation = GW_PS_HELLO,
-                                        .number = GW_PS_READER,
+                                        .hello_rank = GW_PS_READER,
                                         .incarnation = 7,
                                         .n_servers = 1};
     zmq_send(socket, head, gw_ps_request_write(head, &hello), 0);

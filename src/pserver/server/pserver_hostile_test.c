@@ -206,8 +206,8 @@ static void hello(void *socket, uint64_t rank)
 {
     static uint64_t incarnation = 100;
     send_request(socket,
-                 &(struct gw_ps_request){.operation = GW_PS_HELLO, .number = rank, .incarnation = ++incarnation}, NULL,
-                 0);
+                 &(struct gw_ps_request){.operation = GW_PS_HELLO, .hello_rank = rank, .incarnation = ++incarnation},
+                 NULL, 0);
 }
 
 /* One who had the rank and has closed its socket may still be there for the server: a while later it is not. */
@@ -228,7 +228,7 @@ static void *joined(const struct scene *scene, uint64_t rank)
 
 static void init_key(void *socket, const char *name, gw_ps_type type, uint64_t n)
 {
-    struct gw_ps_request init = {.operation = GW_PS_INIT, .code = (uint8_t)type, .shape = {.n_dims = 1, .dims = {n}}};
+    struct gw_ps_request init = {.operation = GW_PS_INIT, .type = (uint8_t)type, .shape = {.n_dims = 1, .dims = {n}}};
     snprintf(init.key, sizeof init.key, "%s", name);
     send_request(socket, &init, NULL, 0);
     expect(socket, GW_OK, "");
@@ -282,10 +282,10 @@ static void garbage_is_answered_and_forgotten(void **state)
 
 static void say_verdict(void *socket, uint64_t number, uint64_t refusal, gw_status status, const char *words)
 {
-    send_request(socket,
-                 &(struct gw_ps_request){
-                     .operation = GW_PS_VERDICT, .number = number, .refusal = refusal, .timeout_ms = LONG_MS},
-                 NULL, 0);
+    send_request(
+        socket,
+        &(struct gw_ps_request){.operation = GW_PS_VERDICT, .nth = number, .refusal = refusal, .timeout_ms = LONG_MS},
+        NULL, 0);
     expect(socket, status, words);
 }
 
@@ -295,19 +295,19 @@ static void verdicts_over_the_wire(const struct scene *scene, void *socket)
     static const float values[] = {1, 2};
     const uint64_t counts = UINT64_MAX;
     struct gw_ps_request init = {.operation = GW_PS_INIT,
-                                 .code = GW_PS_FLOAT32,
+                                 .type = GW_PS_FLOAT32,
                                  .key = "exchange/a",
                                  .optimizer = "sgd:lr=1",
                                  .shape = {.n_dims = 1, .dims = {2}}},
                          push = {.operation = GW_PS_PUSH,
-                                 .code = GW_PS_PUSH_PENDING,
-                                 .number = 1,
+                                 .push_kind = GW_PS_PUSH_PENDING,
+                                 .nth = 1,
                                  .key = "x",
                                  .timeout_ms = LONG_MS};
     say_verdict(socket, 1, counts, GW_ERR_ORDER, "no key with an optimizer");
     send_request(socket, &push, values, sizeof values);
     expect(socket, GW_ERR_ARGUMENT, "must begin with \"exchange/\"");
-    send_request(socket, &(struct gw_ps_request){.operation = GW_PS_VERDICT, .number = 1}, values, sizeof values);
+    send_request(socket, &(struct gw_ps_request){.operation = GW_PS_VERDICT, .nth = 1}, values, sizeof values);
     expect(socket, GW_ERR_FRAME_FIELD, "with a value");
     send_request(socket, &init, NULL, 0);
     expect(socket, GW_OK, "");
@@ -324,14 +324,13 @@ static void verdicts_over_the_wire(const struct scene *scene, void *socket)
     snprintf(push.key, sizeof push.key, "exchange/b");
     send_request(socket, &push, values, sizeof values);
     send_request(
-        socket,
-        &(struct gw_ps_request){.operation = GW_PS_VERDICT, .number = 1, .refusal = counts, .timeout_ms = LONG_MS},
+        socket, &(struct gw_ps_request){.operation = GW_PS_VERDICT, .nth = 1, .refusal = counts, .timeout_ms = LONG_MS},
         NULL, 0);
     void *reader = connect_raw(scene, NULL);
     hello(reader, GW_PS_READER);
     expect(reader, GW_OK, "");
     for (const char *key = "exchange/b"; key; key = strcmp(key, "exchange/a") ? "exchange/a" : NULL) {
-        struct gw_ps_request put = {.operation = GW_PS_PUT};
+        struct gw_ps_request put = {.operation = GW_PS_BRING};
         snprintf(put.key, sizeof put.key, "%s", key);
         send_request(reader, &put, values, sizeof values);
         expect(reader, GW_OK, "");
@@ -385,15 +384,15 @@ static void requests_out_of_place(void **state)
     hello(socket, 0);
     expect(socket, GW_ERR_ORDER, "HELLO before");
     init_key(socket, "x", GW_PS_FLOAT32, 2);
-    const struct gw_ps_request push = {.operation = GW_PS_PUSH, .number = 1, .key = "x", .timeout_ms = LONG_MS},
-                               pull = {.operation = GW_PS_PULL, .code = GW_PS_SUM, .key = "x", .timeout_ms = LONG_MS};
+    const struct gw_ps_request push = {.operation = GW_PS_PUSH, .nth = 1, .key = "x", .timeout_ms = LONG_MS},
+                               pull = {.operation = GW_PS_PULL, .method = GW_PS_SUM, .key = "x", .timeout_ms = LONG_MS};
     send_request(socket, &pull, NULL, 0);
     expect(socket, GW_ERR_ORDER, "before it has pushed");
     send_request(socket, &push, NULL, 0);
     expect(socket, GW_ERR_FRAME_CUT, "without a value");
     send_request(socket, &pull, bytes, 8);
     expect(socket, GW_ERR_FRAME_FIELD, "with a value");
-    send_request(socket, &(struct gw_ps_request){.operation = GW_PS_PUSH, .code = 1, .number = 1, .key = "x"}, bytes,
+    send_request(socket, &(struct gw_ps_request){.operation = GW_PS_PUSH, .push_kind = 1, .nth = 1, .key = "x"}, bytes,
                  8);
     expect(socket, GW_ERR_FRAME_FIELD, "with a value");
     for (size_t n = 0; n < 20; n++)
@@ -412,7 +411,7 @@ static void requests_out_of_place(void **state)
     expect(socket, GW_ERR_ORDER, "comes after its number 0");
     for (uint32_t code = 0; code < 256; code += code < 9 ? 1 : 50) {
         struct gw_ps_request init = {.operation = GW_PS_INIT,
-                                     .code = (uint8_t)code,
+                                     .type = (uint8_t)code,
                                      .key = "claims",
                                      .shape = {.n_dims = 8}};
         for (int d = 0; d < 8; d++)
@@ -447,7 +446,7 @@ static void values_that_cannot_be(void **state)
     begin(&scene, 1);
     void *socket = joined(&scene, GW_PS_READER);
     uint8_t *bytes = calloc(1, 2 * MAX_KEY_BYTES), head[GW_PS_HEAD_BYTES];
-    struct gw_ps_request push = {.operation = GW_PS_PUSH, .number = 1, .id = 5, .key = "no such key"};
+    struct gw_ps_request push = {.operation = GW_PS_PUSH, .nth = 1, .id = 5, .key = "no such key"};
     send_request(socket, &push, bytes, 2 * MAX_KEY_BYTES);
     expect(socket, GW_ERR_CAPACITY, "more than");
     for (int parts = 2; parts < 5; parts++) {
@@ -542,9 +541,10 @@ static void clients_that_do_not_wait(void **state)
             assert_true(got > 0);
         }
         bytes[0] = 0;
-        bytes[1] = (uint8_t)gw_ps_request_write(bytes + 2, &(struct gw_ps_request){.operation = GW_PS_HELLO,
-                                                                                   .number = i % 3 ? GW_PS_READER : 1,
-                                                                                   .incarnation = 5000 + i});
+        bytes[1] =
+            (uint8_t)gw_ps_request_write(bytes + 2, &(struct gw_ps_request){.operation = GW_PS_HELLO,
+                                                                            .hello_rank = i % 3 ? GW_PS_READER : 1,
+                                                                            .incarnation = 5000 + i});
         assert_int_equal(send(fd, bytes, 2u + bytes[1], MSG_NOSIGNAL), 2 + bytes[1]);
         close(fd);
     }
@@ -574,11 +574,11 @@ static void a_storm_of_connections(void **state)
     void *waiting = joined(&scene, 1);
     init_key(waiting, "x", GW_PS_FLOAT32, 1);
     const float x = 3;
-    send_request(waiting, &(struct gw_ps_request){.operation = GW_PS_PUSH, .number = 1, .key = "x"}, &x, 4);
+    send_request(waiting, &(struct gw_ps_request){.operation = GW_PS_PUSH, .nth = 1, .key = "x"}, &x, 4);
     expect(waiting, GW_OK, "");
     send_request(
         waiting,
-        &(struct gw_ps_request){.operation = GW_PS_PULL, .code = GW_PS_SUM, .key = "x", .timeout_ms = 10 * LONG_MS},
+        &(struct gw_ps_request){.operation = GW_PS_PULL, .method = GW_PS_SUM, .key = "x", .timeout_ms = 10 * LONG_MS},
         NULL, 0);
     zmq_close(gone);
     for (int i = 0; i < 600; i++) {
@@ -596,7 +596,7 @@ static void a_storm_of_connections(void **state)
     }
     serves(&scene, "a storm of connections");
     void *other = joined(&scene, 0);
-    send_request(other, &(struct gw_ps_request){.operation = GW_PS_PUSH, .number = 1, .key = "x"}, &x, 4);
+    send_request(other, &(struct gw_ps_request){.operation = GW_PS_PUSH, .nth = 1, .key = "x"}, &x, 4);
     expect(other, GW_OK, "");
     struct gw_ps_reply reply = answer(waiting);
     assert_true(reply.operation == GW_PS_PULL && reply.status == GW_OK && reply.n_pushes == 2);
@@ -651,8 +651,8 @@ static void pushes_that_wait_are_counted(void **state)
     for (uint64_t nth = 1; nth <= 200; nth++) /* 200 times 64 KiB, of 1 MiB */
         send_request(
             socket,
-            &(struct gw_ps_request){.operation = GW_PS_PUSH, .number = nth, .key = "x", .timeout_ms = 10 * LONG_MS},
-            bytes, sizeof bytes);
+            &(struct gw_ps_request){.operation = GW_PS_PUSH, .nth = nth, .key = "x", .timeout_ms = 10 * LONG_MS}, bytes,
+            sizeof bytes);
     expect(socket, GW_OK, "");
     for (; refused < 180; refused++)
         expect(socket, GW_ERR_CAPACITY, "--max-bytes");
@@ -665,15 +665,15 @@ static void pushes_that_wait_are_counted(void **state)
     for (uint64_t nth = 1; nth <= PUSHES; nth++)
         send_request(
             socket,
-            &(struct gw_ps_request){.operation = GW_PS_PUSH, .number = nth, .key = "y", .timeout_ms = 10 * LONG_MS},
-            bytes, 1);
+            &(struct gw_ps_request){.operation = GW_PS_PUSH, .nth = nth, .key = "y", .timeout_ms = 10 * LONG_MS}, bytes,
+            1);
     expect(socket, GW_OK, "");
     for (int i = 1 + 1024; i < PUSHES; i++)
         expect(socket, GW_ERR_CAPACITY, "1024 requests of this client wait");
     void *other = joined(&scene, 0);
     for (uint64_t nth = 1; nth <= 1025; nth++) {
         send_request(other,
-                     &(struct gw_ps_request){.operation = GW_PS_PUSH, .number = nth, .key = "y", .timeout_ms = LONG_MS},
+                     &(struct gw_ps_request){.operation = GW_PS_PUSH, .nth = nth, .key = "y", .timeout_ms = LONG_MS},
                      bytes, 1);
         expect(other, GW_OK, "");
         if (nth < 1025)
@@ -698,9 +698,10 @@ static void answers_that_nobody_reads(void **state)
     assert_int_equal(answer(socket).status, GW_OK);
     init_key(socket, "x", GW_PS_UINT8, sizeof bytes);
     for (uint64_t nth = 1; nth <= 6000; nth++) {
-        send_request(socket, &(struct gw_ps_request){.operation = GW_PS_PUSH, .number = nth, .key = "x"}, bytes,
+        send_request(socket, &(struct gw_ps_request){.operation = GW_PS_PUSH, .nth = nth, .key = "x"}, bytes,
                      sizeof bytes);
-        send_request(socket, &(struct gw_ps_request){.operation = GW_PS_PULL, .code = GW_PS_SUM, .key = "x"}, NULL, 0);
+        send_request(socket, &(struct gw_ps_request){.operation = GW_PS_PULL, .method = GW_PS_SUM, .key = "x"}, NULL,
+                     0);
     }
     for (bool gone = false; !gone; usleep(20000)) { /* rank 0 is free again: the server has dropped it */
         void *probe = connect_raw(&scene, NULL);
@@ -729,20 +730,20 @@ static void joins_whose_answers_nobody_reads(void **state)
     static const uint8_t bytes[MAX_KEY_BYTES / 8];
     begin(&scene, 1);
     void *socket = connect_slow(&scene, NULL, 4);
-    send_request(socket, &(struct gw_ps_request){.operation = GW_PS_HELLO, .code = 1, .incarnation = 99}, NULL, 0);
+    send_request(socket, &(struct gw_ps_request){.operation = GW_PS_HELLO, .hello_flags = 1, .incarnation = 99}, NULL,
+                 0);
     assert_int_equal(answer(socket).status, GW_OK);
     init_key(socket, "x", GW_PS_UINT8, sizeof bytes);
-    send_request(socket, &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = 1, .number = 1, .timeout_ms = LONG_MS},
+    send_request(socket, &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = 1, .round = 1, .timeout_ms = LONG_MS},
                  NULL, 0);
     assert_int_equal(answer(socket).status, GW_OK);
-    send_request(socket, &(struct gw_ps_request){.operation = GW_PS_PUSH, .number = 1, .key = "x"}, bytes,
-                 sizeof bytes);
+    send_request(socket, &(struct gw_ps_request){.operation = GW_PS_PUSH, .nth = 1, .key = "x"}, bytes, sizeof bytes);
     assert_int_equal(answer(socket).status, GW_OK);
     for (uint64_t id = 2; id <= 40000; id++) /* most answers are short, and some fill what lies between */
         send_request(
             socket,
-            id % 16 ? &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = id, .number = 1, .timeout_ms = LONG_MS}
-                    : &(struct gw_ps_request){.operation = GW_PS_PULL, .code = GW_PS_LATEST, .id = id, .key = "x"},
+            id % 16 ? &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = id, .round = 1, .timeout_ms = LONG_MS}
+                    : &(struct gw_ps_request){.operation = GW_PS_PULL, .method = GW_PS_LATEST, .id = id, .key = "x"},
             NULL, 0);
     for (bool gone = false; !gone; usleep(20000)) { /* rank 0 is free again: the server has dropped it */
         void *probe = connect_raw(&scene, NULL);
@@ -772,7 +773,7 @@ static void too_many_answers_in_the_midst(void **state)
         assert_int_equal(answer(before).status, GW_OK);
         init_key(before, "exchange/x", GW_PS_FLOAT32, 1);
         init_key(before, "large", GW_PS_UINT8, sizeof bytes);
-        send_request(before, &(struct gw_ps_request){.operation = GW_PS_PUSH, .number = 1, .key = "large"}, bytes,
+        send_request(before, &(struct gw_ps_request){.operation = GW_PS_PUSH, .nth = 1, .key = "large"}, bytes,
                      sizeof bytes);
         assert_int_equal(answer(before).status, GW_OK);
         send_request(before, &(struct gw_ps_request){.operation = GW_PS_BYE}, NULL, 0);
@@ -781,18 +782,19 @@ static void too_many_answers_in_the_midst(void **state)
         void *socket = connect_slow(&scene, NULL, 4);
         send_request(socket,
                      &(struct gw_ps_request){.operation = GW_PS_HELLO,
-                                             .code = operations[i] != GW_PS_AGREE,
+                                             .hello_flags = operations[i] != GW_PS_AGREE,
                                              .incarnation = 99},
                      NULL, 0);
         assert_int_equal(answer(socket).status, GW_OK);
         for (int k = 0; k < 1000; k++)
             send_request(socket,
                          &(struct gw_ps_request){
-                             .operation = GW_PS_GET, .number = 1, .key = "exchange/x", .timeout_ms = 10 * LONG_MS},
+                             .operation = GW_PS_FETCH, .version = 1, .key = "exchange/x", .timeout_ms = 10 * LONG_MS},
                          NULL, 0);
         for (int k = 0; k < 3900; k++)
-            send_request(socket, &(struct gw_ps_request){.operation = GW_PS_PULL, .code = GW_PS_LATEST, .key = "large"},
-                         NULL, 0);
+            send_request(socket,
+                         &(struct gw_ps_request){.operation = GW_PS_PULL, .method = GW_PS_LATEST, .key = "large"}, NULL,
+                         0);
         send_request(socket,
                      &(struct gw_ps_request){.operation = operations[i], .id = 7, .number = 1, .timeout_ms = LONG_MS},
                      operations[i] == GW_PS_AGREE ? "a = 2\n" : NULL, 6);
@@ -822,7 +824,7 @@ static void a_pull_keeps_its_place(void **state)
     void *sockets[2] = {joined(&scene, 0), joined(&scene, 1)};
     init_key(sockets[0], "codes", GW_PS_UINT8, 1);
     init_key(sockets[0], "scale", GW_PS_FLOAT32, 1);
-    struct gw_ps_request codes = {.operation = GW_PS_PUSH, .number = 1, .key = "codes", .timeout_ms = LONG_MS},
+    struct gw_ps_request codes = {.operation = GW_PS_PUSH, .nth = 1, .key = "codes", .timeout_ms = LONG_MS},
                          scales = codes;
     snprintf(scales.key, sizeof scales.key, "scale");
     for (int r = 0; r < 2; r++) {
@@ -833,7 +835,7 @@ static void a_pull_keeps_its_place(void **state)
     expect(sockets[0], GW_OK, "");
     send_request(sockets[0],
                  &(struct gw_ps_request){.operation = GW_PS_PULL,
-                                         .code = GW_PS_DECODE_SUM,
+                                         .method = GW_PS_DECODE_SUM,
                                          .id = 5,
                                          .key = "codes",
                                          .scale_key = "scale",
@@ -870,7 +872,7 @@ static bool push_is_kept(void *socket, uint64_t *nth)
 {
     static const char value[1000];
     send_request(socket,
-                 &(struct gw_ps_request){.operation = GW_PS_PUSH, .number = ++*nth, .key = "x", .timeout_ms = LONG_MS},
+                 &(struct gw_ps_request){.operation = GW_PS_PUSH, .nth = ++*nth, .key = "x", .timeout_ms = LONG_MS},
                  value, sizeof value);
     struct gw_ps_reply reply = answer(socket);
     CHECK(reply.status == GW_OK && (reply.flags == 0 || reply.flags == GW_PS_IN_MEMORY), "%d, flags %u: %s",
@@ -907,7 +909,7 @@ static void answers_say_what_is_not_kept(void **state)
     socket = joined(&scene, 0);
     send_request(socket,
                  &(struct gw_ps_request){
-                     .operation = GW_PS_INIT, .code = GW_PS_UINT8, .key = "x", .shape = {.n_dims = 1, .dims = {1000}}},
+                     .operation = GW_PS_INIT, .type = GW_PS_UINT8, .key = "x", .shape = {.n_dims = 1, .dims = {1000}}},
                  NULL, 0);
     struct gw_ps_reply reply = answer(socket);
     CHECK(reply.status == GW_OK && reply.number == nth && reply.flags == 0, "%d pushes of %d", (int)reply.number,

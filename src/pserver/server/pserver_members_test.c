@@ -57,10 +57,10 @@ static struct ghost ghost_comes_as(const struct test_server *s, uint32_t rank, u
     zmq_setsockopt(g.socket, ZMQ_RCVTIMEO, &patience, sizeof patience);
     snprintf(place, sizeof place, "tcp://%s", gw_ps_server_address(s->server));
     assert_int_equal(zmq_connect(g.socket, place), 0);
-    ghost_says(
-        &g,
-        &(struct gw_ps_request){.operation = GW_PS_HELLO, .code = joins, .number = rank, .incarnation = incarnation},
-        NULL, 0);
+    ghost_says(&g,
+               &(struct gw_ps_request){
+                   .operation = GW_PS_HELLO, .hello_flags = joins, .hello_rank = rank, .incarnation = incarnation},
+               NULL, 0);
     return g;
 }
 
@@ -73,14 +73,14 @@ static struct ghost ghost_comes(const struct test_server *s, uint32_t rank, uint
 static struct ghost ghost_joins(const struct test_server *s, uint32_t rank)
 {
     struct ghost g = ghost_comes(s, rank, 1);
-    ghost_says(&g, &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = 7, .number = 1, .timeout_ms = LONG_MS}, NULL,
+    ghost_says(&g, &(struct gw_ps_request){.operation = GW_PS_JOIN, .id = 7, .round = 1, .timeout_ms = LONG_MS}, NULL,
                0);
     return g;
 }
 
 static void ghost_pushes(const struct ghost *g, const char *key, uint64_t nth, float x)
 {
-    struct gw_ps_request request = {.operation = GW_PS_PUSH, .number = nth, .id = nth};
+    struct gw_ps_request request = {.operation = GW_PS_PUSH, .nth = nth, .id = nth};
     snprintf(request.key, sizeof request.key, "%s", key);
     ghost_says(g, &request, &x, sizeof x);
 }
@@ -152,7 +152,7 @@ static void one_dies_before_its_verdict(void **state)
     expect_ok(gw_ps_first_begin(a, key, &w, 1, &ticket));
     wait_for(a, ticket);
     for (uint64_t t = 1; t <= 2; t++) {
-        struct gw_ps_request push = {.operation = GW_PS_PUSH, .code = GW_PS_PUSH_PENDING, .number = t};
+        struct gw_ps_request push = {.operation = GW_PS_PUSH, .push_kind = GW_PS_PUSH_PENDING, .nth = t};
         snprintf(push.key, sizeof push.key, "%s", key);
         ghost_says(&b, &push, &h, sizeof h);
         expect_ok(gw_ps_push_pending_begin(a, key, &g, sizeof g, &ticket));
@@ -160,8 +160,8 @@ static void one_dies_before_its_verdict(void **state)
         expect_ok(gw_ps_judge_begin(a, key, GW_PS_NO_REFUSAL, &ticket));
         wait_for(a, ticket);
         if (t == 1)
-            ghost_says(&b, &(struct gw_ps_request){.operation = GW_PS_VERDICT, .number = t, .refusal = UINT64_MAX},
-                       NULL, 0);
+            ghost_says(&b, &(struct gw_ps_request){.operation = GW_PS_VERDICT, .nth = t, .refusal = UINT64_MAX}, NULL,
+                       0);
         else
             ghost_goes(&b);
         expect_parameter(a, key, t == 1 ? 95 : 87);
@@ -185,7 +185,7 @@ static void an_acknowledged_push_stays(void **state)
     test_server_begin(&s, &(gw_ps_server_options){.n_workers = 3, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
     gw_ps_client *a = come_to(&s, 0), *b = come_to(&s, 1);
     struct ghost c = ghost_comes(&s, 2, 0);
-    uint8_t presence[3] = {0};
+    gw_ps_presence presence[3] = {0};
     init(a, "x"), init(b, "x");
     ghost_pushes(&c, "x", 1, 4);
     push(a, "x", 1), push(b, "x", 2);
@@ -193,7 +193,7 @@ static void an_acknowledged_push_stays(void **state)
     ghost_pushes(&c, "x", 2, 40);
     ghost_goes(&c);
     do
-        expect_ok(gw_ps_members(a, presence, sizeof presence, NULL));
+        expect_ok(gw_ps_members(a, presence, sizeof presence / sizeof *presence, NULL));
     while (presence[2] != GW_PS_ABSENT);
     struct ghost back = ghost_comes(&s, 2, 0);
     push(a, "x", 10), push(b, "x", 20);
@@ -226,7 +226,7 @@ static void what_comes_too_late_is_refused(void **state)
     struct ghost back = ghost_comes(&s, 1, 0);
     const float x = 1;
     for (uint64_t nth = 1; nth <= 5; nth++) { /* 1 was taken, 2 to 4 went on without it, 5 is open */
-        const struct gw_ps_request again = {.operation = GW_PS_PUSH, .number = nth, .id = nth, .key = "x"};
+        const struct gw_ps_request again = {.operation = GW_PS_PUSH, .nth = nth, .id = nth, .key = "x"};
         assert_int_equal(ghost_asks(&back, &again, &x, sizeof x), nth == 1 || nth == 5 ? GW_OK : GW_ERR_PEER);
     }
     push(a, "x", 2);
@@ -245,7 +245,7 @@ static void a_round_without_it_is_not_its_own(void **state)
     gw_ps_client *a = come_to(&s, 0);
     struct ghost b = ghost_comes(&s, 1, 0);
     const struct gw_ps_request pull = {
-        .operation = GW_PS_PULL, .code = GW_PS_SUM, .id = 9, .timeout_ms = LONG_MS, .key = "x"};
+        .operation = GW_PS_PULL, .method = GW_PS_SUM, .id = 9, .timeout_ms = LONG_MS, .key = "x"};
     init(a, "x");
     ghost_pushes(&b, "x", 1, 1);
     push(a, "x", 1);
@@ -345,7 +345,7 @@ static void who_was_left_out_is_told(void **state)
     test_server_begin(&s, &(gw_ps_server_options){.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50});
     gw_ps_client *a = come_to(&s, 0);
     struct ghost b = ghost_comes(&s, 1, 1);
-    ghost_says(&b, &(struct gw_ps_request){.operation = GW_PS_JOIN, .number = 1, .timeout_ms = LONG_MS}, NULL, 0);
+    ghost_says(&b, &(struct gw_ps_request){.operation = GW_PS_JOIN, .round = 1, .timeout_ms = LONG_MS}, NULL, 0);
     init(a, "x");
     ghost_pushes(&b, "x", 1, 1);
     ghost_goes(&b);
@@ -354,11 +354,11 @@ static void who_was_left_out_is_told(void **state)
     struct ghost back = ghost_comes(&s, 1, 1);
     const float x = 1;
     const struct gw_ps_request pull = {.operation = GW_PS_PULL,
-                                       .code = GW_PS_SUM,
+                                       .method = GW_PS_SUM,
                                        .id = 9,
                                        .timeout_ms = LONG_MS,
                                        .key = "x"},
-                               next = {.operation = GW_PS_PUSH, .number = 2, .id = 10, .key = "x"};
+                               next = {.operation = GW_PS_PUSH, .nth = 2, .id = 10, .key = "x"};
     assert_int_equal(ghost_asks(&back, &pull, NULL, 0), GW_ERR_PEER);
     assert_int_equal(ghost_asks(&back, &next, &x, sizeof x), GW_ERR_PEER);
     ghost_goes(&back);
@@ -418,13 +418,13 @@ static void one_joins_while_others_train(void **state)
         struct joiner j = {.client = test_client(p.places, 2, true, LONG_MS)};
         assert_int_equal(pthread_create(&j.thread, NULL, join, &j), 0);
         uint64_t round = 6;
-        while (!gw_ps_is_asked(w[0])) {
+        while (!gw_ps_take_join_request(w[0])) {
             one_round(w, 2), round++;
-            assert_false(gw_ps_is_asked(w[1]));
+            assert_false(gw_ps_take_join_request(w[1]));
             expect_ok(gw_ps_members(w[0], NULL, 0, NULL)); /* hears what the first server says */
         }
-        uint8_t presence[3];
-        expect_ok(gw_ps_members(w[1], presence, sizeof presence, NULL));
+        gw_ps_presence presence[3];
+        expect_ok(gw_ps_members(w[1], presence, sizeof presence / sizeof *presence, NULL));
         assert_true(presence[0] == GW_PS_PRESENT && presence[1] == GW_PS_PRESENT && presence[2] == GW_PS_JOINING);
         gw_ps_client *side = test_client(p.places, GW_PS_READER, false, LONG_MS);
         expect_ok(gw_ps_admit(side, 2, round));
@@ -474,9 +474,9 @@ static void admitted_twice(void **state)
     one_round(&a, 1);
     struct joiner j = {.client = test_client(gw_ps_server_address(s.server), 1, true, LONG_MS)};
     assert_int_equal(pthread_create(&j.thread, NULL, join, &j), 0);
-    uint8_t presence[2] = {0};
+    gw_ps_presence presence[2] = {0};
     while (presence[1] != GW_PS_JOINING)
-        expect_ok(gw_ps_members(side, presence, sizeof presence, NULL));
+        expect_ok(gw_ps_members(side, presence, sizeof presence / sizeof *presence, NULL));
     expect_ok(gw_ps_admit(side, 1, 2));
     pthread_join(j.thread, NULL);
     expect_ok(j.status);
@@ -520,9 +520,9 @@ static gw_status ghost_would_agree(const struct ghost *g, const char *lines)
 
 static void wait_until_away(gw_ps_client *reader, uint32_t rank)
 {
-    uint8_t presence[2] = {0};
+    gw_ps_presence presence[2] = {0};
     while (presence[rank] != GW_PS_AWAY)
-        expect_ok(gw_ps_members(reader, presence, sizeof presence, NULL));
+        expect_ok(gw_ps_members(reader, presence, sizeof presence / sizeof *presence, NULL));
 }
 
 /* The connection of a run's first worker breaks before the second has come: it is one run, and what was acknowledged
@@ -586,16 +586,16 @@ static void all_are_away_at_once(void **state)
     init(reader, "x");
     ghost_pushes(&a, "x", 1, 1), ghost_pushes(&b, "x", 1, 2);
     ghost_goes(&a), ghost_goes(&b);
-    uint8_t presence[2] = {0};
+    gw_ps_presence presence[2] = {0};
     for (const double end = gw_clock_seconds() + 1; gw_clock_seconds() < end;)
-        expect_ok(gw_ps_members(reader, presence, sizeof presence, NULL));
+        expect_ok(gw_ps_members(reader, presence, sizeof presence / sizeof *presence, NULL));
     assert_true(presence[0] == GW_PS_AWAY && presence[1] == GW_PS_AWAY);
     a = ghost_comes(&s, 0, 0);
-    expect_ok(gw_ps_members(reader, presence, sizeof presence, NULL));
+    expect_ok(gw_ps_members(reader, presence, sizeof presence / sizeof *presence, NULL));
     assert_true(presence[0] == GW_PS_PRESENT && presence[1] == GW_PS_AWAY);
     ghost_pushes(&a, "x", 2, 1);
     while (presence[1] != GW_PS_ABSENT) /* now somebody goes on without it */
-        expect_ok(gw_ps_members(reader, presence, sizeof presence, NULL));
+        expect_ok(gw_ps_members(reader, presence, sizeof presence / sizeof *presence, NULL));
     ghost_goes(&a);
     gw_ps_client_destroy(reader);
     test_server_end(&s);
@@ -644,7 +644,7 @@ static void all_die_and_come_again(void **state)
         for (uint32_t s = 0; s < 2; s++) /* the key is on one of them */
             for (uint32_t r = 0; r < 2; r++) {
                 const float x = 1;
-                struct gw_ps_request push = {.operation = GW_PS_PUSH, .number = 1, .id = 8, .key = KEY};
+                struct gw_ps_request push = {.operation = GW_PS_PUSH, .nth = 1, .id = 8, .key = KEY};
                 uint8_t head[GW_PS_HEAD_BYTES];
                 zmq_send(ghosts[s][r].socket, head, gw_ps_request_write(head, &push), ZMQ_SNDMORE);
                 zmq_send(ghosts[s][r].socket, &x, sizeof x, 0);
@@ -693,16 +693,16 @@ static void what_had_begun_elsewhere_is_over(void **state)
     struct ghost a = ghost_joins(&p.servers[0], 0);
     struct joiner j = {.client = test_client(p.places, 1, true, LONG_MS)};
     assert_int_equal(pthread_create(&j.thread, NULL, join, &j), 0);
-    uint8_t presence[2] = {0};
+    gw_ps_presence presence[2] = {0};
     while (presence[1] != GW_PS_JOINING)
-        expect_ok(gw_ps_members(first, presence, sizeof presence, NULL));
+        expect_ok(gw_ps_members(first, presence, sizeof presence / sizeof *presence, NULL));
     list_as(1, 2);
     struct ghost b = ghost_joins(&p.servers[1], 0);
     list_as(0, 1);
     pthread_join(j.thread, NULL);
     assert_int_equal(j.status, GW_OK);
     assert_int_equal(j.round, 1);
-    expect_ok(gw_ps_members(first, presence, sizeof presence, NULL));
+    expect_ok(gw_ps_members(first, presence, sizeof presence / sizeof *presence, NULL));
     assert_true(presence[0] == GW_PS_PRESENT && presence[1] == GW_PS_PRESENT);
     ghost_goes(&a), ghost_goes(&b);
     gw_ps_client_destroy(first), gw_ps_client_destroy(j.client);

@@ -73,12 +73,12 @@ static gw_status init(struct gw_ps_server *server, const struct gw_ps_member *me
     if (!is_exchanges(request->key))
         GW_TRY(enter_run(server, member));
     uint64_t before = gw_ps_store_info(server->store).n_keys;
-    GW_TRY(gw_ps_store_init_part(server->store, request->key, (gw_ps_type)request->code, &request->shape,
+    GW_TRY(gw_ps_store_init_part(server->store, request->key, (gw_ps_type)request->type, &request->shape,
                                  request->n_parts ? request->n_parts : 1, request->codec, request->optimizer));
     GW_TRY(gw_ps_store_find(server->store, request->key, &key));
     if (gw_ps_store_info(server->store).n_keys > before && before < 1000) /* of very many only the first */
         gw_ps_log(server, "init key=\"%s\" type=%s shape=%s by=%s", gw_quote(request->key).text,
-                  gw_ps_type_name((gw_ps_type)request->code), gw_ps_shape_text(&request->shape).text, member->address);
+                  gw_ps_type_name((gw_ps_type)request->type), gw_ps_shape_text(&request->shape).text, member->address);
     reply_done(server, member->route, request, gw_ps_store_pushed(server->store, key, member->rank));
     return GW_OK;
 }
@@ -143,8 +143,8 @@ static gw_status put(struct gw_ps_server *server, const struct gw_ps_member *mem
 {
     struct gw_ps_key *key;
     GW_TRY(gw_ps_store_find(server->store, request->key, &key));
-    GW_TRY(request->code ? gw_ps_store_deposit(server->store, key, request->number, value)
-                         : gw_ps_store_put(server->store, key, value));
+    GW_TRY(request->bring_kind == GW_PS_BRING_DEPOSIT ? gw_ps_store_deposit(server->store, key, request->version, value)
+                                                      : gw_ps_store_bring_first(server->store, key, value));
     reply_done(server, member->route, request, 0);
     return GW_OK;
 }
@@ -152,17 +152,17 @@ static gw_status put(struct gw_ps_server *server, const struct gw_ps_member *mem
 static gw_status push(struct gw_ps_server *server, const struct gw_ps_member *member,
                       const struct gw_ps_request *request, struct gw_ps_blob *value, struct gw_ps_key *key)
 {
-    switch (request->code) {
+    switch (request->push_kind) {
     case GW_PS_PUSH_REFUSED:
-        return gw_ps_store_refuse(server->store, key, member->rank, request->number, request->refusal);
+        return gw_ps_store_refuse(server->store, key, member->rank, request->nth, request->refusal);
     case GW_PS_PUSH_PENDING: /* a VERDICT is on keys of exchanges */
         return !is_exchanges(request->key)
                    ? gw_fail(GW_ERR_ARGUMENT,
                              "a push to \"%s\" is to wait for a verdict; its name must begin with \"%s\"", request->key,
                              GW_PS_EXCHANGE)
-                   : gw_ps_store_push_pending(server->store, key, member->rank, request->number, value, request->rate);
+                   : gw_ps_store_push_pending(server->store, key, member->rank, request->nth, value, request->rate);
     default:
-        return gw_ps_store_push(server->store, key, member->rank, request->number, value, request->rate);
+        return gw_ps_store_push(server->store, key, member->rank, request->nth, value, request->rate);
     }
 }
 
@@ -170,7 +170,7 @@ static gw_status push(struct gw_ps_server *server, const struct gw_ps_member *me
 static const struct gw_ps_parked *parked_push(const struct gw_ps_member *member, const struct gw_ps_request *verdict)
 {
     for (const struct gw_ps_parked *p = member->parked; p; p = p->member_next)
-        if (p->request.operation == GW_PS_PUSH && p->request.number <= verdict->number && is_exchanges(p->request.key))
+        if (p->request.operation == GW_PS_PUSH && p->request.nth <= verdict->nth && is_exchanges(p->request.key))
             return p;
     return NULL;
 }
@@ -185,12 +185,12 @@ static gw_status judge(struct gw_ps_server *server, const struct gw_ps_member *m
         *waits_for = before->key;
         return GW_PS_WAIT;
     }
-    GW_TRY(gw_ps_store_may_judge(server->store, GW_PS_EXCHANGE, member->rank, request->number));
+    GW_TRY(gw_ps_store_may_judge(server->store, GW_PS_EXCHANGE, member->rank, request->nth));
     struct gw_ps_key *key;
     for (uint64_t k = 0; (key = gw_ps_store_key(server->store, k)); k++) {
         const struct gw_ps_key_info info = gw_ps_key_info(server->store, key);
         if (info.optimized && is_exchanges(info.name))
-            GW_TRY(gw_ps_store_judge(server->store, key, member->rank, request->number, request->refusal));
+            GW_TRY(gw_ps_store_judge(server->store, key, member->rank, request->nth, request->refusal));
     }
     return GW_OK;
 }
@@ -208,16 +208,16 @@ static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *mem
         gw_status status = request->operation == GW_PS_VERDICT ? judge(server, member, request, waits_for)
                                                                : push(server, member, request, value, key);
         if (status == GW_OK)
-            reply_done(server, member->route, request, request->number);
+            reply_done(server, member->route, request, request->nth);
         return status;
     }
     if (request->scale_key[0])
         GW_TRY(gw_ps_store_find(server->store, request->scale_key, &scale_key));
-    const bool now = request->code == GW_PS_PARAMETERS && request->number == 1;
-    gw_status status = request->operation == GW_PS_GET
-                           ? gw_ps_store_deposited(key, request->number, &answer)
+    const bool now = request->method == GW_PS_PARAMETERS && request->as_it_is == 1;
+    gw_status status = request->operation == GW_PS_FETCH
+                           ? gw_ps_store_deposited(key, request->version, &answer)
                            : gw_ps_store_pull(server->store, key, now ? GW_PS_READER : member->rank,
-                                              (gw_ps_method)request->code, scale_key, &answer, waits_for);
+                                              (gw_ps_method)request->method, scale_key, &answer, waits_for);
     if (status == GW_ERR_NONFINITE) {
         gw_ps_reply_error(server, member->route, request, status, answer.round);
         return GW_OK;
@@ -226,9 +226,9 @@ static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *mem
         return status;
     gw_ps_reply(server, member->route,
                 &(struct gw_ps_reply){.operation = request->operation,
-                                      .code = (uint8_t)answer.type,
+                                      .type = (uint8_t)answer.type,
                                       .id = request->id,
-                                      .number = answer.round,
+                                      .round = answer.round,
                                       .shape = answer.shape,
                                       .n_pushes = answer.n_pushes},
                 answer.value);
@@ -236,8 +236,7 @@ static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *mem
     return GW_OK;
 }
 
-/* One that came at that time is done. What was put and is got waits for as long as its asker likes: that is no latency.
- */
+/* One that came at that time is done. A fetch waits for as long as its client likes: that is no latency. */
 static void note_time(struct gw_ps_server *server, const struct gw_ps_request *request, double came)
 {
     if (request->operation == GW_PS_PUSH || request->operation == GW_PS_PULL)
@@ -254,10 +253,10 @@ static gw_status push_or_pull(struct gw_ps_server *server, struct gw_ps_member *
     if (request->operation != GW_PS_PUSH && request->n_parts != gw_ps_key_parts(key))
         return gw_fail(GW_ERR_ORDER,
                        "\"%s\" lies in %u parts on as many servers, and this client asks for a value in %u: "
-                       "init_parameter with the key's type and shape must come before it is pulled or got",
+                       "init_parameter with the key's type and shape must come before it is pulled or fetched",
                        request->key, gw_ps_key_parts(key), request->n_parts);
     if (value)
-        GW_TRY(gw_ps_store_admit(server->store, key, member->rank, request->number, value));
+        GW_TRY(gw_ps_store_admit(server->store, key, member->rank, request->nth, value));
     waits_for = key;
     gw_status status = GW_PS_WAIT;
     if (!gw_ps_waiting_before(member, key, UINT64_MAX))
@@ -294,7 +293,7 @@ void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, 
         status = init(server, member, request);
     else if (request->operation == GW_PS_AGREE)
         status = agree(server, member, request, value);
-    else if (request->operation == GW_PS_PUT)
+    else if (request->operation == GW_PS_BRING)
         status = put(server, member, request, value);
     else if (request->operation == GW_PS_JOIN)
         status = gw_ps_join_do(server, member, request);

@@ -107,7 +107,7 @@ static void hello(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, 
         return;
     }
     gw_zmq_door_admit(server->door, zmq_msg_get(head, ZMQ_SRCFD));
-    gw_ps_log(server, "joined %s address=%s", gw_ps_rank_text((uint32_t)request->number).text, address);
+    gw_ps_log(server, "joined %s address=%s", gw_ps_rank_text((uint32_t)request->hello_rank).text, address);
     gw_ps_reply(server, route,
                 &(struct gw_ps_reply){.operation = GW_PS_HELLO,
                                       .id = request->id,

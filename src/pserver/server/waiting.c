@@ -115,13 +115,13 @@ gw_status gw_ps_waiting_timed_out(const struct gw_ps_server *server, const struc
                        : request->operation == GW_PS_VERDICT ? "verdict"
                                                              : "pull";
     char missing[256];
-    if (request->operation == GW_PS_GET)
+    if (request->operation == GW_PS_FETCH)
         return gw_fail(GW_ERR_TIMEOUT,
-                       "the get of \"%s\" has waited %u ms for somebody to put a value of version %llu or higher",
-                       request->key, request->timeout_ms, (unsigned long long)request->number);
+                       "the fetch of \"%s\" has waited %u ms for somebody to deposit a value of version %llu or higher",
+                       request->key, request->timeout_ms, (unsigned long long)request->version);
     if (info.unset)
         return gw_fail(GW_ERR_TIMEOUT,
-                       "the %s of \"%s\" has waited %u ms for anybody to put the first parameters of \"%s\"", what,
+                       "the %s of \"%s\" has waited %u ms for anybody to bring the first parameters of \"%s\"", what,
                        request->key, request->timeout_ms, info.name);
     name_missing(server, key, parked->member->rank, missing, sizeof missing);
     return gw_fail(GW_ERR_TIMEOUT, "the %s of \"%s\" has waited %u ms for pushes of %s to \"%s\"", what, request->key,

@@ -22,14 +22,15 @@ gw_status gw_ps_store_deposit(struct gw_ps_store *store, struct gw_ps_key *key, 
         return gw_fail(GW_ERR_ARGUMENT, "\"%s\" %s; only what is pushed there can be pulled", key->name,
                        key->parameters ? "has an optimizer" : "is of frames");
     if (value->n_bytes != n_bytes)
-        return gw_fail(GW_ERR_ARGUMENT, "what is put at \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64, key->name,
-                       value->n_bytes, gw_ps_type_name(key->type), gw_ps_shape_text(&key->shape).text, n_bytes);
+        return gw_fail(GW_ERR_ARGUMENT, "what is deposited at \"%s\" has %zu bytes; %s of shape %s takes %" PRIu64,
+                       key->name, value->n_bytes, gw_ps_type_name(key->type), gw_ps_shape_text(&key->shape).text,
+                       n_bytes);
     if (key->deposit.value && key->deposit.version >= version)
         return GW_OK;
     if (held - (key->deposit.value ? n_bytes : 0) >
         store->options.max_bytes) /* this value is part of what is held, the one before goes */
         return gw_fail(GW_ERR_CAPACITY,
-                       "what is put at \"%s\" has %zu bytes, and with them the server holds %" PRIu64
+                       "what is deposited at \"%s\" has %zu bytes, and with them the server holds %" PRIu64
                        " of at most %" PRIu64 " (--max-bytes)",
                        key->name, value->n_bytes, held, store->options.max_bytes);
     gw_ps_deposit_drop(store, key);
@@ -44,7 +45,7 @@ gw_status gw_ps_store_deposit(struct gw_ps_store *store, struct gw_ps_key *key, 
 gw_status gw_ps_store_deposited(const struct gw_ps_key *key, uint64_t least, struct gw_ps_answer *out)
 {
     if (key->parameters || key->type == GW_PS_FRAME)
-        return gw_fail(GW_ERR_ARGUMENT, "\"%s\" %s; nothing can be put there", key->name,
+        return gw_fail(GW_ERR_ARGUMENT, "\"%s\" %s; nothing can be deposited there", key->name,
                        key->parameters ? "has an optimizer" : "is of frames");
     if (!key->deposit.value || key->deposit.version < least)
         return GW_PS_WAIT;

@@ -262,7 +262,7 @@ gw_status gw_ps_parameters_finish(struct gw_ps_store *store, struct gw_ps_key *k
     return GW_OK;
 }
 
-gw_status gw_ps_store_put(struct gw_ps_store *store, struct gw_ps_key *key, const struct gw_ps_blob *value)
+gw_status gw_ps_store_bring_first(struct gw_ps_store *store, struct gw_ps_key *key, const struct gw_ps_blob *value)
 {
     struct gw_ps_parameters *p = key->parameters;
     if (!p)

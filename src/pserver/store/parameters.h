@@ -13,7 +13,7 @@
 struct gw_ps_parameters {
     struct gw_optimizer optimizer;
     char text[GW_OPTIMIZER_TEXT]; /* its specification, every option in its place */
-    /* float32 of the key's elements; others may hold it on its way to a client. NULL: nobody has put any */
+    /* float32 of the key's elements; others may hold it on its way to a client. NULL: nobody has brought any */
     struct gw_ps_blob *values;
     struct gw_ps_blob *moments[GW_OPTIMIZER_MOMENTS]; /* of as many elements; NULL beyond the optimizer's number */
     double *rates;     /* of each rank's push in the open round; 0: the optimizer's own */

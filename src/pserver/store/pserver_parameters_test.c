@@ -89,7 +89,7 @@ static struct gw_ps_blob *blob_of(struct world *world, const void *bytes, size_t
 static gw_status put(struct world *world, struct gw_ps_key *key, const float *values, uint64_t n)
 {
     struct gw_ps_blob *blob = blob_of(world, values, n * sizeof *values);
-    gw_status status = blob ? gw_ps_store_put(world->store, key, blob) : GW_ERR_MEMORY;
+    gw_status status = blob ? gw_ps_store_bring_first(world->store, key, blob) : GW_ERR_MEMORY;
     gw_ps_blob_give(blob);
     return status;
 }

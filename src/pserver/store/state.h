@@ -162,7 +162,7 @@ static inline void gw_ps_key_count(struct gw_ps_store *store, struct gw_ps_key *
 /* Drops the results that are kept of a round; they can be made again. */
 void gw_ps_key_forget_results(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round);
 
-/* Forgets what was put there. */
+/* Forgets what was deposited there. */
 void gw_ps_deposit_drop(struct gw_ps_store *store, struct gw_ps_key *key);
 
 /* Frees a key and what it holds; the caller takes it out of the store's tables. */

@@ -65,7 +65,7 @@ gw_status gw_ps_store_admit(struct gw_ps_store *store, struct gw_ps_key *key, ui
 
 /* The first parameters of a key with an optimizer, float32 of its elements; if it has some already, these are not
  * looked at. Errors: GW_ERR_ARGUMENT (the key has no optimizer; another length), GW_ERR_CAPACITY, GW_ERR_MEMORY. */
-gw_status gw_ps_store_put(struct gw_ps_store *store, struct gw_ps_key *key, const struct gw_ps_blob *value);
+gw_status gw_ps_store_bring_first(struct gw_ps_store *store, struct gw_ps_key *key, const struct gw_ps_blob *value);
 
 /* Stores what worker `rank` pushed as its nth push to the key, from 1; takes a hold of its own on `value`. A push that
  * is there already (its acknowledgement was lost) changes nothing. GW_PS_WAIT: the worker's last push still waits for
@@ -131,7 +131,7 @@ gw_status gw_ps_store_pull(struct gw_ps_store *store, struct gw_ps_key *key, uin
 gw_status gw_ps_store_deposit(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t version,
                               struct gw_ps_blob *value);
 
-/* The value put there; its version is out->round. GW_PS_WAIT: there is none of version `least` or higher. Errors:
+/* The value deposited there; its version is out->round. GW_PS_WAIT: there is none of version `least` or higher. Errors:
  * GW_ERR_ARGUMENT. */
 gw_status gw_ps_store_deposited(const struct gw_ps_key *key, uint64_t least, struct gw_ps_answer *out);
 
