@@ -1,34 +1,33 @@
 /* Finds the word of a list that somebody most likely meant by a word that is not in it. */
 #include "base/nearest.h"
 
+#include <limits.h>
 #include <string.h>
 
-#define MAX_WORD 64
-
-/* Edits (insert, delete, replace, swap of neighbours) that turn a into b. Words longer than MAX_WORD are never near. */
-static unsigned edit_distance(const char *a, const char *b)
+unsigned gw_edit_distance(const char *a, const char *b)
 {
-    size_t la = strlen(a), lb = strlen(b);
-    if (la > MAX_WORD || lb > MAX_WORD)
-        return MAX_WORD;
-    unsigned d[MAX_WORD + 1][MAX_WORD + 1];
-    for (size_t i = 0; i <= la; i++)
-        d[i][0] = (unsigned)i;
+    const size_t la = strlen(a), lb = strlen(b);
+    if (la > GW_LONGEST_WORD || lb > GW_LONGEST_WORD)
+        return UINT_MAX;
+    /* d[i % 3][j] turns the first i letters of a into the first j of b; a swap looks two rows back */
+    unsigned d[3][GW_LONGEST_WORD + 1];
     for (size_t j = 0; j <= lb; j++)
         d[0][j] = (unsigned)j;
     for (size_t i = 1; i <= la; i++) {
+        unsigned *row = d[i % 3], *above = d[(i + 2) % 3], *two_above = d[(i + 1) % 3];
+        row[0] = (unsigned)i;
         for (size_t j = 1; j <= lb; j++) {
-            unsigned best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
-            if (d[i - 1][j] + 1 < best)
-                best = d[i - 1][j] + 1;
-            if (d[i][j - 1] + 1 < best)
-                best = d[i][j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && d[i - 2][j - 2] + 1 < best)
-                best = d[i - 2][j - 2] + 1;
-            d[i][j] = best;
+            unsigned best = above[j - 1] + (a[i - 1] != b[j - 1]);
+            if (above[j] + 1 < best)
+                best = above[j] + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && two_above[j - 2] + 1 < best)
+                best = two_above[j - 2] + 1;
+            row[j] = best;
         }
     }
-    return d[la][lb];
+    return d[la % 3][lb];
 }
 
 const char *gw_nearest(const char *word, const char *const *words, size_t n_words, const struct gw_synonym *synonyms)
@@ -40,7 +39,7 @@ const char *gw_nearest(const char *word, const char *const *words, size_t n_word
     const char *nearest = NULL;
     unsigned least = 1 + (unsigned)(strlen(word) / 3);
     for (size_t i = 0; i < n_words; i++) {
-        unsigned distance = edit_distance(word, words[i]);
+        unsigned distance = gw_edit_distance(word, words[i]);
         if (distance <= least && (!nearest || distance < least)) {
             nearest = words[i];
             least = distance;

@@ -4,6 +4,12 @@
 
 #include <stddef.h>
 
+#define GW_LONGEST_WORD 255
+
+/* Edits (insert, delete or replace a letter, swap two neighbours) that turn a into b. UINT_MAX if one of them is longer
+ * than GW_LONGEST_WORD: such words are near to none. */
+unsigned gw_edit_distance(const char *a, const char *b);
+
 /* A word that people say, and the one that they mean by it. */
 struct gw_synonym {
     const char *said, *meant;

@@ -1,4 +1,4 @@
-"""Tests gradwire.torch: what each case in torch_cases.py must find, on processes that DDP connects over Gloo. Skips if
+"""Tests gradwire.torch: what each case in torch_cases must find, on processes that DDP connects over Gloo. Skips if
 PyTorch is not installed."""
 import json
 import os
@@ -30,7 +30,7 @@ class Ranks:
         base.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(next(PORTS)), OMP_NUM_THREADS="1", **(environment or {}))
         self.processes = [
             subprocess.Popen(
-                [sys.executable, str(HERE / "torch_cases.py"), self.paths[rank], *cases],
+                [sys.executable, str(HERE / "torch_cases"), self.paths[rank], *cases],
                 # OpenMPI's processes of two jobs may not make the same folder at the same time.
                 env={**base, "RANK": str(rank), "TMPDIR": tempfile.mkdtemp(dir=folder)},
                 stdout=subprocess.PIPE,
@@ -184,7 +184,7 @@ class Transports(Case):
         environment.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(next(PORTS)), OMP_NUM_THREADS="1")
         cases = ["transports", "replicas_stay_identical", "several_models"]
         done = subprocess.run(
-            [mpiexec, "-n", "3", sys.executable, str(HERE / "torch_cases.py"), path, *cases],
+            [mpiexec, "-n", "3", sys.executable, str(HERE / "torch_cases"), path, *cases],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -1,6 +1,7 @@
 /* Finds, makes and frees keys. */
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/nearest.h"
 #include "pserver/protocol/message.h"
 #include "pserver/store/change.h"
 #include "pserver/store/parameters.h"
@@ -9,6 +10,7 @@
 #include <gradwire/codec.h>
 
 #include <inttypes.h>
+#include <limits.h>
 #include <string.h>
 
 #define FIRST_KEYS 16
@@ -16,26 +18,6 @@
 #define NEAREST_WORK (1u << 20)
 
 /* ---- names ---------------------------------------------------------------------------------------------- */
-
-/* How many letters must be put, taken or changed to make one of the other; names are short. */
-static uint32_t distance(const char *a, const char *b)
-{
-    uint32_t row[GW_PS_MAX_NAME + 1];
-    size_t n = strlen(b);
-    for (size_t j = 0; j <= n; j++)
-        row[j] = (uint32_t)j;
-    for (size_t i = 0; a[i]; i++) {
-        uint32_t diagonal = row[0];
-        row[0] = (uint32_t)i + 1;
-        for (size_t j = 0; j < n; j++) {
-            uint32_t change = diagonal + (a[i] != b[j]);
-            diagonal = row[j + 1];
-            uint32_t other = (row[j] < row[j + 1] ? row[j] : row[j + 1]) + 1;
-            row[j + 1] = change < other ? change : other;
-        }
-    }
-    return row[n];
-}
 
 gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct gw_ps_key **out)
 {
@@ -53,12 +35,12 @@ gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct g
     if (store->names.n == 0)
         return gw_fail(GW_ERR_ARGUMENT, "there is no key \"%s\", nor any other: init_parameter makes one", name);
     const char *nearest = NULL;
-    uint32_t least = UINT32_MAX;
+    unsigned least = UINT_MAX;
     size_t n = strlen(name), work = 0;
     for (k = 0; k < store->names.n && work < NEAREST_WORK; k++) {
         work += n * strlen(store->names.names[k]);
-        uint32_t d = distance(name, store->names.names[k]);
-        if (d < least) {
+        const unsigned d = gw_edit_distance(name, store->names.names[k]);
+        if (!nearest || d < least) {
             least = d;
             nearest = store->names.names[k];
         }

@@ -1,0 +1,58 @@
+"""What is sent is right: averages, replicas, layers in float, the plain hook."""
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+import gradwire
+import gradwire.torch as gw
+
+from common import SIZE, TOPK, attached, backward, digest, local_gradients, network, train
+
+
+def averages_are_those_of_the_library():
+    """Bit for bit what the library makes of the same gradients, for codecs without shared numbers."""
+    found = {}
+    for codec in ("none", "bf16", "uniform:density=0.3", "onebit", TOPK):
+        ddp, compression = attached(codec)
+        backward(ddp, 0)
+        same = True
+        for i, p in enumerate(ddp.parameters()):
+            frames = [gradwire.encode(local_gradients(r)[i], codec, rank=r, step=0, id=i, seed=0) for r in range(SIZE)]
+            expected = gradwire.decode(gradwire.reduce(frames))
+            same = same and torch.equal(expected.view_as(p.grad), p.grad)
+        found[codec] = same
+        compression.close()
+    return found
+
+
+def replicas_stay_identical():
+    found = {}
+    for codec in ("none", "ternary", "ternary:skip=last", "gspar:density=0.2", TOPK, "topk:ratio=0.1,scope=global"):
+        ddp, compression = attached(codec)
+        train(ddp, 5)
+        found[codec] = [digest(ddp), compression.stats()["times_smaller_up"], compression.stats()["steps"]]
+        compression.close()
+    return found
+
+
+def last_layer_goes_as_float():
+    """skip=last goes by parameter names: the last module's weight and bias are exact."""
+    ddp, compression = attached("ternary:skip=last")
+    backward(ddp, 0)
+    mean = [sum(local_gradients(r)[i] for r in range(SIZE)) / SIZE for i in range(4)]
+    found = [torch.allclose(p.grad, m, rtol=1e-5, atol=1e-7) for p, m in zip(ddp.parameters(), mean)]
+    compression.close()
+    return found
+
+
+def the_hook_by_itself():
+    ddp = DistributedDataParallel(network())
+    other, compression = attached("ternary")
+    del other
+    try:
+        ddp.register_comm_hook(compression, gw.hook)
+        backward(ddp, 0)
+        return "no error"
+    except RuntimeError as error:
+        return str(error)
+    finally:
+        compression.close()

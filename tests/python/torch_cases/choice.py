@@ -1,0 +1,112 @@
+"""codec="auto", and what is logged."""
+import os
+
+import torch
+
+from gradwire.torch import auto as gw_auto
+
+from common import RANK, attached, backward, digest, train
+
+
+def auto_runs(gain, later_ms):
+    """Forty steps with a gain and a step's time that are not measured here. What every rank found."""
+    gain_before, step_ms_before = gw_auto._GAIN, gw_auto.Auto._step_ms
+    gw_auto._GAIN = gain
+    gw_auto.Auto._step_ms = lambda self: 10.0 if self.chosen is None else later_ms
+    try:
+        ddp, compression = attached("auto", candidates=["ternary"])
+        before = compression.codec
+        train(ddp, 40)
+        stats = compression.stats()
+        choice = compression.choice
+        found = [before, compression.codec, choice["codec"], stats["all_reduce_steps"], stats["steps"], digest(ddp)]
+        state = compression.state_dict()
+        assert len(compression._auto._ends) < 20  # no list that every step makes longer
+        compression.close()
+        again, resumed = attached("auto", candidates=["ternary"])
+        resumed.load_state_dict(state)
+        train(again, 3)
+        stats = resumed.stats()
+        found += [resumed.codec, stats["all_reduce_steps"], stats["steps"], digest(again)]
+        resumed.close()
+        return [found, choice["why"]]
+    finally:
+        gw_auto._GAIN, gw_auto.Auto._step_ms = gain_before, step_ms_before
+
+
+def auto_takes_a_codec():
+    return auto_runs(1e9, 5.0)
+
+
+def auto_goes_back():
+    return auto_runs(1e9, 20.0)
+
+
+def auto_over_the_group():
+    """What is measured may be larger than the model."""
+    ddp, compression = attached("auto", candidates=["ternary"], transport="torch")
+    train(ddp, 16)
+    found = [compression.choice["codec"], digest(ddp)]
+    compression.close()
+    return found
+
+
+def auto_takes_none():
+    return auto_runs(0.0, 5.0)
+
+
+def auto_as_it_is():
+    """Whatever it takes here: all ranks take it, and stay identical."""
+    ddp, compression = attached("auto")
+    train(ddp, 40)
+    found = [compression.choice["codec"], compression.choice.get("predicted_ms"), digest(ddp)]
+    compression.close()
+    return found
+
+
+def auto_and_join():
+    """Rank 0 is done before the choice is made."""
+    ddp, compression = attached("auto")
+    optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
+    with ddp.join():
+        for step in range(3 if RANK == 0 else 40):
+            optimizer.zero_grad()
+            backward(ddp, step)
+            optimizer.step()
+    found = [compression.choice["codec"], digest(ddp)]
+    compression.close()
+    return found
+
+
+class Writer:
+    def __init__(self):
+        self.written = []
+
+    def add_scalar(self, tag, value, step):
+        self.written.append([tag, float(value), step])
+
+
+def logging():
+    ddp, compression = attached("ternary")
+    writer = Writer()
+    for step in range(2):
+        train(ddp, 1, first=step)
+        compression.log(writer, step)
+    stats = compression.stats()
+    compression.close()
+    up = [value for tag, value, _ in writer.written if tag == "gradwire/bytes_up"]
+    return [[[tag, step] for tag, _, step in writer.written], sum(up) == stats["bytes_up"]]
+
+
+def logging_to_tensorboard():
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return "not installed"
+    folder = os.environ["FOLDER"] + f"/board-{RANK}"
+    ddp, compression = attached("ternary")
+    train(ddp, 1)
+    with SummaryWriter(folder) as writer:
+        compression.log(writer, 0)
+    compression.close()
+    return len(os.listdir(folder))

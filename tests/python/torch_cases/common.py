@@ -1,0 +1,72 @@
+"""What the cases share: networks, batches, training, a compression on this rank."""
+import os
+import warnings
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+import gradwire.torch as gw
+
+warnings.filterwarnings("ignore")
+for name, of_mpi in [
+    ("RANK", ("OMPI_COMM_WORLD_RANK", "PMI_RANK")),
+    ("WORLD_SIZE", ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")),
+]:
+    os.environ.setdefault(name, next((os.environ[n] for n in of_mpi if n in os.environ), "0"))
+RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+TRANSPORT = os.environ.get("TRANSPORT", "tcp")
+TOPK = "topk:ratio=0.1,refresh=1"
+
+
+def network(seed=0, hidden=64):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(20, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, 5))
+
+
+def batch(step, rank=RANK):
+    generator = torch.Generator().manual_seed(1000 * step + rank)
+    x = torch.randn(8, 20, generator=generator)
+    return x, x[:, :5].argmax(1)
+
+
+def backward(model, step, rank=RANK, factor=1.0):
+    x, y = batch(step, rank)
+    loss = factor * torch.nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    return loss.item()
+
+
+def train(ddp, steps, optimizer=None, first=0):
+    optimizer = optimizer or torch.optim.SGD(ddp.parameters(), 0.1, momentum=0.9)
+    for step in range(first, first + steps):
+        optimizer.zero_grad()
+        backward(ddp, step)
+        optimizer.step()
+    return optimizer
+
+
+def digest(module):
+    """The same number on ranks whose parameters are the same bits."""
+    return sum(p.detach().contiguous().view(torch.int32).long().sum().item() for p in module.parameters())
+
+
+def attached(codec, seed=0, hidden=64, ddp_options=None, transport=TRANSPORT, **options):
+    ddp = DistributedDataParallel(network(seed, hidden), **(ddp_options or {}))
+    return ddp, gw.attach(ddp, codec, transport=transport, **options)
+
+
+def local_gradients(rank, step=0):
+    """What this rank's gradient is without any exchange."""
+    model = network()
+    backward(model, step, rank)
+    return [p.grad for p in model.parameters()]
+
+
+def residuals_in(state, module):
+    """The residual of every tensor in the bytes of topk's state: 56 bytes come before each, a checksum after it."""
+    found, at, raw = {}, 0, state["residuals"]
+    for name, p in module.named_parameters():
+        found[name] = raw[at + 56 : at + 56 + 4 * p.numel()].clone().view(torch.float32)
+        at += 56 + 4 * p.numel() + 8
+    assert at == raw.numel()
+    return found

@@ -1,0 +1,310 @@
+"""What goes wrong: gradients that are not finite, wrong arguments, ranks that disagree, raise, are late or die."""
+import copy
+import gc
+import os
+import pickle
+import signal
+import time
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import gradwire
+import gradwire.torch as gw
+
+from common import RANK, SIZE, TOPK, TRANSPORT, attached, backward, batch, digest, network, train
+
+
+def not_finite():
+    """One rank's NaN reaches all as NaN, and the next step is as ever."""
+    ddp, compression = attached(TOPK)
+    optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
+    before = digest(ddp)
+    backward(ddp, 0, factor=float("nan") if RANK == 1 else 1.0)
+    all_nan = all(p.grad.isnan().all().item() for p in ddp.parameters())
+    optimizer.zero_grad()
+    backward(ddp, 1)
+    optimizer.step()
+    finite = all(p.isfinite().all().item() for p in ddp.parameters())
+    found = [all_nan, finite, digest(ddp) != before, digest(ddp), compression.stats()["dropped_steps"]]
+    compression.close()
+    return found
+
+
+def not_finite_raises():
+    ddp, compression = attached("ternary", nonfinite="raise")
+    try:
+        backward(ddp, 0, factor=float("inf") if RANK == 1 else 1.0)
+        said = "no error"
+    except RuntimeError as error:
+        said = str(error)
+    compression.check()
+    compression.close()
+    return said
+
+
+def wrong_arguments():
+    ddp = DistributedDataParallel(network())
+    frozen = DistributedDataParallel(network())
+    frozen.requires_grad_(False)
+    hollow = network()
+    hollow.register_parameter("hollow", torch.nn.Parameter(torch.zeros(0)))
+    said = []
+    for arguments in [
+        (network(), "ternary", {}),
+        (ddp, "ternari", {}),
+        (ddp, "ternary", {"nonfinite": "stop"}),
+        (ddp, "ternary", {"transport": "pigeon"}),
+        (ddp, "ternary", {"timeout": 0}),
+        (ddp, "auto", {"nonfinite": "raise"}),
+        (ddp, "auto", {"keys": "a-folder"}),
+        (ddp, "auto", {"candidates": ["ternari"]}),
+        (ddp, "auto", {"candidates": "ternary"}),
+        (ddp, "auto", {"candidates": ["topk:scope=global"]}),
+        (ddp, "ternary", {"transport": "torch", "keys": "a-folder"}),
+        (ddp, "ternary", {"timeout": float("nan")}),
+        (ddp, "ternary", {"timeout": None}),
+        (ddp, "ternary", {"seed": 2**64}),
+        (ddp, "ternary", {"threads": -1}),
+        (ddp, "ternary", {"scaler": "dynamic"}),
+        (ddp, "ternary", {"keys": ""}),
+        (ddp, "ternary", {"rendezvous": 29500}),
+        (ddp, None, {}),
+        (ddp, "ternary\0junk", {}),
+        (ddp, "auto", {"candidates": None}),
+        (ddp, "auto", {"candidates": [f"topk:ratio=0.{i}" for i in range(10, 80)]}),
+        (frozen, "ternary", {}),
+        (DistributedDataParallel(hollow, find_unused_parameters=True), "auto", {}),
+    ]:
+        try:
+            gw.attach(arguments[0], arguments[1], **arguments[2])
+            said.append("no error")
+        except (TypeError, ValueError, gradwire.Error) as error:
+            said.append(str(error))
+    return said
+
+
+class OtherNames(torch.nn.Module):
+    """network()'s shapes, so that DDP itself sees no difference."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = torch.nn.Linear(20, 64), torch.nn.Linear(64, 5)
+
+    def forward(self, x):
+        return self.two(torch.relu(self.one(x)))
+
+
+def what_disagrees(model, codec):
+    ddp = DistributedDataParallel(model)
+    try:
+        with gw.attach(ddp, codec, timeout=20):
+            backward(ddp, 0)
+        return "no error"
+    except RuntimeError as error:
+        return str(error)
+
+
+def codecs_that_differ():
+    return what_disagrees(network(), "none" if RANK == 1 else "ternary")
+
+
+def models_that_differ():
+    return what_disagrees(OtherNames() if RANK == 1 else network(), "ternary")
+
+
+def refuse(*_):
+    raise ValueError("rank 1 has had enough")
+
+
+def one_rank_raises_in_backward():
+    """It goes on to its end, and the others hear who left."""
+    ddp = DistributedDataParallel(network(), bucket_cap_mb=0.0001)
+    compression = gw.attach(ddp, "ternary", timeout=20, transport=TRANSPORT)
+    train(ddp, 3)
+    x, y = batch(9)
+    start = time.monotonic()
+    try:
+        if RANK == 1:
+            ddp.module[1].register_full_backward_hook(refuse)
+        torch.nn.functional.cross_entropy(ddp(x), y).backward()
+        said = "no error"
+    except (RuntimeError, ValueError) as error:
+        said = str(error)
+    compression.close()
+    return [said, time.monotonic() - start]
+
+
+class Deep(torch.nn.Module):
+    """Several buckets, whatever DDP's first one takes. between: what goes from the first layer to the others passes."""
+
+    def __init__(self, first_type=torch.float32):
+        super().__init__()
+        torch.manual_seed(0)
+        layers = [torch.nn.Linear(20, 600, dtype=first_type), *(torch.nn.Linear(600, 600) for _ in range(3))]
+        self.layers, self.between = torch.nn.ModuleList(layers), lambda x: x
+
+    def forward(self, x):
+        x = self.between(self.layers[0](x.to(self.layers[0].weight.dtype))).float()
+        for layer in self.layers[1:]:
+            x = layer(x)
+        return x[:, :5]
+
+
+class Refuse(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        time.sleep(0.3)  # the thread takes what was handed over, and waits for more
+        raise ValueError("rank 1 has had enough")
+
+
+def one_rank_raises_between_buckets():
+    """Its step can never end. It can say so, close, and leave."""
+    ddp = DistributedDataParallel(Deep(), bucket_cap_mb=0.1)
+    compression = gw.attach(ddp, TOPK, timeout=20, transport=TRANSPORT)
+    train(ddp, 3)
+    if RANK == 1:
+        ddp.module.between = Refuse.apply
+    said = []
+    try:
+        backward(ddp, 9)
+    except (RuntimeError, ValueError) as error:
+        said.append(str(error))
+    if RANK == 1:
+        compression._options["timeout_ms"] = 100
+        try:
+            compression.state_dict()
+        except gradwire.Timeout as error:
+            said.append(str(error))
+    compression.close()
+    return said
+
+
+class Wait(Refuse):
+    @staticmethod
+    def backward(ctx, gradient):
+        time.sleep(0.3)
+        return gradient
+
+
+def types_that_differ():
+    """The second bucket cannot be taken, when the first one is under way."""
+    module = Deep(torch.float64)
+    module.between = Wait.apply
+    ddp = DistributedDataParallel(module, bucket_cap_mb=0.1)
+    compression = gw.attach(ddp, "ternary", timeout=20)
+    try:
+        backward(ddp, 0)
+        return "no error"
+    except RuntimeError as error:
+        return str(error)
+    finally:
+        compression.close()
+
+
+def attach_is_late():
+    """Rank 1 does not attach until the others have given up."""
+    ddp = DistributedDataParallel(network())
+    dist.barrier()
+    heard = [os.environ["FOLDER"] + f"/heard-{rank}" for rank in range(SIZE) if rank != 1]
+    if RANK == 1:
+        end = time.monotonic() + 120
+        while not all(map(os.path.exists, heard)) and time.monotonic() < end:
+            time.sleep(0.1)
+        return ""
+    try:
+        gw.attach(ddp, "ternary", timeout=3)
+        said = "no error"
+    except gradwire.Timeout as error:
+        said = str(error)
+    with open(os.environ["FOLDER"] + f"/heard-{RANK}", "w", encoding="utf-8"):
+        return said
+
+
+def transports_that_differ():
+    ddp = DistributedDataParallel(network())
+    try:
+        gw.attach(ddp, "ternary", transport="torch" if RANK == 1 else "tcp", timeout=20)
+        return "no error"
+    except gradwire.Error as error:
+        return str(error)
+
+
+def copies():
+    """There is one of each. What looks like a copy would close it."""
+    ddp, compression = attached("ternary")
+    said = []
+    for make in (copy.copy, copy.deepcopy, pickle.dumps):
+        try:
+            make(compression)
+            said.append("no error")
+        except TypeError as error:
+            said.append(str(error))
+    train(ddp, 2)
+    compression.close()
+    return said
+
+
+def forks():
+    """A child has no part in the links, and may not wait for threads that it does not have."""
+    ddp, compression = attached("ternary")
+    train(ddp, 2)
+    child = os.fork()
+    if child == 0:
+        try:
+            compression.state_dict()
+        except gradwire.Error as error:
+            if "forked" in str(error):
+                compression.close()
+                os._exit(7)
+        os._exit(1)
+    end = time.monotonic() + 60
+    ended, status = 0, 0
+    while not ended and time.monotonic() < end:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        time.sleep(0.05)
+    if not ended:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    train(ddp, 2)
+    compression.close()
+    return [bool(ended), os.WEXITSTATUS(status), digest(ddp)]
+
+
+def groups_go():
+    """Threads and open files after one attach and close, and after five."""
+    found = []
+    for _ in range(5):
+        ddp, compression = attached("ternary", transport="torch")
+        train(ddp, 1)
+        compression.close()
+        del ddp, compression
+        gc.collect()
+        found.append([len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))])
+    return [found[0], found[-1]]
+
+
+def one_rank_is_killed():
+    ddp, compression = attached("ternary", timeout=10)
+    train(ddp, 3)
+    if RANK == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    start = time.monotonic()
+    try:
+        for step in range(3, 100):
+            backward(ddp, step)
+        said = "no error"
+    except RuntimeError as error:
+        said = str(error)
+    try:
+        compression.check()
+        checked = "no error"
+    except gradwire.Error as error:
+        checked = str(error)
+    compression.close()
+    return [said, checked, time.monotonic() - start]

@@ -1,0 +1,45 @@
+"""How the bytes travel: transports, a part of the job, links that go without a word."""
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import gradwire
+import gradwire.torch as gw
+
+from common import RANK, TOPK, TRANSPORT, attached, digest, network, train
+
+
+def transports():
+    """The same bits whatever carries them. A network large enough for several groups and for bodies behind heads."""
+    found = {}
+    for codec in ("none", "ternary", TOPK):
+        digests = []
+        for transport in ("tcp", "torch", TRANSPORT):
+            ddp, compression = attached(codec, hidden=60000, transport=transport)
+            train(ddp, 3)
+            digests.append(digest(ddp))
+            compression.close()
+        found[codec] = digests
+    return found
+
+
+def part_of_the_job():
+    """A model that two of the ranks train, through a process group."""
+    group = dist.new_group([0, 1])
+    if RANK > 1:
+        return "not in it"
+    ddp = DistributedDataParallel(network(), process_group=group)
+    try:
+        compression = gw.attach(ddp, "none", transport="torch")
+    except gradwire.Error as error:
+        return str(error)
+    train(ddp, 2)
+    compression.close()
+    return "it trains"
+
+
+def goes_without_a_word():
+    """The process ends with an open compression, and Python ends as ever."""
+    ddp, compression = attached("ternary", transport="torch")
+    train(ddp, 2)
+    globals()["kept"] = (ddp, compression)
+    return True

@@ -1,0 +1,128 @@
+"""FSDP2's all-reduce hook, which this PyTorch need not have."""
+import os
+
+import torch
+import torch.distributed as dist
+
+import gradwire
+import gradwire.torch as gw
+from gradwire.torch import sharded as gw_sharded
+
+from common import RANK, SIZE, TOPK, TRANSPORT, backward, digest, network
+
+
+class Unit(torch.nn.Linear):
+    """Calls the hook as a unit of fully_shard does: with all its gradients as one flat tensor, which it then takes."""
+
+    def set_all_reduce_hook(self, hook, *, stream=None):
+        self.hook = hook
+
+    def flat(self, dtype=torch.float32):
+        return torch.cat([p.grad.view(-1) for p in self.parameters()]).to(dtype)
+
+    def reduce(self, dtype=torch.float32):
+        output, begin = self.flat(dtype), 0
+        self.hook(output)
+        for p in self.parameters():
+            p.grad.copy_(output[begin : begin + p.numel()].view_as(p))
+            begin += p.numel()
+
+
+def units():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(Unit(20, 64), torch.nn.ReLU(), Unit(64, 5))
+
+
+def train_units(model, steps, first=0, dtype=torch.float32):
+    for step in range(first, first + steps):
+        model.zero_grad()
+        backward(model, step)
+        for unit in (model[2], model[0]):
+            unit.reduce(dtype)
+        with torch.no_grad():
+            for p in model.parameters():
+                p -= 0.1 * p.grad
+
+
+def sharded(codec, **options):
+    model = units()
+    return model, gw.attach_sharded(model, dist.group.WORLD, codec, transport=TRANSPORT, **options)
+
+
+def sharded_averages():
+    """Bit for bit what the library makes of the same flat gradients."""
+    flats = []
+    for rank in range(SIZE):
+        model = units()
+        backward(model, 0, rank)
+        flats.append([model[0].flat(), model[2].flat()])
+    found = {}
+    for codec in ("none", "uniform:density=0.3", TOPK):
+        model, compression = sharded(codec, seed=7)
+        backward(model, 0)
+        model[2].reduce()
+        model[0].reduce()
+        same = True
+        for i, unit in enumerate((model[0], model[2])):
+            seed = (7 + i * gw_sharded._SEEDS_APART) % 2**64
+            frames = [gradwire.encode(flats[r][i], codec, rank=r, step=0, id=0, seed=seed) for r in range(SIZE)]
+            same = same and torch.equal(gradwire.decode(gradwire.reduce(frames)), unit.flat())
+        found[codec] = same
+        compression.close()
+    return found
+
+
+def sharded_training():
+    """[digest, steps] of several kinds, and of one that goes on from a saved state."""
+    found = {}
+    for codec, dtype in (("ternary:skip=2", torch.float32), (TOPK, torch.float32), ("ternary", torch.bfloat16)):
+        model, compression = sharded(codec)
+        train_units(model, 6, dtype=dtype)
+        found[f"{codec} {dtype}"] = [digest(model), compression.stats()["steps"]]
+        compression.close()
+    model, compression = sharded(TOPK)
+    train_units(model, 3)
+    path = os.environ["FOLDER"] + f"/sharded-{RANK}.pt"
+    torch.save([model.state_dict(), compression.state_dict()], path)
+    compression.close()
+    again, compression = sharded(TOPK)
+    weights, state = torch.load(path)
+    again.load_state_dict(weights)
+    compression.load_state_dict(state)
+    same = all(torch.equal(a, b) for a, b in zip(compression.state_dict()["residuals"], state["residuals"]))
+    train_units(again, 3, first=3)
+    compression.close()
+    return found, [digest(again), same, sum(r.numel() for r in state["residuals"])]
+
+
+def sharded_errors():
+    said = []
+
+    def tries(call, *arguments, **options):
+        try:
+            call(*arguments, **options)
+            said.append("no error")
+        except (gw.Error, TypeError, ValueError) as error:
+            said.append(str(error))
+
+    tries(gw.attach_sharded, network(), dist.group.WORLD)
+    tries(gw.attach_sharded, units(), dist.group.WORLD, "auto")
+    tries(gw.attach_sharded, units(), dist.group.WORLD, "ternary:skip=last")
+    tries(gw.attach_sharded, torch.nn.Sequential(*(Unit(1, 1) for _ in range(65))), dist.group.WORLD)
+    model, compression = sharded("ternary", nonfinite="raise")
+    tries(model[0].hook, torch.full((10,), float("nan") if RANK == 1 else 1.0))
+    tries(model[0].hook, torch.ones(10))
+    tries(model[0].hook, torch.ones(11))
+    tries(model[0].hook, torch.ones(10))
+    compression.close()
+    tries(model[0].hook, torch.ones(10))
+    model, compression = sharded("ternary")
+    output = torch.full((10,), float("nan") if RANK == 1 else 1.0)
+    model[0].hook(output)
+    said.append(bool(output.isnan().all()))
+    if RANK == 1:
+        compression.close()
+    else:
+        tries(model[2].hook, torch.ones(10))
+        compression.close()
+    return said

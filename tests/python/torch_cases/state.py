@@ -1,0 +1,126 @@
+"""What a compression keeps: saved, restored, onto other numbers of ranks, and states that nobody should believe."""
+import os
+
+import torch
+
+import gradwire
+
+from common import RANK, SIZE, TOPK, attached, digest, residuals_in, train
+
+
+def resume():
+    """Ten steps at once, and five, saved, loaded into fresh objects, and five more: the same bits."""
+    found = []
+    for codec in (TOPK, "onebit", "ternary"):
+        ddp, compression = attached(codec)
+        train(ddp, 10)
+        compression.close()
+        half, half_compression = attached(codec)
+        optimizer = train(half, 5)
+        path = os.environ["FOLDER"] + f"/state-{RANK}.pt"
+        torch.save({"model": half.module.state_dict(), "optimizer": optimizer.state_dict()}, path + ".model")
+        torch.save(half_compression.state_dict(), path)
+        half_compression.close()
+        again, again_compression = attached(codec)
+        saved = torch.load(path + ".model")
+        again.module.load_state_dict(saved["model"])
+        optimizer = torch.optim.SGD(again.parameters(), 0.1, momentum=0.9)
+        optimizer.load_state_dict(saved["optimizer"])
+        try:
+            state = torch.load(path, weights_only=True)
+        except TypeError:
+            state = torch.load(path)
+        again_compression.load_state_dict(state)
+        train(again, 5, optimizer, first=5)
+        found.append([digest(ddp), digest(again)])
+        again_compression.close()
+    return found
+
+
+def save_states():
+    """For another number of ranks."""
+    ddp, compression = attached(TOPK)
+    train(ddp, 3)
+    torch.save(compression.state_dict(), os.environ["FOLDER"] + f"/of-{SIZE}-{RANK}.pt")
+    compression.close()
+    return True
+
+
+def load_states():
+    """The states of three ranks on two: the mean residual is kept."""
+    states = [torch.load(os.environ["FOLDER"] + f"/of-3-{r}.pt") for r in range(3)]
+    ddp, compression = attached(TOPK)
+    said = []
+    for wrong in (states[0], states[:2], [states[0], states[0], states[2]]):
+        try:
+            compression.load_state_dict(wrong)
+            said.append("no error")
+        except ValueError as error:
+            said.append(str(error).replace(f"rank {RANK} of 2", "rank R of 2"))
+    compression.load_state_dict(states)
+    mine = compression.state_dict()
+    name = "0.weight"
+    mean = sum(residuals_in(s, ddp.module)[name].double() for s in states) / 3
+    kept = residuals_in(mine, ddp.module)[name].double()
+    found = [said, torch.allclose(kept, mean, atol=1e-7), mean.abs().sum().item() > 0, mine["step"]]
+    train(ddp, 2)
+    found.append(digest(ddp))
+    compression.close()
+    return found
+
+
+def hostile_states():
+    """What a file may hold. All is refused before anything changes, but for what only a checksum tells."""
+    ddp, compression = attached(TOPK)
+    train(ddp, 2)
+    good = compression.state_dict()
+    residuals = good["residuals"]
+    cut, altered = residuals[:-5].clone(), residuals.clone()
+    altered[-20] += 1
+    of_two = [dict(good, rank=0, size=2), dict(good, rank=1, size=2, residuals=residuals[:100])]
+    said = []
+    for wrong in [
+        5,
+        [5],
+        {"format": 1},
+        dict(good, size=10**8),
+        dict(good, step=2**40),
+        dict(good, step="two"),
+        dict(good, scale="x"),
+        dict(good, scale=float("nan")),
+        dict(good, names=4),
+        dict(good, residuals=None),
+        dict(good, residuals=residuals.float()),
+        dict(good, residuals=cut),
+        of_two,
+    ]:
+        try:
+            compression.load_state_dict(wrong)
+            said.append("no error")
+        except (TypeError, ValueError, gradwire.Error) as error:
+            said.append(str(error))
+    train(ddp, 1)
+    compression.load_state_dict(good)
+    train(ddp, 1)
+    for call in (lambda: compression.load_state_dict(dict(good, residuals=altered)), compression.check):
+        try:
+            call()
+            said.append("no error")
+        except gradwire.Error as error:
+            said.append(str(error))
+    compression.close()
+    return said
+
+
+def hostile_choices():
+    ddp, compression = attached("auto", candidates=["ternary"])
+    good, said = compression.state_dict(), []
+    for choice in ("x", {"groups": [0] * 4}, {"codec": "ternary", "groups": [2**32, 0, 0, 0]}):
+        try:
+            compression.load_state_dict(dict(good, choice=choice))
+            said.append("no error")
+        except gradwire.Error as error:
+            said.append(str(error))
+    train(ddp, 1)
+    compression.close()
+    return said
