@@ -126,12 +126,12 @@ class Leaving(unittest.TestCase):
         ends = [GroupLink(group, 7, 1000).link() for group in groups(3)]
         ops = [links.operations(end) for end in ends]
         lib = _library.load()
-        for sender, n in ((0, 1), (1, 2)):
+        message = _api.Message()
+        for sender, n in ((0, 1), (1, 2)):  # one of each is received, so that the first of rank 1 stays
             for _ in range(n):
                 ops[sender].send(ends[sender].self, 2, lib.gw_message_alloc(None, 8), 8, 20000)
-        message = _api.Message()
-        for _ in range(2):
             self.assertEqual(ops[2].recv(ends[2].self, 20000, ctypes.byref(message)), 0)
+            self.assertEqual(message.sender, sender)
             lib.gw_message_free(message.bytes)
         ops[2].destroy(ends[2].self)
         self.assertEqual(ops[1].recv(ends[1].self, 20000, ctypes.byref(message)), -61)
