@@ -33,14 +33,14 @@ typedef struct gw_exchange_options {
     /* the number of each tensor's group; copied. Groups are 0..G-1, and none is empty. NULL: every tensor is a group.
      * With a global codec all tensors form one group, and this is ignored */
     const uint32_t *group_of;
-    /* the members talk over this link, and each of them owns a part of the slices Borrowed: the exchange never destroys
-     * it. link.rank and link.size say who this member is. One exchange at a time uses a link. Another may follow once
-     * every member has waited for a step of this one and destroyed it */
+    /* the members talk over this link, and each of them owns a part of the slices. Borrowed: the exchange never
+     * destroys it. link.rank and link.size say who this member is. One exchange at a time uses a link. Another may
+     * follow once every member has waited for a step of this one and destroyed it */
     gw_link link;
     /* in place of a link (link.ops is then NULL): parameter servers own the slices. Members push frames to them and
      * pull the averages, with the same bits as over any link. The client must be a worker's. Its rank, and the number
      * of workers, say who this member is. Borrowed: until the exchange is destroyed, only the exchange may call the
-     * client The servers' mode must be GW_PS_SYNC, unless they keep the parameters (server_optimizer). They serve one
+     * client. The servers' mode must be GW_PS_SYNC, unless they keep the parameters (server_optimizer). They serve one
      * exchange only, and its workers must begin with the same step. NULL: the members of the link own the slices */
     gw_ps_client *servers;
     uint64_t seed;
@@ -140,8 +140,8 @@ GW_API gw_status gw_exchange_submit(gw_exchange *exchange, uint32_t tensor, floa
 GW_API gw_status gw_exchange_submit_many(gw_exchange *exchange, uint32_t n, const uint32_t *tensors,
                                          float *const *gradients);
 
-/* Waits until every tensor holds the average, and ends the step. With server_optimizer the tensors hold parameters. If
- * the servers' mode is not GW_PS_SYNC either, the verdict is this member's own. result: NULL: not wanted. A verdict of
+/* Waits until every tensor holds the average, and ends the step. With server_optimizer the tensors hold parameters; and
+ * if the servers' mode is then not GW_PS_SYNC, the verdict is this member's own. result: NULL: not wanted. A verdict of
  * false (committed) is not an error. Then the contents of the gradients are unspecified, and the codec's state is as it
  * was before the step. Errors: GW_ERR_ORDER (a tensor was not submitted), GW_ERR_PEER, GW_ERR_TIMEOUT (the sentence
  * names the silent members), GW_ERR_MEMORY, and what codecs return. After any error but GW_ERR_ORDER only
@@ -222,8 +222,8 @@ GW_API void gw_exchange_account(gw_exchange *exchange, bool on);
  */
 GW_API gw_status gw_exchange_traffic(const gw_exchange *exchange, uint32_t tensor, gw_tensor_traffic *out);
 
-/* When a group of the last finished step got how far on this member, in seconds since gw_exchange_begin. If the step
- * was dropped, a moment that did not come is 0. */
+/* When each stage of a group was reached in the last finished step on this member, in seconds since gw_exchange_begin.
+ * If the step was dropped, a stage that was not reached is 0. */
 typedef struct gw_group_moments {
     double ready;    /* the program had handed over its last gradient */
     double measured; /* its last gradient had been measured */

@@ -30,7 +30,7 @@ enum message_type { MESSAGE_STATS = 1, MESSAGE_SHARED, MESSAGE_PUSH, MESSAGE_PUL
 
 #define MESSAGE_VERSION 2
 #define MESSAGE_HEADER 16
-#define HELLO_MOST 16384 /* bytes of its lines, with a closing 0 */
+#define HELLO_MOST 16384 /* bytes of all its lines, with a closing 0 */
 #define MESSAGE_BAD_BYTES (MESSAGE_HEADER + 8)
 #define MESSAGE_FLAG_BAD 1u
 
