@@ -13,7 +13,7 @@ struct snapshot_writer {
     struct gw_ps_store *store;
     void (*add)(void *user, uint8_t type, const void *head, size_t n_head, struct gw_ps_blob *blob);
     void *user;
-    uint8_t *head; /* room for any */
+    uint8_t *head; /* room for the longest head */
 };
 
 static void add(const struct snapshot_writer *to, uint8_t type, const struct gw_ps_writer *w, struct gw_ps_blob *blob)
@@ -78,7 +78,7 @@ static void write_parameters(const struct snapshot_writer *to, const struct gw_p
     }
 }
 
-/* As the change that put it there. */
+/* Writes a deposit as the change that put it. */
 static void write_deposit(const struct snapshot_writer *to, const struct gw_ps_key *key)
 {
     const struct gw_ps_change put = {.kind = GW_PS_CHANGE_DEPOSIT, .name = key->name, .number = key->deposit.version};

@@ -27,7 +27,7 @@ gw_status gw_ps_store_deposit(struct gw_ps_store *store, struct gw_ps_key *key, 
     if (key->deposit.value && key->deposit.version >= version)
         return GW_OK;
     if (held - (key->deposit.value ? n_bytes : 0) >
-        store->options.max_bytes) /* this value is part of what is held, the one before goes */
+        store->options.max_bytes) /* this value is counted already; the one before will be dropped */
         return gw_fail(GW_ERR_CAPACITY,
                        "what is put at \"%s\" has %zu bytes, and with them the server holds %" PRIu64
                        " of at most %" PRIu64 " (--max-bytes)",
