@@ -1,5 +1,5 @@
-/* Lets servers that lie answer a client of the parameter server. The client is the real one. In place of connections it
- * has pipes within this process, so no address is bound.
+/* Feeds a client of the parameter server with answers of servers that lie. The client is the real one. In place of
+ * connections it has pipes within this process, so no address is bound.
  *
  * An input is a mode, and then calls. Each call says what is asked, and how many answers come. An answer is an honest
  * one whose bytes are altered (by exclusive or), or bytes as they stand. */

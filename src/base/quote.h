@@ -1,4 +1,4 @@
-/* Text that came from outside, made fit to stand between quotes on a line of a log. */
+/* Makes text that came from outside safe between quotes in a line of a log. */
 #ifndef GW_BASE_QUOTE_H
 #define GW_BASE_QUOTE_H
 
