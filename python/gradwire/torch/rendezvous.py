@@ -1,4 +1,4 @@
-"""Brings the members of a process group together: where rank 0 is reached, and which ranks share a machine. Only public
+"""Brings the members of a process group together: finds the address of rank 0, and the ranks that share a machine. Only public
 calls of the group are used."""
 import datetime
 import os

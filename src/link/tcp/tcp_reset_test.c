@@ -1,5 +1,5 @@
-/* Tests connections between two members that are reset while the members live on: all hear of it, with the same cause,
- * and nobody who only passes it on is named as the one that failed. Each member is a process. */
+/* Tests connections between two members that are reset while both members live on. All members hear of it, with the
+ * same cause. A member that only passes the news on is not named as the one that failed. Each member is a process. */
 #include "link/tcp/endpoint.h"
 #include "link/tcp/test_world.h"
 

@@ -1,5 +1,5 @@
-/* Servers that lie, over real sockets: whatever they answer, a client refuses it with a sentence, in time, and uses
- * none of it. */
+/* Tests a client with servers that lie, over real sockets. Whatever they answer, the client refuses it in time, with a
+ * sentence, and uses none of it. */
 #include "base/clock.h"
 #include "pserver/client/for_exchange.h"
 #include "pserver/protocol/message.h"

@@ -1,5 +1,5 @@
 /* Tests a store whose changes are kept, beside one that does the same and is never restarted. After every restart both
- * give the same answers, to the bit, whatever was asked of them in whatever mode. */
+ * give the same answers, to the bit, in every mode. */
 #define _GNU_SOURCE /* nftw */
 #include "base/memory.h"
 #include "checks.h"

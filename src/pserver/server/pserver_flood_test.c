@@ -1,5 +1,5 @@
-/* Clients that send for ever, or nothing at all: a server's memory and descriptors stay bounded, and good clients are
- * served. The server is a process of its own, whose memory is looked at from outside. */
+/* Tests clients that send without end, or nothing at all: the server's memory and descriptors stay limited, and good
+ * clients are served. The server is a process of its own, and the test measures its memory from outside. */
 #define _GNU_SOURCE /* nftw */
 #include "base/clock.h"
 #include "checks.h"

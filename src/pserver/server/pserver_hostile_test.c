@@ -1,4 +1,4 @@
-/* Tests a running server against clients that do what no client of ours does. After each of them a good client is
+/* Tests a running server against clients that do things that our client never does. After each of them a good client is
  * served at once. When all have gone, nothing of theirs is left. */
 #include "base/clock.h"
 #include "checks.h"

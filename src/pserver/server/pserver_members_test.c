@@ -1,4 +1,4 @@
-/* Tests workers that come, go, die and come back, and what the rest does meanwhile. */
+/* Tests workers that come, go, die and come back, and what the other workers do meanwhile. */
 #include "base/clock.h"
 #include "pserver/client/for_exchange.h"
 #include "pserver/protocol/message.h"

@@ -1,4 +1,4 @@
-/* Values of keys that belong to no round: one client puts them there for others, with a version. */
+/* Deposits: values of keys that belong to no round. One client puts them there for others, with a version. */
 #include "base/error.h"
 #include "pserver/store/change.h"
 #include "pserver/store/state.h"
