@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* The run's data where none are named. */
+/* Takes the run's data if the user names none. */
 static int take_data(const tool_usage *usage, tool_run *of, struct gw_eval_options *o)
 {
     /* Of the run's options those that say what is looked at; its threads, for one, are its own. */

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What the signal handler removes; "" where nothing is open. Written only while the signals are blocked. */
+/* What the signal handler removes; "" if nothing is open. Written only while the signals are blocked. */
 enum { MAX_OPEN = 2 };
 static char doomed[MAX_OPEN][PATH_MAX];
 

@@ -1,4 +1,4 @@
-/* Opens files, and tries again where descriptors are short at the moment. Gives written files their names. */
+/* Opens files, and tries again if descriptors are short at the moment. Gives written files their names. */
 #define _GNU_SOURCE /* renameat2 */
 #include "base/files.h"
 

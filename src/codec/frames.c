@@ -43,8 +43,8 @@ static gw_status check_fields(const struct gw_frame *frame, const struct gw_wire
     return wire->check_frame(frame);
 }
 
-/* The rest of what can be wrong with a frame. `later`: its checksum is compared by whoever reads the payload, unless
- * something else is wrong: that it was altered is the better answer. */
+/* The rest of what can be wrong with a frame. `later`: the function that reads the payload compares its checksum,
+ * unless something else is wrong: that it was altered is the better answer. */
 static gw_status check_frame(struct gw_frame *frame, const struct gw_wire_codec *wire, bool later)
 {
     frame->unverified = later;

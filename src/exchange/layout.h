@@ -48,7 +48,7 @@ struct run {
     struct verdict push_verdict;
 };
 
-/* Where this member, as a worker, stands with a group. */
+/* How far this member, as a worker, has come with a group. */
 enum group_state { GROUP_MEASURING, GROUP_WAITS_SHARED, GROUP_WAITS_PULLS, GROUP_DONE };
 
 struct group {

@@ -24,7 +24,7 @@ struct gw_adam {
 void gw_optimizer_adam(size_t n, float *w, float *m, float *v, const float *g, float lr, const struct gw_adam *adam,
                        float decay, uint64_t step);
 
-/* SVRG's step, where g has the L2 term of the snapshot w~ in it already: w -= lr * (g + decay*(w - w~)). */
+/* SVRG's step. g has the L2 term of the snapshot w~ in it already: w -= lr * (g + decay*(w - w~)). */
 void gw_optimizer_svrg(size_t n, float *w, const float *snapshot, const float *g, float lr, float decay);
 
 /* The moving average of parameters that evaluation uses: e = d*e + (1-d)*w with d = min(decay, (1+t)/(10+t)). */

@@ -8,7 +8,7 @@
 
 #define SHOWN_AWAY 100 /* workers that are not connected */
 
-/* Whether rounds wait for it (gw_ps_presence). */
+/* The word for a worker's presence (gw_ps_presence). */
 static const char *presence_word(const struct gw_ps_numbers *numbers, uint32_t rank)
 {
     static const char *const words[] = {

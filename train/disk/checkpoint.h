@@ -1,6 +1,6 @@
 /* Parameter files (.gwp): the tensors of a network under their names, and what belongs to them. The final parameters of
  * a run and its checkpoints have this form. Optimizer state and averages are further tensors: "momentum.NAME",
- * "ema.NAME", "variance.NAME". Running statistics of batch norm follow the parameters, and the averages likewise.
+ * "ema.NAME", "variance.NAME". Running statistics of batch norm follow the parameters, and also the averages.
  *
  * All numbers are little-endian:
  *     8 bytes   "GWPARAM1"

@@ -86,7 +86,7 @@ gw_status gw_control_report(struct gw_control *control, uint64_t step, const str
 
 /* Rank 0: waits for all records of a step. *records are in rank order. They are valid until records of the third step
  * after it come. gw_control_has tells whether collect would return at once. */
-bool gw_control_has(struct gw_control *control, uint64_t step); /* whether that would not wait */
+bool gw_control_has(struct gw_control *control, uint64_t step); /* true: collect would not wait */
 gw_status gw_control_collect(struct gw_control *control, uint64_t step, const struct gw_step_record **records);
 
 /* Send a worker's codec state after `step` steps. gw_control_state_new takes memory for it (NULL: there is none). send

@@ -95,7 +95,7 @@ static void readers_fini(struct readers *readers)
     gw_free(readers->context, readers->scratch);
 }
 
-/* Whether it holds sums of signs. */
+/* True if it holds sums of signs. */
 static bool has_levels(const struct gw_frame *frame)
 {
     return frame->codec == GW_WIRE_GSPAR && frame->flags & GW_FLAG_AVERAGE;
@@ -541,7 +541,7 @@ static void summing_fini(struct summing *s)
     readers_fini(&s->readers);
 }
 
-/* Whether owners add up the signs of such pushes of n workers in integers. */
+/* True if owners add up the signs of such pushes of n workers in integers. */
 static bool adds_signs(const struct gw_frame *first, uint32_t n)
 {
     return first->codec == GW_WIRE_GSPAR && !(first->flags & GW_FLAG_PRIVATE) && n <= GW_SPARSE_LEVELS_MAX_WORKERS;

@@ -63,11 +63,11 @@ bool gw_sparse_has_wire_choice(const void *options);
 
 /* One chunk as it was read into the scratch, until the next one is. */
 struct gw_sparse_chunk {
-    const uint64_t *kept, *exact, *negative; /* the latter two of gspar, else NULL */
-    const uint64_t *rest;                    /* likewise: the kept ones that are not exact */
+    const uint64_t *kept, *exact, *negative; /* exact and negative only of gspar, else NULL */
+    const uint64_t *rest;                    /* only of gspar, else NULL: the kept ones that are not exact */
     const struct gw_sparse_levels *levels;   /* of a gspar average, else NULL */
     uint32_t n, n_kept, n_values;
-    uint32_t position_bits, sign_bits; /* the latter of signs and levels */
+    uint32_t position_bits, sign_bits; /* sign_bits: of signs and levels */
     uint64_t value_bits;               /* the rest, with the coder's states and padding */
     const float *values;
 };
