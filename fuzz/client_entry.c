@@ -261,8 +261,8 @@ static void answer_ticket(struct input *in, gw_ps_client *client, uint64_t id)
     gw_ps_client_pump(client, -1, 0);
 }
 
-/* Answers that lie there before a call of one ticket, which is the next one. Last comes a refusal, so that nothing is
- * waited for. */
+/* Answers that lie there before a call of one ticket, which is the next one. Last comes a refusal, so that the client
+ * waits for nothing. */
 static void answer_before(struct input *in, gw_ps_client *client, struct gw_ps_request request)
 {
     request.id = client->next_id;

@@ -46,7 +46,7 @@ void tool_set_command(const char *name);
 /* Prints one sentence to standard error and returns TOOL_FAILED. */
 int tool_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The same for wrong use: adds where help is found and returns TOOL_WRONG_USE. */
+/* The same for wrong use: adds where to find help, and returns TOOL_WRONG_USE. */
 int tool_wrong_use(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* After a failed call of the library: "WHERE: gw_last_error()" (`where` may be NULL). Returns TOOL_WRONG_USE for a bad

@@ -90,7 +90,7 @@ struct search {
     gw_context *context;
     const struct gw_model *model;
     const struct rest *rest; /* of each layer */
-    double upper;            /* a step: no way to a longer one is looked at */
+    double upper;            /* a step: no way to a longer one is followed */
     struct front *fronts;    /* fronts[l]: layers from l on are grouped */
     double last_ms;          /* that the link takes, at least, when all is encoded */
 };

@@ -97,7 +97,7 @@ static json_t *kept_json(const struct gw_ps_kept_numbers *kept)
                      (json_int_t)kept->failed);
 }
 
-/* Markup stands only within strings, where JSON has another way to write it. */
+/* Markup can be only in strings, and there JSON has another way to write it. */
 static char *without_markup(const char *text)
 {
     size_t n = 0, more = 0;

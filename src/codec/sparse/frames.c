@@ -303,14 +303,14 @@ struct sum {
     float *sum;     /* 0 between chunks */
     uint64_t *kept; /* of the average */
     float *values;
-    uint64_t *exact, *negative; /* of the average, where signs are added up; else NULL */
+    uint64_t *exact, *negative; /* of the average, if signs are added up; else NULL */
 };
 
 struct summing {
     struct readers readers;
     struct sum *sums; /* of each slot */
     const struct gw_frame *average;
-    float q, unit;         /* where signs are added up: of one worker, and of the average */
+    float q, unit;         /* if signs are added up: of one worker, and of the average */
     uint64_t first;        /* chunk that a wave begins with */
     size_t stride, *sizes; /* of a wave's chunks */
     uint8_t *wave, *to;    /* chunk first + i goes to to + i * stride; wave: a wave's bytes, if it has several */
