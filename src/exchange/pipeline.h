@@ -66,7 +66,7 @@ void gw_finish_step(struct gw_exchange *exchange);
  * verdict, and then asks for all parameters. */
 gw_status gw_through(struct gw_exchange *exchange);
 
-/* Asks for all parameters. If the errand is ERRAND_PUT, it sends the first parameters before that. */
+/* Asks for all parameters. If this member has first parameters, it sends them before that. */
 gw_status gw_begin_errand(struct gw_exchange *exchange);
 
 /* Handles the parameters of a run that have come. */
