@@ -340,7 +340,7 @@ static void strangers_come_late(void **state)
     link_test_end(context, NULL, 0);
 }
 
-/* Whether anybody answers at that door. */
+/* True if anybody answers at that door. */
 static bool answers(const char *door)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

@@ -78,7 +78,7 @@ static void in_recv(gw_link *link)
     check_cause(link, link->ops->recv(link->self, 20000, &message));
 }
 
-/* A member to its end. It ends only when all have heard: whoever ends tells the others something too. */
+/* A member to its end. It ends only when all have heard: a member that ends tells the others something too. */
 static void be(uint32_t rank, const char *place, void (*live)(gw_link *link), int heard, int all_heard)
 {
     const gw_tcp_options options = {

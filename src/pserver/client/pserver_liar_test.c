@@ -271,7 +271,7 @@ static void a_scaled_pull_of_an_odd_length(void **state)
     }
 }
 
-/* What else a client asks, and what is no answer to it. */
+/* Other requests of a client, and messages that are no answer to them. */
 static void other_lies(void **state)
 {
     (void)state;

@@ -532,7 +532,7 @@ static void test_wrong_pushes(void **state)
     end(&world);
 }
 
-/* Changes go on in memory where nothing can be written; and are kept again once there is room. */
+/* If nothing can be written, changes go on in memory; and are kept again once there is room. */
 static void test_full(void **state)
 {
     struct world world;
