@@ -1,5 +1,5 @@
-/* Lets servers that lie answer a client of the parameter server. The client is the real one. In place of connections it
- * has pipes within this process, so no address is bound.
+/* Feeds a client of the parameter server with answers of servers that lie. The client is the real one. In place of
+ * connections it has pipes within this process, so no address is bound.
  *
  * An input is a mode, and then calls. Each call says what is asked, and how many answers come. An answer is an honest
  * one whose bytes are altered (by exclusive or), or bytes as they stand. */
@@ -261,8 +261,8 @@ static void answer_ticket(struct input *in, gw_ps_client *client, uint64_t id)
     gw_ps_client_pump(client, -1, 0);
 }
 
-/* Answers that lie there before a call of one ticket, which is the next one. Last comes a refusal, so that nothing is
- * waited for. */
+/* Answers that lie there before a call of one ticket, which is the next one. Last comes a refusal, so that the client
+ * waits for nothing. */
 static void answer_before(struct input *in, gw_ps_client *client, struct gw_ps_request request)
 {
     request.id = client->next_id;

@@ -11,11 +11,12 @@ int gw_fuzz_client(const uint8_t *data, size_t size);  /* mode, calls of a clien
 int gw_fuzz_decode(const uint8_t *data, size_t size);  /* mode, frame */
 int gw_fuzz_inspect(const uint8_t *data, size_t size); /* mode, frame */
 int gw_fuzz_join(const uint8_t *data, size_t size);    /* mode, a message of the tcp link's meeting */
-/* mode, a head of the parameter server: a request, or where mode is even an answer */
+/* mode, then a head of the parameter server: a request, or an answer if mode is even */
 int gw_fuzz_pserver(const uint8_t *data, size_t size);
-/* Whether that is a head in good order: kept ones that must be show that the corpus keeps up with the protocol. */
+/* True if that is a valid head. Some heads of the corpus must be valid; this shows that the corpus follows the
+ * protocol. */
 bool gw_fuzz_pserver_is_good(const uint8_t *data, size_t size);
-/* mode, a journal of the parameter server, or where mode is even a snapshot */
+/* mode, then a journal of the parameter server, or a snapshot if mode is even */
 int gw_fuzz_records(const uint8_t *data, size_t size);
 int gw_fuzz_reduce(const uint8_t *data, size_t size); /* mode, then frames, each after its length in two bytes */
 

@@ -181,7 +181,7 @@ static void write_answers(const char *folder)
                     bytes[n++] = call;
                     if (call > 0 && call < 10) /* those have a key, a code and a number */
                         bytes[n++] = key, bytes[n++] = code, bytes[n++] = 2;
-                    bytes[n++] = servers + 2; /* answers; the first is for the scale, where there is one */
+                    bytes[n++] = servers + 2; /* answers; the first is for the scale, if there is one */
                     for (uint8_t s = 0; s < servers + 2; s++) {
                         bytes[n++] = s == 0 ? 16 : 0;
                         bytes[n++] = s;

@@ -79,7 +79,8 @@ struct poison {
     uint64_t index;
 };
 
-/* Who changes the wire choice before every step; rank 0 begins with fast, the others are one step behind or ahead. */
+/* The member that changes the wire choice before every step; rank 0 begins with fast, the others are one step behind or
+ * ahead. */
 enum flips { FLIP_NOBODY, FLIP_LEADER, FLIP_ALL };
 
 enum quits { QUIT_NOT, QUIT_DESTROY, QUIT_SILENT, QUIT_WRONG_STEP };
@@ -310,7 +311,7 @@ static const gw_link_ops world_ops_all = {.name = "world, to all",
 
 /* ---- a member's thread ---------------------------------------------------------------------------------- */
 
-/* True where all is well; else writes down what is wrong, once. */
+/* True if all is well; else writes down what is wrong, once. */
 static bool world_good(struct member *m, gw_status status)
 {
     if (status < 0 && m->status == GW_OK) {

@@ -254,7 +254,7 @@ static void link_received_goes_on(void **state)
     link_test_end(context, links, 0);
 }
 
-/* A link may have no send_all. What it hands out is its own copy for everybody, and nobody's to the sender. */
+/* A link may have no send_all. send_all gives every other member a copy of its own, and gives none to the sender. */
 static void link_send_to_all(void **state)
 {
     (void)state;
@@ -331,7 +331,7 @@ static void link_fail_names_who_and_why(void **state)
     link_test_send(context, &links[2], 0, 32, 2, 2);
     (links[2].ops->fail)(links[2].self, GW_ERR_MEMORY, "no memory for a walrus");
     (links[2].ops->fail)(links[2].self, GW_ERR_SYSTEM, "a second reason is not heard");
-    /* What had been sent before arrives before. */
+    /* Messages that were sent before arrive before. */
     link_test_expect(&links[0], 2, 32, 1, 1);
     link_test_expect(&links[0], 2, 32, 2, 2);
     for (uint32_t r = 0; r < 2; r++) {
@@ -352,7 +352,7 @@ static void link_fail_names_who_and_why(void **state)
     link_test_end(context, links, 3);
 }
 
-/* Who gives up because of another is the messenger, and is not called the one that failed. */
+/* A member that gives up because of another one only passes the news on. It is not named as the one that failed. */
 static void link_messenger_gives_up(void **state)
 {
     (void)state;

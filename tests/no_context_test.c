@@ -1,5 +1,5 @@
-/* Tests that NULL serves in the place of a context: encoding, averaging, decoding and the exchange do the same work,
- * and give the same bytes, as with one. */
+/* Tests that NULL can take the place of a context: encoding, averaging, decoding and the exchange do the same work, and
+ * give the same bytes, as with a context. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,11 +1,11 @@
 /* gradwire bench codec: measures how long encode, decode and reduce take, beside memcpy of the same floats in the same
  * run.
  *
- * The gradient is drawn (probe/gradient.h). Worker w's gradient is the same sequence read 1024*w
- * elements further on, so that W workers need the memory of one. Every operation is run once to touch its buffers, then
- * R times, each run after one memcpy; medians are reported. memcpy runs on one thread whatever --threads says. Codecs
- * that keep a state (topk) have been through some steps before, and every timed one begins where those ended: with a
- * residual, and with a threshold that the last of them took, which is reused where refresh is above 1. */
+ * The gradient is drawn (probe/gradient.h). Worker w's gradient is the same sequence read 1024*w elements further on,
+ * so that W workers need the memory of one. Every operation is run once to touch its buffers, then R times, each run
+ * after one memcpy; medians are reported. memcpy runs on one thread whatever --threads says. Codecs that keep a state
+ * (topk) have been through some steps before, and every timed one begins where those ended: with a residual, and with a
+ * threshold that the last of them took. If refresh is above 1, that threshold is used again. */
 #include "base/clock.h"
 #include "probe/gradient.h"
 #include "tool.h"
@@ -82,7 +82,7 @@ static void progress(const bench *b, const char *spec, const char *operation)
 
 /* ---- the operations ---- */
 
-/* As the exchange does it: where nothing is shared, in one call; else measure, (the exchange of scalers,) encode. */
+/* As the exchange does it: if nothing is shared, in one call; else measure, (the exchange of scalers,) encode. */
 static gw_status run_encode(bench *b, subject *s, uint32_t worker)
 {
     const gw_draw draw = {.seed = 1, .rank = worker, .step = 0};

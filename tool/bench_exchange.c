@@ -3,9 +3,9 @@
  *
  * Each rank's gradient is drawn (probe/gradient.h), another part of the sequence for each, or read from files that a
  * training run saved. A drawn one is turned round by some places in each run, so that no residual grows one way; what a
- * codec keeps begins as it is after many steps. A run: all members wait for each other; then every tensor is handed
- * over, last layer first, as backward would, and the averages are waited for. Its time is that of the slowest member;
- * the first runs warm up and do not count.
+ * codec keeps begins as it is after many steps. A run: all members wait for each other; then each member hands over
+ * every tensor, the last layer first, as backward would, and waits for the averages. Its time is that of the slowest
+ * member; the first runs warm up and do not count.
  *
  * With a profile a run is a whole step. Forward and backward are sleeps of the profile's length, and each tensor is
  * handed over when its sleep ends; codec and exchange are real. All plans and codecs are measured by turns, so that
@@ -53,7 +53,7 @@ struct bench {
     struct row rows[TOOL_MAX_TEXTS];
     size_t n_rows;
     gw_wire wire;
-    uint64_t n_elems; /* of one tensor where no net is named */
+    uint64_t n_elems; /* elements of the one tensor, if no net is named */
     gw_tensor tensors[MOST_TENSORS];
     uint64_t offsets[MOST_TENSORS]; /* each tensor begins at 64 bytes, as in the trainer and in PyTorch */
     uint32_t n_tensors;

@@ -1,5 +1,5 @@
-/* What `bench exchange --profile` adds: plans of a profile, backward as sleeps, and what of the exchange was hidden
- * behind it. */
+/* What `bench exchange --profile` adds: it makes plans of a profile, replays backward by sleeping, and computes how
+ * much of the exchange was hidden behind backward. */
 #ifndef GRADWIRE_BENCH_REPLAY_H
 #define GRADWIRE_BENCH_REPLAY_H
 
@@ -7,15 +7,15 @@
 
 /* One plan of one codec. */
 struct bench_plan {
-    const char *name; /* as --plan has it */
+    const char *name; /* as --plan takes it */
     uint32_t group_of[GW_PLAN_MAX_LAYERS];
     uint32_t n_groups;
     double predicted_ms;       /* of a step; NAN: the profile does not have the codec */
-    gw_group_times *predicted; /* of each group; NULL likewise */
+    gw_group_times *predicted; /* the predicted times of each group; NULL: the profile does not have the codec */
     gw_group_times *measured;  /* rank 0's last run */
     double measured_ms;        /* that run's step, on rank 0 */
-    double ready_ms;           /* the first group's last gradient is there, in a step that nothing holds up */
-    double last_share;         /* of all elements, those of the last group */
+    double ready_ms;           /* when the first group's last gradient is there, in a step that nothing holds up */
+    double last_share;         /* the last group's share of all elements */
 };
 
 /* Makes the plan that `name` (METHOD or fixed:BYTES) means for a codec. Returns 0, or an exit status with the message
@@ -24,22 +24,23 @@ int bench_plan_make(const tool_profile *profile, const char *spec, const char *n
 
 void bench_plan_free(struct bench_plan *plan);
 
-/* Keeps when each group of the last step went which way. */
+/* Keeps the times of each group in the last step. */
 gw_status bench_plan_note(const gw_profile *profile, struct bench_plan *plan, const gw_exchange *exchange,
                           double step_ms);
 
 /* Forward and backward, without any exchange. */
 double bench_compute_ms(const gw_profile *profile);
 
-/* Sleeps until gw_clock_seconds() is `due`; not if that is less than 0.1 ms away, since many short sleeps of many
- * members would keep the processors busy. */
+/* Sleeps until gw_clock_seconds() is `due`. It does not sleep if that is less than 0.1 ms away: many short sleeps of
+ * many members would keep the processors busy. */
 void bench_sleep_until(double due);
 
-/* The share of the exchange that backward hid, of what it could have hidden; NAN if that is nothing.
+/* How much of the exchange backward has hidden, as a share of what it could hide. NAN: it could hide nothing.
  *
  * `after`: seconds of a step in which all gradients are handed over at the end of backward. So after - compute is the
- * exchange by itself, X. Hidden is after - overlapped. Backward can hide no more than what follows the first group, and
- * not the last group's exchange, which begins when backward ends: the last group's share of X, by its elements. */
+ * exchange by itself, X. The hidden part is after - overlapped. Backward can hide no more than what follows the first
+ * group. It cannot hide the exchange of the last group, which begins when backward ends: that takes the last group's
+ * share of X, by its elements. */
 double bench_hidden_share(const struct bench_plan *plan, double compute, double after, double overlapped);
 
 #endif

@@ -18,22 +18,23 @@ struct bench_team {
 struct bench_member {
     struct bench_team *team;
     void *user;
-    uint32_t index, rank; /* in this process, and among all */
+    uint32_t index, rank; /* number in this process, and rank among all */
     struct gw_meeting meeting;
 };
 
 /* Link k of the member `index` of this process; k from 0 to n_links - 1. */
 gw_link bench_link(const struct bench_team *team, size_t k, uint32_t index);
 
-/* Adds text to what must be the same on all members, as one number; begins with 0. */
+/* Adds a text to the settings that must be the same on all members. They are kept as one number (a hash), which begins
+ * with 0. */
 uint64_t bench_settings(uint64_t settings, const char *text);
 
 /* Meets, and fails if the settings of another member differ from rank 0's. */
 gw_status bench_agree(const struct bench_member *member, uint64_t settings);
 
 /* Connects all members, and runs `work` once for each member of this process, on a thread of its own. If one fails, its
- * links tell the others. Returns the first error that is not merely word of another's. `work` leaves its sentence in
- * gw_last_error(). team->members has begun; its caller ends it. */
+ * links tell the others. Returns the first error that a member made itself, and did not just hear of. `work` leaves its
+ * sentence in gw_last_error(). team->members must have begun; the caller ends it. */
 gw_status bench_work(struct bench_team *team, uint32_t threads, gw_status (*work)(struct bench_member *), void *user);
 
 #endif

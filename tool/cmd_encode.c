@@ -137,7 +137,7 @@ static int prepare(encode_job *job)
     return job->state ? load_state(job) : 0;
 }
 
-/* "element 5 is nan", or where only with what waits of it in the state it is not finite, that. */
+/* "element 5 is nan"; or a sentence that the element is not finite only together with the residual in the state. */
 static void describe_bad(const encode_job *job, uint64_t index, char *text, size_t capacity)
 {
     double value = (double)job->tensor.values[index];

@@ -6,10 +6,10 @@
 
 #include <string.h>
 
-/* The run's data where none are named. */
+/* Takes the run's data if the user names none. */
 static int take_data(const tool_usage *usage, tool_run *of, struct gw_eval_options *o)
 {
-    /* Of the run's options those that say what is looked at; its threads, for one, are its own. */
+    /* The options of the run that say what is evaluated; its threads, for one, are its own. */
     tool_usage of_data = *usage;
     while (strcmp(of_data.options->name, "--data") != 0)
         of_data.options++, of_data.given++;

@@ -24,7 +24,7 @@ struct probe {
     size_t n_parts, n_done; /* of the whole measurement, for progress */
 };
 
-/* Whose gradients, and how long they take. */
+/* The network whose gradients are exchanged, and how long backward takes for them. */
 struct subject {
     const char *net, *layers_path;
     uint32_t batch, threads;

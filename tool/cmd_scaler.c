@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether the specification asks for buckets: read from its canonical text, where every option is spelled out. */
+/* True if the specification asks for buckets: read from its canonical text, where every option is spelled out. */
 static bool has_buckets(const gw_codec *codec)
 {
     const char *option = strstr(gw_codec_canonical(codec), "bucket=");

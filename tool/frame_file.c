@@ -50,7 +50,7 @@ int tool_read_frame(const char *path, tool_frame *out)
     return -1;
 }
 
-/* Whether every value of a frame is finite. It is decoded only if it need not be. */
+/* True if every value of a frame is finite. It is decoded only if it need not be. */
 static int check_finite(gw_context *context, const char *path, const tool_frame *frame, bool *finite)
 {
     *finite = true;

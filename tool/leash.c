@@ -1,4 +1,4 @@
-/* A thread of a worker that waits for the end of standard input, which its launcher holds. */
+/* A thread of a worker waits for the end of standard input, which its launcher holds open. */
 #include "leash.h"
 
 #include <errno.h>

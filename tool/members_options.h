@@ -1,4 +1,4 @@
-/* The options that say how members reach each other: the same for all commands whose members do. */
+/* The options that say how members reach each other. All commands with members have the same ones. */
 #ifndef GRADWIRE_MEMBERS_OPTIONS_H
 #define GRADWIRE_MEMBERS_OPTIONS_H
 
@@ -46,7 +46,7 @@ void tool_describe_links(bool alone, struct tool_links_help *help);
         "--insecure", NULL, "tcp: without keys, let in anybody from other machines", TOOL_FLAG, &(who)->insecure, 0, 0 \
     }
 
-/* The number of members where the command line says none: four threads, or as many as the launcher started. */
+/* Sets the number of members if the command line says none: four threads, or as many as the launcher started. */
 void tool_default_members(struct gw_members_options *who);
 
 #endif

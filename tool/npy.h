@@ -10,8 +10,9 @@
  * Returns 0, or -1 with the message already printed. */
 int gw_npy_write(const char *path, const float *data, const uint64_t *shape, int rank);
 
-/* The header of a file: how many elements there are and where they begin. Refuses what is not little-endian float32 in
- * C order, and what contradicts the file's length. Returns 0, or -1 with the message already printed. */
+/* Reads the header of a file: how many elements there are, and where they begin. It refuses files that are not
+ * little-endian float32 in C order, and headers that contradict the file's length. Returns 0, or -1 with the message
+ * already printed. */
 int tool_npy_read_header(int fd, const char *path, uint64_t file_bytes, uint64_t *n_elems, uint64_t *data_offset);
 
 /* Writes the header for a shape to an open output. Returns 0, or -1 with the message already printed. */

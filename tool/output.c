@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What the signal handler removes; "" where nothing is open. Written only while the signals are blocked. */
+/* What the signal handler removes; "" if nothing is open. Written only while the signals are blocked. */
 enum { MAX_OPEN = 2 };
 static char doomed[MAX_OPEN][PATH_MAX];
 
@@ -185,7 +185,7 @@ void tool_output_discard(tool_output *output)
 
 /* ---- files that must not be one ------------------------------------------------------------- */
 
-/* One regular file, or where neither is there yet one name in one folder. */
+/* True if both are one regular file; or, if neither exists yet, if both are one name in one folder. */
 static bool same_file(const char *a, const char *b)
 {
     struct stat of_a, of_b;

@@ -1,4 +1,4 @@
-/* What `gradwire predict` predicts: shared by the command (cmd_predict.c) and its reports (predict_report.c). */
+/* The data of `gradwire predict`, which the command (cmd_predict.c) and its reports (predict_report.c) share. */
 #ifndef GRADWIRE_TOOL_PREDICT_H
 #define GRADWIRE_TOOL_PREDICT_H
 
@@ -6,7 +6,7 @@
 
 #define MOST_COUNTS 64
 
-/* What is averaged, and what of it. */
+/* The gradient that is averaged. */
 struct gradient {
     const gw_network_info *network; /* NULL: only its bytes are known */
     gw_network_tensor tensors[GW_MAX_NETWORK_TENSORS];
@@ -14,20 +14,20 @@ struct gradient {
     double n_elems;
 };
 
-/* One codec on all numbers of GPUs. */
+/* One codec, on all numbers of GPUs. */
 struct subject {
     const char *spec;
     gw_codec *codec;                 /* NULL: float32 */
-    double float_elems, coded_elems; /* those that the codec leaves in float, and the others */
-    double seconds;                  /* the codec's, in a step */
-    /* By position in counts: bits an element, what they make of the gradient, and predictions with all options and by
-     * the paper's model alone. */
+    double float_elems, coded_elems; /* elements that the codec leaves in float, and the other elements */
+    double seconds;                  /* the codec's time in a step */
+    /* For each entry of `counts`: bits for each element, the bytes and time of the gradient, and predictions with all
+     * options and by the paper's model only. */
     double bits_up[MOST_COUNTS], bits_down[MOST_COUNTS];
     gw_predict_codec costs[MOST_COUNTS];
     gw_prediction rows[MOST_COUNTS], paper[MOST_COUNTS];
 };
 
-/* What the command line says, and what comes of it. */
+/* The command line, and the predictions. */
 struct prediction {
     const char *net, *cluster_name, *gpu, *scaling, *owners, *codec_time;
     tool_texts specs;

@@ -1,4 +1,4 @@
-/* PROFILE.json: what `gradwire probe` measures, and what plans, advice and replays are made from. */
+/* PROFILE.json: `gradwire probe` writes it, and plans, advice and replays read it. */
 #ifndef GRADWIRE_PROFILE_H
 #define GRADWIRE_PROFILE_H
 
@@ -6,7 +6,7 @@
 
 typedef struct tool_profile {
     gw_profile profile;   /* checked */
-    gw_compress compress; /* as was measured; inline if the file says nothing */
+    gw_compress compress; /* as it was measured; inline if the file does not say it */
     json_t *root;         /* its names point in here */
     gw_profile_layer *layers;
     gw_profile_codec *codecs;
@@ -15,19 +15,20 @@ typedef struct tool_profile {
 /* Reads a file and checks it. Returns 0, or -1 with the message printed and nothing to free. */
 int tool_profile_read(const char *path, tool_profile *out);
 
-/* Reads "forward_ms" and "layers" only; the rest of the file may be missing. profile.codecs and profile.link are not
- * set. The rest as above. */
+/* Reads only "forward_ms" and "layers"; the rest of the file may be missing. profile.codecs and profile.link are not
+ * set. Otherwise as above. */
 int tool_profile_read_layers(const char *path, tool_profile *out);
 
 void tool_profile_free(tool_profile *profile);
 
-/* Whether the profile has the codec that `spec` means, as it is written or spelled otherwise; if so, its number. */
+/* True if the profile has the codec that `spec` means, also if it is spelled in another way. *codec: its number. */
 bool tool_profile_has_codec(const tool_profile *profile, const char *spec, uint32_t *codec);
 
-/* The same for one that must be there. Returns 0, or an exit status with the message printed. */
+/* The same, but the codec must be there. Returns 0, or an exit status with the message printed. */
 int tool_profile_codec(const tool_profile *profile, const char *spec, uint32_t *codec);
 
-/* METHOD, or fixed:BYTES, as --plan and --method take it. Returns 0, or an exit status with the message printed. */
+/* Reads METHOD, or fixed:BYTES, as --plan and --method take it. Returns 0, or an exit status with the message printed.
+ */
 int tool_parse_merge(const char *option, const char *text, gw_merge *method, uint64_t *fixed_bytes);
 
 /* The help of --compress, and its value. Returns 0, or an exit status with the message printed. */

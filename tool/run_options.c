@@ -1,4 +1,4 @@
-/* Options of a run: kept in its folder, and taken from there again. */
+/* Keeps the options of a run in its folder, and takes them from there again. */
 #include "run_options.h"
 #include "disk/folder.h"
 #include "disk/run_file.h"

@@ -9,7 +9,7 @@ typedef struct tool_run {
     const char *from;     /* the folder, or a parameter file in it */
     json_t *json;         /* what run.json holds; texts that were taken point into it. NULL: there is none */
     const char *data_are; /* which data the run had (gw_data_describe); NULL: it is not known */
-    char notes[4096];     /* what the command line says in place of the run */
+    char notes[4096];     /* what the command line says differently from the run */
     size_t n_notes;
 } tool_run;
 
@@ -17,11 +17,12 @@ typedef struct tool_run {
 int tool_run_open(const char *from, tool_run *run);
 void tool_run_close(tool_run *run);
 
-/* Gives each option of `usage` that was not given on the command line the run's value. Of those that were given and are
- * otherwise it makes notes. Needs usage->given. Returns TOOL_DONE, or an exit status with the message printed. */
+/* Sets each option of `usage` that was not given on the command line to the run's value. For options that were given
+ * and differ from the run's it makes notes. Needs usage->given. Returns TOOL_DONE, or an exit status with the message
+ * printed. */
 int tool_run_take(const tool_usage *usage, tool_run *run);
 
-/* Refuses data files of the run that are not where they were. Returns likewise. */
+/* Refuses to go on if data files of the run are not where they were. Returns the same as tool_run_take. */
 int tool_run_find_data(const tool_usage *usage, const tool_run *run);
 
 /* Shows the notes. */

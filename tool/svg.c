@@ -18,8 +18,8 @@ const char *tool_svg_colour(size_t i)
     return colours[i == 0 ? 0 : 1 + (i - 1) % (N_COLOURS - 1)];
 }
 
-/* Bytes of the UTF-8 character that begins there; 0 where none does, or one that XML does not have. Texts come from
- * names of files too, and may be cut in the middle of a character. */
+/* How many bytes the UTF-8 character has that begins there; 0 if none begins there, or if XML does not have it. Texts
+ * come from names of files too, and may be cut in the middle of a character. */
 static size_t character_at(const char *text)
 {
     const unsigned char *s = (const unsigned char *)text;

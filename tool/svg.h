@@ -13,12 +13,12 @@ typedef struct tool_svg {
     size_t n_bytes;
 } tool_svg;
 
-/* Colours that all eyes tell apart: Okabe and Ito, Color Universal Design, 2008. The first is black. Past the last one
- * they begin again after black. Static. */
+/* Colours that colour-blind people can tell apart too: Okabe and Ito, Color Universal Design, 2008. The first is black.
+ * Past the last one they begin again after black. Static storage. */
 const char *tool_svg_colour(size_t i);
 
-/* Begins a drawing on a white sheet, which reads on light and dark pages alike. `about` is for who cannot see it.
- * Returns 0, or -1 with the message printed. */
+/* Begins a drawing on a white sheet, so that it can be read on light and dark pages. `about` describes it for people
+ * who cannot see it. Returns 0, or -1 with the message printed. */
 int tool_svg_begin(tool_svg *svg, double width, double height, const char *about);
 
 void tool_svg_rectangle(tool_svg *svg, double x, double y, double width, double height, const char *colour);

@@ -46,7 +46,7 @@ void tool_set_command(const char *name);
 /* Prints one sentence to standard error and returns TOOL_FAILED. */
 int tool_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The same for wrong use: adds where help is found and returns TOOL_WRONG_USE. */
+/* The same for wrong use: adds where to find help, and returns TOOL_WRONG_USE. */
 int tool_wrong_use(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* After a failed call of the library: "WHERE: gw_last_error()" (`where` may be NULL). Returns TOOL_WRONG_USE for a bad
@@ -68,7 +68,8 @@ int tool_finish_output(void);
 typedef enum tool_kind {
     TOOL_FLAG, /* bool * */
     TOOL_TEXT, /* const char ** */
-    /* const char **: where to write; "-" is refused, since nothing binary goes to standard output, and so is "" */
+    /* const char **: the file to write. "-" is refused, because nothing binary goes to standard output. "" is refused,
+     * too */
     TOOL_OUTPUT,
     TOOL_TEXTS,  /* tool_texts *: may be given again and again */
     TOOL_U32,    /* uint32_t *, within [min, max] */
@@ -85,10 +86,10 @@ typedef struct tool_texts {
 
 typedef struct tool_option {
     const char *name;  /* "--codec", "-o" */
-    const char *value; /* what stands for the value in help: "SPEC"; NULL for a flag */
+    const char *value; /* the word for the value in help: "SPEC"; NULL for a flag */
     const char *help;  /* one line, however long: --help breaks it */
     tool_kind kind;
-    void *target;      /* keeps its value where the option is not given: the default */
+    void *target;      /* keeps its value, the default, if the option is not given */
     uint64_t min, max; /* integers only; max 0: no limit but the type's */
 } tool_option;
 
@@ -98,7 +99,7 @@ typedef struct tool_usage {
     const char *example;  /* one or more whole command lines */
     const tool_option *options;
     size_t n_options;
-    bool *given; /* [n_options], false at first: those that the command line has become true; NULL: unasked */
+    bool *given; /* [n_options], false at first. Options that the command line has become true. NULL: not wanted */
     int min_args, max_args; /* operands (words that are no options); max -1: any number */
     const char *args;       /* what they are, for messages: "one input file" */
 } tool_usage;
@@ -150,14 +151,14 @@ int tool_output_commit(tool_output *output);
 /* Removes the temporary file. Does nothing after a commit or a failure, or to TOOL_OUTPUT_CLOSED. */
 void tool_output_discard(tool_output *output);
 
-/* A file that a command line names, and as what: "-o", "the input". `path` NULL: it names none. */
+/* A file that a command line names, and its role: "-o", "the input". `path` NULL: there is none. */
 typedef struct tool_named_file {
     const char *role, *path;
     bool written;
 } tool_named_file;
 
-/* Refuses a file that would be written and has another role too: the later of the two would destroy the earlier. Same
- * files are told by the file system, whatever their spelling. Returns 0, or TOOL_WRONG_USE with the message printed. */
+/* Refuses a file that would be written and has another role too, because writing would destroy it. The file system
+ * tells which files are the same, whatever their spelling. Returns 0, or TOOL_WRONG_USE with the message printed. */
 int tool_check_apart(const tool_named_file *files, size_t n);
 
 /* ---- input files: input.c, npy.c, frame_file.c ---- */

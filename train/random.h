@@ -1,4 +1,4 @@
-/* The trainer's random numbers: Philox streams under the run's seed, apart from those of the codecs. */
+/* The trainer's random numbers: Philox streams with the run's seed, different from those of the codecs. */
 #ifndef GW_TRAIN_RANDOM_H
 #define GW_TRAIN_RANDOM_H
 
@@ -6,12 +6,12 @@
 
 /* What the trainer draws for. Each use is a stream of its own; changing a number changes every run. */
 enum gw_train_purpose {
-    GW_PURPOSE_INIT = GW_PURPOSE_TRAINER,         /* first parameters: one stream a tensor */
-    GW_PURPOSE_ORDER = GW_PURPOSE_TRAINER + 1,    /* order of samples: one stream an epoch */
-    GW_PURPOSE_DIGITS = GW_PURPOSE_TRAINER + 2,   /* drawn digits: one stream a picture */
-    GW_PURPOSE_UNEVEN = GW_PURPOSE_TRAINER + 3,   /* data of uneven magnitude: one stream a row, two more */
-    GW_PURPOSE_DROPOUT = GW_PURPOSE_TRAINER + 4,  /* dropout: one stream a sample and layer */
-    GW_PURPOSE_TRANSFORM = GW_PURPOSE_TRAINER + 5 /* crops and the like: one stream a sample */
+    GW_PURPOSE_INIT = GW_PURPOSE_TRAINER,         /* first parameters: one stream for each tensor */
+    GW_PURPOSE_ORDER = GW_PURPOSE_TRAINER + 1,    /* order of samples: one stream for each epoch */
+    GW_PURPOSE_DIGITS = GW_PURPOSE_TRAINER + 2,   /* drawn digits: one stream for each picture */
+    GW_PURPOSE_UNEVEN = GW_PURPOSE_TRAINER + 3,   /* data of uneven magnitude: one stream for each row, and two more */
+    GW_PURPOSE_DROPOUT = GW_PURPOSE_TRAINER + 4,  /* dropout: one stream for each sample and layer */
+    GW_PURPOSE_TRANSFORM = GW_PURPOSE_TRAINER + 5 /* crops and the like: one stream for each sample */
 };
 
 /* A stream read from its start. */

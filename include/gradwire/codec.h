@@ -7,10 +7,10 @@
  *     gw_encode_once(NULL, "ternary", g, n, NULL, frame, capacity, &bytes); // some 20 times fewer than 4 * n
  *     gw_decode(NULL, frame, bytes, values, n);                             // -s, 0 or s each
  *
- * What follows is for many steps and many workers. A codec works in phases. Every worker MEASURES its tensor
- * (statistics, and the few numbers that workers share), the shared numbers are combined over workers (element-wise
- * maximum), every worker ENCODES slices with them, the slice's owner REDUCES N frames to one, every worker DECODES that
- * one.
+ * What follows is for many steps and many workers. A codec works in phases. Every worker MEASURES its tensor: that
+ * gives statistics, and the few numbers that workers share. The shared numbers are combined over workers (element-wise
+ * maximum). Every worker ENCODES slices with them. The owner of a slice REDUCES the N frames of all workers to one.
+ * Every worker DECODES that one.
  *
  *     gw_codec_parse(ctx, "ternary", &codec);
  *     gw_encoder_create(ctx, codec, &tensor, &enc);
@@ -20,8 +20,8 @@
  *     gw_reduce(ctx, frames, sizes, N, NULL, out, capacity, &out_bytes);
  *     gw_decode(ctx, out, out_bytes, average, count);
  *
- * The bytes of a frame depend on the gradient, the seed, rank, step, tensor id, the codec's
- * options and the wire choice, and on nothing else: not on threads, instruction set or slicing of other tensors.
+ * The bytes of a frame depend on the gradient, the seed, rank, step, tensor id, the codec's options and the wire
+ * choice. They depend on nothing else: not on threads, on the instruction set, or on how other tensors are sliced.
  * Frames are specified byte by byte in docs/wire-format.md. */
 #ifndef GRADWIRE_CODEC_H
 #define GRADWIRE_CODEC_H
@@ -36,34 +36,40 @@ extern "C" {
 /* Limits of the wire format. */
 #define GW_MAX_WORKERS 32767u        /* sums of ternary values fit 16 bits */
 #define GW_MAX_ELEMENTS (1ull << 34) /* elements of one tensor: the random counter's range */
-#define GW_SLICE_ALIGN 1024u         /* slices begin at multiples of this, and of the bucket */
+#define GW_SLICE_ALIGN 1024u         /* slices begin at multiples of this, and of the codec's bucket */
 #define GW_MAX_NAME 128u             /* bytes of a tensor's name, with the closing 0 */
 
 /* ---- specifications ------------------------------------------------------------------------- */
 
-/* A parsed specification `NAME[:key=value,...]`: immutable, may be shared between threads. */
+/* A parsed specification `NAME[:key=value,...]`. It never changes, and threads may share it. */
 typedef struct gw_codec gw_codec;
 
-/* Parses a specification. Unknown names, unknown keys, keys given twice and values out of range are
- * GW_ERR_SPEC, and gw_last_error() names the offender and what would be right. */
+/* Parses a specification. The caller destroys *out with gw_codec_destroy. Any thread may call it. Errors: GW_ERR_SPEC
+ * (an unknown name, an unknown key, a key given twice, or a value out of range; gw_last_error() names it and says what
+ * would be right), GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
 GW_API gw_status gw_codec_parse(gw_context *context, const char *spec, gw_codec **out);
+
+/* Destroys a codec. Encoders made of it stay valid; an exchange that uses it must have been destroyed before. NULL is
+ * allowed. */
 GW_API void gw_codec_destroy(gw_codec *codec);
 
-/* The codec's name ("ternary"), and its specification with every option spelled out in a fixed order;
- * two codecs with equal canonical text behave alike. Owned by the codec. */
+/* The codec's name, for example "ternary". NULL is not allowed. Static storage. Any thread may call it. */
 GW_API const char *gw_codec_name(const gw_codec *codec);
+
+/* The codec's specification with every option spelled out in a fixed order. Two codecs with equal canonical text behave
+ * alike. NULL is not allowed. The text belongs to the codec. Any thread may call it. */
 GW_API const char *gw_codec_canonical(const gw_codec *codec);
 
-/* True if one decision encodes all tensors of the network (scope=global). Then all of them must be measured, and
- * gw_encoders_combine called, before any is encoded. Shared numbers (ternary's) are combined over tensors as well as
- * workers. */
+/* True if the codec makes one decision for all tensors of the network (scope=global). Then measure all tensors, and
+ * call gw_encoders_combine, before you encode one. Shared numbers (ternary's) are combined over tensors as well as over
+ * workers. NULL is not allowed. Any thread may call it. */
 GW_API bool gw_codec_is_global(const gw_codec *codec);
 
 /* One option of a codec, for listings. */
 typedef struct gw_codec_option {
     const char *key;
     const char *default_value;
-    const char *values; /* legal values in words, e.g. "0 or more; 0 switches clipping off" */
+    const char *values; /* legal values in words, for example "0 or more; 0 switches clipping off" */
     const char *help;   /* one line */
 } gw_codec_option;
 
@@ -79,17 +85,17 @@ typedef struct gw_codec_info {
     bool unbiased;
 } gw_codec_info;
 
-/* The i-th codec of this library, NULL past the last one. Static storage, any thread. */
+/* The i-th codec of this library, from 0; NULL past the last one. Static storage. Any thread may call it. */
 GW_API const gw_codec_info *gw_codec_list(size_t i);
 
 /* ---- encoding ------------------------------------------------------------------------------- */
 
 /* What a codec needs to know of a tensor. */
 typedef struct gw_tensor {
-    const char *name; /* e.g. "conv1.weight"; copied; shorter than GW_MAX_NAME; NULL is "" */
+    const char *name; /* for example "conv1.weight"; copied; shorter than GW_MAX_NAME; NULL is "" */
     uint32_t id;      /* position in the declared order of all tensors */
     uint64_t n_elems; /* 0 .. GW_MAX_ELEMENTS */
-    bool last_layer;  /* belongs to the last classification layer: what skip=last leaves in float */
+    bool last_layer;  /* it belongs to the last classification layer; the option skip=last leaves it in float */
 } gw_tensor;
 
 /* True if the codec's options leave this tensor in float (ternary's skip= and min=): its frames are those of `none`.
@@ -104,12 +110,15 @@ typedef enum gw_wire {
     GW_WIRE_FAST   /* the fewest processor cycles */
 } gw_wire;
 
-/* "auto", "small", "fast": static. NULL: it is none of these. */
+/* The name of a wire choice: "auto", "small" or "fast". NULL if `wire` is none of these. Static storage. Any thread may
+ * call it. */
 GW_API const char *gw_wire_name(gw_wire wire);
-/* Errors: GW_ERR_SPEC, with the words that would be right. */
+
+/* Finds the wire choice of a name. Any thread may call it. Errors: GW_ERR_SPEC (another word; the sentence says which
+ * are right), GW_ERR_ARGUMENT (a NULL). */
 GW_API gw_status gw_wire_parse(const char *name, gw_wire *out);
 
-/* Where in the run a draw happens: what random numbers depend on besides the tensor. */
+/* Where in a run an encoder draws random numbers. They depend on this and on the tensor. */
 typedef struct gw_draw {
     uint64_t seed;
     uint32_t rank; /* 0 .. GW_MAX_WORKERS-1 */
@@ -119,183 +128,201 @@ typedef struct gw_draw {
 typedef struct gw_measure {
     bool finite;        /* false: a NaN or Inf was found, the shared numbers are not set */
     uint64_t bad_index; /* if finite is false: the first element that is not finite */
-    double max_abs;     /* max |g_i|; of topk and onebit: of gradient plus residual */
-    /* topk with scope=layer and onebit have no use for these and leave them 0. */
+    double max_abs;     /* max |g_i|; with topk and onebit, of the gradient plus the residual */
+    /* These stay 0 with topk scope=layer and with onebit, which do not use them. */
     double sum_abs_bound; /* TernGrad's bound gap: max|g| * |g|_1 / |g|_2^2; 0 for an all-zero tensor */
     double mean, sigma;   /* population mean and standard deviation of the whole tensor (no buckets) */
 } gw_measure;
 
 /* What one worker keeps for one tensor: the codec (or float, if skip= or min= say so), scratch memory, and the codec's
- * state between steps. One thread at a time. */
+ * state between steps. Only one thread at a time may use an encoder. */
 typedef struct gw_encoder gw_encoder;
 
-/* Errors: GW_ERR_ARGUMENT (sizes, name), GW_ERR_MEMORY. */
+/* Creates an encoder of one tensor. It keeps copies, so the codec may be destroyed after the call. The caller destroys
+ * *out with gw_encoder_destroy. Errors: GW_ERR_ARGUMENT (a NULL, too many elements, a name that is too long),
+ * GW_ERR_MEMORY. */
 GW_API gw_status gw_encoder_create(gw_context *context, const gw_codec *codec, const gw_tensor *tensor,
                                    gw_encoder **out);
+
+/* Destroys an encoder. NULL is allowed. */
 GW_API void gw_encoder_destroy(gw_encoder *encoder);
 
-/* How many float32 numbers of this tensor workers share (element-wise maximum): 0 for float codecs and
- * unshared scalers, and for NULL; 1, or one per bucket, for ternary; 1 for gspar with share=on. */
+/* How many float32 numbers of this tensor the workers share (element-wise maximum). ternary shares 1, or one per
+ * bucket. gspar with share=on shares 1. Float codecs, and codecs whose workers do not share scalers, share 0. 0 for
+ * NULL. */
 GW_API uint64_t gw_encoder_shared_count(const gw_encoder *encoder);
 
-/* Slices of this tensor must begin at multiples of this many elements (and any slice may end at the
- * tensor's end). A multiple of GW_SLICE_ALIGN. */
+/* Slices of this tensor must begin and end at multiples of this many elements. The last one may also end at the
+ * tensor's end. It is a multiple of GW_SLICE_ALIGN. NULL is not allowed. */
 GW_API uint64_t gw_encoder_slice_align(const gw_encoder *encoder);
 
-/* The most bytes a frame of a slice of n_elems elements can take; encoding into that many bytes never
- * fails for space. 0 for NULL. */
+/* The most bytes that a frame of a slice of n_elems elements can take. gw_encoder_encode needs a buffer of at least
+ * this size. 0 for NULL. */
 GW_API size_t gw_encoder_bound(const gw_encoder *encoder, uint64_t n_elems);
 
-/* True if the codec's options leave a choice: GW_WIRE_FAST then gives pushes or averages of this tensor other bytes
- * than GW_WIRE_SMALL. An option that names a code is respected either way. False for NULL. */
+/* True if the codec's options leave a choice of how frames are written. Then GW_WIRE_FAST gives pushes or averages of
+ * this tensor other bytes than GW_WIRE_SMALL. If an option names a code, that code is used with both. False for NULL.
+ */
 GW_API bool gw_encoder_has_wire_choice(const gw_encoder *encoder);
 
-/* Says how this encoder writes its frames from here on, and how gw_reduce is to write averages that they are in. An
- * average is written as GW_WIRE_FAST if one of its frames asks for it. At first both are GW_WIRE_SMALL. An encoder
- * without a choice ignores it. */
+/* push: how this encoder writes its frames from here on. pull: how gw_reduce is to write the average of these frames
+ * and others. gw_reduce writes an average as GW_WIRE_FAST if one of its frames asks for it. At first both are
+ * GW_WIRE_SMALL. An encoder without a choice ignores the call, and so does NULL. */
 GW_API void gw_encoder_choose_wire(gw_encoder *encoder, gw_wire push, gw_wire pull);
 
 /* Measures g[0..n_elems). Writes this worker's shared numbers, and *info if info is not NULL. `shared` has room for
- * n_shared numbers: gw_encoder_shared_count at least. It may be NULL if the count is 0. Keeps what encode needs (clip
- * values, unshared scalers). A gradient that is not finite is no error here: info says so, and encode then refuses.
- * Reads g once if it can. Errors: GW_ERR_CAPACITY (n_shared is too small; nothing is written then), GW_ERR_ARGUMENT,
- * GW_ERR_MEMORY. */
+ * n_shared numbers: gw_encoder_shared_count at least. It may be NULL if the count is 0. The encoder keeps what
+ * gw_encoder_encode needs (clip values, scalers that are not shared). A gradient that is not finite is no error here:
+ * *info says so, and gw_encoder_encode then refuses it. The call reads g only once if the codec allows that. Errors:
+ * GW_ERR_CAPACITY (n_shared is too small; nothing is written then), GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
 GW_API gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *shared, size_t n_shared,
                                     gw_measure *info);
 
 /* If gw_codec_is_global: lets the n encoders of all tensors of the network decide together (topk with scope=global
- * selects). They come in declared order, all measured in this step, and their gradients must still be where they were
- * measured. Other codecs: does nothing. *bad: the first tensor that turned out not to be finite after all (gradient
- * plus residual overflow), n if none did; with a NULL bad that is GW_ERR_NONFINITE. The decision stands in the first
- * encoder, which must not be destroyed before the others are encoded. Encoders must be of one codec. Errors:
+ * selects). Give them in declared order. All must have been measured in this step, and their gradients must still be
+ * where they were measured. With other codecs the call does nothing. *bad: the first tensor whose gradient plus
+ * residual is not finite; n if there is none. If bad is NULL, such a tensor is GW_ERR_NONFINITE. The first encoder
+ * holds the decision. So do not destroy it before the others have encoded. All encoders must be of one codec. Errors:
  * GW_ERR_ORDER (one is not measured), GW_ERR_NONFINITE (one is not finite), GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
 GW_API gw_status gw_encoders_combine(gw_encoder *const *encoders, uint32_t n, uint32_t *bad);
 
-/* Encodes elements [begin, begin+count) of the tensor g (pointer to the WHOLE tensor) that was measured
- * last into one frame. `shared` holds the combined numbers of the whole tensor; NULL: this worker's own.
- * A shared number below this worker's own is GW_ERR_ARGUMENT.
- * Errors: GW_ERR_ORDER (not measured), GW_ERR_NONFINITE, GW_ERR_ARGUMENT (begin not aligned, range),
- * GW_ERR_CAPACITY, GW_ERR_MEMORY. On error nothing useful is in dst. */
+/* Encodes elements [begin, begin+count) of a tensor into one frame. g points to the WHOLE tensor, the one that was
+ * measured last. `shared` holds the combined numbers of the whole tensor; NULL: this worker's own. Errors: GW_ERR_ORDER
+ * (not measured), GW_ERR_NONFINITE, GW_ERR_ARGUMENT (begin or count is not aligned, or out of range; a shared number is
+ * below this worker's own), GW_ERR_CAPACITY (dst_capacity is below gw_encoder_bound), GW_ERR_MEMORY. After an error dst
+ * holds nothing useful. */
 GW_API gw_status gw_encoder_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw,
                                    uint64_t begin, uint64_t count, void *dst, size_t dst_capacity, size_t *frame_bytes);
 
 /* Measures and encodes a whole tensor with this worker's own numbers (or `shared`), in one pass over blocks if the
- * codec allows it (bucketed, unshared scalers). Same bytes as the two calls. `info` may be NULL. GW_ERR_NONFINITE: the
- * tensor is not finite. */
+ * codec allows it (bucketed, unshared scalers). The bytes are the same as those of the two calls. `info` may be NULL.
+ * Errors: GW_ERR_NONFINITE (the tensor is not finite), and those of the two calls. */
 GW_API gw_status gw_encoder_measure_encode(gw_encoder *encoder, const float *g, const float *shared,
                                            const gw_draw *draw, void *dst, size_t dst_capacity, size_t *frame_bytes,
                                            gw_measure *info);
 
 /* ---- what stays between steps ---------------------------------------------------------------- */
 
-/* Ends a step. Codecs with state (topk: residual, threshold; onebit: residual) change it only here. committed true:
- * what was measured last counts as sent. false (a gradient of some worker was not finite, so the step is dropped):
- * everything is as before measure. Measuring again without this call drops the step too. Codecs without state: does
- * nothing. Any number of slices may be encoded before the call; none after. */
+/* Ends a step. A codec with state (topk: residual and threshold; onebit: residual) changes it only here. committed
+ * true: what was measured last counts as sent. committed false: the state is as it was before the measurement. Say
+ * false if the step is dropped, because a gradient of some worker was not finite. If you measure again without this
+ * call, the step is dropped too. A codec without state does nothing. Encode any number of slices before the call, and
+ * none after it. Errors: GW_ERR_ARGUMENT (NULL). */
 GW_API gw_status gw_encoder_commit(gw_encoder *encoder, bool committed);
 
-/* Multiplies what is kept by `factor`, above 0: for gradients that come in another unit from here on (loss scaling).
- * Between two steps. Errors: GW_ERR_ARGUMENT. */
+/* Multiplies the residual by `factor`, a finite number above 0. Use it if gradients come in another unit from here on
+ * (loss scaling). Call it between two steps. Errors: GW_ERR_ARGUMENT. */
 GW_API gw_status gw_encoder_scale(gw_encoder *encoder, float factor);
 
-/* Bytes that gw_encoder_save writes; 0: this tensor's codec has no state. */
+/* The number of bytes that gw_encoder_save writes. 0 if this tensor's codec has no state, and for NULL. */
 GW_API size_t gw_encoder_state_bytes(const gw_encoder *encoder);
 
-/* Writes the state between two steps: portable bytes with a checksum. Errors: GW_ERR_CAPACITY, GW_ERR_ARGUMENT. */
+/* Writes the codec's state, as bytes that any machine can read, with a checksum. Call it between two steps. It writes
+ * nothing if the codec has no state. Errors: GW_ERR_CAPACITY, GW_ERR_ARGUMENT. */
 GW_API gw_status gw_encoder_save(const gw_encoder *encoder, void *dst, size_t dst_capacity);
 
-/* Puts a saved state back; the next step is then the one that would have followed. GW_ERR_ARGUMENT: the state is of a
- * tensor with another number of elements, of another codec, or was altered; nothing has changed then. Options may
- * differ. */
+/* Puts a saved state back. The next step is then the one that would have followed the save. The codec's options may
+ * differ from those at the save. Errors: GW_ERR_ARGUMENT (the state is of a tensor with another number of elements, is
+ * of another codec, or was altered). Then nothing has changed. */
 GW_API gw_status gw_encoder_load(gw_encoder *encoder, const void *src, size_t src_bytes);
 
-/* Merges one tensor's states of n_states workers into one state, with which each of any other number of workers begins.
- * It keeps the average contribution (1/N) sum e_i of the residuals; thresholds are taken afresh. All states and dst
- * have state_bytes bytes. Errors: GW_ERR_ARGUMENT (they are not states of one tensor and codec). */
+/* Merges the states that n_states workers saved of one tensor into one state. With it, a run goes on with another
+ * number of workers: each of them loads it. It holds the mean (1/N) sum e_i of the residuals, so that what they add to
+ * the average stays the same. Thresholds are taken afresh. All states and dst have state_bytes bytes. n_states: 1 ..
+ * GW_MAX_WORKERS. Errors: GW_ERR_ARGUMENT (they are not states of one tensor and codec). */
 GW_API gw_status gw_states_merge(const void *const *states, uint32_t n_states, size_t state_bytes, void *dst);
 
-/* For reports; all 0 if there is no state. Reads the whole residual. */
+/* What an encoder keeps between steps, for reports. All fields are 0 if there is no state. */
 typedef struct gw_encoder_condition {
     double residual_norm;   /* |e|_2 */
-    double threshold;       /* the stored one */
-    uint64_t threshold_age; /* steps since it was taken, that one included */
+    double threshold;       /* the threshold that is kept */
+    uint64_t threshold_age; /* steps since the threshold was taken, that step included */
 } gw_encoder_condition;
+
+/* Describes what an encoder keeps between steps. It reads the whole residual. encoder NULL: all 0. */
 GW_API void gw_encoder_describe(const gw_encoder *encoder, gw_encoder_condition *condition);
 
 /* ---- frames --------------------------------------------------------------------------------- */
 
-/* What a frame says of itself; all of it checked against the frame's length and checksum. */
+/* What a frame says of itself. gw_frame_parse has checked all of it against the frame's length and checksum. */
 typedef struct gw_frame_info {
-    const char *codec;  /* name, static */
-    const char *code;   /* how values are packed: "f32", "2bit", "packed", ...; static */
-    bool average;       /* true: an owner's answer; false: one worker's push */
-    bool fast;          /* a push: asks for an average written as GW_WIRE_FAST; an average: one was asked for */
-    bool always_finite; /* decodes to finite numbers, whatever the payload; else it may hold an infinity or a NaN */
-    uint32_t workers;   /* frames added up in it; 1 for a push */
+    const char *codec; /* name, static */
+    const char *code;  /* how values are packed: "f32", "2bit", "packed", ...; static */
+    bool average;      /* true: an owner's answer; false: one worker's push */
+    /* a push: its worker asks for an average written as GW_WIRE_FAST. An average: a worker has asked for that */
+    bool fast;
+    bool always_finite; /* true: every such frame decodes to finite numbers. false: it may hold an infinity or a NaN */
+    uint32_t workers;   /* how many workers' frames are added up in it; 1 for a push */
     uint32_t rank;      /* who encoded it; 0 for an average */
     uint32_t tensor_id;
     uint32_t step;
     uint64_t begin, n_elems; /* the slice */
-    uint64_t bucket;         /* elements per scaler, 0: one scaler */
+    uint64_t bucket;         /* elements per scaler; 0: the frame has one scaler */
     uint64_t n_scalers;      /* ternary, onebit: scalers in the frame; gspar: 1, its q; else 0 */
     size_t frame_bytes;      /* header + scalers + payload */
     size_t payload_bytes;    /* packed symbols only */
 } gw_frame_info;
 
-/* Parses and checks the frame at the start of src (its checksum too); src may hold more after it.
- * Errors: the GW_ERR_FRAME_* family. Takes no memory. */
+/* Parses the frame at the start of src, and checks it with its checksum. src may hold more bytes after the frame. Takes
+ * no memory. Any thread may call it. Errors: the GW_ERR_FRAME_* family. */
 GW_API gw_status gw_frame_parse(const void *src, size_t src_bytes, gw_frame_info *info);
 
-/* The i-th scaler of a checked frame, for gspar its q (1/lambda), 0 if there is none. */
+/* The i-th scaler of a frame that gw_frame_parse has accepted, from 0. For gspar it is q (1/lambda). 0 if there is
+ * none. */
 GW_API float gw_frame_scaler(const void *src, size_t src_bytes, uint64_t i);
 
-/* Counts the symbols of a frame (values -1,0,1 of a push, integer sums of an average). `counts` has room for n_counts
- * entries, and the frame must need no more: the first 2*workers+1 are set, index symbol+workers. `workers` is what the
- * frame says (gw_frame_info), so do not take it for known. counts NULL: only *n_nonzero and *entropy_bits (order-0
- * entropy, bits per element) are set, each unless it is NULL. Others: counts are of signs. The entropy of sparse and
- * gspar frames is that of each element's presence (absent, without or with a value of its own) and of the signs of
- * those without (of gspar averages: their sums); of float frames it is 0. Errors: GW_ERR_CAPACITY (n_counts is too
+/* Counts the symbols of a frame: the values -1, 0 and 1 of a ternary push, or the integer sums of an average. For other
+ * codecs it counts signs. `counts` has room for n_counts entries. The call sets the first 2*workers+1 of them: the
+ * entry of a symbol is number symbol+workers. The frame itself says how many `workers` it has (gw_frame_info). So check
+ * that number if you do not trust the frame. counts NULL: only the two results below are set. *n_nonzero: how many
+ * elements are not zero. *entropy_bits: order-0 entropy in bits per element. Each of the two may be NULL. The entropy
+ * of sparse and gspar frames counts two things. The first is for each element whether it is absent, is there without a
+ * value of its own, or is there with one. The second is the signs of the elements without a value of their own; in
+ * gspar averages, the sums of these signs. The entropy of float frames is 0. Errors: GW_ERR_CAPACITY (n_counts is too
  * small; nothing is written then), GW_ERR_FRAME_*, GW_ERR_MEMORY. */
 GW_API gw_status gw_frame_symbols(gw_context *context, const void *src, size_t src_bytes, uint64_t *counts,
                                   size_t n_counts, uint64_t *n_nonzero, double *entropy_bits);
 
 /* What a frame's bits are spent on. */
 typedef struct gw_frame_parts {
-    /* positions are told apart; else the payload counts as values, and all elements as sent */
+    /* true: the frame lists positions. false: the whole payload counts as values, and all elements as sent */
     bool sparse;
-    /* some elements have a value of their own (gspar's part A), the others one value and a sign (part B) */
+    /* true: some elements have a value of their own (gspar's part A); the others share one value and have a sign (part
+     * B) */
     bool two_parts;
     uint64_t n_sent;        /* elements whose position is sent */
     uint64_t n_values;      /* those of them with a value of their own (gspar's part A) */
     uint64_t head_bits;     /* header, scalers, table, padding */
     uint64_t position_bits; /* which elements, and which part each belongs to */
-    uint64_t sign_bits;     /* of elements without a value of their own; of averages their sums */
+    uint64_t sign_bits;     /* of elements without a value of their own; in averages, the sums of their signs */
     uint64_t value_bits;
     double position_entropy_bits; /* n * H(absent, without value, with value) */
-    double value_entropy_bits;    /* n_values * (bits of sign and fraction + H(exponent)); not sparse: 0 */
+    double value_entropy_bits;    /* n_values * (bits of sign and fraction + H(exponent)); 0 if not sparse */
 } gw_frame_parts;
+
 /* Tells what the bits of a frame are spent on. Reads the whole frame, and refuses what gw_decode refuses. Errors:
  * GW_ERR_FRAME_*, GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
 GW_API gw_status gw_frame_read_parts(gw_context *context, const void *src, size_t src_bytes, gw_frame_parts *out);
 
-/* Decodes one frame into out[0..n_elems). n_elems must be the frame's. Nothing is written outside out; on error
- * its contents are unspecified. Errors: GW_ERR_FRAME_*, GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
+/* Decodes one frame into out[0..n_elems). n_elems must be the frame's. The call writes nothing outside `out`. After an
+ * error the contents of `out` are unspecified. Errors: GW_ERR_FRAME_*, GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
 GW_API gw_status gw_decode(gw_context *context, const void *src, size_t src_bytes, float *out, uint64_t n_elems);
 
 typedef struct gw_reduce_options {
     size_t struct_bytes;   /* sizeof(gw_reduce_options) */
-    const gw_codec *codec; /* takes its pull= and entropy=; NULL: the defaults */
+    const gw_codec *codec; /* gw_reduce follows its options pull= and entropy=; NULL: their defaults */
 } gw_reduce_options;
 
-/* The most bytes that the average of these frames can take. 0: a frame is not valid; checksums are left to gw_reduce.
- */
+/* The most bytes that the average of these frames can take. 0: a frame is not valid. It does not check checksums;
+ * gw_reduce does. */
 GW_API size_t gw_reduce_bound(const void *const *frames, const size_t *frame_bytes, uint32_t n_frames);
 
-/* What an owner does: adds n_frames pushes of one slice (any order; they are added in rank order) into one frame that
- * holds the average. Ternary with shared scalers stays in integers; floats are added in float32; gspar with share=on
- * does both. Averages of ternary codecs hold exact sums, and can be added like pushes: the average is that of all
- * workers in them, bit for bit. Frames of different slices, codecs, steps, scalers, or twice the same rank are
- * GW_ERR_FRAME_MISMATCH, and the sentence names both. Errors further: GW_ERR_FRAME_*, GW_ERR_CAPACITY, GW_ERR_MEMORY.
+/* Adds n_frames pushes of one slice, and writes one frame that holds their average. The owner of a slice does this. The
+ * frames may come in any order: they are added in rank order. ternary with shared scalers adds integers. Floats are
+ * added in float32. gspar with share=on does both. Averages of ternary codecs hold exact sums, so they can be added
+ * like pushes. The result is then the average over all workers in them, bit for bit. options: NULL means the defaults.
+ * Errors: GW_ERR_FRAME_MISMATCH (frames of different slices, codecs, steps or scalers, or two frames of one rank; the
+ * sentence names both), other GW_ERR_FRAME_*, GW_ERR_CAPACITY, GW_ERR_MEMORY.
  */
 GW_API gw_status gw_reduce(gw_context *context, const void *const *frames, const size_t *frame_bytes, uint32_t n_frames,
                            const gw_reduce_options *options, void *dst, size_t dst_capacity, size_t *dst_bytes);
@@ -306,13 +333,13 @@ GW_API gw_status gw_reduce(gw_context *context, const void *const *frames, const
  * begins with an empty one. Workers whose frames are to be averaged must share their numbers first (gw_encoder_measure)
  * or name a codec that shares none, such as ternary:share=off or none. */
 
-/* The most bytes that gw_encode_once's frame can take. spec: a specification. 0: it is not valid, or memory is short;
- * gw_last_error() says which. Any thread. */
+/* The most bytes that the frame of gw_encode_once can take. spec: a specification. 0: the specification is not valid,
+ * or memory is short; gw_last_error() says which. Any thread may call it. */
 GW_API size_t gw_encode_bound(gw_context *context, const char *spec, uint64_t n_elems);
 
-/* Encodes the whole array g[0..n_elems), as one worker would push it, with its own numbers. draw: what random numbers
- * depend on; NULL: seed, rank and step 0. dst has room for dst_capacity bytes, gw_encode_bound at least. The frame's
- * tensor is number 0 and has no name. Any thread. Errors: GW_ERR_SPEC, GW_ERR_NONFINITE, GW_ERR_CAPACITY,
+/* Encodes the whole array g[0..n_elems), as one worker would push it, with its own numbers. draw: where random numbers
+ * are drawn; NULL: seed, rank and step 0. dst has room for dst_capacity bytes, at least gw_encode_bound. The frame's
+ * tensor is number 0 and has no name. Any thread may call it. Errors: GW_ERR_SPEC, GW_ERR_NONFINITE, GW_ERR_CAPACITY,
  * GW_ERR_ARGUMENT, GW_ERR_MEMORY. */
 GW_API gw_status gw_encode_once(gw_context *context, const char *spec, const float *g, uint64_t n_elems,
                                 const gw_draw *draw, void *dst, size_t dst_capacity, size_t *frame_bytes);
@@ -321,9 +348,9 @@ GW_API gw_status gw_encode_once(gw_context *context, const char *spec, const flo
  *
  * Ternary values without a frame, two bits each, as the parameter server's uint8 keys hold them: four to a byte, the
  * first in the lowest bits, 00 = -1, 01 = 0, 10 = +1. A last byte that is not full is padded with 01. There is no
- * scaler: who packs sends it in another way. Any thread may call these. */
+ * scaler in them: send it in another way. Any thread may call these. */
 
-/* The bytes that n_elems codes take: n_elems / 4, rounded up. */
+/* How many bytes n_elems codes take: n_elems / 4, rounded up. */
 GW_API size_t gw_codes_bytes(uint64_t n_elems);
 
 /* Packs values[0..n_elems), each -1, 0 or 1, into gw_codes_bytes(n_elems) bytes. Errors: GW_ERR_CAPACITY,

@@ -16,12 +16,11 @@ extern "C" {
 #define GW_VERSION_MINOR 1
 #define GW_VERSION_PATCH 0
 
-/* "0.1.0". Static storage. Any thread. */
+/* The version of the library, for example "0.1.0". Static storage. Any thread may call it. */
 GW_API const char *gw_version(void);
 
-/* Where the library takes memory. `alloc` returns memory aligned for any C object, or NULL
- * when there is none; `free` accepts what `alloc` returned, and NULL. Both may be called from any
- * thread at any time. */
+/* Where the library takes memory. `alloc` returns memory that is aligned for any C object, or NULL if there is none.
+ * `free` accepts what `alloc` returned, and NULL. The library may call both from any thread at any time. */
 typedef struct gw_allocator {
     void *(*alloc)(size_t bytes, void *user);
     void (*free)(void *memory, void *user);
@@ -31,27 +30,27 @@ typedef struct gw_allocator {
 typedef struct gw_context_options {
     size_t struct_bytes;           /* sizeof(gw_context_options), set by the caller */
     const gw_allocator *allocator; /* copied; NULL: malloc and free */
-    uint32_t n_threads;            /* codec threads, 0 or 1: the calling thread alone; at most 256 */
+    uint32_t n_threads;            /* codec threads, at most 256; 0 or 1: the calling thread alone */
 } gw_context_options;
 
-/* Any function that takes a context takes NULL in its place: then memory comes from malloc, and codecs work on the
- * calling thread alone, as in a context of all defaults. Results are the same.
+/* The context of an object or a call. Any function that takes a context also takes NULL. NULL means a context of all
+ * defaults: memory comes from malloc, and codecs work on the calling thread alone. Results are the same.
  *
- * Safe to share between threads. Calls that find the codec threads busy run on the calling thread
- * alone; results never depend on that. */
+ * Threads may share a context. If a call finds the codec threads busy, it runs on the calling thread alone. Results
+ * never depend on that. */
 typedef struct gw_context gw_context;
 
-/* Creates a context. options NULL: all defaults.
- * Errors: GW_ERR_ARGUMENT, GW_ERR_MEMORY, GW_ERR_SYSTEM (a thread could not be started). */
+/* Creates a context. options: NULL means all defaults. The caller destroys the context. Any thread may call it. Errors:
+ * GW_ERR_ARGUMENT, GW_ERR_MEMORY, GW_ERR_SYSTEM (a thread could not be started). */
 GW_API gw_status gw_context_create(const gw_context_options *options, gw_context **out);
 
-/* Destroys a context after everything that was created from it. NULL is allowed. */
+/* Destroys a context. Everything that was created from it must have been destroyed before. NULL is allowed. */
 GW_API void gw_context_destroy(gw_context *context);
 
-/* The instruction set that kernels use in this process: "scalar", "avx2", "avx512" or "neon".
- * Chosen once: the best the processor has, capped by the environment variable GRADWIRE_CPU
- * (scalar|avx2|avx512|neon). A cap above what this processor has leaves its best; any other word means
- * "scalar". Any thread. */
+/* The instruction set that kernels use in this process: "scalar", "avx2", "avx512" or "neon". The library chooses it
+ * once: the best that the processor has. The environment variable GRADWIRE_CPU (scalar|avx2|avx512|neon) may name a
+ * lower one. If it names a higher one, the best that the processor has is used. Any other word means "scalar". Static
+ * storage. Any thread may call it. */
 GW_API const char *gw_cpu_level(void);
 
 #ifdef __cplusplus

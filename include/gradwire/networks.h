@@ -36,27 +36,28 @@ typedef struct gw_network_info {
 typedef struct gw_network_tensor {
     char name[GW_MAX_NETWORK_NAME]; /* "conv1.weight"; no two tensors of a network have the same */
     uint64_t n_elems;
-    /* What forward computes with this tensor, for one sample. A weight: one multiply-add for each product of a weight
-     * and an input. A bias, and each of batch norm's two tensors: one for each output of the layer. */
+    /* what forward computes with this tensor, for one sample. A weight: one multiply-add for each product of a weight
+     * and an input. A bias, and each of batch norm's two tensors: one for each output of the layer */
     uint64_t multiply_adds;
-    bool last_layer; /* it belongs to the last classification layer: what skip=last leaves in float */
+    bool last_layer; /* it belongs to the last classification layer; the option skip=last leaves it in float */
 } gw_network_tensor;
 
 /* A network in three numbers. */
 typedef struct gw_network_totals {
     uint32_t n_tensors;
-    uint64_t n_params; /* elements of all tensors; batch norm's running statistics are not learned, and not in it */
+    /* elements of all tensors. Batch norm's running statistics are not learned, so they are not counted */
+    uint64_t n_params;
     uint64_t multiply_adds; /* of forward, for one sample */
 } gw_network_totals;
 
-/* The i-th network, NULL past the last one. */
+/* The i-th network, from 0; NULL past the last one. Static storage. */
 GW_API const gw_network_info *gw_network_list(size_t i);
 
 /* Finds a network by its name. Errors: GW_ERR_ARGUMENT (there is none of this name; the sentence lists the names). */
 GW_API gw_status gw_network_find(const char *name, const gw_network_info **out);
 
-/* Adds up a network. `network` comes from one of the two functions above, here and below; anything else is
- * GW_ERR_ARGUMENT. */
+/* Adds up the tensors of a network. In this function and in those below, `network` must come from gw_network_list or
+ * gw_network_find. Errors: GW_ERR_ARGUMENT (another pointer, or a NULL). */
 GW_API gw_status gw_network_sum(const gw_network_info *network, gw_network_totals *out);
 
 /* Writes the tensors in declared order: the first layer first, a layer's weight before its bias. `out` has room for
@@ -71,9 +72,9 @@ GW_API gw_status gw_network_tensors(const gw_network_info *network, gw_network_t
  * products: for the gradient of the weights, and for that of the inputs. The two thirds of backward are spread over the
  * tensors in proportion to their multiply_adds. So a layer's biases take little.
  *
- * out_ms[t] is of the t-th tensor in declared order, and `out_ms` has room for `capacity` numbers. *forward_ms is that
- * of the whole network; NULL: it is not asked for. Errors: GW_ERR_CAPACITY (nothing is written), GW_ERR_ARGUMENT
- * (images_per_second is not a finite number above 0, or batch is 0). */
+ * out_ms[t] is the time of the t-th tensor in declared order. `out_ms` has room for `capacity` numbers. *forward_ms is
+ * the time of forward through the whole network. forward_ms NULL: not wanted. Errors: GW_ERR_CAPACITY (nothing is
+ * written), GW_ERR_ARGUMENT (images_per_second is not a finite number above 0, or batch is 0). */
 GW_API gw_status gw_network_backward_ms(const gw_network_info *network, double images_per_second, uint32_t batch,
                                         double *out_ms, size_t capacity, double *forward_ms);
 

@@ -2,8 +2,8 @@
  *
  * The model is that of TernGrad (Wen et al., NIPS 2017), equations 27 to 30. It knows three ways that a gradient
  * travels: between the GPUs of a machine, between a GPU and the processor, and between machines. |g| is the gradient's
- * bytes in float32, N = i*j is the number of GPUs, i of them on each of j machines, and T(1,1,K) is the time of a step
- * of K samples on one GPU, measured:
+ * bytes in float32. There are j machines with i GPUs each, so N = i*j GPUs. T(1,1,K) is the measured time of a step of
+ * K samples on one GPU:
  *
  *     T_comm = |g|/C_gwd * log2(i) + |g|/C_cwd + (C_ncost + |g|/C_nwd) * log2(j)         (27)
  *     strong scaling, K samples in all:         T = (T(1,1,K) - |g|/C_cwd)/N + T_comm     (28), (29)
@@ -52,17 +52,18 @@ typedef struct gw_cluster_info {
     const char *name;    /* "eth-1g-gtx1080" */
     const char *summary; /* one line */
     const char *gpu;     /* as gw_gpu_speed_find takes it */
-    const char *assumed; /* which of its figures are documented, and which are assumed */
+    const char *assumed; /* which of its figures are documented and which are assumed */
     gw_cluster cluster;
 } gw_cluster_info;
 
-/* The i-th cluster, NULL past the last one. Static storage. */
+/* The i-th cluster, from 0; NULL past the last one. Static storage. */
 GW_API const gw_cluster_info *gw_cluster_list(size_t i);
 
 /* Finds a cluster by its name. Errors: GW_ERR_ARGUMENT (there is none of this name; the sentence lists the names). */
 GW_API gw_status gw_cluster_find(const char *name, const gw_cluster_info **out);
 
-/* How fast one GPU trains a built-in network when nothing is exchanged. It is published, or computed from what is. */
+/* How fast one GPU trains a built-in network when nothing is exchanged. The number was published, or is computed from
+ * published ones. */
 typedef struct gw_gpu_speed {
     const char *network; /* as gw_network_find takes it */
     const char *gpu;     /* "gtx1080", "p100" */
@@ -71,7 +72,7 @@ typedef struct gw_gpu_speed {
     const char *source;
 } gw_gpu_speed;
 
-/* The i-th known speed, NULL past the last one. Static storage. */
+/* The i-th known speed, from 0; NULL past the last one. Static storage. */
 GW_API const gw_gpu_speed *gw_gpu_speed_list(size_t i);
 
 /* Finds the speed of a network on a GPU. Errors: GW_ERR_ARGUMENT (it is not known; the sentence says what is). */
@@ -84,24 +85,24 @@ typedef enum gw_scaling {
     GW_SCALING_STRONG /* the batch is of all GPUs together */
 } gw_scaling;
 
-/* How machines average. up and down are the bytes that one machine sends and gets, |g| without a codec, and j > 1 is
- * the number of machines. One machine exchanges nothing, and the network's time is 0. */
+/* How machines average. `up` and `down` are the bytes that one machine sends and gets; without a codec both are |g|. j
+ * > 1 is the number of machines. A single machine exchanges nothing, so the network's time is 0. */
 typedef enum gw_owners {
     /* Equation 27: (C_ncost + (up+down)/2/C_nwd) * log2(j). */
     GW_OWNERS_PAPER,
-    /* `servers` machines beside the workers keep the sums, in equal shares. What all machines send must pass the
-     * servers' links (incast), and so must what they get: 2*C_ncost + max(j/servers, 1)*(up+down)/C_nwd. */
+    /* `servers` machines beside the workers keep the sums, in equal shares. All that the machines send passes the
+     * servers' links (incast), and so does all that they get: 2*C_ncost + max(j/servers, 1)*(up+down)/C_nwd. */
     GW_OWNERS_SERVERS,
     /* A ring of machines: 2*(j-1) messages one after another, half of them with parts of the sums and half with parts
-     * of the average: 2*(j-1)*C_ncost + (j-1)/j*(up+down)/C_nwd (Patarasu and Yuan, 2009). It takes a part of a sum to
-     * be no larger than a part of a push. */
+     * of the average: 2*(j-1)*C_ncost + (j-1)/j*(up+down)/C_nwd (Patarasu and Yuan, 2009). This assumes that a part of
+     * a sum is no larger than a part of a push. */
     GW_OWNERS_RING,
     /* Each machine owns one j-th of the gradient, as in Gradwire's exchange. All pushes leave at the same time, and all
      * averages do: 2*C_ncost + (j-1)/j*(up+down)/C_nwd. */
     GW_OWNERS_SHARDED
 } gw_owners;
 
-/* What is predicted. Zeros are the paper's model. */
+/* What to predict. With zeros it is the paper's model. */
 typedef struct gw_predict_options {
     size_t struct_bytes; /* sizeof(gw_predict_options), set by the caller */
     gw_cluster cluster;
@@ -112,20 +113,20 @@ typedef struct gw_predict_options {
     gw_owners owners;
     uint32_t servers; /* GW_OWNERS_SERVERS: how many, 0 is 1; else 0 */
 
-    /* The share of backward, 0 to 1, that hides what passes between machines: network and codec. Computing takes
-     * C = T(1,1,K) - |g|/C_cwd, by N for strong scaling, and backward is two thirds of it. The step becomes shorter by
-     * min(overlap * 2/3 * C, network and codec). */
+    /* The share of backward, 0 to 1, during which the network and the codec work as well. Computing takes C = T(1,1,K)
+     * - |g|/C_cwd, divided by N for strong scaling. Backward is two thirds of C. The step becomes shorter by
+     * min(overlap * 2/3 * C, network + codec). */
     double overlap;
 
-    /* The spread of the GPUs' computing times: standard deviation by mean, 0 to GW_MAX_STRAGGLER_CV. All wait for the
-     * slowest. Times are lognormal and independent, and the step becomes longer by C * (E[max of N]/mean - 1). The
-     * expected maximum is integrated numerically, within 1e-9. For two it is 2*mean*Phi(s/sqrt(2)), s^2 = ln(1+cv^2).
-     */
+    /* The spread of the GPUs' computing times: the standard deviation divided by the mean, 0 to GW_MAX_STRAGGLER_CV.
+     * All GPUs wait for the slowest. Times are lognormal and independent. The step becomes longer by C * (E[max of
+     * N]/mean - 1). The expected maximum is integrated numerically, within 1e-9. For two GPUs it is
+     * 2*mean*Phi(s/sqrt(2)) with s^2 = ln(1+cv^2). */
     double straggler_cv;
 } gw_predict_options;
 
-/* What a codec makes of one machine's gradient. Bytes count layers that it leaves in float, too. Averages of more
- * machines need more bits, so bytes_down may differ from one number of machines to the next. */
+/* What a codec makes of one machine's gradient. The bytes include layers that the codec leaves in float. An average
+ * over more machines needs more bits, so bytes_down may depend on the number of machines. */
 typedef struct gw_predict_codec {
     double bytes_up, bytes_down; /* 0 or more */
     double seconds;              /* to encode a gradient and decode an average, once a step; 0 or more */
@@ -146,16 +147,16 @@ typedef struct gw_prediction {
     double samples_per_second;
 } gw_prediction;
 
-/* Predicts one step on `gpus` GPUs. Fewer than gpus_per_machine stand on one machine. More must be a multiple of it.
- * `codec` NULL: float32. Errors: GW_ERR_ARGUMENT (a number that is not finite or outside its range, gpus above
- * GW_MAX_GPUS or no multiple; the sentence names it). */
+/* Predicts one step on `gpus` GPUs. If they are fewer than gpus_per_machine, they are all on one machine. If they are
+ * more, they must be a multiple of it. codec NULL: float32. Errors: GW_ERR_ARGUMENT (a number is not finite or outside
+ * its range; gpus is above GW_MAX_GPUS or no multiple; the sentence names it). */
 GW_API gw_status gw_predict(const gw_predict_options *options, const gw_predict_codec *codec, uint32_t gpus,
                             gw_prediction *out);
 
-/* Tells which T(1,1,K) makes the codec `gain` times faster than float32 on `gpus` GPUs, by the same model: from
- * (C*w + A)/(C*w + B) = gain, where A and B are the parts of a step that are not computing, and w is the waiting for
- * the slowest. It takes the place of options->batch_seconds, which is not looked at. Errors: GW_ERR_ARGUMENT (as
- * gw_predict; overlap is above 0, or no time gives this gain). */
+/* Tells which T(1,1,K) makes the codec `gain` times faster than float32 on `gpus` GPUs, by the same model. It solves
+ * (C*w + A)/(C*w + B) = gain. A and B are the parts of a step with float32 and with the codec that are not computing. w
+ * is the factor by which the GPUs wait for the slowest. The call ignores options->batch_seconds. Errors:
+ * GW_ERR_ARGUMENT (as gw_predict; overlap is above 0, or no time gives this gain). */
 GW_API gw_status gw_predict_implied(const gw_predict_options *options, const gw_predict_codec *codec, uint32_t gpus,
                                     double gain, double *batch_seconds);
 

@@ -23,7 +23,7 @@ extern "C" {
 #define GW_PS_MAX_DIMS 8
 #define GW_PS_MAX_NAME 255 /* bytes of a key's name */
 
-/* Types of keys. Numbers travel, and are never used again for another. */
+/* Types of keys. The numbers are a part of the protocol. A number is never used again for another type. */
 typedef enum gw_ps_type {
     GW_PS_FLOAT32 = 1,
     GW_PS_FLOAT16 = 2,
@@ -32,12 +32,12 @@ typedef enum gw_ps_type {
     GW_PS_INT64 = 5,
     GW_PS_UINT8 = 6, /* also four 2-bit codes a byte, lowest element in the lowest bits: 00 = -1, 01 = 0, 10 = +1 */
     /* a push is one or more Gradwire frames (codec.h), back to back. Together they have as many elements as the shape.
-     * All workers push the same number of frames, of the same slices */
+     * All workers push the same number of frames, and of the same slices */
     GW_PS_FRAME = 7,
 } gw_ps_type;
 
-/* How a pull makes one value of the workers' pushes. Pushes are taken in the order of the workers' ranks, whoever came
- * first.
+/* How a pull makes one value of the workers' pushes. Pushes are taken in the order of ranks, and not in the order in
+ * which they came.
  *
  *   max, min        plain types: a value of the key's type. A NaN wins
  *   sum             float types: added in float64, rounded once to the key's type
@@ -91,17 +91,18 @@ typedef struct gw_ps_shape {
 
 /* ---- server ---------------------------------------------------------------------------------------------- */
 
-/* Over which pushes a pull is answered, and when. */
+/* The mode of servers: over which pushes they answer a pull, and when. */
 typedef enum gw_ps_mode {
     GW_PS_SYNC, /* over one round, once all workers have pushed to it */
-    /* over each worker's last push, once no worker is more than `staleness` pushes behind the one that asks */
+    /* over each worker's last push, once no worker is more than `staleness` pushes behind the worker that asks */
     GW_PS_STALE,
     GW_PS_ASYNC, /* over each worker's last push, at once */
 } gw_ps_mode;
 
-/* What the others do if a worker is away: its connection has ended, or its machine no longer answers. */
+/* What happens to the other workers if a worker is away: its connection has ended, or its machine no longer answers. */
 typedef enum gw_ps_missing {
-    GW_PS_MISSING_WAIT, /* rounds wait for it, until it is back under its rank or the callers' deadlines pass */
+    /* rounds wait for it, until it is back under its rank, or until the deadlines of the waiting calls pass */
+    GW_PS_MISSING_WAIT,
     /* after away_ms rounds go on without it: an open round is reduced over those that have pushed. It may come back */
     GW_PS_MISSING_CONTINUE,
     GW_PS_MISSING_STOP, /* after away_ms every worker that waits for it gets an error that names it */
@@ -114,50 +115,53 @@ typedef struct gw_ps_server_options {
     const char *listen;  /* "HOST:PORT", an IPv6 address in brackets; port 0: any free port */
     uint32_t n_workers;  /* 1 .. GW_MAX_WORKERS */
     gw_ps_mode mode;
-    uint32_t staleness; /* of GW_PS_STALE; else unused */
+    uint32_t staleness; /* used with GW_PS_STALE; else ignored */
     gw_ps_missing missing;
     uint32_t away_ms; /* how long a worker may be away before `missing` applies; 0: 2,000 */
-    /* with GW_PS_MISSING_CONTINUE: the first round waits for so many workers; 0: for all */
+    /* with GW_PS_MISSING_CONTINUE: the first round waits until this many workers are there; 0: until all are */
     uint32_t min_workers;
-    /* with GW_PS_SYNC: a round does not wait for the slowest `backup` workers. What they push later to that round is
-     * dropped. Less than n_workers */
+    /* with GW_PS_SYNC: a round does not wait for the slowest `backup` workers. If they push to that round later, the
+     * push is dropped. Less than n_workers */
     uint32_t backup;
-    /* folder of keys (gradwire keys new): traffic is encrypted, and clients whose key is not listed in its allowed/ are
-     * refused; so is the server's own key. A client whose key is removed there is lost within two seconds. NULL: none
-     * of this */
+    /* a folder of keys (gradwire keys new). Traffic is then encrypted. A client is refused if its key is not listed in
+     * the folder's allowed/, or is the server's own key. If a client's key is removed there, its connection is dropped
+     * within two seconds. NULL: no keys */
     const char *keys;
-    bool insecure;          /* true: without keys, other addresses than loopback are legal too */
-    uint32_t timeout_ms;    /* a client's machine is gone if it has not answered for so long; 0: 10,000 */
+    bool insecure; /* true: without keys, addresses other than loopback are legal too */
+    /* a client's machine counts as gone if it has not answered for so many milliseconds; 0: 10,000 */
+    uint32_t timeout_ms;
     uint64_t max_keys;      /* how many keys the server keeps at most; 0: 1,048,576 */
     uint64_t max_key_bytes; /* the most bytes of one value; 0: 1 GiB */
     uint64_t max_bytes;     /* the most bytes of all that the server keeps; 0: three quarters of the machine's memory */
     uint32_t max_clients;   /* how many clients may be connected at a time; 0: 1,024 */
-    /* folder for what was acknowledged; made if it is missing. If the server was killed and starts again with the same
-     * options, it goes on where it was. A folder belongs to one server. NULL: nothing outlives the process */
+    /* a folder in which the server keeps all that it has acknowledged. It is made if it is missing. If the server is
+     * killed and starts again with the same options, it goes on where it was. A folder belongs to one server. NULL:
+     * nothing outlives the process */
     const char *snapshot;
     uint32_t snapshot_every_s; /* seconds between snapshots; none is written if nothing has happened; 0: 60 */
     uint32_t snapshot_keep;    /* how many snapshots the server keeps; 0: 3 */
-    /* gets a line "event key=value ..." for what happens, on the server's threads. NULL: nobody does */
+    /* gets a line "event key=value ..." for each thing that happens. The server's threads call it. NULL: no log */
     void (*log)(const char *line, void *user);
     void *log_user;
 } gw_ps_server_options;
 
-/* Listens, and serves nobody before gw_ps_server_run. Errors: GW_ERR_ARGUMENT, GW_ERR_SYSTEM (the address cannot be
- * used, a key cannot be read, what the snapshot folder holds cannot be had whole), GW_ERR_MEMORY, GW_ERR_UNSUPPORTED (a
- * build without ZeroMQ). */
+/* Creates a server. It listens, but serves nobody before gw_ps_server_run. The caller destroys *out with
+ * gw_ps_server_destroy. Errors: GW_ERR_ARGUMENT, GW_ERR_SYSTEM (the address cannot be used; a key cannot be read; files
+ * in the snapshot folder are damaged or missing), GW_ERR_MEMORY, GW_ERR_UNSUPPORTED (a build without ZeroMQ). */
 GW_API gw_status gw_ps_server_create(gw_context *context, const gw_ps_server_options *options, gw_ps_server **out);
 
-/* "HOST:PORT" where it listens. Valid as long as the server. */
+/* The address "HOST:PORT" at which the server listens. The text lives as long as the server. */
 GW_API const char *gw_ps_server_address(const gw_ps_server *server);
 
-/* Serves until gw_ps_server_stop. Then it answers the requests that have come, and writes a last snapshot. One thread.
- * Errors: GW_ERR_SYSTEM. If a client does something wrong, the client and the log are told, and the server goes on. */
+/* Serves until gw_ps_server_stop. Then it answers the requests that have come, and writes a last snapshot. One thread
+ * calls it. If a client does something wrong, the client gets an error, the log gets a line, and the server goes on.
+ * Errors: GW_ERR_SYSTEM. */
 GW_API gw_status gw_ps_server_run(gw_ps_server *server);
 
 /* Makes gw_ps_server_run return. Any thread, and signal handlers. */
 GW_API void gw_ps_server_stop(gw_ps_server *server);
 
-/* Call it after gw_ps_server_run has returned, or if it never ran. NULL is allowed. */
+/* Destroys the server. Call it after gw_ps_server_run has returned, or if it never ran. NULL is allowed. */
 GW_API void gw_ps_server_destroy(gw_ps_server *server);
 
 /* ---- client ---------------------------------------------------------------------------------------------- */
@@ -168,35 +172,38 @@ typedef struct gw_ps_client gw_ps_client;
 
 typedef struct gw_ps_client_options {
     size_t struct_bytes; /* sizeof(gw_ps_client_options) */
-    /* "HOST:PORT", or several with commas between: the same list, in the same order, on every client; a client with
-       another list is refused */
+    /* "HOST:PORT", or several of them separated by commas. Every client must have the same list in the same order; the
+       servers refuse a client with another list */
     const char *servers;
-    uint32_t rank;       /* 0 .. n_workers-1, each once; or GW_PS_READER */
+    uint32_t rank;       /* 0 .. n_workers-1, and only one client for each rank; or GW_PS_READER */
     const char *keys;    /* folder of keys of this client (gw_keys_new_client); NULL: not encrypted */
-    uint32_t timeout_ms; /* after which a call gives up; 0: 60,000 */
-    /* rounds do not wait for this worker before gw_ps_join, and it says so after every time it was left out; false:
-     * from its first connection on, and again as soon as it is back */
+    uint32_t timeout_ms; /* a call gives up after so many milliseconds; 0: 60,000 */
+    /* true: rounds wait for this worker only after gw_ps_join. If it was left out, it must call gw_ps_join again.
+     * false: rounds wait for it from its first connection on, and again as soon as it is back */
     bool joins;
-    /* gw_ps_client_create gives up after so long if no connection can be made: the port is closed, or nobody is there.
-     * At most timeout_ms; 0: 3,000. If a client may start before its servers, give it as much as timeout_ms */
+    /* gw_ps_client_create gives up after so many milliseconds if no connection can be made: the port is closed, or
+     * nobody is there. At most timeout_ms; 0: 3,000. If a client may start before its servers, set it to timeout_ms */
     uint32_t connect_ms;
     bool no_wait; /* gw_ps_client_create returns before the servers have answered; gw_ps_client_meet waits for them */
 } gw_ps_client_options;
 
-/* A value as pulled. `bytes` is freed by gw_ps_value_free. */
+/* A value that was pulled or fetched. gw_ps_value_free frees `bytes`. */
 typedef struct gw_ps_value {
     gw_ps_type type;
     gw_ps_shape shape;
-    uint64_t round; /* of the pushes it was made of; with GW_PS_STALE and GW_PS_ASYNC the asking worker's last */
+    /* the round of the pushes; with GW_PS_STALE and GW_PS_ASYNC the number of the asking worker's last push */
+    uint64_t round;
     uint32_t n_pushes;
     void *bytes;
     size_t n_bytes;
-    void *hold; /* the library's */
+    void *hold; /* used by the library only */
 } gw_ps_value;
 
-/* Connects and says who it is. One thread at a time for one client. Errors: GW_ERR_ARGUMENT (also: one side has keys
- * and the other has none; the server does not allow this key); GW_ERR_TIMEOUT (nobody is there, and why that is; or the
- * server does not answer); GW_ERR_PEER (refused, and why); GW_ERR_SYSTEM, GW_ERR_MEMORY, GW_ERR_UNSUPPORTED. */
+/* Creates a client. It connects to the servers, and says who it is. Only one thread at a time may use a client. The
+ * caller destroys *out with gw_ps_client_destroy. Errors: GW_ERR_ARGUMENT (also if one side has keys and the other has
+ * none, or a server does not allow this key); GW_ERR_TIMEOUT (no connection can be made, and the sentence says why; or
+ * a server does not answer); GW_ERR_PEER (a server refused this client; the sentence says why); GW_ERR_SYSTEM,
+ * GW_ERR_MEMORY, GW_ERR_UNSUPPORTED. */
 GW_API gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_options *options, gw_ps_client **out);
 
 /* For a client with the option no_wait: waits for the servers, for at most `ms`. GW_OK: all have answered, now or
@@ -204,42 +211,42 @@ GW_API gw_status gw_ps_client_create(gw_context *context, const gw_ps_client_opt
  * of gw_ps_client_create; after one, only gw_ps_client_destroy may be called. */
 GW_API gw_status gw_ps_client_meet(gw_ps_client *client, uint32_t ms);
 
-/* Leaves in good order. NULL is allowed. */
+/* Says goodbye to the servers, and destroys the client. NULL is allowed. */
 GW_API void gw_ps_client_destroy(gw_ps_client *client);
 
-/* Makes the key on the servers. If others have made it with the same type and shape, it is the same key. If all workers
- * that took part before have left, this begins a new run: what they left over in rounds that never became whole is
- * dropped. If one of them may be back in a moment, the call waits until that is known.
- * Errors: GW_ERR_ARGUMENT (another type or shape, and which), GW_ERR_CAPACITY (a limit of the server's),
- * GW_ERR_TIMEOUT, GW_ERR_PEER. */
+/* Makes the key on the servers. If other clients have made it with the same type and shape, it is the same key. If all
+ * workers that took part before have left, this begins a new run: their pushes to rounds that never became whole are
+ * dropped. If one of these workers may be back in a moment, the call waits until that is known. Errors: GW_ERR_ARGUMENT
+ * (another type or shape, and which), GW_ERR_CAPACITY (a limit of the server's), GW_ERR_TIMEOUT, GW_ERR_PEER. */
 GW_API gw_status gw_ps_init_parameter(gw_ps_client *client, const char *key, gw_ps_type type, const gw_ps_shape *shape);
 
-/* The same with an optimizer: pushes are gradients, and the server keeps parameters that they move. "parameters" pulls
- * these.
+/* Makes a key with an optimizer: pushes are gradients, and the servers keep parameters that the pushes move. The method
+ * "parameters" pulls these.
  *
  * optimizer: NAME[:key=value,...], the same on all clients:
  *   sgd        lr=0.01, weight-decay=0
  *   momentum   and momentum=0.9: v = momentum*v + lr*(g + decay*w), w -= v
  *   adam       lr=0.001, weight-decay=0, beta1=0.9, beta2=0.999, epsilon=1e-8
  * type: float32, float16 or bfloat16 (a round moves the parameters by its mean), or frame (by its decode_average).
- * Parameters, and what the optimizer keeps, are float32 and belong to this key alone. values: the first parameters, as
- * many float32 as the shape has. Those that come to the server first stand. NULL: somebody else brings them; until then
- * pushes and pulls of parameters wait.
+ * Parameters, and what the optimizer keeps, are float32 and belong to this key only. values: the first parameters, as
+ * many float32 as the shape has. A server keeps those that come first. NULL: another client brings them; until then
+ * pushes, and pulls of parameters, wait.
  *
  * With GW_PS_SYNC the average of a round moves the parameters once. A worker pulls what its last push's round has made
  * of them. With GW_PS_STALE and GW_PS_ASYNC each push moves them by itself. Its rate is divided by the number of
- * workers that take part, so that one learning rate suits all modes. adam counts rounds, or pushes there. A worker that
- * has not pushed to the key, and a reader, pull the parameters as they are now. Errors: as of gw_ps_init_parameter;
- * GW_ERR_SPEC (an optimizer that cannot be); GW_ERR_NONFINITE (a NaN or an infinity in `values`). */
+ * workers that take part, so that one learning rate suits all modes. adam counts rounds; in the two other modes it
+ * counts pushes. A worker that has not pushed to the key, and a reader, pull the parameters as they are now. Errors: as
+ * of gw_ps_init_parameter; GW_ERR_SPEC (an optimizer that cannot be); GW_ERR_NONFINITE (a NaN or an infinity in
+ * `values`). */
 GW_API gw_status gw_ps_init_optimized(gw_ps_client *client, const char *key, gw_ps_type type, const gw_ps_shape *shape,
                                       const char *optimizer, const float *values);
 
-/* Sets the learning rate of this client's pushes from here on, to keys with an optimizer. 0, as at first, means the
- * key's own. With GW_PS_SYNC the rate of the least rank in a round holds. Errors: GW_ERR_ARGUMENT (below 0, or no
- * finite float32). */
+/* Sets the learning rate of this client's pushes to keys with an optimizer, from here on. 0 means the rate of the key's
+ * optimizer, and is the rate at first. With GW_PS_SYNC a round uses the rate of the least rank in it. Errors:
+ * GW_ERR_ARGUMENT (below 0, or no finite float32). */
 GW_API gw_status gw_ps_set_rate(gw_ps_client *client, double rate);
 
-/* The servers' mode. *staleness gets that of GW_PS_STALE, else 0; NULL: not asked for. */
+/* The servers' mode. *staleness: that of GW_PS_STALE, else 0; staleness NULL: not wanted. */
 GW_API gw_ps_mode gw_ps_client_mode(const gw_ps_client *client, uint32_t *staleness);
 
 /* Pushes the key's next value, of as many bytes as its type and shape have. Returns once the server has it. `bytes` is
@@ -250,13 +257,13 @@ GW_API gw_ps_mode gw_ps_client_mode(const gw_ps_client *client, uint32_t *stalen
  * value, or some of its parts. Then push only the same value again. */
 GW_API gw_status gw_ps_push_parameter(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes);
 
-/* Pulls one value of a key. scale_key is for decode_sum and decode_average of uint8: a key of one float32, whose
- * maximum in the same round multiplies the result; NULL: none. Errors: GW_ERR_ARGUMENT (no such key; a method that is
- * not of its type, and which are), GW_ERR_ORDER (pulled before the first push; or parts on several servers, or a
- * scale_key on another one, are of different rounds, as a reader may find them: try again; or such a scale_key or its
- * key, or a key that lies in parts on several servers, were not initialised here), GW_ERR_TIMEOUT (workers that have
- * not pushed are named), GW_ERR_PEER, GW_ERR_MEMORY.
- */
+/* Pulls one value of a key. scale_key is for decode_sum and decode_average of uint8: it is a key of one float32. The
+ * result is multiplied by this key's maximum in the same round. NULL: it is not. The caller frees *out with
+ * gw_ps_value_free. Errors: GW_ERR_ARGUMENT (there is no such key; or its type does not allow the method: the sentence
+ * says which methods it allows), GW_ERR_ORDER (the worker has not pushed yet; a key that lies in parts on several
+ * servers, or a key and its scale_key on another server, was not initialised by this client; or a reader got parts of
+ * different rounds: try again), GW_ERR_TIMEOUT (the sentence names the workers that have not pushed), GW_ERR_PEER,
+ * GW_ERR_MEMORY. */
 GW_API gw_status gw_ps_pull_parameter(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key,
                                       gw_ps_value *out);
 
@@ -283,19 +290,20 @@ GW_API gw_status gw_ps_fetch(gw_ps_client *client, const char *key, uint64_t lea
  * of one key are done in order. `bytes` and `values` must stay as they are until then. Errors of what is sent come from
  * gw_ps_wait. */
 
-/* As gw_ps_push_parameter. */
+/* Begins a gw_ps_push_parameter. */
 GW_API gw_status gw_ps_push_begin(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes,
                                   uint64_t *ticket);
 
-/* As gw_ps_pull_parameter; the value comes with gw_ps_wait. */
+/* Begins a gw_ps_pull_parameter. gw_ps_wait gives the value. */
 GW_API gw_status gw_ps_pull_begin(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key,
                                   uint64_t *ticket);
 
-/* optimizer: as in gw_ps_init_optimized; NULL: none. Pushes to the key are GW_ERR_ORDER until this was waited for. */
+/* Begins to make a key. optimizer: as in gw_ps_init_optimized; NULL: none. Wait for the ticket before you push to the
+ * key; a push before that is GW_ERR_ORDER. */
 GW_API gw_status gw_ps_init_begin(gw_ps_client *client, const char *key, gw_ps_type type, const gw_ps_shape *shape,
                                   const char *optimizer, uint64_t *ticket);
 
-/* Brings the first parameters of a key with an optimizer: values, n float32. Those that come first stand. */
+/* Begins to bring the first parameters of a key with an optimizer: n float32. A server keeps those that come first. */
 GW_API gw_status gw_ps_first_begin(gw_ps_client *client, const char *key, const float *values, uint64_t n,
                                    uint64_t *ticket);
 
@@ -310,12 +318,13 @@ GW_API gw_status gw_ps_fetch_begin(gw_ps_client *client, const char *key, uint64
  * of the call that waits; GW_ERR_ORDER (there is no such ticket, or it was waited for already). */
 GW_API gw_status gw_ps_wait(gw_ps_client *client, uint64_t ticket, gw_ps_value *out);
 
-/* The same for at most `ms`. GW_NOT_YET: there is no answer yet, and the ticket stands. */
+/* Waits for a ticket's answer, for at most `ms`. GW_NOT_YET: there is no answer yet, and the ticket is still valid.
+ * Else as gw_ps_wait. */
 GW_API gw_status gw_ps_wait_for(gw_ps_client *client, uint64_t ticket, uint32_t ms, gw_ps_value *out);
 
-/* Gives a ticket up in place of waiting; its bytes may then be freed. The servers may have taken a push all the same:
- * before its next push to that key the client asks them, and waits for the answer; gw_ps_init_begin asks too, and does
- * not wait. Does nothing if there is no such ticket. */
+/* Gives a ticket up without waiting. Its bytes may then be freed. The servers may still have taken a push. So before
+ * its next push to that key the client asks them, and waits for the answer. gw_ps_init_begin asks them too, and does
+ * not wait. If there is no such ticket, it does nothing. */
 GW_API void gw_ps_cancel(gw_ps_client *client, uint64_t ticket);
 
 /* Takes the client's notice that something may be lost, and clears it. True: since the last call a server has done what
@@ -325,16 +334,16 @@ GW_API bool gw_ps_take_in_memory_notice(gw_ps_client *client);
 
 /* ---- training through servers ---------------------------------------------------------------------------- */
 
-/* Workers that come and go while others train. Each has a client whose options say `joins`, and creates its exchange
- * (gw_exchange_options.servers) after gw_ps_join. */
+/* Workers may come and go while others train. Such a worker's client has the option `joins`. The worker creates its
+ * exchange (gw_exchange_options.servers) after gw_ps_join. */
 
 /* How many workers the servers are for. It does not change. */
 GW_API uint32_t gw_ps_n_workers(const gw_ps_client *client);
 
-/* The worker takes part in the exchange from round *round on, the same on all servers. Step t of a training run is
- * round t+1. If nobody takes part, it does at once: in round 1, or where the last ones left. Else one that takes part
- * must admit it, and it waits for that, at most as long as the client's timeout. Errors: GW_ERR_TIMEOUT, GW_ERR_PEER,
- * and those of any call. */
+/* Joins the exchange: the worker takes part from round *round on, which is the same on all servers. Step t of a
+ * training run is round t+1. If no worker takes part now, this one takes part at once: from round 1, or from the round
+ * at which the last ones left. Else a worker that takes part must admit it (gw_ps_admit). The call waits for that, at
+ * most as long as the client's timeout. Errors: GW_ERR_TIMEOUT, GW_ERR_PEER, and those of any call. */
 GW_API gw_status gw_ps_join(gw_ps_client *client, uint64_t *round);
 
 /* Takes the first server's request to admit workers, and clears it. True: since the last call the server has asked this
@@ -345,8 +354,8 @@ GW_API bool gw_ps_take_join_request(gw_ps_client *client);
 typedef enum gw_ps_presence {
     GW_PS_ABSENT = 0,
     GW_PS_PRESENT = 1, /* rounds wait for it */
-    GW_PS_AWAY = 2,    /* they do, and it is not connected */
-    GW_PS_JOINING = 3, /* waits to be admitted */
+    GW_PS_AWAY = 2,    /* rounds wait for it, but it is not connected */
+    GW_PS_JOINING = 3, /* it waits to be admitted */
 } gw_ps_presence;
 
 /* Tells what the first server knows of each rank (gw_ps_presence), and the foremost open round of an exchange there.
@@ -355,8 +364,8 @@ typedef enum gw_ps_presence {
  * GW_ERR_PEER. */
 GW_API gw_status gw_ps_members(gw_ps_client *client, gw_ps_presence *presence, uint32_t capacity, uint64_t *next_round);
 
-/* Lets worker `rank` take part on all servers from `round` on. The caller's worker must not have pushed to that round
- * yet: so no server can be beyond it. Readers may call it, too. Errors: GW_ERR_ORDER (a server is beyond it),
+/* Lets worker `rank` take part on all servers from `round` on. The calling worker must not have pushed to that round
+ * yet. So no server can be beyond it. Readers may call it, too. Errors: GW_ERR_ORDER (a server is beyond it),
  * GW_ERR_PEER (that worker is not connected), GW_ERR_TIMEOUT. */
 GW_API gw_status gw_ps_admit(gw_ps_client *client, uint32_t rank, uint64_t round);
 

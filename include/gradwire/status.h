@@ -1,8 +1,7 @@
 /* Status codes of the library, and the sentence that goes with the last error.
  *
- * Every function that can fail returns a gw_status and hands results back through
- * out parameters. 0 is success and negative values are errors; positive values are
- * reserved for "not finished yet". Numbers are fixed and never reused; each family
+ * Every function that can fail returns a gw_status, and hands its results back through out parameters. 0 is success.
+ * Negative values are errors. Positive values mean "not finished yet". Numbers are fixed and never reused. Each family
  * has room to grow. */
 #ifndef GRADWIRE_STATUS_H
 #define GRADWIRE_STATUS_H
@@ -52,17 +51,17 @@ typedef enum gw_status {
 #undef GW_STATUS_ENUM
 } gw_status;
 
-/* The general text of a status code; "unknown status" for numbers not in the list.
- * Never NULL; static storage. Any thread. */
+/* The general text of a status code; "unknown status" for a number that is not in the list. It is never NULL. Static
+ * storage. Any thread may call it. */
 GW_API const char *gw_status_text(gw_status status);
 
-/* The sentence about the last error of this thread: what is wrong, where, and what would
- * be right. Valid until the next failing call of the same thread; "" if none failed yet.
- * A call that succeeds leaves it alone, so read it only after a failure. */
+/* The sentence about the last error of this thread. It says what is wrong, where, and what would be right. "" if no
+ * call has failed yet. It is valid until the next call of the same thread that fails. A call that succeeds does not
+ * change it, so read it only after a failure. */
 GW_API const char *gw_last_error(void);
 
-/* Stores a sentence for gw_last_error() of this thread and hands the status through: for links that a program brings
- * itself.
+/* Stores a sentence for gw_last_error() of this thread, and returns `status`. It is for links that a program brings
+ * itself. format: as of printf.
  *
  *     return gw_fail(GW_ERR_PEER, "rank %u left the link", to); */
 #ifdef __GNUC__

@@ -1,5 +1,5 @@
-"""The C API (include/gradwire) as ctypes sees it: structures, and what functions take and give. The fields stand in the
-order of the headers; tests/python/frames_test.py compares sizes with the compiler's."""
+"""The C API (include/gradwire) for ctypes: structures, and the arguments and results of functions. The fields are in
+the order of the headers. tests/python/frames_test.py compares the sizes with the compiler's."""
 import ctypes
 import functools
 import operator

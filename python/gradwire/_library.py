@@ -1,5 +1,5 @@
-"""Finds and loads the shared library: where GRADWIRE_LIBRARY says, else in the package's own folder (as a wheel has
-it), else installed, else in the build folder of this checkout."""
+"""Finds and loads the shared library. It looks where GRADWIRE_LIBRARY says, else in the package's own folder (a wheel
+brings it), else among the installed libraries, else in the build folder of this checkout."""
 import ctypes
 import functools
 import os

@@ -3,7 +3,7 @@
     codes = pack([-1, 0, 1, 1])     # a numpy array of one uint8
     values = unpack(codes, 4)       # a numpy array of four int8
 
-There is no scaler: who packs sends it in another way (pull_parameter has scale_key for it)."""
+There is no scaler in them: send it in another way (pull_parameter has scale_key for it)."""
 import ctypes
 
 import numpy

@@ -1,4 +1,4 @@
-"""What calls raise if the library refuses or fails."""
+"""The exceptions that calls raise if the library refuses or fails."""
 import enum
 
 

@@ -3,8 +3,7 @@
     os.environ.update(gradwire.launcher.environment())
     torch.distributed.init_process_group("gloo")
 
-It asks nobody: all is in the environment. train/run/launcher.c is the same for the tool. The standard library is
-enough."""
+It only reads the environment. train/members/launcher.c does the same for the tool. The standard library is enough."""
 import os
 import re
 import typing

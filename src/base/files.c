@@ -1,4 +1,4 @@
-/* Opens files, and tries again where descriptors are short at the moment. Gives written files their names. */
+/* Opens files, and tries again if descriptors are short at the moment. Gives written files their names. */
 #define _GNU_SOURCE /* renameat2 */
 #include "base/files.h"
 
@@ -15,7 +15,8 @@
 
 _Static_assert(FIRST_PAUSE_MS *((1u << MOST_PAUSES) - 1) == GW_FILES_PATIENCE_MS, "the pauses as the header says");
 
-/* Whether to try again, after the pause that it makes; `pauses` counts them. Leaves errno as it is if not. */
+/* Makes a pause and returns true, if it makes sense to try again. `pauses` counts the pauses. false: do not try again;
+ * errno is as it was. */
 static bool pause_for_others(unsigned *pauses)
 {
     if ((errno != EMFILE && errno != ENFILE) || *pauses == MOST_PAUSES)

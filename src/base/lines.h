@@ -1,4 +1,4 @@
-/* Compares lines "name = value" and "name value" that several members must have alike. */
+/* Compares lines "name = value" and "name value" that must be the same on several members. */
 #ifndef GW_BASE_LINES_H
 #define GW_BASE_LINES_H
 
@@ -11,14 +11,14 @@ struct gw_lines_difference {
     char first[GW_LINES_SHOWN + 1], second[GW_LINES_SHOWN + 1]; /* the first line that differs, of either text */
 };
 
-/* Lines that each end with a line feed and hold nothing that a terminal would act on. */
+/* True if each line ends with a line feed, and no line holds control characters. */
 bool gw_lines_are_good(const char *text, size_t n_bytes);
 
-/* True if each line of a text that passed gw_lines_are_good is "name = value", with a name and "=". A line without them
- * would say nothing to who reads where two texts differ. */
+/* True if each line of a text that passed gw_lines_are_good is "name = value", with a name and "=". If two texts
+ * differ, a line without a name would not help the reader. */
 bool gw_lines_have_names(const char *text, size_t n_bytes);
 
-/* Whether two texts differ, and where first. */
+/* True if two texts differ. Tells the first line that does. */
 bool gw_lines_differ(const char *first, size_t n_first, const char *second, size_t n_second,
                      struct gw_lines_difference *out);
 

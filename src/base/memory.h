@@ -10,7 +10,7 @@
 void *gw_alloc(gw_context *context, size_t count, size_t size);
 void *gw_calloc(gw_context *context, size_t count, size_t size);
 void gw_free(gw_context *context, void *memory);
-/* Of this machine, as far as it is known. */
+/* How many bytes of memory this machine has, as far as that is known. */
 uint64_t gw_machine_bytes(void);
 
 char *gw_strdup(gw_context *context, const char *text);

@@ -1,4 +1,4 @@
-/* The nearest of a few words, for sentences that end in "did you mean ...?". */
+/* Finds the nearest of a few words, for sentences that end in "did you mean ...?". */
 #ifndef GW_BASE_NEAREST_H
 #define GW_BASE_NEAREST_H
 
@@ -15,8 +15,9 @@ struct gw_synonym {
     const char *said, *meant;
 };
 
-/* The word of the list that a synonym means, if it is in the list; else the one that the fewest edits turn `word` into,
- * if these are few for its length; NULL: none is near. `synonyms` ends with {NULL, NULL}; NULL: there are none. */
+/* If `word` is a synonym of a word in the list, returns that. Else returns the word of the list to which the fewest
+ * edits lead, if they are few for its length. NULL: no word is near. `synonyms` ends with {NULL, NULL}; NULL: there are
+ * none. */
 const char *gw_nearest(const char *word, const char *const *words, size_t n_words, const struct gw_synonym *synonyms);
 
 #endif

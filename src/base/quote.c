@@ -1,4 +1,5 @@
-/* Text that came from outside, made fit for a line of a log: quotes, controls and bytes that are not UTF-8 escaped. */
+/* Makes text that came from outside safe for a line of a log: it escapes quotes, control characters, and bytes that are
+ * not UTF-8. */
 #include "base/quote.h"
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* Text from outside on a line of a log: what it becomes, byte by byte. */
+/* Tests text from outside in a line of a log: what it becomes, byte by byte. */
 #include "base/quote.h"
 #include "checks.h"
 

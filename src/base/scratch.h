@@ -1,6 +1,6 @@
-/* Memory that a call works in and gives back when it returns, kept by the context from call to call. Blocks of such a
- * size that go back to the system and are taken again cost a page fault for every 4 KiB: in the sum of sparse frames a
- * sixth of all time. */
+/* Working memory: a call takes it and gives it back before it returns. The context keeps it for the next call. If
+ * blocks of this size went back to the system and were taken again, each 4 KiB would cost a page fault. In the sum of
+ * sparse frames that was a sixth of all time. */
 #ifndef GW_BASE_SCRATCH_H
 #define GW_BASE_SCRATCH_H
 
@@ -8,8 +8,8 @@
 
 #include <pthread.h>
 
-#define GW_SCRATCH_BLOCKS 32u                  /* that a context keeps at most */
-#define GW_SCRATCH_BYTES ((size_t)32 << 20)    /* likewise, all blocks together */
+#define GW_SCRATCH_BLOCKS 32u                  /* how many blocks a context keeps at most */
+#define GW_SCRATCH_BYTES ((size_t)32 << 20)    /* how many bytes it keeps at most, in all blocks together */
 #define GW_SCRATCH_LEAST ((size_t)32 << 10)    /* smaller blocks are left to the allocator */
 #define GW_SCRATCH_MOST (GW_SCRATCH_BYTES / 4) /* and so are larger ones */
 
@@ -26,7 +26,8 @@ struct gw_scratch {
     struct gw_scratch_block idle[GW_SCRATCH_BLOCKS];
 };
 
-/* count * size bytes as gw_alloc gives them, not cleared. From any thread. context NULL: keeps nothing. */
+/* Takes count * size bytes, aligned as by gw_alloc, not cleared. Any thread may call it. context NULL: nothing is kept.
+ */
 void *gw_scratch_take(gw_context *context, size_t count, size_t size);
 
 /* Gives them back. NULL is allowed. */

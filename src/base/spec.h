@@ -1,5 +1,5 @@
-/* Reads the options of a specification: key=value,key=value. Codecs, optimizers, drawn data and what is done to
- * pictures share this grammar. What a value may be, each of them says itself. */
+/* Reads the options of a specification: key=value,key=value. Codecs, optimizers, drawn data and transforms of pictures
+ * share this grammar. Each of them decides itself which values are legal. */
 #ifndef GW_BASE_SPEC_H
 #define GW_BASE_SPEC_H
 

@@ -7,11 +7,11 @@
 
 /* Calls run(i, slot, user) for every i in [0, n), on the context's threads and the calling one, in any order, and
  * returns when all are done. `slot` < gw_thread_count() tells threads apart, so that each can have scratch memory of
- * its own. Where the pool is busy with another caller, the calling thread does all of it. */
+ * its own. If the pool is busy with another caller, the calling thread does all of the work. */
 void gw_parallel_for(gw_context *context, uint64_t n, void (*run)(uint64_t i, uint32_t slot, void *user), void *user);
 
-/* The same for what may fail: the status and the sentence of the least i that failed, in the calling thread. What comes
- * after a failure may be left out. */
+/* The same for functions that may fail. It returns the status of the least i that failed, and sets its sentence in the
+ * calling thread. Calls after a failure may be left out. */
 gw_status gw_parallel_try(gw_context *context, uint64_t n, gw_status (*run)(uint64_t i, uint32_t slot, void *user),
                           void *user);
 

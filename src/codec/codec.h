@@ -1,5 +1,5 @@
-/* The inside of codecs: the record that every codec fills, and the objects that the public calls hand to it. Frames are
- * read by wire codecs (wire_codec.h), which have records of their own. */
+/* The inside of codecs: the record that every codec fills, and the objects that the public functions give it. Wire
+ * codecs (wire_codec.h) read frames; they have records of their own. */
 #ifndef GW_CODEC_CODEC_H
 #define GW_CODEC_CODEC_H
 
@@ -23,8 +23,8 @@ struct gw_option_rule {
 /* ---- the record ----------------------------------------------------------------------------- */
 
 struct gw_codec_record {
-    gw_codec_info info;                 /* wire_id: of the frames that encode writes, unless it says otherwise there */
-    const struct gw_option_rule *rules; /* info.n_options of them, in the same order */
+    gw_codec_info info;                 /* wire_id: of the frames that encode writes, unless encode sets another one */
+    const struct gw_option_rule *rules; /* info.n_options rules, in the same order */
     size_t options_bytes;
 
     /* Refuses combinations of options. NULL: all are legal. */
@@ -32,8 +32,8 @@ struct gw_codec_record {
     /* True if this tensor is left in float (skip=, min=). NULL: never. */
     bool (*leaves_float)(const void *options, const gw_tensor *tensor);
     bool (*is_global)(const void *options); /* NULL: never */
-    /* True if GW_WIRE_FAST makes other bytes, of pushes or of averages, than GW_WIRE_SMALL. NULL: never. encode
-     * looks at encoder->push_wire, reduce at GW_FLAG_FAST of the average. */
+    /* True if pushes or averages have other bytes with GW_WIRE_FAST than with GW_WIRE_SMALL. NULL: never. encode
+     * follows encoder->push_wire. reduce follows GW_FLAG_FAST of the average. */
     bool (*has_wire_choice)(const void *options);
 
     /* Encoder: see the public functions of the same names. */
@@ -43,25 +43,26 @@ struct gw_codec_record {
     uint32_t (*bucket)(const gw_encoder *encoder);
     size_t (*payload_bound)(const gw_encoder *encoder, uint64_t n_elems);
     gw_status (*measure)(gw_encoder *encoder, const float *g, float *shared, gw_measure *info);
-    /* What all tensors of the network decide together once they are measured. NULL: nothing. */
+    /* Makes the decision for all tensors of the network, after they are measured. NULL: there is none. */
     gw_status (*combine)(gw_encoder *const *encoders, uint32_t n, uint32_t *bad);
-    /* Fills the payload (and scalers) behind the header at dst and the fields of *frame that are the codec's own. dst
-     * has room for the bound. A codec that hashes what it writes may seal the frame; else that is done after it. */
+    /* Fills payload and scalers behind the header at dst, and the codec's own fields of *frame. dst has room for the
+     * bound. If the codec hashes what it writes, it may seal the frame. Else the caller seals it. */
     gw_status (*encode)(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw, uint8_t *dst,
                         struct gw_frame *frame);
-    /* Measure and encode of a whole tensor with its own numbers, in one pass; the same bytes as one after the other.
-     * can_fuse NULL, or false for this encoder: they are done one after the other. */
+    /* Measures and encodes a whole tensor with its own numbers in one pass. The bytes are the same as those of the two
+     * calls. If can_fuse is NULL, or false for this encoder, the two calls are made. */
     bool (*can_fuse)(const gw_encoder *encoder);
     gw_status (*measure_encode)(gw_encoder *encoder, const float *g, const gw_draw *draw, uint8_t *dst,
                                 struct gw_frame *frame, gw_measure *info);
 
-    /* What is kept between steps. All NULL if nothing is kept. save and load have state_bytes bytes; the latter
-     * changes nothing if it fails. merge gets n_states states of one tensor of n_elems elements, state_bytes each,
-     * that begin `at` bytes on. */
+    /* The state that a codec keeps between steps. All are NULL if it keeps none. save and load have state_bytes bytes.
+     * If load fails, it changes nothing. merge gets n_states states of one tensor with n_elems elements. Each has
+     * state_bytes bytes, which begin at offset `at`. */
     void (*commit)(gw_encoder *encoder, bool committed);
-    /* See gw_encoder_rest; commit then sees encoder->rests. False: not in this step, and nothing has changed. */
+    /* See gw_encoder_rest. commit then sees encoder->rests. False: the tensor cannot rest in this step, and nothing has
+     * changed. */
     bool (*rest)(gw_encoder *encoder);
-    void (*scale)(gw_encoder *encoder, float factor); /* multiplies all that is in the gradient's unit */
+    void (*scale)(gw_encoder *encoder, float factor); /* multiplies all numbers that have the unit of the gradient */
     size_t (*state_bytes)(uint64_t n_elems);
     void (*save)(const gw_encoder *encoder, uint8_t *dst);
     gw_status (*load)(gw_encoder *encoder, const uint8_t *src);
@@ -72,22 +73,22 @@ struct gw_codec_record {
 
 /* All codecs, NULL-ended. A new codec is one folder and one line there. */
 extern const struct gw_codec_record *const gw_codec_records[];
-extern const struct gw_codec_record gw_codec_none; /* for tensors that are left in float */
+extern const struct gw_codec_record gw_codec_none; /* the codec of tensors that are left in float */
 
-/* True if averages of this tensor's frames can be averaged again, which holds for integers with a shared unit. */
+/* True if averages of this tensor's frames can be averaged again. That holds for integers with a shared unit. */
 bool gw_encoder_adds_on_the_way(const gw_encoder *encoder);
 
-/* For measurements. Makes what a new encoder keeps between steps as if many steps had gone before, each with a gradient
- * whose elements are drawn like g's. Without it the first hundreds of steps of topk send up to four times as much as
- * the later ones. rank: each worker has another residual. */
+/* For measurements. Gives a new encoder a state as if many steps had gone before, each with a gradient whose elements
+ * are distributed like those of g. Without it the first hundreds of steps of topk send up to four times as much as
+ * later ones. rank: each worker gets another residual. */
 void gw_encoder_run_in(gw_encoder *encoder, const float *g, uint32_t rank);
 
-/* In place of gw_encoder_measure, for a gradient that is zero throughout: nothing is sent of the tensor in this step,
- * and what is kept between steps stays as it is, whatever commit says. False: this codec keeps nothing, or sends all;
- * then measure. */
+/* Takes the place of gw_encoder_measure if all elements of the gradient are zero. Then nothing of the tensor is sent in
+ * this step, and the codec's state does not change, whatever commit says. False: the codec keeps no state, or sends all
+ * elements; then call gw_encoder_measure. */
 bool gw_encoder_rest(gw_encoder *encoder);
 
-/* What reads the frames that the encoder writes. */
+/* The wire codec that reads the frames of this encoder. */
 const struct gw_wire_codec *gw_encoder_wire(const gw_encoder *encoder);
 
 struct gw_codec {
@@ -99,20 +100,20 @@ struct gw_codec {
 
 struct gw_encoder {
     gw_context *context;
-    const struct gw_codec_record *record; /* `none` for tensors left in float */
-    const void *options;                  /* the codec's; NULL if record is not the codec's */
+    const struct gw_codec_record *record; /* the record of `none` for tensors that are left in float */
+    const void *options;                  /* the codec's options; NULL if record is that of `none` instead */
     void *own_options;
     gw_tensor tensor;
     char name[GW_MAX_NAME];
     bool measured, finite, rests;
-    gw_wire push_wire, pull_wire; /* AUTO or SMALL unless has_wire_choice */
+    gw_wire push_wire, pull_wire; /* AUTO or SMALL, unless has_wire_choice is true */
     gw_measure info;
-    void *state; /* the record's */
+    void *state; /* belongs to the record */
 };
 
 /* Reads options (parse.c). Fills record->options_bytes bytes with defaults, then with `text` ("k=v,k=v" or NULL). */
 gw_status gw_options_parse(const struct gw_codec_record *record, const char *text, void *options);
-/* "name:key=value,..." with every option; a NULL dst counts. Returns the length without the closing 0. */
+/* Writes "name:key=value,..." with every option. dst NULL: only counts. Returns the length without the closing 0. */
 size_t gw_options_print(const struct gw_codec_record *record, const void *options, char *dst, size_t capacity);
 
 /* True if `pattern` matches the tensor: "last", or a glob with * and ?; several are joined by '+'. */

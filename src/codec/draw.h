@@ -5,9 +5,9 @@
 
 #include "codec/kernels.h"
 
-/* Draws elements [begin, end) of the tensor g, clip at most s, into bitmaps of n_words words that begin at element
- * `base`, a multiple of 64; negative: of the drawn elements. Where a run does not begin or end with a group of
- * GW_DRAW_GROUP elements its bits are added to those of the bitmaps. Sets to_threshold of `draw`. */
+/* Draws elements [begin, end) of the tensor g, with clip at most s. The bitmaps have n_words words and begin at element
+ * `base`, a multiple of 64. `negative` marks the drawn elements that are negative. If the run begins or ends within a
+ * group of GW_DRAW_GROUP elements, its bits are added to those of the bitmaps. Sets to_threshold of `draw`. */
 void gw_draw_range(struct gw_ternary_draw *draw, const float *g, float s, uint64_t begin, uint64_t end, uint64_t base,
                    uint64_t *drawn, uint64_t *negative, uint64_t n_words);
 

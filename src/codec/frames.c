@@ -19,7 +19,7 @@ static gw_status read_header(const void *src, size_t src_bytes, struct gw_frame 
     if (!src)
         return gw_fail(GW_ERR_ARGUMENT, "the frame is NULL");
     GW_TRY(gw_frame_read_fields(src, src_bytes, frame));
-    /* Before all else: where such a frame's scalers end, and so what its checksum covers, only its codec knows. */
+    /* Before all else: only its codec knows where the scalers of such a frame end, and so what its checksum covers. */
     *wire = gw_wire_codec_by_id(frame->codec);
     if (!*wire)
         return gw_fail(GW_ERR_FRAME_FIELD, "the frame's codec number %u is not known to this library", frame->codec);
@@ -43,8 +43,8 @@ static gw_status check_fields(const struct gw_frame *frame, const struct gw_wire
     return wire->check_frame(frame);
 }
 
-/* The rest of what can be wrong with a frame. `later`: its checksum is compared by whoever reads the payload, unless
- * something else is wrong: that it was altered is the better answer. */
+/* The rest of what can be wrong with a frame. `later`: the function that reads the payload compares its checksum,
+ * unless something else is wrong: that it was altered is the better answer. */
 static gw_status check_frame(struct gw_frame *frame, const struct gw_wire_codec *wire, bool later)
 {
     frame->unverified = later;

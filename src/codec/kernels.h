@@ -20,12 +20,12 @@ struct gw_ternary_draw {
 /* Elements whose random bits come from the same 16 Philox blocks. */
 #define GW_DRAW_GROUP 128
 
-/* A chunk's ternary values: words at any address, so that a bitmap can be used where it stands in a frame. */
+/* A chunk's ternary values. The words may be at any address, so that a bitmap can be used inside a frame. */
 struct gw_bitmaps {
     const void *nonzero, *sign;
 };
 
-/* Bitmap pairs added in one pass over the planes. */
+/* How many bitmap pairs are added in one pass over the planes. */
 #define GW_ADD_FRAMES 8
 
 /* How many magnitudes are below a bound, their sum, and the sum of their squares. */
@@ -34,7 +34,7 @@ struct gw_tail {
     double sum, sum_squares;
 };
 
-/* How many floats past those it keeps `split` may write. */
+/* `split` may write so many floats behind those that it keeps. */
 #define GW_SPLIT_SLACK 16
 
 struct gw_kernels {
@@ -49,13 +49,14 @@ struct gw_kernels {
     void (*draw)(const struct gw_ternary_draw *draw, const float *g, uint64_t group, uint64_t n_groups,
                  uint64_t *nonzero, uint64_t *sign);
 
-    /* Packs the sign bits of the nonzero elements of n_words words densely into dst, padded with 0 to a byte. dst has
-     * room for dst_bytes bytes, which is enough; those past the bits may change. Returns how many bits. */
+    /* Packs the sign bits of the nonzero elements of n_words words densely into dst, and pads the last byte with 0. dst
+     * has room for dst_bytes bytes, which is enough. Bytes behind the packed bits may change. Returns how many bits
+     * there are. */
     uint64_t (*gather_signs)(const uint64_t *nonzero, const uint64_t *sign, uint64_t n_words, uint8_t *dst,
                              size_t dst_bytes);
 
-    /* The reverse: sets sign bits where nonzero bits are, 0 elsewhere. src_bytes bytes may be read; bits missing there
-     * are 0. Returns how many bits the nonzeros take. `nonzero` may stand at any address. */
+    /* The reverse: sets the sign bits of nonzero elements; all others become 0. It may read src_bytes bytes; bits that
+     * are missing there count as 0. Returns how many bits the nonzeros take. `nonzero` may be at any address. */
     uint64_t (*scatter_signs)(const void *nonzero, uint64_t n_words, const uint8_t *src, size_t src_bytes,
                               uint64_t *sign);
 
@@ -68,26 +69,26 @@ struct gw_kernels {
 
     /* Adds n_frames (at most GW_ADD_FRAMES) ternary bitmap pairs to `n_planes` (at most 16) bit planes that hold sums:
      * digit += value + 1 for each. Plane j of word w stands in 8 bytes at planes + 8 * (w * n_planes + j), as in packed
-     * codes. `first`: the planes are not read but count as 0. sign only if nonzero. */
+     * codes. first: the planes are not read, and count as 0. A sign may be set only where nonzero is. */
     void (*add_digits)(const struct gw_bitmaps *frames, uint32_t n_frames, uint64_t n_words, bool first,
                        uint8_t *planes, uint32_t n_planes);
 
-    /* From digits to signs and magnitudes of digit - center, which is below 2^n_planes. magnitudes: n_planes planes of
-     * n_words words, one after the other; negative: n_words words. Planes as in add_digits. */
+    /* Turns digits into the signs and magnitudes of digit - center. Magnitudes are below 2^n_planes: n_planes planes of
+     * n_words words, one after the other. negative: n_words words. Planes of digits as in add_digits. */
     void (*part_digits)(const uint8_t *planes, uint32_t n_planes, uint64_t n_words, uint32_t center, uint64_t *negative,
                         uint64_t *magnitudes);
 
     /* Marks the magnitudes above `level`, which is below 2^n_planes; planes one after the other. Returns how many. */
     uint64_t (*above)(const uint64_t *magnitudes, uint32_t n_planes, uint64_t n_words, uint32_t level, uint64_t *marks);
 
-    /* out[i] = (center + x) * q over whole groups of 64, with x = digit_i - offset, or the opposite of it if that bit
-     * of `negative` is set (NULL: none). Planes as in add_digits. Returns the largest digit met. */
+    /* out[i] = (center + x) * q over whole groups of 64, with x = digit_i - offset. If bit i of `negative` is set, x =
+     * offset - digit_i; negative NULL: no bit is set. Planes as in add_digits. Returns the largest digit. */
     uint32_t (*decode_planes)(const uint8_t *src, uint32_t n_planes, uint64_t n_groups, uint32_t offset,
                               const uint64_t *negative, int32_t center, float q, bool stream, float *out);
 
-    /* Parts the magnitudes of one block of n <= GW_STATS_BLOCK elements by their bits, 1 <= low <= high: those below
-     * `low` are scaled and added up in the lanes of measure.h, those from `low` on but below `high` are kept, unscaled
-     * and in order. Returns how many are kept; none if low = high. kept: room for n + GW_SPLIT_SLACK. */
+    /* Splits the magnitudes of one block of n <= GW_STATS_BLOCK elements by their bits, 1 <= low <= high. Those below
+     * `low` are scaled and added up in the lanes of measure.h. Those from `low` on but below `high` are kept, in order
+     * and not scaled. Returns how many are kept; none if low = high. kept: room for n + GW_SPLIT_SLACK. */
     uint32_t (*split)(const float *g, uint32_t n, uint32_t low, uint32_t high, float scale, struct gw_tail *below,
                       float *kept);
 };
@@ -99,15 +100,16 @@ extern const struct gw_kernels gw_kernels_avx2, gw_kernels_avx512;
 extern const struct gw_kernels gw_kernels_neon;
 #endif
 
-/* Those of one instruction set; NULL if this build has none. */
+/* The kernels of one instruction set; NULL if this build has none. */
 const struct gw_kernels *gw_kernels_for(enum gw_cpu cpu);
 
-/* Those of gw_cpu(). */
+/* The kernels for gw_cpu(). */
 const struct gw_kernels *gw_kernels_now(void);
 
 /* ---- helpers that kernels share ------------------------------------------------------------- */
 
-/* The sums of a block too large or too small for float32 squares. */
+/* needs_wide: true if the squares of a block are too large or too small for float32. wide: the sums of such a block, in
+ * float64. */
 bool gw_stats_needs_wide(uint32_t max_bits);
 struct gw_stats gw_stats_wide(const float *g, uint32_t n);
 
@@ -121,8 +123,8 @@ static inline float gw_expand_element(const uint64_t *nonzero, const uint64_t *s
     return nonzero[i / 64] & bit ? sign[i / 64] & bit ? -s : s : 0;
 }
 
-/* What x86's pext and pdep do, a bit at a time: the bits of `sign` where `nonzero` has ones, packed; and the reverse.
- */
+/* Do what x86's pext and pdep do, a bit at a time. gather packs the bits of `sign` where `nonzero` has ones. scatter is
+ * the reverse. */
 static inline uint64_t gw_gather_bits(uint64_t nonzero, uint64_t sign)
 {
     uint64_t out = 0;
@@ -139,7 +141,7 @@ static inline uint64_t gw_scatter_bits(uint64_t bits, uint64_t nonzero)
     return out;
 }
 
-/* One element's draw, decided bit by bit; what every kernel does on a tie, and ref always. */
+/* Draws one element, bit by bit. The other kernels call it for ties, and ref for every element. */
 bool gw_draw_element(const struct gw_ternary_draw *draw, uint64_t element, float g);
 
 /* The tie-break: the first 16 random bits equal the threshold's upper 16. */

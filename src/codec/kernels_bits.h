@@ -2,7 +2,7 @@
  * them. Define before including: GW_SUFFIX(name), GW_TARGET (a function attribute), GW_GATHER(nonzero, sign) and
  * GW_SCATTER(bits, nonzero). */
 
-/* Whether a word is full is hard to foresee, so each step writes the word, full or not. */
+/* The processor cannot foresee whether a word is full. So each step writes the word, full or not. */
 GW_TARGET static uint64_t GW_SUFFIX(gather_signs)(const uint64_t *nonzero, const uint64_t *sign, uint64_t n_words,
                                                   uint8_t *dst, size_t dst_bytes)
 {
@@ -41,7 +41,7 @@ GW_TARGET static uint64_t GW_SUFFIX(scatter_signs)(const void *nonzero, uint64_t
     for (; w < n_words && at < n_safe; w++) {
         uint64_t on = gw_get64((const uint8_t *)nonzero + 8 * w), count = (uint64_t)__builtin_popcountll(on);
         uint64_t bits = gw_get64(src + (at >> 3)) >> (at & 7);
-        /* Eight bytes from any bit on hold at least 57 whole bits, which is enough but for the fullest words. */
+        /* Eight bytes from any bit on hold at least 57 bits. That is enough, except for the fullest words. */
         if (__builtin_expect(count > 57, 0))
             bits |= (uint64_t)src[(at >> 3) + 8] << 1 << (63 - (at & 7));
         sign[w] = GW_SCATTER(bits, on);
@@ -49,7 +49,7 @@ GW_TARGET static uint64_t GW_SUFFIX(scatter_signs)(const void *nonzero, uint64_t
     }
     if (w == n_words)
         return at;
-    /* The last bytes, nine at most, with zeros after them: these few bits may be those of most words. */
+    /* The last bytes, nine at most, with zeros behind them. These few bits may belong to most of the words. */
     uint8_t last[32] = {0};
     const uint64_t begin = at >> 3, most = sizeof last - 16;
     if (begin < src_bytes)
@@ -89,8 +89,8 @@ typedef uint64_t GW_SUFFIX(words8) __attribute__((vector_size(64)));
         out[3] = d_ & (t_ & c3_);                                                                                      \
     } while (0)
 
-/* Up to eight words of each of n_planes planes, from where they stand plane beside plane, and back. Inlined below for
- * the usual numbers of planes, whose loops are then straight. */
+/* Load up to eight words of each of n_planes planes, which lie plane beside plane, and store them again. They are
+ * inlined below for the usual numbers of planes, so that the compiler unrolls the loops. */
 GW_TARGET static inline __attribute__((always_inline)) void
 GW_SUFFIX(load_planes)(const uint8_t *planes, uint32_t n_planes, uint32_t n, GW_SUFFIX(words8) * plane)
 {
@@ -144,7 +144,8 @@ GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(count_fram
     add[4] = twos[3] ^ carry; /* eight frames make at most 16 */
 }
 
-/* n words from word w on. Inlined for whole runs of eight words, for the rest, and for the usual numbers of planes. */
+/* Adds n words from word w on. It is inlined for whole runs of eight words, for the rest, and for the usual numbers of
+ * planes. */
 GW_TARGET static inline __attribute__((always_inline)) void GW_SUFFIX(add_words)(const struct gw_bitmaps *frames,
                                                                                  uint32_t n_frames, uint64_t w,
                                                                                  uint32_t n, bool first,

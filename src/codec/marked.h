@@ -5,7 +5,7 @@
 
 #include "wire/strings.h"
 
-/* Adds the bits of `bits` at the n_marked places that `marks` has, `ones` of which are set. */
+/* Adds the bits of `bits` at the n_marked places of `marks`. `ones` of these bits are set. */
 void gw_marked_put(struct gw_strings_writer *writer, const uint64_t *marks, uint32_t n_marked, const uint64_t *bits,
                    uint32_t n_words, uint32_t ones);
 
@@ -13,20 +13,20 @@ void gw_marked_put(struct gw_strings_writer *writer, const uint64_t *marks, uint
 gw_status gw_marked_get(struct gw_strings_reader *reader, const uint64_t *marks, uint32_t n_marked, uint32_t n_words,
                         uint64_t *string, uint64_t *bits, uint32_t *ones);
 
-/* How the signs of k elements are sent. MIXED: the first GW_SIGNS_FIRST of them as they are, so many as fill the states
- * of all lanes; a string says the others. Signs that are sent as they are take no time. */
+/* How the signs of k elements are sent. MIXED: the first GW_SIGNS_FIRST signs are sent as they are, and a string has
+ * the others. That number fills the states of all lanes. Signs that are sent as they are take no time. */
 enum gw_signs { GW_SIGNS_RAW, GW_SIGNS_CODED, GW_SIGNS_MIXED };
 #define GW_SIGNS_FIRST 896u
-/* What is saved in time may cost one bit of so many. */
+/* To save time, one bit in so many may be lost. */
 #define GW_SIGNS_WORTH 256u
 
 /* True if coding n_negative of k signs near their entropy saves more than it costs. */
 bool gw_signs_are_skewed(uint32_t k, uint32_t n_negative);
 
-/* Bits that are lost if the first GW_SIGNS_FIRST are sent as they are. */
+/* How many bits are lost if the first GW_SIGNS_FIRST signs are sent as they are. */
 uint64_t gw_signs_loss(uint32_t k, uint32_t n_negative);
 
-/* What encoders do. position_bits: what gw_strings_estimate says of the string of positions. */
+/* The choice of encoders. position_bits: what gw_strings_estimate says about the string of positions. */
 enum gw_signs gw_signs_choose(uint32_t k, uint32_t n_negative, uint64_t position_bits);
 
 /* Collects the signs that `negative` has at the k places of `marks` in `signs`, which has room for k / 64 + 1 words,

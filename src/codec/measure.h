@@ -33,8 +33,7 @@ static inline void gw_stats_add(struct gw_stats *total, const struct gw_stats *n
 /* Of a run of any length, on the context's threads. */
 struct gw_stats gw_stats_run(gw_context *context, const float *g, uint64_t n);
 
-/* Turns statistics into what gw_measure says; g is looked at again only to find the first element that is not finite.
- */
+/* Turns statistics into what gw_measure says; g is read again only to find the first element that is not finite. */
 void gw_measure_from_stats(const struct gw_stats *stats, const float *g, uint64_t n, gw_measure *info);
 
 void gw_measure_tensor(gw_context *context, const float *g, uint64_t n, gw_measure *info);

@@ -11,10 +11,10 @@
 struct gw_residual {
     uint64_t n;
     float *buffers[2]; /* n elements each */
-    int current;       /* of the two */
+    int current;       /* which of the two buffers is the residual */
 };
 
-/* Begins as zeros. To be finished whatever is returned. Errors: GW_ERR_MEMORY. */
+/* Makes a residual of zeros. Call gw_residual_fini after it, also after an error. Errors: GW_ERR_MEMORY. */
 gw_status gw_residual_init(gw_context *context, uint64_t n, struct gw_residual *residual);
 void gw_residual_fini(gw_context *context, struct gw_residual *residual);
 
@@ -23,7 +23,8 @@ static inline float *gw_residual_now(const struct gw_residual *residual)
     return residual->buffers[residual->current];
 }
 
-/* What the residual will be once the step is committed. Its contents are unspecified before a step has written them. */
+/* The buffer that becomes the residual when the step is committed. Its contents are unspecified until a step has
+ * written it. */
 static inline float *gw_residual_next(const struct gw_residual *residual)
 {
     return residual->buffers[!residual->current];
@@ -43,15 +44,16 @@ double gw_residual_norm(const struct gw_residual *residual);
 /* e = factor * e */
 void gw_residual_scale(struct gw_residual *residual, float factor);
 
-/* As parts of a saved state, in float32. */
+/* The residual as a part of a saved state, in float32. */
 size_t gw_residual_bytes(uint64_t n);
 void gw_residual_save(const struct gw_residual *residual, uint8_t *dst);
 
-/* Refuses a residual that is not finite, and changes nothing then. `name`: the tensor's, for the sentence. */
+/* Loads a residual. It refuses one that is not finite, and then changes nothing. `name`: the tensor's name, for the
+ * sentence. */
 gw_status gw_residual_load(struct gw_residual *residual, const uint8_t *src, const char *name);
 
-/* Of N workers' saved residuals, which begin `at` bytes on, what each of any other number of workers begins with: the
- * mean, so that the average contribution (1/N) sum e_i is kept. */
+/* Merges the saved residuals of N workers, which begin at offset `at`. The result is their mean (1/N) sum e_i. Each of
+ * any other number of workers begins with it, so what the residuals add to the average stays the same. */
 void gw_residual_merge(const void *const *states, uint32_t n_states, size_t at, uint64_t n, uint8_t *dst);
 
 #endif

@@ -9,15 +9,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Floats behind a buffer of values that kernels may write and not mean. */
+/* Kernels may write so many floats behind a buffer of values, which have no meaning. */
 #define GW_SELECT_SLACK 16
 
 /* A run of elements; select.h says what is done with them. */
 struct gw_select_run {
     const float *g, *residual; /* residual NULL: a = g */
-    const uint64_t *sent;      /* elements of which the residual is only what rounding to `value` lost; NULL: none */
-    uint64_t n;                /* less than 2^32 */
-    uint32_t threshold_bits;   /* the threshold's; at most 0x7FFFFFFF */
+    /* elements that were sent: their residual is only what rounding to `value` lost; NULL: none */
+    const uint64_t *sent;
+    uint64_t n;              /* less than 2^32 */
+    uint32_t threshold_bits; /* the threshold's; at most 0x7FFFFFFF */
     enum gw_value_type value;
     bool stream;    /* next is larger than the cache; stores may go around it */
     float *next;    /* a; NULL: it is not written, and sent is NULL */
@@ -45,7 +46,7 @@ struct gw_select_kernels {
     /* Of 64 * n_words bytes: which are less than `bound`. */
     void (*below)(const uint8_t *bytes, uint64_t n_words, uint8_t bound, uint64_t *out);
 
-    /* Takes 1 from each byte whose bit is set. */
+    /* Subtracts 1 from each byte whose bit is set. */
     void (*lower)(const uint64_t *bits, uint64_t n_words, uint8_t *bytes);
 
     /* Floats from their exponent fields and, in three bytes each, fraction and sign; and those three bytes. */
@@ -78,10 +79,10 @@ const struct gw_select_kernels *gw_select_kernels_for(enum gw_cpu cpu);
 /* Those of gw_cpu(). */
 const struct gw_select_kernels *gw_select_kernels_now(void);
 
-/* `x` as it arrives. */
+/* `x` as it is after it was sent as `value`. */
 float gw_select_round(enum gw_value_type value, float x);
 
-/* What is left of an element in the residual, if it was `sent`. */
+/* The residual of an element; if it was `sent`, what rounding lost. */
 static inline float gw_select_left(enum gw_value_type value, float residual, bool sent)
 {
     return sent ? residual - gw_select_round(value, residual) : residual;

@@ -3,7 +3,7 @@
 #include "base/memory.h"
 #include "exchange/state.h"
 
-/* Adds a frame to the accounts of its tensor. */
+/* Counts a frame for its tensor. */
 static gw_status account_frame(struct gw_exchange *ex, const void *frame, const gw_frame_info *info)
 {
     gw_tensor_traffic *traffic = &ex->counting[info->tensor_id];
@@ -26,7 +26,8 @@ static gw_status account_frame(struct gw_exchange *ex, const void *frame, const 
     return GW_OK;
 }
 
-/* What the worker's own frame holds, beside the gradient it was made of: the caller's, until averages arrive. */
+/* Sums the squares of what this worker's own frame holds, and of the gradient that it was made of. The caller's buffer
+ * holds that gradient until averages arrive. */
 static gw_status account_squares(struct gw_exchange *ex, const void *frame, const gw_frame_info *info)
 {
     gw_tensor_traffic *traffic = &ex->counting[info->tensor_id];

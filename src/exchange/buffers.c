@@ -3,8 +3,8 @@
 
 #define SMALLEST ((size_t)16 << 10)
 
-/* The class of messages of this capacity, and the capacity of all its messages, at most a quarter above.
- * GW_BUFFERS_CLASSES for what is too small or too large to be kept. */
+/* The size class of a message of this capacity. *rounded: the capacity of all messages of the class, which is at most a
+ * quarter larger. GW_BUFFERS_CLASSES: the message is too small or too large to be kept. */
 static uint32_t class_of(size_t capacity, size_t *rounded)
 {
     *rounded = capacity;
@@ -38,7 +38,7 @@ void gw_buffers_give(struct gw_buffers *buffers, void *bytes)
 {
     if (!bytes)
         return;
-    size_t capacity = gw_message_node_of(bytes)->capacity, rounded; /* 0 of what a link keeps the memory of */
+    size_t capacity = gw_message_node_of(bytes)->capacity, rounded; /* 0 if a link owns the memory */
     uint32_t class = class_of(capacity, &rounded);
     if (class == GW_BUFFERS_CLASSES || capacity != rounded || buffers->classes[class].n == buffers->most) {
         gw_message_free(bytes);

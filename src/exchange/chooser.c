@@ -6,20 +6,21 @@
 /* Steps of the standing choice before the first probe; then the interval doubles. */
 #define FIRST_INTERVAL 4
 #define LONGEST_INTERVAL 200
-/* A change is looked at again soon. */
+/* After a change, the next probe comes soon. */
 #define INTERVAL_AFTER_CHANGE 16
-/* A probe that cost so much more than the standing choice comes again only after steps among which that is 1 %. */
+/* A probe may be slower than the standing choice. Then the next one comes only after so many steps that the time lost
+ * was 1 % of them. */
 #define STEPS_FOR_A_LOST_ONE 100
 #define LONGEST_PAUSE 4000
-/* A change of choice: the first step with it is not like the others, since members follow a step later. */
+/* The first step after a change of choice does not count: other members follow a step later. */
 #define SETTLING 1
 
 #define PROBE_LEAST 2
 #define PROBE_MOST 7
-/* Two steps that are both so much worse or better than the median of the standing choice are enough. */
+/* Two steps are enough if both are this much longer or shorter than the median of the standing choice. */
 #define CLEARLY_LONGER 1.25
 #define CLEARLY_SHORTER 0.8
-/* Else the medians decide, and the standing choice has this much in its favour. */
+/* Else the medians decide. The other choice wins only if its median is below this part of the standing choice's. */
 #define SHORTER 0.98
 
 void gw_chooser_init(struct gw_chooser *c)
@@ -37,7 +38,7 @@ static uint32_t kept(const struct gw_chooser_times *t)
     return t->n < GW_CHOOSER_STEPS ? t->n : GW_CHOOSER_STEPS;
 }
 
-/* Ascending. Returns how many. */
+/* Sorts the times, the shortest first. Returns how many there are. */
 static uint32_t sorted(const struct gw_chooser_times *t, double *out)
 {
     uint32_t n = kept(t);
@@ -50,7 +51,8 @@ static uint32_t sorted(const struct gw_chooser_times *t, double *out)
     return n;
 }
 
-/* Of an even number the lower one: what disturbs a step makes it longer. */
+/* If there is an even number of times, the lower one of the two in the middle: a disturbance only makes a step longer.
+ */
 static double median(const struct gw_chooser_times *t)
 {
     double times[GW_CHOOSER_STEPS];
@@ -58,7 +60,7 @@ static double median(const struct gw_chooser_times *t)
     return n == 0 ? 0 : times[(n - 1) / 2];
 }
 
-/* Whether the probe has shown enough; *better: that what it tries is the shorter one. */
+/* True if the probe has shown enough. *better: the choice that it tries is the shorter one. */
 static bool decides(const struct gw_chooser *c, bool *better)
 {
     const struct gw_chooser_times *tried = &c->times[!c->fast];
@@ -69,7 +71,8 @@ static bool decides(const struct gw_chooser *c, bool *better)
            (n >= PROBE_LEAST && (times[0] > CLEARLY_LONGER * standing || times[n - 1] < CLEARLY_SHORTER * standing));
 }
 
-/* How many steps go by before the next probe: more and more, and more still where probing is dear. */
+/* How many steps go by before the next probe. Their number grows from probe to probe, and more if a probe costs much.
+ */
 static uint32_t pause(const struct gw_chooser *c, uint32_t n_tried)
 {
     double standing = c->compared[c->fast], tried = c->compared[!c->fast];

@@ -101,7 +101,7 @@ static void follows_a_network_that_changes(void **state)
     assert_int_equal(c.n_changes, 6);
 }
 
-/* A step that waited for something else, in a probe or around it, decides nothing. */
+/* A step that was delayed by something else, in a probe or near it, decides nothing. */
 static void one_outlier_decides_nothing(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* The caller's side of the exchange: create, begin, submit, wait, destroy. The work is the pipeline's
- * (exchange/pipeline.c); the two meet under one lock, and one WAKE message, taken once, tells the pipeline to look
- * there. */
+/* The caller's side of the exchange: create, begin, submit, wait, destroy. The pipeline does the work
+ * (exchange/pipeline.c). The two share data under one lock. A WAKE message tells the pipeline to look there. There is
+ * only one such message, and it is used again and again. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -49,7 +49,7 @@ static gw_status check_options(const gw_exchange_options *o)
     return GW_OK;
 }
 
-/* Frees what create has taken; lock and thread are gone or were never there. */
+/* Frees what create has taken. Lock and thread must be gone already, or never have been made. */
 static void release(struct gw_exchange *ex)
 {
     ex->owners->fini(ex);
@@ -101,11 +101,12 @@ static gw_status fill(struct gw_exchange *ex, const gw_exchange_options *o)
         ex->has_wire_choice = ex->has_wire_choice || (tensor->has_wire_choice && ex->size > 1);
     }
     const uint32_t *machine_of = o->machine_of ? o->machine_of : gw_layout_machines(&o->link);
-    GW_TRY(gw_layout_init(ex, o->group_of, o->servers ? NULL : machine_of)); /* servers take every worker's own */
+    /* servers take the frames of each worker separately */
+    GW_TRY(gw_layout_init(ex, o->group_of, o->servers ? NULL : machine_of));
     return gw_hello_init(ex, o);
 }
 
-/* Lock, condition and, last, the thread. */
+/* Makes the lock, the condition and, last, the thread. */
 static gw_status start(struct gw_exchange *ex)
 {
     if (pthread_mutex_init(&ex->lock, NULL))
@@ -157,7 +158,8 @@ gw_status gw_exchange_create_cut(gw_context *context, const gw_exchange_options 
             release(ex);
     }
     if (status < 0) {
-        /* Wrong arguments may be put right; a member that has no memory leaves the others waiting. */
+        /* The caller may try again with other arguments, so the other members are not told of that error. If memory is
+         * short, they would wait for this member in vain. */
         if (status != GW_ERR_ARGUMENT && options->link.ops)
             options->link.ops->fail(options->link.self, status, gw_last_error());
         return status;
@@ -166,7 +168,7 @@ gw_status gw_exchange_create_cut(gw_context *context, const gw_exchange_options 
     return GW_OK;
 }
 
-/* Calls the pipeline's attention; `wake` was taken out of ex->wake, NULL: a call is already under way. */
+/* Wakes the pipeline. `wake` was taken out of ex->wake; NULL: a wake is already on its way. */
 static gw_status call(struct gw_exchange *ex, void *wake)
 {
     return wake ? ex->owners->call(ex, wake) : GW_OK;
@@ -193,14 +195,14 @@ void gw_exchange_destroy(gw_exchange *ex)
     if (abandoned)
         ex->owners->fail(ex, GW_ERR_CLOSED, "it gave up in the middle of a step");
     if (call(ex, wake) < 0)
-        ex->owners->close(ex); /* no call reaches the pipeline any more, but this does */
+        ex->owners->close(ex); /* `call` failed, so this ends the pipeline */
     pthread_join(ex->thread, NULL);
     pthread_cond_destroy(&ex->changed);
     pthread_mutex_destroy(&ex->lock);
     release(ex);
 }
 
-/* The pipeline's error in this thread, GW_OK where it runs. Under the lock. */
+/* Stores the pipeline's error for this thread and returns it. GW_OK if the pipeline runs. The lock must be held. */
 static gw_status pipeline_status(const struct gw_exchange *ex)
 {
     return ex->status < 0 ? gw_fail(ex->status, "%s", ex->sentence) : GW_OK;
@@ -215,13 +217,14 @@ static gw_status check_between_steps(const struct gw_exchange *ex, const char *c
 
 /* ---- the wire choice ------------------------------------------------------------------------------------ */
 
-/* Servers that keep parameters send no averages back, so that nobody could tell the others. */
+/* True if this member compares step times. With GW_WIRE_AUTO rank 0 does. If servers keep parameters, every member
+ * does: no averages come back that could tell the others what rank 0 chose. */
 static bool compares(const struct gw_exchange *ex)
 {
     return ex->wire == GW_WIRE_AUTO && ex->has_wire_choice && (ex->rank == 0 || ex->optimizer);
 }
 
-/* What the next step's frames are to be. Under the lock. */
+/* Chooses how the frames of the next step are written. The lock must be held. */
 static void choose_wire(struct gw_exchange *ex)
 {
     gw_wire own = ex->wire;
@@ -269,8 +272,8 @@ gw_status gw_exchange_begin(gw_exchange *ex, uint32_t step)
     if (status == GW_OK && ex->open)
         status = gw_fail(GW_ERR_ORDER, "step %u begins before the step before it was waited for", step);
     if (status == GW_OK) {
-        /* The pipeline need not wake for this: it cannot do anything before the first tensor, and early messages wait.
-         */
+        /* The pipeline need not wake for this. It cannot do anything before the first tensor comes, and early messages
+         * can wait. */
         ex->begun = true;
         ex->begun_step = step;
         ex->begun_account = ex->account_next;
@@ -286,7 +289,7 @@ gw_status gw_exchange_begin(gw_exchange *ex, uint32_t step)
     return status;
 }
 
-/* Marks tensor t as handed over; the marks of tensors before it in the same call stand already. */
+/* Checks tensor t and marks it as handed over. Tensors before it in the same call have their marks already. */
 static gw_status check_submit(struct gw_exchange *ex, uint32_t t, const float *gradient)
 {
     if (t >= ex->n_tensors)
@@ -354,7 +357,7 @@ gw_status gw_exchange_wait(gw_exchange *ex, gw_step_result *result)
                          ex->n_tensors);
     if (status == GW_OK) {
         while (!ex->done && ex->status >= 0)
-            pthread_cond_wait(&ex->changed, &ex->lock); /* the pipeline has the deadlines */
+            pthread_cond_wait(&ex->changed, &ex->lock); /* no deadline is needed here: the pipeline has them */
         status = ex->done ? GW_OK : pipeline_status(ex);
     }
     if (status == GW_OK) {
@@ -407,7 +410,8 @@ gw_status gw_exchange_traffic(const gw_exchange *exchange, uint32_t tensor, gw_t
 {
     if (!exchange || !out || tensor >= exchange->n_tensors)
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_traffic: tensor %u, or a NULL", tensor);
-    struct gw_exchange *ex = (struct gw_exchange *)exchange; /* its lock is no part of what the caller sees */
+    /* only to take its lock; what the caller sees does not change */
+    struct gw_exchange *ex = (struct gw_exchange *)exchange;
     pthread_mutex_lock(&ex->lock);
     *out = ex->traffic[tensor];
     pthread_mutex_unlock(&ex->lock);

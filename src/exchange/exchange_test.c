@@ -174,7 +174,7 @@ static uint64_t bytes_between(const char *spec, enum said machines)
 static void machines_save_bytes(void **state)
 {
     (void)state;
-    /* Where nothing is said of machines five pushes of each element and five averages cross. With two machines three
+    /* If the options do not name machines, five pushes of each element and five averages cross. With two machines three
      * pushes do, or the sum of three, and one average. */
     double floats = (double)bytes_between("none", BY_OPTIONS) / (double)bytes_between("none", BY_NOBODY);
     double ternary = (double)bytes_between("ternary", BY_OPTIONS) / (double)bytes_between("ternary", BY_NOBODY);
@@ -887,7 +887,7 @@ static void different_steps_are_an_error(void **state)
 
 /* ---- a message that was altered ------------------------------------------------------------------------- */
 
-/* One altered message, any of them: members end with a status each, and where all go on they agree. */
+/* One altered message, any of them: each member ends with a status, and if all go on, they agree. */
 static void an_altered_message_does_no_harm(void **state)
 {
     (void)state;

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Names, sizes, and what else of tensors changes frames. */
+/* A hash of the names and sizes of all tensors, and of what else changes frames. */
 static uint64_t hash_tensors(const gw_tensor *tensors, uint32_t n)
 {
     uint64_t hash = 0;
@@ -18,7 +18,7 @@ static uint64_t hash_tensors(const gw_tensor *tensors, uint32_t n)
         uint8_t bytes[9 + GW_MAX_NAME] = {tensors[t].last_layer};
         const char *name = tensors[t].name ? tensors[t].name : "";
         gw_put64(bytes + 1, tensors[t].n_elems);
-        memcpy(bytes + 9, name, strlen(name)); /* its encoder stands, so it is short enough */
+        memcpy(bytes + 9, name, strlen(name)); /* it has an encoder, so the name is short enough */
         hash = gw_hash_now()->whole(bytes, sizeof bytes, hash);
     }
     return hash;
@@ -40,7 +40,8 @@ static uint64_t hash_machines(const struct gw_exchange *ex)
     uint64_t hash = 0;
     for (uint32_t r = 0; r < ex->size; r++) {
         uint8_t bytes[4];
-        gw_put32(bytes, ex->machine_of[r].first); /* whatever their numbers are */
+        /* ranks on the same machine get the same number, however the options numbered machines */
+        gw_put32(bytes, ex->machine_of[r].first);
         hash = gw_hash_now()->whole(bytes, sizeof bytes, hash);
     }
     return hash;

@@ -63,8 +63,8 @@ static gw_status fill_groups(struct gw_exchange *ex)
     return GW_OK;
 }
 
-/* Moves the slices of every group together, and by owner within it; `planned` is in the order of tensors, `place` has
- * room for a number per owner. */
+/* Moves the slices of each group together, and sorts them by owner within the group. `planned` is in the order of
+ * tensors. `place` has room for a number for each owner. */
 static void sort_slices(struct gw_exchange *ex, const struct gw_slice *planned, size_t n_slices, size_t *place)
 {
     size_t used = 0;
@@ -90,14 +90,14 @@ static void sort_slices(struct gw_exchange *ex, const struct gw_slice *planned, 
     }
 }
 
-/* Whether the run, NULL: there is none yet, takes one more slice. */
+/* True if the run takes one more slice. run NULL: there is no run yet. */
 static bool run_takes(const struct gw_exchange *ex, const struct run *run, const struct gw_slice *slice)
 {
     return run && run->owner == slice->owner && run->n_elems + slice->count <= ex->slice_max;
 }
 
-/* An owner's own part of a run needs no frames if its codec can add up the gradient itself, and others' frames say what
- * they are of. */
+/* An owner's own part of a run needs no frames if two things hold: its codec can add up the gradient itself, and frames
+ * of others come as well, which say what they belong to. */
 static gw_status fill_own(struct gw_exchange *ex, const struct group *group, struct run *run)
 {
     if (run->owner != ex->rank || ex->size == 1)
@@ -157,16 +157,16 @@ static gw_status fill_runs(struct gw_exchange *ex, struct group *group, size_t n
     return GW_OK;
 }
 
-/* The order in which this member encodes a group: the first run of every owner, then the second of each, and so on, so
- * that all owners have work early; each time beginning with the owner after this member, so that not all members push
- * to one at once. */
+/* The order in which this member encodes a group: the first run of every owner, then the second of each, and so on. So
+ * all owners have work early. Each time it begins with the owner after this member, so that not all members push to the
+ * same owner at once. */
 static gw_status fill_order(struct gw_exchange *ex, struct group *group)
 {
     uint32_t n = group->n_runs, first = 0, n_taken = 0;
     if (n == 0)
         return GW_OK;
     group->order = gw_alloc(ex->context, n, sizeof *group->order);
-    /* of the next run that is its owner's k-th */
+    /* place[k]: where the next run goes that is the k-th of its owner */
     uint32_t *place = gw_calloc(ex->context, (size_t)n + 1, sizeof *place);
     if (!group->order || !place) {
         gw_free(ex->context, place);
@@ -197,7 +197,7 @@ static gw_status fill_machines(struct gw_exchange *ex, const uint32_t *machine_o
         return GW_ERR_MEMORY;
     for (uint32_t r = 0; r < n; r++) {
         struct machine machine = {.first = n_placed};
-        if (ex->machine_of[r].n > 0) /* came with a lower rank */
+        if (ex->machine_of[r].n > 0) /* a lower rank has brought this machine already */
             continue;
         for (uint32_t i = r; i < (machine_of ? n : r + 1); i++)
             if (!machine_of || machine_of[i] == machine_of[r])
@@ -259,7 +259,7 @@ gw_status gw_layout_init(struct gw_exchange *ex, const uint32_t *group_of, const
         if (ex->groups[g].n_runs > most_runs)
             most_runs = ex->groups[g].n_runs;
     }
-    ex->buffers.most = 2 * most_runs; /* a group's pushes and pulls */
+    ex->buffers.most = 2 * most_runs; /* room for the pushes and pulls of one group */
     return GW_OK;
 }
 

@@ -15,39 +15,40 @@ struct gw_exchange_options;
 struct tensor {
     gw_encoder *encoder;
     uint64_t n_elems;
-    bool summed;       /* its averages can be averaged again */
-    uint64_t n_shared; /* its shared numbers, at shared_at of the group's */
+    bool summed;       /* averages of it can be averaged again, as those of the workers of a machine */
+    uint64_t n_shared; /* how many shared numbers it has; they begin at shared_at among the group's */
     uint64_t shared_at;
     uint32_t group;
     bool has_wire_choice;
     float *gradient;    /* the caller's, from submit to the end of the step */
-    double handed_over; /* clock */
+    double handed_over; /* the time at which the caller submitted it */
 };
 
-/* Slices of one owner and group that travel together: one PUSH of each worker, one PULL. About GW_SLICE_MAX elements at
- * most. */
+/* Slices of one owner and one group that travel together. Each worker sends a run in one PUSH, and gets its averages in
+ * one PULL. A run has at most about GW_SLICE_MAX elements. */
 struct run {
     uint32_t index; /* in the group */
     uint32_t owner;
-    size_t first, n;   /* in the group's slices */
+    size_t first, n;   /* slices first .. first + n - 1 of the group */
     size_t push_bound; /* bytes of a PUSH, header included */
     uint64_t n_elems;
 
-    /* As a worker. */
+    /* What this member knows of it as a worker. */
     bool pushed, pulled;
 
-    /* As its owner, or as this machine's relay to another's owner, else NULL. */
+    /* What this member knows of it as its owner, or as the relay of its machine (relay.h). Else round is NULL. */
     struct gw_round *round;
-    /* for each slice: the owner's own part, which it adds without a frame; NULL: its frames come as others' do */
+    /* for each slice: the owner's own gradient, which it adds without a frame. NULL: the owner sends frames to itself,
+     * as to others */
     struct gw_own *own;
-    bool own_in;         /* this step */
-    gw_message *pushes;  /* of each rank that sends here; bytes NULL: not there yet */
-    uint32_t n_expected; /* workers: all, or those of this machine */
-    uint32_t n_in;       /* of them */
+    bool own_in;         /* the owner's own part of this step is in */
+    gw_message *pushes;  /* the PUSH of each rank that sends here; bytes NULL: it has not come yet */
+    uint32_t n_expected; /* how many workers' parts must come: those of all, or those of this machine */
+    uint32_t n_in;       /* how many of these have come */
     struct verdict push_verdict;
 };
 
-/* Where this member, as a worker, stands with a group. */
+/* How far this member, as a worker, has come with a group. */
 enum group_state { GROUP_MEASURING, GROUP_WAITS_SHARED, GROUP_WAITS_PULLS, GROUP_DONE };
 
 struct group {
@@ -55,40 +56,40 @@ struct group {
     uint32_t n_tensors;
     uint32_t *tensors;       /* ascending */
     struct gw_slice *slices; /* by owner, tensor, begin */
-    struct run *runs;        /* by owner, then as their slices; owners without a slice have none */
+    struct run *runs;        /* by owner, and then in the order of their slices. An owner without a slice has no run */
     uint32_t n_runs;
-    uint32_t *order;   /* in which this member encodes them */
-    uint64_t n_shared; /* numbers of all its tensors */
-    uint64_t n_sent;   /* numbers in STATS and SHARED: n_shared, or 1 of a global codec */
+    uint32_t *order;   /* the order in which this member encodes the runs */
+    uint64_t n_shared; /* how many shared numbers all its tensors have */
+    uint64_t n_sent;   /* how many numbers STATS and SHARED carry: n_shared, or 1 if the codec is global */
     uint32_t coordinator;
 
-    /* As a worker. */
+    /* What this member knows of it as a worker. */
     enum group_state state;
     uint32_t n_measured, n_pushed, n_pulled;
     struct verdict own_verdict; /* of this worker's gradients */
-    struct verdict verdict;     /* of all workers', as far as others have said */
-    float *numbers;             /* n_shared: this worker's own, as measured, then the shared ones */
-    gw_group_moments moments;   /* of the clock; ready: not kept */
+    struct verdict verdict;     /* of all workers' gradients, as far as others have said */
+    float *numbers;             /* n_shared numbers: first this worker's own, as measured; later the shared ones */
+    gw_group_moments moments;   /* times of the clock. `ready` is not kept here */
 
-    /* As the coordinator, else NULL. */
-    float *largest;   /* n_sent */
-    bool *have_stats; /* of each rank */
+    /* What this member knows of it as the coordinator. If it is not, the pointers are NULL. */
+    float *largest;   /* n_sent numbers: the largest so far */
+    bool *have_stats; /* for each rank: its STATS have come */
     uint32_t n_stats;
     struct verdict stats_verdict;
 };
 
-/* The workers of one machine: n of ex->by_machine, from first on. */
+/* The workers of one machine: ranks by_machine[first] .. by_machine[first + n - 1] of the exchange. */
 struct machine {
     uint32_t first, n;
 };
 
-/* Works out machines, groups, slices, runs and what this member is to each of them. The tensors' encoders stand, and
- * the owners are known. machine_of: of every rank; NULL: each is a machine of its own. What it has taken so far is
- * freed by gw_layout_fini, after an error too. */
+/* Works out machines, groups, slices and runs, and whether this member owns, coordinates or relays each of them. The
+ * tensors' encoders must exist, and the owners must be known. machine_of: the machine of every rank; NULL: each rank is
+ * a machine of its own. gw_layout_fini frees what the call has taken, also after an error. */
 gw_status gw_layout_init(struct gw_exchange *exchange, const uint32_t *group_of, const uint32_t *machine_of);
 void gw_layout_fini(struct gw_exchange *exchange);
 
-/* What the link says of machines, if adding up within them first saves something; else NULL. */
+/* The link's machine_of, if it saves something to add up within machines first. Else NULL. */
 const uint32_t *gw_layout_machines(const gw_link *link);
 
 #endif

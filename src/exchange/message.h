@@ -13,7 +13,7 @@
  *     STATS       worker to coordinator: float32 of every shared number of the group, tensors in declared order
  *     SHARED      coordinator to every worker: the same numbers, each the largest of all workers
  *     PUSH        worker to owner: a frame for each slice of the run, back to back
- *     PULL        owner to every worker: their averages, likewise
+ *     PULL        owner to every worker: an average for each slice of the run, back to back
  *     WAKE        a member to itself: look at what was submitted (no body)
  *     HELLO       a member to every other, before anything else: what must be the same on all, as lines "name = value".
  *                 It has the version of these messages at offset 2 (so it always will), and 0 in the fields after that
@@ -30,7 +30,7 @@ enum message_type { MESSAGE_STATS = 1, MESSAGE_SHARED, MESSAGE_PUSH, MESSAGE_PUL
 
 #define MESSAGE_VERSION 2
 #define MESSAGE_HEADER 16
-#define HELLO_MOST 16384 /* bytes of its lines, with a closing 0 */
+#define HELLO_MOST 16384 /* bytes of all its lines, with a closing 0 */
 #define MESSAGE_BAD_BYTES (MESSAGE_HEADER + 8)
 #define MESSAGE_FLAG_BAD 1u
 

@@ -1,4 +1,4 @@
-/* Stands in for parameter servers as owners in a build without ZeroMQ, which has no clients of them. */
+/* Takes the place of parameter servers as owners in a build without ZeroMQ, which has no clients. */
 #include "exchange/owners.h"
 
 #ifndef GW_HAVE_TCP

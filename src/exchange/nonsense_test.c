@@ -556,7 +556,7 @@ static void relays_are_the_ones_in_turn(void **state)
         send_nonsense(s, &cases[c]);
         stage_ends(s, stage_submit(s), 0, strstr(cases[c].what, ": ") + 2);
     }
-    /* Who is waited for directly is named at the first deadline, a relay at the second. */
+    /* A member that others wait for directly is named at the first deadline; a relay at the second. */
     struct stage *s = stage_begin("none", 3, 200, machines);
     for (uint32_t r = 1; r < 3; r++)
         say(s, r, s->hello, s->hello_bytes);

@@ -1,12 +1,13 @@
-/* A member as the owner of runs: it averages what the workers push, and sends the averages to all. And as a relay,
- * which brings together what its machine's workers push to another machine's owner, and hands averages on. */
+/* What a member does as the owner of runs, and as a relay. An owner averages what the workers push, and sends the
+ * averages to all. A relay joins what the workers of its machine push to an owner on another machine, and hands
+ * averages on to them. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "exchange/pipeline.h"
 #include "exchange/relay.h"
 
-/* A run's averages, or what stands in their place, to every member: workers of this machine, and one of each other.
- * others_only: this one has them. */
+/* Sends a run's averages, or the message in their place, to the workers of this machine and to the relay of each other
+ * machine. others_only: not to this member, which has them already. */
 static gw_status send_pull(struct gw_exchange *ex, const struct run *run, void *bytes, size_t n_bytes, bool others_only)
 {
     gw_status status = GW_OK;
@@ -24,7 +25,8 @@ static gw_status send_pull(struct gw_exchange *ex, const struct run *run, void *
     return status;
 }
 
-/* All pushes are in: an owner sends averages to all, a relay what its machine's workers sent to the owner. */
+/* All pushes of a run have come. An owner reduces them and sends averages to all. A relay joins them and sends them to
+ * the owner. */
 static gw_status send_reduced(struct gw_exchange *ex, struct group *group, struct run *run)
 {
     const bool relay = run->owner != ex->rank, stands_here = run->own_in && !run->push_verdict.bad;

@@ -1,7 +1,7 @@
-/* Who owns the slices. The workers themselves own a part each (exchange/peers.c), or parameter servers own them all
- * (exchange/servers.c). The pipeline knows them by one record of functions. A new kind of owner is one more record.
+/* Who owns the slices. Either each worker owns a part of them (exchange/peers.c), or parameter servers own them all
+ * (exchange/servers.c). The pipeline knows owners by one record of functions. A new kind of owner is one more record.
  *
- * Owners have numbers as ranks have: workers theirs, servers the numbers after the last worker's. */
+ * Owners have numbers. The number of a worker is its rank. The numbers of servers follow after the last rank. */
 #ifndef GW_EXCHANGE_OWNERS_H
 #define GW_EXCHANGE_OWNERS_H
 
@@ -16,67 +16,72 @@ struct gw_exchange_options;
 struct group;
 struct run;
 
-/* What has come of a group or run. */
+/* Something that has come for a group or a run. */
 struct arrival {
     uint32_t from; /* a rank, or a server's number */
     struct verdict verdict;
-    /* if the verdict is bad, there is none; else of any alignment, and the sender's until the call returns */
+    /* NULL if the verdict is bad. Else the bytes that came, which may begin at any address. They are valid until the
+     * call returns */
     const void *body;
     size_t n_bytes;
 };
 
-/* All entries are required but those that say so. The pipeline's thread calls them; the caller's thread calls init,
- * fini, call, fail and close. `bytes` is a message of the pipeline's (exchange/send.c): its body stands behind a
- * header. The callee owns it, even if it fails. */
+/* All entries are required, except those that say so. The pipeline's thread calls them; but the caller's thread calls
+ * init, fini, call, fail and close. `bytes` is a message of the pipeline (exchange/send.c): a header, and its body
+ * behind it. The function owns it from the call on, even if it fails. */
 struct gw_owners {
-    /* They may go on without a worker. An average is then of fewer. */
+    /* True if owners may go on without a worker. Then an average is made of fewer workers' gradients. */
     bool leave_out;
-    /* Sets rank, size, n_owners and first_owner, and takes what the other functions need. fini gives that back, after
-     * an init that failed too. */
+    /* Sets rank, size, n_owners and first_owner, and takes the memory and sockets that the other functions need. fini
+     * gives them back, also after an init that failed. */
     gw_status (*init)(struct gw_exchange *exchange, const struct gw_exchange_options *options);
     void (*fini)(struct gw_exchange *exchange);
 
-    /* Before anything else: says what must be the same on all workers, and to servers what they will get. */
+    /* The first call of all. It tells the other workers what must be the same on all of them. It tells servers which
+     * keys will come. */
     gw_status (*declare)(struct gw_exchange *exchange);
 
-    /* A step or an errand has begun. rate: the learning rate of its pushes, for owners that keep parameters. */
+    /* A step or an errand (enum errand) has begun. rate: the learning rate of the step's pushes, for owners that keep
+     * parameters. */
     gw_status (*begin)(struct gw_exchange *exchange, double rate);
 
-    /* Sends this worker's frames of a run to its owner, or with run NULL its statistics of the group to whoever finds
-     * the largest. */
+    /* Sends this worker's frames of a run to the owner of the run. run NULL: sends its statistics of the group, to the
+     * coordinator or to a server. */
     gw_status (*push)(struct gw_exchange *exchange, struct group *group, struct run *run, void *bytes, size_t n_bytes);
 
-    /* For owners that keep parameters; the others have NULL. The pushes of a step count once the worker has given its
-     * verdict on all of them: after the last push. */
+    /* Gives this worker's verdict on a step, after its last push. The step's pushes count only from then on. Owners
+     * that keep no parameters have NULL here. */
     gw_status (*judge)(struct gw_exchange *exchange, struct verdict verdict);
 
-    /* Says in place of push that a gradient is not finite. */
+    /* Takes the place of push if a gradient is not finite, and says so. */
     gw_status (*refuse)(struct gw_exchange *exchange, struct group *group, struct run *run, struct verdict verdict);
 
-    /* Asks for what all workers' pushes come to: averages, parameters, shared numbers. `receive` has it later. If
-     * owners keep parameters, these are asked for after the verdict. */
+    /* Asks for the result of all workers' pushes: averages, parameters, or shared numbers (run NULL). `receive` gets it
+     * later. If owners keep parameters, the pipeline calls this after the verdict. */
     gw_status (*pull)(struct gw_exchange *exchange, struct group *group, struct run *run);
 
-    /* The first parameters of a run, float32 of its elements; and a question for the parameters as they are now. Owners
-     * that keep no parameters have NULL for both. put owns `values`, a message of exactly those. */
+    /* put brings the first parameters of a run: a float32 for each element. get asks for the parameters as they are
+     * now. Owners that keep no parameters have NULL for both. put owns `values`, a message that holds nothing else. */
     gw_status (*put)(struct gw_exchange *exchange, struct group *group, struct run *run, void *values);
     gw_status (*get)(struct gw_exchange *exchange, struct group *group, struct run *run);
 
-    /* Waits at most timeout_ms for what comes next, and handles it: a word of the caller's (gw_pipeline_look, which
-     * sets *stop), or what others sent. GW_NOT_YET: nothing came. */
+    /* Waits at most timeout_ms for what comes next, and handles it. It may be a wake of the caller (gw_pipeline_look,
+     * which sets *stop), or a message of others. GW_NOT_YET: nothing came. */
     gw_status (*receive)(struct gw_exchange *exchange, uint32_t timeout_ms, bool *stop);
 
-    /* Has `receive` look at what the caller left. wake: the exchange's, which gw_pipeline_look puts back. */
+    /* Makes `receive` return and look at what the caller left. wake: the exchange's wake message. gw_pipeline_look puts
+     * it back. */
     gw_status (*call)(struct gw_exchange *exchange, void *wake);
 
-    /* After a deadline: says who is silent, stores GW_ERR_TIMEOUT and its sentence, and returns true. false: those who
-     * are missing may be waiting in turn, and `any` is false. */
+    /* To be called after a deadline. It finds the silent members, stores GW_ERR_TIMEOUT with a sentence that names
+     * them, and returns true. If `any` is false, it leaves out members that may themselves be waiting for others. It
+     * returns false if it finds none. */
     bool (*silent)(const struct gw_exchange *exchange, bool any);
 
     /* Tells the others that this member failed, and why. */
     void (*fail)(struct gw_exchange *exchange, gw_status status, const char *why);
 
-    /* Ends a `receive` that no call reaches. NULL: `call` never fails. */
+    /* Makes `receive` end if `call` has failed. NULL: `call` never fails. */
     void (*close)(struct gw_exchange *exchange);
 };
 

@@ -1,12 +1,13 @@
-/* Parameters that servers keep: the first ones go there, and what the servers have comes back into the caller's
- * buffers. The servers move them by a step's pushes once this worker has given its verdict on the step. */
+/* Parameters that servers keep. The worker sends them the first parameters, and later gets the servers' parameters into
+ * the caller's buffers. When the worker has given its verdict on a step, the servers move the parameters by the step's
+ * pushes. */
 #include "base/error.h"
 #include "exchange/pipeline.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* Takes the parameters of a run out of the buffers of its tensors. */
+/* Copies the parameters of a run out of the buffers of its tensors. */
 static void gather(const struct gw_exchange *ex, const struct group *group, const struct run *run, char *to)
 {
     for (size_t s = run->first; s < run->first + run->n; s++) {
@@ -17,7 +18,7 @@ static void gather(const struct gw_exchange *ex, const struct group *group, cons
     }
 }
 
-/* Puts them there. */
+/* Copies the parameters of a run into the buffers of its tensors. */
 static void scatter(const struct gw_exchange *ex, const struct group *group, const struct run *run, const char *from)
 {
     for (size_t s = run->first; s < run->first + run->n; s++) {
@@ -28,8 +29,9 @@ static void scatter(const struct gw_exchange *ex, const struct group *group, con
     }
 }
 
-/* Servers move parameters key by key. If a tensor of any group is not finite, no key of the step may move: the pushes
- * that have left are judged so, and the keys that got none are refused. */
+/* Servers move parameters key by key. If a tensor of any group is not finite, no key may move in this step. So the
+ * verdict says of the pushes that have left that they do not count. Keys that got no push get a refusal in its place.
+ */
 static gw_status give_verdict(struct gw_exchange *ex)
 {
     struct verdict own = {.bad = false};
@@ -47,7 +49,8 @@ gw_status gw_through(struct gw_exchange *ex)
         return GW_OK;
     GW_TRY(give_verdict(ex));
     ex->n_in_flight = ex->n_groups;
-    for (uint32_t g = ex->n_groups; g-- > 0;) { /* last layers first, as they came */
+    /* the last layers first, in the order in which backward finished them */
+    for (uint32_t g = ex->n_groups; g-- > 0;) {
         struct group *group = &ex->groups[g];
         for (uint32_t i = 0; i < group->n_runs; i++)
             GW_TRY(ex->owners->pull(ex, group, &group->runs[i]));

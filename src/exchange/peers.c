@@ -1,5 +1,5 @@
-/* Workers that own the slices themselves. What a worker sends and gets are messages over the link, to and from the
- * pipelines of the other members; to itself too. */
+/* Workers that own the slices themselves. A worker sends messages over the link to the pipelines of the other members
+ * and to its own, and gets messages from them. */
 #include "base/error.h"
 #include "exchange/pipeline.h"
 #include "exchange/relay.h"
@@ -25,7 +25,7 @@ static void peers_fini(struct gw_exchange *ex)
     gw_message_queue_clear(&ex->early);
 }
 
-/* What each is to compare with its own. */
+/* Sends every other member the lines that it is to compare with its own. */
 static gw_status peers_declare(struct gw_exchange *ex)
 {
     const size_t length = strlen(ex->hello);
@@ -49,7 +49,8 @@ static void peers_close(struct gw_exchange *ex)
 
 /* ---- sending -------------------------------------------------------------------------------------------- */
 
-/* Who gets this worker's part: the group's coordinator, the run's owner, or its machine's relay. */
+/* The member to which this worker sends its part: the group's coordinator, the run's owner, or the relay of this
+ * worker's machine. */
 static uint32_t receiver_of(const struct gw_exchange *ex, const struct group *group, const struct run *run)
 {
     if (!run)
@@ -136,7 +137,8 @@ static gw_status handle_pull(struct gw_exchange *ex, struct group *group, struct
     return gw_take_averages(ex, group, run, arrival);
 }
 
-/* A message of another member's pipeline, or of this one's to itself. Sets message->bytes NULL if it keeps them. */
+/* Handles a message of another member's pipeline, or of this member's own. If it keeps message->bytes, it sets the
+ * pointer to NULL. */
 static gw_status handle(struct gw_exchange *ex, gw_message *message)
 {
     const uint32_t from = message->from;
@@ -157,7 +159,8 @@ static gw_status handle(struct gw_exchange *ex, gw_message *message)
         return gw_fail(GW_ERR_FRAME_FIELD,
                        "rank %u sent a message of type %u, flags %u, group %u, run %u, which cannot be", from, h.type,
                        h.flags, h.group, h.run);
-    if (h.nth_step == (uint16_t)(ex->nth_step + 1)) { /* a member that is done here may be one step ahead */
+    /* a member that has finished this step may have begun the next one */
+    if (h.nth_step == (uint16_t)(ex->nth_step + 1)) {
         gw_message_queue_put(&ex->early, message);
         message->bytes = NULL;
         return GW_OK;
@@ -186,7 +189,7 @@ static gw_status handle(struct gw_exchange *ex, gw_message *message)
     }
 }
 
-/* Messages that came too early for the step before are of this one. */
+/* Messages that came too early in the last step belong to this one. */
 static gw_status peers_begin(struct gw_exchange *ex, double rate)
 {
     (void)rate;

@@ -3,13 +3,12 @@
  * A tensor goes SUBMIT -> measured; a group whose tensors are all measured goes STATS -> (coordinator) SHARED ->
  * encoded, PUSH -> (owners) reduced, PULL -> decoded, done; a group without shared numbers goes straight to PUSH. A
  * large group has many runs, and each goes its way from PUSH to PULL by itself. Each member is a worker (worker.c). If
- * the workers own the slices, it is also coordinator of some groups (coordinator.c) and owner of some runs (owner.c);
- * what it sends to itself travels through the link as well, but for the floats that an owner can add without a frame
- * (run->own).
+ * the workers own the slices, it is also coordinator of some groups (coordinator.c) and owner of some runs (owner.c).
+ * What it sends to itself travels through the link as well. There is one exception: floats that an owner can add
+ * without a frame (run->own).
  *
- * A handler never waits: the only place where the thread sleeps is the owners' `receive`. What has arrived goes first,
- * since others wait for what comes of it; then one tensor is measured, or one run encoded, and the thread looks again.
- */
+ * A handler never waits: the only place where the thread sleeps is the owners' `receive`. The thread first handles what
+ * has arrived, because others wait for the result. Then it measures one tensor or encodes one run, and looks again. */
 #include "exchange/pipeline.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -22,8 +21,8 @@
 /* How often a pipeline with nothing to do looks whether its caller left something without a message. */
 #define IDLE_MS 1000
 
-/* What is worked on between two looks at the link, in elements, and what a tensor or run costs besides its own: some 10
- * us in all. */
+/* How many elements the thread works on between two looks at the link, and how many a tensor or run counts beside its
+ * own: some 10 us of work in all. */
 #define WORK_ELEMENTS 16384
 #define WORK_ONCE 512
 
@@ -100,7 +99,7 @@ gw_status gw_pipeline_look(struct gw_exchange *ex, void *wake, bool *stop)
     ex->begun = false;
     pthread_mutex_unlock(&ex->lock);
 
-    gw_message_free(wake); /* of an exchange on this link before, which saw by itself that it was to stop */
+    gw_message_free(wake); /* this wake belongs to an earlier exchange on this link, which stopped before it came */
     if (*stop)
         return GW_OK;
     if (begun)
@@ -121,8 +120,8 @@ static bool is_busy(const struct gw_exchange *ex)
     return queue_has(&ex->to_measure) || queue_has(&ex->to_encode);
 }
 
-/* Measuring comes first if statistics are sent: they have the longest way before them. Else what is measured is encoded
- * at once, while it is still in a cache. */
+/* True if the next work is to measure a tensor. Measuring comes first if the group has statistics: they still have the
+ * longest way to go. Else a tensor is encoded right after it was measured, while it is still in a cache. */
 static bool measures_next(const struct gw_exchange *ex)
 {
     if (!queue_has(&ex->to_measure) || !queue_has(&ex->to_encode))
@@ -131,7 +130,7 @@ static bool measures_next(const struct gw_exchange *ex)
     return ex->groups[tensor->group].n_sent > 0;
 }
 
-/* Measures one tensor, or encodes one run; n_elems: of how many elements. */
+/* Measures one tensor, or encodes one run. *n_elems: how many elements it had. */
 static gw_status work_once(struct gw_exchange *ex, uint64_t *n_elems)
 {
     if (measures_next(ex)) {
@@ -150,7 +149,8 @@ static gw_status work_once(struct gw_exchange *ex, uint64_t *n_elems)
     return status;
 }
 
-/* A piece of work that is worth a look at the link, which takes system calls, or all that there is. */
+/* Does some of the work. A look at the link takes system calls, so it does enough work to be worth one, or all that
+ * there is. */
 static gw_status work(struct gw_exchange *ex)
 {
     uint64_t n_elems, n_done = 0;
@@ -160,10 +160,10 @@ static gw_status work(struct gw_exchange *ex)
     return status;
 }
 
-/* Has the owners' next word handled; if none has come, does one piece of the work that is left. */
+/* Handles the next message. If none has come, does some of the work that is left. */
 static gw_status turn(struct gw_exchange *ex, bool *stop)
 {
-    bool waited = false; /* one deadline has passed in silence */
+    bool waited = false; /* one deadline has passed and nothing came */
     for (;;) {
         const bool busy = is_busy(ex), waits = ex->n_in_flight || gw_waits_for_hellos(ex);
         const gw_status status = ex->owners->receive(ex, busy ? 0 : waits ? ex->timeout_ms : IDLE_MS, stop);
@@ -171,12 +171,13 @@ static gw_status turn(struct gw_exchange *ex, bool *stop)
             return status;
         if (busy)
             return work(ex);
-        /* Nothing is due. A wake that went astray (two exchanges on one link) must not leave the caller waiting for
-         * ever. */
+        /* The pipeline waits for no member. A wake may have been lost (two exchanges on one link). The caller must not
+         * wait for ever then. */
         if (!waits)
             return gw_pipeline_look(ex, NULL, stop);
-        /* A member that owes something itself is named at the first deadline. One that may be waiting for another in
-         * turn gets a second one, in which whoever waits for the silent member directly will have told us its name. */
+        /* A member that itself owes something is named at the first deadline. A member that may be waiting for another
+         * one gets a second deadline. By then, the member that waits directly for the silent one has told us its name.
+         */
         if (ex->owners->silent(ex, waited))
             return GW_ERR_TIMEOUT;
         waited = true;
@@ -201,7 +202,7 @@ void *gw_pipeline_main(void *exchange)
 {
     struct gw_exchange *ex = exchange;
     bool stop = false;
-    gw_float_enter(); /* this thread is the library's own: nothing to put back */
+    gw_float_enter(); /* this thread is the library's own, so nobody needs the old state back */
     gw_status status = ex->owners->declare(ex);
     while (status == GW_OK && !stop)
         status = turn(ex, &stop);

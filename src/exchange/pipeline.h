@@ -10,22 +10,25 @@
 /* The thread: runs until told to stop, or until an error, which it leaves in the exchange and tells the others. */
 void *gw_pipeline_main(void *exchange);
 
-/* Looks at what the caller left. wake: what called for that, kept for the next time; NULL: nothing did. */
+/* Looks at what the caller left. wake: the message that asked for this, which is kept for the next time; NULL: there
+ * was none. */
 gw_status gw_pipeline_look(struct gw_exchange *exchange, void *wake, bool *stop);
 
 /* ---- sending (send.c) ---- */
 
-/* A message with its header. run: number of the run within the group; 0: the message is of the whole group. n_bytes
- * includes the header. NULL: there is no memory. */
+/* Makes a message with its header. run: number of the run within the group; 0 if the message is about the whole group.
+ * n_bytes includes the header. NULL: there is no memory. */
 void *gw_message_new(struct gw_exchange *exchange, enum message_type type, const struct group *group, uint32_t run,
                      size_t n_bytes);
 
-/* A message of MESSAGE_BAD_BYTES that says what is not finite in place of its ordinary body. */
+/* Makes a message of MESSAGE_BAD_BYTES. In place of the ordinary body it says which tensor of which rank is not finite.
+ */
 void *gw_message_bad(struct gw_exchange *exchange, enum message_type type, const struct group *group, uint32_t run,
                      struct verdict verdict);
 
-/* Each owns `bytes`, which may be NULL for want of memory, even if it fails: to one member; a copy to one, and the
- * bytes stay the caller's; to every other member; to every member. */
+/* Four ways to send: to one member; a copy to one member; to every other member; to every member. Each owns `bytes`
+ * from the call on, even if it fails; but if it sends a copy, the caller keeps them. bytes NULL means that there was no
+ * memory, and is GW_ERR_MEMORY. */
 gw_status gw_send_to(struct gw_exchange *exchange, uint32_t to, void *bytes, size_t n_bytes);
 gw_status gw_send_copy(struct gw_exchange *exchange, uint32_t to, const void *bytes, size_t n_bytes);
 gw_status gw_send_to_others(struct gw_exchange *exchange, void *bytes, size_t n_bytes);
@@ -37,54 +40,54 @@ void gw_count_down(struct gw_exchange *exchange, uint32_t from, size_t n_bytes);
 
 /* ---- worker (worker.c) ---- */
 
-/* Measures a tensor, and sends what follows once its group is measured. */
+/* Measures a tensor. If that was the last of its group, sends the group's statistics, or begins to encode the group. */
 gw_status gw_take_gradient(struct gw_exchange *exchange, uint32_t tensor);
 
 /* Encodes a run and pushes it. */
 gw_status gw_push_run(struct gw_exchange *exchange, struct group *group, struct run *run);
 
-/* Shared numbers, or the averages of a run, have come. They were asked for and are of this step. */
+/* Handle shared numbers, or the averages of a run, that have come. They were asked for, and belong to this step. */
 gw_status gw_take_shared(struct gw_exchange *exchange, struct group *group, const struct arrival *arrival);
 gw_status gw_take_averages(struct gw_exchange *exchange, struct group *group, struct run *run,
                            const struct arrival *arrival);
 
-/* The run's results stand in the gradients, or never will. */
+/* Notes that a run is over: its results are in the gradients, or it has none. */
 void gw_pulled(struct gw_exchange *exchange, struct group *group, struct run *run);
 
 void gw_finish_group(struct gw_exchange *exchange, struct group *group);
 
-/* All groups are done; of members that sent nothing else the first message may still be under way. */
+/* True if all groups are done, but the first message of some member has not come yet. */
 bool gw_waits_for_hellos(const struct gw_exchange *exchange);
 void gw_finish_step(struct gw_exchange *exchange);
 
 /* ---- parameters on servers (parameters.c) ---- */
 
-/* A group's pushes have left, or it will have none. After the last group the step's verdict follows, and then all
- * parameters are asked for. */
+/* Notes that all pushes of a group have left, or that the group has none. After the last group it gives the step's
+ * verdict, and then asks for all parameters. */
 gw_status gw_through(struct gw_exchange *exchange);
 
 /* Asks for all parameters. Brings the first ones if there are any. */
 gw_status gw_begin_errand(struct gw_exchange *exchange);
 
-/* The parameters of a run have come. */
+/* Handles the parameters of a run that have come. */
 gw_status gw_take_parameters(struct gw_exchange *exchange, struct group *group, struct run *run,
                              const struct arrival *arrival);
 
 /* ---- coordinator (coordinator.c) ---- */
 
-/* The statistics of a worker have come. */
+/* Handles the statistics of a worker that have come. */
 gw_status gw_take_stats(struct gw_exchange *exchange, struct group *group, const struct arrival *arrival);
 
 /* ---- owner, and relay to another's owner (owner.c) ---- */
 
-/* A push has come. Keeps message->bytes, and sets it NULL, if all is well. */
+/* Handles a push that has come. If all is well, it keeps message->bytes and sets the pointer to NULL. */
 gw_status gw_take_push(struct gw_exchange *exchange, struct group *group, struct run *run,
                        const struct arrival *arrival, gw_message *message);
 
-/* Puts in the owner's own part of a run, which goes nowhere: the gradient itself is added up. */
+/* Adds the owner's own part of a run. It is not sent anywhere: the owner adds up the gradient itself. */
 gw_status gw_take_own(struct gw_exchange *exchange, struct group *group, struct run *run);
 
-/* As a relay, hands averages on to the other workers of its machine. */
+/* The relay of a machine hands averages on to the other workers of the machine. */
 gw_status gw_hand_on(struct gw_exchange *exchange, const struct run *run, const gw_message *message);
 
 #endif

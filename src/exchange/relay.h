@@ -1,10 +1,10 @@
-/* Who speaks for whom: one worker of a machine for the others there, another one for every run. */
+/* Relays: one worker of a machine sends and gets for the other workers there. It is another worker for each run. */
 #ifndef GW_EXCHANGE_RELAY_H
 #define GW_EXCHANGE_RELAY_H
 
 #include "exchange/state.h"
 
-/* A server is on nobody's machine. */
+/* True if two members are on the same machine. A server is on no worker's machine. */
 static inline bool gw_same_machine(const struct gw_exchange *exchange, uint32_t a, uint32_t b)
 {
     return a < exchange->size && b < exchange->size && exchange->machine_of[a].first == exchange->machine_of[b].first;

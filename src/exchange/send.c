@@ -51,8 +51,8 @@ gw_status gw_send_copy(struct gw_exchange *ex, uint32_t to, const void *bytes, s
     return gw_send_to(ex, to, copy, n_bytes);
 }
 
-/* If the link has no way of its own, those after this one come first, so that not all members send to rank 0 at once.
- */
+/* If the link has no send_all, this member begins with the ranks after its own, so that not all members send to rank 0
+ * at once. */
 gw_status gw_send_to_others(struct gw_exchange *ex, void *bytes, size_t n_bytes)
 {
     if (!bytes)

@@ -15,10 +15,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* For the server's word about whom it waits for, which comes at the deadline. */
+/* At the deadline the server says for whom it waits. This is how long the client waits for that after the deadline. */
 #define GRACE_MS 1500
 
-/* What the answer to a request is to become. */
+/* What the answer to a request holds. */
 enum awaited { AWAITS_NOTHING, AWAITS_SHARED, AWAITS_AVERAGES, AWAITS_PARAMETERS };
 
 /* A request under way. */
@@ -34,7 +34,7 @@ struct pending {
 struct servers {
     gw_ps_client *client;
     struct pending *first, **end;
-    _Atomic(void *) wake; /* while a call is under way; NULL: none is */
+    _Atomic(void *) wake; /* the wake of the caller, until the pipeline has taken it; NULL: there is none */
     int event;            /* an eventfd, which a call writes to */
 };
 
@@ -73,7 +73,7 @@ static struct pending *pend(struct gw_exchange *ex, struct group *group, struct 
     return pending;
 }
 
-/* Takes it out of the list; `at` then leads to the next. */
+/* Takes a request out of the list. Then `at` points to the next one. */
 static void unpend(struct gw_exchange *ex, struct pending **at)
 {
     struct pending *pending = *at;
@@ -105,7 +105,7 @@ struct key_name {
     char text[64];
 };
 
-/* run NULL: the statistics. */
+/* The name of the key of a run. run NULL: of the group's statistics. */
 static struct key_name name_of(const struct group *group, const struct run *run)
 {
     struct key_name name;
@@ -116,7 +116,7 @@ static struct key_name name_of(const struct group *group, const struct run *run)
     return name;
 }
 
-/* The number that the answers of a group's statistics or of a run come from. */
+/* The number of the owner that answers for a run, or for a group's statistics (run NULL). */
 static uint32_t owner_of(const struct group *group, const struct run *run)
 {
     return run ? run->owner : group->coordinator;
@@ -130,7 +130,7 @@ static gw_status declare_key(struct gw_exchange *ex, const struct group *group, 
                          run && ex->optimizer ? ex->optimizer : "");
 }
 
-/* Whether such servers can own the slices. */
+/* Checks that these servers can own the slices. */
 static gw_status check_servers(const struct gw_exchange *ex)
 {
     const gw_ps_client *client = ex->servers->client;
@@ -155,7 +155,8 @@ static gw_status check_servers(const struct gw_exchange *ex)
     return GW_OK;
 }
 
-/* Servers compare what members would have compared among themselves, and learn what they will get. */
+/* Tells the servers what must be the same on all members, so that they compare it. Then makes the keys on the servers.
+ */
 static gw_status servers_declare(struct gw_exchange *ex)
 {
     for (uint32_t s = 0; s < ex->n_owners; s++)
@@ -168,13 +169,13 @@ static gw_status servers_declare(struct gw_exchange *ex)
         for (uint32_t r = 0; r < group->n_runs; r++)
             GW_TRY(declare_key(ex, group, &group->runs[r]));
     }
-    ex->n_hellos = ex->size - 1; /* nobody else says anything */
+    ex->n_hellos = ex->size - 1; /* no HELLO comes from other members */
     return GW_OK;
 }
 
 /* ---- sending ----------------------------------------------------------------------------------------------------- */
 
-/* Drops the last request, if it was not sent. */
+/* Drops the last request if sending it failed. */
 static gw_status sent(struct gw_exchange *ex, gw_status status)
 {
     struct pending **at = &ex->servers->first;
@@ -208,7 +209,7 @@ static gw_status servers_push(struct gw_exchange *ex, struct group *group, struc
     }
     push->bytes = bytes;
     gw_count_up(ex, owner_of(group, run), n_bytes);
-    if (run && ex->optimizer) /* which waits for the step's verdict */
+    if (run && ex->optimizer) /* this push counts only after the step's verdict */
         return sent(ex, gw_ps_push_pending_begin(client, key.text, message_body(bytes), n_body, &push->ticket));
     return sent(ex, gw_ps_push_begin(client, key.text, message_body(bytes), n_body, &push->ticket));
 }
@@ -223,7 +224,7 @@ static gw_status servers_refuse(struct gw_exchange *ex, struct group *group, str
                                        &refusal->ticket));
 }
 
-/* Any run that the server owns; NULL: none. */
+/* Any run that the server owns. NULL if there is none. */
 static const struct run *any_run_of(const struct gw_exchange *ex, uint32_t owner, const struct group **group)
 {
     for (uint32_t g = 0; g < ex->n_groups; g++) {
@@ -294,14 +295,14 @@ static gw_status servers_call(struct gw_exchange *ex, void *wake)
 /* ---- receiving -----------------------------------------------------------------------------------------------------
  */
 
-/* A pull's answer, or an error. */
+/* Handles the answer to a pull, or its error. */
 static gw_status take_answer(struct gw_exchange *ex, const struct pending *pull)
 {
     gw_ps_value value;
     struct group *group = pull->group;
     struct arrival arrival = {.from = owner_of(group, pull->run)};
     gw_status status = gw_ps_wait(ex->servers->client, pull->ticket, &value);
-    if (status == GW_ERR_NONFINITE) { /* not an error here: the step's verdict */
+    if (status == GW_ERR_NONFINITE) { /* no error here: it is the step's verdict */
         const uint64_t refusal = gw_ps_refusal(ex->servers->client);
         arrival.verdict = (struct verdict){.bad = true, .tensor = (uint32_t)(refusal >> 32), .rank = (uint32_t)refusal};
     } else if (status < 0) {
@@ -318,7 +319,7 @@ static gw_status take_answer(struct gw_exchange *ex, const struct pending *pull)
     return status;
 }
 
-/* Looks through what is under way; *got: a pull was answered. */
+/* Looks through all requests that are under way, and handles those that were answered. *got: one of them was a pull. */
 static gw_status take(struct gw_exchange *ex, bool *got)
 {
     struct servers *me = ex->servers;
@@ -332,14 +333,16 @@ static gw_status take(struct gw_exchange *ex, bool *got)
         *got = pending->awaited != AWAITS_NOTHING;
         const gw_status status = *got ? take_answer(ex, pending) : gw_ps_wait(me->client, pending->ticket, NULL);
         unpend(ex, at);
-        /* A deadline that passed at the server is no deadline of this call: it is over. */
+        /* The server's deadline for this request has passed. That is not the deadline of this `receive`, so the error
+         * gets another number. */
         if (status < 0)
             return status == GW_ERR_TIMEOUT ? gw_fail(GW_ERR_PEER, "%s", gw_last_error()) : status;
     }
     return GW_OK;
 }
 
-/* Waits until something may have come, and takes back what a call wrote: its wake stands by then. */
+/* Waits until something may have come. It also reads what a call wrote to the eventfd. The call had set its wake
+ * before. */
 static gw_status wait_for_news(const struct servers *me, double deadline)
 {
     uint64_t n;
@@ -366,7 +369,7 @@ static gw_status servers_receive(struct gw_exchange *ex, uint32_t timeout_ms, bo
     }
 }
 
-/* If workers are missing, the servers' answers name them. Else it is servers that owe an answer. */
+/* If workers are missing, the servers' answers name them. So the silent ones here are servers that owe an answer. */
 static bool servers_silent(const struct gw_exchange *ex, bool any)
 {
     const struct servers *me = ex->servers;
@@ -386,7 +389,7 @@ static bool servers_silent(const struct gw_exchange *ex, bool any)
     return true;
 }
 
-/* The servers find out that this member is gone; they say so to whoever waits for it. */
+/* Does nothing: the servers find out that this member is gone, and tell the workers that wait for it. */
 static void servers_fail(struct gw_exchange *ex, gw_status status, const char *why)
 {
     (void)ex, (void)status, (void)why;

@@ -593,7 +593,7 @@ static void servers_come_again_before_the_verdict(void **state)
 
 /* ---- what is refused ---------------------------------------------------------------------------------------- */
 
-/* Averages over whoever has pushed would differ between workers. */
+/* If averages were made of the workers that have pushed so far, workers would get different ones. */
 static void averages_need_rounds(void **state)
 {
     (void)state;
@@ -674,7 +674,7 @@ static void who_owns_the_slices_is_clear(void **state)
     gw_context_destroy(world.context);
 }
 
-/* One goes without a word: the others learn who was waited for. */
+/* One goes without a word: the others learn for whom they waited. */
 static void one_that_leaves_is_named(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Says in words which of the other members is waited for. */
+/* Finds the members that this member waits for, and names them in a sentence. */
 #include "base/error.h"
 #include "exchange/relay.h"
 
@@ -45,8 +45,8 @@ static bool say(const struct gw_exchange *ex, const struct group *group, const c
     return true;
 }
 
-/* Whether a rank's part of one of the runs that this member adds up is missing: its own (direct), or what it sends for
- * its machine. */
+/* True if something that `rank` must send is missing in a run that this member adds up: its own part (direct), or what
+ * it sends for its machine. */
 static bool owes_pushes(const struct gw_exchange *ex, const struct group *group, uint32_t rank, bool direct)
 {
     for (uint32_t i = 0; i < group->n_runs; i++) {
@@ -54,7 +54,8 @@ static bool owes_pushes(const struct gw_exchange *ex, const struct group *group,
         uint32_t n;
         if (!run->round || run->n_in == run->n_expected || run->pushes[rank].bytes || (run->own_in && rank == ex->rank))
             continue;
-        /* An owner waits for relays of other machines, who may be waiting for one of theirs. */
+        /* An owner waits for the relays of other machines, and a relay may itself be waiting for a worker of its
+         * machine. */
         bool sends_here =
             run->owner != ex->rank ? gw_same_machine(ex, rank, ex->rank) : gw_relay_of(ex, run, rank) == rank;
         gw_sent_by(ex, run, &rank, &n);
@@ -75,7 +76,7 @@ bool gw_silent_members(const struct gw_exchange *ex, bool any)
                 names_text(&strangers), ex->timeout_ms);
         return true;
     }
-    for (uint32_t g = 0; g < ex->n_groups; g++) { /* what a member owes by itself */
+    for (uint32_t g = 0; g < ex->n_groups; g++) { /* things that a member can send without waiting for others */
         const struct group *group = &ex->groups[g];
         struct names names = {.n = 0};
         if (group->state == GROUP_WAITS_SHARED && group->largest) {
@@ -93,7 +94,8 @@ bool gw_silent_members(const struct gw_exchange *ex, bool any)
                 return true;
         }
     }
-    for (uint32_t g = 0; any && g < ex->n_groups; g++) { /* what a member owes once it has heard from others */
+    /* things that a member can send only after it has heard from others */
+    for (uint32_t g = 0; any && g < ex->n_groups; g++) {
         const struct group *group = &ex->groups[g];
         struct names names = {.n = 0};
         if (group->state == GROUP_WAITS_SHARED) {
@@ -108,7 +110,7 @@ bool gw_silent_members(const struct gw_exchange *ex, bool any)
                 return true;
             for (uint32_t i = 0; i < group->n_runs; i++)
                 if (!group->runs[i].pulled &&
-                    (names.n == 0 || names.last != group->runs[i].owner)) /* they are by owner */
+                    (names.n == 0 || names.last != group->runs[i].owner)) /* runs are sorted by owner */
                     names_add(&names, group->runs[i].owner);
             return say(ex, group, "averages", &names);
         }

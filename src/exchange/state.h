@@ -16,7 +16,8 @@
 /* What the members do together between begin and wait: average gradients, or move parameters to and from servers. */
 enum errand { ERRAND_STEP, ERRAND_INIT, ERRAND_PULL };
 
-/* What the pipeline has still to do, each by its number, first in, first out. A step puts each number there once. */
+/* The numbers of tensors or groups that the pipeline has still to work on, first in, first out. A step puts each number
+ * there once. */
 struct queue {
     uint32_t *numbers;
     uint32_t n, n_done;
@@ -27,77 +28,78 @@ struct gw_exchange {
     gw_context *context;
     const gw_codec *codec;
     const struct gw_owners *owners;
-    uint32_t rank, size;            /* of the workers */
+    uint32_t rank, size;            /* this worker's, and how many workers there are */
     uint32_t n_owners, first_owner; /* their numbers are first_owner, first_owner + 1, ... */
-    gw_link link;                   /* of peers; servers need none */
-    struct servers *servers;        /* how far they are, if they are the owners (exchange/servers.c) */
+    gw_link link;                   /* if the workers own the slices; not used with servers */
+    /* what is under way with them, if they are the owners (exchange/servers.c); else NULL */
+    struct servers *servers;
     uint64_t seed;
     uint32_t timeout_ms;
-    uint64_t slice_max; /* elements of a slice, and of a run of several */
+    uint64_t slice_max; /* the most elements of a slice, and of a run of several slices */
     bool global;        /* one decision for all tensors */
     bool zero_rests;    /* gw_exchange_options.zero_rests */
-    char *optimizer;    /* the servers'; NULL: averages come back */
+    char *optimizer;    /* the servers' optimizer; NULL: averages come back */
     uint32_t n_tensors, n_groups;
     struct tensor *tensors;
     struct group *groups;
     struct gw_slice *slices;
     char *hello;                /* what must be the same on all members: lines of text */
     uint32_t *by_machine;       /* ranks, machine by machine, ascending within one */
-    struct machine *machine_of; /* of each rank; a rank of which nothing is said is a machine of its own */
-    uint64_t dense_bytes;       /* float32 of all slices that others own */
+    struct machine *machine_of; /* the machine of each rank. By default, a rank is a machine of its own */
+    uint64_t dense_bytes;       /* what the slices of other owners take in float32 */
     pthread_t thread;
 
-    /* The caller's own. */
-    bool open;         /* between begin and wait */
-    bool *handed_over; /* of each tensor, this step */
+    /* Only the caller's thread uses these. */
+    bool open;         /* true between begin and wait */
+    bool *handed_over; /* for each tensor: it was submitted in this step */
     uint32_t n_handed_over;
     bool account_next;
     double rate_next;
-    gw_wire wire;               /* as asked */
-    bool has_wire_choice;       /* some tensor's encoder has one, and there is somebody to send to */
-    struct gw_chooser chooser;  /* of who compares */
-    double began, first_submit; /* clock of this step's */
+    gw_wire wire;               /* as the options or gw_exchange_set_wire say */
+    bool has_wire_choice;       /* some tensor's encoder has a choice, and there is somebody to send to */
+    struct gw_chooser chooser;  /* used if this member compares step times */
+    double began, first_submit; /* clock: when this step began, and when its first tensor was submitted */
 
-    /* Under the lock. */
+    /* Both threads use these, under the lock. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    void *wake; /* what calls the pipeline's attention, a WAKE message; NULL while it is under way */
+    void *wake; /* a WAKE message, with which the caller wakes the pipeline; NULL while it is on its way */
     bool stop;
-    bool begun; /* a step was begun that the pipeline has not seen */
+    bool begun; /* the caller has begun a step that the pipeline has not seen yet */
     bool begun_account;
     uint32_t begun_step;
     enum errand begun_errand;
     double begun_rate;
     gw_wire begun_push, begun_pull;
-    uint32_t *submitted; /* tensors that the pipeline has not seen */
+    uint32_t *submitted; /* tensors that the caller submitted and the pipeline has not seen yet */
     uint32_t n_submitted;
-    bool done; /* the step's result stands */
+    bool done; /* the step has ended, and its result is complete */
     struct verdict step_verdict;
-    gw_wire told; /* what rank 0 asked averages of the last step to be: its own choice */
+    gw_wire told; /* how rank 0 asked for the averages of the last step: that is its own choice */
     gw_step_result result;
-    gw_status status; /* below 0: the pipeline has ended, and why: */
+    gw_status status; /* below 0: the pipeline has ended; `sentence` says why */
     char sentence[512];
     gw_tensor_traffic *traffic;
 
-    /* The pipeline's own. */
+    /* Only the pipeline's thread uses these. */
     uint32_t step;
     uint16_t nth_step;
-    bool running;     /* the step is not done */
-    bool others_know; /* the error that ends the pipeline is no news to them */
+    bool running;     /* a step has begun and is not done */
+    bool others_know; /* the other members know already of the error that ends the pipeline */
     bool account;
     bool *have_hello; /* of each rank */
     uint32_t n_hellos;
     enum errand errand;
     uint32_t n_in_flight; /* groups that wait for other members */
-    uint32_t n_through;   /* with an optimizer: groups whose pushes have left, or that have none */
+    uint32_t n_through;   /* with an optimizer: how many groups have sent all their pushes, or have none */
     uint32_t n_done;
     struct gw_buffers buffers;
     struct gw_message_queue early; /* messages of a step that this member has not begun */
     struct queue to_measure;       /* tensors that were submitted */
     struct queue to_encode;        /* groups, the first of them perhaps in part */
-    gw_encoder **encoders;         /* of a global codec, while they combine */
+    gw_encoder **encoders;         /* the encoders of all tensors, for gw_encoders_combine of a global codec */
     struct verdict verdict;
-    gw_wire heard; /* in this step; AUTO: nothing yet */
+    gw_wire heard; /* the choice of rank 0 that this step's averages have told; AUTO: none yet */
     gw_step_result tally;
     gw_tensor_traffic *counting;
 };
@@ -112,12 +114,13 @@ static inline uint32_t gw_nth_owner(const struct gw_exchange *exchange, uint32_t
     return exchange->first_owner + nth % exchange->n_owners;
 }
 
-/* Puts together what this member says first (exchange/hello.c), and checks what another said; the groups stand. */
+/* init writes this member's first message, HELLO (exchange/hello.c); the groups must exist. check compares the HELLO of
+ * another member with it. */
 gw_status gw_hello_init(struct gw_exchange *exchange, const gw_exchange_options *options);
 gw_status gw_hello_check(struct gw_exchange *exchange, const gw_message *message);
 
-/* Adds frames, one behind the other, to the accounts of their tensors (exchange/account.c). They are this worker's own
- * or were checked. */
+/* Counts frames that lie one behind the other for their tensors (exchange/account.c). They must be this worker's own,
+ * or have been checked. */
 gw_status gw_account_frames(struct gw_exchange *exchange, const char *at, size_t left);
 
 /* Finds the members that the pipeline waits for. If one of them has not sent what it owes, this stores GW_ERR_TIMEOUT

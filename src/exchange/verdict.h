@@ -1,11 +1,11 @@
-/* A verdict: whether gradients are finite, and if not, which is named. */
+/* A verdict says whether gradients are finite. If one is not, the verdict names it. */
 #ifndef GW_EXCHANGE_VERDICT_H
 #define GW_EXCHANGE_VERDICT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Whether all gradients looked at so far are finite, and if not, the lowest (tensor, rank). */
+/* bad false: all gradients so far are finite. true: one is not finite; it names the lowest (tensor, rank) of these. */
 struct verdict {
     bool bad;
     uint32_t tensor, rank;

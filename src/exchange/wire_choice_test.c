@@ -54,7 +54,8 @@ static void no_result_depends_on_it(void **state)
             }
 }
 
-/* Rank 0 changes its choice in every step; who follows has in a step what rank 0 had in the one before. */
+/* Rank 0 changes its choice in every step; a member that follows has in a step the choice that rank 0 had in the step
+ * before. */
 static void the_others_follow_rank_0(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* A member as a worker: it measures tensors, encodes and pushes runs, and decodes what comes back, until its groups and
- * with them the step are done. */
+/* What a member does as a worker. It measures tensors, encodes and pushes runs, and decodes what comes back, until all
+ * its groups are done. Then the step is done. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "codec/codec.h"
@@ -40,7 +40,8 @@ void gw_finish_group(struct gw_exchange *ex, struct group *group)
 {
     group->state = GROUP_DONE;
     group->moments.arrived = gw_clock_seconds();
-    if (group->moments.encoding > 0 && group->moments.pushed == 0) /* within the last push: an owner's own */
+    /* averages may come during the last push, because the owner has its own part then */
+    if (group->moments.encoding > 0 && group->moments.pushed == 0)
         group->moments.pushed = group->moments.arrived;
     gw_verdict_add(&ex->verdict, group->verdict);
     ex->n_in_flight--;
@@ -84,7 +85,7 @@ gw_status gw_push_run(struct gw_exchange *ex, struct group *group, struct run *r
         GW_TRY(ex->owners->refuse(ex, group, run, group->own_verdict));
         return ex->owners->pull(ex, group, run);
     }
-    if (run->own && !ex->account) /* accounts are of frames */
+    if (run->own && !ex->account) /* only frames can be counted */
         return gw_take_own(ex, group, run);
     size_t n_bytes;
     void *bytes = gw_message_new(ex, MESSAGE_PUSH, group, run->index, run->push_bound);
@@ -105,13 +106,13 @@ gw_status gw_push_run(struct gw_exchange *ex, struct group *group, struct run *r
     return group->n_pushed == group->n_runs ? gw_through(ex) : GW_OK;
 }
 
-/* The group has all that encoding needs: its runs are encoded in turn. */
+/* The group has all that encoding needs, so its runs are put into the queue. */
 static gw_status push_group(struct gw_exchange *ex, struct group *group)
 {
     group->state = GROUP_WAITS_PULLS;
     group->moments.encoding = gw_clock_seconds();
     if (ex->optimizer) {
-        ex->n_in_flight--; /* nobody owes it anything before the verdict */
+        ex->n_in_flight--; /* until the verdict it waits for no other member */
         if (group->n_runs == 0 || group->own_verdict.bad)
             return gw_through(ex);
     }
@@ -151,7 +152,7 @@ static gw_status send_stats(struct gw_exchange *ex, struct group *group)
     return ex->owners->pull(ex, group, NULL);
 }
 
-/* All tensors are measured: a codec with one decision for all of them takes it. */
+/* All tensors are measured. A codec with one decision for all tensors makes it now. */
 static gw_status combine(struct gw_exchange *ex, struct group *group)
 {
     uint32_t bad;
@@ -163,7 +164,7 @@ static gw_status combine(struct gw_exchange *ex, struct group *group)
     return status;
 }
 
-/* All that the group needs is measured. */
+/* All tensors of the group are measured. Sends its statistics, or begins to encode it. */
 static gw_status send_group(struct gw_exchange *ex, struct group *group)
 {
     ex->n_in_flight++;
@@ -172,7 +173,8 @@ static gw_status send_group(struct gw_exchange *ex, struct group *group)
     return group->n_sent ? send_stats(ex, group) : push_group(ex, group);
 }
 
-/* Ends at the first element that is not zero, which is one of the first but for gradients that count here. */
+/* True if all elements are zero. It stops at the first element that is not zero. In most gradients that is one of the
+ * first. */
 static bool is_zero(const float *g, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
@@ -209,7 +211,7 @@ gw_status gw_take_shared(struct gw_exchange *ex, struct group *group, const stru
 {
     if (arrival->verdict.bad) {
         group->verdict = group->own_verdict = arrival->verdict;
-        if (ex->optimizer) /* every key's rounds are the steps: they are refused too */
+        if (ex->optimizer) /* each key has a round for each step, so every run of the group gets a refusal */
             return push_group(ex, group);
         gw_finish_group(ex, group);
         return GW_OK;
@@ -237,7 +239,7 @@ gw_status gw_take_shared(struct gw_exchange *ex, struct group *group, const stru
     return push_group(ex, group);
 }
 
-/* How many workers an average is to be of. */
+/* How many workers an average must be made of. If owners may leave out workers, the frame itself says how many. */
 static uint32_t averaged(const struct gw_exchange *ex, const void *frame, size_t n_bytes)
 {
     gw_frame_info info;

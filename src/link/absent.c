@@ -1,4 +1,4 @@
-/* Stands in for links that this build leaves out, and says so. */
+/* Takes the place of links that this build does not have, and says so. */
 #include "base/error.h"
 
 #include <gradwire/link.h>

@@ -1,4 +1,4 @@
-/* Waits a moment for the reason a peer gave before it went, so that the error names the peer's reason and not the
+/* Waits a moment for the reason that a peer gave before it left. So the error names that reason, and not only the
  * broken connection. */
 #include "link/last_words.h"
 #include "base/clock.h"
@@ -8,7 +8,7 @@
 
 bool gw_link_last_words(const gw_link *link)
 {
-    /* The tcp link is sure after 3 s that nothing more comes from a member whose connection broke. */
+    /* If a connection broke, the tcp link waits 3 s. After that it is sure that nothing more comes from the member. */
     enum { MOST_MESSAGES = 1000, WAIT_MS = 4000 };
     const double end = gw_clock_seconds() + WAIT_MS / 1000.0;
     char sentence[1024];

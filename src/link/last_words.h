@@ -1,4 +1,5 @@
-/* Finds out why a member went, if it said so, and words what a member says. */
+/* Finds out why a member left or failed, if it said so. Also writes the sentence that a failing member sends to others.
+ */
 #ifndef GW_LINK_LAST_WORDS_H
 #define GW_LINK_LAST_WORDS_H
 
@@ -6,14 +7,15 @@
 
 #include <stdio.h>
 
-/* After a send failed with GW_ERR_PEER, on the thread that receives: takes what has come in and drops it, until the
- * link says which member failed and why; true if it does, and gw_last_error() has that sentence. Else false, and the
- * sentence is what it was. On a network a connection may end before what was said on another one has been read. Waits
- * four seconds at most for news. */
+/* To be called after a send failed with GW_ERR_PEER, on the thread that receives. It takes messages and drops them,
+ * until the link says which member failed and why. Then it returns true, and gw_last_error() has that sentence. Else it
+ * returns false, and the sentence of gw_last_error() stays. This is needed because a connection may end before this
+ * member has read what came on another connection. It waits at most four seconds. */
 bool gw_link_last_words(const gw_link *link);
 
-/* What the others are told when this member fails: "rank 2 failed: ...". A member that waited in vain, or heard of
- * another's failure, is the messenger only: "rank 2 gave up: ...". why NULL or "": the status's own words. */
+/* Writes what the others are told when this member fails: "rank 2 failed: ...". If this member waited in vain, or heard
+ * that another one failed, it is not the cause. Then the sentence is "rank 2 gave up: ...". why NULL or "": the general
+ * text of the status. */
 static inline void gw_link_tell_failure(char *out, size_t out_bytes, uint32_t rank, gw_status status, const char *why)
 {
     const bool of_another = status == GW_ERR_TIMEOUT || status == GW_ERR_PEER;

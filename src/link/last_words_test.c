@@ -5,7 +5,7 @@
 
 #include <time.h>
 
-/* Longer than half a second, which a connection's break took on a busy machine until the tcp link was sure of it. */
+/* On a busy machine the tcp link took half a second until it was sure that a connection had broken. This is longer. */
 #define LATE_MS 700u
 
 static gw_status tells_late(void *self, uint32_t timeout_ms, gw_message *message)

@@ -1,4 +1,4 @@
-/* Takes and frees the memory of messages, the same way for every link. */
+/* Takes and frees the memory of messages, in the same way for every link. */
 #include "base/context.h"
 #include "base/error.h"
 #include "base/memory.h"

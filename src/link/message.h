@@ -1,5 +1,5 @@
-/* What stands in front of a message's bytes: the room that a queue needs, so that sending takes no memory, and the room
- * that the receiver of a large message needs, so that it need not be copied. */
+/* What lies in memory before a message's bytes. There is room for a queue's node, so that sending takes no memory.
+ * There is also room for the receiver of a large message, so that it need not copy the message. */
 #ifndef GW_LINK_MESSAGE_H
 #define GW_LINK_MESSAGE_H
 
@@ -11,16 +11,19 @@ struct gw_message_node {
     size_t capacity;        /* bytes that were taken */
     gw_allocator allocator; /* where the memory came from */
     uint32_t from;
-    bool foreign; /* it came from nowhere here: allocator.free(room, NULL) gives it back, and nobody sends it on */
+    /* the memory does not come from gw_message_alloc: allocator.free(room, NULL) gives it back, and nobody may send it
+     * on */
+    bool foreign;
 };
 
-#define GW_MESSAGE_HEAD 64 /* bytes before the message's own; keeps those on a cache line of their own */
-/* the last of them: a link's own, so that what it writes around a message goes out in one piece with it */
+#define GW_MESSAGE_HEAD 64 /* bytes before the message's own; so the message begins on a cache line of its own */
+/* the last of these bytes belong to the link. It writes its envelope there, so that envelope and message go out in one
+ * piece */
 #define GW_MESSAGE_ENVELOPE 8
 _Static_assert(sizeof(struct gw_message_node) + GW_MESSAGE_ENVELOPE <= GW_MESSAGE_HEAD,
                "the node and a link's envelope must fit in front of the message");
-/* A link may send the head and as much before it along with the bytes: the receiver's node, and what it needs to give
- * the memory back, then have their place where the message has arrived. The sender's node waits in front of that. */
+/* A link may send this room along with the bytes. Then the message arrives with room before it: for the receiver's
+ * node, and for what the receiver needs to give the memory back. The sender's own node lies before this room. */
 #define GW_MESSAGE_ROOM 128
 #define GW_MESSAGE_FRONT (GW_MESSAGE_ROOM + GW_MESSAGE_HEAD)
 
@@ -34,7 +37,7 @@ static inline void *gw_message_bytes_of(struct gw_message_node *node)
     return (char *)node + GW_MESSAGE_HEAD;
 }
 
-/* First in, first out. All zero is empty. No lock of its own. */
+/* A queue of messages, first in, first out. All zero is an empty queue. It has no lock of its own. */
 struct gw_message_queue {
     struct gw_message_node *head, *tail;
 };
@@ -52,7 +55,7 @@ static inline void gw_message_queue_put(struct gw_message_queue *queue, const gw
     queue->tail = node;
 }
 
-/* false if the queue is empty. */
+/* Takes the first message. false: the queue is empty. */
 static inline bool gw_message_queue_take(struct gw_message_queue *queue, gw_message *message)
 {
     struct gw_message_node *node = queue->head;

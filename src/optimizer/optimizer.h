@@ -24,7 +24,7 @@ struct gw_adam {
 void gw_optimizer_adam(size_t n, float *w, float *m, float *v, const float *g, float lr, const struct gw_adam *adam,
                        float decay, uint64_t step);
 
-/* SVRG's step, where g has the L2 term of the snapshot w~ in it already: w -= lr * (g + decay*(w - w~)). */
+/* SVRG's step. g has the L2 term of the snapshot w~ in it already: w -= lr * (g + decay*(w - w~)). */
 void gw_optimizer_svrg(size_t n, float *w, const float *snapshot, const float *g, float lr, float decay);
 
 /* The moving average of parameters that evaluation uses: e = d*e + (1-d)*w with d = min(decay, (1+t)/(10+t)). */
@@ -49,14 +49,14 @@ struct gw_optimizer {
  * and the sentence says what would be right. */
 gw_status gw_optimizer_parse(const char *text, struct gw_optimizer *out);
 
-/* The specification with every option in its place: two that mean the same have the same text. */
+/* Writes the specification with every option in a fixed order. Two that mean the same have the same text. */
 void gw_optimizer_text(const struct gw_optimizer *optimizer, char text[GW_OPTIMIZER_TEXT]);
 
-/* How many arrays of n floats it keeps, 0 at first: momentum 1, adam 2. */
+/* How many arrays of n floats the optimizer keeps: momentum 1, adam 2, the others none. They are 0 at first. */
 uint32_t gw_optimizer_moments(const struct gw_optimizer *optimizer);
 
-/* One update at the rate lr in place of its own; step: from 1. Moments beyond its number are not looked at. Not for
- * svrg, which needs a snapshot: gw_optimizer_svrg. */
+/* Makes one update with the rate lr, and not its own rate. step: counted from 1. It reads only as many moments as the
+ * optimizer has. It is not for svrg, which needs a snapshot: gw_optimizer_svrg. */
 void gw_optimizer_update(const struct gw_optimizer *optimizer, size_t n, float *w,
                          float *const moments[GW_OPTIMIZER_MOMENTS], const float *g, float lr, uint64_t step);
 

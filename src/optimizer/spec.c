@@ -10,7 +10,7 @@
 
 #define MOST_OPTIONS 5
 
-/* A number from `least` on, below `below` where that is finite. */
+/* Reads a number from `least` on; if `below` is finite, it must be below that. */
 struct option {
     const char *name;
     float *value;

@@ -36,7 +36,7 @@ static void plan(const struct network *network, uint32_t n_owners, uint64_t most
         uint64_t covered = 0;
         for (; s < n && slices[s].tensor == t; s++) {
             assert_true(slices[s].owner < n_owners);
-            /* Owners in order; an owner's slices but its last are as long as they may be. */
+            /* Owners come in order. All slices of an owner but its last have the full length. */
             uint64_t longest = gw_slice_most(most, network->align[t]);
             assert_true(covered == 0 || slices[s].owner > slices[s - 1].owner ||
                         (slices[s].owner == slices[s - 1].owner && slices[s - 1].count == longest));
@@ -63,8 +63,8 @@ static uint64_t spread(const uint64_t *loads, uint32_t n_owners)
     return most - least;
 }
 
-/* Where a long tensor comes last, owners end within two blocks of each other, whatever the short ones did: one of
- * rounding, and one that the tensor's end cuts short. */
+/* If a long tensor comes last, the owners' loads differ by two blocks at most, whatever the short tensors did. One
+ * block comes from rounding. One is cut short by the tensor's end. */
 static void loads_are_level(void **state)
 {
     (void)state;
@@ -73,7 +73,7 @@ static void loads_are_level(void **state)
         plan(&lenet, n, n % 2 ? GW_SLICE_MAX : 4096, loads);
         assert_true(spread(loads, n) < 2 * 1024);
     }
-    /* Too many for a slice of fc1 each: nobody has more than two of the shortest slices. */
+    /* There are too many owners for a slice of fc1 each, so nobody has more than two of the shortest slices. */
     for (uint32_t n = 49; n <= MOST; n++) {
         plan(&lenet, n, GW_SLICE_MAX, loads);
         assert_true(spread(loads, n) <= 2 * (GW_SLICE_MIN + 1024));
@@ -133,7 +133,7 @@ static void medium_tensors_go_to_the_least_loaded(void **state)
     gw_free(NULL, slices);
 }
 
-/* Any sizes, any alignments: what must hold of every plan holds. */
+/* With any sizes and any alignments a plan keeps the rules of all plans. */
 static void any_network(void **state)
 {
     (void)state;
@@ -283,7 +283,8 @@ static void a_round_checks_every_frame(void **state)
     free(swapped);
 }
 
-/* A payload is read when the round is averaged, or joined: who sent it is named all the same, and so is its relay. */
+/* A payload is read only when the round is averaged or joined. The error names the worker that sent it all the same, or
+ * its relay. */
 static void an_altered_payload_is_found_in_time(void **state)
 {
     struct pushes *p = *state;

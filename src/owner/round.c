@@ -14,11 +14,12 @@ struct gw_round {
     uint32_t n_workers, n_expected, n_in;
     size_t n_slices;
     struct gw_slice *slices;
-    /* n_slices x n_workers, in rank order; a machine's average stands at its first rank; NULL: none there */
+    /* n_slices x n_workers frames, in rank order. The average of a machine is at the machine's first rank. NULL: there
+     * is no frame */
     const void **frames;
     size_t *sizes;
-    uint32_t *from;           /* of each worker: who sent its frames */
-    const struct gw_own *own; /* for every slice; NULL: none */
+    uint32_t *from;           /* for each worker: the rank that sent its frames */
+    const struct gw_own *own; /* the owner's own part, for every slice; NULL: it has none */
     const void **row;         /* n_workers: one slice's frames without the gaps */
     size_t *row_sizes;
 };
@@ -59,7 +60,7 @@ void gw_round_destroy(struct gw_round *round)
     gw_free(round->context, round);
 }
 
-/* Of a frame whose checksum was not compared. */
+/* Checks that a frame is of this slice, step and worker. Its checksum was not checked. */
 static gw_status check_slice(const struct gw_slice *slice, uint32_t step, uint32_t rank, uint32_t n_workers,
                              const gw_frame_info *info)
 {
@@ -90,7 +91,7 @@ gw_status gw_slice_check(const struct gw_slice *slice, uint32_t step, uint32_t r
     if (status == GW_OK)
         return GW_OK;
     gw_frame_info unused;
-    GW_TRY(gw_frame_parse(bytes, n_bytes, &unused)); /* that it was altered is the better answer */
+    GW_TRY(gw_frame_parse(bytes, n_bytes, &unused)); /* if the checksum is wrong too, that is the better error */
     return check_slice(slice, step, rank, n_workers, info);
 }
 
@@ -194,7 +195,7 @@ gw_status gw_round_reduce(struct gw_round *round, bool join, void *dst, size_t d
                 gw_reduce_with(round->context, round->row, round->row_sizes, n, round->own ? &round->own[s] : NULL,
                                &options, (char *)dst + used, dst_capacity - used, &bytes);
             if (status == GW_ERR_FRAME_CHECKSUM)
-                GW_TRY(verify(round, s)); /* says whose it is */
+                GW_TRY(verify(round, s)); /* this error names the sender; that of gw_reduce does not */
             GW_TRY(status);
             used += bytes;
             continue;

@@ -10,7 +10,7 @@
 struct load {
     uint64_t elems; /* dealt to it so far */
     uint32_t rank;
-    uint64_t blocks; /* of the tensor that is being dealt; a block is `align` elements */
+    uint64_t blocks; /* blocks of the tensor that is being dealt; a block is `align` elements */
 };
 
 static int by_load(const void *a, const void *b)
@@ -37,14 +37,14 @@ static uint32_t pieces_of(uint64_t n_elems, uint64_t align, uint32_t n_owners)
     return pieces < 1 ? 1 : pieces < n_owners ? (uint32_t)pieces : n_owners;
 }
 
-/* Near-equal runs of blocks for the `pieces` least loaded. loads is sorted by load. */
+/* Deals the blocks in nearly equal parts to the `pieces` owners with the least load. `loads` is sorted by load. */
 static void deal_equal(struct load *loads, uint32_t pieces, uint64_t n_blocks)
 {
     for (uint32_t i = 0; i < pieces; i++)
         loads[i].blocks = n_blocks / pieces + (i < n_blocks % pieces);
 }
 
-/* Fills all owners up to one level, as water does. loads is sorted by load. */
+/* Deals the blocks so that all owners come to the same level, as water fills a vessel. `loads` is sorted by load. */
 static void deal_level(struct load *loads, uint32_t n_owners, uint64_t n_blocks, uint64_t align)
 {
     unsigned __int128 sum = (unsigned __int128)n_blocks * align;
@@ -59,10 +59,11 @@ static void deal_level(struct load *loads, uint32_t n_owners, uint64_t n_blocks,
         loads[i].elems += loads[i].blocks * align;
         left -= loads[i].blocks;
     }
-    /* Fewer than `wet` blocks are left over by rounding down: one each for the lowest. */
+    /* Rounding down leaves fewer than `wet` blocks over. The lowest owners get one each. */
     qsort(loads, n_owners, sizeof *loads, by_load);
     for (uint32_t i = 0; i < n_owners; i++) {
-        loads[i].elems -= loads[i].blocks * align; /* counted again by the caller, the short last block exactly */
+        /* the caller counts again, with the exact size of the last, short block */
+        loads[i].elems -= loads[i].blocks * align;
         loads[i].blocks += i < left;
     }
 }
@@ -96,7 +97,7 @@ static size_t cut(struct load *loads, uint32_t n_owners, uint32_t tensor, uint64
     return n;
 }
 
-/* No tensor has more slices than this: owners' parts end in a rest each. */
+/* No tensor has more slices than this. Each owner's part may end with a shorter slice. */
 static size_t room_for(uint64_t n_elems, uint64_t align, uint32_t n_owners, uint64_t most)
 {
     return pieces_of(n_elems, align, n_owners) + (size_t)(n_elems / gw_slice_most(most, align));
@@ -108,7 +109,8 @@ gw_status gw_slices_plan(gw_context *context, const uint64_t *n_elems, const uin
     size_t room = 0;
     for (uint32_t t = 0; t < n_tensors; t++)
         room += room_for(n_elems[t], align[t], n_owners, most);
-    size_t *first = gw_alloc(context, (size_t)n_tensors + 1, sizeof *first); /* room of each tensor in `all` */
+    /* where the slices of each tensor begin in `all` */
+    size_t *first = gw_alloc(context, (size_t)n_tensors + 1, sizeof *first);
     size_t *used = gw_calloc(context, n_tensors, sizeof *used);
     struct load *loads = gw_calloc(context, n_owners, sizeof *loads);
     struct gw_slice *all = gw_alloc(context, room, sizeof *all);
@@ -123,7 +125,7 @@ gw_status gw_slices_plan(gw_context *context, const uint64_t *n_elems, const uin
     for (uint32_t i = 0; i < n_owners; i++)
         loads[i].rank = i;
 
-    for (int full = 0; full < 2; full++) { /* short tensors, then those that every owner has a part of */
+    for (int full = 0; full < 2; full++) { /* first the short tensors, then those of which every owner has a part */
         for (uint32_t t = 0; t < n_tensors; t++) {
             uint32_t pieces = pieces_of(n_elems[t], align[t], n_owners);
             if (pieces == 0 || (pieces == n_owners) != full)

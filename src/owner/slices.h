@@ -11,30 +11,30 @@ struct gw_slice {
     uint32_t tensor;
     uint32_t owner;
     uint64_t begin, count; /* count > 0 */
-    bool summed;           /* its pushes hold integers, and may be added up on the way; the plan leaves it false */
+    bool summed;           /* its pushes hold integers, so a relay may add them up; gw_slices_plan leaves it false */
 };
 
-/* A tensor is not cut into slices shorter than this: a frame's header (60 bytes with one scaler) would outweigh what
- * better balance saves. 8192 ternary elements take about 1.3 KiB, so headers stay under 5 %. */
+/* The least elements of a slice, if a tensor is cut. With shorter ones, the frames' headers (60 bytes with one scaler)
+ * would cost more than better balance saves. 8192 ternary elements take about 1.3 KiB, so headers stay under 5 %. */
 #define GW_SLICE_MIN 8192u
 
-/* Nor into longer ones: an owner's part of a long tensor is cut into slices of this many elements and a rest, so that
- * the first is added up while the next is still encoded. 1 Mi elements are 4 MiB of floats, which a link of 10 Gbit/s
- * moves in 3 ms: long beside what a message costs, short beside a step. A constant of the format: all members must cut
- * alike. */
+/* The most elements of a slice. An owner's part of a long tensor is cut into slices of this many elements and a rest.
+ * So the owner adds up the first slice while workers still encode the next. 1 Mi elements are 4 MiB of floats, which a
+ * link of 10 Gbit/s moves in 3 ms. That is long compared with the cost of a message, and short compared with a step.
+ * This is a constant of the format: all members must cut tensors in the same way. */
 #define GW_SLICE_MAX (1u << 20)
 
-/* The most elements of a slice: `most`, down to a multiple of `align`, but one `align` at least. */
+/* The most elements of a slice: `most`, rounded down to a multiple of `align`, but at least one `align`. */
 uint64_t gw_slice_most(uint64_t most, uint64_t align);
 
-/* Cuts tensors 0..n_tensors-1 of n_elems[i] elements, at multiples of align[i], for owners 0..n_owners-1, into slices
- * of no more than `most` elements (gw_slice_most). A function of these numbers alone, so that every member finds the
- * same. *slices (to be freed with gw_free) is in the order of tensors and, within one, of elements; together they cover
- * every element once. A tensor without elements has no slice.
+/* Cuts tensors into slices for owners 0..n_owners-1. Tensor i has n_elems[i] elements, and is cut at multiples of
+ * align[i]. No slice has more than `most` elements (gw_slice_most). The plan depends on these numbers alone, so every
+ * member finds the same one. *slices is in the order of tensors and, within one, of elements. The slices cover every
+ * element once. A tensor without elements has no slice. The caller frees *slices with gw_free.
  *
- * Tensors too short for a slice per owner come first: each piece goes to the least loaded owner (elements so far, the
- * lowest rank on ties). The long ones follow; each is cut for all owners so that their loads come out level. Errors:
- * GW_ERR_MEMORY. */
+ * The plan begins with tensors that are too short for a slice for each owner. Each piece of them goes to the owner with
+ * the fewest elements so far (the lowest rank if several are equal). Then each long tensor is cut for all owners, so
+ * that all have about the same number of elements. Errors: GW_ERR_MEMORY. */
 gw_status gw_slices_plan(gw_context *context, const uint64_t *n_elems, const uint64_t *align, uint32_t n_tensors,
                          uint32_t n_owners, uint64_t most, struct gw_slice **slices, size_t *n_slices);
 

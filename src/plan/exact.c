@@ -42,7 +42,7 @@ static gw_status make_room(gw_context *context, struct front *front)
     return GW_OK;
 }
 
-/* Whether a is as good as b in all that follows. */
+/* True if a is as good as b for all that follows. */
 static bool covers(const struct way *a, const struct way *b)
 {
     return a->at.lane <= b->at.lane && a->at.link <= b->at.link &&
@@ -90,7 +90,7 @@ struct search {
     gw_context *context;
     const struct gw_model *model;
     const struct rest *rest; /* of each layer */
-    double upper;            /* a step: no way to a longer one is looked at */
+    double upper;            /* a step: no way to a longer one is followed */
     struct front *fronts;    /* fronts[l]: layers from l on are grouped */
     double last_ms;          /* that the link takes, at least, when all is encoded */
 };
@@ -109,7 +109,7 @@ static gw_status extend(struct search *search, uint32_t from, uint32_t nth)
         struct way way = {.n_groups = before.n_groups + 1, .parent_layer = from, .parent = nth};
         way.at.lane = gw_lane_encoded(model, lane, n_elems);
         way.at.link = gw_link_sent(model, before.at.link, lane, way.at.lane, n_elems);
-        /* All other elements have to be sent as well, whoever they travel with: a larger group is no way out. */
+        /* All other elements have to be sent as well, in whatever groups: a larger group is no way out. */
         const double begin = gw_send_begin(model, before.at.link, lane, way.at.lane, n_elems);
         if (begin + p->link.alpha_ms + model->send_ms_per_element * (n_elems + rest->n_elems) + p->link.latency_ms >
             search->upper)

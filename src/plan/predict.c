@@ -1,4 +1,4 @@
-/* TernGrad's performance model, and what it leaves out: predicts the time of a training step on a cluster. */
+/* Predicts the time of a training step on a cluster, by TernGrad's performance model and by additions to it. */
 #include "base/error.h"
 #include "base/nearest.h"
 

@@ -1,24 +1,24 @@
-/* The arithmetic of a step's timeline, which the timeline itself and the search for the exact plan share: so both round
- * alike. */
+/* The arithmetic of a step's timeline. The timeline itself and the search for the exact plan share it, so that both
+ * round in the same way. */
 #ifndef GW_PLAN_TIMELINE_H
 #define GW_PLAN_TIMELINE_H
 
 #include <gradwire/plan.h>
 
-/* How far the lane that compresses and the link have come. Nothing else of what was done matters to what follows
- * (docs/plan.md). */
+/* How far the lane that compresses has come, and how far the link. What follows depends on nothing else (docs/plan.md).
+ */
 struct gw_progress {
     double lane; /* backward and compression, or compression alone if it runs beside backward */
-    double link; /* free from then on */
+    double link; /* the time from which on it is free */
 };
 
-/* A profile, seen through one of its codecs. */
+/* A profile with one of its codecs. */
 struct gw_model {
     const gw_profile *profile;
     const gw_profile_codec *codec;
     bool beside;
     double send_ms_per_element;
-    double busy_until; /* the processors, with all work of the step: no plan ends earlier */
+    double busy_until; /* the processors are busy until then with all work of the step, so no plan ends earlier */
 };
 
 static inline double gw_later(double a, double b)
@@ -26,7 +26,8 @@ static inline double gw_later(double a, double b)
     return a > b ? a : b;
 }
 
-/* The lane after layer l is measured. `ready`: when backward has finished the layer, if nothing holds it up. */
+/* The time of the lane after layer l is measured. ready: the time when backward has finished the layer, if nothing
+ * holds it up. */
 static inline double gw_lane_measured(const struct gw_model *model, double lane, uint32_t l, double ready)
 {
     const gw_profile_layer *layer = &model->profile->layers[l];
@@ -35,7 +36,7 @@ static inline double gw_lane_measured(const struct gw_model *model, double lane,
     return (model->beside ? gw_later(lane, ready) : lane + layer->backward_ms) + measure_ms;
 }
 
-/* The lane after a group of n_elems is encoded. */
+/* The time of the lane after a group of n_elems elements is encoded. */
 static inline double gw_lane_encoded(const struct gw_model *model, double lane, double n_elems)
 {
     return lane + model->codec->compress_ms_fixed + model->codec->compress_ms_per_element * n_elems;
@@ -47,7 +48,8 @@ static inline bool gw_has_runs(const struct gw_model *model, double n_elems)
     return run > 0 && n_elems > run;
 }
 
-/* When the link begins with a group of n_elems that the lane has measured and encoded by then. */
+/* The time when the link begins with a group of n_elems elements, which the lane has measured and encoded at the times
+ * given. */
 static inline double gw_send_begin(const struct gw_model *model, double link, double measured, double encoded,
                                    double n_elems)
 {
@@ -55,7 +57,7 @@ static inline double gw_send_begin(const struct gw_model *model, double link, do
     return gw_later(link, gw_has_runs(model, n_elems) ? gw_lane_encoded(model, measured, run) : encoded);
 }
 
-/* The link after that group is sent. */
+/* The time of the link after that group is sent. */
 static inline double gw_link_sent(const struct gw_model *model, double link, double measured, double encoded,
                                   double n_elems)
 {
@@ -66,7 +68,7 @@ static inline double gw_link_sent(const struct gw_model *model, double link, dou
     return gw_later(sent, encoded + model->send_ms_per_element * (double)model->profile->link.run_elements);
 }
 
-/* When the step ends whose last group leaves the link free at `link`. */
+/* The end of a step, if the link is free again at `link` after its last group. */
 static inline double gw_step_end(const struct gw_model *model, double link)
 {
     return gw_later(link + model->profile->link.latency_ms, model->busy_until);
@@ -75,7 +77,7 @@ static inline double gw_step_end(const struct gw_model *model, double link)
 /* Checks the arguments that all public functions have. */
 gw_status gw_model_init(const gw_profile *profile, uint32_t codec, gw_compress compress, struct gw_model *out);
 
-/* The step of a plan that is known to be one. times may be NULL, else it has room for all groups. */
+/* The length of the step with a plan that was checked before. times may be NULL; else it has room for all groups. */
 double gw_step_of(const struct gw_model *model, const uint32_t *group_of, gw_group_times *times);
 
 /* The exact plan (exact.c); *upper: the shortest step known so far. */

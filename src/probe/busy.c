@@ -1,4 +1,4 @@
-/* Reads from the system how busy the processors are, whoever keeps them so. */
+/* Reads from the system how busy the processors are, with all processes of the machine. */
 #include "probe/busy.h"
 
 #include <stdio.h>

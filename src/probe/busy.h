@@ -1,4 +1,4 @@
-/* How busy this machine's processors are. */
+/* Measures how busy this machine's processors are. */
 #ifndef GW_PROBE_BUSY_H
 #define GW_PROBE_BUSY_H
 
@@ -7,7 +7,8 @@ struct gw_busy {
     double worked, all;
 };
 
-/* Both 0 if the system does not say. Ticks are hundredths of a second, so only long times can be told. */
+/* Reads the ticks. Both are 0 if the system does not tell them. A tick is a hundredth of a second, so only long times
+ * can be measured. */
 struct gw_busy gw_busy_now(void);
 
 /* Adds what passed from begin to end. */

@@ -1,5 +1,5 @@
-/* The public measurement of a link and codecs: checks what it was given, agrees with the other members, measures, and
- * tells all what rank 0 found. */
+/* The public measurement of a link and codecs: checks the arguments, agrees with the other members, measures, and tells
+ * all members what rank 0 found. */
 #include <gradwire/probe.h>
 
 #include "base/error.h"

@@ -1,4 +1,5 @@
-/* Lets the members of a measurement wait for each other: all report to rank 0, which tells all what they came to. */
+/* Lets the members of a measurement wait for each other: all report to rank 0, and rank 0 tells all of them the result.
+ */
 #include "probe/meeting.h"
 #include "base/clock.h"
 #include "base/error.h"

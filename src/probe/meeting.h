@@ -9,26 +9,26 @@ struct gw_meeting {
     gw_context *context;
     gw_link link; /* borrowed */
     uint32_t timeout_ms;
-    double one_way_s; /* that a message of rank 0 takes, about: set by gw_meeting_begin */
+    double one_way_s; /* about how long a message of rank 0 takes; set by gw_meeting_begin */
 };
 
-/* What a member tells the others. What is not needed may stay 0. */
+/* What a member tells the others. Fields that are not needed may stay 0. */
 struct gw_report {
     double seconds, encode_seconds;
-    double busy; /* of the time, the share that this machine's processors were busy; 0: not known */
+    double busy; /* the share of the time in which this machine's processors were busy; 0: not known */
     uint64_t bytes_up, bytes_down, messages, hash;
-    uint64_t settled; /* rank 0's */
+    uint64_t settled; /* only rank 0's counts */
 };
 
 /* All members call it first: it measures how long a message takes. */
 gw_status gw_meeting_begin(struct gw_meeting *meeting);
 
-/* Nobody returns before all have come, and all return at about the same time: rank 0 waits as long as its word to the
- * others takes. *sum is of all members: the largest times, the bytes added up, rank 0's `settled`, and rank 0's hash,
- * or 0 if another's differs. */
+/* Waits until all members have come. All return at about the same time: rank 0 waits as long as its message to the
+ * others takes. *sum has the largest times of all members, the sum of their bytes, rank 0's `settled`, and rank 0's
+ * hash, or 0 if another hash differs. */
 gw_status gw_meet(const struct gw_meeting *meeting, const struct gw_report *own, struct gw_report *sum);
 
-/* Rank 0's n bytes to all others; `bytes` is theirs of the others. */
+/* Sends n bytes of rank 0 to all others. On the others, `bytes` gets them. */
 gw_status gw_meeting_tell(const struct gw_meeting *meeting, void *bytes, size_t n_bytes);
 
 #endif

@@ -1,5 +1,5 @@
-/* Measures what a profile holds of a link and of codecs (gradwire/plan.h), with the members that are to exchange
- * gradients.
+/* Measures the numbers of a link and of codecs for a profile (gradwire/plan.h). The members that are to exchange
+ * gradients measure together.
  *
  *     struct gw_probe probe = {...};                                         // one for all members of a process
  *     struct gw_probe_member member = {.probe = &probe, .link = ..., .meeting = ...};   // each member's
@@ -29,7 +29,7 @@ struct gw_probe_point {
     bool whole;               /* the network's own tensors, all at once; size 0 */
     double measured_ms;       /* the median of the slowest member's times */
     double fitted_ms;
-    double busy; /* of that time, the share in which the busiest machine's processors worked */
+    double busy; /* the share of that time in which the processors of the busiest machine worked */
 };
 
 struct gw_probe_sweep {
@@ -39,7 +39,7 @@ struct gw_probe_sweep {
 
 struct gw_probe {
     uint32_t runs;          /* of each point; the median counts */
-    uint64_t most_elements; /* larger points are left out, but for the network itself; 0: none are */
+    uint64_t most_elements; /* points with more elements are left out, except the network itself; 0: none is left out */
     size_t n_codecs;        /* GW_PLAN_MAX_CODECS at most */
     const char *specs[GW_PLAN_MAX_CODECS];
     gw_codec *codecs[GW_PLAN_MAX_CODECS];

@@ -1,6 +1,6 @@
-/* Measures a codec: how long it measures and encodes, and how long exchanges of groups of many sizes take with it. The
- * model of a step is then fitted to these: what they take more than the link's time and the encoding is put down to
- * decoding, to each group, and to each tensor. */
+/* Measures a codec: how long it measures and encodes, and how long exchanges of groups of many sizes take with it. Then
+ * it fits the model of a step to these times. The time beyond that of the link and of encoding is divided among
+ * decoding, each group, and each tensor. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"

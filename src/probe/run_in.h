@@ -4,8 +4,8 @@
 
 #include <gradwire/exchange.h>
 
-/* Makes what the codec keeps between steps as if many steps with gradients like these had gone before
- * (gw_encoder_run_in). Tensor t's gradient begins at gradients + offsets[t]. Before the first step. */
+/* Gives the codec a state as if many steps with gradients like these had gone before (gw_encoder_run_in). Tensor t's
+ * gradient begins at gradients + offsets[t]. Call it before the first step. */
 void gw_exchange_run_in(gw_exchange *exchange, const float *gradients, const uint64_t *offsets);
 
 #endif

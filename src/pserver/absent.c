@@ -1,4 +1,4 @@
-/* Stands in for the parameter server in a build without ZeroMQ, and says so. */
+/* Takes the place of the parameter server in a build without ZeroMQ, and says so. */
 #include "base/error.h"
 
 #include <gradwire/pserver.h>

@@ -1,5 +1,5 @@
-/* Writes, reads and checks the header of a frame, and computes its checksum. What stands behind the header is the
- * codec's. */
+/* Writes, reads and checks the header of a frame, and computes its checksum. The codec writes and reads what is behind
+ * the header. */
 #include "wire/frame.h"
 #include "base/error.h"
 #include "wire/bytes.h"

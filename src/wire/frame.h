@@ -37,8 +37,9 @@ struct gw_frame {
     const uint8_t *payload;
     size_t payload_bytes;
     size_t frame_bytes;
-    float *own;      /* in place of a payload: the floats it would be made of; reduce puts their average there, too */
-    bool unverified; /* the checksum was not compared yet: whoever reads the payload does it on the way */
+    /* in place of a payload: the floats that it would be made of. reduce writes their average there, too */
+    float *own;
+    bool unverified; /* the checksum was not compared yet: the function that reads the payload compares it */
     bool sealed;     /* header and checksum were written */
 };
 
@@ -47,8 +48,8 @@ static inline size_t gw_frame_head_bytes(uint64_t n_scalers)
     return GW_HEADER_BYTES + 4 * (size_t)n_scalers;
 }
 
-/* Writes the header before scalers (frame->n_scalers of them) and payload that already stand in dst, and seals both
- * with the checksum. Sets frame->frame_bytes. The pointers of `frame` are not used. */
+/* dst holds scalers (frame->n_scalers of them) and payload already. Writes the header before them, and the checksum of
+ * all. Sets frame->frame_bytes. The pointers of `frame` are not used. */
 void gw_frame_seal(void *dst, struct gw_frame *frame);
 
 /* The same if the hash of everything behind the header is known already: hash.h, begun with GW_BODY_SEED. */

@@ -93,7 +93,7 @@ uint8_t *gw_rans_encode(const struct gw_rans_table *table, const uint8_t *symbol
     for (uint32_t i = n; i-- > 0;) {
         const uint32_t class = places->class_of[symbols[i]], each = table->each[class];
         uint32_t x = states_now[i & mask];
-        /* Whether a word goes out is as good as random: no branch. */
+        /* The processor cannot foresee whether a word goes out: no branch. */
         const bool full = x >= each << 16;
         gw_put16(words, (uint16_t)x);
         words += 2 * full;

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Kernels code rows of so many symbols: symbol i of a row in lane i. */
+/* How many symbols a row has. Kernels code symbol i of a row in lane i. */
 #define GW_RANS_LANES 32
 
 /* As many strings are decoded at a time, if there are kernels for that. */
@@ -62,8 +62,8 @@ struct gw_rans {
      * might take words, or read bytes, from before it. */
     uint32_t (*decode)(struct gw_rans_source *source, uint32_t n_rows);
 
-    /* The same of n_sources (2 to GW_RANS_TOGETHER) by turns: each row waits for the one before it in its own source
-     * only. All have as many rows decoded as is returned. NULL: this instruction set has none. */
+    /* Decodes n_sources (2 to GW_RANS_TOGETHER) sources by turns, so that a row waits only for the row before it in its
+     * own source. Returns how many rows of each were decoded. NULL: this instruction set has no such kernel. */
     uint32_t (*decode_many)(struct gw_rans_source *sources, uint32_t n_sources, uint32_t n_rows);
 };
 
@@ -73,15 +73,15 @@ uint8_t *gw_rans_encode(const struct gw_rans_table *table, const uint8_t *symbol
                         struct gw_rans_states *states, uint8_t *words);
 bool gw_rans_decode(struct gw_rans_source *source, uint32_t n, uint32_t n_lanes);
 
-/* The kernels of one instruction set; NULL: there are none, and the functions above do. */
+/* The kernels of one instruction set. NULL: there are none; use the functions above. */
 const struct gw_rans *gw_rans_for(enum gw_cpu cpu);
 
 /* ---- what kernels share ---------------------------------------------------------------------- */
 
-/* Bytes in the order of their number of ones, then of their value: where a byte stands, which one stands there, and
- * where classes begin. shuffle: for a mask of eight lanes, places (in bytes) of the words that these lanes take from
- * the last eight words; 0x80: none. pack: for a mask, from which places the words of these lanes come that are
- * appended, the highest lane's first. */
+/* All bytes, ordered by their number of ones and then by value. position: the place of a byte. byte: the byte at a
+ * place. Also where each class begins. shuffle: for a mask of eight lanes, the places (in bytes) of the words that
+ * these lanes take from the last eight words; 0x80: none. pack: for a mask, the places from which the words of these
+ * lanes are appended, the highest lane first. */
 struct gw_rans_order {
     _Alignas(64) uint8_t position[256];
     _Alignas(64) uint8_t byte[256];

@@ -1,6 +1,6 @@
 /* The bitmaps of one chunk, coded together near their entropy: docs/wire-format.md, section 6. A chunk's strings share
- * one set of the coder's states (wire/rans.h), and these take in bits that nothing can be saved on, as signs: so the
- * states cost next to nothing.
+ * one set of the coder's states (wire/rans.h). Some bits, such as signs, cannot be made smaller. The states carry these
+ * bits, so the states themselves cost almost nothing.
  *
  * The writer collects strings and codes them all at the end, from the last to the first; the reader reads one at a
  * time, from the first on. */
@@ -27,7 +27,7 @@ struct gw_strings_writer {
     struct gw_string_note *notes;
     uint32_t n_notes, max_notes;
     struct gw_bit_writer fields;
-    uint64_t n_field_bits, n_estimated; /* the latter of the strings, about */
+    uint64_t n_field_bits, n_estimated; /* n_estimated: about how many bits the strings take */
     bool overfull;
 };
 
@@ -43,14 +43,14 @@ void gw_strings_begin(struct gw_strings_writer *writer);
 /* A number of n_bits <= 32 bits, as it is. */
 void gw_strings_field(struct gw_strings_writer *writer, uint32_t number, unsigned n_bits);
 
-/* Where the next string, of m bits, may be written, ceil(m / 64) + 1 words; NULL: there is no room. */
+/* Where the next string of m bits may be written: room for ceil(m / 64) + 1 words. NULL: there is no room. */
 uint64_t *gw_strings_room(struct gw_strings_writer *writer, uint32_t m);
 
-/* Adds the string that stands there, `ones` of whose m <= GW_STRING_MAX_BITS bits are set; bits past m are 0. With no
- * ones, or m of them, nothing needs to stand there. */
+/* Adds the string that was written there. It has m <= GW_STRING_MAX_BITS bits, and `ones` of them are set; bits past m
+ * are 0. If ones is 0 or m, nothing needs to be written. */
 void gw_strings_add(struct gw_strings_writer *writer, uint32_t m, uint32_t ones);
 
-/* The same of a string that stands elsewhere. */
+/* Adds a string from another place. */
 void gw_strings_put(struct gw_strings_writer *writer, const uint64_t *string, uint32_t m, uint32_t ones);
 
 /* Writes the chunk to dst if that takes at most `limit` bytes, with n_raw bits at `raw` that are sent as they are;
@@ -58,7 +58,7 @@ void gw_strings_put(struct gw_strings_writer *writer, const uint64_t *string, ui
  * than the writer has memory for. */
 size_t gw_strings_finish(struct gw_strings_writer *writer, const void *raw, uint64_t n_raw, uint8_t *dst, size_t limit);
 
-/* What a string of m bits, `ones` of which are set, takes about: what the choice of lanes counts. */
+/* About how many bits a string takes that has m bits, `ones` of them set. The choice of lanes uses this number. */
 uint64_t gw_strings_estimate(uint32_t m, uint32_t ones);
 
 /* ---- reading ---------------------------------------------------------------------------------------- */
@@ -79,15 +79,15 @@ uint32_t gw_strings_number(struct gw_strings_reader *reader, unsigned n_bits);
 /* Reads a string of m <= GW_STRING_MAX_BITS bits; sets all ceil(m / 64) words, and how many bits are ones. */
 gw_status gw_strings_get(struct gw_strings_reader *reader, uint32_t m, uint64_t *string, uint32_t *ones);
 
-/* The same of the next string of each of n <= GW_RANS_TOGETHER chunks: faster than one after the other. */
+/* Reads the next string of each of n <= GW_RANS_TOGETHER chunks. This is faster than one after the other. */
 gw_status gw_strings_get_many(struct gw_strings_reader *readers, uint32_t n, const uint32_t *m,
                               uint64_t *const *strings, uint32_t *ones);
 
 /* Bits of fields and words that have been read so far, those of the states included. */
 uint64_t gw_strings_used(const struct gw_strings_reader *reader);
 
-/* Ends it: reads the n_raw bits that are sent as they are, and refuses what is no chunk's end. raw: ceil(n_raw / 64)
- * words. */
+/* Ends a chunk: reads the n_raw bits that are sent as they are, and refuses bytes that are no end of a chunk. raw:
+ * ceil(n_raw / 64) words. */
 gw_status gw_strings_close(struct gw_strings_reader *reader, uint64_t n_raw, uint64_t *raw);
 
 #endif

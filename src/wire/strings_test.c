@@ -1,5 +1,5 @@
 /* Tests the coder of bitmaps: what is written is read, at a size near the entropy, with the same bytes on every
- * instruction set; and what nobody can have written is refused. */
+ * instruction set; and bytes that no encoder can have written are refused. */
 #include "checks.h"
 #include "wire/strings.h"
 

@@ -1,4 +1,4 @@
-/* Turns "HOST:PORT" into a numeric address, and finds the address of this machine that others reach it by. */
+/* Turns "HOST:PORT" into a numeric address. Also finds the address at which others reach this machine. */
 #include "zmq/address.h"
 #include "base/error.h"
 
@@ -13,7 +13,7 @@
 
 #define HOST_BYTES 256 /* names end at 253 characters */
 
-/* Fills `loopback` and `endpoint` from the socket's address. port 0: any. */
+/* Fills `loopback` and `endpoint` from the socket's address. Port 0 stands for any port. */
 static gw_status describe(struct gw_zmq_address *address)
 {
     char host[NI_MAXHOST], port[NI_MAXSERV];
@@ -33,7 +33,8 @@ static gw_status describe(struct gw_zmq_address *address)
     return GW_OK;
 }
 
-/* The first IPv4 address, or else the first: the same choice on every rank, in whatever order a resolver gives them. */
+/* Takes the first IPv4 address of a host, or else its first address. So every rank chooses the same one, whatever the
+ * order in which its resolver gives them. */
 static gw_status resolve(const char *host, const char *port, bool *unknown, struct gw_zmq_address *address)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
@@ -57,7 +58,7 @@ static gw_status resolve(const char *host, const char *port, bool *unknown, stru
     return best ? describe(address) : gw_fail(GW_ERR_SYSTEM, "the host %s has no address for TCP", host);
 }
 
-/* Takes the brackets of an IPv6 address off. false: empty or too long. */
+/* Copies a host without the brackets of an IPv6 address. false: it is empty or too long. */
 static bool copy_host(const char *from, size_t length, char host[HOST_BYTES])
 {
     if (length >= 2 && from[0] == '[' && from[length - 1] == ']') {

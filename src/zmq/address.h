@@ -13,22 +13,23 @@ struct gw_zmq_address {
     struct sockaddr_storage socket;
     socklen_t socket_bytes;
     bool loopback;
-    char endpoint[GW_ZMQ_ENDPOINT_BYTES]; /* as ZeroMQ writes it: "tcp://1.2.3.4:5" or "tcp://[::1]:5" */
+    char endpoint[GW_ZMQ_ENDPOINT_BYTES]; /* in ZeroMQ's form: "tcp://1.2.3.4:5" or "tcp://[::1]:5" */
 };
 
-/* "HOST:PORT"; an IPv6 address in brackets. what: "the rendezvous" and the like, for sentences. any_port: 0 is legal.
- * unknown: whether it failed because nobody knows the name, or not yet; NULL: do not say. Errors: GW_ERR_ARGUMENT (not
- * of this form), GW_ERR_SYSTEM (no such host). */
+/* Reads "HOST:PORT"; an IPv6 address is in brackets. what: the address's name in sentences, for example "the
+ * rendezvous". any_port: port 0 is legal. *unknown: true if it failed because the name is not known, or not yet;
+ * unknown NULL: not wanted. Errors: GW_ERR_ARGUMENT (not of this form), GW_ERR_SYSTEM (no such host). */
 gw_status gw_zmq_address_parse(const char *what, const char *text, bool any_port, bool *unknown,
                                struct gw_zmq_address *address);
 
-/* A host or an address without a port; any port is meant. */
+/* Reads a host or an address without a port. It stands for any port. */
 gw_status gw_zmq_address_of_host(const char *host, struct gw_zmq_address *address);
 
-/* Makes a connection there and ends it: 0, or the errno why that cannot be; ETIMEDOUT: nobody answers within `ms`. */
+/* Tries to connect to `there`, and ends the connection. Returns 0, or the errno of the failure. ETIMEDOUT: nobody
+ * answers within `ms`. */
 int gw_zmq_address_try(const struct gw_zmq_address *there, int ms);
 
-/* The address from which this machine reaches `there`, any port. */
+/* Finds the address from which this machine reaches `there`. It stands for any port. */
 gw_status gw_zmq_address_towards(const struct gw_zmq_address *there, struct gw_zmq_address *address);
 
 /* The endpoint without "tcp://", for sentences. */

@@ -1,5 +1,5 @@
-/* Receives and sends the value of a message, in one piece or in several. What is longer than allowed is dropped as it
- * arrives. */
+/* Receives and sends the value of a message, in one piece or in several. If a value is longer than allowed, it is
+ * dropped as it arrives. */
 #include "zmq/body.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -17,7 +17,7 @@ static void receive(zmq_msg_t *message, void *socket)
 {
     zmq_msg_init(message);
     while (zmq_msg_recv(message, socket, 0) < 0 &&
-           zmq_errno() == EINTR) /* of a message that has begun: all of it is there */
+           zmq_errno() == EINTR) /* the message has begun, so ZeroMQ has all of it */
         ;
 }
 
@@ -63,7 +63,7 @@ gw_status gw_zmq_body_take(gw_context *context, void *socket, uint64_t most, str
     return GW_OK;
 }
 
-/* Takes the first piece out. */
+/* Frees the first piece. */
 static void let_go(gw_context *context, struct gw_zmq_body *body)
 {
     struct gw_zmq_piece *piece = body->first;

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <zmq.h>
 
-#define MOST_DESCRIPTORS (1u << 24) /* what ZeroMQ says beyond is no descriptor */
+#define MOST_DESCRIPTORS (1u << 24) /* a larger value from ZeroMQ is no descriptor */
 
 gw_status gw_zmq_monitor(void *zmq, void *socket, const char *name, int events, void **out)
 {
@@ -20,7 +20,7 @@ gw_status gw_zmq_monitor(void *zmq, void *socket, const char *name, int events, 
     *out = zmq_socket(zmq, ZMQ_PAIR);
     if (!*out)
         return gw_fail(GW_ERR_SYSTEM, "no socket: %s", zmq_strerror(zmq_errno()));
-    GW_TRY(gw_zmq_set_int(*out, ZMQ_RCVHWM, 0)); /* ZeroMQ's threads would wait for us otherwise */
+    GW_TRY(gw_zmq_set_int(*out, ZMQ_RCVHWM, 0)); /* else ZeroMQ's threads would wait for us */
     GW_TRY(gw_zmq_set_int(*out, ZMQ_LINGER, 0));
     if (zmq_socket_monitor(socket, place, events) != 0 || zmq_connect(*out, place) != 0)
         return gw_fail(GW_ERR_SYSTEM, "no news of connections: %s", zmq_strerror(zmq_errno()));
@@ -96,7 +96,7 @@ const char *gw_zmq_caller(const struct gw_zmq_callers *callers, int fd)
 
 void gw_zmq_close_monitored(void **socket, void **events)
 {
-    /* First no more news: ZeroMQ's threads would wait for ever to hand them to a socket that is closed. */
+    /* First stop the events. Else ZeroMQ's threads would wait for ever to send them to a socket that is closed. */
     if (*socket && *events)
         zmq_socket_monitor(*socket, NULL, 0);
     if (*socket)

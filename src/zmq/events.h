@@ -1,5 +1,5 @@
-/* Reads what ZeroMQ tells of a socket's connections. The news comes on a second socket, beside the messages; neither
- * waits for the other. */
+/* Reads the events that ZeroMQ tells of a socket's connections. They come on a second socket, beside the messages.
+ * Neither waits for the other. */
 #ifndef GW_ZMQ_EVENTS_H
 #define GW_ZMQ_EVENTS_H
 
@@ -15,27 +15,29 @@ struct gw_zmq_event {
     char endpoint[GW_ZMQ_ENDPOINT_BYTES];
 };
 
-/* Makes the socket on which the events of `socket` come. `name` is its own in the ZeroMQ context. */
+/* Makes the socket on which the events of `socket` come. No other one in the ZeroMQ context may have the same `name`.
+ */
 gw_status gw_zmq_monitor(void *zmq, void *socket, const char *name, int events, void **out);
 
-/* false: no news. */
+/* Reads the next event. false: there is none. */
 bool gw_zmq_next_event(void *events, struct gw_zmq_event *event);
 
-/* Of each connection's file descriptor: whether it has ended, and none with its number has come since. All zero is
- * empty; one thread at a time. News and messages come apart, and numbers are given again: who keeps the number of a
- * connection that something came on asks here first, after all news have been read. */
+/* Tells for each file descriptor whether its last connection has ended. All zero is empty. Only one thread at a time
+ * may use it. It is needed because events and messages come separately, and the system uses a descriptor's number
+ * again. A message tells the number of its connection. Before somebody keeps that number, he must read all events and
+ * then ask here. */
 struct gw_zmq_ended {
     uint8_t *of;
     size_t n;
 };
 
-/* A connection came, or ended, as ZMQ_EVENT_ACCEPTED and ZMQ_EVENT_DISCONNECTED say. Where there is no memory the end
- * is forgotten. */
+/* Notes an event: ZMQ_EVENT_ACCEPTED (a connection came) or ZMQ_EVENT_DISCONNECTED (it ended). If there is no memory,
+ * the end is forgotten. */
 void gw_zmq_ended_note(struct gw_zmq_ended *ended, gw_context *context, const struct gw_zmq_event *event);
 bool gw_zmq_has_ended(const struct gw_zmq_ended *ended, int fd);
 void gw_zmq_ended_free(struct gw_zmq_ended *ended, gw_context *context);
 
-/* From where the last connections came that were accepted. All zero is empty. */
+/* The addresses of the last connections that were accepted. All zero is empty. */
 #define GW_ZMQ_CALLERS 32
 #define GW_ZMQ_NUMERIC_BYTES 64 /* room for an address in numbers, with its interface */
 struct gw_zmq_callers {
@@ -46,13 +48,14 @@ struct gw_zmq_callers {
     uint32_t n;
 };
 
-/* At ZMQ_EVENT_ACCEPTED. It must be asked for at once: the connection may be gone soon. */
+/* Notes the address of a connection. Call it at once after ZMQ_EVENT_ACCEPTED: the connection may be gone soon. */
 void gw_zmq_caller_note(struct gw_zmq_callers *callers, int fd);
 
-/* The address of the last one with that number; "": it went before it could be asked for. */
+/* The address of the last connection with that descriptor. "": the connection ended before its address could be read.
+ */
 const char *gw_zmq_caller(const struct gw_zmq_callers *callers, int fd);
 
-/* Closes both and sets them NULL, each unless it is NULL already. */
+/* Closes both sockets and sets the pointers to NULL. Either may be NULL already. */
 void gw_zmq_close_monitored(void **socket, void **events);
 
 #endif

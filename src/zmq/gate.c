@@ -1,4 +1,4 @@
-/* Answers ZeroMQ's question whether a connection may come in: yes if its key is on the list. The thread runs only if
+/* Answers ZeroMQ's question whether a connection may come in. It may if its key is on the list. The thread runs only if
  * there are keys. */
 #include "zmq/gate.h"
 #include "base/error.h"
@@ -24,15 +24,15 @@ struct gw_zmq_gate {
     void *socket;
     int stop; /* eventfd */
     pthread_t thread;
-    bool read; /* the last look at allowed/ went well */
+    bool read; /* the last time, allowed/ could be read */
 };
 
 struct request {
-    char fields[N_FIELDS][FIELD_BYTES]; /* each with an end */
+    char fields[N_FIELDS][FIELD_BYTES]; /* each with a closing 0 */
     size_t lengths[N_FIELDS];
 };
 
-/* false: not a request. Takes all parts in any case. */
+/* Takes a request, with all its parts. false: it is not a request. */
 static bool take_request(void *socket, struct request *request)
 {
     int n = 0, more = 1;
@@ -65,7 +65,7 @@ static void answer(void *socket, const char *request_id, bool allowed, const cha
     zmq_send(socket, "", 0, 0);
 }
 
-/* Who may connect may have changed. */
+/* Looks whether the list of allowed keys has changed. */
 static void look_at_folder(struct gw_zmq_gate *gate)
 {
     struct gw_zmq_keys *keys = gate->keys;

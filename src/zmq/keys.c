@@ -25,7 +25,7 @@
 #define RENDEZVOUS "rendezvous.key"
 #define SERVER "server.key"
 #define ALLOWED "allowed"
-#define LOOK_SECONDS 1 /* a file that was written again under its name is noticed after so long */
+#define LOOK_SECONDS 1 /* a file that was written again under the same name is noticed after this time */
 
 static gw_status join_path(char path[PATH_MAX], const char *folder, const char *name)
 {
@@ -70,8 +70,8 @@ static gw_status read_key(const char *folder, const char *name, bool secret, cha
 
 typedef char key_text[GW_ZMQ_KEY_CHARS + 1];
 
-/* Every file of allowed/ that does not begin with a dot; list NULL: only counts. all: one that is no key is an error,
- * else it is left out. */
+/* Reads every file of allowed/ that does not begin with a dot. list NULL: only counts them. all true: a file that holds
+ * no key is an error; false: it is left out. */
 static gw_status read_allowed(DIR *folder, const char *path, bool all, key_text *list, uint32_t *n)
 {
     uint32_t capacity = *n;
@@ -85,7 +85,7 @@ static gw_status read_allowed(DIR *folder, const char *path, bool all, key_text 
         if (entry->d_name[0] == '.')
             continue;
         if (list && *n == capacity)
-            return GW_OK; /* came after they were counted */
+            return GW_OK; /* this file came after the files were counted */
         gw_status status = list ? read_key(path, entry->d_name, false, list[*n]) : GW_OK;
         if (status < 0 && all)
             return status;
@@ -136,7 +136,7 @@ static gw_status list_allowed(gw_context *context, const struct gw_zmq_keys *key
     return GW_OK;
 }
 
-/* When a name in allowed/ was last made or removed. */
+/* When a file was last made or removed in allowed/. */
 static struct timespec time_of_folder(const struct gw_zmq_keys *keys)
 {
     char path[PATH_MAX];
@@ -235,7 +235,7 @@ bool gw_zmq_keys_allow(struct gw_zmq_keys *keys, const char *public_key)
 
 /* ---- making -------------------------------------------------------------------------------------- */
 
-/* Appears under its name only when it is whole, and takes nobody's place. */
+/* Writes a key file. It gets its name only when it is complete, and never replaces a file. */
 static gw_status write_key(const char *folder, const char *name, mode_t mode, const char *key)
 {
     char path[PATH_MAX], partial[PATH_MAX], line[GW_ZMQ_KEY_CHARS + 2];
@@ -288,7 +288,7 @@ gw_status gw_keys_new(const char *folder)
     gw_status status = make_folder(folder);
     if (status == GW_OK)
         status = make_folder(allowed);
-    int n = 0; /* that were made */
+    int n = 0; /* how many files were made */
     while (n < N_FILES && status == GW_OK) {
         status = write_key(folder, files[n].name, files[n].mode, n == 0 ? secret_key : public_key);
         n += status == GW_OK;
@@ -296,14 +296,14 @@ gw_status gw_keys_new(const char *folder)
     explicit_bzero(secret_key, sizeof secret_key);
     if (status == GW_OK)
         return GW_OK;
-    /* Half a folder of keys would be refused by the next try. */
+    /* The next try would refuse a folder with only some of the keys, so remove those that were made. */
     for (int i = 0; i < n; i++)
         if (join_path(path, folder, files[i].name) == GW_OK)
             unlink(path);
     return status;
 }
 
-/* A name that a file can have: letters, digits and .-_, and not hidden. */
+/* True if a file can have this name: letters, digits and .-_, and no dot at the beginning. */
 static bool is_name(const char *name)
 {
     size_t n = strlen(name);
@@ -335,7 +335,7 @@ gw_status gw_keys_new_client(const char *folder, const char *server_folder, cons
     gw_status status = read_key(folder, PUBLIC, false, own);
     if (status == GW_OK)
         status = write_key(folder, SERVER, 0644, server);
-    if (status == GW_OK) /* last: who is listed has its keys */
+    if (status == GW_OK) /* this comes last, so that a client that is listed has its keys */
         status = write_key(server_folder, listed, 0644, own);
     if (status == GW_OK)
         return GW_OK;

@@ -1,4 +1,4 @@
-/* Lines for whoever listens, about what strangers do. */
+/* A log of what strangers do: lines that go to a function of the program. */
 #ifndef GW_ZMQ_LOG_H
 #define GW_ZMQ_LOG_H
 
@@ -7,10 +7,11 @@
 struct gw_zmq_log {
     void (*line)(const char *line, void *user); /* NULL: nobody listens */
     void *user;
-    atomic_uint n_told; /* 0 in the beginning */
+    atomic_uint n_told; /* how many lines were written; 0 in the beginning */
 };
 
-/* One line; after some hundred of them no more: strangers shall not fill a disk. Any thread. */
+/* Writes one line. After some hundred lines it writes no more, so that strangers cannot fill a disk. Any thread may
+ * call it. */
 void gw_zmq_log(struct gw_zmq_log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <zmq.h>
 
-#define HANDSHAKE_MS 30000 /* at most, for a connection to say who it is */
+#define HANDSHAKE_MS 30000 /* a connection must say who it is within this time at most */
 
 gw_status gw_zmq_net_open(struct gw_zmq_net *net)
 {
@@ -31,10 +31,10 @@ static gw_status configure(struct gw_zmq_net *net, void *socket, bool server)
     GW_TRY(gw_zmq_set_int(socket, ZMQ_RCVHWM, 0));
     GW_TRY(gw_zmq_set_int(socket, ZMQ_LINGER, 0));
     GW_TRY(gw_zmq_set_int(socket, ZMQ_BACKLOG, (int)net->most_at_once + 128));
-    /* At a socket of ours the watch is sooner, and says so. */
+    /* If this is a server's socket, the watch closes the connection sooner, and writes a line into the log. */
     GW_TRY(gw_zmq_set_int(socket, ZMQ_HANDSHAKE_IVL, timeout < HANDSHAKE_MS && !server ? timeout : HANDSHAKE_MS));
-    /* A machine gone silent is found out by the next question, a quarter of the time later, and no answer for the rest
-     * of it. */
+    /* ZeroMQ asks after a quarter of the time, and waits three quarters of it for an answer. So a silent machine is
+     * noticed in time. */
     GW_TRY(gw_zmq_set_int(socket, ZMQ_HEARTBEAT_IVL, timeout / 4 + 1));
     GW_TRY(gw_zmq_set_int(socket, ZMQ_HEARTBEAT_TIMEOUT, timeout - timeout / 4));
     if (!net->keys)

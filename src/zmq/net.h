@@ -1,5 +1,6 @@
-/* What all sockets of one owner share (a tcp link's group, a parameter server, its client): a ZeroMQ context, the
- * options of sockets, keys, the gate and the watch. The owner fills the first fields, and calls open. */
+/* What all sockets of one owner share: a ZeroMQ context, the options of sockets, keys, the gate and the watch. An owner
+ * is the group of a tcp link, a parameter server, or a client. The owner fills the first fields, and calls
+ * gw_zmq_net_open. */
 #ifndef GW_ZMQ_NET_H
 #define GW_ZMQ_NET_H
 
@@ -11,8 +12,8 @@
 
 struct gw_zmq_net {
     gw_context *context;
-    uint32_t timeout_ms;   /* after which a silent other end is gone */
-    uint32_t most_at_once; /* connections that may come at the same time: they wait to be accepted */
+    uint32_t timeout_ms;   /* if the other end is silent for so many milliseconds, it counts as gone */
+    uint32_t most_at_once; /* how many connections may wait to be accepted at the same time */
     struct gw_zmq_log log;
 
     void *zmq;
@@ -24,14 +25,14 @@ struct gw_zmq_net {
 /* Makes the ZeroMQ context. Errors: GW_ERR_SYSTEM. */
 gw_status gw_zmq_net_open(struct gw_zmq_net *net);
 
-/* Frees what there is; the sockets must be closed. Waits until ZeroMQ has given back all memory that it was lent. */
+/* Frees all of it. The sockets must be closed. It waits until ZeroMQ has given back all memory that was lent to it. */
 void gw_zmq_net_close(struct gw_zmq_net *net);
 
-/* A socket with all options set: no limits on queues, nothing kept back on closing, heartbeats, keys. A server's
- * clients must hold an allowed key. NULL: gw_last_error() says why. */
+/* Makes a socket with all options set: no limits on queues, no wait at closing, heartbeats, keys. server: connections
+ * to this socket must have an allowed key. NULL: gw_last_error() says why. */
 void *gw_zmq_socket_new(struct gw_zmq_net *net, int type, bool server);
 
-/* gw_zmq_door_open with the net's watch. The first door begins the watch. */
+/* Opens a door with the net's watch (gw_zmq_door_open). The first door begins the watch. */
 gw_status gw_zmq_net_door(struct gw_zmq_net *net, void *socket, const char *name, int news,
                           const struct gw_zmq_limits *limits, struct gw_zmq_door **out);
 

@@ -1,4 +1,4 @@
-/* What is done to one socket: its options, and where it listens or connects to. */
+/* What is done to one socket: set its options, listen, connect. */
 #ifndef GW_ZMQ_SOCKET_H
 #define GW_ZMQ_SOCKET_H
 
@@ -7,7 +7,8 @@
 gw_status gw_zmq_set_int(void *socket, int option, int value);
 gw_status gw_zmq_set_text(void *socket, int option, const char *text);
 
-/* Binds to the address (any port if it has none) and says where that is. On failure errno says why too. */
+/* Binds to the address, and fills `endpoint` with it. If the address has no port, any free port is taken. If it fails,
+ * errno says why as well. */
 gw_status gw_zmq_bind(void *socket, const struct gw_zmq_address *address, char endpoint[GW_ZMQ_ENDPOINT_BYTES]);
 
 /* Connects to an endpoint whose server has that public key (NULL without keys). */

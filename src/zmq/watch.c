@@ -1,5 +1,5 @@
-/* The watch: a thread that counts what came on each connection to the sockets of a net, and closes the greedy and the
- * silent. */
+/* The watch: a thread that counts what came on each connection to the sockets of a net. It closes connections that send
+ * too much, and strangers that say nothing. */
 #define _GNU_SOURCE /* dup3 */
 #include "zmq/watch.h"
 #include "base/clock.h"
@@ -25,31 +25,33 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#define STRANGERS_SECONDS 0.005 /* between two looks while there are strangers: it bounds what one brings meanwhile */
-#define MEMBERS_SECONDS 0.05    /* ... and while there are none */
-#define SPOKE_BYTES 100         /* a greeting and a first message have more */
-#define SLACK_BYTES (64u << 10) /* beyond a limit for members: of framing */
-#define PART_BYTES 42           /* around a part, encrypted */
-#define HEARTBEAT_BYTES 100     /* a question and an answer, encrypted, and some */
+/* between two looks while there are strangers. It limits what a stranger can send between them */
+#define STRANGERS_SECONDS 0.005
+#define MEMBERS_SECONDS 0.05 /* between two looks while there are none */
+/* a connection with fewer bytes has not spoken: a greeting and a first message have more */
+#define SPOKE_BYTES 100
+#define SLACK_BYTES (64u << 10) /* how far a member may go beyond its limit: framing takes some bytes */
+#define PART_BYTES 42           /* what encryption and framing add to a part */
+#define HEARTBEAT_BYTES 100     /* of a heartbeat: a question and an answer, encrypted, and some more */
 #define PAGE 256u               /* connections in a page of the table */
-#define PAGES 4096u             /* of them: descriptors up to a million */
+#define PAGES 4096u             /* the most pages: enough for descriptors up to a million */
 #define MOST_LISTENERS 4
 #define RESERVE 32u        /* descriptors that strangers do not get */
-#define LINES_AT_ONCE 20.0 /* of the log, and then one in so many seconds */
+#define LINES_AT_ONCE 20.0 /* lines of the log that may come at once; after them, one line in LINE_SECONDS */
 #define LINE_SECONDS 5.0
 
 struct connection {
-    atomic_uint_least64_t taken; /* bytes that whole messages have brought: an upper bound */
+    atomic_uint_least64_t taken; /* bytes of the complete messages so far: an upper bound */
     atomic_uint n_taken;         /* messages */
     bool used, admitted, closing;
     int fd;
     uint32_t place;   /* in `live` */
-    ino_t inode;      /* tells whether the descriptor is still this connection's */
-    double since;     /* when it was accepted, and later: when it was admitted */
-    int64_t offset;   /* received and not taken, though no part of a message: handshake, heartbeats */
-    uint64_t waiting; /* bytes, when last looked */
+    ino_t inode;      /* shows whether the descriptor still belongs to this connection */
+    double since;     /* when it was accepted; once it is admitted, when that was */
+    int64_t offset;   /* bytes that were received and belong to no message: handshake, heartbeats */
+    uint64_t waiting; /* bytes that were received and not taken, at the last look */
     unsigned lap_n;   /* n_taken when the lap began */
-    bool lap_over;    /* it was over its limit then */
+    bool lap_over;    /* it was over its limit when the lap began */
     uint8_t address[16];
 };
 
@@ -57,12 +59,12 @@ struct gw_zmq_door {
     struct gw_zmq_watch *watch;
     struct gw_zmq_door *next;
     struct gw_zmq_limits limits;
-    void *events; /* from ZeroMQ; under the lock, whichever thread reads them */
+    void *events; /* events from ZeroMQ. Every thread that reads them holds the lock */
     int events_fd, news_fd, socket_fd;
-    bool (*serve)(void *user); /* NULL: another thread uses the socket; under the watch's lock */
+    bool (*serve)(void *user); /* NULL: another thread uses the socket. Used under the watch's lock */
     void *serve_user;
     pthread_mutex_t lock;
-    struct gw_zmq_event *news; /* read and not asked for yet: a ring */
+    struct gw_zmq_event *news; /* a ring of events that were read, and that the application has not asked for yet */
     size_t n_news, first_news, news_capacity;
     int listeners[MOST_LISTENERS];
     uint32_t n_listeners;
@@ -72,19 +74,20 @@ struct gw_zmq_door {
     uint32_t n_live, n_strangers, live_capacity;
     atomic_uint_least64_t n_taken; /* messages */
     atomic_uint n_empty;           /* how often the socket was found empty */
-    double lap_began, seen_until;  /* a lap is over when all messages have been taken that were whole when it began */
+    /* a lap is over when the application has taken all messages that were complete when the lap began */
+    double lap_began, seen_until;
     uint64_t lap_taken, lap_connections;
     unsigned lap_empty;
     double members_next;
-    bool hurries; /* a member is over its limit, unless a whole message is on its way to the application */
+    bool hurries; /* a member seems to be over its limit; but a complete message may be on its way to the application */
 };
 
 struct gw_zmq_watch {
     struct gw_zmq_watch_options options;
     pthread_t thread;
-    pthread_mutex_t lock; /* of the list of doors; before a door's own */
+    pthread_mutex_t lock; /* protects the list of doors. It is taken before the lock of a door */
     struct gw_zmq_door *doors;
-    int wake, spare; /* eventfds; the latter's number is lent to a connection that is closed */
+    int wake, spare; /* two eventfds. While a connection is closed, its copy has the number of `spare` */
     bool ends;
     double line_room, line_at;
     uint64_t n_untold;
@@ -114,7 +117,7 @@ static struct connection *connection_of(struct gw_zmq_door *door, int fd)
     return page ? &page[(uint32_t)fd % PAGE] : NULL;
 }
 
-/* Memory is not the context's here and below: what fails in this thread shall not depend on the caller's allocator. */
+/* Here and below, memory does not come from the context: this thread must not depend on the caller's allocator. */
 static bool grow(void **array, size_t n, size_t each, uint32_t *capacity)
 {
     if (n < *capacity)
@@ -174,7 +177,9 @@ static void came(struct gw_zmq_door *door, int fd)
 {
     struct stat status;
     struct connection *c = new_connection(door, fd);
-    if (!c) { /* what cannot be watched does not come in; the number is rarely another's by now */
+    /* without memory for it the connection cannot be watched, so it may not come in. In rare cases the number may
+     * belong to another file by now */
+    if (!c) {
         reset_descriptor(fd);
         return;
     }
@@ -192,7 +197,8 @@ static void came(struct gw_zmq_door *door, int fd)
     read_address(c);
     door->live[door->n_live++] = c;
     door->n_strangers++;
-    /* If the application has read of it first, ZeroMQ's descriptor tells the watch nothing: it may sleep for ever. */
+    /* Wake the watch: if the application has read this event, ZeroMQ's descriptor does not tell the watch, which could
+     * sleep for ever. */
     signal_fd(door->watch->wake);
 }
 
@@ -204,7 +210,7 @@ static void keep_news(struct gw_zmq_door *door, const struct gw_zmq_event *event
         const size_t capacity = door->news_capacity ? 2 * door->news_capacity : 64;
         struct gw_zmq_event *news = gw_alloc(NULL, capacity, sizeof *news);
         if (!news)
-            return; /* forgotten */
+            return; /* without memory the event is lost */
         for (size_t i = 0; i < door->n_news; i++)
             news[i] = door->news[(door->first_news + i) % door->news_capacity];
         gw_free(NULL, door->news);
@@ -215,7 +221,7 @@ static void keep_news(struct gw_zmq_door *door, const struct gw_zmq_event *event
     door->news[(door->first_news + door->n_news++) % door->news_capacity] = *event;
 }
 
-/* Reads what ZeroMQ has told. Under the lock. */
+/* Reads the events that ZeroMQ has told. The lock must be held. */
 static bool read_news(struct gw_zmq_door *door)
 {
     struct gw_zmq_event event;
@@ -236,8 +242,8 @@ static bool read_news(struct gw_zmq_door *door)
     return any;
 }
 
-/* The same, for the application to ask for later. An end is told before its descriptor is free: after a reading that
- * found no more of them, each descriptor was its connection's when it was noted. */
+/* Reads all events, and keeps them for the application. ZeroMQ tells of a connection's end before its descriptor is
+ * free. So once a reading has found no more events, each descriptor that was noted belonged to its connection then. */
 static void read_all_news(struct gw_zmq_door *door)
 {
     while (read_news(door))
@@ -269,8 +275,8 @@ int gw_zmq_door_fd(const struct gw_zmq_door *door)
 
 /* ---- closing ------------------------------------------------------------------------------------------- */
 
-/* Ends a TCP connection at once, and drops what the kernel has of it: what a shutdown leaves there would still be
- * read. */
+/* Ends a TCP connection at once, and drops what the kernel has received on it. After a shutdown, ZeroMQ would still
+ * read that. */
 static bool reset_descriptor(int fd)
 {
     const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
@@ -309,13 +315,14 @@ static void tell(struct gw_zmq_watch *watch, const struct gw_zmq_door *door, con
     watch->options.log(line, watch->options.log_user);
 }
 
-/* The number may be another file's by now, so that a copy of it is looked at first: that one stays the same file. */
+/* Closes a connection. Its number may belong to another file by now. So this makes a copy of the descriptor and looks
+ * at that first: the copy stays the same file. */
 static void close_connection(struct gw_zmq_watch *watch, struct gw_zmq_door *door, struct connection *c,
                              const char *reason)
 {
     struct stat status;
     c->closing = true;
-    const int copy = dup3(c->fd, watch->spare, O_CLOEXEC); /* takes no descriptor: there may be none left */
+    const int copy = dup3(c->fd, watch->spare, O_CLOEXEC); /* this needs no new descriptor; there may be none left */
     if (copy >= 0 && fstat(copy, &status) == 0 && S_ISSOCK(status.st_mode) && status.st_ino == c->inode &&
         reset_descriptor(copy))
         tell(watch, door, c, reason);
@@ -325,10 +332,10 @@ static void close_connection(struct gw_zmq_watch *watch, struct gw_zmq_door *doo
 
 /* ---- looking -------------------------------------------------------------------------------------------- */
 
-/* Sets c->waiting to what has come and was not taken. */
+/* Sets c->waiting to the bytes that have come and were not taken. */
 static void measure(struct connection *c)
 {
-    /* What was taken is read first: all of it had been received by then. */
+    /* Read `taken` first, so that the kernel has counted all of these bytes when we ask it. */
     const uint64_t taken = atomic_load(&c->taken);
     struct tcp_info info;
     socklen_t bytes = sizeof info;
@@ -336,14 +343,14 @@ static void measure(struct connection *c)
         bytes < offsetof(struct tcp_info, tcpi_bytes_received) + sizeof info.tcpi_bytes_received)
         return;
     int64_t waiting = (int64_t)(info.tcpi_bytes_received - taken) - c->offset;
-    if (waiting < 0) { /* a message's bytes on the wire are estimated, and not below what they are */
+    if (waiting < 0) { /* a message's bytes on the wire are an estimate, which is never too low */
         c->offset += waiting;
         waiting = 0;
     }
     c->waiting = (uint64_t)waiting;
 }
 
-/* What is still the kernel's takes none of this process's memory. */
+/* Bytes that the kernel still holds take none of this process's memory, so they do not count. */
 static uint64_t in_process(const struct connection *c)
 {
     int queued = 0;
@@ -365,8 +372,9 @@ static bool is_over(const struct gw_zmq_door *door, const struct connection *c, 
     return door->limits.member_bytes && c->waiting > most && in_process(c) > most;
 }
 
-/* Whether all messages have been taken that were whole when the lap began: the socket was found empty since, or it has
- * given as many as there are connections, for it takes from each in turn. */
+/* True if the application has taken all messages that were complete when the lap began. That is so if the socket was
+ * found empty since then. It is also so if the socket has given as many messages as there are connections, because it
+ * takes from each in turn. */
 static bool lap_is_over(const struct gw_zmq_door *door, double now)
 {
     return now >= door->lap_began + 2 * STRANGERS_SECONDS &&
@@ -387,7 +395,8 @@ static void begin_lap(struct gw_zmq_door *door, double now)
     }
 }
 
-/* After a lap: whose bytes are still no message, and who has still said nothing. */
+/* After a lap: closes connections whose bytes are still no complete message, and strangers that have said nothing for
+ * too long. */
 static void look_after_lap(struct gw_zmq_watch *watch, struct gw_zmq_door *door)
 {
     door->seen_until = door->lap_began;
@@ -417,7 +426,8 @@ static unsigned address_slot(const struct connection *c)
     return hash % 256;
 }
 
-/* Of the strangers of the address that has most of them: the oldest that has said nothing, else the oldest. */
+/* Chooses a stranger to close: one of the address with the most strangers. It is the oldest one that has said nothing,
+ * or else the oldest one. */
 static struct connection *stranger_to_close(const struct gw_zmq_door *door)
 {
     uint32_t n_of[256] = {0}, most = 0;
@@ -438,7 +448,8 @@ static struct connection *stranger_to_close(const struct gw_zmq_door *door)
     return found;
 }
 
-/* Descriptors from here on are kept for files; new ones have the least number that is free. */
+/* Descriptors from this number on are kept for files. A new descriptor gets the lowest free number, so a connection
+ * with a higher one means that few are left. */
 static rlim_t reserve_begins(void)
 {
     struct rlimit limit;
@@ -505,7 +516,7 @@ static void look_at_members(struct gw_zmq_watch *watch, struct gw_zmq_door *door
         close_connection(watch, door, largest, "more is on its way to this server than it may keep");
 }
 
-/* Returns when to look again; 0: when something happens. */
+/* Looks at the connections of a door. Returns the time of the next look; 0: only when something happens. */
 static double look(struct gw_zmq_watch *watch, struct gw_zmq_door *door)
 {
     const double now = gw_clock_seconds();
@@ -524,13 +535,13 @@ static double look(struct gw_zmq_watch *watch, struct gw_zmq_door *door)
         begin_lap(door, now);
     }
     if (members && door->hurries)
-        signal_fd(door->news_fd); /* an idle application looks at its socket, so that the lap ends soon */
+        signal_fd(door->news_fd); /* wake an idle application: it looks at its socket, so the lap ends soon */
     if (door->n_strangers)
         return now + STRANGERS_SECONDS;
     return door->limits.member_bytes || door->limits.all_bytes ? door->members_next : 0;
 }
 
-/* ZeroMQ's descriptor tells of what is new only: serve ends when it has found nothing, or it is called again. */
+/* ZeroMQ's descriptor tells only of new messages. So serve must be called again until it has found nothing. */
 static double serve_door(struct gw_zmq_door *door, double at)
 {
     return door->serve && door->serve(door->serve_user) ? gw_clock_seconds() : at;
@@ -539,7 +550,8 @@ static double serve_door(struct gw_zmq_door *door, double at)
 static void *keep_watch(void *argument)
 {
     struct gw_zmq_watch *watch = argument;
-    struct pollfd fds[1 + 2 * GW_ZMQ_MOST_DOORS]; /* of a door: its news, and its socket if it is served */
+    /* for each door: its events, and its socket if this thread serves it */
+    struct pollfd fds[1 + 2 * GW_ZMQ_MOST_DOORS];
     enum { MOST = sizeof fds / sizeof fds[0] };
     pthread_mutex_lock(&watch->lock);
     while (!watch->ends) {
@@ -628,8 +640,8 @@ void gw_zmq_door_shut(struct gw_zmq_door *door)
     const struct sock_fprog filter = {1, &nothing};
     pthread_mutex_lock(&door->lock);
     read_all_news(door);
-    /* ZeroMQ's listener stands, for connections that it accepted end with it; the kernel drops what comes to it. Where
-     * it cannot, whoever comes is closed. */
+    /* ZeroMQ's listener must stay open, because its connections would end with it. So the kernel is told to drop all
+     * that comes to it. If the kernel cannot, the watch closes whoever comes. */
     for (uint32_t i = 0; i < door->n_listeners; i++)
         setsockopt(door->listeners[i], SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter);
     door->shut = true;
@@ -751,7 +763,7 @@ void gw_zmq_door_close(void **socket, struct gw_zmq_door **door)
             at = &(*at)->next;
         *at = (*door)->next;
         pthread_mutex_unlock(&watch->lock);
-        signal_fd(watch->wake); /* it polls for what is closed below */
+        signal_fd(watch->wake); /* it still polls the descriptors that are closed below */
         events = (*door)->events;
     }
     gw_zmq_close_monitored(socket, &events);

@@ -1,12 +1,12 @@
-/* The gate, asked directly as ZeroMQ asks it (ZAP, RFC 27): only CURVE with an allowed key comes in. A key says nothing
- * unless CURVE has proved that the client holds its secret half. */
+/* Tests the gate by asking it as ZeroMQ does (ZAP, RFC 27): only CURVE with an allowed key comes in. A key proves
+ * nothing unless CURVE has proved that the client holds the secret half. */
 #define _GNU_SOURCE /* nftw */
 #include "zmq/net.h"
 #include "zmq/test_keys.h"
 
 #include <zmq.h>
 
-/* Whether the gate lets in whoever ZeroMQ describes so. */
+/* True if the gate lets in the connection that the request describes. */
 static bool comes_in(void *zmq, const char *version, const char *mechanism, const uint8_t *credentials, size_t n_bytes)
 {
     const struct {
@@ -54,7 +54,7 @@ static void only_curve_with_an_allowed_key(void **state)
     assert_false(comes_in(net.zmq, "1.0", "CURVE", allowed, 33));
     assert_false(comes_in(net.zmq, "1.0", "CURVE", allowed, 0));
     assert_false(comes_in(net.zmq, "2.0", "CURVE", allowed, 32));
-    /* 32 bytes that are an allowed key, but nobody has proved to hold it. */
+    /* These 32 bytes are an allowed key, but nobody has proved that he holds its secret half. */
     static const char *const others[] = {"PLAIN", "NULL", "GSSAPI", "curve", "CURVE ", "CURV", ""};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (comes_in(net.zmq, "1.0", others[i], allowed, 32))

@@ -21,7 +21,7 @@ static void a_new_folder(void **state)
     assert_string_equal(texts[0], texts[2]);
     assert_string_equal(texts[0], texts[3]);
     assert_string_not_equal(texts[0], texts[1]);
-    /* Never replaced: neither all, nor what another one begins. */
+    /* Keys are never replaced: neither a whole folder, nor one that another call has begun. */
     assert_int_equal(gw_keys_new(at("new")), GW_ERR_ARGUMENT);
     assert_non_null(strstr(gw_last_error(), "there is a key already"));
     for (int i = 0; i < 4; i++) {

@@ -1,5 +1,5 @@
-/* The watch over connections closes a stranger that sends too much, also if it slept while the application read that
- * somebody had come. */
+/* Tests that the watch closes a stranger that sends too much, even if the watch slept while the application read the
+ * event of its coming. */
 #include "checks.h"
 #include "flood.h"
 #include "zmq/net.h"
@@ -8,7 +8,7 @@
 
 static atomic_bool is_inside, may_leave;
 
-/* In the watch's thread: holds it up until it may leave. The socket has no news then. */
+/* Runs in the watch's thread and keeps it there until it may leave. Then the socket has no events. */
 static bool hold(void *socket)
 {
     int events;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The Python client if it cannot be served: Ctrl-C while it waits, wrong keys, nobody there, wrong arguments,
+"""Tests the Python client if it cannot be served: Ctrl-C while it waits, wrong keys, nobody there, wrong arguments,
 other servers than those of others.
 
     tests/cli/pserver_client_test.py TOOL"""

@@ -1,4 +1,4 @@
-"""Holds #include lines against the house's arrows: a room uses only rooms below it, and no files use each other in a
+"""Checks #include lines against the order of rooms: a room uses only rooms below it, and no files use each other in a
 circle. Usage: arrows.py SOURCE_DIR"""
 
 import re

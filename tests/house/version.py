@@ -1,4 +1,4 @@
-"""Gradwire's version stands in CMakeLists.txt. The headers, the Python package, the changes and Debian's changelog say
+"""Gradwire's version is in CMakeLists.txt. The headers, the Python package, the changes and Debian's changelog say
 the same, and so do those who name the library by its SONAME.
 
     tests/house/version.py SOURCE_DIR"""

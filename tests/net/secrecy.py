@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Looks for a gradient in what tcpdump sees of a run: without keys it is there in clear, with keys it is not.
+"""Looks for a gradient in the packets of a run, with tcpdump: without keys it is there in clear, with keys it is not.
 
     sudo tests/net/secrecy.py TOOL
 

@@ -1,4 +1,4 @@
-"""What Python lacks: float32 arithmetic, and XXH3-64 from the library that has it."""
+"""Functions that Python lacks: float32 arithmetic, and XXH3-64 from the library that has it."""
 
 import ctypes
 import ctypes.util

@@ -1,4 +1,4 @@
-/* Reads what a run's folder holds, whoever wrote it: sizes are limited, and what is wrong becomes a note. */
+/* Reads the files of a run's folder. They may come from anybody, so sizes are limited, and errors become notes. */
 #include "base/files.h"
 #include "disk/file.h"
 #include "report.h"

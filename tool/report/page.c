@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where something is put into the frame, and what. */
+/* A place in the frame, and what is put there. */
 struct part {
     const char *mark;
     const char *text;

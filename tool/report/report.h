@@ -1,7 +1,7 @@
-/* What `gradwire report` is made of: long series become short ones, a run's folder becomes JSON, and JSON a page.
+/* The parts of `gradwire report`: they make long series short, turn a run's folder into JSON, and JSON into a page.
  *
- * Whatever a folder holds, memory is bounded: lines have a longest length, a series has a most of points, and what is
- * over a limit is left out with a note on the page. */
+ * Memory is limited, whatever a folder holds: there is a limit for the length of lines and for the points of a series.
+ * What goes beyond a limit is left out, and the page has a note about it. */
 #ifndef GRADWIRE_REPORT_H
 #define GRADWIRE_REPORT_H
 
@@ -20,7 +20,7 @@ typedef struct report_limits {
 
 enum { REPORT_MOST_COLUMNS = 10 };
 
-/* A column's name, and if its smallest and largest values are kept beside the mean. */
+/* A column's name. band: its smallest and largest values are kept, too. */
 typedef struct report_column {
     const char *name;
     bool band;
@@ -52,7 +52,7 @@ void report_series_end(report_series *series);
 
 enum { REPORT_MOST_NOTES = 20 };
 
-/* A run's folder while it is read, and sentences about what is wrong in it. */
+/* A run's folder while it is read, and notes about errors in it. */
 typedef struct report_folder {
     const char *path;
     json_t *notes; /* an array of texts */
@@ -73,7 +73,7 @@ json_t *report_read_object(report_folder *folder, const char *name, size_t most_
 typedef bool (*report_take)(void *user, const json_t *line);
 void report_read_lines(report_folder *folder, const char *name, FILE *file, bool partial, report_take take, void *user);
 
-/* A text of any bytes as JSON: what is no UTF-8 becomes a question mark, and what is long is cut. */
+/* Turns any bytes into a JSON text. Bytes that are no UTF-8 become question marks. A long text is cut. */
 json_t *report_text(const char *text);
 
 /* The number of that name, NAN if there is none. */

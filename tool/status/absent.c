@@ -1,4 +1,4 @@
-/* Stands in for the status page in a build without libmicrohttpd, or without the server itself, and says so. */
+/* Takes the place of the status page in a build without libmicrohttpd, or without the parameter server, and says so. */
 #include "status/status.h"
 #include "tool.h"
 

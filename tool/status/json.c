@@ -8,7 +8,7 @@
 
 #define SHOWN_AWAY 100 /* workers that are not connected */
 
-/* Whether rounds wait for it (gw_ps_presence). */
+/* The word for a worker's presence (gw_ps_presence). */
 static const char *presence_word(const struct gw_ps_numbers *numbers, uint32_t rank)
 {
     static const char *const words[] = {
@@ -97,7 +97,7 @@ static json_t *kept_json(const struct gw_ps_kept_numbers *kept)
                      (json_int_t)kept->failed);
 }
 
-/* Markup stands only within strings, where JSON has another way to write it. */
+/* Markup can be only in strings, and there JSON has another way to write it. */
 static char *without_markup(const char *text)
 {
     size_t n = 0, more = 0;

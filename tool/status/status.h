@@ -1,5 +1,5 @@
-/* The status page of `gradwire server --metrics`: an HTTP server of its own threads beside the parameter server, which
- * reads copies of its numbers and touches nothing else. */
+/* The status page of `gradwire server --metrics`: an HTTP server with threads of its own, beside the parameter server.
+ * It reads copies of the parameter server's numbers, and nothing else. */
 #ifndef GRADWIRE_TOOL_STATUS_H
 #define GRADWIRE_TOOL_STATUS_H
 
@@ -7,14 +7,14 @@
 
 struct tool_status;
 
-/* Listens at "HOST:PORT", or at a port of 127.0.0.1 where only that is given; 0: any that is free. Before
+/* Listens at "HOST:PORT"; if only a port is given, at that port of 127.0.0.1. Port 0: any free port. Call it before
  * gw_ps_server_run. Returns 0, or -1 with the message printed. */
 int tool_status_open(gw_ps_server *server, const char *listen, bool insecure, struct tool_status **out);
 
 /* "http://HOST:PORT/". */
 const char *tool_status_url(const struct tool_status *status);
 
-/* Before the server is destroyed. NULL is allowed. */
+/* Ends the status page. Call it before the parameter server is destroyed. NULL is allowed. */
 void tool_status_close(struct tool_status *status);
 
 /* ---- what is shown: metrics.c, json.c. Text that the caller frees; NULL: no memory ---- */
@@ -22,10 +22,11 @@ void tool_status_close(struct tool_status *status);
 /* Prometheus' text format, version 0.0.4. */
 char *tool_status_metrics(const struct gw_ps_numbers *numbers);
 
-/* For the page's script. Safe wherever it is put: nothing in it is markup. */
+/* The numbers as JSON for the page's script. It is safe in any place of the page, because it holds no markup. */
 char *tool_status_json(const struct gw_ps_numbers *numbers);
 
-/* "push" and the like; "invalid" for what was no request. NULL: no operation has that number. */
+/* The name of an operation, such as "push"; "invalid" for messages that were no request. NULL: no operation has that
+ * number. */
 const char *tool_status_operation(int number);
 
 #endif

@@ -33,13 +33,13 @@ struct gw_data {
     struct gw_transform transform; /* of pictures; set by gw_data_transform */
 };
 
-/* Values of a sample as it was loaded. */
+/* How many values a sample has as it was loaded. */
 static inline size_t gw_data_raw_values(const struct gw_data *data)
 {
     return (size_t)data->channels * data->height * data->width;
 }
 
-/* Values of a sample as networks get it. */
+/* How many values a sample has when it comes into a network. */
 static inline size_t gw_data_sample_values(const struct gw_data *data)
 {
     return data->train.pixels ? (size_t)data->channels * data->transform.out_height * data->transform.out_width
@@ -49,51 +49,53 @@ static inline size_t gw_data_sample_values(const struct gw_data *data)
 /* Pixels become floats by this factor, as in Caffe's LeNet. */
 #define GW_PIXEL_SCALE 0.00390625f
 
-/* Loads `source`, one of the table in data.c: what is drawn, a folder with a data set's files under their original
- * names, or a file of LIBSVM text, to which `test` (NULL: none) may name a test file. Files may be plain, .gz or .xz.
- * What is missing, cut or contradictory is an error whose sentence names the file. Pictures are to be fitted to a
- * transform before they are used: gw_data_transform. */
+/* Loads `source`, which is in the table in data.c. It may be drawn data, a folder with a data set's files under their
+ * original names, or a file of LIBSVM text. With LIBSVM text, `test` may name a test file; NULL: there is none. Files
+ * may be plain, .gz or .xz. If a file is missing, cut or contradictory, that is an error whose sentence names the file.
+ * Call gw_data_transform before pictures are used. */
 gw_status gw_data_load(const char *source, const char *test, struct gw_data *data);
 
-/* From here on samples are given out as `transform` says (transform.h; NULL: bytes are scaled). Errors: it is not
- * valid, does not fit the pictures, or the data are no pictures and it is not NULL. */
+/* From here on samples are changed as `transform` says (transform.h; NULL: bytes are scaled). Errors: it is not valid,
+ * does not fit the pictures, or the data are no pictures and it is not NULL. */
 gw_status gw_data_transform(struct gw_data *data, const char *transform);
 
-/* The nth source of the table: how it is named, and a sentence about it. False behind the last. */
+/* The nth source of the table: its name, and a sentence about it. False behind the last one. */
 bool gw_data_list(size_t n, const char **name, const char **about);
 
 /* True if `source` is drawn: "digits", "uneven" or "uneven:OPTIONS". Else it names a file or a folder. */
 bool gw_data_is_drawn(const char *source);
 
-/* True if `name` is there: a folder, or a file, plain or packed (NAME, NAME.gz or NAME.xz). */
+/* True if `name` exists: a folder, or a file, plain or packed (NAME, NAME.gz or NAME.xz). */
 bool gw_data_is_there(const char *name);
 
 void gw_data_free(struct gw_data *data);
 void gw_samples_free(struct gw_samples *samples);
 
-/* Memory for n labels and n rows with n_values values together; where there is none, everything is freed again. */
+/* Takes memory for n labels, and for n rows with n_values values together. If there is not enough, it frees all of it
+ * again. */
 gw_status gw_samples_alloc_rows(uint32_t n, uint64_t n_values, struct gw_samples *samples);
 
-/* One pair of IDX files: FOLDER/IMAGES and FOLDER/LABELS. Checks magic numbers, counts, lengths and labels. */
+/* Reads a pair of IDX files: FOLDER/IMAGES and FOLDER/LABELS. Checks magic numbers, counts, lengths and labels. */
 gw_status gw_data_idx(const char *folder, const char *images, const char *labels, uint32_t classes,
                       struct gw_samples *samples, uint32_t *height, uint32_t *width);
 
-/* CIFAR-10's binary files: FOLDER/data_batch_1.bin to 5 and FOLDER/test_batch.bin. Any number of pictures is right. */
+/* Reads CIFAR-10's binary files: FOLDER/data_batch_1.bin to 5 and FOLDER/test_batch.bin. Any number of pictures is
+ * allowed. */
 gw_status gw_data_cifar(const char *folder, struct gw_data *data);
 
 /* Draws `n` digits of 28x28; `split` keeps training and test pictures apart. The same arguments give the same bytes. */
 gw_status gw_data_digits(uint64_t seed, uint32_t split, uint32_t n, struct gw_samples *samples);
 
-/* The two values that tell the classes of a LIBSVM file apart; those found so far. Once a file was read, values[0] <
- * values[1]: the smaller is class 0, the larger class 1. */
+/* The values of the two classes in a LIBSVM file, as far as they were found. When a file has been read, values[0] <
+ * values[1]: the smaller one is class 0, the larger one class 1. */
 struct gw_label_values {
     double values[2];
     uint32_t n;
 };
 
-/* LIBSVM text: a line a sample, "LABEL INDEX:VALUE INDEX:VALUE ...", indices from 1, ascending; "#" begins a comment.
- * Exactly two labels, whatever their values; where `labels` has two already (a test file's come from its training file)
- * no others. *n_features is the largest index. */
+/* Reads LIBSVM text: a line for each sample, "LABEL INDEX:VALUE INDEX:VALUE ...". Indices begin at 1 and ascend; "#"
+ * begins a comment. There must be exactly two labels, with any values. If `labels` has two already, from the training
+ * file, a test file may have no others. *n_features is the largest index. */
 gw_status gw_data_libsvm(const char *name, struct gw_label_values *labels, struct gw_samples *samples,
                          uint32_t *n_features);
 
@@ -101,11 +103,11 @@ gw_status gw_data_libsvm(const char *name, struct gw_label_values *labels, struc
  * "n=1024,d=2048,c1=0.6,c2=0.25" or some of these. */
 gw_status gw_data_uneven(const char *options, struct gw_samples *samples, uint32_t *n_features);
 
-/* The whole of a file that may be compressed: NAME, NAME.gz or NAME.xz, whichever is there first; what ends in .xz is
- * unpacked in any case. Memory grows with what is really there, never with what a header claims; more than max_bytes is
- * refused. may_be_pipe false: a pipe is refused, for who waits for its writer waits long. A zero byte follows the last.
- * `path` (of path_capacity bytes) receives the file's path for error texts; `hint` ends the sentence where there is
- * none. *bytes is freed with gw_free(NULL, ...). */
+/* Reads a whole file that may be compressed: the first of NAME, NAME.gz and NAME.xz that exists. A name that ends in
+ * .xz is always unpacked. Memory grows with the bytes that are really there, and not with the length that a header
+ * claims. A file with more than max_bytes is refused. may_be_pipe false: a pipe is refused, because one may wait long
+ * for its writer. A zero byte follows the last byte. `path` (path_capacity bytes) gets the file's path, for error
+ * texts. `hint` ends the sentence if there is no such file. The caller frees *bytes with gw_free(NULL, ...). */
 gw_status gw_data_file(const char *name, bool may_be_pipe, size_t max_bytes, const char *hint, char *path,
                        size_t path_capacity, uint8_t **bytes, size_t *n_bytes);
 

@@ -83,7 +83,7 @@ static gw_status read_label(struct reader *r)
     return GW_OK;
 }
 
-/* previous: the index before in this line, 0 where there is none. */
+/* previous: the index before in this line; 0 if there is none. */
 static gw_status read_pair(struct reader *r, uint32_t *previous)
 {
     const char *begin = r->at;

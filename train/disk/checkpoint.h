@@ -1,6 +1,6 @@
 /* Parameter files (.gwp): the tensors of a network under their names, and what belongs to them. The final parameters of
  * a run and its checkpoints have this form. Optimizer state and averages are further tensors: "momentum.NAME",
- * "ema.NAME", "variance.NAME". Running statistics of batch norm follow the parameters, and the averages likewise.
+ * "ema.NAME", "variance.NAME". Running statistics of batch norm follow the parameters, and also the averages.
  *
  * All numbers are little-endian:
  *     8 bytes   "GWPARAM1"
@@ -25,27 +25,27 @@
 struct gw_checkpoint {
     struct gw_network network;
     uint64_t step;
-    /* flat arrays of the network; NULL if not there; params always is. svrg keeps its snapshot in momentum's place;
-     * adam its m there, and its v in variance */
+    /* flat arrays of the network. An array that is not there is NULL; params is always there. svrg has its snapshot in
+     * `momentum`. adam has its m in `momentum`, and its v in `variance` */
     float *params, *momentum, *ema, *variance;
-    char options[1024]; /* "": parameters alone, which no run can be resumed from */
+    char options[1024]; /* "": only parameters, from which no run can be resumed */
     uint64_t steps;
     uint32_t workers, n_state_files, threads; /* threads 0: not known */
 };
 
-/* Writes FOLDER/NAME, whole or not at all. Arrays but params may be NULL. */
+/* Writes FOLDER/NAME, whole or not at all. All arrays except params may be NULL. */
 gw_status gw_checkpoint_write(const char *folder, const char *name, const struct gw_checkpoint *checkpoint);
 
-/* The same without giving FOLDER/NAME its name: gw_file_commit(file) does. */
+/* Writes the file without its final name. gw_file_commit(file) gives it the name. */
 gw_status gw_checkpoint_begin(const char *folder, const char *name, const struct gw_checkpoint *checkpoint,
                               struct gw_file *file);
 
-/* Says which state files belong to a checkpoint: a hash of its step, options, workers, parameters and moments, which
- * all workers have. */
+/* A number that shows which state files belong to a checkpoint. It is a hash of the things that all workers share:
+ * step, options, workers, parameters and moments. */
 uint64_t gw_checkpoint_identity(const struct gw_checkpoint *checkpoint);
 
-/* `from` is a file, or a folder that holds parameters.gwp. What is cut, altered or does not fit the network it names is
- * refused before memory is taken for it. */
+/* `from` is a file, or a folder that holds parameters.gwp. A file that is cut or altered, or does not fit the network
+ * that it names, is refused before memory is taken for it. */
 gw_status gw_checkpoint_read(const char *from, struct gw_checkpoint *checkpoint);
 void gw_checkpoint_free(struct gw_checkpoint *checkpoint);
 

@@ -1,5 +1,5 @@
-/* Files that appear under their name only when they are whole: they are written under NAME.partial, synced, renamed.
- * It also reads whole files. */
+/* Writes files that get their name only when they are whole. A file is written as NAME.partial, synced, and renamed.
+ * Also reads whole files. */
 #ifndef GW_TRAIN_FILE_H
 #define GW_TRAIN_FILE_H
 
@@ -17,26 +17,28 @@ struct gw_file {
 
 gw_status gw_file_open(const char *folder, const char *name, struct gw_file *file);
 
-/* Opens for reading and writing, at its start, what an interrupted run left: NAME.partial, or NAME, which becomes
- * NAME.partial again; an empty file where neither is there. */
+/* Opens a file that an interrupted run left, at its start, for reading and writing: NAME.partial, or NAME, which
+ * becomes NAME.partial again. If neither is there, it makes an empty file. */
 gw_status gw_file_reopen(const char *folder, const char *name, struct gw_file *file);
 
-/* Drops everything from offset `at` on; what is written next stands there. */
+/* Drops all bytes from offset `at` on. The next write goes there. */
 gw_status gw_file_cut(struct gw_file *file, long at);
 
-/* What was written so far is on disk. */
+/* Brings all that was written so far to disk. */
 gw_status gw_file_sync(struct gw_file *file);
 
-/* An error where a write failed so far: a full disk is noticed here, not at the end. */
+/* Returns an error if a write has failed so far. So a full disk is noticed early. */
 gw_status gw_file_check(struct gw_file *file);
 
-/* Syncs and renames. Closes the file in every case; where it fails, or was never open, nothing gets the final name. */
+/* Syncs and renames the file, and closes it in every case. If it fails, or the file was never open, no file gets the
+ * final name. */
 gw_status gw_file_commit(struct gw_file *file);
 
 /* Closes without giving the final name; `keep` leaves the .partial file. Does nothing after a commit. */
 void gw_file_discard(struct gw_file *file, bool keep);
 
-/* The whole of a regular file; memory is no more than the file system says it is long. *bytes is freed with gw_free. */
+/* Reads a whole regular file. It takes no more memory than the length that the file system tells. The caller frees
+ * *bytes with gw_free. */
 gw_status gw_file_read(const char *path, uint8_t **bytes, size_t *n_bytes);
 
 #endif

@@ -54,7 +54,7 @@ static bool is_checkpoint(const char *name, size_t n, uint64_t *steps_done)
     return n == strlen(same) && strncmp(name, same, n) == 0;
 }
 
-/* Likewise of GW_STATE_FILE. */
+/* The same for GW_STATE_FILE. */
 static bool is_state(const char *name, size_t n)
 {
     char same[96];

@@ -17,7 +17,8 @@ struct gw_histogram {
     uint64_t counts[GW_HISTOGRAM_BINS];
 };
 
-/* What is looked at: rank 0's gradient, the same clipped and as the codec sends it, and the average of all workers. */
+/* What is counted: rank 0's gradient, this gradient clipped, this gradient as the codec sends it, and the average of
+ * all workers. */
 enum gw_histogram_kind {
     GW_HISTOGRAM_RAW,
     GW_HISTOGRAM_CLIPPED,
@@ -27,14 +28,14 @@ enum gw_histogram_kind {
 };
 extern const char *const gw_histogram_names[GW_HISTOGRAM_KINDS];
 
-/* Of one step. */
+/* The histograms of one step. */
 struct gw_histograms {
     uint64_t step;
-    struct gw_histograms *next; /* of a later step; for who keeps several */
+    struct gw_histograms *next; /* histograms of a later step, if somebody keeps a list */
     uint32_t n;
     struct gw_histogram_row {
         char tensor[sizeof((struct gw_param *)0)->name];
-        uint32_t number; /* of the tensor */
+        uint32_t number; /* the tensor's number */
         uint64_t elements;
         struct gw_histogram kinds[GW_HISTOGRAM_KINDS];
     } rows[];
@@ -43,13 +44,13 @@ struct gw_histograms {
 /* Counts `values`; *h stays empty if one of them is no finite number. */
 void gw_histogram_count(struct gw_histogram *h, const float *values, uint64_t n);
 
-/* The upper end of a bin. */
+/* The upper limit of a bin. */
 double gw_histogram_limit(const struct gw_histogram *h, uint32_t bin);
 
 /* Writes the lines of one step. Write errors stay in the stream's error mark. */
 void gw_histograms_write(FILE *file, const struct gw_histograms *histograms);
 
-/* Reads such a file from its start: where its whole lines of steps before `step` end. */
+/* Reads such a file from its start, and returns where its whole lines of steps before `step` end. */
 long gw_histograms_end_before(FILE *file, uint64_t step);
 
 #endif

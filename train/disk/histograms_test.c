@@ -1,4 +1,4 @@
-/* Tests of histograms of gradients: counting, the lines, and their place in TensorBoard's event files. */
+/* Tests histograms of gradients: counting, the lines, and their place in TensorBoard's event files. */
 #include "disk/histograms.h"
 #include "disk/tensorboard.h"
 

@@ -358,7 +358,7 @@ void gw_metrics_summary(const struct gw_metrics *m, struct gw_train_summary *s)
     double n = (double)m->n_steps, window = (double)m->window_steps;
     s->steps = m->next;
     s->skipped_steps = m->n_skipped;
-    s->train_loss = m->window_loss / window; /* NaN where every step of the window was dropped */
+    s->train_loss = m->window_loss / window; /* NaN if every step of the window was dropped */
     s->train_accuracy = m->window_accuracy / window;
     s->test_accuracy = m->test_accuracy;
     s->passes = (double)m->gradients / m->train_samples;

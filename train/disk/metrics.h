@@ -1,4 +1,4 @@
-/* What a run tells about itself: a line a step, TensorBoard scalars, the running sums of the summary. */
+/* What a run tells about itself: a line for each step, TensorBoard scalars, and the sums for the summary. */
 #ifndef GW_TRAIN_METRICS_H
 #define GW_TRAIN_METRICS_H
 
@@ -8,37 +8,38 @@
 
 #include <dirent.h>
 
-/* What rank 0's codec draws and keeps, all tensors together. Below 0: it does nothing of the kind. */
+/* Numbers of rank 0's codec, for all tensors together. Below 0: the codec has no such number. */
 struct gw_codec_report {
-    double variance_factor; /* of a codec that draws without bias: sum of Q^2 of its frames over sum of g^2 */
-    double residual_norm;   /* |e|_2 once the step has ended */
-    double threshold_age;   /* steps since the oldest threshold was taken, that one included; 0: none was */
+    /* of a codec that draws without bias: the sum of Q^2 of its frames divided by the sum of g^2 */
+    double variance_factor;
+    double residual_norm; /* |e|_2 after the step */
+    double threshold_age; /* steps since the oldest threshold was taken, that step included; 0: none was taken */
 };
 #define GW_CODEC_REPORT_NONE ((struct gw_codec_report){-1, -1, -1})
 
-/* What one worker knows of one step. */
+/* One worker's numbers of one step. */
 struct gw_step_record {
     double loss; /* sum over its samples */
     uint32_t correct;
-    uint64_t gradients; /* of single samples, computed in this step */
+    uint64_t gradients; /* how many gradients of single samples were computed in this step */
     double step_seconds, compute_seconds;
     gw_step_result result;
-    gw_wire_report wire; /* rank 0's, after the step, */
-    bool wire_compared;  /* which ended a comparison */
+    gw_wire_report wire; /* rank 0's, after the step */
+    bool wire_compared;  /* this step ended a comparison */
     double lr;
     bool accounted;                /* its frames were counted symbol by symbol (rank 0, some steps) */
-    struct gw_codec_report report; /* none where it is not accounted */
-    bool evaluated;                /* its share of the test set was looked at after this step */
+    struct gw_codec_report report; /* not set if the step is not accounted */
+    bool evaluated;                /* its share of the test set was evaluated after this step */
     uint32_t test_correct;
-    double full_loss; /* convex, evaluated: of its share of the training set, a sum */
+    double full_loss; /* convex and evaluated: the sum over its share of the training set */
     uint32_t full_correct;
     double l2_term; /* lambda * |w|^2 */
 };
 
 struct gw_metrics {
     struct gw_file lines, events, histograms;
-    struct gw_histograms *pending; /* those of steps that are not added up yet, by step */
-    DIR *lock;                     /* of the run's folder; NULL: nothing is written */
+    struct gw_histograms *pending; /* histograms of steps that are not added up yet, by step */
+    DIR *lock;                     /* the lock of the run's folder; NULL: nothing is written */
     double last_flush;
     uint64_t steps, steps_per_epoch; /* planned */
     uint64_t window_begin;           /* train_loss and train_accuracy are means from this step on */
@@ -48,12 +49,12 @@ struct gw_metrics {
     uint64_t next; /* the step whose records come next */
     bool resumed;  /* the files are those of an interrupted run */
 
-    /* sums so far; of a resumed run, over the steps before too */
+    /* sums so far; in a resumed run they include the steps before it */
     uint64_t n_steps, n_skipped;
     uint64_t bytes_up, bytes_down, dense_bytes, gradients;
     double step_seconds, compute_seconds, encode_seconds, wait_seconds;
-    uint64_t fast_steps; /* whose frames rank 0 wrote as GW_WIRE_FAST */
-    gw_wire_report wire; /* of the last step of this start */
+    uint64_t fast_steps; /* how many steps' frames rank 0 wrote as GW_WIRE_FAST */
+    gw_wire_report wire; /* of the last step since this process started */
     double window_loss, window_accuracy;
     uint64_t window_steps;
     double running_loss, running_accuracy;
@@ -64,28 +65,29 @@ struct gw_metrics {
     double full_loss, full_accuracy, objective; /* convex: of the last full pass */
 };
 
-/* Locks the folder and opens the files where out is not NULL. Where the folder holds an earlier run it is refused, or
- * with `overwrite` left for gw_folder_clear. */
+/* If out is not NULL, locks the folder and opens the files. If the folder holds an earlier run, that is an error; with
+ * `overwrite` it stays for gw_folder_clear. */
 gw_status gw_metrics_open(struct gw_metrics *metrics, const char *out, bool overwrite);
 
-/* Goes on with the files of an interrupted run from step `first` on, in a folder that is locked: lines of later steps,
- * and what is cut, are dropped; those before are added up again. Lines that are not there are not added: n_steps is
- * then below next. */
+/* Goes on with the files of an interrupted run from step `first` on, in a folder that is locked. Lines of later steps,
+ * and a line that is cut, are dropped. Lines of earlier steps are added up again. If some of them are missing, n_steps
+ * is below `next` afterwards. */
 gw_status gw_metrics_resume(struct gw_metrics *metrics, const char *out, uint64_t first);
 
-/* All lines so far are on disk. */
+/* Brings all lines so far to disk. */
 gw_status gw_metrics_sync(struct gw_metrics *metrics);
 
 /* Adds up one step's records, worker by worker, and writes its line. */
 gw_status gw_metrics_step(struct gw_metrics *metrics, uint64_t step, const struct gw_step_record *records);
 
-/* Takes over histograms, which are written and released when their step is added up: the files have steps in order. */
+/* Takes over histograms. They are written and freed when their step is added up, so that the files have steps in order.
+ */
 void gw_metrics_take_histograms(struct gw_metrics *metrics, struct gw_histograms *histograms);
 
 void gw_metrics_progress(const struct gw_metrics *metrics, struct gw_train_progress *progress);
 void gw_metrics_summary(const struct gw_metrics *metrics, struct gw_train_summary *summary);
 
-/* Gives the files their final names; or, where a run ended early, leaves them as .partial. */
+/* commit gives the files their final names. abandon leaves them as .partial, if a run ended early. */
 gw_status gw_metrics_commit(struct gw_metrics *metrics);
 void gw_metrics_abandon(struct gw_metrics *metrics);
 

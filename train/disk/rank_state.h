@@ -1,5 +1,5 @@
-/* State files (.gws): what one worker's codec keeps between steps, beside the checkpoint that all workers share. Each
- * worker has a file of its own; rank 0 writes it when it gets the worker's state.
+/* State files (.gws): what one worker's codec keeps between steps. They belong to a checkpoint, which all workers
+ * share. Each worker has a file of its own. Rank 0 writes it when it gets the worker's state.
  *
  * All numbers little-endian:
  *     8 bytes   "GWSTATE1"
@@ -22,13 +22,14 @@ struct gw_rank_state {
     uint32_t rank, workers;
     const void *state;
     size_t state_bytes;
-    uint8_t *file; /* what was read; holds `state` */
+    uint8_t *file; /* the bytes that were read; `state` points into them */
 };
 
 /* Writes the worker's file of this step, whole or not at all. */
 gw_status gw_rank_state_write(const char *folder, const struct gw_rank_state *state);
 
-/* Reads the file of state->step, rank and workers; refuses one of another identity. */
+/* Reads the file of state->step, state->rank and state->workers. It refuses a file that belongs to another checkpoint.
+ */
 gw_status gw_rank_state_read(const char *folder, struct gw_rank_state *state);
 void gw_rank_state_free(struct gw_rank_state *state);
 

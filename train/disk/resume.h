@@ -1,9 +1,8 @@
-/* Goes on with an interrupted run: it finds the newest whole checkpoint, and checks that this run's options are those
- * the run began with.
+/* Goes on with an interrupted run: finds the newest complete checkpoint, and checks that this run has the same options.
  *
- * A checkpoint is whole when its parameter file is, and with it one state file of each worker where the codec keeps
- * something between steps. The parameter file gets its name last, when all workers' files and the lines of metrics
- * before it are on disk. */
+ * A checkpoint is complete if its parameter file is there. If the codec keeps something between steps, one state file
+ * of each worker must be there too. The parameter file gets its name last, when all workers' files and the lines of
+ * metrics before it are on disk. */
 #ifndef GW_TRAIN_RESUME_H
 #define GW_TRAIN_RESUME_H
 
@@ -15,19 +14,19 @@
 #include <dirent.h>
 
 struct gw_resume {
-    struct gw_checkpoint checkpoint; /* params NULL: a run from the beginning */
+    struct gw_checkpoint checkpoint; /* params NULL: the run begins anew */
     struct gw_rank_state *states;    /* [checkpoint.n_state_files] */
-    char path[4096 + 64];            /* of the parameter file */
+    char path[4096 + 64];            /* the path of the parameter file */
 };
 
-/* The options that decide what a run computes, a line "key value" each. Neither the length (it may grow), nor the
- * number of workers (codec states move onto another) or of computing threads, nor what only changes speed. transform:
- * of pictures; NULL: none or the plain one. */
+/* The options that decide what a run computes, each a line "key value". They do not hold the length of the run, which
+ * may grow. They do not hold the number of workers (codec states can be merged) or of computing threads, or options
+ * that only change speed. transform: of pictures; NULL: none, or the plain one. */
 gw_status gw_resume_options(const struct gw_train_options *options, const gw_codec *codec, const struct gw_data *data,
                             const char *transform, char *text, size_t capacity);
 
-/* Reads the newest checkpoint of a locked folder that is whole. Each newer one that is not is told to callbacks->note.
- */
+/* Reads the newest complete checkpoint of a locked folder. If a newer one is not complete, callbacks->note gets a
+ * sentence about it. */
 gw_status gw_resume_find(const char *folder, DIR *lock, const struct gw_train_callbacks *callbacks,
                          struct gw_resume *resume);
 
@@ -35,7 +34,7 @@ gw_status gw_resume_find(const char *folder, DIR *lock, const struct gw_train_ca
 gw_status gw_resume_check(const struct gw_resume *resume, const char *options);
 void gw_resume_free(struct gw_resume *resume);
 
-/* One sentence for people; nothing where there is nobody to hear it. */
+/* Gives one sentence for people to callbacks->note, if there is such a function. */
 /* The transform in the options of a checkpoint's run, copied to `text`. NULL: there are no options, or no transform of
  * pictures is known. */
 const char *gw_resume_transform(const char *options, char *text, size_t capacity);

@@ -36,7 +36,7 @@ gw_status gw_run_file_write(const char *folder, json_t *options, const char *dat
     return status;
 }
 
-/* Where run.json of `from` would be. */
+/* The path that run.json of `from` must have. */
 static gw_status find(const char *from, char *path, size_t capacity)
 {
     struct stat st;

@@ -1,5 +1,5 @@
-/* What a run's folder says of its run: RUN/run.json, the options that the run has, by name, and what data they are. So
- * --resume RUN and eval --from RUN need not be told again. */
+/* The file RUN/run.json in a run's folder. It holds the run's options by name, and says which data the run has. So the
+ * user need not repeat them with --resume RUN and eval --from RUN. */
 #ifndef GW_TRAIN_RUN_FILE_H
 #define GW_TRAIN_RUN_FILE_H
 
@@ -10,17 +10,18 @@
 /* Room for gw_data_describe's text. */
 #define GW_DATA_TEXT 128
 
-/* Says which data set this is, in words that another data set does not have: counts, and a hash of the labels. Not
- * from where it was read: it may move. */
+/* Describes a data set so that another one has another text: counts, and a hash of the labels. The text does not hold
+ * its path, because files may move. */
 void gw_data_describe(const struct gw_data *data, char *text, size_t capacity);
 
 /* Writes FOLDER/run.json, whole or not at all. `options` (an object, borrowed) and `data` (gw_data_describe's text)
- * stand under these names in it. */
+ * have these names in it. */
 gw_status gw_run_file_write(const char *folder, json_t *options, const char *data);
 
-/* Reads run.json of `from`: a run's folder, or a parameter file in it. *run is an object with the object "options" in
- * it, and the caller releases it. It is NULL if there is no run.json: runs of earlier versions have none, and a
- * parameter file may stand alone. Errors: GW_ERR_SYSTEM (it cannot be read, or is no such object), GW_ERR_MEMORY. */
+/* Reads run.json. `from` is a run's folder, or a parameter file in it. *run is an object that holds the object
+ * "options". The caller releases it. *run is NULL if there is no run.json: runs of earlier versions have none, and a
+ * parameter file may lie in any folder. Errors: GW_ERR_SYSTEM (it cannot be read, or is no such object), GW_ERR_MEMORY.
+ */
 gw_status gw_run_file_read(const char *from, json_t **run);
 
 #endif

@@ -11,15 +11,16 @@
 /* CRC-32C (Castagnoli), as TFRecord uses it. */
 uint32_t gw_crc32c(const void *bytes, size_t n_bytes);
 
-/* The file's first record. Write errors stay in the stream's error mark. */
+/* Writes the first record of a file. Write errors stay in the stream's error mark. */
 void gw_tensorboard_begin(FILE *file, double wall_time);
 
-/* Reads an event file from its start: the end of its whole records of steps before `step`, 0 where there are none. */
+/* Reads an event file from its start, and returns where its whole records of steps before `step` end; 0 if there are
+ * none. */
 long gw_tensorboard_end_before(FILE *file, uint64_t step);
 
 void gw_tensorboard_scalar(FILE *file, double wall_time, uint64_t step, const char *tag, float value);
 
-/* The tag is gradient/TENSOR/KIND. Writes nothing if the histogram is empty. */
+/* Writes a histogram with the tag gradient/TENSOR/KIND. It writes nothing if the histogram is empty. */
 void gw_tensorboard_histogram(FILE *file, double wall_time, uint64_t step, const char *tensor, const char *kind,
                               const struct gw_histogram *histogram);
 

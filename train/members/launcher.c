@@ -13,7 +13,7 @@
  * has its index, and WORLD_SIZE only if the job's author says it. */
 static const struct {
     const char *name, *size, *rank;
-    const char *mpi, *tcp; /* MPI joins them, or the link tcp can, where this variable is set; NULL: never */
+    const char *mpi, *tcp; /* MPI joins them, or the link tcp can, if this variable is set; NULL: never */
 } launchers[] = {
     {"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", NULL},
     {"mpirun", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", NULL},
@@ -67,7 +67,7 @@ static gw_status whole_number(const char *name, uint32_t *value, bool *found)
     return GW_OK;
 }
 
-/* Those whose ranks are of the whole job, the inner ones first. */
+/* Launchers whose ranks count through the whole job, the inner ones first. */
 static const struct ranks {
     const char *name, *size, *rank;
 } inner[] = {

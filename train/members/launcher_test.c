@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* All that is read, so that whoever runs this test says nothing by it. */
+/* All variables that are read. The test clears them, so that those of its own caller do not matter. */
 static const char *const names[] = {"RANK",
                                     "WORLD_SIZE",
                                     "MASTER_ADDR",

@@ -1,5 +1,6 @@
 /* Finds out which ranks this process has and how many there are in all, from options and from the launcher's
- * environment. Then it connects their links. How members reach each other, each scheme says in a file of its own. */
+ * environment. Then it connects their links. Each scheme, a way in which members reach each other, is in a file of its
+ * own. */
 #include "members/members.h"
 #include "base/error.h"
 #include "members/launcher.h"

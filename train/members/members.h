@@ -1,4 +1,4 @@
-/* Who trains together: this process's place among all workers, and the links that join them.
+/* The members of a run: this process's place among all workers, and the links that join them.
  *
  *     struct gw_members members;
  *     gw_members_begin(&options, &members);                      // size, first and count stand
@@ -22,20 +22,21 @@
 
 struct gw_members_options {
     const char *link;       /* a scheme's name; NULL: not given (gw_members_choose_link) */
-    uint32_t workers;       /* 0: not given. mpi: must be the number of ranks then */
+    uint32_t workers;       /* 0: not given. mpi: if given, it must be the number of ranks */
     uint32_t rank;          /* tcp, servers; GW_MEMBERS_NO_RANK: not given */
     const char *rendezvous; /* tcp: HOST:PORT; NULL: not given */
     const char *advertise, *keys;
-    const char *servers; /* "HOST:PORT,...": parameter servers that own the slices; NULL: the members of link 0 do */
+    /* "HOST:PORT,...": parameter servers that own the slices; NULL: the members of link 0 own them */
+    const char *servers;
     bool insecure;
-    bool must_meet; /* links on which members never meet each other are refused */
+    bool must_meet; /* true: links on which members never meet each other are refused */
     uint32_t timeout_ms;
     void (*log)(const char *line, void *user); /* NULL: none */
-    bool (*stop)(void *user);                  /* tcp: asked while members meet; NULL: never */
-    void *user;                                /* of both */
+    bool (*stop)(void *user);                  /* tcp: called while members meet; NULL: never */
+    void *user;                                /* is given to both functions */
 };
 
-/* Options that not every scheme takes. */
+/* Options that only some schemes take. */
 enum {
     GW_MEMBERS_TAKES_RANK = 1,
     GW_MEMBERS_TAKES_RENDEZVOUS = 2,
@@ -46,68 +47,73 @@ enum {
 
 struct gw_members {
     const struct gw_members_scheme *scheme;
-    uint32_t size;         /* of all workers */
+    uint32_t size;         /* how many workers there are in all */
     uint32_t first, count; /* this process's ranks */
     gw_tcp_options tcp;
     char rendezvous[300];
-    gw_ps_client_options servers; /* of each rank; servers NULL: none */
-    gw_ps_client **clients;       /* of this process's ranks, once connected; NULL without servers, or with `servers` */
-    bool mpi_begun;               /* mpi: begin has called MPI_Init_thread */
+    gw_ps_client_options servers; /* the options of each rank's client; servers NULL: there are no servers */
+    /* the clients of this process's ranks, once connected. NULL without servers, and with the scheme `servers` */
+    gw_ps_client **clients;
+    bool mpi_begun; /* mpi: begin has called MPI_Init_thread */
 };
 
-/* A way in which members reach each other: what --link names. A new one is a file, and a line in gw_members_schemes;
- * options, help, errors and --version follow from that. */
+/* A scheme: a way in which members reach each other. --link names it. For a new scheme add a file, and a line in
+ * gw_members_schemes. Options, help, errors and --version follow from that. */
 struct gw_members_scheme {
     const char *name;
     const char *help;    /* the end of a sentence about the members: "they are threads of this process" */
     bool is_one_process; /* all members are threads of this process */
     bool is_alone;       /* a member never meets the others: its links have this rank alone */
-    bool has_launcher;   /* what starts the members knows how many there are */
+    bool has_launcher;   /* the launcher knows how many members there are */
     unsigned takes;      /* GW_MEMBERS_TAKES_... */
-    /* Writes which library carries it, or "". False: this build lacks it, and begin may be NULL. */
+    /* Writes the name and version of the library that it uses, or "". False: this build does not have the scheme, and
+     * begin may be NULL. */
     bool (*version)(char *text, size_t capacity);
-    /* Fills in size, first and count, and what connect wants. `members` has its scheme and servers. */
+    /* Fills in size, first and count, and the fields that connect needs. The scheme and the servers of `members` are
+     * set. */
     gw_status (*begin)(const struct gw_members_options *options, struct gw_members *members);
     /* As gw_members_connect, for links without parameter servers. */
     gw_status (*connect)(struct gw_members *members, gw_context *context, uint32_t n_links, gw_link *links);
-    void (*end)(struct gw_members *members, bool failed); /* NULL: nothing is to be done */
+    void (*end)(struct gw_members *members, bool failed); /* NULL: there is nothing to do */
 };
 
 extern const struct gw_members_scheme gw_members_local, gw_members_tcp, gw_members_mpi, gw_members_servers;
 extern const struct gw_members_scheme *const gw_members_schemes[]; /* all of them; the last is NULL */
 
-/* NULL: there is none of this name. */
+/* Finds a scheme by its name. NULL: there is none. */
 const struct gw_members_scheme *gw_members_find(const char *name);
 
-/* Fills in a link that is not given: local; or, if a launcher started several ranks (launcher.h), the link that joins
- * them. GW_ERR_ARGUMENT if none does: trained by itself, each rank would be a run that knows nothing of the others. */
+/* Chooses a link if none is given: local; or, if a launcher started several ranks (launcher.h), the link that joins
+ * them. GW_ERR_ARGUMENT: no link joins them. Without this error, each rank would be a run of its own and know nothing
+ * of the others. */
 gw_status gw_members_choose_link(struct gw_members_options *options);
 
-/* Where tcp's rank, number of workers and rendezvous are not given they are taken from the environment
- * (gw_launcher_place, gw_launcher_meeting). Texts of the options are borrowed until connect.
- * options->link is given. Errors: GW_ERR_ARGUMENT (the sentence says what is missing), GW_ERR_UNSUPPORTED (a link that
- * this build lacks). */
+/* Begins a process's membership. If tcp's rank, number of workers or rendezvous is not given, it is taken from the
+ * environment (gw_launcher_place, gw_launcher_meeting). Texts of the options are borrowed until connect. options->link
+ * must be given. Errors: GW_ERR_ARGUMENT (the sentence says what is missing), GW_ERR_UNSUPPORTED (a link that this
+ * build does not have). */
 gw_status gw_members_begin(const struct gw_members_options *options, struct gw_members *members);
 
-/* Joins the members by n_links links (at least two where there are servers); blocks until all are there. Errors as of
- * the links' own create functions. */
+/* Joins the members by n_links links (with servers, at least two). It blocks until all are there. Errors: as of the
+ * links' own create functions. */
 gw_status gw_members_connect(struct gw_members *members, gw_context *context, uint32_t n_links, gw_link *links);
 
-/* Says which machine this process runs on: the same for all of one machine (containers too), most likely another for
- * each other. GRADWIRE_MACHINE, any text, says it in its place. */
+/* A number for the machine on which this process runs. All processes of a machine get the same number, in containers
+ * too. Different machines most likely get different numbers. If GRADWIRE_MACHINE is set, to any text, the number is
+ * made of that. */
 uint64_t gw_members_machine(void);
 
-/* After all links are destroyed. failed: of an MPI job the other ranks are ended too, after a second in which they say
- * why. */
+/* Ends the membership, after all links are destroyed. failed: if this is an MPI job, the other ranks are ended too, but
+ * one second later, so that they can say why. */
 void gw_members_end(struct gw_members *members, bool failed);
 
 /* ---- for schemes -------------------------------------------------------------------------------- */
 
-/* One line for all ranks: rank 0 of what the launcher started writes it to the log. */
+/* Writes one line for all ranks to the log: only rank 0 of those that the launcher started writes it. */
 void gw_members_say(const struct gw_members_options *options, const struct gw_launcher *by, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* connect, for links that are made one by one. */
+/* A `connect` for links that are made one by one. */
 gw_status gw_members_connect_each(struct gw_members *members, gw_context *context, uint32_t n_links, gw_link *links,
                                   gw_status (*one)(const struct gw_members *, gw_context *, gw_link *));
 

@@ -6,7 +6,7 @@
 #include <gradwire/status.h>
 #include <stdbool.h>
 
-/* Floats in memory and the layout oneDNN knows them by. */
+/* Floats in memory, and their layout in oneDNN's terms. */
 struct gw_blob {
     dnnl_memory_desc_t desc;
     dnnl_memory_t memory;
@@ -16,7 +16,7 @@ struct gw_blob {
 
 enum { GW_MAX_ARGS = 12 };
 
-/* A primitive ready to run. Unset (handle NULL) it does nothing. */
+/* A primitive that is ready to run. If it is not set (handle NULL), it does nothing. */
 struct gw_primitive {
     dnnl_primitive_t handle;
     dnnl_exec_arg_t args[GW_MAX_ARGS];
@@ -30,8 +30,8 @@ gw_status gw_dnn_check(dnnl_status_t status, const char *what);
 void gw_desc_plain(dnnl_memory_desc_t *desc, int rank, const dnnl_dim_t *dims);
 void gw_desc_any(dnnl_memory_desc_t *desc, int rank, const dnnl_dim_t *dims);
 
-/* Where the maps of pictures lie: in blocks, pixel after pixel. [batch][blocks][pixels][block]; plain layouts have
- * blocks of one map, layouts with the maps last one block of all. */
+/* How the maps of pictures lie in memory: [batch][blocks][pixels][block]. A plain layout has blocks of one map. A
+ * layout with the maps last has one block of all maps. */
 struct gw_maps {
     uint32_t maps, block;
     uint64_t pixels, sample_stride, block_stride, pixel_stride; /* in floats */
@@ -53,13 +53,13 @@ void gw_primitive_destroy(struct gw_primitive *primitive);
 gw_status gw_primitive_desc_create(dnnl_engine_t engine, const void *op_desc, dnnl_primitive_desc_t hint,
                                    const char *what, dnnl_primitive_desc_t *desc);
 
-/* `to` becomes a blob of layout `wanted` that holds what `from` holds after `reorder` has run. Where the layouts are
- * equal `to` borrows from `from` and `reorder` is unset. */
+/* Makes `to` a blob of layout `wanted`. When `reorder` has run, it holds the same values as `from`. If the layouts are
+ * equal, `to` borrows from `from`, and `reorder` is not set. */
 gw_status gw_reorder_into(dnnl_engine_t engine, const struct gw_blob *from, const dnnl_memory_desc_t *wanted,
                           struct gw_blob *to, struct gw_primitive *reorder);
 
-/* `from` is a new blob of layout `made` from which `reorder` fills `to`; or borrows from `to` if the layouts are
- * equal. */
+/* Makes `from` a new blob of layout `made`. `reorder` fills `to` from it. If the layouts are equal, `from` borrows from
+ * `to`. */
 gw_status gw_reorder_out_of(dnnl_engine_t engine, const dnnl_memory_desc_t *made, const struct gw_blob *to,
                             struct gw_blob *from, struct gw_primitive *reorder);
 

@@ -1,4 +1,4 @@
-/* What several kinds of layers do alike. */
+/* Functions that several kinds of layers share. */
 #include "net/layer.h"
 #include "base/error.h"
 

@@ -24,27 +24,29 @@ static inline uint64_t gw_shape_count(struct gw_shape s)
 }
 
 #define GW_MAX_INPUTS 2
-#define GW_SAMPLES UINT32_MAX /* as an input: the samples themselves */
+#define GW_SAMPLES UINT32_MAX /* as the number of an input: the samples themselves */
 
-/* A layer's place in a network: immutable, shared by all models. Who adds a layer gives what its kind needs. */
+/* A layer in a network. It does not change, and all models share it. A caller that adds a layer sets the fields that
+ * its kind needs. */
 struct gw_layer_spec {
     const struct gw_layer_kind *kind;
     char name[32];
     uint32_t inputs[GW_MAX_INPUTS]; /* numbers of layers before it, or GW_SAMPLES */
     uint32_t n_inputs;
-    uint32_t n_readers;               /* how many layers take what it makes */
-    uint32_t units;                   /* feature maps or hidden units made */
+    uint32_t n_readers;               /* how many layers take its output */
+    uint32_t units;                   /* feature maps or hidden units of the output */
     uint32_t kernel, stride, padding; /* of windows; 0 if there are none */
-    bool partial;                     /* pooling: a last window may reach over the edge */
+    bool partial;                     /* pooling: the last window may reach over the edge */
     bool average;                     /* pooling: the mean in place of the largest */
     bool no_bias;                     /* convolution */
     bool relu;                        /* batch norm: negative values become 0 */
     float drop;                       /* dropout: the share of values that become 0 */
-    float deviation;                  /* of first weights, which are normal; 0: the network's rule */
-    float bias;                       /* first values of biases */
-    struct gw_shape in, out;          /* in: of the first input; all have the same */
-    uint32_t first_tensor;            /* its weight; the bias follows */
-    uint32_t first_statistic;         /* batch norm: the running mean; the variance follows */
+    /* the standard deviation of first weights, which are normal; 0: the network's rule */
+    float deviation;
+    float bias;               /* first values of biases */
+    struct gw_shape in, out;  /* in: of the first input; all have the same */
+    uint32_t first_tensor;    /* the number of its weight; the bias follows */
+    uint32_t first_statistic; /* batch norm: the running mean; the variance follows */
 };
 
 /* What an instance is built from. */
@@ -54,17 +56,17 @@ struct gw_layer_build {
     const struct gw_network *network;
     uint32_t batch;
     bool training;
-    bool may_overwrite;             /* forward: nobody else reads src; backward: nobody else reads diff_dst */
-    bool needs_diff[GW_MAX_INPUTS]; /* false for the samples: nobody wants the gradient of the pictures */
+    bool may_overwrite;             /* forward: no other layer reads src. backward: no other layer reads diff_dst */
+    bool needs_diff[GW_MAX_INPUTS]; /* false for the samples: the gradient of the pictures is not needed */
     float *params, *grads;          /* flat arrays; grads NULL if not training */
     float *statistics;              /* flat; a training model changes its own */
 };
 
 /* One pass through a model. */
 struct gw_pass {
-    uint64_t version; /* changes whenever parameters do: layouts of weights are made again then */
-    /* training: what is drawn depends on these and on nothing else; first: the place of the first sample in the batch
-     * of all workers */
+    uint64_t version; /* changes whenever parameters change. Then layouts of weights are made again */
+    /* training: random numbers depend only on these. first: the place of the first sample in the batch of all workers
+     */
     uint64_t seed, step;
     uint32_t first;
     void (*ready)(void *user, uint32_t tensor); /* called as soon as a tensor's gradient is complete */
@@ -75,7 +77,7 @@ struct gw_layer_kind {
     const char *name;
     size_t instance_bytes;
     bool shares_diff; /* all inputs get diff_dst itself */
-    bool needs_dst;   /* backward looks at dst again */
+    bool needs_dst;   /* backward reads dst again */
     /* Sets spec->out and declares the layer's tensors. */
     gw_status (*declare)(struct gw_network *network, struct gw_layer_spec *spec);
     /* Sets layer->dst. */
@@ -86,9 +88,9 @@ struct gw_layer_kind {
                                 const struct gw_blob *diff_dst);
     gw_status (*forward)(struct gw_layer *layer, const struct gw_pass *pass);
     gw_status (*backward)(struct gw_layer *layer, const struct gw_pass *pass);
-    /* The step's gradient was taken: what the layer learnt of its values counts. NULL: nothing does. */
+    /* Called if the step counts: the layer keeps what it learnt of its values (batch norm). NULL: it keeps nothing. */
     void (*keep)(struct gw_layer *layer);
-    /* Also after a setup that failed half way: what is not there is zero. */
+    /* Also called after a setup that failed: fields that were not set are zero. */
     void (*destroy)(struct gw_layer *layer);
 };
 
@@ -99,8 +101,8 @@ struct gw_layer {
     struct gw_blob dst, diff_src[GW_MAX_INPUTS];
 };
 
-/* For layers that work value by value: makes layer->diff_src[0] in the layout of layer->dst. After `reorder` has run,
- * backward reads at *from; that is diff_src itself if nobody else reads diff_dst. */
+/* For layers that work value by value. Makes layer->diff_src[0] in the layout of layer->dst. After `reorder` has run,
+ * backward reads at *from. That is diff_src itself if no other layer reads diff_dst. */
 gw_status gw_layer_diff_beside(struct gw_layer *layer, const struct gw_layer_build *build,
                                const struct gw_blob *diff_dst, const float **from, struct gw_primitive *reorder);
 

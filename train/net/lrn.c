@@ -18,7 +18,7 @@
 struct lrn {
     struct gw_layer head;
     uint32_t batch;
-    struct gw_maps src_maps;            /* where values lie; dst and the others lie likewise */
+    struct gw_maps src_maps;            /* where values lie; dst and the others have the same layout */
     struct gw_blob src, diff_dst, base; /* base: 1 + ALPHA * squares, for backward */
     struct gw_primitive reorder_src, reorder_diff_dst;
 };

@@ -47,7 +47,7 @@ static gw_status build_forward(struct gw_model *m, struct gw_layer_build *b)
     return GW_OK;
 }
 
-/* Where what comes back to layer i will be, once all layers behind it are set up. */
+/* Where the gradient that comes back to layer i will be, once all layers behind it are set up. */
 static gw_status gather(struct gw_model *m, const struct gw_layer_build *b, uint32_t i)
 {
     const struct gw_network *net = m->network;

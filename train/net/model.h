@@ -16,7 +16,7 @@ void gw_model_destroy(struct gw_model *model);
 /* Where the caller writes the batch: [batch][channels][height][width]. */
 float *gw_model_input(struct gw_model *model);
 
-/* What the last layer made: [batch][classes]. */
+/* The output of the last layer: [batch][classes]. */
 const float *gw_model_logits(const struct gw_model *model);
 
 gw_status gw_model_forward(struct gw_model *model, const struct gw_pass *pass);
@@ -27,11 +27,11 @@ gw_status gw_model_forward(struct gw_model *model, const struct gw_pass *pass);
 void gw_model_loss(struct gw_model *model, const uint8_t *labels, uint32_t n, float scale, double *loss,
                    uint32_t *correct);
 
-/* From the last layer to the first; pass->ready is called for each tensor as soon as its gradient is there. */
+/* Goes from the last layer to the first. It calls pass->ready for each tensor as soon as its gradient is there. */
 gw_status gw_model_backward(struct gw_model *model, const struct gw_pass *pass);
 
-/* The step that the last forward began counts: what layers keep of the values they saw (batch norm) goes into the
- * statistics. A step that is dropped leaves no trace. */
+/* Notes that the last step counts: what layers learnt of their values (batch norm) goes into the statistics. A step
+ * that is dropped changes nothing. */
 void gw_model_keep(struct gw_model *model);
 
 #endif

@@ -11,11 +11,11 @@
 #include <string.h>
 
 enum message_type { JOIN = 1, START, STEP, RECORD, STATE, END, MEET };
-#define HEAD 16 /* type, and the step that the message is about */
+#define HEAD 16 /* bytes of a head: type, and the step that the message is about */
 
 /* ---- words ---------------------------------------------------------------------------------- */
 
-/* Reads a record from words, or writes it there: one list of fields for both. */
+/* Reads a record from words, or writes it there. There is one list of fields for both. */
 struct words {
     uint8_t *at;
     bool writes;
@@ -97,7 +97,7 @@ static gw_status refuse(const gw_message *message)
                    message->from, message->n_bytes);
 }
 
-/* Files a message where it is asked for. Sets message->bytes NULL if it is kept. */
+/* Puts a message where it is looked for later. If it keeps message->bytes, it sets the pointer to NULL. */
 static gw_status file(struct gw_control *c, gw_message *message)
 {
     bool leads = c->link.rank == 0;
@@ -139,7 +139,7 @@ static gw_status file(struct gw_control *c, gw_message *message)
     return GW_OK;
 }
 
-/* Waits for the next message and files it; `what` and `rank` say what is waited for. */
+/* Waits for the next message and files it. `what` and `rank` say for what it waits, for sentences. */
 static gw_status take(struct gw_control *c, const char *what, uint64_t step, uint32_t rank)
 {
     gw_message message;
@@ -153,8 +153,8 @@ static gw_status take(struct gw_control *c, const char *what, uint64_t step, uin
     return status;
 }
 
-/* Files one message that has come. false: none has, or what comes next is an error, which whoever waits for something
- * will meet. */
+/* Files one message that has come. false: there is none, or the link has an error. The next function that waits will
+ * return that error. */
 static bool poll(struct gw_control *c)
 {
     gw_message message;
@@ -165,7 +165,7 @@ static bool poll(struct gw_control *c)
     return status == GW_OK;
 }
 
-/* The lowest rank that is missing from `have`, after `from`; the link's size where none is. */
+/* The lowest rank after `from` that is missing from `have`. If none is missing: the link's size. */
 static uint32_t missing(const struct gw_control *c, const bool *have, uint32_t from)
 {
     while (from < c->link.size && have[from])
@@ -217,7 +217,7 @@ void gw_control_fini(struct gw_control *c)
 
 /* ---- start ---------------------------------------------------------------------------------- */
 
-/* What stands in front of START's options, machines, floats and states. */
+/* The numbers at the begin of START. Options, machines, floats and states follow them. */
 struct start {
     uint64_t n_options, steps, threads, checkpoint_every, stop_at_nonfinite;
     uint64_t n_floats, step, has_params, has_momentum, has_ema, has_variance; /* of a resumed run */
@@ -329,7 +329,8 @@ static gw_status copy_floats(const uint8_t **at, uint64_t has, size_t n_floats, 
     return GW_OK;
 }
 
-/* The numbers in front of START, each bounded before they are multiplied, and its options compared. */
+/* Checks the numbers at the begin of START, and compares the options. Each number is checked before it is multiplied.
+ */
 static gw_status check_start(struct gw_control *c, const struct gw_start *start, struct start *s)
 {
     uint64_t most = c->start.n_bytes;
@@ -515,7 +516,8 @@ gw_status gw_control_meet(struct gw_control *c)
     }
     for (uint32_t r = 1; (r = missing(c, c->met, r)) < c->link.size;) {
         GW_TRY(take(c, "word that it is there", 0, r));
-        for (uint32_t other = 1; other < c->link.size; other++) /* a sign of life: the last one may be far behind */
+        /* a sign of life, because the last worker may be far behind */
+        for (uint32_t other = 1; other < c->link.size; other++)
             if (c->met[other])
                 GW_TRY(send_met(c, other, false));
     }

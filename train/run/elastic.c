@@ -9,13 +9,13 @@
 #include <string.h>
 
 #define STATE_KEY "exchange/state"
-#define LOOK_MS 1000 /* between looks whether another is still there */
+#define LOOK_MS 1000 /* between looks whether another worker is still there */
 
 /* ---- what all workers have alike: parameters, moments, moving average ---------------------------------------- */
 
 struct parts {
     float *at[4];
-    size_t n; /* of them */
+    size_t n; /* how many there are */
 };
 
 static struct parts parts_of(const struct gw_worker *w)
@@ -34,7 +34,7 @@ static gw_status init_state(const struct gw_worker *w, gw_ps_client *client, con
     return gw_ps_init_parameter(client, STATE_KEY, GW_PS_FLOAT32, &shape);
 }
 
-/* For those who begin with that round. */
+/* Puts the state on the servers, for workers that begin with that round. */
 static gw_status put_state(const struct gw_worker *w, gw_ps_client *client, uint64_t round)
 {
     const struct parts parts = parts_of(w);
@@ -74,8 +74,8 @@ static gw_status get_state(struct gw_worker *w, uint64_t round)
     return status;
 }
 
-/* Those that the run has come to. First ones are not put any more: a server that has lost what it kept would take them
- * for the run's. */
+/* Gets the parameters of a run that has begun. It does not put first parameters: a server that has lost its parameters
+ * would take them for those of the run. */
 static gw_status parameters_of_run(struct gw_worker *w)
 {
     gw_status status = gw_worker_pull_parameters(w);
@@ -89,7 +89,7 @@ static gw_status parameters_of_run(struct gw_worker *w)
 
 /* ---- joining ------------------------------------------------------------------------------------------------- */
 
-/* Patience begins anew with each step that was not come to before. */
+/* Each step that was not reached before starts the waiting time again. */
 static void note_progress(struct gw_elastic *e, uint64_t t)
 {
     if (t + 1 <= e->reached)
@@ -183,21 +183,22 @@ static gw_status admit_all(struct gw_worker *w, gw_ps_client *side, const gw_ps_
     for (uint32_t r = 0; r < w->team->options->workers; r++) {
         if (presence[r] != GW_PS_JOINING)
             continue;
-        if (!ready && !*w->team->server_optimizer) /* else the servers have it */
+        if (!ready && !*w->team->server_optimizer) /* else the servers have the state */
             GW_TRY(put_state(w, side, t + 1));
         ready = true;
         gw_status status = gw_ps_admit(side, r, t + 1);
         if (status == GW_OK)
             gw_train_note(w->team->callbacks, "rank %u is let in from step %llu on", r, (unsigned long long)t + 1);
-        else if (status != GW_ERR_PEER &&
-                 status !=
-                     GW_ERR_ORDER) /* it has gone again; this one was left out itself, and its next push says so */
+        else if (status != GW_ERR_PEER && status !=
+                                              /* GW_ERR_PEER: that worker has gone again. GW_ERR_ORDER: this worker was
+                                               * left out itself, and its next push will say so */
+                                              GW_ERR_ORDER)
             return status;
     }
     return GW_OK;
 }
 
-/* Once: until they can write again, servers say it at every push. */
+/* Notes it only once: servers say it at every push, until they can write again. */
 static void note_unkept(struct gw_worker *w)
 {
     if (!gw_ps_take_in_memory_notice(w->elastic.client) || w->elastic.unkept_noted)
@@ -229,7 +230,7 @@ gw_status gw_elastic_admit(struct gw_worker *w, uint64_t t)
 
 /* ---- the end ------------------------------------------------------------------------------------------------- */
 
-/* Where a worker puts a number at the end. */
+/* Makes the key at which a worker puts a number at the end. */
 static gw_status init_number(gw_ps_client *side, const char *what, uint32_t rank, char name[64])
 {
     const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
@@ -237,7 +238,8 @@ static gw_status init_number(gw_ps_client *side, const char *what, uint32_t rank
     return gw_ps_init_parameter(side, name, GW_PS_INT64, &one);
 }
 
-/* The number of another worker, once it has put it there; as it was where it takes part no more and had put none. */
+/* Waits for the number of another worker, and gets it. If that worker no longer takes part and has put none, *number
+ * does not change. */
 static gw_status number_of(struct gw_worker *w, gw_ps_client *side, const char *what, uint32_t rank, uint64_t *number)
 {
     const double deadline = gw_clock_seconds() + w->team->options->timeout_s;
@@ -246,11 +248,11 @@ static gw_status number_of(struct gw_worker *w, gw_ps_client *side, const char *
     gw_ps_value value = {.bytes = NULL};
     gw_status status = presence ? init_number(side, what, rank, name) : GW_ERR_MEMORY;
     for (bool there = true; status == GW_OK && there && !value.bytes;) {
-        /* Asked first: a worker that has left may have put its number there before. */
+        /* First ask whether it is there: a worker that has left may have put its number before. */
         status = gw_ps_members(side, presence, w->team->options->workers, NULL);
         there = presence[rank] == GW_PS_PRESENT || (presence[rank] == GW_PS_AWAY && gw_clock_seconds() < deadline);
         if (status == GW_OK && (status = gw_ps_fetch(side, name, w->team->steps, &value)) == GW_ERR_TIMEOUT)
-            status = GW_OK; /* it is behind: without rounds workers end one after the other */
+            status = GW_OK; /* it is behind; without rounds, workers end one after the other */
     }
     gw_free(NULL, presence);
     if (value.bytes)
@@ -259,7 +261,7 @@ static gw_status number_of(struct gw_worker *w, gw_ps_client *side, const char *
     return status;
 }
 
-/* Puts this worker's number there, and waits for those of all that take part; *alike: theirs are the same. */
+/* Puts this worker's number, and waits for those of all that take part. *alike: all numbers are the same. */
 static gw_status meet(struct gw_worker *w, const char *what, uint64_t own, bool *alike)
 {
     gw_ps_client_options options = w->elastic.options;

@@ -1,29 +1,30 @@
-/* A worker that meets the others at parameter servers only (--link servers). It joins a run that may be under way and
- * lets in those who come later. If it was left out, because its connection was lost for too long or it was stopped, it
- * joins again.
+/* A worker that meets the others only at parameter servers (--link servers). It joins a run that may be under way, and
+ * admits workers that come later. If it was left out, it joins again. That happens if its connection was lost for too
+ * long, or if its process was stopped for a while.
  *
- * Who joins gets parameters, moments and moving average from a worker that takes part, through the servers. */
+ * A worker that joins gets parameters, moments and moving average from a worker that takes part, through the servers.
+ */
 #ifndef GW_TRAIN_ELASTIC_H
 #define GW_TRAIN_ELASTIC_H
 
 #include "run/team.h"
 
-/* Connects, joins, and takes over what the others have. *t: its first step. The worker's exchange is made here. */
+/* Connects, joins, and gets the parameters of the others. *t: its first step. The worker's exchange is made here. */
 gw_status gw_elastic_join(struct gw_worker *worker, uint64_t *t);
 
-/* Before step t: lets in those who wait, where this worker was asked to. */
+/* Called before step t: if the server has asked this worker, it admits those that wait. */
 gw_status gw_elastic_admit(struct gw_worker *worker, uint64_t t);
 
-/* Whether it makes sense to join again after that error; says so. */
+/* True if it makes sense to join again after that error. Then it also tells the user. */
 bool gw_elastic_goes_on(struct gw_worker *worker, gw_status status);
 
-/* After the last step, where workers do not make it together: waits until all that take part have made it. */
+/* Called after the last step, if workers do not make it together: waits until all that take part have made it. */
 gw_status gw_elastic_meet(struct gw_worker *worker);
 
-/* After that: whether all workers that take part have the same hash of parameters. */
+/* Called after that: finds out whether all workers that take part have the same hash of parameters. */
 gw_status gw_elastic_compare(struct gw_worker *worker, bool *identical);
 
-/* Leaves; gw_elastic_join can follow. */
+/* Leaves the run. gw_elastic_join may follow. */
 void gw_elastic_leave(struct gw_worker *worker);
 
 #endif

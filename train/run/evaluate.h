@@ -1,4 +1,4 @@
-/* Tells how many test samples a model gets right. The model is one made for evaluation. */
+/* Tells how many test samples a model gets right. The model must be made for evaluation. */
 #ifndef GW_TRAIN_EVALUATE_H
 #define GW_TRAIN_EVALUATE_H
 

@@ -5,14 +5,14 @@
 #include <math.h>
 #include <string.h>
 
-/* Steps spread over the run, the first and the last included. */
+/* True for some steps that are spread over the run, with the first and the last. */
 static bool is_due(uint64_t t, uint64_t steps)
 {
     const uint64_t n = steps < GW_HISTOGRAM_STEPS ? steps : GW_HISTOGRAM_STEPS;
     return t == 0 || n < 2 || t * (n - 1) / (steps - 1) != (t - 1) * (n - 1) / (steps - 1);
 }
 
-/* Of biases and the like nobody needs a histogram. */
+/* True for weights. Nobody needs histograms of biases and the like. */
 static bool is_weight(const struct gw_param *p)
 {
     static const char ending[] = "weight";
@@ -20,7 +20,7 @@ static bool is_weight(const struct gw_param *p)
     return n >= m && strcmp(p->name + n - m, ending) == 0;
 }
 
-/* The numbers of the tensors, spread over the network if it has more weights than there is room for. */
+/* Chooses tensors. If the network has more weights than there is room for, they are spread over the network. */
 static uint32_t choose_tensors(const struct gw_network *net, uint32_t chosen[GW_HISTOGRAM_TENSORS])
 {
     uint32_t n_weights = 0, n = 0, at = 0;
@@ -40,7 +40,7 @@ void gw_histograms_begin(struct gw_worker *w, uint64_t t)
     if (w->control.link.rank > 0 || !team->metrics.histograms.stream || !is_due(t, team->steps))
         return;
     const uint32_t n = choose_tensors(&team->network, chosen);
-    gw_free(NULL, w->histograms); /* of a step that came to no end */
+    gw_free(NULL, w->histograms); /* left from a step that did not end */
     w->histograms = gw_calloc(NULL, 1, sizeof *w->histograms + n * sizeof *w->histograms->rows);
     if (!w->histograms)
         return;
@@ -55,8 +55,8 @@ void gw_histograms_begin(struct gw_worker *w, uint64_t t)
     }
 }
 
-/* What a draw makes of the gradient, and for ternary the gradient that it draws from. Another encoder draws, with rank
- * 0's own scaler: the one of all workers, at least as large, is known in the exchange only. */
+/* Counts what a draw makes of the gradient; for ternary also the clipped gradient. It uses an encoder of its own, with
+ * rank 0's own scaler. The scaler of all workers may be larger, but only the exchange knows it. */
 static gw_status count_drawn(const struct gw_worker *w, const float *g, gw_encoder *encoder,
                              struct gw_histogram_row *row)
 {
@@ -87,7 +87,8 @@ static gw_status count_drawn(const struct gw_worker *w, const float *g, gw_encod
     return status;
 }
 
-/* Only codecs that draw without bias, which keep nothing: a residual would not be the one of the run. */
+/* Draws again, for codecs that draw without bias. They keep nothing. With a codec that has a residual, this encoder
+ * would not have the residual of the run. */
 static void draw_again(const struct gw_worker *w, const float *g, struct gw_histogram_row *row)
 {
     const struct gw_team *team = w->team;
@@ -119,7 +120,7 @@ void gw_histograms_after(struct gw_worker *w, bool committed)
     struct gw_team *team = w->team;
     if (!w->histograms)
         return;
-    /* If the servers move the parameters, these come back, and no average does. */
+    /* If servers move the parameters, parameters come back and no averages. */
     for (uint32_t i = 0; committed && !*team->server_optimizer && i < w->histograms->n; i++) {
         struct gw_histogram_row *row = &w->histograms->rows[i];
         gw_histogram_count(&row->kinds[GW_HISTOGRAM_AVERAGED], w->grads + team->network.tensors[row->number].offset,

@@ -4,14 +4,14 @@
 
 #include "run/team.h"
 
-/* Before a step. In steps without histograms, and on all workers but the one that writes the run's folder, this does
- * nothing, and neither do the other two. If memory is short, the step has no histograms: they are not worth a run. */
+/* Called before a step. Only the worker that writes the run's folder makes histograms, and only in some steps. Else
+ * this and the other two functions do nothing. If memory is short, the step has no histograms, and the run goes on. */
 void gw_histograms_begin(struct gw_worker *worker, uint64_t step);
 
-/* When the gradient of a tensor is there, and before it is submitted. */
+/* Called when the gradient of a tensor is there, before it is submitted. */
 void gw_histograms_before(struct gw_worker *worker, uint32_t tensor);
 
-/* When all are averaged. A step that was dropped has no histograms. */
+/* Called when all gradients are averaged. A step that was dropped has no histograms. */
 void gw_histograms_after(struct gw_worker *worker, bool committed);
 
 #endif

@@ -63,7 +63,7 @@ gw_status gw_live_plan_init(struct gw_team *team)
         live->layers[t] = (gw_profile_layer){team->network.tensors[t].name, team->network.tensors[t].n_elems, 0};
         n += live->layers[t].n_elems;
     }
-    /* Few runs, and no groups much larger than the network: everybody waits meanwhile. */
+    /* Measure only a few times, and no groups much larger than the network: all workers wait meanwhile. */
     live->probe = (gw_probe_options){.struct_bytes = sizeof live->probe,
                                      .codecs = live->codecs,
                                      .layers = live->layers,
@@ -106,7 +106,7 @@ void gw_live_plan_note(struct gw_worker *w, const uint32_t *tensor)
 
 /* ---- planning ------------------------------------------------------------------------------- */
 
-/* The median over the timed steps of forward (which 0) or of a tensor. */
+/* The median over the timed steps: of forward (which 0), or of a tensor. */
 static double typical_ms(const struct gw_live_plan *live, uint32_t which)
 {
     double ms[GW_LIVE_PLAN_TIMED];
@@ -115,7 +115,7 @@ static double typical_ms(const struct gw_live_plan *live, uint32_t which)
     return gw_median(ms, GW_LIVE_PLAN_TIMED);
 }
 
-/* Rank 0: the plan, and what it promises. */
+/* Rank 0: makes the plan, and notes the time of a step that it predicts. */
 static gw_status make_plan(struct gw_worker *w, const gw_profile_link *link, const gw_profile_codec *costs,
                            uint32_t *group_of)
 {
@@ -135,7 +135,7 @@ static gw_status make_plan(struct gw_worker *w, const gw_profile_link *link, con
                          &live->n_groups, &live->predicted_ms);
 }
 
-/* The other end may be of any version: groups are 0, 1, ..., and none is empty. */
+/* Checks the groups, because the other end may have any version: they must be 0, 1, ..., and none may be empty. */
 static gw_status check_groups(const struct gw_worker *w, const uint32_t *group_of)
 {
     const uint32_t n = w->team->network.n_tensors;
@@ -152,7 +152,7 @@ static gw_status measure(struct gw_worker *w)
     const struct gw_team *team = w->team;
     gw_probe_options options = team->live.probe;
     options.exchange = gw_team_link(team, GW_TEAM_EXCHANGE, w->index);
-    options.exchange.machine_of = team->grouped ? team->machine_of : NULL; /* as the run's exchange */
+    options.exchange.machine_of = team->grouped ? team->machine_of : NULL; /* as in the run's exchange */
     options.meeting = gw_team_link(team, GW_TEAM_PLAN, w->index);
     const struct gw_meeting meeting = {.context = team->context,
                                        .link = options.meeting,
@@ -160,7 +160,7 @@ static gw_status measure(struct gw_worker *w)
     gw_profile_link link;
     gw_profile_codec costs[2];
     GW_TRY(gw_probe_measure(team->context, &options, &link, costs));
-    if (w->rank == 0) /* whose times of backward count */
+    if (w->rank == 0) /* only rank 0's times of backward count */
         GW_TRY(make_plan(w, &link, costs, w->group_of));
     GW_TRY(gw_meeting_tell(&meeting, w->group_of, team->network.n_tensors * sizeof *w->group_of));
     return check_groups(w, w->group_of);

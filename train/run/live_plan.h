@@ -18,36 +18,36 @@ struct gw_train_summary;
 enum { GW_LIVE_PLAN_FIRST = 12, GW_LIVE_PLAN_TIMED = 9 };
 
 struct gw_live_plan {
-    gw_merge method;              /* 0: the groups of the run's beginning stand */
+    gw_merge method;              /* 0: the groups of the beginning stay */
     uint64_t every;               /* steps from a plan to the next; 0: there is one plan */
-    gw_codec *floats, *codecs[2]; /* floats, and the run's own behind them if it is another */
-    gw_probe_options probe;       /* without links */
+    gw_codec *floats, *codecs[2]; /* codecs[]: floats, then the run's codec if it is another one */
+    gw_probe_options probe;       /* the options of the probe, without links */
     gw_profile_layer layers[GW_MAX_TENSORS];
     char identity[128]; /* must be the same on all members (gw_exchange_options.identity) */
 
-    /* Rank 0's: of the last steps, forward and then each tensor, in milliseconds. */
+    /* Rank 0's: times of the last steps in milliseconds, of forward and then of each tensor. */
     double times[GW_LIVE_PLAN_TIMED][1 + GW_MAX_TENSORS];
-    double last; /* when the gradient before was there */
+    double last; /* when the gradient before this one was there */
     uint64_t step;
 
     /* Rank 0's, for reports. */
     uint32_t n_plans, n_groups;
-    double predicted_ms, seconds; /* of a step; that all planning took */
+    double predicted_ms, seconds; /* predicted time of a step; seconds that all planning took */
 };
 
-/* Whether --plan is such a method. */
+/* True if --plan is such a method. */
 bool gw_live_plan_is(const char *plan);
 
-/* Reads --plan and --replan of the team's options, and refuses what cannot be planned. Team's codec, network and
- * members stand. Does nothing if --plan is no such method. */
+/* Reads --plan and --replan of the team's options, and refuses what cannot be planned. The team's codec, network and
+ * members must be set. It does nothing if --plan is no such method. */
 gw_status gw_live_plan_init(struct gw_team *team);
 void gw_live_plan_free(struct gw_team *team);
 
-/* A worker's step: it begins; backward begins (forward: NULL), or a tensor's gradient is there. */
+/* begin: a worker's step begins. note: backward begins (tensor NULL), or the gradient of a tensor is there. */
 void gw_live_plan_begin(struct gw_worker *worker, uint64_t step);
 void gw_live_plan_note(struct gw_worker *worker, const uint32_t *tensor);
 
-/* After a step, and if another follows: plans anew if it is time. All workers call it. */
+/* All workers call it after a step, if another step follows. It makes a new plan if it is time for one. */
 gw_status gw_live_plan_after(struct gw_worker *worker, uint64_t step);
 
 #endif

@@ -1,4 +1,4 @@
-/* Takes a run from its options to its summary: it loads, checks, starts the workers, adds up and saves. */
+/* Makes a run, from its options to its summary: it loads, checks, starts the workers, adds up and saves. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "disk/checkpoint.h"
@@ -66,7 +66,7 @@ static gw_status declare_tensors(struct gw_team *team)
     return gw_plan_read(&team->network, team->options->plan, team->group_of);
 }
 
-/* The servers move the parameters, and only they have what the optimizer keeps. */
+/* Sets the team up for servers that move the parameters. Only they have the state of the optimizer. */
 static gw_status choose_servers(struct gw_team *team)
 {
     const struct gw_train_options *o = team->options;
@@ -107,7 +107,7 @@ static gw_status choose_optimizer(struct gw_team *team)
     return shares ? gw_codec_parse(team->context, "none", &team->full_codec) : GW_OK;
 }
 
-/* How far workers may be apart (control.h). */
+/* How many steps workers may be apart (control.h). */
 static uint32_t how_far_ahead(const struct gw_team *team)
 {
     uint32_t staleness;
@@ -142,7 +142,7 @@ static gw_status check_alone(const struct gw_team *team)
     return GW_OK;
 }
 
-/* Joins the members; from here on a failure must be told to them. */
+/* Joins the members. From here on a failure must be told to them. */
 static gw_status connect_members(struct gw_team *team)
 {
     struct gw_members *members = team->members;
@@ -161,7 +161,8 @@ static gw_status connect_members(struct gw_team *team)
     return GW_OK;
 }
 
-/* Adding up within machines first saves something where there are several, and one of them has several workers. */
+/* True if it saves something to add up within machines first: there are several machines, and one of them has several
+ * workers. */
 static bool worth_grouping(const uint32_t *machine_of, uint32_t size)
 {
     uint32_t most = 0;
@@ -170,7 +171,7 @@ static bool worth_grouping(const uint32_t *machine_of, uint32_t size)
     return most > 0 && most + 1 < size;
 }
 
-/* Other processes begin where rank 0 does. */
+/* Makes other processes begin where rank 0 begins. */
 static gw_status agree(struct gw_team *team)
 {
     struct gw_start start = {.options = team->run_options,
@@ -197,7 +198,7 @@ static gw_status agree(struct gw_team *team)
     return GW_OK;
 }
 
-/* What a resumed run has otherwise than the interrupted one. */
+/* Tells the user in what the resumed run differs from the interrupted one. */
 static void tell_changes(const struct gw_team *team)
 {
     const struct gw_checkpoint *c = &team->resume.checkpoint;
@@ -228,7 +229,7 @@ static void tell_changes(const struct gw_team *team)
                       c->threads, c->threads == 1 ? "" : "s", team->threads);
 }
 
-/* The run in the folder is this one, and goes on from its checkpoint. */
+/* Takes up the run in the folder: it goes on from its checkpoint. */
 static gw_status take_up(struct gw_team *team)
 {
     const struct gw_train_options *o = team->options;
@@ -265,7 +266,7 @@ static bool draws_without_bias(const gw_codec *codec)
     return false;
 }
 
-/* Rank 0's: the folder of the run, new or of an interrupted one. */
+/* Rank 0: opens the folder of the run, which is new or that of an interrupted run. */
 static gw_status open_folder(struct gw_team *team)
 {
     const struct gw_train_options *o = team->options;
@@ -279,7 +280,7 @@ static gw_status open_folder(struct gw_team *team)
     return gw_resume_find(o->resume, team->metrics.lock, team->callbacks, &team->resume);
 }
 
-/* A run that goes on may have other options than it began with: the file has its last ones. */
+/* Writes run.json. A resumed run may have other options than at its beginning; the file has the last ones. */
 static gw_status write_run_file(const struct gw_team *team)
 {
     char about[GW_DATA_TEXT];
@@ -295,7 +296,7 @@ static const char *transform_of(const char *given, const struct gw_network *netw
     return given ? given : data->train.pixels ? network->transform : NULL;
 }
 
-/* The shape of a sample as networks get it. */
+/* The shape of a sample when it comes into the network. */
 static struct gw_shape sample_of(const struct gw_data *data)
 {
     const struct gw_transform *t = &data->transform;
@@ -303,7 +304,7 @@ static struct gw_shape sample_of(const struct gw_data *data)
                               : (struct gw_shape){data->channels, data->height, data->width};
 }
 
-/* Gradients are written in the middle of the run: what can be wrong with their place and time is found now. */
+/* Gradients are written in the middle of the run. So check now that their file name and their steps are good. */
 static gw_status check_gradients(const struct gw_team *team)
 {
     const struct gw_train_options *o = team->options;
@@ -319,7 +320,7 @@ static gw_status check_gradients(const struct gw_team *team)
                        (unsigned long long)team->resume.checkpoint.step, (unsigned long long)first);
     char folder[PATH_MAX];
     const char *slash = strrchr(o->gradients, '/'), *name = slash ? slash + 1 : o->gradients;
-    if (!*name || strlen(name) > NAME_MAX - 64) /* room for the step, the rank and the ending */
+    if (!*name || strlen(name) > NAME_MAX - 64) /* leaves room for the step, the rank and the ending */
         return gw_fail(GW_ERR_ARGUMENT, "--save-gradients is \"%s\", and must end in a name of 1 to %d bytes",
                        o->gradients, NAME_MAX - 64);
     if ((size_t)snprintf(folder, sizeof folder, "%.*s",
@@ -333,8 +334,8 @@ static gw_status check_gradients(const struct gw_team *team)
     return GW_OK;
 }
 
-/* Everything that can be wrong with the options is found before data are read, and the folder is known to be writable
- * before any time is spent. */
+/* Finds all errors in the options before data are read. It also checks that the folder can be written before any time
+ * is spent. */
 static gw_status prepare(struct gw_team *team)
 {
     const struct gw_train_options *o = team->options;
@@ -380,13 +381,14 @@ static gw_status prepare(struct gw_team *team)
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     team->evaluators = processors > 0 && processors < o->workers ? (uint32_t)processors : o->workers;
     if (team->network.convex || team->members->count < o->workers)
-        /* no model to take memory; sums of losses that do not depend on the machine; and nobody idle */
+        /* convex: there is no model that takes memory. Sums of losses must not depend on the machine, and no worker
+         * should be idle */
         team->evaluators = team->alone ? 1 : o->workers;
     uint64_t window = team->steps >= team->steps_per_epoch ? team->steps_per_epoch : 100;
     team->metrics.window_begin = team->steps > window ? team->steps - window : 0;
     team->metrics.steps = team->steps, team->metrics.steps_per_epoch = team->steps_per_epoch;
     uint32_t begin, count = o->batch;
-    if (team->alone) /* its records are its own */
+    if (team->alone) /* its metrics are its own */
         gw_order_share(o->batch, o->workers, team->members->first, &begin, &count);
     team->metrics.batch = count, team->metrics.workers = team->alone ? 1 : o->workers,
     team->metrics.test_samples = team->data.test.n;
@@ -396,7 +398,7 @@ static gw_status prepare(struct gw_team *team)
     if (!team->workers)
         return GW_ERR_MEMORY;
     GW_TRY(connect_members(team));
-    /* Not before all else is well: a run that cannot begin takes no earlier one away. */
+    /* Only after all other checks: a run that cannot begin must not remove an earlier one. */
     if (o->resume && team->leads)
         GW_TRY(take_up(team));
     GW_TRY(agree(team));
@@ -440,7 +442,7 @@ static gw_status run_workers(struct gw_team *team)
 
 /* ---- after ---------------------------------------------------------------------------------- */
 
-/* Why the wire choice is what it is. */
+/* Says why the wire choice is what it is. */
 static void say_why(const struct gw_team *team, const gw_wire_report *wire, char *text, size_t capacity)
 {
     if (team->options->workers == 1)
@@ -507,7 +509,7 @@ static gw_status save(struct gw_team *team, const struct gw_train_summary *summa
                                   .ema = team->workers[0].ema};
     GW_TRY(gw_checkpoint_write(out, GW_PARAMETER_FILE, &final));
     GW_TRY(gw_metrics_commit(&team->metrics));
-    return gw_metrics_write_summary(out, summary); /* last: a folder with a summary is complete */
+    return gw_metrics_write_summary(out, summary); /* the last file: a folder with a summary is complete */
 }
 
 static gw_status say_stopped(const struct gw_team *team)
@@ -577,7 +579,7 @@ gw_status gw_train_run(const struct gw_train_options *options, const struct gw_t
         char why[1024];
         snprintf(why, sizeof why, "%s", gw_last_error());
         for (uint32_t i = 0; i < team->members->count; i++)
-            gw_team_fail(team, i, status, why); /* where they are joined already */
+            gw_team_fail(team, i, status, why); /* if the members are joined already */
         gw_fail(status, "%s", why);
     }
     if (status == GW_OK && team->stopped)
@@ -630,7 +632,7 @@ static gw_status evaluate_saved(const struct gw_checkpoint *c, const struct gw_d
     return GW_OK;
 }
 
-/* `options`: those of a checkpoint's run; "" if the parameters are none. */
+/* Loads parameters. `options`: the options of the run, if the file is a checkpoint; else "". */
 static gw_status load_for_eval(const struct gw_eval_options *o, const struct gw_network *network, const char *options,
                                struct gw_data *data)
 {

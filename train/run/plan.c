@@ -14,7 +14,7 @@
 static gw_status by_bytes(const struct gw_network *network, uint64_t bytes, uint32_t *group_of)
 {
     gw_profile_layer layers[GW_MAX_TENSORS];
-    const gw_profile_codec codec = {.spec = "none"}; /* groups by bytes do not depend on costs */
+    const gw_profile_codec codec = {.spec = "none"}; /* groups by bytes do not depend on what a codec costs */
     for (uint32_t t = 0; t < network->n_tensors; t++)
         layers[t] = (gw_profile_layer){network->tensors[t].name, network->tensors[t].n_elems, 0};
     const gw_profile profile = {.struct_bytes = sizeof profile,

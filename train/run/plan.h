@@ -1,4 +1,4 @@
-/* Which tensors of a network travel together: what --plan says. */
+/* Reads --plan: which tensors of a network travel together. */
 #ifndef GW_TRAIN_PLAN_H
 #define GW_TRAIN_PLAN_H
 

@@ -15,7 +15,7 @@ static gw_status wrong(const char *text)
         text);
 }
 
-/* What follows the colon is one number above 0. */
+/* Reads one number above 0 behind the colon. */
 static gw_status parse_number(const char *text, double *value)
 {
     const char *at = strchr(text, ':') + 1;

@@ -12,7 +12,7 @@ enum gw_schedule_kind { GW_SCHEDULE_CONST, GW_SCHEDULE_POLY, GW_SCHEDULE_STEP, G
 struct gw_schedule {
     enum gw_schedule_kind kind;
     double power;                          /* poly */
-    double half_step;                      /* inverse: the step at which the rate is half the first */
+    double half_step;                      /* inverse: the step at which the rate is half of the first one */
     uint32_t drops[GW_SCHEDULE_MAX_DROPS]; /* step: epochs, ascending */
     uint32_t n_drops;
 };

@@ -4,9 +4,9 @@
  *     options.workers = 4, options.codec = "ternary";
  *     status = gw_train_run(&options, &callbacks, &summary);
  *
- * Every worker is a thread with its own replica of the parameters, here or in other processes; only gradients travel.
- * Errors are a status and a sentence in gw_last_error(), as in the library: GW_ERR_ARGUMENT and GW_ERR_SPEC are wrong
- * use; a file that is missing, cut or malformed is GW_ERR_SYSTEM. */
+ * Every worker is a thread with its own replica of the parameters, in this process or in another one. Only gradients
+ * travel. Errors are a status and a sentence in gw_last_error(), as in the library: GW_ERR_ARGUMENT and GW_ERR_SPEC are
+ * wrong use; a file that is missing, cut or malformed is GW_ERR_SYSTEM. */
 #ifndef GW_TRAIN_TRAIN_H
 #define GW_TRAIN_TRAIN_H
 
@@ -23,39 +23,41 @@ struct gw_members;
 struct gw_train_options {
     struct gw_members *members; /* who trains together (members.h); NULL: `workers` threads of this process */
     const char *net;            /* network.h */
-    const char *data, *test;    /* data.h; test NULL: none given */
+    const char *data, *test;    /* data.h; test NULL: not given */
     const char *transform;      /* data/transform.h; NULL: the network's */
     const char *codec;          /* a codec specification */
     const char *optimizer;      /* sgd | momentum | adam | svrg */
     const char *schedule;       /* schedule.h */
-    /* local: every worker moves its own; servers: the parameter servers of `members` do (svrg and ema do not go) */
+    /* local: every worker moves its own parameters. servers: the parameter servers of `members` move them; svrg and ema
+     * are not possible then */
     const char *parameters;
     const char *plan; /* plan.h: none, single, fixed:BYTES, or a file; live_plan.h: exact, paper */
-    uint64_t replan;  /* exact, paper: steps from a plan to the next; 0: one plan stands */
-    const char *out;  /* the run's folder, written by rank 0 alone; NULL: nothing is written */
-    /* the folder of an interrupted run that is gone on with, there; `out` NULL or the same; NULL: none */
+    uint64_t replan;  /* exact, paper: steps from one plan to the next; 0: there is only one plan */
+    const char *out;  /* the run's folder, which only rank 0 writes; NULL: nothing is written */
+    /* the folder of an interrupted run. The run goes on there. `out` must be NULL or the same folder. NULL: this is a
+     * new run */
     const char *resume;
-    bool overwrite;          /* an earlier run in that folder is removed; else it is an error */
-    uint32_t workers, batch; /* batch: of all workers together. workers: those of `members` where they are given */
+    bool overwrite;          /* true: an earlier run in that folder is removed. false: it is an error */
+    uint32_t workers, batch; /* batch: of all workers together. workers: not used if `members` is given */
     uint64_t steps, epochs;  /* how long; steps 0: epochs */
     double lr, momentum, weight_decay;
-    /* lambda of an objective's lambda * |w|^2: a weight decay of 2 * lambda; NAN: weight_decay holds */
+    /* lambda of an objective's lambda * |w|^2, which is a weight decay of 2 * lambda; NAN: weight_decay is used */
     double l2;
     double ema; /* decay of the parameters' moving average; 0: none */
     uint64_t seed;
-    /* computing threads of each worker; 0: those of the interrupted run, else 1. Sums depend on them */
+    /* computing threads of each worker; 0: as in the interrupted run, else 1. Sums depend on their number */
     uint32_t threads;
     uint32_t codec_threads;
     uint32_t timeout_s; /* how long a worker may be silent */
-    /* gw_exchange_options.wire; workers that are threads of one process have no network, and GW_WIRE_AUTO is small
-     * there
-     */
+    /* gw_exchange_options.wire. If all workers are threads of one process, there is no network, and GW_WIRE_AUTO means
+     * small */
     gw_wire wire;
-    bool flat;                 /* workers of one machine are not added up first; results are the same */
-    uint64_t checkpoint_every; /* steps; and one at the end; 0: never */
-    bool stop_at_nonfinite;    /* else the step is dropped */
-    /* each worker writes its gradient of this step, from 0, before it is averaged, to NAME.rank-R.gwp; of several
-     * steps, ascending, to NAME.step-T.rank-R.gwp; NULL: none does */
+    bool flat;                 /* true: the workers of one machine are not added up first. Results are the same */
+    uint64_t checkpoint_every; /* steps between checkpoints; there is one more at the end; 0: never */
+    bool stop_at_nonfinite;    /* true: a gradient that is not finite ends the run; false: the step is dropped */
+    /* NAME: each worker writes its gradient of the step gradients_at[0], counted from 0, before it is averaged, to
+     * NAME.rank-R.gwp. If there are several steps (ascending), to NAME.step-T.rank-R.gwp. NULL: no gradient is written
+     */
     const char *gradients;
     uint64_t gradients_at[GW_MAX_SAVED_STEPS];
     uint32_t n_gradients_at;
@@ -83,13 +85,13 @@ struct gw_train_options {
                                .gradients_at = {100},                                                                  \
                                .n_gradients_at = 1})
 
-/* One tensor's frames on rank 0, the mean over some steps spread over the run (of a resumed run, over its own steps).
- */
+/* The frames of one tensor on rank 0: means over some steps that are spread over the run. In a resumed run they are
+ * steps of its own. */
 struct gw_train_tensor {
     char name[sizeof((struct gw_param *)0)->name];
     uint64_t elements;
     double nonzero_share;
-    double push_bits, push_entropy; /* bits per element; frames whole, and the symbols' order-0 entropy */
+    double push_bits, push_entropy; /* bits per element: of whole frames, and the order-0 entropy of the symbols */
     double pull_bits, pull_entropy;
     double push_payload_bits, pull_payload_bits; /* without headers and scalers */
 };
@@ -97,25 +99,29 @@ struct gw_train_tensor {
 struct gw_train_summary {
     char net[64], codec[512], data[256], parameter_hash[17];
     uint32_t workers, batch;
-    uint64_t resumed_from; /* steps done by the runs before; 0: none */
+    uint64_t resumed_from; /* steps that earlier runs had done; 0: none */
     uint64_t steps, epochs_begun, skipped_steps, seed, parameters;
     double test_accuracy, train_accuracy, train_loss; /* accuracies in [0, 1] */
-    /* gradients of samples computed, over samples: svrg computes more than one a sample and epoch */
+    /* how many gradients of samples were computed, divided by the number of samples. svrg computes more than one for
+     * each sample in an epoch */
     double passes;
-    /* then train_* are of a full pass at the end, without a test set test_accuracy is train's, and: */
+    /* true: train_* come from a full pass at the end; without a test set test_accuracy is train_accuracy; and the next
+     * two numbers are set */
     bool convex;
-    double objective, l2; /* train_loss + l2 * |w|^2; l2 is lambda, or half the weight decay */
+    double objective, l2; /* objective: train_loss + l2 * |w|^2. l2: lambda, or half the weight decay */
     uint64_t bytes_up, bytes_down, dense_bytes;
-    double nonzero_share; /* of all tensors together, a mean over the steps that were counted; NaN: there are none */
-    /* as in metrics.h; a mean likewise, and those of the last such step */
+    double nonzero_share; /* of all tensors together; a mean over the steps that were counted; NaN: there are none */
+    /* as in metrics.h. variance_factor: a mean over the same steps; the other two: of the last such step */
     double variance_factor, residual_norm, threshold_age;
     double images_per_second, seconds;
-    double step_ms, compute_ms, encode_ms, wait_ms; /* means over steps; all but step_ms over workers too */
-    /* rank 0's choice at the end, why it stands, and what it had compared; fast_steps: whose frames were fast */
+    /* means over steps; all except step_ms are also means over workers */
+    double step_ms, compute_ms, encode_ms, wait_ms;
+    /* rank 0's wire choice at the end with what it compared, and the reason for it. fast_steps: how many steps had fast
+     * frames */
     gw_wire_report wire;
     char wire_why[128];
-    /* groups at the end; plans that were made while training, how long a step takes by the last one, and all that
-     * planning took */
+    /* n_groups: groups at the end. n_plans: plans that were made while training. planned_ms: how long a step takes by
+     * the last plan. planning_seconds: the time that all planning took */
     char plan[256];
     uint32_t n_groups, n_plans;
     double planned_ms, planning_seconds;
@@ -126,9 +132,9 @@ struct gw_train_summary {
 };
 
 struct gw_train_progress {
-    uint64_t step, steps; /* done, of how many */
+    uint64_t step, steps; /* steps that are done, and steps in all */
     double loss;          /* running mean */
-    double accuracy;      /* of the test set where it was looked at, else of the last training batches */
+    double accuracy;      /* of the test set, if it was evaluated; else of the last training batches */
     bool accuracy_is_test;
     double images_per_second, seconds_left;
     uint64_t skipped_steps;
@@ -136,26 +142,28 @@ struct gw_train_progress {
 };
 
 struct gw_train_callbacks {
-    /* after every step; from a worker's thread */
+    /* called after every step, from a worker's thread */
     void (*progress)(const struct gw_train_progress *progress, void *user);
-    void (*note)(const char *text, void *user); /* a sentence for people: what a resumed run found */
-    bool (*stop)(void *user);                   /* asked before every step: true ends the run at the next one */
+    void (*note)(const char *text, void *user); /* gets a sentence for people: what a resumed run found */
+    /* called before every step; if it returns true, the run ends at the next step */
+    bool (*stop)(void *user);
     void *user;
 };
 
-/* GW_OK; or an error. A run that `stop` ended is GW_ERR_CLOSED. callbacks NULL: none. Of several processes the one with
- * rank 0 shows progress and has the summary; in the others its `workers` is 0 and nothing else of it is set. */
+/* Trains. A run that `stop` ended returns GW_ERR_CLOSED. callbacks NULL: none. If there are several processes, the one
+ * with rank 0 shows progress and fills the summary. In the others summary->workers is 0, and nothing else of it is set.
+ */
 gw_status gw_train_run(const struct gw_train_options *options, const struct gw_train_callbacks *callbacks,
                        struct gw_train_summary *summary);
 
-/* The summary as the run's summary.json has it; NULL if there is no memory. */
+/* The summary in the form of the run's summary.json. NULL: there is no memory. */
 json_t *gw_train_summary_json(const struct gw_train_summary *summary);
 
-/* Share of the test set, or of the training set, that saved parameters get right (the moving average's where it was
- * saved). */
+/* How large a share of the test set, or of the training set, saved parameters get right. If their moving average was
+ * saved, that is used. */
 struct gw_eval_options {
     const char *net;         /* NULL: the file's network */
-    const char *data, *test; /* data.h; test NULL: none given */
+    const char *data, *test; /* data.h; test NULL: not given */
     const char *transform;   /* data/transform.h; NULL: the network's */
     const char *from;        /* a run's folder, or a parameter file */
     const char *data_are;    /* the data must be these (gw_data_describe); NULL: any */

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* Its place among those whose records are added up, and who share the test set. */
+/* Its number among the workers whose records are added up, and that share the test set. */
 static uint32_t place(const struct gw_worker *w)
 {
     return w->control.link.rank;
@@ -36,8 +36,8 @@ static size_t n_statistics(const struct gw_network *net)
     return (size_t)(net->n_storage - net->n_trained);
 }
 
-/* What a worker keeps of a resumed run: its own, the codec's state first, then its statistics. If there was another
- * number of workers, the codec's states are merged, and the statistics are the average, as they are already. */
+/* Loads a worker's own state of a resumed run: first the codec's state, then its statistics. If the earlier run had
+ * another number of workers, the codec's states are merged. The statistics then stay as they are: the average. */
 static gw_status load_state(struct gw_worker *w)
 {
     const struct gw_resume *r = &w->team->resume;
@@ -83,7 +83,7 @@ void gw_worker_begin(struct gw_worker *w)
     w->version++;
 }
 
-/* The run's options are lines "name value"; an identity's are "name = value". */
+/* Turns the run's options into an identity. Options are lines "name value". Those of an identity are "name = value". */
 static void write_identity(const char *options, char identity[2 * sizeof((struct gw_team *)0)->run_options])
 {
     bool in_name = true;
@@ -100,10 +100,11 @@ gw_status gw_worker_exchange(struct gw_worker *w, gw_ps_client *servers)
 {
     const struct gw_team *team = w->team;
     const struct gw_train_options *o = team->options;
-    char identity[2 * sizeof team->run_options]; /* a line grows by two characters, and has three at least */
+    char identity[2 * sizeof team->run_options]; /* each line grows by two characters, and has at least three */
     write_identity(team->run_options, identity);
     gw_link link = gw_team_link(team, GW_TEAM_EXCHANGE, w->index);
-    link.machine_of = NULL; /* the trainer has compared its workers' machines itself, and --flat wants none */
+    /* the trainer has compared the machines of its workers itself, and with --flat they are not used */
+    link.machine_of = NULL;
     gw_exchange_options exchange = {.struct_bytes = sizeof exchange,
                                     .codec = team->codec,
                                     .tensors = team->tensors,
@@ -144,7 +145,7 @@ gw_status gw_worker_pull_parameters(struct gw_worker *w)
     return with_servers(w, gw_exchange_pull_parameters);
 }
 
-/* What the servers come to after every worker's last push, on all workers. */
+/* Gets the servers' parameters as they are after the last push of every worker. */
 static gw_status fetch_last(struct gw_worker *w)
 {
     if (!*w->team->server_optimizer || w->fetched)
@@ -156,7 +157,7 @@ static gw_status fetch_last(struct gw_worker *w)
     return gw_worker_pull_parameters(w);
 }
 
-/* The exchange that averages the statistics of all workers, as floats. */
+/* Makes the exchange that averages the statistics of all workers, as floats. */
 static gw_status open_statistics(struct gw_worker *w)
 {
     const struct gw_team *team = w->team;
@@ -171,15 +172,16 @@ static gw_status open_statistics(struct gw_worker *w)
     return gw_exchange_create(team->context, &options, &w->full_exchange);
 }
 
-/* Gives all workers the average of their statistics, beside their parameters: for evaluation, checkpoints and the end.
- * Each goes on with its own, so it does not matter when this is done. An average that is not finite is dropped. */
+/* Gives all workers the average of their statistics, behind their parameters. It is for evaluation, checkpoints and the
+ * end. Each worker trains on with its own statistics, so it does not matter when this is done. An average that is not
+ * finite is dropped. */
 static gw_status share_statistics(struct gw_worker *w, uint64_t t, gw_step_result *result)
 {
     const struct gw_network *net = &w->team->network;
     const size_t n = n_statistics(net);
     if (n == 0)
         return GW_OK;
-    float *average = w->grads + net->n_trained; /* gradients have no statistics: room for them is free */
+    float *average = w->grads + net->n_trained; /* gradients have no statistics, so their room is free */
     memcpy(average, w->statistics, n * sizeof(float));
     GW_TRY(gw_exchange_begin(w->full_exchange, (uint32_t)t));
     GW_TRY(gw_exchange_submit(w->full_exchange, 0, average));
@@ -210,7 +212,7 @@ static gw_status set_up(struct gw_worker *w)
     for (uint32_t m = 0; !*team->server_optimizer && m < gw_optimizer_moments(&team->rule); m++)
         if (!(w->moments[m] = gw_calloc(NULL, net->n_storage, sizeof(float))))
             return GW_ERR_MEMORY;
-    float *shown = w->params; /* what evaluation looks at */
+    float *shown = w->params; /* the parameters that evaluation uses */
     if (evaluates(w) && o->ema > 0 && !(shown = w->ema = gw_alloc(NULL, net->n_storage, sizeof(float))))
         return GW_ERR_MEMORY;
     if (net->n_statistics && !(w->statistics = gw_calloc(NULL, n_statistics(net), sizeof(float))))
@@ -231,7 +233,7 @@ static gw_status set_up(struct gw_worker *w)
     return load_state(w);
 }
 
-/* Backward has a tensor's gradient: hand it over. */
+/* Backward has finished a tensor's gradient: hand it over. */
 static void submit(void *user, uint32_t tensor)
 {
     struct gw_worker *w = user;
@@ -250,8 +252,8 @@ static bool saves_gradient(const struct gw_worker *w, uint64_t t)
     return saves;
 }
 
-/* Writes the gradient of this step to NAME.rank-R.gwp (train.h), a file of parameters by its form; then hands it over,
- * last tensor first. */
+/* Writes the gradient of this step to NAME.rank-R.gwp (train.h), which has the form of a parameter file. Then hands it
+ * over, the last tensor first. */
 static gw_status save_gradient(struct gw_worker *w, uint64_t t)
 {
     const struct gw_network *net = &w->team->network;
@@ -292,8 +294,8 @@ static gw_status compute(struct gw_worker *w, uint64_t t, struct gw_step_record 
         return gw_convex_worker_gradient(w, share, record);
     gw_batch_load_train(&team->data, share, w->count, &pass, gw_model_input(w->model), w->labels);
     GW_TRY(gw_model_forward(w->model, &pass));
-    /* The exchange gives the mean over N workers; it is the batch's gradient where each worker's sum of gradients over
-     * its b_i samples is scaled by N/B: its mean gradient by N*b_i/B. */
+    /* The exchange gives the mean over N workers. That must be the gradient of the whole batch of B samples. So a
+     * worker with b_i samples scales its sum of gradients by N/B, that is, its mean gradient by N*b_i/B. */
     record->gradients += w->count;
     gw_model_loss(w->model, w->labels, w->count, (float)o->workers / (float)o->batch, &record->loss, &record->correct);
     w->submit_status = GW_OK;
@@ -310,7 +312,7 @@ static void update(struct gw_worker *w, uint64_t t, double lr)
     if (w->model)
         gw_model_keep(w->model);
     if (*team->server_optimizer)
-        memcpy(w->params, w->grads, n * sizeof *w->params); /* the servers' */
+        memcpy(w->params, w->grads, n * sizeof *w->params); /* the servers' parameters */
     else if (team->rule.rule == GW_RULE_SVRG)
         gw_optimizer_svrg(n, w->params, w->snapshot, w->grads, (float)lr, (float)team->decay);
     else
@@ -334,7 +336,8 @@ static gw_status evaluate(struct gw_worker *w, struct gw_step_record *record)
     return gw_evaluate(w->test_model, &pass, &team->data, begin, begin + count, &record->test_correct, &loss);
 }
 
-/* Rank 0 after an accounted step: adds up what each tensor's frames took, and looks at what the codec keeps. */
+/* Rank 0, after a step that was counted: adds up what the frames of each tensor took, and describes what the codec
+ * keeps. */
 static gw_status account(struct gw_worker *w, struct gw_codec_report *report)
 {
     struct gw_team *team = w->team;
@@ -382,8 +385,8 @@ static gw_status send_state(struct gw_worker *w, uint64_t steps_done, size_t sta
     return gw_control_send_state(&w->control, steps_done, state, state_bytes);
 }
 
-/* Every worker sends rank 0 what only it has; rank 0 writes what all have, and theirs when it commits the checkpoint.
- */
+/* Every worker sends rank 0 the state that only it has. Rank 0 writes the part that all workers have in common. It
+ * writes their states when it commits the checkpoint. */
 static gw_status save_checkpoint(struct gw_worker *w, uint64_t steps_done)
 {
     struct gw_team *team = w->team;
@@ -429,7 +432,7 @@ static gw_status commit_checkpoint(struct gw_worker *w)
     return gw_file_commit(&team->pending);
 }
 
-/* Rank 0: adds step t up, shows progress, and commits a checkpoint that was made then. */
+/* Rank 0: adds up step t, shows progress, and commits the checkpoint of that step, if there is one. */
 static gw_status collect(struct gw_worker *w, uint64_t t)
 {
     struct gw_team *team = w->team;
@@ -444,8 +447,7 @@ static gw_status collect(struct gw_worker *w, uint64_t t)
     return commit_checkpoint(w);
 }
 
-/* Rank 0: adds up the steps before `step` that are through on all workers, and waits only where one of these is too far
- * behind. */
+/* Rank 0: adds up the steps before `step` that all workers have done. It waits only if a worker is too far behind. */
 static gw_status collect_before(struct gw_worker *w, uint64_t step)
 {
     for (; w->n_collected < step; w->n_collected++) {
@@ -462,7 +464,7 @@ static bool asked_to_stop(const struct gw_team *team)
     return team->callbacks && team->callbacks->stop && team->callbacks->stop(team->callbacks->user);
 }
 
-/* Before a step, rank 0 says at which rate, and whether it is the last. */
+/* Before a step, rank 0 tells its rate, and whether it is the last one. */
 static gw_status lead(struct gw_worker *w, uint64_t t)
 {
     struct gw_team *team = w->team;
@@ -474,7 +476,7 @@ static gw_status lead(struct gw_worker *w, uint64_t t)
     return gw_control_lead(&w->control, t, w->lr, w->stop_at);
 }
 
-/* A step with a full gradient before it took both. */
+/* Adds what the full gradient before a step took to what the step took. */
 static void add_result(gw_step_result *sum, const gw_step_result *more)
 {
     sum->bytes_up += more->bytes_up;
@@ -485,7 +487,8 @@ static void add_result(gw_step_result *sum, const gw_step_result *more)
     sum->wait_seconds += more->wait_seconds;
 }
 
-/* Steps spread over the run, the last one included, and not so many that counting weighs in a short run's time. */
+/* True for some steps that are spread over the run, with the last one. They are few enough that counting does not take
+ * much of a short run's time. */
 static bool is_accounted(uint64_t t, uint64_t steps)
 {
     uint64_t n = steps / 10 < 1 ? 1 : steps / 10 > GW_TEAM_ACCOUNTED ? GW_TEAM_ACCOUNTED : steps / 10;
@@ -505,7 +508,7 @@ static gw_status step(struct gw_worker *w, uint64_t t)
         GW_TRY(lead(w, t));
     else
         w->lr = gw_schedule_rate(&team->schedule, o->lr, t, team->steps,
-                                 team->steps_per_epoch); /* until rank 0's word is here */
+                                 team->steps_per_epoch); /* until rank 0 has told its rate */
     if (*team->server_optimizer)
         GW_TRY(gw_exchange_set_rate(w->exchange, w->lr));
     if (team->rule.rule == GW_RULE_SVRG && (t % team->steps_per_epoch == 0 || t == team->begin))
@@ -528,7 +531,7 @@ static gw_status step(struct gw_worker *w, uint64_t t)
     if (!leads(w))
         GW_TRY(gw_control_follow(&w->control, t, &w->lr, &w->stop_at));
     if (w->index == 0 && t == team->begin)
-        gw_resume_free(&team->resume); /* all workers have set up */
+        gw_resume_free(&team->resume); /* all workers have taken their parts */
     record->lr = w->lr;
     if (record->result.committed)
         update(w, t, record->lr);
@@ -544,7 +547,7 @@ static gw_status step(struct gw_worker *w, uint64_t t)
         if (record->result.committed)
             GW_TRY(account(w, &record->report));
         else
-            record->accounted = false; /* a dropped step sent no frames */
+            record->accounted = false; /* a step that was dropped has no frames to count */
         gw_exchange_account(w->exchange, false);
     }
     const bool last = t + 1 == team->steps || t + 1 == w->stop_at;
@@ -573,7 +576,7 @@ static gw_status step(struct gw_worker *w, uint64_t t)
     return last ? GW_OK : gw_live_plan_after(w, t);
 }
 
-/* XXH3 of every tensor in declared order, statistics after them, each seeded with the hash of those before. */
+/* XXH3 of every tensor in declared order, and of the statistics after them. Each hash is seeded with the one before. */
 static uint64_t hash_parameters(const struct gw_worker *w)
 {
     const struct gw_network *net = &w->team->network;
@@ -586,7 +589,7 @@ static uint64_t hash_parameters(const struct gw_worker *w)
     return hash;
 }
 
-/* After the last step: rank 0 adds that one up too, and learns whether all replicas are its own. */
+/* After the last step: rank 0 adds that one up too, and learns whether all replicas are equal to its own. */
 static gw_status finish(struct gw_worker *w)
 {
     struct gw_team *team = w->team;
@@ -606,13 +609,13 @@ static gw_status finish(struct gw_worker *w)
     return GW_OK;
 }
 
-/* Keeps the sentence of the first real error, and tells the others, who would wait for this worker until their
- * deadline. `training`: it says after how many steps, counted as progress counts them. */
+/* Keeps the sentence of the first real error, and tells the others. Else they would wait for this worker until their
+ * deadline. training: the sentence also says after how many steps it was, counted as in the progress. */
 static void report_failure(struct gw_worker *w, gw_status status, bool training)
 {
     struct gw_team *team = w->team;
     char text[sizeof team->failure_text], when[64] = "";
-    if (training && status != GW_ERR_PEER) /* a peer's sentence has its own */
+    if (training && status != GW_ERR_PEER) /* a peer's sentence has its own number of steps */
         snprintf(when, sizeof when, "after %llu of %llu steps: ", (unsigned long long)w->steps_done,
                  (unsigned long long)team->steps);
     snprintf(text, sizeof text, "%s%s", when, *gw_last_error() ? gw_last_error() : gw_status_text(status));
@@ -623,12 +626,13 @@ static void report_failure(struct gw_worker *w, gw_status status, bool training)
         memcpy(team->failure_text, text, sizeof text);
     }
     pthread_mutex_unlock(&team->failure_lock);
-    /* All workers stop at a step that is not finite, unless it is their own affair. */
+    /* All workers find a step that is not finite by themselves, and stop. With a server's optimizer they may not, so
+     * they must be told. */
     if (status != GW_ERR_PEER && (status != GW_ERR_NONFINITE || *team->server_optimizer))
         gw_team_fail(team, w->index, status, text);
 }
 
-/* Its steps, from step `from` on. */
+/* Makes the worker's steps, from step `from` on. */
 static gw_status train(struct gw_worker *w, uint64_t from)
 {
     gw_status status = GW_OK;
@@ -642,7 +646,7 @@ static gw_status train(struct gw_worker *w, uint64_t from)
     return status == GW_OK ? finish(w) : status;
 }
 
-/* Trains, and where it was left out joins again. */
+/* Trains. If the worker was left out, it joins again. */
 static gw_status join_and_train(struct gw_worker *w)
 {
     gw_status status;
@@ -665,7 +669,7 @@ void *gw_worker_main(void *user)
 {
     struct gw_worker *w = user;
     struct gw_team *team = w->team;
-    omp_set_num_threads((int)team->threads); /* libgomp keeps this number for each thread apart */
+    omp_set_num_threads((int)team->threads); /* libgomp keeps this number separately for each thread */
     gw_status status = set_up(w);
     bool training = status == GW_OK;
     w->steps_done = team->begin;
@@ -674,7 +678,7 @@ void *gw_worker_main(void *user)
     if (status != GW_OK)
         report_failure(w, status, training);
 
-    /* oneDNN's scratch memory belongs to the thread that made a primitive. */
+    /* oneDNN's scratch memory belongs to the thread that made a primitive, so free the models in this thread. */
     gw_model_destroy(w->model);
     gw_model_destroy(w->test_model);
     w->model = w->test_model = NULL;

@@ -2,8 +2,8 @@
  * SVRG (Johnson and Zhang, "Accelerating stochastic gradient descent using predictive variance reduction", 2013).
  *
  * F(w) = (1/n) * sum of losses + lambda * |w|^2. At the beginning of an epoch SVRG keeps the snapshot w~ = w, and the
- * workers average the full gradient there: each takes its share of all samples, and the sum travels through an exchange
- * of its own in float32, whose bytes count. In a step every worker hands
+ * workers average the full gradient there: each takes its share of all samples. The sum travels through an exchange of
+ * its own in float32, and its bytes count. In a step every worker hands
  *
  *     g = grad loss_batch(w) - grad loss_batch(w~) + grad F(w~)
  *
@@ -32,7 +32,7 @@ gw_status gw_convex_worker_set_up(struct gw_worker *w)
     w->full = gw_calloc(NULL, net->n_storage, sizeof *w->full);
     if (!w->snapshot || !w->full)
         return GW_ERR_MEMORY;
-    if (team->resume.checkpoint.momentum) /* a checkpoint has the snapshot there */
+    if (team->resume.checkpoint.momentum) /* a checkpoint has the snapshot in the place of the momentum */
         memcpy(w->snapshot, team->resume.checkpoint.momentum, net->n_storage * sizeof *w->snapshot);
     gw_exchange_options exchange = {.struct_bytes = sizeof exchange,
                                     .codec = team->full_codec,
@@ -44,8 +44,8 @@ gw_status gw_convex_worker_set_up(struct gw_worker *w)
     return gw_exchange_create(team->context, &exchange, &w->full_exchange);
 }
 
-/* A run resumed within an epoch keeps the snapshot that it was saved with; the full gradient there is computed again,
- * and not counted again. */
+/* If a run is resumed within an epoch, it keeps the snapshot that was saved. The full gradient at the snapshot is
+ * computed again, but not counted again. */
 gw_status gw_convex_worker_snapshot(struct gw_worker *w, uint64_t t, struct gw_step_record *record,
                                     gw_step_result *result)
 {

@@ -1,5 +1,5 @@
-"""codec="auto": leaves the first steps to DDP's own all-reduce, times them, measures link and codecs, and says what to
-take. After some steps with a codec it looks whether they are shorter indeed, and else goes back to the all-reduce."""
+"""codec="auto": leaves the first steps to DDP's own all-reduce, times them, measures link and codecs, and chooses a
+codec. After some steps with it, it checks that they are really shorter. If not, it goes back to the all-reduce."""
 import ctypes
 import functools
 import json

@@ -1,9 +1,9 @@
-"""What stands between DistributedDataParallel's buckets and the exchange: which tensor lies where in a bucket, the
-thread that owns the exchange, and what is kept between runs.
+"""Connects DistributedDataParallel's buckets with the exchange. It knows the place of each tensor in a bucket, has the
+thread that owns the exchange, and saves the state between runs.
 
 DDP calls the hook for every bucket, on a thread of its own. The hook only puts (tensors, addresses, future) into a
 queue. The thread takes them out, hands them to the exchange, waits for it without Python's lock, and completes the
-futures: the averages then stand in the buckets. A step ends when every parameter has been handed over."""
+futures: then the buckets hold the averages. A step ends when every parameter has been handed over."""
 import atexit
 import ctypes
 import os

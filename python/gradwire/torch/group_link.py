@@ -1,8 +1,8 @@
-"""A link of callbacks (gradwire/link.h): messages travel through a process group of PyTorch, as Gloo moves them.
+"""A link of callbacks (gradwire/link.h): messages travel through a process group of PyTorch, with Gloo.
 
-A message is a head of fixed size, and behind it the bytes that did not fit into the head. One thread for each other
-rank receives; one more waits until what was sent has left, since Gloo reads it until then. All members of a group make
-the same number of links over it, each with a tag of its own."""
+A message is a head of fixed size, and behind it the bytes that did not fit into the head. For each other rank a thread
+receives. One more thread waits until messages have been sent, because Gloo reads them until then. All members of a
+group make the same number of links over it, each with a tag of its own."""
 import collections
 import ctypes
 import queue

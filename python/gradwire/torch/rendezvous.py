@@ -1,5 +1,5 @@
-"""Brings the members of a process group together: where rank 0 is reached, and which ranks share a machine. Only public
-calls of the group are used."""
+"""Brings the members of a process group together: finds the address of rank 0, and the ranks that share a machine. Only
+public calls of the group are used."""
 import datetime
 import os
 import random

@@ -1,4 +1,4 @@
-"""Averages over replicas what FSDP2 has reduced within each of them, through the all-reduce hook of fully_shard.
+"""FSDP2 reduces gradients within each replica. This averages them over replicas, through fully_shard's all-reduce hook.
 
 fully_shard calls the hook with a unit's gradients, one flat tensor, when they have been reduced and scattered within
 the replica. It uses the tensor as soon as the hook returns. So every unit is an exchange of its own, and the hook waits

@@ -1,5 +1,5 @@
-"""What a rank keeps between runs: as PyTorch saves it, and whose it goes on with: its own, or those of all ranks of a
-job of another size."""
+"""What a rank keeps between runs, in the form in which PyTorch saves it. A rank goes on with its own state; if the job
+had another number of ranks, with the states of all of them."""
 import math
 
 import torch

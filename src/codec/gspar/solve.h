@@ -29,11 +29,11 @@ struct gspar_target {
 };
 
 struct gspar_solution {
-    /* q; 0: the tensor has no nonzeros, or none of a tensor without elements. Where all nonzeros are certain it is
-     * FLT_TRUE_MIN, which is at most any of them. */
+    /* q; 0: the tensor has no nonzeros, or no elements. If all nonzeros are sent with certainty, it is FLT_TRUE_MIN,
+     * which is not above any of them. */
     float slope;
     uint64_t n_certain; /* elements above q before it is rounded to float32 */
-    double expected;    /* sum of p_i, likewise */
+    double expected;    /* sum of p_i, before q is rounded */
 };
 
 /* Memory between calls; begins as {0}. One thread at a time. */

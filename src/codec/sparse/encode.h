@@ -1,13 +1,13 @@
-/* Makes a sparse frame of a tensor if what is sent of a chunk depends on that chunk alone (gspar, uniform). Chunks are
- * picked and written on the context's threads, with memory for a few chunks only. */
+/* Makes a sparse frame of a tensor, for codecs that choose the elements of a chunk without looking at other chunks
+ * (gspar, uniform). Chunks are picked and written on the context's threads, with memory for only a few chunks. */
 #ifndef GW_CODEC_SPARSE_ENCODE_H
 #define GW_CODEC_SPARSE_ENCODE_H
 
 #include "codec/sparse/sparse.h"
 #include "codec/select_kernels.h"
 
-/* What a chunk sends. All bitmaps begin as zeros; `kept` and, of gspar, the others are to be filled, and the values in
- * order. */
+/* What a chunk sends. All bitmaps are zeros at first. The function fills `kept` and the values in order; for gspar also
+ * the other bitmaps. */
 struct gw_sparse_picked {
     uint64_t kept[GW_SPARSE_WORDS], exact[GW_SPARSE_WORDS], negative[GW_SPARSE_WORDS];
     float *values; /* room for as many as the chunk has elements, and GW_SELECT_SLACK */

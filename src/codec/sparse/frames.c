@@ -95,7 +95,7 @@ static void readers_fini(struct readers *readers)
     gw_free(readers->context, readers->scratch);
 }
 
-/* Whether it holds sums of signs. */
+/* True if it holds sums of signs. */
 static bool has_levels(const struct gw_frame *frame)
 {
     return frame->codec == GW_WIRE_GSPAR && frame->flags & GW_FLAG_AVERAGE;
@@ -303,14 +303,14 @@ struct sum {
     float *sum;     /* 0 between chunks */
     uint64_t *kept; /* of the average */
     float *values;
-    uint64_t *exact, *negative; /* of the average, where signs are added up; else NULL */
+    uint64_t *exact, *negative; /* of the average, if signs are added up; else NULL */
 };
 
 struct summing {
     struct readers readers;
     struct sum *sums; /* of each slot */
     const struct gw_frame *average;
-    float q, unit;         /* where signs are added up: of one worker, and of the average */
+    float q, unit;         /* if signs are added up: of one worker, and of the average */
     uint64_t first;        /* chunk that a wave begins with */
     size_t stride, *sizes; /* of a wave's chunks */
     uint8_t *wave, *to;    /* chunk first + i goes to to + i * stride; wave: a wave's bytes, if it has several */
@@ -541,7 +541,7 @@ static void summing_fini(struct summing *s)
     readers_fini(&s->readers);
 }
 
-/* Whether owners add up the signs of such pushes of n workers in integers. */
+/* True if owners add up the signs of such pushes of n workers in integers. */
 static bool adds_signs(const struct gw_frame *first, uint32_t n)
 {
     return first->codec == GW_WIRE_GSPAR && !(first->flags & GW_FLAG_PRIVATE) && n <= GW_SPARSE_LEVELS_MAX_WORKERS;

@@ -6,7 +6,7 @@
 #include "codec/kernels.h"
 #include "codec/marked.h"
 
-/* More workers' sums reach so many levels that the questions take long. */
+/* With more workers, sums reach so many levels that the questions take too long. */
 #define GW_SPARSE_LEVELS_MAX_WORKERS 1024
 
 /* Memory for the sums of one chunk, and the sums. One thread at a time. */
@@ -30,7 +30,7 @@ void gw_sparse_levels_add(struct gw_sparse_levels *levels, uint32_t i, const uin
 /* The sum of element i. */
 int32_t gw_sparse_levels_at(const struct gw_sparse_levels *levels, uint32_t i);
 
-/* Marks the sums that are not 0, but for the elements of `without`, and which of them are negative. */
+/* Marks the sums that are not 0, and which of them are negative. Elements of `without` are left out. */
 void gw_sparse_levels_mark(struct gw_sparse_levels *levels, const uint64_t *without, uint32_t n_words,
                            uint64_t *nonzero, uint64_t *negative);
 

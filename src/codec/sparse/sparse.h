@@ -13,8 +13,8 @@
 #include "wire/float16.h"
 #include "wire/rans.h"
 
-/* Elements packed together. Larger than other codecs' chunks: of one in a thousand elements a chunk holds few enough.
- */
+/* How many elements are packed together. This is larger than the chunks of other codecs: if one element in a thousand
+ * is sent, a chunk still sends only a few hundred. */
 #define GW_SPARSE_CHUNK (1u << 18)
 #define GW_SPARSE_WORDS (GW_SPARSE_CHUNK / 64)
 
@@ -23,12 +23,13 @@ struct gw_sparse_source {
     const uint64_t *kept;
     /* gspar: which of the kept have a value of their own, which of the others are negative */
     const uint64_t *exact, *negative;
-    /* of the kept elements (gspar: the exact ones) in order; of code BF16 and F16 already rounded */
+    /* values of the kept elements (gspar: of the exact ones) in order. With code BF16 and F16 they are already rounded
+     */
     const float *values;
     bool fast; /* values are written as they are */
 };
 
-/* Of the values in a frame of codec sparse or gspar. */
+/* The type of the values in a frame of codec sparse or gspar. */
 static inline enum gw_value_type gw_sparse_value_type(const struct gw_frame *frame)
 {
     return frame->codec == GW_WIRE_SPARSE ? (enum gw_value_type)frame->code : GW_VALUE_F32;
@@ -62,19 +63,19 @@ bool gw_sparse_has_wire_choice(const void *options);
 
 /* One chunk as it was read into the scratch, until the next one is. */
 struct gw_sparse_chunk {
-    const uint64_t *kept, *exact, *negative; /* the latter two of gspar, else NULL */
-    const uint64_t *rest;                    /* likewise: the kept ones that are not exact */
+    const uint64_t *kept, *exact, *negative; /* exact and negative only of gspar, else NULL */
+    const uint64_t *rest;                    /* only of gspar, else NULL: the kept ones that are not exact */
     const struct gw_sparse_levels *levels;   /* of a gspar average, else NULL */
     uint32_t n, n_kept, n_values;
-    uint32_t position_bits, sign_bits; /* the latter of signs and levels */
-    uint64_t value_bits;               /* the rest, what the coder's states and padding take included */
+    uint32_t position_bits, sign_bits; /* sign_bits: of signs and levels */
+    uint64_t value_bits;               /* the rest, with the coder's states and padding */
     const float *values;
 };
 
 uint64_t gw_sparse_n_chunks(const struct gw_frame *frame);
 
-/* Where chunk c stands, *at before being the end of chunk c - 1 (for c = 0 it is set here), after it the end of chunk
- * c. */
+/* Returns where chunk c begins. Before the call, *at is the end of chunk c - 1 (not needed for c = 0). After it, *at is
+ * the end of chunk c. */
 size_t gw_sparse_chunk_begin(const struct gw_frame *frame, uint64_t c, size_t *at);
 
 /* Chunk c of a frame, and where it begins and ends in the payload. */

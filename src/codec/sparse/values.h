@@ -32,7 +32,7 @@ uint64_t gw_sparse_put_values(struct gw_strings_writer *writer, enum gw_value_ty
 /* What the strings said of n values. */
 struct gw_sparse_coming {
     enum gw_value_type type;
-    uint32_t n, n_small; /* the latter of those whose exponents are sent as they are, which are marked */
+    uint32_t n, n_small; /* n_small: values that are marked, whose exponents are sent as they are */
     uint32_t last;       /* and at most this */
     bool apart;
     const uint64_t *small;

@@ -9,7 +9,7 @@
 #include <float.h>
 #include <math.h>
 
-/* Chunks encoded in parallel before they are put together, where more than one thread works. */
+/* How many chunks are encoded in parallel before they are joined, if more than one thread works. */
 #define WAVE 64
 
 /* What one thread encodes a chunk in. */

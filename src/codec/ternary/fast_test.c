@@ -1,5 +1,5 @@
-/* Tests ternary frames written as GW_WIRE_FAST: they are those of the named codes, hold the same values, and ask for
- * averages that are so, too. */
+/* Tests ternary frames that are written as GW_WIRE_FAST: they have the named codes, hold the same values, and ask for
+ * averages that are fast, too. */
 #include "codecs.h"
 #include "wire/frame.h"
 

@@ -13,7 +13,7 @@
 /* Decoded tensors above this do not stay in any cache: stores go around it. */
 #define STREAM_ELEMENTS (4u << 20)
 
-/* Chunks added up in parallel before they are put together, where more than one thread works. */
+/* How many chunks are added up in parallel before they are joined, if more than one thread works. */
 #define WAVE 64
 
 /* The size of a chunk whose code has no table. */
@@ -69,7 +69,8 @@ gw_status ternary_check_frame(const struct gw_frame *frame)
                                (unsigned long long)c, ENTRY_CODE(entry));
             total += ENTRY_SIZE(entry);
         }
-    } else if (n_chunks && ternary_sizes_differ(frame->code)) { /* a single chunk: whoever reads it finds out */
+        /* a single chunk: the function that reads it finds out */
+    } else if (n_chunks && ternary_sizes_differ(frame->code)) {
         total = frame->payload_bytes;
     } else if (n_chunks) {
         struct ternary_sums sums = sums_for_sizes(frame);

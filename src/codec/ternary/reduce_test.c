@@ -1,5 +1,5 @@
 /* Tests averages of ternary pushes: sums of integers, exact values, any order, any threads; floats if scalers are not
- * shared; and what does not belong together. */
+ * shared; and frames that do not belong together. */
 #include "codec/ternary/ternary.h"
 #include "codecs.h"
 #include "wire/frame.h"

@@ -1,7 +1,7 @@
-/* What TernGrad promises of the draw, tested statistically: P(t_i = sign(g_i)) = |f(g_i)| / s (eq. 3), so E[s t] =
- * f(g), and all draws independent. Seeds are fixed, so a test either passes always or never; bounds are those that a
- * right draw with fresh seeds would break less than once in a million runs of a check: five deviations, six where the
- * worst of hundreds counts. */
+/* Tests the draw statistically against TernGrad's paper: P(t_i = sign(g_i)) = |f(g_i)| / s (eq. 3), so E[s t] = f(g),
+ * and all draws are independent. Seeds are fixed, so a test passes always or never. With fresh seeds a right draw would
+ * break a bound less than once in a million runs of a check. So the bounds are five deviations, or six if the worst of
+ * hundreds counts. */
 #include "codecs.h"
 
 #include <stdio.h>

@@ -33,8 +33,8 @@ struct ternary_options {
     int code, pull, entropy;
 };
 
-/* The options as GW_WIRE_FAST has them: codes left to auto are those that cost the fewest cycles, mask and packed
- * without entropy stage. */
+/* The options with GW_WIRE_FAST: where the options say auto, it takes the codes that cost the fewest cycles. These are
+ * mask and packed, without an entropy stage. */
 struct ternary_options ternary_fast(const struct ternary_options *as_given);
 
 #define CHUNK_WORDS (GW_CHUNK / 64)
@@ -75,7 +75,8 @@ static inline bool ternary_has_table(enum ternary_code code, uint64_t n_chunks)
     return n_chunks > 1 && ternary_sizes_differ(code);
 }
 
-/* The frame's code if `code` was asked for: a single chunk needs no mixing, and none at all has a code, too. */
+/* The frame's code if `code` was asked for. A frame of a single chunk is not mixed. A frame without chunks has a code,
+ * too. */
 enum ternary_code ternary_frame_code(enum ternary_code code, bool average, uint64_t n_chunks, uint32_t first_entry);
 
 /* Entry c of a table, which in a frame of a named code has none of its own. */
@@ -99,13 +100,13 @@ static inline void ternary_put_entry(uint8_t *table, uint64_t c, uint32_t entry,
 /* The most bytes one chunk of n elements takes in any push code. */
 size_t ternary_push_chunk_bound(uint32_t n);
 
-/* What a chunk of n elements, `count` of them not 0, takes in 2bit, base3 or mask. */
+/* How many bytes a chunk takes in 2bit, base3 or mask. It has n elements, and `count` of them are not 0. */
 size_t ternary_plain_bytes(enum ternary_code code, uint32_t n, uint32_t count);
 
-/* Which code pushes are packed with, as the options say. */
+/* The code of pushes, by the options. */
 enum ternary_code ternary_push_code(const struct ternary_options *options);
 
-/* What one thread packs pushes with. */
+/* The memory with which one thread packs pushes. */
 gw_status ternary_push_writer_init(gw_context *context, uint64_t n_elems, struct gw_strings_writer *writer);
 
 /* Packs one chunk with `count` nonzeros. code CODE_MIXED: with ENTROPY_AUTO the smallest, with ENTROPY_OFF the smallest
@@ -114,8 +115,8 @@ gw_status ternary_push_writer_init(gw_context *context, uint64_t n_elems, struct
 uint32_t ternary_push_pack(enum ternary_code code, int entropy, const struct ternary_bits *bits, uint32_t n,
                            uint32_t count, struct gw_strings_writer *writer, uint8_t *dst);
 
-/* Unpacks one chunk of src_bytes bytes. Where `view` is not NULL a bitmap of nonzeros that stands whole in the chunk is
- * not copied; *view says where both bitmaps are. */
+/* Unpacks one chunk of src_bytes bytes. If `view` is not NULL and the chunk holds the bitmap of nonzeros as it is, that
+ * bitmap is not copied. *view says where both bitmaps are. */
 gw_status ternary_push_unpack(enum ternary_code code, const uint8_t *src, size_t src_bytes, uint32_t n,
                               struct ternary_bits *bits, struct gw_bitmaps *view);
 
@@ -133,7 +134,7 @@ struct ternary_sums {
 };
 struct ternary_sums ternary_sums_of(uint32_t workers);
 
-/* Which code averages are packed with, as the options say. */
+/* The code of averages, by the options. */
 enum ternary_code ternary_pull_code(const struct ternary_options *options);
 
 /* A bitmap of a chunk, and a cache line more: powers of two would share cache sets. */
@@ -143,7 +144,7 @@ struct ternary_bitmap {
 
 /* Memory one thread needs to pack or unpack sums of a chunk of n_elems elements, or of GW_CHUNK if those are fewer. */
 struct ternary_sum_scratch {
-    uint16_t *digits;             /* in whole words' worth */
+    uint16_t *digits;             /* its length is a multiple of 64 digits */
     uint8_t *planes;              /* of the digits, as kernels add them up and as they stand in packed codes;
                                    * one more for levels */
     uint64_t *magnitudes;         /* planes of the sums' magnitudes, one after the other */
@@ -160,8 +161,8 @@ void ternary_sum_scratch_fini(gw_context *context, struct ternary_sum_scratch *s
 /* The size of a packed chunk of n sums, which no other code exceeds. */
 size_t ternary_packed_size(const struct ternary_sums *sums, uint32_t n);
 
-/* Where to add up the planes of a chunk that ternary_sum_pack will then write to dst: there already, if that is all.
- */
+/* Where to add up the planes of a chunk that ternary_sum_pack will then write to dst. If the code is just the planes,
+ * that is dst itself. */
 uint8_t *ternary_sum_planes(enum ternary_code code, uint32_t n, struct ternary_sum_scratch *scratch, uint8_t *dst);
 
 /* Packs the chunk of n sums in planes. code CODE_MIXED: the smaller of packed and rans. Returns the entry, its code
@@ -176,7 +177,7 @@ gw_status ternary_sum_unpack(const struct ternary_sums *sums, enum ternary_code 
 
 /* ---- levels.c ---------------------------------------------------------------------------------- */
 
-/* More workers' sums reach so many levels that codes by levels are slow. */
+/* With more workers, sums reach so many levels that codes by levels are slow. */
 #define LEVELS_MAX_WORKERS 1024
 
 /* Packs the chunk of n sums in planes. Returns the size, also if it is above `limit`: then nothing is written. */

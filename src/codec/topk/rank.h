@@ -1,16 +1,17 @@
-/* Lists of tensors cut into chunks, and the k-th largest magnitude in them, found exactly. Only selection uses it. */
+/* Finds the k-th largest magnitude of a list of tensors, exactly. The tensors are cut into chunks. Only selection uses
+ * it. */
 #ifndef GW_CODEC_TOPK_RANK_H
 #define GW_CODEC_TOPK_RANK_H
 
 #include "codec/topk/select.h"
 #include "wire/bytes.h"
 
-/* Parts in chunks of GW_CHUNK elements; no chunk spans two parts. */
+/* A list of parts, cut into chunks of GW_CHUNK elements. A chunk lies in one part only. */
 struct gw_select_list {
     const struct gw_select_part *parts;
     uint32_t n_parts;
     uint64_t n, n_chunks;
-    uint64_t *first_chunk; /* of each part, and the end; NULL if there is one part */
+    uint64_t *first_chunk; /* the first chunk of each part, and the end; NULL if there is only one part */
 };
 
 struct gw_select_chunk {
@@ -39,8 +40,8 @@ struct gw_rank {
     uint64_t n_ties; /* how many elements equal to it are among the k */
 };
 
-/* The k-th largest of the list, k from 1 to its length, in time linear in that. All magnitudes must be from `low` to
- * `high`. */
+/* Finds the k-th largest of the list, with k from 1 to its length. The time is linear in the length. All magnitudes
+ * must lie between `low` and `high`. */
 gw_status gw_rank_find(gw_context *context, const struct gw_select_list *list, uint64_t k, uint32_t low, uint32_t high,
                        struct gw_rank *rank);
 

@@ -62,7 +62,7 @@ static void job_fini(gw_context *context, struct job *job)
     gw_select_list_fini(context, &job->list);
 }
 
-/* Where values wait until it is known which are selected. What was there before is gone. */
+/* Values wait here until it is known which are selected. What was there before is gone. */
 static gw_status take_room(gw_context *context, struct job *job, uint64_t n)
 {
     gw_scratch_give(context, job->room);
@@ -183,7 +183,8 @@ static void drop(const struct chunk *chunk, uint32_t final, uint64_t n, float *v
     uint32_t left = chunk->n_ties;
     for (uint64_t w = 0; 64 * w < n; w++) {
         uint64_t gone = 0;
-        for (uint64_t rest = kept[w]; rest; rest &= rest - 1) { /* whether one stays is hard to foresee: no branches */
+        /* the processor cannot foresee whether one stays: no branches */
+        for (uint64_t rest = kept[w]; rest; rest &= rest - 1) {
             float a = *from++;
             uint32_t bits = gw_float_bits(a) & 0x7FFFFFFFu, tie = (bits == final) & (left > 0),
                      stays = (bits > final) | tie;

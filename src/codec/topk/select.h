@@ -1,12 +1,12 @@
 /* Selection of the largest magnitudes with error feedback: what topk does to a tensor before anything is packed.
  *
- * a = g + residual, element by element in float32. What is selected is sent, rounded to a type of values. What is left
- * is a if it was not sent, else what rounding lost. Selection leaves a for all of them in memory, and a bitmap says
- * what was sent: an element that turns out to be sent, or not, is a bit, and not a store into a large tensor.
- * Magnitudes are compared as integers (the bits without the sign), which is exact for denormals too. Everything is the
- * same bits for any number of threads and any instruction set. select.c    whole tensors and lists of tensors, on the
- * context's threads rank.c      the k-th largest magnitude, found exactly select_kernels.h  the loops that run once per
- * element */
+ * a = g + residual, element by element in float32. Selected elements are sent, rounded to a type of values. The
+ * residual of an element is a if it was not sent, else what rounding lost. Selection leaves a of all elements in
+ * memory, and a bitmap says which were sent. So to send an element or not changes one bit, and needs no store into a
+ * large tensor. Magnitudes are compared as integers (the bits without the sign), which is exact for denormals too.
+ * Everything is the same bits for any number of threads and any instruction set. select.c whole tensors and lists of
+ * tensors, on the context's threads rank.c the k-th largest magnitude, found exactly select_kernels.h the loops that
+ * run once per element */
 #ifndef GW_CODEC_TOPK_SELECT_H
 #define GW_CODEC_TOPK_SELECT_H
 
@@ -17,10 +17,10 @@
 /* One tensor. Of any length, 0 among them. */
 struct gw_select_part {
     const float *g;
-    const float *residual; /* of the step before, as `next` then was; NULL: a = g */
-    const uint64_t *sent;  /* as `kept` then was; NULL: nothing was sent */
+    const float *residual; /* what `next` was after the step before; NULL: a = g */
+    const uint64_t *sent;  /* what `kept` was after that step; NULL: nothing was sent */
     uint64_t n;
-    enum gw_value_type value; /* that of all parts and steps */
+    enum gw_value_type value; /* the same in all parts and steps */
     float *next;              /* a, n elements; not g, not residual. Faster if aligned to 64 bytes */
     uint64_t *kept;           /* bit i for element i, gw_div_up(n, 64) words; bits past the end become 0 */
     /* Set by the calls below. */

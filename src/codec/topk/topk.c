@@ -2,7 +2,7 @@
  * thresholds; LAGS: refresh=1; global Top-K: scope=global). The rest of a step waits in the residual.
  *
  * A step: measure selects, and writes gradient plus residual into a second buffer; encode packs slices of what was
- * selected; commit makes the second buffer the residual, or leaves all as it was where some worker's gradient was not
+ * selected; commit makes the second buffer the residual, or leaves all as it was, if some worker's gradient was not
  * finite. A bitmap beside each buffer says what of it was sent. The next step's pass leaves that out as it reads, so no
  * pass is needed to take it out. */
 #include "base/error.h"

@@ -1,9 +1,9 @@
 /* The local link: ranks are threads of one process.
  *
- * A hub holds one endpoint for each rank; an endpoint is an inbox (a queue under a lock). Sending hangs the message's
- * own memory into the receiver's inbox: nothing is copied and nothing is taken. The receiver takes its whole inbox at
- * once, so that a burst of messages costs it one lock, and a sender wakes it only if it sleeps. The hub goes with
- * its last endpoint. */
+ * A hub holds one endpoint for each rank; an endpoint is an inbox (a queue under a lock). Sending puts the message's
+ * own memory into the receiver's inbox: it copies nothing and takes no memory. The receiver takes its whole inbox at
+ * once, so that many messages cost it only one lock. A sender wakes it only if it sleeps. The hub is freed with its
+ * last endpoint. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -23,21 +23,21 @@ struct hub;
 
 /* One rank. Aligned so that neighbours do not share a cache line. */
 struct endpoint {
-    /* The receiving thread's own. */
+    /* Only the receiving thread uses this. */
     _Alignas(64) struct gw_message_queue ready; /* taken from the inbox, not handed out yet */
     struct hub *hub;
     uint32_t rank;
 
     atomic_bool closed; /* written under the lock, read without it by recv's fast path */
 
-    /* Under the lock. */
+    /* Used under the lock. */
     _Alignas(64) pthread_mutex_t lock;
     pthread_cond_t arrived;
     struct gw_message_queue inbox;
     bool sleeping;        /* recv waits on `arrived` and nobody has woken it yet */
     uint32_t failed_peer; /* the first member that told us it failed, or NOBODY */
 
-    /* What this member said when it failed: written once, before anybody is told. */
+    /* What this member said when it failed. It is written once, before anybody is told. */
     gw_status failure;
     char why[320];
 };
@@ -61,7 +61,7 @@ static gw_status local_send(void *self, uint32_t to, void *bytes, size_t n_bytes
 {
     struct endpoint *me = self;
     struct hub *hub = me->hub;
-    (void)timeout_ms; /* the inbox has no end */
+    (void)timeout_ms; /* the inbox is never full */
     if (to >= hub->size) {
         gw_message_free(bytes);
         return gw_fail(GW_ERR_ARGUMENT, "rank %u sent to rank %u; ranks are 0 to %u", me->rank, to, hub->size - 1);
@@ -88,7 +88,8 @@ static gw_status local_send(void *self, uint32_t to, void *bytes, size_t n_bytes
     return status;
 }
 
-/* Sleeps until there is something to say, then moves the inbox to `ready` or says why not. */
+/* Sleeps until there is a message, an error, or the deadline. Then it moves the inbox to `ready`, or returns the error.
+ */
 static gw_status await(struct endpoint *me, uint32_t timeout_ms, uint32_t *failed_peer)
 {
     struct timespec deadline;
@@ -111,7 +112,8 @@ static gw_status await(struct endpoint *me, uint32_t timeout_ms, uint32_t *faile
             deadline = gw_clock_deadline(timeout_ms);
         slept = true;
         me->sleeping = true;
-        late = pthread_cond_timedwait(&me->arrived, &me->lock, &deadline) == ETIMEDOUT; /* then look a last time */
+        /* then the loop looks a last time */
+        late = pthread_cond_timedwait(&me->arrived, &me->lock, &deadline) == ETIMEDOUT;
         me->sleeping = false;
     }
 }

@@ -77,7 +77,7 @@ void gw_mpi_hub_free(struct gw_mpi_hub *hub)
     bool runs = gw_mpi_runs();
     if (hub->comm != MPI_COMM_NULL && runs && gw_mpi_is_over(hub))
         MPI_Comm_free(&hub->comm);
-    if (!runs) { /* then nothing is read or written any more */
+    if (!runs) { /* MPI has ended, so it reads and writes nothing any more */
         while (hub->posted) {
             struct gw_mpi_outgoing *next = hub->posted->next;
             gw_mpi_outgoing_free(hub->posted);
@@ -109,7 +109,7 @@ void gw_mpi_hub_free(struct gw_mpi_hub *hub)
     gw_message_free(hub);
 }
 
-/* Where every rank lives. process_of NULL: each in the process of its own number. */
+/* Works out in which process and slot every rank lives. process_of NULL: rank r lives in process r. */
 static gw_status place(struct gw_mpi_hub *hub, const uint32_t *process_of, uint32_t process)
 {
     gw_context *context = hub->context;
@@ -183,7 +183,7 @@ static gw_status hub_new(gw_context *context, MPI_Comm comm, uint32_t size, cons
     return GW_OK;
 }
 
-/* GW_OK where it is so on every rank of comm; else all have an error. */
+/* Returns GW_OK if `mine` is GW_OK on every rank of comm. Else it returns an error on all of them. */
 static gw_status agree(MPI_Comm comm, gw_status mine)
 {
     struct {
@@ -205,7 +205,8 @@ static gw_status agree(MPI_Comm comm, gw_status mine)
 static gw_status find_machines(struct gw_mpi_hub *hub)
 {
     MPI_Comm here;
-    /* Behind the result stand the first process on each process's machine, and of such a first one the lowest rank. */
+    /* Two arrays lie behind the result: for each process the first process on its machine, and for each such first
+     * process the lowest rank on the machine. */
     uint32_t *const leaders = hub->machine_of + hub->size, *const lowest = leaders + hub->n_processes;
     int process, error;
     MPI_Comm_rank(hub->comm, &process);

@@ -7,18 +7,18 @@
 
 #include <string.h>
 
-/* A thread that waits looks again and again, as MPI wakes nobody. A moment's looking catches the answers of a whole
- * step of a small model; then it sleeps an eighth of the time it has waited so far, so that sleeping makes a wait
- * longer by an eighth at most. It does not yield meanwhile: where there are more threads than cores, who yields goes
- * behind all others, and who wakes before them. */
+/* MPI wakes no thread, so a thread that waits must look again and again. At first it looks without a pause: that is
+ * enough for the answers of a step of a small model. Then it sleeps for an eighth of the time that it has waited so
+ * far. So sleeping makes a wait longer by an eighth at most. It does not yield: if there are more threads than cores, a
+ * thread that yields goes behind all others, and a thread that wakes goes before them. */
 #define LOOK_SECONDS 200e-6
 #define SHORTEST_NAP 50e-6
 #define LONGEST_NAP 1e-3
 #define WAITED_PER_NAP 8
 
-#define LEAVE_SECONDS 2.0 /* that the last endpoint of a process waits for the other members */
+#define LEAVE_SECONDS 2.0 /* how long the last endpoint of a process waits for the other members */
 
-/* How long to sleep now; 0: not at all. */
+/* How long to sleep now. 0: do not sleep. */
 static double nap_after(double waited)
 {
     double nap = waited / WAITED_PER_NAP;
@@ -29,7 +29,7 @@ static double nap_after(double waited)
 
 /* ---- sending -------------------------------------------------------------------------------------------- */
 
-/* Whether `to` still listens, in a sentence. Under the hub's lock. */
+/* GW_OK if `to` still listens; else an error with its sentence. The hub's lock must be held. */
 static gw_status listens(const struct gw_mpi_endpoint *me, uint32_t to)
 {
     if (me->peers[to].failed)
@@ -39,7 +39,7 @@ static gw_status listens(const struct gw_mpi_endpoint *me, uint32_t to)
     return GW_OK;
 }
 
-/* Whether this endpoint may send to `to`, or to all (GW_MPI_NOBODY). */
+/* GW_OK if this endpoint may send to `to`, or to all (GW_MPI_NOBODY). */
 static gw_status may_send(const struct gw_mpi_endpoint *me, uint32_t to)
 {
     struct gw_mpi_hub *hub = me->hub;
@@ -56,11 +56,12 @@ static gw_status may_send(const struct gw_mpi_endpoint *me, uint32_t to)
     return status;
 }
 
-/* To others, through MPI. Owns bytes. */
+/* Sends to other ranks through MPI. It owns `bytes`. */
 static gw_status send_out(struct gw_mpi_endpoint *me, uint32_t to, void *bytes, size_t n_bytes)
 {
     struct gw_mpi_hub *hub = me->hub;
-    gw_status status = gw_mpi_move(hub, NULL); /* somebody may have left meanwhile; and what is under way gets on */
+    /* a member may have left meanwhile; this also moves messages that are under way */
+    gw_status status = gw_mpi_move(hub, NULL);
     struct gw_mpi_outgoing *out = NULL;
     if (status == GW_OK || status == GW_ERR_MEMORY) { /* no memory for what comes in: recv will say so */
         out = gw_mpi_outgoing_new(hub->context, to == GW_MPI_NOBODY ? hub->size - 1 : 1);
@@ -105,7 +106,7 @@ static gw_status send_to_self(struct gw_mpi_endpoint *me, void *bytes, size_t n_
 static gw_status mpi_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms)
 {
     struct gw_mpi_endpoint *me = self;
-    (void)timeout_ms; /* MPI takes what it gets */
+    (void)timeout_ms; /* MPI takes a message without waiting */
     if (to >= me->hub->size) {
         gw_message_free(bytes);
         return gw_fail(GW_ERR_ARGUMENT, "rank %u sent to rank %u; ranks are 0 to %u", me->rank, to, me->hub->size - 1);
@@ -121,7 +122,7 @@ static gw_status mpi_send_all(void *self, void *bytes, size_t n_bytes, uint32_t 
 
 /* ---- receiving ------------------------------------------------------------------------------------------ */
 
-/* What there is for this endpoint; GW_ERR_TIMEOUT: nothing. Under the hub's lock. */
+/* Takes a message or an error for this endpoint. GW_ERR_TIMEOUT: there is nothing. The hub's lock must be held. */
 static gw_status look(struct gw_mpi_endpoint *me, gw_message *message)
 {
     if (me->closed)
@@ -209,8 +210,8 @@ static void mpi_close(void *self)
     gw_message_queue_clear(&undelivered);
 }
 
-/* Until all members have left, so that nothing is under way any more that could reach a later communicator of the same
- * number: MPI gives numbers away anew. What still comes is dropped. */
+/* Waits until all members have left, and drops what still comes. MPI uses the number of a communicator again for a
+ * later one. So no message may be under way that could reach that later one. */
 static void await_others(struct gw_mpi_hub *hub)
 {
     double begin = gw_clock_seconds(), waited = 0;

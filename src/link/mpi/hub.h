@@ -1,12 +1,14 @@
-/* The mpi link's inside. A hub is a process's part of one link: a communicator of its own, and the endpoints of the
- * process's ranks. A program has one endpoint a process; tests put several into one, over the same code.
+/* The inside of the mpi link. A hub is a process's part of one link: a communicator of its own, and the endpoints of
+ * the process's ranks. A program has one endpoint in each process. Tests put several into one process, with the same
+ * code.
  *
- * A message is one MPI message: the gradwire ranks of sender and receiver, and what kind it is, stand in source,
- * destination and tag, so that the bytes are the message's alone. Whoever is in recv, send or destroy moves messages
- * for the whole process (progress.c); one thread at a time, so that those of a pair stay in order.
+ * A message of the link is one MPI message. Its source, destination and tag tell the ranks of sender and receiver and
+ * the kind of the message, so the bytes are only the message's own. A thread that is in recv, send or destroy moves
+ * messages for the whole process (progress.c). Only one thread does so at a time, so that messages of a pair stay in
+ * order.
  *
- * This library stands apart from libgradwire, of whose functions it may call the public ones only: memory is
- * gw_message_alloc's. */
+ * This library is separate from libgradwire, and may call only its public functions. So it takes memory with
+ * gw_message_alloc. */
 #ifndef GW_LINK_MPI_HUB_H
 #define GW_LINK_MPI_HUB_H
 
@@ -18,10 +20,10 @@
 
 #define GW_MPI_NOBODY UINT32_MAX
 
-/* Where more bytes than this go, MPI's int counts blocks of so many (and a rest). */
+/* MPI counts with an int. A message with more bytes than this is sent as blocks of so many bytes, and a rest. */
 #define GW_MPI_LARGEST_COUNT (1u << 30)
 
-#define GW_MPI_WHY_BYTES 320 /* of the sentence that goes with a failure */
+#define GW_MPI_WHY_BYTES 320 /* room for the sentence about a failure */
 
 enum gw_mpi_kind { GW_MPI_DATA, GW_MPI_FAIL, GW_MPI_BYE, GW_MPI_KINDS };
 
@@ -56,11 +58,12 @@ struct gw_mpi_endpoint {
     struct gw_mpi_hub *hub;
     uint32_t rank;
 
-    /* Held while a message is handed to MPI: none of this endpoint may follow its farewell. */
+    /* A lock that is held while a message is handed to MPI. It keeps a message from being sent after this endpoint's
+     * farewell. */
     pthread_mutex_t sending;
-    struct gw_mpi_outgoing *failure, *farewell; /* taken beforehand; NULL once said */
+    struct gw_mpi_outgoing *failure, *farewell; /* made beforehand; NULL once it was sent */
 
-    /* Under the hub's lock. */
+    /* Used under the hub's lock. */
     pthread_cond_t arrived;
     struct gw_message_queue inbox;
     bool sleeping; /* recv waits on `arrived` and nobody has woken it yet */
@@ -74,35 +77,37 @@ struct gw_mpi_hub {
     MPI_Comm comm; /* MPI_COMM_NULL: not made yet */
     size_t largest_count;
     uint32_t size, n_processes, n_local;
-    uint32_t slots; /* the most ranks that share a process; a rank's slot is its number among those of its process */
+    /* the most ranks that share a process. A rank's slot is its number among the ranks of its process */
+    uint32_t slots;
     struct gw_mpi_endpoint **local; /* [n_local], of this process */
     uint32_t *process_of, *slot_of; /* [size] */
     uint32_t *machine_of;           /* [size]: the lowest rank on the same machine; scratch behind it */
     uint32_t *rank_at;              /* [n_processes * slots] */
 
     pthread_mutex_t lock;
-    struct gw_mpi_outgoing *posted; /* handed to MPI, not looked at since */
+    struct gw_mpi_outgoing *posted; /* messages that were handed to MPI, and not looked at since */
     uint32_t holders;               /* endpoints not destroyed yet */
 
-    /* Held by the thread that moves messages. */
+    /* Used by the thread that moves messages, which holds `moving`. */
     pthread_mutex_t moving;
     struct gw_mpi_outgoing *outgoing, **outgoing_end;
-    struct gw_mpi_incoming *incoming, **incoming_end; /* in the order of their sending, for each source */
-    MPI_Message stashed;                              /* matched, but there was no memory for it; or MPI_MESSAGE_NULL */
+    struct gw_mpi_incoming *incoming, **incoming_end; /* for each source, in the order in which they were sent */
+    /* a message that was matched when there was no memory for it; or MPI_MESSAGE_NULL */
+    MPI_Message stashed;
     MPI_Status stashed_status;
     uint64_t round;
-    uint64_t *held_up;  /* [n_processes] the round in which a message of that source was found unfinished */
-    uint64_t farewells; /* received, by all local endpoints */
+    uint64_t *held_up;  /* [n_processes]: the last round in which a message of that process was not complete */
+    uint64_t farewells; /* how many farewells all local endpoints have received */
 };
 
 /* ---- create.c ---- */
 
-/* Makes the endpoints of this process: rank r lives in process process_of[r] of comm (NULL: rank is process). links[]
- * gets this process's, in the order of ranks. Collective over comm. */
+/* Makes the endpoints of this process. Rank r lives in process process_of[r] of comm; NULL: in process r. links[] gets
+ * the links of this process's ranks, in ascending order. Collective over comm. */
 gw_status gw_mpi_open(gw_context *context, MPI_Comm comm, uint32_t size, const uint32_t *process_of,
                       size_t largest_count, gw_link *links);
 
-/* Gives back what can be: not what MPI may still use, if MPI is not over. */
+/* Frees the hub. If MPI still runs, memory that MPI may still use is not freed. */
 void gw_mpi_hub_free(struct gw_mpi_hub *hub);
 
 /* ---- endpoint.c ---- */
@@ -111,26 +116,26 @@ extern const gw_link_ops gw_mpi_ops;
 
 /* ---- progress.c ---- */
 
-/* MPI's error number as a status and a sentence. */
+/* Turns MPI's error number into a status and a sentence. */
 gw_status gw_mpi_refused(int error, const char *call);
 
-/* MPI can be called. */
+/* True if MPI may be called: it is initialised and not finalised. */
 bool gw_mpi_runs(void);
 
 /* Memory for a message to n ranks, with no bytes yet. NULL if there is none. */
 struct gw_mpi_outgoing *gw_mpi_outgoing_new(gw_context *context, uint32_t n);
 void gw_mpi_outgoing_free(struct gw_mpi_outgoing *out);
 
-/* Hands `out` to MPI for rank `to`, or for all but `me` (to: GW_MPI_NOBODY). Owns `out`, also if it fails.
- * me->sending is held. */
+/* Hands `out` to MPI for rank `to`, or for all but `me` (to: GW_MPI_NOBODY). It owns `out`, also if it fails. The
+ * caller must hold me->sending. */
 gw_status gw_mpi_post(struct gw_mpi_endpoint *me, uint32_t to, enum gw_mpi_kind kind, struct gw_mpi_outgoing *out);
 
-/* Moves messages: frees those sent, and delivers those that came, until there are no more or `until` (may be NULL) has
- * one. Where another thread is at it, returns at once. Errors: GW_ERR_SYSTEM; GW_ERR_MEMORY, after which a later call
- * goes on. */
+/* Moves messages: frees those that were sent, and delivers those that came. It ends if there are no more, or if the
+ * endpoint `until` (may be NULL) has got one. If another thread is moving messages, it returns at once. Errors:
+ * GW_ERR_SYSTEM; GW_ERR_MEMORY (a later call may go on). */
 gw_status gw_mpi_move(struct gw_mpi_hub *hub, const struct gw_mpi_endpoint *until);
 
-/* Everything of this process has left, and no member will send anything any more. */
+/* True if all that this process sent has left, and no member will send anything any more. */
 bool gw_mpi_is_over(struct gw_mpi_hub *hub);
 
 #endif

@@ -1,7 +1,7 @@
 /* Tests the mpi link against what every link must do, and what it alone must do. All ranks live in one MPI process, so
  * no mpiexec is needed; their messages go through MPI all the same.
  *
- * mpi_test funneled: the case of an MPI that grants less than the link needs, which takes a process of its own. */
+ * "mpi_test funneled" tests an MPI that grants less than the link needs. That needs a process of its own. */
 #include "link_conformance.h"
 
 #include "link/mpi/hub.h"
@@ -128,7 +128,7 @@ static void messages_survive_lack_of_memory(void **state)
     allocations_left = 1000;
     link_test_send(context, &links[0], 1, 50, 3, 4);
     link_test_send(context, &links[0], 1, 60, 5, 6);
-    link_test_expect(&links[1], 0, 50, 3, 4); /* taken in by the second send, where MPI was quick */
+    link_test_expect(&links[1], 0, 50, 3, 4); /* if MPI was quick, the second send has taken it in */
     for (long n = 0; n < 2; n++) {
         allocations_left = n;
         assert_int_equal(links[1].ops->recv(links[1].self, LINK_LONG_MS, &message), GW_ERR_MEMORY);
@@ -146,7 +146,7 @@ static void messages_survive_lack_of_memory(void **state)
 
 /* ---- messages -------------------------------------------------------------------------------------------------- */
 
-/* With a low limit, what else only messages of more than 1 GiB would need. */
+/* With a low limit this tests what otherwise only messages of more than 1 GiB would need. */
 static void large_messages_go_in_blocks(void **state)
 {
     (void)state;
@@ -173,7 +173,7 @@ static void one_message_to_all(void **state)
         long before = atomic_load(&link_test_live);
         void *bytes = link_test_message(context, sizes[i], i, 9);
         assert_int_equal(links[2].ops->send_all(links[2].self, bytes, sizes[i], LINK_LONG_MS), GW_OK);
-        /* One message, and what keeps account of it; the last one's may be gone by now. */
+        /* Memory for one message and its record. That of the last message may be freed already. */
         assert_true(atomic_load(&link_test_live) <= before + 2);
         for (uint32_t r = 0; r < 4; r++)
             if (r != 2)

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 
-/* Unfinished sends looked at in one go: each look lets MPI work on all of them. */
+/* How many unfinished sends are looked at in one go. Each look lets MPI work on all of them. */
 enum { LOOKS = 8 };
 
 gw_status gw_mpi_refused(int error, const char *call)
@@ -22,7 +22,7 @@ bool gw_mpi_runs(void)
     return begun && !over;
 }
 
-/* What n bytes are to MPI, whose counts are ints: bytes, or blocks of `largest` bytes and a rest. */
+/* Describes n bytes to MPI, which counts with an int: as bytes, or as blocks of `largest` bytes and a rest. */
 static int describe(size_t n, size_t largest, int *count, MPI_Datatype *type)
 {
     if (n <= largest) {
@@ -46,7 +46,7 @@ static int describe(size_t n, size_t largest, int *count, MPI_Datatype *type)
     return error;
 }
 
-/* MPI keeps a type until what uses it is done. */
+/* Frees the type. MPI keeps it until the messages that use it are done. */
 static void described(MPI_Datatype *type)
 {
     if (*type != MPI_BYTE && *type != MPI_DATATYPE_NULL)
@@ -85,7 +85,7 @@ gw_status gw_mpi_post(struct gw_mpi_endpoint *me, uint32_t to, enum gw_mpi_kind 
     const char *call = "MPI_Type_create_struct";
     error = describe(out->n_bytes, hub->largest_count, &count, &type);
     for (uint32_t i = 0; i < out->n_requests && !error; i++) {
-        /* Those after this one come first, so that not all members send to rank 0 at once. */
+        /* Begins with the ranks after this one, so that not all members send to rank 0 at once. */
         uint32_t rank = to == GW_MPI_NOBODY ? (me->rank + 1 + i) % hub->size : to;
         uint32_t slots = hub->slot_of[me->rank] * hub->slots + hub->slot_of[rank];
         call = "MPI_Isend";
@@ -93,7 +93,7 @@ gw_status gw_mpi_post(struct gw_mpi_endpoint *me, uint32_t to, enum gw_mpi_kind 
                           hub->comm, &out->requests[i]);
     }
     described(&type);
-    /* Where one failed, those before it still have to end before the bytes can go. */
+    /* If one send failed, those before it must still end before the bytes can be freed. */
     pthread_mutex_lock(&hub->lock);
     out->next = hub->posted;
     hub->posted = out;
@@ -101,7 +101,7 @@ gw_status gw_mpi_post(struct gw_mpi_endpoint *me, uint32_t to, enum gw_mpi_kind 
     return error ? gw_mpi_refused(error, call) : GW_OK;
 }
 
-/* Whether all of a message's requests are done. */
+/* Finds out whether all requests of a message are done. */
 static gw_status test_requests(struct gw_mpi_outgoing *out, bool *done)
 {
     int one = 1;
@@ -168,7 +168,7 @@ static gw_status match(struct gw_mpi_hub *hub, bool *found)
         return gw_mpi_refused(error, "MPI_Get_elements_x");
     struct gw_mpi_incoming *in = gw_message_alloc(hub->context, sizeof *in);
     void *bytes = gw_message_alloc(hub->context, (size_t)n_bytes);
-    if (!in || !bytes) { /* another call may have more luck */
+    if (!in || !bytes) { /* a later call may have memory */
         gw_message_free(in);
         gw_message_free(bytes);
         return GW_ERR_MEMORY;
@@ -195,7 +195,7 @@ static gw_status match(struct gw_mpi_hub *hub, bool *found)
     return GW_OK;
 }
 
-/* Hands a whole message to the endpoint it is for, and tells whose it is. Owns in->bytes. */
+/* Hands a complete message to its endpoint, and returns that endpoint. It owns in->bytes. */
 static const struct gw_mpi_endpoint *deliver(struct gw_mpi_hub *hub, const struct gw_mpi_incoming *in)
 {
     uint32_t kind = (uint32_t)in->tag % GW_MPI_KINDS, slots = (uint32_t)in->tag / GW_MPI_KINDS;
@@ -235,7 +235,8 @@ static const struct gw_mpi_endpoint *deliver(struct gw_mpi_hub *hub, const struc
     return to;
 }
 
-/* Delivers what has come whole. A message waits for those before it from the same process, not for others'. */
+/* Delivers messages that have come completely. A message waits for earlier ones from the same process, but not for
+ * those of other processes. */
 static gw_status finish_receives(struct gw_mpi_hub *hub, const struct gw_mpi_endpoint *until, bool *reached)
 {
     hub->round++;

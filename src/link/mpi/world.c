@@ -1,5 +1,5 @@
-/* The mpi link for a process that may know nothing of MPI yet, such as a Python program under mpirun: starts MPI if
- * nobody has, and numbers the ranks as the caller says. */
+/* The mpi link for a process that may know nothing of MPI yet, such as a Python program under mpirun: it starts MPI if
+ * nobody has, and numbers the ranks as the callers say. */
 #include "link/mpi/hub.h"
 
 #include "base/error.h"
@@ -42,7 +42,7 @@ gw_status gw_link_mpi_world(gw_context *context, uint32_t rank, uint32_t size, g
     int error = MPI_Comm_split(MPI_COMM_WORLD, 0, rank < size ? (int)rank : -1, &ordered);
     if (error)
         return gw_mpi_refused(error, "MPI_Comm_split");
-    /* The ranks are 0, 1, ..., each once, if and only if everyone got the number that it asked for. */
+    /* Each of the ranks 0, 1, ... was given once if, and only if, every process got the rank that it asked for. */
     MPI_Comm_rank(ordered, &mine);
     int own = (uint32_t)mine == rank;
     error = MPI_Allreduce(&own, &stands, 1, MPI_INT, MPI_MIN, ordered);

@@ -14,11 +14,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LEAVE_SECONDS 2.0                  /* that destroy waits for what was sent */
-#define MOST_BYTES ((int64_t)8 << 30)      /* of a message: what a stranger claims is no reason to take more */
-#define LARGE_BYTES ((size_t)64 << 10)     /* from here on the room costs less than a copy: 0.2 % of the bytes */
-#define STRANGER_BYTES ((uint64_t)8 << 10) /* a handshake and a HELLO have less than one */
-#define ID_BYTES 6 /* of a peer's routing id: 'r', attempt, rank; ids that begin with 0 are ZeroMQ's own */
+#define LEAVE_SECONDS 2.0 /* how long destroy waits until all that was sent has left */
+/* the most bytes of a message, so that a stranger cannot make a member take more memory */
+#define MOST_BYTES ((int64_t)8 << 30)
+/* from this size on, to send the room costs less than a copy: 0.2 % of the bytes */
+#define LARGE_BYTES ((size_t)64 << 10)
+#define STRANGER_BYTES ((uint64_t)8 << 10) /* what one stranger may send; a handshake and a HELLO have less */
+#define ID_BYTES 6 /* a peer's routing id: 'r', attempt, rank. Ids that begin with 0 are ZeroMQ's own */
 
 static void peer_id(const struct gw_tcp_endpoint *me, uint32_t rank, uint8_t id[ID_BYTES])
 {
@@ -36,7 +38,7 @@ static void wake(struct gw_tcp_endpoint *me)
 
 /* ---- sending ------------------------------------------------------------------------------------- */
 
-/* ZeroMQ is done with a frame. From its own threads. */
+/* ZeroMQ is done with a frame. ZeroMQ's own threads call this. */
 static void message_left(void *data, void *hint)
 {
     struct gw_tcp_endpoint *me = hint;
@@ -60,7 +62,8 @@ static void notice_left(void *data, void *hint)
     atomic_fetch_sub(&me->n_outstanding, 1);
 }
 
-/* Sends the frame to one peer and leaves an empty one. false: no connection to it any more. Under the lock. */
+/* Sends the frame to one peer, and leaves an empty frame. false: there is no connection to the peer any more. The lock
+ * must be held. */
 static bool put_frame(struct gw_tcp_endpoint *me, uint32_t rank, zmq_msg_t *frame)
 {
     uint8_t id[ID_BYTES];
@@ -77,7 +80,7 @@ static bool put_frame(struct gw_tcp_endpoint *me, uint32_t rank, zmq_msg_t *fram
     return sent >= 0;
 }
 
-/* The same frame to one peer of several: its bytes are shared, not copied. Under the lock. */
+/* Sends a frame that goes to several peers to one of them. The bytes are shared, not copied. The lock must be held. */
 static bool put_shared(struct gw_tcp_endpoint *me, uint32_t rank, zmq_msg_t *frame)
 {
     zmq_msg_t shared;
@@ -94,7 +97,7 @@ static bool count_sent(struct gw_tcp_endpoint *me, uint32_t rank, bool sent)
     return sent;
 }
 
-/* What stands in the way of sending to a peer, as a status with its sentence. Under the lock. */
+/* Why this endpoint cannot send to a peer, as a status with its sentence. GW_OK: it can. The lock must be held. */
 static gw_status why_not(const struct gw_tcp_endpoint *me, uint32_t rank)
 {
     const struct gw_tcp_peer *peer = &me->peers[rank];
@@ -122,7 +125,7 @@ static gw_status refuse(void *bytes, gw_status status)
     return status;
 }
 
-/* Writes the envelope and makes a frame of a message. Owns the bytes, also if it fails. */
+/* Writes the envelope, and makes a frame of a message. It owns the bytes, also if it fails. */
 static gw_status make_frame(struct gw_tcp_endpoint *me, void *bytes, size_t n_bytes, zmq_msg_t *frame)
 {
     if (n_bytes > (size_t)MOST_BYTES - GW_MESSAGE_ROOM)
@@ -171,7 +174,7 @@ static gw_status closed_here(const struct gw_tcp_endpoint *me)
     return gw_fail(GW_ERR_CLOSED, "rank %u sent on a link that it has closed", me->group->rank);
 }
 
-/* Queues have no end, so nothing here waits for longer than another thread's send. */
+/* Queues are never full, so this waits at most for another thread's send. */
 gw_status gw_tcp_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms)
 {
     struct gw_tcp_endpoint *me = self;
@@ -188,7 +191,7 @@ gw_status gw_tcp_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint
     GW_TRY(make_frame(me, bytes, n_bytes, &frame));
     gw_status status = GW_OK;
     pthread_mutex_lock(&me->lock);
-    if (atomic_load(&me->closed)) /* its BYE has been sent by now */
+    if (atomic_load(&me->closed)) /* its BYE has already been sent */
         status = closed_here(me);
     else if (!is_there(me, to) || !count_sent(me, to, put_frame(me, to, &frame)))
         status = why_not(me, to);
@@ -238,14 +241,14 @@ static void fail_drop(struct gw_tcp_endpoint *me)
     me->fail.ready = false;
 }
 
-/* Whether a peer is to hear a notice. Under the lock. */
+/* True if a peer is to hear a notice. The lock must be held. */
 static bool hears(const struct gw_tcp_endpoint *me, uint32_t rank)
 {
     const struct gw_tcp_peer *peer = &me->peers[rank];
     return rank != me->group->rank && peer->attempt && atomic_load(&peer->state) <= GW_TCP_FAILED;
 }
 
-/* Says to everybody who is there that this member failed; once. Under the lock. */
+/* Tells all peers that are still there that this member failed. It does so only once. The lock must be held. */
 static void say_fail(struct gw_tcp_endpoint *me, gw_status status, const char *why)
 {
     const struct gw_tcp_envelope envelope = {.tag = me->tag, .from = me->group->rank, .type = GW_TCP_FAIL};
@@ -259,8 +262,8 @@ static void say_fail(struct gw_tcp_endpoint *me, gw_status status, const char *w
     fail_drop(me);
 }
 
-/* Says to everybody else who is there that this member has lost one, as far as there is memory: a connection between
- * two others may break that nobody else sees. Under the lock. */
+/* Tells the other peers that this member has lost one of them, as far as there is memory. They may not see it
+ * themselves, if only the connection between these two broke. The lock must be held. */
 static void say_news(struct gw_tcp_endpoint *me, uint32_t lost, const char *sentence)
 {
     const struct gw_tcp_envelope envelope = {.tag = me->tag, .from = me->group->rank, .type = GW_TCP_NEWS};
@@ -278,8 +281,8 @@ static void say_news(struct gw_tcp_endpoint *me, uint32_t lost, const char *sent
     }
 }
 
-/* Says to everybody who is there that this member leaves, and how much of what they sent it has received. Under the
- * lock. */
+/* Tells each peer that is still there that this member leaves, and how many of the peer's messages it has received. The
+ * lock must be held. */
 static void say_bye(struct gw_tcp_endpoint *me)
 {
     const struct gw_tcp_envelope envelope = {.tag = me->tag, .from = me->group->rank, .type = GW_TCP_BYE};
@@ -340,7 +343,7 @@ gw_status gw_tcp_dial(struct gw_tcp_endpoint *me, uint32_t rank)
     return sent ? GW_OK : why_not(me, rank);
 }
 
-/* sentence NULL: it left in good order. Under the lock. */
+/* Notes that a peer is gone. sentence NULL: it left in good order. The lock must be held. */
 static void peer_gone(struct gw_tcp_endpoint *me, uint32_t rank, enum gw_tcp_peer_state state, const char *sentence)
 {
     struct gw_tcp_peer *peer = &me->peers[rank];
@@ -352,13 +355,13 @@ static void peer_gone(struct gw_tcp_endpoint *me, uint32_t rank, enum gw_tcp_pee
             snprintf(me->why, sizeof me->why, "%s", sentence);
         }
     }
-    /* LINGER is 0: what was to go there is dropped. */
+    /* LINGER is 0, so frames that wait for this peer are dropped. */
     if (before <= GW_TCP_FAILED && state != GW_TCP_FAILED)
         zmq_disconnect(me->out, peer->endpoint);
 }
 
-/* ZeroMQ ends a connection that was given up only when its socket is asked for something once more. The other side may
- * live, and would take this one for silent until then. */
+/* ZeroMQ ends a connection that was given up only when somebody uses the socket again. If the peer is alive, it would
+ * think until then that this member is silent. */
 static void end_connection(struct gw_tcp_endpoint *me)
 {
     enum { TIMES = 10, NAP_NS = 1000000 };
@@ -404,7 +407,7 @@ void gw_tcp_peer_left(struct gw_tcp_endpoint *me, uint32_t rank, uint64_t n_rece
     snprintf(sentence, sizeof sentence, "rank %u (%s) left the link before it had received all that rank %u sent it",
              rank, gw_zmq_place(peer->endpoint), me->group->rank);
     peer_gone(me, rank, GW_TCP_LEFT, lost ? sentence : NULL);
-    if (lost) /* others may wait for it, or for this rank, without having sent it anything */
+    if (lost) /* others may wait for this peer, or for this rank, and may have no reason to send it anything */
         say_fail(me, GW_ERR_PEER, sentence);
     pthread_mutex_unlock(&me->lock);
 }
@@ -431,7 +434,7 @@ static gw_status open_sockets(struct gw_tcp_endpoint *me, const struct gw_zmq_ad
     if (zmq_setsockopt(me->in, ZMQ_MAXMSGSIZE, &longest, sizeof longest) != 0)
         return gw_fail(GW_ERR_SYSTEM, "ZeroMQ refuses a limit of messages: %s", zmq_strerror(zmq_errno()));
     GW_TRY(gw_zmq_set_int(me->out, ZMQ_ROUTER_MANDATORY, 1));
-    /* A connection that broke is final: its first message said who speaks, and messages may be lost. */
+    /* A broken connection is not made again. Its first message said who speaks, and messages may be lost. */
     GW_TRY(gw_zmq_set_int(me->out, ZMQ_RECONNECT_IVL, -1));
     const struct gw_zmq_limits limits = {.most_strangers = me->group->size + GW_ZMQ_SPARE_STRANGERS,
                                          .silent_s = GW_ZMQ_SILENT_SECONDS,
@@ -463,7 +466,7 @@ gw_status gw_tcp_endpoint_open(struct gw_tcp_group *group, uint32_t nth, const s
         gw_free(group->context, me);
         return gw_fail(GW_ERR_SYSTEM, "no lock for the tcp link");
     }
-    *out = me; /* from here on shut() and free() clean up */
+    *out = me; /* from here on gw_tcp_endpoint_shut and gw_tcp_endpoint_free clean up */
     me->peers = gw_calloc(group->context, group->size, sizeof me->peers[0]);
     if (!me->peers)
         return GW_ERR_MEMORY;
@@ -479,35 +482,37 @@ gw_status gw_tcp_endpoint_open(struct gw_tcp_group *group, uint32_t nth, const s
 gw_status gw_tcp_endpoint_connect(struct gw_tcp_endpoint *me)
 {
     me->tag = gw_tcp_tag(me->group->session, me->nth);
-    gw_zmq_door_expect(me->door); /* who has heard from all, this one included, may begin before all have */
+    /* a member that has heard from all may begin to send before the others have heard from all */
+    gw_zmq_door_expect(me->door);
     gw_status status = GW_OK;
     pthread_mutex_lock(&me->lock);
     for (uint32_t i = 1; i < me->group->size && status == GW_OK; i++)
-        status = gw_tcp_dial(me, (me->group->rank + i) % me->group->size); /* not everybody at rank 0 first */
+        /* begins after its own rank, so that not all connect to rank 0 first */
+        status = gw_tcp_dial(me, (me->group->rank + i) % me->group->size);
     pthread_mutex_unlock(&me->lock);
     return status;
 }
 
 void gw_tcp_endpoint_shut(struct gw_tcp_endpoint *me)
 {
-    if (!me->out) { /* never got so far */
+    if (!me->out) { /* it was not opened as far as this */
         gw_zmq_door_close(&me->in, &me->door);
         return;
     }
     const double end = gw_clock_seconds() + LEAVE_SECONDS;
     if (me->door && me->out_events)
-        gw_tcp_discard(me); /* who has left need not hear that we leave */
+        gw_tcp_discard(me); /* a member that has left need not hear that this one leaves */
     gw_tcp_close(me);
     fail_drop(me);
     while (atomic_load(&me->n_outstanding) > 0 && gw_clock_seconds() < end && me->door && me->out_events) {
-        /* Nothing comes to `out`, but what is dropped is freed only when ZeroMQ gets to work on it. */
+        /* No message comes to `out`. But ZeroMQ frees dropped frames only when somebody looks at the socket. */
         zmq_pollitem_t items[] = {{me->in, 0, ZMQ_POLLIN, 0},
                                   {me->out, 0, ZMQ_POLLIN, 0},
                                   {me->out_events, 0, ZMQ_POLLIN, 0}};
         zmq_poll(items, 3, 1);
         gw_tcp_discard(me);
     }
-    /* ZeroMQ is done with all frames, but the last bytes may stand in its own buffers. */
+    /* ZeroMQ is done with all frames, but the last bytes may still be in its own buffers. */
     double left = end - gw_clock_seconds();
     gw_zmq_set_int(me->out, ZMQ_LINGER, left > 0.1 ? (int)(left * 1000) : 100);
     if (atomic_load(&me->n_outstanding) > 0)

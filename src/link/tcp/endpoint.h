@@ -1,7 +1,8 @@
-/* One rank's endpoint of one link. endpoint.c opens, sends and ends; inbox.c receives and finds out who is gone.
+/* One rank's endpoint of one link. endpoint.c opens it, sends, and ends it. inbox.c receives, and finds out which
+ * members are gone.
  *
- * `in` is a bound DEALER on which everything that others send arrives; `out` is a ROUTER with a connection to each of
- * them. A message travels as one frame: the envelope stands in the room before its bytes. */
+ * The socket `in` is a bound DEALER: all that others send arrives there. The socket `out` is a ROUTER with a connection
+ * to each of the others. A message travels as one frame. Its envelope lies in the room before its bytes. */
 #ifndef GW_LINK_TCP_ENDPOINT_H
 #define GW_LINK_TCP_ENDPOINT_H
 
@@ -17,29 +18,29 @@
 #define GW_TCP_NOBODY UINT32_MAX
 
 enum gw_tcp_peer_state {
-    GW_TCP_AWAITED, /* no HELLO yet */
+    GW_TCP_AWAITED, /* its HELLO has not come yet */
     GW_TCP_PRESENT,
-    GW_TCP_FAILED, /* said FAIL; hears notices still */
-    GW_TCP_LEFT,   /* said BYE */
+    GW_TCP_FAILED, /* it said FAIL; it still hears notices */
+    GW_TCP_LEFT,   /* it said BYE */
     GW_TCP_LOST    /* its connection broke */
 };
 
 struct gw_tcp_peer {
     char endpoint[GW_ZMQ_ENDPOINT_BYTES]; /* where it listens */
     atomic_int state;                     /* enum gw_tcp_peer_state; changed under the lock */
-    uint8_t attempt;                      /* how often `out` has connected to it, part of its routing id */
-    bool reached;                         /* `out` has a connection to it that it accepted */
-    uint64_t n_sent;                      /* messages of the user's that went to it; under the lock */
-    atomic_uint_least64_t n_taken;        /* messages of its that the user has received */
-    int in_fd;                            /* of the connection on which its messages come; -1: none yet */
-    int in_kept; /* the same connection, which ZeroMQ does not close: it tells who ended it; -1: none */
-    /* when a connection that broke is final, unless BYE comes first; 0: none broke */
+    uint8_t attempt;                      /* how often `out` has connected to it; part of its routing id */
+    bool reached;                         /* it has accepted the connection of `out` */
+    uint64_t n_sent;                      /* messages of the user that were sent to it; under the lock */
+    atomic_uint_least64_t n_taken;        /* messages from it that the user has received */
+    int in_fd;                            /* descriptor of the connection on which its messages come; -1: none yet */
+    int in_kept; /* a copy of in_fd, which ZeroMQ does not close: it tells which side ended the connection; -1: none */
+    /* a connection to it broke: it counts as lost at this time, unless its BYE comes before; 0: none broke */
     double lost_at;
-    bool silent;      /* this side has ended that connection: nothing was answered */
-    double redial_at; /* when to try again what could not be connected; 0: nothing */
+    bool silent;      /* this side ended the connection, because the peer had not answered */
+    double redial_at; /* when to connect again after an attempt that failed; 0: nothing to do */
 };
 
-/* What the endpoint says if it fails: made beforehand, so that saying it takes no memory. */
+/* What the endpoint sends if it fails. It is made beforehand, so that a failure takes no memory. */
 struct gw_tcp_notice {
     zmq_msg_t frame;
     bool ready;
@@ -50,80 +51,81 @@ struct gw_tcp_endpoint {
     struct gw_tcp_group *group;
     uint32_t nth, tag;
 
-    /* The receiving thread's own. */
-    void *in, *out_events;      /* the latter: what ZeroMQ tells about connections of `out` */
-    int in_ready, events_ready; /* readable if something may have come to `in`, or to out_events */
-    struct gw_zmq_door *door;   /* of `in` */
-    bool met;                   /* all have said HELLO, and nobody else comes */
+    /* Only the receiving thread uses these. */
+    void *in, *out_events;      /* out_events: what ZeroMQ tells about the connections of `out` */
+    int in_ready, events_ready; /* descriptors: readable if something may have come to `in`, or to out_events */
+    struct gw_zmq_door *door;   /* the door of `in` (zmq/watch.h) */
+    bool met;                   /* all have said HELLO, and nobody else can connect */
     struct gw_zmq_ended in_ended;
-    zmq_msg_t held; /* taken from `in`; kept if there was no memory to hand it on */
+    zmq_msg_t held; /* a frame that was taken from `in`. It stays here if there was no memory to hand it on */
     bool holding, in_parts;
     struct gw_message_queue early; /* messages that came before all HELLOs */
     uint32_t n_awaited;            /* members whose HELLO is missing */
-    uint32_t n_unreached;          /* members that have not accepted our connection */
-    double next_at;                /* the least lost_at or redial_at, or news_at; 0: none */
+    uint32_t n_unreached;          /* members that have not accepted this endpoint's connection */
+    double next_at;                /* the earliest of all lost_at, redial_at and news_at; 0: none */
 
-    /* What another has told of a member that it lost; final when news_at has come, as messages may be underway. */
-    double news_at; /* 0: nothing */
+    /* Another member has told that it lost a member. Messages may still be on their way, so this holds only from
+     * news_at on. */
+    double news_at; /* 0: nobody has told anything */
     uint32_t news_of;
     char news[GW_TCP_TEXT_BYTES];
 
-    /* Under the lock. */
+    /* Used under the lock. */
     pthread_mutex_t lock;
     void *out;
     struct gw_tcp_notice fail;
-    struct gw_message_queue own; /* messages to oneself */
-    uint32_t failed_peer;        /* the first that failed or was lost, or GW_TCP_NOBODY */
+    struct gw_message_queue own; /* messages of this rank to itself */
+    uint32_t failed_peer;        /* the first peer that failed or was lost, or GW_TCP_NOBODY */
     char why[GW_TCP_TEXT_BYTES]; /* the sentence about it */
 
     atomic_bool closed, sleeping;
-    atomic_size_t n_outstanding; /* frames given to ZeroMQ and not sent or dropped yet */
+    atomic_size_t n_outstanding; /* frames that ZeroMQ has got, and has not sent or dropped yet */
     int wake;                    /* eventfd */
-    struct gw_tcp_peer *peers;   /* size of them; one's own is not used */
+    struct gw_tcp_peer *peers;   /* `size` of them; the one of this rank is not used */
 };
 
-/* Makes the endpoint and listens at `address`; `endpoint` says where. */
+/* Makes the endpoint, and listens at `address`. endpoint gets the address with its port. */
 gw_status gw_tcp_endpoint_open(struct gw_tcp_group *group, uint32_t nth, const struct gw_zmq_address *address,
                                char endpoint[GW_ZMQ_ENDPOINT_BYTES], struct gw_tcp_endpoint **out);
 
-/* With the table at hand: connects to every peer and says HELLO. */
+/* Connects to every peer and says HELLO. The table of addresses must have come. */
 gw_status gw_tcp_endpoint_connect(struct gw_tcp_endpoint *me);
 
 /* Waits until every peer has said HELLO and has accepted our connection. */
 gw_status gw_tcp_endpoint_await(struct gw_tcp_endpoint *me, double deadline);
 
-/* Waits until what was sent has left, 2 s at most, and closes the sockets. The memory stays until ZeroMQ's context is
- * gone. */
+/* shut waits at most 2 s until all that was sent has left, and closes the sockets. free frees the memory. It must come
+ * after the end of the ZeroMQ context. */
 void gw_tcp_endpoint_shut(struct gw_tcp_endpoint *me);
 void gw_tcp_endpoint_free(struct gw_tcp_endpoint *me);
 
-/* Connects (again). Under the lock. */
+/* Connects to a peer, perhaps again. The lock must be held. */
 gw_status gw_tcp_dial(struct gw_tcp_endpoint *me, uint32_t rank);
 
-/* A peer is gone: nothing more is sent to it. The first that did not just leave is what recv reports, by the sentence.
- * If it is lost the others are told, who may not find out by themselves. */
+/* Notes that a peer is gone: nothing more is sent to it. recv reports the first peer that failed or was lost, with
+ * `sentence`. If it was lost, the other members are told, because they may not find out by themselves. */
 void gw_tcp_peer_gone(struct gw_tcp_endpoint *me, uint32_t rank, enum gw_tcp_peer_state state, const char *sentence);
 
-/* Others have lost a peer, and may say so before this rank finds out: `sentence` is what recv reports, unless it has
- * something to report already. */
+/* Notes that another member has lost a peer. This rank may not have noticed that yet. recv reports `sentence`, unless
+ * it has something to report already. */
 void gw_tcp_peer_told_of(struct gw_tcp_endpoint *me, uint32_t rank, const char *sentence);
 
-/* A peer said BYE, and how many messages of this rank's it has received: if some are lost, that is a failure for
- * all. */
+/* A peer said BYE, and how many messages of this rank it has received. If some are missing, that is a failure, and all
+ * members hear of it. */
 void gw_tcp_peer_left(struct gw_tcp_endpoint *me, uint32_t rank, uint64_t n_received);
 
-/* The link's functions, beside recv. */
+/* The functions of the link, without recv. */
 gw_status gw_tcp_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms);
 gw_status gw_tcp_send_all(void *self, void *bytes, size_t n_bytes, uint32_t timeout_ms);
 void gw_tcp_fail(void *self, gw_status status, const char *why);
 void gw_tcp_close(void *self);
 
-/* inbox.c: link's recv, and one round of it for shutting: takes and throws away what has come, and learns who is gone.
- */
+/* In inbox.c. recv is the link's function. discard is for shutting: it takes what has come and drops it, and learns
+ * which members are gone. */
 gw_status gw_tcp_recv(void *self, uint32_t timeout_ms, gw_message *message);
 void gw_tcp_discard(struct gw_tcp_endpoint *me);
 
-/* Ends the connection that was kept to tell how it ended. */
+/* Closes the copy of the connection, in_kept. */
 void gw_tcp_let_go(struct gw_tcp_peer *peer);
 
 #endif

@@ -1,4 +1,4 @@
-/* Asks whoever made a group whether its members are to go on meeting. */
+/* Asks the program that made a group whether its members are to go on meeting. */
 #include "link/tcp/group.h"
 #include "base/error.h"
 

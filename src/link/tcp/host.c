@@ -1,10 +1,10 @@
-/* The meeting as rank 0 sees it: it has a guest for every rank, and strangers who knock too.
+/* The meeting as rank 0 sees it. Each rank is a guest. Strangers may come as well.
  *
- * Nothing that comes to the door ends the meeting. Who is no member of this job is told so, and logged. A guest whose
- * connection goes is no guest any more, and may come again. Only the deadline ends the meeting, or whoever asked for
- * the stop.
+ * No message that comes to the door ends the meeting. If somebody is no member of this job, rank 0 tells it so and
+ * writes a line into the log. If a guest's connection ends, it is no guest any more, and may come again. Only the
+ * deadline ends the meeting, or the program's `stop`.
  *
- * When all have met the door stays open as long as the group stands, and the watch's thread answers at it: who comes
+ * When all have met, the door stays open as long as the group exists. The watch's thread answers there. Whoever comes
  * then hears that the job is already running. */
 #include "base/clock.h"
 #include "base/error.h"
@@ -22,20 +22,20 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#define ID_BYTES 16                         /* ZeroMQ's own ids have 5; whoever sets a longer one is no member */
-#define STRANGER_BYTES ((uint64_t)64 << 10) /* JOINs that are not answered yet */
-#define MOST_UNREAD 64                      /* answers to one that does not read them */
-#define MOST_AT_ONCE 64                     /* messages that are answered before the watch looks again */
-#define MOST_TABLES 8                       /* to one member that asks again */
-#define LATE_SECONDS 5.0                    /* between two lines about those that come late */
+#define ID_BYTES 16                         /* ZeroMQ's own ids have 5 bytes; a peer with a longer one is no member */
+#define STRANGER_BYTES ((uint64_t)64 << 10) /* of JOINs that are not answered yet */
+#define MOST_UNREAD 64                      /* answers that wait for one peer that does not read them */
+#define MOST_AT_ONCE 64                     /* messages that are answered in one go; then the watch looks again */
+#define MOST_TABLES 8                       /* tables that are sent to one member that asks again */
+#define LATE_SECONDS 5.0                    /* between two lines of the log about processes that come late */
 
 struct guest {
-    bool here, went; /* went: was here once, and its connection broke */
-    int fd;          /* of its connection */
+    bool here, went; /* went: it was here once, and its connection broke */
+    int fd;          /* descriptor of its connection */
     uint8_t id_bytes, id[ID_BYTES];
     size_t contact_bytes;
     uint8_t *contact;
-    uint8_t n_tables; /* that it got once more */
+    uint8_t n_tables; /* how many tables it got in addition */
 };
 
 struct gw_tcp_host {
@@ -43,8 +43,8 @@ struct gw_tcp_host {
     void *socket;
     struct gw_zmq_door *door;
     char place[GW_ZMQ_ENDPOINT_BYTES];
-    char since[32]; /* the time at which all had met; "": they meet */
-    double late_at; /* when the last line about one that came late was written */
+    char since[32]; /* the time at which all had met; "": they are still meeting */
+    double late_at; /* when the last line about a process that came late was written */
     uint32_t n_untold, n_here;
     size_t contact_bound;
     struct guest *guests;
@@ -53,8 +53,9 @@ struct gw_tcp_host {
     char refused[GW_TCP_TEXT_BYTES]; /* the last refusal; "": none */
     struct gw_zmq_callers callers;
     struct gw_zmq_ended ended;
-    bool handshake_failed;                      /* of the connection whose end is the next event */
-    char last_speechless[GW_ZMQ_NUMERIC_BYTES]; /* whose handshake failed last, so that each is logged once */
+    bool handshake_failed; /* the next event is the end of a connection; its handshake failed */
+    /* the address whose handshake failed last, so that each is logged once */
+    char last_speechless[GW_ZMQ_NUMERIC_BYTES];
 };
 
 static bool guest_is_here(const void *all, uint32_t rank)
@@ -83,7 +84,7 @@ static void guest_endpoint(const struct gw_tcp_host *host, uint32_t rank, char e
 
 static void tell(const struct gw_tcp_host *host, const void *id, size_t id_bytes, const void *bytes, size_t n_bytes)
 {
-    /* One that is gone again is nobody's loss. */
+    /* If the receiver is gone, that does not matter. */
     if (zmq_send(host->socket, id, id_bytes, ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0)
         zmq_send(host->socket, bytes, n_bytes, ZMQ_DONTWAIT);
 }
@@ -95,7 +96,7 @@ static void tell_everybody(const struct gw_tcp_host *host, const void *bytes, si
             tell(host, host->guests[r].id, host->guests[r].id_bytes, bytes, n_bytes);
 }
 
-/* The meeting fails with the last error, and everybody is told. */
+/* Ends the meeting with the last error, and tells all guests. */
 static gw_status call_off(const struct gw_tcp_host *host, gw_status status)
 {
     uint8_t refusal[GW_TCP_TEXT_MESSAGE_BYTES];
@@ -106,14 +107,14 @@ static gw_status call_off(const struct gw_tcp_host *host, gw_status status)
     return gw_fail(status, "%s", sentence);
 }
 
-/* Who knocked is told host->refused. */
+/* Sends host->refused to the peer `id`. */
 static void tell_refusal(const struct gw_tcp_host *host, zmq_msg_t *id)
 {
     uint8_t refusal[GW_TCP_TEXT_MESSAGE_BYTES];
     tell(host, zmq_msg_data(id), zmq_msg_size(id), refusal, gw_tcp_refuse_write(refusal, GW_ERR_PEER, host->refused));
 }
 
-/* Who knocked is told the last error, and is no member. */
+/* Sends the last error to the peer `id`, which is no member. */
 static void refuse(struct gw_tcp_host *host, zmq_msg_t *id)
 {
     snprintf(host->refused, sizeof host->refused, "%s", gw_last_error());
@@ -127,7 +128,7 @@ static bool has_contact(const struct guest *guest, const struct gw_tcp_join *joi
     return guest->contact_bytes == n_bytes && memcmp(guest->contact, join->contact.at, n_bytes) == 0;
 }
 
-/* Whether a JOIN is of this job, and of a rank that is not here. */
+/* Checks that a JOIN belongs to this job, and that its rank is not here yet. */
 static gw_status check_join(const struct gw_tcp_host *host, const struct gw_tcp_join *join)
 {
     struct gw_tcp_group *group = host->group;
@@ -171,7 +172,7 @@ static void welcome(struct gw_tcp_host *host, const struct gw_tcp_join *join, zm
              gw_tcp_wait_write(wait, gw_tcp_missing_ranks(host->group->size, guest_is_here, host->guests).text));
 }
 
-/* A line about host->refused, unless there was one just now. */
+/* Logs host->refused, unless such a line was written a moment ago. */
 static void log_late(struct gw_tcp_host *host)
 {
     const double now = gw_clock_seconds();
@@ -187,7 +188,8 @@ static void log_late(struct gw_tcp_host *host)
     host->n_untold = 0;
 }
 
-/* Somebody comes when all have met: a member that has not got the table yet, or one that is too many. */
+/* Answers a JOIN that comes when all have met. It is from a member that has not got the table, or from somebody else.
+ */
 static void answer_late(struct gw_tcp_host *host, const struct gw_tcp_join *join, zmq_msg_t *id)
 {
     const uint32_t size = host->group->size;
@@ -209,7 +211,7 @@ static void answer_late(struct gw_tcp_host *host, const struct gw_tcp_join *join
     tell_refusal(host, id);
 }
 
-/* One message at the door. */
+/* Answers one message at the door. */
 static void answer_door(struct gw_tcp_host *host, zmq_msg_t *id, zmq_msg_t *body, bool whole)
 {
     struct gw_tcp_group *group = host->group;
@@ -228,7 +230,7 @@ static void answer_door(struct gw_tcp_host *host, zmq_msg_t *id, zmq_msg_t *body
     }
     bool good = kind == GW_TCP_JOIN && gw_tcp_join_read(zmq_msg_data(body), n_bytes, &join) &&
                 join.keyed == (group->net.keys != NULL);
-    /* With keys, nobody may speak for another's key. */
+    /* With keys, the key in a JOIN must be the one with which the connection was encrypted. */
     if (good && join.keyed) {
         const char *key = zmq_msg_gets(body, "User-Id");
         good = key && strlen(key) == GW_ZMQ_KEY_CHARS && memcmp(key, join.contact.at, GW_ZMQ_KEY_CHARS) == 0;
@@ -240,14 +242,15 @@ static void answer_door(struct gw_tcp_host *host, zmq_msg_t *id, zmq_msg_t *body
         answer_late(host, &join, id);
     else if (check_join(host, &join) < 0)
         refuse(host, id);
-    else if (!gw_zmq_has_ended(&host->ended, zmq_msg_get(body, ZMQ_SRCFD))) /* else it is gone, and may come again */
+    /* else its connection has ended, and it may come again */
+    else if (!gw_zmq_has_ended(&host->ended, zmq_msg_get(body, ZMQ_SRCFD)))
         welcome(host, &join, id, body);
 }
 
 /* ---- connections --------------------------------------------------------------------------------- */
 
-/* ZeroMQ refused a connection: with keys whoever has none, without keys whoever has some. Such a member knocks again,
- * so a connection that went before it could be asked for its address is passed over. */
+/* ZeroMQ refused a connection, because one side has keys and the other has none. Logs that. If the connection ended
+ * before its address could be asked for, nothing is logged: such a member comes again. */
 static void log_speechless(struct gw_tcp_host *host, int fd)
 {
     const char *caller = gw_zmq_caller(&host->callers, fd);
@@ -311,13 +314,14 @@ static gw_status too_late(const struct gw_tcp_host *host)
                    went, host->refused[0] ? "; refused: " : "", host->refused);
 }
 
-/* Answers one message. false: there was none. */
+/* Answers one message. false: there was no message. */
 static bool attend(struct gw_tcp_host *host)
 {
     zmq_msg_t parts[2];
     bool whole = false;
     const bool got = gw_tcp_take_parts(host->socket, parts, 2, &whole);
-    /* A message's connection may have the number of one that went before, so what is known of that comes first. */
+    /* The connection of this message may have the descriptor of an earlier one. So first read the events, which say
+     * that the earlier one ended. */
     read_events(host);
     if (got) {
         gw_zmq_door_took(host->door, zmq_msg_get(&parts[1], ZMQ_SRCFD), zmq_msg_size(&parts[1]), 1);
@@ -375,7 +379,7 @@ static gw_status hand_out_table(struct gw_tcp_host *host)
 
 /* ---- the job runs ---------------------------------------------------------------------------------- */
 
-/* On the watch's thread: takes no memory of the context's. */
+/* Runs on the watch's thread, so it takes no memory from the context. */
 static bool serve(void *user)
 {
     struct gw_tcp_host *host = user;
@@ -385,7 +389,7 @@ static bool serve(void *user)
     return true;
 }
 
-/* The door is the watch's from here on. */
+/* From here on the watch's thread serves the door. */
 static void stay(struct gw_tcp_host *host)
 {
     const time_t now = time(NULL);
@@ -410,8 +414,8 @@ void gw_tcp_host_end(struct gw_tcp_host *host)
 
 /* ---- beginning -------------------------------------------------------------------------------------- */
 
-/* "localhost" is 127.0.0.1 to one member and ::1 to another: rank 0 listens at both, where this machine has both and
- * nobody else is there. */
+/* "localhost" may be 127.0.0.1 for one member and ::1 for another. So rank 0 listens at both, if this machine has both
+ * and nobody else listens there. */
 static void listen_at_other_loopback(struct gw_tcp_host *host, const struct gw_zmq_address *rendezvous)
 {
     const char *port = strrchr(rendezvous->endpoint, ':');

@@ -1,8 +1,9 @@
-/* Receives messages, and finds out who is gone.
+/* Receives messages, and finds out which members are gone.
  *
- * A peer that leaves says BYE and one that fails says FAIL, after all it has sent before. One that dies says nothing:
- * ZeroMQ tells that its connection broke, or that it answers no heartbeats. That news travels beside the messages, so
- * it becomes final only some time later, when `in` is empty and no BYE has come. */
+ * A peer that leaves says BYE and one that fails says FAIL, after all it has sent before. A peer that dies says
+ * nothing: ZeroMQ tells that its connection broke, or that it answers no heartbeats. ZeroMQ tells this beside the
+ * messages, so messages may still come. So the peer counts as lost only some time later, when `in` is empty and no BYE
+ * has come. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "link/tcp/endpoint.h"
@@ -18,15 +19,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* The connection on which a peer's messages come has ended: what it had sent, BYE included, is in ZeroMQ's hands, and
- * will be in ours as soon as its thread gets on. */
+/* The connection on which a peer's messages come has ended. ZeroMQ has all that the peer had sent, BYE included. We get
+ * it as soon as ZeroMQ's thread has passed it on. This is how long we wait for that. */
 #define IN_GRACE_SECONDS 0.25
-/* Our connection to it has ended, but the other may have messages underway, BYE behind them; a peer that leaves waits 2
- * s for those. */
+/* Our own connection to a peer has ended, but messages of the peer may still be on their way, with a BYE behind them. A
+ * peer that leaves waits 2 s for those. This is longer. */
 #define OUT_GRACE_SECONDS 3.0
 #define REDIAL_SECONDS 0.1
-/* Another has lost a member. What that member sent this one may be underway, and so may its own word, which tells more.
- */
+/* Another member has told that it lost a member. Messages of the lost member to us may still be on their way, and
+ * perhaps its own FAIL, which tells more. This is how long we wait for them. */
 #define NEWS_GRACE_SECONDS 0.25
 #define OTHERS_SECONDS 0.01 /* between two looks at other links while members meet */
 
@@ -41,8 +42,9 @@ static void set_timer(struct gw_tcp_endpoint *me, double *timer, double seconds)
         me->next_at = at;
 }
 
-/* Keeps the connection open on this side even when ZeroMQ has closed it: whether the other side has closed it too tells
- * a member that died from one that does not answer. Without a descriptor nothing tells. */
+/* Keeps a copy of the connection's descriptor, which stays open when ZeroMQ closes its own. It shows whether the peer
+ * has closed the connection: then the peer died; else it does not answer. If there is no free descriptor, we cannot
+ * tell. */
 static void keep(struct gw_tcp_peer *peer)
 {
     gw_tcp_let_go(peer);
@@ -57,8 +59,7 @@ void gw_tcp_let_go(struct gw_tcp_peer *peer)
     peer->in_kept = -1;
 }
 
-/* The connection on which a peer's messages come has ended. If only this side has ended it, the other is there as far
- * as anybody knows, and has not answered. */
+/* The connection on which a peer's messages come has ended. If only this side has ended it, the peer did not answer. */
 static void in_ended(struct gw_tcp_endpoint *me, struct gw_tcp_peer *peer)
 {
     struct tcp_info info;
@@ -68,7 +69,7 @@ static void in_ended(struct gw_tcp_endpoint *me, struct gw_tcp_peer *peer)
     set_timer(me, &peer->lost_at, IN_GRACE_SECONDS);
 }
 
-/* Reads the news of `in`. */
+/* Reads the events of `in`. */
 static void read_in_events(struct gw_tcp_endpoint *me)
 {
     struct gw_zmq_event event;
@@ -108,7 +109,7 @@ static void take_hello(struct gw_tcp_endpoint *me, uint32_t from, const uint8_t 
         stranger(me, &me->held);
         return;
     }
-    read_in_events(me); /* of connections that had its number before, and went */
+    read_in_events(me); /* events of earlier connections that had the same descriptor */
     peer->in_fd = zmq_msg_get(&me->held, ZMQ_SRCFD);
     keep(peer);
     if (gw_zmq_has_ended(&me->in_ended, peer->in_fd))
@@ -121,7 +122,7 @@ static void take_hello(struct gw_tcp_endpoint *me, uint32_t from, const uint8_t 
     pthread_mutex_unlock(&me->lock);
 }
 
-/* Another has lost a member. The first who tells is believed. */
+/* Another member tells that it lost a member. Only the first such news counts. */
 static void take_news(struct gw_tcp_endpoint *me, const uint8_t *body)
 {
     const uint32_t rank = gw_get32(body);
@@ -132,7 +133,7 @@ static void take_news(struct gw_tcp_endpoint *me, const uint8_t *body)
     set_timer(me, &me->news_at, NEWS_GRACE_SECONDS);
 }
 
-/* What was told is final: nothing that follows from it may be named instead. */
+/* The news counts now. It must be reported before anything that follows from it. */
 static void settle_news(struct gw_tcp_endpoint *me)
 {
     if (me->news_at != 0)
@@ -180,7 +181,7 @@ static void release(void *room, void *user)
     zmq_msg_close(&frame);
 }
 
-/* Makes a message of the frame that is held: the frame itself goes to the room before the bytes, and lives until the
+/* Makes a message of the frame that is held. The frame itself moves into the room before the bytes, and lives until the
  * message is freed. */
 static void *keep_large(struct gw_tcp_endpoint *me)
 {
@@ -192,7 +193,7 @@ static void *keep_large(struct gw_tcp_endpoint *me)
     return bytes;
 }
 
-/* Takes what has come until there is a message for the user. *got: there is one. */
+/* Takes what has come, until there is a message for the user. *got: there is one. */
 static gw_status take(struct gw_tcp_endpoint *me, gw_message *message, bool *got)
 {
     *got = false;
@@ -209,7 +210,7 @@ static gw_status take(struct gw_tcp_endpoint *me, gw_message *message, bool *got
                 gw_zmq_door_took(me->door, zmq_msg_get(&me->held, ZMQ_SRCFD), zmq_msg_size(&me->held), 1);
             bool part = me->in_parts;
             me->in_parts = zmq_msg_more(&me->held);
-            if (part || me->in_parts) { /* ours have one part */
+            if (part || me->in_parts) { /* our messages have one part */
                 stranger(me, &me->held);
                 continue;
             }
@@ -260,7 +261,7 @@ static uint32_t rank_at(const struct gw_tcp_endpoint *me, const char *endpoint)
     return GW_TCP_NOBODY;
 }
 
-/* Who answered that our key is not allowed. */
+/* A peer answered that our key is not allowed. */
 static void turned_away(struct gw_tcp_endpoint *me, uint32_t rank)
 {
     char sentence[GW_TCP_TEXT_BYTES];
@@ -270,7 +271,8 @@ static void turned_away(struct gw_tcp_endpoint *me, uint32_t rank)
     gw_tcp_peer_gone(me, rank, GW_TCP_LOST, sentence);
 }
 
-/* Reads the news of both sockets. shutting: a peer whose connection broke need not get what is left for it. */
+/* Reads the events of both sockets. shutting: this endpoint ends, so it drops what was to go to a peer whose connection
+ * broke. */
 static void read_events(struct gw_tcp_endpoint *me, bool shutting)
 {
     struct gw_zmq_event event;
@@ -302,7 +304,7 @@ static void redial(struct gw_tcp_endpoint *me, uint32_t rank)
         gw_tcp_peer_gone(me, rank, GW_TCP_LOST, gw_last_error());
 }
 
-/* Does what is due: declares peers lost, and connects again where that failed. */
+/* Does what is due: declares peers lost, and connects again if an attempt failed. */
 static void run_timers(struct gw_tcp_endpoint *me)
 {
     const double now = gw_clock_seconds();
@@ -320,7 +322,7 @@ static void run_timers(struct gw_tcp_endpoint *me)
                      peer->silent ? "rank %u (%s) is silent: it answers rank %u no more"
                                   : "rank %u (%s) died or lost its connection to rank %u",
                      r, gw_zmq_place(peer->endpoint), me->group->rank);
-            gw_tcp_peer_gone(me, r, GW_TCP_LOST, sentence); /* nothing, if it said BYE meanwhile */
+            gw_tcp_peer_gone(me, r, GW_TCP_LOST, sentence); /* does nothing if the peer has said BYE meanwhile */
             gw_tcp_let_go(peer);
             peer->lost_at = 0;
         }
@@ -357,9 +359,9 @@ static gw_status failure(struct gw_tcp_endpoint *me)
     return status;
 }
 
-/* Sleeps until something comes or the time is over, or a timer is due. Every socket was found empty since ZeroMQ's
- * descriptors for them were readable last, so they tell of all that comes; zmq_poll would ask each socket twice more,
- * with a system call each time. */
+/* Sleeps until something comes, the deadline passes, or a timer is due. It waits for ZeroMQ's descriptors of the
+ * sockets. That is enough, because every socket was found empty after its descriptor was last readable. zmq_poll would
+ * ask each socket twice more, with a system call each time. */
 static void sleep_until(struct gw_tcp_endpoint *me, double deadline)
 {
     if (me->next_at != 0 && me->next_at < deadline)
@@ -395,7 +397,7 @@ gw_status gw_tcp_recv(void *self, uint32_t timeout_ms, gw_message *message)
             atomic_fetch_add(&me->peers[message->from].n_taken, 1);
             return GW_OK;
         }
-        if (!going_to_sleep) /* a sleeper wakes for news */
+        if (!going_to_sleep) /* a thread that sleeps wakes for events anyway */
             read_events(me, false);
         run_timers(me);
         GW_TRY(failure(me));
@@ -403,10 +405,11 @@ gw_status gw_tcp_recv(void *self, uint32_t timeout_ms, gw_message *message)
             return gw_fail(GW_ERR_TIMEOUT, "rank %u got no message within %u ms", me->group->rank, timeout_ms);
         if (deadline == 0)
             deadline = gw_clock_seconds() + timeout_ms / 1000.0;
-        /* Senders to oneself wake only a sleeper, so the queue is looked at once more after saying that one sleeps. */
+        /* A thread that sends to its own rank wakes the receiver only if that sleeps. So after the receiver has set the
+         * mark that it sleeps, it looks at the queue once more. */
         if (going_to_sleep) {
             sleep_until(me, deadline);
-            late = gw_clock_seconds() >= deadline; /* then look a last time */
+            late = gw_clock_seconds() >= deadline; /* then the loop looks a last time */
         }
         going_to_sleep = !going_to_sleep;
         atomic_store(&me->sleeping, going_to_sleep);
@@ -419,7 +422,7 @@ static bool is_met(const void *all, uint32_t rank)
     return rank == me->group->rank || (me->peers[rank].in_fd >= 0 && me->peers[rank].reached);
 }
 
-/* Takes in all that has come before everybody is there. */
+/* Takes all messages that come before all members have said HELLO. */
 static gw_status take_early(struct gw_tcp_endpoint *me)
 {
     gw_message message;
@@ -438,7 +441,7 @@ gw_status gw_tcp_endpoint_await(struct gw_tcp_endpoint *me, double deadline)
     const struct gw_tcp_group *group = me->group;
     const double nap = me->nth + 1 < group->n_links ? OTHERS_SECONDS : GW_TCP_ASK_SECONDS;
     for (;;) {
-        for (uint32_t l = me->nth; l < group->n_links; l++) /* at the later ones members say HELLO meanwhile */
+        for (uint32_t l = me->nth; l < group->n_links; l++) /* meanwhile members also say HELLO on the later links */
             GW_TRY(take_early(group->endpoints[l]));
         GW_TRY(failure(me));
         if (me->n_awaited == 0 && me->n_unreached == 0) {

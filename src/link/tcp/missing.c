@@ -1,9 +1,9 @@
-/* Lists the ranks that are not there, for sentences. */
+/* Lists the ranks that are missing, for sentences. */
 #include "link/tcp/missing.h"
 
 #include <stdio.h>
 
-#define LISTED 8 /* ranks in a sentence */
+#define LISTED 8 /* the most ranks in a sentence */
 
 struct gw_tcp_missing gw_tcp_missing_ranks(uint32_t size, bool (*is_there)(const void *all, uint32_t rank),
                                            const void *all)

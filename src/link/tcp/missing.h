@@ -1,11 +1,11 @@
-/* Who is not there. */
+/* Names the ranks that are missing. */
 #ifndef GW_LINK_TCP_MISSING_H
 #define GW_LINK_TCP_MISSING_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* "rank 3" or "ranks 1, 2, 5 and 37 more": those for whom there(r) is false. */
+/* A list like "rank 3" or "ranks 1, 2, 5 and 37 more" of the ranks r for which there(r) is false. */
 struct gw_tcp_missing {
     char text[160];
 };

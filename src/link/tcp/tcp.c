@@ -17,7 +17,7 @@ _Static_assert(GW_TCP_MAX_LINKS + 1 <= GW_ZMQ_MOST_DOORS, "a door for every link
 
 /* ---- the end ------------------------------------------------------------------------------------------ */
 
-/* Frees what there is; the endpoints' sockets are closed. */
+/* Frees a group, also one that is not complete. The sockets of its endpoints must be closed. */
 static void free_group(struct gw_tcp_group *group)
 {
     gw_tcp_host_end(group->host);
@@ -69,11 +69,12 @@ static gw_status check_options(const gw_tcp_options *options, uint32_t n_links, 
     return GW_OK;
 }
 
-/* Where rank 0 listens. Containers get their names when they start, in any order, and some time passes before all hear
- * of them. So a name that nobody knows is asked for again until the deadline; alone, there is nobody to wait for. */
+/* Finds the address where rank 0 listens. Containers start in any order and get their names when they start, and it
+ * takes some time until all machines know a name. So an unknown name is looked up again until the deadline. A job of
+ * one rank does not wait: nobody else will come. */
 static gw_status find_rendezvous(const gw_tcp_options *options, uint32_t timeout_ms, struct gw_zmq_address *rendezvous)
 {
-    enum { PAUSES = 4 }; /* between two questions; the program is asked after each */
+    enum { PAUSES = 4 }; /* the pauses between two look-ups; after each pause the program is asked whether to stop */
     const struct timespec pause = {.tv_nsec = (long)(GW_TCP_ASK_SECONDS * 1e9)};
     const double deadline = gw_clock_seconds() + timeout_ms / 1000.0;
     bool unknown, told = false;
@@ -96,7 +97,7 @@ static gw_status find_rendezvous(const gw_tcp_options *options, uint32_t timeout
     }
 }
 
-/* Where rank 0 listens for the meeting, and where this rank listens for the others. */
+/* Finds the address where rank 0 listens for the meeting, and the one where this rank listens for the others. */
 static gw_status find_addresses(const gw_tcp_options *options, uint32_t timeout_ms, struct gw_zmq_address *rendezvous,
                                 struct gw_zmq_address *own)
 {
@@ -131,7 +132,7 @@ static gw_status set_up(struct gw_tcp_group *group, const gw_tcp_options *option
     return gw_zmq_gate_open(group->context, group->net.zmq, group->net.keys, &group->net.log, &group->net.gate);
 }
 
-/* From listening to a mesh in which everybody has heard from everybody. */
+/* Does all from listening to the moment when every member has heard from every other. */
 static gw_status join(struct gw_tcp_group *group, const struct gw_zmq_address *rendezvous,
                       const struct gw_zmq_address *own, char (*endpoints)[GW_ZMQ_ENDPOINT_BYTES])
 {

@@ -128,7 +128,7 @@ static void killed_after_sending(void **state)
     die(KILLED_AFTER_SENDING, LINK_LONG_MS);
 }
 
-/* A machine that falls silent with its connections open. */
+/* Tests a machine that falls silent while its connections are open. */
 static void stopped(void **state)
 {
     (void)state;
@@ -141,8 +141,8 @@ static void in_good_order(void **state)
     die(IN_GOOD_ORDER, LINK_LONG_MS);
 }
 
-/* A member that leaves under what others want of it: who sent it what it has not received hears so at once, and tells
- * the others. */
+/* Tests a member that leaves before it has received all messages. The sender of such a message hears that at once, and
+ * tells the others. */
 static void left_with_messages_unread(void **state)
 {
     (void)state;
@@ -168,7 +168,7 @@ static void left_with_messages_unread(void **state)
     link_test_end(context, NULL, 0);
 }
 
-/* The same under an exchange: a step that one member does not take part in. */
+/* The same with an exchange: one member does not take part in a step. */
 static void left_under_a_step(void **state)
 {
     (void)state;

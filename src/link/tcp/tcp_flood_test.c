@@ -1,5 +1,5 @@
-/* Strangers that send for ever, or nothing at all, while members of a tcp link meet: memory stays bounded, and the
- * members meet. Each member is a process of its own, whose memory is looked at from outside. */
+/* Tests strangers that send without end, or nothing at all, while members of a tcp link meet: memory stays limited, and
+ * the members meet. Each member is a process of its own, and the test measures its memory from outside. */
 #define _GNU_SOURCE /* pipe2 */
 #include "flood.h"
 #include "link/tcp/test_world.h"

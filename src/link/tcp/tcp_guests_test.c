@@ -51,7 +51,7 @@ static void *silent_host(void *zmq, const char *place)
 
 /* ---- who is lost ----------------------------------------------------------------------------------------- */
 
-/* Its connection ends, or it stops: the sentence names rank 0, not the member that it waited for. */
+/* Rank 0's connection ends, or rank 0 stops: the sentence names rank 0, and not the member for which it waited. */
 static void rank_0_is_lost(void **state)
 {
     (void)state;
@@ -78,7 +78,7 @@ static void rank_0_is_lost(void **state)
     }
 }
 
-/* Its place is free again, and the meeting waits for whoever takes it. */
+/* The place of a lost member is free again, and the meeting waits for another process that takes it. */
 static void a_member_is_lost_and_comes_again(void **state)
 {
     (void)state;
@@ -246,7 +246,7 @@ static void another_number_of_links(struct world_member *stray)
     stray->n_links = 2;
 }
 
-/* Who is refused hears why and ends; rank 0 logs it, and waits for its own. */
+/* A stray is refused, hears why, and ends. Rank 0 logs it, and waits for its own members. */
 static void strays_are_refused(void **state)
 {
     (void)state;
@@ -285,7 +285,7 @@ static void strays_are_refused(void **state)
     }
 }
 
-/* The same, where nobody else comes: who was refused may be the one that is missing. */
+/* The same, but nobody else comes: the process that was refused may be the one that is missing. */
 static void refusals_are_told_at_the_deadline(void **state)
 {
     (void)state;

@@ -103,8 +103,7 @@ static void the_unlisted_stay_out(void **state)
         world_forget_lines();
         world_start(members, 2);
         world_join(members, 2);
-        /* Where rank 0 ends every connection before the member has read with what it speaks, only the deadline says so.
-         */
+        /* If rank 0 ends every connection before the member has read who is there, only the deadline reports it. */
         bool late = i >= 2 && members[1].status == GW_ERR_TIMEOUT &&
                     strstr(members[1].sentence, i == 2 ? "without keys" : "has it keys");
         if (!late && (members[1].status != cases[i].status || !strstr(members[1].sentence, cases[i].words)))

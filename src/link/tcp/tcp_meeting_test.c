@@ -302,7 +302,8 @@ static void strangers_at_the_rendezvous(void **state)
     link_test_end(context, NULL, 0);
 }
 
-/* The rendezvous stays open as long as any link does. Who only stands there takes no more than strangers may. */
+/* The rendezvous stays open as long as any link exists. Connections that only wait there take no more than strangers
+ * may. */
 static void strangers_come_late(void **state)
 {
     (void)state;
@@ -339,7 +340,7 @@ static void strangers_come_late(void **state)
     link_test_end(context, NULL, 0);
 }
 
-/* Whether anybody answers at that door. */
+/* True if anybody answers at that door. */
 static bool answers(const char *door)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -363,7 +364,7 @@ static void send_as(struct gw_tcp_endpoint *member, const void *bytes, size_t n_
     pthread_mutex_unlock(&member->lock);
 }
 
-/* Once all have met nobody else gets in. What is no message of this job is dropped, whoever sends it. */
+/* Once all have met, nobody else gets in. A message that does not belong to this job is dropped, whoever sends it. */
 static void strangers_at_a_member(void **state)
 {
     (void)state;
@@ -405,7 +406,7 @@ static void strangers_at_a_member(void **state)
     link_test_end(context, NULL, 0);
 }
 
-/* A member that sends what cannot be is one that failed. */
+/* A member that sends an impossible message counts as failed. */
 static void garbage_of_a_member(void **state)
 {
     (void)state;

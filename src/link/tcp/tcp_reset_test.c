@@ -1,5 +1,5 @@
-/* Tests connections between two members that are reset while the members live on: all hear of it, with the same cause,
- * and nobody who only passes it on is named as the one that failed. Each member is a process. */
+/* Tests connections between two members that are reset while both members live on. All members hear of it, with the
+ * same cause. A member that only passes the news on is not named as the one that failed. Each member is a process. */
 #include "link/tcp/endpoint.h"
 #include "link/tcp/test_world.h"
 
@@ -78,7 +78,7 @@ static void in_recv(gw_link *link)
     check_cause(link, link->ops->recv(link->self, 20000, &message));
 }
 
-/* A member to its end. It ends only when all have heard: whoever ends tells the others something too. */
+/* A member to its end. It ends only when all have heard: a member that ends tells the others something too. */
 static void be(uint32_t rank, const char *place, void (*live)(gw_link *link), int heard, int all_heard)
 {
     const gw_tcp_options options = {

@@ -1,4 +1,4 @@
-/* Tests the tcp link against what every link must do. The other tcp_*_test.c files test what is its own. */
+/* Tests the tcp link against what every link must do. The other tcp_*_test.c files test what only the tcp link does. */
 #include "link/tcp/test_world.h"
 
 static gw_status create(gw_context *context, uint32_t size, gw_link *endpoints)

@@ -1,5 +1,5 @@
-/* Tests the bytes of the tcp link's meeting: what is written reads back, and nothing cut or altered reads as more than
- * it is. */
+/* Tests the bytes of the tcp link's meeting: what is written reads back, and messages that are cut or altered do no
+ * harm. */
 #include "checks.h"
 #include "link/tcp/envelope.h"
 #include "link/tcp/wire.h"

@@ -27,7 +27,7 @@ struct world_member {
     char sentence[400];
 };
 
-/* Every connection is two files of the process here. */
+/* Every connection takes two descriptors, because both ends are in this process. */
 static inline void world_raise_file_limit(void)
 {
     struct rlimit limit;
@@ -92,7 +92,8 @@ static inline void world_prepare(gw_context *context, uint32_t n, uint32_t n_lin
                                                        .timeout_ms = LINK_LONG_MS}};
 }
 
-/* They meet, each in a thread of its own; change(members), unless NULL, alters their options first. */
+/* Lets the members meet, each in a thread of its own. change(members), unless NULL, changes their options before that.
+ */
 static inline void world_meet(gw_context *context, uint32_t n, uint32_t n_links, struct world_member *members,
                               void (*change)(struct world_member *members))
 {
@@ -120,7 +121,7 @@ static inline void world_expect_all(struct world_member *members, uint32_t n, gw
     }
 }
 
-/* Everybody of link l hears from everybody. */
+/* Every member of link l hears from every other. */
 static inline void world_talk(gw_context *context, struct world_member *members, uint32_t n, uint32_t l)
 {
     for (uint32_t from = 0; from < n; from++)

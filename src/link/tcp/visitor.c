@@ -1,6 +1,6 @@
 /* The meeting as the other ranks see it: they say JOIN to rank 0, again and again, until it has the table for them.
- * Rank 0 answers every JOIN, so one that is gone is noticed by its connection's end or, if a machine fell silent, by
- * its silence. */
+ * Rank 0 answers every JOIN. So the others notice that rank 0 is gone: its connection ends, or, if its machine fell
+ * silent, no answer comes. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -10,17 +10,18 @@
 
 #include <stdio.h>
 
-/* The connection to rank 0 has ended: what it had said before, the table included, is in ZeroMQ's hands, and will be in
- * ours as soon as its thread gets on. */
+/* The connection to rank 0 has ended. ZeroMQ has all that rank 0 had said before, the table included. We get it as soon
+ * as ZeroMQ's thread has passed it on. This is how long we wait for that. */
 #define GRACE_SECONDS 0.25
 #define UNANSWERED_SECONDS                                                                                             \
-    (4 * GW_TCP_JOIN_SECONDS) /* at the deadline, rank 0 was silent for so long: it is the one to be named */
-#define MOST_MISMATCHES 4     /* of keys; somebody else might have been at the address for a moment */
+    (4 * GW_TCP_JOIN_SECONDS) /* if rank 0 has been silent for this time at the deadline, the sentence names rank 0 */
+/* how often the keys may not match; another process may have been at the address for a moment */
+#define MOST_MISMATCHES 4
 
 struct visitor {
     struct gw_tcp_group *group;
     void *socket, *events;
-    const char *endpoint; /* rank 0's */
+    const char *endpoint; /* of rank 0 */
     uint8_t *join;
     size_t join_bytes;
     char waiting_for[GW_TCP_TEXT_BYTES]; /* what rank 0 said last; "": it has not answered */
@@ -30,7 +31,7 @@ struct visitor {
     bool dial_again, turned_away;
 };
 
-/* What rank 0 says. *over: this was the table. */
+/* Handles a message of rank 0. *over: it was the table. */
 static gw_status hear(struct visitor *visitor, const void *bytes, size_t n_bytes, bool *over)
 {
     struct gw_tcp_group *group = visitor->group;
@@ -85,7 +86,7 @@ static void read_events(struct visitor *visitor)
             visitor->turned_away = true;
         } else if (event.what == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) {
             visitor->n_mismatches += event.value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH;
-            visitor->dial_again = true; /* ZeroMQ does not, after this */
+            visitor->dial_again = true; /* after this ZeroMQ does not connect again by itself */
         } else if (event.what == ZMQ_EVENT_DISCONNECTED && visitor->lost_at == 0) {
             visitor->lost_at = gw_clock_seconds() + GRACE_SECONDS;
         }
@@ -108,7 +109,7 @@ static gw_status too_late(const struct visitor *visitor)
                    gw_zmq_place(visitor->endpoint), group->timeout_ms);
 }
 
-/* What ends the visit, if anything does. */
+/* Looks whether the meeting has failed, and returns the error. */
 static gw_status look(struct visitor *visitor, double now, double deadline)
 {
     const struct gw_tcp_group *group = visitor->group;
@@ -123,7 +124,7 @@ static gw_status look(struct visitor *visitor, double now, double deadline)
                        "(--keys DIR) to all members or to none",
                        group->rank, group->net.keys ? "" : "no ", place, group->net.keys ? "none" : "some");
     if (visitor->lost_at != 0 && now >= visitor->lost_at) {
-        visitor->lost_at = 0; /* one that never answered was not rank 0, or may be started anew */
+        visitor->lost_at = 0; /* a peer that never answered was not rank 0, or rank 0 may be started again */
         if (visitor->waiting_for[0])
             return gw_fail(GW_ERR_PEER, "rank 0 (%s) died or lost its connection before all members had met", place);
     }

@@ -23,7 +23,7 @@ static uint8_t *write_head(uint8_t *at, uint32_t magic, bool keyed)
     return at + GW_TCP_HEAD_BYTES;
 }
 
-/* Whether the bytes are of that kind and this version, and have room for the head and `more` bytes of fields. */
+/* True if the bytes are of that kind and of this version, and are enough for the head and `more` bytes of fields. */
 static bool head_is(const uint8_t *at, size_t n_bytes, uint32_t magic, size_t more)
 {
     return n_bytes >= GW_TCP_HEAD_BYTES + more && gw_get32(at) == magic && gw_get16(at + 4) == GW_TCP_VERSION &&
@@ -52,11 +52,11 @@ enum gw_tcp_kind gw_tcp_kind_of(const void *bytes, size_t n_bytes, uint16_t *ver
 
 size_t gw_tcp_contact_bound(uint32_t n_links, bool keyed)
 {
-    /* the length takes the place of the end */
+    /* the byte with the length takes the place of the closing 0 */
     return (keyed ? GW_ZMQ_KEY_CHARS : 0) + (size_t)n_links * GW_ZMQ_ENDPOINT_BYTES;
 }
 
-/* Z85's characters are a part of these; libzmq refuses the rest when it decodes the key. */
+/* The characters of Z85 are some of these. libzmq refuses the others when it decodes the key. */
 static bool is_graphic(uint8_t c)
 {
     return c > ' ' && c <= '~';
@@ -75,7 +75,7 @@ bool gw_tcp_read_key(struct gw_tcp_reader *reader, char key[GW_ZMQ_KEY_CHARS + 1
     return true;
 }
 
-/* Only numbers: an address that came from outside is never looked up as a name. */
+/* An address that came from outside must be in numbers, so that it is never looked up as a name. */
 static bool is_numeric_endpoint(const uint8_t *at, size_t length)
 {
     static const char scheme[] = "tcp://";
@@ -121,7 +121,7 @@ uint8_t *gw_tcp_write_endpoint(uint8_t *at, const char *endpoint)
     return at + 1 + length;
 }
 
-/* Whether the reader's bytes are exactly n contacts. */
+/* True if the reader's bytes are exactly n contacts. */
 static bool contacts_are_good(struct gw_tcp_reader reader, uint32_t n, uint32_t n_links, bool keyed)
 {
     char key[GW_ZMQ_KEY_CHARS + 1], endpoint[GW_ZMQ_ENDPOINT_BYTES];
@@ -217,7 +217,7 @@ bool gw_tcp_wait_read(const void *bytes, size_t n_bytes, char text[GW_TCP_TEXT_B
     return true;
 }
 
-/* Of whatever version: it is how versions tell each other that they do not fit. */
+/* Reads a REFUSE of any version: with it, different versions tell each other that they do not fit. */
 bool gw_tcp_refuse_read(const void *bytes, size_t n_bytes, gw_status *status, char text[GW_TCP_TEXT_BYTES])
 {
     const uint8_t *at = bytes;

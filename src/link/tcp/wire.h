@@ -8,7 +8,7 @@
  *     JOIN    rank u32, size u32, n_links u32, contact
  *             member to rank 0, again and again until it has the table
  *     WAIT    text
- *             rank 0 to a member: it is in; the text says who is still missing
+ *             rank 0 to a member: it is in the meeting; the text says who is still missing
  *     TABLE   session u64, size u32, n_links u32, size contacts
  *             rank 0 to everybody: the meeting is over
  *     REFUSE  status u32 (its absolute value), text
@@ -48,21 +48,21 @@
 
 enum gw_tcp_kind { GW_TCP_STRANGE, GW_TCP_JOIN, GW_TCP_WAIT, GW_TCP_TABLE, GW_TCP_REFUSE };
 
-/* What the first bytes say they are, and of which version. */
+/* The kind of a message, by its first bytes, and its version. */
 enum gw_tcp_kind gw_tcp_kind_of(const void *bytes, size_t n_bytes, uint16_t *version);
 
 /* The most bytes that a contact can have. */
 size_t gw_tcp_contact_bound(uint32_t n_links, bool keyed);
 
-/* A place in bytes. Each read moves it on, or returns false and leaves it as it was if the bytes are not such a thing.
- */
+/* A place in some bytes. Each read function moves it forward. If the bytes are not what the function reads, it returns
+ * false and does not move. */
 struct gw_tcp_reader {
     const uint8_t *at, *end;
 };
 bool gw_tcp_read_key(struct gw_tcp_reader *reader, char key[GW_ZMQ_KEY_CHARS + 1]);
 bool gw_tcp_read_endpoint(struct gw_tcp_reader *reader, char endpoint[GW_ZMQ_ENDPOINT_BYTES]);
 
-/* Both return the place after what they wrote. */
+/* Write a key or an endpoint, and return the place behind it. */
 uint8_t *gw_tcp_write_key(uint8_t *at, const char *key);
 uint8_t *gw_tcp_write_endpoint(uint8_t *at, const char *endpoint);
 
@@ -72,10 +72,11 @@ struct gw_tcp_join {
     struct gw_tcp_reader contact; /* checked */
 };
 
-/* The head; the contact follows. */
+/* Writes the head of a JOIN, and returns the place where the contact follows. */
 uint8_t *gw_tcp_join_write(uint8_t *at, const struct gw_tcp_join *join);
 
-/* false: not a JOIN of this version. Nothing is promised of the numbers but that the contact has n_links addresses. */
+/* Reads a JOIN. false: it is no JOIN of this version. If it is one, the contact has n_links addresses; the other
+ * numbers are not checked. */
 bool gw_tcp_join_read(const void *bytes, size_t n_bytes, struct gw_tcp_join *join);
 
 struct gw_tcp_table {
@@ -87,7 +88,7 @@ struct gw_tcp_table {
 uint8_t *gw_tcp_table_write(uint8_t *at, const struct gw_tcp_table *table);
 bool gw_tcp_table_read(const void *bytes, size_t n_bytes, struct gw_tcp_table *table);
 
-/* WAIT and REFUSE; returns the length. `out` has room for GW_TCP_TEXT_MESSAGE_BYTES. */
+/* Write WAIT and REFUSE, and return the length. `out` has room for GW_TCP_TEXT_MESSAGE_BYTES. */
 size_t gw_tcp_wait_write(uint8_t *out, const char *text);
 size_t gw_tcp_refuse_write(uint8_t *out, gw_status status, const char *text);
 bool gw_tcp_wait_read(const void *bytes, size_t n_bytes, char text[GW_TCP_TEXT_BYTES]);
@@ -96,7 +97,8 @@ bool gw_tcp_refuse_read(const void *bytes, size_t n_bytes, gw_status *status, ch
 void gw_tcp_hello_write(uint8_t out[GW_TCP_HELLO_BYTES], uint64_t session, uint32_t nth_link);
 bool gw_tcp_hello_read(const void *bytes, size_t n_bytes, uint64_t *session, uint32_t *nth_link);
 
-/* Text that came from outside: ends at a zero or at the end of the bytes, and what cannot be printed becomes '?'. */
+/* Reads a text that came from outside. It ends at a zero or at the end of the bytes. Characters that cannot be printed
+ * become '?'. */
 void gw_tcp_text_read(const void *bytes, size_t n_bytes, char text[GW_TCP_TEXT_BYTES]);
 
 #endif

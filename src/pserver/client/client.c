@@ -1,5 +1,5 @@
-/* The client's calls. Large values are cut into as many parts as there are servers, and each server has its own part;
- * other keys live on one server. tickets.c has what is under way. */
+/* The client's calls. A large value is cut into as many parts as there are servers, and each server has its own part.
+ * Other keys live on one server. tickets.c sends the requests. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/float_env.h"
@@ -22,7 +22,7 @@
 
 #define DEFAULT_TIMEOUT_MS 60000
 #define DEFAULT_CONNECT_MS 3000
-#define SPLIT_BYTES (1u << 20) /* a value of a part for each server is larger */
+#define SPLIT_BYTES (1u << 20) /* a larger value is cut into a part for each server */
 
 /* ---- keys -------------------------------------------------------------------------------------------------- */
 
@@ -40,27 +40,27 @@ static uint32_t home_of(const struct gw_ps_client *client, const char *name)
     return (uint32_t)(gw_hash_now()->whole(name, strlen(name), 0) % client->n_servers);
 }
 
-/* Elements before part p of a key. */
+/* How many elements of a key are before its part p. */
 static uint64_t part_begin(const struct key *key, uint32_t p)
 {
     uint64_t each = key->n_elems / key->n_parts, more = key->n_elems % key->n_parts;
     return each * p + (p < more ? p : more);
 }
 
-/* Of a key in parts each is a row. */
+/* The shape of a part. If a key has several parts, each is a row. */
 static gw_ps_shape shape_of_part(const struct key *key, uint32_t p)
 {
     return key->n_parts == 1 ? key->shape
                              : (gw_ps_shape){.n_dims = 1, .dims = {part_begin(key, p + 1) - part_begin(key, p)}};
 }
 
-/* Where a key lives that was not initialised here. */
+/* The place of a key that this client has not initialised. */
 static struct key stranger(const struct gw_ps_client *client, const char *name)
 {
     return (struct key){.first = home_of(client, name), .n_parts = 1};
 }
 
-/* As a key was initialised, a specification that it keeps; "" and NULL are none. */
+/* Keeps a specification with which the key was initialised. It keeps the first one only; "" is none. */
 static gw_status keep_text(struct gw_ps_client *client, char **kept, const char *text)
 {
     if (!text[0] || *kept)
@@ -92,7 +92,7 @@ static gw_status remember(struct gw_ps_client *client, const char *name, const s
     return GW_OK;
 }
 
-/* Copies are made of the table's entry, which keeps the texts. */
+/* Keeps both specifications in the table's entry. Other copies of a key point to these texts. */
 static gw_status remember_texts(struct gw_ps_client *client, const char *name, const char *codec, const char *optimizer)
 {
     struct key *key = &client->keys[gw_ps_names_find(&client->names, name)];
@@ -100,7 +100,7 @@ static gw_status remember_texts(struct gw_ps_client *client, const char *name, c
     return keep_text(client, &key->optimizer, optimizer);
 }
 
-/* Whether such a request for the key is under way, or has not been waited for. */
+/* True if such a request for the key is under way, or the caller has not waited for it yet. */
 static bool is_under_way(const struct gw_ps_client *client, enum gw_ps_operation operation, const char *name)
 {
     for (const struct ticket *t = client->tickets; t; t = t->next)
@@ -109,7 +109,7 @@ static bool is_under_way(const struct gw_ps_client *client, enum gw_ps_operation
     return false;
 }
 
-/* `key` says where it is to live; `codec` and `optimizer` "": none. */
+/* Begins to make a key. `key` has its place. codec and optimizer "": none. */
 static gw_status init_begin(struct gw_ps_client *client, const char *name, const struct key *key, const char *codec,
                             const char *optimizer, uint64_t *out)
 {
@@ -130,7 +130,7 @@ static gw_status init_begin(struct gw_ps_client *client, const char *name, const
     return gw_ps_ticket_send(client, ticket);
 }
 
-/* The servers have the key: from here on it is known here. */
+/* The servers have the key, so the client notes it. */
 static gw_status init_end(struct gw_ps_client *client, const struct ticket *ticket)
 {
     struct key key = ticket->key;
@@ -142,7 +142,7 @@ static gw_status init_end(struct gw_ps_client *client, const struct ticket *tick
     const uint64_t k = gw_ps_names_find(&client->names, request->key);
     if (k != GW_PS_NO_NAME) {
         key.codec = client->keys[k].codec, key.optimizer = client->keys[k].optimizer;
-        if (is_under_way(client, GW_PS_PUSH, request->key)) /* the server has not counted those that wait */
+        if (is_under_way(client, GW_PS_PUSH, request->key)) /* the server has not counted the pushes that wait */
             key.pushed = client->keys[k].pushed, key.uncertain = client->keys[k].uncertain;
     }
     GW_TRY(remember(client, request->key, &key));
@@ -228,14 +228,14 @@ gw_status gw_ps_agree_on(gw_ps_client *client, uint32_t server, const char *line
     const double deadline = gw_clock_seconds() + client->timeout_ms / 1000.0;
     gw_status status;
     while ((status = agree_once(client, server, lines)) == GW_ERR_ORDER && gw_clock_seconds() < deadline)
-        /* it knows whose run it is in a moment */
+        /* in a moment the server will know whose run it is */
         GW_TRY(gw_ps_client_pump(client, -1, gw_clock_seconds() + RETRY_SECONDS));
     return gw_ps_too_late(client, status, "agreeing with the other workers");
 }
 
 /* ---- push and pull ----------------------------------------------------------------------------------------- */
 
-/* After a push failed, which the server may have taken or not: asks how many it has. */
+/* Called after a push failed. The server may have taken it or not. So this asks the server how many pushes it has. */
 static gw_status settle(struct gw_ps_client *client, const char *name, const struct key *known)
 {
     if (!known || !known->uncertain)
@@ -249,7 +249,7 @@ static gw_status settle(struct gw_ps_client *client, const char *name, const str
     return init(client, name, &key, key.codec ? key.codec : "", key.optimizer ? key.optimizer : "");
 }
 
-/* A push that the server may have taken or not. */
+/* Notes that the server may have taken a push or not. */
 static void doubt(struct gw_ps_client *client, const struct ticket *ticket)
 {
     struct key *key;
@@ -257,13 +257,14 @@ static void doubt(struct gw_ps_client *client, const struct ticket *ticket)
         key->uncertain = true;
 }
 
-/* A ticket for the next push of a key, NULL: no memory; `key` is where it lives, counted up where it is known. */
+/* Makes a ticket for the next push to a key. NULL: there is no memory. *key gets the key's place. If the key is known
+ * here, its pushes are counted up. */
 static struct ticket *next_push(struct gw_ps_client *client, const char *name, struct key *known, struct key *key)
 {
     *key = known ? *known : stranger(client, name);
     struct ticket *ticket = gw_ps_ticket_new(client, GW_PS_PUSH, key->first, key->n_parts);
     for (uint32_t p = 0; ticket && p < ticket->n_parts; p++) {
-        /* 0: only the server knows, and says what is wrong */
+        /* 0: the key is not known here; the server says what is wrong */
         ticket->parts[p].request.nth = known ? key->pushed + 1 : 0;
         ticket->parts[p].request.rate = client->rate;
         snprintf(ticket->parts[p].request.key, sizeof ticket->parts[p].request.key, "%s", name);
@@ -341,7 +342,7 @@ gw_status gw_ps_refuse_begin(gw_ps_client *client, const char *name, uint64_t nu
     return gw_ps_ticket_send(client, ticket);
 }
 
-/* Asks for the same of each part of a key. */
+/* Makes a ticket with the same request to each part of a key. */
 static struct ticket *ask_for(struct gw_ps_client *client, enum gw_ps_operation operation, const char *name,
                               const struct key *known)
 {
@@ -440,8 +441,8 @@ gw_status gw_ps_fetch(gw_ps_client *client, const char *name, uint64_t least, gw
     return gw_ps_wait(client, ticket, out);
 }
 
-/* Begins to pull a scale key where the server that has the key has not the scale. *ticket 0: it has; it multiplies
- * then. */
+/* Begins to pull a scale key, if it lives on another server than the key. *ticket 0: one server has both, and that
+ * server multiplies. */
 static gw_status pull_scale_begin(gw_ps_client *client, const char *name, gw_ps_method method, const char *scale_key,
                                   uint64_t *ticket)
 {
@@ -579,7 +580,7 @@ gw_ps_mode gw_ps_client_mode(const gw_ps_client *client, uint32_t *staleness)
 
 /* ---- waiting ----------------------------------------------------------------------------------------------- */
 
-/* Whether all parts of its value must be of the same round, or version. Parameters are as they are on each server. */
+/* True if all parts of the value must be of the same round or version. Parts of parameters need not be. */
 static bool is_of_one_number(const gw_ps_client *client, const struct ticket *ticket)
 {
     const bool of_a_round = ticket->operation == GW_PS_PULL && client->servers[0].mode == GW_PS_SYNC &&
@@ -587,7 +588,7 @@ static bool is_of_one_number(const gw_ps_client *client, const struct ticket *ti
     return of_a_round || ticket->operation == GW_PS_FETCH;
 }
 
-/* Until the ticket and that of its scale have what they wait for, but no longer than `until`: GW_NOT_YET. */
+/* Waits until the ticket and that of its scale are answered. GW_NOT_YET: they were not until the time `until`. */
 static gw_status wait_until(gw_ps_client *client, const struct ticket *ticket, double until)
 {
     gw_status status = GW_OK;
@@ -632,7 +633,7 @@ static gw_status wait(gw_ps_client *client, uint64_t id, double until, gw_ps_val
         status = gw_ps_scale_value(client, ticket, out);
     if (status < 0 && out)
         gw_ps_value_free(out);
-    gw_ps_client_drop(client, ticket->scale); /* gone by now, unless the value did not come */
+    gw_ps_client_drop(client, ticket->scale); /* it has been waited for already, unless the value did not come */
     gw_ps_ticket_drop(client, ticket);
     return status;
 }
@@ -653,8 +654,8 @@ void gw_ps_cancel(gw_ps_client *client, uint64_t id)
     if (!ticket)
         return;
     gw_ps_cancel(client, ticket->scale);
-    /* A server forgets what a connection asked for when that ends. Else it would do it later, in place of what is asked
-     * for after this. */
+    /* When a connection ends, the server forgets its requests. Without that, it would do this request later, and take
+     * it for the next one. */
     for (uint32_t p = 0; p < ticket->n_parts; p++)
         if (!ticket->parts[p].done)
             gw_ps_server_redial(client, &client->servers[ticket->first + p]);
@@ -696,7 +697,8 @@ static gw_status set_up(struct gw_ps_client *client, const gw_ps_client_options 
     return options->no_wait ? GW_OK : gw_ps_client_meet(client, UINT32_MAX);
 }
 
-/* What was sent gets a moment to leave; the server finds out in any case. */
+/* Says BYE to the servers, and gives it a moment to leave. If it does not arrive, the servers notice the end of the
+ * connection. */
 static void say_goodbye(struct gw_ps_client *client)
 {
     for (uint32_t s = 0; s < client->n_servers; s++)

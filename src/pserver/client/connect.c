@@ -1,5 +1,5 @@
-/* Connects a client to its servers: where these are, what ZeroMQ tells of them, and why one does not come
- * about. */
+/* Connects a client to its servers. It reads their addresses and what ZeroMQ tells of the connections, and finds out
+ * why a connection fails. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "pserver/client/connect.h"
@@ -8,13 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* In a row: somebody else may be at the address for a moment, and a server that is asked twice is more likely to have
- * seen from where. The second number is for a client that was welcome before. */
+/* So many refusals in a row end the attempts. One is not enough: another process may be at the address for a moment.
+ * Also, a server that is asked twice is more likely to log the client's address. The second number is for a client that
+ * was welcome before. */
 #define MOST_REFUSALS 2
 #define MOST_REFUSALS_LATER 4
-#define TRY_MS 500 /* to find out why no connection can be made */
+#define TRY_MS 500 /* for the attempt that finds out why no connection can be made */
 #define COME_SECONDS                                                                                                   \
-    3.0 /* that a server has, which has just come, to be met: more than ZeroMQ waits between attempts */
+    3.0 /* a server that has just come must be reached within this time; ZeroMQ waits less between attempts */
 
 gw_status gw_ps_client_name_servers(struct gw_ps_client *client, const char *text)
 {
@@ -65,7 +66,8 @@ gw_status gw_ps_server_connect(struct gw_ps_client *client, uint32_t s)
         return GW_ERR_SYSTEM;
     GW_TRY(gw_zmq_set_int(server->socket, ZMQ_RECONNECT_IVL, 100));
     GW_TRY(gw_zmq_set_int(server->socket, ZMQ_RECONNECT_IVL_MAX, 2000));
-    /* What is queued for one connection does not begin the next, on which HELLO is first. */
+    /* A request that is queued for one connection must not go out on the next one, because HELLO must come first there.
+     */
     GW_TRY(gw_zmq_set_int(server->socket, ZMQ_IMMEDIATE, 1));
     GW_TRY(gw_zmq_monitor(client->net.zmq, server->socket, name, news, &server->events));
     GW_TRY(gw_zmq_set_int(server->socket, ZMQ_RCVTIMEO, LOOK_MS));
@@ -99,7 +101,7 @@ bool gw_ps_server_news(struct server *server)
     return anew;
 }
 
-/* What the server, or who is at its address, has against this client. */
+/* Why the server, or another process at its address, refused this client. */
 static gw_status turned_away(const struct gw_ps_client *client, const struct server *server)
 {
     const struct gw_zmq_keys *keys = client->net.keys;
@@ -121,7 +123,7 @@ static gw_status turned_away(const struct gw_ps_client *client, const struct ser
                       place);
 }
 
-/* Why no connection has come about; GW_OK: the server has just come. */
+/* Why there is no connection. GW_OK: the server has just come. */
 static gw_status not_there(struct gw_ps_client *client, struct server *server)
 {
     const char *place = gw_zmq_place(server->endpoint);

@@ -1,10 +1,10 @@
-/* Waits until all servers have said welcome, and looks whether they serve the same. */
+/* Waits until all servers have said welcome, and checks that they belong together. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "pserver/client/for_exchange.h"
 #include "pserver/client/state.h"
 
-/* Why there was no welcome. */
+/* Makes the error: why the server has not said welcome. */
 static gw_status not_met(const struct gw_ps_client *client, const struct server *server)
 {
     if (server->first_refused != 0)
@@ -15,7 +15,7 @@ static gw_status not_met(const struct gw_ps_client *client, const struct server 
                    server->is_reached ? "it took the connection and said nothing" : "no connection to it came about");
 }
 
-/* Servers of one list serve the same. */
+/* Checks that all servers have the same mode and the same number of workers. */
 static gw_status are_alike(const struct gw_ps_client *client)
 {
     const struct server *first = &client->servers[0];

@@ -1,10 +1,11 @@
-/* The client's part in who takes part: it joins an exchange, and lets others in. */
+/* The client's part of joining: a worker joins an exchange, and admits others. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "pserver/client/for_exchange.h"
 #include "pserver/client/tickets.h"
 
-/* Takes the body of a MEMBERS, which has been checked to have a byte for each worker. All of it, or none. */
+/* Takes the body of the answer to MEMBERS. It was checked that it has a byte for each worker. If one byte is wrong,
+ * nothing is written. */
 static gw_status take_presence(const struct gw_ps_client *client, struct part *part, gw_ps_presence *presence)
 {
     const uint8_t *bytes = zmq_msg_data(&part->value);
@@ -18,7 +19,7 @@ static gw_status take_presence(const struct gw_ps_client *client, struct part *p
     return GW_OK;
 }
 
-/* Asks one server something that is about workers. presence: NULL, or room for all of its workers. */
+/* Asks one server a question about workers. presence: NULL, or room for all of its workers. */
 static gw_status ask(struct gw_ps_client *client, uint32_t server, const struct gw_ps_request *question,
                      struct gw_ps_reply *reply, gw_ps_presence *presence)
 {
@@ -38,7 +39,8 @@ static gw_status ask(struct gw_ps_client *client, uint32_t server, const struct 
     return status;
 }
 
-/* Where the servers after the first are: the foremost round, and what is so on any (flags of MEMBERS). */
+/* Asks all servers except the first. *round: the foremost round of all. *run_flags: the flags that any of them has set.
+ */
 static gw_status look_at_others(struct gw_ps_client *client, uint64_t *round, uint8_t *run_flags)
 {
     struct gw_ps_reply reply = {0};
@@ -52,9 +54,9 @@ static gw_status look_at_others(struct gw_ps_client *client, uint64_t *round, ui
     return GW_OK;
 }
 
-/* Waits to be let in on the first server. run_flags: what is so on the others. That a run has begun on them may be over
- * in a moment, if it was one whose workers have all died: then nobody has to admit this one any more, and the first
- * server is told so. */
+/* Waits until the first server lets this worker in. run_flags: the flags of the other servers. If a run has begun
+ * there, a worker must admit this one. But if all workers of that run have died, it ends in a moment. Then nobody has
+ * to admit this worker any more, and the first server is told so. */
 static gw_status join_first(struct gw_ps_client *client, uint64_t least, uint8_t run_flags, uint64_t *round)
 {
     struct ticket *ticket = gw_ps_ticket_new(client, GW_PS_JOIN, 0, 1);
@@ -84,7 +86,7 @@ static gw_status join_first(struct gw_ps_client *client, uint64_t least, uint8_t
     return status;
 }
 
-/* Takes part on the servers after the first as well. GW_ERR_ORDER: one has gone on meanwhile. */
+/* Takes part on the other servers too. GW_ERR_ORDER: one of them has gone on meanwhile. */
 static gw_status join_others(struct gw_ps_client *client, uint64_t round)
 {
     for (uint32_t s = 1; s < client->n_servers; s++)
@@ -106,8 +108,8 @@ gw_status gw_ps_join(gw_ps_client *client, uint64_t *round)
         uint64_t others, least = 1;
         uint8_t run_flags;
         GW_TRY(look_at_others(client, &others, &run_flags));
-        if (*round > 0 && run_flags & GW_PS_KEEPS_PARAMETERS) /* that server goes on from there; of others the run
-                                                            before is over in a moment */
+        if (*round > 0 && run_flags & GW_PS_KEEPS_PARAMETERS) /* a server with parameters goes on from that round. On
+                                                            other servers the earlier run ends in a moment */
             least = others > *round ? others : *round + 1;
         GW_TRY(join_first(client, least, run_flags, round));
         status = join_others(client, *round);
@@ -145,7 +147,7 @@ gw_status gw_ps_admit(gw_ps_client *client, uint32_t rank, uint64_t round)
 {
     if (!client)
         return gw_fail(GW_ERR_ARGUMENT, "gw_ps_admit: client is NULL");
-    for (uint32_t s = client->n_servers; s-- > 0;) /* the first last: it tells the worker */
+    for (uint32_t s = client->n_servers; s-- > 0;) /* the first server comes last, because it tells the worker */
         GW_TRY(ask(client, s, &(struct gw_ps_request){.operation = GW_PS_ADMIT, .round = round, .rank = rank}, NULL,
                    NULL));
     return GW_OK;

@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-/* Who did not initialise the key does not know how often its rank has pushed: no push of it is acknowledged and not
- * counted. */
+/* A client that did not initialise the key does not know how often its rank has pushed: no push of it is acknowledged
+ * and not counted. */
 static void a_push_to_a_key_not_initialised(void **state)
 {
     (void)state;
@@ -104,8 +104,8 @@ static void no_halves_of_two_rounds(void **state)
     test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
 }
 
-/* Who has not initialised a key that lies on several servers gets no part of it as if it were all; nor does who lists
- * other servers, or in another order. */
+/* Who has not initialised a key that lies on several servers gets no part of it as if it were all; nor does a client
+ * that lists other servers, or lists them in another order. */
 static void no_part_for_the_whole(void **state)
 {
     (void)state;
@@ -270,7 +270,8 @@ static void large_values_go_whole_where_it_is_fast(void **state)
     test_server_end(&s);
 }
 
-/* Nobody has to wait in a call: each can be begun, asked after, and given up. What was given up the server forgets. */
+/* Nobody has to wait in a call: each can be begun, asked after, and given up. The server forgets requests that were
+ * given up. */
 static void calls_that_do_not_wait(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Tests large pushes, which are sent from where they stand: the bytes are the caller's again when the call has
- * returned, whatever came of it. */
+/* Tests large pushes, which are sent directly from the caller's memory: when the call has returned, the caller may use
+ * the bytes again, whatever the result was. */
 #include "base/clock.h"
 #include "pserver/client/for_exchange.h"
 

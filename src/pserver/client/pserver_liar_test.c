@@ -1,5 +1,5 @@
-/* Servers that lie, over real sockets: whatever they answer, a client refuses it with a sentence, in time, and uses
- * none of it. */
+/* Tests a client with servers that lie, over real sockets. Whatever they answer, the client refuses it in time, with a
+ * sentence, and uses none of it. */
 #include "base/clock.h"
 #include "pserver/client/for_exchange.h"
 #include "pserver/protocol/message.h"
@@ -271,7 +271,7 @@ static void a_scaled_pull_of_an_odd_length(void **state)
     }
 }
 
-/* What else a client asks, and what is no answer to it. */
+/* Other requests of a client, and messages that are no answer to them. */
 static void other_lies(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Tests where one run ends and the next begins on the same server, and deadlines of what says "not yet". */
+/* Tests when one run ends and the next begins on the same server, and the deadlines of requests that get the answer
+ * "not yet". */
 #include "pserver/client/state.h"
 #include "pserver/client/test_calls.h"
 

@@ -14,28 +14,29 @@
 
 #define MOST_SERVERS 64
 #define RETRY_SECONDS 0.25
-#define LOOK_MS 100 /* between looks for a new connection, where answers are waited for without a poll */
+#define LOOK_MS 100 /* between looks for a new connection, while the client waits for answers without a poll */
 
-/* The bytes of a large push while ZeroMQ sends them from where they stand: one hold is the ticket's, one each
- * message's. */
+/* A loan: ZeroMQ sends a large push directly from the caller's memory. The ticket has one hold on the bytes, and each
+ * message of ZeroMQ has one. */
 struct loan {
     gw_context *context;
     atomic_uint holds;
 };
 
-/* What one server is asked for one ticket. */
+/* A part: the request of a ticket to one server. */
 struct part {
     struct gw_ps_request request;
-    const void *body; /* of a push */
+    const void *body; /* the value of a push */
     size_t n_bytes;
     struct loan *loan; /* NULL: the body was copied, or is not sent yet */
     double sent_at;
     bool done;
-    double again_at; /* of an INIT that the server cannot do yet: when it is sent again; 0: it is under way */
-    gw_ps_type type; /* of the key, or of its part there; 0: not known, or the answer brings no value */
+    double again_at; /* an INIT that the server cannot do yet: the time when it is sent again; 0: it is under way */
+    /* type and shape of the key, or of its part there; type 0: not known, or the answer brings no value */
+    gw_ps_type type;
     gw_ps_shape shape;
     struct gw_ps_reply reply;
-    zmq_msg_t value; /* of a pull, once done */
+    zmq_msg_t value; /* the value of a pull, once the part is done */
 };
 
 struct key {
@@ -44,42 +45,47 @@ struct key {
     uint64_t n_elems;
     uint32_t first, n_parts; /* servers */
     uint64_t pushed;
-    bool uncertain;          /* a push failed: only the server knows how many it has */
-    char *codec, *optimizer; /* as it was initialised with; NULL: none */
+    bool uncertain;          /* a push failed: only the server knows how many pushes it has */
+    char *codec, *optimizer; /* the specifications with which it was initialised; NULL: none */
 };
 
 struct ticket {
     struct ticket *next;
-    uint64_t id; /* of its first part; those of the others follow */
+    uint64_t id; /* the id of its first part; the ids of the others follow */
     enum gw_ps_operation operation;
     double deadline;
     uint32_t first, n_parts; /* servers */
-    struct key key;          /* of an INIT: where it is to live */
-    uint64_t scale;          /* of a pull: the ticket of its scale key's maximum, if that lives elsewhere; 0: none */
-    bool averages;           /* with `scale`: sums are pulled, and divided here */
-    gw_ps_shape shape;       /* of the whole key, if that is known */
+    struct key key;          /* of an INIT: the key, and where it will live */
+    /* of a pull: the ticket for the maximum of its scale key, if that lives on another server; 0: none */
+    uint64_t scale;
+    bool averages;     /* with `scale`: the servers give sums, and this client divides them */
+    gw_ps_shape shape; /* of the whole key, if that is known */
     struct part parts[];
 };
 
 struct server {
     char endpoint[GW_ZMQ_ENDPOINT_BYTES];
     void *socket, *events;
-    bool welcome, was_welcome; /* HELLO was answered on this connection; ever, and then with what follows */
+    /* welcome: HELLO was answered on this connection. was_welcome: it was answered at some time, and the fields below
+     * come from that answer */
+    bool welcome, was_welcome;
     uint32_t n_workers;
     gw_ps_mode mode;
     uint32_t staleness, backup, timeout_ms;
-    double seconds_a_byte; /* of the last large push on this connection; 0: not known */
-    bool sent_whole;       /* a large value on this connection, in one piece */
-    double whole_after;    /* none before: one may have broken the connection */
-    double hello_again;    /* 0: not */
-    /* of the connection, before anybody has said HELLO on it: */
-    bool is_reached;        /* somebody took it, and has not ended it since */
-    uint32_t n_ended;       /* by the other end, before it said who it is */
-    uint32_t n_turned_away; /* in a row, and how the last one was */
+    double seconds_a_byte; /* speed of the last large push on this connection; 0: not known */
+    bool sent_whole;       /* a large value was sent in one piece on this connection */
+    /* before this time no value is sent in one piece: such a value may have broken the connection */
+    double whole_after;
+    double hello_again; /* 0: not */
+    /* Of the connection, before HELLO was answered on it. */
+    bool is_reached;  /* somebody accepted the connection, and has not ended it since */
+    uint32_t n_ended; /* how often the other end has ended it, before it said who it is */
+    /* how often in a row the keys did not match or were refused, and the event of the last time */
+    uint32_t n_turned_away;
     struct gw_zmq_event turned_away_by;
     double dial_again; /* 0: not */
     double first_refused;
-    gw_status refused; /* for good; why: a clause whose subject is the server */
+    gw_status refused; /* the server has refused for good. why: the rest of a sentence that begins with the server */
     char why[GW_PS_SENTENCE];
 };
 
@@ -88,19 +94,21 @@ struct gw_ps_client {
     struct gw_zmq_net net;
     uint32_t rank, n_servers, timeout_ms;
     bool joins;
-    bool has_met;               /* all servers have said welcome */
-    double reach_by, meet_by;   /* until then a connection must be made to each; and a welcome be said */
-    atomic_bool asked;          /* to admit a worker, since somebody looked */
-    atomic_bool in_memory_only; /* a server could not write what it acknowledged, since somebody looked */
+    bool has_met; /* all servers have said welcome */
+    /* a connection to each server must be made until reach_by, and each must say welcome until meet_by */
+    double reach_by, meet_by;
+    atomic_bool asked; /* the server has asked to admit a worker, since the program looked last */
+    /* a server could not write to its folder what it acknowledged, since the program looked last */
+    atomic_bool in_memory_only;
     uint64_t incarnation, next_id;
     struct server servers[MOST_SERVERS];
     struct ticket *tickets, **end;
     struct gw_ps_names names;
-    struct key *keys; /* by their names' numbers */
+    struct key *keys; /* by the number of their name */
     uint64_t capacity;
     uint64_t refusal;
-    uint64_t most_bytes; /* of a value whose length is not known before */
-    double rate;         /* of pushes */
+    uint64_t most_bytes; /* the most bytes of a value whose length is not known before */
+    double rate;         /* the learning rate of pushes */
 };
 
 #endif

@@ -1,6 +1,7 @@
-/* Sends requests to servers and takes in their answers. Requests of all tickets are sent as they come; a caller that
- * waits for one takes in whatever answers come meanwhile. If a connection was lost and is there again, the client says
- * HELLO once more and sends again what has no answer yet. A push has a number, so the server takes it once. */
+/* Sends requests to servers and takes in their answers. Requests of all tickets are sent as they come. While a caller
+ * waits for one, it takes in the answers to others as well. If a connection was lost and is there again, the client
+ * says HELLO once more. Then it sends all requests again that have no answer yet. A push has a number, so the server
+ * takes it only once. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -13,15 +14,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#define GRACE_SECONDS 2.0      /* beyond its deadline, for the server to say whom it waited for */
-#define PLACE_SECONDS 3.0      /* that the place of one who died may still look taken */
-#define LEND_BYTES (64u << 10) /* a push from here on is sent from where it stands */
-/* A value goes in one piece if that takes no more than this share of the smaller timeout. The peer is given up after
- * twice that time without a word, so it does not give up a connection that is only busy. */
+#define GRACE_SECONDS 2.0      /* after the deadline, for the server to say for whom it waited */
+#define PLACE_SECONDS 3.0      /* how long the rank of a client that died may still look taken */
+#define LEND_BYTES (64u << 10) /* a push of this size or more is sent from the caller's memory */
+/* A value goes in one piece if that takes no more than this share of the smaller timeout. The other end gives up a
+ * connection that is silent for twice that time. So it does not give up one that is only busy. */
 #define WHOLE_SHARE 0.375
-#define PIECES_SECONDS 60.0 /* that values go in pieces after one that did not may have broken the connection */
-#define AT_ONCE 256         /* answers before deadlines are looked at: a server may send them without end */
-#define LEND_SECONDS 1.0    /* that a push may still be under way after its answer: it was sent twice */
+/* a value in one piece may have broken a connection. After that, values go in pieces for so long */
+#define PIECES_SECONDS 60.0
+/* answers that are taken before the client looks at deadlines: a server may send answers without end */
+#define AT_ONCE 256
+#define LEND_SECONDS 1.0 /* how long a push may still be under way after its answer, because it was sent twice */
 
 /* ---- sending ----------------------------------------------------------------------------------------------- */
 
@@ -31,7 +34,7 @@ static void loan_give(struct loan *loan)
         gw_free(loan->context, loan);
 }
 
-/* ZeroMQ is done with a body. From its own thread. */
+/* ZeroMQ is done with a body. ZeroMQ's own thread calls this. */
 static void body_left(void *bytes, void *loan)
 {
     (void)bytes;
@@ -61,7 +64,7 @@ static gw_status make_loan(struct gw_ps_client *client, struct part *part)
     return GW_OK;
 }
 
-/* As much as is sent now, in one piece. */
+/* Sends bytes in one piece. */
 static bool send_bytes(struct server *server, const void *bytes, size_t n_bytes, int flags)
 {
     int sent;
@@ -71,7 +74,7 @@ static bool send_bytes(struct server *server, const void *bytes, size_t n_bytes,
     return sent >= 0;
 }
 
-/* True if a large value may go in one piece: the other end then still hears of this one in time. */
+/* True if a large value may go in one piece. The other end then still gets a sign of life in time. */
 static bool goes_whole(const struct server *server, const struct part *part)
 {
     const double seconds = server->seconds_a_byte * (double)part->n_bytes;
@@ -80,14 +83,15 @@ static bool goes_whole(const struct server *server, const struct part *part)
            gw_clock_seconds() >= server->whole_after;
 }
 
-/* How fast the connection is, by a push in pieces or not; what it waited for others counts as slowness. */
+/* Measures how fast the connection is, by a push. If the push waited for other workers, that time counts too, and the
+ * connection looks slower. */
 static void measure(struct server *server, const struct part *part)
 {
     if (part->n_bytes > GW_ZMQ_PIECE && part->reply.status == GW_OK)
         server->seconds_a_byte = (gw_clock_seconds() - part->sent_at) / (double)part->n_bytes;
 }
 
-/* The connection is another: nothing is known of it. */
+/* Forgets the speed: this is another connection. */
 static void forget_speed(struct server *server)
 {
     if (server->sent_whole)
@@ -96,8 +100,8 @@ static void forget_speed(struct server *server)
     server->seconds_a_byte = 0;
 }
 
-/* Where there is no connection it is not sent: it is sent again on the next one. part NULL: no body. A small body is
- * copied; a large one is lent, and its caller gets it back by take_back. */
+/* Sends a request. If there is no connection, it is not sent now, but on the next connection. part NULL: it has no
+ * body. A small body is copied. A large one is lent to ZeroMQ; take_back gets it back. */
 gw_status gw_ps_send_request(struct server *server, const struct gw_ps_request *request, const struct part *part)
 {
     uint8_t head[GW_PS_HEAD_BYTES];
@@ -138,12 +142,12 @@ static gw_status send_part(struct gw_ps_client *client, uint32_t s, struct part 
     part->sent_at = gw_clock_seconds();
     struct server *server = &client->servers[s];
     if (with_body && part->n_bytes >= LEND_BYTES && gw_ps_server_news(server)) {
-        /* A server ends a connection that begins with so much. */
+        /* The server would end a connection that begins with so many bytes, so say HELLO first. */
         server->welcome = false;
         forget_speed(server);
         GW_TRY(say_hello(client, server));
     }
-    if (!server->welcome) /* it goes when the answer to HELLO comes */
+    if (!server->welcome) /* it is sent when the answer to HELLO comes */
         return GW_OK;
     return gw_ps_send_request(server, request, with_body ? part : NULL);
 }
@@ -158,14 +162,15 @@ static gw_status send_again(struct gw_ps_client *client, uint32_t s)
 
 /* ---- receiving --------------------------------------------------------------------------------------------- */
 
-/* The last error says what such a server does: nothing that it says is believed any more. */
+/* Gives a server up. The last error says what is wrong with it. The client trusts nothing more that it says. */
 static void give_up(struct server *server, gw_status status)
 {
     server->refused = status;
     snprintf(server->why, sizeof server->why, "is not to be believed: %.*s", GW_PS_SENTENCE - 64, gw_last_error());
 }
 
-/* Whether a server that was met before is as it was: what is sized by its numbers stays right. */
+/* Checks that a server that was met before has the same numbers as then. Arrays that have the size of these numbers
+ * stay right. */
 static gw_status check_hello(const struct server *server, const struct gw_ps_reply *reply)
 {
     GW_TRY(gw_ps_answer_check_hello(reply));
@@ -184,7 +189,7 @@ static void hello_answered(struct gw_ps_client *client, uint32_t s, const struct
     struct server *server = &client->servers[s];
     double now = gw_clock_seconds();
     if (reply->status == GW_OK && server->welcome)
-        return; /* said twice */
+        return; /* HELLO was said twice */
     if (reply->status == GW_OK && check_hello(server, reply) < 0) {
         give_up(server, GW_ERR_PEER);
     } else if (reply->status == GW_OK) {
@@ -203,7 +208,7 @@ static void hello_answered(struct gw_ps_client *client, uint32_t s, const struct
         server->first_refused = server->first_refused == 0 ? now : server->first_refused;
         server->hello_again = now + RETRY_SECONDS;
         snprintf(server->why, sizeof server->why, "%s", reply->sentence);
-    } else if (reply->status != GW_ERR_ORDER) { /* that one: said twice, no harm */
+    } else if (reply->status != GW_ERR_ORDER) { /* GW_ERR_ORDER: HELLO was said twice, which does no harm */
         server->refused = GW_ERR_PEER;
         snprintf(server->why, sizeof server->why, "refused this client: %.*s", GW_PS_SENTENCE - 64, reply->sentence);
     }
@@ -217,8 +222,8 @@ static struct part *part_of(struct gw_ps_client *client, uint32_t s, uint64_t id
     return NULL;
 }
 
-/* This connection has not said HELLO. It may be new, and its news not looked at yet; if it is known to be, its HELLO is
- * on its way. */
+/* The server says that this connection has not said HELLO. The connection may be new, and its event not read yet. If
+ * the client knows that it is new, its HELLO is on its way. */
 static void who_asked(struct gw_ps_client *client, struct server *server)
 {
     bool anew = gw_ps_server_news(server);
@@ -247,7 +252,7 @@ struct gw_ps_asked gw_ps_asked_of(const struct gw_ps_client *client, uint32_t se
                                 .most = client->most_bytes};
 }
 
-/* What came with an answer becomes the part's, in one. */
+/* Puts the body of an answer into the part, in one message. */
 static gw_status take_body(struct gw_ps_client *client, struct part *part, struct gw_zmq_body *body)
 {
     if (body->only) {
@@ -265,8 +270,9 @@ static gw_status take_body(struct gw_ps_client *client, struct part *part, struc
     return GW_OK;
 }
 
-/* An answer, which is checked before anything of it is used. One that cannot be, or that there is no memory for,
- * becomes an error. has_body: `body` is what came of one; unfit: why it could not be taken. */
+/* Takes an answer. It is checked before anything of it is used. If it cannot be right, or there is no memory for it, it
+ * becomes an error. has_body: the answer has a body, and `body` is the part of it that came. unfit: why the body could
+ * not be taken. */
 static void take_answer(struct gw_ps_client *client, uint32_t s, struct part *part, const struct gw_ps_reply *reply,
                         bool has_body, struct gw_zmq_body *body, gw_status unfit)
 {
@@ -281,7 +287,7 @@ static void take_answer(struct gw_ps_client *client, uint32_t s, struct part *pa
         status = take_body(client, part, body);
     part->reply = *reply;
     if (status == GW_OK && reply->operation == GW_PS_INIT && reply->status == GW_ERR_ORDER) {
-        part->again_at = gw_clock_seconds() + RETRY_SECONDS; /* the server knows in a moment whose run it is */
+        part->again_at = gw_clock_seconds() + RETRY_SECONDS; /* in a moment the server will know whose run it is */
         return;
     }
     part->done = true;
@@ -296,7 +302,7 @@ static void take_answer(struct gw_ps_client *client, uint32_t s, struct part *pa
         atomic_store(&client->in_memory_only, true);
 }
 
-/* One answer: [head] or [head, body]. flags: ZMQ_DONTWAIT, or 0 to wait LOOK_MS. false: there is none. */
+/* Takes one answer: [head] or [head, body]. flags: ZMQ_DONTWAIT, or 0 to wait LOOK_MS. false: there is none. */
 static bool receive(struct gw_ps_client *client, uint32_t s, int flags)
 {
     struct server *server = &client->servers[s];
@@ -312,7 +318,7 @@ static bool receive(struct gw_ps_client *client, uint32_t s, int flags)
     }
     const bool has_body = zmq_msg_more(&head);
     const gw_status status = gw_ps_reply_read(zmq_msg_data(&head), zmq_msg_size(&head), &reply);
-    if (reply.status < 0 && !reply.sentence[0]) /* an error is never without a word */
+    if (reply.status < 0 && !reply.sentence[0]) /* every error must have a sentence */
         snprintf(reply.sentence, sizeof reply.sentence, "the server gives no reason (%s)",
                  gw_status_text(reply.status));
     if (status < 0)
@@ -328,7 +334,7 @@ static bool receive(struct gw_ps_client *client, uint32_t s, int flags)
     else if (status == GW_OK && reply.operation == GW_PS_ASK)
         atomic_store(&client->asked, true);
     else if (status == GW_OK && reply.operation == GW_PS_WHO &&
-             reply.status < 0) /* it cannot read what is sent to it */
+             reply.status < 0) /* the server cannot read the client's messages */
         give_up(server, gw_fail(GW_ERR_PEER, "%s", reply.sentence));
     else if (status == GW_OK && reply.operation == GW_PS_WHO)
         who_asked(client, server);
@@ -339,7 +345,7 @@ static bool receive(struct gw_ps_client *client, uint32_t s, int flags)
     return true;
 }
 
-/* Where it must be said, HELLO; what a server has refused for good. */
+/* Says HELLO if it must be said. If the server has refused for good, returns that error. */
 static gw_status look_after(struct gw_ps_client *client, struct server *server, bool news)
 {
     if (news && gw_ps_server_news(server)) {
@@ -355,7 +361,8 @@ static gw_status look_after(struct gw_ps_client *client, struct server *server, 
                : GW_OK;
 }
 
-/* Sends again what a server could not do yet. *next: when there is more of that to send, if that is before it. */
+/* Sends requests again that a server could not do yet. *next: set to the time when the next one must be sent again, if
+ * that is earlier. */
 static gw_status ask_again(struct gw_ps_client *client, double *next)
 {
     const double now = gw_clock_seconds();
@@ -374,7 +381,7 @@ static gw_status ask_again(struct gw_ps_client *client, double *next)
     return GW_OK;
 }
 
-/* Waits by a poll, for all there is to look at. */
+/* Waits with a poll, for all servers and `fd`. */
 static gw_status pump_polling(struct gw_ps_client *client, int fd, double deadline)
 {
     zmq_pollitem_t items[2 * MOST_SERVERS + 1];
@@ -406,7 +413,7 @@ gw_status gw_ps_client_pump(gw_ps_client *client, int fd, double deadline)
 {
     struct server *only = &client->servers[0];
     GW_TRY(ask_again(client, &deadline));
-    /* A poll takes four times as many system calls as a receive that waits. */
+    /* If there is only one server to wait for, wait in receive: a poll takes four times as many system calls. */
     if (client->n_servers > 1 || fd >= 0 || !only->welcome || only->hello_again != 0 || only->dial_again != 0 ||
         deadline - gw_clock_seconds() < LOOK_MS / 1000.0)
         return pump_polling(client, fd, deadline);
@@ -434,22 +441,23 @@ void gw_ps_ticket_free(struct gw_ps_client *client, struct ticket *ticket)
     gw_free(client->context, ticket);
 }
 
-/* Returns once ZeroMQ reads none of the ticket's bytes any more. A push with an answer has been read to its end, unless
- * it was sent twice; one without may wait to be sent for as long as there is no server. */
+/* Returns when ZeroMQ reads none of the ticket's bytes any more. If a push has an answer, ZeroMQ has read it to its
+ * end, unless it was sent twice. If it has none, it may wait to be sent for as long as there is no server. */
 static void take_back(struct gw_ps_client *client, struct ticket *ticket)
 {
     for (uint32_t p = 0; p < ticket->n_parts; p++) {
         struct part *part = &ticket->parts[p];
         struct server *server = &client->servers[ticket->first + p];
         double patience = is_lent(part) ? gw_clock_seconds() + (part->done ? LEND_SECONDS : 0) : 0;
-        part->done = true; /* not to be sent again */
+        part->done = true; /* so that it is not sent again */
         for (bool is_cut = false; is_lent(part);) {
             zmq_pollitem_t item = {server->socket, 0, 0, 0};
             if (!is_cut && gw_clock_seconds() >= patience) {
-                gw_ps_server_redial(client, server); /* requests that have no answer are sent again there */
+                /* on the new connection, requests without an answer are sent again */
+                gw_ps_server_redial(client, server);
                 is_cut = true;
             }
-            zmq_poll(&item, 1, 1); /* a moment, in which ZeroMQ also does what it was told */
+            zmq_poll(&item, 1, 1); /* wait a moment; ZeroMQ also does its work in this call */
         }
     }
 }
@@ -507,7 +515,8 @@ gw_status gw_ps_ticket_wait(struct gw_ps_client *client, const struct ticket *ti
     for (uint32_t p = 0; p < ticket->n_parts; p++)
         while (!ticket->parts[p].done) {
             const struct gw_ps_reply *reply = &ticket->parts[p].reply;
-            if (gw_clock_seconds() >= ticket->deadline && reply->status == GW_ERR_ORDER) /* of an INIT: not yet */
+            /* an INIT that the server still cannot do */
+            if (gw_clock_seconds() >= ticket->deadline && reply->status == GW_ERR_ORDER)
                 return gw_ps_too_late(client, gw_fail(GW_ERR_ORDER, "%s", reply->sentence), "making a key");
             if (gw_clock_seconds() >= ticket->deadline)
                 return gw_fail(GW_ERR_TIMEOUT, "the server at %s does not answer",

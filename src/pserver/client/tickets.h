@@ -1,35 +1,37 @@
-/* Requests on their way: a ticket is one request to one or more servers, until all have answered. */
+/* Requests on their way. A ticket is one request to one or more servers. It lives until all have answered. */
 #ifndef GW_PSERVER_CLIENT_TICKETS_H
 #define GW_PSERVER_CLIENT_TICKETS_H
 
 #include "pserver/client/state.h"
 
-/* A ticket of parts first .. first+n-1; what each asks for is filled in by the caller, who then sends it. NULL: no
- * memory. */
+/* Makes a ticket with a part for each of the servers first .. first+n-1. The caller fills in the requests of the parts,
+ * and then sends the ticket. NULL: there is no memory. */
 struct ticket *gw_ps_ticket_new(struct gw_ps_client *client, enum gw_ps_operation operation, uint32_t first,
                                 uint32_t n);
 
-/* Sends all parts; after an error the ticket is gone. */
+/* Sends all parts. After an error the ticket is freed. */
 gw_status gw_ps_ticket_send(struct gw_ps_client *client, struct ticket *ticket);
 
-/* Until all parts have an answer, or the deadline has passed: the first error of any. */
+/* Waits until all parts have an answer, or the deadline has passed. Returns the first error of the parts. */
 gw_status gw_ps_ticket_wait(struct gw_ps_client *client, const struct ticket *ticket);
 
-/* NULL: there is none, or it has been waited for. */
+/* Finds a ticket. NULL: there is none, or the caller has waited for it already. */
 struct ticket *gw_ps_ticket_find(const struct gw_ps_client *client, uint64_t id);
 
-/* What is left of GW_ERR_ORDER, which says "not yet", once it has been asked for in vain until the deadline:
- * GW_ERR_TIMEOUT, and the sentence says for what, and why not yet. */
+/* A server may answer GW_ERR_ORDER, which says "not yet". If it still does so at the deadline, this turns it into
+ * GW_ERR_TIMEOUT. The sentence says what the client waited for, and why the server could not do it. Another status is
+ * returned as it is. */
 gw_status gw_ps_too_late(const struct gw_ps_client *client, gw_status status, const char *what);
 
-/* What the client knows of the answer to a part. */
+/* What the client knows about the answer to a part. */
 struct gw_ps_asked gw_ps_asked_of(const struct gw_ps_client *client, uint32_t server, const struct part *part);
 
-/* Frees it; drop first takes back what was lent of the caller's bytes. */
+/* free frees a ticket. drop also waits until ZeroMQ uses no bytes of the caller any more. */
 void gw_ps_ticket_free(struct gw_ps_client *client, struct ticket *ticket);
 void gw_ps_ticket_drop(struct gw_ps_client *client, struct ticket *ticket);
 
-/* Where there is no connection it is not sent. part NULL: no body. A small body is copied; a large one is lent. */
+/* Sends a request. If there is no connection, it is not sent. part NULL: it has no body. A small body is copied. A
+ * large one is lent to ZeroMQ. */
 gw_status gw_ps_send_request(struct server *server, const struct gw_ps_request *request, const struct part *part);
 
 #endif

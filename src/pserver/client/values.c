@@ -1,5 +1,5 @@
-/* Values as a client hands them out: the parts that came from several servers in one, and multiplied by a scale that
- * lives on another server. What the parts say of themselves was checked when they came (answer.h). */
+/* Makes the values that a client hands out. It joins the parts that came from several servers, and multiplies by a
+ * scale that lives on another server. The fields of each part were checked when it came (answer.h). */
 #include "base/error.h"
 #include "base/float_env.h"
 #include "base/memory.h"
@@ -12,11 +12,11 @@
 
 struct hold {
     gw_context *context;
-    bool whole; /* the message's bytes as they came */
+    bool whole; /* true: `bytes` are those of the message, as they came */
     zmq_msg_t message;
 };
 
-/* Puts the parts together; a value of one part stays where it came. */
+/* Joins the parts. If there is only one part, its value stays in its message. */
 gw_status gw_ps_take_value(struct gw_ps_client *client, struct ticket *ticket, gw_ps_value *out)
 {
     const struct gw_ps_reply *reply = &ticket->parts[0].reply;
@@ -73,7 +73,7 @@ gw_status gw_ps_scale_value(struct gw_ps_client *client, const struct ticket *ti
         const struct part *part = &ticket->parts[p];
         const float factor = ticket->averages ? by / (float)part->reply.n_pushes : by;
         uint64_t n_elems;
-        gw_ps_shape_elems(&part->reply.shape, &n_elems); /* checked, as its bytes were */
+        gw_ps_shape_elems(&part->reply.shape, &n_elems); /* shape and length were checked before */
         for (; n_elems > 0; n_elems--, at += sizeof(float))
             gw_put_float(at, gw_get_float(at) * factor);
     }

@@ -1,13 +1,14 @@
-/* Values made of what several servers answered. */
+/* Makes values of the answers of several servers. */
 #ifndef GW_PSERVER_CLIENT_VALUES_H
 #define GW_PSERVER_CLIENT_VALUES_H
 
 #include "pserver/client/state.h"
 
-/* The value of a ticket whose parts have all come. */
+/* Makes the value of a ticket whose parts have all been answered. */
 gw_status gw_ps_take_value(struct gw_ps_client *client, struct ticket *ticket, gw_ps_value *out);
 
-/* Multiplies what came by the scale that comes by the ticket's other one; the same bits as a server's that has both. */
+/* Multiplies a value by the scale, which comes with the ticket's second ticket. The bits are the same as if one server
+ * had both keys. */
 gw_status gw_ps_scale_value(struct gw_ps_client *client, const struct ticket *ticket, gw_ps_value *out);
 
 #endif

@@ -29,8 +29,8 @@ struct gw_ps_file_name gw_ps_file_name(enum gw_ps_records_kind kind, uint64_t ge
 
 /* ---- open ------------------------------------------------------------------------------------------------- */
 
-/* The name of a new folder comes to disk before anything that is in it. Where the one above may not be read that is
- * left to the system. */
+/* Brings the name of a new folder to disk before anything in it. If the folder above may not be read, this is left to
+ * the system. */
 static gw_status sync_name(const struct gw_ps_folder *folder)
 {
     const int above = gw_openat(folder->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
@@ -89,7 +89,7 @@ void gw_ps_folder_close(struct gw_ps_folder *folder)
 
 /* ---- what is there ---------------------------------------------------------------------------------------- */
 
-/* Whether it is exactly a name that gw_ps_file_name() makes, with that ending behind it. */
+/* True if it is exactly a name that gw_ps_file_name makes, with `ending` behind it. */
 static bool is_name(const char *name, enum gw_ps_records_kind kind, const char *ending, uint64_t *generation)
 {
     const char *digits = strchr(name, '-');
@@ -104,7 +104,7 @@ static bool is_name(const char *name, enum gw_ps_records_kind kind, const char *
 
 static gw_status add(gw_context *context, struct gw_ps_generations *to, uint64_t generation)
 {
-    /* Room is doubled whenever it is full, which is at FIRST times a power of two. */
+    /* The array is full at FIRST times a power of two. Then it gets twice the room. */
     if (to->n == 0 || (to->n >= FIRST && (to->n & (to->n - 1)) == 0)) {
         uint64_t *more = gw_alloc(context, to->n ? 2 * to->n : FIRST, sizeof *more);
         if (!more)
@@ -172,7 +172,7 @@ bool gw_ps_generations_have(const struct gw_ps_generations *generations, uint64_
 
 /* ---- one file ----------------------------------------------------------------------------------------------- */
 
-/* What helps: the bytes of a file that cannot be opened may be good. */
+/* Says what helps if a file cannot be opened: its bytes may be good. */
 static void cannot_open(struct gw_ps_records_found *found, int error)
 {
     *found = (struct gw_ps_records_found){.state = GW_PS_RECORDS_NOT_READ};
@@ -187,7 +187,7 @@ gw_status gw_ps_folder_read(gw_context *context, const struct gw_ps_folder *fold
                             uint64_t generation, gw_ps_replay *replay, void *user, struct gw_ps_records_found *found)
 {
     struct stat st;
-    const int flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC; /* a FIFO would wait for ever */
+    const int flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC; /* without O_NONBLOCK a FIFO would wait for ever */
     const int fd = gw_openat(folder->fd, gw_ps_file_name(kind, generation).text, flags, 0);
     FILE *file = NULL;
     if (fd < 0 || fstat(fd, &st) != 0) {

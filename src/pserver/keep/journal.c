@@ -25,7 +25,7 @@ size_t gw_ps_journal_write(uint8_t *at, const struct gw_ps_change *change)
     return (size_t)(w.at - at);
 }
 
-/* Whether the head was read to its end, and held what it must. */
+/* Checks that the head was read to its end, and that its fields were good. */
 static gw_status check(const struct gw_ps_reader *r, uint8_t type)
 {
     return r->good && r->at == r->end

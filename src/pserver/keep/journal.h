@@ -6,14 +6,15 @@
 #include "pserver/store/change.h"
 #include "pserver/store/store.h"
 
-#define GW_PS_CHANGE_BYTES 1024 /* no head of one is longer */
+#define GW_PS_CHANGE_BYTES 1024 /* the most bytes of the head of a change */
 
-/* Writes the record's head, at most GW_PS_CHANGE_BYTES; returns its bytes. The record's type is the kind, its body the
- * value. */
+/* Writes the head of a change's record, at most GW_PS_CHANGE_BYTES. Returns its length. The record's type is
+ * change->kind, and its body is the value. */
 size_t gw_ps_journal_write(uint8_t *at, const struct gw_ps_change *change);
 
-/* Does it again; total counts what the value takes. Errors: GW_ERR_FRAME_MISMATCH (the store cannot do it, and why: it
- * is not the one that was changed), GW_ERR_CAPACITY (a limit is lower than it was), GW_ERR_MEMORY. */
+/* Makes the change again. *total counts the bytes of its value. Errors: GW_ERR_FRAME_MISMATCH (the store cannot make
+ * this change, so it is not the store that was changed; the sentence says why), GW_ERR_CAPACITY (a limit is lower than
+ * it was), GW_ERR_MEMORY. */
 gw_status gw_ps_journal_apply(struct gw_ps_store *store, atomic_uint_least64_t *total, uint8_t type, const void *head,
                               size_t n_head, const void *body, size_t n_body);
 

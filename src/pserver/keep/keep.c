@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* A record's type beside those of changes and snapshots, and the owner's. */
+/* The type of one more record, beside those of changes, of snapshots and of the owner. */
 enum { ABOUT = 64, MOST_ABOUT = 255 };
 
 struct gw_ps_keep {
@@ -17,8 +17,8 @@ struct gw_ps_keep {
     struct gw_ps_keep_options options;
     struct gw_ps_keeper *keeper;
     char about[MOST_ABOUT + 1];
-    bool was_there;                            /* the folder held something, and what it is about */
-    enum { TO_JOURNAL, TO_SNAPSHOT } notes_go; /* where a record of the owner's goes */
+    bool was_there;                            /* the folder held something, also the line `about` */
+    enum { TO_JOURNAL, TO_SNAPSHOT } notes_go; /* where a record of the owner goes */
 };
 
 /* ---- read ------------------------------------------------------------------------------------------------ */
@@ -116,7 +116,8 @@ gw_status gw_ps_keep_open(gw_context *context, struct gw_ps_store *store, const 
     keep->options = *options;
     strncpy(keep->about, options->about, MOST_ABOUT);
     const uint64_t max_bytes = store->options.max_bytes;
-    store->options.max_bytes = UINT64_MAX; /* what was taken is taken again, also if the limit is lower now */
+    /* a value that was taken before is taken again, even if the limit is lower now */
+    store->options.max_bytes = UINT64_MAX;
     gw_status status = gw_ps_keeper_open(context, &options->keeper, replay, keep, &keep->keeper);
     store->options.max_bytes = max_bytes;
     if (status == GW_OK && !keep->was_there)

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LEAST_DUE (64ull << 20) /* bytes of journals that call for a snapshot */
+#define LEAST_DUE (64ull << 20) /* a snapshot is due if the journals have at least so many bytes */
 #define SYNC_SECONDS 1.0
 
 void gw_ps_keeper_log(struct gw_ps_keeper *keeper, const char *format, ...)
@@ -128,9 +128,8 @@ struct gw_ps_keeper_info gw_ps_keeper_info(const struct gw_ps_keeper *keeper)
 
 /* ---- the thread that brings it to disk ----------------------------------------------------------------------- */
 
-/* Names the newest generation in the folder. If that fails nothing is lost: it is tried again, and the log is told
- * once.
- */
+/* Writes the newest generation into the folder's file. If that fails, nothing is lost: it is tried again later, and the
+ * log is told once. */
 static void tell_newest(struct gw_ps_keeper *keeper, uint64_t generation)
 {
     if (keeper->told == generation)
@@ -148,7 +147,8 @@ static void tell_newest(struct gw_ps_keeper *keeper, uint64_t generation)
     keeper->not_told = failed;
 }
 
-/* The journal may be another one by the time: it is brought to disk through a descriptor of the syncer's own. */
+/* Meanwhile another journal may have become the current one. So the syncer has a descriptor of its own for the journal
+ * that it brings to disk. */
 void gw_ps_keeper_sync_now(struct gw_ps_keeper *keeper, int fd, uint64_t promised)
 {
     const int error = fdatasync(fd) == 0 && fsync(keeper->folder.fd) == 0 ? 0 : errno;
@@ -179,7 +179,7 @@ static void *sync_on(void *argument)
         if (keeper->held || !atomic_exchange(&keeper->dirty, false))
             continue;
         const int fd = fcntl(keeper->sync_fd, F_DUPFD_CLOEXEC, 0);
-        if (fd < 0) { /* no descriptor now: later */
+        if (fd < 0) { /* there is no free descriptor now; try again later */
             atomic_store(&keeper->dirty, true);
             continue;
         }

@@ -1,4 +1,5 @@
-/* Decides which snapshot and journals are taken. It replays them once it has found all of them whole. */
+/* Decides which snapshot and which journals are taken. It replays them only after it has found that all of them are
+ * whole. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
@@ -13,21 +14,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Everything from one snapshot on. */
+/* A chain: one snapshot, and all journals after it. */
 struct chain {
     uint64_t snapshot;               /* 0: from the beginning */
-    uint64_t last;                   /* journal; those from `snapshot` to it are replayed */
-    bool lost_more;                  /* later journals are of no use */
-    struct gw_ps_records_found tail; /* of the last journal */
+    uint64_t last;                   /* the last journal; those from `snapshot` to `last` are replayed */
+    bool lost_more;                  /* there are later journals, which are of no use */
+    struct gw_ps_records_found tail; /* what was found at the end of the last journal */
     uint64_t n_records, n_bytes, snapshot_bytes;
 };
 
 struct replaying {
     struct gw_ps_keeper *keeper;
     struct gw_ps_generations snapshots, journals;
-    uint64_t last;   /* generation there is any file of */
-    uint64_t newest; /* that there were files of, as the folder was told */
-    bool has_newest; /* it was told */
+    uint64_t last;   /* the last generation of which there is a file */
+    uint64_t newest; /* the generation that is named in the folder's file */
+    bool has_newest; /* there is such a file */
 };
 
 static gw_status read_file(struct gw_ps_keeper *keeper, enum gw_ps_records_kind kind, uint64_t generation,
@@ -36,7 +37,8 @@ static gw_status read_file(struct gw_ps_keeper *keeper, enum gw_ps_records_kind 
     return gw_ps_folder_read(keeper->context, &keeper->folder, kind, generation, replay, user, found);
 }
 
-/* Whether the folder was told that this generation's files must be there: they were all on disk then. */
+/* True if the folder's file says that files of this generation must be there. They were all on disk when it was
+ * written. */
 static bool is_promised(const struct replaying *replaying, uint64_t generation)
 {
     return replaying->has_newest && generation <= replaying->newest;
@@ -44,7 +46,8 @@ static bool is_promised(const struct replaying *replaying, uint64_t generation)
 
 /* ---- which ---------------------------------------------------------------------------------------------------- */
 
-/* Of a journal after a gap whose snapshot was never finished: nobody was told that what is in it is kept. */
+/* Finds out whether a journal begins after a gap and its snapshot was never finished. Then it is of no use. No client
+ * was told that its records are kept. */
 static gw_status is_of_no_use(const struct replaying *replaying, uint64_t generation, bool *out)
 {
     struct gw_ps_records_found found;
@@ -57,8 +60,8 @@ static gw_status is_of_no_use(const struct replaying *replaying, uint64_t genera
     return GW_OK;
 }
 
-/* Whether of the last journal only the name has come to disk: the machine ended while the one before it was being
- * brought there. */
+/* Finds out whether only the name of the last journal has come to disk. That happens if the machine fails while the
+ * journal before it is brought to disk. */
 static gw_status never_came(const struct replaying *replaying, uint64_t generation, bool *out)
 {
     struct gw_ps_records_found found;
@@ -71,7 +74,7 @@ static gw_status never_came(const struct replaying *replaying, uint64_t generati
     return GW_OK;
 }
 
-/* A journal that is missing. */
+/* Says that a journal is missing. */
 static gw_status tell_missing(const struct replaying *replaying, uint64_t generation)
 {
     struct gw_ps_file_name name = gw_ps_file_name(GW_PS_JOURNAL, generation);
@@ -82,7 +85,8 @@ static gw_status tell_missing(const struct replaying *replaying, uint64_t genera
                    name.text, generation);
 }
 
-/* A journal whose own bytes are not what was written: what a cut would keep, and what it would lose. */
+/* Says that bytes of a journal were altered. The sentence says what would be kept and what would be lost if one cut the
+ * file there. */
 static gw_status tell_damaged(const struct replaying *replaying, uint64_t generation,
                               const struct gw_ps_records_found *found)
 {
@@ -95,8 +99,8 @@ static gw_status tell_damaged(const struct replaying *replaying, uint64_t genera
                    found->length - found->n_bytes, after);
 }
 
-/* One journal of a chain, the last so far. *more: the next one follows. GW_ERR_SYSTEM: it cannot be had whole, and why.
- */
+/* Looks at one journal of a chain, the last one so far. *more: the chain goes on with the next one. GW_ERR_SYSTEM: the
+ * journal is not whole; the sentence says why. */
 static gw_status look_at_journal(const struct replaying *replaying, struct chain *chain, uint64_t generation,
                                  bool *more)
 {
@@ -107,7 +111,7 @@ static gw_status look_at_journal(const struct replaying *replaying, struct chain
     if (!gw_ps_generations_have(&replaying->journals, generation))
         return tell_missing(replaying, generation);
     GW_TRY(read_file(keeper, GW_PS_JOURNAL, generation, NULL, NULL, &found));
-    if (found.state == GW_PS_RECORDS_NOT_READ) /* its bytes may be good: no word of a cut */
+    if (found.state == GW_PS_RECORDS_NOT_READ) /* its bytes may be good, so the sentence does not advise a cut */
         return gw_fail(GW_ERR_SYSTEM, "%s: %s", name.text, found.why);
     if (found.flags & GW_PS_RECORDS_GAP && generation > chain->snapshot)
         return gw_fail(GW_ERR_SYSTEM, "%s follows a gap, and needs %s; bring that back", name.text,
@@ -127,7 +131,7 @@ static gw_status look_at_journal(const struct replaying *replaying, struct chain
     return GW_OK;
 }
 
-/* What is there from one snapshot on. GW_ERR_SYSTEM: not whole, and why. */
+/* Looks at the chain that begins with one snapshot. GW_ERR_SYSTEM: it is not whole; the sentence says why. */
 static gw_status look_from(const struct replaying *replaying, uint64_t snapshot, struct chain *chain)
 {
     *chain = (struct chain){.snapshot = snapshot};
@@ -145,7 +149,8 @@ static gw_status look_from(const struct replaying *replaying, uint64_t snapshot,
     return GW_OK;
 }
 
-/* The newest of them; the sentence of an error tells of the newest too. */
+/* Chooses the newest chain that is whole. If there is none, the sentence of the error also tells about the newest one.
+ */
 static gw_status choose(const struct replaying *replaying, struct chain *chain)
 {
     struct gw_ps_keeper *keeper = replaying->keeper;
@@ -181,7 +186,7 @@ static gw_status replay_file(struct gw_ps_keeper *keeper, enum gw_ps_records_kin
     return GW_OK;
 }
 
-/* Goes on in the last journal, behind what is whole of it. */
+/* Opens the last journal, to append behind its last whole record. */
 static gw_status open_last(struct gw_ps_keeper *keeper, const struct chain *chain)
 {
     struct gw_ps_file_name name = gw_ps_file_name(GW_PS_JOURNAL, chain->last);
@@ -235,8 +240,8 @@ static gw_status replay_all(struct replaying *replaying, const struct chain *cha
     return GW_OK;
 }
 
-/* Snapshots that were not whole are kept for people to look at, out of the way. One that could not be read stays: it
- * may be good. */
+/* Renames snapshots that were not whole, so that people can look at them later. A snapshot that could not be read keeps
+ * its name: it may be good. */
 static gw_status set_aside(const struct replaying *replaying, const struct chain *chain)
 {
     struct gw_ps_records_found found;
@@ -255,7 +260,7 @@ static gw_status set_aside(const struct replaying *replaying, const struct chain
     return GW_OK;
 }
 
-/* Whether the newest files that the folder was told of are gone, all of them: the rest looks whole. */
+/* Checks that files of the promised generation are there. If all of them were gone, the rest would look whole. */
 static gw_status check_newest(struct replaying *replaying, bool any)
 {
     const struct gw_ps_folder *folder = &replaying->keeper->folder;

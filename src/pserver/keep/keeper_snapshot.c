@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define PARTIAL ".partial"
-#define FIRST_PAUSE 1.0 /* seconds after a snapshot that failed; doubled with each */
+#define FIRST_PAUSE 1.0 /* seconds to wait after a snapshot that failed; each further failure doubles it */
 #define MOST_PAUSE 60.0
 
 static void free_taking(struct gw_ps_keeper *keeper, struct gw_ps_keeper_taking *taking)
@@ -39,8 +39,8 @@ static void try_later(struct gw_ps_keeper *keeper)
 
 /* ---- collected by the caller's thread ------------------------------------------------------------------------- */
 
-/* What follows goes to a journal of its own. One that begins after a gap and got no snapshot is of no use: the new one
- * takes its place. */
+/* Makes a new journal for all that follows. If the current journal begins after a gap and got no snapshot, it is of no
+ * use, and the new one takes its place. */
 static gw_status switch_journal(struct gw_ps_keeper *keeper, struct gw_ps_keeper_taking *taking)
 {
     const bool gap = !keeper->journal_ok || keeper->gap;
@@ -101,7 +101,8 @@ void gw_ps_keeper_add(struct gw_ps_keeper *keeper, uint8_t type, const void *hea
 
 /* ---- written by a thread of its own --------------------------------------------------------------------------- */
 
-/* A snapshot that would fill the disk would take the journal's room too. */
+/* Checks that the disk has room for the snapshot. A snapshot that fills the disk would leave no room for the journal.
+ */
 static gw_status check_room(const struct gw_ps_keeper *keeper, uint64_t n_bytes)
 {
     struct statvfs disk;
@@ -123,7 +124,7 @@ static gw_status write_records(struct gw_ps_keeper_taking *taking, int fd)
     return fsync(fd) == 0 ? GW_OK : gw_fail(GW_ERR_SYSTEM, "it cannot be brought to disk: %s", strerror(errno));
 }
 
-/* Under a name of its own until it is whole and on disk. */
+/* Writes the file. It has another name until it is whole and on disk. */
 static gw_status write_file(const struct gw_ps_keeper *keeper, struct gw_ps_keeper_taking *taking)
 {
     struct gw_ps_file_name name = gw_ps_file_name(GW_PS_SNAPSHOT, taking->generation);
@@ -140,13 +141,15 @@ static gw_status write_file(const struct gw_ps_keeper *keeper, struct gw_ps_keep
         unlinkat(keeper->folder.fd, partial, 0);
     if (status == GW_OK && gw_files_publish(keeper->folder.fd, partial, name.text, true) != 0) {
         status = gw_fail(GW_ERR_SYSTEM, "it cannot get its name on disk: %s", strerror(errno));
-        unlinkat(keeper->folder.fd, name.text, 0); /* what follows does not count on it, and may begin after a gap */
+        /* the journal that follows does not need it, because that may begin after a gap */
+        unlinkat(keeper->folder.fd, name.text, 0);
     }
     return status;
 }
 
-/* Of the points from which all can be restored, which are the snapshots and, as long as its journal is there, the
- * beginning, as many stay as are to be kept. What nobody removes now is removed next time. */
+/* Removes old files. The store can be restored from each snapshot. It can also be restored from the beginning, as long
+ * as the first journal is there. Of all these points as many stay as the options say. If a file cannot be removed now,
+ * it is removed the next time. */
 static void remove_old(const struct gw_ps_keeper *keeper)
 {
     struct gw_ps_generations snapshots, journals;
@@ -174,7 +177,7 @@ static void *write_snapshot(void *argument)
         snprintf(taking->sentence, sizeof taking->sentence, "%s", gw_last_error());
     else
         remove_old(keeper);
-    if (taking->status < 0 && error) /* else nobody needs it */
+    if (taking->status < 0 && error) /* else nobody needs the sentence */
         atomic_store(&keeper->sync_error, error);
     taking->seconds = gw_clock_seconds() - begin;
     atomic_store_explicit(&taking->done, true, memory_order_release);
@@ -206,7 +209,7 @@ static void failed(struct gw_ps_keeper *keeper, gw_status status, const char *se
     keeper->last_status = status;
     snprintf(keeper->last_sentence, sizeof keeper->last_sentence, "%s", sentence);
     if (keeper->gap)
-        keeper->journal_ok = false; /* of no use without its snapshot */
+        keeper->journal_ok = false; /* the journal is of no use without its snapshot */
     try_later(keeper);
     gw_ps_keeper_log(keeper, "snapshot-failed reason=\"%s\" again_in_s=%.0f", gw_quote(keeper->last_sentence).text,
                      keeper->pause);

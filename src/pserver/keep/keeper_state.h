@@ -1,6 +1,6 @@
-/* The inside of the keeper. keeper_journal.c appends, keeper_snapshot.c takes snapshots, keeper_replay.c reads what is
- * there, keeper_open.c calls them at the beginning and the end. What is not said to be shared belongs to the caller's
- * thread. */
+/* The inside of the keeper. keeper_journal.c appends. keeper_snapshot.c takes snapshots. keeper_replay.c reads the
+ * files of a folder. keeper_open.c calls them at the beginning and the end. A field belongs to the caller's thread,
+ * unless its comment says otherwise. */
 #ifndef GW_PSERVER_KEEP_KEEPER_STATE_H
 #define GW_PSERVER_KEEP_KEEPER_STATE_H
 
@@ -11,7 +11,7 @@
 
 #define GW_PS_KEEPER_SENTENCE 512
 
-/* A record of a snapshot that is collected. */
+/* One record of a snapshot that is being collected. */
 struct gw_ps_keeper_record {
     struct gw_ps_keeper_record *next;
     struct gw_ps_blob *blob; /* NULL: none */
@@ -20,14 +20,14 @@ struct gw_ps_keeper_record {
     uint8_t head[];
 };
 
-/* A snapshot under way: collected by the caller's thread, then written by its own. */
+/* A snapshot under way. The caller's thread collects it. Then a thread of its own writes it. */
 struct gw_ps_keeper_taking {
     struct gw_ps_keeper_record *first, **last;
     uint64_t generation, n_bytes;
-    int old_journal;  /* the one before, brought to disk first; -1: none */
-    gw_status failed; /* while it was collected */
+    int old_journal;  /* the journal before it, which must come to disk first; -1: none */
+    gw_status failed; /* an error while it was collected */
     pthread_t thread;
-    atomic_bool done; /* by the thread: what follows can be read */
+    atomic_bool done; /* set by the thread: it has ended, and the fields below can be read */
     gw_status status;
     char sentence[GW_PS_KEEPER_SENTENCE];
     double seconds;
@@ -39,33 +39,37 @@ struct gw_ps_keeper {
     struct gw_ps_folder folder;
 
     struct gw_ps_records journal;
-    bool gap;        /* it begins after a gap: of use with its snapshot only, which is not there yet */
-    bool journal_ok; /* all that was appended to it is in it */
+    /* the journal begins after a gap. It is of use only with the snapshot of its generation, which is not there yet */
+    bool gap;
+    bool journal_ok; /* all records that were appended are in the journal */
     char reason[GW_PS_KEEPER_SENTENCE];
-    double since;         /* when the first record came after the last snapshot began; 0: none has */
-    uint64_t older_bytes; /* of journals since the last snapshot, but the current one */
+    double since;         /* when the first record after the begin of the last snapshot came; 0: none has come */
+    uint64_t older_bytes; /* bytes of the journals since the last snapshot, without the current one */
 
-    uint64_t snapshot, snapshot_bytes; /* generation of the last one; 0: none */
+    uint64_t snapshot, snapshot_bytes; /* generation of the last snapshot, 0 if there is none; and its bytes */
     double snapshot_at;
     uint64_t n_snapshots, n_failed;
     struct gw_ps_keeper_taking *taking; /* NULL: none */
     gw_status last_status;              /* of the last snapshot */
     char last_sentence[GW_PS_KEEPER_SENTENCE];
-    double pause, next_try; /* after failures */
+    double pause, next_try; /* how long to wait after a failure, and when to try again */
 
     pthread_t syncer;
     bool has_syncer;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool closing;      /* guarded by the lock */
-    int sync_fd;       /* guarded by the lock: the current journal */
-    bool held;         /* guarded by the lock: the journal before it is not on disk yet, and comes first */
-    uint64_t promised; /* guarded by the lock: without the files of this generation it must not start again */
-    uint64_t told;     /* the syncer's, once it runs: the generation that the folder's file tells; UINT64_MAX: none */
-    bool not_told;     /* the syncer's, once it runs: that file could not be written the last time */
-    atomic_bool dirty; /* something was appended since the last look of the syncer */
-    atomic_int sync_error;                     /* errno of a journal that did not come to disk; 0: none */
-    bool tell_failed;                          /* guarded by the lock: the log has not been told of this sentence yet */
+    bool closing; /* guarded by the lock */
+    int sync_fd;  /* guarded by the lock: the current journal */
+    /* guarded by the lock: the journal before the current one is not on disk yet, and must come to disk first */
+    bool held;
+    uint64_t promised; /* guarded by the lock: a server must not start again without the files of this generation */
+    /* used by the syncer, once it runs: the generation that is named in the folder's file; UINT64_MAX: none */
+    uint64_t told;
+    bool not_told;         /* used by the syncer, once it runs: the last time, that file could not be written */
+    atomic_bool dirty;     /* something was appended since the last look of the syncer */
+    atomic_int sync_error; /* errno of a journal that did not come to disk; 0: none */
+    /* guarded by the lock: tell_sentence has not been written to the log yet */
+    bool tell_failed;
     char tell_sentence[GW_PS_KEEPER_SENTENCE]; /* guarded by the lock */
 };
 
@@ -74,28 +78,29 @@ __attribute__((format(printf, 2, 3))) void gw_ps_keeper_log(struct gw_ps_keeper 
 /* keeper_replay.c: replays what the folder holds, and opens the last journal for more. */
 gw_status gw_ps_keeper_replay(struct gw_ps_keeper *keeper, gw_ps_replay *replay, void *user);
 
-/* Opens a journal of no records. Errors: GW_ERR_SYSTEM, and it is not there then. */
+/* Makes a journal without records. Errors: GW_ERR_SYSTEM; then there is no such file. */
 gw_status gw_ps_keeper_new_journal(struct gw_ps_keeper *keeper, uint64_t generation, uint32_t flags,
                                    struct gw_ps_records *out);
 
-/* The journal will be of no use from here on; gw_last_error() says why. */
+/* Notes that from here on the journal is of no use. gw_last_error() says why. */
 void gw_ps_keeper_lose(struct gw_ps_keeper *keeper);
 
-/* From now on the syncer brings this one to disk; held: once that before it is there. Its generation is promised, but
- * for one after a gap. */
+/* From now on the syncer brings this journal to disk. held: only once the journal before it is on disk. Its generation
+ * is promised, unless the journal begins after a gap. */
 void gw_ps_keeper_use_journal(struct gw_ps_keeper *keeper, const struct gw_ps_records *journal, bool held);
 
-/* Once the journal is on disk next time, the folder tells that without this generation's files something is missing. */
+/* Promises a generation: the next time that the journal comes to disk, the folder's file names this generation. If its
+ * files are missing later, the keeper knows it. */
 void gw_ps_keeper_promise(struct gw_ps_keeper *keeper, uint64_t generation);
 
 /* Brings the journal before the current one to disk. Returns errno, or 0. */
 int gw_ps_keeper_sync_old(struct gw_ps_keeper *keeper, int fd);
 
-/* The syncer brings the journal to disk about once a second. Errors: GW_ERR_SYSTEM. */
+/* Start and stop the syncer, the thread that brings the journal to disk about once a second. Errors: GW_ERR_SYSTEM. */
 gw_status gw_ps_keeper_start_syncer(struct gw_ps_keeper *keeper);
 void gw_ps_keeper_stop_syncer(struct gw_ps_keeper *keeper);
 
-/* What the syncer does with the journal of that descriptor, which it closes. */
+/* Brings the journal of the descriptor `fd` to disk, and closes fd. The syncer calls this. */
 void gw_ps_keeper_sync_now(struct gw_ps_keeper *keeper, int fd, uint64_t promised);
 
 #endif

@@ -1,5 +1,5 @@
 /* Tests a store whose changes are kept, beside one that does the same and is never restarted. After every restart both
- * give the same answers, to the bit, whatever was asked of them in whatever mode. */
+ * give the same answers, to the bit, in every mode. */
 #define _GNU_SOURCE /* nftw */
 #include "base/memory.h"
 #include "checks.h"
@@ -532,7 +532,7 @@ static void test_wrong_pushes(void **state)
     end(&world);
 }
 
-/* Changes go on in memory where nothing can be written; and are kept again once there is room. */
+/* If nothing can be written, changes go on in memory; and are kept again once there is room. */
 static void test_full(void **state)
 {
     struct world world;

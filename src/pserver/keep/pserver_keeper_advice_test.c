@@ -1,4 +1,4 @@
-/* Tests what an opening that fails advises, and that it notices if the newest files were removed together. */
+/* Tests the advice of an opening that fails, and that an opening notices if the newest files were removed together. */
 #define _GNU_SOURCE /* nftw */
 #include "pserver/keep/test_keeper.h"
 

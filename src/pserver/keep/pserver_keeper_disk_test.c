@@ -54,7 +54,7 @@ static void slow_down(ino_t file)
     pthread_mutex_unlock(&disk.lock);
 }
 
-/* What is in a new folder is lost with its name. */
+/* If the name of a new folder is lost, its files are lost too. */
 static void test_a_new_folder_comes_to_disk(void **state)
 {
     struct world world;
@@ -140,7 +140,7 @@ static uint64_t append_until_full(struct world *world)
     return world->count - 1;
 }
 
-/* Files cannot become longer than so many bytes, which looks like a disk that is full to who writes. */
+/* Files cannot become longer than so many bytes. To the writer this looks like a full disk. */
 static void test_full(void **state)
 {
     struct world world;

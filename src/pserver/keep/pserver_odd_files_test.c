@@ -1,4 +1,4 @@
-/* A folder of snapshots in which something that is no file stands in a file's place: it is refused at once. */
+/* Tests a folder of snapshots in which something that is no file has a file's name: it is refused at once. */
 #include "base/error.h"
 #include "checks.h"
 #include "pserver/keep/keeper.h"

@@ -24,7 +24,7 @@ static const struct {
 };
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
-/* Of checksums: where the record stands. */
+/* The seed of a record's checksum. It depends on the place of the record. */
 static uint64_t seed_of(enum gw_ps_records_kind kind, uint64_t generation, uint64_t ordinal)
 {
     uint8_t place[24];
@@ -36,7 +36,7 @@ static uint64_t seed_of(enum gw_ps_records_kind kind, uint64_t generation, uint6
 
 /* ---- writing --------------------------------------------------------------------------------------------- */
 
-/* All of it at `at`; the parts are used up. */
+/* Writes all parts to the file from `at` on. It changes the parts. */
 static bool write_all(int fd, struct iovec *parts, int n, uint64_t at)
 {
     while (n > 0) {
@@ -130,15 +130,16 @@ struct reader {
     enum gw_ps_records_kind kind;
     uint64_t generation;
     struct gw_ps_records_found *found;
-    struct gw_hash_state state; /* of the record that is read */
-    uint8_t *head, *body;       /* of the record, or a piece of it where nobody asks for the rest */
+    struct gw_hash_state state; /* checksum of the record that is being read */
+    /* head and body of the record; if nobody wants the body, only a piece of it at a time */
+    uint8_t *head, *body;
     uint64_t head_room, body_room;
-    bool ended; /* by a snapshot's last record */
+    bool ended; /* the last record of a snapshot was read */
 };
 
 #define ZEROS_FROM "from within the record at byte %" PRIu64 " on it holds only zeros"
 
-/* A file that ends here. */
+/* Notes that the good part of the file ends here, and why. */
 __attribute__((format(printf, 3, 4))) static bool stop(struct reader *reader, enum gw_ps_records_state state,
                                                        const char *format, ...)
 {
@@ -164,7 +165,8 @@ static uint64_t left(const struct reader *reader)
     return reader->n_bytes - reader->at;
 }
 
-/* Disks that lose their power leave zeros where a file had grown and its bytes had not come yet. */
+/* True if there are only zeros up to the end. If a machine loses power, its disk may hold zeros at the end of a file:
+ * the file had grown, but its bytes had not come yet. */
 static bool only_zeros(struct reader *reader, const uint8_t *first, size_t n_first)
 {
     uint8_t bytes[4096];
@@ -182,7 +184,7 @@ static bool only_zeros(struct reader *reader, const uint8_t *first, size_t n_fir
     }
 }
 
-/* Whether the bytes are what a header begins with: with any flags, whose checksum comes last. */
+/* True if the bytes may be the begin of a header. The flags may be any: the checksum comes only at the end. */
 static bool begins_header(const struct reader *reader, const uint8_t *bytes, size_t n)
 {
     static const uint32_t flags[] = {0, GW_PS_RECORDS_GAP};
@@ -195,7 +197,7 @@ static bool begins_header(const struct reader *reader, const uint8_t *bytes, siz
     return false;
 }
 
-/* A header that is as it was written: whether it is the one that the file's name promises. */
+/* The header's checksum is right. Checks that the header is the one that the file's name promises. */
 static bool check_header(struct reader *reader, const uint8_t header[GW_PS_RECORDS_HEADER])
 {
     const uint64_t generation = gw_get64(header + 16);
@@ -250,7 +252,7 @@ static gw_status make_room(gw_context *context, uint8_t **memory, uint64_t *room
     return GW_OK;
 }
 
-/* The next n bytes, into the checksum too; piece by piece over each other where they are more than there is room for.
+/* Reads the next n bytes, and adds them to the checksum. If there is less room than n, it reads pieces over each other.
  */
 static bool take_part(struct reader *reader, uint8_t *into, uint64_t room, uint64_t n)
 {
@@ -264,7 +266,7 @@ static bool take_part(struct reader *reader, uint8_t *into, uint64_t room, uint6
     return true;
 }
 
-/* The record's lengths and type, which can be believed then. */
+/* Reads the lengths and the type of the record, and checks them, so that they can be trusted. */
 static bool read_record_header(struct reader *reader, uint8_t header[RECORD_HEADER])
 {
     const uint64_t begin = reader->at, seed = seed_of(reader->kind, reader->generation, reader->found->n);
@@ -290,10 +292,11 @@ static bool read_record_header(struct reader *reader, uint8_t header[RECORD_HEAD
     return true;
 }
 
-/* Whether a whole record that does not match its checksum is one whose last bytes never came to disk: there are zeros
- * from somewhere within it to the end of the file. One that came and was altered later ends in its checksum, which is
- * not zero, so it is none of these. If only a part of the checksum is missing, all the rest has come and must fit; and
- * there must be a reason why it is missing: zeros behind the record too, or the beginning of a sector of the disk. */
+/* A record does not match its checksum. True if its last bytes never came to disk: there are zeros from somewhere
+ * within it to the end of the file. A record that came to disk and was altered later is not like this, because it ends
+ * in its checksum, which is not zero. If only a part of the checksum is missing, the rest has come and must fit. There
+ * must also be a reason why that part is missing: there are zeros behind the record too, or the missing part begins at
+ * a sector of the disk. */
 static bool never_came(struct reader *reader, const uint8_t stored[CHECKSUM], uint64_t computed)
 {
     uint8_t expected[CHECKSUM];
@@ -307,7 +310,7 @@ static bool never_came(struct reader *reader, const uint8_t stored[CHECKSUM], ui
     return came < CHECKSUM && memcmp(stored, expected, came) == 0 && has_reason && only_zeros(reader, NULL, 0);
 }
 
-/* Head, body and checksum of the record. *whole false: the file ends here. */
+/* Reads head, body and checksum of the record. *whole false: the good part of the file ends here. */
 static gw_status read_record(struct reader *reader, bool keep_body, const uint8_t header[RECORD_HEADER], bool *whole)
 {
     const uint64_t begin = reader->at - RECORD_HEADER, n_head = gw_get32(header), n_body = gw_get64(header + 8);
@@ -328,7 +331,7 @@ static gw_status read_record(struct reader *reader, bool keep_body, const uint8_
     return GW_OK;
 }
 
-/* A snapshot's last record says how many came before, and nothing comes after. */
+/* Checks the last record of a snapshot: it says how many records came before, and nothing may follow it. */
 static bool is_end(struct reader *reader, const uint8_t header[RECORD_HEADER])
 {
     if (reader->kind != GW_PS_SNAPSHOT || header[4] != GW_PS_RECORD_END)

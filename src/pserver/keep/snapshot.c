@@ -13,7 +13,7 @@ struct snapshot_writer {
     struct gw_ps_store *store;
     void (*add)(void *user, uint8_t type, const void *head, size_t n_head, struct gw_ps_blob *blob);
     void *user;
-    uint8_t *head; /* room for any */
+    uint8_t *head; /* room for the longest head */
 };
 
 static void add(const struct snapshot_writer *to, uint8_t type, const struct gw_ps_writer *w, struct gw_ps_blob *blob)

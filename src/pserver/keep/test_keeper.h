@@ -23,8 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What is kept is how many numbers were counted: each record is the next number, and a snapshot says how many there
- * were. */
+/* The tests keep a count of numbers: each record is the next number, and a snapshot says how many there were. */
 enum { A_NUMBER = 1, A_COUNT = 2, FILLING = 3, MOST_BODY = 4000 };
 
 struct world {

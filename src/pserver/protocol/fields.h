@@ -1,4 +1,4 @@
-/* Writes and reads the fields of a head, little-endian, one behind the other. */
+/* Writes and reads the fields of a head one after the other, little-endian. */
 #ifndef GW_PSERVER_PROTOCOL_FIELDS_H
 #define GW_PSERVER_PROTOCOL_FIELDS_H
 
@@ -6,7 +6,8 @@
 
 #include <gradwire/pserver.h>
 
-/* Both grow over the bytes; a reader that came to the end before its time is not good any more, and gives zeros. */
+/* A writer and a reader move forward through the bytes. If a reader comes to the end too early, `good` becomes false,
+ * and it gives zeros from then on. */
 struct gw_ps_writer {
     uint8_t *at;
 };
@@ -40,7 +41,7 @@ static inline void gw_ps_put_double(struct gw_ps_writer *w, double x)
     gw_ps_put64(w, bits);
 }
 
-/* At most GW_PS_MAX_NAME bytes. */
+/* Writes a name of at most GW_PS_MAX_NAME bytes: its length in one byte, then its bytes. */
 static inline void gw_ps_put_name(struct gw_ps_writer *w, const char *name)
 {
     size_t length = strlen(name);

@@ -1,4 +1,4 @@
-/* Writes and reads the heads of requests and answers. A head with a field that cannot be is refused here. */
+/* Writes and reads the heads of requests and answers. A head with an impossible field is refused here. */
 #include "pserver/protocol/message.h"
 #include "base/error.h"
 #include "pserver/protocol/fields.h"
@@ -13,7 +13,7 @@
 #define REQUEST_FIXED 28
 #define REPLY_FIXED 28
 
-/* A learning rate: from 0 up, and a float32 when it is rounded. */
+/* Reads a learning rate: a number from 0 on that is a finite float32 after rounding. */
 static double get_rate(struct gw_ps_reader *r)
 {
     const double x = gw_ps_get_double(r);
@@ -104,7 +104,7 @@ size_t gw_ps_reply_write(uint8_t *at, const struct gw_ps_reply *reply)
     return (size_t)(w.at - at);
 }
 
-/* The start that both have. */
+/* Reads the start of a head, which requests and answers have in common. */
 static gw_status get_start(struct gw_ps_reader *r, uint32_t magic, size_t fixed, uint8_t *operation, uint8_t *code,
                            uint8_t *flags, uint64_t *id, uint64_t *number)
 {
@@ -219,7 +219,7 @@ gw_status gw_ps_reply_read(const void *bytes, size_t n_bytes, struct gw_ps_reply
     if (answered > 0)
         return gw_fail(GW_ERR_FRAME_FIELD, "an answer of the parameter server has the status %d, which is none",
                        answered);
-    /* a status that this version does not know is an error like others */
+    /* a status that this version does not know becomes GW_ERR_PEER */
     reply->status = strcmp(gw_status_text((gw_status)answered), gw_status_text((gw_status)INT32_MIN)) == 0
                         ? GW_ERR_PEER
                         : (gw_status)answered;

@@ -1,5 +1,5 @@
-/* What clients and server say to each other: docs/pserver-protocol.md. A message is a head and, for pushes and answers
- * to pulls, a body of its own, so that large values travel without a copy. All numbers are little-endian.
+/* The messages of clients and server: docs/pserver-protocol.md. A message is a head. Messages that carry a value also
+ * have a separate body, so that large values travel without a copy. All numbers are little-endian.
  *
  *     offset  head of a request                   head of an answer
  *     0       magic "GWPQ"                        magic "GWPA"
@@ -12,8 +12,8 @@
  *     24      timeout u32, ms                     status i32
  *     28      then what the operation needs       then fields, or the sentence of an error
  *
- * Each operation means something else by code and number. So they have a name for each meaning: unions in the
- * structures below. */
+ * Code and number have another meaning in each operation. So the structures below have unions, with a name for each
+ * meaning. */
 #ifndef GW_PSERVER_PROTOCOL_MESSAGE_H
 #define GW_PSERVER_PROTOCOL_MESSAGE_H
 
@@ -21,8 +21,9 @@
 
 #define GW_PS_VERSION 4
 #define GW_PS_HEAD_BYTES 1024 /* no head is longer */
-#define GW_PS_SENTENCE 512    /* of an error, its end included */
-/* flag of an answer: what was asked for is done, and does not outlive the server's process, though it should */
+#define GW_PS_SENTENCE 512    /* bytes of an error's sentence, with its closing 0 */
+/* flag of an answer: the request is done, but the result is only in memory, because the server cannot write its
+ * snapshot folder */
 #define GW_PS_IN_MEMORY 1
 
 /* What a request asks for. Beside it: what it brings, and what its answer brings. `reply` is the answer. */
@@ -67,8 +68,11 @@ enum gw_ps_operation {
 #define GW_PS_PUSH_PENDING 2 /* counts once a VERDICT says so */
 
 /* bring_kind */
-#define GW_PS_BRING_FIRST 0   /* float32, the first parameters of a key with an optimizer. The first to come stand */
-#define GW_PS_BRING_DEPOSIT 1 /* a value of no round. The one of the highest version stands */
+/* float32, the first parameters of a key with an optimizer. The server keeps those that come first */
+#define GW_PS_BRING_FIRST 0
+#define GW_PS_BRING_DEPOSIT                                                                                            \
+    1 /* a value that belongs to no round. The server keeps the one with the highest version                           \
+       */
 
 /* hello_flags */
 #define GW_PS_HELLO_JOINS 1 /* rounds do not wait for this worker before it JOINs */
@@ -110,13 +114,13 @@ struct gw_ps_request {
     /* PUSH of GW_PS_PUSH_REFUSED: why there is no value. VERDICT: why the pushes do not count; UINT64_MAX: they count
      */
     uint64_t refusal;
-    uint64_t incarnation;      /* HELLO: another number for every client ever */
+    uint64_t incarnation;      /* HELLO: a random number, different for every client */
     uint32_t place, n_servers; /* HELLO: this server is number `place`, from 0, of the servers in the client's list */
-    uint32_t n_parts;          /* INIT, PULL, FETCH: servers that the key lies on, as far as the client knows */
+    uint32_t n_parts;          /* INIT, PULL, FETCH: on how many servers the key lies, as far as the client knows */
     uint32_t rank;             /* ADMIT */
 };
 
-/* Whether the request has a body. */
+/* True if the request has a body. */
 static inline bool gw_ps_request_has_value(const struct gw_ps_request *request)
 {
     return (request->operation == GW_PS_PUSH && request->push_kind != GW_PS_PUSH_REFUSED) ||
@@ -149,15 +153,15 @@ struct gw_ps_reply {
     uint64_t max_key_bytes;
     uint8_t mode; /* gw_ps_mode */
     uint32_t staleness, backup;
-    uint32_t timeout_ms; /* the server takes a client for gone that it has not heard for so long */
+    uint32_t timeout_ms; /* if the server has not heard a client for so long, the client counts as gone */
 };
 
-/* Write a head of at most GW_PS_HEAD_BYTES; return its bytes. */
+/* Write a head of at most GW_PS_HEAD_BYTES, and return its length. */
 size_t gw_ps_request_write(uint8_t *at, const struct gw_ps_request *request);
 size_t gw_ps_reply_write(uint8_t *at, const struct gw_ps_reply *reply);
 
-/* Read a whole head, from anybody: GW_ERR_FRAME_CUT, _MAGIC, _VERSION or _FIELD if it is none. A request that is
- * refused still has its id, 0 if even that is missing. Take no memory. */
+/* Read a whole head, which may come from anybody. GW_ERR_FRAME_CUT, _MAGIC, _VERSION or _FIELD: it is no head. The id
+ * of a refused request is still set; it is 0 if even that is missing. They take no memory. */
 gw_status gw_ps_request_read(const void *bytes, size_t n_bytes, struct gw_ps_request *request);
 gw_status gw_ps_reply_read(const void *bytes, size_t n_bytes, struct gw_ps_reply *reply);
 

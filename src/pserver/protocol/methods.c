@@ -1,11 +1,11 @@
-/* Knows the reduce methods by name, and what types their results have. */
+/* Knows the reduce methods by name, and the types of their results. */
 #include "pserver/protocol/methods.h"
 #include "base/error.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The types of results; 0 where values of the type cannot be reduced so. */
+/* Functions that give the type of a result; 0 if the type does not allow the method. */
 static gw_ps_type same(gw_ps_type type)
 {
     return type;
@@ -41,7 +41,7 @@ static gw_ps_type of_decode_average(gw_ps_type type)
     return type == GW_PS_UINT8 ? GW_PS_FLOAT32 : type == GW_PS_FRAME ? GW_PS_FRAME : 0;
 }
 
-/* What pushes have made of a key's parameters is no reduction of one round. */
+/* Parameters are not made by a reduction of one round, so this is 0 for all types. */
 static gw_ps_type of_parameters(gw_ps_type type)
 {
     (void)type;

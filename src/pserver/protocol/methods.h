@@ -1,12 +1,12 @@
-/* The reduce methods: one line of the list says all of a method. */
+/* The reduce methods. One line of the list describes a method completely. */
 #ifndef GW_PSERVER_PROTOCOL_METHODS_H
 #define GW_PSERVER_PROTOCOL_METHODS_H
 
 #include "pserver/protocol/value.h"
 
-/* METHOD(number, name, result, join, finish, help). `result` gives the type of the result (methods.c), `join` says how
- * pushes come together, and `finish` what is made of that (../store/reduce.c). Parsing, sentences, the help of the tool
- * and of the Python client follow; tests hold the documents against it. */
+/* METHOD(number, name, result, join, finish, help). `result` gives the type of the result (methods.c). `join` joins the
+ * pushes, and `finish` makes the result of that (../store/reduce.c). Parsing, sentences, and the help of the tool and
+ * of the Python client are made from this list. Tests compare the documents with it. */
 #define GW_PS_METHODS(METHOD)                                                                                          \
     METHOD(GW_PS_MAX, "max", same_if_plain, largest, as_it_is, "the largest of all pushes; a NaN wins")                \
     METHOD(GW_PS_MIN, "min", same_if_plain, smallest, as_it_is, "the smallest of all pushes; a NaN wins")              \
@@ -25,14 +25,13 @@
 /* One line about a method, for people. NULL for a number that is none. */
 const char *gw_ps_method_help(gw_ps_method method);
 
-/* GW_OK if values of the type can be reduced so; else GW_ERR_ARGUMENT, and the sentence says which methods the type
- * has. */
+/* GW_OK if the type allows the method; else GW_ERR_ARGUMENT, and the sentence says which methods the type allows. */
 gw_status gw_ps_method_check(gw_ps_method method, gw_ps_type type);
 
-/* The type of the result; 0: values of the type cannot be reduced so, or one of the two is none. */
+/* The type of the result. 0: the type does not allow the method, or one of the two numbers is not valid. */
 gw_ps_type gw_ps_result_type(gw_ps_method method, gw_ps_type type);
 
-/* The most bytes that a result has of a key of so many elements; of a frame about. */
+/* The most bytes of a result, if the key has n_elems elements. If the result is a frame, this is an estimate. */
 uint64_t gw_ps_result_bytes(gw_ps_method method, gw_ps_type type, uint64_t n_elems);
 
 #endif

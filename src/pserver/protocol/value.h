@@ -4,13 +4,14 @@
 
 #include <gradwire/pserver.h>
 
-/* Bytes of one element; 0 for GW_PS_FRAME, whose values differ in length, and for what is no type. */
+/* How many bytes one element has; 0 for GW_PS_FRAME, whose values differ in length, and for a number that is no type.
+ */
 size_t gw_ps_type_bytes(gw_ps_type type);
 
 bool gw_ps_is_float(gw_ps_type type);
 
-/* Elements of a shape; false if that cannot be: more than GW_PS_MAX_DIMS dimensions, a dimension of 0, more than
- * 2^48 elements. */
+/* Counts the elements of a shape. false: the shape is not legal, because it has more than GW_PS_MAX_DIMS dimensions, a
+ * dimension of 0, or more than 2^48 elements. */
 bool gw_ps_shape_elems(const gw_ps_shape *shape, uint64_t *n_elems);
 
 bool gw_ps_shapes_equal(const gw_ps_shape *a, const gw_ps_shape *b);
@@ -21,7 +22,7 @@ struct gw_ps_text {
 };
 struct gw_ps_text gw_ps_shape_text(const gw_ps_shape *shape);
 
-/* A pull of `key` times the maximum of `scale_key`. */
+/* A pull of `key` whose result is multiplied by the maximum of `scale_key`. */
 struct gw_ps_scaling {
     const char *key;
     gw_ps_type type;
@@ -31,7 +32,7 @@ struct gw_ps_scaling {
     const gw_ps_shape *scale_shape;
 };
 
-/* Whether it can be. Errors: GW_ERR_ARGUMENT, and why not. */
+/* Checks that such a pull is possible. Errors: GW_ERR_ARGUMENT, and the sentence says why it is not. */
 gw_status gw_ps_check_scale(const struct gw_ps_scaling *scaling);
 
 #endif

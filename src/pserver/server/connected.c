@@ -3,7 +3,7 @@
 
 struct gw_ps_member **gw_ps_member_bucket(const struct gw_ps_server *server, uint32_t route)
 {
-    /* numbers begin anywhere and count up */
+    /* a hash, because the numbers of connections begin anywhere and count up */
     return &server->buckets[route * 2654435761u >> 8 & (server->n_buckets - 1)];
 }
 

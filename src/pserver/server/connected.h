@@ -6,10 +6,10 @@
 
 struct gw_ps_member *gw_ps_member_find(const struct gw_ps_server *server, uint32_t route);
 
-/* It takes no answers any more: it gets none from here on, and leaves at the next sweep. */
+/* Marks a client that does not take its answers. It gets none from here on, and is removed at the next sweep. */
 void gw_ps_member_lose(struct gw_ps_server *server, struct gw_ps_member *member);
 
-/* The list in which the connection is, or would be. */
+/* The list (bucket) to which the connection belongs. */
 struct gw_ps_member **gw_ps_member_bucket(const struct gw_ps_server *server, uint32_t route);
 
 #endif

@@ -2,11 +2,11 @@
  * from one round on.
  *
  * Before the first round is whole, and after all have left, workers that JOIN are let in at once. While others train, a
- * JOIN waits: one of those, the connected one of the least rank, is asked, and ADMITs who waits from the round on that
- * it is about to begin. No server can be beyond that round without its push. Where rounds do not wait for each other
- * nobody has to be asked.
+ * JOIN waits. The server asks the connected worker of the least rank. That worker sends ADMIT with the round that it is
+ * about to begin, and the new worker takes part from that round on. No server can be beyond that round, because it
+ * needs the push of the worker that was asked. In modes without rounds nobody has to be asked.
  *
- * When all have left, a run whose parameters are here goes on where it was; another is over. */
+ * When all have left, the run is over, unless its parameters are on this server. Then it goes on where it was. */
 #include "pserver/server/joining.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -42,7 +42,7 @@ gw_status gw_ps_run_end(struct gw_ps_server *server)
     return GW_OK;
 }
 
-/* The worker takes part from `round` on, and is told so where it waits for that. */
+/* Lets a worker take part from `round` on. If its JOIN waits, it is answered. */
 static gw_status let_in(struct gw_ps_server *server, struct gw_ps_member *member, uint64_t round)
 {
     GW_TRY(gw_ps_store_enter(server->store, member->rank, GW_PS_EXCHANGE, round));
@@ -60,7 +60,7 @@ static gw_status let_in(struct gw_ps_server *server, struct gw_ps_member *member
     return GW_OK;
 }
 
-/* Workers begin with that round, and none before. */
+/* Workers begin with that round, and not with an earlier one. */
 static void begin_with(struct gw_ps_server *server, uint64_t round)
 {
     gw_ps_store_skip_to(server->store, GW_PS_EXCHANGE, round);
@@ -68,7 +68,8 @@ static void begin_with(struct gw_ps_server *server, uint64_t round)
     gw_ps_note_run(server);
 }
 
-/* Workers that have never come do not, though rounds wait for them (`missing` is wait or stop). */
+/* True if nobody takes part. Workers that have never come do not count, though rounds wait for them (if `missing` is
+ * wait or stop). */
 static bool nobody_takes_part(const struct gw_ps_server *server)
 {
     for (uint32_t r = 0; r < server->options.n_workers; r++)
@@ -78,7 +79,7 @@ static bool nobody_takes_part(const struct gw_ps_server *server)
     return true;
 }
 
-/* Whoever took part has left: the next ones begin. */
+/* All workers that took part have left, so the next ones begin. */
 static gw_status begin_again(struct gw_ps_server *server)
 {
     const bool untouched = !gw_ps_store_has_begun(server->store) && !server->agreed && server->first_round == 1;
@@ -92,7 +93,7 @@ static gw_status begin_again(struct gw_ps_server *server)
     return GW_OK;
 }
 
-/* All that wait, if nobody has to be asked. */
+/* Lets in all workers that wait, if nobody has to be asked. */
 static void let_all_in(struct gw_ps_server *server)
 {
     for (uint32_t r = 0; server->n_joining && r < server->options.n_workers; r++) {
@@ -109,10 +110,11 @@ gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member
     struct gw_ps_worker *worker = &server->workers[member->rank];
     bool present = gw_ps_store_is_present(server->store, member->rank);
     if (present && worker->joined_as == member->incarnation && worker->joined_by == request->id) {
-        reply_number(server, member->route, GW_PS_JOIN, request->id, worker->joined_from); /* its answer was lost */
+        /* it has joined already, and the answer was lost */
+        reply_number(server, member->route, GW_PS_JOIN, request->id, worker->joined_from);
         return GW_OK;
     }
-    gw_ps_store_leave(server->store, member->rank); /* it asks anew */
+    gw_ps_store_leave(server->store, member->rank); /* it asks again */
     GW_TRY(begin_again(server));
     gw_ps_join_forget(server, member);
     member->joining = (struct gw_ps_joining){true, request->id, request->timeout_ms,
@@ -127,14 +129,14 @@ gw_status gw_ps_join_do(struct gw_ps_server *server, struct gw_ps_member *member
         gw_ps_log(server, "wants-to-join rank=%u", member->rank);
         return GW_OK;
     }
-    if (request->round > server->first_round) /* another server has gone on so far */
+    if (request->round > server->first_round) /* another server has come to that round */
         begin_with(server, request->round);
     let_all_in(server);
     return GW_OK;
 }
 
-/* Whether it was let in from that round on already, which still waits: the answer was lost, or two were asked. What it
- * has pushed since stays. */
+/* True if the worker was let in from that round on already, and the round still waits. Then the answer was lost, or two
+ * workers were asked. The pushes of the worker stay. */
 static bool is_in_from(const struct gw_ps_server *server, const struct gw_ps_member *member, uint64_t round)
 {
     const struct gw_ps_worker *worker = &server->workers[member->rank];
@@ -156,7 +158,8 @@ gw_status gw_ps_admit_do(struct gw_ps_server *server, const struct gw_ps_member 
     GW_TRY(begin_again(server));
     if (!gw_ps_store_has_begun(server->store) && request->round > server->first_round)
         begin_with(server, request->round);
-    if (other == member || !is_in_from(server, other, request->round)) /* who joins has pushed nothing since */
+    /* a worker that joins has pushed nothing since then */
+    if (other == member || !is_in_from(server, other, request->round))
         GW_TRY(let_in(server, other, request->round));
     reply_number(server, member->route, GW_PS_ADMIT, request->id, request->round);
     return GW_OK;
@@ -221,7 +224,7 @@ static void expire(struct gw_ps_server *server)
     }
 }
 
-/* One of those that take part and can hear it. */
+/* Asks one worker that takes part and is connected. */
 static void ask_for_joiners(struct gw_ps_server *server)
 {
     for (uint32_t r = 0; server->n_joining && r < server->options.n_workers; r++)
@@ -235,6 +238,6 @@ void gw_ps_joins_look(struct gw_ps_server *server)
 {
     expire(server);
     if (server->n_joining && nobody_takes_part(server) && begin_again(server) == GW_OK)
-        let_all_in(server); /* those that they waited for have been left out */
+        let_all_in(server); /* the workers for which they waited have been left out */
     ask_for_joiners(server);
 }

@@ -1,5 +1,5 @@
-/* Keeps what a server must know beyond its store, so that a restarted one goes on where it was killed: the run, and
- * whose clients take part in it. It does not keep who is connected: clients come again by themselves. */
+/* Keeps what a server must know beside its store, so that it goes on after a restart where it was killed: the run, and
+ * the clients that take part in it. It does not keep which clients are connected: they connect again by themselves. */
 #include "pserver/server/kept.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -16,7 +16,7 @@
 
 /* Types of records; never used again for another. */
 enum {
-    /* first_round u64, agreed_by u32, and where anything is agreed on 1 u8 and the text, else 0 u8 */
+    /* first_round u64, agreed_by u32; then 1 u8 and the agreed text, or 0 u8 if nothing is agreed on */
     RUN = GW_PS_KEEP_OWN,
     WORKER = GW_PS_KEEP_OWN + 1, /* rank u32; joined_as, joined_from, agreed_as u64 */
 };
@@ -48,7 +48,7 @@ void gw_ps_note_worker(struct gw_ps_server *server, uint32_t rank)
 static void note_all(void *user, struct gw_ps_keep *keep)
 {
     struct gw_ps_server *server = user;
-    (void)keep; /* the server's */
+    (void)keep; /* the server has it already */
     gw_ps_note_run(server);
     for (uint32_t r = 0; r < server->options.n_workers; r++)
         if (server->workers[r].joined_as || server->workers[r].agreed_as)
@@ -97,7 +97,7 @@ static gw_status replay(void *user, uint8_t type, const void *head, size_t n_hea
                : gw_fail(GW_ERR_FRAME_FIELD, "a record of type %u cannot be", type);
 }
 
-/* Workers that had come count as away from now on. */
+/* Workers that had come before count as away from now on. */
 static void count_as_away(struct gw_ps_server *server)
 {
     uint64_t behind;

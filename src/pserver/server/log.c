@@ -6,7 +6,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define LOG_ROOM 4096 /* lines at once, and then so many a second: strangers shall not fill a disk */
+/* how many lines may come at once, and then in each second, so that strangers cannot fill a disk */
+#define LOG_ROOM 4096
 #define LOG_A_SECOND 4
 
 static bool may_log(struct gw_ps_server *server)

@@ -1,5 +1,5 @@
-/* Keeps the list of connected clients: who comes, who leaves, whose connection broke, and when a worker has been away
- * too long. */
+/* Keeps the list of connected clients. It notes which clients come, leave, or lose their connection, and when a worker
+ * has been away too long. */
 #include "pserver/server/members.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -25,8 +25,8 @@ static struct gw_ps_member *member_of_fd(const struct gw_ps_server *server, uint
     return NULL;
 }
 
-/* All clients list the same servers in the same order, as keys are spread by it. The first client says it, and it
- * stands as long as anybody is connected or any key is there. */
+/* Checks that all clients list the same servers in the same order, because keys are spread by this list. The first
+ * client tells it. It holds as long as a client is connected or a key exists. */
 static gw_status check_list(struct gw_ps_server *server, const struct gw_ps_request *hello)
 {
     if (hello->n_servers == 0 || hello->place >= hello->n_servers)
@@ -60,7 +60,7 @@ static gw_status may_join(struct gw_ps_server *server, const struct gw_ps_reques
         return gw_fail(GW_ERR_PEER,
                        "rank %llu is here already, from %s; only when that one has left or is gone another can come",
                        (unsigned long long)rank, there->address);
-    gw_ps_member_leave(server, there); /* the same client on a new connection */
+    gw_ps_member_leave(server, there); /* it is the same client on a new connection */
     return GW_OK;
 }
 
@@ -74,7 +74,7 @@ bool gw_ps_run_goes_on(const struct gw_ps_server *server)
     return false;
 }
 
-/* A worker is here, perhaps again. */
+/* Notes that a worker is here, perhaps again. */
 static gw_status come(struct gw_ps_server *server, struct gw_ps_member *member)
 {
     struct gw_ps_worker *worker = &server->workers[member->rank];
@@ -82,7 +82,7 @@ static gw_status come(struct gw_ps_server *server, struct gw_ps_member *member)
     worker->away_since = 0;
     if (!member->joins && (member->was_here || gw_ps_run_goes_on(server)))
         worker->came_as = member->incarnation;
-    if (member->joins && worker->joined_as != member->incarnation) /* it was another that took part */
+    if (member->joins && worker->joined_as != member->incarnation) /* another client took part under this rank */
         gw_ps_store_leave(server->store, member->rank);
     if (member->joins || gw_ps_store_is_present(server->store, member->rank))
         return GW_OK;
@@ -93,14 +93,16 @@ gw_status gw_ps_member_join(struct gw_ps_server *server, uint32_t route, int fd,
                             const struct gw_ps_request *hello)
 {
     struct gw_zmq_keys *keys = server->net.keys;
-    if (keys && !gw_zmq_keys_allow(keys, key ? key : "")) /* it may have been, when the connection came */
+    if (keys && !gw_zmq_keys_allow(keys, key ? key : "")) /* the key may have been allowed when the connection came */
         return gw_fail(GW_ERR_ARGUMENT, "the key %s is not in the server's allowed/ any more", key ? key : "(none)");
     if (gw_ps_member_find(server, route))
         return gw_fail(GW_ERR_ORDER, "this connection has said HELLO before");
     if (gw_zmq_has_ended(&server->ended, fd))
         return gw_fail(GW_ERR_CLOSED, "this connection has ended");
     struct gw_ps_member *before = member_of_fd(server, (uint32_t)fd);
-    if (before) /* gone: it said HELLO and ended, and this one came, before any of that was read */
+    /* an earlier connection with this number said HELLO and ended, and this one came, before the server read any of
+     * that */
+    if (before)
         gw_ps_member_leave(server, before);
     GW_TRY(may_join(server, hello));
     if (server->n_members >= server->options.max_clients)
@@ -133,7 +135,7 @@ void gw_ps_member_leave(struct gw_ps_server *server, struct gw_ps_member *member
     *at = member->next;
     server->n_members--;
     gw_ps_join_forget(server, member);
-    if (server->door) /* else the server ends */
+    if (server->door) /* if not, the server is ending */
         gw_zmq_door_dismiss(server->door, member->fd);
     if (member->rank != GW_PS_READER && server->workers[member->rank].member == member) {
         server->workers[member->rank].member = NULL;
@@ -170,7 +172,8 @@ void gw_ps_members_sweep(struct gw_ps_server *server)
     }
 }
 
-/* It says that it leaves: who joined the exchange is not waited for; others are where `missing` says so. */
+/* Handles a BYE. Rounds do not wait for a worker that had joined the exchange. For other workers they wait if `missing`
+ * says so. */
 void gw_ps_member_goodbye(struct gw_ps_server *server, struct gw_ps_member *member)
 {
     const uint32_t rank = member->rank;
@@ -179,7 +182,7 @@ void gw_ps_member_goodbye(struct gw_ps_server *server, struct gw_ps_member *memb
     gw_ps_member_leave(server, member);
     if (was_of_run)
         server->workers[rank].came_as = 0;
-    if (rank != GW_PS_READER && server->workers[rank].agreed_as) { /* it does not come back to this run */
+    if (rank != GW_PS_READER && server->workers[rank].agreed_as) { /* it will not come back to this run */
         server->workers[rank].agreed_as = 0;
         gw_ps_note_worker(server, rank);
     }
@@ -189,8 +192,8 @@ void gw_ps_member_goodbye(struct gw_ps_server *server, struct gw_ps_member *memb
     gw_ps_store_leave(server->store, rank);
 }
 
-/* Whether anybody would go on without who is away, or waits to begin. Where all are away it is this server, or its
- * network, that was. */
+/* True if somebody would go on without the workers that are away, or waits to begin. If all workers are away, the
+ * reason must be this server or its network. */
 static bool somebody_goes_on(const struct gw_ps_server *server)
 {
     for (uint32_t r = 0; r < server->options.n_workers; r++)
@@ -202,7 +205,7 @@ static bool somebody_goes_on(const struct gw_ps_server *server)
 void gw_ps_members_look(struct gw_ps_server *server)
 {
     const double now = gw_clock_seconds(), limit = server->options.away_ms / 1000.0;
-    if (!somebody_goes_on(server)) /* the others have as long again when the first one is back */
+    if (!somebody_goes_on(server)) /* when the first one is back, the others get the full time again */
         for (uint32_t r = 0; r < server->options.n_workers; r++)
             server->workers[r].away_since = server->workers[r].away_since > 0 ? now : 0;
     for (uint32_t r = 0; server->options.missing != GW_PS_MISSING_WAIT && r < server->options.n_workers; r++) {
@@ -222,11 +225,12 @@ void gw_ps_members_look(struct gw_ps_server *server)
     }
 }
 
-/* Why ZeroMQ has not let a connection come to the point where it says who it is. NULL: the event is about something
- * else. Whose key is not allowed the gate tells. */
+/* Why ZeroMQ did not let a connection in, before it said who it is. NULL: the event is about something else. If its key
+ * is not allowed, the gate writes that into the log. */
 static const char *why_unspoken(const struct gw_ps_server *server, const struct gw_zmq_event *event)
 {
-    if (event->what == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL) /* whoever sees that the keys do not fit goes at once */
+    /* a client that sees that the keys do not match ends the connection at once */
+    if (event->what == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL)
         return server->options.keys ? "it went before it said who it is; a client without keys does so (--keys)"
                                     : "it went before it said who it is; a client with keys does so (--keys)";
     if (event->what != ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL)
@@ -239,7 +243,7 @@ static const char *why_unspoken(const struct gw_ps_server *server, const struct 
     return "it does not speak as clients do";
 }
 
-/* Clients try again, so that the same is not told of the same address for some seconds. */
+/* Clients try again and again. So for some seconds the same line is not written again for the same address. */
 static void tell_unspoken(struct gw_ps_server *server, uint32_t fd)
 {
     const char *address = gw_zmq_caller(&server->callers, (int)fd);
@@ -262,7 +266,7 @@ void gw_ps_connection_news(struct gw_ps_server *server, const struct gw_zmq_even
         tell_unspoken(server, event->value);
     if (why || event->what == ZMQ_EVENT_DISCONNECTED)
         server->unspoken = why;
-    /* where that has no memory a client that goes at once may be taken for one that stays */
+    /* if there is no memory for this, a client that leaves at once may be taken for one that stays */
     gw_zmq_ended_note(&server->ended, server->context, event);
     struct gw_ps_member *lost = event->what == ZMQ_EVENT_DISCONNECTED ? member_of_fd(server, event->value) : NULL;
     if (!lost)

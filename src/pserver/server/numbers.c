@@ -40,7 +40,7 @@ static void note_members(const struct gw_ps_server *server, struct gw_ps_numbers
         numbers->workers[r].presence = gw_ps_presence_of(server, r);
         numbers->workers[r].pushes = gw_ps_store_pushes(server->store, r, &numbers->workers[r].behind);
     }
-    uint32_t n_left = server->n_members - numbers->connected; /* readers */
+    uint32_t n_left = server->n_members - numbers->connected; /* how many readers are left */
     for (uint32_t b = 0; b < server->n_buckets && n_left && numbers->n_members < GW_PS_SHOWN_MEMBERS; b++)
         for (const struct gw_ps_member *m = server->buckets[b]; m && numbers->n_members < GW_PS_SHOWN_MEMBERS;
              m = m->next)

@@ -1,5 +1,5 @@
-/* What a server is doing, as a copy for other threads. The server's one thread writes its numbers down a few times a
- * second, and other threads read what was written last. The server never waits for them. */
+/* The numbers of a server, as a copy for other threads. The server's one thread writes its numbers into the copy a few
+ * times a second. Other threads read the copy. The server never waits for them. */
 #ifndef GW_PSERVER_SERVER_NUMBERS_H
 #define GW_PSERVER_SERVER_NUMBERS_H
 
@@ -24,30 +24,31 @@ struct gw_ps_key_numbers {
     uint32_t n_missing;
 };
 
-/* A worker, here or not. */
+/* A worker, connected or not. */
 struct gw_ps_worker_numbers {
-    uint64_t pushes; /* to all keys */
-    uint64_t behind; /* pushes that the foremost worker of each key has made and this one has not, all keys together */
+    uint64_t pushes; /* how often it has pushed to all keys */
+    uint64_t behind; /* how many pushes it is behind the foremost worker of each key, summed over all keys */
     bool connected;
-    int64_t gone_at; /* seconds of Unix time, of one that is not connected; 0: it was not here since the server began */
+    /* Unix time in seconds when it left, if it is not connected; 0: it has not been here since the server began */
+    int64_t gone_at;
     uint8_t presence; /* gw_ps_presence */
 };
 
-/* Of a server that keeps snapshots. */
+/* The numbers of snapshots. */
 struct gw_ps_kept_numbers {
-    bool is_kept;        /* it has a folder for them */
+    bool is_kept;        /* the server has a folder for snapshots */
     bool durable;        /* what is acknowledged outlives the process */
-    char reason[256];    /* why not, if it should */
-    double snapshot_age; /* seconds since the last one was whole, or restored from; below 0: none yet */
+    char reason[256];    /* why it does not, if it should */
+    double snapshot_age; /* seconds since the last snapshot was finished, or restored; below 0: there is none yet */
     uint64_t generation, snapshot_bytes, journal_bytes, snapshots, failed;
 };
 
 struct gw_ps_numbers {
-    double seconds; /* since the start */
+    double seconds; /* seconds since the start */
     uint64_t requests[GW_PS_OPERATIONS], refused, bytes_in, bytes_out, waiting;
     uint64_t keys, kept_bytes, rounds;
     uint32_t clients, connected; /* connected: workers only */
-    uint32_t present;            /* workers that rounds wait for */
+    uint32_t present;            /* how many workers rounds wait for */
     struct gw_ps_times pushes, pulls, round_times;
     struct gw_ps_kept_numbers kept;
     uint32_t n_members, n_keys, n_workers;
@@ -56,22 +57,24 @@ struct gw_ps_numbers {
     struct gw_ps_worker_numbers workers[];                    /* by rank */
 };
 
-/* From here on the server writes its numbers down. Before gw_ps_server_run. Errors: GW_ERR_MEMORY, GW_ERR_SYSTEM. */
+/* From here on the server writes its numbers into the copy. Call it before gw_ps_server_run. Errors: GW_ERR_MEMORY,
+ * GW_ERR_SYSTEM. */
 gw_status gw_ps_numbers_begin(gw_ps_server *server);
 
-/* What was written down last. Any thread, until the server is destroyed. NULL: no memory. Freed by gw_ps_numbers_free.
- */
+/* Takes the numbers that were written last. Any thread may call it, until the server is destroyed. NULL: there is no
+ * memory. The caller frees them with gw_ps_numbers_free. */
 struct gw_ps_numbers *gw_ps_numbers_take(gw_ps_server *server);
 void gw_ps_numbers_free(gw_ps_server *server, struct gw_ps_numbers *numbers);
 
-/* Of the worker that is most behind, the first of them; n_workers: none is behind. */
+/* The rank of the worker that is most behind. If several are, the first of them; n_workers: none is behind. */
 uint32_t gw_ps_numbers_slowest(const struct gw_ps_numbers *numbers);
 
 /* ---- the server's side ---- */
 
 struct gw_ps_notes;
 
-/* Writes them down, in the server's thread; if somebody just reads, next time. notes NULL: nobody asked for them. */
+/* Writes the numbers into the copy. The server's thread calls it. If another thread is reading just then, it writes
+ * them the next time. notes NULL: nobody asked for them. */
 void gw_ps_numbers_note(const struct gw_ps_server *server, struct gw_ps_notes *notes);
 void gw_ps_notes_free(gw_context *context, struct gw_ps_notes *notes);
 

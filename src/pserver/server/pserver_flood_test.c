@@ -1,5 +1,5 @@
-/* Clients that send for ever, or nothing at all: a server's memory and descriptors stay bounded, and good clients are
- * served. The server is a process of its own, whose memory is looked at from outside. */
+/* Tests clients that send without end, or nothing at all: the server's memory and descriptors stay limited, and good
+ * clients are served. The server is a process of its own, and the test measures its memory from outside. */
 #define _GNU_SOURCE /* nftw */
 #include "base/clock.h"
 #include "checks.h"
@@ -301,7 +301,7 @@ static void one_address_pushes_out_its_own(void **state)
         usleep(10000);
     const bool stays = flood_open(&good, 1) == 1;
     CHECK(open <= BESIDE, "%d of %d silent connections are open", open, N);
-    /* What is silent for ten seconds is closed, wherever it comes from. */
+    /* A connection that is silent for ten seconds is closed, wherever it comes from. */
     CHECK(stays || gw_clock_seconds() > came + 9, "the connection of another address was closed");
     close(good);
     for (int i = 0; i < N; i++)
@@ -310,7 +310,7 @@ static void one_address_pushes_out_its_own(void **state)
     end(&scene);
 }
 
-/* Who said HELLO and left is a stranger again. */
+/* A client that said HELLO and left is a stranger again. */
 static void clients_that_left_stay_connected(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Tests a running server against clients that do what no client of ours does. After each of them a good client is
+/* Tests a running server against clients that do things that our client never does. After each of them a good client is
  * served at once. When all have gone, nothing of theirs is left. */
 #include "base/clock.h"
 #include "checks.h"
@@ -48,7 +48,7 @@ static void counted_free(void *memory, void *user)
     size_t *start = (size_t *)memory - 2;
     live--;
     live_bytes -= (long)*start;
-    memset(memory, 0xDD, *start); /* so that who reads it afterwards comes to grief */
+    memset(memory, 0xDD, *start); /* so that code that reads it later fails */
     free(start);
 }
 
@@ -210,7 +210,7 @@ static void hello(void *socket, uint64_t rank)
                  NULL, 0);
 }
 
-/* One who had the rank and has closed its socket may still be there for the server: a while later it is not. */
+/* A client that had the rank and has closed its socket may still be there for the server: a while later it is not. */
 static void *joined(const struct scene *scene, uint64_t rank)
 {
     void *socket = connect_raw(scene, NULL);
@@ -685,8 +685,8 @@ static void pushes_that_wait_are_counted(void **state)
     end(&scene);
 }
 
-/* Results wait for who does not read them; the server neither waits nor takes more than it may, and in the end it lets
- * go of that client. */
+/* Results wait for a client that does not read them; the server neither waits nor takes more than it may, and in the
+ * end it lets go of that client. */
 static void answers_that_nobody_reads(void **state)
 {
     (void)state;
@@ -758,7 +758,7 @@ static void joins_whose_answers_nobody_reads(void **state)
     end(&scene);
 }
 
-/* One who reads nothing has so many answers coming that one of them is one too many while its own request is still
+/* A client that reads nothing has so many answers coming that one of them is too many while its own request is still
  * being done: AGREE, JOIN and ADMIT end the run before, and refuse what waits for it. */
 static void too_many_answers_in_the_midst(void **state)
 {
@@ -880,7 +880,7 @@ static bool push_is_kept(void *socket, uint64_t *nth)
     return reply.flags == 0;
 }
 
-/* What is in memory only is told to who pushed it; once files can grow it is kept, and a server after this one has it.
+/* If a push is only in memory, its client is told; once files can grow it is kept, and a server after this one has it.
  */
 static void answers_say_what_is_not_kept(void **state)
 {

@@ -1,4 +1,4 @@
-/* Tests workers that come, go, die and come back, and what the rest does meanwhile. */
+/* Tests workers that come, go, die and come back, and what the other workers do meanwhile. */
 #include "base/clock.h"
 #include "pserver/client/for_exchange.h"
 #include "pserver/protocol/message.h"
@@ -207,8 +207,8 @@ static void an_acknowledged_push_stays(void **state)
     test_server_end(&s);
 }
 
-/* What was numbered before the worker was left out is not mistaken for what was taken, nor another round's result for
- * the one it asks for. */
+/* Pushes that were numbered before the worker was left out are not taken for pushes that the server took. The result of
+ * another round is not taken for the one that the worker asks for. */
 static void what_comes_too_late_is_refused(void **state)
 {
     (void)state;
@@ -575,7 +575,7 @@ static void all_come_again(void **state)
     test_server_end(&p.servers[0]), test_server_end(&p.servers[1]);
 }
 
-/* This server, or its network, was away for all: nobody is left out, whoever is back first. */
+/* This server, or its network, was away for all: nobody is left out, whichever worker is back first. */
 static void all_are_away_at_once(void **state)
 {
     (void)state;

@@ -167,7 +167,7 @@ static void what_cannot_be_is_refused(void **state)
     gw_ps_client *second;
     assert_int_equal(gw_ps_client_create(NULL, &options, &second), GW_ERR_PEER);
     assert_non_null(strstr(gw_last_error(), "rank 0 is here already"));
-    options.timeout_ms = 500; /* less than the place of a dead one is waited for */
+    options.timeout_ms = 500; /* a client waits longer than this for the place of a dead one */
     assert_int_equal(gw_ps_client_create(NULL, &options, &second), GW_ERR_PEER);
     assert_non_null(strstr(gw_last_error(), "rank 0 is here already"));
     options.timeout_ms = 8000;
@@ -215,7 +215,7 @@ static void a_worker_comes_back(void **state)
     end(&s);
 }
 
-/* Two pushes ahead of the slowest are one too many where one is allowed. */
+/* If one push ahead of the slowest worker is allowed, two are one too many. */
 static void staleness_bounds_who_is_ahead(void **state)
 {
     (void)state;

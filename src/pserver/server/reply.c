@@ -40,7 +40,7 @@ void gw_ps_reply(struct gw_ps_server *server, uint32_t route, const struct gw_ps
     bool sent = send_part(server, id, sizeof id, ZMQ_SNDMORE);
     if (!sent && zmq_errno() == EAGAIN && member)
         gw_ps_member_lose(server, member);
-    /* Parts after the first wait for nothing: they go or are dropped together. */
+    /* Only the first part can fail for want of room. All parts are sent, or dropped, together. */
     sent = sent && send_part(server, head, n_bytes, value ? ZMQ_SNDMORE : 0);
     if (sent && value)
         gw_zmq_body_send(server->socket, value->bytes, value->n_bytes, member && member->whole, hold_blob, give_blob,

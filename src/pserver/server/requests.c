@@ -1,5 +1,5 @@
-/* Does what clients ask for, or parks a request until it can be done. Parked requests are asked again in order, and
- * are refused when their deadline has passed. */
+/* Does what clients ask for, or parks a request until it can be done. Parked requests are tried again in order. When
+ * their deadline has passed, they are refused. */
 #include "pserver/server/requests.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -30,16 +30,17 @@ static void reply_done(struct gw_ps_server *server, uint32_t route, const struct
                 NULL);
 }
 
-/* Not connected, and not for so long yet that it would be gone; nor is another there under its rank. */
+/* True if the worker may come back: it is not connected, but has not been away long enough to be gone, and no other
+ * client has its rank. */
 static bool may_be_back(const struct gw_ps_server *server, const struct gw_ps_worker *worker)
 {
     return !worker->member && worker->away_since > 0 &&
            gw_clock_seconds() - worker->away_since < server->options.away_ms / 1000.0;
 }
 
-/* Plain keys have runs, too: if of those who took part before nobody is here, a worker's first INIT begins another, and
- * what was left over in open rounds does not mix with what is pushed from here on. GW_ERR_ORDER: one of them may be
- * back in a moment, as after a restart of this server. */
+/* Plain keys have runs, too. If none of the workers that took part before is here, a worker's first INIT begins another
+ * run. Pushes that were left in open rounds are dropped, so that they do not mix with later ones. GW_ERR_ORDER: one of
+ * the earlier workers may be back in a moment, as after a restart of this server. */
 static gw_status enter_run(struct gw_ps_server *server, const struct gw_ps_member *member)
 {
     bool unsure = false;
@@ -76,16 +77,17 @@ static gw_status init(struct gw_ps_server *server, const struct gw_ps_member *me
     GW_TRY(gw_ps_store_init_part(server->store, request->key, (gw_ps_type)request->type, &request->shape,
                                  request->n_parts ? request->n_parts : 1, request->codec, request->optimizer));
     GW_TRY(gw_ps_store_find(server->store, request->key, &key));
-    if (gw_ps_store_info(server->store).n_keys > before && before < 1000) /* of very many only the first */
+    /* if there are very many keys, only the first are logged */
+    if (gw_ps_store_info(server->store).n_keys > before && before < 1000)
         gw_ps_log(server, "init key=\"%s\" type=%s shape=%s by=%s", gw_quote(request->key).text,
                   gw_ps_type_name((gw_ps_type)request->type), gw_ps_shape_text(&request->shape).text, member->address);
     reply_done(server, member->route, request, gw_ps_store_pushed(server->store, key, member->rank));
     return GW_OK;
 }
 
-/* A new client has come to agree, and of those who had agreed before nobody is here: what they trained is over. Who
- * joins says so itself. GW_ERR_ORDER: one of them may be back in a moment, as after a restart of this server; then it
- * is the same run. */
+/* A new client sends AGREE. If none of the clients that had agreed before is here, their run is over, and this begins
+ * another one. A worker that joins says so itself. GW_ERR_ORDER: one of the earlier clients may be back in a moment, as
+ * after a restart of this server. Then it is the same run. */
 static gw_status begins_anew(const struct gw_ps_server *server, const struct gw_ps_member *member, bool *anew)
 {
     bool unsure = false;
@@ -105,7 +107,7 @@ static gw_status begins_anew(const struct gw_ps_server *server, const struct gw_
     return GW_OK;
 }
 
-/* The first worker's lines stand; every other's must be the same. */
+/* Takes the lines of the first worker. Those of every other worker must be the same. */
 static gw_status agree(struct gw_ps_server *server, const struct gw_ps_member *member,
                        const struct gw_ps_request *request, const struct gw_ps_blob *value)
 {
@@ -155,7 +157,7 @@ static gw_status push(struct gw_ps_server *server, const struct gw_ps_member *me
     switch (request->push_kind) {
     case GW_PS_PUSH_REFUSED:
         return gw_ps_store_refuse(server->store, key, member->rank, request->nth, request->refusal);
-    case GW_PS_PUSH_PENDING: /* a VERDICT is on keys of exchanges */
+    case GW_PS_PUSH_PENDING: /* a VERDICT is only about keys of exchanges */
         return !is_exchanges(request->key)
                    ? gw_fail(GW_ERR_ARGUMENT,
                              "a push to \"%s\" is to wait for a verdict; its name must begin with \"%s\"", request->key,
@@ -166,7 +168,7 @@ static gw_status push(struct gw_ps_server *server, const struct gw_ps_member *me
     }
 }
 
-/* A push of the member that its verdict is on, and that waits itself; NULL: there is none. */
+/* A push of the member that waits and that its verdict is about. NULL: there is none. */
 static const struct gw_ps_parked *parked_push(const struct gw_ps_member *member, const struct gw_ps_request *verdict)
 {
     for (const struct gw_ps_parked *p = member->parked; p; p = p->member_next)
@@ -175,8 +177,8 @@ static const struct gw_ps_parked *parked_push(const struct gw_ps_member *member,
     return NULL;
 }
 
-/* The verdict of a step, on all of its keys here: on each, or after an error on none. (But memory may run out in
- * between: if the verdict is sent again, it is given to the rest.) */
+/* Gives the verdict of a step to all of its keys on this server. After an error no key has it. (There is one exception:
+ * memory may run out in between. Then the client sends the verdict again, and the other keys get it.) */
 static gw_status judge(struct gw_ps_server *server, const struct gw_ps_member *member,
                        const struct gw_ps_request *request, struct gw_ps_key **waits_for)
 {
@@ -195,8 +197,8 @@ static gw_status judge(struct gw_ps_server *server, const struct gw_ps_member *m
     return GW_OK;
 }
 
-/* Does a push, a pull or a verdict, and answers it where that can be done now. GW_PS_WAIT: *waits_for is the key to
- * wait on. */
+/* Tries a push, a pull or a verdict, and answers it if it can be done now. GW_PS_WAIT: *waits_for is the key to wait
+ * for. */
 static gw_status try(struct gw_ps_server *server, const struct gw_ps_member *member,
                      const struct gw_ps_request *request, struct gw_ps_blob *value, struct gw_ps_key *key,
                      struct gw_ps_key **waits_for)
@@ -266,14 +268,14 @@ static gw_status push_or_pull(struct gw_ps_server *server, struct gw_ps_member *
     return status == GW_PS_WAIT ? gw_ps_waiting_park(server, member, request, value, key, waits_for) : status;
 }
 
-/* Behind its pushes, if one of them waits. */
+/* Handles a verdict. If one of the pushes that it is about waits, it waits behind that. */
 static gw_status verdict(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request)
 {
     struct gw_ps_key *waits_for = NULL;
     gw_status status = try(server, member, request, NULL, NULL, &waits_for);
     if (status != GW_PS_WAIT)
         return status;
-    struct gw_ps_request named = *request; /* for the sentence at its deadline */
+    struct gw_ps_request named = *request; /* so that the sentence at the deadline can name a key */
     snprintf(named.key, sizeof named.key, "%s", gw_ps_key_info(server->store, waits_for).name);
     return gw_ps_waiting_park(server, member, &named, NULL, waits_for, waits_for);
 }
@@ -312,8 +314,8 @@ void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, 
 
 /* ---- going on ---------------------------------------------------------------------------------------------- */
 
-/* Asks the requests in one key's queue again, in the order they came in; a client's later request never overtakes its
- * earlier one. */
+/* Tries the requests in one key's queue again, in the order in which they came. A later request of a client never
+ * overtakes an earlier one. */
 static void ask_again(struct gw_ps_server *server, struct gw_ps_key *queue)
 {
     struct gw_ps_parked **at = (struct gw_ps_parked **)gw_ps_key_waiting(queue);
@@ -342,7 +344,7 @@ static void ask_again(struct gw_ps_server *server, struct gw_ps_key *queue)
 
 void gw_ps_requests_go_on(struct gw_ps_server *server)
 {
-    /* Going on may wake further keys. */
+    /* Requests that go on may wake further keys. */
     while (server->n_woken) {
         uint32_t n = server->n_woken;
         struct gw_ps_key *woken[sizeof server->woken / sizeof *server->woken];
@@ -377,7 +379,7 @@ void gw_ps_requests_expire(struct gw_ps_server *server)
             gw_ps_waiting_unpark(server, at, key);
             expired = true;
         }
-        if (expired) /* what waited behind it only may have its turn */
+        if (expired) /* requests that waited only behind this one may be done now */
             ask_again(server, key);
     }
 }

@@ -1,5 +1,5 @@
-/* The server: one thread, one ROUTER socket, the store. It does at once what it can; what must wait goes to its key's
- * queue. Nothing blocks. */
+/* The server: one thread, one ROUTER socket, the store. It does a request at once if it can. If a request must wait, it
+ * goes to its key's queue. Nothing blocks. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -29,21 +29,24 @@
 #define DEFAULT_KEYS (1ull << 20)
 #define DEFAULT_KEY_BYTES (1ull << 30)
 #define DEFAULT_CLIENTS 1024
-#define MOST_UNREAD 4096 /* answers that a client has not taken yet; then it is dropped */
-/* messages of a client that have come and are not looked at yet; then its connection is not read */
+#define MOST_UNREAD 4096 /* the most answers that a client has not taken yet; with more, the client is dropped */
+/* the most messages of a client that have come and wait to be handled; with more, its connection is not read */
 #define MOST_WAITING 256
-#define WAITING_BYTES ((uint64_t)1 << 20)   /* of one of them, for all together */
-#define MOST_AT_ONCE 1024u                  /* connections that wait to be accepted */
-#define MOST_STRANGERS 256u                 /* connections that have not said HELLO */
-#define STRANGER_BYTES ((uint64_t)64 << 10) /* of one of them, beyond whole messages */
-#define MOST_COPIED 16384                   /* bytes of a value: more than ZeroMQ's buffer */
-#define AT_ONCE 256                         /* messages before time and connections are looked at */
-#define END_SECONDS 1.0                     /* for requests that have come when the server is to end */
-#define LOOK_SECONDS 0.25                   /* between looks for requests whose time is over */
+#define WAITING_BYTES ((uint64_t)1 << 20)   /* bytes that are counted for one such message, for the sum of all */
+#define MOST_AT_ONCE 1024u                  /* the most connections that wait to be accepted */
+#define MOST_STRANGERS 256u                 /* the most connections that have not said HELLO */
+#define STRANGER_BYTES ((uint64_t)64 << 10) /* the most bytes of such a connection beyond its complete messages */
+/* a value with up to so many bytes is copied; this is more than ZeroMQ's buffer */
+#define MOST_COPIED 16384
+/* messages that are handled before the server looks at the time and at connections */
+#define AT_ONCE 256
+/* how long the server still handles requests that have come, when it must end */
+#define END_SECONDS 1.0
+#define LOOK_SECONDS 0.25 /* between looks for requests whose deadline has passed */
 
 /* ---- receiving ---------------------------------------------------------------------------------------------- */
 
-/* A push's value, as it came. */
+/* The value of a push, in the message in which it came. */
 struct received {
     struct gw_ps_blob blob;
     zmq_msg_t message;
@@ -56,7 +59,8 @@ static void release_received(struct gw_ps_blob *blob)
     gw_free(blob->context, received);
 }
 
-/* Small ones lie in a buffer with others, which would stay as long as any of them. */
+/* Copies a small value. ZeroMQ keeps small messages together in a buffer, and the whole buffer would stay as long as
+ * one of them. */
 static struct gw_ps_blob *keep_copy(struct gw_ps_server *server, struct gw_zmq_body *body)
 {
     const size_t n_bytes = body->n_bytes;
@@ -86,7 +90,7 @@ static struct gw_ps_blob *keep(struct gw_ps_server *server, struct gw_zmq_body *
     return &received->blob;
 }
 
-/* Connections that came and ended. */
+/* Reads the events: connections that came and ended. */
 static void read_events(struct gw_ps_server *server)
 {
     struct gw_zmq_event event;
@@ -98,8 +102,9 @@ static void hello(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, 
 {
     const char *address = zmq_msg_gets(head, "Peer-Address");
     address = address ? address : "?";
-    read_events(server); /* now those of this connection and of all that had its number before are known */
-    const char *key = zmq_msg_gets(head, "User-Id"); /* as the gate has told ZeroMQ */
+    /* now the events of this connection are known, and those of all earlier ones with its number */
+    read_events(server);
+    const char *key = zmq_msg_gets(head, "User-Id"); /* the gate has told ZeroMQ this key */
     gw_status status = gw_ps_member_join(server, route, zmq_msg_get(head, ZMQ_SRCFD), address, key, request);
     if (status < 0) {
         gw_ps_log(server, "refused address=%s reason=\"%s\"", address, gw_quote(gw_last_error()).text);
@@ -120,7 +125,8 @@ static void hello(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, 
                 NULL);
 }
 
-/* body NULL: it has none. unfit: whether it could not be taken; the last error says why. */
+/* Handles one message. body NULL: it has no body. unfit: an error if the body could not be taken; the last error says
+ * why. */
 static void serve(struct gw_ps_server *server, uint32_t route, zmq_msg_t *head, struct gw_zmq_body *body,
                   gw_status unfit)
 {
@@ -169,7 +175,7 @@ static bool receive_part(struct gw_ps_server *server, zmq_msg_t *part, int flags
     return got >= 0;
 }
 
-/* Takes one message, whole: [route, head] or [route, head, pieces of a body]. false: there is none. */
+/* Takes one complete message: [route, head] or [route, head, pieces of a body]. false: there is none. */
 static bool receive(struct gw_ps_server *server)
 {
     zmq_msg_t id, head;
@@ -190,7 +196,8 @@ static bool receive(struct gw_ps_server *server)
             gw_zmq_body_take(server->context, server->socket, server->options.max_key_bytes + GW_PS_HEAD_BYTES, &body);
     gw_zmq_door_took(server->door, fd, zmq_msg_size(&head) + body.n_came, 1 + body.n_parts);
     const uint8_t *name = zmq_msg_data(&id);
-    if (zmq_msg_size(&id) == GW_PS_ROUTE_BYTES && name[0] == 0) { /* others give themselves a name */
+    /* a peer that gave itself another name does not belong here */
+    if (zmq_msg_size(&id) == GW_PS_ROUTE_BYTES && name[0] == 0) {
         uint32_t route;
         memcpy(&route, name + 1, sizeof route);
         serve(server, route, &head, has_body ? &body : NULL, unfit);
@@ -203,14 +210,14 @@ static bool receive(struct gw_ps_server *server)
 
 /* ---- running ------------------------------------------------------------------------------------------------ */
 
-/* After each message: what waited may go on, and who was lost meanwhile goes. */
+/* After each message: requests that waited may go on, and members that were lost are freed. */
 static void settle(struct gw_ps_server *server)
 {
     gw_ps_requests_go_on(server);
     gw_ps_members_sweep(server);
 }
 
-/* Requests that have come are answered, and what they changed is kept. */
+/* The end of the server: requests that have come are answered, and their changes are kept. */
 static void end(struct gw_ps_server *server)
 {
     const double deadline = gw_clock_seconds() + END_SECONDS;
@@ -307,7 +314,8 @@ static gw_status open_socket(struct gw_ps_server *server, const struct gw_zmq_ad
     if (!server->socket)
         return GW_ERR_SYSTEM;
     const uint64_t value = server->options.max_key_bytes + GW_PS_HEAD_BYTES;
-    const int64_t longest = value > GW_ZMQ_PIECE ? (int64_t)value : (int64_t)GW_ZMQ_PIECE; /* of a part of a message */
+    /* the most bytes of a part of a message */
+    const int64_t longest = value > GW_ZMQ_PIECE ? (int64_t)value : (int64_t)GW_ZMQ_PIECE;
     GW_TRY(gw_zmq_set_int(server->socket, ZMQ_ROUTER_MANDATORY, 1));
     GW_TRY(gw_zmq_set_int(server->socket, ZMQ_SNDHWM, MOST_UNREAD));
     GW_TRY(gw_zmq_set_int(server->socket, ZMQ_RCVHWM, MOST_WAITING));
@@ -319,7 +327,7 @@ static gw_status open_socket(struct gw_ps_server *server, const struct gw_zmq_ad
         .silent_s = GW_ZMQ_SILENT_SECONDS,
         .stranger_bytes = STRANGER_BYTES,
         .member_bytes = value,
-        /* so many whole messages wait unread, and are answered, if only by a refusal */
+        /* so many complete messages may wait unread. They are all answered, perhaps with a refusal */
         .all_bytes = server->options.max_bytes + MOST_WAITING * (value < WAITING_BYTES ? value : WAITING_BYTES),
         .events = true};
     GW_TRY(gw_zmq_net_door(&server->net, server->socket, "news",
@@ -414,6 +422,6 @@ void gw_ps_server_destroy(gw_ps_server *server)
     gw_zmq_door_close(&server->socket, &server->door);
     if (server->stop >= 0)
         close(server->stop);
-    gw_zmq_net_close(&server->net); /* values on their way out are given back here */
+    gw_zmq_net_close(&server->net); /* this gives back the values that were on their way to clients */
     gw_free(server->context, server);
 }

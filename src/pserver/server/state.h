@@ -1,5 +1,5 @@
-/* The inside of the server: its sockets, who is connected, and requests that wait. All of it belongs to the one thread
- * that runs it. */
+/* The inside of the server: its sockets, the connected clients, and the requests that wait. All of it belongs to the
+ * one thread that runs the server. */
 #ifndef GW_PSERVER_SERVER_STATE_H
 #define GW_PSERVER_SERVER_STATE_H
 
@@ -19,17 +19,17 @@
 struct gw_ps_notes;
 struct gw_ps_parked;
 
-/* A connection that has said HELLO. */
+/* A member: a connection that has said HELLO. */
 struct gw_ps_member {
-    struct gw_ps_member *next; /* in its bucket */
-    uint32_t route;            /* the connection's number */
-    int fd;                    /* that ZeroMQ knows it by */
+    struct gw_ps_member *next; /* the next one in its bucket */
+    uint32_t route;            /* the connection's number, which ZeroMQ gave it */
+    int fd;                    /* the connection's file descriptor */
     uint32_t rank;
     uint64_t incarnation;
-    bool joins;    /* it says when it takes part */
+    bool joins;    /* the client says itself when it takes part (JOIN) */
     bool was_here; /* an earlier connection of this client was welcome, perhaps before this server was started again */
-    bool lost;     /* it does not take its answers; swept by the loop */
-    /* its last large value came in one piece: the connection is fast, and answers may go so, too */
+    bool lost;     /* it does not take its answers. The server's loop will free it */
+    /* its last large value came in one piece. So the connection is fast, and answers may go in one piece, too */
     bool whole;
     struct gw_ps_joining { /* a JOIN that waits */
         bool waits;
@@ -39,35 +39,36 @@ struct gw_ps_member {
     } joining;
     uint32_t n_parked;
     int64_t since;               /* seconds of Unix time */
-    struct gw_ps_parked *parked; /* its requests that wait, in no order */
+    struct gw_ps_parked *parked; /* its requests that wait, in any order */
     char address[64];
-    char key[GW_ZMQ_KEY_CHARS + 1]; /* that it came in with; "": the server has no keys */
+    char key[GW_ZMQ_KEY_CHARS + 1]; /* the key of the connection; "": the server has no keys */
 };
 
-/* A request that waits: for pushes of others, or for the same client's request before it. In the queue of its key, or
- * where it waits for its scale key in that one's. Queues are in the order in which requests came. */
+/* A parked request. It waits for pushes of other workers, or for an earlier request of the same client. It is in the
+ * queue of its key; if it waits for its scale key, it is in the queue of that one. Queues are in the order in which
+ * requests came. */
 struct gw_ps_parked {
-    struct gw_ps_parked *next;                       /* in the key's queue */
+    struct gw_ps_parked *next;                       /* the next one in the key's queue */
     struct gw_ps_parked *member_next, **member_link; /* in its member's list */
-    struct gw_ps_member *member;                     /* NULL: gone meanwhile */
-    struct gw_ps_key *key;                           /* that it asks of */
-    uint64_t nth;                                    /* of all that ever waited */
+    struct gw_ps_member *member;                     /* NULL: the client has gone meanwhile */
+    struct gw_ps_key *key;                           /* the key of the request */
+    uint64_t nth;                                    /* it was the nth of all requests that ever waited */
     struct gw_ps_request request;
-    struct gw_ps_blob *value; /* of a push */
+    struct gw_ps_blob *value; /* the value of a push */
     double deadline;
 };
 
 /* What the server knows of a worker, connected or not. */
 struct gw_ps_worker {
-    struct gw_ps_member *member; /* NULL: not here */
-    int64_t gone_at;             /* Unix time when its last connection ended; 0: none has */
-    double away_since;           /* 0: it is here, or has left, or never came */
-    uint64_t joined_as;          /* incarnation that takes part in the exchange by a JOIN; 0: none */
-    uint64_t joined_from;        /* which round */
+    struct gw_ps_member *member; /* NULL: it is not here */
+    int64_t gone_at;             /* Unix time when its last connection ended; 0: none has ended */
+    double away_since;           /* when it went away; 0: it is here, or has left, or never came */
+    uint64_t joined_as;          /* incarnation of the client that takes part in the exchange by a JOIN; 0: none */
+    uint64_t joined_from;        /* the round from which on it takes part */
     uint64_t joined_by;          /* id of the JOIN; 0: not known */
-    uint64_t agreed_as;          /* incarnation whose lines were the run's; 0: none yet */
-    /* incarnation that takes part in the run of plain keys; 0: none; GW_PS_SOMEBODY: one that was here before this
-       server was started again */
+    uint64_t agreed_as;          /* incarnation of the client that has agreed to the run's lines; 0: none yet */
+    /* incarnation of the client that takes part in the run of plain keys; 0: none; GW_PS_SOMEBODY: a client that was
+       here before a restart of this server */
     uint64_t came_as;
 };
 
@@ -80,40 +81,44 @@ struct gw_ps_server {
     int stop; /* eventfd */
     char endpoint[GW_ZMQ_ENDPOINT_BYTES];
     struct gw_ps_store *store;
-    struct gw_ps_member **buckets; /* by route */
+    struct gw_ps_member **buckets; /* the members, in buckets by route */
     uint32_t n_buckets, n_members;
-    uint32_t n_lost;              /* of them */
-    uint32_t place, n_servers;    /* of this server in its clients' list; n_servers 0: not known yet */
-    struct gw_ps_member *gone;    /* that have left, until the loop frees them */
+    uint32_t n_lost; /* how many of the members are lost */
+    /* this server's place in its clients' list, and the length of the list; n_servers 0: not known yet */
+    uint32_t place, n_servers;
+    struct gw_ps_member *gone;    /* members that have left, until the server's loop frees them */
     struct gw_ps_worker *workers; /* by rank */
-    uint32_t n_joining;           /* JOINs that wait */
-    uint64_t first_round;         /* that the exchange's workers began with, or are to begin with */
-    struct gw_zmq_ended ended;    /* connections */
+    uint32_t n_joining;           /* how many JOINs wait */
+    uint64_t first_round;         /* the round with which the exchange's workers began, or must begin */
+    struct gw_zmq_ended ended;    /* which connections have ended */
     struct gw_zmq_callers callers;
-    const char *unspoken; /* why the connection whose end is the next event said nothing; NULL: it did */
+    /* the next event is the end of a connection. If that was not let in, this says why; NULL: it was */
+    const char *unspoken;
     struct {
         char address[GW_ZMQ_NUMERIC_BYTES];
         const char *why;
         double at;
-    } told; /* the last such line of the log */
+    } told; /* the last line of the log about such a connection */
     struct gw_ps_key
-        *woken[GW_PS_MOST_WOKEN]; /* keys whose queues are to be asked again; if they are more, all keys' are */
+        /* keys whose queues must be tried again. If there are more, the queues of all keys are */
+        *woken[GW_PS_MOST_WOKEN];
     uint32_t n_woken;
-    char *agreed; /* what workers have agreed on; NULL: nothing yet */
+    char *agreed; /* the lines on which workers have agreed; NULL: none yet */
     uint32_t agreed_by;
     uint64_t n_parked, n_ever_parked;
-    atomic_uint_least64_t bytes; /* of all values: kept, waiting, or on their way out */
-    double log_room, log_at;     /* lines that may be told now, as of when */
+    atomic_uint_least64_t bytes; /* bytes of all values: kept, waiting, or on their way to clients */
+    double log_room, log_at;     /* how many lines may be logged at the time log_at */
     uint64_t n_untold;
-    uint64_t keys_nth; /* the list of allowed keys that clients were last compared with */
+    uint64_t keys_nth; /* the number of the list of allowed keys with which clients were last compared */
     double next_look;  /* for requests that have waited too long */
     struct {
         double started;
-        uint64_t requests[GW_PS_OPERATIONS], refused, bytes_in, bytes_out; /* bytes: of messages, heads and bodies */
-        struct gw_ps_times pushes, pulls; /* from a request's coming to its answer, of those that were done */
+        /* bytes_in and bytes_out count heads and bodies of messages */
+        uint64_t requests[GW_PS_OPERATIONS], refused, bytes_in, bytes_out;
+        struct gw_ps_times pushes, pulls; /* times from a request's coming to its answer, for requests that were done */
     } counts;
     struct gw_ps_keep *keep;   /* NULL: nothing outlives the process */
-    struct gw_ps_notes *notes; /* of all this, for other threads (numbers.h); NULL: nobody asked */
+    struct gw_ps_notes *notes; /* a copy of the numbers for other threads (numbers.h); NULL: nobody asked for one */
 };
 
 #endif

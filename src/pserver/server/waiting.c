@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_PARKED 1024 /* of one client */
+#define MOST_PARKED 1024 /* the most waiting requests of one client */
 
-/* Into a key's queue, at its place. */
+/* Puts a request into a key's queue, at its place in the order. */
 void gw_ps_waiting_enqueue(struct gw_ps_key *queue, struct gw_ps_parked *parked)
 {
     struct gw_ps_parked **at = (struct gw_ps_parked **)gw_ps_key_waiting(queue);
@@ -48,7 +48,7 @@ gw_status gw_ps_waiting_park(struct gw_ps_server *server, struct gw_ps_member *m
     return GW_OK;
 }
 
-/* The next one in the queue takes its place. */
+/* Frees the request *at. Then *at is the next one in the queue. */
 void gw_ps_waiting_unpark(struct gw_ps_server *server, struct gw_ps_parked **at, const struct gw_ps_key *queue)
 {
     struct gw_ps_parked *parked = *at;
@@ -59,14 +59,14 @@ void gw_ps_waiting_unpark(struct gw_ps_server *server, struct gw_ps_parked **at,
             parked->member_next->member_link = parked->member_link;
         parked->member->n_parked--;
     }
-    if (parked->key != queue) /* what came after it waits there */
+    if (parked->key != queue) /* later requests of this client may wait in the queue of `key` */
         gw_ps_waiting_wake(server, parked->key);
     server->n_parked--;
     gw_ps_blob_give(parked->value);
     gw_free(server->context, parked);
 }
 
-/* Whether a request of the member for that key, older than the nth, still waits. */
+/* True if an older request of the member for that key still waits. Older means that it came before the nth. */
 bool gw_ps_waiting_before(const struct gw_ps_member *member, const struct gw_ps_key *key, uint64_t nth)
 {
     for (const struct gw_ps_parked *p = member->parked; p; p = p->member_next)
@@ -87,7 +87,7 @@ void gw_ps_waiting_wake(void *user, struct gw_ps_key *key)
         server->n_woken++;
 }
 
-/* "rank 2 (not connected), rank 5": those that a worker's request waits for at that key, a few of them. */
+/* Lists a few of the workers for which a worker's request waits at that key: "rank 2 (not connected), rank 5". */
 static void name_missing(const struct gw_ps_server *server, const struct gw_ps_key *key, uint32_t asker, char *text,
                          size_t n_bytes)
 {
@@ -105,7 +105,7 @@ static void name_missing(const struct gw_ps_server *server, const struct gw_ps_k
         snprintf(text + used, n_bytes - used, " and %u more", missing - named);
 }
 
-/* What one has waited for too long. */
+/* Makes the error of a request that has waited too long. */
 gw_status gw_ps_waiting_timed_out(const struct gw_ps_server *server, const struct gw_ps_key *key,
                                   const struct gw_ps_parked *parked)
 {
@@ -128,7 +128,7 @@ gw_status gw_ps_waiting_timed_out(const struct gw_ps_server *server, const struc
                    request->timeout_ms, missing[0] ? missing : "other workers", info.name);
 }
 
-/* Answers one that waits with the error that was told last. */
+/* Answers a waiting request with the last error. */
 static void refuse(struct gw_ps_server *server, struct gw_ps_parked **at, const struct gw_ps_key *queue,
                    gw_status status)
 {
@@ -151,7 +151,7 @@ void gw_ps_waiting_refuse(struct gw_ps_server *server, const char *prefix, gw_st
                 at = &(*at)->next;
         }
     }
-    server->n_woken = GW_PS_MOST_WOKEN + 1; /* some that were woken may go */
+    server->n_woken = GW_PS_MOST_WOKEN + 1; /* some of the woken keys may be dropped, so ask all again */
 }
 
 void gw_ps_waiting_refuse_for(struct gw_ps_server *server, uint32_t rank, gw_status status)

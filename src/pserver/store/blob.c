@@ -1,4 +1,4 @@
-/* Makes blobs: bytes with a count of their holders, which are freed with the last one. */
+/* Makes blobs: bytes with a count of holders. When the last holder gives its hold up, the bytes are freed. */
 #include "pserver/store/blob.h"
 #include "base/memory.h"
 

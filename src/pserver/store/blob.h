@@ -1,5 +1,6 @@
-/* Bytes that several hold at once: a push that is stored as it came from the socket, or a result on its way to several
- * workers. */
+/* A blob: bytes that several parts of the server hold at the same time. It may be a push that is stored as it came from
+ * the socket, or a result on its way to several workers. Each holder gives its hold up, and the last one frees the
+ * blob. */
 #ifndef GW_PSERVER_STORE_BLOB_H
 #define GW_PSERVER_STORE_BLOB_H
 
@@ -10,21 +11,22 @@
 struct gw_ps_blob {
     void *bytes;
     size_t n_bytes;
-    void (*release)(struct gw_ps_blob *blob); /* by whoever gives up the last hold, from any thread */
+    /* frees the blob; called when the last hold is given up, from any thread */
+    void (*release)(struct gw_ps_blob *blob);
     gw_context *context;
-    atomic_uint_least64_t *total; /* n_bytes are part of it as long as anybody has a hold */
+    atomic_uint_least64_t *total; /* counts n_bytes as long as there is a hold */
     atomic_uint holds;
 };
 
-/* One hold on a blob of bytes that gw_alloc took; freed with it. NULL if there is no memory: the bytes are freed
- * then. */
+/* Makes a blob of bytes that gw_alloc took, with one hold. The blob owns the bytes. NULL: there is no memory, and the
+ * bytes are freed. */
 struct gw_ps_blob *gw_ps_blob_new(gw_context *context, atomic_uint_least64_t *total, void *bytes, size_t n_bytes);
 
-/* The same with a copy of bytes of the caller's. */
+/* Makes a blob of a copy of the caller's bytes. */
 struct gw_ps_blob *gw_ps_blob_copy(gw_context *context, atomic_uint_least64_t *total, const void *bytes,
                                    size_t n_bytes);
 
-/* The first hold on one whose other fields are set. */
+/* Sets the first hold of a blob whose other fields are set. */
 static inline void gw_ps_blob_begin(struct gw_ps_blob *blob)
 {
     atomic_init(&blob->holds, 1);
@@ -37,7 +39,7 @@ static inline struct gw_ps_blob *gw_ps_blob_hold(struct gw_ps_blob *blob)
     return blob;
 }
 
-/* NULL is allowed. */
+/* Gives a hold up. NULL is allowed. */
 static inline void gw_ps_blob_give(struct gw_ps_blob *blob)
 {
     if (!blob || atomic_fetch_sub_explicit(&blob->holds, 1, memory_order_acq_rel) != 1)

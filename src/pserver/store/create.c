@@ -1,4 +1,4 @@
-/* Makes and ends a store, and tells what it holds. It knows neither sockets nor files. */
+/* Makes and destroys a store, and tells what it holds. It knows neither sockets nor files. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "pserver/store/parameters.h"

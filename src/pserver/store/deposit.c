@@ -1,4 +1,4 @@
-/* Values of keys that belong to no round: one client puts them there for others, with a version. */
+/* Deposits: values of keys that belong to no round. One client puts them there for others, with a version. */
 #include "base/error.h"
 #include "pserver/store/change.h"
 #include "pserver/store/state.h"
@@ -28,7 +28,7 @@ gw_status gw_ps_store_deposit(struct gw_ps_store *store, struct gw_ps_key *key, 
     if (key->deposit.value && key->deposit.version >= version)
         return GW_OK;
     if (held - (key->deposit.value ? n_bytes : 0) >
-        store->options.max_bytes) /* this value is part of what is held, the one before goes */
+        store->options.max_bytes) /* this value is counted already; the one before will be dropped */
         return gw_fail(GW_ERR_CAPACITY,
                        "what is deposited at \"%s\" has %zu bytes, and with them the server holds %" PRIu64
                        " of at most %" PRIu64 " (--max-bytes)",

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define FIRST_KEYS 16
-/* steps of a search for the nearest name: a wrong name shall not keep the server busy */
+/* the most steps of a search for the nearest name, so that a wrong name cannot keep the server busy */
 #define NEAREST_WORK (1u << 20)
 
 /* ---- names ---------------------------------------------------------------------------------------------- */
@@ -49,7 +49,7 @@ gw_status gw_ps_store_find(struct gw_ps_store *store, const char *name, struct g
                    name, nearest);
 }
 
-/* Names are shown in sentences, logs and pages: no control characters. */
+/* Checks a name. Names appear in sentences, logs and pages, so control characters are not allowed. */
 static gw_status check_name(const char *name)
 {
     size_t length = strlen(name);
@@ -79,7 +79,7 @@ static gw_status make_room(struct gw_ps_store *store)
 
 /* ---- keys ----------------------------------------------------------------------------------------------- */
 
-/* What a key takes before anything is pushed to it. */
+/* How many bytes a key takes before the first push. */
 static uint64_t empty_bytes(const struct gw_ps_store *store, const char *name)
 {
     return sizeof(struct gw_ps_key) + strlen(name) +
@@ -153,7 +153,7 @@ static gw_status new_key(struct gw_ps_store *store, const char *name, gw_ps_type
     return status;
 }
 
-/* Whether it is the key that is there already. */
+/* Checks that the key that exists has this type, shape, codec and optimizer. */
 static gw_status compare_key(const struct gw_ps_key *key, gw_ps_type type, const gw_ps_shape *shape, const char *codec,
                              const char *optimizer)
 {
@@ -197,7 +197,7 @@ gw_status gw_ps_store_init_part(struct gw_ps_store *store, const char *name, gw_
     uint64_t k = gw_ps_names_find(&store->names, name);
     if (k != GW_PS_NO_NAME)
         return compare_key(store->keys[k], type, shape, codec, optimizer);
-    /* frames: as much as their floats */
+    /* for frames: as many bytes as floats would take */
     size_t width = gw_ps_type_bytes(type) ? gw_ps_type_bytes(type) : sizeof(float);
     if (n_elems * width > store->options.max_key_bytes)
         return gw_fail(GW_ERR_CAPACITY,

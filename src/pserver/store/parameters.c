@@ -124,7 +124,7 @@ static float plain_element(gw_ps_type type, const uint8_t *bytes, uint64_t i)
                                    : gw_from_bf16(gw_get16(bytes + 2 * i));
 }
 
-/* Where there is none: n. */
+/* The place of the first element that is not finite; n if there is none. */
 static uint64_t first_nonfinite(gw_ps_type type, const uint8_t *bytes, uint64_t n)
 {
     uint64_t i = 0;
@@ -155,7 +155,7 @@ gw_status gw_ps_parameters_admit_first(const struct gw_ps_key *key, const struct
                                        key->name, i);
 }
 
-/* float32 of a value of the key's type: of frames, back to back, what they hold. */
+/* Turns a value of the key's type into float32. If it is frames, they lie back to back. */
 static gw_status decode(struct gw_ps_store *store, const struct gw_ps_key *key, const void *bytes, size_t n_bytes,
                         float *out)
 {
@@ -168,7 +168,7 @@ static gw_status decode(struct gw_ps_store *store, const struct gw_ps_key *key, 
     for (uint64_t done = 0; n_bytes > 0;) {
         gw_frame_info info;
         GW_TRY(gw_frame_parse(at, n_bytes, &info));
-        /* together they have the key's elements */
+        /* all frames together have as many elements as the key */
         GW_TRY(gw_decode(store->context, at, info.frame_bytes, out + done, info.n_elems));
         done += info.n_elems;
         at += info.frame_bytes;
@@ -200,7 +200,8 @@ static gw_status average(struct gw_ps_store *store, const struct gw_ps_key *key,
 
 /* ---- updates ------------------------------------------------------------------------------------------------ */
 
-/* Makes values or moments this key's alone: those on their way to a client or into a snapshot stay as they are. */
+/* Makes sure that nobody else holds these values or moments. If they are on their way to a client or into a snapshot,
+ * it makes a copy, so that those stay as they are. */
 static gw_status own(struct gw_ps_store *store, struct gw_ps_blob **blob)
 {
     if (atomic_load_explicit(&(*blob)->holds, memory_order_acquire) == 1)
@@ -213,7 +214,7 @@ static gw_status own(struct gw_ps_store *store, struct gw_ps_blob **blob)
     return GW_OK;
 }
 
-/* One update; `divisor`: of the rate. */
+/* Makes one update. The rate is divided by `divisor`. */
 static gw_status update(struct gw_ps_store *store, struct gw_ps_key *key, const float *gradient, double rate,
                         uint32_t divisor)
 {
@@ -245,7 +246,7 @@ gw_status gw_ps_parameters_push(struct gw_ps_store *store, struct gw_ps_key *key
 
 gw_status gw_ps_parameters_finish(struct gw_ps_store *store, struct gw_ps_key *key)
 {
-    uint32_t least = UINT32_MAX; /* rank of those that have pushed */
+    uint32_t least = UINT32_MAX; /* the least rank of those that have pushed */
     for (uint32_t r = store->options.n_workers; r-- > 0;) {
         if (key->open.refusals[r] != GW_PS_NOT_REFUSED)
             return GW_OK;
@@ -273,12 +274,12 @@ gw_status gw_ps_store_bring_first(struct gw_ps_store *store, struct gw_ps_key *k
     if (p->values)
         return GW_OK;
     GW_TRY(gw_ps_parameters_admit_first(key, value));
-    if (!gw_ps_store_has_room(store, 0)) /* these are part of what is held, and will be gone when their copy stays */
+    if (!gw_ps_store_has_room(store, 0)) /* these bytes count already, and will be gone when their copy stays */
         return gw_fail(GW_ERR_CAPACITY,
                        "the parameters of \"%s\" have %zu bytes, and with them the server holds %" PRIu64
                        " of at most %" PRIu64 " (--max-bytes)",
                        key->name, value->n_bytes, gw_ps_store_held(store), store->options.max_bytes);
-    void *copy = gw_alloc(store->context, value->n_bytes, 1); /* aligned, and nobody else's */
+    void *copy = gw_alloc(store->context, value->n_bytes, 1); /* a copy is aligned, and nobody else holds it */
     if (!copy)
         return GW_ERR_MEMORY;
     memcpy(copy, value->bytes, value->n_bytes);

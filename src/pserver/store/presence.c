@@ -12,8 +12,8 @@ static bool begins_with(const char *name, const char *prefix)
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* Whether a worker that comes pushes to the key from a round on that it names; else it goes on where it was, at the
- * open round or after it. */
+/* A worker comes. True if it takes part in this key from the round `from` on. Else it goes on at the open round of the
+ * key, or after it. */
 static bool is_named(const struct gw_ps_key *key, const char *prefix, uint64_t from)
 {
     return from > 0 && begins_with(key->name, prefix);
@@ -30,7 +30,7 @@ static void enter_key(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t
     const bool named = is_named(key, prefix, from);
     const uint64_t first = named ? from : open_round(store, key);
     if (named && store->options.mode == GW_PS_SYNC && first <= key->open.number && key->pushed[rank] >= first) {
-        gw_ps_key_take_out(store, key, rank); /* pushed before it went, and to be pushed again */
+        gw_ps_key_take_out(store, key, rank); /* the worker pushed this before it left, and will push it again */
         key->pushed[rank] = key->taken[rank] = first - 1;
         store->pushes[rank]--;
     }
@@ -39,8 +39,9 @@ static void enter_key(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t
         key->pushed[rank] = first - 1;
     }
     if (store->options.mode != GW_PS_SYNC)
-        gw_ps_key_forget_results(store, key, &key->open); /* its last push counts again */
-    gw_ps_key_finish(store, key);                         /* counts anew who is due */
+        /* results were made without its last push, which counts again */
+        gw_ps_key_forget_results(store, key, &key->open);
+    gw_ps_key_finish(store, key); /* this also counts again how many workers are due */
 }
 
 gw_status gw_ps_store_enter(struct gw_ps_store *store, uint32_t rank, const char *prefix, uint64_t from)
@@ -74,7 +75,8 @@ void gw_ps_store_leave(struct gw_ps_store *store, uint32_t rank)
         if (store->options.mode != GW_PS_SYNC)
             gw_ps_key_forget_results(store, key, &key->open);
         gw_ps_key_finish(store, key);
-        store->options.woken(store->options.user, key); /* who waits may wait for somebody else now, or for nobody */
+        /* requests that wait may now wait for another worker, or for none */
+        store->options.woken(store->options.user, key);
     }
     gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_LEAVE, .name = "", .rank = rank});
 }
@@ -124,14 +126,14 @@ void gw_ps_store_skip_to(struct gw_ps_store *store, const char *prefix, uint64_t
     gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_SKIP, .name = prefix, .number = number});
 }
 
-/* All workers push to round `next` next. */
+/* Sets the counts of a key so that all workers push to round `next` next. */
 static void level(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t next)
 {
     for (uint32_t r = 0; r < store->options.n_workers; r++) {
         const uint64_t pushed = key->pushed[r];
         if (pushed < next - 1)
             store->skipped[r] += next - 1 - pushed;
-        else /* of the open round */
+        else /* its push to the open round is dropped, so it does not count any more */
             store->pushes[r] -= pushed - (next - 1);
         key->pushed[r] = next - 1;
     }
@@ -154,7 +156,7 @@ static bool begin_key_anew(struct gw_ps_store *store, struct gw_ps_key *key)
     level(store, key, next);
     if (!sync)
         gw_ps_key_forget_results(store, key, &key->open);
-    gw_ps_key_finish(store, key); /* counts anew who is due */
+    gw_ps_key_finish(store, key); /* this also counts again how many workers are due */
     return changed;
 }
 
@@ -168,7 +170,7 @@ void gw_ps_store_begin_anew(struct gw_ps_store *store, const char *except)
         gw_ps_store_tell(store, &(struct gw_ps_change){.kind = GW_PS_CHANGE_ANEW, .name = except});
 }
 
-/* The names that stay, in a table of their own. */
+/* Makes a table of the names that stay. */
 static gw_status names_without(const struct gw_ps_store *store, const char *prefix, struct gw_ps_names *names)
 {
     *names = (struct gw_ps_names){.context = store->context};
@@ -192,7 +194,8 @@ gw_status gw_ps_store_drop(struct gw_ps_store *store, const char *prefix)
             continue;
         }
         key->name = names.names[n];
-        gw_ps_key_forget_results(store, key, &key->before); /* a scale key of theirs may be gone */
+        /* a scale key that was used for these results may be gone */
+        gw_ps_key_forget_results(store, key, &key->before);
         gw_ps_key_forget_results(store, key, &key->whole);
         gw_ps_key_forget_results(store, key, &key->open);
         store->keys[n++] = key;

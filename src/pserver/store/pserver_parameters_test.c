@@ -269,7 +269,7 @@ enum { N_CASES = sizeof cases / sizeof *cases };
 
 /* ---- the modes ---------------------------------------------------------------------------------------------- */
 
-/* Once a round, whoever pushes first; at rank 0's rate, or where that is 0 the key's own. */
+/* Once a round, whoever pushes first; at rank 0's rate; if that is 0, at the key's own. */
 static void whole_rounds_move_parameters(void **state)
 {
     (void)state;
@@ -791,7 +791,7 @@ static void nothing_goes_on_before_there_are_parameters(void **state)
     end(&world);
 }
 
-/* What is on its way to a client stays as it was; what nobody else holds is moved where it is. */
+/* Parameters on their way to a client stay as they were; what nobody else holds is moved where it is. */
 static void pulled_parameters_stay_as_they_are(void **state)
 {
     (void)state;

@@ -244,7 +244,8 @@ static void integers_that_overflow_are_refused(void **state)
     gw_free(NULL, result.bytes);
 }
 
-/* Only what a sum comes to must fit, not what it is on the way; and a mean is that of the exact sum, rounded once. */
+/* Only the result of a sum must fit; sums on the way may be larger; and a mean is that of the exact sum, rounded once.
+ */
 static void sums_of_integers_are_exact(void **state)
 {
     (void)state;
@@ -375,7 +376,7 @@ static void codes_are_added_up(void **state)
         }
 }
 
-/* Frames are averaged as an owner does it, and decode_sum is what they hold, added up. */
+/* Frames are averaged as an owner averages them. decode_sum is the sum of their values. */
 static void frames_are_averaged_in_their_own_domain(void **state)
 {
     (void)state;

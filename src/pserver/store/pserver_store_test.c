@@ -80,7 +80,7 @@ static struct gw_ps_blob *blob_of(struct world *world, const void *bytes, size_t
     return gw_ps_blob_new(world->context, &world->total, copy, n_bytes);
 }
 
-/* As the server does it: what is not admitted is not pushed. */
+/* As the server does it: a push that is not admitted is not stored. */
 static gw_status push(struct world *world, struct gw_ps_key *key, uint32_t rank, uint64_t nth, const void *bytes,
                       size_t n_bytes)
 {
@@ -368,7 +368,7 @@ static void scales_are_of_the_same_round(void **state)
                      *scale = key_of(&world, "scale", GW_PS_FLOAT32, 1);
     for (uint32_t r = 0; r < 2; r++)
         assert_int_equal(push(&world, codes, r, 1, &plus, 1), GW_OK);
-    /* Not pushed yet by who asks. */
+    /* The worker that asks has not pushed yet. */
     refused(pull(&world, codes, 0, GW_PS_DECODE_SUM, scale, &answer), GW_ERR_ORDER,
             "has pushed 0 times to its scale_key \"scale\"");
     assert_int_equal(push(&world, scale, 0, 1, &scales[0], 4), GW_OK);

@@ -1,4 +1,5 @@
-/* Answers pulls: it finds the round that is asked for, reduces it, and keeps results for those who ask next. */
+/* Answers pulls: it finds the round of the asking worker, reduces it, and keeps results for the workers that ask next.
+ */
 #include "base/error.h"
 #include "base/memory.h"
 #include "pserver/store/parameters.h"
@@ -87,8 +88,8 @@ static uint64_t least_refusal(const struct gw_ps_store *store, const struct gw_p
     return least;
 }
 
-/* Whether a round can be used: with GW_PS_SYNC every push, else one of them, and the asking worker's own. *number: why
- * not. */
+/* Checks that a round can be used. With GW_PS_SYNC no worker may have refused. In other modes at least one push must be
+ * usable, and so must that of the asking worker. *number: the number of a refusal. */
 static gw_status check_refusals(const struct gw_ps_store *store, const struct gw_ps_key *key,
                                 const struct gw_ps_round *round, uint32_t rank, uint64_t *number)
 {
@@ -106,7 +107,7 @@ static gw_status check_refusals(const struct gw_ps_store *store, const struct gw
                          "a worker's push to \"%s\" in this round was empty: its value could not be used", key->name);
 }
 
-/* The result of a round that all its pushes are in for, from those that were made before where it is there. */
+/* The result of a round that has all its pushes. If it was made before and is kept, it is not made again. */
 static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round,
                            gw_ps_method method, const struct gw_ps_key *scale_key, uint64_t scale_round,
                            const float *scale, struct gw_ps_answer *out)
@@ -122,7 +123,7 @@ static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, str
     }
     const uint64_t needed = gw_ps_result_bytes(method, key->type, key->n_elems);
     if (!gw_ps_store_has_room(store, needed)) {
-        gw_ps_key_forget_results(store, key, round); /* they can be made again */
+        gw_ps_key_forget_results(store, key, round); /* results can be made again, so they make room */
         if (!gw_ps_store_has_room(store, needed))
             return gw_fail(GW_ERR_CAPACITY,
                            "the %s of \"%s\" takes %" PRIu64 " bytes, and the server holds %" PRIu64
@@ -143,7 +144,7 @@ static gw_status result_of(struct gw_ps_store *store, struct gw_ps_key *key, str
 
 static gw_status latest_of(const struct gw_ps_key *key, struct gw_ps_answer *out)
 {
-    /* Where the newest push made its round whole, it is there and the open one is empty. */
+    /* If the newest push made its round whole, it is in the whole round. Else it is in the open one. */
     const bool in_open = key->open.pushes[key->latest] && !gw_ps_is_pending(key, key->latest);
     const struct gw_ps_round *round = in_open ? &key->open : &key->whole;
     struct gw_ps_blob *value = round->pushes[key->latest];
@@ -170,7 +171,7 @@ static gw_status parameters_of(struct gw_ps_store *store, struct gw_ps_key *key,
                        key->name);
     if (!key->parameters->values)
         return GW_PS_WAIT;
-    GW_TRY(gw_ps_key_finish(store, key)); /* that there was no memory for before */
+    GW_TRY(gw_ps_key_finish(store, key)); /* if there was no memory to finish the round, try again */
     if (rank < store->options.n_workers && key->taken[rank] > 0) {
         gw_status status = round_for(store, key, rank, &round, &number);
         if (status != GW_OK)
@@ -190,7 +191,8 @@ static gw_status parameters_of(struct gw_ps_store *store, struct gw_ps_key *key,
     return GW_OK;
 }
 
-/* The scale key's round that goes with the key's round `number`. GW_PS_WAIT: *waits_for is behind. */
+/* The round of the scale key that belongs to the key's round `number`. GW_PS_WAIT: the scale key is behind; *waits_for
+ * is set to it. */
 static gw_status scale_round_for(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t number, uint32_t rank,
                                  struct gw_ps_key *scale_key, struct gw_ps_round **round, struct gw_ps_key **waits_for)
 {
@@ -213,7 +215,7 @@ static gw_status scale_round_for(struct gw_ps_store *store, struct gw_ps_key *ke
     return GW_PS_WAIT;
 }
 
-/* Rounds that went on without the worker are not its own: the open one is, once it has pushed again. */
+/* Rounds that went on without the worker are not its own. Once it has pushed again, the open round is. */
 static gw_status check_own_round(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank)
 {
     if (store->options.mode != GW_PS_SYNC || rank >= store->options.n_workers || key->taken[rank] == 0 ||

@@ -1,4 +1,4 @@
-/* Takes pushes, refusals and verdicts, each for the round that is open. */
+/* Takes pushes, refusals and verdicts for the open round. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "pserver/store/change.h"
@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Frames of the worker's own, back to back, that have the key's elements. */
+/* Checks that a value is frames of this worker, back to back, with as many elements as the key. */
 static gw_status check_frames(const struct gw_ps_key *key, uint32_t rank, const struct gw_ps_blob *value)
 {
     const char *at = value->bytes;
@@ -68,12 +68,13 @@ gw_status gw_ps_store_admit(struct gw_ps_store *store, struct gw_ps_key *key, ui
     GW_TRY(gw_ps_key_check_value(key, rank, value));
     GW_TRY(gw_ps_parameters_admit(key, rank, value));
     if (nth <= key->pushed[rank] &&
-        nth > 0) /* it was taken; or its worker joins anew while it waits, and it is stored after all */
+        /* the push was taken already. Or its worker joins again while the push waits; then it is stored after all */
+        nth > 0)
         return GW_OK;
-    /* goes when this one is stored */
+    /* this push will be dropped when the new one is stored */
     const struct gw_ps_blob *before = store->options.mode == GW_PS_SYNC ? NULL : key->open.pushes[rank];
     const uint64_t gone = before ? before->n_bytes : 0;
-    if (gw_ps_store_held(store) - gone > store->options.max_bytes) { /* this value is part of what is held */
+    if (gw_ps_store_held(store) - gone > store->options.max_bytes) { /* this value is counted already */
         gw_ps_key_forget_results(store, key, &key->whole);           /* they can be made again */
         gw_ps_key_forget_results(store, key, &key->open);
     }
@@ -85,7 +86,7 @@ gw_status gw_ps_store_admit(struct gw_ps_store *store, struct gw_ps_key *key, ui
     return GW_OK;
 }
 
-/* Whether the worker's nth push can be taken: GW_OK, GW_PS_WAIT; *taken: it was before. */
+/* Checks whether the worker's nth push can be taken now: GW_OK, or GW_PS_WAIT. *taken: it was taken before. */
 static gw_status may_push(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank, uint64_t nth,
                           bool *taken)
 {
@@ -112,11 +113,11 @@ static gw_status may_push(const struct gw_ps_store *store, const struct gw_ps_ke
     return unset || (store->options.mode == GW_PS_SYNC && nth > key->open.number) ? GW_PS_WAIT : GW_OK;
 }
 
-/* The value becomes the worker's in the open round. */
+/* Puts the value into the open round as the worker's push. */
 static void keep_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, struct gw_ps_blob *value,
                       uint64_t refusal)
 {
-    if (key->open.pushes[rank]) /* not GW_PS_SYNC: its last */
+    if (key->open.pushes[rank]) /* in modes other than GW_PS_SYNC: its push before */
         gw_ps_key_take_out(store, key, rank);
     if (key->open.n_in++ == 0)
         key->open.began = gw_clock_seconds();
@@ -127,7 +128,7 @@ static void keep_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t
         key->latest = rank;
 }
 
-/* Not GW_PS_SYNC: something that counts was pushed. */
+/* Notes that a push that counts has come, in modes other than GW_PS_SYNC. */
 static void note_change(struct gw_ps_store *store, struct gw_ps_key *key)
 {
     store->begun = store->begun || !gw_ps_is_gathering(store);
@@ -142,7 +143,7 @@ static gw_status put_push(struct gw_ps_store *store, struct gw_ps_key *key, uint
     const bool sync = store->options.mode == GW_PS_SYNC, late = sync && key->pushed[rank] + 1 < key->open.number;
     if (key->parameters && !sync && refusal == GW_PS_NOT_REFUSED)
         GW_TRY(gw_ps_parameters_push(store, key, value, rate));
-    if (!late) { /* a backup worker's round may have gone on without it */
+    if (!late) { /* if a backup worker is late, its round has gone on without it, and its push is not kept */
         keep_push(store, key, rank, value, refusal);
         if (key->parameters)
             key->parameters->rates[rank] = rate;
@@ -160,13 +161,13 @@ static gw_status put_push(struct gw_ps_store *store, struct gw_ps_key *key, uint
         return GW_OK;
     }
     if (refusal == GW_PS_PENDING)
-        gw_ps_key_forget_results(store, key, &key->open); /* the push before is gone */
+        gw_ps_key_forget_results(store, key, &key->open); /* the push before is not there any more */
     else
         note_change(store, key);
     return GW_OK;
 }
 
-/* pending: GW_PS_PENDING or GW_PS_NOT_REFUSED. */
+/* Takes a push. pending: GW_PS_PENDING or GW_PS_NOT_REFUSED. */
 static gw_status take_push(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
                            struct gw_ps_blob *value, double rate, uint64_t pending)
 {
@@ -227,7 +228,7 @@ gw_status gw_ps_store_refuse(struct gw_ps_store *store, struct gw_ps_key *key, u
     return GW_OK;
 }
 
-/* Whether the key can take the verdict; *pending: it changes something. */
+/* Checks that the key can take the verdict. *pending: the push is pending, so the verdict changes something. */
 static gw_status check_verdict(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank,
                                uint64_t nth, bool *pending)
 {
@@ -244,7 +245,7 @@ static gw_status check_verdict(const struct gw_ps_store *store, const struct gw_
     return GW_OK;
 }
 
-/* The push that the worker has pushed moves what it would have moved when it came, or nothing. */
+/* Ends a pending push. If it counts, it moves the parameters now. If not, it moves nothing. */
 static gw_status end_pending(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t refusal)
 {
     struct gw_ps_blob **push = &key->open.pushes[rank];

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Elements worked on at a time: what is added up stays in the cache. */
+/* How many elements are worked on at a time, so that the sums stay in the cache. */
 #define BLOCK 4096u
 
 struct join;
@@ -25,7 +25,7 @@ struct work {
     const struct join *join;
     const struct finish *finish;
     gw_ps_type type, result_type;
-    uint64_t n_elems; /* of the key */
+    uint64_t n_elems; /* how many elements the key has */
     const struct gw_ps_push *pushes;
     uint32_t n;
     const gw_codec *codec;
@@ -35,8 +35,8 @@ struct work {
 
 /* ---- numbers of any type ----------------------------------------------------------------------------- */
 
-/* float64 to float32 with the last bit set where something was lost (round to odd): rounding that once more to 16 bits
- * gives what rounding once would have given. */
+/* Turns float64 into float32. If something was lost, the last bit is set (round to odd). Rounding the result once more
+ * to 16 bits then gives the same as rounding the float64 once. */
 static float narrow_to_odd(double x)
 {
     float f = (float)x;
@@ -48,7 +48,8 @@ static float narrow_to_odd(double x)
     return gw_bits_float(bits | 1);
 }
 
-/* Unlike the codecs', these keep NaN and infinities, and become infinite beyond the largest number. */
+/* Unlike those of the codecs, these conversions keep NaN and infinities. A number that is too large becomes infinite.
+ */
 static uint16_t to_bf16(double x)
 {
     uint32_t bits = gw_float_bits(narrow_to_odd(x));
@@ -140,12 +141,12 @@ static void store_integers(gw_ps_type type, const int64_t *src, uint64_t begin, 
 
 /* ---- a block of elements ------------------------------------------------------------------------------ */
 
-/* GW_MAX_WORKERS numbers of 64 bits: their sum never overflows, whatever the order. */
+/* Wide enough for the sum of GW_MAX_WORKERS numbers of 64 bits, in any order. */
 __extension__ typedef __int128 wide;
 __extension__ typedef unsigned __int128 unsigned_wide;
 
-/* sum / n, rounded once. The quotient gets 48 bits behind the point, and where that is not all of it its last bit is
- * set (round to odd): more than 26 bits in all, so that rounding to float32 is as if from the exact one. */
+/* sum / n, rounded once. The quotient gets 48 bits behind the point. If it has more, the last bit is set (round to
+ * odd). These are more than 26 bits in all, so rounding to float32 gives the same as rounding the exact quotient. */
 static float mean_of(wide sum, uint32_t n)
 {
     const unsigned_wide magnitude = (unsigned_wide)(sum < 0 ? -sum : sum) << 48; /* below 2^(63 + 15 + 48) */
@@ -155,21 +156,21 @@ static float mean_of(wide sum, uint32_t n)
     return sum < 0 ? -mean : mean;
 }
 
-/* How the pushes of a round come together: block by block, in numbers that every type of its kind fits into; or all at
- * once, as a method with no such numbers does it. */
+/* How the pushes of a round are joined. A method does it block by block, in a number type that is wide enough for every
+ * type of its kind. Or it does it with all at once. */
 struct join {
     void (*floats)(const struct work *work, uint64_t begin, uint32_t n, double *all);
     void (*integers)(const struct work *work, uint64_t begin, uint32_t n, wide *all);
     gw_status (*at_once)(struct work *work, struct gw_ps_result *out);
 };
 
-/* What is made of that, and stored. */
+/* How the result is made of the joined pushes, and stored. */
 struct finish {
     void (*floats)(const struct work *work, double *all, uint32_t n);
     gw_status (*integers)(const struct work *work, uint64_t begin, uint32_t n, const wide *all);
 };
 
-/* One push after the other, in the order of ranks. */
+/* Joins one push after the other, in the order of ranks. */
 static void fold_floats(const struct work *work, uint64_t begin, uint32_t n, double *all,
                         void (*fold)(double *all, const double *one, uint32_t n))
 {
@@ -194,7 +195,7 @@ static void fold_integers(const struct work *work, uint64_t begin, uint32_t n, w
     }
 }
 
-/* A NaN is taken, and never left again. */
+/* Once there is a NaN, it stays. */
 static void max_float(double *all, const double *one, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -261,7 +262,7 @@ static void sum_of_integers(const struct work *work, uint64_t begin, uint32_t n,
     fold_integers(work, begin, n, all, add_integer);
 }
 
-/* Floats as integers of the same order; -0 is below 0, so that equal ones have one order. */
+/* Turns a float into an integer, so that integers have the same order as the floats. -0 comes before 0. */
 static uint32_t place_of(float x)
 {
     const uint32_t bits = gw_float_bits(x);
@@ -281,15 +282,16 @@ static void load_places(const struct work *work, uint32_t p, uint64_t begin, uin
         places[i] = place_of((float)one[i]);
 }
 
-/* In float32, rounded once. Halves are added only if the sum is too large: they are exact then. */
+/* The mean of two numbers in float32, rounded once. If their sum is too large, their halves are added; these are exact
+ * then. */
 static float mean_of_two(float low, float high)
 {
     const float sum = low + high;
     return isinf(sum) && isfinite(low) && isfinite(high) ? low * 0.5f + high * 0.5f : sum * 0.5f;
 }
 
-/* The middle value of each element, found bit by bit: the largest place that at most (N - 1) / 2 pushes are below. It
- * takes no memory for the pushes, and nobody's values make it slow. */
+/* The middle value of each element: the largest place that has at most (N - 1) / 2 pushes below it. It is found bit by
+ * bit. That takes no memory for the pushes, and no values can make it slow. */
 static void lower_middle(const struct work *work, uint64_t begin, uint32_t n, uint32_t *lower)
 {
     uint32_t places[BLOCK], below[BLOCK];
@@ -306,9 +308,9 @@ static void lower_middle(const struct work *work, uint64_t begin, uint32_t n, ui
     }
 }
 
-/* The coordinate-wise median, of an even number the mean of the two in the middle: up to half of the pushes, less one,
- * may hold anything, and it stays within what the others hold (Yin et al., Byzantine-Robust Distributed Learning, 2018,
- * definition 1). */
+/* The coordinate-wise median. If there is an even number of pushes, it is the mean of the two in the middle. If fewer
+ * than half of the pushes hold anything at all, the median still lies within the values of the others (Yin et al.,
+ * Byzantine-Robust Distributed Learning, 2018, definition 1). */
 static void middle_of_floats(const struct work *work, uint64_t begin, uint32_t n, double *all)
 {
     uint32_t places[BLOCK], lower[BLOCK], next[BLOCK], n_up_to[BLOCK];
@@ -326,7 +328,7 @@ static void middle_of_floats(const struct work *work, uint64_t begin, uint32_t n
         const float low = at_place(lower[i]);
         all[i] = (double)(n_up_to[i] > work->n / 2 ? low : mean_of_two(low, at_place(next[i])));
     }
-    for (uint32_t p = 0; p < work->n; p++) { /* a NaN wins, as elsewhere */
+    for (uint32_t p = 0; p < work->n; p++) { /* a NaN wins, as with other methods */
         double one[BLOCK];
         load_floats(work->type, work->pushes[p].bytes, begin, n, one);
         for (uint32_t i = 0; i < n; i++)
@@ -334,7 +336,7 @@ static void middle_of_floats(const struct work *work, uint64_t begin, uint32_t n
     }
 }
 
-/* What it comes to is all that must fit, not what it is on the way. */
+/* Only the result must fit into the type. Sums on the way may be larger. */
 static gw_status integers_as_they_are(const struct work *work, uint64_t begin, uint32_t n, const wide *all)
 {
     int64_t one[BLOCK];
@@ -381,7 +383,7 @@ static gw_status integer_block(const struct work *work, uint64_t begin, uint32_t
 /* Sums of 2-bit codes, TernGrad's ternary values; `begin` and n count elements and are multiples of 4. */
 static gw_status codes_block(const struct work *work, uint64_t begin, uint32_t n)
 {
-    int16_t sum[BLOCK] = {0}; /* GW_MAX_WORKERS times -1 or 1 fit */
+    int16_t sum[BLOCK] = {0}; /* wide enough for GW_MAX_WORKERS times -1 or 1 */
     for (uint32_t p = 0; p < work->n; p++) {
         const uint8_t *codes = (const uint8_t *)work->pushes[p].bytes + begin / 4;
         for (uint32_t b = 0; b < n / 4; b++) {
@@ -395,7 +397,7 @@ static gw_status codes_block(const struct work *work, uint64_t begin, uint32_t n
                 sum[4 * b + j] = (int16_t)(sum[4 * b + j] + (int)(byte >> 2 * j & 3) - 1);
         }
     }
-    /* S / N, or with a scale s as frames have it: S * (s/N), s/N rounded once */
+    /* S / N; with a scale s it is S * (s/N), with s/N rounded once, as in frames */
     const float by = work->method == GW_PS_DECODE_AVERAGE ? (float)work->n : 1;
     uint8_t *out = work->out + begin * sizeof(float);
     for (uint32_t i = 0; i < n; i++)
@@ -424,7 +426,7 @@ static gw_status by_blocks(struct work *work, struct gw_ps_result *out)
     return out->bytes ? gw_parallel_try(work->context, gw_div_up(work->n_elems, BLOCK), block, work) : GW_ERR_MEMORY;
 }
 
-/* The same shape, its last dimension four times as long. */
+/* The result has the same shape, with the last dimension four times as long. */
 static gw_status codes(struct work *work, struct gw_ps_result *out)
 {
     if (out->shape.n_dims == 0)
@@ -436,11 +438,11 @@ static gw_status codes(struct work *work, struct gw_ps_result *out)
                       : GW_ERR_MEMORY;
 }
 
-/* Pushes of frames, read one frame of each at a time. */
+/* Pushes of frames. They are read together: one frame of each push at a time. */
 struct rows {
-    const void **frames; /* of each push: the frame to be read next */
-    size_t *n_bytes;     /* of it */
-    size_t *left;        /* of the push, from that frame on */
+    const void **frames; /* for each push: its next frame */
+    size_t *n_bytes;     /* for each push: how many bytes that frame has */
+    size_t *left;        /* for each push: how many bytes are left, from that frame on */
 };
 
 static void rows_fini(const struct work *work, struct rows *rows)
@@ -466,7 +468,7 @@ static gw_status rows_init(const struct work *work, struct rows *rows)
     return GW_OK;
 }
 
-/* Goes on to the next frame of every push. false: there is none. */
+/* Goes on to the next frame of every push. *more false: there is none. */
 static gw_status rows_next(const struct work *work, struct rows *rows, bool *more)
 {
     *more = true;
@@ -487,7 +489,7 @@ static gw_status rows_next(const struct work *work, struct rows *rows, bool *mor
     return GW_OK;
 }
 
-/* The averages' bytes, back to back, or where dst is NULL the most that they can take. */
+/* Writes the averages back to back. dst NULL: only counts the most bytes that they can take. */
 static gw_status average_rows(const struct work *work, uint8_t *dst, size_t capacity, size_t *n_bytes)
 {
     const gw_reduce_options options = {.struct_bytes = sizeof options, .codec = work->codec};
@@ -517,7 +519,7 @@ static gw_status frame_average(const struct work *work, struct gw_ps_result *out
     return out->bytes ? average_rows(work, out->bytes, capacity, &out->n_bytes) : GW_ERR_MEMORY;
 }
 
-/* Adds what one push holds. */
+/* Adds the values of one push. */
 static gw_status add_push(const struct work *work, uint32_t p, float *one, double *sum)
 {
     const char *at = work->pushes[p].bytes;
@@ -560,7 +562,7 @@ static gw_status decode(struct work *work, struct gw_ps_result *out)
     return work->method == GW_PS_DECODE_SUM ? frame_sum(work, out) : frame_average(work, out);
 }
 
-/* Of one push: the caller says which. */
+/* Copies one push, which the caller has chosen. */
 static gw_status copy(struct work *work, struct gw_ps_result *out)
 {
     out->n_bytes = work->pushes[0].n_bytes;

@@ -6,14 +6,14 @@
 
 #include <gradwire/codec.h>
 
-/* Borrowed. */
+/* One push. The bytes are borrowed. */
 struct gw_ps_push {
     uint32_t rank;
     const void *bytes;
     size_t n_bytes;
 };
 
-/* `bytes` is taken with gw_alloc. */
+/* The result of a reduction. gw_alloc took `bytes`. */
 struct gw_ps_result {
     gw_ps_type type;
     gw_ps_shape shape;
@@ -21,12 +21,13 @@ struct gw_ps_result {
     size_t n_bytes;
 };
 
-/* Reduces n >= 1 pushes, ascending by rank, of a key of that type and shape; each has the bytes of these, or checked
- * frames that hold as many elements. codec: gives averages of frames its options; NULL: the defaults. scale: what
- * decode_sum and decode_average of uint8 are multiplied by (the average as S * (s/N), with s/N rounded once, as frames
- * have it); NULL: nothing. All codec threads of the context work. The
- * bits do not depend on how many those are. Errors: GW_ERR_ARGUMENT (the method is not of this type; an integer
- * overflows; a byte holds the code 11: the sentence says whose and where), GW_ERR_FRAME_*, GW_ERR_MEMORY. */
+/* Reduces n >= 1 pushes of a key with that type and shape. They are in ascending order of rank. Each has as many bytes
+ * as type and shape need, or holds frames that were checked and have as many elements as the shape. codec: averages of
+ * frames follow its options; NULL: the defaults. scale: decode_sum and decode_average of uint8 are multiplied by it;
+ * NULL: by nothing. The average is then S * (s/N), with s/N rounded once, as in frames. All codec threads of the
+ * context work on it. The bits do not depend on their number. Errors: GW_ERR_ARGUMENT (the type does not allow the
+ * method; an integer overflows; a byte holds the code 11: the sentence says whose and where), GW_ERR_FRAME_*,
+ * GW_ERR_MEMORY. */
 gw_status gw_ps_reduce(gw_context *context, gw_ps_method method, gw_ps_type type, const gw_ps_shape *shape,
                        const struct gw_ps_push *pushes, uint32_t n, const gw_codec *codec, const float *scale,
                        struct gw_ps_result *out);

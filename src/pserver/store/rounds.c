@@ -40,7 +40,8 @@ void gw_ps_key_count_due(const struct gw_ps_store *store, struct gw_ps_key *key)
         key->n_due += gw_ps_is_due(store, key, r);
 }
 
-/* Backup workers may be late, but not by more than one round: the pulls of that one can still be answered. */
+/* True if the open round has all pushes that it needs. Backup workers may be late by one round, but not more. So pulls
+ * of the round before can still be answered. */
 static bool has_all(const struct gw_ps_store *store, const struct gw_ps_key *key)
 {
     if (key->open.n_in == 0 || gw_ps_is_gathering(store) || key->n_due > store->options.backup)
@@ -64,10 +65,10 @@ gw_status gw_ps_key_finish(struct gw_ps_store *store, struct gw_ps_key *key)
     if (!has_all(store, key))
         return GW_OK;
     for (uint32_t r = 0; r < store->options.n_workers; r++)
-        if (gw_ps_is_pending(key, r)) /* of who has left, or is late */
+        if (gw_ps_is_pending(key, r)) /* a pending push of a worker that has left, or is late */
             gw_ps_key_take_out(store, key, r);
     gw_status status = key->parameters ? gw_ps_parameters_finish(store, key) : GW_OK;
-    if (status < 0) { /* no memory now: pulls try again, and tell who asked */
+    if (status < 0) { /* there is no memory now. A pull tries again, and tells its client if that fails */
         store->options.woken(store->options.user, key);
         return status;
     }

@@ -1,4 +1,4 @@
-/* The inside of the store: keys, their rounds, and what is kept of these. */
+/* The inside of the store: keys, their rounds, and the results that are kept of these. */
 #ifndef GW_PSERVER_STORE_STATE_H
 #define GW_PSERVER_STORE_STATE_H
 
@@ -8,57 +8,59 @@
 #include <gradwire/codec.h>
 
 #define GW_PS_NOT_REFUSED UINT64_MAX
-/* In the place of a refusal: the push counts once its verdict has come. */
+/* Takes the place of a refusal: the push counts only when its verdict has come. */
 #define GW_PS_PENDING (UINT64_MAX - 1)
-#define GW_PS_KEPT_RESULTS 4 /* of one round: workers pull with the same method or two */
+#define GW_PS_KEPT_RESULTS 4 /* how many results are kept of a round: workers mostly pull with one or two methods */
 
-/* One result of a round, for the workers that ask later. */
+/* One result of a round. It is kept for the workers that ask later. */
 struct gw_ps_kept {
     gw_ps_method method;
     const struct gw_ps_key *scale_key;
     uint64_t scale_round;
-    struct gw_ps_answer answer; /* value NULL: none */
+    struct gw_ps_answer answer; /* if its value is NULL, there is none */
 };
 
-/* The pushes of all workers that count together. */
+/* A round: the pushes of all workers that are reduced together. */
 struct gw_ps_round {
     uint64_t number; /* 0: none yet */
-    double began;    /* when its first push came; 0: not known */
+    double began;    /* the time when its first push came; 0: not known */
     uint32_t n_in;
-    struct gw_ps_blob **pushes; /* of each rank; NULL: not in */
-    /* of each rank: why its push is empty; GW_PS_NOT_REFUSED: it is not; GW_PS_PENDING: nobody knows yet, and only in
-     * the open round */
+    struct gw_ps_blob **pushes; /* the push of each rank; NULL: it has not come */
+    /* for each rank: the number with which it refused to push. GW_PS_NOT_REFUSED: it did not refuse. GW_PS_PENDING: its
+     * verdict has not come yet; this is only in the open round */
     uint64_t *refusals;
     struct gw_ps_kept results[GW_PS_KEPT_RESULTS];
-    uint32_t n_results; /* made so far: the next one takes the place of the oldest */
+    uint32_t n_results; /* how many were made so far. The next one takes the place of the oldest */
 };
 
 struct gw_ps_parameters;
 
-/* A value that is no round's (deposit.c). */
+/* A value that belongs to no round (deposit.c). */
 struct gw_ps_deposit {
     uint64_t version;
     struct gw_ps_blob *value; /* NULL: none */
 };
 
 struct gw_ps_key {
-    const char *name; /* the table's; NULL: not there yet */
+    const char *name; /* belongs to the table of names; NULL: the key is not in the table yet */
     gw_ps_type type;
     gw_ps_shape shape;
     uint64_t n_elems;
-    uint32_t n_parts;                    /* servers that the key lies on, this one of them; 1: this one alone */
-    gw_codec *codec;                     /* NULL: none was named */
+    uint32_t n_parts;                    /* on how many servers the key lies, this one included; 1: only on this one */
+    gw_codec *codec;                     /* NULL: the key has no codec */
     struct gw_ps_parameters *parameters; /* NULL: the key has no optimizer */
-    /* of each rank the number of its last push, or of the last round that went on without it */
+    /* for each rank: the number of its last push, or of the last round that went on without it */
     uint64_t *pushed;
-    /* of each rank the number of its last push that the server took. Smaller than pushed[rank] if rounds went on
-     * without this rank meanwhile */
+    /* for each rank: the number of its last push that the server took. It is smaller than pushed[rank] if rounds went
+     * on without this rank since then */
     uint64_t *taken;
-    uint64_t foremost;              /* number of the foremost worker's last push */
-    struct gw_ps_round whole, open; /* GW_PS_SYNC; otherwise all is in `open`, whose number counts changes */
-    /* the one before `whole`, for workers that are late; only if there are backup workers */
+    uint64_t foremost; /* the number of the foremost worker's last push */
+    /* whole: the last whole round, with GW_PS_SYNC. In other modes all pushes are in `open`, and its number counts
+     * changes */
+    struct gw_ps_round whole, open;
+    /* the round before `whole`, for workers that are late. It is used only if there are backup workers */
     struct gw_ps_round before;
-    uint32_t n_due;  /* GW_PS_SYNC: workers present that have not pushed to the open round */
+    uint32_t n_due;  /* GW_PS_SYNC: how many workers the open round still waits for */
     uint32_t latest; /* rank of the newest push */
     struct gw_ps_deposit deposit;
     uint64_t bytes;
@@ -69,41 +71,41 @@ struct gw_ps_store {
     gw_context *context;
     struct gw_ps_store_options options;
     struct gw_ps_names names;
-    struct gw_ps_key **keys; /* by their names' numbers */
+    struct gw_ps_key **keys; /* by the number of their name */
     uint64_t capacity;
     uint64_t bytes, rounds;
     struct gw_ps_times round_times;
-    uint64_t *pushes;  /* by each rank, to all keys */
-    uint64_t *skipped; /* of each rank: pushes that it was not there for */
-    uint64_t foremost; /* of all keys, added up */
-    bool *present;     /* of each rank: rounds wait for it */
+    uint64_t *pushes;  /* for each rank: how often it has pushed to all keys */
+    uint64_t *skipped; /* for each rank: how many pushes it missed while it was away */
+    uint64_t foremost; /* the sum of `foremost` of all keys */
+    bool *present;     /* for each rank: true if rounds wait for it */
     uint32_t n_present;
-    bool begun; /* a round has been whole, or taken without waiting for others */
-    void (*changed)(void *user, const struct gw_ps_change *change); /* NULL: nobody asked */
+    bool begun; /* a round has been whole; or, without rounds, a push has been taken */
+    void (*changed)(void *user, const struct gw_ps_change *change); /* the watcher; NULL: there is none */
     void *changed_user;
 };
 
-/* Tells who watches. */
+/* Tells the watcher a change. */
 static inline void gw_ps_store_tell(const struct gw_ps_store *store, const struct gw_ps_change *change)
 {
     if (store->changed)
         store->changed(store->changed_user, change);
 }
 
-/* Whether there is a push of the worker, and its verdict has not come. */
+/* True if there is a push of the worker whose verdict has not come. */
 static inline bool gw_ps_is_pending(const struct gw_ps_key *key, uint32_t rank)
 {
     return key->open.pushes[rank] && key->open.refusals[rank] == GW_PS_PENDING;
 }
 
-/* Whether the worker's push, or its verdict, is what the key's open round still waits for. */
+/* True if the key's open round still waits for the worker's push, or for its verdict. */
 static inline bool gw_ps_is_due(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank)
 {
     return store->present[rank] && (key->pushed[rank] < key->open.number || gw_ps_is_pending(key, rank));
 }
 
-/* Whether the worker's push in that round counts in results: one without a verdict does not; nor, if not GW_PS_SYNC,
- * one of a run that is over. */
+/* True if the worker's push in that round counts in results. A push whose verdict has not come does not count. In modes
+ * other than GW_PS_SYNC, a push of a run that is over does not count either. */
 static inline bool gw_ps_counts(const struct gw_ps_store *store, const struct gw_ps_key *key,
                                 const struct gw_ps_round *round, uint32_t rank)
 {
@@ -111,34 +113,35 @@ static inline bool gw_ps_counts(const struct gw_ps_store *store, const struct gw
            (store->options.mode == GW_PS_SYNC || key->taken[rank] > 0);
 }
 
-/* Not all workers are there that the first round is to have. */
+/* True if the first round still waits for workers to come. */
 static inline bool gw_ps_is_gathering(const struct gw_ps_store *store)
 {
     return !store->begun &&
            store->n_present < (store->options.min_workers ? store->options.min_workers : store->options.n_workers);
 }
 
-/* Where the key's open round has all pushes that it waits for, it is whole now and the next one opens. GW_ERR_MEMORY:
- * it could not move the key's parameters and stays open, until somebody asks again. */
+/* Looks whether the key's open round has all pushes that it waits for. If so, the round is whole now, and the next one
+ * opens. GW_ERR_MEMORY: the round could not move the key's parameters. It stays open until somebody calls this again.
+ */
 gw_status gw_ps_key_finish(struct gw_ps_store *store, struct gw_ps_key *key);
 
-/* How many pushes and verdicts the open round waits for is counted anew. */
+/* Counts again how many pushes and verdicts the open round waits for. */
 void gw_ps_key_count_due(const struct gw_ps_store *store, struct gw_ps_key *key);
 
-/* Gives up one push; NULL there: there is none. */
+/* Gives up one push. If *push is NULL, there is none, and it does nothing. */
 void gw_ps_push_drop(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_blob **push);
 
 /* Empties a round: its pushes and its results. */
 void gw_ps_round_clear(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round);
 
-/* Takes a push back out of the open round. */
+/* Takes a worker's push out of the open round. */
 void gw_ps_key_take_out(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank);
 
 /* Empties the open round, and gives it another number. */
 void gw_ps_key_reopen(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t number);
 
-/* Whether a value is one of the key's: of its length, or frames of the worker's own that have its elements. Errors:
- * GW_ERR_ARGUMENT, GW_ERR_FRAME_*. */
+/* Checks that a value fits the key: it has the right length; or it is frames of this worker that have as many elements
+ * as the key. Errors: GW_ERR_ARGUMENT, GW_ERR_FRAME_*. */
 gw_status gw_ps_key_check_value(const struct gw_ps_key *key, uint32_t rank, const struct gw_ps_blob *value);
 
 /* Bytes that count against max_bytes. */
@@ -152,20 +155,20 @@ static inline bool gw_ps_store_has_room(const struct gw_ps_store *store, uint64_
     return more <= store->options.max_bytes && gw_ps_store_held(store) <= store->options.max_bytes - more;
 }
 
-/* More or fewer bytes are kept for the key. */
+/* Counts `more` bytes more, and `less` bytes less, for the key. */
 static inline void gw_ps_key_count(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t more, uint64_t less)
 {
     key->bytes = key->bytes + more - less;
     store->bytes = store->bytes + more - less;
 }
 
-/* Drops the results that are kept of a round; they can be made again. */
+/* Drops the results that are kept of a round. They can be made again. */
 void gw_ps_key_forget_results(struct gw_ps_store *store, struct gw_ps_key *key, struct gw_ps_round *round);
 
 /* Forgets what was deposited there. */
 void gw_ps_deposit_drop(struct gw_ps_store *store, struct gw_ps_key *key);
 
-/* Frees a key and what it holds; the caller takes it out of the store's tables. */
+/* Frees a key and all that it holds. The caller takes it out of the store's tables. */
 void gw_ps_key_free(struct gw_ps_store *store, struct gw_ps_key *key);
 
 #endif

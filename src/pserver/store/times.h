@@ -1,4 +1,4 @@
-/* How long things took, counted in classes as Prometheus' histograms have them. */
+/* Counts how long things took, in classes as in the histograms of Prometheus. */
 #ifndef GW_PSERVER_STORE_TIMES_H
 #define GW_PSERVER_STORE_TIMES_H
 
