@@ -68,11 +68,8 @@ enum gw_ps_operation {
 #define GW_PS_PUSH_PENDING 2 /* counts once a VERDICT says so */
 
 /* bring_kind */
-/* float32, the first parameters of a key with an optimizer. The server keeps those that come first */
-#define GW_PS_BRING_FIRST 0
-#define GW_PS_BRING_DEPOSIT                                                                                            \
-    1 /* a value that belongs to no round. The server keeps the one with the highest version                           \
-       */
+#define GW_PS_BRING_FIRST 0   /* float32, first parameters of a key with an optimizer. The first to come stay */
+#define GW_PS_BRING_DEPOSIT 1 /* a value that belongs to no round. The one with the highest version stays */
 
 /* hello_flags */
 #define GW_PS_HELLO_JOINS 1 /* rounds do not wait for this worker before it JOINs */
