@@ -220,8 +220,8 @@ static int write_report(const char *out)
     return status;
 }
 
-/* The run itself: progress, and what it came to. */
-static int run(const struct gw_train_options *o, bool verbose, bool report, bool json)
+/* The run itself: progress, and what it came to. *stopped: the user has ended it, and no member has failed. */
+static int run(const struct gw_train_options *o, bool verbose, bool report, bool json, bool *stopped)
 {
     struct display display = {.terminal = isatty(STDERR_FILENO)};
     const struct gw_train_callbacks callbacks = {.progress = show_progress,
@@ -230,6 +230,7 @@ static int run(const struct gw_train_options *o, bool verbose, bool report, bool
                                                  .user = &display};
     static struct gw_train_summary summary;
     gw_status status = gw_train_run(o, &callbacks, &summary);
+    *stopped = summary.stopped;
     if (status != GW_OK && display.shown && display.terminal)
         fputc('\n', stderr);
     if (status == GW_ERR_ARGUMENT)
@@ -376,6 +377,7 @@ static int train(const tool_usage *usage, struct words *w, const tool_run *of)
     catch_interrupts();
     gw_status status = gw_members_begin(&w->who, &members);
     int exit_status = TOOL_DONE;
+    bool stopped = false;
     if (status != GW_OK)
         exit_status =
             status == GW_ERR_ARGUMENT ? tool_wrong_use("%s", gw_last_error()) : tool_fail_status(status, NULL);
@@ -387,10 +389,10 @@ static int train(const tool_usage *usage, struct words *w, const tool_run *of)
         if (members.first == 0)
             tool_run_tell(of);
         w->o.members = &members;
-        exit_status = run(&w->o, w->verbose, w->report, w->json);
+        exit_status = run(&w->o, w->verbose, w->report, w->json, &stopped);
     }
     json_decref(w->o.record);
-    gw_members_end(&members, exit_status != TOOL_DONE);
+    gw_members_end(&members, exit_status != TOOL_DONE && !stopped);
     return exit_status;
 }
 

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 ALL = "--all" in sys.argv
@@ -157,26 +158,23 @@ class Links(harness.Case):
         self.need_tcp()
         self.compare(lambda n, words: self.summary([harness.TOOL, "launch", "-n", n, "--", *words]))
 
-    def test_mpi_is_local(self):
+    def need_mpi(self):
+        """Returns where mpirun is. Skips the test if there is none, or no mpi link in this build."""
         mpirun = shutil.which("mpirun")
-        if (
-            not mpirun
-            or "this build has no mpi link"
-            in self.run_tool(
-                "train", "--link", "mpi", "--steps", 1, "--net", "mlp:784-4-10", env={**os.environ, **MPI}
-            ).stderr
-        ):
+        alone = self.run_tool("train", "--link", "mpi", *RUN, env={**os.environ, **MPI})
+        if not mpirun or "this build has no mpi link" in alone.stderr:
             self.skipTest("there is no MPI")
+        return mpirun
+
+    def test_mpi_is_local(self):
+        mpirun = self.need_mpi()
         self.compare(lambda n, words: self.summary([mpirun, "-n", n, harness.TOOL, *words, "--link", "mpi"], MPI))
 
     def test_started_by_mpirun(self):
         """Without --link, mpirun's ranks are one run. With --link local they are not, and are told so."""
-        mpirun = shutil.which("mpirun")
+        mpirun = self.need_mpi()
         words = ["train", *RUN, "--json"]
         environment = {**os.environ, **MPI}
-        alone = self.run_tool("train", "--link", "mpi", *RUN, env=environment)
-        if not mpirun or "this build has no mpi link" in alone.stderr:
-            self.skipTest("there is no MPI")
         local = self.summary([harness.TOOL, *words, "--workers", 2])
         joined = self.summary([mpirun, "-n", 2, harness.TOOL, *words], MPI)
         self.assertEqual((joined["parameter_hash"], joined["workers"]), (local["parameter_hash"], 2))
@@ -194,6 +192,29 @@ class Links(harness.Case):
             done = self.run_tool("train", *RUN, *link, env=other)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn("mpiexec started 2 ranks, and MPI sees this one alone", done.stderr)
+
+    def test_stopped_under_mpirun(self):
+        """Ranks that end together, because the user wants it, end their MPI job in good order."""
+        mpirun = self.need_mpi()
+        words = ["--link", "mpi", "--net", "mlp:784-8-10", "--data", "digits", "--steps", 10**8]
+        command = [mpirun, "-n", "2", harness.TOOL, "train", *map(str, words)]
+        job = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **MPI})
+        self.addCleanup(job.kill)
+        watchdog = threading.Timer(120, job.kill)
+        watchdog.start()
+        self.addCleanup(watchdog.cancel)
+        said = ""
+        while "step 1/" not in said:
+            line = job.stderr.readline()
+            self.assertTrue(line, said)
+            said += line
+        ranks = subprocess.run(["pgrep", "-P", str(job.pid)], stdout=subprocess.PIPE, text=True, check=True).stdout
+        for rank in ranks.split():
+            os.kill(int(rank), signal.SIGINT)
+        said += job.communicate(timeout=60)[1]
+        self.assertEqual(job.returncode, 1)
+        self.assertEqual(said.count("as asked"), 2, said)
+        self.assertNotIn("MPI_ABORT", said)
 
     def test_started_by_others(self):
         for environment, says in (

@@ -582,9 +582,10 @@ gw_status gw_train_run(const struct gw_train_options *options, const struct gw_t
             gw_team_fail(team, i, status, why); /* if the members are joined already */
         gw_fail(status, "%s", why);
     }
-    if (status == GW_OK && team->stopped)
-        status = say_stopped(team);
     summary->workers = 0;
+    summary->stopped = status == GW_OK && team->stopped;
+    if (summary->stopped)
+        status = say_stopped(team);
     if (status == GW_OK && team->leads) {
         summarise(team, summary);
         status = save(team, summary);
