@@ -580,6 +580,38 @@ static void medians_are_those_of_sorting(void **state)
     gw_context_destroy(context);
 }
 
+/* So many that the elements of a block no longer fit beside each other, down to one at a time. */
+static void medians_of_many_pushes(void **state)
+{
+    (void)state;
+    enum { N = 7, MANY = 9000 };
+    static const uint32_t beyond[] = {511, 1024, 1171, 4096, 8191, 8192, 8193, MANY};
+    static float values[MANY][N];
+    static struct gw_ps_push pushes[MANY];
+    static float sorted[MANY];
+    const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
+    for (uint32_t k = 0; k < 70 + sizeof beyond / sizeof *beyond; k++) {
+        const uint32_t n = k < 70 ? k + 1 : beyond[k - 70];
+        struct gw_ps_result result;
+        for (uint32_t p = 0; p < n; p++) {
+            for (uint32_t i = 0; i < N; i++)
+                values[p][i] = (float)((int)(number() % 1000) - 500) / 8;
+            pushes[p] = (struct gw_ps_push){p, values[p], sizeof values[p]};
+        }
+        assert_int_equal(gw_ps_reduce(NULL, GW_PS_MEDIAN, GW_PS_FLOAT32, &shape, pushes, n, NULL, NULL, &result),
+                         GW_OK);
+        for (uint32_t i = 0; i < N; i++) {
+            for (uint32_t p = 0; p < n; p++)
+                sorted[p] = values[p][i];
+            qsort(sorted, n, sizeof *sorted, compare_floats);
+            const float x = gw_get_float((const uint8_t *)result.bytes + i * sizeof x);
+            if (x != (sorted[(n - 1) / 2] + sorted[n / 2]) / 2)
+                fail_msg("element %u of %u pushes is %g", i, n, (double)x);
+        }
+        gw_free(NULL, result.bytes);
+    }
+}
+
 static void medians_have_the_types_of_floats(void **state)
 {
     (void)state;
@@ -611,6 +643,7 @@ int main(void)
         cmocka_unit_test(methods_have_types),
         cmocka_unit_test(medians_are_exact_in_every_order),
         cmocka_unit_test(medians_are_those_of_sorting),
+        cmocka_unit_test(medians_of_many_pushes),
         cmocka_unit_test(medians_have_the_types_of_floats),
     };
     return cmocka_run_group_tests_name("ps_reduce", tests, NULL, NULL);

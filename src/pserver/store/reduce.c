@@ -274,14 +274,6 @@ static float at_place(uint32_t place)
     return gw_bits_float(place >> 31 ? place & 0x7FFFFFFFu : ~place);
 }
 
-static void load_places(const struct work *work, uint32_t p, uint64_t begin, uint32_t n, uint32_t *places)
-{
-    double one[BLOCK];
-    load_floats(work->type, work->pushes[p].bytes, begin, n, one);
-    for (uint32_t i = 0; i < n; i++)
-        places[i] = place_of((float)one[i]);
-}
-
 /* The mean of two numbers in float32, rounded once. If their sum is too large, their halves are added; these are exact
  * then. */
 static float mean_of_two(float low, float high)
@@ -290,22 +282,31 @@ static float mean_of_two(float low, float high)
     return isinf(sum) && isfinite(low) && isfinite(high) ? low * 0.5f + high * 0.5f : sum * 0.5f;
 }
 
-/* The middle value of each element: the largest place that has at most (N - 1) / 2 pushes below it. It is found bit by
- * bit. That takes no memory for the pushes, and no values can make it slow. */
-static void lower_middle(const struct work *work, uint64_t begin, uint32_t n, uint32_t *lower)
+/* Numbers that are sorted at a time: an L1 cache holds them. They are of one element at least. */
+#define SORTED_AT_ONCE 8192u
+
+/* Exchanges low[i] and high[i] if they stand in the wrong order. A compiler makes a minimum and a maximum of many
+ * numbers at a time of it. */
+static void put_in_order(uint32_t *restrict low, uint32_t *restrict high, uint32_t n)
 {
-    uint32_t places[BLOCK], below[BLOCK];
-    memset(lower, 0, n * sizeof *lower);
-    for (uint32_t bit = 1u << 31; bit; bit >>= 1) {
-        memset(below, 0, n * sizeof *below);
-        for (uint32_t p = 0; p < work->n; p++) {
-            load_places(work, p, begin, n, places);
-            for (uint32_t i = 0; i < n; i++)
-                below[i] += places[i] < (lower[i] | bit);
-        }
-        for (uint32_t i = 0; i < n; i++)
-            lower[i] |= below[i] <= (work->n - 1) / 2 ? bit : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t a = low[i], b = high[i];
+        low[i] = a < b ? a : b;
+        high[i] = a < b ? b : a;
     }
+}
+
+/* Sorts n_rows numbers of each of n elements; places[row * n + i] is one of element i. Batcher's merge exchange sort
+ * (Knuth, The Art of Computer Programming 3, 5.2.2, algorithm M): which rows it compares depends on n_rows alone. So no
+ * values can make it slow, and all elements go through it together. */
+static void sort_rows(uint32_t *places, uint32_t n_rows, uint32_t n)
+{
+    for (uint32_t size = 1; size < n_rows; size *= 2) /* sorted runs of this many rows are merged in pairs */
+        for (uint32_t apart = size; apart > 0; apart /= 2)
+            for (uint32_t first = apart % size; first + apart < n_rows; first += 2 * apart)
+                for (uint32_t row = first; row < first + apart && row + apart < n_rows; row++)
+                    if (row / (2 * size) == (row + apart) / (2 * size))
+                        put_in_order(places + (size_t)row * n, places + (size_t)(row + apart) * n, n);
 }
 
 /* The coordinate-wise median. If there is an even number of pushes, it is the mean of the two in the middle. If fewer
@@ -313,26 +314,26 @@ static void lower_middle(const struct work *work, uint64_t begin, uint32_t n, ui
  * Byzantine-Robust Distributed Learning, 2018, definition 1). */
 static void middle_of_floats(const struct work *work, uint64_t begin, uint32_t n, double *all)
 {
-    uint32_t places[BLOCK], lower[BLOCK], next[BLOCK], n_up_to[BLOCK];
-    lower_middle(work, begin, n, lower);
-    memset(next, 0xFF, n * sizeof *next);
-    memset(n_up_to, 0, n * sizeof *n_up_to);
-    for (uint32_t p = 0; p < work->n; p++) {
-        load_places(work, p, begin, n, places);
-        for (uint32_t i = 0; i < n; i++) {
-            n_up_to[i] += places[i] <= lower[i];
-            next[i] = places[i] > lower[i] && places[i] < next[i] ? places[i] : next[i];
+    uint32_t places[GW_MAX_WORKERS > SORTED_AT_ONCE ? GW_MAX_WORKERS : SORTED_AT_ONCE];
+    const uint32_t at_once = work->n < SORTED_AT_ONCE ? SORTED_AT_ONCE / work->n : 1;
+    for (uint32_t done = 0; done < n; done += at_once) {
+        const uint32_t now = n - done < at_once ? n - done : at_once;
+        double one[SORTED_AT_ONCE];
+        for (uint32_t i = 0; i < now; i++)
+            all[done + i] = 0;
+        for (uint32_t p = 0; p < work->n; p++) {
+            load_floats(work->type, work->pushes[p].bytes, begin + done, now, one);
+            for (uint32_t i = 0; i < now; i++) {
+                places[(size_t)p * now + i] = place_of((float)one[i]);
+                all[done + i] = one[i] != one[i] ? one[i] : all[done + i]; /* a NaN wins, as with other methods */
+            }
         }
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        const float low = at_place(lower[i]);
-        all[i] = (double)(n_up_to[i] > work->n / 2 ? low : mean_of_two(low, at_place(next[i])));
-    }
-    for (uint32_t p = 0; p < work->n; p++) { /* a NaN wins, as with other methods */
-        double one[BLOCK];
-        load_floats(work->type, work->pushes[p].bytes, begin, n, one);
-        for (uint32_t i = 0; i < n; i++)
-            all[i] = one[i] != one[i] ? one[i] : all[i];
+        sort_rows(places, work->n, now);
+        const uint32_t *low = places + (size_t)((work->n - 1) / 2) * now, *high = places + (size_t)(work->n / 2) * now;
+        for (uint32_t i = 0; i < now; i++)
+            if (all[done + i] == all[done + i])
+                all[done + i] =
+                    (double)(low == high ? at_place(low[i]) : mean_of_two(at_place(low[i]), at_place(high[i])));
     }
 }
 
