@@ -164,19 +164,21 @@ GW_API gw_status gw_exchange_pull_parameters(gw_exchange *exchange, float *const
  * rank 0. Errors: GW_ERR_ARGUMENT (below 0 or no finite float32), GW_ERR_ORDER (a step is open). */
 GW_API gw_status gw_exchange_set_rate(gw_exchange *exchange, double rate);
 
-/* What the codec keeps between steps of all tensors on this member (topk: residuals, thresholds), for checkpoints. Call
- * these three between steps, on the thread that calls gw_exchange_wait.
- *
- * state_bytes: how many bytes save writes; 0 if the codec keeps nothing. save: writes the state. Errors:
- * GW_ERR_CAPACITY, GW_ERR_ORDER (a step is open).
- *
- * load: puts a state back. With n_states 1 it is the state that this member itself saved. The next step is then the one
- * that would have followed the save. If the run had another number of workers, give the states of all of them. Then
- * every member begins with their merged state (gw_states_merge). Each state has state_bytes bytes. Errors:
- * GW_ERR_ARGUMENT (the states are not of this codec and these tensors, or were altered). After that only
- * gw_exchange_destroy may be called. */
+/* How many bytes gw_exchange_save writes: what the codec keeps between steps of all tensors on this member (topk:
+ * residuals, thresholds). 0 if the codec keeps nothing, and for NULL. Call it between steps, on the thread that calls
+ * gw_exchange_wait. */
 GW_API size_t gw_exchange_state_bytes(const gw_exchange *exchange);
+
+/* Writes what the codec keeps on this member, for a checkpoint: gw_exchange_state_bytes bytes at dst. Call it between
+ * steps, on the thread that calls gw_exchange_wait. Errors: GW_ERR_CAPACITY (dst_capacity is too small), GW_ERR_ORDER (a
+ * step is open), GW_ERR_ARGUMENT. */
 GW_API gw_status gw_exchange_save(const gw_exchange *exchange, void *dst, size_t dst_capacity);
+
+/* Puts a state back that was saved. n_states 1: it is the one that this member itself saved, and the next step is then
+ * the one that would have followed the save. If the run had another number of workers, give the states of all of them.
+ * Then every member begins with their merged state (gw_states_merge). Each state has state_bytes bytes. Call it between
+ * steps, on the thread that calls gw_exchange_wait. Errors: GW_ERR_ARGUMENT (the states are not of this codec and these
+ * tensors, or were altered), GW_ERR_MEMORY. After either only gw_exchange_destroy may be called. */
 GW_API gw_status gw_exchange_load(gw_exchange *exchange, const void *const *states, uint32_t n_states,
                                   size_t state_bytes);
 
