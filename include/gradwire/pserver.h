@@ -261,10 +261,9 @@ GW_API gw_status gw_ps_push_parameter(gw_ps_client *client, const char *key, con
 /* Pulls one value of a key. scale_key is for decode_sum and decode_average of uint8: it is a key of one float32. The
  * result is multiplied by this key's maximum in the same round. NULL: it is not. The caller frees *out with
  * gw_ps_value_free. Errors: GW_ERR_ARGUMENT (there is no such key; or its type does not allow the method: the sentence
- * says which methods it allows), GW_ERR_ORDER (the worker has not pushed yet; a key that lies in parts on several
- * servers, or a key and its scale_key on another server, was not initialised by this client; or a reader got parts of
- * different rounds: try again), GW_ERR_TIMEOUT (the sentence names the workers that have not pushed), GW_ERR_PEER,
- * GW_ERR_MEMORY. */
+ * says which methods it allows), GW_ERR_ORDER (the worker has not pushed yet; this client has not initialised the key
+ * or its scale_key, and must, because they lie on several servers; or a reader got parts of different rounds: try
+ * again), GW_ERR_TIMEOUT (the sentence names the workers that have not pushed), GW_ERR_PEER, GW_ERR_MEMORY. */
 GW_API gw_status gw_ps_pull_parameter(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key,
                                       gw_ps_value *out);
 
