@@ -20,9 +20,10 @@
  *     gw_reduce(ctx, frames, sizes, N, NULL, out, capacity, &out_bytes);
  *     gw_decode(ctx, out, out_bytes, average, count);
  *
- * The bytes of a frame depend on the gradient, the seed, rank, step, tensor id, the codec's options and the wire
- * choice. They depend on nothing else: not on threads, on the instruction set, or on how other tensors are sliced.
- * Frames are specified byte by byte in docs/wire-format.md. */
+ * The bytes of a frame depend on the gradient, the slice, the shared numbers, what the codec keeps between steps, the
+ * seed, rank, step, tensor id, the codec's options and the wire choice. They depend on nothing else: not on threads,
+ * not on the instruction set, and not on how other tensors are sliced. Frames are specified byte by byte in
+ * docs/wire-format.md. */
 #ifndef GRADWIRE_CODEC_H
 #define GRADWIRE_CODEC_H
 
@@ -99,13 +100,13 @@ typedef struct gw_tensor {
 } gw_tensor;
 
 /* True if the codec's options leave this tensor in float (ternary's skip= and min=): its frames are those of `none`.
- * Names, sizes and last_layer count; the id does not. False for NULL. */
+ * The answer depends on the tensor's name, size and last_layer, and not on its id. False for NULL. */
 GW_API bool gw_codec_leaves_float(const gw_codec *codec, const gw_tensor *tensor);
 
 /* How frames are written, if that is a choice. It changes their bytes and what they cost, and never what they decode
  * to. */
 typedef enum gw_wire {
-    GW_WIRE_AUTO,  /* an exchange takes the faster of both, as measured; elsewhere as GW_WIRE_SMALL */
+    GW_WIRE_AUTO,  /* an exchange measures both and takes the faster one; outside an exchange: GW_WIRE_SMALL */
     GW_WIRE_SMALL, /* the fewest bytes */
     GW_WIRE_FAST   /* the fewest processor cycles */
 } gw_wire;
@@ -118,7 +119,7 @@ GW_API const char *gw_wire_name(gw_wire wire);
  * are right), GW_ERR_ARGUMENT (a NULL). */
 GW_API gw_status gw_wire_parse(const char *name, gw_wire *out);
 
-/* Where in a run an encoder draws random numbers. They depend on this and on the tensor. */
+/* What the random numbers of an encoder depend on, besides the tensor's id. */
 typedef struct gw_draw {
     uint64_t seed;
     uint32_t rank; /* 0 .. GW_MAX_WORKERS-1 */
@@ -161,8 +162,8 @@ GW_API uint64_t gw_encoder_slice_align(const gw_encoder *encoder);
 GW_API size_t gw_encoder_bound(const gw_encoder *encoder, uint64_t n_elems);
 
 /* True if the codec's options leave a choice of how frames are written. Then GW_WIRE_FAST gives pushes or averages of
- * this tensor other bytes than GW_WIRE_SMALL. If an option names a code, that code is used with both. False for NULL.
- */
+ * this tensor other bytes than GW_WIRE_SMALL. If an option names a code, frames have that code with either wire choice.
+ * False for NULL. */
 GW_API bool gw_encoder_has_wire_choice(const gw_encoder *encoder);
 
 /* push: how this encoder writes its frames from here on. pull: how gw_reduce is to write the average of these frames
@@ -276,10 +277,10 @@ GW_API float gw_frame_scaler(const void *src, size_t src_bytes, uint64_t i);
  * entry of a symbol is number symbol+workers. The frame itself says how many `workers` it has (gw_frame_info). So check
  * that number if you do not trust the frame. counts NULL: only the two results below are set. *n_nonzero: how many
  * elements are not zero. *entropy_bits: order-0 entropy in bits per element. Each of the two may be NULL. The entropy
- * of sparse and gspar frames counts two things. The first is for each element whether it is absent, is there without a
- * value of its own, or is there with one. The second is the signs of the elements without a value of their own; in
- * gspar averages, the sums of these signs. The entropy of float frames is 0. Errors: GW_ERR_CAPACITY (n_counts is too
- * small; nothing is written then), GW_ERR_FRAME_*, GW_ERR_MEMORY. */
+ * of sparse and gspar frames is the sum of two entropies. The first says which elements are absent, which are there
+ * without a value of their own, and which are there with one. The second is of the signs of elements without a value of
+ * their own; in gspar averages, of the sums of these signs. The entropy of float frames is 0. Errors: GW_ERR_CAPACITY
+ * (n_counts is too small; nothing is written then), GW_ERR_FRAME_*, GW_ERR_MEMORY. */
 GW_API gw_status gw_frame_symbols(gw_context *context, const void *src, size_t src_bytes, uint64_t *counts,
                                   size_t n_counts, uint64_t *n_nonzero, double *entropy_bits);
 
@@ -320,10 +321,10 @@ GW_API size_t gw_reduce_bound(const void *const *frames, const size_t *frame_byt
 /* Adds n_frames pushes of one slice, and writes one frame that holds their average. The owner of a slice does this. The
  * frames may come in any order: they are added in rank order. ternary with shared scalers adds integers. Floats are
  * added in float32. gspar with share=on does both. Averages of ternary codecs hold exact sums, so they can be added
- * like pushes. The result is then the average over all workers in them, bit for bit. options: NULL means the defaults.
- * Errors: GW_ERR_FRAME_MISMATCH (frames of different slices, codecs, steps or scalers, or two frames of one rank; the
- * sentence names both), other GW_ERR_FRAME_*, GW_ERR_CAPACITY, GW_ERR_MEMORY.
- */
+ * like pushes. The result is then the average over all workers in them, with the same bits as if all pushes had been
+ * added at once. options: NULL means the defaults. Errors: GW_ERR_FRAME_MISMATCH (frames of different slices, codecs,
+ * steps or scalers, or two frames of one rank; the sentence names both), other GW_ERR_FRAME_*, GW_ERR_CAPACITY,
+ * GW_ERR_MEMORY. */
 GW_API gw_status gw_reduce(gw_context *context, const void *const *frames, const size_t *frame_bytes, uint32_t n_frames,
                            const gw_reduce_options *options, void *dst, size_t dst_capacity, size_t *dst_bytes);
 

@@ -44,8 +44,8 @@ typedef struct gw_exchange_options {
      * exchange only, and its workers must begin with the same step. NULL: the members of the link own the slices */
     gw_ps_client *servers;
     uint64_t seed;
-    /* how many milliseconds a member may be silent while others wait for it; 0: 60,000. Some members wait for it
-     * through another member. They name it after at most twice this time */
+    /* how many milliseconds a member may be silent while others wait for it; 0: 60,000. Then the members that wait for
+     * it directly name it. Those that wait for it through another member name it after at most twice this time */
     uint32_t timeout_ms;
     /* the number of the machine that each rank runs on; copied. It must be the same on all members. All workers of one
      * machine then send to another machine together: one sum if the codec holds integers, else all their frames in one
@@ -63,10 +63,10 @@ typedef struct gw_exchange_options {
     const char *server_optimizer;
     /* how frames are written, if the codec leaves a choice: with the fewest bytes, with the fewest cycles, or (0,
      * GW_WIRE_AUTO) in the way that makes the steps shorter. The results are the same bits. With GW_WIRE_AUTO rank 0
-     * measures steps with both: at the beginning, and again now and then. Its averages tell the other members, and they
-     * follow a step later. With server_optimizer every member compares for itself. Members may differ here. A member
-     * with GW_WIRE_SMALL or GW_WIRE_FAST keeps to it. Owners write fast averages if rank 0 or such a member asks for
-     * them */
+     * measures steps with both: at the beginning, and again now and then. The other members see in the averages what
+     * rank 0 has chosen, and follow a step later. With server_optimizer every member compares for itself. Members may
+     * differ here. A member with GW_WIRE_SMALL or GW_WIRE_FAST keeps to it. Owners write fast averages if rank 0 has
+     * chosen so, or if any member has GW_WIRE_FAST */
     gw_wire wire;
     /* what becomes of a codec's residual (topk, onebit) if all elements of a tensor's gradient are zero on this member.
      * false: the residual takes part in the step as in any other. true: this member sends nothing of the tensor, and
@@ -140,12 +140,12 @@ GW_API gw_status gw_exchange_submit(gw_exchange *exchange, uint32_t tensor, floa
 GW_API gw_status gw_exchange_submit_many(gw_exchange *exchange, uint32_t n, const uint32_t *tensors,
                                          float *const *gradients);
 
-/* Waits until every tensor holds the average, and ends the step. With server_optimizer the tensors hold parameters; and
- * if the servers' mode is then not GW_PS_SYNC, the verdict is this member's own. result: NULL: not wanted. A verdict of
- * false (committed) is not an error. Then the contents of the gradients are unspecified, and the codec's state is as it
- * was before the step. Errors: GW_ERR_ORDER (a tensor was not submitted), GW_ERR_PEER, GW_ERR_TIMEOUT (the sentence
- * names the silent members), GW_ERR_MEMORY, and what codecs return. After an error of the exchange only
- * gw_exchange_destroy may be called. */
+/* Waits until every tensor holds the average, and ends the step. With server_optimizer the tensors hold parameters. If
+ * the servers' mode is then not GW_PS_SYNC, the verdict is about this member's gradients alone. result: NULL: not
+ * wanted. If the verdict (committed) is false, that is not an error. Then the contents of the gradients are
+ * unspecified, and the codec's state is as it was before the step. Errors: GW_ERR_ORDER (a tensor was not submitted),
+ * GW_ERR_PEER, GW_ERR_TIMEOUT (the sentence names the silent members), GW_ERR_MEMORY, and what codecs return. After an
+ * error of the exchange only gw_exchange_destroy may be called. */
 GW_API gw_status gw_exchange_wait(gw_exchange *exchange, gw_step_result *result);
 
 /* With server_optimizer: between gw_exchange_create and the first step every member hands over its first parameters,

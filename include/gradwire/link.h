@@ -40,9 +40,9 @@ typedef struct gw_link_ops {
      * GW_ERR_TIMEOUT, GW_ERR_MEMORY. */
     gw_status (*send)(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms);
 
-    /* Hands the same message to every member but this one, without a copy for each. The link owns `bytes`, and the
-     * errors are the same, as with send. If the call fails, some members may have got the message. NULL: the link has
-     * no better way than to send a copy to each. */
+    /* Hands the same message to every member but this one, without a copy for each. As with send, the link owns `bytes`
+     * from the call on. The errors are those of send. If the call fails, some members may have got the message. NULL:
+     * the link has no better way than to send a copy to each. */
     gw_status (*send_all)(void *self, void *bytes, size_t n_bytes, uint32_t timeout_ms);
 
     /* Waits for the next message from anyone. The caller owns message->bytes. If a message has arrived and a member has
@@ -50,9 +50,9 @@ typedef struct gw_link_ops {
      * and says why); GW_ERR_CLOSED. */
     gw_status (*recv)(void *self, uint32_t timeout_ms, gw_message *message);
 
-    /* Tells every other member that this one failed, and why. Their recv then returns GW_ERR_PEER. A status of
-     * GW_ERR_TIMEOUT or GW_ERR_PEER means that another member is the cause. Then they hear that this one gave up. The
-     * call takes no memory. */
+    /* Tells every other member that this one failed, and why. Their recv then returns GW_ERR_PEER. If the status is
+     * GW_ERR_TIMEOUT or GW_ERR_PEER, another member is the cause. Then the others hear that this one gave up, and not
+     * that it failed. The call takes no memory. */
     void (*fail)(void *self, gw_status status, const char *why);
 
     /* Ends this endpoint in good order. If its recv is blocked, recv returns GW_ERR_CLOSED. Other members go on. It may
@@ -119,8 +119,8 @@ typedef struct gw_tcp_options {
 GW_API gw_status gw_link_tcp_create(gw_context *context, const gw_tcp_options *options, uint32_t n_links,
                                     gw_link *links);
 
-/* Makes a folder of keys for gw_tcp_options.keys, or for parameter servers, with a fresh pair of keys. This key is also
- * the only one that the folder allows, and is that of the rendezvous. So it is enough to copy the folder to all
+/* Makes a folder of keys for gw_tcp_options.keys, or for parameter servers, with a fresh pair of keys. At first the
+ * folder allows this key alone, and has it as the key of the rendezvous. So it is enough to copy the folder to all
  * machines of a job. Machines may also have keys of their own. Then allowed/ in each folder holds the public key of
  * every machine (the file gradwire.key of its folder, under any name), and rendezvous.key is that of rank 0's machine.
  * The call never replaces a key. Errors: GW_ERR_ARGUMENT (there is a key already), GW_ERR_SYSTEM (the folder cannot be
@@ -129,11 +129,11 @@ GW_API gw_status gw_keys_new(const char *folder);
 
 /* Makes a folder of keys for a client of parameter servers (gw_ps_client_options.keys), with a fresh pair of its own.
  * It also lists the client in the servers' folder, as allowed/NAME.key. Remove that file to shut out this client and
- * nobody else. The client's folder holds the servers' public key as server.key. The rest is as gw_keys_new makes it, so
- * the same folder serves the workers' own tcp link. `name`: 1 to 64 letters, digits and ".-_"; it does not begin with a
- * dot. If the call fails, it leaves nothing behind. It never replaces a key. Errors: those of gw_keys_new;
- * GW_ERR_ARGUMENT also for a name that is not legal, or is listed already; GW_ERR_SYSTEM also for a servers' folder
- * that has no key, or cannot be written. */
+ * nobody else. The client's folder holds the servers' public key as server.key. Its other files are as gw_keys_new
+ * makes them. So workers may use a copy of the same folder for a tcp link of their own. `name`: 1 to 64 letters, digits
+ * and ".-_"; it does not begin with a dot. If the call fails, it leaves nothing behind. It never replaces a key.
+ * Errors: those of gw_keys_new; GW_ERR_ARGUMENT also for a name that is not legal, or is listed already; GW_ERR_SYSTEM
+ * also for a servers' folder that has no key, or cannot be written. */
 GW_API gw_status gw_keys_new_client(const char *folder, const char *server_folder, const char *name);
 
 #ifdef __cplusplus

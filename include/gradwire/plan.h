@@ -35,13 +35,13 @@ typedef struct gw_profile_layer {
 /* What a codec costs. All numbers are 0 or more, and finite. */
 typedef struct gw_profile_codec {
     const char *spec; /* its specification, for example "ternary". Not NULL, and not twice in a profile */
-    double compress_ms_fixed, compress_ms_per_element; /* of a group */
-    double decompress_ms_per_element;                  /* the link is busy with it */
+    double compress_ms_fixed, compress_ms_per_element; /* to encode a group */
+    double decompress_ms_per_element;                  /* the model counts it as time of the link */
     double bytes_per_element;                          /* up plus down */
-    double measure_ms_fixed, measure_ms_per_element;   /* of each layer, before its group is encoded */
-    /* Members may share processors. This is how long these are busy with one element, for all members together, and
-     * with all the work on it. No plan makes this work less. From the moment when its gradients are there, a step takes
-     * at least as long as this work. 0: there are enough processors. */
+    double measure_ms_fixed, measure_ms_per_element;   /* to measure a layer, before its group is encoded */
+    /* Members may share processors. This is how long these processors work on one element, for all members together. No
+     * plan makes this work less. The work on a layer begins when its gradient is there, and a step does not end before
+     * all work is done. 0: there are enough processors. */
     double busy_ms_per_element;
 } gw_profile_codec;
 
@@ -49,8 +49,8 @@ typedef struct gw_profile_codec {
  * decompress_ms_per_element) * n. Its averages are there latency_ms later. The next group need not wait for that.
  *
  * run_elements: the exchange sends a large group in runs of this many elements. Then sending begins when the first run
- * is encoded. When the whole group is encoded, the last run is still to be sent, so sending ends no earlier than that
- * run's time after it. 0: a group is encoded whole before it is sent, as in DLGS. */
+ * is encoded. The last run can only be sent when the whole group is encoded. So sending ends no earlier than that
+ * moment plus the time to send one run. 0: a group is encoded whole before it is sent, as in DLGS. */
 typedef struct gw_profile_link {
     double alpha_ms, ms_per_byte, latency_ms;
     uint64_t run_elements;
@@ -86,7 +86,7 @@ typedef struct gw_group_times {
     uint32_t first_layer, n_layers; /* layers first_layer .. first_layer + n_layers - 1 of the profile */
     uint64_t n_elems;
     double ready;                    /* its last gradient is there */
-    double encode_begin, encode_end; /* without measuring */
+    double encode_begin, encode_end; /* its layers were measured before */
     double send_begin, send_end;     /* the link is busy with it */
     double arrived;                  /* its averages are there; that of the last group is the step's end */
 } gw_group_times;
@@ -102,13 +102,13 @@ GW_API gw_status gw_plan_timeline(const gw_profile *profile, uint32_t codec, gw_
 /* ---- merging layers to groups ---------------------------------------------------------------- */
 
 typedef enum gw_merge {
-    GW_MERGE_EXACT = 1, /* the plan with the shortest step of all. If several are equal, one with few groups */
+    GW_MERGE_EXACT = 1, /* the plan with the shortest step of all. If several are equal, fewer groups are preferred */
     GW_MERGE_PAPER,     /* DLGS, algorithm 2: from the last layer on, a layer is merged into the one before it if that
                            makes the step shorter */
     GW_MERGE_NONE,      /* a group for each layer */
     GW_MERGE_SINGLE,    /* one group */
-    GW_MERGE_FIXED      /* a group ends with the layer that brings it to so many bytes of float32, as buckets of
-                           PyTorch (25 MiB) and Horovod (64 MiB) do */
+    GW_MERGE_FIXED      /* a group takes layers until it has fixed_bytes bytes of float32 or more, like the
+                           buckets of PyTorch (25 MiB) and Horovod (64 MiB) */
 } gw_merge;
 
 /* Its name: "exact", "paper", "none", "single" or "fixed". NULL past the last one. Static storage. */

@@ -108,7 +108,7 @@ typedef struct gw_predict_options {
     gw_cluster cluster;
     double gradient_bytes; /* |g| in float32, above 0 */
     uint32_t batch;        /* K, above 0 */
-    double batch_seconds;  /* T(1,1,K): with one copy of the gradient to the processor, so at least |g|/C_cwd */
+    double batch_seconds;  /* T(1,1,K). It includes one copy of the gradient to the processor, |g|/C_cwd */
     gw_scaling scaling;
     gw_owners owners;
     uint32_t servers; /* GW_OWNERS_SERVERS: how many, 0 is 1; else 0 */
@@ -154,9 +154,9 @@ GW_API gw_status gw_predict(const gw_predict_options *options, const gw_predict_
                             gw_prediction *out);
 
 /* Tells which T(1,1,K) makes the codec `gain` times faster than float32 on `gpus` GPUs, by the same model. It solves
- * (C*w + A)/(C*w + B) = gain. A and B are the parts of a step with float32 and with the codec that are not computing. w
- * is the factor by which the GPUs wait for the slowest. The call ignores options->batch_seconds. Errors:
- * GW_ERR_ARGUMENT (as gw_predict; overlap is above 0, or no time gives this gain). */
+ * (C*w + A)/(C*w + B) = gain for C, the time of computing. A and B are the parts of a step with float32 and with the
+ * codec that are not computing. w is the factor by which the GPUs wait for the slowest. The call ignores
+ * options->batch_seconds. Errors: GW_ERR_ARGUMENT (as gw_predict; overlap is above 0, or no time gives this gain). */
 GW_API gw_status gw_predict_implied(const gw_predict_options *options, const gw_predict_codec *codec, uint32_t gpus,
                                     double gain, double *batch_seconds);
 

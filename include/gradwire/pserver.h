@@ -2,8 +2,8 @@
  * value that a reduce method makes of all pushes.
  *
  * A key has a type and a shape. Each worker's first push to a key belongs to the key's round 1, its second to round 2,
- * and so on. A round is whole when every worker has pushed. A pull names a reduce method, and answers over the pushes
- * of all workers in the round of the asking worker's last push:
+ * and so on. A round is whole when every worker has pushed. A pull names a reduce method. Its answer is made of all
+ * workers' pushes in one round, the round of the asking worker's last push:
  *
  *     init_parameter("max_abs_grad", [1], float32)
  *     push_parameter("max_abs_grad", x)
@@ -48,7 +48,7 @@ typedef enum gw_ps_type {
  *   decode_sum      uint8: float32, four times as many elements: the sum of the codes
  *                   frames: float32, the sum of what they hold
  *   decode_average  uint8: float32, the sum of the codes divided by the number of pushes, both exact
- *                   frames: a frame of the average for each, as an owner of the peer exchange makes it (gw_reduce)
+ *                   frames: for each frame of a push, a frame of the average (gw_reduce)
  *   parameters      keys with an optimizer (gw_ps_init_optimized): float32 of the key's shape, what the pushes so far
  *                   have made of the parameters
  *   median          float types: a value of the key's type, the middle of all pushes, element by element; of an even
@@ -56,7 +56,8 @@ typedef enum gw_ps_type {
  *                   cannot move it beyond what the others have pushed
  *
  * If a scale_key is named, decode_sum and decode_average of uint8 are multiplied by that key's maximum in the same
- * round. The average is then S * (s/N), with s/N rounded once, as frames have it. */
+ * round. With S the sum of the codes, s this maximum and N the number of pushes, the average is then S * (s/N). s/N is
+ * rounded to float32 first, as in frames. */
 typedef enum gw_ps_method {
     GW_PS_MAX = 1,
     GW_PS_MIN = 2,
@@ -225,7 +226,7 @@ GW_API gw_status gw_ps_init_parameter(gw_ps_client *client, const char *key, gw_
  *
  * optimizer: NAME[:key=value,...], the same on all clients:
  *   sgd        lr=0.01, weight-decay=0
- *   momentum   and momentum=0.9: v = momentum*v + lr*(g + decay*w), w -= v
+ *   momentum   as sgd, and momentum=0.9: v = momentum*v + lr*(g + decay*w), w -= v
  *   adam       lr=0.001, weight-decay=0, beta1=0.9, beta2=0.999, epsilon=1e-8
  * type: float32, float16 or bfloat16 (a round moves the parameters by its mean), or frame (by its decode_average).
  * Parameters, and what the optimizer keeps, are float32 and belong to this key only. values: the first parameters, as
@@ -252,18 +253,17 @@ GW_API gw_ps_mode gw_ps_client_mode(const gw_ps_client *client, uint32_t *stalen
 /* Pushes the key's next value, of as many bytes as its type and shape have. Returns once the server has it. `bytes` is
  * not read after that. Errors: GW_ERR_ARGUMENT (no such key, and which is nearest; another length), GW_ERR_ORDER (this
  * client has not initialised the key), GW_ERR_FRAME_* (of a frame), GW_ERR_CAPACITY, GW_ERR_NONFINITE (a NaN or an
- * infinity to a key with an optimizer: nothing was taken), GW_ERR_TIMEOUT (the worker's last push still waits for
- * others: the sentence names them), GW_ERR_PEER. After GW_ERR_TIMEOUT and GW_ERR_PEER the servers may have taken the
- * value, or some of its parts. Then push only the same value again. */
+ * infinity to a key with an optimizer: nothing was taken), GW_ERR_TIMEOUT (the round of the worker's last push before
+ * this one still waits for others: the sentence names them), GW_ERR_PEER. After GW_ERR_TIMEOUT and GW_ERR_PEER the
+ * servers may have taken the value, or some of its parts. Then push only the same value again. */
 GW_API gw_status gw_ps_push_parameter(gw_ps_client *client, const char *key, const void *bytes, size_t n_bytes);
 
 /* Pulls one value of a key. scale_key is for decode_sum and decode_average of uint8: it is a key of one float32. The
  * result is multiplied by this key's maximum in the same round. NULL: it is not. The caller frees *out with
  * gw_ps_value_free. Errors: GW_ERR_ARGUMENT (there is no such key; or its type does not allow the method: the sentence
- * says which methods it allows), GW_ERR_ORDER (the worker has not pushed yet; a key that lies in parts on several
- * servers, or a key and its scale_key on another server, was not initialised by this client; or a reader got parts of
- * different rounds: try again), GW_ERR_TIMEOUT (the sentence names the workers that have not pushed), GW_ERR_PEER,
- * GW_ERR_MEMORY. */
+ * says which methods it allows), GW_ERR_ORDER (the worker has not pushed yet; this client has not initialised the key
+ * or its scale_key, and must, because they lie on several servers; or a reader got parts of different rounds: try
+ * again), GW_ERR_TIMEOUT (the sentence names the workers that have not pushed), GW_ERR_PEER, GW_ERR_MEMORY. */
 GW_API gw_status gw_ps_pull_parameter(gw_ps_client *client, const char *key, gw_ps_method method, const char *scale_key,
                                       gw_ps_value *out);
 
@@ -322,9 +322,9 @@ GW_API gw_status gw_ps_wait(gw_ps_client *client, uint64_t ticket, gw_ps_value *
  * Else as gw_ps_wait. */
 GW_API gw_status gw_ps_wait_for(gw_ps_client *client, uint64_t ticket, uint32_t ms, gw_ps_value *out);
 
-/* Gives a ticket up without waiting. Its bytes may then be freed. The servers may still have taken a push. So before
- * its next push to that key the client asks them, and waits for the answer. gw_ps_init_begin asks them too, and does
- * not wait. If there is no such ticket, it does nothing. */
+/* Gives a ticket up without waiting. Its bytes may then be freed. The servers may still have taken a push. So the next
+ * push to that key first asks the servers whether they took it, and waits for the answer. To ask without waiting, call
+ * gw_ps_init_begin for the key before that push. If there is no such ticket, gw_ps_cancel does nothing. */
 GW_API void gw_ps_cancel(gw_ps_client *client, uint64_t ticket);
 
 /* Takes the client's notice that something may be lost, and clears it. True: since the last call a server has done what
@@ -358,14 +358,14 @@ typedef enum gw_ps_presence {
     GW_PS_JOINING = 3, /* it waits to be admitted */
 } gw_ps_presence;
 
-/* Tells what the first server knows of each rank (gw_ps_presence), and the foremost open round of an exchange there.
- * presence: room for `capacity` workers; the first gw_ps_n_workers are written; NULL: not wanted. next_round: NULL: not
- * wanted. Errors: GW_ERR_CAPACITY (there are more workers than room; nothing is written), GW_ERR_TIMEOUT,
- * GW_ERR_PEER. */
+/* Tells what the first server knows of each rank (gw_ps_presence), and the number of the open round of the exchange
+ * there (the largest, if its keys are at different rounds). presence: room for `capacity` workers; the first
+ * gw_ps_n_workers are written; NULL: not wanted. next_round: NULL: not wanted. Errors: GW_ERR_CAPACITY (there are more
+ * workers than room; nothing is written), GW_ERR_TIMEOUT, GW_ERR_PEER. */
 GW_API gw_status gw_ps_members(gw_ps_client *client, gw_ps_presence *presence, uint32_t capacity, uint64_t *next_round);
 
-/* Lets worker `rank` take part on all servers from `round` on. The calling worker must not have pushed to that round
- * yet. So no server can be beyond it. Readers may call it, too. Errors: GW_ERR_ORDER (a server is beyond it),
+/* Lets worker `rank` take part on all servers from `round` on. Call it before the calling worker pushes to that round:
+ * until then no server can be beyond it. Readers may call it, too. Errors: GW_ERR_ORDER (a server is beyond it),
  * GW_ERR_PEER (that worker is not connected), GW_ERR_TIMEOUT. */
 GW_API gw_status gw_ps_admit(gw_ps_client *client, uint32_t rank, uint64_t round);
 

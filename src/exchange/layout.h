@@ -15,7 +15,7 @@ struct gw_exchange_options;
 struct tensor {
     gw_encoder *encoder;
     uint64_t n_elems;
-    bool summed;       /* averages of it can be averaged again, as those of the workers of a machine */
+    bool summed;       /* averages of it can be averaged again, so a relay may add up its machine's pushes */
     uint64_t n_shared; /* how many shared numbers it has; they begin at shared_at among the group's */
     uint64_t shared_at;
     uint32_t group;
@@ -69,7 +69,7 @@ struct group {
     struct verdict own_verdict; /* of this worker's gradients */
     struct verdict verdict;     /* of all workers' gradients, as far as others have said */
     float *numbers;             /* n_shared numbers: first this worker's own, as measured; later the shared ones */
-    gw_group_moments moments;   /* times of the clock. `ready` is not kept here */
+    gw_group_moments moments;   /* clock times, not seconds since begin. `ready` is not used here */
 
     /* What this member knows of it as the coordinator. If it is not, the pointers are NULL. */
     float *largest;   /* n_sent numbers: the largest so far */
@@ -89,7 +89,8 @@ struct machine {
 gw_status gw_layout_init(struct gw_exchange *exchange, const uint32_t *group_of, const uint32_t *machine_of);
 void gw_layout_fini(struct gw_exchange *exchange);
 
-/* The link's machine_of, if it saves something to add up within machines first. Else NULL. */
+/* The link's machine_of if there are several machines, and several ranks on one of them. Else NULL: to add up within
+ * machines first would then save nothing. */
 const uint32_t *gw_layout_machines(const gw_link *link);
 
 #endif

@@ -29,13 +29,13 @@ struct gw_exchange {
     const gw_codec *codec;
     const struct gw_owners *owners;
     uint32_t rank, size;            /* this worker's, and how many workers there are */
-    uint32_t n_owners, first_owner; /* their numbers are first_owner, first_owner + 1, ... */
+    uint32_t n_owners, first_owner; /* owners have the numbers first_owner, first_owner + 1, ... */
     gw_link link;                   /* if the workers own the slices; not used with servers */
-    /* what is under way with them, if they are the owners (exchange/servers.c); else NULL */
+    /* if servers own the slices: the requests to them that are under way (exchange/servers.c); else NULL */
     struct servers *servers;
     uint64_t seed;
     uint32_t timeout_ms;
-    uint64_t slice_max; /* the most elements of a slice, and of a run of several slices */
+    uint64_t slice_max; /* the most elements of a slice; also of a run that has several slices */
     bool global;        /* one decision for all tensors */
     bool zero_rests;    /* gw_exchange_options.zero_rests */
     char *optimizer;    /* the servers' optimizer; NULL: averages come back */
@@ -46,7 +46,7 @@ struct gw_exchange {
     char *hello;                /* what must be the same on all members: lines of text */
     uint32_t *by_machine;       /* ranks, machine by machine, ascending within one */
     struct machine *machine_of; /* the machine of each rank. By default, a rank is a machine of its own */
-    uint64_t dense_bytes;       /* what the slices of other owners take in float32 */
+    uint64_t dense_bytes;       /* what pushes to the other owners would take in float32 */
     pthread_t thread;
 
     /* Only the caller's thread uses these. */
@@ -75,7 +75,7 @@ struct gw_exchange {
     uint32_t n_submitted;
     bool done; /* the step has ended, and its result is complete */
     struct verdict step_verdict;
-    gw_wire told; /* how rank 0 asked for the averages of the last step: that is its own choice */
+    gw_wire told; /* how rank 0 wanted the last step's averages, as these tell: that is what it has chosen */
     gw_step_result result;
     gw_status status; /* below 0: the pipeline has ended; `sentence` says why */
     char sentence[512];
@@ -83,6 +83,7 @@ struct gw_exchange {
 
     /* Only the pipeline's thread uses these. */
     uint32_t step;
+    /* counts steps and errands, modulo 2^16. The messages of a step have this number */
     uint16_t nth_step;
     bool running;     /* a step has begun and is not done */
     bool others_know; /* the other members know already of the error that ends the pipeline */
@@ -91,15 +92,15 @@ struct gw_exchange {
     uint32_t n_hellos;
     enum errand errand;
     uint32_t n_in_flight; /* groups that wait for other members */
-    uint32_t n_through;   /* with an optimizer: how many groups have sent all their pushes, or have none */
+    uint32_t n_through;   /* with an optimizer: how many groups have no push left to send in this step */
     uint32_t n_done;
     struct gw_buffers buffers;
     struct gw_message_queue early; /* messages of a step that this member has not begun */
     struct queue to_measure;       /* tensors that were submitted */
-    struct queue to_encode;        /* groups, the first of them perhaps in part */
+    struct queue to_encode;        /* groups; some runs of the first one may be encoded already */
     gw_encoder **encoders;         /* the encoders of all tensors, for gw_encoders_combine of a global codec */
     struct verdict verdict;
-    gw_wire heard; /* the choice of rank 0 that this step's averages have told; AUTO: none yet */
+    gw_wire heard; /* rank 0's choice, as this step's averages tell it; AUTO: none has come yet */
     gw_step_result tally;
     gw_tensor_traffic *counting;
 };
@@ -108,7 +109,7 @@ struct gw_exchange {
 gw_status gw_exchange_create_cut(gw_context *context, const gw_exchange_options *options, uint64_t slice_max,
                                  gw_exchange **out);
 
-/* The number of the nth owner, counted around. */
+/* The number of the nth owner. After the last owner comes the first one again. */
 static inline uint32_t gw_nth_owner(const struct gw_exchange *exchange, uint32_t nth)
 {
     return exchange->first_owner + nth % exchange->n_owners;
@@ -119,8 +120,8 @@ static inline uint32_t gw_nth_owner(const struct gw_exchange *exchange, uint32_t
 gw_status gw_hello_init(struct gw_exchange *exchange, const gw_exchange_options *options);
 gw_status gw_hello_check(struct gw_exchange *exchange, const gw_message *message);
 
-/* Counts frames that lie one behind the other for their tensors (exchange/account.c). They must be this worker's own,
- * or have been checked. */
+/* Counts frames, each for its tensor (exchange/account.c). The frames lie back to back in at[0..left). They must be
+ * this worker's own, or have been checked. */
 gw_status gw_account_frames(struct gw_exchange *exchange, const char *at, size_t left);
 
 /* Finds the members that the pipeline waits for. If one of them has not sent what it owes, this stores GW_ERR_TIMEOUT

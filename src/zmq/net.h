@@ -18,8 +18,8 @@ struct gw_zmq_net {
 
     void *zmq;
     struct gw_zmq_keys *keys;   /* NULL: not encrypted */
-    struct gw_zmq_gate *gate;   /* NULL: this side lets nobody in by key */
-    struct gw_zmq_watch *watch; /* NULL: no door yet */
+    struct gw_zmq_gate *gate;   /* NULL: no keys are checked here: there are none, or nobody connects to this side */
+    struct gw_zmq_watch *watch; /* NULL: it looks at no socket yet (gw_zmq_net_door) */
 };
 
 /* Makes the ZeroMQ context. Errors: GW_ERR_SYSTEM. */
@@ -32,7 +32,7 @@ void gw_zmq_net_close(struct gw_zmq_net *net);
  * to this socket must have an allowed key. NULL: gw_last_error() says why. */
 void *gw_zmq_socket_new(struct gw_zmq_net *net, int type, bool server);
 
-/* Opens a door with the net's watch (gw_zmq_door_open). The first door begins the watch. */
+/* Lets the net's watch look at a socket: opens a door for it (gw_zmq_door_open). The first door begins the watch. */
 gw_status gw_zmq_net_door(struct gw_zmq_net *net, void *socket, const char *name, int news,
                           const struct gw_zmq_limits *limits, struct gw_zmq_door **out);
 

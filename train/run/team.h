@@ -37,7 +37,7 @@ enum { GW_TEAM_AHEAD = 64 };
 enum { GW_TEAM_ACCOUNTED = 100 };
 
 struct gw_team {
-    /* a copy of gw_train_run's options. In processes without rank 0, the decisions of rank 0 are put there */
+    /* a copy of gw_train_run's options. If rank 0 is in another process, its decisions are copied into them */
     struct gw_train_options *options;
     const struct gw_train_callbacks *callbacks;
     struct gw_network network;
@@ -92,7 +92,7 @@ struct gw_elastic {
     gw_ps_client *side;   /* a second client, for all else; NULL: not needed yet */
     bool unkept_noted;    /* it was noted that a server cannot write what it acknowledges */
     double last_step;     /* when the last step was done, or training began */
-    uint64_t reached;     /* how many steps this worker has reached. To reach one of them again is no progress */
+    uint64_t reached;     /* the most steps that this worker has reached; only a step beyond them is progress */
     uint32_t n_joins;
 };
 
@@ -125,7 +125,7 @@ struct gw_worker {
     /* rank 0: how many steps' records are added up, with those of earlier runs */
     uint64_t n_collected;
     uint32_t n_comparisons; /* comparisons of the wire choice so far */
-    bool fetched;           /* params are the last ones of the servers */
+    bool fetched;           /* the servers' last parameters have been fetched into params */
     uint64_t hash;          /* of the parameters at the end */
 };
 
@@ -135,8 +135,8 @@ static inline gw_link gw_team_link(const struct gw_team *team, uint32_t kind, ui
     return team->links[kind * team->members->count + index];
 }
 
-/* True if there is a network between the workers. Threads of one process have none. Their frames are small ones, as a
- * network would carry. */
+/* True if there is a network between the workers. Threads of one process have none. For them GW_WIRE_AUTO is small, so
+ * that bytes are those that a network would carry. */
 static inline bool gw_team_has_network(const struct gw_team *team)
 {
     return !team->members->scheme->is_one_process || team->members->servers.servers;
@@ -158,8 +158,8 @@ void gw_worker_free(struct gw_worker *worker);
  * resumed. */
 void gw_worker_begin(struct gw_worker *worker);
 
-/* With --parameters servers: puts the parameters that the servers do not have yet. After that the worker has the
- * servers' parameters. */
+/* With --parameters servers: brings the first parameters. A server keeps those that reach it first. Then the worker has
+ * the servers' parameters. */
 gw_status gw_worker_init_parameters(struct gw_worker *worker);
 
 /* With --parameters servers: gets the parameters of the servers. */

@@ -26,7 +26,8 @@
  * snapshot folder */
 #define GW_PS_IN_MEMORY 1
 
-/* What a request asks for. Beside it: what it brings, and what its answer brings. `reply` is the answer. */
+/* What a request asks for. The comment of each names the fields of the request and, after `reply:`, those of the
+ * answer. */
 enum gw_ps_operation {
     /* Says who the client is, with hello_rank, hello_flags, incarnation, place and n_servers. The first request of
      * every connection. The answer describes the server */
@@ -44,8 +45,8 @@ enum gw_ps_operation {
     GW_PS_AGREE = 7,
     /* Brings a value that is no push: bring_kind, version, key. Its body is the value */
     GW_PS_BRING = 8,
-    /* Waits until this worker may take part in the exchange: round (not before that one), others_have_begun. reply:
-     * round, from which on it takes part */
+    /* Waits until this worker may take part in the exchange: round (the first that it can begin with),
+     * others_have_begun. reply: round, from which on it takes part */
     GW_PS_JOIN = 9,
     /* Lets worker `rank` take part in the exchange from `round` on. reply: round */
     GW_PS_ADMIT = 10,
@@ -57,7 +58,7 @@ enum gw_ps_operation {
     /* Waits for a deposited value of this version or a higher one: version, key, n_parts. reply: type, version, shape;
      * its body is the value */
     GW_PS_FETCH = 13,
-    /* Judges this worker's pending pushes to the keys of the exchange, up to its nth: nth, refusal. reply: nth */
+    /* Judges this worker's pending pushes, its nth push to each key of the exchange: nth, refusal. reply: nth */
     GW_PS_VERDICT = 14,
 };
 #define GW_PS_OPERATIONS 15 /* more than any of their numbers */
@@ -98,7 +99,7 @@ struct gw_ps_request {
     union {
         uint64_t number;     /* as the head has it */
         uint64_t hello_rank; /* HELLO: a worker's rank, or GW_PS_READER */
-        uint64_t nth;        /* PUSH, VERDICT: this worker's how-many-th push to the key, from 1 */
+        uint64_t nth;        /* PUSH, VERDICT: the number of this worker's push to the key, from 1 */
         uint64_t as_it_is;   /* PULL of parameters: 1: as they are now, whatever this worker has pushed */
         uint64_t version;    /* BRING of a deposit, FETCH */
         uint64_t round;      /* JOIN, ADMIT */

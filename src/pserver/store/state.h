@@ -55,16 +55,16 @@ struct gw_ps_key {
      * on without this rank since then */
     uint64_t *taken;
     uint64_t foremost; /* the number of the foremost worker's last push */
-    /* whole: the last whole round, with GW_PS_SYNC. In other modes all pushes are in `open`, and its number counts
-     * changes */
+    /* with GW_PS_SYNC, `whole` is the last whole round. In other modes `open` has the last push of each worker, and its
+     * number counts how often these pushes have changed */
     struct gw_ps_round whole, open;
     /* the round before `whole`, for workers that are late. It is used only if there are backup workers */
     struct gw_ps_round before;
     uint32_t n_due;  /* GW_PS_SYNC: how many workers the open round still waits for */
     uint32_t latest; /* rank of the newest push */
     struct gw_ps_deposit deposit;
-    uint64_t bytes;
-    void *waiting;
+    uint64_t bytes; /* how many are kept for the key */
+    void *waiting;  /* gw_ps_key_waiting */
 };
 
 struct gw_ps_store {

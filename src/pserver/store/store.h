@@ -17,7 +17,8 @@ struct gw_ps_store_options {
     uint32_t n_workers;
     gw_ps_mode mode;
     uint32_t staleness; /* GW_PS_STALE only */
-    /* how many workers must be present before the first round can be whole; 0: all are present from the beginning */
+    /* how many workers must be present before the first round can be whole. 0: all must, and all count as present from
+     * the beginning */
     uint32_t min_workers;
     uint32_t backup; /* GW_PS_SYNC: a round is whole when all present workers except this many have pushed */
     uint64_t max_keys;
@@ -95,8 +96,8 @@ gw_status gw_ps_store_push_pending(struct gw_ps_store *store, struct gw_ps_key *
 gw_status gw_ps_store_judge(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t nth,
                             uint64_t refusal);
 
-/* Checks that a verdict on the worker's nth pushes can be given. It returns what gw_ps_store_judge would return for the
- * keys that begin with the prefix and have an optimizer. GW_ERR_ORDER also if there is no such key. */
+/* Checks that the worker can give its verdict on its nth push to all keys that begin with the prefix and have an
+ * optimizer. It returns what gw_ps_store_judge would return for them. GW_ERR_ORDER also if there is no such key. */
 gw_status gw_ps_store_may_judge(const struct gw_ps_store *store, const char *prefix, uint32_t rank, uint64_t nth);
 
 /* Takes the place of a push: the worker refuses. It has no value that can be used, and says why by a number. Pulls over
@@ -125,7 +126,8 @@ struct gw_ps_answer {
 
 /* Answers a pull of `rank`. With GW_PS_PARAMETERS the answer is the parameters. A worker gets them as its last push's
  * round has made them. A worker that has not pushed, and a reader, get them as they are now. With other methods it
- * reduces the pushes of the round that `rank` asks for. Those of scale_key (NULL: none) are of the same round. The
+ * reduces the pushes of one round: that of the worker's last push, or for a reader the last whole round. (Without
+ * rounds it reduces the last push of each worker.) The pushes of scale_key (NULL: none) are of the same round. The
  * store keeps results for the other workers. GW_PS_WAIT: pushes are missing; *waits_for is the key to wait for. Errors:
  * GW_ERR_ORDER (this worker has not pushed yet, or nobody has; the scale key is in another round), GW_ERR_ARGUMENT,
  * GW_ERR_CAPACITY, GW_ERR_MEMORY and those of gw_ps_reduce. */
@@ -154,7 +156,7 @@ struct gw_ps_key_info {
 };
 struct gw_ps_key_info gw_ps_key_info(const struct gw_ps_store *store, const struct gw_ps_key *key);
 
-/* A request of worker `asker` waits for the key. True if it waits for worker `rank`. */
+/* A request of worker `asker` waits for the key. True if worker `rank` is one of those that it waits for. */
 bool gw_ps_key_misses(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t asker, uint32_t rank);
 
 struct gw_ps_store_info {
@@ -187,13 +189,13 @@ bool gw_ps_store_keeps_parameters(const struct gw_ps_store *store, const char *p
  * GW_PS_SYNC: the largest number of a next push. */
 uint64_t gw_ps_store_next_round(const struct gw_ps_store *store, const char *prefix);
 
-/* Empties the open round of all keys that begin with the prefix, and gives it the number `number`. Workers begin again
- * there after all have left. The first round must have min_workers again. */
+/* Empties the open round of all keys that begin with the prefix, and gives it the number `number`. Call it after all
+ * workers have left: the next ones begin with that round. It waits for min_workers, as the first one did. */
 void gw_ps_store_skip_to(struct gw_ps_store *store, const char *prefix, uint64_t number);
 
 /* Ends the run of all keys that do not begin with the prefix. The next run begins with new workers. Pushes in open
- * rounds are dropped, and all workers push to that round next. In modes without rounds, earlier pushes count in no
- * result except "latest". Whole rounds, deposits and parameters stay. */
+ * rounds are dropped. Every worker's next push to a key then goes to the key's open round. In modes without rounds,
+ * earlier pushes count in no result except "latest". Whole rounds, deposits and parameters stay. */
 void gw_ps_store_begin_anew(struct gw_ps_store *store, const char *except);
 
 /* Drops all keys that begin with the prefix. No request may wait for them. GW_ERR_MEMORY: nothing has changed. */
