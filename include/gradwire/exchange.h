@@ -170,8 +170,8 @@ GW_API gw_status gw_exchange_set_rate(gw_exchange *exchange, double rate);
 GW_API size_t gw_exchange_state_bytes(const gw_exchange *exchange);
 
 /* Writes what the codec keeps on this member, for a checkpoint: gw_exchange_state_bytes bytes at dst. Call it between
- * steps, on the thread that calls gw_exchange_wait. Errors: GW_ERR_CAPACITY (dst_capacity is too small), GW_ERR_ORDER (a
- * step is open), GW_ERR_ARGUMENT. */
+ * steps, on the thread that calls gw_exchange_wait. Errors: GW_ERR_CAPACITY (dst_capacity is too small), GW_ERR_ORDER
+ * (a step is open), GW_ERR_ARGUMENT. */
 GW_API gw_status gw_exchange_save(const gw_exchange *exchange, void *dst, size_t dst_capacity);
 
 /* Puts a state back that was saved. n_states 1: it is the one that this member itself saved, and the next step is then
