@@ -286,7 +286,12 @@ class Failures(Case):
         parts += ["must be a list", "all tensors at once", 'are for transport="tcp"']
         parts += ["timeout is nan", "timeout is None", "seed is 18446744073709551616", "threads is -1", "get_scale"]
         parts += ['keys is ""', "rendezvous is 29500", "a codec is None", "character of code 0", "must be a list"]
-        parts += ["64 are the most", "no parameter of this model needs a gradient", "hollow, which has no elements"]
+        parts += [
+            "64 are the most",
+            "skip=2.wieght fits no parameter of this model (0.weight, 0.bias, 2.weight, 2.bias)",
+        ]
+        parts += ["several names are joined by +"]
+        parts += ["no parameter of this model needs a gradient", "hollow, which has no elements"]
         for part, text in zip(parts, said, strict=True):
             self.assertIn(part, text)
 

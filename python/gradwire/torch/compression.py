@@ -46,6 +46,17 @@ def declare(parameters):
     return [(name, p.numel(), name.rpartition(".")[0] == last) for name, p in parameters]
 
 
+def check_skip(spec, codec, tensors):
+    """A name in skip= that fits no parameter is a mistake, and would leave a layer compressed without a word."""
+    unmatched = codec.unmatched(tensors) if codec else []
+    if unmatched:
+        names = [name for name, _, _ in tensors]
+        shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+        raise ValueError(
+            f"{spec}: skip={unmatched[0]} fits no parameter of this model ({shown}); several names are joined by +"
+        )
+
+
 class _Layout:
     """Which tensors a bucket holds, and where. Halves are widened into `staging`, float32."""
 

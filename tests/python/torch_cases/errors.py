@@ -74,6 +74,8 @@ def wrong_arguments():
         (ddp, "ternary\0junk", {}),
         (ddp, "auto", {"candidates": None}),
         (ddp, "auto", {"candidates": [f"topk:ratio=0.{i}" for i in range(10, 80)]}),
+        (ddp, "ternary:skip=0.*+2.wieght", {}),
+        (ddp, "ternary:skip=2.weight;2.bias", {}),
         (frozen, "ternary", {}),
         (DistributedDataParallel(hollow, find_unused_parameters=True), "auto", {}),
     ]:
