@@ -316,6 +316,18 @@ class Failures(Case):
             self.assertIn("rank 1", text)
             self.assertLess(seconds, 60)
 
+    def test_one_rank_ends_between_steps(self):
+        """The others hear why at once. attach's timeout is a minute."""
+        for environment in ({}, {"TRANSPORT": "torch"}):
+            done = Ranks(["one_rank_ends_between_steps"], 3, self.folder, environment).finish()
+            self.assertEqual(done[1][0], 1)
+            for rank in (0, 2):
+                code, text, found = done[rank]
+                self.assertTrue(found, text)
+                said, seconds = found["one_rank_ends_between_steps"]
+                self.assertIn("its program ended with ValueError: rank 1 has had enough", said)
+                self.assertLess(seconds, 30)
+
     def test_one_rank_raises_between_buckets(self):
         for environment in ({}, {"TRANSPORT": "torch"}):
             found = self.run_cases("one_rank_raises_between_buckets", environment=environment)

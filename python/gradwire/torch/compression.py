@@ -8,6 +8,7 @@ import atexit
 import ctypes
 import os
 import queue
+import sys
 import threading
 import weakref
 
@@ -402,8 +403,15 @@ class Compression:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind, error, _):
+        self.end(error)
         self.close()
+
+    def end(self, error):
+        """If error is an exception that ended this rank's program: tells the other ranks, which would wait for it."""
+        is_open = not self._is_closed and self._process == os.getpid()
+        if isinstance(error, Exception) and self._error is None and is_open:
+            self._end(Error(Status.SYSTEM, f"its program ended with {type(error).__name__}: {error}"))
 
 
 still_open = weakref.WeakSet()  # closed when Python ends
@@ -423,5 +431,8 @@ def _serve(reference, items):
 
 @atexit.register
 def _close_all():
+    # Python keeps here what ended the program. At a prompt, it is the last mistake that was typed.
+    error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
     for compression in list(still_open):
+        compression.end(error)
         compression.close()

@@ -291,6 +291,23 @@ def groups_go():
     return [found[0], found[-1]]
 
 
+def one_rank_ends_between_steps():
+    """Nobody catches what its program raises, and it closes nothing itself."""
+    ddp, compression = attached("ternary")
+    start = time.monotonic()
+    try:
+        train(ddp, 3)
+        if RANK != 1:
+            train(ddp, 100, first=3)
+        said = "no error"
+    except RuntimeError as error:
+        said = str(error)
+    if RANK == 1:
+        raise ValueError("rank 1 has had enough")
+    compression.close()
+    return [said, time.monotonic() - start]
+
+
 def one_rank_is_killed():
     ddp, compression = attached("ternary", timeout=10)
     train(ddp, 3)
