@@ -9,6 +9,7 @@ import io
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -17,6 +18,11 @@ import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIBRARY = "libgradwire.so.0"
+# What building needs: (its name, one of these programs or a condition of pkg-config, Debian's package).
+PROGRAMS = (("CMake", ("cmake",), "cmake"), ("make", ("make",), "make"))
+PROGRAMS += (("a C compiler", ("cc", "gcc", "clang"), "gcc"),)
+PKG_CONFIG = os.environ.get("PKG_CONFIG", "pkg-config")
+LIBRARIES = (("libzmq 4.3", "libzmq >= 4.3", "libzmq3-dev"), ("libxxhash", "libxxhash", "libxxhash-dev"))
 SUMMARY = "Makes the gradients of distributed training small on the wire, and moves them"
 
 
@@ -35,6 +41,22 @@ def _is_installed():
     return library.gw_version().decode() == _version()
 
 
+def _missing():
+    """[(what building needs and this machine lacks, Debian's package)]."""
+    own = {"make": "CMAKE_GENERATOR", "a C compiler": "CC"}  # the user's choice; CMake itself says if it is not there
+    missing = [
+        (what, package)
+        for what, names, package in PROGRAMS
+        if not os.environ.get(own.get(what, "")) and not any(map(shutil.which, names))
+    ]
+    if not shutil.which(PKG_CONFIG):
+        return [*missing, ("pkg-config", "pkg-config"), *((what, package) for what, _, package in LIBRARIES)]
+    for what, condition, package in LIBRARIES:
+        if subprocess.run([PKG_CONFIG, "--exists", condition], check=False, capture_output=True).returncode:
+            missing.append((what, package))
+    return missing
+
+
 def _build():
     """The bytes of the library, built from the checkout."""
     source = HERE.parent
@@ -43,20 +65,21 @@ def _build():
             f"{LIBRARY} {_version()} is not installed, and there is no checkout around {HERE} to build it from; "
             "install the library first (make install), or install from a checkout"
         )
+    missing = _missing()
+    if missing:
+        sys.exit(
+            f"{LIBRARY} {_version()} is not installed, and building it needs {', '.join(what for what, _ in missing)}; "
+            f"on Debian: apt-get install --no-install-recommends {' '.join(package for _, package in missing)}"
+        )
     with tempfile.TemporaryDirectory(prefix="gradwire-wheel-") as folder:
         options = ["-DCMAKE_BUILD_TYPE=Release", "-DGW_BUILD_TOOL=OFF", "-DGW_BUILD_TRAIN=OFF", "-DGW_BUILD_TESTS=OFF"]
         for command in (
             ["cmake", "-S", str(source), "-B", folder, "-DGW_MPI=off", *options],
             ["cmake", "--build", folder, "--parallel", str(os.cpu_count() or 1), "--target", "gradwire"],
         ):
-            try:
-                done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            except FileNotFoundError:
-                sys.exit("building libgradwire needs CMake; `make build` of the checkout installs what is missing")
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             if done.returncode:
-                sys.exit(
-                    f"{' '.join(command)} failed; `make build` of the checkout installs what is missing:\n{done.stdout}"
-                )
+                sys.exit(f"{' '.join(command)} failed:\n{done.stdout}")
         return (pathlib.Path(folder) / LIBRARY).read_bytes()
 
 

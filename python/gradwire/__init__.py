@@ -4,6 +4,7 @@
     gradwire.torch                                      compresses what DistributedDataParallel averages
     gradwire.pserver                                    a client of the parameter server
     gradwire.codes                                      bare 2-bit codes
+    gradwire.codecs                                     lists the codecs and their options
 
 The shared library is found, and must be of this package's version, when a part that needs it is first used."""
 import importlib

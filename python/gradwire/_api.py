@@ -290,3 +290,16 @@ class Codec:
         if self.handle:
             library().gw_codec_destroy(self.handle)
             self.handle = None
+
+    def unmatched(self, tensors):
+        """The names and patterns of skip= that fit none of tensors: [(name, elements, last_layer)]."""
+        skip = [o[len("skip=") :] for o in self.canonical.partition(":")[2].split(",") if o.startswith("skip=")]
+        unmatched = []
+        for pattern in "+".join(skip).split("+"):
+            alone = Codec(f"{self.canonical.partition(':')[0]}:skip={pattern}") if pattern else None
+            if alone and not any(
+                library().gw_codec_leaves_float(alone.handle, Tensor(name.encode(), i, n, last))
+                for i, (name, n, last) in enumerate(tensors)
+            ):
+                unmatched.append(pattern)
+        return unmatched

@@ -34,6 +34,21 @@ def gradient(n, seed=1):
     return numpy.random.default_rng(seed).normal(size=n).astype(numpy.float32)
 
 
+class Codecs(unittest.TestCase):
+    def test_the_listing_is_the_tools(self):
+        if not os.path.exists(TOOL):
+            self.skipTest("the tool was not built")
+        tools = subprocess.run([TOOL, "codecs"], stdout=subprocess.PIPE, text=True, check=True).stdout
+        own = subprocess.run(
+            [sys.executable, "-m", "gradwire.codecs"],
+            env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout
+        self.assertEqual(own.splitlines(), tools.splitlines()[:-1])
+
+
 class Frames(unittest.TestCase):
     def test_frames_are_the_tools(self):
         if not os.path.exists(TOOL):

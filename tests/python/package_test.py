@@ -45,6 +45,20 @@ class Package(unittest.TestCase):
             self.assertIn("'torch'", listed)
         self.assertEqual(files_of_the_checkout(), before, "building left files in the checkout")
 
+    def test_what_building_needs(self):
+        """On a machine with nothing but Python, one sentence names all that is missing."""
+        with tempfile.TemporaryDirectory(prefix="gradwire-package-") as folder:
+            script = "import build_wheel; build_wheel._is_installed = lambda: False; build_wheel.build_wheel('.')"
+            environment = {k: v for k, v in os.environ.items() if k not in ("CC", "CMAKE_GENERATOR", "PKG_CONFIG")}
+            environment.update(PATH=folder, PYTHONPATH=str(ROOT / "python"), PYTHONDONTWRITEBYTECODE="1")
+            done = subprocess.run(
+                [sys.executable, "-c", script], cwd=folder, env=environment, text=True, capture_output=True, check=False
+            )
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("needs CMake, make, a C compiler, pkg-config, libzmq 4.3, libxxhash;", done.stderr)
+        packages = "cmake make gcc pkg-config libzmq3-dev libxxhash-dev\n"
+        self.assertTrue(done.stderr.endswith(f"apt-get install --no-install-recommends {packages}"), done.stderr)
+
 
 if __name__ == "__main__":
     assert ensurepip

@@ -286,7 +286,12 @@ class Failures(Case):
         parts += ["must be a list", "all tensors at once", 'are for transport="tcp"']
         parts += ["timeout is nan", "timeout is None", "seed is 18446744073709551616", "threads is -1", "get_scale"]
         parts += ['keys is ""', "rendezvous is 29500", "a codec is None", "character of code 0", "must be a list"]
-        parts += ["64 are the most", "no parameter of this model needs a gradient", "hollow, which has no elements"]
+        parts += [
+            "64 are the most",
+            "skip=2.wieght fits no parameter of this model (0.weight, 0.bias, 2.weight, 2.bias)",
+        ]
+        parts += ["several names are joined by +"]
+        parts += ["no parameter of this model needs a gradient", "hollow, which has no elements"]
         for part, text in zip(parts, said, strict=True):
             self.assertIn(part, text)
 
@@ -310,6 +315,18 @@ class Failures(Case):
         for text, seconds in (said[0], said[2]):
             self.assertIn("rank 1", text)
             self.assertLess(seconds, 60)
+
+    def test_one_rank_ends_between_steps(self):
+        """The others hear why at once. attach's timeout is a minute."""
+        for environment in ({}, {"TRANSPORT": "torch"}):
+            done = Ranks(["one_rank_ends_between_steps"], 3, self.folder, environment).finish()
+            self.assertEqual(done[1][0], 1)
+            for rank in (0, 2):
+                code, text, found = done[rank]
+                self.assertTrue(found, text)
+                said, seconds = found["one_rank_ends_between_steps"]
+                self.assertIn("its program ended with ValueError: rank 1 has had enough", said)
+                self.assertLess(seconds, 30)
 
     def test_one_rank_raises_between_buckets(self):
         for environment in ({}, {"TRANSPORT": "torch"}):

@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from .. import _api
 from ..errors import Error, Timeout
 from .auto import CANDIDATES, MOST_PROBE_BYTES, Auto
-from .compression import Compression, declare
+from .compression import Compression, check_skip, declare
 from .links import check_options, open_links, operations
 from .sharded import ShardedCompression, attach_sharded
 
@@ -42,9 +42,10 @@ def attach(
 ) -> Compression:
     """Makes ddp average its gradients through Gradwire. All ranks call it, with the same arguments.
 
-    codec: a specification (`gradwire codecs` lists them); layers in skip= go by parameter name. Or "auto": some steps
-    are left to DDP's own all-reduce and timed, link and codecs are measured for some seconds, and the codec with the
-    shortest predicted step is taken, if that is shorter than the all-reduce's; compression.choice says what and why.
+    codec: a specification (`python3 -m gradwire.codecs` lists them). skip= takes names of parameters, as the model's
+    named_parameters() gives them; each must fit one. Or "auto": some steps are left to DDP's own all-reduce and timed,
+    link and codecs are measured for some seconds, and the codec with the shortest predicted step is taken, if that is
+    shorter than the all-reduce's; compression.choice says what and why.
     candidates: what auto chooses from, beside none and the all-reduce; topk and gspar are not among them unless you
     name them, since they change training more.
 
@@ -74,6 +75,7 @@ def attach(
     if not parameters:
         raise ValueError("no parameter of this model needs a gradient")
     tensors, timeout_ms = declare(parameters), max(1, round(1000 * timeout))
+    check_skip(codec, parsed, declare(list(ddp.module.named_parameters())))
     # What is longest: an owner's frames of all ranks, if every machine has many of them.
     size = dist.get_world_size(ddp.process_group)
     most_bytes = (1 << 20) + size * sum(8 * n + 4096 for _, n, _ in tensors)

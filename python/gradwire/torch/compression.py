@@ -8,6 +8,7 @@ import atexit
 import ctypes
 import os
 import queue
+import sys
 import threading
 import weakref
 
@@ -44,6 +45,17 @@ def declare(parameters):
     """[(name, elements, last_layer)]: the last layer is the last module's parameters."""
     last = parameters[-1][0].rpartition(".")[0]
     return [(name, p.numel(), name.rpartition(".")[0] == last) for name, p in parameters]
+
+
+def check_skip(spec, codec, tensors):
+    """A name in skip= that fits no parameter is a mistake, and would leave a layer compressed without a word."""
+    unmatched = codec.unmatched(tensors) if codec else []
+    if unmatched:
+        names = [name for name, _, _ in tensors]
+        shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+        raise ValueError(
+            f"{spec}: skip={unmatched[0]} fits no parameter of this model ({shown}); several names are joined by +"
+        )
 
 
 class _Layout:
@@ -391,8 +403,15 @@ class Compression:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind, error, _):
+        self.end(error)
         self.close()
+
+    def end(self, error):
+        """If error is an exception that ended this rank's program: tells the other ranks, which would wait for it."""
+        is_open = not self._is_closed and self._process == os.getpid()
+        if isinstance(error, Exception) and self._error is None and is_open:
+            self._end(Error(Status.SYSTEM, f"its program ended with {type(error).__name__}: {error}"))
 
 
 still_open = weakref.WeakSet()  # closed when Python ends
@@ -412,5 +431,8 @@ def _serve(reference, items):
 
 @atexit.register
 def _close_all():
+    # Python keeps here what ended the program. At a prompt, it is the last mistake that was typed.
+    error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
     for compression in list(still_open):
+        compression.end(error)
         compression.close()

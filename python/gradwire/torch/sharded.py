@@ -226,8 +226,15 @@ class ShardedCompression:
             operations(link).destroy(link.self)
         self._busy.release()
 
+    def end(self, error):
+        """As Compression.end(): tells the other replicas."""
+        if isinstance(error, Exception) and self._error is None and not self._is_closed:
+            for link in self._links:
+                interrupt(link, f"its program ended with {type(error).__name__}: {error}")
+
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind, error, _):
+        self.end(error)
         self.close()

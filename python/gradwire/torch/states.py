@@ -45,8 +45,10 @@ def pick(state, rank, size, checks):
     for s in states:
         if not isinstance(s, dict):
             raise TypeError(f"a state is a dictionary, and this is a {type(s).__name__}")
-        if s.get("format") != FORMAT:
-            raise ValueError(f"the state is of format {s.get('format')}, and this version reads {FORMAT}")
+        if "format" not in s:
+            raise ValueError("the state has no format: it is not what compression.state_dict() gave")
+        if s["format"] != FORMAT:
+            raise ValueError(f"the state is of format {s['format']}, and this version reads {FORMAT}")
         _check_kinds(s)
         for what, mine, key in checks:
             if mine != s[key]:

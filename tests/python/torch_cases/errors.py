@@ -74,6 +74,8 @@ def wrong_arguments():
         (ddp, "ternary\0junk", {}),
         (ddp, "auto", {"candidates": None}),
         (ddp, "auto", {"candidates": [f"topk:ratio=0.{i}" for i in range(10, 80)]}),
+        (ddp, "ternary:skip=0.*+2.wieght", {}),
+        (ddp, "ternary:skip=2.weight;2.bias", {}),
         (frozen, "ternary", {}),
         (DistributedDataParallel(hollow, find_unused_parameters=True), "auto", {}),
     ]:
@@ -287,6 +289,23 @@ def groups_go():
         gc.collect()
         found.append([len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))])
     return [found[0], found[-1]]
+
+
+def one_rank_ends_between_steps():
+    """Nobody catches what its program raises, and it closes nothing itself."""
+    ddp, compression = attached("ternary")
+    start = time.monotonic()
+    try:
+        train(ddp, 3)
+        if RANK != 1:
+            train(ddp, 100, first=3)
+        said = "no error"
+    except RuntimeError as error:
+        said = str(error)
+    if RANK == 1:
+        raise ValueError("rank 1 has had enough")
+    compression.close()
+    return [said, time.monotonic() - start]
 
 
 def one_rank_is_killed():

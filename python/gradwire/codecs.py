@@ -1,0 +1,61 @@
+"""Lists the codecs of the library, as `gradwire codecs` does. For those who have the Python package alone:
+
+    python3 -m gradwire.codecs"""
+import ctypes
+
+from . import _library
+
+
+class _Option(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_char_p) for name in ("key", "default_value", "values", "help")]
+
+
+class _Info(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("summary", ctypes.c_char_p),
+        ("source", ctypes.c_char_p),
+        ("options", ctypes.POINTER(_Option)),
+        ("n_options", ctypes.c_size_t),
+        ("wire_id", ctypes.c_uint8),
+        ("lossy", ctypes.c_bool),
+        ("unbiased", ctypes.c_bool),
+    ]
+
+
+def codecs():
+    """[{name, summary, source, options: [{key, default, values, help}]}]."""
+    lib = _library.declare({"gw_codec_list": (ctypes.POINTER(_Info), [ctypes.c_size_t])})
+    found = []
+    while info := lib.gw_codec_list(len(found)):
+        c = info.contents
+        options = [
+            {"key": o.key, "default": o.default_value, "values": o.values, "help": o.help}
+            for o in c.options[: c.n_options]
+        ]
+        found.append({"name": c.name, "summary": c.summary, "source": c.source, "options": options})
+    return _decoded(found)
+
+
+def _decoded(value):
+    if isinstance(value, dict):
+        return {key: _decoded(v) for key, v in value.items()}
+    if isinstance(value, list):
+        return [_decoded(v) for v in value]
+    return (value or b"").decode()
+
+
+def listing():
+    """The text that `gradwire codecs` prints, but for the line about kernels."""
+    lines = []
+    for codec in codecs():
+        lines += [codec["name"], *(f"    {text}" for text in (codec["summary"], codec["source"]) if text)]
+        for o in codec["options"]:
+            lines.append(f"    {o['key'] + '=' + o['default']:<16} {o['help']}")
+            lines.append(f"    {'':<16}   {o['values']}")
+        lines.append("")
+    return "\n".join([*lines, "Write NAME, or NAME:key=value,key=value,... The values above are the defaults."])
+
+
+if __name__ == "__main__":
+    print(listing())
