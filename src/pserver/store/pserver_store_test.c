@@ -781,6 +781,10 @@ static void a_store_without_memory(void **state)
     refused(gw_ps_store_create(context, &o, &store), GW_ERR_ARGUMENT, "for 0 workers");
     o.n_workers = GW_MAX_WORKERS + 1;
     refused(gw_ps_store_create(context, &o, &store), GW_ERR_ARGUMENT, "workers");
+    o.n_workers = GW_MAX_WORKERS;
+    assert_int_equal(gw_ps_store_create(context, &o, &store), GW_OK);
+    assert_int_equal(gw_ps_store_n_present(store), GW_MAX_WORKERS);
+    gw_ps_store_destroy(store);
     o.n_workers = 1;
     shortage.fail_at = shortage.calls + 1;
     assert_int_equal(gw_ps_store_create(context, &o, &store), GW_ERR_MEMORY);
