@@ -123,8 +123,11 @@ def is_at(folder, place, lines):
 def objects():
     """{source: object} of all that the copy's build compiles; sources as the checkout names them."""
     commands = json.loads((COPY / "build/compile_commands.json").read_text())
-    here = (COPY / "source").resolve()
-    return {ROOT / pathlib.Path(c["file"]).relative_to(here): COPY / "build" / c["output"] for c in reversed(commands)}
+    here, found = (COPY / "source").resolve(), {}
+    for c in commands:
+        made = COPY / "build" / re.search(r" -o (\S+)", c["command"]).group(1)
+        found.setdefault(ROOT / pathlib.Path(c["file"]).relative_to(here), made)
+    return found
 
 
 def tell(tests, jobs, timeout=None):
