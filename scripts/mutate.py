@@ -97,10 +97,13 @@ def end_session(session):
                 pass
 
 
-def make_copy(build):
+def make_copy():
     words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    files = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
-    for name in files.decode().split("\0"):
+    files = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout.decode().split("\0")
+    for left in (COPY / "source").rglob("*"):  # of an earlier copy
+        if left.is_file() and str(left.relative_to(COPY / "source")) not in files:
+            left.unlink()
+    for name in files:
         source, target = ROOT / name, COPY / "source" / name
         if not name or not source.is_file():
             continue
@@ -111,8 +114,17 @@ def make_copy(build):
     options = ["-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O1 -UNDEBUG"]
     options.append("-DCMAKE_EXPORT_COMPILE_COMMANDS=ON")
     words = ["cmake", "-G", "Ninja", "-S", "source", "-B", "build", "-DGW_BUILD_TESTS=ON", *options]
-    if run(words) != 0 or run(build) != 0:
-        sys.exit(f"the sources in {COPY} could not be built; try {' '.join(words)} there")
+    if run(words) != 0:
+        sys.exit(f"the sources in {COPY} could not be configured; try {' '.join(words)} there")
+
+
+def targets(tests):
+    """Options of cmake --build for the tests that a regular expression names: none, if one is no program of its own."""
+    words = ["ctest", "--test-dir", "build", "-N", "-R", tests]
+    said = subprocess.run(words, cwd=COPY, stdout=subprocess.PIPE, text=True)
+    found = {name.split("@")[0] for name in re.findall(r"Test +#\d+: (\S+)", said.stdout)}
+    programs = {p.stem for p in ROOT.glob("*/**/*_test.c")}
+    return ["--target", *sorted(found)] if found and found <= programs else []
 
 
 def is_at(folder, place, lines):
@@ -162,19 +174,18 @@ def main():
     tests = args.tests or f"^({'|'.join(names)})(@.*)?$"
     COPY.mkdir(parents=True, exist_ok=True)
     print(f"building a copy in {COPY}", file=sys.stderr)
-    # The folder's tests alone are linked anew; what --tests names may need everything.
-    build = ["cmake", "--build", "build", "-j", str(args.jobs), *([] if args.tests else ["--target", *names])]
-    make_copy(build)
+    make_copy()
+    compile_tests = ["cmake", "--build", "build", "-j", str(args.jobs)]
+    build = [*compile_tests, *targets(tests)]
+    if run(build) != 0:
+        sys.exit(f"the sources in {COPY} could not be built; try {' '.join(build)} there")
     begin = time.monotonic()
     if tell(tests, args.jobs) != "passed":
         sys.exit(f"the tests {tests} fail without any change")
     timeout = max(TIMEOUT_S, 4 * (time.monotonic() - begin))
-    others = sorted(p.stem for p in ROOT.glob("*/**/*_test.c") if args.others and "build" not in p.parts
-                    and p.stem not in names and re.fullmatch(args.others, p.stem))  # fmt: skip
-    build_others = ["cmake", "--build", "build", "-j", str(args.jobs), "--target", *others]
-    tests_of_others = f"^({'|'.join(others)})(@.*)?$"
-    if others and (run(build_others) != 0 or tell(tests_of_others, args.jobs) != "passed"):
-        sys.exit(f"the tests {tests_of_others} fail without any change")
+    build_others = args.others and [*compile_tests, *targets(args.others)]
+    if args.others and (run(build_others) != 0 or tell(args.others, args.jobs) != "passed"):
+        sys.exit(f"the tests {args.others} fail without any change")
     object_of = objects()
     sources = [p for p in sources if p in object_of]
     unchanged = {}  # what the compiler makes of a file as it is
@@ -199,9 +210,9 @@ def main():
             same += 1
         else:
             said = tell(tests, args.jobs, timeout)
-            if said == "passed" and others:
+            if said == "passed" and args.others:
                 run(build_others)
-                if tell(tests_of_others, args.jobs, 4 * timeout) != "passed":
+                if tell(args.others, args.jobs, 4 * timeout) != "passed":
                     said = "elsewhere"
             if said == "elsewhere":
                 elsewhere += 1
