@@ -155,6 +155,7 @@ def tell(tests, jobs, timeout=None):
 
 
 def main():
+    global COPY
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
     parser.add_argument("--changes", type=int, default=40)
@@ -163,8 +164,10 @@ def main():
     parser.add_argument("--others", help="a regular expression: tests of other folders that may notice too")
     parser.add_argument("--at", action="append", help="FILE:LINE, FILE below the folder; all changes there")
     parser.add_argument("--keep", help="a file that the survivors are written to")
+    parser.add_argument("--copy", default=COPY, help="where to work, if two run side by side (default build/mutate)")
     parser.add_argument("--jobs", type=int, default=2, help="compilers and tests at a time (default 2)")
     args = parser.parse_args()
+    COPY = pathlib.Path(args.copy).resolve()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # by way of run(), which ends what it started
     folder = pathlib.Path(args.folder)
     sources = sorted(p for p in (ROOT / folder).rglob("*.c") if not p.name.endswith("_test.c"))
