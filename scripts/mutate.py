@@ -14,6 +14,7 @@ The tests are those beside the sources, with every instruction set; --tests name
 Those with the label "fast" run first, and the others only if these noticed nothing. With --others, a change that these
 tests let pass is tried once more with the tests of other folders whose names match."""
 import argparse
+import collections
 import json
 import os
 import pathlib
@@ -160,6 +161,7 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("--changes", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, help="no further change is begun after so long")
     parser.add_argument("--tests", help="default: those beside the sources")
     parser.add_argument("--others", help="a regular expression: tests of other folders that may notice too")
     parser.add_argument("--at", action="append", help="FILE:LINE, FILE below the folder; all changes there")
@@ -197,46 +199,40 @@ def main():
     picked = choice.sample(all_places, min(args.changes, len(all_places)))
     if args.at:
         picked = [place for place in all_places if is_at(folder, place, args.at)]
-    noticed, elsewhere, unbuilt, same, hung, survivors, start = 0, 0, 0, 0, 0, [], time.monotonic()
-    for i, (path, at, old, new) in enumerate(picked, 1):
-        name = path.relative_to(ROOT)
-        target, text = COPY / "source" / name, path.read_text()
-        made = object_of[path]
+    counts, survivors, start = collections.Counter(), [], time.monotonic()
+    for path, at, old, new in picked:
+        if args.minutes and time.monotonic() - start > 60 * args.minutes:
+            break
+        target, text, made = COPY / "source" / path.relative_to(ROOT), path.read_text(), object_of[path]
         if path not in unchanged:
             unchanged[path] = made.read_bytes() if made.exists() else None
         target.write_text(text[:at] + new + text[at + len(old) :])
         line = text.count("\n", 0, at) + 1
-        what = f"{name}:{line}: '{old}' becomes '{new}': {text.splitlines()[line - 1].strip()}"
+        what = f"{path.relative_to(ROOT)}:{line}: '{old}' becomes '{new}': {text.splitlines()[line - 1].strip()}"
         if run(build) != 0:
-            unbuilt += 1
+            outcome = "not compiled"
         elif unchanged[path] and made.read_bytes() == unchanged[path]:
-            same += 1
+            outcome = "same code"
         else:
-            said = tell(tests, args.jobs, timeout)
-            if said == "passed" and args.others:
-                run(build_others)
-                if tell(args.others, args.jobs, 4 * timeout) != "passed":
-                    said = "elsewhere"
-            if said == "elsewhere":
-                elsewhere += 1
-                print(f"noticed by other folders alone: {what}", flush=True)
-            elif said == "passed":
-                survivors.append(what)
-                print(f"survived: {what}", flush=True)
-            elif said == "hung":
-                hung += 1
-                print(f"took longer than {timeout:.0f} s: {what}", flush=True)
-            else:
-                noticed += 1
+            outcome = {"passed": "survived", "failed": "noticed", "hung": "hung"}[tell(tests, args.jobs, timeout)]
+        if outcome == "survived" and args.others:
+            run(build_others)
+            outcome = "survived" if tell(args.others, args.jobs, 4 * timeout) == "passed" else "noticed elsewhere"
+        if outcome not in ("not compiled", "noticed"):
+            print(f"{outcome}: {what}", flush=True)
+        if outcome == "survived":
+            survivors.append(what)
         target.write_text(text)
-        left = (time.monotonic() - start) / i * (len(picked) - i)
-        print(f"\r[{i}/{len(picked)}] {noticed} noticed, {len(survivors)} survived; about {left / 60:.0f} min left ",
-              end="", file=sys.stderr, flush=True)  # fmt: skip
+        counts[outcome] += 1
+        n = counts.total()
+        left = (time.monotonic() - start) / n * (len(picked) - n)
+        print(f"\r[{n}/{len(picked)}] {counts['noticed']} noticed, {len(survivors)} survived; about {left / 60:.0f} "
+              "min left ", end="", file=sys.stderr, flush=True)  # fmt: skip
     print(file=sys.stderr)
-    print(f"{folder}, seed {args.seed}: {len(picked)} changes, {unbuilt} of which do not compile; of {same} the "
-          f"compiler makes the same code; the tests noticed "
-          f"{noticed} and took too long with {hung}, those of other folders noticed {elsewhere} more, and "
-          f"{len(survivors)} survived")  # fmt: skip
+    print(f"{folder}, seed {args.seed}: {counts.total()} changes, {counts['not compiled']} of which do not compile, "
+          f"and of {counts['same code']} the compiler makes the same code; the tests noticed {counts['noticed']} and took "
+          f"longer than {timeout:.0f} s with {counts['hung']}, those of other folders noticed "
+          f"{counts['noticed elsewhere']} more, and {len(survivors)} survived")  # fmt: skip
     if args.keep:
         pathlib.Path(args.keep).write_text("".join(f"{line}\n" for line in survivors))
     return 0
