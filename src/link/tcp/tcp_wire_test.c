@@ -212,6 +212,14 @@ static void numbers_at_their_limits(void **state)
     assert_true(reads_table_of(1, GW_TCP_MAX_LINKS));
     assert_false(reads_table_of(1, GW_TCP_MAX_LINKS + 1));
     assert_false(reads_table_of(1, 0));
+    for (int c = 0; c < 256; c++) { /* a key goes into lines of a log: no control character, no space */
+        char read[GW_ZMQ_KEY_CHARS + 1];
+        uint8_t bytes[GW_ZMQ_KEY_CHARS];
+        memset(bytes, 'x', sizeof bytes);
+        bytes[sizeof bytes - 1] = (uint8_t)c;
+        struct gw_tcp_reader reader = {bytes, bytes + sizeof bytes};
+        CHECK(gw_tcp_read_key(&reader, read) == (c > ' ' && c <= '~'), "a key with character %d", c);
+    }
     assert_true(reads_join_of(GW_TCP_MAX_LINKS));
     assert_false(reads_join_of(GW_TCP_MAX_LINKS + 1));
 }
