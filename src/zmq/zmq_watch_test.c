@@ -97,8 +97,8 @@ static bool take_all(void *user)
     return false;
 }
 
-/* A connection that speaks ZMTP 3.0 itself, and has sent a message of one byte. */
-static int member_of(uint16_t port)
+/* A connection that speaks ZMTP 3.0 itself. A member has sent a message of one byte. */
+static int connection_of(uint16_t port, bool member)
 {
     static const char ready[] = "\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06"
                                 "DEALER"
@@ -109,7 +109,8 @@ static int member_of(uint16_t port)
     char theirs[64];
     assert_int_equal(send(fd, greeting, sizeof greeting, MSG_NOSIGNAL), sizeof greeting);
     assert_int_equal(recv(fd, theirs, sizeof theirs, MSG_WAITALL), sizeof theirs);
-    assert_int_equal(send(fd, ready, sizeof ready - 1, MSG_NOSIGNAL), sizeof ready - 1);
+    const size_t n = sizeof ready - 1 - (member ? 0 : 3);
+    assert_int_equal(send(fd, ready, n, MSG_NOSIGNAL), n);
     return fd;
 }
 
@@ -139,9 +140,10 @@ static void one_member_is_closed(const struct gw_zmq_limits *limits, int greedy,
     assert_int_equal(gw_zmq_net_door(&net, s.socket, "members", 0, limits, &s.door), GW_OK);
     assert_int_equal(zmq_bind(s.socket, "tcp://127.0.0.1:*"), 0);
     assert_int_equal(zmq_getsockopt(s.socket, ZMQ_LAST_ENDPOINT, endpoint, &length), 0);
+    const uint16_t port = (uint16_t)atoi(strrchr(endpoint, ':') + 1);
     gw_zmq_door_serve(s.door, take_all, &s);
     for (int m = 0; m < MEMBERS; m++) {
-        fds[m] = member_of((uint16_t)atoi(strrchr(endpoint, ':') + 1));
+        fds[m] = connection_of(port, true);
         while (atomic_load(&s.n_admitted) <= m)
             usleep(1000);
     }
@@ -153,6 +155,13 @@ static void one_member_is_closed(const struct gw_zmq_limits *limits, int greedy,
         usleep(1000);
     CHECK(flood_open(&fds[greedy], 1) == 0, "member %d was let send %zu bytes of a message", greedy, n_bytes);
     CHECK(flood_open(fds, MEMBERS) == MEMBERS - 1, "others than member %d were closed", greedy);
+    int stranger = connection_of(port, false); /* it comes after members, and may send less than they */
+    begin_message(stranger, 2 * limits->stranger_bytes);
+    for (int i = 0; i < 60000 && flood_open(&stranger, 1) == 1; i++)
+        usleep(1000);
+    CHECK(flood_open(&stranger, 1) == 0, "a stranger was let send %zu bytes", (size_t)(2 * limits->stranger_bytes));
+    CHECK(flood_open(fds, MEMBERS) == MEMBERS - 1, "a member was closed for a stranger");
+    close(stranger);
     for (int m = 0; m < MEMBERS; m++)
         close(fds[m]);
     gw_zmq_door_close(&s.socket, &s.door);
