@@ -1,12 +1,28 @@
-/* Tests that opening waits for a descriptor, and that every other error comes at once. */
+/* Tests that opening waits for a descriptor, and that every other error comes at once. And how a written file gets its
+ * name, also where the file system knows only the plain rename. */
+#define _GNU_SOURCE /* renameat2 */
 #include "base/files.h"
 #include "descriptors.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 static char path[64];
+
+static int error_of_renameat2; /* 0: it does what it should */
+
+/* In place of the C library's. */
+int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags)
+{
+    if (error_of_renameat2) {
+        errno = error_of_renameat2;
+        return -1;
+    }
+    return (int)syscall(SYS_renameat2, from_folder, from, to_folder, to, flags);
+}
 
 static int make_file(void **state)
 {
@@ -123,12 +139,48 @@ static void test_a_file_gets_its_name(void **state)
     assert_int_equal(rmdir(top), 0);
 }
 
+/* A file system that knows only the plain rename (renameat2 says EINVAL) gives names too, and a name that is taken
+ * stays; any other error is one. */
+static void test_without_renameat2(void **state)
+{
+    (void)state;
+    char top[] = "/tmp/gradwire-files-XXXXXX";
+    assert_non_null(mkdtemp(top));
+    const int folder = open(top, O_RDONLY | O_DIRECTORY);
+    error_of_renameat2 = EINVAL;
+    put(folder, "a.partial", "1");
+    assert_int_equal(gw_files_publish(folder, "a.partial", "a", false), 0);
+    assert_true(holds(folder, "a", "1") && holds(folder, "a.partial", NULL));
+    put(folder, "a.partial", "2");
+    assert_int_equal(gw_files_publish(folder, "a.partial", "a", false), -1);
+    assert_int_equal(errno, EEXIST);
+    assert_true(holds(folder, "a", "1") && holds(folder, "a.partial", NULL));
+    assert_int_equal(symlinkat("nowhere", folder, "link"), 0); /* a name that is taken, though no file is there */
+    put(folder, "a.partial", "3");
+    assert_int_equal(gw_files_publish(folder, "a.partial", "link", false), -1);
+    assert_int_equal(errno, EEXIST);
+    put(folder, "a.partial", "4");
+    assert_int_equal(gw_files_publish(folder, "a.partial", "a", true), 0); /* the plain rename in any case */
+    assert_true(holds(folder, "a", "4"));
+    assert_int_equal(gw_files_publish(folder, "absent", "b", false), -1);
+    assert_int_equal(errno, ENOENT);
+    error_of_renameat2 = EACCES;
+    put(folder, "b.partial", "5");
+    assert_int_equal(gw_files_publish(folder, "b.partial", "b", false), -1);
+    assert_int_equal(errno, EACCES);
+    assert_true(holds(folder, "b", NULL) && holds(folder, "b.partial", NULL));
+    error_of_renameat2 = 0;
+    unlinkat(folder, "link", 0);
+    unlinkat(folder, "a", 0);
+    close(folder);
+    assert_int_equal(rmdir(top), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_file_gets_its_name),
-        cmocka_unit_test(test_waits_for_a_descriptor),
-        cmocka_unit_test(test_gives_up),
+        cmocka_unit_test(test_a_file_gets_its_name),   cmocka_unit_test(test_without_renameat2),
+        cmocka_unit_test(test_waits_for_a_descriptor), cmocka_unit_test(test_gives_up),
         cmocka_unit_test(test_other_errors),
     };
     return cmocka_run_group_tests_name("files", tests, make_file, remove_file);

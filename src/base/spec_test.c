@@ -84,6 +84,12 @@ static void numbers_are_decimal(void **state)
     CHECK(gw_spec_number("1.5e0", 0, 10, &x) && x == 1.5, "%g", x);
     CHECK(!gw_spec_count("1.5", 0, 10, &n) && !gw_spec_count("+1", 0, 10, &n) && n == 7, "%u", (unsigned)n);
     CHECK(gw_spec_count("010", 0, 10, &n) && n == 10, "%u", (unsigned)n);
+    CHECK(gw_spec_count("9", 0, 10, &n) && n == 9 && gw_spec_count("0", 0, 10, &n) && n == 0, "%u", (unsigned)n);
+    CHECK(!gw_spec_count(":", 0, 10, &n) && !gw_spec_count("/", 0, 10, &n), "%u", (unsigned)n);
+    /* Both limits are legal. */
+    CHECK(gw_spec_count("3", 3, 10, &n) && n == 3 && !gw_spec_count("2", 3, 10, &n), "%u", (unsigned)n);
+    CHECK(gw_spec_number("10", 3, 10, &x) && x == 10 && !gw_spec_number("10.1", 3, 10, &x), "%g", x);
+    CHECK(gw_spec_number("3", 3, 10, &x) && x == 3 && !gw_spec_number("2.9", 3, 10, &x), "%g", x);
 }
 
 int main(void)

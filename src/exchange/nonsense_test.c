@@ -2,6 +2,7 @@
  * be, runs in any order, twice, or not at all. Rank 0 is the exchange; rank 2, if there is one, hears what it tells
  * the others. */
 #include "exchange/state.h"
+#include "shortage.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -563,6 +564,50 @@ static void relays_are_the_ones_in_turn(void **state)
     stage_ends(s, stage_submit(s), GW_ERR_TIMEOUT, "no gradients of group 0 came from ranks 1 and 2 within 200 ms");
 }
 
+/* Links say of what size they are; others than the most are refused before memory is taken for them. */
+static void sizes_of_links_at_their_limits(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t rank, size;
+        bool good;
+    } cases[] = {{0, 1, true},
+                 {1, 2, true},
+                 {2, 2, false},
+                 {0, 0, false},
+                 {GW_MAX_WORKERS - 1, GW_MAX_WORKERS, true},
+                 {0, GW_MAX_WORKERS + 1, false}};
+    gw_codec *codec;
+    assert_int_equal(gw_codec_parse(NULL, "none", &codec), GW_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct shortage shortage = {0};
+        const gw_allocator allocator = {short_alloc, short_free, &shortage};
+        const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator, .n_threads = 1};
+        const gw_tensor tensor = {.name = "it", .n_elems = 5};
+        gw_context *context;
+        gw_exchange *ex;
+        gw_link links[2];
+        assert_int_equal(gw_context_create(&options, &context), GW_OK);
+        assert_int_equal(gw_link_local_create(context, 2, links), GW_OK);
+        gw_exchange_options chosen = {
+            .struct_bytes = sizeof chosen, .codec = codec, .tensors = &tensor, .n_tensors = 1, .link = links[0]};
+        chosen.link.rank = cases[i].rank;
+        chosen.link.size = cases[i].size;
+        shortage.fail_at = shortage.calls + 2; /* right after the size was looked at */
+        const gw_status status = gw_exchange_create(context, &chosen, &ex);
+        if (status != (cases[i].good ? GW_ERR_MEMORY : GW_ERR_ARGUMENT))
+            fail_msg("rank %u of %u: %d, \"%s\"", cases[i].rank, cases[i].size, status, gw_last_error());
+        /* What is wrong may be put right: the others hear nothing of it. Of a member without memory they do. */
+        gw_message message;
+        assert_int_equal(links[1].ops->recv(links[1].self, 1, &message) == GW_ERR_TIMEOUT, !cases[i].good);
+        for (int r = 0; r < 2; r++)
+            links[r].ops->destroy(links[r].self);
+        gw_context_destroy(context);
+        assert_int_equal(shortage.live, 0);
+    }
+    gw_codec_destroy(codec);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -570,7 +615,7 @@ int main(void)
         cmocka_unit_test(who_says_nothing_is_named),   cmocka_unit_test(a_step_waits_for_the_comparison),
         cmocka_unit_test(members_that_differ_end),     cmocka_unit_test(an_identity_is_checked),
         cmocka_unit_test(nonsense_is_refused),         cmocka_unit_test(runs_come_in_any_order_but_once),
-        cmocka_unit_test(relays_are_the_ones_in_turn),
+        cmocka_unit_test(relays_are_the_ones_in_turn), cmocka_unit_test(sizes_of_links_at_their_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

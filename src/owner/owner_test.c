@@ -1,5 +1,6 @@
 /* Tests who owns what, and an owner's round. */
 #include "base/memory.h"
+#include "codec/codec.h"
 #include "owner/round.h"
 
 #include <setjmp.h>
@@ -152,6 +153,23 @@ static void any_network(void **state)
     }
 }
 
+/* Of owners that have the same, the lower rank gets the block that is left over, whatever they had before. */
+static void a_tie_goes_to_the_lower_rank(void **state)
+{
+    (void)state;
+    enum { HALF = GW_SLICE_MIN };
+    const uint64_t n_elems[] = {1, 2 * HALF}, align[] = {1, 1};
+    const struct gw_slice want[] = {{0, 0, 0, 1, false}, {1, 0, 0, HALF, false}, {1, 1, HALF, HALF, false}};
+    struct gw_slice *slices;
+    size_t n;
+    assert_int_equal(gw_slices_plan(NULL, n_elems, align, 2, 2, GW_SLICE_MAX, &slices, &n), GW_OK);
+    assert_int_equal(n, 3);
+    for (size_t s = 0; s < n; s++)
+        assert_true(slices[s].tensor == want[s].tensor && slices[s].owner == want[s].owner &&
+                    slices[s].begin == want[s].begin && slices[s].count == want[s].count);
+    gw_free(NULL, slices);
+}
+
 /* ---- a round ----------------------------------------------------------------------------------------- */
 
 #define WORKERS 3u
@@ -237,6 +255,60 @@ static void a_round_averages_in_any_order(void **state)
     }
     gw_round_destroy(round);
     gw_round_destroy(NULL);
+}
+
+/* The owner's own part has no frames: its values are added to those of the others, and the average takes their place.
+ */
+static void an_owner_adds_its_own(void **state)
+{
+    struct pushes *p = *state;
+    struct gw_round *round;
+    float values[ELEMS];
+    gw_encoder *encoder;
+    const gw_tensor tensor = {.id = 4, .n_elems = ELEMS};
+    assert_int_equal(gw_encoder_create(NULL, p->codec, &tensor, &encoder), GW_OK);
+    const struct gw_wire_codec *wire = gw_encoder_wire(encoder);
+    const struct gw_own own[] = {{wire, 1, values}, {wire, 1, values + 2048}};
+    assert_int_equal(gw_round_create(NULL, p->codec, p->slices, 2, WORKERS, WORKERS, &round), GW_OK);
+    for (int turn = 0; turn < 2; turn++) {
+        char averages[64 * 1024];
+        size_t n_bytes;
+        for (uint32_t i = 0; i < ELEMS; i++)
+            values[i] = (float)(i % 100 + 1); /* rank 1's */
+        for (uint32_t r = 0; r < WORKERS; r++) {
+            assert_false(gw_round_is_full(round));
+            if (r == 1)
+                gw_round_put_own(round, own);
+            else
+                assert_int_equal(gw_round_put(round, r, &r, 1, 6, p->bytes[r], p->n_bytes[r]), GW_OK);
+        }
+        assert_true(gw_round_is_full(round));
+        assert_int_equal(gw_round_reduce(round, false, averages, sizeof averages, &n_bytes), GW_OK);
+        for (uint32_t i = 0; i < ELEMS; i++)
+            assert_float_equal(values[i], p->sum[i] / WORKERS, 1e-5f * p->sum[i]);
+        gw_round_reset(round);
+    }
+    gw_round_destroy(round);
+    gw_encoder_destroy(encoder);
+}
+
+/* A round of two of the workers, and then one of two others: the first ones' frames are forgotten. */
+static void a_round_forgets_the_one_before(void **state)
+{
+    struct pushes *p = *state;
+    struct gw_round *round;
+    assert_int_equal(gw_round_create(NULL, p->codec, p->slices, 2, WORKERS, 2, &round), GW_OK);
+    for (uint32_t first = 0; first + 1 < WORKERS; first++) {
+        char averages[64 * 1024];
+        size_t n_bytes;
+        gw_frame_info info;
+        for (uint32_t r = first; r < first + 2; r++)
+            assert_int_equal(gw_round_put(round, r, &r, 1, 6, p->bytes[r], p->n_bytes[r]), GW_OK);
+        assert_int_equal(gw_round_reduce(round, false, averages, sizeof averages, &n_bytes), GW_OK);
+        assert_int_equal(gw_slice_check(&p->slices[0], 6, 0, 2, averages, n_bytes, &info), GW_OK);
+        gw_round_reset(round);
+    }
+    gw_round_destroy(round);
 }
 
 static void a_round_refuses(void **state, uint32_t rank, uint32_t step, const void *bytes, size_t n_bytes,
@@ -387,9 +459,12 @@ int main(void)
         cmocka_unit_test(short_tensors_are_whole_and_dealt_in_order),
         cmocka_unit_test(medium_tensors_go_to_the_least_loaded),
         cmocka_unit_test(the_longest_slice_is_a_multiple_of_the_alignment),
+        cmocka_unit_test(a_tie_goes_to_the_lower_rank),
         cmocka_unit_test(any_network),
         cmocka_unit_test(slices_survive_want_of_memory),
         cmocka_unit_test(a_round_averages_in_any_order),
+        cmocka_unit_test(an_owner_adds_its_own),
+        cmocka_unit_test(a_round_forgets_the_one_before),
         cmocka_unit_test(a_round_checks_every_frame),
         cmocka_unit_test(an_altered_payload_is_found_in_time),
         cmocka_unit_test(an_average_is_of_all_workers),

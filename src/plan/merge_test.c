@@ -249,8 +249,8 @@ static void buckets_end_where_they_are_full(void **state)
         uint64_t bytes;
         uint32_t group_of[4];
     } expected[] = {
-        {1, {3, 2, 1, 0}},     {4000, {3, 2, 1, 0}},  {4001, {2, 1, 0, 0}},
-        {36000, {1, 1, 0, 0}}, {36001, {1, 0, 0, 0}}, {44000, {1, 0, 0, 0}},
+        {1, {3, 2, 1, 0}},     {4000, {3, 2, 1, 0}},  {4001, {2, 1, 0, 0}},       {8000, {2, 1, 0, 0}},
+        {8001, {1, 1, 0, 0}},  {36000, {1, 1, 0, 0}}, {36001, {1, 0, 0, 0}},      {44000, {1, 0, 0, 0}},
         {44001, {0, 0, 0, 0}}, {48001, {0, 0, 0, 0}}, {UINT64_MAX, {0, 0, 0, 0}},
     };
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
@@ -383,6 +383,41 @@ static void odd_profiles_are_refused(void **state)
     assert_int_equal(gw_profile_check(&example), GW_OK);
 }
 
+/* Times that are finite, and whose sum is not: any two of them. */
+static void times_beyond_all_numbers_are_refused(void **state)
+{
+    (void)state;
+    enum { N = 9 };
+    uint32_t group_of[4];
+    for (int a = 0; a < N; a++)
+        for (int b = 0; b <= a; b++) {
+            gw_profile_codec codec = example_codec;
+            gw_profile p = example;
+            gw_profile_layer layers[4];
+            memcpy(layers, example_layers, sizeof layers);
+            p.codecs = &codec;
+            p.layers = layers;
+            const struct {
+                double *place, much;
+            } times[N] = {{&p.forward_ms, 6e307},
+                          {&p.link.latency_ms, 6e307},
+                          {&layers[1].backward_ms, 6e307},
+                          {&p.link.alpha_ms, 1.5e307}, /* four layers, one thing after another */
+                          {&codec.measure_ms_fixed, 1.5e307},
+                          {&codec.compress_ms_fixed, 1.5e307},
+                          {&codec.measure_ms_per_element, 5e303}, /* 12,000 elements */
+                          {&codec.compress_ms_per_element, 5e303},
+                          {&codec.decompress_ms_per_element, 5e303}};
+            *times[a].place = times[a].much;
+            *times[b].place = times[b].much;
+            const gw_status status =
+                gw_plan_merge(NULL, &p, 0, GW_COMPRESS_INLINE, GW_MERGE_SINGLE, 0, group_of, NULL, NULL);
+            CHECK(status == (a == b ? GW_OK : GW_ERR_ARGUMENT), "times %d and %d: %d", a, b, status);
+            CHECK(a == b || strstr(gw_last_error(), "more milliseconds than a number can hold"), "times %d and %d: %s",
+                  a, b, gw_last_error());
+        }
+}
+
 static void odd_plans_are_refused(void **state)
 {
     (void)state;
@@ -447,6 +482,7 @@ int main(void)
         cmocka_unit_test(buckets_end_where_they_are_full),
         cmocka_unit_test(many_layers),
         cmocka_unit_test(odd_profiles_are_refused),
+        cmocka_unit_test(times_beyond_all_numbers_are_refused),
         cmocka_unit_test(odd_plans_are_refused),
         cmocka_unit_test(a_shortage_leaves_nothing_behind),
     };

@@ -394,6 +394,14 @@ static void a_gain_implies_a_time(void **state)
                 predicted(&implied, NULL, gpus).seconds / predicted(&implied, &sixteenth, gpus).seconds;
             CHECK(fabs(ratio / gain - 1) < 1e-12, "%u GPUs, scaling %d: %.17g", gpus, scaling, ratio);
         }
+    /* A codec that takes time itself. */
+    gw_predict_codec slow = sixteenth;
+    slow.seconds = 0.03;
+    options = example();
+    assert_int_equal(gw_predict_implied(&options, &slow, 8, 1.7, &seconds), GW_OK);
+    options.batch_seconds = seconds;
+    const double ratio = predicted(&options, NULL, 8).seconds / predicted(&options, &slow, 8).seconds;
+    CHECK(fabs(ratio / 1.7 - 1) < 1e-12, "%.17g", ratio);
     options = example();
     for (int i = 0; i < 5; i++)
         CHECK(gw_predict_implied(&options, &sixteenth, 8, (const double[]){1, 0.5, 11, NAN, INFINITY}[i], &seconds) ==

@@ -69,8 +69,11 @@ static void answer(void *socket, const char *request_id, bool allowed, const cha
 static void look_at_folder(struct gw_zmq_gate *gate)
 {
     struct gw_zmq_keys *keys = gate->keys;
+    const double looked = keys->looked;
     bool changed;
     gw_status status = gw_zmq_keys_look(gate->context, keys, &changed);
+    if (keys->looked == looked) /* too soon: nothing was read, well or not */
+        return;
     if (status < 0 && gate->read)
         gw_zmq_log(gate->log, "the keys that may connect stay as they were: %s", gw_last_error());
     gate->read = status == GW_OK;

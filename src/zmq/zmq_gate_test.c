@@ -4,6 +4,7 @@
 #include "zmq/net.h"
 #include "zmq/test_keys.h"
 
+#include <stdatomic.h>
 #include <zmq.h>
 
 /* True if the gate lets in the connection that the request describes. */
@@ -63,8 +64,50 @@ static void only_curve_with_an_allowed_key(void **state)
     gw_zmq_net_close(&net);
 }
 
+struct told {
+    atomic_int n;
+    char last[600];
+};
+
+static void count_line(const char *line, void *user)
+{
+    struct told *told = user;
+    snprintf(told->last, sizeof told->last, "%s", line);
+    atomic_fetch_add(&told->n, 1);
+}
+
+/* A list that cannot be read is told of once, however many come meanwhile: who may connect stays as it was. */
+static void a_list_that_is_away_is_told_of_once(void **state)
+{
+    (void)state;
+    struct told told = {.n = 0};
+    struct gw_zmq_net net = {.context = NULL, .log = {count_line, &told, 0}};
+    uint8_t allowed[33] = {0};
+    assert_int_equal(gw_zmq_keys_load(NULL, at("job"), &net.keys), GW_OK);
+    assert_int_equal(gw_zmq_net_open(&net), GW_OK);
+    assert_int_equal(gw_zmq_gate_open(NULL, net.zmq, net.keys, &net.log, &net.gate), GW_OK);
+    assert_non_null(zmq_z85_decode(allowed, net.keys->allowed[0]));
+    assert_true(comes_in(net.zmq, "1.0", "CURVE", allowed, 32));
+    assert_int_equal(told.n, 0);
+    for (int turn = 1; turn <= 2; turn++) {
+        assert_int_equal(rename(at("job/allowed"), at("job/away")), 0);
+        for (int i = 0; i < 3; i++) { /* the gate looks again each second */
+            assert_true(comes_in(net.zmq, "1.0", "CURVE", allowed, 32));
+            assert_true(comes_in(net.zmq, "1.0", "CURVE", allowed, 32));
+            usleep(i < 2 ? 1200000 : 0);
+        }
+        assert_int_equal(told.n, turn);
+        assert_non_null(strstr(told.last, "stay as they were"));
+        assert_int_equal(rename(at("job/away"), at("job/allowed")), 0);
+        assert_true(comes_in(net.zmq, "1.0", "CURVE", allowed, 32)); /* it was read, and nothing has changed */
+        assert_int_equal(told.n, turn);
+    }
+    gw_zmq_net_close(&net);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(only_curve_with_an_allowed_key)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(only_curve_with_an_allowed_key),
+                                       cmocka_unit_test(a_list_that_is_away_is_told_of_once)};
     return cmocka_run_group_tests_name("zmq gate", tests, begin, end);
 }

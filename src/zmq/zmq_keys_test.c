@@ -46,6 +46,7 @@ static void a_new_folder(void **state)
     unlink(at("half/allowed"));
     assert_int_equal(gw_keys_new(at("half")), GW_OK);
     assert_int_equal(gw_keys_new(""), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_keys_new(NULL), GW_ERR_ARGUMENT);
     assert_int_equal(gw_keys_new(at("no/such")), GW_ERR_SYSTEM);
 }
 
@@ -122,6 +123,10 @@ static void the_list_alone_says(void **state)
     static const char *const names[] = {"", ".hidden", "a/b", "anna key", "bert.2"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         assert_int_equal(gw_keys_new_client(at("carl"), server, names[i]), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_keys_new_client(NULL, server, "carl"), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_keys_new_client("", server, "carl"), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_keys_new_client(at("carl"), NULL, "carl"), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_keys_new_client(at("carl"), server, NULL), GW_ERR_ARGUMENT);
     char none[300];
     snprintf(none, sizeof none, "%s", at("none"));
     assert_int_equal(gw_keys_new_client(at("carl"), none, "carl"), GW_ERR_SYSTEM);

@@ -1,5 +1,5 @@
 /* Tests that the watch closes a stranger that sends too much, even if the watch slept while the application read the
- * event of its coming. */
+ * event of its coming. It also closes whichever member sends more of a message than it may, and no other. */
 #include "checks.h"
 #include "flood.h"
 #include "zmq/net.h"
@@ -65,8 +65,130 @@ static void the_application_reads_first(void **state)
     gw_zmq_net_close(&net);
 }
 
+/* ---- members --------------------------------------------------------------------------------------------- */
+
+enum { MEMBERS = 3, MEMBER_BYTES = 64 << 10 };
+
+struct served {
+    void *socket;
+    struct gw_zmq_door *door;
+    atomic_int n_admitted;
+};
+
+/* In the watch's thread: whoever has sent a whole message is admitted. */
+static bool take_all(void *user)
+{
+    struct served *s = user;
+    zmq_msg_t part;
+    zmq_msg_init(&part);
+    while (zmq_msg_recv(&part, s->socket, ZMQ_DONTWAIT) >= 0) {
+        if (zmq_msg_more(&part)) /* whose it is */
+            continue;
+        struct gw_zmq_event event;
+        while (gw_zmq_door_event(s->door, &event))
+            ;
+        const int fd = zmq_msg_get(&part, ZMQ_SRCFD);
+        gw_zmq_door_took(s->door, fd, zmq_msg_size(&part), 1);
+        gw_zmq_door_admit(s->door, fd);
+        atomic_fetch_add(&s->n_admitted, 1);
+    }
+    zmq_msg_close(&part);
+    gw_zmq_door_empty(s->door);
+    return false;
+}
+
+/* A connection that speaks ZMTP 3.0 itself. A member has sent a message of one byte. */
+static int connection_of(uint16_t port, bool member)
+{
+    static const char ready[] = "\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06"
+                                "DEALER"
+                                "\0\1x";
+    char greeting[64] = "\xff\0\0\0\0\0\0\0\1\x7f\3\0NULL";
+    const int fd = flood_connect(port);
+    assert_true(fd >= 0);
+    char theirs[64];
+    assert_int_equal(send(fd, greeting, sizeof greeting, MSG_NOSIGNAL), sizeof greeting);
+    assert_int_equal(recv(fd, theirs, sizeof theirs, MSG_WAITALL), sizeof theirs);
+    const size_t n = sizeof ready - 1 - (member ? 0 : 3);
+    assert_int_equal(send(fd, ready, n, MSG_NOSIGNAL), n);
+    return fd;
+}
+
+/* So many bytes of a message that goes on, in parts of 200. */
+static void begin_message(int fd, size_t n_bytes)
+{
+    char part[202] = {1, (char)200};
+    for (size_t sent = 0; sent < n_bytes; sent += 200)
+        for (size_t at = 0; at < sizeof part;) {
+            const ssize_t n = send(fd, part + at, sizeof part - at, MSG_NOSIGNAL);
+            if (n < 0)
+                return; /* it was closed */
+            at += (size_t)n;
+        }
+}
+
+static void one_member_is_closed(const struct gw_zmq_limits *limits, int greedy, size_t n_bytes)
+{
+    struct gw_zmq_net net = {.timeout_ms = 60000};
+    struct served s = {.n_admitted = 0};
+    char endpoint[80];
+    size_t length = sizeof endpoint;
+    int fds[MEMBERS];
+    assert_int_equal(gw_zmq_net_open(&net), GW_OK);
+    s.socket = zmq_socket(net.zmq, ZMQ_ROUTER);
+    assert_non_null(s.socket);
+    assert_int_equal(gw_zmq_net_door(&net, s.socket, "members", 0, limits, &s.door), GW_OK);
+    assert_int_equal(zmq_bind(s.socket, "tcp://127.0.0.1:*"), 0);
+    assert_int_equal(zmq_getsockopt(s.socket, ZMQ_LAST_ENDPOINT, endpoint, &length), 0);
+    const uint16_t port = (uint16_t)atoi(strrchr(endpoint, ':') + 1);
+    gw_zmq_door_serve(s.door, take_all, &s);
+    for (int m = 0; m < MEMBERS; m++) {
+        fds[m] = connection_of(port, true);
+        while (atomic_load(&s.n_admitted) <= m)
+            usleep(1000);
+    }
+    for (int m = 0; m < MEMBERS; m++)
+        if (m != greedy)
+            begin_message(fds[m], 1000); /* what every member may */
+    begin_message(fds[greedy], n_bytes);
+    for (int i = 0; i < 60000 && flood_open(&fds[greedy], 1) == 1; i++)
+        usleep(1000);
+    CHECK(flood_open(&fds[greedy], 1) == 0, "member %d was let send %zu bytes of a message", greedy, n_bytes);
+    CHECK(flood_open(fds, MEMBERS) == MEMBERS - 1, "others than member %d were closed", greedy);
+    int stranger = connection_of(port, false); /* it comes after members, and may send less than they */
+    begin_message(stranger, 2 * limits->stranger_bytes);
+    for (int i = 0; i < 60000 && flood_open(&stranger, 1) == 1; i++)
+        usleep(1000);
+    CHECK(flood_open(&stranger, 1) == 0, "a stranger was let send %zu bytes", (size_t)(2 * limits->stranger_bytes));
+    CHECK(flood_open(fds, MEMBERS) == MEMBERS - 1, "a member was closed for a stranger");
+    close(stranger);
+    for (int m = 0; m < MEMBERS; m++)
+        close(fds[m]);
+    gw_zmq_door_close(&s.socket, &s.door);
+    gw_zmq_net_close(&net);
+}
+
+/* By the limit of one message, and by that of all members together, who then has most of it. */
+static void whichever_member_is_greedy(void **state)
+{
+    (void)state;
+    const struct gw_zmq_limits each = {.most_strangers = 8,
+                                       .silent_s = 600,
+                                       .stranger_bytes = 4096,
+                                       .member_bytes = MEMBER_BYTES};
+    const struct gw_zmq_limits all = {.most_strangers = 8,
+                                      .silent_s = 600,
+                                      .stranger_bytes = 4096,
+                                      .all_bytes = 2 * MEMBER_BYTES};
+    for (int greedy = 0; greedy < MEMBERS; greedy++) {
+        one_member_is_closed(&each, greedy, 8 * MEMBER_BYTES);
+        one_member_is_closed(&all, greedy, 8 * MEMBER_BYTES);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_application_reads_first)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_application_reads_first),
+                                       cmocka_unit_test(whichever_member_is_greedy)};
     return cmocka_run_group_tests_name("zmq watch", tests, NULL, NULL);
 }

@@ -10,7 +10,9 @@
 #include "disk/file.h"
 #include "disk/folder.h"
 #include "disk/tensorboard.h"
+#include "wire/hash.h"
 
+#include <gradwire/codec.h>
 #include <gradwire/status.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,6 +129,94 @@ static void damage_is_refused(void **state)
     bad[n] = 0;
     put_file(bad, n + 1);
     check_refused();
+}
+
+/* A file whose checksum is right, and whose numbers do not fit each other. */
+static void lengths_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    enum { AT_TENSORS = 16, N_TENSORS = 4 };
+    static uint8_t whole[4096], bad[4200];
+    check_round_trip(false, false, false, false);
+    FILE *f = fopen(path, "rb");
+    const size_t n = fread(whole, 1, sizeof whole, f) - 8; /* without the checksum */
+    fclose(f);
+    assert_int_equal(whole[AT_TENSORS], N_TENSORS);
+    for (int what = 0; what < 4; what++) {
+        size_t length = n - (what == 2 ? 4 : 0); /* one float less */
+        memcpy(bad, whole, length);
+        if (what == 1 || what == 3)
+            bad[AT_TENSORS] = N_TENSORS + (what == 1 ? 1 : -1);
+        const uint64_t hash = gw_hash_now()->whole(bad, length, 0);
+        memcpy(bad + length, &hash, sizeof hash);
+        put_file(bad, length + 8);
+        if (what == 0) {
+            static struct gw_checkpoint back;
+            assert_int_equal(gw_checkpoint_read(path, &back), GW_OK);
+            gw_checkpoint_free(&back);
+        } else {
+            check_refused();
+            assert_true(what == 3 || strstr(gw_last_error(), "its length does not fit"));
+        }
+    }
+}
+
+/* Of how many workers a run can be, and how many state files it can have. */
+static void runs_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t workers, n_state_files;
+        bool good;
+    } cases[] = {{1, 0, true},
+                 {GW_MAX_WORKERS, GW_MAX_WORKERS, true},
+                 {GW_MAX_WORKERS + 1, 0, false},
+                 {0, 0, false},
+                 {3, 2, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static struct gw_checkpoint c, back;
+        c = (struct gw_checkpoint){.step = 3, .workers = cases[i].workers, .n_state_files = cases[i].n_state_files};
+        strcpy(c.options, "net mlp:5-3-2\n");
+        assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
+        c.params = numbers(&c.network, 1);
+        assert_int_equal(gw_checkpoint_write(folder, GW_PARAMETER_FILE, &c), GW_OK);
+        gw_checkpoint_free(&c);
+        CHECK(gw_checkpoint_read(path, &back) == (cases[i].good ? GW_OK : GW_ERR_SYSTEM), "%u workers, %u files",
+              cases[i].workers, cases[i].n_state_files);
+        if (cases[i].good)
+            gw_checkpoint_free(&back);
+    }
+}
+
+/* Batch norm's statistics go with the parameters and with their average, and with nothing else. */
+static void statistics_come_back(void **state)
+{
+    (void)state;
+    static struct gw_checkpoint c, back;
+    c = (struct gw_checkpoint){.step = 3};
+    assert_int_equal(gw_network_create("resnet20", &c.network), GW_OK);
+    const uint64_t n = c.network.n_storage;
+    assert_true(c.network.n_statistics > 0);
+    float **const arrays[] = {&c.params, &c.momentum, &c.ema, &c.variance};
+    for (int k = 0; k < 4; k++) {
+        float *values = *arrays[k] = gw_calloc(NULL, n, sizeof *values);
+        for (uint64_t i = 0; i < n; i++)
+            values[i] = (float)(i + 1 + (uint64_t)k * 1000000);
+    }
+    assert_int_equal(gw_checkpoint_write(folder, GW_PARAMETER_FILE, &c), GW_OK);
+    assert_int_equal(gw_checkpoint_read(path, &back), GW_OK);
+    float *const read[] = {back.params, back.momentum, back.ema, back.variance};
+    for (int k = 0; k < 4; k++)
+        for (uint32_t t = 0; t < c.network.n_tensors + c.network.n_statistics; t++) {
+            const bool statistic = t >= c.network.n_tensors;
+            const struct gw_param *p =
+                statistic ? &c.network.statistics[t - c.network.n_tensors] : &c.network.tensors[t];
+            for (uint64_t i = p->offset; i < p->offset + p->n_elems; i++)
+                CHECK(read[k][i] == (statistic && k % 2 ? 0 : (*arrays[k])[i]), "array %d, element %llu", k,
+                      (unsigned long long)i);
+        }
+    gw_checkpoint_free(&back);
+    gw_checkpoint_free(&c);
 }
 
 /* State files belong to one step, options, workers, parameters and momentum. */
@@ -293,6 +383,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_written_comes_back, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(damage_is_refused, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(lengths_that_do_not_fit_are_refused, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(runs_that_cannot_be_are_refused, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(statistics_come_back, make_folder, remove_folder),
         cmocka_unit_test(identities_differ),
         cmocka_unit_test_setup_teardown(a_network_of_the_future_is_named, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(folders_that_cannot_be_written_are_named, make_folder, remove_folder),

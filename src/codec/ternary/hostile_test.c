@@ -268,6 +268,50 @@ static void strings_are_for_1024_workers(void **state)
     reads(GW_OK, __LINE__, c);
 }
 
+/* An average of so many workers and one push more, of a tensor without elements, which any number can have averaged. */
+static void sums_of_too_many_workers(void **state)
+{
+    (void)state;
+    gw_encoder *encoder = encoder_of(NULL, "ternary", 0);
+    struct whole_frame pushes[2];
+    for (uint32_t r = 0; r < 2; r++)
+        pushes[r] = encode_whole(encoder, NULL, 0, NULL, (gw_draw){.rank = r});
+    struct whole_frame average = reduce_frames(NULL, &pushes[1], 1, "ternary:pull=packed");
+    const void *frames[] = {average.bytes, pushes[0].bytes};
+    const size_t sizes[] = {average.size, pushes[0].size};
+    for (uint32_t workers = GW_MAX_WORKERS - 1; workers <= GW_MAX_WORKERS; workers++) {
+        uint8_t out[256];
+        size_t size;
+        gw_put16(average.bytes + 6, (uint16_t)workers);
+        gw_frame_reseal(average.bytes, average.size);
+        const bool good = workers < GW_MAX_WORKERS;
+        const size_t bound = gw_reduce_bound(frames, sizes, 2);
+        CHECK((bound > 0) == good && bound <= sizeof out, "%u and one workers: bound %zu", workers, bound);
+        const gw_status status = gw_reduce(NULL, frames, sizes, 2, NULL, out, sizeof out, &size);
+        CHECK(status == (good ? GW_OK : GW_ERR_FRAME_MISMATCH), "%u and one workers: %d, %s", workers, status,
+              gw_last_error());
+        assert_true(good || strstr(gw_last_error(), "the frames hold 32768 workers; at most 32767"));
+    }
+    /* As many frames as there can be are looked at, one by one: here all are rank 0's. One more are not. */
+    const void **many = room_for(GW_MAX_WORKERS + 1, sizeof *many);
+    size_t *many_sizes = room_for(GW_MAX_WORKERS + 1, sizeof *many_sizes), size;
+    for (uint32_t i = 0; i <= GW_MAX_WORKERS; i++)
+        many[i] = pushes[0].bytes, many_sizes[i] = pushes[0].size;
+    for (uint32_t more = 0; more < 2; more++) {
+        uint8_t out[256];
+        CHECK(gw_reduce(NULL, many, many_sizes, GW_MAX_WORKERS + more, NULL, out, sizeof out, &size) ==
+                  (more ? GW_ERR_ARGUMENT : GW_ERR_FRAME_MISMATCH),
+              "%u frames: %s", GW_MAX_WORKERS + more, gw_last_error());
+        assert_non_null(strstr(gw_last_error(), more ? "1 to 32767 frames" : "two frames come from the same rank, 0"));
+    }
+    free(many);
+    free(many_sizes);
+    free(average.bytes);
+    for (uint32_t r = 0; r < 2; r++)
+        free(pushes[r].bytes);
+    gw_encoder_destroy(encoder);
+}
+
 /* ---- random bytes ------------------------------------------------------------------------------------ */
 
 static void mutate(gw_context *context, struct whole_frame frame, uint64_t count, uint64_t seed, uint32_t tally[2])
@@ -347,6 +391,7 @@ int main(void)
         cmocka_unit_test(fields),
         cmocka_unit_test(averages),
         cmocka_unit_test(strings_are_for_1024_workers),
+        cmocka_unit_test(sums_of_too_many_workers),
         cmocka_unit_test(random_bytes_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -370,6 +370,21 @@ static void states_move_to_other_numbers_of_workers(void **state)
     assert_int_equal(gw_states_merge((const void *const *)states, 0, n_bytes, merged), GW_ERR_ARGUMENT);
     const void *hole[] = {states[0], NULL};
     assert_int_equal(gw_states_merge(hole, 2, n_bytes, merged), GW_ERR_ARGUMENT);
+    /* As many states as there can be workers, which keep nothing; one more is refused. */
+    gw_encoder *empty = encoder_of(NULL, "topk:ratio=0.01", 0);
+    size_t empty_bytes = gw_encoder_state_bytes(empty);
+    uint8_t *nothing = room_for(empty_bytes, 1), *all = room_for(empty_bytes, 1);
+    const void **many = room_for(GW_MAX_WORKERS + 1, sizeof *many);
+    assert_int_equal(gw_encoder_save(empty, nothing, empty_bytes), GW_OK);
+    for (uint32_t i = 0; i <= GW_MAX_WORKERS; i++)
+        many[i] = nothing;
+    assert_int_equal(gw_states_merge(many, GW_MAX_WORKERS, empty_bytes, all), GW_OK);
+    assert_int_equal(gw_encoder_load(empty, all, empty_bytes), GW_OK);
+    assert_int_equal(gw_states_merge(many, GW_MAX_WORKERS + 1, empty_bytes, all), GW_ERR_ARGUMENT);
+    gw_encoder_destroy(empty);
+    free(many);
+    free(nothing);
+    free(all);
     /* More elements than a tensor can have, whose bytes are as many as N elements take, modulo 2^64. */
     gw_put64((uint8_t *)states[0] + 24, (1ull << 62) + N);
     gw_put64((uint8_t *)states[0] + n_bytes - 8, gw_hash_now()->whole(states[0], n_bytes - 8, 0));

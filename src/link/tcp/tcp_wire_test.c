@@ -4,6 +4,8 @@
 #include "link/tcp/envelope.h"
 #include "link/tcp/wire.h"
 
+#include <gradwire/codec.h>
+
 #include <stdlib.h>
 
 static const char key[] = "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID"; /* 40 characters */
@@ -174,13 +176,60 @@ static void addresses_are_numbers(void **state)
     }
 }
 
+/* A table of contacts of one link each, all at the same address. */
+static bool reads_table_of(uint32_t size, uint32_t n_links)
+{
+    const struct gw_tcp_table head = {.session = 1, .size = size, .n_links = n_links};
+    const size_t most = GW_TCP_TABLE_HEAD + (size_t)size * gw_tcp_contact_bound(n_links, false);
+    uint8_t *bytes = malloc(most), *at = gw_tcp_table_write(bytes, &head);
+    struct gw_tcp_table table;
+    assert_non_null(bytes);
+    for (size_t i = 0; i < (size_t)size * n_links; i++)
+        at = gw_tcp_write_endpoint(at, endpoints[2]);
+    assert_true(at <= bytes + most);
+    const bool read = gw_tcp_table_read(bytes, (size_t)(at - bytes), &table);
+    assert_true(!read || (table.size == size && table.n_links == n_links));
+    free(bytes);
+    return read;
+}
+
+static bool reads_join_of(uint32_t n_links)
+{
+    const struct gw_tcp_join head = {.size = 1, .n_links = n_links};
+    uint8_t bytes[GW_TCP_JOIN_HEAD + 1000], *at = gw_tcp_join_write(bytes, &head);
+    struct gw_tcp_join join;
+    for (uint32_t l = 0; l < n_links; l++)
+        at = gw_tcp_write_endpoint(at, endpoints[2]);
+    assert_true(at <= bytes + sizeof bytes);
+    return gw_tcp_join_read(bytes, (size_t)(at - bytes), &join);
+}
+
+static void numbers_at_their_limits(void **state)
+{
+    (void)state;
+    assert_true(reads_table_of(GW_MAX_WORKERS, 1));
+    assert_false(reads_table_of(GW_MAX_WORKERS + 1, 1));
+    assert_true(reads_table_of(1, GW_TCP_MAX_LINKS));
+    assert_false(reads_table_of(1, GW_TCP_MAX_LINKS + 1));
+    assert_false(reads_table_of(1, 0));
+    for (int c = 0; c < 256; c++) { /* a key goes into lines of a log: no control character, no space */
+        char read[GW_ZMQ_KEY_CHARS + 1];
+        uint8_t bytes[GW_ZMQ_KEY_CHARS];
+        memset(bytes, 'x', sizeof bytes);
+        bytes[sizeof bytes - 1] = (uint8_t)c;
+        struct gw_tcp_reader reader = {bytes, bytes + sizeof bytes};
+        CHECK(gw_tcp_read_key(&reader, read) == (c > ' ' && c <= '~'), "a key with character %d", c);
+    }
+    assert_true(reads_join_of(GW_TCP_MAX_LINKS));
+    assert_false(reads_join_of(GW_TCP_MAX_LINKS + 1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_reads_back),
-        cmocka_unit_test(cut_is_refused),
-        cmocka_unit_test(altered_is_refused_or_sound),
-        cmocka_unit_test(addresses_are_numbers),
+        cmocka_unit_test(what_is_written_reads_back),  cmocka_unit_test(cut_is_refused),
+        cmocka_unit_test(altered_is_refused_or_sound), cmocka_unit_test(addresses_are_numbers),
+        cmocka_unit_test(numbers_at_their_limits),
     };
     return cmocka_run_group_tests_name("tcp wire", tests, NULL, NULL);
 }

@@ -42,6 +42,13 @@ static void state_is_handed_over(void **state)
     expect_ok(gw_ps_init_parameter(a, "state", GW_PS_FLOAT32, &shape));
     expect_ok(gw_ps_init_parameter(b, "state", GW_PS_FLOAT32, &shape));
     gw_ps_value value;
+    static const char *const wrong[] = {"", "other", "state"};
+    for (int i = 0; i < 3; i++) { /* what is not there is nothing, whatever was in its place */
+        memset(&value, 9, sizeof value);
+        assert_int_equal(gw_ps_fetch(b, wrong[i], 0, &value), i < 2 ? GW_ERR_ARGUMENT : GW_ERR_TIMEOUT);
+        assert_true(!value.bytes && value.n_bytes == 0 && value.type == 0 && value.round == 0);
+        gw_ps_value_free(&value);
+    }
     assert_int_equal(gw_ps_fetch(b, "state", 0, &value), GW_ERR_TIMEOUT);
     assert_non_null(strstr(gw_last_error(), "for somebody to deposit a value of version 0 or higher"));
     for (uint64_t version = 3; version <= 5; version++) {

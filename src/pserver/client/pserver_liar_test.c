@@ -5,6 +5,8 @@
 #include "pserver/protocol/message.h"
 #include "pserver/client/test_calls.h"
 
+#include <gradwire/codec.h>
+
 #include <string.h>
 #include <zmq.h>
 
@@ -325,6 +327,8 @@ static void no_such_server(void **state)
     } cases[] = {
         {{GW_PS_HELLO, NULL, {.n_workers = 0}, 0, 0}, "for 0 workers"},
         {{GW_PS_HELLO, NULL, {.n_workers = 1u << 31}, 0, 0}, "for 2147483648 workers"},
+        {{GW_PS_HELLO, NULL, {.n_workers = GW_MAX_WORKERS + 1}, 0, 0}, "for 32768 workers"},
+        {{GW_PS_HELLO, NULL, {.n_workers = GW_MAX_WORKERS, .backup = GW_MAX_WORKERS}, 0, 0}, "32767 of its 32767"},
         {{GW_PS_HELLO, NULL, {.n_workers = 2, .backup = 2}, 0, 0}, "2 of its 2 workers"},
         {{GW_PS_HELLO, NULL, {.n_workers = 2}, 28, .raw = true}, "is not to be believed"},
     };

@@ -492,11 +492,12 @@ static void test_lower_limit(void **state)
     end(&world);
 }
 
-/* A journal whose checksums are right, of one key, and a push in its whole round that is no value of that key. */
-static void write_wrong_push(const struct world *world, gw_ps_type type, uint64_t refusal, size_t n_body)
+/* A journal whose checksums are right, of one key, and a push in one of its rounds that may be no value of that key. */
+static void write_push(const struct world *world, gw_ps_type type, uint8_t round, uint32_t rank, uint64_t refusal,
+                       size_t n_body)
 {
     char path[128];
-    uint8_t head[GW_PS_CHANGE_BYTES], push[13] = {1}, body[N * sizeof(float)] = {0};
+    uint8_t head[GW_PS_CHANGE_BYTES], push[13] = {round}, body[N * sizeof(float)] = {0};
     const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
     const struct gw_ps_change init = {
         .kind = GW_PS_CHANGE_INIT, .name = "x", .type = type, .shape = &shape, .codec = "", .optimizer = ""};
@@ -507,6 +508,7 @@ static void write_wrong_push(const struct world *world, gw_ps_type type, uint64_
     assert_int_equal(gw_ps_records_begin(&records, fd, GW_PS_JOURNAL, 0, 0), GW_OK);
     assert_int_equal(gw_ps_records_append(&records, GW_PS_CHANGE_INIT, head, gw_ps_journal_write(head, &init), NULL, 0),
                      GW_OK);
+    gw_put32(push + 1, rank);
     gw_put64(push + 5, refusal);
     assert_int_equal(gw_ps_records_append(&records, GW_PS_SNAPSHOT_PUSH, push, sizeof push, body, n_body), GW_OK);
     close(fd);
@@ -521,12 +523,35 @@ static void test_wrong_pushes(void **state)
     close_kept(&world);
     for (int i = 0; i < 4; i++) {
         const bool good = i == 0;
-        write_wrong_push(&world, i == 2 ? GW_PS_FRAME : GW_PS_FLOAT32, i == 3 ? 7 : UINT64_MAX,
-                         good     ? N * sizeof(float)
-                         : i == 3 ? N * sizeof(float)
-                                  : 1);
+        write_push(&world, i == 2 ? GW_PS_FRAME : GW_PS_FLOAT32, 1, 0, i == 3 ? 7 : UINT64_MAX,
+                   good     ? N * sizeof(float)
+                   : i == 3 ? N * sizeof(float)
+                            : 1);
         gw_status status = try_open(&world);
         CHECK(good ? status == GW_OK : status < 0, "push %d: %d", i, status);
+        close_kept(&world);
+    }
+    end(&world);
+}
+
+/* A key has three rounds, and the store as many ranks as it was made for: a push of another is refused. */
+static void test_pushes_out_of_place(void **state)
+{
+    static const struct {
+        uint8_t round;
+        uint32_t rank;
+        bool good;
+    } cases[] = {{0, 0, true},    {1, N_WORKERS - 1, true}, {2, 0, true},          {3, 0, false},
+                 {255, 0, false}, {1, N_WORKERS, false},    {1, UINT32_MAX, false}};
+    struct world world;
+    (void)state;
+    begin(&world, GW_PS_SYNC, 0, 1, 1);
+    close_kept(&world);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_push(&world, GW_PS_FLOAT32, cases[i].round, cases[i].rank, UINT64_MAX, N * sizeof(float));
+        const gw_status status = try_open(&world);
+        CHECK(cases[i].good ? status == GW_OK : status == GW_ERR_FRAME_FIELD, "round %u, rank %u: %d, %s",
+              cases[i].round, cases[i].rank, status, gw_last_error());
         close_kept(&world);
     }
     end(&world);
@@ -563,9 +588,11 @@ static void test_full(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sync),        cmocka_unit_test(test_members), cmocka_unit_test(test_backup),
-        cmocka_unit_test(test_stale),       cmocka_unit_test(test_async),   cmocka_unit_test(test_another_server),
-        cmocka_unit_test(test_lower_limit), cmocka_unit_test(test_full),    cmocka_unit_test(test_wrong_pushes),
+        cmocka_unit_test(test_sync),         cmocka_unit_test(test_members),
+        cmocka_unit_test(test_backup),       cmocka_unit_test(test_stale),
+        cmocka_unit_test(test_async),        cmocka_unit_test(test_another_server),
+        cmocka_unit_test(test_lower_limit),  cmocka_unit_test(test_full),
+        cmocka_unit_test(test_wrong_pushes), cmocka_unit_test(test_pushes_out_of_place),
     };
     return cmocka_run_group_tests_name("pserver_keep", tests, NULL, NULL);
 }

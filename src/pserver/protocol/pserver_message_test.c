@@ -318,6 +318,20 @@ static void fields_that_cannot_be(void **state)
         size_t n = gw_ps_request_write(pushed, &push);
         CHECK(read_request(pushed, n, &request) == GW_ERR_FRAME_FIELD, "a rate of %g", bad_rates[i]);
     }
+    /* What the byte for a code may be at most. */
+    static const struct {
+        enum gw_ps_operation operation;
+        uint8_t most;
+    } codes[] = {
+        {GW_PS_BRING, 1}, {GW_PS_FETCH, 1}, {GW_PS_JOIN, 1}, {GW_PS_PUSH, GW_PS_PUSH_PENDING}, {GW_PS_VERDICT, 0}};
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        for (uint8_t code = 0; code <= codes[i].most + 1; code++) {
+            uint8_t sent[GW_PS_HEAD_BYTES];
+            const struct gw_ps_request one = {.operation = codes[i].operation, .code = code, .key = "key"};
+            const size_t n = gw_ps_request_write(sent, &one);
+            CHECK(read_request(sent, n, &request) == (code <= codes[i].most ? GW_OK : GW_ERR_FRAME_FIELD),
+                  "operation %d, code %u", codes[i].operation, code);
+        }
     /* A name with a zero, and one that is as long as what is left and more. */
     bytes[FIXED + 2] = 0;
     assert_int_equal(read_request(bytes, size, &request), GW_ERR_FRAME_FIELD);

@@ -710,6 +710,41 @@ static void what_had_begun_elsewhere_is_over(void **state)
     list_as(0, 1);
 }
 
+/* One waits to be let in by another, who dies without a word. Once that one is left out, the one that waits begins: a
+ * run of its own, or, where the parameters are here, with the next round. */
+static void who_waits_for_one_left_out_begins(void **state)
+{
+    (void)state;
+    for (int kept = 0; kept < 2; kept++) {
+        struct test_server s;
+        test_server_begin(&s, &(gw_ps_server_options){
+                                  .n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .min_workers = 1, .away_ms = 50});
+        gw_ps_client *side = come_to(&s, GW_PS_READER);
+        struct ghost a = ghost_joins(&s, 0);
+        const gw_ps_shape one = {.n_dims = 1, .dims = {1}};
+        const float w = 10;
+        if (kept)
+            expect_ok(gw_ps_init_optimized(side, KEY, GW_PS_FLOAT32, &one, "sgd:lr=1", &w));
+        else
+            init(side, KEY);
+        ghost_pushes(&a, KEY, 1, 1);
+        struct joiner j = {.client = test_client(gw_ps_server_address(s.server), 1, true, LONG_MS)};
+        assert_int_equal(pthread_create(&j.thread, NULL, join, &j), 0);
+        gw_ps_presence presence[2] = {0};
+        while (presence[1] != GW_PS_JOINING)
+            expect_ok(gw_ps_members(side, presence, sizeof presence / sizeof *presence, NULL));
+        assert_int_equal(presence[0], GW_PS_PRESENT);
+        ghost_goes(&a);
+        pthread_join(j.thread, NULL);
+        expect_ok(j.status);
+        assert_int_equal(j.round, kept ? 2 : 1);
+        expect_ok(gw_ps_members(side, presence, sizeof presence / sizeof *presence, NULL));
+        assert_true(presence[0] == GW_PS_ABSENT && presence[1] == GW_PS_PRESENT);
+        gw_ps_client_destroy(j.client), gw_ps_client_destroy(side);
+        test_server_end(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -726,6 +761,7 @@ int main(void)
         cmocka_unit_test(backup_workers),
         cmocka_unit_test(one_joins_while_others_train),
         cmocka_unit_test(nobody_admits),
+        cmocka_unit_test(who_waits_for_one_left_out_begins),
         cmocka_unit_test(the_first_is_back_in_a_moment),
         cmocka_unit_test(all_come_again),
         cmocka_unit_test(all_die_and_come_again),

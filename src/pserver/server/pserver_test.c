@@ -2,6 +2,8 @@
 #include "base/clock.h"
 #include "pserver/server/test_server.h"
 
+#include <gradwire/codec.h>
+
 #include <string.h>
 
 #define MOST 4
@@ -299,6 +301,44 @@ static void values_of_many_pieces(void **state)
     end(&s);
 }
 
+/* Options at their limits. The address is no address: what is good so far is told of that. */
+static void options_at_their_limits(void **state)
+{
+    (void)state;
+    static const char *const good = "must be HOST:PORT";
+    static const struct {
+        gw_ps_server_options options;
+        const char *words;
+    } cases[] = {
+        {{.n_workers = 0}, "a server for 0 workers; 1 to 32767 are possible"},
+        {{.n_workers = 1}, good},
+        {{.n_workers = GW_MAX_WORKERS}, good},
+        {{.n_workers = GW_MAX_WORKERS + 1}, "a server for 32768 workers; 1 to 32767 are possible"},
+        {{.n_workers = 2, .mode = GW_PS_ASYNC}, good},
+        {{.n_workers = 2, .mode = GW_PS_ASYNC + 1}, "which is none"},
+        {{.n_workers = 2, .missing = GW_PS_MISSING_STOP}, good},
+        {{.n_workers = 2, .missing = GW_PS_MISSING_STOP + 1}, "which is none of the three"},
+        {{.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .min_workers = 2}, good},
+        {{.n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .min_workers = 3}, "is to have 3 of 2 workers"},
+        {{.n_workers = 2, .missing = GW_PS_MISSING_STOP, .min_workers = 1}, "servers that continue without some"},
+        {{.n_workers = 3, .backup = 2}, good},
+        {{.n_workers = 3, .backup = 3}, "3 of 3 workers as backup"},
+        {{.n_workers = 3, .backup = 1, .mode = GW_PS_ASYNC}, "whose rounds are synchronous"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        gw_ps_server_options options = cases[i].options;
+        gw_ps_server *server = NULL;
+        options.struct_bytes = sizeof options;
+        options.listen = "nowhere";
+        const gw_status status = gw_ps_server_create(NULL, &options, &server);
+        if (status != GW_ERR_ARGUMENT || server || !strstr(gw_last_error(), cases[i].words))
+            fail_msg("case %zu: %d, \"%s\"", i, status, gw_last_error());
+        options.struct_bytes--;
+        assert_int_equal(gw_ps_server_create(NULL, &options, &server), GW_ERR_ARGUMENT);
+        assert_non_null(strstr(gw_last_error(), "struct_bytes"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +346,7 @@ int main(void)
         cmocka_unit_test(pulls_wait_for_all_pushes),     cmocka_unit_test(one_that_is_missing_is_named),
         cmocka_unit_test(what_cannot_be_is_refused),     cmocka_unit_test(a_worker_comes_back),
         cmocka_unit_test(staleness_bounds_who_is_ahead), cmocka_unit_test(rates_come_with_pushes),
+        cmocka_unit_test(options_at_their_limits),
     };
     return cmocka_run_group_tests_name("pserver", tests, NULL, NULL);
 }

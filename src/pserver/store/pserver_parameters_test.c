@@ -12,6 +12,7 @@
 #include <gradwire/codec.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -490,9 +491,11 @@ static void a_nan_is_refused(void **state)
     (void)state;
     static const gw_ps_type types[] = {GW_PS_FLOAT32, GW_PS_FLOAT16, GW_PS_BFLOAT16};
     for (int c = 0; c < 3; c++)
-        for (int sign = 0; sign < 2; sign++) {
+        for (int what = 0; what < 6; what++) {
             struct world world;
             static struct pushed one;
+            const int sign = what % 2, at = (const int[]){0, 77, N - 1}[what / 2];
+            char words[40];
             float w[N];
             begin(&world, GW_PS_SYNC, 0, 0);
             struct gw_ps_key *key = key_of(&world, types[c], "", "sgd");
@@ -501,10 +504,11 @@ static void a_nan_is_refused(void **state)
             make_push(&world, types[c], "", 0, 1, &one);
             static const uint32_t infinity[] = {0x7F800000, 0x7C00, 0x7F80}, nan[] = {0xFFC00000, 0xFE00, 0xFFC0};
             if (c == 0)
-                gw_put32(one.bytes + 4 * 77, sign ? nan[c] : infinity[c]);
+                gw_put32(one.bytes + 4 * at, sign ? nan[c] : infinity[c]);
             else
-                gw_put16(one.bytes + 2 * 77, (uint16_t)(sign ? nan[c] : infinity[c]));
-            refused(push(&world, key, 0, 1, one.bytes, one.n_bytes, 0), GW_ERR_NONFINITE, "at element 77");
+                gw_put16(one.bytes + 2 * at, (uint16_t)(sign ? nan[c] : infinity[c]));
+            snprintf(words, sizeof words, "at element %d;", at);
+            refused(push(&world, key, 0, 1, one.bytes, one.n_bytes, 0), GW_ERR_NONFINITE, words);
             assert_int_equal(gw_ps_store_pushed(world.store, key, 0), 0);
             end(&world);
         }

@@ -781,6 +781,10 @@ static void a_store_without_memory(void **state)
     refused(gw_ps_store_create(context, &o, &store), GW_ERR_ARGUMENT, "for 0 workers");
     o.n_workers = GW_MAX_WORKERS + 1;
     refused(gw_ps_store_create(context, &o, &store), GW_ERR_ARGUMENT, "workers");
+    o.n_workers = GW_MAX_WORKERS;
+    assert_int_equal(gw_ps_store_create(context, &o, &store), GW_OK);
+    assert_int_equal(gw_ps_store_n_present(store), GW_MAX_WORKERS);
+    gw_ps_store_destroy(store);
     o.n_workers = 1;
     shortage.fail_at = shortage.calls + 1;
     assert_int_equal(gw_ps_store_create(context, &o, &store), GW_ERR_MEMORY);
@@ -808,6 +812,63 @@ static void test_median(void **state)
     }
 }
 
+/* A worker that is backup may be late by a round, and not by two: the second waits for its first. Whichever it is. */
+static void backup_is_late_by_one_round(void **state)
+{
+    (void)state;
+    for (uint32_t slow = 0; slow < 3; slow++) {
+        struct world world;
+        struct gw_ps_answer answer;
+        static const float x = 1, late = 4;
+        const uint32_t fast[] = {slow == 0, slow == 2 ? 1 : 2};
+        begin(&world, 3, GW_PS_SYNC, 0);
+        gw_ps_store_destroy(world.store);
+        world.options.backup = 1;
+        assert_int_equal(gw_ps_store_create(world.context, &world.options, &world.store), GW_OK);
+        struct gw_ps_key *key = key_of(&world, "x", GW_PS_FLOAT32, 1);
+        for (uint64_t nth = 1; nth <= 2; nth++)
+            for (int i = 0; i < 2; i++)
+                assert_int_equal(push(&world, key, fast[i], nth, &x, sizeof x), GW_OK);
+        assert_int_equal(pull(&world, key, fast[0], GW_PS_SUM, NULL, &answer), GW_PS_WAIT);
+        assert_int_equal(push(&world, key, slow, 1, &late, sizeof late), GW_OK); /* of a round that is over */
+        assert_true(pulled(&world, key, fast[0], GW_PS_SUM, NULL) == 2);
+        end(&world);
+    }
+}
+
+/* What is deposited is there for those that want this version, or an older one. */
+static void deposits_have_versions(void **state)
+{
+    (void)state;
+    struct world world;
+    struct gw_ps_answer answer;
+    static const uint64_t versions[] = {3, 2, 3, 5}; /* only a higher one takes the place */
+    static const float values[] = {30, 20, 31, 50};
+    begin(&world, 2, GW_PS_SYNC, 0);
+    struct gw_ps_key *key = key_of(&world, "x", GW_PS_FLOAT32, 1);
+    assert_int_equal(gw_ps_store_deposited(key, 0, &answer), GW_PS_WAIT);
+    for (int i = 0; i < 4; i++) {
+        const uint64_t there = i < 3 ? 3 : 5;
+        struct gw_ps_blob *blob = blob_of(&world, &values[i], sizeof values[i]);
+        assert_int_equal(gw_ps_store_deposit(world.store, key, versions[i], blob), GW_OK);
+        gw_ps_blob_give(blob);
+        for (uint64_t least = 0; least < 8; least++) {
+            const gw_status status = gw_ps_store_deposited(key, least, &answer);
+            CHECK(status == (least <= there ? GW_OK : GW_PS_WAIT), "deposit %d, version %u: %d", i, (unsigned)least,
+                  status);
+            if (status != GW_OK)
+                continue;
+            CHECK(answer.round == there && memcmp(answer.value->bytes, &values[i < 3 ? 0 : 3], sizeof(float)) == 0,
+                  "deposit %d", i);
+            gw_ps_blob_give(answer.value);
+        }
+    }
+    struct gw_ps_blob *blob = blob_of(&world, &values[0], 3);
+    refused(gw_ps_store_deposit(world.store, key, 9, blob), GW_ERR_ARGUMENT, "has 3 bytes");
+    gw_ps_blob_give(blob);
+    end(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -823,6 +884,8 @@ int main(void)
         cmocka_unit_test(lengths_and_limits),
         cmocka_unit_test(no_more_than_max_bytes),
         cmocka_unit_test(frames_are_of_their_key_and_rank),
+        cmocka_unit_test(backup_is_late_by_one_round),
+        cmocka_unit_test(deposits_have_versions),
         cmocka_unit_test(any_allocation_may_fail),
         cmocka_unit_test(a_store_without_memory),
     };

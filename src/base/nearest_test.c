@@ -1,0 +1,83 @@
+/* Tests which word of a list is the one that somebody most likely meant. */
+#include "base/nearest.h"
+#include "checks.h"
+
+#include <string.h>
+
+static void the_fewest_edits_win(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"topk", "on", "ternary", "uniform", "a"};
+    static const struct {
+        const char *said, *meant; /* NULL: none is near */
+    } cases[] = {
+        {"topk", "topk"},
+        {"tpok", "topk"},
+        {"tok", "topk"},
+        {"topkk", "topk"},
+        {"tXpk", "topk"},
+        {"no", "on"},
+        {"ternray", "ternary"},
+        {"tenrray", "ternary"},
+        {"etrnary", "ternary"},
+        {"unifrom", "uniform"},
+        {"uniforms", "uniform"},
+        /* A word of two letters may have one edit: no swap, so two. */
+        {"nx", NULL},
+        {"xo", NULL},
+        {"xy", NULL},
+        {"nno", "on"},
+        /* One of three may have two, of six three. */
+        {"nnn", "on"},
+        {"xxxk", NULL},
+        {"xyzpqr", NULL},
+        {"", "a"},
+        {"b", "a"},
+        {"bc", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *found = gw_nearest(cases[i].said, words, sizeof words / sizeof *words, NULL);
+        CHECK(cases[i].meant ? found && strcmp(found, cases[i].meant) == 0 : !found, "\"%s\" is taken for %s",
+              cases[i].said, found ? found : "none");
+    }
+}
+
+static void the_first_of_equals_and_the_lengths(void **state)
+{
+    (void)state;
+    static const char *const equals[] = {"cat", "bat", "hat"};
+    char longest[66], one_less[66];
+    assert_string_equal(gw_nearest("rat", equals, 3, NULL), "cat");
+    assert_null(gw_nearest("rat", equals, 0, NULL));
+    /* Words of up to 64 letters are compared, longer ones are never near. */
+    memset(longest, 'x', sizeof longest);
+    longest[64] = 0;
+    strcpy(one_less, longest + 1);
+    const char *const list[] = {longest};
+    assert_ptr_equal(gw_nearest(one_less, list, 1, NULL), longest);
+    memset(longest, 'x', sizeof longest);
+    longest[65] = 0;
+    assert_null(gw_nearest(longest + 1, list, 1, NULL));
+    assert_null(gw_nearest(longest, list, 1, NULL));
+}
+
+static void synonyms_go_before(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"none", "topk"};
+    static const struct gw_synonym synonyms[] = {{"off", "none"}, {"top", "absent"}, {"nonee", "topk"}, {NULL, NULL}};
+    assert_string_equal(gw_nearest("off", words, 2, synonyms), "none");
+    assert_null(gw_nearest("off", words, 2, NULL));
+    assert_string_equal(gw_nearest("nonee", words, 2, synonyms), "topk");
+    assert_string_equal(gw_nearest("top", words, 2, synonyms), "topk"); /* what it means is not in the list */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_fewest_edits_win),
+        cmocka_unit_test(the_first_of_equals_and_the_lengths),
+        cmocka_unit_test(synonyms_go_before),
+    };
+    return cmocka_run_group_tests_name("nearest", tests, NULL, NULL);
+}

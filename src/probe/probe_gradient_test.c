@@ -1,0 +1,177 @@
+/* Tests what measurements work with: the gradient that is drawn, how it is turned, medians, deviations, and that a link
+ * is measured with as many messages as were asked for. No time is asserted. */
+#include "probe/gradient.h"
+#include "checks.h"
+#include "probe/probe.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+/* Any part of the sequence is as it is in the whole. */
+static void parts_are_of_one_sequence(void **state)
+{
+    (void)state;
+    enum { N = 5000 };
+    static float all[N], part[N];
+    gw_draw_gradient(all, 0, N);
+    for (uint64_t first = 0; first < 2100; first += 1 + first / 3)
+        for (uint64_t n = 0; first + n <= N; n += 1 + n) {
+            part[n < N ? n : 0] = 77;
+            gw_draw_gradient(part, first, n);
+            CHECK(memcmp(part, all + first, n * sizeof *part) == 0, "%llu elements from %llu", (unsigned long long)n,
+                  (unsigned long long)first);
+            CHECK(n == N || part[n] == 77, "%llu elements from %llu: one more", (unsigned long long)n,
+                  (unsigned long long)first);
+        }
+}
+
+/* A million of them: mean 0, deviation 1e-3, and one in a thousand is 50 times as large. The bounds are five standard
+ * deviations of each figure: of the mean of n numbers, 1e-3 / sqrt(n); of their mean square, 1e-6 * sqrt(2 / n). */
+static void it_is_drawn_as_it_says(void **state)
+{
+    (void)state;
+    enum { N = 1000000, BLOCK = 1000 };
+    static float g[N];
+    double sum = 0, squares = 0, outliers = 0;
+    gw_draw_gradient(g, 0, N);
+    for (uint32_t b = 0; b < N / BLOCK; b++) {
+        uint32_t largest = b * BLOCK;
+        for (uint32_t i = b * BLOCK; i < (b + 1) * BLOCK; i++)
+            largest = fabsf(g[i]) > fabsf(g[largest]) ? i : largest;
+        for (uint32_t i = b * BLOCK; i < (b + 1) * BLOCK; i++)
+            if (fabsf(g[i]) < 6e-3f) {
+                sum += (double)g[i];
+                squares += (double)g[i] * (double)g[i];
+            } else {
+                CHECK(i == largest, "block %u has two outliers", b);
+                outliers += (double)g[i] * (double)g[i];
+            }
+    }
+    CHECK(fabs(sum / N) < 5e-3 / sqrt(N), "%g", sum / N);
+    /* Of each thousand one is an outlier, which the mean square then lacks. */
+    CHECK(fabs(squares / (N - N / BLOCK) - 1e-6) < 5e-6 * sqrt(2.0 / N) + 1e-9, "%g", squares / N);
+    CHECK(fabs(outliers / (N / BLOCK) - 2.5e-3) < 5 * 2.5e-3 * sqrt(2.0 * BLOCK / N), "%g", outliers / (N / BLOCK));
+}
+
+static void turned_by_the_step(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {0, 1, 2, 7, 7919, 7920};
+    static float from[8000], to[8000];
+    for (uint32_t i = 0; i < 8000; i++)
+        from[i] = (float)i;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        for (uint64_t step = 0; step < 4; step++) {
+            const uint64_t n = sizes[s];
+            to[n] = -1;
+            gw_turn_gradient(to, from, n, step);
+            for (uint64_t i = 0; i < n; i++)
+                CHECK(to[i] == (float)((i + step * 7919) % n), "element %u of %u, step %u", (unsigned)i, (unsigned)n,
+                      (unsigned)step);
+            CHECK(to[n] == -1, "beyond %u elements", (unsigned)n);
+        }
+}
+
+static void medians(void **state)
+{
+    (void)state;
+    double one[] = {3}, two[] = {5, 2}, three[] = {9, 1, 4}, four[] = {8, 1, 2, 100};
+    assert_true(gw_median(one, 1) == 3);
+    assert_true(gw_median(two, 2) == 3.5);
+    assert_true(gw_median(three, 3) == 4);
+    assert_true(gw_median(four, 4) == 5);
+    struct gw_probe_sweep sweep = {.n = 0};
+    assert_true(gw_probe_deviation(&sweep) == 0);
+    for (; sweep.n < 3; sweep.n++)
+        sweep.points[sweep.n] = (struct gw_probe_point){.measured_ms = 2, .fitted_ms = (double[]){1, 2, 2.5}[sweep.n]};
+    assert_true(gw_probe_deviation(&sweep) == 0.25);
+}
+
+/* ---- messages ------------------------------------------------------------------------------------------ */
+
+enum { MEMBERS = 3, RUNS = 4, WARM_UP = 2 };
+
+/* A link that counts what is sent, of each size 64 * 4^i. */
+struct counted {
+    gw_link link;
+    gw_link_ops ops;
+    gw_link true_link;
+    uint32_t n_of[GW_PROBE_MOST_POINTS];
+};
+
+static struct counted counted[MEMBERS];
+
+static gw_status counting_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms)
+{
+    for (uint32_t r = 0; r < MEMBERS; r++)
+        if (counted[r].true_link.self == self)
+            for (size_t i = 0, size = 64; i < GW_PROBE_MOST_POINTS; i++, size *= 4)
+                counted[r].n_of[i] += n_bytes == size;
+    return counted[0].true_link.ops->send(self, to, bytes, n_bytes, timeout_ms);
+}
+
+static void *measure(void *member)
+{
+    gw_status status = gw_meeting_begin(&((struct gw_probe_member *)member)->meeting);
+    return (void *)(intptr_t)(status < 0 ? status : gw_probe_messages(member));
+}
+
+static void every_size_is_sent_as_often_as_asked(void **state)
+{
+    (void)state;
+    gw_link links[MEMBERS], meeting[MEMBERS];
+    struct gw_probe probe = {.runs = RUNS, .most_elements = 1000};
+    struct gw_probe_member members[MEMBERS];
+    pthread_t threads[MEMBERS];
+    assert_int_equal(gw_link_local_create(NULL, MEMBERS, links), GW_OK);
+    assert_int_equal(gw_link_local_create(NULL, MEMBERS, meeting), GW_OK);
+    for (uint32_t r = 0; r < MEMBERS; r++) {
+        counted[r] = (struct counted){.link = links[r], .ops = *links[r].ops, .true_link = links[r]};
+        counted[r].ops.send = counting_send;
+        counted[r].link.ops = &counted[r].ops;
+    }
+    for (uint32_t r = 0; r < MEMBERS; r++) {
+        members[r] = (struct gw_probe_member){.probe = &probe,
+                                              .link = counted[r].link,
+                                              .meeting = {.link = meeting[r], .timeout_ms = 60000}};
+        assert_int_equal(pthread_create(&threads[r], NULL, measure, &members[r]), 0);
+    }
+    for (uint32_t r = 0; r < MEMBERS; r++) {
+        void *status;
+        pthread_join(threads[r], &status);
+        assert_int_equal((intptr_t)status, GW_OK);
+    }
+    /* 64, 256, 1024, 4096 and, the first beyond a thousand floats, 16384 bytes; fewer if a round is very slow. */
+    assert_in_range(probe.messages.n, 1, 5);
+    for (size_t i = 0; i < GW_PROBE_MOST_POINTS; i++)
+        for (uint32_t r = 0; r < MEMBERS; r++)
+            CHECK(counted[r].n_of[i] == (i < probe.messages.n ? (RUNS + WARM_UP) * (MEMBERS - 1) : 0u),
+                  "rank %u sent %u messages of size %zu", r, counted[r].n_of[i], i);
+    for (size_t i = 0; i < probe.messages.n; i++) {
+        const struct gw_probe_point *point = &probe.messages.points[i];
+        assert_int_equal(point->size, (MEMBERS - 1) * ((uint64_t)64 << 2 * i));
+        assert_true(point->groups == 1 && point->tensors == 1 && !point->whole);
+        const double fitted = probe.link.alpha_ms + probe.link.ms_per_byte * (double)point->size;
+        assert_true(fabs(point->fitted_ms - fitted) <= 1e-12 * fitted);
+    }
+    assert_true(probe.link.alpha_ms == probe.messages.points[0].measured_ms);
+    assert_int_equal(probe.link.members, MEMBERS);
+    for (uint32_t r = 0; r < MEMBERS; r++) {
+        links[r].ops->destroy(links[r].self);
+        meeting[r].ops->destroy(meeting[r].self);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_are_of_one_sequence),
+        cmocka_unit_test(it_is_drawn_as_it_says),
+        cmocka_unit_test(turned_by_the_step),
+        cmocka_unit_test(medians),
+        cmocka_unit_test(every_size_is_sent_as_often_as_asked),
+    };
+    return cmocka_run_group_tests_name("probe gradient", tests, NULL, NULL);
+}

@@ -1,0 +1,213 @@
+/* Tests what is known of types, shapes, reduce methods and names: a table of each, written down a second time. */
+#include "checks.h"
+#include "pserver/protocol/methods.h"
+#include "pserver/protocol/names.h"
+#include "shortage.h"
+
+#include <gradwire/status.h>
+
+#include <stdio.h>
+#include <string.h>
+
+enum { FIRST_NO_TYPE = GW_PS_FRAME + 1, FIRST_NO_METHOD = GW_PS_MEDIAN + 1 };
+
+static void types_and_their_words(void **state)
+{
+    (void)state;
+    static const struct {
+        gw_ps_type type;
+        const char *word;
+        size_t bytes;
+        bool is_float;
+    } types[] = {
+        {GW_PS_FLOAT32, "float32", 4, true}, {GW_PS_FLOAT16, "float16", 2, true}, {GW_PS_BFLOAT16, "bfloat16", 2, true},
+        {GW_PS_INT32, "int32", 4, false},    {GW_PS_INT64, "int64", 8, false},    {GW_PS_UINT8, "uint8", 1, false},
+        {GW_PS_FRAME, "frame", 0, false},
+    };
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        gw_ps_type type = 0;
+        assert_string_equal(gw_ps_type_name(types[i].type), types[i].word);
+        assert_int_equal(gw_ps_type_bytes(types[i].type), types[i].bytes);
+        assert_int_equal(gw_ps_is_float(types[i].type), types[i].is_float);
+        assert_true(gw_ps_type_parse(types[i].word, &type) && type == types[i].type);
+    }
+    static const int none[] = {0, FIRST_NO_TYPE, 1000};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        assert_null(gw_ps_type_name((gw_ps_type)none[i]));
+        assert_int_equal(gw_ps_type_bytes((gw_ps_type)none[i]), 0);
+        assert_false(gw_ps_is_float((gw_ps_type)none[i]));
+    }
+    static const char *const words[] = {NULL, "", "float", "float322", "Float32"};
+    gw_ps_type type = GW_PS_INT64;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        assert_true(!gw_ps_type_parse(words[i], &type) && type == GW_PS_INT64);
+}
+
+/* Of each method the number of the type of its result, by the number of the key's type; 0: there is none. And how many
+ * bytes a result of 3 elements has. */
+static void methods_and_their_results(void **state)
+{
+    (void)state;
+    static const struct {
+        gw_ps_method method;
+        const char *word;
+        gw_ps_type results[FIRST_NO_TYPE];
+    } methods[] = {
+        {GW_PS_MAX, "max", {0, 1, 2, 3, 4, 5, 6, 0}},
+        {GW_PS_MIN, "min", {0, 1, 2, 3, 4, 5, 6, 0}},
+        {GW_PS_SUM, "sum", {0, 1, 2, 3, 5, 5, 5, 0}},
+        {GW_PS_MEAN, "mean", {0, 1, 2, 3, 1, 1, 1, 0}},
+        {GW_PS_LATEST, "latest", {0, 1, 2, 3, 4, 5, 6, 7}},
+        {GW_PS_DECODE_SUM, "decode_sum", {0, 0, 0, 0, 0, 0, 1, 1}},
+        {GW_PS_DECODE_AVERAGE, "decode_average", {0, 0, 0, 0, 0, 0, 1, 7}},
+        {GW_PS_PARAMETERS, "parameters", {0}},
+        {GW_PS_MEDIAN, "median", {0, 1, 2, 3, 0, 0, 0, 0}},
+    };
+    static const uint64_t bytes_of_3[FIRST_NO_TYPE] = {0, 12, 6, 6, 12, 24, 3, 12};
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        const gw_ps_method method = methods[i].method;
+        gw_ps_method parsed = 0;
+        assert_string_equal(gw_ps_method_name(method), methods[i].word);
+        assert_non_null(gw_ps_method_help(method));
+        assert_true(gw_ps_method_parse(methods[i].word, &parsed) && parsed == method);
+        for (int t = 0; t <= FIRST_NO_TYPE; t++) {
+            const gw_ps_type type = (gw_ps_type)t, want = t < FIRST_NO_TYPE ? methods[i].results[t] : 0;
+            CHECK(gw_ps_result_type(method, type) == want, "%s of type %d", methods[i].word, t);
+            if (!gw_ps_type_name(type))
+                continue;
+            CHECK(gw_ps_method_check(method, type) == (want ? GW_OK : GW_ERR_ARGUMENT), "%s of type %d",
+                  methods[i].word, t);
+            const bool codes = type == GW_PS_UINT8 && (method == GW_PS_DECODE_SUM || method == GW_PS_DECODE_AVERAGE);
+            CHECK(gw_ps_result_bytes(method, type, 3) == (codes ? 48 : bytes_of_3[want]), "%s of type %d",
+                  methods[i].word, t);
+        }
+    }
+    static const int none[] = {0, FIRST_NO_METHOD, 1000};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        assert_null(gw_ps_method_name((gw_ps_method)none[i]));
+        assert_null(gw_ps_method_help((gw_ps_method)none[i]));
+        assert_int_equal(gw_ps_result_type((gw_ps_method)none[i], GW_PS_FLOAT32), 0);
+        assert_int_equal(gw_ps_method_check((gw_ps_method)none[i], GW_PS_INT32), GW_ERR_ARGUMENT);
+        assert_string_equal(gw_last_error(), "int32 values cannot be pulled with a method of that number; with max, "
+                                             "min, sum, mean, latest they can");
+    }
+    static const char *const words[] = {NULL, "", "maximum", "Max"};
+    gw_ps_method method = GW_PS_SUM;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        assert_true(!gw_ps_method_parse(words[i], &method) && method == GW_PS_SUM);
+}
+
+static void shapes_and_their_elements(void **state)
+{
+    (void)state;
+    static const struct {
+        gw_ps_shape shape;
+        uint64_t n; /* 0: it cannot be */
+        const char *text;
+    } cases[] = {
+        {{0, {0}}, 1, "[]"},
+        {{1, {5}}, 5, "[5]"},
+        {{3, {2, 3, 4}}, 24, "[2, 3, 4]"},
+        {{2, {2, 0}}, 0, "[2, 0]"},
+        {{8, {1, 2, 1, 2, 1, 2, 1, 2}}, 16, "[1, 2, 1, 2, 1, 2, 1, 2]"},
+        {{9, {1, 1, 1, 1, 1, 1, 1, 1}}, 0, "[1, 1, 1, 1, 1, 1, 1, 1]"},
+        {{1, {1ull << 48}}, 1ull << 48, "[281474976710656]"},
+        {{1, {(1ull << 48) + 1}}, 0, "[281474976710657]"},
+        {{2, {1ull << 24, 1ull << 24}}, 1ull << 48, "[16777216, 16777216]"},
+        {{2, {1ull << 24, (1ull << 24) + 1}}, 0, "[16777216, 16777217]"},
+        {{3, {3, 3, UINT64_MAX}}, 0, "[3, 3, 18446744073709551615]"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint64_t n = 0;
+        const bool can_be = gw_ps_shape_elems(&cases[i].shape, &n);
+        CHECK(can_be == (cases[i].n != 0) && (!can_be || n == cases[i].n), "%s: %llu", cases[i].text,
+              (unsigned long long)n);
+        assert_string_equal(gw_ps_shape_text(&cases[i].shape).text, cases[i].text);
+        for (size_t j = 0; j < sizeof cases / sizeof *cases; j++)
+            CHECK(gw_ps_shapes_equal(&cases[i].shape, &cases[j].shape) == (i == j), "%s and %s", cases[i].text,
+                  cases[j].text);
+    }
+}
+
+static void scales_that_fit(void **state)
+{
+    (void)state;
+    static const gw_ps_shape one = {.n_dims = 1, .dims = {1}}, none = {.n_dims = 0}, two = {.n_dims = 1, .dims = {2}};
+    const struct gw_ps_scaling good = {"x", GW_PS_UINT8, GW_PS_DECODE_SUM, "s", GW_PS_FLOAT32, &one};
+    struct gw_ps_scaling s = good;
+    assert_int_equal(gw_ps_check_scale(&s), GW_OK);
+    s.method = GW_PS_DECODE_AVERAGE;
+    s.scale_shape = &none;
+    assert_int_equal(gw_ps_check_scale(&s), GW_OK);
+    struct gw_ps_scaling bad[] = {good, good, good, good};
+    bad[0].method = GW_PS_SUM;
+    bad[1].type = GW_PS_FRAME;
+    bad[2].scale_type = GW_PS_FLOAT16;
+    bad[3].scale_shape = &two;
+    for (int i = 0; i < 4; i++)
+        CHECK(gw_ps_check_scale(&bad[i]) == GW_ERR_ARGUMENT, "scale %d", i);
+}
+
+static void names_have_numbers(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    struct gw_ps_names names = {.context = NULL};
+    char name[16];
+    assert_int_equal(gw_ps_names_find(&names, "key 0"), GW_PS_NO_NAME);
+    for (uint64_t n = 0; n < N; n++) {
+        snprintf(name, sizeof name, "key %d", (int)n);
+        assert_int_equal(gw_ps_names_find(&names, name), GW_PS_NO_NAME);
+        assert_int_equal(gw_ps_names_add(&names, name), GW_OK);
+        assert_int_equal(names.n, n + 1);
+        for (uint64_t i = n - n % 100; i <= n; i++) { /* the last ones, and all in the end */
+            snprintf(name, sizeof name, "key %d", (int)i);
+            assert_int_equal(gw_ps_names_find(&names, name), i);
+        }
+    }
+    for (uint64_t i = 0; i < N; i++) {
+        snprintf(name, sizeof name, "key %d", (int)i);
+        assert_int_equal(gw_ps_names_find(&names, name), i);
+        assert_string_equal(names.names[i], name);
+    }
+    gw_ps_names_fini(&names);
+    assert_int_equal(gw_ps_names_find(&names, "key 0"), GW_PS_NO_NAME);
+}
+
+/* Whichever memory is not there: the names before stay, and the name can be added later. */
+static void names_without_memory(void **state)
+{
+    (void)state;
+    struct shortage shortage = {0};
+    const gw_allocator allocator = {short_alloc, short_free, &shortage};
+    const gw_context_options options = {.struct_bytes = sizeof options, .allocator = &allocator, .n_threads = 1};
+    struct gw_ps_names names = {.context = NULL};
+    char name[16];
+    assert_int_equal(gw_context_create(&options, &names.context), GW_OK);
+    for (uint64_t n = 0; n < 40; n++) {
+        snprintf(name, sizeof name, "key %d", (int)n);
+        gw_status status;
+        int nth = 0;
+        do {
+            shortage.fail_at = shortage.calls + ++nth;
+            status = gw_ps_names_add(&names, name);
+            assert_int_equal(names.n, status == GW_OK ? n + 1 : n);
+            assert_int_equal(gw_ps_names_find(&names, name), status == GW_OK ? n : GW_PS_NO_NAME);
+        } while (status == GW_ERR_MEMORY);
+        assert_int_equal(status, GW_OK);
+        assert_int_equal(nth, n == 0 || n == 16 || n == 32 ? 4 : 2); /* the table grows at some, and then the name */
+    }
+    gw_ps_names_fini(&names);
+    gw_context_destroy(names.context);
+    assert_int_equal(shortage.live, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(types_and_their_words),     cmocka_unit_test(methods_and_their_results),
+        cmocka_unit_test(shapes_and_their_elements), cmocka_unit_test(scales_that_fit),
+        cmocka_unit_test(names_have_numbers),        cmocka_unit_test(names_without_memory),
+    };
+    return cmocka_run_group_tests_name("pserver value", tests, NULL, NULL);
+}
