@@ -2,6 +2,7 @@
 #include "base/nearest.h"
 #include "checks.h"
 
+#include <limits.h>
 #include <string.h>
 
 static void the_fewest_edits_win(void **state)
@@ -46,19 +47,22 @@ static void the_first_of_equals_and_the_lengths(void **state)
 {
     (void)state;
     static const char *const equals[] = {"cat", "bat", "hat"};
-    char longest[66], one_less[66];
+    char longest[GW_LONGEST_WORD + 2], one_less[GW_LONGEST_WORD + 2];
     assert_string_equal(gw_nearest("rat", equals, 3, NULL), "cat");
     assert_null(gw_nearest("rat", equals, 0, NULL));
-    /* Words of up to 64 letters are compared, longer ones are never near. */
+    /* Longer words than the longest are never near. */
     memset(longest, 'x', sizeof longest);
-    longest[64] = 0;
+    longest[GW_LONGEST_WORD] = 0;
     strcpy(one_less, longest + 1);
     const char *const list[] = {longest};
     assert_ptr_equal(gw_nearest(one_less, list, 1, NULL), longest);
     memset(longest, 'x', sizeof longest);
-    longest[65] = 0;
+    longest[GW_LONGEST_WORD + 1] = 0;
     assert_null(gw_nearest(longest + 1, list, 1, NULL));
     assert_null(gw_nearest(longest, list, 1, NULL));
+    assert_int_equal(gw_edit_distance(longest, longest), UINT_MAX);
+    assert_int_equal(gw_edit_distance(longest + 1, longest + 3), 2);
+    assert_int_equal(gw_edit_distance("", longest + 1), GW_LONGEST_WORD);
 }
 
 static void synonyms_go_before(void **state)
