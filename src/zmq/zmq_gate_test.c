@@ -1,10 +1,11 @@
 /* Tests the gate by asking it as ZeroMQ does (ZAP, RFC 27): only CURVE with an allowed key comes in. A key proves
  * nothing unless CURVE has proved that the client holds the secret half. */
 #define _GNU_SOURCE /* nftw */
+#include "checks.h"
 #include "zmq/net.h"
 #include "zmq/test_keys.h"
 
-#include <stdatomic.h>
+#include <pthread.h>
 #include <zmq.h>
 
 /* True if the gate lets in the connection that the request describes. */
@@ -46,8 +47,8 @@ static void only_curve_with_an_allowed_key(void **state)
     uint8_t allowed[33] = {0}, other[32];
     assert_int_equal(gw_zmq_keys_load(NULL, at("job"), &net.keys), GW_OK);
     assert_int_equal(gw_zmq_net_open(&net), GW_OK);
-    assert_int_equal(gw_zmq_gate_open(NULL, net.zmq, net.keys, &net.log, &net.gate), GW_OK);
     assert_true(net.keys->n_allowed > 0 && zmq_z85_decode(allowed, net.keys->allowed[0]));
+    assert_int_equal(gw_zmq_gate_open(NULL, net.zmq, net.keys, &net.log, &net.gate), GW_OK);
     assert_true(zmq_curve_keypair(stranger, secret) == 0 && zmq_z85_decode(other, stranger));
     assert_true(comes_in(net.zmq, "1.0", "CURVE", allowed, 32));
     assert_false(comes_in(net.zmq, "1.0", "CURVE", other, 32));
@@ -64,31 +65,43 @@ static void only_curve_with_an_allowed_key(void **state)
     gw_zmq_net_close(&net);
 }
 
+/* What the gate's thread has told. */
 struct told {
-    atomic_int n;
+    pthread_mutex_t lock;
+    int n;
     char last[600];
 };
 
 static void count_line(const char *line, void *user)
 {
     struct told *told = user;
+    pthread_mutex_lock(&told->lock);
     snprintf(told->last, sizeof told->last, "%s", line);
-    atomic_fetch_add(&told->n, 1);
+    told->n++;
+    pthread_mutex_unlock(&told->lock);
+}
+
+static void expect_told(struct told *told, int n, const char *words)
+{
+    pthread_mutex_lock(&told->lock);
+    const bool good = told->n == n && strstr(told->last, words);
+    CHECK(good, "%d lines in place of %d; the last is \"%s\"", told->n, n, told->last);
+    pthread_mutex_unlock(&told->lock);
 }
 
 /* A list that cannot be read is told of once, however many come meanwhile: who may connect stays as it was. */
 static void a_list_that_is_away_is_told_of_once(void **state)
 {
     (void)state;
-    struct told told = {.n = 0};
+    struct told told = {.lock = PTHREAD_MUTEX_INITIALIZER};
     struct gw_zmq_net net = {.context = NULL, .log = {count_line, &told, 0}};
     uint8_t allowed[33] = {0};
     assert_int_equal(gw_zmq_keys_load(NULL, at("job"), &net.keys), GW_OK);
     assert_int_equal(gw_zmq_net_open(&net), GW_OK);
+    assert_non_null(zmq_z85_decode(allowed, net.keys->allowed[0])); /* the gate's thread reads the list again */
     assert_int_equal(gw_zmq_gate_open(NULL, net.zmq, net.keys, &net.log, &net.gate), GW_OK);
-    assert_non_null(zmq_z85_decode(allowed, net.keys->allowed[0]));
     assert_true(comes_in(net.zmq, "1.0", "CURVE", allowed, 32));
-    assert_int_equal(told.n, 0);
+    expect_told(&told, 0, "");
     for (int turn = 1; turn <= 2; turn++) {
         assert_int_equal(rename(at("job/allowed"), at("job/away")), 0);
         for (int i = 0; i < 3; i++) { /* the gate looks again each second */
@@ -96,11 +109,10 @@ static void a_list_that_is_away_is_told_of_once(void **state)
             assert_true(comes_in(net.zmq, "1.0", "CURVE", allowed, 32));
             usleep(i < 2 ? 1200000 : 0);
         }
-        assert_int_equal(told.n, turn);
-        assert_non_null(strstr(told.last, "stay as they were"));
+        expect_told(&told, turn, "stay as they were");
         assert_int_equal(rename(at("job/away"), at("job/allowed")), 0);
         assert_true(comes_in(net.zmq, "1.0", "CURVE", allowed, 32)); /* it was read, and nothing has changed */
-        assert_int_equal(told.n, turn);
+        expect_told(&told, turn, "stay as they were");
     }
     gw_zmq_net_close(&net);
 }
