@@ -547,68 +547,57 @@ static int compare_floats(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Beside sorting, over more than a block of elements, with values that are drawn so that many are equal. */
+enum { MANY = 9000 }; /* pushes, or elements of one */
+
+/* Compares the medians of n pushes of `width` floats with those of sorting. values: push after push, multiples of 1/8,
+ * so that the mean of two is exact. */
+static void expect_medians_of_sorting(gw_context *context, const float *values, uint32_t n, uint32_t width)
+{
+    static struct gw_ps_push pushes[MANY];
+    static float sorted[MANY];
+    const gw_ps_shape shape = {.n_dims = 1, .dims = {width}};
+    struct gw_ps_result result;
+    for (uint32_t p = 0; p < n; p++)
+        pushes[p] = (struct gw_ps_push){p, values + (size_t)p * width, width * sizeof *values};
+    assert_int_equal(gw_ps_reduce(context, GW_PS_MEDIAN, GW_PS_FLOAT32, &shape, pushes, n, NULL, NULL, &result), GW_OK);
+    for (uint32_t i = 0; i < width; i++) {
+        for (uint32_t p = 0; p < n; p++)
+            sorted[p] = values[(size_t)p * width + i];
+        qsort(sorted, n, sizeof *sorted, compare_floats);
+        const float x = gw_get_float((const uint8_t *)result.bytes + i * sizeof x);
+        if (x != (sorted[(n - 1) / 2] + sorted[n / 2]) / 2)
+            fail_msg("element %u of %u pushes is %g", i, n, (double)x);
+    }
+    gw_free(context, result.bytes);
+}
+
+/* More than a block of elements, with values that are drawn so that many are equal. */
 static void medians_are_those_of_sorting(void **state)
 {
     (void)state;
-    enum { N = 9000 };
-    static float values[MOST][N];
-    const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
+    static float values[MOST * MANY];
     gw_context *context;
     assert_int_equal(gw_context_create(NULL, &context), GW_OK);
     for (uint32_t n = 1; n <= MOST; n++) {
-        struct gw_ps_push pushes[MOST];
-        struct gw_ps_result result;
-        for (uint32_t p = 0; p < n; p++) {
-            for (uint32_t i = 0; i < N; i++)
-                values[p][i] = (float)((int)(number() % 41) - 20) / 8;
-            pushes[p] = (struct gw_ps_push){p, values[p], sizeof values[p]};
-        }
-        assert_int_equal(gw_ps_reduce(context, GW_PS_MEDIAN, GW_PS_FLOAT32, &shape, pushes, n, NULL, NULL, &result),
-                         GW_OK);
-        for (uint32_t i = 0; i < N; i++) {
-            float sorted[MOST];
-            for (uint32_t p = 0; p < n; p++)
-                sorted[p] = values[p][i];
-            qsort(sorted, n, sizeof *sorted, compare_floats);
-            const float x = gw_get_float((const uint8_t *)result.bytes + i * sizeof x);
-            if (x != (sorted[(n - 1) / 2] + sorted[n / 2]) / 2)
-                fail_msg("element %u of %u pushes is %g", i, n, (double)x);
-        }
-        gw_free(context, result.bytes);
+        for (uint32_t i = 0; i < n * MANY; i++)
+            values[i] = (float)((int)(number() % 41) - 20) / 8;
+        expect_medians_of_sorting(context, values, n, MANY);
     }
     gw_context_destroy(context);
 }
 
-/* So many that the elements of a block no longer fit beside each other, down to one at a time. */
+/* So many pushes that the elements of a block no longer fit beside each other, down to one at a time. */
 static void medians_of_many_pushes(void **state)
 {
     (void)state;
-    enum { N = 7, MANY = 9000 };
+    enum { WIDTH = 7, FEW = 70 };
     static const uint32_t beyond[] = {511, 1024, 1171, 4096, 8191, 8192, 8193, MANY};
-    static float values[MANY][N];
-    static struct gw_ps_push pushes[MANY];
-    static float sorted[MANY];
-    const gw_ps_shape shape = {.n_dims = 1, .dims = {N}};
-    for (uint32_t k = 0; k < 70 + sizeof beyond / sizeof *beyond; k++) {
-        const uint32_t n = k < 70 ? k + 1 : beyond[k - 70];
-        struct gw_ps_result result;
-        for (uint32_t p = 0; p < n; p++) {
-            for (uint32_t i = 0; i < N; i++)
-                values[p][i] = (float)((int)(number() % 1000) - 500) / 8;
-            pushes[p] = (struct gw_ps_push){p, values[p], sizeof values[p]};
-        }
-        assert_int_equal(gw_ps_reduce(NULL, GW_PS_MEDIAN, GW_PS_FLOAT32, &shape, pushes, n, NULL, NULL, &result),
-                         GW_OK);
-        for (uint32_t i = 0; i < N; i++) {
-            for (uint32_t p = 0; p < n; p++)
-                sorted[p] = values[p][i];
-            qsort(sorted, n, sizeof *sorted, compare_floats);
-            const float x = gw_get_float((const uint8_t *)result.bytes + i * sizeof x);
-            if (x != (sorted[(n - 1) / 2] + sorted[n / 2]) / 2)
-                fail_msg("element %u of %u pushes is %g", i, n, (double)x);
-        }
-        gw_free(NULL, result.bytes);
+    static float values[MANY * WIDTH];
+    for (uint32_t k = 0; k < FEW + sizeof beyond / sizeof *beyond; k++) {
+        const uint32_t n = k < FEW ? k + 1 : beyond[k - FEW];
+        for (uint32_t i = 0; i < n * WIDTH; i++)
+            values[i] = (float)((int)(number() % 1000) - 500) / 8;
+        expect_medians_of_sorting(NULL, values, n, WIDTH);
     }
 }
 
