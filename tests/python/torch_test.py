@@ -225,7 +225,14 @@ class Sharded(Case):
         for rank in (0, 2):
             self.assertIn("rank 1", found[rank]["sharded_errors"].pop())
         said = self.same(found, "sharded_errors")
-        parts = ["call fully_shard on it first", "name a codec", "no last layer", "65 units", "on rank 1 holds a NaN"]
+        parts = [
+            "call fully_shard on it first",
+            "name a codec",
+            "no last layer",
+            "skip=9 fits no unit",
+            "65 units",
+            "on rank 1 holds a NaN",
+        ]
         parts += ["no error", "had 10 elements, and now has 11", "had 10 elements", "had 10 elements"]
         for part, text in zip(parts, said[:-1], strict=True):
             self.assertIn(part, text)
@@ -290,7 +297,7 @@ class Failures(Case):
             "64 are the most",
             "skip=2.wieght fits no parameter of this model (0.weight, 0.bias, 2.weight, 2.bias)",
         ]
-        parts += ["several names are joined by +"]
+        parts += ["several names are joined by +", "ternary:skip=2.wieght: skip=2.wieght fits no parameter"]
         parts += ["no parameter of this model needs a gradient", "hollow, which has no elements"]
         for part, text in zip(parts, said, strict=True):
             self.assertIn(part, text)

@@ -64,6 +64,7 @@ def attach(
     check_options(transport, nonfinite, timeout, seed, threads)
     if isinstance(candidates, str) or not isinstance(candidates, collections.abc.Iterable):
         raise TypeError(f"candidates is {candidates!r}, and must be a list of specifications")
+    candidates = list(candidates)
     if scaler is not None and not callable(getattr(scaler, "get_scale", None)):
         raise TypeError(f"scaler is {scaler!r}, and must be a GradScaler, with a method get_scale")
     if codec == "auto" and (nonfinite == "raise" or keys is not None):
@@ -75,7 +76,9 @@ def attach(
     if not parameters:
         raise ValueError("no parameter of this model needs a gradient")
     tensors, timeout_ms = declare(parameters), max(1, round(1000 * timeout))
-    check_skip(codec, parsed, declare(list(ddp.module.named_parameters())))
+    everything = declare(list(ddp.module.named_parameters()))
+    for spec in candidates if codec == "auto" else [codec]:
+        check_skip(spec, _api.Codec(spec), everything)
     # What is longest: an owner's frames of all ranks, if every machine has many of them.
     size = dist.get_world_size(ddp.process_group)
     most_bytes = (1 << 20) + size * sum(8 * n + 4096 for _, n, _ in tensors)

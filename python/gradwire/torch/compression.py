@@ -47,14 +47,15 @@ def declare(parameters):
     return [(name, p.numel(), name.rpartition(".")[0] == last) for name, p in parameters]
 
 
-def check_skip(spec, codec, tensors):
-    """A name in skip= that fits no parameter is a mistake, and would leave a layer compressed without a word."""
-    unmatched = codec.unmatched(tensors) if codec else []
+def check_skip(spec, codec, tensors, kind="parameter"):
+    """A name in skip= that fits no parameter is a mistake, and would leave a layer compressed without a word. kind: what
+    the tensors are called."""
+    unmatched = codec.unmatched(tensors)
     if unmatched:
         names = [name for name, _, _ in tensors]
         shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
         raise ValueError(
-            f"{spec}: skip={unmatched[0]} fits no parameter of this model ({shown}); several names are joined by +"
+            f"{spec}: skip={unmatched[0]} fits no {kind} of this model ({shown}); several names are joined by +"
         )
 
 

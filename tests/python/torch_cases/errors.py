@@ -76,6 +76,7 @@ def wrong_arguments():
         (ddp, "auto", {"candidates": [f"topk:ratio=0.{i}" for i in range(10, 80)]}),
         (ddp, "ternary:skip=0.*+2.wieght", {}),
         (ddp, "ternary:skip=2.weight;2.bias", {}),
+        (ddp, "auto", {"candidates": ["none", "ternary:skip=2.wieght"]}),
         (frozen, "ternary", {}),
         (DistributedDataParallel(hollow, find_unused_parameters=True), "auto", {}),
     ]:

@@ -108,6 +108,7 @@ def sharded_errors():
     tries(gw.attach_sharded, network(), dist.group.WORLD)
     tries(gw.attach_sharded, units(), dist.group.WORLD, "auto")
     tries(gw.attach_sharded, units(), dist.group.WORLD, "ternary:skip=last")
+    tries(gw.attach_sharded, units(), dist.group.WORLD, "ternary:skip=0+9")
     tries(gw.attach_sharded, torch.nn.Sequential(*(Unit(1, 1) for _ in range(65))), dist.group.WORLD)
     model, compression = sharded("ternary", nonfinite="raise")
     tries(model[0].hook, torch.full((10,), float("nan") if RANK == 1 else 1.0))
