@@ -2,6 +2,7 @@
 #
 #   DATA=DIR      where MNIST lies, for `make run` and the tests that need it
 #   SECONDS=S     how long each fuzzer runs; in `make long` 600
+#   ONLY=PATTERN  which parts of `make long` run, for example 'changes in src/*'; docs/long.md has their names
 #   PREFIX=DIR    where `make install` puts things
 
 SHELL := /bin/bash
@@ -14,7 +15,7 @@ FUZZ_SECONDS := $(if $(filter command line environment,$(origin SECONDS)),$(SECO
 
 help:
 	@echo "make run      train LeNet on four workers with float and with ternary gradients, and compare (2 min)"
-	@echo "make check    build everything and run all tests (17 min on two cores)"
+	@echo "make check    build everything and run all tests (20 min on two cores)"
 	@echo "make builds   build with clang, without ZeroMQ, MPI or oneDNN, with sanitizers; the quick tests of each (8 min)"
 	@echo "make asan     the tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make tsan     the tests under ThreadSanitizer, without the trainer"

@@ -19,4 +19,4 @@ for target in decode inspect reduce join pserver client records; do
     }
     grep -E 'stat::(number_of_executed_units|new_units_added|peak_rss_mb)|DONE' "$build/fuzz_$target.log"
 done
-echo "No fuzzer found anything."
+echo "No fuzzer found anything in $seconds seconds each."

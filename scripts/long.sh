@@ -2,44 +2,59 @@
 # Runs what takes hours: all tests with AddressSanitizer and UndefinedBehaviorSanitizer, all with ThreadSanitizer, every
 # fuzzer, and changes in every folder that its tests must notice. Writes the table of docs/long.md.
 #
-#   long.sh [JOBS [SECONDS]]       SECONDS: of each fuzzer; GRADWIRE_CHANGES: changes a folder (default 40)
+#   long.sh [JOBS [SECONDS]]       SECONDS: of each fuzzer
+#   ONLY='changes in src/*'        which parts to run; the names are those of the table
+#   GRADWIRE_CHANGES=40            changes a folder
 #
-# It goes on after a failure, and fails at the end.
+# A part's row is written as soon as the part has ended, in place of the row that it had. So the work can be done in
+# pieces. A part that fails does not stop the others; the script fails at the end.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-jobs=${1:-$(nproc)} seconds=${2:-600} changes=${GRADWIRE_CHANGES:-40}
+jobs=${1:-$(nproc)} seconds=${2:-600} changes=${GRADWIRE_CHANGES:-40} only=${ONLY:-*}
 folders=(src/base src/wire src/codec src/zmq src/link src/owner src/optimizer src/exchange src/pserver src/plan
          src/probe train/net train/data train/disk train/run)
-logs=build/long
+names=("make asan" "make tsan" "make fuzz" "${folders[@]/#/changes in }")
+logs=build/long page=docs/long.md
+machine="$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(nproc) cores"
 mkdir -p "$logs"
-failed=0
-rows=()
+failed=0 n_run=0
+
+write_row() { # NAME ROW: the table once more, with this row in place of the one of this name
+    local name row
+    {
+        sed '/^| what/,$d' "$page"
+        echo "| what | ended | it said | took | when, which commit, where |"
+        echo "|---|---|---|---|---|"
+        for name in "${names[@]}"; do
+            if [ "$name" = "$1" ]; then row=$2; else row=$(grep -F "| $name |" "$page"); fi
+            echo "${row:-| $name | not run yet | | | |}"
+        done
+    } >"$page.new" && mv "$page.new" "$page"
+}
 
 run() { # NAME WORDS...: what its last lines say becomes a row
-    local name=$1 begin=$SECONDS result
+    local name=$1 begin=$SECONDS result said log
     shift
+    # shellcheck disable=SC2254 # ONLY is a pattern.
+    case $name in $only) ;; *) return ;; esac
+    n_run=$((n_run + 1)) log=$logs/${name//[^a-z]/-}.log
     echo "$name ..." >&2
-    if "$@" >"$logs/${name//[^a-z]/-}.log" 2>&1; then result=well; else result=FAILED failed=1; fi
-    local said
-    said=$(grep -hE 'tests passed|changes, |fuzzer' "$logs/${name//[^a-z]/-}.log" | tail -1 | tr '|' '/')
-    rows+=("| $name | $result | ${said:-} | $(((SECONDS - begin) / 60)) min |")
-    echo "${rows[-1]}" >&2
+    if "$@" >"$log" 2>&1; then result=well; else result=FAILED failed=1; fi
+    said=$(grep -hE 'tests passed|changes, |fuzzer' "$log" | tail -1 | tr '|' '/')
+    said="| $name | $result | ${said:-see $log} | $(((SECONDS - begin) / 60)) min |"
+    write_row "$name" "$said $(date -u +%F), $(git rev-parse --short HEAD), $machine |"
+    echo "$said" >&2
 }
 
 run "make asan" make asan JOBS="$jobs"
 run "make tsan" make tsan JOBS="$jobs"
-run "make fuzz, $seconds s each" make fuzz SECONDS="$seconds"
+run "make fuzz" make fuzz SECONDS="$seconds"
 for folder in "${folders[@]}"; do
     run "changes in $folder" scripts/mutate.py "$folder" --changes "$changes" --keep "$logs/${folder//\//-}.survivors"
 done
-
-machine=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
-{
-    sed '/^| what/,$d' docs/long.md
-    echo "| what | ended | it said | took |"
-    echo "|---|---|---|---|"
-    printf '%s\n' "${rows[@]}"
-    echo
-    echo "$(date -u +%F), commit $(git rev-parse --short HEAD), $machine, $(nproc) cores."
-} >docs/long.md.new && mv docs/long.md.new docs/long.md
+if [ "$n_run" = 0 ]; then
+    printf 'No part fits ONLY=%s. The parts are:\n' "$only" >&2
+    printf '  %s\n' "${names[@]}" >&2
+    exit 2
+fi
 exit $failed
