@@ -178,14 +178,14 @@ def _fitting(array, wanted, key, type):
     """The array as the key's type has it. Floats are rounded. Integers are never wrapped, floats never cut to integers,
     and nothing finite becomes infinite."""
     if array.dtype.hasobject:
-        raise TypeError(f"the value for \"{key}\" holds Python objects, not numbers")
+        raise TypeError(f'the value for "{key}" holds Python objects, not numbers')
     if array.dtype == wanted:
         return array
     rounds = numpy.issubdtype(wanted, numpy.floating) and numpy.can_cast(array.dtype, wanted, "same_kind")
     with numpy.errstate(over="ignore", invalid="ignore"):
         cast = array.astype(wanted)
     if not rounds and not numpy.array_equal(array, cast):
-        raise TypeError(f"\"{key}\" holds {type}, and {array.dtype} values would be changed by that")
+        raise TypeError(f'"{key}" holds {type}, and {array.dtype} values would be changed by that')
     if rounds:
         _check_finite(array, cast, key, type)
     return cast
@@ -193,7 +193,7 @@ def _fitting(array, wanted, key, type):
 
 def _check_finite(array, rounded, key, type):
     if not numpy.array_equal(numpy.isinf(array), numpy.isinf(rounded)):
-        raise ValueError(f"\"{key}\" holds {type}, and a value of the {array.dtype} array is too large for that")
+        raise ValueError(f'"{key}" holds {type}, and a value of the {array.dtype} array is too large for that')
 
 
 def _to_bfloat16(value):
@@ -273,13 +273,13 @@ class Client:
         shape = _dims(shape)
         given = _Shape(len(shape), (ctypes.c_uint64 * MAX_DIMS)(*shape))
         if optimizer is None and value is not None:
-            raise ValueError(f"\"{key}\" has a first value and no optimizer; without one, push_parameter brings values")
+            raise ValueError(f'"{key}" has a first value and no optimizer; without one, push_parameter brings values')
         rule = None if optimizer is None else _text(optimizer, "optimizer")
         first = None
         if value is not None:
             first = numpy.ascontiguousarray(_fitting(numpy.asarray(value), numpy.dtype(numpy.float32), key, "float32"))
         if first is not None and first.size != math.prod(shape):
-            raise ValueError(f"\"{key}\" has shape {shape}, and the value {list(first.shape)}")
+            raise ValueError(f'"{key}" has shape {shape}, and the value {list(first.shape)}')
         with self._lock:
             self._wait(self._lib.gw_ps_init_begin, name, number, ctypes.byref(given), rule)
             self._keys[key] = _Key(type, shape, number, given, rule)
@@ -296,7 +296,7 @@ class Client:
         wanted = numpy.float32 if type == "bfloat16" else _DTYPES.get(type, array.dtype)
         array = numpy.ascontiguousarray(_fitting(array, numpy.dtype(wanted), key, type))
         if known and array.size != math.prod(known.shape):
-            raise ValueError(f"\"{key}\" has shape {known.shape}, and the value {list(array.shape)}")
+            raise ValueError(f'"{key}" has shape {known.shape}, and the value {list(array.shape)}')
         if type != "bfloat16":
             return array
         bits = _to_bfloat16(array)

@@ -69,7 +69,7 @@ def attach(
         raise TypeError(f"scaler is {scaler!r}, and must be a GradScaler, with a method get_scale")
     if codec == "auto" and (nonfinite == "raise" or keys is not None):
         what = 'nonfinite="raise"' if nonfinite == "raise" else "keys"
-        raise ValueError(f"codec=\"auto\" may leave steps to DDP's own all-reduce, which knows no {what}; name a codec")
+        raise ValueError(f'codec="auto" may leave steps to DDP\'s own all-reduce, which knows no {what}; name a codec')
     parsed = None if codec == "auto" else _api.Codec(codec)
     ignored = set(getattr(ddp, "parameters_to_ignore", ()))
     parameters = [(n, p) for n, p in ddp.module.named_parameters() if p.requires_grad and n not in ignored]

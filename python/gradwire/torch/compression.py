@@ -48,8 +48,8 @@ def declare(parameters):
 
 
 def check_skip(spec, codec, tensors, kind="parameter"):
-    """A name in skip= that fits no parameter is a mistake, and would leave a layer compressed without a word. kind: what
-    the tensors are called."""
+    """A name in skip= that fits no parameter is a mistake, and would leave a layer compressed without a word.
+    kind: what the tensors are called."""
     unmatched = codec.unmatched(tensors)
     if unmatched:
         names = [name for name, _, _ in tensors]

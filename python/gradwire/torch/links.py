@@ -155,5 +155,5 @@ def _gloo_group(group):
         options.update(ranks=dist.get_process_group_ranks(group), use_local_synchronization=True)
     own = dist.new_group(**options)
     if own.rank() != dist.get_rank(group) or own.size() != size:
-        raise Error(Status.SYSTEM, "PyTorch gave the ranks of a new group other numbers; take transport=\"tcp\"")
+        raise Error(Status.SYSTEM, 'PyTorch gave the ranks of a new group other numbers; take transport="tcp"')
     return own
