@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Trains torchvision's AlexNet, GoogLeNet, VGG-11 or ResNet-50 with ternary gradients, with TernGrad's settings.
 
-    torchrun --nproc_per_node 4 examples/pytorch/imagenet.py --net alexnet --data /data/imagenet --save run
-    torchrun --nproc_per_node 2 examples/pytorch/imagenet.py --net resnet50 --data drawn --pixels 64 --steps 5
+    torchrun -r 1 -t 1 --nproc_per_node 4 examples/pytorch/imagenet.py --net alexnet --data /data/imagenet --save run
+    torchrun -r 1 -t 1 --nproc_per_node 2 examples/pytorch/imagenet.py --net resnet50 --data drawn --pixels 64 --steps 5
 
 --data is a folder with train/CLASS/*.jpeg and val/CLASS/*.jpeg, or `drawn`: pictures of ten classes that need no files.
 TernGrad trains with less dropout, less weight decay and the last layer in float, since ternary gradients regularise by

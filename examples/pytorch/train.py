@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Trains a small model with DistributedDataParallel, with or without Gradwire, and shows that replicas are the same.
 
-    torchrun --nproc_per_node 4 examples/pytorch/train.py --model lenet --data /data/mnist --codec ternary
-    torchrun --nproc_per_node 3 examples/pytorch/train.py --model resnet20 --data /data/cifar10 --codec topk:ratio=0.1
-    torchrun --nproc_per_node 4 examples/pytorch/train.py --model transformer --codec gspar:density=0.1
+    torchrun -r 1 -t 1 --nproc_per_node 4 examples/pytorch/train.py --model lenet --data /data/mnist --codec ternary
+    torchrun -r 1 -t 1 --nproc_per_node 3 examples/pytorch/train.py --model resnet20 --data /data/cifar10 --codec topk
+    torchrun -r 1 -t 1 --nproc_per_node 4 examples/pytorch/train.py --model transformer --codec gspar:density=0.1
     mpirun -n 4 python3 examples/pytorch/train.py --model transformer
     srun -n 4 python3 examples/pytorch/train.py --model transformer
 
