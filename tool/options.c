@@ -10,8 +10,7 @@
 
 #define MOST_OPTIONS 64
 
-/* Options by the names that other programs give them. Words of a few letters are too far apart to be found otherwise.
- */
+/* Names that other programs give to options. A word of a few letters is too far from those to be found otherwise. */
 static const struct gw_synonym synonyms[] = {{"--learning-rate", "--lr"},    {"--rate", "--lr"},
                                              {"--batch-size", "--batch"},    {"--iterations", "--steps"},
                                              {"--num-workers", "--workers"}, {"--nproc", "--workers"},
