@@ -388,7 +388,7 @@ static gw_status prepare(struct gw_team *team)
     team->metrics.window_begin = team->steps > window ? team->steps - window : 0;
     team->metrics.steps = team->steps, team->metrics.steps_per_epoch = team->steps_per_epoch;
     uint32_t begin, count = o->batch;
-    if (team->alone) /* its metrics are its own */
+    if (team->alone) /* such a worker counts its own share alone */
         gw_order_share(o->batch, o->workers, team->members->first, &begin, &count);
     team->metrics.batch = count, team->metrics.workers = team->alone ? 1 : o->workers,
     team->metrics.test_samples = team->data.test.n;
@@ -398,7 +398,7 @@ static gw_status prepare(struct gw_team *team)
     if (!team->workers)
         return GW_ERR_MEMORY;
     GW_TRY(connect_members(team));
-    /* Only after all other checks: a run that cannot begin must not remove an earlier one. */
+    /* This comes only after all other checks. A run that cannot begin must not remove an earlier one. */
     if (o->resume && team->leads)
         GW_TRY(take_up(team));
     GW_TRY(agree(team));
