@@ -56,7 +56,7 @@ static void print_words(const char *text, size_t column, size_t indent)
 
 static int print_help(const tool_usage *usage)
 {
-    enum { TEXTS = 25 }; /* where the texts of options begin */
+    enum { TEXTS = 25 }; /* the column at which the texts of options begin */
     printf("Usage: gradwire %s\n\n", usage->synopsis);
     print_words(usage->about, 0, 0);
     printf("\nOptions:\n");
