@@ -40,7 +40,8 @@ static gw_status check_fields(const struct gw_frame *frame, const struct gw_wire
     while (wire->code_names[n_codes])
         n_codes++;
     if (frame->code >= n_codes)
-        return gw_fail(GW_ERR_FRAME_FIELD, "the frame's code %u is none of %s's %zu", frame->code, wire->name, n_codes);
+        return gw_fail(GW_ERR_FRAME_FIELD, "the frame has code %u, which is not one of %s's %zu codes", frame->code,
+                       wire->name, n_codes);
     return wire->check_frame(frame);
 }
 

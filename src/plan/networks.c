@@ -310,7 +310,7 @@ static gw_status walk(const gw_network_info *info, gw_network_tensor *out, doubl
             return GW_OK;
         }
     *totals = (gw_network_totals){0};
-    return gw_fail(GW_ERR_ARGUMENT, "the network is none that gw_network_list or gw_network_find returned");
+    return gw_fail(GW_ERR_ARGUMENT, "the network is not one that gw_network_list or gw_network_find returned");
 }
 
 gw_status gw_network_sum(const gw_network_info *network, gw_network_totals *out)

@@ -139,7 +139,7 @@ static gw_status check_options(const gw_predict_options *o, const gw_predict_cod
     GW_TRY(check_range("overlap", o->overlap, 0, 1));
     GW_TRY(check_range("straggler_cv", o->straggler_cv, 0, GW_MAX_STRAGGLER_CV));
     if ((unsigned)o->scaling > GW_SCALING_STRONG || (unsigned)o->owners > GW_OWNERS_SHARDED)
-        return gw_fail(GW_ERR_ARGUMENT, "gw_predict: the scaling or the owners are none that there are");
+        return gw_fail(GW_ERR_ARGUMENT, "gw_predict: scaling or owners has an unknown value");
     if (o->servers && o->owners != GW_OWNERS_SERVERS)
         return gw_fail(GW_ERR_ARGUMENT, "servers is %u, but the owners are no servers", o->servers);
     if (!codec)

@@ -175,7 +175,7 @@ static gw_status parse_address(const char *listen, bool insecure, struct gw_zmq_
         return gw_fail(
             GW_ERR_ARGUMENT,
             "%s is not a loopback address, and the status page asks nobody for keys: anybody could read what the "
-            "server is doing; give a loopback address, or --insecure where the network is trusted",
+            "server is doing; give a loopback address, or --insecure if you trust the network",
             gw_zmq_place(address->endpoint));
     return status;
 }

@@ -60,14 +60,15 @@ gw_status gw_members_choose_link(struct gw_members_options *o)
         gw_members_say(o, &by, "%s started %u ranks: they are joined by --link %s", by.name, by.size, o->link);
         return GW_OK;
     }
-    return gw_fail(GW_ERR_ARGUMENT,
-                   "%s started %u ranks, and without --link each would train by itself: %s; --link local if each shall",
-                   by.name, by.size,
-                   by.mpi ? "this build has no mpi link, but --link tcp --rendezvous HOST:PORT joins them, or gradwire "
-                            "launch -n N -- train ... starts them"
-                   : strcmp(by.name, "srun") == 0
-                       ? "--link tcp joins them, or --link mpi where srun serves MPI (srun --mpi=pmix)"
-                       : "--link tcp --rendezvous HOST:PORT joins them (or MASTER_ADDR and MASTER_PORT say where)");
+    return gw_fail(
+        GW_ERR_ARGUMENT,
+        "%s started %u ranks, and without --link each would train by itself: %s; for that, give --link local", by.name,
+        by.size,
+        by.mpi ? "this build has no mpi link, but --link tcp --rendezvous HOST:PORT joins them, or gradwire "
+                 "launch -n N -- train ... starts them"
+        : strcmp(by.name, "srun") == 0
+            ? "--link tcp joins them, or --link mpi if srun serves MPI (srun --mpi=pmix)"
+            : "--link tcp --rendezvous HOST:PORT joins them (or MASTER_ADDR and MASTER_PORT say where)");
 }
 
 /* Lists the schemes that take these options, for a sentence. */

@@ -28,7 +28,7 @@ static gw_status check_launcher(int size)
     version(mpi, sizeof mpi);
     return gw_fail(GW_ERR_ARGUMENT,
                    "%s started %u ranks, and MPI sees this one alone: this build's MPI is %s; start the ranks by its "
-                   "own mpirun (or srun --mpi=pmix where it knows that), or join them by --link tcp",
+                   "own mpirun (or srun --mpi=pmix if it knows that), or join them by --link tcp",
                    by.name, by.size, mpi);
 }
 

@@ -133,7 +133,7 @@ static gw_status check_alone(const struct gw_team *team)
         return gw_fail(
             GW_ERR_ARGUMENT,
             "%s has batch norm, whose statistics all workers average; with --link servers they come and go, so "
-            "take --link tcp or mpi, with --servers if servers shall average",
+            "take --link tcp or mpi, with --servers if servers are to average",
             o->net);
     if (o->resume || o->checkpoint_every)
         return gw_fail(GW_ERR_ARGUMENT,
@@ -643,8 +643,8 @@ static gw_status load_for_eval(const struct gw_eval_options *o, const struct gw_
     if (o->data_are && strcmp(about, o->data_are) != 0) {
         gw_data_free(data);
         return gw_fail(GW_ERR_SYSTEM,
-                       "%s holds other data than the run of %s had: %s, and the run had %s; name the run's data with "
-                       "--data, or any others likewise",
+                       "%s holds other data than the run of %s had: %s, and the run had %s; name the run's data, or "
+                       "any other data, with --data",
                        o->data, o->from, about, o->data_are);
     }
     char of_run[GW_DATA_TEXT];
