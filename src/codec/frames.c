@@ -380,8 +380,8 @@ gw_status gw_reduce_with(gw_context *context, const void *const *frames, const s
             *dst_bytes = average.frame_bytes;
         }
     }
-    /* If frames that are not verified yet are there, one of them may have been altered. That is the better answer,
-     * whatever went wrong. */
+    /* Something went wrong, and some frames may not be verified yet. If one of them was altered, that is the better
+     * answer. */
     for (uint32_t i = 0; i < n_frames && status < 0 && status != GW_ERR_MEMORY; i++) {
         struct gw_frame frame;
         if (read_header(frames[i], frame_bytes[i], &frame, &wire) < 0)

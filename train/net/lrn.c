@@ -76,7 +76,7 @@ static void store(const struct gw_maps *m, const float *from, float *to)
             to[k] = from[c + k];
 }
 
-/* sums[c] = the sum of values[c - SIDE .. c + SIDE]. The caller has SIDE values before values[0]. */
+/* sums[c] = the sum of values[c - SIDE .. c + SIDE]. The caller has SIDE more values on either side of the n values. */
 static void add_windows(uint32_t n, const float *restrict values, float *restrict sums)
 {
     for (uint32_t c = 0; c < n; c++) {
