@@ -18,10 +18,10 @@
 #include <time.h>
 #include <unistd.h>
 
+/* If the user asks for a stop, workers get so much more time, because a clean stop may write a checkpoint. */
+enum { STOP_SECONDS = 25 };
 /* If a worker has failed, the others get GRACE_SECONDS to end by themselves, and TERM_SECONDS more after they are told
  * to end. */
-/* A clean stop may write a checkpoint, so it gets much more time. */
-enum { STOP_SECONDS = 25 };
 enum { GRACE_SECONDS = 5, TERM_SECONDS = 2 };
 
 enum { SHELL_FAILED = 255 }; /* ssh ends with this if it fails itself */

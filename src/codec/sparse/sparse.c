@@ -171,8 +171,8 @@ static size_t write_chunk(const struct saying *saying, struct gw_sparse_scratch 
                           uint32_t *n_values)
 {
     for (int try = 0; try < 2; try++) {
-        /* How much strings take is only an estimate at first. If a push then does not fit, its values are sent as they
-         * are. */
+        /* At first the size of the strings is only an estimate. If a push then does not fit, its values are sent as
+         * they are. */
         const bool as_they_are = saying->source->fast || try;
         const uint64_t n_raw = say(saying, as_they_are, scratch, n_values);
         const size_t size = gw_strings_finish(&scratch->writer, scratch->raw, n_raw, dst, limit);
